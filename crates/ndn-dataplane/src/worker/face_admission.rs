@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ndn_face::{FaceOptions, LinkOptions, OnDemandPeer, OnDemandSettings};
+use ndn_face::{FaceOptions, LinkOptions, OnDemandPeer, OnDemandSettings, PeerKey, PortId};
 use ndn_forwarding::FaceProperties;
 use ndn_table::FaceIndex;
 use ndn_types::{Persistency, PrincipalKey, Scope, Timestamp};
@@ -16,35 +16,45 @@ use crate::options::OnDemandOptions;
 /// Minimum time between two reports of a rejected peer to the control thread: addresses are easily forged.
 const REJECTION_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A principal that was refused a face is refused others for this time without asking: all workers share the lock, and
-/// frames without a face may be as many as the line carries.
+/// A principal or device that was refused a face is refused others for this time without asking: all workers share the
+/// lock, and frames without a face may be as many as the line carries.
 const REFUSAL_TIME: Duration = Duration::from_millis(10);
-/// Number of refused principals that are remembered.
+/// Number of refused principals and devices that are remembered.
 const REFUSALS_MAX: u64 = 256;
 
-/// Principals that were refused a face a short time ago.
+/// The limit at which a face was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Refused {
+    /// The limit of a principal, or of all faces.
+    Principal(PrincipalKey),
+    /// The limit of stations of a network device. Their addresses may be forged, a new one for each frame.
+    Device(PortId),
+}
+
+/// Principals and devices that were refused a face a short time ago.
 #[derive(Debug)]
-pub(crate) struct Refusals(Vec<(PrincipalKey, Timestamp)>);
+pub(crate) struct Refusals(Vec<(Refused, Timestamp)>);
 
 impl Refusals {
     /// None.
     pub(crate) fn new() -> Self {
-        Self((0..REFUSALS_MAX).map(|_| (PrincipalKey::OTHER, Timestamp::ZERO)).collect())
+        let none = (Refused::Principal(PrincipalKey::OTHER), Timestamp::ZERO);
+        Self((0..REFUSALS_MAX).map(|_| none).collect())
     }
 
-    fn place(principal: PrincipalKey) -> usize {
+    fn place(refused: Refused) -> usize {
         let mut hasher = DefaultHasher::new();
-        principal.hash(&mut hasher);
+        refused.hash(&mut hasher);
         usize::try_from(hasher.finish() % REFUSALS_MAX).unwrap_or_default()
     }
 
-    fn includes(&self, principal: PrincipalKey, now: Timestamp) -> bool {
-        let (refused, until) = self.0[Self::place(principal)];
-        refused == principal && now < until
+    fn includes(&self, refused: Refused, now: Timestamp) -> bool {
+        let (remembered, until) = self.0[Self::place(refused)];
+        remembered == refused && now < until
     }
 
-    pub(super) fn note(&mut self, principal: PrincipalKey, now: Timestamp) {
-        self.0[Self::place(principal)] = (principal, now.plus(REFUSAL_TIME));
+    pub(super) fn note(&mut self, refused: Refused, now: Timestamp) {
+        self.0[Self::place(refused)] = (refused, now.plus(REFUSAL_TIME));
     }
 }
 
@@ -65,25 +75,30 @@ impl FaceAdmission {
         self.next_face_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether there is no on-demand face for a principal, as far as this worker knows. Takes no lock.
-    pub(super) fn refuses(&self, principal: PrincipalKey, now: Timestamp) -> bool {
-        self.numbers.is_full() || self.refusals.includes(principal, now)
+    /// Whether there is no on-demand face for a peer, as far as this worker knows. Takes no lock.
+    pub(super) fn refuses(&self, key: PeerKey, peer: &OnDemandPeer, now: Timestamp) -> bool {
+        let is_refused = |refused| self.refusals.includes(refused, now);
+        !peer.has_room
+            || self.numbers.is_full()
+            || key.device().is_some_and(|port| is_refused(Refused::Device(port)))
+            || is_refused(Refused::Principal(peer.principal))
     }
 
     /// FaceId and index for an on-demand face; none if a limit is reached.
     pub(super) fn allocate_for_peer(
         &mut self,
+        key: PeerKey,
         peer: &OnDemandPeer,
         now: Timestamp,
     ) -> Option<(u64, FaceIndex)> {
         let principal = peer.principal;
-        if !peer.has_room || self.refuses(principal, now) {
+        if self.refuses(key, peer, now) {
             return None;
         }
         let face_id = self.new_face_id();
         let index = self.numbers.allocate(face_id, principal);
         if index.is_none() {
-            self.refusals.note(principal, now);
+            self.refusals.note(Refused::Principal(principal), now);
         }
         Some((face_id, index?))
     }
@@ -131,11 +146,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusal_is_remembered_for_a_while_and_for_its_principal_only() {
-        let peer = |last| PrincipalKey::remote(([192, 0, 2, last], 6363).into());
+    fn refusal_is_remembered_for_a_while_and_for_its_principal_or_device_only() {
+        let peer =
+            |last| Refused::Principal(PrincipalKey::remote(([192, 0, 2, last], 6363).into()));
         let mut refusals = Refusals::new();
         let at = Timestamp::from_millis;
-        assert!(!refusals.includes(PrincipalKey::OTHER, at(0)));
+        assert!(!refusals.includes(Refused::Principal(PrincipalKey::OTHER), at(0)));
+        let device = |port| Refused::Device(PortId(port));
+        refusals.note(device(1), at(5));
+        assert!(refusals.includes(device(1), at(14)) && !refusals.includes(device(1), at(15)));
+        assert!(!refusals.includes(device(2), at(6)));
         refusals.note(peer(1), at(5));
         assert!(refusals.includes(peer(1), at(14)) && !refusals.includes(peer(1), at(15)));
         for last in 2..=255 {

@@ -105,10 +105,10 @@ impl InterWorker {
     }
 
     /// Number of `waiting` messages of a ring to take now, so that there is room for the messages that result.
-    pub(super) fn takeable(&self, now: Timestamp, kind: PacketKind, waiting: usize) -> Takeable {
+    pub(super) fn take_limit(&self, now: Timestamp, kind: PacketKind, waiting: usize) -> TakeLimit {
         let max = taken_max(kind, self.exchange.worker_count());
         let count = waiting.min(max).min(self.room_for(now, kind, waiting));
-        Takeable { count, is_full: self.exchange.is_nearly_full(kind, waiting) }
+        TakeLimit { count, is_full: self.exchange.is_nearly_full(kind, waiting) }
     }
 
     /// Notes that no Interest of that worker waits.
@@ -118,7 +118,8 @@ impl InterWorker {
         }
     }
 
-    /// Takes up to `count` messages from a ring. Packets for the shard go into the burst of crossed packets,
+    /// Takes up to `count` messages from a ring, and no more than the burst of crossed packets has room for: each may be
+    /// a packet for it, and would be lost otherwise. Packets for the shard go into the burst of crossed packets,
     /// packets for faces to `send`, other messages wait for [`swap_others`](Self::swap_others). Returns the number
     /// taken.
     #[inline(always)]
@@ -126,7 +127,7 @@ impl InterWorker {
         &mut self,
         now: Timestamp,
         (from, kind): (usize, PacketKind),
-        Takeable { count, is_full }: Takeable,
+        TakeLimit { count, is_full }: TakeLimit,
         cx: &mut TakeContext<'_>,
         mut take: impl FnMut(&mut Message, &mut Burst) -> bool,
     ) -> usize {
@@ -260,7 +261,7 @@ impl Dispatch<'_> {
 
 /// Messages in a ring.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Takeable {
+pub(super) struct TakeLimit {
     /// Number to take.
     pub(super) count: usize,
     /// The ring has hardly any room.

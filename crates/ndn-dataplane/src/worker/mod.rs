@@ -42,11 +42,12 @@ use crate::queue::{Inbox, Sender};
 
 pub(crate) use content_erasures::ContentErasures;
 pub use counters::{BURST_SIZE_CLASSES, WorkerCounters, WorkerValues};
+use face_admission::Refused;
 pub(crate) use face_admission::{FaceAdmission, Refusals};
 pub(crate) use idle::Idle;
 use ingress_sink::IngressSink;
 pub(crate) use inter_worker::InterWorker;
-use inter_worker::{ROOM_PAUSE, TakeContext, Takeable, pause};
+use inter_worker::{ROOM_PAUSE, TakeContext, TakeLimit, pause};
 pub(crate) use management_budget::ManagementBudget;
 pub(crate) use overload::Overload;
 pub(crate) use read_order::ReadOrder;
@@ -689,13 +690,18 @@ impl Worker {
         self.after_shard(now, count);
     }
 
-    /// The epilogue of every call of the shard, which has processed this many packets: publishes its counters and the
-    /// frames for polled rings, sends its messages to other shards, and writes the sent packets after
-    /// [`PACKETS_PER_FLUSH`].
+    /// The epilogue of every call of the shard, which has processed this many packets: publishes its counters, sends its
+    /// messages to other shards, and continues with [`after_sink`](Self::after_sink).
     fn after_shard(&mut self, now: Timestamp, packets: usize) {
         self.shard.end_burst();
-        self.faces.publish(now, &self.pool);
         self.send_shard_messages(now);
+        self.after_sink(now, packets);
+    }
+
+    /// The epilogue after this many packets were passed to faces: publishes the frames for polled rings, and writes the
+    /// sent packets after [`PACKETS_PER_FLUSH`].
+    fn after_sink(&mut self, now: Timestamp, packets: usize) {
+        self.faces.publish(now, &self.pool);
         self.state.packets += packets;
         self.state.unflushed += packets;
         if self.state.unflushed >= PACKETS_PER_FLUSH {
@@ -746,12 +752,12 @@ impl Worker {
                     inter_worker.note_empty(from, kind);
                     continue;
                 }
-                let takeable = inter_worker.takeable(now, kind, waiting);
+                let take_limit = inter_worker.take_limit(now, kind, waiting);
                 queued += waiting as u64;
                 // A worker reports its faces before it sends packets that arrived on them.
                 self.handle_notices(now);
-                has_more |= waiting > takeable.count;
-                self.take_waiting(now, from, kind, takeable);
+                has_more |= waiting > take_limit.count;
+                self.take_waiting(now, from, kind, take_limit);
             }
             if let Some(inter_worker) = &self.inter_worker {
                 inter_worker.exchange.counters().queue(kind).note(queued);
@@ -762,8 +768,14 @@ impl Worker {
     }
 
     /// Takes messages out of one ring.
-    fn take_waiting(&mut self, now: Timestamp, from: usize, kind: PacketKind, takeable: Takeable) {
-        let mut left = takeable.count;
+    fn take_waiting(
+        &mut self,
+        now: Timestamp,
+        from: usize,
+        kind: PacketKind,
+        take_limit: TakeLimit,
+    ) {
+        let mut left = take_limit.count;
         while left > 0 {
             let Self { inter_worker: Some(inter_worker), faces, pool, hasher, overload, .. } = self
             else {
@@ -773,12 +785,12 @@ impl Worker {
             let mut sent = 0;
             let had_room = !inter_worker.crossed.is_full();
             let mut cx = TakeContext { pool, overload };
-            let part = Takeable { count: left, ..takeable };
+            let part = TakeLimit { count: left, ..take_limit };
             let taken = inter_worker.take(now, (from, kind), part, &mut cx, |message, crossed| {
                 match message {
                     Message::Shard(ShardMessage::Packet(packet)) => {
                         let is_pushed = crossed.push_packet(packet, pool, hasher);
-                        assert!(is_pushed, "no more than fit are taken");
+                        assert!(is_pushed, "InterWorker::take takes no more than fit");
                     }
                     Message::RemoteTx(outgoing) => {
                         sink.send(outgoing.face, &outgoing.packet(pool));
@@ -791,10 +803,11 @@ impl Worker {
             });
             let is_full = inter_worker.crossed.is_full();
             left = if taken == 0 && had_room { 0 } else { left - taken };
-            let sent = sent + self.handle_other_messages(now);
-            if sent > 0 {
-                // Precedes the next messages, because the resulting ones need the room that is left now.
-                self.after_shard(now, sent);
+            // The epilogue precedes the next messages, because the resulting ones need the room that is left now.
+            match self.handle_other_messages(now) {
+                0 if sent == 0 => {}
+                0 => self.after_sink(now, sent),
+                processed => self.after_shard(now, sent + processed),
             }
             if is_full {
                 self.run_burst(now, BurstSource::Crossed);
@@ -1141,14 +1154,14 @@ impl Worker {
     #[cold]
     fn add_peer(&mut self, now: Timestamp, peer: PeerKey) {
         let on_demand = self.faces.on_demand(peer);
-        let principal = on_demand.as_ref().map(|(_, found)| found.principal);
-        let is_refused = principal.is_some_and(|principal| self.admission.refuses(principal, now));
+        let refuses = |found: &OnDemandPeer| self.admission.refuses(peer, found, now);
+        let is_refused = on_demand.as_ref().is_some_and(|(_, found)| refuses(found));
         let known = if is_refused { self.try_face_of(peer) } else { self.face_of(peer) };
         if let Some((index, _)) = known {
             return self.adopt_remote(peer, index);
         }
         let Some((transport, found)) = on_demand else { return };
-        let Some((face_id, index)) = self.admission.allocate_for_peer(&found, now) else {
+        let Some((face_id, index)) = self.admission.allocate_for_peer(peer, &found, now) else {
             return self.refuse_peer(now, found.remote);
         };
         let claimed = match &self.inter_worker {
@@ -1160,7 +1173,10 @@ impl Worker {
             return match error {
                 ClaimError::Exists(other, _) => self.adopt_remote(peer, other),
                 ClaimError::NoRoom => {
-                    self.admission.refusals.note(found.principal, now);
+                    let refused = peer.device().map(Refused::Device);
+                    refused
+                        .into_iter()
+                        .for_each(|refused| self.admission.refusals.note(refused, now));
                     self.refuse_peer(now, found.remote)
                 }
             };
