@@ -6,6 +6,7 @@ mod common;
 use common::{Hashed, hasher, interest, name_of};
 use ndn_table::{FaceIndex, InRecord, Pcct, PcctConfig, PitError, PitIndex};
 use ndn_types::{PrincipalIndex, PrincipalKey, Timestamp};
+use proptest::prelude::*;
 
 const LONG_TOKENS_MAX: u16 = 5;
 
@@ -85,5 +86,55 @@ fn principal_without_faces_keeps_its_account_when_its_record_becomes_the_first()
         assert!(pcct.ledger_is_exact());
         pcct.erase(entry);
         assert!(pcct.ledger().report().is_zero());
+    }
+}
+
+/// An in-record with few different values, so that ties are frequent.
+fn few_valued(slot: u32, nonce: u32, lifetime_ms: u32, principal: PrincipalIndex) -> InRecord {
+    let now = Timestamp::from_millis(5);
+    InRecord::new(FaceIndex::new(slot, 1), nonce, lifetime_ms, now).charged_to(principal)
+}
+
+proptest! {
+    #[test]
+    fn search_of_in_records_agrees_with_the_iterator(
+        records in prop::collection::btree_map(0..12_u32, (0..4_u32, 1..4_u32, 0..3_usize), 0..12),
+        order in any::<prop::sample::Index>(),
+        (slot, nonce, lifetime_ms, of) in (0..12_u32, 0..4_u32, 1..4_u32, 0..3_usize),
+    ) {
+        let now = Timestamp::from_millis(5);
+        let mut pcct = Pcct::new(&PcctConfig::with_capacity(16, 64, now), hasher());
+        let neighbours = [1, 2, 3].map(|face_id| PrincipalKey::Neighbour { face_id });
+        let principals = neighbours.map(|neighbour| pcct.ledger_mut().attach(neighbour));
+        let name = name_of(&[1]);
+        let hashed = Hashed::new(&name);
+        let key = hashed.interest(false, false);
+        let entry = pcct.insert_new_interest(&key, &interest(&name, 0), principals[0]).unwrap();
+        let mut records: Vec<_> = records.into_iter().collect();
+        if !records.is_empty() {
+            let length = records.len();
+            records.rotate_left(order.index(length));
+        }
+        for (slot, (nonce, lifetime_ms, of)) in records {
+            let record = few_valued(slot, nonce, lifetime_ms, principals[of]);
+            pcct.add_in_record(entry, record, &[]).unwrap();
+        }
+        let new = few_valued(slot, nonce, lifetime_ms, principals[of]);
+        let found = pcct.search_in_records(entry, &new);
+        let all: Vec<InRecord> = pcct.in_records(entry).copied().collect();
+        let others = || all.iter().filter(|record| record.face != new.face);
+        prop_assert_eq!(found.count, all.len());
+        prop_assert_eq!(found.own, pcct.find_in_record(entry, new.face));
+        let own = all.iter().find(|record| record.face == new.face);
+        prop_assert_eq!(found.own_has_nonce, own.is_some_and(|record| record.nonce == new.nonce));
+        prop_assert_eq!(found.other_has_nonce, others().any(|record| record.nonce == new.nonce));
+        let of_principal = all.iter().filter(|record| record.principal == new.principal).count();
+        prop_assert_eq!(found.of_principal, of_principal);
+        let earliest = all.iter().map(InRecord::expiry).min().unwrap_or(Timestamp::MAX);
+        prop_assert_eq!(found.earliest, earliest);
+        // The last of several that expire at the same time is charged.
+        let latest = others().max_by_key(|record| record.expiry());
+        let place = latest.and_then(|record| pcct.find_in_record(entry, record.face));
+        prop_assert_eq!(found.latest_other, place.zip(latest.map(InRecord::expiry)));
     }
 }
