@@ -1,4 +1,4 @@
-//! What a seed stands for.
+//! Scenarios of seeds.
 
 use std::collections::VecDeque;
 use std::fmt;
