@@ -1,6 +1,8 @@
 //! Access of tests to a forwarder: its addresses, and commands that use it.
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -8,6 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::peers::report_missing;
 use crate::process::{Process, run_to_end};
 use crate::program::program;
 
@@ -97,6 +100,36 @@ impl Endpoint {
         command.args(arguments).env("NDN_CLIENT_TRANSPORT", self.unix());
         command.env("XDG_CACHE_HOME", self.directory().join("cache"));
         command
+    }
+
+    /// Lets other users open the directory of the socket.
+    ///
+    /// # Panics
+    /// The directory cannot be changed.
+    pub fn open_to_users(&self) {
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(self.directory(), open).expect("a directory of this user");
+    }
+
+    /// As [`command`](Self::command), for a program of another user, to whom the directory is [open](Self::open_to_users)
+    /// from now on. Without the right to start one it says so, loudly.
+    #[must_use]
+    pub fn command_as(&self, user: u32, arguments: &[&str]) -> Option<Command> {
+        if !rustix::process::geteuid().is_root() {
+            report_missing("only root can start a program of another user");
+            return None;
+        }
+        self.open_to_users();
+        let of_user = |arguments: &[&str]| {
+            let mut command = self.command(arguments);
+            command.uid(user).gid(user).env("HOME", "/nonexistent");
+            command
+        };
+        if of_user(&["--version"]).output().is_err() {
+            report_missing("the program is in a directory that other users cannot open");
+            return None;
+        }
+        Some(of_user(arguments))
     }
 
     /// Runs `namewire` with these arguments to its end.

@@ -12,6 +12,7 @@ mod bridge;
 mod browser;
 mod endpoint;
 mod forwarder;
+mod hosts;
 mod log;
 mod peers;
 mod process;
@@ -28,6 +29,7 @@ pub use bridge::{Bridge, Script, forwarder_of_host, looping, station};
 pub use browser::{browser_found, fetch_by_page};
 pub use endpoint::Endpoint;
 pub use forwarder::{Forwarder, ForwarderProcess, Settings, free_port, worker_count};
+pub use hosts::{host, with_hosts};
 pub use peers::{
     Peer, Transport, found_on_path, require, skip, skip_unless_file, skip_unless_found,
 };

@@ -1,17 +1,22 @@
 //! Attacks that need sockets and a kernel: the service of a bystander before, during and after.
 //!
 //! The table in `docs/operating/security.md` names the test of each attack.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints what it measures"
+)]
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use namewire_tests::wire::{interest, name};
 use namewire_tests::{
-    Application, Bridge, Forwarder, Script, Settings, TIMEOUT, forwarder_of_host, station,
-    wait_until,
+    Application, Bridge, Forwarder, Script, Settings, TIMEOUT, forwarder_of_host, host, now,
+    station, wait_until, with_hosts,
 };
 use ndn_management::{CommandBuilder, ControlParameters, Verb};
 use ndn_packet::{InterestBuilder, LpHeader};
@@ -133,7 +138,7 @@ struct Bystander {
 
 impl Bystander {
     fn new(forwarder: &Forwarder) -> Self {
-        Self { socket: udp(forwarder, [127, 0, 0, 1]), sequence: 1 }
+        Self { socket: udp(forwarder, Ipv4Addr::LOCALHOST), sequence: 1 }
     }
 
     /// Number of Interests in two fragments that the producer has answered. An Interest is sent twice at most: the
@@ -162,8 +167,8 @@ impl Bystander {
     }
 }
 
-fn udp(forwarder: &Forwarder, address: [u8; 4]) -> UdpSocket {
-    let socket = UdpSocket::bind((Ipv4Addr::from(address), 0)).unwrap();
+fn udp(forwarder: &Forwarder, address: Ipv4Addr) -> UdpSocket {
+    let socket = UdpSocket::bind((address, 0)).unwrap();
     socket.connect(("127.0.0.1", forwarder.port())).unwrap();
     socket.set_read_timeout(Some(TIMEOUT / 10)).unwrap();
     socket
@@ -190,11 +195,11 @@ enum Peer {
 }
 
 impl Peer {
-    fn new(transport: &str, forwarder: &Forwarder, address: [u8; 4]) -> Self {
+    fn new(transport: &str, forwarder: &Forwarder, address: Ipv4Addr) -> Self {
         match transport {
             "udp" => Self::Udp(udp(forwarder, address)),
             "tcp" => Self::Tcp(connect_from(forwarder, address)),
-            "unix" => Self::Unix(forwarder.connect()),
+            "unix" => Self::Unix(connect_as_user(forwarder, NOBODY)),
             "websocket" => Self::WebSocket(websocket(forwarder, address)),
             other => panic!("{other}"),
         }
@@ -222,10 +227,20 @@ impl Peer {
     }
 }
 
+/// A connection of a thread of this user to the Unix socket.
+fn connect_as_user(forwarder: &Forwarder, user: u32) -> UnixStream {
+    forwarder.open_to_users();
+    let connect = || {
+        rustix::thread::set_thread_uid(Uid::from_raw(user)).unwrap();
+        forwarder.connect()
+    };
+    std::thread::scope(|scope| scope.spawn(connect).join().unwrap())
+}
+
 /// A TCP connection from an address.
-fn connect_from(forwarder: &Forwarder, address: [u8; 4]) -> TcpStream {
+fn connect_from(forwarder: &Forwarder, address: Ipv4Addr) -> TcpStream {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    rustix::net::bind(&socket, &SocketAddrV4::new(address.into(), 0)).unwrap();
+    rustix::net::bind(&socket, &SocketAddrV4::new(address, 0)).unwrap();
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, forwarder.port());
     rustix::net::connect(&socket, &address).unwrap();
     let stream = TcpStream::from(socket);
@@ -243,7 +258,7 @@ struct Others {
 
 impl Others {
     fn new(forwarder: &Forwarder, transport: &str) -> Self {
-        let neighbour = Peer::new(transport, forwarder, [127, 0, 0, 3]);
+        let neighbour = Peer::new(transport, forwarder, host(3));
         let mut producer = Application::attach(forwarder.socket());
         producer.register("/bystander", 1);
         let application = Application::attach(forwarder.socket());
@@ -277,72 +292,75 @@ impl Others {
     }
 }
 
-/// Entries of the PIT that are in use, and those that the peers can use at most.
-fn pit(forwarder: &Forwarder) -> (u64, u64) {
-    pit_of(&forwarder.json(&["limits"]))
-}
-
-fn pit_of(limits: &serde_json::Value) -> (u64, u64) {
-    let table = &limits["tables"]["pit_entries"];
+/// What is used of a resource, and what the peers can use at most.
+fn used_and_open(limits: &serde_json::Value, resource: &str) -> (u64, u64) {
+    let table = &limits["tables"][resource];
     let reserves = table["reserves"].as_object().unwrap().values();
     let reserved: u64 = reserves.map(|places| places.as_u64().unwrap()).sum();
     (table["used"].as_u64().unwrap(), table["capacity"].as_u64().unwrap() - reserved)
 }
 
+/// As [`used_and_open`], of entries of the PIT.
+fn pit(forwarder: &Forwarder) -> (u64, u64) {
+    used_and_open(&forwarder.json(&["limits"]), "pit_entries")
+}
+
 /// Line 1: Interests that nobody answers fill the PIT.
 #[test]
 fn flood_over_each_transport_leaves_service_to_others() {
-    let settings = |workers, has_udp| {
-        let settings = Settings::new().tcp().workers(workers);
-        let settings = if has_udp { settings.udp() } else { settings.webtransport() };
-        settings.listener("tcp", "local_users = []").toml("[tables]\npit_capacity = 3000")
-    };
-    for workers in [1, 3] {
-        for transport in ["udp", "tcp", "unix", "memif", "webtransport"] {
-            let has_udp = transport != "webtransport";
-            let directory = tempfile::tempdir().unwrap();
-            let memif = directory.path().join("memif.sock");
-            let listener = format!("[listeners.memif]\nenabled = true\npath = {memif:?}\n");
-            let forwarder = settings(workers, has_udp).toml(&listener).start();
-            let address = match transport {
-                "udp" => format!("udp4://127.0.0.1:{}", forwarder.port()),
-                "tcp" => forwarder.tcp(),
-                "unix" => forwarder.unix(),
-                "webtransport" => forwarder.webtransport(),
-                _ => format!("memif://{}", memif.display()),
-            };
-            let udp_hole = UdpSocket::bind("127.0.0.1:0").unwrap();
-            let tcp_hole = TcpListener::bind("127.0.0.1:0").unwrap();
-            let hole = match has_udp {
-                true => format!("udp4://{}", udp_hole.local_addr().unwrap()),
-                false => format!("tcp4://{}", tcp_hole.local_addr().unwrap()),
-            };
-            let _ = forwarder.output(&["route", "add", "/hole", &hole]);
-            let mut others = Others::new(&forwarder, if has_udp { "udp" } else { "tcp" });
-            assert_eq!(others.exchanges(), 2 * EXCHANGES, "before, {transport}");
-            let flood = ["--rate", "5000", "--lifetime", "60s", "--faces", "4"];
-            let consumer = ["traffic", "consumer", "/hole", "--transport", &address];
-            let mut attack = forwarder.spawn("attack", &[&consumer[..], &flood].concat());
-            wait_until("a full PIT", || {
-                let (used, open) = pit(&forwarder);
-                (used * 100 > open * 97).then_some(())
-            });
-            let during = others.exchanges();
-            assert_eq!(during, 2 * EXCHANGES, "during, {transport}, {workers} workers");
-            attack.signal(Signal::KILL);
-            attack.wait();
-            assert_eq!(others.exchanges(), 2 * EXCHANGES, "after, {transport}");
-            let is_over = || (pit(&forwarder).0 < 100).then_some(());
-            // Peers over UDP and WebTransport do not take their leave: their Interests last a minute.
-            if !matches!(transport, "udp" | "webtransport") {
-                wait_until("the end of the Interests of closed faces", is_over);
+    with_hosts(|| {
+        let settings = |workers, has_udp| {
+            let settings = Settings::new().tcp().workers(workers);
+            let settings = if has_udp { settings.udp() } else { settings.webtransport() };
+            settings.listener("tcp", "local_users = []").toml("[tables]\npit_capacity = 3000")
+        };
+        for workers in [1, 3] {
+            for transport in ["udp", "tcp", "unix", "memif", "webtransport"] {
+                let has_udp = transport != "webtransport";
+                let directory = tempfile::tempdir().unwrap();
+                let memif = directory.path().join("memif.sock");
+                let listener = format!("[listeners.memif]\nenabled = true\npath = {memif:?}\n");
+                let forwarder = settings(workers, has_udp).toml(&listener).start();
+                let address = match transport {
+                    "udp" => format!("udp4://127.0.0.1:{}", forwarder.port()),
+                    "tcp" => forwarder.tcp(),
+                    "unix" => forwarder.unix(),
+                    "webtransport" => forwarder.webtransport(),
+                    _ => format!("memif://{}", memif.display()),
+                };
+                let udp_hole = UdpSocket::bind("127.0.0.1:0").unwrap();
+                let tcp_hole = TcpListener::bind("127.0.0.1:0").unwrap();
+                let hole = match has_udp {
+                    true => format!("udp4://{}", udp_hole.local_addr().unwrap()),
+                    false => format!("tcp4://{}", tcp_hole.local_addr().unwrap()),
+                };
+                let _ = forwarder.output(&["route", "add", "/hole", &hole]);
+                let mut others = Others::new(&forwarder, if has_udp { "udp" } else { "tcp" });
+                assert_eq!(others.exchanges(), 2 * EXCHANGES, "before, {transport}");
+                let flood = ["--rate", "5000", "--lifetime", "60s", "--faces", "4"];
+                let consumer = ["traffic", "consumer", "/hole", "--transport", &address];
+                let mut attack = forwarder.spawn("attack", &[&consumer[..], &flood].concat());
+                wait_until("a full PIT", || {
+                    let (used, open) = pit(&forwarder);
+                    (used * 100 > open * 97).then_some(())
+                });
+                let during = others.exchanges();
+                assert_eq!(during, 2 * EXCHANGES, "during, {transport}, {workers} workers");
+                attack.signal(Signal::KILL);
+                attack.wait();
+                assert_eq!(others.exchanges(), 2 * EXCHANGES, "after, {transport}");
+                let is_over = || (pit(&forwarder).0 < 100).then_some(());
+                // Peers over UDP and WebTransport do not take their leave: their Interests last a minute.
+                if !matches!(transport, "udp" | "webtransport") {
+                    wait_until("the end of the Interests of closed faces", is_over);
+                }
             }
         }
-    }
+    });
 }
 
 /// A WebSocket that is not local, from an address.
-fn websocket(forwarder: &Forwarder, address: [u8; 4]) -> TcpStream {
+fn websocket(forwarder: &Forwarder, address: Ipv4Addr) -> TcpStream {
     let mut stream = connect_from(forwarder, address);
     let request = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
@@ -365,33 +383,36 @@ fn websocket_message(payload: &[u8]) -> Vec<u8> {
 /// Line 1, from a web page or a program that connects as one.
 #[test]
 fn flood_over_websocket_leaves_service_to_others() {
-    for workers in [1, 3] {
-        let settings = Settings::new().udp().websocket().workers(workers);
-        let settings = settings.listener("websocket", "local_users = []");
-        let forwarder = settings.toml("[tables]\npit_capacity = 3000").start();
-        let hole = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let hole = format!("udp4://{}", hole.local_addr().unwrap());
-        let _ = forwarder.output(&["route", "add", "/hole", &hole]);
-        let mut others = Others::new(&forwarder, "udp");
-        assert_eq!(others.exchanges(), 2 * EXCHANGES, "before");
-        let mut pages: Vec<_> = (0..4).map(|_| websocket(&forwarder, [127, 0, 0, 1])).collect();
-        for number in 0..4000_u32 {
-            let name = name(&format!("/hole/{number}"));
-            let builder = InterestBuilder::new(&name).nonce(number).lifetime_ms(60_000);
-            let message = websocket_message(&builder.to_vec().unwrap());
-            pages[number as usize % 4].write_all(&message).unwrap();
+    with_hosts(|| {
+        for workers in [1, 3] {
+            let settings = Settings::new().udp().websocket().workers(workers);
+            let settings = settings.listener("websocket", "local_users = []");
+            let forwarder = settings.toml("[tables]\npit_capacity = 3000").start();
+            let hole = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let hole = format!("udp4://{}", hole.local_addr().unwrap());
+            let _ = forwarder.output(&["route", "add", "/hole", &hole]);
+            let mut others = Others::new(&forwarder, "udp");
+            assert_eq!(others.exchanges(), 2 * EXCHANGES, "before");
+            let mut pages: Vec<_> =
+                (0..4).map(|_| websocket(&forwarder, Ipv4Addr::LOCALHOST)).collect();
+            for number in 0..4000_u32 {
+                let name = name(&format!("/hole/{number}"));
+                let builder = InterestBuilder::new(&name).nonce(number).lifetime_ms(60_000);
+                let message = websocket_message(&builder.to_vec().unwrap());
+                pages[number as usize % 4].write_all(&message).unwrap();
+            }
+            wait_until("a full PIT", || {
+                let (used, open) = pit(&forwarder);
+                (used * 100 > open * 97).then_some(())
+            });
+            assert_eq!(others.exchanges(), 2 * EXCHANGES, "during, {workers} workers");
+            drop(pages);
+            wait_until("the end of the Interests of closed faces", || {
+                (pit(&forwarder).0 < 100).then_some(())
+            });
+            assert_eq!(others.exchanges(), 2 * EXCHANGES, "after");
         }
-        wait_until("a full PIT", || {
-            let (used, open) = pit(&forwarder);
-            (used * 100 > open * 97).then_some(())
-        });
-        assert_eq!(others.exchanges(), 2 * EXCHANGES, "during, {workers} workers");
-        drop(pages);
-        wait_until("the end of the Interests of closed faces", || {
-            (pit(&forwarder).0 < 100).then_some(())
-        });
-        assert_eq!(others.exchanges(), 2 * EXCHANGES, "after");
-    }
+    });
 }
 
 /// Sends Interests of 60 s with ever new names from a host on the bridge, from `attack` until `end`.
@@ -456,7 +477,7 @@ fn flood_over_ethernet(victim: Script) {
     wait_until("a full PIT", || {
         let limits = bridge.run(1, &["limits", "--json"]);
         let limits: serde_json::Value = serde_json::from_slice(&limits.stdout).ok()?;
-        let (used, open) = pit_of(&limits);
+        let (used, open) = used_and_open(&limits, "pit_entries");
         (used * 100 > open * 97).then_some(())
     });
     for _ in 0..5 {
@@ -467,42 +488,90 @@ fn flood_over_ethernet(victim: Script) {
     drop(server);
 }
 
-/// Line 3: 34 ports of one address send first fragments of messages that are never completed.
+/// Line 3: 34 ports of one address, or connections of a user, send first fragments of messages that are never completed.
 #[test]
 fn first_fragments_of_one_address_leave_room_for_a_neighbour() {
-    let settings = |workers| Settings::new().udp().workers(workers);
+    // As many as fill the memory of eight workers.
+    let many = "[limits]\nreassembly_packets = 512\nreassembly_timeout = \"10s\"";
+    let settings = |workers| Settings::new().udp().workers(workers).toml(many);
     let tcp = |workers| settings(workers).tcp().listener("tcp", "local_users = []");
     let websocket =
         |workers| settings(workers).websocket().listener("websocket", "local_users = []");
-    for workers in [1, 3, 8] {
-        for (transport, settings) in [
-            ("udp", settings(workers)),
-            ("tcp", tcp(workers)),
-            ("unix", settings(workers)),
-            ("websocket", websocket(workers)),
-        ] {
-            let forwarder = settings.start();
-            let mut producer = Application::attach(forwarder.socket());
-            producer.register("/bystander", 1);
-            let mut bystander = Bystander::new(&forwarder);
-            assert_eq!(bystander.exchanges(&mut producer, || {}), EXCHANGES, "before, {transport}");
-            let new_port = |_| Peer::new(transport, &forwarder, [127, 0, 0, 2]);
-            let mut ports: Vec<_> = (0..34).map(new_port).collect();
-            let (payload, mut message) = (vec![6; 8000], 0);
-            let mut flood = || {
-                for port in &mut ports {
-                    for _ in 0..4 {
-                        message += 1;
-                        port.send(&fragment(message * 1000, 0, 2, &payload));
-                    }
-                }
-            };
-            for _ in 0..8 {
-                flood();
-            }
-            let during = bystander.exchanges(&mut producer, flood);
-            assert_eq!(during, EXCHANGES, "during, {transport}, {workers} workers");
-            assert_eq!(bystander.exchanges(&mut producer, || {}), EXCHANGES, "after, {transport}");
+    with_hosts(|| {
+        for workers in [1, 3, 8] {
+            send_first_fragments(workers, "udp", &settings(workers));
+            send_first_fragments(workers, "tcp", &tcp(workers));
+            send_first_fragments(workers, "unix", &settings(workers));
+            send_first_fragments(workers, "websocket", &websocket(workers));
         }
+    });
+}
+
+fn send_first_fragments(workers: usize, transport: &str, settings: &Settings) {
+    let forwarder = settings.start();
+    let mut producer = Application::attach(forwarder.socket());
+    producer.register("/bystander", 1);
+    let mut bystander = Bystander::new(&forwarder);
+    assert_eq!(bystander.exchanges(&mut producer, || {}), EXCHANGES, "before, {transport}");
+    let mut ports: Vec<_> = (0..34).map(|_| Peer::new(transport, &forwarder, host(2))).collect();
+    let (payload, mut message) = (vec![6; 8000], 0);
+    let mut flood = || {
+        for port in &mut ports {
+            for _ in 0..4 {
+                message += 1;
+                port.send(&fragment(message * 1000, 0, 2, &payload));
+            }
+        }
+    };
+    wait_until("full memory for fragments", || {
+        for _ in 0..4 {
+            flood();
+        }
+        let limits = forwarder.json(&["limits"]);
+        let (used, open) = used_and_open(&limits, "reassembly_bytes");
+        // Ports are not divided evenly over the workers.
+        (used * 100 > open * if workers == 1 { 97 } else { 60 }).then_some(())
+    });
+    let during = bystander.exchanges(&mut producer, flood);
+    assert_eq!(during, EXCHANGES, "during, {transport}, {workers} workers");
+    assert_eq!(bystander.exchanges(&mut producer, || {}), EXCHANGES, "after, {transport}");
+}
+
+/// One process sends valid commands as fast as it can, from two connections: more than management executes, and more than
+/// the queue before it has places for.
+#[test]
+fn commands_of_one_process_leave_those_of_another_answered() {
+    for workers in [1, 3] {
+        let forwarder = Settings::new().workers(workers).start();
+        let mut bystander = Application::attach(forwarder.socket());
+        let commands: Vec<Vec<u8>> = (0..20_000_u64)
+            .map(|number| {
+                let parameters = ControlParameters {
+                    name: Some(name("/attack/commands")),
+                    ..ControlParameters::default()
+                };
+                CommandBuilder::new(name("/localhost/nfd"))
+                    .digest_signed_interest(Verb::RibRegister, &parameters, number, unix_ms())
+                    .unwrap()
+            })
+            .collect();
+        let (mut slowest, mut answered) = (Duration::ZERO, 0);
+        std::thread::scope(|scope| {
+            let flood = |half: &[Vec<u8>]| {
+                let (mut stream, own) = (forwarder.connect(), half.concat());
+                // The forwarder ends before if the test fails.
+                move || drop(stream.write_all(&own))
+            };
+            let (first, second) = commands.split_at(commands.len() / 2);
+            let attacks = [first, second].map(|half| scope.spawn(flood(half)));
+            while attacks.iter().any(|attack| !attack.is_finished()) || answered < EXCHANGES {
+                let asked = now();
+                bystander.register("/bystander", 0);
+                slowest = slowest.max(asked.elapsed());
+                answered += 1;
+            }
+        });
+        println!("{answered} commands of the bystander, {slowest:?} at most, {workers} workers");
+        assert!(slowest < TIMEOUT / 10, "{slowest:?}, {workers} workers");
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use namewire_tests::wire::{interest, name};
-use namewire_tests::{ForwarderProcess, Settings, now, wait_until};
+use namewire_tests::{ForwarderProcess, Settings, host, now, wait_until, with_hosts};
 use ndn_packet::{InterestBuilder, LpHeader, LpPacket};
 
 /// Duration of the measurement without an attack.
@@ -52,8 +52,7 @@ fn pace(rate: u64, is_over: &AtomicBool, mut send: impl FnMut(u64)) {
 
 /// Sends the attack of one address, from all its ports in turn; returns the number of frames.
 fn attack(forwarder: &ForwarderProcess, address: u8, rate: u64, is_over: &AtomicBool) -> u64 {
-    let from = Ipv4Addr::new(127, 0, 1, address);
-    let ports: Vec<_> = (0..PORTS).map(|_| socket(from, forwarder)).collect();
+    let ports: Vec<_> = (0..PORTS).map(|_| socket(host(address), forwarder)).collect();
     ports.iter().for_each(|port| port.set_nonblocking(true).unwrap());
     let (long, fragment) = ("x".repeat(3000), vec![6; 1400]);
     let (mut frames, mut buffer) = (0, [0; 9000]);
@@ -148,7 +147,7 @@ struct Hub {
 impl Hub {
     fn start() -> Self {
         let forwarder = Settings::new().udp().workers(2).start_program();
-        let neighbour = socket(Ipv4Addr::new(127, 0, 2, 1), &forwarder);
+        let neighbour = socket(host(200), &forwarder);
         let remote = format!("udp4://{}", neighbour.local_addr().unwrap());
         let _ = forwarder.output(&["face", "create", &remote, "--persistency", "permanent"]);
         let hole = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -181,52 +180,57 @@ impl Hub {
 #[test]
 #[ignore = "minutes: make attack"]
 fn application_and_neighbour_keep_their_rates_on_a_hub_under_attack() {
-    let hub = Hub::start();
-    let (time, rate) = (setting("ATTACK_SECONDS", 600), setting("ATTACK_RATE", ATTACK_RATE));
-    let capacity = hub.capacity();
-    // A quarter each, or what a loaded machine certainly does.
-    let load = setting("ATTACK_LOAD", (capacity / 4).min(5000));
-    let before = service(&hub, load, BEFORE);
-    println!("one application alone: {capacity}/s; then {load}/s of application and neighbour");
-    println!("before: application {:.0}/s, neighbour {:.0}/s", before.0, before.1);
-    let (is_over, portion) = (AtomicBool::new(false), Duration::from_secs(time.clamp(2, 20)));
-    let frames = AtomicU64::new(0);
-    let (mut worst, mut slowest) = ((f64::MAX, f64::MAX), Duration::ZERO);
-    let mut resident = Vec::new();
-    std::thread::scope(|scope| {
-        for address in 1..=ADDRESSES {
-            let (hub, is_over, frames) = (&hub, &is_over, &frames);
-            let rate = rate / u64::from(ADDRESSES);
-            scope.spawn(move || {
-                frames.fetch_add(attack(&hub.forwarder, address, rate, is_over), Ordering::Relaxed);
-            });
-        }
-        let start = now();
-        while start.elapsed() < Duration::from_secs(time) {
-            let during = service(&hub, load, portion);
-            let asked = now();
-            let _ = hub.forwarder.output(&["status"]);
-            slowest = slowest.max(asked.elapsed());
-            resident.push(hub.forwarder.resident_kib());
-            println!(
-                "{:4} s: application {:.0}/s, neighbour {:.0}/s, resident {} KiB, held {:?}",
-                start.elapsed().as_secs(),
-                during.0,
-                during.1,
-                resident.last().unwrap(),
-                hub.held()
-            );
-            worst = (worst.0.min(during.0), worst.1.min(during.1));
-        }
-        is_over.store(true, Ordering::Relaxed);
+    with_hosts(|| {
+        let hub = Hub::start();
+        let (time, rate) = (setting("ATTACK_SECONDS", 600), setting("ATTACK_RATE", ATTACK_RATE));
+        let capacity = hub.capacity();
+        // A quarter each, or what a loaded machine certainly does.
+        let load = setting("ATTACK_LOAD", (capacity / 4).min(5000));
+        let before = service(&hub, load, BEFORE);
+        println!("one application alone: {capacity}/s; then {load}/s of application and neighbour");
+        println!("before: application {:.0}/s, neighbour {:.0}/s", before.0, before.1);
+        let (is_over, portion) = (AtomicBool::new(false), Duration::from_secs(time.clamp(2, 20)));
+        let frames = AtomicU64::new(0);
+        let (mut worst, mut slowest) = ((f64::MAX, f64::MAX), Duration::ZERO);
+        let mut resident = Vec::new();
+        std::thread::scope(|scope| {
+            for address in 1..=ADDRESSES {
+                let (hub, is_over, frames) = (&hub, &is_over, &frames);
+                let rate = rate / u64::from(ADDRESSES);
+                scope.spawn(move || {
+                    frames.fetch_add(
+                        attack(&hub.forwarder, address, rate, is_over),
+                        Ordering::Relaxed,
+                    );
+                });
+            }
+            let start = now();
+            while start.elapsed() < Duration::from_secs(time) {
+                let during = service(&hub, load, portion);
+                let asked = now();
+                let _ = hub.forwarder.output(&["status"]);
+                slowest = slowest.max(asked.elapsed());
+                resident.push(hub.forwarder.resident_kib());
+                println!(
+                    "{:4} s: application {:.0}/s, neighbour {:.0}/s, resident {} KiB, held {:?}",
+                    start.elapsed().as_secs(),
+                    during.0,
+                    during.1,
+                    resident.last().unwrap(),
+                    hub.held()
+                );
+                worst = (worst.0.min(during.0), worst.1.min(during.1));
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        println!("{} frames of the attack, status at most {slowest:?}", frames.into_inner());
+        std::thread::sleep(REST);
+        let left = hub.held();
+        println!("after {} s of rest: held {left:?}", REST.as_secs());
+        assert!(worst.0 >= 0.9 * before.0, "application: {worst:?} instead of {before:?}");
+        assert!(worst.1 >= 0.9 * before.1, "neighbour: {worst:?} instead of {before:?}");
+        assert!(left.iter().all(|(_, held)| *held == 0), "{left:?}");
+        let (first, last) = (resident[resident.len() / 2], resident[resident.len() - 1]);
+        assert!(last < first + first / 10 + 8192, "memory: {resident:?} KiB");
     });
-    println!("{} frames of the attack, status at most {slowest:?}", frames.into_inner());
-    std::thread::sleep(REST);
-    let left = hub.held();
-    println!("after {} s of rest: held {left:?}", REST.as_secs());
-    assert!(worst.0 >= 0.9 * before.0, "application: {worst:?} instead of {before:?}");
-    assert!(worst.1 >= 0.9 * before.1, "neighbour: {worst:?} instead of {before:?}");
-    assert!(left.iter().all(|(_, held)| *held == 0), "{left:?}");
-    let (first, last) = (resident[resident.len() / 2], resident[resident.len() - 1]);
-    assert!(last < first + first / 10 + 8192, "memory: {resident:?} KiB");
 }

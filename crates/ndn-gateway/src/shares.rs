@@ -22,6 +22,16 @@ ndn_types::resource! {
 /// Time for which an address keeps a place that another one had to return.
 pub(crate) const KEPT: Duration = Duration::from_secs(30);
 
+/// The principal of a client.
+fn principal(peer: SocketAddr) -> PrincipalKey {
+    // In tests, each loopback address stands for a host.
+    #[cfg(test)]
+    if let std::net::IpAddr::V4(address) = peer.ip() {
+        return PrincipalKey::Remote(ndn_types::RemoteAddress::V4(address));
+    }
+    PrincipalKey::remote(peer)
+}
+
 /// Places that addresses share.
 #[derive(Debug)]
 pub(crate) struct Shares {
@@ -46,7 +56,7 @@ impl Shares {
 
     /// Adds a connection or a request of an address, without a place.
     pub(crate) fn enter(&mut self, peer: SocketAddr) -> PrincipalIndex {
-        self.ledger.attach(PrincipalKey::remote(peer))
+        self.ledger.attach(principal(peer))
     }
 
     /// Removes it.

@@ -228,6 +228,17 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
         self.divisions[resource.index()].verdict(account.class, held, count)
     }
 
+    /// As [`verdict`](Self::verdict), of a resource that nobody can give back before its time: whether as many units remain
+    /// for the class of a principal as it would hold (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
+    /// Networking 6(2), 1998). One principal alone gets half of what is open to it, two get a third each, and something is
+    /// left for the next one.
+    #[must_use]
+    pub fn has_room_beside_others(&self, index: PrincipalIndex, resource: R, count: u32) -> bool {
+        let account = self.account(index);
+        let required = account.held[resource.index()].saturating_add(count);
+        required <= self.divisions[resource.index()].free(account.class)
+    }
+
     /// Divides the places of something of which all are taken, such as the records of one entry: whose place one more of
     /// `principal` takes, if it may. `holders` are the principals of all places, which are put in order.
     pub fn payer_among(
@@ -409,6 +420,27 @@ pub(crate) mod tests {
 
     fn local(pid: u32) -> PrincipalKey {
         PrincipalKey::LocalApplication { uid: 1, pid }
+    }
+
+    #[test]
+    fn something_is_left_for_the_next_one_of_each_class() {
+        let reserves = Reserves { management: 1, local: 10, neighbour: 20 };
+        let mut ledger = ledger(4096, reserves);
+        let mut taken = |key| {
+            let index = ledger.attach(key);
+            let mut taken = 0;
+            while ledger.has_room_beside_others(index, R, 1) {
+                ledger.charge(index, R, 1);
+                taken += 1;
+            }
+            taken
+        };
+        // Half of what remains for its class each.
+        let of_processes: Vec<u32> = (1..=12).map(|pid| taken(local(pid))).collect();
+        assert_eq!(of_processes, [1619, 809, 405, 202, 101, 51, 25, 13, 6, 3, 2, 1]);
+        assert_eq!((taken(local(13)), taken(remote(1))), (0, 0));
+        assert_eq!(taken(PrincipalKey::Neighbour { face_id: 1 }), 410);
+        assert_eq!(taken(PrincipalKey::Management), 20);
     }
 
     #[test]

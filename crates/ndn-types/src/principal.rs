@@ -95,10 +95,11 @@ impl PrincipalKey {
     /// The principal for what cannot be charged to another.
     pub const OTHER: Self = Self::Remote(RemoteAddress::Other);
 
-    /// An on-demand peer at this socket address.
+    /// An on-demand peer at this socket address. This host has all of 127.0.0.0/8, which counts as 127.0.0.1.
     #[must_use]
     pub fn remote(peer: SocketAddr) -> Self {
         let address = match peer.ip().to_canonical() {
+            IpAddr::V4(address) if address.is_loopback() => RemoteAddress::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V4(address) => RemoteAddress::V4(address),
             IpAddr::V6(address) => {
                 let zone = match peer {
@@ -211,6 +212,14 @@ mod tests {
         assert_ne!(remote("[2001:db8::1]:1"), remote("[2001:db8:0:1::1]:1"));
         assert_ne!(remote("[fe80::1%2]:1"), remote("[fe80::1%3]:1"), "two links");
         assert_eq!(remote("[2001:db8::1%2]:1"), remote("[2001:db8::1%3]:1"));
+    }
+
+    #[test]
+    fn loopback_addresses_are_one_principal() {
+        assert_eq!(remote("127.0.0.1:1"), remote("127.255.255.254:2"));
+        assert_eq!(remote("127.0.0.1:1"), remote("[::ffff:127.7.0.1]:1"), "a mapped address");
+        assert_ne!(remote("127.0.0.1:1"), remote("128.0.0.1:1"));
+        assert_eq!(remote("127.3.2.1:1").to_string(), "127.0.0.1");
     }
 
     #[test]

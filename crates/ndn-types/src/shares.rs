@@ -152,6 +152,14 @@ impl Division {
         required.saturating_sub(self.open)
     }
 
+    /// Units that a class can take without a unit of another.
+    pub(crate) fn free(&self, class: PrincipalClass) -> u32 {
+        let class = class.index();
+        let reserved = self.reserves[class].saturating_sub(self.used[class]);
+        let open = self.open.saturating_sub(self.used_of_open());
+        (reserved + open).min(self.capacity.saturating_sub(self.total))
+    }
+
     /// Whether a class may take `count` units more before what gives way for them is found.
     pub(crate) fn has_spare(&self, class: PrincipalClass, count: u32) -> bool {
         self.missing(class, count) <= self.spare
