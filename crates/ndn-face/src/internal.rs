@@ -11,11 +11,12 @@ use std::sync::Arc;
 use ndn_ring::{Consumer, PacketHandle, PacketPool, Producer, ring};
 use ndn_sys::poll::{Event, Waker};
 use ndn_table::FaceIndex;
-use ndn_types::Timestamp;
+use ndn_types::{Reserves, Timestamp};
 
 use crate::counters::LinkDropReason;
 use crate::event::CloseReason;
 use crate::face::{Face, HasState};
+use crate::frame_shares::{FacePrincipals, FrameShares};
 use crate::output::FrameSink;
 use crate::receive::{Progress, RxSink};
 use crate::source::Source;
@@ -39,6 +40,8 @@ pub struct InternalEnd {
     refused: u64,
     /// The worker reads this end within its limit for management.
     is_limited: bool,
+    /// How the places of the queue are divided, if they are.
+    shares: Option<Box<FrameShares>>,
     /// Frames left for the current event.
     frames_left: usize,
     /// Readable when there may be something in `incoming`.
@@ -71,6 +74,7 @@ impl InternalEnd {
             incoming: near_in,
             refused: 0,
             is_limited: false,
+            shares: None,
             frames_left: 0,
             own: Arc::clone(&near_wakes),
             other: WakeOnDrop(Arc::clone(&far_wakes)),
@@ -80,6 +84,7 @@ impl InternalEnd {
             incoming: far_in,
             refused: 0,
             is_limited: false,
+            shares: None,
             frames_left: 0,
             own: far_wakes,
             other: WakeOnDrop(near_wakes),
@@ -94,26 +99,43 @@ impl InternalEnd {
         Self { is_limited: true, ..self }
     }
 
+    /// Divides the places for frames from this end between the principals of the faces that these come from, which the
+    /// returned object takes.
+    pub fn divide(&mut self, reserves: Reserves) -> Arc<FacePrincipals> {
+        let shares = FrameShares::new(self.outgoing.capacity(), reserves);
+        let principals = shares.principals();
+        self.shares = Some(Box::new(shares));
+        principals
+    }
+
     /// Sends a frame and wakes the other end.
     ///
     /// # Errors
     /// The frame, if the queue is full or the other end is gone.
     pub fn send(&mut self, frame: Vec<u8>) -> Result<(), Vec<u8>> {
-        self.enqueue(frame)?;
+        if !self.takes_place(None) {
+            return Err(frame);
+        }
+        self.enqueue(frame);
         self.wake();
         Ok(())
     }
 
-    /// Queues a frame; [`wake`](Self::wake) wakes the other end.
-    fn enqueue(&mut self, frame: Vec<u8>) -> Result<(), Vec<u8>> {
-        if self.outgoing.is_closed() || !self.has_room() {
-            self.refused += 1;
-            return Err(frame);
-        }
+    /// Whether there is a place for a frame that comes from this face, which is taken.
+    fn takes_place(&mut self, face_id: Option<u64>) -> bool {
+        let unreceived = self.unreceived();
+        let has_room = !self.outgoing.is_closed() && self.has_room();
+        let is_taken =
+            has_room && self.shares.as_mut().is_none_or(|shares| shares.take(face_id, unreceived));
+        self.refused += u64::from(!is_taken);
+        is_taken
+    }
+
+    /// Queues a frame that has a place; [`wake`](Self::wake) wakes the other end.
+    fn enqueue(&mut self, frame: Vec<u8>) {
         let is_pushed = self.outgoing.push_with(|| frame);
         debug_assert!(is_pushed, "there is room");
         self.outgoing.publish();
-        Ok(())
     }
 
     fn wake(&self) {
@@ -277,7 +299,11 @@ impl Transport for Internals {
         outgoing: SendRequest<'_, '_>,
     ) {
         let tap = TransportContext::tap_point(&mut cx.shared.tap, cx.now, face.index);
-        outgoing.encode(&mut face.link, cx.now, &mut InternalSink { end, tap });
+        let incoming = match &outgoing {
+            SendRequest::Packet(packet) => packet.incoming_face_id,
+            SendRequest::Due => None,
+        };
+        outgoing.encode(&mut face.link, cx.now, &mut InternalSink { end, tap, incoming });
         face.list_unflushed(&mut self.unflushed);
     }
 
@@ -350,6 +376,8 @@ impl<T: HasState<InternalEnd>> TransportHandle<'_, Internals, T> {
 struct InternalSink<'a> {
     end: &'a mut InternalEnd,
     tap: TapPoint<'a>,
+    /// The face that the packet came from.
+    incoming: Option<u64>,
 }
 
 impl FrameSink for InternalSink<'_> {
@@ -363,7 +391,10 @@ impl FrameSink for InternalSink<'_> {
         payload: &[u8],
         _handle: Option<&PacketHandle>,
     ) -> Result<(), LinkDropReason> {
-        self.end.enqueue([header, payload].concat()).map_err(|_full| LinkDropReason::QueueFull)?;
+        if !self.end.takes_place(self.incoming) {
+            return Err(LinkDropReason::QueueFull);
+        }
+        self.end.enqueue([header, payload].concat());
         self.tap.sent(header, payload);
         Ok(())
     }

@@ -25,6 +25,7 @@ mod datagram_queue;
 mod ethernet;
 mod event;
 mod face;
+mod frame_shares;
 mod internal;
 mod link;
 mod memif;
@@ -50,6 +51,7 @@ pub use ethernet::{
     ETHER_TYPE, NewStation, ON_DEMAND_STATIONS_MAX, PortOptions, PortSocket, Ports, StationPeer,
 };
 pub use event::{CloseReason, FaceChange, FaceEvent};
+pub use frame_shares::FacePrincipals;
 pub use internal::{InternalEnd, Internals};
 pub use link::{LinkService, Received};
 pub use memif::{MemifClient, MemifConnection, MemifEnd};
