@@ -4,7 +4,7 @@
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use namewire_tests::{
@@ -224,16 +224,13 @@ fn a_page_in_a_browser_reads_streams() {
     assert!(received <= counter(&forwarder, "sent_streams"));
 }
 
-/// Begins to open this number of sessions.
-fn open(service: &Service, url: &str, count: usize) -> Receiver<Result<Accepted, String>> {
+/// Opens a session.
+fn open(service: &Service, url: &str) -> Result<Accepted, String> {
     let target: Target = url.parse().unwrap();
-    let (sender, sessions) = channel();
-    for _ in 0..count {
-        let sender = sender.clone();
-        let done = Box::new(move |session| drop(sender.send(session)));
-        service.connect(target.clone(), Duration::from_secs(30), done);
-    }
-    sessions
+    let (sender, opened) = channel();
+    let done = Box::new(move |session| drop(sender.send(session)));
+    let _connecting = service.connect(target, Vec::new(), Duration::from_secs(30), done);
+    opened.recv_timeout(TIMEOUT).unwrap()
 }
 
 #[test]
@@ -249,8 +246,7 @@ fn clients_get_what_they_may_have() {
     }
     let service = Service::start(None).unwrap();
     // Three are closed again, perhaps before their clients know that they were accepted.
-    let opened: Vec<_> =
-        (0..6).map(|_| open(&service, &url, 1).recv_timeout(TIMEOUT).unwrap()).collect();
+    let opened: Vec<_> = (0..6).map(|_| open(&service, &url)).collect();
     wait_until("three of the sessions to be closed", || {
         (counter(&forwarder, "accepted") == 6 && counter(&forwarder, "ended") == 3).then_some(())
     });
@@ -260,7 +256,7 @@ fn clients_get_what_they_may_have() {
     drop(opened);
     wait_until("the faces to go", || face(&forwarder, "quic://").is_none().then_some(()));
     // There is room again, and an invalid packet closes no face.
-    let session = open(&service, &url, 1).recv_timeout(TIMEOUT).unwrap().unwrap();
+    let session = open(&service, &url).unwrap();
     let stream = std::os::unix::net::UnixStream::from(session.stream);
     std::io::Write::write_all(&mut &stream, &[0x17, 1, 7, 0x64, 3, 1, 2, 3, 6, 2, 7, 0]).unwrap();
     let found = wait_until("the invalid packet to be counted", || {

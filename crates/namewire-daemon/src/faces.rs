@@ -358,3 +358,102 @@ pub(super) fn pit_token_policy(pit_tokens: PitTokens) -> PitTokenPolicy {
         PitTokens::Never => PitTokenPolicy::Never,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::num::NonZeroU32;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    const USER: PrincipalKey = PrincipalKey::LocalApplication { uid: 1000, pid: 0 };
+    const NEIGHBOUR: PrincipalKey = PrincipalKey::Neighbour { face_id: 300 };
+
+    fn spec(keeper: Option<PrincipalKey>) -> FaceSpec {
+        FaceSpec {
+            ticket: Some(1),
+            persistency: Persistency::Persistent,
+            keeper,
+            pit_tokens: PitTokenPolicy::WhenSeen,
+            options: ndn_management::request::FaceOptions::default(),
+        }
+    }
+
+    fn config() -> Config {
+        let mut config = Config::default();
+        config.limits.interests_per_second = NonZeroU32::new(1000);
+        config
+    }
+
+    fn peer() -> SocketAddr {
+        "192.0.2.1:6363".parse().unwrap()
+    }
+
+    /// What its packets and the face itself are charged to, and whether the limits of on-demand peers apply.
+    fn charges(options: &FaceOptions) -> (PrincipalKey, PrincipalKey, bool) {
+        let has_limits = options.link.interests_per_second.is_some();
+        assert_eq!(options.gives_way(), options.keeper.is_some());
+        (options.properties.principal, options.holder(), has_limits)
+    }
+
+    #[test]
+    fn packets_over_udp_are_those_of_the_peer_unless_an_operator_made_the_face() {
+        let address = PrincipalKey::remote(peer());
+        let made_for = |keeper| charges(&datagram(300, peer(), &spec(keeper), &config()).options);
+        assert_eq!(made_for(Some(USER)), (address, USER, true));
+        assert_eq!(made_for(None), (NEIGHBOUR, NEIGHBOUR, false));
+    }
+
+    #[test]
+    fn packets_over_tcp_are_those_of_the_peer_unless_an_operator_made_the_face() {
+        let made = |identity: &PeerIdentity, keeper| {
+            let stream = OwnedFd::from(UnixStream::pair().unwrap().0);
+            let face = connected_tcp(300, stream, peer(), identity, &spec(keeper), &config());
+            charges(&face.options)
+        };
+        let remote = PeerIdentity::remote(peer());
+        let address = PrincipalKey::remote(peer());
+        assert_eq!(made(&remote, Some(USER)), (address, USER, true));
+        assert_eq!(made(&remote, None), (NEIGHBOUR, NEIGHBOUR, false));
+        // Of a program of another user on this host.
+        let other = PrincipalKey::LocalApplication { uid: 1001, pid: 0 };
+        let local = PeerIdentity { scope: Scope::Local, principal: other, not_local: None };
+        assert_eq!(made(&local, Some(USER)), (other, USER, false));
+        assert_eq!(made(&local, None), (other, NEIGHBOUR, false));
+    }
+
+    #[test]
+    fn packets_of_a_peer_without_an_address_are_those_of_the_user() {
+        let station = PrincipalKey::station([2, 0, 0, 0, 0, 1]);
+        for (peer, keeper, principal) in [
+            (None, Some(USER), USER),
+            (None, None, NEIGHBOUR),
+            (Some(station), Some(USER), station),
+            (Some(station), None, NEIGHBOUR),
+        ] {
+            let properties = spec(keeper).properties(300, Scope::NonLocal, peer);
+            assert_eq!(properties.principal, principal);
+        }
+    }
+
+    #[test]
+    fn face_that_a_user_keeps_has_limits_until_an_operator_keeps_it() {
+        let mut options = datagram(300, peer(), &spec(Some(USER)), &config()).options;
+        let address = PrincipalKey::remote(peer());
+        let other = PrincipalKey::LocalApplication { uid: 1001, pid: 0 };
+        set_persistency(Persistency::Permanent, Some(other), &mut options);
+        assert_eq!(charges(&options), (address, other, true));
+        set_persistency(Persistency::Permanent, None, &mut options);
+        assert_eq!(charges(&options), (NEIGHBOUR, NEIGHBOUR, false));
+    }
+
+    #[test]
+    fn face_that_is_on_demand_again_is_charged_to_its_address() {
+        let mut options = datagram(300, peer(), &spec(Some(USER)), &config()).options;
+        set_persistency(Persistency::OnDemand, None, &mut options);
+        let address = PrincipalKey::remote(peer());
+        assert_eq!((options.holder(), options.gives_way()), (address, true));
+    }
+}

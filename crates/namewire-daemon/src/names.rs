@@ -1,4 +1,5 @@
-//! Resolves host names of configured faces on separate threads, because a resolver may block.
+//! Resolves host names of requested faces on separate threads, because a resolver may block, for as long as those who answer
+//! for a domain like. Those that users request have threads and a limit of their own, which users share.
 //!
 //! A DNS answer may be forged. A resolved address is used only as a unicast remote address, never as a multicast
 //! group or an address of this system.
@@ -11,21 +12,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ndn_sys::interface;
 use ndn_sys::poll::Waker;
-use ndn_types::FaceUri;
+use ndn_types::{Capacity, FaceUri, Ledger, LedgerReport, PrincipalIndex, Reserves};
+use ndn_webtransport::{Target, TargetError};
 
 use super::faces::FaceSpec;
 
-/// Maximum concurrent look-ups; further ones wait.
+/// Maximum concurrent look-ups for the configuration and for operators; further ones wait.
 const THREADS_MAX: usize = 4;
+/// Maximum look-ups for users, who share these places: a look-up cannot be ended. None of them waits for another.
+const LOOK_UPS_MAX: usize = 64;
 /// Maximum addresses tried per host, one after the other.
 const ADDRESSES_MAX: usize = 8;
+
+ndn_types::resource! {
+    /// Look-ups of host names, which users share.
+    pub(super) struct LookUps = "host_name_lookups";
+}
 
 /// Result of a look-up.
 #[derive(Debug)]
 pub(super) struct Answer {
+    /// Remote URI, with the host name.
+    pub(super) remote: FaceUri,
     /// The requested face.
     pub(super) spec: FaceSpec,
-    /// Remote URIs in canonical form, in the order to try; at least one.
+    /// Remote URIs in canonical form, in the order to try; at least one. Those of a WebTransport listener are its addresses.
     pub(super) result: Result<Vec<FaceUri>, String>,
 }
 
@@ -33,16 +44,29 @@ pub(super) struct Answer {
 type Resolve = dyn Fn(&FaceUri) -> Result<Vec<FaceUri>, String> + Send + Sync;
 
 /// Look-ups that wait for a thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queue {
     waiting: VecDeque<(FaceUri, FaceSpec)>,
     threads: usize,
+    threads_max: usize,
+}
+
+impl Queue {
+    fn new(threads_max: usize) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self { waiting: VecDeque::new(), threads: 0, threads_max }))
+    }
 }
 
 /// The control thread's side.
 pub(super) struct HostNames {
     resolve: Arc<Resolve>,
+    /// For the configuration and for operators.
     queue: Arc<Mutex<Queue>>,
+    /// For users.
+    of_users: Arc<Mutex<Queue>>,
+    ledger: Ledger<LookUps, 1>,
+    /// The user that each of these look-ups is charged to, by ticket.
+    charged: HashMap<u64, PrincipalIndex>,
     answers: Receiver<Answer>,
     sender: Sender<Answer>,
     waker: Arc<Waker>,
@@ -53,24 +77,34 @@ pub(super) struct HostNames {
 
 impl fmt::Debug for HostNames {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { resolve: _, queue, answers: _, sender: _, waker: _, left } = self;
+        let Self { queue, of_users, left, .. } = self;
         let mut shown = formatter.debug_struct("HostNames");
-        shown.field("queue", queue).field("left", left).finish_non_exhaustive()
+        shown.field("queue", queue).field("of_users", of_users).field("left", left);
+        shown.finish_non_exhaustive()
     }
 }
 
 impl HostNames {
-    pub(super) fn new() -> std::io::Result<Self> {
-        Self::with(resolve)
+    pub(super) fn new(reserves: Reserves) -> std::io::Result<Self> {
+        Self::with(reserves, resolve)
     }
 
     fn with(
+        reserves: Reserves,
         resolve: impl Fn(&FaceUri) -> Result<Vec<FaceUri>, String> + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         let (sender, answers) = channel();
         let waker = Arc::new(Waker::new()?);
-        let (queue, left) = (Arc::default(), HashMap::new());
-        Ok(Self { resolve: Arc::new(resolve), queue, answers, sender, waker, left })
+        let (queue, of_users) = (Queue::new(THREADS_MAX), Queue::new(LOOK_UPS_MAX));
+        let ledger = Ledger::new([Capacity::of(LOOK_UPS_MAX)], reserves);
+        let (charged, left) = (HashMap::new(), HashMap::new());
+        let resolve = Arc::new(resolve);
+        Ok(Self { resolve, queue, of_users, ledger, charged, answers, sender, waker, left })
+    }
+
+    /// What users hold.
+    pub(super) fn report(&self) -> LedgerReport<1> {
+        self.ledger.report()
     }
 
     /// Wakes the control thread after answers.
@@ -81,32 +115,64 @@ impl HostNames {
     /// Returns the answers since the last call.
     pub(super) fn take_answers(&mut self) -> Vec<Answer> {
         self.waker.reset();
-        let is_requested = |answer: &Answer| {
-            answer.spec.ticket.is_none_or(|ticket| self.left.contains_key(&ticket))
-        };
-        self.answers.try_iter().filter(is_requested).collect()
+        let mut answers: Vec<Answer> = self.answers.try_iter().collect();
+        answers.retain(|answer| {
+            let Some(ticket) = answer.spec.ticket else { return true };
+            self.release(ticket);
+            self.left.contains_key(&ticket)
+        });
+        answers
+    }
+
+    fn release(&mut self, ticket: u64) {
+        if let Some(user) = self.charged.remove(&ticket) {
+            self.ledger.release(user, LookUps, 1);
+            self.ledger.detach(user);
+        }
     }
 
     /// Queues a look-up of the host of `uri`.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// No thread can be started, or the user who requests the face has too many look-ups.
     pub(super) fn look_up(&mut self, uri: &FaceUri, spec: FaceSpec) -> std::io::Result<()> {
-        if let Some(ticket) = spec.ticket {
-            self.left.insert(ticket, (VecDeque::new(), spec));
+        if let (Some(keeper), Some(ticket)) = (spec.keeper, spec.ticket) {
+            let user = self.ledger.attach(keeper);
+            if !self.ledger.has_room_beside_others(user, LookUps, 1) {
+                self.ledger.detach(user);
+                return Err(std::io::Error::other("too many names are being looked up"));
+            }
+            self.ledger.charge(user, LookUps, 1);
+            self.charged.insert(ticket, user);
         }
-        let mut queue = lock(&self.queue);
+        let queue = if spec.keeper.is_some() { &self.of_users } else { &self.queue };
+        let started = self.start(queue, uri, spec);
+        match (spec.ticket, &started) {
+            (Some(ticket), Ok(())) => drop(self.left.insert(ticket, (VecDeque::new(), spec))),
+            (Some(ticket), Err(_)) => self.release(ticket),
+            (None, _) => {}
+        }
+        started
+    }
+
+    fn start(
+        &self,
+        shared: &Arc<Mutex<Queue>>,
+        uri: &FaceUri,
+        spec: FaceSpec,
+    ) -> std::io::Result<()> {
+        let mut queue = lock(shared);
         queue.waiting.push_back((uri.clone(), spec));
-        if queue.threads >= THREADS_MAX {
+        if queue.threads >= queue.threads_max {
             return Ok(());
         }
-        let (resolve, shared) = (Arc::clone(&self.resolve), Arc::clone(&self.queue));
+        let (resolve, shared) = (Arc::clone(&self.resolve), Arc::clone(shared));
         let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
         let work = move || {
-            while let Some((uri, spec)) = next(&shared) {
-                let result = resolve(&uri);
+            while let Some((remote, spec)) = next(&shared) {
+                let result = resolve(&remote);
                 // The receiver is gone only while the forwarder stops.
-                let _ = sender.send(Answer { spec, result });
+                let _ = sender.send(Answer { remote, spec, result });
                 waker.wake();
             }
         };
@@ -143,6 +209,13 @@ impl HostNames {
         next
     }
 
+    /// Tries no other address for the face of this ticket. A look-up goes on.
+    pub(super) fn forget_others(&mut self, ticket: u64) {
+        if let Some((others, _)) = self.left.get_mut(&ticket) {
+            others.clear();
+        }
+    }
+
     /// Forgets the look-up and the remaining addresses: the face of this ticket exists, or is not requested any more.
     pub(super) fn forget(&mut self, ticket: Option<u64>) {
         if let Some(ticket) = ticket {
@@ -166,8 +239,16 @@ fn next(queue: &Mutex<Queue>) -> Option<(FaceUri, FaceSpec)> {
     next
 }
 
-/// Returns the canonical forms of a UDP or TCP URI with a host name and a port, in the resolver's order.
+/// Returns the canonical forms of a UDP or TCP URI with a host name and a port, or the addresses of a WebTransport
+/// listener, in the resolver's order.
 fn resolve(uri: &FaceUri) -> Result<Vec<FaceUri>, String> {
+    if uri.scheme() == "https" {
+        let target: Target =
+            uri.to_string().parse().map_err(|error: TargetError| error.to_string())?;
+        let found = (target.host.as_str(), target.port).to_socket_addrs();
+        let found = found.map_err(|error| format!("{}: {error}", target.host))?;
+        return Ok(found.take(ADDRESSES_MAX).map(FaceUri::quic).collect());
+    }
     let port: u16 = uri.port().parse().map_err(|_| format!("{uri} has no port"))?;
     let found = (uri.host(), port).to_socket_addrs();
     let found = found.map_err(|error| format!("{}: {error}", uri.host()))?;
@@ -260,7 +341,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use ndn_forwarding::PitTokenPolicy;
-    use ndn_types::Persistency;
+    use ndn_types::{Persistency, PrincipalKey};
 
     use super::*;
 
@@ -354,7 +435,7 @@ mod tests {
     fn lookups_use_a_limited_number_of_threads() {
         let running = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
         let counted = Arc::clone(&running);
-        let mut names = HostNames::with(move |uri| {
+        let mut names = HostNames::with(Reserves::default(), move |uri: &FaceUri| {
             let (now, most) = &*counted;
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             std::thread::yield_now();
@@ -377,9 +458,59 @@ mod tests {
         assert!(running.1.load(Ordering::SeqCst) <= THREADS_MAX);
     }
 
+    /// Names of a domain whose servers do not answer for a long time.
+    #[test]
+    fn slow_look_ups_of_a_user_leave_places_to_others() {
+        let (answer, answers) = channel::<()>();
+        let answers = Mutex::new(answers);
+        let mut names = HostNames::with(Reserves::default(), move |uri: &FaceUri| {
+            if uri.host().starts_with("slow") {
+                let _ = lock_of(&answers).recv();
+            }
+            Ok(vec![FaceUri::quic(([192, 0, 2, 1], 6367).into())])
+        })
+        .unwrap();
+        let user = |ticket, uid| {
+            let keeper = PrincipalKey::LocalApplication { uid, pid: 0 };
+            FaceSpec { keeper: Some(keeper), ..spec(ticket) }
+        };
+        let slow = |number: u64| uri(&format!("https://slow{number}.example:6367/ndn"));
+        let other = uri("https://host.example:6367/ndn");
+        let hostile =
+            (0..1000).filter(|&ticket| names.look_up(&slow(ticket), user(ticket, 1000)).is_ok());
+        // Half of what is open to all, and to users.
+        assert_eq!(hostile.count(), 26);
+        names.look_up(&other, user(2000, 1001)).unwrap();
+        names.look_up(&other, spec(2001)).unwrap();
+        let mut answered = [(); 2].map(|()| names.answers.recv().unwrap().spec.ticket.unwrap());
+        answered.sort_unstable();
+        assert_eq!(answered, [2000, 2001]);
+        // Displaced commands wait no longer, but their look-ups go on.
+        (0..26).for_each(|ticket| names.forget(Some(ticket)));
+        assert!(names.take_answers().is_empty());
+        names.look_up(&slow(3000), user(3000, 1000)).unwrap_err();
+        drop(answer);
+        while names.ledger.used(LookUps) > 1 {
+            assert!(names.take_answers().is_empty(), "nobody waits for them");
+            std::thread::yield_now();
+        }
+        names.look_up(&slow(3000), user(3000, 1000)).unwrap();
+    }
+
+    fn lock_of(answers: &Mutex<Receiver<()>>) -> MutexGuard<'_, Receiver<()>> {
+        answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[test]
+    fn addresses_of_a_listener_of_webtransport_are_found() {
+        let ends = resolve(&uri("https://localhost:7000/ndn")).unwrap();
+        assert!(ends.iter().all(|end| end.socket_address().is_some_and(|end| end.port() == 7000)));
+        assert!(!ends.is_empty());
+    }
+
     #[test]
     fn addresses_of_a_host_are_tried_in_order() {
-        let mut names = HostNames::new().unwrap();
+        let mut names = HostNames::new(Reserves::default()).unwrap();
         let ends = ["udp4://192.0.2.1:6363", "udp4://192.0.2.2:6363", "udp4://192.0.2.3:6363"];
         let ends = ends.map(uri);
         assert_eq!(names.first_of(ends.to_vec(), spec(7)).as_ref(), Some(&ends[0]));

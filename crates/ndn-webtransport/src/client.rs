@@ -182,13 +182,29 @@ pub async fn attach(target: &Target, idle_timeout: Duration) -> Result<Attached,
 /// # Errors
 /// Nobody answers in time, or who does is not trusted.
 pub async fn connect(target: &Target, idle_timeout: Duration) -> Result<Session, ConnectError> {
-    let opened = tokio::time::timeout(CONNECT_TIMEOUT, open(target, idle_timeout)).await;
+    connect_at(target, Vec::new(), idle_timeout).await
+}
+
+/// As [`connect`], at one of these addresses of the host; they are looked up if there are none.
+pub(crate) async fn connect_at(
+    target: &Target,
+    addresses: Vec<SocketAddr>,
+    idle_timeout: Duration,
+) -> Result<Session, ConnectError> {
+    let opened = tokio::time::timeout(CONNECT_TIMEOUT, open(target, addresses, idle_timeout)).await;
     opened.unwrap_or_else(|_| Err("no answer came in time".to_owned().into()))
 }
 
-async fn open(target: &Target, idle_timeout: Duration) -> Result<Session, ConnectError> {
-    let found = lookup_host((target.host.as_str(), target.port)).await;
-    let found: Vec<_> = found.map_err(|error| error.to_string())?.take(ADDRESSES_MAX).collect();
+async fn open(
+    target: &Target,
+    mut found: Vec<SocketAddr>,
+    idle_timeout: Duration,
+) -> Result<Session, ConnectError> {
+    if found.is_empty() {
+        let looked_up = lookup_host((target.host.as_str(), target.port)).await;
+        found.extend(looked_up.map_err(|error| error.to_string())?);
+    }
+    found.truncate(ADDRESSES_MAX);
     let rejection = RejectionReason::default();
     let tls = tls_config(target, rejection.clone()).await?;
     let mut attempts = JoinSet::new();

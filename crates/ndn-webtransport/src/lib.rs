@@ -33,7 +33,7 @@ pub use client::{Attached, ConnectError, Target, TargetError, attach, connect};
 pub use counters::{Counters, WebTransportValues};
 pub use path::PathMtu;
 pub use server::{Accepted, Admits, PATH, Rules, bind};
-pub use service::{Listen, OnConnected, Service};
+pub use service::{Connecting, Listen, OnConnected, Service};
 pub use session::Session;
 
 /// The UDP port of gateways that speak WebTransport, where an address has none.

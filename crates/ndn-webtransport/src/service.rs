@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use ndn_sys::clock;
 use tokio::runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use wtransport::quinn::{Endpoint, VarInt};
 
@@ -49,8 +50,24 @@ impl fmt::Debug for Listen {
 /// Told how an attempt to connect has ended, on the thread of the service.
 pub type OnConnected = Box<dyn FnOnce(Result<Accepted, String>) + Send>;
 
+/// An attempt to connect; it ends when this is dropped, and its result is not reported then.
+#[must_use]
+#[derive(Debug)]
+pub struct Connecting {
+    _given_up: oneshot::Sender<()>,
+}
+
+/// A session to be opened.
+struct Request {
+    target: Target,
+    addresses: Vec<SocketAddr>,
+    idle_timeout: Duration,
+    on_connected: OnConnected,
+    given_up: oneshot::Receiver<()>,
+}
+
 enum Command {
-    Connect(Target, Duration, OnConnected),
+    Connect(Request),
     SetIdentity(Identity),
 }
 
@@ -92,9 +109,19 @@ impl Service {
         Ok(Self { commands: Some(commands), counters, hashes, thread: Some(thread) })
     }
 
-    /// Opens a session with a listener, and reports the result to `on_connected`.
-    pub fn connect(&self, target: Target, idle_timeout: Duration, on_connected: OnConnected) {
-        self.command(Command::Connect(target, idle_timeout, on_connected));
+    /// Opens a session with a listener at one of these addresses, and reports the result to `on_connected`. If there are no
+    /// addresses, the host is looked up: a look-up cannot be ended, and waits for those before it.
+    pub fn connect(
+        &self,
+        target: Target,
+        addresses: Vec<SocketAddr>,
+        idle_timeout: Duration,
+        on_connected: OnConnected,
+    ) -> Connecting {
+        let (sender, given_up) = oneshot::channel();
+        let request = Request { target, addresses, idle_timeout, on_connected, given_up };
+        self.command(Command::Connect(request));
+        Connecting { _given_up: sender }
     }
 
     /// Presents this certificate to new connections.
@@ -226,11 +253,8 @@ async fn serve(
             }
             Some(_) = clients.join_next() => {}
             command = commands.recv() => match command {
-                Some(Command::Connect(target, idle_timeout, on_connected)) => {
-                    let counters = Arc::clone(&counters);
-                    let client =
-                        run_client(target, idle_timeout, on_connected, counters, timeouts);
-                    clients.spawn(client);
+                Some(Command::Connect(request)) => {
+                    clients.spawn(run_client(request, Arc::clone(&counters), timeouts));
                 }
                 Some(Command::SetIdentity(identity)) => {
                     if let Some(listening) = &mut listening {
@@ -251,14 +275,14 @@ async fn serve(
             .await;
 }
 
-async fn run_client(
-    target: Target,
-    idle_timeout: Duration,
-    on_connected: OnConnected,
-    counters: Arc<Counters>,
-    timeouts: Timeouts,
-) {
-    let session = match client::connect(&target, idle_timeout).await {
+async fn run_client(request: Request, counters: Arc<Counters>, timeouts: Timeouts) {
+    let Request { target, addresses, idle_timeout, on_connected, given_up } = request;
+    let connected = tokio::select! {
+        biased;
+        _ = given_up => return,
+        connected = client::connect_at(&target, addresses, idle_timeout) => connected,
+    };
+    let session = match connected {
         Ok(session) => session,
         Err(error) => return on_connected(Err(error.to_string())),
     };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ndn_management::status;
 use ndn_sys::poll::Interest;
 use ndn_sys::stream;
-use ndn_types::FaceUri;
+use ndn_types::{FaceUri, Reserves};
 use tracing::{info, warn};
 
 use super::commands::FaceCommands;
@@ -56,11 +56,10 @@ impl Service for Connector {
         match event {
             Event::Create(request) => {
                 let FaceRequest { remote, local, spec } = *request;
-                if !remote.has_host_name() {
+                if remote.has_host_name() {
+                    self.look_up(cx, &remote, &spec);
+                } else {
                     self.create(cx, &remote, local.as_ref(), &spec);
-                } else if let Err(error) = self.names.look_up(&remote, spec) {
-                    let text = format!("{remote} cannot be looked up: {error}");
-                    cx.attempt_failed(&spec, status::CONNECT_FAILED, text);
                 }
             }
             Event::Cancel { ticket } => self.cancel(cx, ticket),
@@ -100,12 +99,16 @@ impl Connector {
     ///
     /// # Errors
     /// No file descriptor is left.
-    pub(super) fn new(own: OwnAddresses, local_peers: Arc<LocalPeers>) -> std::io::Result<Self> {
+    pub(super) fn new(
+        own: OwnAddresses,
+        local_peers: Arc<LocalPeers>,
+        reserves: Reserves,
+    ) -> std::io::Result<Self> {
         Ok(Self {
             attempts: BTreeMap::new(),
             next_attempt: TOKEN_ATTEMPTS,
             shared: SharedAttempts::default(),
-            names: HostNames::new()?,
+            names: HostNames::new(reserves)?,
             own,
             local_peers,
         })
@@ -118,9 +121,12 @@ impl Connector {
 
     /// Stops to create the face of this ticket, unless other requests wait for it.
     fn cancel(&mut self, cx: &mut Cx<'_>, ticket: u64) {
-        // No other address of the host is tried.
-        self.names.forget(Some(ticket));
-        match self.shared.cancel(ticket) {
+        let cancelled = self.shared.cancel(ticket);
+        match cancelled {
+            Cancelled::IsShared => self.names.forget_others(ticket),
+            Cancelled::Alone | Cancelled::Further => self.names.forget(Some(ticket)),
+        }
+        match cancelled {
             Cancelled::Alone => {
                 self.attempts.retain(|_, attempt| attempt.spec.ticket != Some(ticket));
                 cx.post(Event::Abandon { ticket });
@@ -141,19 +147,30 @@ impl Connector {
     }
 
     /// Continues to create faces whose host names have been resolved.
-    fn resolved(&mut self, cx: &mut Cx) {
-        for Answer { spec, result } in self.names.take_answers() {
+    fn resolved(&mut self, cx: &mut Cx<'_>) {
+        for Answer { remote, spec, result } in self.names.take_answers() {
             match result.and_then(|ends| names::reachable(ends, &self.own.udp)) {
+                Ok(ends) if remote.scheme() == "https" => {
+                    let addresses = ends.iter().filter_map(FaceUri::socket_address).collect();
+                    cx.post(Event::CreateSession { remote, addresses, spec });
+                }
                 Ok(ends) => {
                     if let Some(remote) = self.names.first_of(ends, spec) {
                         self.create(cx, &remote, None, &spec);
                     }
                 }
                 Err(reason) => {
-                    info!(reason, "a configured face has no far end so far");
-                    cx.attempt_failed(&spec, status::CONNECT_FAILED, reason);
+                    cx.attempt_failed(&remote, &spec, status::CONNECT_FAILED, reason);
                 }
             }
+        }
+    }
+
+    /// Starts to look up the host of a remote URI.
+    fn look_up(&mut self, cx: &mut Cx<'_>, remote: &FaceUri, spec: &FaceSpec) {
+        if let Err(error) = self.names.look_up(remote, *spec) {
+            let text = format!("{remote} cannot be looked up: {error}");
+            cx.attempt_failed(remote, spec, status::CONNECT_FAILED, text);
         }
     }
 
@@ -181,11 +198,13 @@ impl Connector {
         let address = addresses::far_end(remote);
         if address.as_ref().is_ok_and(|end| self.own.include(remote.scheme(), *end)) {
             // NFD also creates this face. Packets sent to it come back and are dropped as loops.
-            warn!(%remote, "this forwarder listens there itself: the face leads nowhere else");
+            if let Some(unlogged) = cx.admits_line(spec) {
+                warn!(%remote, unlogged, "this forwarder listens there itself: the face leads nowhere else");
+            }
         }
         if remote.scheme() == "https" {
             if self.begin(cx, remote, spec) {
-                cx.post(Event::CreateSession { remote: remote.clone(), spec: *spec });
+                self.look_up(cx, remote, spec);
             }
             return;
         }
@@ -243,7 +262,7 @@ impl Connector {
             cx.log().refused.not_local(now, identity.principal, Some(remote), reason);
         }
         let face = faces::connected_tcp(face_id, stream, remote, &identity, &spec, cx.config());
-        cx.dataplane().add_face(face);
+        cx.add_face(face);
     }
 
     /// Reports a failed attempt to all requests that waited for it, after trying the other addresses of the host.
@@ -261,13 +280,12 @@ impl Connector {
 }
 
 fn connect_failed(cx: &mut Cx<'_>, spec: &FaceSpec, remote: SocketAddr, reason: &str) {
-    info!(%remote, reason, "cannot connect");
-    cx.attempt_failed(spec, status::CONNECT_FAILED, format!("Connection failed: {reason}"));
+    let text = format!("Connection failed: {reason}");
+    cx.attempt_failed(&remote, spec, status::CONNECT_FAILED, text);
 }
 
 /// Handles a URI without a usable address; the condition may be temporary.
 fn no_address(cx: &mut Cx<'_>, remote: &FaceUri, spec: &FaceSpec, why: &NoAddress) {
-    info!(%remote, %why, "no face can be made");
     let (code, text) = match why {
         NoAddress::OtherKind => (status::NOT_ACCEPTABLE, why.to_string()),
         // The text begins as NFD's does.
@@ -276,7 +294,7 @@ fn no_address(cx: &mut Cx<'_>, remote: &FaceUri, spec: &FaceSpec, why: &NoAddres
         }
         NoAddress::NoZone | NoAddress::NoInterface(_) => (status::BAD_REQUEST, why.to_string()),
     };
-    cx.attempt_failed(spec, code, text);
+    cx.attempt_failed(remote, spec, code, text);
 }
 
 /// Creates a UDP face if there is a route to the peer.
@@ -284,9 +302,8 @@ fn create_datagram(cx: &mut Cx<'_>, peer: SocketAddr, spec: &FaceSpec) {
     let route = match addresses::way_to(peer) {
         Ok(route) => route,
         Err(error) => {
-            info!(%peer, %error, "there is no way to a UDP peer");
             let text = format!("Face creation failed: connect: {}", words(&error));
-            return cx.attempt_failed(spec, status::CONNECT_FAILED, text);
+            return cx.attempt_failed(&peer, spec, status::CONNECT_FAILED, text);
         }
     };
     let face_id = cx.dataplane().allocate_face_id();
@@ -296,7 +313,7 @@ fn create_datagram(cx: &mut Cx<'_>, peer: SocketAddr, spec: &FaceSpec) {
         face.options.link.mtu = Some(length);
         cx.post(Event::FollowPath { face_id, peer, length });
     }
-    cx.dataplane().add_face(face);
+    cx.add_face(face);
 }
 
 /// An attempt to create a face, and the later requests for the same remote URI that wait for it.

@@ -1,17 +1,19 @@
 //! The existing faces, and the limits and logs of new ones.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use ndn_dataplane::{Command, Dataplane, FaceCreated, MemoryFaceOptions};
-use ndn_face::{CloseReason, FaceCounters, FaceOptions, InternalEnd};
+use ndn_face::{CloseReason, FaceCounters, FaceOptions, FacePrincipals, InternalEnd};
+use ndn_forwarding::FaceProperties;
 use ndn_table::FaceIndex;
-use ndn_types::{FaceUri, Persistency, PrincipalClass, Scope, duration_ns};
+use ndn_types::{FaceUri, Persistency, PrincipalClass, PrincipalKey, Scope, duration_ns};
 use tracing::{debug, info};
 
 use super::refusals::LineLimit;
+use super::unreported::Unreported;
 use crate::addresses;
 
 /// Receives the FaceId of an in-memory face.
@@ -84,20 +86,23 @@ impl KnownFace {
         (self.options.persistency == Persistency::OnDemand).then_some(left / 1_000_000)
     }
 
-    /// As [`LineLimit::admit`]; faces of operators and of this host have no limit.
-    fn admit(&self, limit: &mut LineLimit, now_ns: u64) -> Option<Option<u64>> {
+    /// The principal that its lines and notifications are charged to; those about faces of operators have no limit.
+    fn charged(&self) -> Option<PrincipalKey> {
         let principal = self.options.properties.principal;
         match principal.class() {
-            PrincipalClass::Remote => limit.admit(now_ns, principal),
-            PrincipalClass::Management | PrincipalClass::Local | PrincipalClass::Neighbour => {
-                Some(None)
-            }
+            PrincipalClass::Remote | PrincipalClass::Local => Some(principal.without_process()),
+            PrincipalClass::Management | PrincipalClass::Neighbour => None,
         }
     }
 
     /// Returns whether the face is permanent and has a session, which a worker cannot reopen.
     pub(super) fn needs_session(&self) -> bool {
         self.remote.scheme() == "https" && self.options.persistency == Persistency::Permanent
+    }
+
+    /// As [`LineLimit::admit`]; faces of operators have no limit.
+    fn admit(&self, limit: &mut LineLimit, now_ns: u64) -> Option<Option<u64>> {
+        self.charged().map_or(Some(None), |principal| limit.admit(now_ns, principal))
     }
 
     /// Returns whether the face belongs to a local application; such faces come and go often and are logged at a
@@ -117,12 +122,25 @@ pub(crate) struct FaceTable {
     /// Limit of the lines and notifications about those that go down or up.
     changes: LineLimit,
     /// Faces that have gone down or up beyond this limit.
-    unreported: BTreeSet<u64>,
+    unreported: Unreported,
+    /// The principals of their packets, for the queue of the internal face.
+    principals: Arc<FacePrincipals>,
     /// In-memory faces being created.
     memory: BTreeMap<u64, MemoryFaceAnswer>,
 }
 
 impl FaceTable {
+    /// No faces yet, whose principals go to this object.
+    pub(super) fn new(principals: Arc<FacePrincipals>) -> Self {
+        Self { principals, ..Self::default() }
+    }
+
+    /// A face is created or changed: its packets are charged to this principal.
+    pub(super) fn note_principal(&self, options: &FaceOptions) {
+        let FaceProperties { face_id, principal, .. } = options.properties;
+        self.principals.set(face_id, principal);
+    }
+
     /// Returns the FaceId of the face with this remote URI.
     pub(crate) fn with_remote(&self, remote: &FaceUri) -> Option<u64> {
         self.known.iter().find(|(_, face)| face.remote == *remote).map(|(face_id, _)| *face_id)
@@ -188,6 +206,7 @@ impl FaceTable {
             Some(unlogged) => info!(face_id, %remote, %local, unlogged, "face created"),
             None => debug!(face_id, %remote, %local, "face created"),
         }
+        self.note_principal(&known.options);
         self.known.insert(face_id, known);
         self.end_memory_face(face_id, Ok(()));
     }
@@ -199,6 +218,7 @@ impl FaceTable {
 
     /// Handles a face that a worker did not create.
     pub(super) fn face_refused(&mut self, face_id: u64, error: &io::Error) {
+        self.principals.remove(face_id);
         let refused = io::Error::new(error.kind(), error.to_string());
         self.end_memory_face(face_id, Err(refused));
     }
@@ -211,8 +231,9 @@ impl FaceTable {
         reason: Option<CloseReason>,
     ) -> Option<KnownFace> {
         let remote = self.remote_of(face_id);
-        self.unreported.remove(&face_id);
+        self.unreported.remove(face_id);
         let face = self.known.remove(&face_id);
+        self.principals.remove(face_id);
         let line = face.as_ref().map_or(Some(None), |face| self.admit_line(now_ns, face));
         match (reason, line) {
             (Some(reason), Some(unlogged)) => {
@@ -227,12 +248,11 @@ impl FaceTable {
 
     /// Handles a face that has no connection, or still has none. Returns whether to report that it is down.
     pub(super) fn face_down(&mut self, now_ns: u64, face_id: u64, reason: CloseReason) -> bool {
-        // A face can start down: a memif face waits for its server's answer.
-        let begins = reason == CloseReason::Failed(io::ErrorKind::NotConnected);
         let is_doubt = matches!(reason, CloseReason::Unreachable(_));
-        let reason = match begins {
-            true => "it waits for its peer".to_owned(),
-            false => reason.to_string(),
+        let reason = match reason {
+            // A face can start down: a memif face waits for its server's answer.
+            CloseReason::Failed(io::ErrorKind::NotConnected) => "it waits for its peer".to_owned(),
+            reason => reason.to_string(),
         };
         let remote = self.remote_of(face_id);
         // A face that was just destroyed is not known any more.
@@ -242,10 +262,9 @@ impl FaceTable {
         let since_ns = state.as_ref().map_or(now_ns, |down| down.since_ns);
         let is_news = state.as_ref().is_none_or(|down| down.reason != reason);
         *state = Some(Down { reason: reason.clone(), since_ns });
-        if begins {
-            info!(face_id, %remote, "the face is not up yet: {reason}");
-        } else if was_down {
-            let line = if is_news { face.admit(&mut self.changes, now_ns) } else { None };
+        if was_down {
+            let is_logged = is_news && !face.is_local();
+            let line = if is_logged { face.admit(&mut self.changes, now_ns) } else { None };
             match line {
                 Some(unlogged) => {
                     info!(face_id, %remote, %reason, unlogged, "the face stays down");
@@ -269,23 +288,41 @@ impl FaceTable {
         self.report_change(now_ns, face_id, down)
     }
 
-    /// Logs that a face is down or up, unless this was its last reported state. Returns whether it may be reported now;
-    /// if not, [`take_unreported`](Self::take_unreported) reports it.
+    /// Reports that a face is down or up, unless this was its last reported state: returns whether to do so now. If not,
+    /// [`take_unreported`](Self::take_unreported) reports it. While a face waits for that, further ones do, too.
     fn report_change(&mut self, now_ns: u64, face_id: u64, ended: Option<Down>) -> bool {
-        let remote = self.remote_of(face_id);
-        let Some(face) = self.known.get_mut(&face_id) else { return false };
-        let is_down = face.down().is_some();
-        if face.is_reported_down == is_down {
-            self.unreported.remove(&face_id);
+        let Some(face) = self.known.get(&face_id) else { return false };
+        if face.is_reported_down == face.down().is_some() {
+            self.unreported.remove(face_id);
             return false;
         }
-        let Some(unlogged) = face.admit(&mut self.changes, now_ns) else {
-            self.unreported.insert(face_id);
+        if let Some(principal) = face.charged()
+            && (!self.unreported.is_empty() || !self.changes.has_room(now_ns, principal))
+        {
+            self.unreported.add(principal, face_id);
             return false;
-        };
-        self.unreported.remove(&face_id);
-        face.is_reported_down = is_down;
+        }
+        let unlogged = face.admit(&mut self.changes, now_ns).flatten();
+        self.log_change(now_ns, (face_id, unlogged), ended);
+        true
+    }
+
+    /// Logs that a face is down or up, and the number of lines that were suppressed before.
+    fn log_change(
+        &mut self,
+        now_ns: u64,
+        (face_id, unlogged): (u64, Option<u64>),
+        ended: Option<Down>,
+    ) {
+        let remote = self.remote_of(face_id);
+        let Some(face) = self.known.get_mut(&face_id) else { return };
+        face.is_reported_down = face.down().is_some();
         match (face.down(), ended) {
+            // Faces of this host are logged at a lower level, as when they come and go.
+            (Some(Down { reason, .. }), _) if face.is_local() => {
+                debug!(face_id, %remote, %reason, unlogged, "face down");
+            }
+            (None, _) if face.is_local() => debug!(face_id, %remote, unlogged, "face up"),
             (Some(Down { reason, .. }), _) => {
                 info!(face_id, %remote, %reason, unlogged, "face down");
             }
@@ -295,17 +332,20 @@ impl FaceTable {
             }
             (None, None) => info!(face_id, %remote, unlogged, "face up"),
         }
-        true
     }
 
     /// The faces that have gone down or up beyond the limit and may be reported now, and whether they are up.
     pub(super) fn take_unreported(&mut self, now_ns: u64) -> Vec<(u64, bool)> {
+        let Self { unreported, changes, .. } = self;
+        let admits = |principal| {
+            changes.has_room(now_ns, principal) && changes.admit(now_ns, principal).is_some()
+        };
+        let faces = unreported.take(admits);
         let mut reported = Vec::new();
-        for face_id in std::mem::take(&mut self.unreported) {
-            if self.report_change(now_ns, face_id, None) {
-                let is_up = self.known.get(&face_id).is_some_and(|face| face.down().is_none());
-                reported.push((face_id, is_up));
-            }
+        for face_id in faces {
+            self.log_change(now_ns, (face_id, None), None);
+            let is_up = self.known.get(&face_id).is_some_and(|face| face.down().is_none());
+            reported.push((face_id, is_up));
         }
         reported
     }
@@ -348,9 +388,6 @@ impl FaceTable {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use ndn_forwarding::FaceProperties;
-    use ndn_types::PrincipalKey;
-
     use super::*;
 
     fn face(face_id: u64, principal: PrincipalKey) -> KnownFace {
@@ -383,28 +420,91 @@ mod tests {
         }
     }
 
-    /// A peer that sends after each ICMP error changes the state of its face ten times a second.
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// Peers that send after each ICMP error change the state of their faces ten times a second.
     #[test]
-    fn changes_of_faces_of_a_remote_peer_are_limited_and_the_last_one_is_reported() {
+    fn changes_of_faces_of_remote_peers_are_limited_and_the_last_one_is_reported() {
         let unreachable = CloseReason::Unreachable(io::ErrorKind::ConnectionRefused);
-        let [hostile, other] =
-            [1, 2].map(|last| PrincipalKey::remote(([192, 0, 2, last], 6363).into()));
+        let peer = |last: u8| PrincipalKey::remote(([192, 0, 2, last], 6363).into());
         let mut table = FaceTable::default();
-        for (face_id, principal) in (300..400).map(|face_id| (face_id, hostile)) {
-            table.known.insert(face_id, face(face_id, principal));
+        // Two hostile addresses with twenty faces each, and the face of another one, of the highest FaceId.
+        for face_id in 300..340 {
+            table.known.insert(face_id, face(face_id, peer(if face_id < 320 { 1 } else { 2 })));
         }
-        table.known.insert(400, face(400, other));
+        table.known.insert(400, face(400, peer(3)));
         table.known.insert(401, face(401, PrincipalKey::Neighbour { face_id: 401 }));
-        let down = |table: &mut FaceTable, face_id| table.face_down(1, face_id, unreachable);
-        assert_eq!((300..400).filter(|face_id| down(&mut table, *face_id)).count(), 5);
-        assert!(down(&mut table, 400) && down(&mut table, 401));
-        // The first five are reported as down; the others are up again before that was reported.
-        assert_eq!((300..400).filter(|face_id| table.face_up(1, *face_id, true)).count(), 0);
-        assert_eq!(table.unreported.len(), 5);
-        assert_eq!(table.take_unreported(1), []);
-        let reported = table.take_unreported(1_000_000_001);
-        assert_eq!(reported, [300, 301, 302, 303, 304].map(|face_id| (face_id, true)));
+        let flip = |table: &mut FaceTable, now_ns: u64, is_down: bool, face_id: u64| match is_down {
+            true => table.face_down(now_ns, face_id, unreachable),
+            false => table.face_up(now_ns, face_id, true),
+        };
+        let (mut of_other, mut reports, mut is_down) = (Vec::new(), 0, false);
+        for tenth in 0..100_u64 {
+            let now_ns = SECOND_NS + tenth * SECOND_NS / 10;
+            is_down = !is_down;
+            let flipped = (300..340).filter(|face_id| flip(&mut table, now_ns, is_down, *face_id));
+            reports += flipped.count();
+            if tenth % 20 == 5 {
+                let other_is_down = tenth % 40 == 5;
+                assert!(!flip(&mut table, now_ns, other_is_down, 400), "others wait");
+                assert!(flip(&mut table, now_ns, other_is_down, 401), "it is an operator's");
+            }
+            if tenth % 10 == 9 {
+                let taken = table.take_unreported(now_ns + SECOND_NS / 10);
+                reports += taken.len();
+                of_other.extend(taken.into_iter().filter(|(face_id, _)| *face_id == 400));
+            }
+        }
+        // Each change is reported with the next ones.
+        let expected: Vec<(u64, bool)> =
+            [false, true, false, true, false].map(|up| (400, up)).into();
+        assert_eq!(of_other, expected);
+        assert!((40..=77).contains(&reports), "{reports} in eleven seconds");
+        for second in 20..40 {
+            let reported = table.take_unreported(second * SECOND_NS);
+            assert!(reported.iter().all(|(_, is_up)| *is_up != is_down), "{reported:?}");
+        }
         assert!(!table.has_unreported());
+        assert!(table.known.values().all(|face| face.is_reported_down == face.down().is_some()));
+    }
+
+    #[test]
+    fn changes_of_faces_of_this_host_are_limited_by_user() {
+        let mut table = FaceTable::default();
+        let user = |uid| PrincipalKey::LocalApplication { uid, pid: 0 };
+        for face_id in 300..400 {
+            table.known.insert(face_id, face(face_id, user(1000)));
+        }
+        table.known.insert(400, face(400, user(1001)));
+        let down = |table: &mut FaceTable, face_id| {
+            table.face_down(SECOND_NS, face_id, CloseReason::PeerClosed)
+        };
+        assert_eq!((300..400).filter(|face_id| down(&mut table, *face_id)).count(), 4);
+        assert!(!down(&mut table, 400), "others wait");
+        let reported = table.take_unreported(2 * SECOND_NS);
+        assert!(reported.contains(&(400, false)) && reported.len() < 10, "{reported:?}");
+    }
+
+    #[test]
+    fn faces_of_operators_never_close_for_those_of_others() {
+        let mut table = FaceTable::default();
+        let user = PrincipalKey::LocalApplication { uid: 1000, pid: 0 };
+        let peer = PrincipalKey::remote(([192, 0, 2, 1], 6363).into());
+        let kinds = [
+            (300, Persistency::OnDemand, None),
+            (301, Persistency::Persistent, None),
+            (302, Persistency::Persistent, Some(user)),
+            (303, Persistency::Permanent, Some(user)),
+        ];
+        for (face_id, persistency, keeper) in kinds {
+            let mut one = face(face_id, peer);
+            (one.options.persistency, one.options.keeper) = (persistency, keeper);
+            one.counters.last_received_ns.set(1000 - face_id);
+            table.known.insert(face_id, one);
+        }
+        let all = vec![300, 301, 302, 303, 304];
+        assert_eq!(table.least_recent(9, all.clone()), [303, 302, 300]);
+        assert_eq!(table.least_recent(1, all), [303]);
     }
 
     #[test]
@@ -419,7 +519,7 @@ mod tests {
             admitted
         };
         let address = |last: u8| PrincipalKey::remote(([192, 0, 2, last], 6363).into());
-        assert_eq!([1, 2, 3].map(|last| lines(address(last))), [5, 2, 0]);
+        assert_eq!([1, 2, 3, 4].map(|last| lines(address(last))), [4, 2, 1, 0]);
         assert_eq!(lines(PrincipalKey::Neighbour { face_id: 300 }), 100);
     }
 }

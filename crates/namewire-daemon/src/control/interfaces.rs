@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use ndn_management::status;
 use ndn_sys::netlink::LinkMonitor;
-use tracing::info;
 
 use super::commands::PortCommands;
 use super::service::{Deadline, Event, Reason, Service, deadline};
@@ -126,11 +125,10 @@ impl Service for Interfaces {
             }
             Event::CreateStation { mac, interface, spec } => {
                 match self.ethernet.new_face(mac, &interface, &spec, &mut context(cx)) {
-                    Ok(face) => cx.dataplane().add_face(face),
+                    Ok(face) => cx.add_face(face),
                     Err(reason) => {
-                        info!(interface, reason, "no face on an interface");
                         let text = format!("Cannot create a face on {interface}: {reason}");
-                        cx.attempt_failed(&spec, status::CONNECT_FAILED, text);
+                        cx.attempt_failed(&interface, &spec, status::CONNECT_FAILED, text);
                     }
                 }
             }

@@ -37,6 +37,9 @@ const DATA_TYPE: u8 = 6;
 const LOCAL_MAX: usize = 1024;
 /// Maximum Interests answered per round, so that one busy client neither starves other clients nor delays a shutdown.
 const INTERESTS_PER_ROUND: usize = 64;
+/// Time after which a round takes no further Interests, nanoseconds: until the next one, nothing is taken from the queue of
+/// the internal face, which has room for some tens of milliseconds at the highest rates.
+const INTERESTS_NS: u64 = 5_000_000;
 /// Capacity of the internal face, in frames per direction.
 pub(super) const INTERNAL_QUEUE: usize = 4096;
 /// Maximum packets taken from the internal face per round.
@@ -327,15 +330,16 @@ impl Management {
             self.handle_incoming(cx, early);
         }
         let mut packets_left = PACKETS_PER_ROUND;
+        let ends_ns = self.clock.now_ns().saturating_add(INTERESTS_NS);
         for _ in 0..INTERESTS_PER_ROUND {
             self.receive_packets(cx, &mut packets_left);
-            if !self.handle_next(cx) {
+            if !self.handle_next(cx) || packets_left == 0 || self.clock.now_ns() >= ends_ns {
                 return;
             }
         }
     }
 
-    /// Empties the queue of the internal face, which has no shares, into that of the principals. Takes at most `left`
+    /// Empties the queue of the internal face into that of the principals. Takes at most `left`
     /// packets, and subtracts them.
     fn receive_packets(&mut self, cx: &mut Cx<'_>, left: &mut usize) {
         while *left > 0 && self.early.is_none() {

@@ -282,7 +282,7 @@ impl Memif {
             ..FaceProperties::point_to_point(face_id, Scope::Local)
         };
         let options = options(cx.config(), properties, Persistency::OnDemand);
-        cx.dataplane().add_face(NewFace {
+        cx.add_face(NewFace {
             ticket: None,
             transport: MemifEnd::Accepted(link).into(),
             options,
@@ -300,7 +300,7 @@ impl Memif {
         let is_command = spec.is_command();
         if is_command && self.attempts.len() >= ATTEMPTS_MAX {
             let text = format!("Cannot connect to {address}: too many connections are being made");
-            return cx.attempt_failed(spec, status::CONNECT_FAILED, text);
+            return cx.attempt_failed(&address, spec, status::CONNECT_FAILED, text);
         }
         let options = ClientOptions {
             id: address.id.unwrap_or(0),
@@ -394,9 +394,8 @@ fn options(config: &Config, properties: FaceProperties, persistency: Persistency
 }
 
 fn server_failed(cx: &mut Cx<'_>, address: &Address, spec: &FaceSpec, reason: &str) {
-    info!(%address, reason, "cannot connect");
     let text = format!("Cannot connect to {address}: {reason}");
-    cx.attempt_failed(spec, status::CONNECT_FAILED, text);
+    cx.attempt_failed(address, spec, status::CONNECT_FAILED, text);
 }
 
 /// Adds the face of a server that is connected or will be.
@@ -406,7 +405,7 @@ fn add_server(cx: &mut Cx<'_>, end: MemifEnd, address: &Address, local: i32, spe
     let properties = spec.properties(face_id, Scope::NonLocal, None);
     let mut options = options(cx.config(), properties, spec.persistency);
     spec.apply(&mut options, cx.config(), None);
-    cx.dataplane().add_face(NewFace {
+    cx.add_face(NewFace {
         ticket: spec.ticket,
         transport: end.into(),
         options,

@@ -14,6 +14,7 @@
 //! | `setup` | initial state of management and its internal face |
 //! | `operator` | the operations of the control socket, on the threads of their callers |
 //! | `quotas`, `refusals` | faces that exceed their quotas; log of commands and rejected connections |
+//! | `unreported` | faces whose state is reported later, by principal |
 //!
 //! A service owns its state. In a call it has a [view](service::Cx) of the settings, the faces, the time, and of the part
 //! of the data plane that it names; it affects other services by [events](service::Event) only, which each service is
@@ -35,6 +36,7 @@ pub(crate) mod service;
 pub(crate) mod sessions;
 pub(crate) mod setup;
 mod tokens;
+mod unreported;
 mod websocket;
 
 use std::sync::Arc;
@@ -138,7 +140,8 @@ impl Control {
     pub(super) fn new(config: &Config, parts: Parts) -> anyhow::Result<Self> {
         let Parts { clock, has_link_monitor, management: mut state, key_chain, .. } = parts;
         let Parts { mut dataplane, tables, mut listeners, calls, own, .. } = parts;
-        let (near, far) = InternalEnd::pair(management::INTERNAL_QUEUE)?;
+        let (near, mut far) = InternalEnd::pair(management::INTERNAL_QUEUE)?;
+        let principals = far.divide(settings::reserves(&config.limits));
         let regions = ProducerRegions::new(config.tables.network_regions.clone());
         dataplane.send(Command::SetRegions(Arc::new(regions)));
         dataplane.send(Command::ConfigureCs(CsSettings {
@@ -151,9 +154,13 @@ impl Control {
         let opened = std::mem::take(&mut listeners.webtransport);
         let (addresses, local_uris) = (listeners.addresses.clone(), listeners.local_uris());
         let sessions = Sessions::new(opened, addresses.sessions.clone())?;
-        let connector = Connector::new(addresses, Arc::clone(&listeners.local_peers))?;
+        let connector = Connector::new(
+            addresses,
+            Arc::clone(&listeners.local_peers),
+            settings::reserves(&config.limits),
+        )?;
         let balance = BalanceSchedule::new(&dataplane);
-        let mut core = Core::new(config, clock.clone(), dataplane)?;
+        let mut core = Core::new(config, clock.clone(), dataplane, principals)?;
         let management = Management::new(state, near, tables, key_chain, local_uris, clock.clone());
         let mut control = Self {
             timers: Timers::default(),

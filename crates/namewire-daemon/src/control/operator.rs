@@ -25,6 +25,7 @@ use super::{Control, NO_CONFIGURATION};
 use crate::calls::Caller;
 use crate::hooks::LogControl;
 use crate::ledger_sum::LedgerSum;
+use crate::names::LookUps;
 use crate::packet_traces::PacketTraces;
 use crate::reload::Reload;
 use crate::service_times::{TraceSwitch, TracedWorker};
@@ -225,10 +226,11 @@ impl Operations for Operator {
     fn limits(&self) -> Result<LedgerStatus, String> {
         let (workers, reports) = sync_channel(self.workers.len());
         let mut sum = self.control.call(|control| {
-            let Control { core, management, websocket, .. } = control;
+            let Control { core, management, websocket, connector, .. } = control;
             let mut sum = LedgerSum::default();
             sum.add_of_control::<Faces>(&core.dataplane.face_report());
             sum.add_of_control::<Handshakes>(&websocket.report());
+            sum.add_of_control::<LookUps>(&connector.names().report());
             sum.add_of_control::<RequestBytes>(&management.state().request_bytes());
             sum.add_of_control::<WaitingPlaces>(&management.state().waiting_places());
             sum.add_of_control::<PendingPlaces>(&management.state().pending_places());

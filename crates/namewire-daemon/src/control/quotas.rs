@@ -16,6 +16,8 @@ use crate::addresses;
 
 /// Poll interval for exceeded quotas.
 const PERIOD: Duration = Duration::from_secs(5);
+/// The same while faces wait to be reported as down or up: the period of the limit of these reports.
+const REPORT_PERIOD: Duration = Duration::from_secs(1);
 /// Minimum interval between log lines of one face, and the period of the limit of all faces.
 const PAUSE: Duration = Duration::from_secs(60);
 /// Maximum log lines of all faces in that period; principals share them.
@@ -118,7 +120,8 @@ impl Service for Quotas {
                 return None;
             }
             Event::FaceUnreported => {
-                self.next_poll_ns.get_or_insert(cx.after(PERIOD));
+                let at_ns = cx.after(REPORT_PERIOD);
+                self.next_poll_ns = Some(self.next_poll_ns.map_or(at_ns, |next| next.min(at_ns)));
                 return None;
             }
             Event::FaceClosed { face_id, .. } => drop(self.excess.remove(&face_id)),
@@ -136,7 +139,8 @@ impl Service for Quotas {
         cx.report_changes();
         self.end_rate_limits(cx);
         self.log(cx);
-        self.schedule(cx, cx.after(PERIOD));
+        let period = if cx.faces().has_unreported() { REPORT_PERIOD } else { PERIOD };
+        self.schedule(cx, cx.after(period));
     }
 }
 

@@ -2,14 +2,15 @@
 //! that a service has during one call.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_dataplane::Dataplane;
-use ndn_face::CloseReason;
+use ndn_dataplane::{Dataplane, NewFace};
+use ndn_face::{CloseReason, FacePrincipals};
 use ndn_forwarding::{LearningRequest, LinkEvent};
 use ndn_management::request::FaceOptions;
 use ndn_management::{FaceRecord, Handled, Now, Route};
@@ -19,6 +20,7 @@ use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Interest, Poller};
 use ndn_table::FaceIndex;
 use ndn_types::{FaceUri, Persistency, PrincipalKey, Timestamp, duration_ns};
+use tracing::info;
 
 use super::commands::{FaceCommands, Part};
 use super::face_table::{FaceTable, KnownFace};
@@ -115,8 +117,8 @@ pub(crate) enum Event {
     CreateStation { mac: [u8; 6], interface: String, spec: FaceSpec },
     /// Create a face of the interface of a memif server.
     CreateMemif { address: Address, spec: FaceSpec },
-    /// Create a face of a WebTransport session.
-    CreateSession { remote: FaceUri, spec: FaceSpec },
+    /// Create a face of a WebTransport session with a listener at one of these addresses.
+    CreateSession { remote: FaceUri, addresses: Vec<SocketAddr>, spec: FaceSpec },
     /// An attempt to create a face has failed: status code and reason.
     AttemptFailed { ticket: Option<u64>, code: u32, text: String },
     /// The requested face was not created: status code and reason.
@@ -246,9 +248,25 @@ impl<'a, D: ?Sized> Cx<'a, D> {
         self.events.push_back(event);
     }
 
-    /// Reports a failed attempt to create a face.
-    pub(crate) fn attempt_failed(&mut self, spec: &FaceSpec, code: u32, text: impl Into<String>) {
-        self.post(Event::AttemptFailed { ticket: spec.ticket, code, text: text.into() });
+    /// Reports and logs a failed attempt to create a face.
+    pub(crate) fn attempt_failed(
+        &mut self,
+        remote: &dyn Display,
+        spec: &FaceSpec,
+        code: u32,
+        text: String,
+    ) {
+        if let Some(unlogged) = self.admits_line(spec) {
+            info!(%remote, reason = text, unlogged, "no face was created");
+        }
+        self.post(Event::AttemptFailed { ticket: spec.ticket, code, text });
+    }
+
+    /// Whether to log a line about a requested face, and the number of lines suppressed before: those about faces that users
+    /// request are limited.
+    pub(crate) fn admits_line(&mut self, spec: &FaceSpec) -> Option<Option<u64>> {
+        let now_ns = self.now_ns();
+        spec.keeper.map_or(Some(None), |user| self.log.refused.admit(now_ns, user))
     }
 
     /// Posts [`Event::Ready`] with `token` when the descriptor is ready.
@@ -313,7 +331,7 @@ impl<D: FaceCommands + ?Sized> Cx<'_, D> {
             self.log.refused.not_local(self.now, identity.principal, peer, reason);
         }
         let face = faces::accepted(face_id, stream, peer, local, identity, self.config);
-        self.dataplane.add_face(face);
+        self.add_face(face);
     }
 
     /// Changes the options of a face.
@@ -323,6 +341,7 @@ impl<D: FaceCommands + ?Sized> Cx<'_, D> {
         change: impl FnOnce(&mut ndn_face::FaceOptions),
     ) {
         if let Some(options) = self.faces.change(face_id, change) {
+            self.faces.note_principal(&options);
             self.dataplane.update_face(face_id, options);
         }
     }
@@ -354,6 +373,12 @@ impl<D: FaceCommands + ?Sized> Cx<'_, D> {
             self.dataplane.separate_input(face_id);
         }
     }
+
+    /// Adds a face to a worker. Its principal is known before its first packet.
+    pub(crate) fn add_face(&mut self, face: NewFace) {
+        self.faces.note_principal(&face.options);
+        self.dataplane.add_face(face);
+    }
 }
 
 /// State of the control thread that does not belong to one service. A service has a [view](Cx) of it.
@@ -380,6 +405,7 @@ impl Core {
         config: &Config,
         clock: Clock,
         dataplane: Dataplane,
+        principals: Arc<FacePrincipals>,
     ) -> std::io::Result<Self> {
         Ok(Self {
             now: now(&clock),
@@ -387,7 +413,7 @@ impl Core {
             clock,
             poller: Poller::new()?,
             dataplane,
-            faces: FaceTable::default(),
+            faces: FaceTable::new(principals),
             log: ConnectionLog::default(),
             events: VecDeque::new(),
         })

@@ -1,6 +1,6 @@
 //! Faces of WebTransport sessions.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -9,8 +9,8 @@ use anyhow::Context;
 use ndn_management::status;
 use ndn_sys::poll::Waker;
 use ndn_types::{CounterValues as _, FaceUri, PrincipalKey};
-use ndn_webtransport::{Accepted, Identity, Listen, PathMtu, Rules, Target};
-use tracing::{debug, error, info};
+use ndn_webtransport::{Accepted, Connecting, Identity, Listen, PathMtu, Rules, Target};
+use tracing::{debug, error};
 
 use super::commands::FaceCommands;
 use super::service::{Cx, Event, Service};
@@ -61,14 +61,14 @@ pub(crate) struct Sessions {
     events: Receiver<SessionEvent>,
     sender: Sender<SessionEvent>,
     waker: Arc<Waker>,
+    /// Attempts to open sessions, by ticket.
+    connecting: HashMap<u64, Connecting>,
     /// Faces whose frame length follows the path MTU.
     followed: HashMap<u64, FollowedPath>,
     /// Sockets to listen on, until the start.
     opened: Opened,
     /// Addresses of the sockets.
     addresses: Vec<SocketAddr>,
-    /// Tickets of requested faces whose sessions are being opened.
-    opening: HashSet<u64>,
 }
 
 /// Sessions time out on the thread of WebTransport.
@@ -83,11 +83,11 @@ impl Service for Sessions {
                 self.take_events(cx);
                 return None;
             }
-            Event::CreateSession { remote, spec } => {
-                self.open(cx, &remote, &spec);
+            Event::CreateSession { remote, addresses, spec } => {
+                self.open(cx, &remote, addresses, &spec);
                 return None;
             }
-            Event::Abandon { ticket } => drop(self.opening.remove(&ticket)),
+            Event::Abandon { ticket } => drop(self.connecting.remove(&ticket)),
             Event::FaceAdded { ref record, .. } => self.resize(cx, record.properties.face_id),
             Event::FaceRefused(face_id) | Event::FaceClosed { face_id, .. } => {
                 self.followed.remove(&face_id);
@@ -105,9 +105,9 @@ impl Sessions {
     /// No file descriptor is left.
     pub(super) fn new(opened: Opened, addresses: Vec<SocketAddr>) -> std::io::Result<Self> {
         let (sender, events) = channel();
-        let (waker, followed) = (Arc::new(Waker::new()?), HashMap::new());
-        let (service, opening) = (None, HashSet::new());
-        Ok(Self { service, events, sender, waker, followed, opened, addresses, opening })
+        let (waker, connecting) = (Arc::new(Waker::new()?), HashMap::new());
+        let (service, followed) = (None, HashMap::new());
+        Ok(Self { service, events, sender, waker, connecting, followed, opened, addresses })
     }
 
     /// Readable after events.
@@ -128,8 +128,9 @@ impl Sessions {
                     self.resize(cx, face_id);
                 }
                 SessionEvent::Connected { target, spec, result } => {
-                    let is_requested = spec.ticket.is_none_or(|one| self.opening.remove(&one));
-                    // Dropping an abandoned session closes it.
+                    let is_requested =
+                        spec.ticket.is_none_or(|one| self.connecting.remove(&one).is_some());
+                    // Dropping a session that opened while its attempt was abandoned closes it.
                     if is_requested {
                         self.connected(cx, &target, &spec, result);
                     }
@@ -204,7 +205,12 @@ impl Sessions {
     ///
     /// # Errors
     /// No thread can be started.
-    fn connect(&mut self, config: &Config, target: Target, spec: FaceSpec) -> std::io::Result<()> {
+    fn connect(
+        &mut self,
+        config: &Config,
+        (target, addresses): (Target, Vec<SocketAddr>),
+        spec: FaceSpec,
+    ) -> std::io::Result<()> {
         let service = match &mut self.service {
             Some(service) => service,
             none => none.insert(ndn_webtransport::Service::start(None)?),
@@ -215,8 +221,9 @@ impl Sessions {
             let _ = sender.send(SessionEvent::Connected { target: reported, spec, result });
             waker.wake();
         });
-        self.opening.extend(spec.ticket);
-        service.connect(target, config.listeners.webtransport.idle_timeout, on_connected);
+        let idle_timeout = config.listeners.webtransport.idle_timeout;
+        let connecting = service.connect(target, addresses, idle_timeout, on_connected);
+        self.connecting.extend(spec.ticket.map(|ticket| (ticket, connecting)));
         Ok(())
     }
 
@@ -242,7 +249,7 @@ impl Sessions {
         let face_id = cx.dataplane().allocate_face_id();
         let mtu = self.follow(face_id, &session.mtu);
         let face = faces::accepted_session(face_id, session, mtu, cx.config());
-        cx.dataplane().add_face(face);
+        cx.add_face(face);
     }
 
     /// Sets the frame length of an existing face to the path MTU of its session.
@@ -268,12 +275,18 @@ impl Sessions {
     }
 
     /// Starts to open a session for a face.
-    fn open(&mut self, cx: &mut Cx<'_>, remote: &FaceUri, spec: &FaceSpec) {
+    fn open(
+        &mut self,
+        cx: &mut Cx<'_>,
+        remote: &FaceUri,
+        addresses: Vec<SocketAddr>,
+        spec: &FaceSpec,
+    ) {
         let uri = remote.to_string();
         let begun = match uri.parse::<Target>() {
             Err(error) => Err(error.to_string()),
             Ok(target) => {
-                let connecting = self.connect(cx.config(), target, *spec);
+                let connecting = self.connect(cx.config(), (target, addresses), *spec);
                 connecting.map_err(|error| error.to_string())
             }
         };
@@ -298,7 +311,7 @@ impl Sessions {
                     Some(_) => session.mtu.value(),
                 };
                 let face = faces::opened_session(face_id, session, mtu, target, spec, cx.config());
-                cx.dataplane().add_face(face);
+                cx.add_face(face);
             }
             Err(reason) => failed(cx, &target.to_string(), spec, &reason),
         }
@@ -306,6 +319,6 @@ impl Sessions {
 }
 
 fn failed(cx: &mut Cx<'_>, uri: &str, spec: &FaceSpec, reason: &str) {
-    info!(uri, reason, "cannot open a WebTransport session");
-    cx.attempt_failed(spec, status::CONNECT_FAILED, format!("Cannot connect to {uri}: {reason}"));
+    let text = format!("Cannot connect to {uri}: {reason}");
+    cx.attempt_failed(&uri, spec, status::CONNECT_FAILED, text);
 }

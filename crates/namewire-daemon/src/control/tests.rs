@@ -4,10 +4,11 @@ use ndn_dataplane::Event as DataplaneEvent;
 use ndn_management::{ControlParameters, Route, Verb};
 use ndn_packet::Name;
 
-use super::service::Service;
+use super::service::{FaceRequest, Service};
 use super::*;
 use crate::Plan;
 use crate::environment::{Environment, Seeds};
+use crate::faces::FaceSpec;
 use crate::forwarder::forwarding_tables;
 use crate::settings;
 
@@ -103,5 +104,37 @@ fn unregistered_route_does_not_return_in_the_same_round() {
     let found = names.each_ref().map(|name| state.rib().find(name.as_ref(), BACK, 65));
     assert_eq!(found.map(|route| route.is_some()), [false, true]);
     assert_eq!(control.statics.next_deadline(), None);
+    control.finish().unwrap();
+}
+
+/// The listener accepts, but this thread has not noticed it.
+#[test]
+fn attempt_to_connect_ends_with_its_command_unless_others_wait_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut control = control(directory.path());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let remote = ndn_types::FaceUri::tcp(listener.local_addr().unwrap());
+    let create = |control: &mut Control, ticket| {
+        let spec = FaceSpec {
+            ticket: Some(ticket),
+            persistency: ndn_types::Persistency::Persistent,
+            keeper: Some(ndn_types::PrincipalKey::LocalApplication { uid: 1000, pid: 0 }),
+            pit_tokens: ndn_forwarding::PitTokenPolicy::WhenSeen,
+            options: ndn_management::request::FaceOptions::default(),
+        };
+        let request = FaceRequest { remote: remote.clone(), local: None, spec };
+        control.core.events.push_back(Event::Create(Box::new(request)));
+        control.deliver();
+    };
+    let cancel = |control: &mut Control, ticket| {
+        control.core.events.push_back(Event::Cancel { ticket });
+        control.deliver();
+        control.connector.next_deadline().is_some()
+    };
+    create(&mut control, 1);
+    assert!(!cancel(&mut control, 1), "nobody waits for it");
+    create(&mut control, 2);
+    create(&mut control, 3);
+    assert!(cancel(&mut control, 2), "another command waits for it");
     control.finish().unwrap();
 }

@@ -89,6 +89,25 @@ fn reopened_permanent_session_gets_its_routes() {
     }
 }
 
+/// A user has made the face before the next attempt of the forwarder.
+#[test]
+fn configured_face_whose_session_a_user_made_stays_configured() {
+    let text = "[[static_faces]]\nuri = \"https://192.0.2.1:443/ndn\"\npit_tokens = \"always\"";
+    let mut setup = StaticSetup::new(&crate::config::parse("test", text).unwrap());
+    let due = setup.due(0);
+    let [FaceRequest { remote, spec, .. }] = &due[..] else { panic!("{due:?}") };
+    assert_eq!((spec.keeper, spec.pit_tokens), (None, PitTokenPolicy::Always));
+    setup.connect_failed(0, spec.ticket, "nobody there");
+    let mut of_user = lost(300, remote);
+    of_user.spec.keeper = Some(ndn_types::PrincipalKey::LocalApplication { uid: 1000, pid: 0 });
+    setup.session_lost(1000, of_user);
+    let later = setup.next_deadline_ns().unwrap();
+    let again = setup.due(later);
+    let [FaceRequest { spec: again, .. }] = &again[..] else { panic!("{again:?}") };
+    assert_eq!((again.keeper, again.pit_tokens), (None, PitTokenPolicy::Always));
+    assert_eq!(again.ticket, spec.ticket);
+}
+
 #[test]
 fn lost_sessions_are_abandoned_after_a_time() {
     let mut setup = StaticSetup::new(&Config::default());

@@ -51,7 +51,8 @@ impl Listener {
 
 fn connect(service: &Service, target: &Target) -> Result<Accepted, String> {
     let (sender, connected) = channel();
-    service.connect(target.clone(), IDLE, Box::new(move |result| drop(sender.send(result))));
+    let report = Box::new(move |result| drop(sender.send(result)));
+    let _connecting = service.connect(target.clone(), Vec::new(), IDLE, report);
     connected.recv_timeout(TIMEOUT).unwrap()
 }
 
@@ -137,6 +138,29 @@ fn rejected_session_is_informed_and_counted() {
     assert!(output.contains("authority"), "{output}");
     assert_eq!(counters.accepted.value(), 0);
     assert!(listener.accepted.try_recv().is_err());
+}
+
+#[test]
+fn attempt_that_is_given_up_is_not_reported_and_others_use_the_given_addresses() {
+    let listener = listen(8, |_| true);
+    let clients = Service::start(None).unwrap();
+    // It would wait for eight seconds: nobody answers.
+    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let (sender, reported) = channel();
+    let report = |sender: std::sync::mpsc::Sender<Result<Accepted, String>>| {
+        Box::new(move |result| drop(sender.send(result))) as OnConnected
+    };
+    let target = Target { host: "no-such-host.invalid".to_owned(), ..listener.target() };
+    let at = |address| vec![address];
+    let silent = at(silent.local_addr().unwrap());
+    drop(clients.connect(target.clone(), silent, IDLE, report(sender.clone())));
+    // The end of the attempt drops the sender.
+    drop(sender);
+    let ended = reported.recv_timeout(TIMEOUT / 4).map(|_session| ());
+    assert_eq!(ended, Err(std::sync::mpsc::RecvTimeoutError::Disconnected));
+    let (sender, reported) = channel();
+    let _connecting = clients.connect(target, at(listener.address), IDLE, report(sender));
+    assert!(reported.recv_timeout(TIMEOUT).unwrap().is_ok());
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn open_session(service: &Service, target: &Target) -> std::io::Result<Accepted>
         // The requester waits for it.
         let _ = sender.send(result);
     });
-    service.connect(target.clone(), SESSION_IDLE_TIMEOUT, report);
+    let _connecting = service.connect(target.clone(), Vec::new(), SESSION_IDLE_TIMEOUT, report);
     let opened = opened.recv().map_err(std::io::Error::other)?;
     opened.map_err(std::io::Error::other)
 }
