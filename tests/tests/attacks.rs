@@ -292,7 +292,7 @@ impl Others {
     }
 }
 
-/// What is used of a resource, and what the peers can use at most.
+/// The used units of a resource, and those that peers can use at most.
 fn used_and_open(limits: &serde_json::Value, resource: &str) -> (u64, u64) {
     let table = &limits["tables"][resource];
     let reserves = table["reserves"].as_object().unwrap().values();

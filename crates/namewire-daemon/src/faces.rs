@@ -391,7 +391,7 @@ mod tests {
         "192.0.2.1:6363".parse().unwrap()
     }
 
-    /// What its packets and the face itself are charged to, and whether the limits of on-demand peers apply.
+    /// The principal of its packets and of the face, and whether the limits of on-demand peers apply.
     fn charges(options: &FaceOptions) -> (PrincipalKey, PrincipalKey, bool) {
         let has_limits = options.link.interests_per_second.is_some();
         assert_eq!(options.gives_way(), options.keeper.is_some());

@@ -1,4 +1,4 @@
-//! Resolves host names of requested faces on separate threads, because a resolver may block, for as long as those who answer
+//! Resolves host names of requested faces on separate threads, because a resolver may block, for as long as the servers
 //! for a domain like. Those that users request have threads and a limit of their own, which users share.
 //!
 //! A DNS answer may be forged. A resolved address is used only as a unicast remote address, never as a multicast
@@ -26,7 +26,7 @@ const ADDRESSES_MAX: usize = 8;
 
 ndn_types::resource! {
     /// Look-ups of host names, which users share.
-    pub(super) struct LookUps = "host_name_lookups";
+    pub(super) struct Lookups = "host_name_lookups";
 }
 
 /// Result of a look-up.
@@ -64,7 +64,7 @@ pub(super) struct HostNames {
     queue: Arc<Mutex<Queue>>,
     /// For users.
     of_users: Arc<Mutex<Queue>>,
-    ledger: Ledger<LookUps, 1>,
+    ledger: Ledger<Lookups, 1>,
     /// The user that each of these look-ups is charged to, by ticket.
     charged: HashMap<u64, PrincipalIndex>,
     answers: Receiver<Answer>,
@@ -102,7 +102,7 @@ impl HostNames {
         Ok(Self { resolve, queue, of_users, ledger, charged, answers, sender, waker, left })
     }
 
-    /// What users hold.
+    /// The look-ups that users hold.
     pub(super) fn report(&self) -> LedgerReport<1> {
         self.ledger.report()
     }
@@ -126,7 +126,7 @@ impl HostNames {
 
     fn release(&mut self, ticket: u64) {
         if let Some(user) = self.charged.remove(&ticket) {
-            self.ledger.release(user, LookUps, 1);
+            self.ledger.release(user, Lookups, 1);
             self.ledger.detach(user);
         }
     }
@@ -138,11 +138,11 @@ impl HostNames {
     pub(super) fn look_up(&mut self, uri: &FaceUri, spec: FaceSpec) -> std::io::Result<()> {
         if let (Some(keeper), Some(ticket)) = (spec.keeper, spec.ticket) {
             let user = self.ledger.attach(keeper);
-            if !self.ledger.has_room_beside_others(user, LookUps, 1) {
+            if !self.ledger.has_room_beside_others(user, Lookups, 1) {
                 self.ledger.detach(user);
                 return Err(std::io::Error::other("too many names are being looked up"));
             }
-            self.ledger.charge(user, LookUps, 1);
+            self.ledger.charge(user, Lookups, 1);
             self.charged.insert(ticket, user);
         }
         let queue = if spec.keeper.is_some() { &self.of_users } else { &self.queue };
@@ -490,7 +490,7 @@ mod tests {
         assert!(names.take_answers().is_empty());
         names.look_up(&slow(3000), user(3000, 1000)).unwrap_err();
         drop(answer);
-        while names.ledger.used(LookUps) > 1 {
+        while names.ledger.used(Lookups) > 1 {
             assert!(names.take_answers().is_empty(), "nobody waits for them");
             std::thread::yield_now();
         }

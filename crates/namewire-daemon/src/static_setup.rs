@@ -261,7 +261,7 @@ impl StaticSetup {
     fn session_lost(&mut self, now_ns: u64, lost: LostSession) {
         let LostSession { face_id, remote, spec, destinations } = lost;
         if let Some(face) = self.faces.values_mut().find(|face| face.remote == remote) {
-            // A configured face stays one, whoever made the face that was lost.
+            // A configured face stays one, even if a user made the face that was lost.
             let FaceSpec { ticket, pit_tokens, .. } = face.spec;
             let keeper = face.spec.keeper.and(spec.keeper);
             face.spec = FaceSpec { ticket, pit_tokens, keeper, ..spec };

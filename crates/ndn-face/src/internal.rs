@@ -40,7 +40,7 @@ pub struct InternalEnd {
     refused: u64,
     /// The worker reads this end within its limit for management.
     is_limited: bool,
-    /// How the places of the queue are divided, if they are.
+    /// The division of the places of the queue, if there is one.
     shares: Option<Box<FrameShares>>,
     /// Frames left for the current event.
     frames_left: usize,

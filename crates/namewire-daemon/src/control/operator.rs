@@ -25,7 +25,7 @@ use super::{Control, NO_CONFIGURATION};
 use crate::calls::Caller;
 use crate::hooks::LogControl;
 use crate::ledger_sum::LedgerSum;
-use crate::names::LookUps;
+use crate::names::Lookups;
 use crate::packet_traces::PacketTraces;
 use crate::reload::Reload;
 use crate::service_times::{TraceSwitch, TracedWorker};
@@ -230,7 +230,7 @@ impl Operations for Operator {
             let mut sum = LedgerSum::default();
             sum.add_of_control::<Faces>(&core.dataplane.face_report());
             sum.add_of_control::<Handshakes>(&websocket.report());
-            sum.add_of_control::<LookUps>(&connector.names().report());
+            sum.add_of_control::<Lookups>(&connector.names().report());
             sum.add_of_control::<RequestBytes>(&management.state().request_bytes());
             sum.add_of_control::<WaitingPlaces>(&management.state().waiting_places());
             sum.add_of_control::<PendingPlaces>(&management.state().pending_places());
