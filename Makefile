@@ -12,7 +12,7 @@ BENCH := target/$(PROFILE)/namewire-bench
 TESTS = $(CARGO) test --workspace --no-fail-fast
 # These wait for sockets and processes most of the time: a test needs about a quarter of a processor. More than eight at a
 # time would not be faster, and nproc does not know the limits of containers.
-END_TO_END = NAMEWIRE_BIN="$(CURDIR)/target/debug/namewire" \
+END_TO_END = NAMEWIRE_BIN="$(CURDIR)/target/debug/namewire" NAMEWIRE_SKIPPED="$(CURDIR)/target/skipped-tests" \
 	RUST_TEST_THREADS="$$(( $$(nproc) < 4 ? 2 * $$(nproc) : 8 ))" $(TESTS)
 # The one toolchain beside that of rust-toolchain.toml; Miri needs it.
 NIGHTLY := nightly-2026-05-20
@@ -90,12 +90,15 @@ instructions: cargo setup ## Count instructions per exchange; fails if they diff
 .PHONY: test
 test: cargo setup ## Run all tests, with real applications of other projects
 	$(CARGO) build --workspace --all-targets
+	: > target/skipped-tests; \
 	failed=0; \
 	$(TESTS) --exclude namewire-tests || failed=1; \
 	$(END_TO_END) --test forwarding --test program || failed=1; \
 	NAMEWIRE_TEST_WORKERS=2 $(END_TO_END) --test forwarding || failed=1; \
+	scripts/report-skipped target/skipped-tests tests/optional-programs || failed=1; \
+	$(CARGO) test -p ndn-caching -p ndn-cache-sim --features ndn-caching/vip,ndn-cache-sim/vip --test vip --test engine \
+		|| failed=1; \
 	exit $$failed
-	$(CARGO) test -p ndn-caching -p ndn-cache-sim --features ndn-caching/vip,ndn-cache-sim/vip --test vip --test engine
 
 .PHONY: lint
 lint: cargo ## Formatting, clippy, rustdoc, prose; warnings are errors

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::peers::{found_on_path, report_missing};
+use crate::peers::{found_on_path, skip};
 use crate::process::{Process, run_to_end};
 use crate::program::root;
 use crate::wait_until;
@@ -26,7 +26,7 @@ pub fn browser_found() -> bool {
     };
     let must = std::env::var("CI").is_ok_and(|value| value == "true");
     assert!(!must, "no page can be shown: {missing}");
-    report_missing(&format!("no test with a browser: {missing}"));
+    skip("browser", &missing);
     false
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -296,45 +297,48 @@ pub fn require(peers: &[Peer]) -> bool {
             let must =
                 peer.is_installable() && std::env::var("CI").is_ok_and(|value| value == "true");
             assert!(!must, "{} cannot be tested: {reason}", peer.name());
-            report_missing(&format!("no test with {}: {reason}", peer.name()));
+            skip(peer.name(), &reason);
             complete = false;
         }
     }
     complete
 }
 
-/// Whether a program is on `PATH`; says loudly that the test is skipped if it is not.
+/// Whether a program is on `PATH`; if it is not, the test is reported as skipped.
 #[must_use]
 pub fn skip_unless_found(program: &str) -> bool {
     let found = found_on_path(program);
     if !found {
-        report_missing(&format!("{program} is not on PATH"));
+        skip(program, "it is not on PATH");
     }
     found
 }
 
-/// Whether a file is there; says loudly that the test is skipped if it is not.
+/// Whether a file exists; if it does not, the test is reported as skipped because there is no `needed`, which
+/// the file belongs to.
 #[must_use]
-pub fn skip_unless_file(path: &Path, what: &str) -> bool {
+pub fn skip_unless_file(path: &Path, needed: &str) -> bool {
     let found = path.is_file();
     if !found {
-        report_missing(&format!("{} is not there: {what}", path.display()));
+        skip(needed, &format!("{} does not exist", path.display()));
     }
     found
 }
 
-/// Says loudly that a test is skipped, for a reason that only shows once its peer has been started.
-pub fn skip(reason: &str) {
-    report_missing(reason);
-}
-
-/// Says that something is skipped, once for each reason, past the test runner, which keeps what
-/// passing tests print.
-pub(crate) fn report_missing(reason: &str) {
+/// Reports that the test of this thread is skipped because there is no `needed`, one word: on standard error
+/// once for each reason, past the test runner, which keeps the output of passing tests; and as a
+/// line of the file `NAMEWIRE_SKIPPED`, which `scripts/report-skipped` counts.
+pub fn skip(needed: &str, reason: &str) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    if REPORTED.lock().unwrap().insert(reason.to_owned()) {
-        // There is nobody to tell if standard error is gone.
-        let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {reason} ***");
+    assert!(!needed.contains(char::is_whitespace), "{needed:?}");
+    if REPORTED.lock().unwrap().insert(format!("{needed} {reason}")) {
+        let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: no {needed}: {reason} ***");
+    }
+    if let Some(path) = std::env::var_os("NAMEWIRE_SKIPPED") {
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("unknown");
+        let mut file = File::options().append(true).create(true).open(&path).expect("a file");
+        writeln!(file, "{needed} {test}").expect("a line");
     }
 }
 

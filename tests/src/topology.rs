@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::peers::report_missing;
+use crate::peers::skip;
 use crate::process::run_to_end;
 use crate::program::program;
 use crate::{skip_unless_found, wait_until};
@@ -66,7 +66,7 @@ impl Topology {
         if topology.line() != "ready" || !topology.try_shell("ip netns add probe") {
             let why = [complaints, topology.directory.path().join("shell.log")];
             let why = why.map(|file| std::fs::read_to_string(file).unwrap_or_default());
-            report_missing(&format!("no network namespaces: {}", why.concat().trim()));
+            skip("network-namespaces", why.concat().trim());
             return None;
         }
         topology.furnish(nodes);

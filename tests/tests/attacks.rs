@@ -100,7 +100,7 @@ fn connect_as(forwarder: &Forwarder, user: u32) -> TcpStream {
 #[test]
 fn loopback_tcp_is_local_for_users_of_the_unix_socket() {
     if !rustix::process::geteuid().is_root() {
-        return namewire_tests::skip("only root can connect as another user");
+        return namewire_tests::skip("root", "only root can connect as another user");
     }
     let settings = |name, toml| Settings::new().tcp().listener(name, toml).start();
     for (forwarder, nobody_is_local) in [

@@ -175,7 +175,7 @@ fn frames_through_dpdk(settings: &str) -> Option<u64> {
         (is_connected && second.exists()).then_some(())
     });
     if is_refused {
-        skip(&format!("DPDK cannot start here: {}", testpmd.stderr()));
+        skip("dpdk-testpmd", &format!("it cannot start here: {}", testpmd.stderr()));
         return None;
     }
     let remote = format!("memif://{}/0", second.display());

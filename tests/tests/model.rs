@@ -183,7 +183,7 @@ fn python_with(package: &str) -> Option<PathBuf> {
     command.args(["-c", &format!("import {package}")]);
     let found = python.exists() && run_to_end(command).status.success();
     if !found {
-        skip(&format!("{} has no {package}", python.display()));
+        skip(package, &format!("{} has no such package", python.display()));
     }
     found.then_some(python)
 }

@@ -15,16 +15,48 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The committed files; none in a source archive, which has no git.
+/// The committed files. In a source archive, which has no git, all files that are not built or
+/// installed.
 fn committed_files() -> Vec<PathBuf> {
     let listed = Command::new("git").arg("ls-files").current_dir(root()).output();
-    let Ok(listed) = listed else { return Vec::new() };
-    String::from_utf8(listed.stdout)
-        .unwrap()
-        .lines()
-        .map(PathBuf::from)
-        .filter(|path| root().join(path).exists())
-        .collect()
+    let listed =
+        listed.map_or_else(|_| String::new(), |out| String::from_utf8(out.stdout).unwrap());
+    let mut files: Vec<PathBuf> = listed.lines().map(PathBuf::from).collect();
+    if files.is_empty() {
+        add_files(&root(), &mut files);
+        for file in &mut files {
+            *file = file.strip_prefix(root()).unwrap().to_owned();
+        }
+    }
+    files.retain(|path| root().join(path).exists());
+    assert!(files.len() > 500, "only {} files of the project are found", files.len());
+    files
+}
+
+/// Adds all files below `directory` but hidden directories and those that builds fill.
+fn add_files(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if !entry.file_type().unwrap().is_dir() {
+            files.push(entry.path());
+        } else if !["target", "node_modules", "__pycache__", ".venv", ".git"]
+            .contains(&name.as_str())
+        {
+            add_files(&entry.path(), files);
+        }
+    }
+}
+
+#[test]
+fn files_of_a_source_archive_are_those_of_git() {
+    let mut found = Vec::new();
+    add_files(&root(), &mut found);
+    let found: BTreeSet<_> =
+        found.iter().map(|file| file.strip_prefix(root()).unwrap().to_owned()).collect();
+    let missing: Vec<_> =
+        committed_files().into_iter().filter(|file| !found.contains(file)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 fn read(path: &Path) -> String {
