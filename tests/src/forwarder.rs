@@ -160,7 +160,8 @@ impl Forwarder {
                 // A test that has given up does not wait for it.
                 let _ = announce.send(lines.to_owned());
             });
-            let running = namewire_daemon::Forwarder::start(&config, hooks);
+            let environment = namewire_daemon::Environment::system();
+            let running = namewire_daemon::Forwarder::start(&config, environment, hooks);
             let running = running.map_err(|error| format!("{error:#}"))?;
             match announced.recv_timeout(TIMEOUT) {
                 Ok(lines) => Ok((running, lines)),

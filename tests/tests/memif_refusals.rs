@@ -274,6 +274,7 @@ fn a_face_is_made_once_the_server_has_answered() {
 
 /// Each holds a socket until its server answers.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "commands are judged by the real clock")]
 fn so_many_faces_wait_for_servers_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
     let silent = directory.path().join("silent.sock");

@@ -1,5 +1,6 @@
 //! Benchmarks of the pipeline and of the whole forwarder.
 #![forbid(unsafe_code)]
+#![expect(clippy::disallowed_methods, reason = "benches measure real time")]
 
 pub mod cli;
 mod config_text;

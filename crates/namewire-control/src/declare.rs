@@ -111,6 +111,9 @@ macro_rules! requests {
         /// The calls may wait for the control thread and the workers, and must not be made on these threads. The texts of
         /// errors are reasons for a person.
         pub trait Operations: Send + Sync + 'static {
+            /// The forwarder's clock.
+            fn clock(&self) -> &ndn_sys::clock::Clock;
+
             $(
                 $(#[doc = $help])+
                 ///

@@ -8,7 +8,6 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use ndn_sys::clock;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -158,6 +157,13 @@ fn peer_of<'n>(
     named.entry(face_id).or_insert_with(name)
 }
 
+/// Nanoseconds on the monotonic clock. The threads of the control socket wait for the kernel, whatever clock the
+/// forwarder has.
+#[expect(clippy::disallowed_methods, reason = "threads that wait for the kernel in real time")]
+pub(crate) fn real_time_ns() -> u64 {
+    ndn_sys::clock::now()
+}
+
 /// Sends packets until the client closes its side or the forwarder ends the stream.
 fn write_capture(stream: &UnixStream, capture: &CaptureStream) -> io::Result<()> {
     let filter = capture.filter;
@@ -168,7 +174,7 @@ fn write_capture(stream: &UnixStream, capture: &CaptureStream) -> io::Result<()>
         writer.describe_face(face_id, peer_of(capture, face_id, &mut named))?;
     }
     writer.flush()?;
-    let (mut last_ns, mut checked_ns) = (0, clock::now());
+    let (mut last_ns, mut checked_ns) = (0, real_time_ns());
     loop {
         match (capture.packets)(CAPTURE_FLUSH) {
             Ok(packet) => {
@@ -179,7 +185,7 @@ fn write_capture(stream: &UnixStream, capture: &CaptureStream) -> io::Result<()>
             Err(RecvTimeoutError::Disconnected) => break,
         }
         // By time, so that a capture without pauses ends too.
-        let now_ns = clock::now();
+        let now_ns = real_time_ns();
         if u128::from(now_ns - checked_ns) >= CAPTURE_FLUSH.as_nanos() {
             checked_ns = now_ns;
             writer.flush()?;
@@ -208,7 +214,7 @@ fn write_lines<T, L: Serialize>(
 ) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     let mut writer = BufWriter::new(stream);
-    let (mut reported, mut checked_ns) = (0, clock::now());
+    let (mut reported, mut checked_ns) = (0, real_time_ns());
     let mut is_open = true;
     while is_open {
         match next(CAPTURE_FLUSH) {
@@ -216,7 +222,7 @@ fn write_lines<T, L: Serialize>(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => is_open = false,
         }
-        let now_ns = clock::now();
+        let now_ns = real_time_ns();
         if is_open && u128::from(now_ns - checked_ns) < CAPTURE_FLUSH.as_nanos() {
             continue;
         }
@@ -243,10 +249,10 @@ fn write_line(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> 
 
 /// Waits; returns false if the client has closed the connection meanwhile.
 fn pause(stream: &UnixStream, milliseconds: u64) -> io::Result<bool> {
-    let begin = clock::now();
+    let begin = real_time_ns();
     let nanos = milliseconds * 1_000_000;
     loop {
-        let left = nanos.saturating_sub(clock::now() - begin);
+        let left = nanos.saturating_sub(real_time_ns() - begin);
         if left == 0 {
             return Ok(true);
         }

@@ -113,7 +113,7 @@ pub struct DataRules {
 ///
 /// # Errors
 /// A file cannot be read or is malformed; the error names it.
-pub fn data_rules(path: &Path) -> anyhow::Result<DataRules> {
+pub fn data_rules(path: &Path, clock: &Clock) -> anyhow::Result<DataRules> {
     let text = read(path)?;
     let directory = path.parent().unwrap_or(Path::new(""));
     let mut texts = vec![text.clone()];
@@ -122,7 +122,7 @@ pub fn data_rules(path: &Path) -> anyhow::Result<DataRules> {
         texts.push(text.clone());
         Ok(text)
     };
-    let mut load = |source: AnchorSource<'_>| anchors_beside(path, source);
+    let mut load = |source: AnchorSource<'_>| anchors_beside(path, source, clock);
     let origin = path.display().to_string();
     let policy = TrustPolicy::from_rules(&origin, &text, &mut include, &mut load)?;
     Ok(DataRules { policy, texts })
@@ -135,8 +135,9 @@ pub fn data_rules(path: &Path) -> anyhow::Result<DataRules> {
 pub fn anchors_beside(
     rules: &Path,
     source: AnchorSource<'_>,
+    clock: &Clock,
 ) -> Result<Vec<Arc<Certificate>>, String> {
-    anchors_in(rules.parent().unwrap_or(Path::new("")), source, &Clock::System)
+    anchors_in(rules.parent().unwrap_or(Path::new("")), source, clock)
 }
 
 fn anchors_in(
@@ -310,7 +311,7 @@ mod tests {
         .unwrap();
         let access =
             Management { localhop_rib: TrustRules::File(path("rules")), ..Management::default() };
-        let mut control = access_control(&access, &Clock::System).unwrap();
+        let mut control = access_control(&access, &crate::Environment::system().clock).unwrap();
         let mut refresh = |seconds: u64| {
             let since = Duration::from_secs(1000 + seconds);
             let monotonic_ns = u64::try_from(since.as_nanos()).unwrap();

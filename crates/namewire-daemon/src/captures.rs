@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn capture_contains_only_its_face_and_ends_with_its_reader() {
-        let captures = Captures::new(Clock::System);
+        let captures = Captures::new(crate::Environment::system().clock);
         let face = FaceIndex::new(3, 0);
         assert!(captures.tap().is_none());
         let filter = CaptureFilter { face_id: None, snap_len: 4 };
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn packet_that_makes_a_face_has_its_face_id() {
-        let captures = Captures::new(Clock::System);
+        let captures = Captures::new(crate::Environment::system().clock);
         let filter = CaptureFilter { face_id: None, snap_len: 4 };
         let stream = captures.open(filter, &BTreeMap::new()).unwrap();
         let mut tap = captures.tap().unwrap();

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use namewire_control::{ControlListener, Operations};
 use ndn_dataplane::{Dataplane, MemoryFaceOptions, WorkerView};
 use ndn_face::InternalEnd;
@@ -32,12 +32,17 @@ pub struct OpenForwarder {
 }
 
 impl OpenForwarder {
-    /// Opens the sockets that the configuration names.
+    /// Opens the sockets that the configuration names. The threads read the clock of `environment`, which is not a manual
+    /// one: they wait in real time.
     ///
     /// # Errors
-    /// A socket cannot be opened; the error names the address or path and the setting.
-    pub fn open(config: &Config, plan: Plan) -> anyhow::Result<Self> {
-        let environment = Environment::system();
+    /// A socket cannot be opened; the error names the address or path and the setting. Or the clock is a manual one.
+    pub fn open(config: &Config, plan: Plan, environment: Environment) -> anyhow::Result<Self> {
+        if environment.clock.is_manual() {
+            bail!(
+                "a forwarder with threads cannot run on a manual clock: step it (SteppedForwarder)"
+            );
+        }
         let places = &plan.places;
         let with_faces = places.iter().filter(|place| place.roles.has_faces()).count();
         let version = env!("CARGO_PKG_VERSION");
@@ -164,14 +169,14 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Opens the configured sockets, if any, and starts the forwarder.
+    /// Opens the configured sockets, if any, and starts the forwarder. Its clock is not a manual one.
     ///
     /// # Errors
     /// All settings that cannot be used on this machine, or the reason why the forwarder cannot start.
-    pub fn start(config: &Config, hooks: Hooks) -> anyhow::Result<Self> {
-        let plan = Plan::embedded(config, &ndn_sys::clock::Clock::System);
+    pub fn start(config: &Config, environment: Environment, hooks: Hooks) -> anyhow::Result<Self> {
+        let plan = Plan::embedded(config, &environment.clock);
         let plan = plan.map_err(|faults| refused(&faults))?;
-        OpenForwarder::open(config, plan)?.start(hooks)
+        OpenForwarder::open(config, plan, environment)?.start(hooks)
     }
 
     /// The operations of the control socket, for other threads too.

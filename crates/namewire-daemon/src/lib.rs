@@ -91,10 +91,10 @@ pub use plan::Plan;
 pub use stepped::{PendingCall, SteppedForwarder};
 pub use webtransport::make_state_directory;
 
-/// Checks the certificates and trust rules of the access control settings.
+/// Checks the certificates and trust rules of the access control settings at the time of `clock`.
 ///
 /// # Errors
 /// Files that cannot be used, with their settings.
-pub fn check_access(config: &Config) -> Result<(), Vec<Conflict>> {
-    access::access_control(&config.management, &Clock::System).map(|_| ())
+pub fn check_access(config: &Config, clock: &Clock) -> Result<(), Vec<Conflict>> {
+    access::access_control(&config.management, clock).map(|_| ())
 }

@@ -117,7 +117,7 @@ mod tests {
                 *sink = Some(started);
                 Ok(())
             };
-            traces.begin(&Clock::System, start, stop)
+            traces.begin(&crate::Environment::system().clock, start, stop)
         };
         let mut sink = None;
         let stream = begin(&mut sink).unwrap();
@@ -147,7 +147,11 @@ mod tests {
         drop(stream);
         assert_eq!(stopped.load(Ordering::Relaxed), 1);
         begin(&mut None).unwrap();
-        let refused = traces.begin(&Clock::System, |_| Err("stopping".to_owned()), || ());
+        let refused = traces.begin(
+            &crate::Environment::system().clock,
+            |_| Err("stopping".to_owned()),
+            || (),
+        );
         assert_eq!(refused.unwrap_err(), "stopping");
         begin(&mut None).unwrap();
     }

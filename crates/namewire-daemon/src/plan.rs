@@ -25,12 +25,12 @@ pub struct Plan {
 
 impl Plan {
     /// Checks the configuration as a whole and against the machine: processors, directories of sockets, keys,
-    /// certificates and trust rules.
+    /// certificates and trust rules at the time of `clock`.
     ///
     /// # Errors
     /// All conflicts, each with the setting or file at fault.
-    pub fn new(config: &Config) -> Result<Self, Vec<Conflict>> {
-        Self::checked(config, config.conflicts(), &Clock::System)
+    pub fn new(config: &Config, clock: &Clock) -> Result<Self, Vec<Conflict>> {
+        Self::checked(config, config.conflicts(), clock)
     }
 
     /// As [`Self::new`], for a forwarder that an embedding program reaches through in-memory faces: it needs no
@@ -108,9 +108,13 @@ mod tests {
     use super::*;
     use crate::config::parse;
 
+    fn clock() -> Clock {
+        ndn_sys::clock::ManualClock::new(0, std::time::Duration::from_secs(1_767_225_600)).into()
+    }
+
     fn refused(text: &str) -> String {
         let config = parse("test", text).unwrap();
-        Plan::new(&config).expect_err(text)[0].to_string()
+        Plan::new(&config, &clock()).expect_err(text)[0].to_string()
     }
 
     #[test]
@@ -147,7 +151,7 @@ mod tests {
                     [[management.authorizations]]\ncertificate = \"/nonexistent/certificate\"\n\
                     privileges = [\"cs\"]";
         let config = parse("test", text).unwrap();
-        let faults = Plan::new(&config).unwrap_err();
+        let faults = Plan::new(&config, &clock()).unwrap_err();
         let keys: Vec<_> = faults.iter().map(|fault| fault.keys[0].as_str()).collect();
         let expected = [
             "control.path",
@@ -176,8 +180,8 @@ mod tests {
             let path = directory.path().join(path).display().to_string();
             parse("test", &format!("listeners.unix.path = \"{path}\"")).unwrap()
         };
-        Plan::new(&below("nfd/nfd.sock")).unwrap();
+        Plan::new(&below("nfd/nfd.sock"), &clock()).unwrap();
         assert!(!directory.path().join("nfd").exists(), "nothing is made before the start");
-        Plan::new(&below("nfd/more/nfd.sock")).unwrap_err();
+        Plan::new(&below("nfd/more/nfd.sock"), &clock()).unwrap_err();
     }
 }

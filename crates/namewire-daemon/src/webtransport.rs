@@ -89,7 +89,12 @@ mod tests {
     fn invalid_certificate_files_are_rejected_before_the_start() {
         let text = "[listeners.webtransport]\nenabled = true\ncertificate = \"/etc/passwd\"\nkey = \"/etc/passwd\"";
         let config = parse("test", text).unwrap();
-        let text = Plan::new(&config).unwrap_err()[0].to_string();
+        let text = Plan::new(
+            &config,
+            &ndn_sys::clock::ManualClock::new(0, std::time::Duration::ZERO).into(),
+        )
+        .unwrap_err()[0]
+            .to_string();
         assert!(text.contains("certificate /etc/passwd") && text.contains("PEM"), "{text}");
     }
 }

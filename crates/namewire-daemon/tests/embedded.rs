@@ -13,7 +13,7 @@ use ndn_face::InternalEnd;
 use ndn_management::{DataSigner, DigestSigner};
 use ndn_packet::DataBuilder;
 use ndn_packet::{Data, Interest, InterestBuilder, Name};
-use ndn_sys::clock::{Clock, ManualClock};
+use ndn_sys::clock::ManualClock;
 use ndn_sys::poll::{self, Events, Poller};
 use ndn_types::{Persistency, Scope};
 
@@ -78,7 +78,9 @@ fn wait_for(end: &mut InternalEnd) -> Vec<u8> {
 
 #[test]
 fn two_forwarders_with_threads_run_in_one_process() {
-    let forwarders = [1, 2].map(|_| Forwarder::start(&config(), Hooks::none().unwrap()).unwrap());
+    let forwarders = [1, 2].map(|_| {
+        Forwarder::start(&config(), Environment::system(), Hooks::none().unwrap()).unwrap()
+    });
     for mut forwarder in &forwarders {
         let (_, mut consumer) = forwarder.add_memory_face(memory(1, Scope::Local)).unwrap();
         let (face_id, mut producer) = forwarder.add_memory_face(memory(2, Scope::Local)).unwrap();
@@ -104,8 +106,9 @@ fn two_forwarders_with_threads_run_in_one_process() {
 
 #[test]
 fn connected_forwarders_exchange_packets_until_one_stops() {
-    let [first, second] =
-        [1, 2].map(|_| Forwarder::start(&config(), Hooks::none().unwrap()).unwrap());
+    let [first, second] = [1, 2].map(|_| {
+        Forwarder::start(&config(), Environment::system(), Hooks::none().unwrap()).unwrap()
+    });
     let (_, mut consumer) = first.add_memory_face(memory(1, Scope::Local)).unwrap();
     let (served, mut producer) = second.add_memory_face(memory(2, Scope::Local)).unwrap();
     let [to_second, to_first] = first.connect(&second, memory(3, Scope::NonLocal)).unwrap();
@@ -119,13 +122,14 @@ fn connected_forwarders_exchange_packets_until_one_stops() {
     assert_eq!(Data::parse(&answer).unwrap().content(), Some(&b"content"[..]));
 
     first.shut_down().unwrap();
-    let deadline_ns = Clock::System.now_ns() + 20_000_000_000;
+    let clock = Environment::system().clock;
+    let deadline_ns = clock.now_ns() + 20_000_000_000;
     let is_there = |face_id| {
         let faces = (&second).faces().unwrap();
         faces.iter().any(|face| face.properties.face_id == face_id)
     };
     while is_there(to_first) {
-        assert!(Clock::System.now_ns() < deadline_ns, "the face stays");
+        assert!(clock.now_ns() < deadline_ns, "the face stays");
         std::thread::yield_now();
     }
     second.shut_down().unwrap();
@@ -151,7 +155,8 @@ fn call_that_was_begun_is_due_at_once() {
 fn unusable_settings_are_named() {
     let mut config = config();
     config.forwarder.cpus = vec![4000];
-    let error = Forwarder::start(&config, Hooks::none().unwrap()).unwrap_err();
+    let error =
+        Forwarder::start(&config, Environment::system(), Hooks::none().unwrap()).unwrap_err();
     assert!(error.to_string().contains("forwarder.cpus"), "{error}");
 }
 
@@ -230,8 +235,7 @@ fn stepped_forwarder_repeats_exactly_on_virtual_time() {
 
 #[test]
 fn stepped_forwarder_runs_on_the_system_clock() {
-    let environment = Environment { clock: Clock::System, seeds: Seeds::random() };
-    let mut forwarder = SteppedForwarder::new(&config(), &environment).unwrap();
+    let mut forwarder = SteppedForwarder::new(&config(), &Environment::system()).unwrap();
     assert!(forwarder.status().unwrap().version.starts_with("namewire"));
 }
 
@@ -242,7 +246,8 @@ fn decisions_about_packets_are_traced_on_the_control_socket() {
     let mut config = config();
     config.control.enabled = true;
     config.control.path = Some(socket.clone());
-    let forwarder = Forwarder::start(&config, Hooks::none().unwrap()).unwrap();
+    let forwarder =
+        Forwarder::start(&config, Environment::system(), Hooks::none().unwrap()).unwrap();
     let add = |number| forwarder.add_memory_face(memory(number, Scope::NonLocal)).unwrap();
     let [(first, mut consumer), (_, mut other), (upstream, mut producer)] = [1, 2, 3].map(add);
     (&forwarder).add_route(&name("/a"), upstream, 0).unwrap();
@@ -288,4 +293,30 @@ fn decisions_about_packets_are_traced_on_the_control_socket() {
     end.finish().unwrap();
     assert!(lines.all(|line| line.is_ok()));
     forwarder.shut_down().unwrap();
+}
+
+#[test]
+fn forwarder_with_threads_refuses_a_manual_clock() {
+    let clock = ManualClock::new(0, Duration::ZERO).into();
+    let environment = Environment { clock, ..Environment::system() };
+    let error = Forwarder::start(&config(), environment, Hooks::none().unwrap()).unwrap_err();
+    assert!(error.to_string().contains("manual clock"), "{error:#}");
+}
+
+#[test]
+fn queued_call_makes_the_forwarder_due_at_once() {
+    let clock = ManualClock::new(1_000_000_000, Duration::from_secs(1_767_225_600));
+    let environment = Environment { clock: clock.clone().into(), seeds: Seeds::from_number(3) };
+    let mut forwarder = SteppedForwarder::new(&config(), &environment).unwrap();
+    while forwarder.step().unwrap() {}
+    let status = name("/localhost/nfd/status/general");
+    let dataset = InterestBuilder::new(&status).can_be_prefix(true).must_be_fresh(true).nonce(1);
+    let call = forwarder.begin_call(dataset.to_vec().unwrap());
+    let (due, _) = forwarder.next_deadline().unwrap();
+    assert!(due.as_nanos() <= clock.now_ns(), "due at {due:?}");
+    // By its deadlines alone, without time passing, the forwarder answers.
+    while forwarder.next_deadline().is_some_and(|(at, _)| at.as_nanos() <= clock.now_ns()) {
+        forwarder.step().unwrap();
+    }
+    assert!(call.poll().unwrap().is_ok());
 }

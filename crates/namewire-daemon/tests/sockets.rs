@@ -7,7 +7,7 @@ use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use namewire_daemon::{Forwarder, Hooks, Management};
+use namewire_daemon::{Environment, Forwarder, Hooks, Management};
 use namewire_tests::wire::{PacketReader, data, interest};
 use namewire_tests::{Application, TIMEOUT, free_port, wait_until};
 use ndn_management::{
@@ -40,7 +40,7 @@ impl Bed {
                 socket.display()
             );
             let config = namewire_config::parse("test", &toml).unwrap();
-            match Forwarder::start(&config, Hooks::none().unwrap()) {
+            match Forwarder::start(&config, Environment::system(), Hooks::none().unwrap()) {
                 Ok(forwarder) => Some((forwarder, port)),
                 Err(error) => {
                     let reason = format!("{error:#}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use namewire_control::Operations;
 use ndn_management::{CallError, Management};
-use ndn_sys::clock;
+use ndn_types::duration_ms;
 use tokio::sync::Semaphore;
 
 /// Maximum number of operations at a time. Each blocks a thread until the control thread has answered.
@@ -53,6 +53,11 @@ impl Calls {
         Self { operations, permits: Arc::new(Semaphore::new(CALLS_MAX)) }
     }
 
+    /// The forwarder's time in seconds since 1970.
+    pub(crate) fn unix_s(&self) -> u64 {
+        self.operations.clock().unix_time().as_secs()
+    }
+
     /// Calls an operation. It continues if the caller stops to wait.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
@@ -74,6 +79,11 @@ impl Calls {
     }
 }
 
+/// The forwarder's time in milliseconds since 1970.
+pub(crate) fn unix_ms(operations: &dyn Operations) -> u64 {
+    duration_ms(operations.clock().unix_time())
+}
+
 /// Management by the operation that executes one Interest.
 pub(crate) struct ManagementBy<'a>(pub(crate) &'a dyn Operations);
 
@@ -84,6 +94,6 @@ impl Management for ManagementBy<'_> {
     }
 
     fn unix_ms(&self) -> u64 {
-        u64::try_from(clock::wall_clock().as_millis()).unwrap_or(u64::MAX)
+        unix_ms(self.0)
     }
 }

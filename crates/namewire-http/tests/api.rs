@@ -17,7 +17,7 @@ use futures_util::{SinkExt, StreamExt};
 use namewire_config::{Config, Http};
 use namewire_control::capture::{CaptureRecord, PcapngReader};
 use namewire_control::{LogFeed, LogMessage, LogSelection, LogSeverity, LogStream, REQUESTS};
-use namewire_daemon::{Forwarder, Hooks, LogControl};
+use namewire_daemon::{Environment, Forwarder, Hooks, LogControl};
 use namewire_http::{HttpListener, HttpServer, Role, Token, TokenFile};
 use ndn_management::Verb;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ fn serve(settings: &Http) -> Served {
     config.control.enabled = false;
     let log = LogFeed::default();
     let hooks = Hooks { log: Arc::new(Followed(log.clone())), ..Hooks::none().unwrap() };
-    let forwarder = Forwarder::start(&config, hooks).unwrap();
+    let forwarder = Forwarder::start(&config, Environment::system(), hooks).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let tokens = TokenFile::new(directory.path().join("http-tokens"));
     let settings = Http { tokens: Some(tokens.path().to_owned()), ..settings.clone() };

@@ -1,6 +1,7 @@
 //! Time per request and hit ratio of every policy: Zipf(0.9) over 1,000,000 keys, capacity 65,536.
 //!
 //! `cargo run --release -p ndn-caching --example cost`
+#![expect(clippy::disallowed_methods, reason = "a stopwatch")]
 
 use ndn_caching::cache::Outcome;
 use ndn_caching::random::Random;

@@ -196,6 +196,7 @@ impl PollBudget {
 impl Reader<'_> {
     /// Waits until there may be frames, or returns how the forwarder disconnected. While they
     /// arrive in short intervals, polls for them first.
+    #[expect(clippy::disallowed_methods, reason = "polls in real time")]
     pub(crate) async fn readable(&mut self) -> io::Result<Option<Ended>> {
         let begun_ns = clock::now();
         if self.poll_ring().await.map_err(broken)? {
@@ -208,6 +209,7 @@ impl Reader<'_> {
 
     /// Polls for frames for a time; returns false if there are none and the forwarder raises
     /// interrupts.
+    #[expect(clippy::disallowed_methods, reason = "polls in real time")]
     async fn poll_ring(&mut self) -> Result<bool, Fault> {
         let end_ns = clock::now() + self.poll_budget.budget_ns;
         if self.poll_budget.budget_ns > 0 {

@@ -75,6 +75,7 @@ impl Trust {
         self,
         load: impl FnMut(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String> + Send + 'static,
     ) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "the clock of a client that was given none")]
         self.with_reload_at(load, ndn_sys::clock::now)
     }
 
@@ -308,6 +309,7 @@ fn untrusted(error: TrustError) -> VerifyError {
     VerifyError::Untrusted(Box::new(error))
 }
 
+#[expect(clippy::disallowed_methods, reason = "the clock of a client that was given none")]
 fn wall_clock_s() -> i64 {
     i64::try_from(ndn_sys::clock::wall_clock().as_secs()).unwrap_or(i64::MAX)
 }

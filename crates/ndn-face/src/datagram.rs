@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use ndn_ring::{BLOCK_SIZE, FillBlock, PacketPool};
-use ndn_sys::clock::wall_clock;
 use ndn_sys::poll::{Event, Interest};
 use ndn_sys::udp::{ReceiveBatch, UdpSocket, udp_route};
 use ndn_table::FaceIndex;
@@ -855,8 +854,9 @@ impl DatagramInput {
 
     /// Time that a message was queued until it was read, nanoseconds. One reading of the clock for each call.
     #[cold]
+    #[expect(clippy::disallowed_methods, reason = "the kernel dates messages by its wall clock")]
     fn delay_ns(&mut self, received_at: Duration) -> Option<u64> {
-        let wall_clock = || duration_ns(wall_clock());
+        let wall_clock = || duration_ns(ndn_sys::clock::wall_clock());
         delay_ns(*self.wall_ns.get_or_insert_with(wall_clock), received_at)
     }
 

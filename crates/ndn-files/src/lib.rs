@@ -12,6 +12,7 @@ mod path;
 mod preparations;
 mod prepare;
 mod read;
+mod real_time;
 mod request;
 mod root;
 mod schedule;

@@ -91,7 +91,7 @@ impl Preparations {
         if state.building.contains_key(key) {
             return None;
         }
-        let started_ns = ndn_sys::clock::now();
+        let started_ns = crate::real_time::now_ns();
         let building = Arc::new(Building { size, started_ns, done: AtomicU64::new(0) });
         state.building.insert(Arc::clone(key), Arc::clone(&building));
         Some(building)
@@ -101,7 +101,7 @@ impl Preparations {
     pub(crate) fn end(&self, key: &Key, is_hashed: bool) {
         let mut state = self.state();
         if let Some(building) = state.building.remove(key).filter(|_| is_hashed) {
-            let took_ns = ndn_sys::clock::now().saturating_sub(building.started_ns);
+            let took_ns = crate::real_time::now_ns().saturating_sub(building.started_ns);
             // The latest builds count more.
             state.hashed = state.hashed / 2 + building.size;
             state.hashed_ns = state.hashed_ns / 2 + took_ns;

@@ -74,7 +74,7 @@ impl<'a> Preparer<'a> {
     /// Adds the files of a mount that have no stored digests and are worth it.
     fn walk(&self, point: &Arc<MountPoint>, mount: usize, missing: &mut Vec<Missing>) {
         let mut directories = vec![(point.prefix.clone(), PathBuf::from("."), 0)];
-        let now_ns = u64::try_from(ndn_sys::clock::wall_clock().as_nanos()).unwrap_or(u64::MAX);
+        let now_ns = crate::real_time::unix_ns();
         while let Some((name, path, depth)) = directories.pop() {
             if self.service.preparations.is_closed() {
                 return;

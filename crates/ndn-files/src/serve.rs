@@ -235,8 +235,7 @@ impl Service {
     ) {
         // The Interest's name ends in 32=metadata.
         let mut name = job.request.name().to_name();
-        let now = ndn_sys::clock::wall_clock().as_nanos();
-        name.push_version(u64::try_from(now).unwrap_or(u64::MAX)).push_segment(0);
+        name.push_version(crate::real_time::unix_ns()).push_segment(0);
         match metadata {
             Ok(metadata) => {
                 let content = metadata.encode();
@@ -285,7 +284,7 @@ impl Service {
         now: Option<&FileStat>,
     ) -> Result<Arc<OpenFile>, Rejection> {
         let cached = self.files().find(target.key).map(Arc::clone);
-        let now_ns = ndn_sys::clock::now();
+        let now_ns = crate::real_time::now_ns();
         if let Some(file) = cached {
             let recent = now_ns.saturating_sub(file.checked_ns) < self.stat_validity_ns;
             let same = match now {

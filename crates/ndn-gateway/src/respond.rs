@@ -493,6 +493,7 @@ fn with_slash(target: &PathTarget) -> Answer {
     answer
 }
 
+#[expect(clippy::disallowed_methods, reason = "validators are dates of the real world")]
 fn requested_range_of(request: &Parts, validators: &Validators, size: u64) -> RequestedRange {
     // Range fields apply to GET only (RFC 9110, section 14.2).
     let field = request.headers.get(RANGE).filter(|_| request.method == Method::GET);

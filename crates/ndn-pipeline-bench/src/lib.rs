@@ -8,6 +8,7 @@
 //! into the output buffer. Building the packets, which is the network's work, is not measured.
 
 #![forbid(unsafe_code)]
+#![expect(clippy::disallowed_methods, reason = "a bench measures real time")]
 
 mod case;
 mod crew;

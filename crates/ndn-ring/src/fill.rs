@@ -3,8 +3,7 @@
 use std::num::NonZeroU16;
 use std::ptr::NonNull;
 
-use crate::handle::PacketHandle;
-use crate::handle::PoolShared;
+use crate::handle::{PacketHandle, PoolBase, PoolShared};
 use crate::memory::BLOCK_SIZE;
 
 /// References that a new `FillBlock` holds. Each packet carved from it takes one, and the rest are
@@ -31,7 +30,7 @@ pub(crate) const CREDIT: u64 = BLOCK_SIZE as u64 + 1;
 pub struct FillBlock {
     shared: NonNull<PoolShared>,
     base: NonNull<u8>,
-    pool_id: u8,
+    pool: PoolBase,
     block_index: u32,
     /// Start of the next packet to be carved.
     carved: usize,
@@ -48,14 +47,14 @@ unsafe impl Send for FillBlock {}
 
 impl FillBlock {
     /// Takes over a block with [`CREDIT`] references, all owned by the new value.
-    pub(crate) fn new(shared: NonNull<PoolShared>, pool_id: u8, block_index: u32) -> Self {
+    pub(crate) fn new(shared: NonNull<PoolShared>, pool: PoolBase, block_index: u32) -> Self {
         // SAFETY: the pool is alive, since it hands out this block.
         let base = unsafe { shared.as_ref() }.memory.block(block_index);
-        Self { shared, base, pool_id, block_index, carved: 0, filled: 0, credit: CREDIT }
+        Self { shared, base, pool, block_index, carved: 0, filled: 0, credit: CREDIT }
     }
 
-    pub(crate) fn pool_id(&self) -> u8 {
-        self.pool_id
+    pub(crate) fn pool(&self) -> PoolBase {
+        self.pool
     }
 
     pub(crate) fn block_index(&self) -> u32 {
@@ -132,7 +131,7 @@ impl FillBlock {
         let offset = u16::try_from(offset).expect("a packet starts inside the block");
         // At most BLOCK_SIZE packets of at least one byte fit, so one reference is left at the end.
         self.credit -= 1;
-        PacketHandle::new(self.pool_id, self.block_index, offset, handle_length)
+        PacketHandle::new(self.pool, self.block_index, offset, handle_length)
     }
 
     /// Skips the first `length` bytes of [`filled`](Self::filled): a header, an unwanted frame,

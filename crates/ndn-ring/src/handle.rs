@@ -1,6 +1,6 @@
 //! Handle of one packet in a pool block, and the directory that finds the pool of a handle.
 //!
-//! A handle has 8 bits of pool id and must find its memory from any thread, so ids are unique in the
+//! A handle has 11 bits of pool id and must find its memory from any thread, so ids are unique in the
 //! process. A pool's id and memory are freed only when it is dropped with no handle and no
 //! `FillBlock` outstanding; otherwise both stay until the process ends. Every handle is therefore
 //! valid for as long as it exists.
@@ -13,8 +13,8 @@ use crate::memory::BlockMemory;
 use crate::return_list::ReturnList;
 
 /// Bits of [`PacketHandle::block`] that hold the index of the block in its pool.
-pub(crate) const BLOCK_INDEX_BITS: u32 = 24;
-/// Maximum number of blocks in a pool.
+const BLOCK_INDEX_BITS: u32 = 21;
+/// Maximum number of blocks in a pool: 128 GiB.
 pub(crate) const BLOCKS_MAX: u32 = 1 << BLOCK_INDEX_BITS;
 
 /// One packet: a range of bytes in a block of some worker's [`PacketPool`](crate::PacketPool).
@@ -30,7 +30,7 @@ pub(crate) const BLOCKS_MAX: u32 = 1 << BLOCK_INDEX_BITS;
 #[must_use = "a handle holds a reference to its block until it is released"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct PacketHandle {
-    /// Pool id in the upper 8 bits, index of the block in the lower 24.
+    /// Pool id in the upper 11 bits, index of the block in the lower 21.
     block: u32,
     offset: u16,
     length: NonZeroU16,
@@ -42,9 +42,9 @@ const _: () = assert!(size_of::<Option<PacketHandle>>() == 8);
 impl PacketHandle {
     /// A handle to `length` bytes at `offset`. The caller passes one reference to the block to the
     /// handle.
-    pub(crate) fn new(pool_id: u8, block_index: u32, offset: u16, length: NonZeroU16) -> Self {
+    pub(crate) fn new(pool: PoolBase, block_index: u32, offset: u16, length: NonZeroU16) -> Self {
         debug_assert!(block_index < BLOCKS_MAX);
-        Self { block: u32::from(pool_id) << BLOCK_INDEX_BITS | block_index, offset, length }
+        Self { block: pool.0 | block_index, offset, length }
     }
 
     /// A second handle to the same bytes; the caller has counted a reference for it.
@@ -61,8 +61,15 @@ impl PacketHandle {
     /// The pool that the block belongs to.
     #[inline]
     #[must_use]
-    pub fn pool_id(&self) -> u8 {
-        self.block.to_be_bytes()[0]
+    pub fn pool_id(&self) -> u32 {
+        self.block >> BLOCK_INDEX_BITS
+    }
+
+    /// Index of the block if it belongs to this pool.
+    #[inline]
+    pub(crate) fn block_in(&self, pool: PoolBase) -> Option<u32> {
+        let block_index = self.block.wrapping_sub(pool.0);
+        (block_index < BLOCKS_MAX).then_some(block_index)
     }
 
     /// Index of the block in its pool.
@@ -92,7 +99,7 @@ impl PacketHandle {
     /// [`PacketPool::bytes`](crate::PacketPool::bytes) is faster for handles of that pool.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        shared_of(self).bytes(self)
+        shared_of(self).bytes(self, self.block_index())
     }
 
     /// A second handle to the same packet, from any thread, including the owner of the pool.
@@ -110,8 +117,18 @@ impl PacketHandle {
     }
 }
 
-/// Maximum number of pools at a time: the id has 8 bits.
-const POOLS_MAX: usize = 256;
+/// Maximum number of packet pools in a process at a time, one for each worker: the id has 11 bits.
+pub const POOLS_MAX: usize = 1 << (u32::BITS - BLOCK_INDEX_BITS);
+
+/// A pool id as the upper bits of [`PacketHandle::block`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PoolBase(u32);
+
+impl PoolBase {
+    pub(crate) fn id(self) -> u32 {
+        self.0 >> BLOCK_INDEX_BITS
+    }
+}
 
 static POOLS: [AtomicPtr<PoolShared>; POOLS_MAX] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; POOLS_MAX];
@@ -126,12 +143,12 @@ pub(crate) struct PoolShared {
 impl PoolShared {
     /// The bytes of a handle of this pool.
     #[inline]
-    pub(crate) fn bytes<'a>(&'a self, handle: &'a PacketHandle) -> &'a [u8] {
-        let start = self.memory.block(handle.block_index());
+    pub(crate) fn bytes<'a>(&'a self, handle: &'a PacketHandle, block_index: u32) -> &'a [u8] {
+        let start = self.memory.block(block_index);
         // SAFETY: a handle names bytes that a `FillBlock` carved, so they lie in the block, are
         // initialised, and are not written again before every handle on the block is released;
         // this one is borrowed for `'a` and cannot be released meanwhile. The caller checked
-        // that the handle belongs to this pool.
+        // that the handle belongs to this pool and has this block index.
         unsafe {
             std::slice::from_raw_parts(
                 start.add(usize::from(handle.offset())).as_ptr(),
@@ -144,7 +161,7 @@ impl PoolShared {
 /// A pool's id and its entry in the directory; removed on drop if no reference is outstanding.
 #[derive(Debug)]
 pub(crate) struct Registration {
-    pub(crate) pool_id: u8,
+    pub(crate) pool: PoolBase,
     shared: NonNull<PoolShared>,
 }
 
@@ -156,12 +173,12 @@ impl Registration {
     pub(crate) fn enter(shared: PoolShared) -> Option<Self> {
         let shared = NonNull::from(Box::leak(Box::new(shared)));
         let vacant = std::ptr::null_mut();
-        for (pool_id, slot) in (0..=u8::MAX).zip(&POOLS) {
+        for (pool_id, slot) in (0..).zip(&POOLS) {
             if slot
                 .compare_exchange(vacant, shared.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
             {
-                return Some(Self { pool_id, shared });
+                return Some(Self { pool: PoolBase(pool_id << BLOCK_INDEX_BITS), shared });
             }
         }
         // SAFETY: it was leaked above and no other reference exists.
@@ -185,7 +202,7 @@ impl Registration {
     /// # Safety
     /// No handle and no `FillBlock` of the pool exists, and the registration is not used again.
     pub(crate) unsafe fn leave(&mut self) {
-        POOLS[usize::from(self.pool_id)].store(std::ptr::null_mut(), Ordering::Release);
+        POOLS[self.pool.id() as usize].store(std::ptr::null_mut(), Ordering::Release);
         // SAFETY: leaked by `enter`; without handles and `FillBlock`s nobody refers to it, and
         // the directory has forgotten it.
         drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
@@ -195,7 +212,7 @@ impl Registration {
 /// The pool of a live handle.
 #[inline]
 pub(crate) fn shared_of(handle: &PacketHandle) -> &PoolShared {
-    let shared = POOLS[usize::from(handle.pool_id())].load(Ordering::Acquire);
+    let shared = POOLS[handle.pool_id() as usize].load(Ordering::Acquire);
     assert!(!shared.is_null(), "a handle outlived its pool");
     // SAFETY: a pool stays in the directory while one of its handles exists, and `handle` is
     // borrowed for as long as the result.

@@ -39,7 +39,7 @@ mod loom_tests;
 pub use aes_hash::{AesHasher, Section};
 pub use copy_block::CopyBlock;
 pub use fill::FillBlock;
-pub use handle::PacketHandle;
+pub use handle::{POOLS_MAX, PacketHandle};
 pub use huge_pages::advise_huge_pages;
 pub use lanes::{LANES, equal_lanes};
 pub use memory::BLOCK_SIZE;

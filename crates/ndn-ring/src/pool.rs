@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use thiserror::Error;
 
 use crate::fill::{CREDIT, FillBlock};
-use crate::handle::{BLOCKS_MAX, PacketHandle};
-use crate::handle::{PoolShared, Registration};
+use crate::handle::{BLOCKS_MAX, POOLS_MAX, PacketHandle, PoolShared, Registration};
 use crate::memory::{BLOCK_SIZE, BlockMemory};
 use crate::pages::{PagePreference, PoolPages};
 use crate::remote_references::RemoteReferences;
@@ -21,8 +20,8 @@ pub enum PoolError {
     /// The number of blocks is 0 or does not fit a handle.
     #[error("a packet pool has 1 to {BLOCKS_MAX} blocks, not {0}")]
     BlockCount(u32),
-    /// A handle has 8 bits for the pool.
-    #[error("all 256 packet pools of the process are in use")]
+    /// A handle has 11 bits for the pool.
+    #[error("all {POOLS_MAX} packet pools of the process are in use")]
     TooManyPools,
     /// The address space could not be reserved.
     #[error("cannot reserve {bytes} bytes for packets: {source}")]
@@ -178,8 +177,8 @@ impl PacketPool {
 
     /// The pool id, as in [`PacketHandle::pool_id`].
     #[must_use]
-    pub fn id(&self) -> u8 {
-        self.registration.pool_id
+    pub fn id(&self) -> u32 {
+        self.registration.pool.id()
     }
 
     /// Maximum number of blocks in use.
@@ -205,13 +204,13 @@ impl PacketPool {
         debug_assert_eq!(self.references[block_index as usize].get(), 0);
         self.references[block_index as usize].set(CREDIT);
         self.publish_blocks_in_use();
-        Some(FillBlock::new(self.registration.pointer(), self.id(), block_index))
+        Some(FillBlock::new(self.registration.pointer(), self.registration.pool, block_index))
     }
 
     /// Ends writing a block: it becomes free once its handles are released. Bytes beyond the carved
     /// part are discarded. Cheaper than dropping the value.
     pub fn finish(&self, fill: FillBlock) {
-        if fill.pool_id() == self.id() {
+        if fill.pool() == self.registration.pool {
             let block_index = fill.block_index();
             self.give_back(block_index, fill.into_credit());
         }
@@ -221,33 +220,30 @@ impl PacketPool {
     #[inline]
     #[must_use]
     pub fn bytes<'a>(&'a self, handle: &'a PacketHandle) -> &'a [u8] {
-        if handle.pool_id() == self.id() {
-            self.registration.shared().bytes(handle)
-        } else {
-            handle.bytes()
+        match handle.block_in(self.registration.pool) {
+            Some(block_index) => self.registration.shared().bytes(handle, block_index),
+            None => handle.bytes(),
         }
     }
 
     /// A second handle to the same packet, to be released separately.
     #[inline]
     pub fn retain(&self, handle: &PacketHandle) -> PacketHandle {
-        if handle.pool_id() == self.id() {
-            let references = &self.references[handle.block_index() as usize];
-            references.set(references.get() + 1);
-            handle.duplicate()
-        } else {
-            self.remote.retain(handle)
-        }
+        let Some(block_index) = handle.block_in(self.registration.pool) else {
+            return self.remote.retain(handle);
+        };
+        let references = &self.references[block_index as usize];
+        references.set(references.get() + 1);
+        handle.duplicate()
     }
 
     /// Releases a handle: counted at once if it belongs to this pool, otherwise returned to its
     /// pool by the next [`settle`](Self::settle) at the latest.
     #[inline]
     pub fn release(&self, handle: PacketHandle) {
-        if handle.pool_id() == self.id() {
-            self.give_back(handle.block_index(), 1);
-        } else {
-            self.remote.release(handle);
+        match handle.block_in(self.registration.pool) {
+            Some(block_index) => self.give_back(block_index, 1),
+            None => self.remote.release(handle),
         }
     }
 

@@ -1,4 +1,8 @@
 //! Clocks. Everything else in the workspace takes the time, or a [`Clock`], as an argument.
+//!
+//! Reading the kernel's clocks is forbidden by lint (`disallowed-methods` in `clippy.toml`). Programs and the few
+//! places of libraries that work with the kernel in real time expect that lint, with the reason.
+#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests of the clocks"))]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,19 +14,26 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 ///
 /// Clones read the same time. A component that needs the time outside of a call that passes it keeps a
 /// clone, so that a simulation runs the same code on virtual time.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub enum Clock {
-    /// The kernel's monotonic and real-time clocks.
-    #[default]
+    /// The kernel's monotonic and real-time clocks, made by [`Clock::system`].
+    #[non_exhaustive]
     System,
     /// Virtual time.
     Manual(ManualClock),
 }
 
 impl Clock {
+    /// The kernel's monotonic and real-time clocks.
+    #[must_use]
+    pub const fn system() -> Self {
+        Self::System
+    }
+
     /// Nanoseconds on the monotonic clock, from an arbitrary origin. Clones have the same origin.
     #[inline]
     #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn now_ns(&self) -> u64 {
         match self {
             Self::System => now(),
@@ -32,6 +43,7 @@ impl Clock {
 
     /// Time since the Unix epoch.
     #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn unix_time(&self) -> Duration {
         match self {
             Self::System => wall_clock(),
@@ -51,7 +63,7 @@ impl Clock {
 #[derive(Debug, Clone)]
 pub struct ManualClock {
     now_ns: Arc<AtomicU64>,
-    /// Unix time at monotonic time zero. Not shared: hosts of a simulation may disagree about it.
+    /// Unix time at monotonic time zero. Not shared: the hosts of a simulation differ in it.
     unix_origin: Duration,
 }
 
@@ -144,7 +156,7 @@ mod tests {
         assert_eq!((clock.now_ns(), skewed.now_ns()), (15, 15));
         assert_eq!(clock.unix_time(), Duration::new(1_000, 15));
         assert_eq!(skewed.unix_time(), Duration::from_nanos(15));
-        assert!(clock.is_manual() && !Clock::default().is_manual());
+        assert!(clock.is_manual() && !Clock::system().is_manual());
     }
 
     #[test]

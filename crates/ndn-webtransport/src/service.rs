@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ndn_sys::clock;
+use ndn_sys::clock::Clock;
 use tokio::runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -35,6 +35,8 @@ pub struct Listen {
     pub identity: Option<Identity>,
     /// The file that keeps self-signed ones from one start to the next; its directory is made.
     pub kept_in: Option<PathBuf>,
+    /// Judges and dates self-signed certificates.
+    pub clock: Clock,
     /// Who may connect.
     pub rules: Rules,
     /// Told of each session, on the thread of the service.
@@ -163,6 +165,7 @@ struct Listening {
     server: Arc<Server>,
     endpoints: Vec<Endpoint>,
     rotation: Option<Rotation>,
+    clock: Clock,
     hashes: Arc<Mutex<Vec<CertificateHash>>>,
 }
 
@@ -173,11 +176,13 @@ impl Listening {
         counters: &Arc<Counters>,
         hashes: &Arc<Mutex<Vec<CertificateHash>>>,
     ) -> io::Result<Self> {
-        let Listen { sockets, identity, kept_in, rules, on_accepted } = listen;
+        let Listen { sockets, identity, kept_in, clock, rules, on_accepted } = listen;
         let server = Arc::new(Server::new(rules, Arc::clone(counters), timeouts, on_accepted));
         let rotation = match identity {
             Some(_) => None,
-            None => Some(Rotation::new(kept_in, now_s()).map_err(io::Error::other)?),
+            None => Some(
+                Rotation::new(kept_in, clock.unix_time().as_secs()).map_err(io::Error::other)?,
+            ),
         };
         let first = identity.as_ref().or(rotation.as_ref().map(Rotation::current));
         let first = first.ok_or(io::ErrorKind::InvalidInput)?;
@@ -187,7 +192,7 @@ impl Listening {
             .map(|socket| Server::endpoint(socket, config.clone()))
             .collect::<io::Result<_>>()?;
         let hash = first.hash();
-        let listening = Self { server, endpoints, rotation, hashes: Arc::clone(hashes) };
+        let listening = Self { server, endpoints, rotation, clock, hashes: Arc::clone(hashes) };
         listening.notify(listening.rotation.as_ref().map_or(vec![hash], Rotation::hashes));
         Ok(listening)
     }
@@ -215,7 +220,7 @@ impl Listening {
 
     fn poll(&mut self) {
         let Some(rotation) = &mut self.rotation else { return };
-        match rotation.poll(now_s()) {
+        match rotation.poll(self.clock.unix_time().as_secs()) {
             Ok(false) => {}
             Ok(true) => {
                 let (current, hashes) = (rotation.current().clone(), rotation.hashes());
@@ -295,10 +300,6 @@ async fn run_client(request: Request, counters: Arc<Counters>, timeouts: Timeout
     let (reader, writer) = near.into_split();
     let end = session.carry(reader, writer, &counters, timeouts).await;
     tracing::debug!(%target, %end, "a WebTransport session has ended");
-}
-
-fn now_s() -> u64 {
-    clock::wall_clock().as_secs()
 }
 
 #[cfg(test)]

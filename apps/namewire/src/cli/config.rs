@@ -8,7 +8,8 @@ use namewire_daemon::{interfaces_missing, placement};
 
 use super::failure::{Failure, Outcome};
 use super::output;
-use crate::config::{self, Config, ConfigError, Conflict, Warning, nfd_conf};
+use crate::config::nfd_conf::{self, FreePorts};
+use crate::config::{self, Config, ConfigError, Conflict, Warning};
 use crate::process::Prepared;
 
 /// Validate, convert and document configuration files
@@ -74,7 +75,7 @@ fn check(file: &Path) -> Outcome<(Config, Source)> {
 /// Nothing is written after an error. An empty file, which a shell has created by then, is not a
 /// valid configuration.
 fn convert(file: &Path, output: Option<&Path>) -> Outcome {
-    let (config, source) = load_nfd_conf(file)?;
+    let (config, source) = load_nfd_conf(file, &FreePorts::default())?;
     plan(&config, &source)?;
     let text = format!("# Converted from {}.\n{}", file.display(), config.to_toml());
     let again = config::parse("the result", &text).map_err(|error| describe(&error));
@@ -173,8 +174,8 @@ pub(super) fn load_leniently(file: &Path) -> Outcome<(Config, Source, Option<Con
 }
 
 /// Reads an nfd.conf; settings without effect are reported on standard error.
-pub(super) fn load_nfd_conf(file: &Path) -> Outcome<(Config, Source)> {
-    let read = nfd_conf::load(file).map_err(|error| Failure::Usage(error.to_string()))?;
+pub(super) fn load_nfd_conf(file: &Path, ports: &FreePorts) -> Outcome<(Config, Source)> {
+    let read = nfd_conf::load(file, ports).map_err(|error| Failure::Usage(error.to_string()))?;
     for warning in &read.warnings {
         output::note(&format_args!("namewire: warning: {warning}"));
     }

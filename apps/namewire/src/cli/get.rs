@@ -254,7 +254,6 @@ pub(super) fn start_workers() -> Outcome<Workers> {
     Workers::start().map_err(|error| Failure::Failed(format!("no thread can be started: {error}")))
 }
 
-#[expect(clippy::disallowed_methods, reason = "for display: the duration of a fetch")]
 pub(super) fn now() -> Instant {
     Instant::now()
 }

@@ -14,6 +14,7 @@ use ndn_security::{
 use super::arguments::from_base64;
 use super::failure::{Failure, Outcome};
 use namewire_daemon::access::{DataRules, anchors_beside, data_rules};
+use ndn_sys::clock::Clock;
 
 /// The environment variable with the passphrase of encrypted keys.
 pub(super) const PASSPHRASE_VARIABLE: &str = "NAMEWIRE_PASSPHRASE";
@@ -60,7 +61,8 @@ pub(super) fn verification(argument: &str) -> Outcome<Verification> {
     }
     if let Some(file) = argument.strip_prefix("rules:") {
         let path = PathBuf::from(file);
-        let reload = move |source: AnchorSource<'_>| anchors_beside(&path, source);
+        let reload =
+            move |source: AnchorSource<'_>| anchors_beside(&path, source, &Clock::system());
         let trust = Trust::new(rules(file)?.policy).with_reload(reload);
         return Ok(Verification::Trust(Arc::new(trust)));
     }
@@ -91,8 +93,8 @@ pub(super) fn identity(argument: &str) -> Outcome<String> {
 
 /// Trust rules, and anchors that are valid now.
 fn rules(file: &str) -> Outcome<DataRules> {
-    let DataRules { policy, texts } =
-        data_rules(Path::new(file)).map_err(|error| Failure::Usage(format!("{error:#}")))?;
+    let DataRules { policy, texts } = data_rules(Path::new(file), &Clock::system())
+        .map_err(|error| Failure::Usage(format!("{error:#}")))?;
     let policy = policy.with_anchors_that_expire();
     if policy.anchors().next().is_none() && !policy.accepts_all() {
         return Err(Failure::Usage(format!(

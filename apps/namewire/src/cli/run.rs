@@ -8,10 +8,12 @@ use clap::Args;
 
 use super::config::Source;
 use super::failure::{Failure, Outcome};
+use crate::config::nfd_conf::FreePorts;
 use crate::config::{
     Config, ConfigError, Conflict, LogFormat, LogLevel, WORKERS_MAX, WorkerCount, check_module,
 };
 use namewire_daemon::ConfigSource;
+use ndn_sys::clock::Clock;
 
 use crate::process::logging::LogFile;
 use crate::process::{self, Prepared};
@@ -90,13 +92,16 @@ fn workers(text: &str) -> Result<WorkerCount, String> {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
-    let (config, plan) = options.prepare()?;
+    let ports = FreePorts::default();
+    let (config, plan) = options.prepare(&ports)?;
     let again = options.clone();
     let has_file = options.config.is_some() || options.nfd_conf.is_some();
     let read = move || {
-        let (config, source) = configuration(&again).map_err(|failure| failure.to_string())?;
+        let (config, source) =
+            configuration(&again, &ports).map_err(|failure| failure.to_string())?;
         // Files that settings name are read later; their errors belong to lines of this file.
-        namewire_daemon::check_access(&config).map_err(|faults| source.describe_all(&faults))?;
+        namewire_daemon::check_access(&config, &Clock::system())
+            .map_err(|faults| source.describe_all(&faults))?;
         Ok(config)
     };
     let log_file = options.log_file.as_deref().map(open_log).transpose()?;
@@ -111,8 +116,8 @@ fn open_log(path: &Path) -> Outcome<LogFile> {
 impl Options {
     /// The configuration and its plan on this machine. Problems of the file, the options and the
     /// machine are reported together.
-    fn prepare(&self) -> Outcome<(Config, Prepared)> {
-        let Settings { config, source, problems } = self.settings()?;
+    fn prepare(&self, ports: &FreePorts) -> Outcome<(Config, Prepared)> {
+        let Settings { config, source, problems } = self.settings(ports)?;
         let planned = Prepared::new(&config);
         let Some((error, of_file)) = problems else {
             let plan = planned.map_err(|faults| self.refuse(&faults, &source))?;
@@ -201,11 +206,11 @@ impl Options {
     }
 
     /// The settings of the configuration file or the defaults, changed by the options.
-    fn settings(&self) -> Outcome<Settings> {
+    fn settings(&self, ports: &FreePorts) -> Outcome<Settings> {
         let (mut config, source, error) = match (&self.config, &self.nfd_conf) {
             (Some(file), _) => super::config::load_leniently(file)?,
             (None, Some(file)) => {
-                let (config, source) = super::config::load_nfd_conf(file)?;
+                let (config, source) = super::config::load_nfd_conf(file, ports)?;
                 (config, source, None)
             }
             (None, None) => (Config::default(), Source::Defaults, None),
@@ -270,8 +275,8 @@ struct Settings {
 }
 
 /// The settings of the configuration file, or the defaults, changed by options; this machine is not inspected.
-fn configuration(options: &Options) -> Outcome<(Config, Source)> {
-    let Settings { config, source, problems } = options.settings()?;
+fn configuration(options: &Options, ports: &FreePorts) -> Outcome<(Config, Source)> {
+    let Settings { config, source, problems } = options.settings(ports)?;
     if let Some((error, _)) = problems {
         return Err(Failure::Usage(super::config::describe(&error)));
     }
@@ -315,7 +320,7 @@ mod tests {
 
     fn configured(arguments: &[&str]) -> Outcome<Config> {
         let program = Program::parse_from(std::iter::once(&"run").chain(arguments));
-        configuration(&program.options).map(|(config, _)| config)
+        configuration(&program.options, &FreePorts::default()).map(|(config, _)| config)
     }
 
     #[test]
@@ -356,7 +361,9 @@ mod tests {
     #[test]
     fn option_at_fault_is_named() {
         let options = Program::parse_from(["run", "--cpu", "4000"]).options;
-        let Err(failure) = options.prepare() else { panic!("there is no such processor") };
+        let Err(failure) = options.prepare(&FreePorts::default()) else {
+            panic!("there is no such processor")
+        };
         let reported = failure.to_string();
         assert!(
             reported.starts_with("--cpu: ") && reported.contains("processor 4000"),
@@ -378,7 +385,9 @@ mod tests {
         let path = file.to_str().unwrap();
         let reported = |more: &[&str]| {
             let arguments = [&["run", "--config", path], more].concat();
-            let Err(failure) = Program::parse_from(arguments).options.prepare() else {
+            let Err(failure) =
+                Program::parse_from(arguments).options.prepare(&FreePorts::default())
+            else {
                 panic!("nothing of it can be")
             };
             failure.to_string()

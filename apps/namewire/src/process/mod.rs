@@ -17,8 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
-use namewire_daemon::{ConfigSource, Hooks, OpenForwarder, Plan};
+use namewire_daemon::{ConfigSource, Environment, Hooks, OpenForwarder, Plan};
 use namewire_http::HttpListener;
+use ndn_sys::clock::Clock;
 use privileges::Change;
 
 use crate::config::{Config, Conflict};
@@ -38,7 +39,8 @@ impl Prepared {
     /// # Errors
     /// All conflicts, each with the setting or file at fault.
     pub(crate) fn new(config: &Config) -> Result<Self, Vec<Conflict>> {
-        match (Plan::new(config), privileges::plan(config).map_err(of_privileges)) {
+        match (Plan::new(config, &Clock::system()), privileges::plan(config).map_err(of_privileges))
+        {
             (Ok(plan), Ok(privileges)) => Ok(Self { plan, privileges }),
             (plan, privileges) => {
                 Err(plan.err().into_iter().flatten().chain(privileges.err()).collect())
@@ -71,7 +73,7 @@ pub(crate) fn run(
         tracing::warn!(%error, "the limit of open files was not raised");
     }
     let signals = signals::Signals::new()?;
-    let forwarder = OpenForwarder::open(config, plan)?;
+    let forwarder = OpenForwarder::open(config, plan, Environment::system())?;
     let http = HttpListener::open(&config.control.http)?;
     // Before there are threads, which have their own capabilities.
     let state = http.as_ref().and_then(|_| config.control.http.token_file());

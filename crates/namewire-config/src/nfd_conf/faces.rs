@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ndn_security::info::Node;
@@ -42,18 +42,22 @@ impl Channel {
     }
 }
 
-/// The ports that this process has selected, by section.
-static CHOSEN: Mutex<BTreeMap<String, u16>> = Mutex::new(BTreeMap::new());
+/// Free ports selected for the sections with port 0 of one forwarder. Clones share them: a reload reads the port that was
+/// selected at the start and is in use.
+#[derive(Debug, Clone, Default)]
+pub struct FreePorts(Arc<Mutex<BTreeMap<String, u16>>>);
 
-/// Selects a free port at the first call; at a reload it is the same port, which then is in use.
-fn chosen_port(section: &str, free: fn() -> io::Result<u16>) -> io::Result<u16> {
-    let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(port) = chosen.get(section) {
-        return Ok(*port);
+impl FreePorts {
+    /// The port of a section, selected by `free` at the first call.
+    fn select(&self, section: &str, free: fn() -> io::Result<u16>) -> io::Result<u16> {
+        let mut selected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(port) = selected.get(section) {
+            return Ok(*port);
+        }
+        let port = free()?;
+        selected.insert(section.to_owned(), port);
+        Ok(port)
     }
-    let port = free()?;
-    chosen.insert(section.to_owned(), port);
-    Ok(port)
 }
 
 fn free_tcp_port() -> io::Result<u16> {
@@ -172,7 +176,7 @@ impl Reader<'_> {
         if !channel.listen {
             return self.no_effect(node, "nothing listens");
         }
-        match chosen_port(&section.key, free) {
+        match self.ports.select(&section.key, free) {
             Ok(port) => {
                 channel.port = port;
                 self.warn(node, format!("`port` is 0: the free port {port} is used this time"));

@@ -17,6 +17,7 @@ use std::time::Duration;
 use ndn_packet::Name;
 use ndn_security::info::{InfoError, Node};
 
+pub use faces::FreePorts;
 pub use key_locations::KeyLocations;
 
 use crate::config::Config;
@@ -61,11 +62,11 @@ impl fmt::Display for NfdConfError {
 
 impl std::error::Error for NfdConfError {}
 
-/// Reads the file at `path`.
+/// Reads the file at `path`. Free ports for port 0 are selected from `ports`.
 ///
 /// # Errors
 /// The file cannot be read, is not in the INFO format, or has settings that are invalid or not supported.
-pub fn load(path: &Path) -> Result<NfdConf, NfdConfError> {
+pub fn load(path: &Path, ports: &FreePorts) -> Result<NfdConf, NfdConfError> {
     let origin = path.display().to_string();
     let read = |path: &Path| {
         let length = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
@@ -81,7 +82,7 @@ pub fn load(path: &Path) -> Result<NfdConf, NfdConfError> {
     }
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let directory = path.parent().unwrap_or(Path::new(""));
-    parse(&origin, &text, directory, &mut |file| read(&directory.join(file)))
+    parse(&origin, &text, directory, ports, &mut |file| read(&directory.join(file)))
 }
 
 /// Reads the text of a file; relative paths in it begin at `directory`.
@@ -92,11 +93,12 @@ pub fn parse(
     origin: &str,
     text: &str,
     directory: &Path,
+    ports: &FreePorts,
     include: ndn_security::info::Include<'_>,
 ) -> Result<NfdConf, NfdConfError> {
     let root = Node::parse(origin, text, include)
         .map_err(|error| NfdConfError { problems: vec![error.to_string()] })?;
-    let mut reader = Reader::new(directory);
+    let mut reader = Reader::new(directory, ports);
     root.children.iter().for_each(|section| reader.read_section(section));
     reader.finish(origin)
 }
@@ -104,6 +106,7 @@ pub fn parse(
 /// Reads an nfd.conf.
 struct Reader<'d> {
     directory: &'d Path,
+    ports: &'d FreePorts,
     config: Config,
     warnings: Vec<Warning>,
     errors: Vec<Warning>,
@@ -112,7 +115,7 @@ struct Reader<'d> {
 
 impl<'d> Reader<'d> {
     /// The configuration of NFD with an empty file.
-    fn new(directory: &'d Path) -> Self {
+    fn new(directory: &'d Path, ports: &'d FreePorts) -> Self {
         let mut config = Config::default();
         config.listeners.unix.enabled = false;
         config.listeners.tcp.enabled = false;
@@ -123,7 +126,7 @@ impl<'d> Reader<'d> {
         config.management.localhop_rib = TrustRules::Nobody;
         config.management.prefix_announcements = TrustRules::Nobody;
         let (warnings, errors) = (Vec::new(), Vec::new());
-        Self { directory, config, warnings, errors, locations: KeyLocations::default() }
+        Self { directory, ports, config, warnings, errors, locations: KeyLocations::default() }
     }
 
     fn finish(self, origin: &str) -> Result<NfdConf, NfdConfError> {

@@ -153,7 +153,7 @@ impl Control {
         choose_strategies(&mut state, config)?;
         let opened = std::mem::take(&mut listeners.webtransport);
         let (addresses, local_uris) = (listeners.addresses.clone(), listeners.local_uris());
-        let sessions = Sessions::new(opened, addresses.sessions.clone())?;
+        let sessions = Sessions::new(opened, addresses.sessions.clone(), clock.clone())?;
         let connector = Connector::new(
             addresses,
             Arc::clone(&listeners.local_peers),

@@ -139,11 +139,6 @@ impl Operator {
         added.map_err(|error| CallError::NoAnswer(error.to_string()))
     }
 
-    /// The clock of the forwarder.
-    pub(crate) const fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
     /// Executes a management Interest.
     ///
     /// # Errors
@@ -172,6 +167,10 @@ impl Operator {
 }
 
 impl Operations for Operator {
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     fn version(&self) -> Result<Version, String> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Ok(Version { version, process_id: std::process::id() })

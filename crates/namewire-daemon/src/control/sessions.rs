@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use anyhow::Context;
 use ndn_management::status;
+use ndn_sys::clock::Clock;
 use ndn_sys::poll::Waker;
 use ndn_types::{CounterValues as _, FaceUri, PrincipalKey};
 use ndn_webtransport::{Accepted, Connecting, Identity, Listen, PathMtu, Rules, Target};
@@ -69,6 +70,8 @@ pub(crate) struct Sessions {
     opened: Opened,
     /// Addresses of the sockets.
     addresses: Vec<SocketAddr>,
+    /// Judges certificates.
+    clock: Clock,
 }
 
 /// Sessions time out on the thread of WebTransport.
@@ -103,11 +106,15 @@ impl Sessions {
     ///
     /// # Errors
     /// No file descriptor is left.
-    pub(super) fn new(opened: Opened, addresses: Vec<SocketAddr>) -> std::io::Result<Self> {
+    pub(super) fn new(
+        opened: Opened,
+        addresses: Vec<SocketAddr>,
+        clock: Clock,
+    ) -> std::io::Result<Self> {
         let (sender, events) = channel();
         let (waker, connecting) = (Arc::new(Waker::new()?), HashMap::new());
         let (service, followed) = (None, HashMap::new());
-        Ok(Self { service, events, sender, waker, connecting, followed, opened, addresses })
+        Ok(Self { service, events, sender, waker, connecting, followed, opened, addresses, clock })
     }
 
     /// Readable after events.
@@ -185,6 +192,7 @@ impl Sessions {
             kept_in: opened.kept_in,
             sockets: opened.sockets,
             identity: opened.identity,
+            clock: self.clock.clone(),
             rules: Rules {
                 sessions_max: settings.sessions,
                 idle_timeout: settings.idle_timeout,

@@ -21,9 +21,10 @@ fn control(directory: &std::path::Path) -> Control {
          websocket.enabled = false\n"
     );
     let config = crate::config::parse("test", &text).unwrap();
-    let Plan { management, key_chain, places, .. } = Plan::new(&config).unwrap();
+    let environment = Environment { seeds: Seeds::from_number(1), ..Environment::system() };
+    let planned = Plan::new(&config, &environment.clock);
+    let Plan { management, key_chain, places, .. } = planned.unwrap();
     let mut listeners = Listeners::open(&config, 1, 0).unwrap();
-    let environment = Environment { clock: Clock::System, seeds: Seeds::from_number(1) };
     let mut tables = forwarding_tables(&config, &environment);
     let (fib, strategies) = tables.initial();
     let udp = listeners.take_udp();

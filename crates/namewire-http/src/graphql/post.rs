@@ -8,12 +8,11 @@ use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use ndn_sys::clock;
 
 use super::access::{FORBIDDEN, UNAUTHENTICATED};
 use crate::admission::Refusal;
 use crate::shared::{Body, Shared, text};
-use crate::tokens::{Principal, Tokens};
+use crate::tokens::Principal;
 
 /// Maximum length of a body, bytes.
 const BODY_LEN_MAX: usize = 64 << 10;
@@ -33,11 +32,10 @@ pub(crate) enum Presented {
 }
 
 /// The principal whose token is in the field Authorization.
-pub(crate) fn presented(tokens: &Tokens, fields: &HeaderMap) -> Presented {
+fn presented(shared: &Shared, fields: &HeaderMap) -> Presented {
     let Some(field) = fields.get(AUTHORIZATION) else { return Presented::Nothing };
     let secret = field.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
-    let now_s = clock::wall_clock().as_secs();
-    match secret.and_then(|secret| tokens.principal(secret.trim(), now_s)) {
+    match secret.and_then(|secret| shared.tokens.principal(secret.trim(), shared.calls.unix_s())) {
         Some(principal) => Presented::Valid(principal),
         None => Presented::Wrong,
     }
@@ -61,12 +59,12 @@ pub(crate) async fn execute(
     if !kind.trim().eq_ignore_ascii_case("application/json") {
         return Err(Refusal::Type);
     }
-    let presented = presented(&shared.tokens, &head.headers);
+    let presented = presented(shared, &head.headers);
     let principal = match &presented {
         Presented::Valid(principal) => Some(principal.clone()),
         Presented::Nothing | Presented::Wrong => None,
     };
-    shared.rate.admit(clock::wall_clock().as_secs(), principal.as_ref())?;
+    shared.rate.admit(shared.calls.unix_s(), principal.as_ref())?;
     if presented == Presented::Wrong {
         return Err(Refusal::Token);
     }

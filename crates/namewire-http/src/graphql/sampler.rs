@@ -8,13 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use namewire_control::{LinkCounters, Operations};
-use ndn_sys::clock;
 use serde_json::Value;
 use tokio::sync::{Notify, broadcast};
 use tokio::time::Instant;
 
 use super::management::Sample;
-use crate::calls::Calls;
+use crate::calls::{Calls, unix_ms};
 
 /// Shortest interval between samples.
 pub(super) const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -110,7 +109,7 @@ impl Sampler {
 
 fn read(operations: &dyn Operations, with_faces: bool) -> Result<Value, String> {
     let workers = operations.statistics()?.workers;
-    let unix_ms = u64::try_from(clock::wall_clock().as_millis()).unwrap_or(u64::MAX);
+    let unix_ms = unix_ms(operations);
     let mut faces: BTreeMap<u64, LinkCounters> = BTreeMap::new();
     while with_faces && faces.len() < FACES_MAX {
         let more = operations.links(faces.keys().next_back().copied())?;

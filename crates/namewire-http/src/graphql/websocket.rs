@@ -20,7 +20,6 @@ use hyper::http::request::Parts;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use ndn_sys::clock;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -186,7 +185,7 @@ fn close(code: u16, reason: &str) -> Message {
 }
 
 fn principal(shared: &Shared, secret: &str) -> Option<Principal> {
-    shared.tokens.principal(secret, clock::wall_clock().as_secs())
+    shared.tokens.principal(secret, shared.calls.unix_s())
 }
 
 /// Handles `connection_init`, whose payload is `{"token": "…"}`.
@@ -245,7 +244,7 @@ impl Executor for Limited {
     ) -> BoxStream<'static, GraphResponse> {
         let data = session_data.as_ref().and_then(|data| data.get(&TypeId::of::<Principal>()));
         let principal = data.and_then(|data| data.downcast_ref::<Principal>());
-        if let Err(refusal) = self.shared.rate.admit(clock::wall_clock().as_secs(), principal) {
+        if let Err(refusal) = self.shared.rate.admit(self.shared.calls.unix_s(), principal) {
             self.shared.counters.refused_other.increment();
             return failed(refusal.text().trim_end());
         }

@@ -17,7 +17,7 @@ use ndn_forwarding::{
     FaceProperties, PitTokenPolicy, ShardConfig, StrategyTable, UnsolicitedPolicy,
 };
 use ndn_packet::{DataBuilder, InterestBuilder, Name, SignatureInfo, SignatureType};
-use ndn_sys::clock::{self, Clock};
+use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
 use ndn_table::{FaceIndex, FibConfig, FibWriter, NameHasher, NextHop, PcctConfig, StrategyId};
@@ -205,7 +205,7 @@ pub fn options(
         let channels = if roles.has_faces() { vec![(socket, true)] } else { Vec::new() };
         WorkerOptions { channels, roles, ..WorkerOptions::default() }
     });
-    let now = Timestamp::from_nanos(clock::now());
+    let now = Timestamp::from_nanos(real_clock().now_ns());
     let options = DataplaneOptions {
         shard: ShardConfig {
             shard: 0,
@@ -235,7 +235,13 @@ pub fn options(
         interest_lifetime_max,
         remote_lifetime_max: interest_lifetime_max,
         default_hop_limit: 0,
-        clock: Clock::System,
+        clock: real_clock(),
     };
     (options, fib, strategies)
+}
+
+/// The clock of the kernel, on which the threads of workers wait.
+#[expect(clippy::disallowed_methods, reason = "workers with threads run in real time")]
+pub fn real_clock() -> Clock {
+    Clock::system()
 }

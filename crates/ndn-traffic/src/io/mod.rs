@@ -1,4 +1,5 @@
-//! Batched sockets, and the loops that drive consumers and producers.
+//! Batched sockets, and the loops that drive consumers and producers, in real time.
+#![expect(clippy::disallowed_methods, reason = "loops that wait for the kernel in real time")]
 
 mod datagram;
 mod driver;

@@ -24,7 +24,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::super::failure::{Failure, Outcome};
 use super::super::output;
 use super::super::run::Options as RunOptions;
-use crate::config::nfd_conf;
+use crate::config::nfd_conf::{self, FreePorts};
 use crate::process::service_manager::{READY, VARIABLE};
 
 /// Start the forwarder in the background and wait until it listens
@@ -219,7 +219,7 @@ pub(in crate::cli) fn stop(options: &StopOptions) -> Outcome {
 
 /// The Unix socket in nfd.conf, if the file exists and has one.
 fn socket_of(nfd_conf: &Path) -> Option<PathBuf> {
-    nfd_conf::load(nfd_conf).ok()?.config.socket_path()
+    nfd_conf::load(nfd_conf, &FreePorts::default()).ok()?.config.socket_path()
 }
 
 /// A connection to the first of these sockets that accepts it.

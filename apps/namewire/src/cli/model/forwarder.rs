@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use namewire_control::{ControlClient, ServiceTimesReport, Statistics};
-use namewire_daemon::{Forwarder, Hooks, Management};
+use namewire_daemon::{Environment, Forwarder, Hooks, Management};
 use ndn_dataplane::MemoryFaceOptions;
 use ndn_face::InternalEnd;
 use ndn_model::calibrate::{FACES, Histogram, PREFIXES, Run, ServiceTimes, Setting};
@@ -139,8 +139,8 @@ impl Subject {
         // A file without listeners would be refused.
         config.listeners.unix.enabled = false;
         let hooks = Hooks::none().map_err(|error| failed("a forwarder")(&error))?;
-        let forwarder =
-            Forwarder::start(&config, hooks).map_err(|error| failed("a forwarder")(&error))?;
+        let forwarder = Forwarder::start(&config, Environment::system(), hooks)
+            .map_err(|error| failed("a forwarder")(&error))?;
         let mut subject = Self {
             forwarder,
             control,

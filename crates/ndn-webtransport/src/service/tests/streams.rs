@@ -250,7 +250,9 @@ fn the_end_of_a_session_waits_for_what_is_on_its_way() {
     wait_until(|| counters.sent_streams.value() == u64::from(COUNT));
     // Once the listener's thread has done something else, it has seen the end, too.
     let earlier = listener.target();
-    listener.service.set_identity(Identity::self_signed(now_s()).unwrap());
+    listener
+        .service
+        .set_identity(Identity::self_signed(real_clock().unix_time().as_secs()).unwrap());
     wait_until(|| listener.target() != earlier);
     let arrived = runtime.block_on(async {
         let mut arrived = 0;
