@@ -155,6 +155,13 @@ impl SteppedForwarder {
         self.workers.iter().filter_map(SteppedWorker::ledgers).collect()
     }
 
+    /// Returns spare and partly filled packet blocks to the pools of the workers. Returns the number of blocks in use
+    /// afterwards, which have packets.
+    pub fn release_blocks(&mut self) -> u32 {
+        self.workers.iter_mut().for_each(SteppedWorker::release_blocks);
+        self.workers.iter().map(SteppedWorker::blocks_in_use).sum()
+    }
+
     /// Queues a management Interest; [`PendingCall::poll`] returns its Data after some steps.
     pub fn begin_call(&mut self, interest: Vec<u8>) -> PendingCall {
         let (answer, receiver) = sync_channel(1);

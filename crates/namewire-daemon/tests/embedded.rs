@@ -15,7 +15,7 @@ use ndn_packet::DataBuilder;
 use ndn_packet::{Data, Interest, InterestBuilder, Name};
 use ndn_sys::clock::ManualClock;
 use ndn_sys::poll::{self, Events, Poller};
-use ndn_types::{Persistency, Scope};
+use ndn_types::{LinkType, Persistency, Scope};
 
 /// No listeners, independent of the machine.
 const SETTINGS: &str = "control.enabled = false\n\
@@ -37,6 +37,7 @@ fn config() -> Config {
 fn memory(number: u64, scope: Scope) -> MemoryFaceOptions {
     MemoryFaceOptions {
         number,
+        link_type: LinkType::PointToPoint,
         scope,
         principal: None,
         persistency: Persistency::Permanent,

@@ -11,7 +11,7 @@ use ndn_face::InternalEnd;
 use ndn_management::{DataSigner, DigestSigner};
 use ndn_packet::{DataBuilder, Interest, InterestBuilder, LpHeader, LpPacket, Name};
 use ndn_sys::clock::ManualClock;
-use ndn_types::{Persistency, PrincipalKey, Scope};
+use ndn_types::{LinkType, Persistency, PrincipalKey, Scope};
 
 /// Frames that wait in a face, and are sent between two steps at most.
 const QUEUE_FRAMES: usize = 64;
@@ -71,6 +71,7 @@ impl Node {
             let options = MemoryFaceOptions {
                 number,
                 scope,
+                link_type: LinkType::PointToPoint,
                 principal,
                 persistency: Persistency::Permanent,
                 mtu: 8800,

@@ -8,7 +8,7 @@ use ndn_forwarding::{FaceProperties, PitTokenPolicy, ShardConfig};
 use ndn_ring::{PagePreference, PoolError};
 use ndn_sys::clock::Clock;
 use ndn_sys::udp::UdpSocket;
-use ndn_types::{FaceUri, Persistency, PrincipalKey, Scope};
+use ndn_types::{FaceUri, LinkType, Persistency, PrincipalKey, Scope};
 
 use crate::command::NewFace;
 use crate::overload::OverloadOptions;
@@ -126,13 +126,15 @@ pub enum DataplaneError {
     },
 }
 
-/// A point-to-point face whose frames go through queues in this process, with FaceUri `memory://NUMBER`.
+/// A face whose frames go through queues in this process, with FaceUri `memory://NUMBER`.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryFaceOptions {
     /// The number in the FaceUri, chosen by the embedding program.
     pub number: u64,
     /// Whether the other end is a local application.
     pub scope: Scope,
+    /// Whether the other end distributes frames to several neighbours.
+    pub link_type: LinkType,
     /// The principal that is charged for its packets; `None` for a principal of its own, of the class of neighbours.
     pub principal: Option<PrincipalKey>,
     /// When the face goes away. An on-demand face also closes when it is idle.
@@ -148,8 +150,8 @@ impl MemoryFaceOptions {
     #[must_use]
     pub fn new_face(&self, ticket: Option<u64>, face_id: u64, end: InternalEnd) -> NewFace {
         let own = FaceProperties::point_to_point(face_id, self.scope);
-        let properties =
-            FaceProperties { principal: self.principal.unwrap_or(own.principal), ..own };
+        let principal = self.principal.unwrap_or(own.principal);
+        let properties = FaceProperties { principal, link_type: self.link_type, ..own };
         NewFace {
             ticket,
             transport: end.into(),

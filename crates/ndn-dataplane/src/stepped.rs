@@ -43,6 +43,22 @@ impl SteppedWorker {
         self.worker.as_ref()?.next_deadline(self.events.len())
     }
 
+    /// Returns spare and partly filled packet blocks to their pools, and cached references to those of other workers. The
+    /// next packets get new ones.
+    pub fn release_blocks(&mut self) {
+        if let Some(worker) = &mut self.worker {
+            worker.release_blocks();
+        }
+    }
+
+    /// Blocks of its pool that are in use, once those that other workers have returned are counted.
+    #[must_use]
+    pub fn blocks_in_use(&self) -> u32 {
+        let Some(worker) = &self.worker else { return 0 };
+        worker.pool.reclaim();
+        worker.pool.counters().blocks_in_use()
+    }
+
     /// Tables of its shard and memory of its faces that principals hold; `None` once it has ended.
     #[must_use]
     pub fn ledgers(&self) -> Option<WorkerLedgers> {
@@ -87,6 +103,18 @@ impl SteppedWorker {
     #[cfg(feature = "planted-faults")]
     pub fn forget_interests(&mut self) -> bool {
         self.worker.as_mut().is_some_and(|worker| worker.shard.forget_interests())
+    }
+
+    /// Plants a fault: a packet block is in use for ever. Returns whether there was one.
+    #[cfg(feature = "planted-faults")]
+    pub fn leak_block(&mut self) -> bool {
+        let Some(worker) = &self.worker else { return false };
+        let Some(mut block) = worker.pool.allocate_block() else { return false };
+        block.commit(1);
+        // A handle that is dropped is not released.
+        drop(block.carve(1));
+        worker.pool.finish(block);
+        true
     }
 
     /// Plants a fault: a table of its shard is not shared between principals, but first come, first served.

@@ -18,7 +18,7 @@ use ndn_packet::{DataBuilder, Interest as InterestView, Name, SignatureInfo, Sig
 use ndn_sys::clock::{Clock, ManualClock};
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_table::{FaceIndex, FibWriter, NextHop};
-use ndn_types::{FaceUri, Persistency, Scope, Timestamp};
+use ndn_types::{FaceUri, LinkType, Persistency, Scope, Timestamp};
 
 use support::{Bed, TIMEOUT, data, interest};
 
@@ -30,6 +30,7 @@ const MTU: usize = 1500;
 fn memory(number: u64, queue_frames_max: usize) -> MemoryFaceOptions {
     MemoryFaceOptions {
         number,
+        link_type: LinkType::PointToPoint,
         scope: Scope::NonLocal,
         principal: None,
         persistency: Persistency::Persistent,

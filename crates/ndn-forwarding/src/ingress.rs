@@ -53,6 +53,11 @@ impl Ingress {
         }
     }
 
+    /// Returns the block that is kept for rewritten Interests.
+    pub fn release_blocks(&mut self, pool: &PacketPool) {
+        self.rewrites.release(pool);
+    }
+
     /// Replaces the producer regions. An Interest that has reached one of them loses its
     /// ForwardingHint.
     pub fn set_producer_regions(&mut self, regions: Arc<ProducerRegions>) {

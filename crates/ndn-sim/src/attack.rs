@@ -24,7 +24,7 @@ use ndn_packet::{
 };
 use ndn_sys::clock::ManualClock;
 use ndn_table::Resource;
-use ndn_types::{Persistency, PrincipalKey, Resources as _, Scope};
+use ndn_types::{LinkType, Persistency, PrincipalKey, Resources as _, Scope};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -406,7 +406,8 @@ impl Field {
             workers: attack.workers,
             cs_capacity: 0,
             pit_capacity: attack.pit_capacity,
-            ports_local: Vec::new(),
+            ports: Vec::new(),
+            has_signed_commands: false,
             seed: attack.seed,
         };
         let mut config = config(&spec);
@@ -883,6 +884,7 @@ fn add_face(
     let options = MemoryFaceOptions {
         number: *number,
         scope,
+        link_type: LinkType::PointToPoint,
         principal,
         persistency: Persistency::Permanent,
         mtu: 8800,

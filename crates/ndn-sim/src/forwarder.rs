@@ -1,35 +1,36 @@
 //! A whole Namewire forwarder as a [`Node`].
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use namewire_config::Config;
+use namewire_config::{Config, TrustRules};
 use namewire_daemon::{CallError, Environment, Management, Seeds, SteppedForwarder};
 use ndn_dataplane::{MemoryFaceOptions, WorkerView};
 use ndn_face::InternalEnd;
 use ndn_forwarding::{DropReason, InterestAccount};
-use ndn_management::{ControlParameters, Verb};
-use ndn_packet::Name;
+use ndn_management::client::CommandBuilder;
+use ndn_management::{ControlParameters, ControlResponse, Verb, face_flag};
+use ndn_packet::{Data, LpPacket, Name};
 use ndn_sys::clock::ManualClock;
-use ndn_types::{Persistency, Scope};
+use ndn_types::{LinkType, Persistency, Scope};
 
-use crate::node::{Node, NodeSpec, Port, Pressure};
+use crate::node::{Node, NodeSpec, Port, PortKind, PortSpec, Pressure};
+use crate::scenario::MTU_MAX;
 
-/// What a monotonic clock shows at the begin of a scenario: not zero, as on any host.
+/// Monotonic time at the begin of a scenario: not zero, as on any host.
 pub(crate) const CLOCK_ORIGIN: Duration = Duration::from_secs(1000);
 /// Unix time when the monotonic clock shows zero: 2026-01-01.
 pub(crate) const UNIX_ORIGIN: Duration = Duration::from_secs(1_767_225_600);
-/// MTU of faces: larger than any packet of a scenario.
-const MTU: usize = 8800;
 /// Frames that a face queues each way: more than a PIT has entries.
 const FACE_QUEUE: usize = 2048;
 /// The same of the consumer's face, the first: a burst, which is more than a ring between workers has room for.
 const CONSUMER_QUEUE: usize = 16_384;
-/// Packet buffers that a worker without packets holds: partly filled ones for reception and for copies.
-const BLOCKS_AT_REST: u32 = 4;
-/// Bytes of a Content Store: room for 256 packets of any scenario in the two workers of a forwarder.
-const CS_BYTES: namewire_config::ByteSize = namewire_config::ByteSize(1 << 19);
+/// Bytes of the Content Store of a worker: room for its part of 256 packets of any scenario.
+const CS_BYTES: u64 = 1 << 18;
+/// Steps until a signed command is answered at most.
+const COMMAND_STEPS_MAX: usize = 10_000;
 /// A planted fault strikes once in this number of occasions.
 const FAULT_INTERVAL: u64 = 5;
 
@@ -47,16 +48,28 @@ pub enum PlantedFault {
     StaleDataKeptFresh,
     /// Strategies do nothing about some Interests.
     InterestForgotten,
+    /// Packet buffers are never given back.
+    BlockLeaked,
+    /// Packets are sent in frames longer than the MTU.
+    MtuIgnored,
+    /// Frames of faces with reliability are not acknowledged.
+    FramesUnacknowledged,
+    /// Prefix announcements in answers are refused.
+    AnnouncementRefused,
 }
 
 impl PlantedFault {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 9] = [
         Self::LostRingMessage,
         Self::PitEntryKept,
         Self::WrongNextHopAfterRestart,
         Self::StaleDataKeptFresh,
         Self::InterestForgotten,
+        Self::BlockLeaked,
+        Self::MtuIgnored,
+        Self::FramesUnacknowledged,
+        Self::AnnouncementRefused,
     ];
 }
 
@@ -68,6 +81,10 @@ impl fmt::Display for PlantedFault {
             Self::WrongNextHopAfterRestart => "wrong-next-hop-after-restart",
             Self::StaleDataKeptFresh => "stale-data-kept-fresh",
             Self::InterestForgotten => "interest-forgotten",
+            Self::BlockLeaked => "block-leaked",
+            Self::MtuIgnored => "mtu-ignored",
+            Self::FramesUnacknowledged => "frames-unacknowledged",
+            Self::AnnouncementRefused => "announcement-refused",
         })
     }
 }
@@ -119,7 +136,7 @@ struct Face {
 struct ForwarderNode {
     forwarder: SteppedForwarder,
     clock: ManualClock,
-    ports_local: Vec<bool>,
+    ports: Vec<PortSpec>,
     /// By port; `None` while it is closed.
     faces: Vec<Option<Face>>,
     cs_capacity: usize,
@@ -128,7 +145,13 @@ struct ForwarderNode {
     is_restart: bool,
     /// Occasions for the planted fault so far.
     occasions: u64,
-    /// What went wrong in a call that returns nothing.
+    /// The face of an operator that sends signed commands, if routes are changed by these.
+    operator: Option<InternalEnd>,
+    /// Signed commands so far.
+    commands: u64,
+    /// Unix time in milliseconds of the last one.
+    last_command_ms: u64,
+    /// The first failure of a call that returns nothing.
     error: Option<String>,
 }
 
@@ -138,37 +161,97 @@ impl ForwarderNode {
         // A restarted forwarder has other seeds, as on any host.
         let seeds = Seeds::from_number(spec.seed ^ nanos(now));
         let environment = Environment { clock: clock.clone().into(), seeds };
+        let mut config = config(spec);
+        config.management.prefix_announcements = match fault {
+            Some(PlantedFault::AnnouncementRefused) => TrustRules::Nobody,
+            _ => TrustRules::Any,
+        };
         let mut node = Self {
-            forwarder: SteppedForwarder::new(&config(spec), &environment)?,
+            forwarder: SteppedForwarder::new(&config, &environment)?,
             clock,
-            ports_local: spec.ports_local.clone(),
-            faces: spec.ports_local.iter().map(|_| None).collect(),
+            ports: spec.ports.clone(),
+            faces: spec.ports.iter().map(|_| None).collect(),
             // Each worker has an equal part of a capacity, rounded up.
             cs_capacity: spec.cs_capacity.next_multiple_of(spec.workers),
             pit_capacity: spec.pit_capacity.next_multiple_of(spec.workers),
             fault,
             is_restart: !now.is_zero(),
             occasions: 0,
+            operator: None,
+            commands: 0,
+            last_command_ms: 0,
             error: None,
         };
-        for port in 0..spec.ports_local.len() {
+        for port in 0..spec.ports.len() {
             node.add_face(port)?;
+        }
+        if spec.has_signed_commands {
+            let options = memory_face(spec.ports.len(), &PortSpec::whole(PortKind::Local))?;
+            node.operator = Some(node.forwarder.add_memory_face(&options)?.1);
         }
         Ok(node)
     }
 
     fn add_face(&mut self, port: Port) -> anyhow::Result<()> {
-        let options = MemoryFaceOptions {
-            number: u64::try_from(port)?,
-            scope: if self.ports_local[port] { Scope::Local } else { Scope::NonLocal },
-            principal: None,
-            persistency: Persistency::Permanent,
-            mtu: MTU,
-            queue_frames_max: if port == 0 { CONSUMER_QUEUE } else { FACE_QUEUE },
-        };
+        let mut options = memory_face(port, &self.ports[port])?;
+        if self.fault == Some(PlantedFault::MtuIgnored) {
+            options.mtu = MTU_MAX;
+        }
         let (face_id, end) = self.forwarder.add_memory_face(&options)?;
         self.faces[port] = Some(Face { face_id, end });
+        if self.ports[port].is_reliable && self.fault != Some(PlantedFault::FramesUnacknowledged) {
+            let mut parameters =
+                ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };
+            parameters.set_flag(face_flag::LP_RELIABILITY, true);
+            self.forwarder.command(Verb::FaceUpdate, &parameters)?;
+        }
         Ok(())
+    }
+
+    /// Executes a command of an operator: by a local call, or by a signed Interest that goes through a face, a worker and
+    /// the face of management, and so does its answer.
+    fn command(&mut self, verb: Verb, parameters: &ControlParameters) {
+        let result = match self.operator.take() {
+            None => self.forwarder.command(verb, parameters).map(drop).map_err(|e| e.to_string()),
+            Some(mut end) => {
+                let result = self.signed_command(&mut end, verb, parameters);
+                self.operator = Some(end);
+                result
+            }
+        };
+        if let Err(error) = result {
+            self.error.get_or_insert_with(|| format!("{verb:?}: {error}"));
+        }
+    }
+
+    fn signed_command(
+        &mut self,
+        end: &mut InternalEnd,
+        verb: Verb,
+        parameters: &ControlParameters,
+    ) -> Result<(), String> {
+        self.commands += 1;
+        // Replay protection requires that the time increases, and is later than the start.
+        self.last_command_ms = self.forwarder.unix_ms().max(self.last_command_ms) + 1;
+        let builder = CommandBuilder::default();
+        let interest =
+            builder.digest_signed_interest(verb, parameters, self.commands, self.last_command_ms);
+        let interest = interest.map_err(|error| error.to_string())?;
+        end.send(interest).map_err(|_| "the queue of the operator is full".to_owned())?;
+        for _ in 0..COMMAND_STEPS_MAX {
+            if let Some(frame) = end.receive() {
+                let lp = LpPacket::parse(&frame).map_err(|error| error.to_string())?;
+                let data = Data::parse(lp.fragment().unwrap_or_default());
+                let data = data.map_err(|error| error.to_string())?;
+                let response = ControlResponse::decode(data.content().unwrap_or_default());
+                let response = response.map_err(|error| error.to_string())?;
+                return if response.is_ok() { Ok(()) } else { Err(response.text) };
+            }
+            if !self.forwarder.step().map_err(|error| format!("{error:#}"))? {
+                break;
+            }
+        }
+        Err("a signed command has no answer before time passes".to_owned())
     }
 
     fn face_id(&self, port: Port) -> Option<u64> {
@@ -187,7 +270,14 @@ impl ForwarderNode {
                 Some(PlantedFault::PitEntryKept) => worker.lose_expiry(),
                 Some(PlantedFault::StaleDataKeptFresh) => worker.keep_fresh(),
                 Some(PlantedFault::InterestForgotten) => worker.forget_interests(),
-                Some(PlantedFault::WrongNextHopAfterRestart) | None => false,
+                Some(PlantedFault::BlockLeaked) => worker.leak_block(),
+                Some(
+                    PlantedFault::WrongNextHopAfterRestart
+                    | PlantedFault::MtuIgnored
+                    | PlantedFault::FramesUnacknowledged
+                    | PlantedFault::AnnouncementRefused,
+                )
+                | None => false,
             };
         }
     }
@@ -249,8 +339,7 @@ impl Node for ForwarderNode {
             flags: Some(0),
             ..ControlParameters::default()
         };
-        let result = self.forwarder.command(Verb::RibRegister, &parameters);
-        self.note("rib/register", result);
+        self.command(Verb::RibRegister, &parameters);
         if self.fault == Some(PlantedFault::WrongNextHopAfterRestart) && self.is_restart {
             let other = self.face_id((port + 1) % self.faces.len());
             other.into_iter().for_each(|face_id| self.forwarder.corrupt_next_hop(prefix, face_id));
@@ -265,8 +354,7 @@ impl Node for ForwarderNode {
             face_id: Some(face_id),
             ..ControlParameters::default()
         };
-        let result = self.forwarder.command(Verb::RibUnregister, &parameters);
-        self.note("rib/unregister", result);
+        self.command(Verb::RibUnregister, &parameters);
     }
 
     fn set_strategy(&mut self, now: Duration, prefix: &Name, strategy: Option<&str>) {
@@ -274,8 +362,7 @@ impl Node for ForwarderNode {
         let Some(strategy) = strategy else {
             let parameters =
                 ControlParameters { name: Some(prefix.clone()), ..ControlParameters::default() };
-            let result = self.forwarder.command(Verb::StrategyUnset, &parameters);
-            return self.note("strategy-choice/unset", result);
+            return self.command(Verb::StrategyUnset, &parameters);
         };
         let mut name = Name::new();
         for component in ["localhost", "nfd", "strategy", strategy] {
@@ -339,15 +426,15 @@ impl Node for ForwarderNode {
         Ok(())
     }
 
-    fn check_idle(&self, interests_in: u64) -> Result<(), String> {
+    fn check_idle(&mut self, interests_in: RangeInclusive<u64>) -> Result<(), String> {
         let counters = self.forwarder.counters();
         // The counters of all workers together: what one passed on to another entered once.
         let account = InterestAccount::of(&counters);
         let outcomes = account.accounted_for() - account.passed_on;
-        if account.entered != interests_in || outcomes != interests_in {
+        let entered = account.entered - self.commands;
+        if !interests_in.contains(&entered) || outcomes != account.entered {
             return Err(format!(
-                "{interests_in} Interests arrived, {} entered, {outcomes} have an outcome: {account:?}",
-                account.entered
+                "{interests_in:?} Interests arrived, {entered} entered, {outcomes} have an outcome: {account:?}"
             ));
         }
         let pit = counters.pit_entries.value();
@@ -356,7 +443,7 @@ impl Node for ForwarderNode {
         }
         let faces =
             self.forwarder.state().faces().filter(|face| face.properties.face_id > 255).count();
-        let open = self.faces.iter().flatten().count();
+        let open = self.faces.iter().flatten().count() + usize::from(self.operator.is_some());
         if faces != open {
             return Err(format!("{faces} faces instead of {open}"));
         }
@@ -367,14 +454,26 @@ impl Node for ForwarderNode {
         if sent != taken {
             return Err(format!("workers sent {sent} messages to others, which took {taken}"));
         }
-        for worker in self.forwarder.workers() {
-            let blocks = worker.pool_counters().blocks_in_use();
-            if blocks > BLOCKS_AT_REST {
-                return Err(format!("a worker holds {blocks} packet buffers"));
-            }
+        match self.forwarder.release_blocks() {
+            0 => Ok(()),
+            blocks => Err(format!("workers hold {blocks} packet buffers without packets")),
         }
-        Ok(())
     }
+}
+
+fn memory_face(number: usize, spec: &PortSpec) -> anyhow::Result<MemoryFaceOptions> {
+    Ok(MemoryFaceOptions {
+        number: u64::try_from(number)?,
+        scope: if spec.is_local() { Scope::Local } else { Scope::NonLocal },
+        link_type: match spec.kind {
+            PortKind::Local | PortKind::Neighbour => LinkType::PointToPoint,
+            PortKind::Shared => LinkType::MultiAccess,
+        },
+        principal: None,
+        persistency: Persistency::Permanent,
+        mtu: spec.mtu,
+        queue_frames_max: if number == 0 { CONSUMER_QUEUE } else { FACE_QUEUE },
+    })
 }
 
 /// A configuration that opens nothing.
@@ -386,7 +485,8 @@ pub(crate) fn config(spec: &NodeSpec) -> Config {
     config.tables.fib_capacity = 256;
     config.tables.cs.capacity_packets = spec.cs_capacity;
     // Its index is made for as many packets as fit: most of the time to start a forwarder.
-    config.tables.cs.capacity_bytes = Some(CS_BYTES);
+    config.tables.cs.capacity_bytes =
+        Some(namewire_config::ByteSize(CS_BYTES * as_u64(spec.workers)));
     config.pool.pages = namewire_config::Pages::Ordinary;
     config.pool.capacity = namewire_config::ByteSize((4 << 20) * as_u64(spec.workers));
     let listeners = &mut config.listeners;

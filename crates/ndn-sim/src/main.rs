@@ -1,12 +1,15 @@
 //! Runs random scenarios, shrinks those that fail, and replays single ones.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program reports on standard output")]
+#![expect(clippy::disallowed_methods, reason = "a program measures its rate in real time")]
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::{Args, Parser, Subcommand};
+use ndn_ring::POOLS_MAX;
 use ndn_sim::{
     Attack, AttackFault, AttackOutcome, Element, Limits, Outcome, PlantedFault, Scenario,
     Simulation, shrink, start_faulty_forwarder,
@@ -24,13 +27,13 @@ struct Program {
 enum Command {
     /// Run one scenario for each seed; shrink and print the first that fails
     Run {
-        /// First seed
-        #[arg(long, default_value_t = 0)]
+        /// First seed, to continue an interrupted run
+        #[arg(long, visible_alias = "from", default_value_t = 0)]
         first: u64,
         /// Number of scenarios
         #[arg(long, default_value_t = 1000)]
         count: u64,
-        /// Scenarios that run at the same time, at most as many as the 256 packet pools of a process allow
+        /// Scenarios that run at the same time, at most as many as the packet pools of a process allow
         #[arg(long, default_value_t = 1)]
         jobs: usize,
         #[command(flatten)]
@@ -105,8 +108,8 @@ impl Size {
     }
 }
 
-/// Packet pools of a process (ndn-ring), one for each worker.
-const POOLS_MAX: usize = 256;
+/// Scenarios between two lines about the progress.
+const PROGRESS_INTERVAL: u64 = 10_000;
 /// Simulations that shrinking runs at most.
 const SHRINK_RUNS_MAX: usize = 1000;
 
@@ -147,7 +150,7 @@ fn run(
     }
     let jobs = jobs.clamp(1, POOLS_MAX / workers_max);
     let next = AtomicU64::new(first);
-    let total = Mutex::new(Outcome::default());
+    let (total, progress) = (Mutex::new(Outcome::default()), Progress::new(first, count));
     let failed = Mutex::new(None::<u64>);
     std::thread::scope(|scope| {
         for _ in 0..jobs {
@@ -158,9 +161,13 @@ fn run(
                     if seed >= first.saturating_add(count) || is_stopped {
                         return;
                     }
+                    progress.begin(seed);
                     let scenario = Scenario::random(seed, limits);
                     match Simulation::run(&scenario, &mut start_faulty_forwarder(size.plant)) {
-                        Ok(outcome) => add(&total, &outcome),
+                        Ok(outcome) => {
+                            add(&total, &outcome);
+                            progress.end(seed);
+                        }
                         Err(_) => {
                             if let Ok(mut failed) = failed.lock() {
                                 *failed = Some(failed.map_or(seed, |other| other.min(seed)));
@@ -181,6 +188,45 @@ fn run(
          {} dropped by full PITs, at most {} in a ring",
         pressure.pit_full, pressure.ring_depth_max
     ))
+}
+
+/// Prints the progress of a long run, and how to continue it.
+struct Progress {
+    first: u64,
+    count: u64,
+    begun_ns: u64,
+    /// Seeds that run, and the number of those that have passed.
+    state: Mutex<(BTreeSet<u64>, u64)>,
+}
+
+impl Progress {
+    fn new(first: u64, count: u64) -> Self {
+        Self { first, count, begun_ns: ndn_sys::clock::now(), state: Mutex::default() }
+    }
+
+    fn begin(&self, seed: u64) {
+        if let Ok(mut state) = self.state.lock() {
+            state.0.insert(seed);
+        }
+    }
+
+    fn end(&self, seed: u64) {
+        let Ok(mut state) = self.state.lock() else { return };
+        let (running, passed) = &mut *state;
+        running.remove(&seed);
+        *passed += 1;
+        if passed.is_multiple_of(PROGRESS_INTERVAL) && *passed < self.count {
+            let seconds = (ndn_sys::clock::now() - self.begun_ns) as f64 / 1e9;
+            // All seeds below it have passed.
+            let next = running.first().copied().unwrap_or(self.first + *passed);
+            let left = self.count - (next - self.first);
+            println!(
+                "{passed} of {} scenarios passed, {:.1} per second; continue with --first {next} --count {left}",
+                self.count,
+                *passed as f64 / seconds
+            );
+        }
+    }
 }
 
 fn add(total: &Mutex<Outcome>, outcome: &Outcome) {

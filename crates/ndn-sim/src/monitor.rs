@@ -1,12 +1,13 @@
 //! Invariants on the frames of one node.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use ndn_packet::{Data, Interest, LpPacket, Name, Packet};
 
-use crate::node::Port;
+use crate::node::{Port, PortKind, PortSpec};
 
 /// Time after its lifetime in which an Interest may still be answered: timers have a granularity.
 const EXPIRY_SLACK: Duration = Duration::from_millis(50);
@@ -28,6 +29,10 @@ pub enum Violation {
     Scope(Name),
     /// Data that was no longer fresh answered an Interest with MustBeFresh.
     Stale(Name),
+    /// A frame is longer than the MTU of the port.
+    TooLong(usize),
+    /// A Nack on a face with several neighbours.
+    SharedNack(Name),
 }
 
 impl fmt::Display for Violation {
@@ -49,6 +54,12 @@ impl fmt::Display for Violation {
             Self::Scope(name) => write!(formatter, "sent {name} beyond its scope"),
             Self::Stale(name) => {
                 write!(formatter, "answered an Interest with MustBeFresh with stale Data {name}")
+            }
+            Self::TooLong(length) => {
+                write!(formatter, "sent a frame of {length} bytes, which exceeds the MTU")
+            }
+            Self::SharedNack(name) => {
+                write!(formatter, "sent a Nack for {name} to a face with several neighbours")
             }
         }
     }
@@ -104,10 +115,17 @@ pub(crate) enum Seen {
 }
 
 impl Seen {
-    /// Parses a frame.
+    /// Parses a frame with a whole packet or none.
     pub(crate) fn parse(frame: &[u8]) -> Option<Self> {
         let lp = LpPacket::parse(frame).ok()?;
-        let Some(packet) = lp.fragment() else { return Some(Self::Idle) };
+        match lp.fragment() {
+            Some(packet) => Self::packet(&lp, packet),
+            None => Some(Self::Idle),
+        }
+    }
+
+    /// Parses a packet that came in frames; `lp` is the first.
+    fn packet(lp: &LpPacket<'_>, packet: &[u8]) -> Option<Self> {
         match Packet::parse(packet).ok()? {
             Packet::Interest(interest) => Self::interest(&interest, lp.nack().is_some()),
             Packet::Data(data) => Some(Self::data(&data)),
@@ -182,48 +200,144 @@ struct Cached {
     fresh_until: Duration,
 }
 
+/// Puts the fragments that pass a port in one direction together. Forgets nothing: in case of doubt, a packet arrived.
+#[derive(Debug, Default)]
+struct Fragments {
+    /// Sequences of frames that have passed.
+    sequences: HashSet<u64>,
+    /// Incomplete and complete messages, by the sequence of their first fragment.
+    messages: HashMap<u64, BTreeMap<u64, Vec<u8>>>,
+}
+
+/// A frame, or the frames that it completes.
+enum Passed {
+    /// It has passed before.
+    Again,
+    /// Other fragments of its packet are missing.
+    Part,
+    /// A packet, or a frame without one; `None` if it is malformed.
+    Whole(Option<Seen>),
+}
+
+impl Fragments {
+    /// Takes in a frame. `Again` is returned only if `once` is set.
+    fn pass(&mut self, frame: &[u8], once: bool) -> Passed {
+        let Ok(lp) = LpPacket::parse(frame) else { return Passed::Whole(None) };
+        let Some(sequence) = lp.sequence() else { return Passed::Whole(Seen::parse(frame)) };
+        if !self.sequences.insert(sequence) && once {
+            return Passed::Again;
+        }
+        if lp.frag_count() <= 1 {
+            return Passed::Whole(Seen::parse(frame));
+        }
+        let message = sequence.wrapping_sub(lp.frag_index());
+        let parts = self.messages.entry(message).or_default();
+        parts.entry(lp.frag_index()).or_insert_with(|| frame.to_vec());
+        if (parts.len() as u64) < lp.frag_count() {
+            return Passed::Part;
+        }
+        let frames = parts.values().map(|frame| LpPacket::parse(frame).ok());
+        let Some(frames) = frames.collect::<Option<Vec<_>>>() else { return Passed::Whole(None) };
+        let packet: Vec<u8> =
+            frames.iter().flat_map(|lp| lp.fragment().unwrap_or_default()).copied().collect();
+        Passed::Whole(frames.first().and_then(|first| Seen::packet(first, &packet)))
+    }
+}
+
+/// Acknowledgements that a port with reliability waits for, at most: the forwarder keeps as many.
+const ACKS_MAX: usize = 1024;
+
+/// The link layer of a port.
+#[derive(Debug, Default)]
+struct Link {
+    sent: Fragments,
+    received: Fragments,
+    /// TxSequences of received frames that the node has not acknowledged; `None` once there were too many.
+    unacknowledged: Option<HashSet<u64>>,
+}
+
+impl Link {
+    fn new(spec: &PortSpec) -> Self {
+        Self { unacknowledged: spec.is_reliable.then(HashSet::new), ..Self::default() }
+    }
+}
+
 /// The frames of one node, from its start to its end.
 #[derive(Debug)]
 pub struct Monitor {
-    ports_local: Vec<bool>,
+    ports: Vec<PortSpec>,
+    links: Vec<Link>,
     /// By port and by the value of the name.
     pending: Vec<HashMap<Vec<u8>, Vec<Pending>>>,
     /// By the value of the name.
     passages: HashMap<Vec<u8>, NamePassages>,
     /// By the value of the name with the implicit digest.
     cached: HashMap<Vec<u8>, Cached>,
-    interests_in: u64,
+    /// Interests that have reached the node for certain, and those that may have.
+    interests: [u64; 2],
 }
 
 impl Monitor {
     /// A monitor of a node that has just started.
     #[must_use]
-    pub fn new(ports_local: &[bool]) -> Self {
+    pub fn new(ports: &[PortSpec]) -> Self {
         Self {
-            ports_local: ports_local.to_vec(),
-            pending: ports_local.iter().map(|_| HashMap::new()).collect(),
+            ports: ports.to_vec(),
+            links: ports.iter().map(Link::new).collect(),
+            pending: ports.iter().map(|_| HashMap::new()).collect(),
             passages: HashMap::new(),
             cached: HashMap::new(),
-            interests_in: 0,
+            interests: [0; 2],
         }
     }
 
-    /// Interests delivered to the node.
+    /// The fewest and the most Interests that may have reached the node. Fragments may be discarded when others are late,
+    /// and copies of retransmitted frames are.
     #[must_use]
-    pub const fn interests_in(&self) -> u64 {
-        self.interests_in
+    pub const fn interests_in(&self) -> RangeInclusive<u64> {
+        self.interests[0]..=self.interests[1]
+    }
+
+    /// Checks that the node has acknowledged the frames of ports with reliability.
+    ///
+    /// # Errors
+    /// The port and the number of frames.
+    pub fn check_acknowledged(&self) -> Result<(), String> {
+        let counts =
+            self.links.iter().map(|link| link.unacknowledged.as_ref().map_or(0, HashSet::len));
+        match counts.enumerate().find(|(_, count)| *count > 0) {
+            Some((port, count)) => {
+                Err(format!("port {port}: {count} frames were not acknowledged"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Notes that the face of a port was closed: its Interests are pending no more.
     pub fn note_face_closed(&mut self, port: Port) {
         self.pending[port].clear();
+        self.links[port] = Link::new(&self.ports[port]);
     }
 
     /// Notes a frame that is delivered to the node.
     pub fn note_delivered(&mut self, now: Duration, port: Port, frame: &[u8]) {
-        match Seen::parse(frame) {
+        let lp = LpPacket::parse(frame).ok();
+        let unacknowledged = &mut self.links[port].unacknowledged;
+        if let Some(waiting) = unacknowledged
+            && let Some(tx_sequence) = lp.and_then(|lp| lp.tx_sequence())
+        {
+            waiting.insert(tx_sequence);
+            if waiting.len() > ACKS_MAX {
+                *unacknowledged = None;
+            }
+        }
+        let Passed::Whole(seen) = self.links[port].received.pass(frame, false) else { return };
+        match seen {
             Some(Seen::Interest { name, selectors, nonce, lifetime }) => {
                 let expires = now + lifetime + EXPIRY_SLACK;
+                let is_certain = lp.is_some_and(|lp| lp.sequence().is_none());
+                self.interests[0] += u64::from(is_certain);
+                self.interests[1] += 1;
                 self.note_interest(now, port, &name, nonce, selectors, expires);
             }
             Some(Seen::Data(data)) => {
@@ -247,7 +361,6 @@ impl Monitor {
         selectors: Selectors,
         expires: Duration,
     ) {
-        self.interests_in += 1;
         let of_name = self.passages.entry(name.value().to_vec()).or_default();
         let until = &mut of_name.pending_until[selectors.index()];
         let is_pending = *until >= now;
@@ -289,7 +402,19 @@ impl Monitor {
     /// # Errors
     /// The invariant that it breaks.
     pub fn check_sent(&mut self, now: Duration, port: Port, frame: &[u8]) -> Result<(), Violation> {
-        match Seen::parse(frame).ok_or(Violation::Malformed)? {
+        if frame.len() > self.ports[port].mtu {
+            return Err(Violation::TooLong(frame.len()));
+        }
+        let link = &mut self.links[port];
+        if let Some(waiting) = &mut link.unacknowledged {
+            let lp = LpPacket::parse(frame).map_err(|_| Violation::Malformed)?;
+            for ack in lp.acks() {
+                waiting.remove(&ack);
+            }
+        }
+        // Frames are sent again with the same Sequence.
+        let Passed::Whole(seen) = link.sent.pass(frame, true) else { return Ok(()) };
+        match seen.ok_or(Violation::Malformed)? {
             Seen::Idle => Ok(()),
             Seen::Interest { name, nonce, selectors, .. } => {
                 self.check_scope(port, &name)?;
@@ -299,6 +424,9 @@ impl Monitor {
                 self.check_scope(port, &data.name)?;
                 self.forget(now, &data);
                 self.take_answered(now, port, &data)
+            }
+            Seen::Nack { name, .. } if self.ports[port].kind == PortKind::Shared => {
+                Err(Violation::SharedNack(name))
             }
             Seen::Nack { name, nonce } => {
                 // The Nack ends the in-record.
@@ -374,7 +502,7 @@ impl Monitor {
 
     fn check_scope(&self, port: Port, name: &Name) -> Result<(), Violation> {
         let is_local = name.component(0).is_some_and(|first| first.value() == b"localhost");
-        if is_local && !self.ports_local[port] {
+        if is_local && !self.ports[port].is_local() {
             return Err(Violation::Scope(name.clone()));
         }
         Ok(())
@@ -419,6 +547,11 @@ mod tests {
 
     use super::*;
 
+    const PORTS: [PortSpec; 3] = [
+        PortSpec::whole(PortKind::Local),
+        PortSpec::whole(PortKind::Neighbour),
+        PortSpec::whole(PortKind::Neighbour),
+    ];
     const CONSUMER: Port = 0;
     const UPSTREAM: Port = 1;
     const OTHER_UPSTREAM: Port = 2;
@@ -449,7 +582,7 @@ mod tests {
 
     #[test]
     fn stale_data_does_not_answer_must_be_fresh() {
-        let mut monitor = Monitor::new(&[true, false, false]);
+        let mut monitor = Monitor::new(&PORTS);
         monitor.note_delivered(at(0), CONSUMER, &interest("/a", 1, false, false));
         monitor.note_delivered(at(10), UPSTREAM, &data("/a", 100));
         monitor.check_sent(at(10), CONSUMER, &data("/a", 100)).unwrap();
@@ -472,7 +605,7 @@ mod tests {
         for (uri, can_be_prefix, is_ended) in
             [("/a/b", false, true), ("/a", true, true), ("/a", false, false)]
         {
-            let mut monitor = Monitor::new(&[true, false, false]);
+            let mut monitor = Monitor::new(&PORTS);
             let looping = interest(uri, 7, can_be_prefix, false);
             monitor.note_delivered(at(0), CONSUMER, &looping);
             monitor.check_sent(at(0), UPSTREAM, &looping).unwrap();
@@ -486,7 +619,7 @@ mod tests {
 
     #[test]
     fn retransmission_replaces_the_nonce() {
-        let mut monitor = Monitor::new(&[true, false, false]);
+        let mut monitor = Monitor::new(&PORTS);
         let [first, second] = [1, 2].map(|nonce| interest("/a", nonce, false, false));
         for interest in [&first, &second] {
             monitor.note_delivered(at(0), CONSUMER, interest);
@@ -501,7 +634,7 @@ mod tests {
 
     #[test]
     fn nonce_that_no_record_has_after_a_nack_is_forgotten() {
-        let mut monitor = Monitor::new(&[true, false, false]);
+        let mut monitor = Monitor::new(&PORTS);
         let [first, second] = [1, 2].map(|nonce| interest("/a", nonce, false, false));
         monitor.note_delivered(at(0), CONSUMER, &first);
         monitor.check_sent(at(0), UPSTREAM, &first).unwrap();
@@ -518,7 +651,7 @@ mod tests {
 
     #[test]
     fn nonce_of_an_expired_interest_is_remembered() {
-        let mut monitor = Monitor::new(&[true, false, false]);
+        let mut monitor = Monitor::new(&PORTS);
         let looping = interest("/a", 7, false, false);
         monitor.note_delivered(at(0), CONSUMER, &looping);
         monitor.check_sent(at(0), UPSTREAM, &looping).unwrap();

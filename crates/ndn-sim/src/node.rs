@@ -1,6 +1,7 @@
 //! A forwarder as the simulation sees it.
 
 use std::fmt::Debug;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use ndn_packet::Name;
@@ -8,7 +9,43 @@ use ndn_packet::Name;
 /// A face of a node: its number in the scenario, which stays the same across restarts.
 pub type Port = usize;
 
-/// What a node is started with.
+/// Neighbours of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortKind {
+    /// An application of the same host.
+    Local,
+    /// One neighbour.
+    Neighbour,
+    /// All nodes of a shared medium.
+    Shared,
+}
+
+/// Properties of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortSpec {
+    /// The neighbours.
+    pub kind: PortKind,
+    /// Longest frame that it may send, bytes.
+    pub mtu: usize,
+    /// Both ends retransmit lost frames (NDNLPv2, "Link Reliability").
+    pub is_reliable: bool,
+}
+
+impl PortSpec {
+    /// A port that sends every packet in one frame.
+    #[must_use]
+    pub const fn whole(kind: PortKind) -> Self {
+        Self { kind, mtu: ndn_packet::MAX_PACKET_SIZE, is_reliable: false }
+    }
+
+    /// Whether an application of the same host is attached.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.kind == PortKind::Local
+    }
+}
+
+/// Input of the start of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSpec {
     /// Its number in the scenario.
@@ -19,9 +56,10 @@ pub struct NodeSpec {
     pub cs_capacity: usize,
     /// Capacity of the PIT, in entries.
     pub pit_capacity: usize,
-    /// One entry per port: whether an application of the same host is attached to it. The other ports
-    /// lead to neighbours.
-    pub ports_local: Vec<bool>,
+    /// The ports.
+    pub ports: Vec<PortSpec>,
+    /// Routes are changed by signed commands that arrive in packets, otherwise by local calls.
+    pub has_signed_commands: bool,
     /// Seed of everything that is random in the node.
     pub seed: u64,
 }
@@ -91,10 +129,10 @@ pub trait Node: Debug {
     /// The invariant that does not hold.
     fn check(&self) -> Result<(), String>;
 
-    /// Checks what holds once nothing is pending. `interests_in` Interests were delivered to the node
-    /// since it was started.
+    /// Checks the state once nothing is pending. `interests_in` are the fewest and the most Interests that may have
+    /// reached the node since it was started.
     ///
     /// # Errors
-    /// What does not hold: an Interest without an outcome, an entry that is left in the PIT.
-    fn check_idle(&self, interests_in: u64) -> Result<(), String>;
+    /// The violated condition: an Interest without an outcome, an entry that is left in the PIT, packet memory in use.
+    fn check_idle(&mut self, interests_in: RangeInclusive<u64>) -> Result<(), String>;
 }

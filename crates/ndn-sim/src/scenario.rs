@@ -25,6 +25,11 @@ pub const STRATEGIES: [&str; 9] = [
     "weighted",
 ];
 
+/// The strategy of prefixes whose routes are learnt from answers.
+pub(crate) const SELF_LEARNING: &str = "self-learning";
+/// MTU of most links: longer than any packet of a scenario.
+pub(crate) const MTU_MAX: usize = 8800;
+
 /// Bounds of random scenarios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -51,7 +56,7 @@ impl Default for Limits {
         Self {
             nodes_min: 3,
             nodes_max: 30,
-            workers_max: 2,
+            workers_max: 4,
             requests: 60,
             faults_max: 8,
             bursts_max: 1,
@@ -68,6 +73,19 @@ pub struct Edge {
     pub nodes: [usize; 2],
     /// The link in each direction, by the sending node.
     pub links: [LinkOptions; 2],
+    /// Longest frame, bytes.
+    pub mtu: usize,
+    /// Both nodes retransmit lost frames (NDNLPv2, "Link Reliability").
+    pub is_reliable: bool,
+}
+
+/// A medium that several nodes share: all others receive a frame that one sends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Medium {
+    /// The nodes.
+    pub nodes: Vec<usize>,
+    /// The link from each node to each other one.
+    pub link: LinkOptions,
 }
 
 /// An application that answers below a prefix.
@@ -81,6 +99,8 @@ pub struct Producer {
     pub processing: Duration,
     /// FreshnessPeriod of its Data, if any.
     pub freshness: Option<Duration>,
+    /// Only its own node has a route; the others learn it (strategy `self-learning`).
+    pub is_learnt: bool,
 }
 
 /// A strategy for a prefix on all nodes.
@@ -186,6 +206,10 @@ pub enum Element {
     Edge(usize),
     /// Loss, reordering and duplication of a link.
     Impairment(usize),
+    /// Small MTU and reliability of a link.
+    LinkLayer(usize),
+    /// A shared medium.
+    Medium(usize),
     /// A producer.
     Producer(usize),
     /// A strategy choice.
@@ -205,6 +229,8 @@ impl fmt::Display for Element {
         let (kind, number) = match self {
             Self::Edge(number) => ("edge", number),
             Self::Impairment(number) => ("impairment", number),
+            Self::LinkLayer(number) => ("link-layer", number),
+            Self::Medium(number) => ("medium", number),
             Self::Producer(number) => ("producer", number),
             Self::Strategy(number) => ("strategy", number),
             Self::Loop(number) => ("loop", number),
@@ -226,6 +252,8 @@ impl FromStr for Element {
         Ok(match kind {
             "edge" => Self::Edge(number),
             "impairment" => Self::Impairment(number),
+            "link-layer" => Self::LinkLayer(number),
+            "medium" => Self::Medium(number),
             "producer" => Self::Producer(number),
             "strategy" => Self::Strategy(number),
             "loop" => Self::Loop(number),
@@ -242,10 +270,12 @@ impl FromStr for Element {
 pub struct Scenario {
     /// The seed that it was made of.
     pub seed: u64,
-    /// The nodes; [`NodeSpec::ports_local`] is filled in by the simulation.
+    /// The nodes; [`NodeSpec::ports`] is filled in by the simulation.
     pub nodes: Vec<NodeSpec>,
     /// Links; `None` where shrinking has removed one. Numbers of the others stay.
     pub edges: Vec<Option<Edge>>,
+    /// Shared media.
+    pub media: Vec<Option<Medium>>,
     /// Producers.
     pub producers: Vec<Option<Producer>>,
     /// Strategies.
@@ -271,14 +301,24 @@ impl Scenario {
         let mut random = StdRng::seed_from_u64(seed);
         let count = random.random_range(limits.nodes_min..=limits.nodes_max);
         let nodes = (0..count).map(|number| random_node(number, limits, &mut random)).collect();
-        let edges = random_edges(count, &mut random);
-        let producers = random_producers(count, &mut random);
-        let mut strategies = Vec::new();
+        let mut edges = random_edges(count, &mut random);
+        let mut producers = random_producers(count, &mut random);
+        let media = random_media(count, &mut random);
+        let (routed, mut strategies) = (producers.len(), Vec::new());
         for producer in &producers {
             if random.random_bool(0.5) {
                 let strategy = STRATEGIES[random.random_range(0..STRATEGIES.len())];
                 strategies.push(StrategyChoice { prefix: producer.prefix.clone(), strategy });
             }
+        }
+        if random.random_bool(0.2) {
+            let medium = media.first().map(|medium| medium.nodes[0]);
+            let node = medium.unwrap_or_else(|| random.random_range(0..count));
+            producers.push(learnt_producer(node, &mut random));
+            // A header with an announcement, which is not fragmented, exceeds small MTUs.
+            edges.iter_mut().for_each(|edge| edge.mtu = MTU_MAX);
+            let prefix = producers[routed].prefix.clone();
+            strategies.push(StrategyChoice { prefix, strategy: SELF_LEARNING });
         }
         let loops = random_loops(count, &edges, &mut random);
         let prefixes = producers.iter().map(|producer| &producer.prefix);
@@ -288,11 +328,12 @@ impl Scenario {
             .collect();
         requests.sort_by_key(|request| request.at);
         let bursts = random_bursts(count, &prefixes, limits, &mut random);
-        let faults = random_faults(count, edges.len(), producers.len(), limits, &mut random);
+        let faults = random_faults(count, edges.len(), routed, limits, &mut random);
         Self {
             seed,
             nodes,
             edges: edges.into_iter().map(Some).collect(),
+            media: media.into_iter().map(Some).collect(),
             producers: producers.into_iter().map(Some).collect(),
             strategies: strategies.into_iter().map(Some).collect(),
             loops: loops.into_iter().map(Some).collect(),
@@ -315,6 +356,11 @@ impl Scenario {
         let impaired = self.edges.iter().enumerate();
         let impaired = impaired.filter(|(_, edge)| edge.as_ref().filter(is_impaired).is_some());
         elements.extend(impaired.map(|(number, _)| Element::Impairment(number)));
+        let has_layer = |edge: &&Edge| edge.is_reliable || edge.mtu < MTU_MAX;
+        let layered = self.edges.iter().enumerate();
+        let layered = layered.filter(|(_, edge)| edge.as_ref().filter(has_layer).is_some());
+        elements.extend(layered.map(|(number, _)| Element::LinkLayer(number)));
+        elements.extend(present(&self.media).map(Element::Medium));
         elements.extend(present(&self.producers).map(Element::Producer));
         elements.extend(present(&self.edges).map(Element::Edge));
         elements
@@ -332,6 +378,12 @@ impl Scenario {
                         edge.links.iter_mut().for_each(clear_impairment);
                     }
                 }
+                Element::LinkLayer(number) => {
+                    if let Some(edge) = &mut scenario.edges[number] {
+                        (edge.mtu, edge.is_reliable) = (MTU_MAX, false);
+                    }
+                }
+                Element::Medium(number) => scenario.media[number] = None,
                 Element::Producer(number) => scenario.producers[number] = None,
                 Element::Strategy(number) => scenario.strategies[number] = None,
                 Element::Loop(number) => scenario.loops[number] = None,
@@ -341,6 +393,12 @@ impl Scenario {
             }
         }
         scenario
+    }
+
+    /// Whether a fault closes faces.
+    pub(crate) fn has_lost_faces(&self) -> bool {
+        let mut faults = self.faults.iter().flatten();
+        faults.any(|(.., fault)| matches!(fault, Fault::Crash(_) | Fault::FaceClosed { .. }))
     }
 
     /// Hop counts to `node` over the edges, by node; `None` where there is no path.
@@ -388,7 +446,8 @@ fn random_node(number: usize, limits: &Limits, random: &mut StdRng) -> NodeSpec 
         workers: random.random_range(1..=limits.workers_max),
         cs_capacity: [0, 1, 8, 256][random.random_range(0..4)],
         pit_capacity: [64, 256, 1024][random.random_range(0..3)],
-        ports_local: Vec::new(),
+        ports: Vec::new(),
+        has_signed_commands: random.random_bool(0.1),
         seed: random.random(),
     }
 }
@@ -398,15 +457,46 @@ fn random_edges(count: usize, random: &mut StdRng) -> Vec<Edge> {
     let mut edges = Vec::new();
     for node in 1..count {
         let nodes = [random.random_range(0..node), node];
-        edges.push(Edge { nodes, links: [random_link(random), random_link(random)] });
+        edges.push(random_edge(nodes, random));
     }
     for _ in 0..random.random_range(0..=count) {
         let nodes = [random.random_range(0..count), random.random_range(0..count)];
         if nodes[0] != nodes[1] {
-            edges.push(Edge { nodes, links: [random_link(random), random_link(random)] });
+            edges.push(random_edge(nodes, random));
         }
     }
     edges
+}
+
+/// Most links carry whole packets; the Data of a scenario has some 120 bytes.
+fn random_edge(nodes: [usize; 2], random: &mut StdRng) -> Edge {
+    let mtu = match random.random_bool(0.2) {
+        true => [64, 80, 100, 150][random.random_range(0..4)],
+        false => MTU_MAX,
+    };
+    let is_reliable = random.random_bool(0.15);
+    Edge { nodes, links: [random_link(random), random_link(random)], mtu, is_reliable }
+}
+
+/// One scenario of three has a shared medium.
+fn random_media(count: usize, random: &mut StdRng) -> Vec<Medium> {
+    if !random.random_bool(0.33) {
+        return Vec::new();
+    }
+    let mut nodes: Vec<usize> = (0..count).collect();
+    let members = random.random_range(2..=count.min(5));
+    for place in 0..members {
+        nodes.swap(place, random.random_range(place..count));
+    }
+    nodes.truncate(members);
+    vec![Medium { nodes, link: random_link(random) }]
+}
+
+fn learnt_producer(node: usize, random: &mut StdRng) -> Producer {
+    let mut prefix = Name::new();
+    prefix.push_generic("learnt");
+    let processing = Duration::from_micros(random.random_range(0..5_000));
+    Producer { node, prefix, processing, freshness: None, is_learnt: true }
 }
 
 fn random_link(random: &mut StdRng) -> LinkOptions {
@@ -447,6 +537,7 @@ fn random_producers(count: usize, random: &mut StdRng) -> Vec<Producer> {
                 prefix,
                 processing: Duration::from_micros(random.random_range(0..5_000)),
                 freshness: freshness.then(|| Duration::from_millis(random.random_range(1..2_000))),
+                is_learnt: false,
             }
         })
         .collect()

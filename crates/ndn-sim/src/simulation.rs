@@ -13,8 +13,10 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::monitor::{DataSeen, Monitor, Seen};
-use crate::node::{Node, NodeSpec, Port, Pressure};
-use crate::scenario::{Burst, Edge, Fault, Producer, Request, Scenario, clear_impairment};
+use crate::node::{Node, NodeSpec, Port, PortKind, PortSpec, Pressure};
+use crate::scenario::{
+    Burst, Edge, Fault, MTU_MAX, Medium, Producer, Request, Scenario, clear_impairment,
+};
 
 /// Starts a node. The clock of all nodes shows the time that is passed to [`Node::step`].
 pub type Start<'a> = dyn FnMut(&NodeSpec, Duration) -> Box<dyn Node> + 'a;
@@ -85,6 +87,8 @@ enum Peer {
     Producer(usize),
     /// An edge, and which of its two nodes this one is.
     Edge(usize, usize),
+    /// A shared medium, and the place of this node in its list.
+    Medium(usize, usize),
 }
 
 #[derive(Debug)]
@@ -111,8 +115,30 @@ struct EdgeState {
 }
 
 #[derive(Debug)]
+struct MediumState {
+    nodes: Vec<usize>,
+    options: LinkOptions,
+    /// By sender, then receiver.
+    links: Vec<Vec<Link>>,
+}
+
+impl MediumState {
+    fn new(medium: &Medium, options: LinkOptions) -> Self {
+        let nodes = medium.nodes.clone();
+        let link = |from: usize, to: usize| {
+            let seed = options.seed ^ (from * nodes.len() + to) as u64;
+            Link::new(LinkOptions { seed, ..options })
+        };
+        let from = |from| (0..nodes.len()).map(|to| link(from, to)).collect();
+        let links = (0..nodes.len()).map(from).collect();
+        Self { nodes, options, links }
+    }
+}
+
+#[derive(Debug)]
 enum Event {
     Arrive { edge: usize, from: usize, epoch: u32, frame: Vec<u8> },
+    ArriveShared { medium: usize, place: usize, epoch: u32, frame: Vec<u8> },
     Answer { node: usize, port: Port, epoch: u32, frame: Vec<u8> },
     Express { request: usize, attempt: u32 },
     ExpressBurst(usize),
@@ -149,7 +175,7 @@ impl fmt::Display for Note {
             Some(Seen::Data(data)) => write!(formatter, "Data {}", data.name),
             Some(Seen::Nack { name, nonce }) => write!(formatter, "Nack {name} nonce {nonce:08x}"),
             Some(Seen::Idle) => write!(formatter, "a packet without a fragment"),
-            None => write!(formatter, "a malformed frame"),
+            None => write!(formatter, "a fragment, or a malformed frame"),
         }
     }
 }
@@ -168,6 +194,7 @@ pub struct Simulation {
     now: Duration,
     hosts: Vec<Host>,
     edges: Vec<Option<EdgeState>>,
+    media: Vec<Option<MediumState>>,
     producers: Vec<Option<Producer>>,
     scenario: Scenario,
     requests: Vec<RequestState>,
@@ -198,6 +225,7 @@ impl Simulation {
         let checks_end = simulation.now + CHECK_LIFETIME * (CHECK_ATTEMPTS + 1);
         simulation.run_until(checks_end, start)?;
         simulation.check_served()?;
+        simulation.check_learnt()?;
         simulation.run_until(checks_end + REST, start)?;
         simulation.check_idle()?;
         simulation.outcome.trace = simulation.trace.finish();
@@ -209,6 +237,8 @@ impl Simulation {
         let edges = scenario.edges.iter().map(|edge| {
             edge.map(|edge| EdgeState { edge, links: edge.links.map(Link::new), cuts: 0 })
         });
+        let medium = |medium: &Medium| MediumState::new(medium, medium.link);
+        let media = scenario.media.iter().map(|one| one.as_ref().map(medium));
         let hosts = scenario.nodes.iter().map(|spec| host(spec, scenario));
         let requests = scenario.requests.iter().map(|request| RequestState {
             // What shrinking removed is never expressed.
@@ -220,6 +250,7 @@ impl Simulation {
             now: Duration::ZERO,
             hosts: hosts.collect(),
             edges: edges.collect(),
+            media: media.collect(),
             producers: scenario.producers.clone(),
             requests: requests.collect(),
             scenario: scenario.clone(),
@@ -236,7 +267,7 @@ impl Simulation {
     fn start_node(&mut self, number: usize, start: &mut Start<'_>) {
         let host = &mut self.hosts[number];
         host.epoch += 1;
-        host.monitor = Monitor::new(&host.spec.ports_local);
+        host.monitor = Monitor::new(&host.spec.ports);
         let mut node = start(&host.spec, self.now);
         for choice in self.scenario.strategies.iter().flatten() {
             node.set_strategy(self.now, &choice.prefix, Some(choice.strategy));
@@ -349,6 +380,9 @@ impl Simulation {
     fn handle(&mut self, event: Event, start: &mut Start<'_>) -> Result<(), Failure> {
         match event {
             Event::Arrive { edge, from, epoch, frame } => self.arrive(edge, from, epoch, &frame),
+            Event::ArriveShared { medium, place, epoch, frame } => {
+                self.arrive_shared(medium, place, epoch, &frame)
+            }
             Event::Answer { node, port, epoch, frame } => {
                 if self.hosts[node].epoch == epoch && self.hosts[node].node.is_some() {
                     self.deliver(node, port, &frame)?;
@@ -366,6 +400,13 @@ impl Simulation {
                         clear_impairment(&mut link);
                         Link::new(link)
                     });
+                }
+                for (state, medium) in self.media.iter_mut().zip(&self.scenario.media) {
+                    if let (Some(state), Some(medium)) = (state, medium) {
+                        let mut options = state.options;
+                        clear_impairment(&mut options);
+                        *state = MediumState::new(medium, options);
+                    }
                 }
                 Ok(())
             }
@@ -495,6 +536,23 @@ impl Simulation {
         port.map_or(Ok(()), |port| self.deliver(to, port, frame))
     }
 
+    fn arrive_shared(
+        &mut self,
+        medium: usize,
+        place: usize,
+        epoch: u32,
+        frame: &[u8],
+    ) -> Result<(), Failure> {
+        let Some(state) = &self.media[medium] else { return Ok(()) };
+        let to = state.nodes[place];
+        if self.hosts[to].node.is_none() || self.hosts[to].epoch != epoch {
+            return Ok(());
+        }
+        let end = Peer::Medium(medium, place);
+        let port = self.hosts[to].peers.iter().position(|peer| *peer == end);
+        port.map_or(Ok(()), |port| self.deliver(to, port, frame))
+    }
+
     /// Hands a frame to a node and steps it.
     fn deliver(&mut self, number: usize, port: Port, frame: &[u8]) -> Result<(), Failure> {
         self.enqueue(number, port, frame);
@@ -525,6 +583,7 @@ impl Simulation {
         }
         match peer {
             Peer::Edge(edge, side) => self.send_by_edge(edge, side, frame),
+            Peer::Medium(medium, place) => self.send_by_medium(medium, place, &frame),
             Peer::Producer(producer) => self.answer(number, port, producer, &frame),
             Peer::Consumer => return self.consume(number, &frame),
         }
@@ -547,6 +606,25 @@ impl Simulation {
             self.schedule(again_at, Event::Arrive { edge, from: side, epoch, frame });
         }
         self.schedule(at, Event::Arrive { edge, from: side, epoch, frame });
+    }
+
+    fn send_by_medium(&mut self, medium: usize, place: usize, frame: &[u8]) {
+        let Some(state) = &mut self.media[medium] else { return };
+        let (length, now) = (u64::try_from(frame.len()).unwrap_or(u64::MAX), self.now);
+        let mut arrivals = Vec::new();
+        for (to, link) in state.links[place].iter_mut().enumerate() {
+            if to != place
+                && let Passage::Arrives { at, again_at, .. } = link.send(now, length)
+            {
+                let epoch = self.hosts[state.nodes[to]].epoch;
+                arrivals.push((at, to, epoch));
+                arrivals.extend(again_at.map(|at| (at, to, epoch)));
+            }
+        }
+        for (at, place, epoch) in arrivals {
+            let frame = frame.to_vec();
+            self.schedule(at, Event::ArriveShared { medium, place, epoch, frame });
+        }
     }
 
     /// A producer answers an Interest.
@@ -637,6 +715,10 @@ impl Simulation {
             if !prefixes.insert(producer.prefix.clone()) {
                 continue;
             }
+            // Stale learnt routes behind a face or node that has gone end with their lifetime only.
+            if producer.is_learnt && self.scenario.has_lost_faces() {
+                continue;
+            }
             let distances = self.scenario.distances_to(producer.node);
             for node in (0..self.hosts.len()).filter(|node| distances[*node].is_some()) {
                 let mut name = producer.prefix.clone();
@@ -663,6 +745,23 @@ impl Simulation {
         let Some(state) = unserved else { return Ok(()) };
         let (node, name) = (state.request.node, state.request.name.clone());
         Err(self.fail(Some(node), format!("there is a path, and no Data comes for {name}")))
+    }
+
+    /// Each node that was served below a learnt prefix has learnt a route to it.
+    fn check_learnt(&mut self) -> Result<(), Failure> {
+        let learnt = self.producers.iter().flatten().filter(|producer| producer.is_learnt);
+        let prefixes: Vec<_> = learnt.map(|producer| producer.prefix.clone()).collect();
+        for prefix in prefixes {
+            let served = self.requests.iter().filter(|state| state.is_check && state.is_satisfied);
+            let served = served.filter(|state| state.request.name.starts_with(prefix.as_ref()));
+            for number in served.map(|state| state.request.node).collect::<Vec<_>>() {
+                let node = self.hosts[number].node.as_ref();
+                if node.is_some_and(|node| node.next_hops(&prefix).is_empty()) {
+                    return Err(self.fail(Some(number), format!("has learnt no route to {prefix}")));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The FIB of each node has the next hops of the routes that it was given.
@@ -692,9 +791,10 @@ impl Simulation {
 
     fn check_idle(&mut self) -> Result<(), Failure> {
         for number in 0..self.hosts.len() {
-            let host = &self.hosts[number];
-            let Some(node) = &host.node else { continue };
+            let host = &mut self.hosts[number];
+            let Some(node) = &mut host.node else { continue };
             let checks = node.check().and_then(|()| node.check_idle(host.monitor.interests_in()));
+            let checks = checks.and_then(|()| host.monitor.check_acknowledged());
             if let Err(reason) = checks {
                 return Err(self.fail(Some(number), reason));
             }
@@ -767,10 +867,24 @@ fn host(spec: &NodeSpec, scenario: &Scenario) -> Host {
             peers.push(Peer::Edge(number, side));
         }
     }
-    let is_local = |peer: &Peer| !matches!(peer, Peer::Edge(..));
-    let spec = NodeSpec { ports_local: peers.iter().map(is_local).collect(), ..spec.clone() };
+    for (number, medium) in scenario.media.iter().enumerate() {
+        let place =
+            medium.as_ref().map(|medium| medium.nodes.iter().position(|n| *n == spec.number));
+        peers.extend(place.flatten().map(|place| Peer::Medium(number, place)));
+    }
+    let port = |peer: &Peer| match *peer {
+        Peer::Consumer | Peer::Producer(_) => PortSpec::whole(PortKind::Local),
+        Peer::Medium(..) => PortSpec::whole(PortKind::Shared),
+        Peer::Edge(edge, _) => {
+            let edge = scenario.edges[edge].as_ref();
+            let mtu = edge.map_or(MTU_MAX, |edge| edge.mtu);
+            let is_reliable = edge.is_some_and(|edge| edge.is_reliable);
+            PortSpec { kind: PortKind::Neighbour, mtu, is_reliable }
+        }
+    };
+    let spec = NodeSpec { ports: peers.iter().map(port).collect(), ..spec.clone() };
     Host {
-        monitor: Monitor::new(&spec.ports_local),
+        monitor: Monitor::new(&spec.ports),
         spec,
         peers,
         node: None,
@@ -794,7 +908,8 @@ fn routes(scenario: &Scenario, node: usize, peers: &[Peer]) -> Vec<(Name, Port, 
         let distances = scenario.distances_to(producer.node);
         for (port, peer) in peers.iter().enumerate() {
             let cost = match *peer {
-                Peer::Consumer => None,
+                Peer::Consumer | Peer::Medium(..) => None,
+                Peer::Edge(..) if producer.is_learnt => None,
                 Peer::Producer(of_port) => (of_port == number).then_some(0),
                 Peer::Edge(edge, side) => {
                     let neighbour = scenario.edges[edge].map(|edge| edge.nodes[1 - side]);

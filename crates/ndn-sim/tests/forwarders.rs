@@ -12,12 +12,6 @@ use ndn_sim::{
 /// Scenarios that are run unless `NAMEWIRE_CASES` has another number; `make sim` runs 100,000.
 const SCENARIOS: u64 = 1000;
 
-/// A process has 256 packet pools, one for each worker (ndn-ring): the tests run one after the other.
-static POOLS: Mutex<()> = Mutex::new(());
-
-/// Simulations at the same time: that many of the largest networks have fewer workers than there are pools.
-const JOBS_MAX: usize = 4;
-
 fn run(seed: u64, limits: &Limits) -> Result<Outcome, Failure> {
     Simulation::run(&Scenario::random(seed, limits), &mut start_forwarder)
 }
@@ -28,8 +22,7 @@ fn random_networks_keep_all_invariants() {
     let (count, limits) = (count.unwrap_or(SCENARIOS), Limits::default());
     let (next, satisfied) = (AtomicU64::new(0), AtomicU64::new(0));
     let pressure = Mutex::new(Pressure::default());
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from).min(JOBS_MAX);
-    let _pools = POOLS.lock().unwrap();
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
@@ -57,7 +50,6 @@ fn random_networks_keep_all_invariants() {
 
 #[test]
 fn equal_seeds_repeat_exactly() {
-    let _pools = POOLS.lock().unwrap();
     for seed in 1..6 {
         let (first, second) = (run(seed, &Limits::default()), run(seed, &Limits::default()));
         assert_eq!(first.unwrap(), second.unwrap(), "seed {seed}");
@@ -66,7 +58,6 @@ fn equal_seeds_repeat_exactly() {
 
 #[test]
 fn two_hundred_forwarders_run_in_one_process() {
-    let _pools = POOLS.lock().unwrap();
     let limits = Limits {
         nodes_min: 200,
         nodes_max: 200,
@@ -81,15 +72,20 @@ fn two_hundred_forwarders_run_in_one_process() {
 /// Each is replayed by `ndn-sim replay SEED --plant FAULT --only ELEMENTS`.
 #[test]
 fn faults_planted_in_a_forwarder_are_found_and_shrunk() {
-    let _pools = POOLS.lock().unwrap();
     let limits = Limits { nodes_max: 8, bursts_max: 0, ..Limits::default() };
+    let mut found = Vec::new();
     for (fault, reasons) in [
         (PlantedFault::LostRingMessage, &["have an outcome", "messages to others"][..]),
         (PlantedFault::PitEntryKept, &["PIT entries"]),
         (PlantedFault::WrongNextHopAfterRestart, &["no Data comes"]),
         (PlantedFault::StaleDataKeptFresh, &["with stale Data"]),
         (PlantedFault::InterestForgotten, &["no Data comes"]),
+        (PlantedFault::BlockLeaked, &["packet buffers"]),
+        (PlantedFault::MtuIgnored, &["exceeds the MTU"]),
+        (PlantedFault::FramesUnacknowledged, &["were not acknowledged"]),
+        (PlantedFault::AnnouncementRefused, &["has learnt no route"]),
     ] {
+        found.push(fault);
         let mut start = start_faulty_forwarder(Some(fault));
         let failing = (0..100).find_map(|seed| {
             let scenario = Scenario::random(seed, &limits);
@@ -106,4 +102,5 @@ fn faults_planted_in_a_forwarder_are_found_and_shrunk() {
         let again = Simulation::run(&scenario.without(&shrunk.removed), &mut start).unwrap_err();
         assert_eq!(again, shrunk.failure);
     }
+    assert_eq!(found, PlantedFault::ALL);
 }

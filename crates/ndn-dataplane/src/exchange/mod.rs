@@ -233,6 +233,11 @@ impl Exchange {
         true
     }
 
+    /// Returns the block that is kept for copies of packets.
+    pub fn release_copies(&mut self, pool: &PacketPool) {
+        self.outbound.release(pool);
+    }
+
     /// Releases the packets of waiting messages, at the end of the worker.
     pub fn release(&mut self, pool: &PacketPool) {
         for ring in self.inbound.iter_mut().flatten().flatten() {

@@ -236,6 +236,11 @@ impl InterWorker {
     }
 
     /// Returns all buffers, at the end of the worker.
+    /// Returns the block that is kept for copies of packets.
+    pub(super) fn release_copies(&mut self, pool: &PacketPool) {
+        self.exchange.release_copies(pool);
+    }
+
     pub(super) fn release(&mut self, pool: &PacketPool) {
         self.crossed.release(pool);
         self.exchange.release(pool);

@@ -198,13 +198,23 @@ impl Worker {
         let now = self.now();
         self.flush(now);
         self.burst.release(&self.pool);
-        self.faces.release_blocks(&self.pool);
-        self.shard.release_blocks(&self.pool);
+        self.release_blocks();
         if let Some(inter_worker) = &mut self.inter_worker {
             inter_worker.release(&self.pool);
         }
         self.wake_others();
         self.events.wake();
+    }
+
+    /// Returns the blocks that are kept for further packets, and cached references.
+    pub(crate) fn release_blocks(&mut self) {
+        self.ingress.release_blocks(&self.pool);
+        self.faces.release_blocks(&self.pool);
+        self.shard.release_blocks(&self.pool);
+        if let Some(inter_worker) = &mut self.inter_worker {
+            inter_worker.release_copies(&self.pool);
+        }
+        self.pool.settle();
     }
 
     #[inline]
