@@ -20,6 +20,7 @@ FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
 SOAK_SEQUENCES ?= 2000000
 SIM_SCENARIOS ?= 100000
+SIM_FIRST ?= 0
 SIM_ATTACKS ?= 10000
 ATTACK_SECONDS ?= 600
 
@@ -146,8 +147,8 @@ soak: build ## Run two workers under mixed traffic while everything changes, for
 		$(CARGO) test -p namewire-tests --test program soak:: -- --nocapture
 
 .PHONY: sim
-sim: cargo ## Simulate SIM_SCENARIOS random networks of forwarders (default 100,000); a failure prints how to replay it
-	$(CARGO) run --release -p ndn-sim -- run --count "$(SIM_SCENARIOS)" --jobs "$$(nproc)"
+sim: cargo ## Simulate SIM_SCENARIOS random networks of forwarders (default 100,000) from seed SIM_FIRST on (default 0); a failure prints how to replay it
+	$(CARGO) run --release -p ndn-sim -- run --first "$(SIM_FIRST)" --count "$(SIM_SCENARIOS)" --jobs "$$(nproc)"
 
 .PHONY: sim-attack
 sim-attack: cargo ## Simulate SIM_ATTACKS random attacks of up to ten addresses (default 10,000); a failure prints how to replay it

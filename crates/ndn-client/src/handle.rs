@@ -44,7 +44,8 @@ impl Common {
 }
 
 /// Milliseconds since 1970.
-fn unix_ms() -> u64 {
+#[expect(clippy::disallowed_methods, reason = "a client of a forwarder, in real time")]
+pub(crate) fn unix_ms() -> u64 {
     duration_ms(ndn_sys::clock::wall_clock())
 }
 

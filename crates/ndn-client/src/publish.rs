@@ -123,7 +123,7 @@ impl SegmentedObject {
         let per_segment = u64::try_from(segment_len).unwrap_or(u64::MAX);
         let mut versioned = name.clone();
         versioned.push_version(
-            options.version.unwrap_or_else(|| duration_ms(ndn_sys::clock::wall_clock())),
+            options.version.unwrap_or_else(|| crate::handle::unix_ms()),
         );
         let inline = matches!(content, Content::Bytes(_)) && !options.signer.is_slow();
         let inner = Inner {
@@ -209,7 +209,7 @@ impl Inner {
             RequestedPart::Metadata => {
                 let mut name = self.name.clone();
                 name.push(METADATA)
-                    .push_version(duration_ms(ndn_sys::clock::wall_clock()))
+                    .push_version(crate::handle::unix_ms())
                     .push_segment(0);
                 scratch.content.clear();
                 append_name(&mut scratch.content, self.versioned.as_ref());

@@ -327,6 +327,8 @@ impl Scenario {
             .map(|_| random_request(count, &prefixes, limits, &mut random))
             .collect();
         requests.sort_by_key(|request| request.at);
+        let is_routed = |prefix: &&&Name| **prefix != &learnt_prefix();
+        let prefixes: Vec<_> = prefixes.iter().filter(is_routed).copied().collect();
         let bursts = random_bursts(count, &prefixes, limits, &mut random);
         let faults = random_faults(count, edges.len(), routed, limits, &mut random);
         Self {
@@ -441,9 +443,11 @@ pub(crate) fn clear_impairment(link: &mut LinkOptions) {
 }
 
 fn random_node(number: usize, limits: &Limits, random: &mut StdRng) -> NodeSpec {
+    // Most have few: workers take most of the time to start a node.
+    let workers_max = random.random_range(1..=limits.workers_max);
     NodeSpec {
         number,
-        workers: random.random_range(1..=limits.workers_max),
+        workers: random.random_range(1..=workers_max),
         cs_capacity: [0, 1, 8, 256][random.random_range(0..4)],
         pit_capacity: [64, 256, 1024][random.random_range(0..3)],
         ports: Vec::new(),
@@ -492,9 +496,15 @@ fn random_media(count: usize, random: &mut StdRng) -> Vec<Medium> {
     vec![Medium { nodes, link: random_link(random) }]
 }
 
-fn learnt_producer(node: usize, random: &mut StdRng) -> Producer {
+/// The prefix whose routes are learnt.
+pub(crate) fn learnt_prefix() -> Name {
     let mut prefix = Name::new();
     prefix.push_generic("learnt");
+    prefix
+}
+
+fn learnt_producer(node: usize, random: &mut StdRng) -> Producer {
+    let prefix = learnt_prefix();
     let processing = Duration::from_micros(random.random_range(0..5_000));
     Producer { node, prefix, processing, freshness: None, is_learnt: true }
 }

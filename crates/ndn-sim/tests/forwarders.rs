@@ -75,7 +75,10 @@ fn faults_planted_in_a_forwarder_are_found_and_shrunk() {
     let limits = Limits { nodes_max: 8, bursts_max: 0, ..Limits::default() };
     let mut found = Vec::new();
     for (fault, reasons) in [
-        (PlantedFault::LostRingMessage, &["have an outcome", "messages to others"][..]),
+        (
+            PlantedFault::LostRingMessage,
+            &["have an outcome", "messages to others", "no Data comes"][..],
+        ),
         (PlantedFault::PitEntryKept, &["PIT entries"]),
         (PlantedFault::WrongNextHopAfterRestart, &["no Data comes"]),
         (PlantedFault::StaleDataKeptFresh, &["with stale Data"]),
