@@ -122,7 +122,7 @@ impl SegmentedObject {
         let segment_len = options.segment_len.max(1);
         let per_segment = u64::try_from(segment_len).unwrap_or(u64::MAX);
         let mut versioned = name.clone();
-        versioned.push_version(options.version.unwrap_or_else(|| crate::handle::unix_ms()));
+        versioned.push_version(options.version.unwrap_or_else(crate::handle::unix_ms));
         let inline = matches!(content, Content::Bytes(_)) && !options.signer.is_slow();
         let inner = Inner {
             name: name.clone(),

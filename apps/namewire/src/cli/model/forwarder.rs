@@ -158,6 +158,7 @@ impl Subject {
             let options = MemoryFaceOptions {
                 number,
                 scope: Scope::NonLocal,
+                link_type: ndn_types::LinkType::PointToPoint,
                 principal: None,
                 persistency: Persistency::Permanent,
                 mtu: 8800,
