@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::peers::report_missing;
+use crate::peers::skip;
 use crate::process::{Process, run_to_end};
 use crate::program::program;
 
@@ -116,7 +116,7 @@ impl Endpoint {
     #[must_use]
     pub fn command_as(&self, user: u32, arguments: &[&str]) -> Option<Command> {
         if !rustix::process::geteuid().is_root() {
-            report_missing("only root can start a program of another user");
+            skip("root", "only root can start a program of another user");
             return None;
         }
         self.open_to_users();
@@ -126,7 +126,7 @@ impl Endpoint {
             command
         };
         if of_user(&["--version"]).output().is_err() {
-            report_missing("the program is in a directory that other users cannot open");
+            skip("open-directory", "the program is in a directory that other users cannot open");
             return None;
         }
         Some(of_user(arguments))

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::peers::report_missing;
+use crate::peers::skip;
 use crate::skip_unless_found;
 
 /// The address of another host, in a test that runs [`with_hosts`].
@@ -34,7 +34,7 @@ pub fn with_hosts(test: impl FnOnce() + Send) {
             drop(keeper.stdin.take());
             let _ = keeper.wait();
         }
-        Err(reason) => report_missing(&format!("no addresses of other hosts: {reason}")),
+        Err(reason) => skip("network-namespaces", &reason.to_string()),
     };
     // The namespace is that of one thread, and of those that it starts.
     let ended = std::thread::scope(|scope| scope.spawn(run).join());
