@@ -64,7 +64,7 @@ pub struct LogMessage {
     pub level: LogSeverity,
     /// The module that logged it, such as `ndn_dataplane::worker`.
     pub module: String,
-    /// The text, and its fields as `name=value`; at most [`LOG_MESSAGE_MAX`] bytes.
+    /// The text, and its fields as `name=value`; at most 2,048 bytes.
     pub message: String,
 }
 

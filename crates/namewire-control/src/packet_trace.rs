@@ -33,7 +33,7 @@ pub struct TracedPacket {
     pub face_id: u64,
     /// `Interest`, `Data` or `Nack`.
     pub packet: String,
-    /// Its name, as a URI of at most [`TRACED_NAME_MAX`] bytes.
+    /// Its name, as a URI of at most 512 bytes.
     pub name: String,
     /// The decisions, in order.
     pub decisions: Vec<TracedDecision>,
@@ -145,7 +145,7 @@ impl TracedDecision {
     }
 }
 
-/// The URI of a name, cut at [`TRACED_NAME_MAX`]. What is cut is not formatted.
+/// The URI of a name, cut at `TRACED_NAME_MAX`. What is cut is not formatted.
 fn uri(name: &Name) -> String {
     struct Cut(String);
 

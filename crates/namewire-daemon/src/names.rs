@@ -1,5 +1,5 @@
-//! Resolves host names of requested faces on separate threads, because a resolver may block, for as long as the servers
-//! for a domain like. Those that users request have threads and a limit of their own, which users share.
+//! Resolves host names of requested faces on separate threads, because a resolver blocks until the servers of the domain
+//! answer or time out. Names that users request have threads and a limit of their own, which users share.
 //!
 //! A DNS answer may be forged. A resolved address is used only as a unicast remote address, never as a multicast
 //! group or an address of this system.

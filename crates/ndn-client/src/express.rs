@@ -218,7 +218,7 @@ impl InterestRequest {
                 let nonce: [u8; 8] = random.random();
                 let anti_replay = AntiReplay {
                     nonce: Some(&nonce),
-                    time_ms: Some(crate::handle::unix_ms()),
+                    time_ms: Some(crate::real_time::unix_ms()),
                     sequence_num: None,
                 };
                 sign_interest(&builder, signer.as_ref(), &anti_replay).map_err(ExpressError::Sign)

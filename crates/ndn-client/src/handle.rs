@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use ndn_packet::{EncodeError, Interest, LpHeader, MAX_PACKET_SIZE, NackReason, Name};
 use ndn_security::{Signer, verify_data};
-use ndn_types::duration_ms;
 use rand::RngExt;
 use tokio::sync::{mpsc, oneshot};
 
@@ -35,18 +34,12 @@ pub(crate) struct Common {
 impl Common {
     /// SignatureTime for the next command, in milliseconds since 1970.
     pub(crate) fn next_command_ms(&self) -> u64 {
-        let now = unix_ms();
+        let now = crate::real_time::unix_ms();
         let step = |last: u64| Some(now.max(last + 1));
         match self.last_command_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step) {
             Ok(last) | Err(last) => now.max(last + 1),
         }
     }
-}
-
-/// Milliseconds since 1970.
-#[expect(clippy::disallowed_methods, reason = "a client of a forwarder, in real time")]
-pub(crate) fn unix_ms() -> u64 {
-    duration_ms(ndn_sys::clock::wall_clock())
 }
 
 /// A counted reference to a connection: it ends when the last one is dropped and queued output is

@@ -18,6 +18,7 @@ mod output;
 mod pending;
 mod ping;
 mod publish;
+mod real_time;
 mod register;
 mod shared;
 // The tests contain the examples.

@@ -122,7 +122,7 @@ impl SegmentedObject {
         let segment_len = options.segment_len.max(1);
         let per_segment = u64::try_from(segment_len).unwrap_or(u64::MAX);
         let mut versioned = name.clone();
-        versioned.push_version(options.version.unwrap_or_else(crate::handle::unix_ms));
+        versioned.push_version(options.version.unwrap_or_else(crate::real_time::unix_ms));
         let inline = matches!(content, Content::Bytes(_)) && !options.signer.is_slow();
         let inner = Inner {
             name: name.clone(),
@@ -206,7 +206,7 @@ impl Inner {
         let sent = match requested {
             RequestedPart::Metadata => {
                 let mut name = self.name.clone();
-                name.push(METADATA).push_version(crate::handle::unix_ms()).push_segment(0);
+                name.push(METADATA).push_version(crate::real_time::unix_ms()).push_segment(0);
                 scratch.content.clear();
                 append_name(&mut scratch.content, self.versioned.as_ref());
                 let data = DataBuilder::new(name.as_ref())

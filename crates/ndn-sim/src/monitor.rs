@@ -316,9 +316,13 @@ impl Monitor {
         }
     }
 
-    /// Notes that the face of a port was closed: its Interests are pending no more.
+    /// Notes that the face of a port was closed: its Interests are pending no more, and the next face of the port is
+    /// another next hop, to which strategies may send a pending Interest.
     pub fn note_face_closed(&mut self, port: Port) {
         self.pending[port].clear();
+        for passage in self.passages.values_mut().flat_map(|of_name| &mut of_name.passages) {
+            passage.sent.remove(&port);
+        }
         self.links[port] = Link::new(&self.ports[port]);
     }
 
@@ -666,6 +670,18 @@ mod tests {
         monitor.note_delivered(at(2000), UPSTREAM, &data("/a", 0));
         monitor.note_delivered(at(2100), OTHER_UPSTREAM, &looping);
         let sent = monitor.check_sent(at(2100), UPSTREAM, &looping);
+        assert_eq!(sent, Err(Violation::Loop(Name::from_uri("/a").unwrap(), 7)));
+    }
+
+    #[test]
+    fn pending_interest_may_go_to_the_next_face_of_a_port_once() {
+        let mut monitor = Monitor::new(&PORTS);
+        let pending = interest("/a", 7, false, false);
+        monitor.note_delivered(at(0), CONSUMER, &pending);
+        monitor.check_sent(at(0), UPSTREAM, &pending).unwrap();
+        monitor.note_face_closed(UPSTREAM);
+        monitor.check_sent(at(200), UPSTREAM, &pending).unwrap();
+        let sent = monitor.check_sent(at(300), UPSTREAM, &pending);
         assert_eq!(sent, Err(Violation::Loop(Name::from_uri("/a").unwrap(), 7)));
     }
 }

@@ -28,7 +28,9 @@ const CHECK_INTERVAL: u64 = 16;
 /// Time without faults and load before the network has to serve every prefix: longer than the longest
 /// lifetime, than the dead nonce list remembers, and than suppression of a strategy lasts.
 const RECOVERY: Duration = Duration::from_secs(8);
-/// Lifetime of the Interests that check that the network serves every prefix.
+/// Time between two Interests that check that the network serves every prefix.
+const CHECK_SPACING: Duration = Duration::from_millis(2);
+/// Lifetime of these Interests.
 const CHECK_LIFETIME: Duration = Duration::from_secs(2);
 /// Number of attempts before the prefix counts as unreachable.
 const CHECK_ATTEMPTS: u32 = 4;
@@ -221,8 +223,7 @@ impl Simulation {
         simulation.schedule(simulation.now, Event::ClearLinks);
         simulation.run_until(load_end + RECOVERY, start)?;
         simulation.check_routes()?;
-        simulation.schedule_checks();
-        let checks_end = simulation.now + CHECK_LIFETIME * (CHECK_ATTEMPTS + 1);
+        let checks_end = simulation.schedule_checks() + CHECK_LIFETIME * (CHECK_ATTEMPTS + 1);
         simulation.run_until(checks_end, start)?;
         simulation.check_served()?;
         simulation.check_learnt()?;
@@ -707,8 +708,10 @@ impl Simulation {
         self.step_node(node)
     }
 
-    /// Every consumer asks for a new name below every prefix that its node has a path to.
-    fn schedule_checks(&mut self) {
+    /// Every consumer requests a new name below every prefix that its node has a path to, one after the other: all at once
+    /// would fill the shortest queues of links, in each attempt again. Returns the time of the last request.
+    fn schedule_checks(&mut self) -> Duration {
+        let mut at = self.now;
         let mut prefixes = HashSet::new();
         for (number, producer) in self.scenario.producers.clone().into_iter().enumerate() {
             let Some(producer) = producer else { continue };
@@ -724,7 +727,7 @@ impl Simulation {
                 let mut name = producer.prefix.clone();
                 name.push_generic(format!("check-{number}-{node}"));
                 let request = Request {
-                    at: self.now,
+                    at,
                     node,
                     name,
                     can_be_prefix: false,
@@ -735,9 +738,11 @@ impl Simulation {
                 let number = self.requests.len();
                 let state = RequestState { request, is_check: true, is_satisfied: false };
                 self.requests.push(state);
-                self.schedule(self.now, Event::Express { request: number, attempt: 0 });
+                self.schedule(at, Event::Express { request: number, attempt: 0 });
+                at += CHECK_SPACING;
             }
         }
+        at
     }
 
     fn check_served(&mut self) -> Result<(), Failure> {

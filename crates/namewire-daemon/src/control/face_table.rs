@@ -249,11 +249,10 @@ impl FaceTable {
     /// Handles a face that has no connection, or still has none. Returns whether to report that it is down.
     pub(super) fn face_down(&mut self, now_ns: u64, face_id: u64, reason: CloseReason) -> bool {
         let is_doubt = matches!(reason, CloseReason::Unreachable(_));
-        let reason = match reason {
-            // A face can start down: a memif face waits for its server's answer.
-            CloseReason::Failed(io::ErrorKind::NotConnected) => "it waits for its peer".to_owned(),
-            reason => reason.to_string(),
-        };
+        // A face can start down: a memif face waits for its server's answer.
+        let is_waiting = matches!(reason, CloseReason::Failed(io::ErrorKind::NotConnected));
+        let reason =
+            if is_waiting { "it waits for its peer".to_owned() } else { reason.to_string() };
         let remote = self.remote_of(face_id);
         // A face that was just destroyed is not known any more.
         let Some(face) = self.known.get_mut(&face_id) else { return false };

@@ -32,7 +32,7 @@ pub struct ClientOptions {
     pub id: u32,
     /// The secret of the interface.
     pub secret: Secret,
-    /// Rings of each direction, at most [`RINGS_MAX`].
+    /// Rings of each direction, at most 8.
     pub rings: u16,
     /// Binary logarithm of the size of each; the default depends on the length of the buffers.
     pub log2_ring_size: Option<u8>,
