@@ -289,7 +289,7 @@ mod tests {
         let of_addresses: usize = (0..100).map(|last| lines(remote(last))).sum();
         assert_eq!(of_addresses, 14);
         assert_eq!(lines(PrincipalKey::LocalApplication { uid: 1, pid: 1 }), 1);
-        assert_eq!([1, 2].map(|face_id| lines(PrincipalKey::Neighbour { face_id })), [1, 1]);
+        assert_eq!([1, 2].map(|face_id| lines(PrincipalKey::Neighbour { face_id })), [2, 1]);
     }
 
     #[test]
