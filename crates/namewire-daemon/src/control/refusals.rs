@@ -12,8 +12,10 @@ use tracing::{debug, info, warn};
 
 use crate::local_peers::NotLocal;
 
-/// Maximum logged events of one kind per second, half of them of one principal; the others are counted.
-const PER_SECOND: u32 = 20;
+/// Maximum logged events of one kind per second; the others are counted.
+const PER_SECOND: u32 = 10;
+/// The same for refusals: a client that tries several keys or commands has a line of each.
+const REFUSALS_PER_SECOND: u32 = 20;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Clients of memif, whose user is not known any more when they are refused.
 const MEMIF_CLIENTS: PrincipalKey = PrincipalKey::LocalApplication { uid: u32::MAX, pid: 0 };
@@ -89,8 +91,14 @@ pub(crate) struct ConnectionLog {
 }
 
 /// The log of refused commands and connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Refusals(LineLimit);
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self(LineLimit::new(REFUSALS_PER_SECOND, Duration::from_secs(1)))
+    }
+}
 
 impl Refusals {
     /// As [`LineLimit::admit`].
