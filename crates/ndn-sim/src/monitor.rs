@@ -201,7 +201,7 @@ struct Cached {
     fresh_until: Duration,
 }
 
-/// Puts the fragments that pass a port in one direction together. Forgets nothing: in case of doubt, a packet arrived.
+/// Puts the fragments that pass a port in one direction together. Forgets none: in case of doubt, a packet arrived.
 #[derive(Debug, Default)]
 struct Fragments {
     /// Sequences of frames that have passed.
@@ -233,7 +233,8 @@ impl Fragments {
         }
         let message = sequence.wrapping_sub(lp.frag_index());
         let parts = self.messages.entry(message).or_default();
-        parts.entry(lp.frag_index()).or_insert_with(|| frame.to_vec());
+        // The next face of a peer counts from the beginning: its frames replace those of the same sequence.
+        parts.insert(lp.frag_index(), frame.to_vec());
         if (parts.len() as u64) < lp.frag_count() {
             return Passed::Part;
         }
