@@ -267,7 +267,8 @@ fn nfd_config(addresses: &Addresses) -> String {
 
 fn ndnd_config(addresses: &Addresses) -> String {
     // The capacity is a 16-bit number there, at most 65535. The generator does not reassemble fragments, and the
-    // other programs send none for this size.
+    // other programs send none for this size. The default algorithm of the FIB compares a name with all siblings in
+    // turn, so that 10,000 routes would take four fifths of the time.
     let cs_packets = addresses.cs_packets.min(65_535);
     format!(
         "core:\n  log_level: ERROR\n\
@@ -279,7 +280,7 @@ fn ndnd_config(addresses: &Addresses) -> String {
          \x20 http3:\n    enabled: false\n\
          fw:\n  threads: 1\n  queue_size: 4096\n\
          tables:\n  content_store:\n    capacity: {cs_packets}\n    admit: true\n    serve: true\n\
-         \x20   replacement_policy: lru\n  rib:\n    readvertise_nlsr: false\n",
+         \x20   replacement_policy: lru\n  fib:\n    algorithm: hashtable\n  rib:\n    readvertise_nlsr: false\n",
         udp = addresses.transport.is_udp(),
         tcp = addresses.transport == Transport::Tcp,
         port = addresses.udp_port,
