@@ -19,8 +19,9 @@ use super::faces::FaceSpec;
 
 /// Maximum concurrent look-ups for the configuration and for operators; further ones wait.
 const THREADS_MAX: usize = 4;
-/// Maximum look-ups for users, who share these places: a look-up cannot be ended. None of them waits for another.
-const LOOK_UPS_MAX: usize = 64;
+/// Maximum concurrent look-ups for users, who share these places; further ones are refused. None waits for another: a
+/// thread cannot be interrupted while the resolver blocks it.
+const LOOKUPS_MAX: usize = 64;
 /// Maximum addresses tried per host, one after the other.
 const ADDRESSES_MAX: usize = 8;
 
@@ -95,8 +96,8 @@ impl HostNames {
     ) -> std::io::Result<Self> {
         let (sender, answers) = channel();
         let waker = Arc::new(Waker::new()?);
-        let (queue, of_users) = (Queue::new(THREADS_MAX), Queue::new(LOOK_UPS_MAX));
-        let ledger = Ledger::new([Capacity::of(LOOK_UPS_MAX)], reserves);
+        let (queue, of_users) = (Queue::new(THREADS_MAX), Queue::new(LOOKUPS_MAX));
+        let ledger = Ledger::new([Capacity::of(LOOKUPS_MAX)], reserves);
         let (charged, left) = (HashMap::new(), HashMap::new());
         let resolve = Arc::new(resolve);
         Ok(Self { resolve, queue, of_users, ledger, charged, answers, sender, waker, left })
@@ -242,25 +243,29 @@ fn next(queue: &Mutex<Queue>) -> Option<(FaceUri, FaceSpec)> {
 /// Returns the canonical forms of a UDP or TCP URI with a host name and a port, or the addresses of a WebTransport
 /// listener, in the resolver's order.
 fn resolve(uri: &FaceUri) -> Result<Vec<FaceUri>, String> {
+    let (host, port) = host_and_port(uri)?;
+    let found = (host.as_str(), port).to_socket_addrs();
+    let found = found.map_err(|error| format!("{host}: {error}"))?;
+    far_ends(uri, &host, found)
+}
+
+fn host_and_port(uri: &FaceUri) -> Result<(String, u16), String> {
     if uri.scheme() == "https" {
         let target: Target =
             uri.to_string().parse().map_err(|error: TargetError| error.to_string())?;
-        let found = (target.host.as_str(), target.port).to_socket_addrs();
-        let found = found.map_err(|error| format!("{}: {error}", target.host))?;
-        return Ok(found.take(ADDRESSES_MAX).map(FaceUri::quic).collect());
+        return Ok((target.host, target.port));
     }
-    let port: u16 = uri.port().parse().map_err(|_| format!("{uri} has no port"))?;
-    let found = (uri.host(), port).to_socket_addrs();
-    let found = found.map_err(|error| format!("{}: {error}", uri.host()))?;
-    far_ends(uri, found)
+    let port = uri.port().parse().map_err(|_| format!("{uri} has no port"))?;
+    Ok((uri.host().to_owned(), port))
 }
 
-/// Selects the addresses that the scheme of `uri` permits and that are valid for a remote peer.
+/// Selects the addresses of `host` that the scheme of `uri` permits and that are valid for a remote peer.
 fn far_ends(
     uri: &FaceUri,
+    host: &str,
     found: impl Iterator<Item = SocketAddr>,
 ) -> Result<Vec<FaceUri>, String> {
-    let (scheme, host) = (uri.scheme(), uri.host());
+    let scheme = uri.scheme();
     let fits = |address: &SocketAddr| match scheme.chars().last() {
         Some('4') => address.is_ipv4(),
         Some('6') => address.is_ipv6(),
@@ -272,10 +277,13 @@ fn far_ends(
             refused.get_or_insert_with(|| format!("{host} is {}: {reason}", address.ip()));
             continue;
         }
-        let mut end = FaceUri::from_socket(
-            scheme.trim_end_matches(['4', '6']),
-            SocketAddr::new(address.ip(), address.port()),
-        );
+        let mut end = match scheme {
+            "https" => FaceUri::quic(address),
+            _ => FaceUri::from_socket(
+                scheme.trim_end_matches(['4', '6']),
+                SocketAddr::new(address.ip(), address.port()),
+            ),
+        };
         if let SocketAddr::V6(address) = address
             && end.lacks_zone()
             && let Some(link) = interface::name_of(address.scope_id())
@@ -312,6 +320,10 @@ pub(super) fn reachable(
 /// Returns the objection against an address resolved for this host. A loopback peer may have local scope, so only
 /// `localhost` resolves to loopback (RFC 6761, section 6.3), and it resolves to nothing else.
 fn objection(host: &str, address: IpAddr) -> Option<&'static str> {
+    if host.parse::<IpAddr>().is_ok() {
+        // The request names the address itself.
+        return None;
+    }
     let address = address.to_canonical();
     let host = host.trim_end_matches('.').to_ascii_lowercase();
     let is_localhost = host == "localhost" || host.ends_with(".localhost");
@@ -362,7 +374,8 @@ mod tests {
     /// Resolves `text` with these addresses, separated by spaces.
     fn far(text: &str, found: &str) -> Result<String, String> {
         let found = found.split(' ').map(|one| SocketAddr::new(one.parse().unwrap(), 6363));
-        let ends = far_ends(&uri(text), found)?;
+        let (host, _) = host_and_port(&uri(text))?;
+        let ends = far_ends(&uri(text), &host, found)?;
         Ok(ends.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
     }
 
@@ -386,7 +399,8 @@ mod tests {
         assert!(output.contains("IP version"), "{output}");
         let lo = interface::index_of("lo").unwrap();
         let on_lo = SocketAddrV6::new("fe80::1".parse().unwrap(), 6363, 0, lo).into();
-        let ends = far_ends(&uri("udp://host.example:6363"), [on_lo].into_iter()).unwrap();
+        let ends =
+            far_ends(&uri("udp://host.example:6363"), "host.example", [on_lo].into_iter()).unwrap();
         assert_eq!(ends, [uri("udp6://[fe80::1%lo]:6363")]);
         let many: Vec<_> = (1..100).map(|last| format!("192.0.2.{last}")).collect();
         let tried = far("udp://host.example:6363", &many.join(" ")).unwrap();
@@ -402,12 +416,14 @@ mod tests {
             [(&groups[..], "a group"), (&nowhere, "no address"), (&loopback, "this system")]
         {
             for address in addresses {
-                for scheme in ["udp", "tcp"] {
-                    let text = format!("{scheme}://host.example:6363");
-                    let output = far(&text, address).unwrap_err();
+                for (text, other) in [
+                    ("udp://host.example:6363", "udp4://192.0.2.1:6363"),
+                    ("tcp://host.example:6363", "tcp4://192.0.2.1:6363"),
+                    ("https://host.example:6363/ndn", "quic://192.0.2.1:6363"),
+                ] {
+                    let output = far(text, address).unwrap_err();
                     assert!(output.contains(reason) && output.contains("host.example"), "{output}");
-                    let others = far(&text, &format!("{address} 192.0.2.1")).unwrap();
-                    assert_eq!(others, format!("{scheme}4://192.0.2.1:6363"));
+                    assert_eq!(far(text, &format!("{address} 192.0.2.1")).unwrap(), other);
                 }
             }
         }
@@ -417,6 +433,8 @@ mod tests {
             far(&text, "192.0.2.1").unwrap_err();
         }
         far("tcp://localhost.example:6363", "127.0.0.1").unwrap_err();
+        let named = far("https://127.0.0.1:6363/ndn", "127.0.0.1").unwrap();
+        assert_eq!(named, "quic://127.0.0.1:6363");
     }
 
     #[test]

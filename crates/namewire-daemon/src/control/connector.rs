@@ -174,7 +174,7 @@ impl Connector {
         }
     }
 
-    /// Creates a face whose remote URI has no host name, or starts to connect it.
+    /// Creates a face whose remote URI has no host name, or starts to connect it: the kinds of faces, by their schemes.
     fn create(
         &mut self,
         cx: &mut Cx<'_>,
@@ -182,38 +182,52 @@ impl Connector {
         local: Option<&FaceUri>,
         spec: &FaceSpec,
     ) {
-        if let Some(mac) = remote.ethernet_address().filter(|_| remote.scheme() == "ether") {
-            let interface = local.map_or("", |local| local.host()).to_owned();
-            return cx.post(Event::CreateStation { mac, interface, spec: *spec });
+        match remote.scheme() {
+            "ether" => create_station(cx, remote, local, spec),
+            "memif" => self.connect_memif(cx, remote, spec),
+            "https" => self.connect_session(cx, remote, spec),
+            "udp" | "udp4" | "udp6" => self.create_datagram(cx, remote, spec),
+            "tcp" | "tcp4" | "tcp6" => self.connect_tcp(cx, remote, spec),
+            _ => no_address(cx, remote, spec, &NoAddress::OtherKind),
         }
-        if remote.scheme() == "memif"
-            && let Ok(address) = ndn_memif::Address::from_path(remote.path())
-        {
-            let remote = FaceUri::memif(&address.socket, address.id);
-            if self.begin(cx, &remote, spec) {
-                cx.post(Event::CreateMemif { address, spec: *spec });
-            }
-            return;
+    }
+
+    /// Starts to connect a memif face.
+    fn connect_memif(&mut self, cx: &mut Cx<'_>, remote: &FaceUri, spec: &FaceSpec) {
+        let Ok(address) = ndn_memif::Address::from_path(remote.path()) else {
+            return no_address(cx, remote, spec, &NoAddress::OtherKind);
+        };
+        let remote = FaceUri::memif(&address.socket, address.id);
+        if self.begin(cx, &remote, spec) {
+            cx.post(Event::CreateMemif { address, spec: *spec });
         }
+    }
+
+    /// Starts to open a WebTransport session.
+    fn connect_session(&mut self, cx: &mut Cx<'_>, remote: &FaceUri, spec: &FaceSpec) {
+        if let Ok(address) = addresses::far_end(remote) {
+            self.warn_if_own(cx, remote, address, spec);
+        }
+        if self.begin(cx, remote, spec) {
+            self.look_up(cx, remote, spec);
+        }
+    }
+
+    /// The address of a UDP or TCP URI; reports the failure if there is none.
+    fn address_of(&self, cx: &mut Cx<'_>, remote: &FaceUri, spec: &FaceSpec) -> Option<SocketAddr> {
         let address = addresses::far_end(remote);
-        if address.as_ref().is_ok_and(|end| self.own.include(remote.scheme(), *end)) {
-            // NFD also creates this face. Packets sent to it come back and are dropped as loops.
-            if let Some(unlogged) = cx.admits_line(spec) {
-                warn!(%remote, unlogged, "this forwarder listens there itself: the face leads nowhere else");
-            }
-        }
-        if remote.scheme() == "https" {
-            if self.begin(cx, remote, spec) {
-                self.look_up(cx, remote, spec);
-            }
-            return;
-        }
-        match address {
-            Err(why) => no_address(cx, remote, spec, &why),
-            Ok(address) if remote.scheme().starts_with("udp") => {
-                create_datagram(cx, address, spec);
-            }
-            Ok(address) => self.connect(cx, address, spec),
+        let address = address.map_err(|why| no_address(cx, remote, spec, &why)).ok()?;
+        self.warn_if_own(cx, remote, address, spec);
+        Some(address)
+    }
+
+    /// Logs that a face leads to a listener of this forwarder. NFD also creates this face. Packets sent to it come back and
+    /// are dropped as loops.
+    fn warn_if_own(&self, cx: &mut Cx<'_>, remote: &FaceUri, address: SocketAddr, spec: &FaceSpec) {
+        if self.own.include(remote.scheme(), address)
+            && let Some(unlogged) = cx.admits_line(spec)
+        {
+            warn!(%remote, unlogged, "this forwarder listens there itself: the face leads nowhere else");
         }
     }
 
@@ -226,8 +240,29 @@ impl Connector {
         self.shared.begin(remote, spec)
     }
 
+    /// Creates a UDP face if there is a route to the peer.
+    fn create_datagram(&self, cx: &mut Cx<'_>, remote: &FaceUri, spec: &FaceSpec) {
+        let Some(peer) = self.address_of(cx, remote, spec) else { return };
+        let route = match addresses::way_to(peer) {
+            Ok(route) => route,
+            Err(error) => {
+                let text = format!("Face creation failed: connect: {}", words(&error));
+                return cx.attempt_failed(&peer, spec, status::CONNECT_FAILED, text);
+            }
+        };
+        let face_id = cx.dataplane().allocate_face_id();
+        let mut face = faces::datagram(face_id, peer, spec, cx.config());
+        let payload_max = route.map(|route| route.payload_max);
+        if let Some(length) = path_mtu::frame_length(cx.config(), spec, payload_max) {
+            face.options.link.mtu = Some(length);
+            cx.post(Event::FollowPath { face_id, peer, length });
+        }
+        cx.add_face(face);
+    }
+
     /// Starts to connect a TCP face.
-    fn connect(&mut self, cx: &mut Cx<'_>, remote: SocketAddr, spec: &FaceSpec) {
+    fn connect_tcp(&mut self, cx: &mut Cx<'_>, remote: &FaceUri, spec: &FaceSpec) {
+        let Some(remote) = self.address_of(cx, remote, spec) else { return };
         if !self.begin(cx, &FaceUri::tcp(remote), spec) {
             return;
         }
@@ -297,23 +332,13 @@ fn no_address(cx: &mut Cx<'_>, remote: &FaceUri, spec: &FaceSpec, why: &NoAddres
     cx.attempt_failed(remote, spec, code, text);
 }
 
-/// Creates a UDP face if there is a route to the peer.
-fn create_datagram(cx: &mut Cx<'_>, peer: SocketAddr, spec: &FaceSpec) {
-    let route = match addresses::way_to(peer) {
-        Ok(route) => route,
-        Err(error) => {
-            let text = format!("Face creation failed: connect: {}", words(&error));
-            return cx.attempt_failed(&peer, spec, status::CONNECT_FAILED, text);
-        }
+/// Creates the face of an Ethernet station, at the interface of the local URI.
+fn create_station(cx: &mut Cx<'_>, remote: &FaceUri, local: Option<&FaceUri>, spec: &FaceSpec) {
+    let Some(mac) = remote.ethernet_address() else {
+        return no_address(cx, remote, spec, &NoAddress::OtherKind);
     };
-    let face_id = cx.dataplane().allocate_face_id();
-    let mut face = faces::datagram(face_id, peer, spec, cx.config());
-    let payload_max = route.map(|route| route.payload_max);
-    if let Some(length) = path_mtu::frame_length(cx.config(), spec, payload_max) {
-        face.options.link.mtu = Some(length);
-        cx.post(Event::FollowPath { face_id, peer, length });
-    }
-    cx.add_face(face);
+    let interface = local.map_or("", |local| local.host()).to_owned();
+    cx.post(Event::CreateStation { mac, interface, spec: *spec });
 }
 
 /// An attempt to create a face, and the later requests for the same remote URI that wait for it.
