@@ -7,7 +7,7 @@ use ndn_packet::{Interest, Name, NameRef};
 
 use super::action::{CsConfiguration, FaceRecord, Telemetry};
 use super::config::ControlConfig;
-use super::faces::{FaceQuery, FaceTable};
+use super::faces::{FaceQuery, FaceRecords};
 use super::outbox::Outbox;
 use super::routes::RoutingTables;
 use super::strategies::StrategyChoices;
@@ -45,7 +45,7 @@ const QUERIES_MAX: usize = 64;
 pub(super) struct Tables<'a> {
     pub(super) config: &'a ControlConfig,
     pub(super) routes: &'a mut RoutingTables,
-    pub(super) faces: &'a mut FaceTable,
+    pub(super) faces: &'a mut FaceRecords,
     pub(super) strategies: &'a StrategyChoices,
     pub(super) cs: CsConfiguration,
     pub(super) telemetry: &'a dyn Telemetry,
@@ -215,7 +215,7 @@ impl DatasetService {
     }
 
     /// Whether a version of a large table is being encoded.
-    pub(super) fn is_listing(&self, faces: &FaceTable) -> bool {
+    pub(super) fn is_listing(&self, faces: &FaceRecords) -> bool {
         let Listings { fib, rib, faces: all_faces, .. } = &self.listings;
         fib.is_some() || rib.is_some() || all_faces.is_some() || !faces.queries.is_empty()
     }
@@ -225,7 +225,7 @@ impl DatasetService {
         &mut self,
         now: Now,
         routes: &mut RoutingTables,
-        faces: &mut FaceTable,
+        faces: &mut FaceRecords,
     ) {
         self.publisher.drop_idle(now);
         let is_due = self
@@ -242,14 +242,14 @@ impl DatasetService {
     pub(super) fn next_deadline_ns(
         &self,
         routes: &RoutingTables,
-        faces: &FaceTable,
+        faces: &FaceRecords,
     ) -> Option<u64> {
         let deadlines =
             [self.publisher.next_deadline_ns(), self.listings_deadline_ns(routes, faces)];
         deadlines.into_iter().flatten().min()
     }
 
-    fn listings_deadline_ns(&self, routes: &RoutingTables, faces: &FaceTable) -> Option<u64> {
+    fn listings_deadline_ns(&self, routes: &RoutingTables, faces: &FaceRecords) -> Option<u64> {
         if self.is_listing(faces) {
             return Some(0);
         }

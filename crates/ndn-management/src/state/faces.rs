@@ -13,9 +13,9 @@ use crate::types::{FACE_ID_CONTENT_STORE, FACE_ID_INTERNAL, FACE_ID_NULL, MTU_MI
 /// Maximum number of faces of one remote URI that a query is answered for in one step.
 const NAMED_FACES_MAX: usize = 64;
 
-/// The faces, by FaceId and by remote URI.
+/// The records of all faces, by FaceId and by remote URI, and how far lists of them are encoded.
 #[derive(Debug)]
-pub(super) struct FaceTable {
+pub(super) struct FaceRecords {
     faces: BTreeMap<u64, FaceRecord>,
     /// Several faces may have the same remote URI.
     by_remote_uri: BTreeSet<(String, u64)>,
@@ -45,7 +45,7 @@ impl FaceQuery {
     }
 }
 
-impl FaceTable {
+impl FaceRecords {
     /// The faces inside the forwarder.
     pub(super) fn new() -> Self {
         let faces = [

@@ -75,7 +75,7 @@ use certificates::{
     Waiting, WaitingAnnouncement, WaitingCommand, WaitingTable, command_deadline_ns,
 };
 use datasets::{DatasetService, Tables};
-use faces::FaceTable;
+use faces::FaceRecords;
 use learning::Announcements;
 use outbox::Outbox;
 use pending::{Claim, Displaced, NewCommand, Pending, PendingTable, Placed, Work};
@@ -152,7 +152,7 @@ pub struct ControlState {
     /// Signs the commands that the forwarder itself issues.
     command_signer: Box<dyn CommandSigner + Send>,
     routes: RoutingTables,
-    faces: FaceTable,
+    faces: FaceRecords,
     strategies: StrategyChoices,
     cs: CsConfiguration,
     datasets: DatasetService,
@@ -188,7 +188,7 @@ impl ControlState {
             authorizer,
             command_signer: commands,
             routes: RoutingTables::new(config.rib_routes_max, config.fib_entries_max),
-            faces: FaceTable::new(),
+            faces: FaceRecords::new(),
             strategies: StrategyChoices::new(strategies, choices_max, instances_max),
             cs: config.cs,
             datasets: DatasetService::new(config.publisher),
