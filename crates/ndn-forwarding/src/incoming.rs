@@ -191,18 +191,21 @@ impl<'a> Incoming<'a> {
     fn find_loop(&mut self, rx: &RxPacket<'_>, pending: Option<&Joined>) -> Option<DropReason> {
         let nonce = rx.descriptor.nonce;
         let now = self.now();
-        if self.tables_mut().dead_nonces.contains(rx.descriptor.name_hash, nonce, now) {
-            return Some(DropReason::DeadNonce);
+        if let Some(Joined { entry, downstreams }) = pending {
+            // The same Nonce from the same neighbour is a retransmission. The dead nonce list has it if another
+            // downstream's Interest was forwarded since.
+            if downstreams.own_has_nonce && rx.has(Flags::FROM_POINT_TO_POINT) {
+                return None;
+            }
+            let is_duplicate = downstreams.own_has_nonce
+                || downstreams.other_has_nonce
+                || self.tables().pcct.out_records(*entry).any(|record| record.nonce == nonce);
+            if is_duplicate {
+                return Some(DropReason::DuplicateNonce);
+            }
         }
-        let Joined { entry, downstreams } = pending?;
-        // The same Nonce from the same neighbour is a retransmission.
-        if downstreams.own_has_nonce && rx.has(Flags::FROM_POINT_TO_POINT) {
-            return None;
-        }
-        let is_duplicate = downstreams.own_has_nonce
-            || downstreams.other_has_nonce
-            || self.tables().pcct.out_records(*entry).any(|record| record.nonce == nonce);
-        is_duplicate.then_some(DropReason::DuplicateNonce)
+        let is_dead = self.tables_mut().dead_nonces.contains(rx.descriptor.name_hash, nonce, now);
+        is_dead.then_some(DropReason::DeadNonce)
     }
 
     /// Interest loop pipeline: drops the Interest, with a Nack of reason Duplicate on a

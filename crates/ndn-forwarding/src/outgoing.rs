@@ -111,11 +111,14 @@ impl Outgoing<'_> {
             return Err(DropReason::HopLimitReached);
         }
         self.admit_out_record(interest.entry, face)?;
+        let PendingInterest { entry, nonce, lifetime_ms, .. } = *interest;
+        let pcct = &mut self.tables.pcct;
+        let previous = pcct.insert_out_record(entry, face, nonce, lifetime_ms, self.now);
+        match previous.map_err(|_| DropReason::OutRecordsFull)? {
+            Some(previous) if previous != nonce => self.remember_nonce(entry, previous),
+            Some(_) | None => {}
+        }
         let tables = &mut *self.tables;
-        tables
-            .pcct
-            .insert_out_record(interest.entry, face, interest.nonce, interest.lifetime_ms, self.now)
-            .map_err(|_| DropReason::OutRecordsFull)?;
         let token = tables.pcct.token(interest.entry, tables.shard).encode();
         let incoming_face_id =
             if flags.has_local_fields() { tables.faces.face_id(interest.face) } else { None };
@@ -204,13 +207,24 @@ impl Outgoing<'_> {
         }
         tables.counters.satisfied_interests.increment();
         tables.count_closed(entry, Ending::Data, self.now);
-        // A looping copy of the Interest would find the Data in the Content Store, unless it has
-        // MustBeFresh and the Data is fresh for a shorter time than the Nonce is kept.
-        let must_be_fresh = tables.pcct.entry(entry).must_be_fresh();
-        if must_be_fresh && freshness_ms < tables.dead_nonce_lifetime_ms {
+        self.remember_satisfied(entry, freshness_ms);
+        self.tables.erase_pending(entry);
+    }
+
+    /// Inserts the Nonces of an entry satisfied by a Data with this FreshnessPeriod into the dead nonce list, unless a
+    /// looping copy of the Interest would find the Data in the Content Store. It would not if it has MustBeFresh, and the
+    /// Data is fresh for a shorter time than the Nonce is kept; or if nothing is cached. In the latter case, only an
+    /// Interest that was sent to several upstreams can be satisfied and loop at the same time.
+    #[inline]
+    fn remember_satisfied(&mut self, entry: PitIndex, freshness_ms: u64) {
+        let tables = &*self.tables;
+        let pending = tables.pcct.entry(entry);
+        let becomes_stale = || freshness_ms < tables.dead_nonce_lifetime_ms;
+        let may_loop = pending.must_be_fresh() && becomes_stale()
+            || pending.out_record_count() > 1 && !tables.pcct.is_caching();
+        if may_loop {
             self.remember_nonces(entry);
         }
-        self.tables.erase_pending(entry);
     }
 
     /// Applies the effects of Data to an entry that stays.
@@ -256,6 +270,15 @@ impl Outgoing<'_> {
             tables.counters.dead_nonces.increment();
         }
     }
+
+    /// Inserts a Nonce that was sent, and that no out-record has any longer, into the dead nonce list.
+    #[cold]
+    fn remember_nonce(&mut self, entry: PitIndex, nonce: u32) {
+        let tables = &mut *self.tables;
+        let name_hash = tables.hasher.hash_value(tables.pcct.interest_name(entry).value());
+        tables.dead_nonces.insert(name_hash, nonce, self.now);
+        tables.counters.dead_nonces.increment();
+    }
 }
 
 // Self-learning: Data that is held until its prefix announcement is found.
@@ -293,9 +316,7 @@ impl Outgoing<'_> {
     /// upstreams.
     pub(crate) fn linger(&mut self, entry: PitIndex, face: FaceIndex, wait_ms: u64) {
         // The FreshnessPeriod of that Data is not known when the entry ends.
-        if self.tables.pcct.entry(entry).must_be_fresh() {
-            self.remember_nonces(entry);
-        }
+        self.remember_satisfied(entry, 0);
         self.tables.pcct.remove_out_record(entry, face);
         self.tables.pcct.entry_mut(entry).set_phase(PitPhase::Lingering);
         self.extend(entry, wait_ms);
@@ -596,10 +617,8 @@ impl Outgoing<'_> {
     /// list.
     fn evict_out_record(&mut self, entry: PitIndex, face: FaceIndex) {
         let Some(&record) = self.out_record(entry, face) else { return };
+        self.remember_nonce(entry, record.nonce);
         let tables = &mut *self.tables;
-        let name_hash = tables.hasher.hash_value(tables.pcct.interest_name(entry).value());
-        tables.dead_nonces.insert(name_hash, record.nonce, self.now);
-        tables.counters.dead_nonces.increment();
         tables.counters.drop_packet(DropReason::OutRecordEvicted);
         tables.pcct.remove_out_record(entry, face);
     }

@@ -295,12 +295,13 @@ impl World {
         let index = entry.index;
         let is_known = entry.out_records.contains_key(&face);
         let fits = is_known || entry.out_records.is_empty() || extra < EXTRA_RECORDS_MAX;
+        let previous = entry.out_records.get(&face).map(|(nonce, ..)| *nonce);
         if fits {
             entry.out_records.insert(face, (nonce, now, lifetime_ms));
         }
         let face = FaceIndex::from_bits(face);
         let result = self.pcct.insert_out_record(index, face, nonce, lifetime_ms, now);
-        assert_eq!(result, if fits { Ok(()) } else { Err(PitError::RecordsFull) });
+        assert_eq!(result, if fits { Ok(previous) } else { Err(PitError::RecordsFull) });
         if fits {
             let record = self.pcct.out_record_mut(index, face).unwrap();
             assert_eq!(record.nack_reason, None);

@@ -391,7 +391,7 @@ impl Pcct {
     }
 
     /// Adds or renews the out-record of `face`. A renewed record loses its Nack and keeps its
-    /// `strategy_state`.
+    /// `strategy_state`. Returns the Nonce that a renewed record had.
     ///
     /// # Errors
     /// [`PitError::RecordsFull`].
@@ -403,7 +403,7 @@ impl Pcct {
         nonce: u32,
         lifetime_ms: u32,
         now: Timestamp,
-    ) -> Result<(), PitError> {
+    ) -> Result<Option<u32>, PitError> {
         let record = OutRecord { face, nonce, renewed: now, lifetime_ms, ..OutRecord::EMPTY };
         self.pit.insert_out_record(index, record)
     }
@@ -534,6 +534,12 @@ impl Pcct {
     /// Enables or disables serving; while disabled, every lookup is a miss.
     pub fn set_cs_serve(&mut self, serve: bool) {
         self.cs.serve = serve;
+    }
+
+    /// Whether Data is admitted to the Content Store, has room there, and is served from it.
+    #[must_use]
+    pub fn is_caching(&self) -> bool {
+        self.cs.admit && self.cs.serve && self.cs.capacity > 0
     }
 
     /// Counters.

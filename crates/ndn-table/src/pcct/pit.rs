@@ -615,13 +615,14 @@ impl Pit {
         &mut self,
         slot: PitIndex,
         new: OutRecord,
-    ) -> Result<(), PitError> {
+    ) -> Result<Option<u32>, PitError> {
         let entry = &mut self.entries[slot.0];
         let list = &mut entry.out_list;
         if let Some(place) = self.out_store.find(&entry.out_first, *list, new.face) {
             let record = self.out_store.at_mut(&mut entry.out_first, place);
+            let previous = record.nonce;
             *record = OutRecord { strategy_state: record.strategy_state, ..new };
-            return Ok(());
+            return Ok(Some(previous));
         }
         if list.count >= OUT_RECORDS_PER_ENTRY_MAX
             || self.out_store.push(&mut entry.out_first, list, new, slot.0).is_none()
@@ -631,7 +632,7 @@ impl Pit {
         if list.count > 1 {
             self.ledger.charge(entry.principal, Resource::OutRecords, 1);
         }
-        Ok(())
+        Ok(None)
     }
 
     pub(super) fn out_record_mut(

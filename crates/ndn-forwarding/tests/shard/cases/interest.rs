@@ -120,6 +120,49 @@ fn duplicate_nonce() {
             .at(5, from(2, data("/a/x").freshness_ms(10)), [to(1, data("/a/x").freshness_ms(10))])
             .at(20, from(3, x().must_be_fresh()), [to(3, nack(DUPLICATE, x().must_be_fresh()))])
             .and_drop(DropReason::DeadNonce),
+        Case::new("satisfied by one of several upstreams, without a cache")
+            .multicast("/")
+            .with(|world| world.cs_capacity = 0)
+            .route("/a", 2)
+            .route("/a", 3)
+            .at(0, from(1, x()), [to(2, x()), to(3, x())])
+            .at(5, from(2, data("/a/x")), [to(1, data("/a/x"))])
+            .at(6, from(4, x()), [to(4, nack(DUPLICATE, x()))])
+            .and_drop(DropReason::DeadNonce),
+        Case::new("satisfied by one of several upstreams, answered from the cache")
+            .multicast("/")
+            .route("/a", 2)
+            .route("/a", 3)
+            .at(0, from(1, x()), [to(2, x()), to(3, x())])
+            .at(5, from(2, data("/a/x")), [to(1, data("/a/x"))])
+            .at(6, from(4, x()), [to(4, data("/a/x"))]),
+        Case::new("after a retransmission replaced it")
+            .route("/a", 2)
+            .at(0, from(1, x()), [to(2, x())])
+            .at(20, from(1, interest("/a/x", 2)), [to(2, interest("/a/x", 2))])
+            .at(30, from(3, x()), [to(3, nack(DUPLICATE, x()))])
+            .and_drop(DropReason::DeadNonce),
+        Case::new(
+            "after another downstream's Interest replaced it, except from its own downstream",
+        )
+        .route("/a", 2)
+        .at(0, from(1, x()), [to(2, x())])
+        .at(20, from(3, interest("/a/x", 2)), [to(2, interest("/a/x", 2))])
+        .at(30, from(4, x()), [to(4, nack(DUPLICATE, x()))])
+        .and_drop(looped)
+        .dropped(31, from(1, x()), DropReason::RetransmissionSuppressed)
+        .at(32, from(2, data("/a/x")), [to(1, data("/a/x")), to(3, data("/a/x"))]),
+        Case::new("after a Nack ended the in-record that had it")
+            .route("/a", 2)
+            .at(0, from(1, x()), [to(2, x())])
+            .at(20, from(3, interest("/a/x", 2)), [to(2, interest("/a/x", 2))])
+            .at(
+                30,
+                from(2, nack(NO_ROUTE, interest("/a/x", 2))),
+                [to(1, nack(NO_ROUTE, x())), to(3, nack(NO_ROUTE, interest("/a/x", 2)))],
+            )
+            .at(40, from(4, x()), [to(4, nack(DUPLICATE, x()))])
+            .and_drop(DropReason::DeadNonce),
     ]);
 }
 

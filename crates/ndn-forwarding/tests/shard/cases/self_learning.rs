@@ -279,6 +279,19 @@ fn no_route_nack_removes_the_learned_route() {
 }
 
 #[test]
+fn discovery_interest_that_passed_a_circle_is_dropped_after_nacks() {
+    let mut scene = Scene::new(1);
+    assert_eq!(scene.ask(0, 1, "/a/1", false).len(), 5);
+    // A retransmission, which upstreams refuse.
+    assert_eq!(scene.ask(10, 1, "/a/1", false).len(), 5);
+    assert_eq!(scene.refuse(20, 2, "/a/1", NO_ROUTE), [1]);
+    // The first Interest returns.
+    scene.nonce = 0;
+    assert_eq!(scene.ask(30, 3, "/a/1", false), []);
+    assert_eq!(scene.counter(DropReason::DeadNonce), 1);
+}
+
+#[test]
 fn other_strategies_forward_the_link_fields() {
     let case = Case::new("best-route").route("/a", 2).with(|world| world.cs_capacity = 100);
     let mut scene = Scene { bed: case.world.bed(1), nonce: 0 };

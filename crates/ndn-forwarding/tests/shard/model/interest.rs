@@ -34,10 +34,6 @@ impl Model {
         if interest.hint.iter().any(|hint| regions.iter().any(|region| is_prefix(hint, region))) {
             interest.hint.clear();
         }
-        if self.dead_nonces.contains_key(&(interest.name.clone(), nonce)) {
-            self.refuse(arrival, &interest, DUPLICATE);
-            return;
-        }
         let key = (interest.name.clone(), interest.can_be_prefix, interest.must_be_fresh);
         if self.is_duplicate(&key, nonce, arrival.face) {
             self.refuse(arrival, &interest, DUPLICATE);
@@ -78,12 +74,13 @@ impl Model {
     }
 
     fn is_duplicate(&self, key: &PitKey, nonce: u32, face: Face) -> bool {
-        let Some(entry) = self.pit.get(key) else { return false };
+        let is_dead = self.dead_nonces.contains_key(&(key.0.clone(), nonce));
+        let Some(entry) = self.pit.get(key) else { return is_dead };
         let is_point_to_point = self.face(face).link == Link::PointToPoint;
         let in_same = entry.in_records.iter().any(|r| r.nonce == nonce && r.face == face);
         let anywhere = entry.in_records.iter().any(|record| record.nonce == nonce)
             || entry.out_records.iter().any(|record| record.nonce == nonce);
-        anywhere && !(is_point_to_point && in_same)
+        (is_dead || anywhere) && !(is_point_to_point && in_same)
     }
 
     /// Adds or renews the in-record.
@@ -176,7 +173,13 @@ impl Model {
             is_directed: position.is_some_and(|position| entry.out_records[position].is_directed),
         };
         match position {
-            Some(position) => entry.out_records[position] = record,
+            Some(position) => {
+                let previous = std::mem::replace(&mut entry.out_records[position], record).nonce;
+                if Some(previous) != interest.nonce {
+                    let until = now + self.dead_nonce_lifetime_ms;
+                    self.dead_nonces.insert((key.0.clone(), previous), until);
+                }
+            }
             None => entry.out_records.push(record),
         }
         let has_token = match spec.tokens {

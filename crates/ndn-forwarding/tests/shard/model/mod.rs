@@ -294,7 +294,9 @@ impl Model {
             Some(_) => self.satisfied += 1,
             None => self.unsatisfied += 1,
         }
-        if freshness_ms.is_none_or(|freshness_ms| key.2 && freshness_ms < lifetime_ms) {
+        let is_uncached = entry.out_records.len() > 1 && self.store.capacity() == 0;
+        let becomes_stale = |freshness_ms| key.2 && freshness_ms < lifetime_ms;
+        if freshness_ms.is_none_or(|freshness_ms| becomes_stale(freshness_ms) || is_uncached) {
             for record in entry.out_records {
                 let until = now + lifetime_ms;
                 self.dead_nonces.insert((key.0.clone(), record.nonce), until);

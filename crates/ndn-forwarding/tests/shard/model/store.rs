@@ -21,6 +21,10 @@ impl Store {
         Self { capacity, cached: Vec::new() }
     }
 
+    pub const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// The Data that satisfies `interest`; `choose` selects one of several.
     pub fn find(
         &mut self,
