@@ -8,7 +8,6 @@ use std::time::Duration;
 use ndn_packet::{Data, Interest, LpPacket, Name, Packet};
 
 use crate::node::{Port, PortKind, PortSpec};
-use crate::scenario::learnt_prefix;
 
 /// Time after its lifetime in which an Interest may still be answered: timers have a granularity.
 const EXPIRY_SLACK: Duration = Duration::from_millis(50);
@@ -24,7 +23,7 @@ pub enum Violation {
     UnsolicitedData(Name),
     /// A Nack on a face without a pending Interest of that name and nonce.
     UnsolicitedNack(Name, u32),
-    /// An Interest was forwarded more often by one face than it arrived by the face that brought it first.
+    /// An Interest was forwarded more often by one face than it arrived by any.
     Loop(Name, u32),
     /// An Interest of scope `/localhost` left the host, or Data of it.
     Scope(Name),
@@ -164,26 +163,15 @@ struct Pending {
     expires: Duration,
 }
 
-/// Receptions of one (name, nonce) pair by the port that brought it first, and transmissions by port.
+/// Receptions and transmissions of one (name, nonce) pair, by port.
 #[derive(Debug)]
 struct Passage {
     nonce: u32,
     selectors: Selectors,
-    first_port: Port,
-    received: u32,
+    received: HashMap<Port, u32>,
     sent: HashMap<Port, u32>,
-    /// An in-record may have the nonce.
-    has_in_record: bool,
-    /// Ports whose out-record has the nonce.
-    out_records: Vec<Port>,
+    /// When it was first received or last sent: the nonce is remembered from then on.
     last: Duration,
-}
-
-impl Passage {
-    /// Whether a record of the PIT entry may have the nonce.
-    fn is_recorded(&self) -> bool {
-        self.has_in_record || !self.out_records.is_empty()
-    }
 }
 
 /// The Interests of one name.
@@ -269,7 +257,6 @@ impl Link {
 pub struct Monitor {
     ports: Vec<PortSpec>,
     links: Vec<Link>,
-    learnt_prefix: Name,
     /// By port and by the value of the name.
     pending: Vec<HashMap<Vec<u8>, Vec<Pending>>>,
     /// By the value of the name.
@@ -287,7 +274,6 @@ impl Monitor {
         Self {
             ports: ports.to_vec(),
             links: ports.iter().map(Link::new).collect(),
-            learnt_prefix: learnt_prefix(),
             pending: ports.iter().map(|_| HashMap::new()).collect(),
             passages: HashMap::new(),
             cached: HashMap::new(),
@@ -371,32 +357,18 @@ impl Monitor {
     ) {
         let of_name = self.passages.entry(name.value().to_vec()).or_default();
         let until = &mut of_name.pending_until[selectors.index()];
-        let is_pending = *until >= now;
         *until = (*until).max(expires);
-        // A retransmission replaces the nonce in the in-record.
-        let is_replaced = |passage: &Passage| {
-            is_pending
-                && (passage.first_port, passage.selectors) == (port, selectors)
-                && passage.nonce != nonce
-        };
-        of_name.passages.retain_mut(|passage| {
-            passage.has_in_record &= !is_replaced(passage);
-            now <= passage.last + NONCE_LIFETIME && passage.is_recorded()
-        });
+        of_name.passages.retain(|passage| now <= passage.last + NONCE_LIFETIME);
         match of_name.passages.iter_mut().find(|passage| passage.nonce == nonce) {
             Some(passage) => {
                 passage.selectors = selectors;
-                passage.last = now;
-                passage.received += u32::from(passage.first_port == port);
+                *passage.received.entry(port).or_default() += 1;
             }
             None => of_name.passages.push(Passage {
                 nonce,
                 selectors,
-                first_port: port,
-                received: 1,
+                received: HashMap::from([(port, 1)]),
                 sent: HashMap::new(),
-                has_in_record: true,
-                out_records: Vec::new(),
                 last: now,
             }),
         }
@@ -424,9 +396,9 @@ impl Monitor {
         let Passed::Whole(seen) = link.sent.pass(frame, true) else { return Ok(()) };
         match seen.ok_or(Violation::Malformed)? {
             Seen::Idle => Ok(()),
-            Seen::Interest { name, nonce, selectors, .. } => {
+            Seen::Interest { name, nonce, .. } => {
                 self.check_scope(port, &name)?;
-                self.check_loop(port, name, nonce, selectors)
+                self.check_loop(now, port, name, nonce)
             }
             Seen::Data(data) => {
                 self.check_scope(port, &data.name)?;
@@ -437,12 +409,6 @@ impl Monitor {
                 Err(Violation::SharedNack(name))
             }
             Seen::Nack { name, nonce } => {
-                // The Nack ends the in-record.
-                let passages =
-                    self.passages.get_mut(name.value()).map(|of_name| &mut of_name.passages);
-                passages.into_iter().flatten().for_each(|passage| {
-                    passage.has_in_record &= (passage.nonce, passage.first_port) != (nonce, port);
-                });
                 let pending = self.pending[port].get_mut(name.value());
                 let pending = pending.and_then(|pending| {
                     let is_match =
@@ -519,31 +485,19 @@ impl Monitor {
     /// The forwarder's own Interests arrive by no port, so they are not checked.
     fn check_loop(
         &mut self,
+        now: Duration,
         port: Port,
         name: Name,
         nonce: u32,
-        selectors: Selectors,
     ) -> Result<(), Violation> {
-        // Discovery Interests of self-learning may pass a circle again after Nacks (KNOWN_ISSUES.md).
-        if name.starts_with(self.learnt_prefix.as_ref()) {
-            return Ok(());
-        }
         let Some(of_name) = self.passages.get_mut(name.value()) else { return Ok(()) };
-        // Another Interest of the PIT entry replaces the nonce in the out-record.
-        of_name.passages.retain_mut(|passage| {
-            if passage.nonce != nonce && passage.selectors == selectors {
-                passage.out_records.retain(|record| *record != port);
-            }
-            passage.nonce == nonce || passage.is_recorded()
-        });
         let mut passages = of_name.passages.iter_mut();
         let Some(passage) = passages.find(|passage| passage.nonce == nonce) else { return Ok(()) };
-        if !passage.out_records.contains(&port) {
-            passage.out_records.push(port);
-        }
+        passage.last = now;
         let sent = passage.sent.entry(port).or_default();
         *sent += 1;
-        if *sent > passage.received {
+        // The same nonce again from the same neighbour is a retransmission.
+        if *sent > passage.received.values().copied().max().unwrap_or(0) {
             return Err(Violation::Loop(name, nonce));
         }
         Ok(())
@@ -630,35 +584,45 @@ mod tests {
     }
 
     #[test]
-    fn retransmission_replaces_the_nonce() {
-        let mut monitor = Monitor::new(&PORTS);
-        let [first, second] = [1, 2].map(|nonce| interest("/a", nonce, false, false));
-        for interest in [&first, &second] {
-            monitor.note_delivered(at(0), CONSUMER, interest);
-            monitor.check_sent(at(0), UPSTREAM, interest).unwrap();
-        }
-        for (interest, is_forwarded) in [(&first, true), (&second, false)] {
-            monitor.note_delivered(at(10), OTHER_UPSTREAM, interest);
-            let sent = monitor.check_sent(at(10), UPSTREAM, interest);
-            assert_eq!(sent.is_ok(), is_forwarded, "{sent:?}");
-        }
-    }
-
-    #[test]
-    fn nonce_that_no_record_has_after_a_nack_is_forgotten() {
+    fn replaced_nonce_is_remembered_after_a_nack() {
         let mut monitor = Monitor::new(&PORTS);
         let [first, second] = [1, 2].map(|nonce| interest("/a", nonce, false, false));
         monitor.note_delivered(at(0), CONSUMER, &first);
         monitor.check_sent(at(0), UPSTREAM, &first).unwrap();
-        // Replaces the nonce in the out-record.
-        monitor.note_delivered(at(20), OTHER_UPSTREAM, &second);
+        monitor.note_delivered(at(20), CONSUMER, &second);
         monitor.check_sent(at(20), UPSTREAM, &second).unwrap();
         monitor.check_sent(at(30), CONSUMER, &nack(&first)).unwrap();
-        for (interest, is_forwarded) in [(&first, true), (&second, false)] {
-            monitor.note_delivered(at(40), UPSTREAM, interest);
-            let sent = monitor.check_sent(at(40), UPSTREAM, interest);
-            assert_eq!(sent.is_ok(), is_forwarded, "{sent:?}");
+        for (looping, nonce) in [(&first, 1), (&second, 2)] {
+            monitor.note_delivered(at(40), OTHER_UPSTREAM, looping);
+            let sent = monitor.check_sent(at(40), UPSTREAM, looping);
+            assert_eq!(sent, Err(Violation::Loop(Name::from_uri("/a").unwrap(), nonce)));
         }
+    }
+
+    #[test]
+    fn retransmission_may_come_by_another_face_than_the_first_copy() {
+        let mut monitor = Monitor::new(&PORTS);
+        let again = interest("/a", 7, false, false);
+        monitor.note_delivered(at(0), OTHER_UPSTREAM, &again);
+        for time in [10, 20] {
+            monitor.note_delivered(at(time), CONSUMER, &again);
+            monitor.check_sent(at(time), UPSTREAM, &again).unwrap();
+        }
+        monitor.note_delivered(at(30), OTHER_UPSTREAM, &again);
+        let sent = monitor.check_sent(at(30), UPSTREAM, &again);
+        assert_eq!(sent, Err(Violation::Loop(Name::from_uri("/a").unwrap(), 7)));
+    }
+
+    #[test]
+    fn nonce_is_forgotten_after_its_lifetime() {
+        let mut monitor = Monitor::new(&PORTS);
+        let looping = interest("/a", 7, false, false);
+        monitor.note_delivered(at(0), CONSUMER, &looping);
+        monitor.check_sent(at(0), UPSTREAM, &looping).unwrap();
+        // Dropped, so it is not remembered for longer.
+        monitor.note_delivered(at(4000), OTHER_UPSTREAM, &looping);
+        monitor.note_delivered(at(6001), OTHER_UPSTREAM, &looping);
+        monitor.check_sent(at(6001), UPSTREAM, &looping).unwrap();
     }
 
     #[test]
