@@ -45,13 +45,25 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// # Panics
 /// It gives none within [`TIMEOUT`]; the message says what was waited for.
-pub fn wait_until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let deadline = now() + TIMEOUT;
+pub fn wait_until<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
+    wait_until_within(TIMEOUT, what, condition)
+}
+
+/// As [`wait_until`], within another time.
+///
+/// # Panics
+/// The condition gives no value within `timeout`.
+pub fn wait_until_within<T>(
+    timeout: Duration,
+    what: &str,
+    mut condition: impl FnMut() -> Option<T>,
+) -> T {
+    let deadline = now() + timeout;
     loop {
         if let Some(value) = condition() {
             return value;
         }
-        assert!(now() < deadline, "waited {TIMEOUT:?} in vain for {what}");
+        assert!(now() < deadline, "waited {timeout:?} in vain for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -268,7 +268,7 @@ fn not_opened(target: &Target, error: &ConnectingError) -> String {
     }
 }
 
-/// Whom to trust; `rejection` hears why somebody is not.
+/// The certificates to trust; the reason of a rejection goes to `rejection`.
 async fn tls_config(
     target: &Target,
     rejection: RejectionReason,
