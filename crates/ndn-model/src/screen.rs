@@ -123,6 +123,8 @@ pub struct Screening {
     pub terms: Vec<Term>,
     /// Sum of squares that no term explains, and its degrees of freedom.
     pub residual: (f64, usize),
+    /// Fitted value of each run.
+    pub fitted: Vec<f64>,
     /// Sum of squares around the mean.
     pub total: f64,
     /// Number of runs.
@@ -148,9 +150,9 @@ fn columns(factors: &[Factor], observations: &[Observation], term: &[usize]) -> 
     combinations.iter().map(column).collect()
 }
 
-/// Residual sum of squares and rank of the regression on a constant and these columns, by orthogonalization. Columns
-/// that depend on others are left out.
-fn regress(values: &[f64], columns: impl Iterator<Item = Vec<f64>>) -> (f64, usize) {
+/// Residuals and rank of the regression on a constant and these columns, by orthogonalization. Columns that depend on
+/// others are left out.
+fn regress(values: &[f64], columns: impl Iterator<Item = Vec<f64>>) -> (Vec<f64>, usize) {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let subtract = |from: &mut [f64], unit: &[f64]| {
         let along = dot(from, unit);
@@ -172,7 +174,7 @@ fn regress(values: &[f64], columns: impl Iterator<Item = Vec<f64>>) -> (f64, usi
         subtract(&mut rest, &column);
         basis.push(column);
     }
-    (dot(&rest, &rest), basis.len())
+    (rest, basis.len())
 }
 
 fn mean_of(values: impl Iterator<Item = f64>, residual_variance: f64) -> LevelMean {
@@ -181,11 +183,24 @@ fn mean_of(values: impl Iterator<Item = f64>, residual_variance: f64) -> LevelMe
     LevelMean { runs, mean: sum / n, error: sqrt(residual_variance / n) }
 }
 
-/// Analyses the influence of all factors with two levels or more.
+/// Analyses the influence of all factors with two levels or more, and of pairs of them where the runs suffice.
 ///
 /// # Errors
 /// Nothing varies, or there are too few runs.
 pub fn screen(factors: &[Factor], observations: &[Observation]) -> Result<Screening, ScreenError> {
+    screen_terms(factors, observations, true)
+}
+
+/// Analyses the influence of all factors, and of pairs of them `with_pairs` where the runs suffice. A design that
+/// confounds pairs with factors, as a Latin square does, is analysed without.
+///
+/// # Errors
+/// Nothing varies, or there are too few runs.
+pub fn screen_terms(
+    factors: &[Factor],
+    observations: &[Observation],
+    with_pairs: bool,
+) -> Result<Screening, ScreenError> {
     if factors.is_empty() || factors.iter().any(|factor| factor.levels.len() < 2) {
         return Err(ScreenError::NoFactors);
     }
@@ -201,16 +216,24 @@ pub fn screen(factors: &[Factor], observations: &[Observation]) -> Result<Screen
     let main: Vec<Vec<usize>> = (0..factors.len()).map(|factor| vec![factor]).collect();
     let pairs: Vec<(usize, usize)> =
         (0..factors.len()).flat_map(|a| (a + 1..factors.len()).map(move |b| (a, b))).collect();
-    let fit = |terms: &[Vec<usize>]| {
+    let residuals = |terms: &[Vec<usize>]| {
         regress(&values, terms.iter().flat_map(|term| columns(factors, observations, term)))
     };
+    let fit = |terms: &[Vec<usize>]| {
+        let (rest, rank) = residuals(terms);
+        (rest.iter().map(|one| one * one).sum::<f64>(), rank)
+    };
     let mut terms = main.clone();
-    terms.extend(pairs.iter().map(|(a, b)| vec![*a, *b]));
+    if with_pairs {
+        terms.extend(pairs.iter().map(|(a, b)| vec![*a, *b]));
+    }
     let (mut squares, mut rank) = fit(&terms);
     if runs < rank + 2 {
         terms = main;
         (squares, rank) = fit(&terms);
     }
+    let (rest, _) = residuals(&terms);
+    let fitted = values.iter().zip(&rest).map(|(value, rest)| value - rest).collect();
     let freedom = runs.saturating_sub(rank);
     let (total, _) = fit(&[]);
     let around_zero: f64 = values.iter().map(|value| value * value).sum();
@@ -260,6 +283,7 @@ pub fn screen(factors: &[Factor], observations: &[Observation]) -> Result<Screen
         pair_means: pair_means.collect(),
         terms,
         residual: (squares, freedom),
+        fitted,
         total,
         runs,
     })
