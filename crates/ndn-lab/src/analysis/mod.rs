@@ -7,7 +7,7 @@ pub mod residuals;
 pub mod transform;
 pub mod tukey;
 
-use ndn_model::screen::{self, ScreenError, Screening};
+use ndn_model::screen::{self, Screening};
 
 use crate::design::{Design, Kind};
 pub use numerics::{CONFIDENCE, digits, holm};
