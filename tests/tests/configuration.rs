@@ -106,6 +106,38 @@ fn missing_devices_are_reported_with_their_line() {
 }
 
 #[test]
+fn settings_that_do_not_fit_the_machine_are_warned_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let toml = directory.path().join("namewire.toml").to_str().unwrap().to_owned();
+    let text = "forwarder.workers = 64\npool.capacity = \"1GiB\"\n\
+                tables.cs.capacity_bytes = \"900TiB\"\nlisteners.unix.path = \"here.sock\"\n\
+                listeners.ethernet = { enabled = true, interfaces = [\"eth97\"] }\n";
+    let messages_of = |text: &str| {
+        std::fs::write(&toml, text).unwrap();
+        let checked = run(&["config", "check", &toml]);
+        let printed = String::from_utf8_lossy(&checked.stdout).into_owned();
+        (checked.status.success(), printed, String::from_utf8_lossy(&checked.stderr).into_owned())
+    };
+    let (_, printed, warnings) = messages_of(text);
+    for expected in [
+        ":1:",
+        "64 workers share ",
+        ":3:",
+        "the Content Store needs 943718400 MiB and gets ",
+        ":4:",
+        "here.sock is relative",
+        ":5:",
+        "there is no interface eth97",
+    ] {
+        assert!(warnings.contains(expected), "{expected}: {warnings}{printed}");
+    }
+    // Beside an error, too.
+    let (is_valid, _, messages) = messages_of(&format!("{text}unknown = 1\n"));
+    assert!(!is_valid && messages.contains("unknown"), "{messages}");
+    assert!(messages.contains("64 workers share "), "{messages}");
+}
+
+#[test]
 fn a_conversion_that_fails_leaves_nothing_that_could_be_used() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();

@@ -62,7 +62,19 @@ impl Config {
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let by_others = self.management.route_rules_evaded();
-        self.unused_memif_secrets().chain(by_others).collect()
+        self.unused_memif_secrets().chain(by_others).chain(self.relative_sockets()).collect()
+    }
+
+    /// Sockets whose paths depend on the working directory: programs with another one look for them elsewhere.
+    fn relative_sockets(&self) -> impl Iterator<Item = Warning> {
+        let sockets = self.sockets_with_paths().into_iter().filter(|(_, path)| path.is_relative());
+        sockets.map(|(key, path)| Warning {
+            key: key.to_owned(),
+            reason: format!(
+                "{key}: {} is relative: only programs with the same working directory find the socket",
+                path.display()
+            ),
+        })
     }
 
     fn check_capacity(&self) -> Option<Conflict> {

@@ -19,7 +19,7 @@ use crate::hooks::{Hooks, LogControl, Requests};
 use crate::listeners::Listeners;
 use crate::plan::Plan;
 use crate::tables::ForwardingTables;
-use crate::{OwnFile, directory, dpdk, memory, missing, settings};
+use crate::{OwnFile, directory, dpdk, machine, memory, settings};
 
 /// A forwarder whose sockets are open and that has no threads yet: the embedding program may change its user now.
 #[derive(Debug)]
@@ -55,8 +55,7 @@ impl OpenForwarder {
             cs_packets = config.tables.cs.capacity_packets,
             "starting"
         );
-        missing::warn_of_interfaces(config);
-        memory::warn_of_capacity(&config.pool, places.len());
+        machine::log_warnings(config);
         let spread = environment.seeds.peer_spread;
         let mut listeners = Listeners::open(config, with_faces, spread)?;
         let control_socket = open_control_socket(config, &mut listeners)?;

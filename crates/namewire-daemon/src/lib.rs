@@ -18,8 +18,8 @@
 //! | `balance` | load balancing between workers |
 //! | `addresses` | local and remote addresses of faces, from the kernel |
 //! | `faces` | face records of management; parameters of new faces |
-//! | `memory` | capacity checks and report of packet memory |
-//! | `missing` | configured interfaces that do not exist |
+//! | `machine` | settings that do not fit this machine |
+//! | `memory` | memory for packets: what this system has, and a report |
 //! | `names` | host names of configured faces |
 //! | `bound`, `multicast` | UDP faces created and removed with network interfaces |
 //! | `tables` | FIB and strategy instances |
@@ -55,8 +55,8 @@ mod identities;
 mod ledger_sum;
 mod listeners;
 mod local_peers;
+mod machine;
 mod memory;
-mod missing;
 mod multicast;
 mod names;
 mod packet_traces;
@@ -85,7 +85,7 @@ pub use directory::OwnFile;
 pub use environment::{Environment, Seeds};
 pub use forwarder::{Forwarder, OpenForwarder};
 pub use hooks::{ConfigSource, Hooks, LogControl, NoLogControl, Requests};
-pub use missing::interfaces_missing;
+pub use machine::machine_warnings;
 pub use ndn_management::{CallError, Management};
 pub use plan::Plan;
 pub use stepped::{PendingCall, SteppedForwarder};

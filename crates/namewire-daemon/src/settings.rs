@@ -132,11 +132,7 @@ fn shard_config(config: &Config, hasher: NameHasher, count: usize, now: Timestam
     let pit_capacity = tables.pit_capacity.div_ceil(count);
     let pit_entries = saturate(pit_capacity as u64);
     let sized = PcctConfig::with_capacity(pit_entries, saturate(packets as u64), now);
-    let bytes = match tables.cs.capacity_bytes {
-        Some(size) => usize::try_from(size.0).unwrap_or(usize::MAX),
-        None => sized.cs_bytes_max.saturating_mul(count),
-    };
-    let bytes = super::memory::cs_bytes(bytes).div_ceil(count);
+    let bytes = cs_bytes(config, count).min(super::memory::cs_bytes_max()).div_ceil(count);
     ShardConfig {
         shard: 0,
         hasher,
@@ -158,6 +154,17 @@ fn shard_config(config: &Config, hasher: NameHasher, count: usize, now: Timestam
             config::UnsolicitedPolicy::AdmitNetwork => UnsolicitedPolicy::AdmitNetwork,
             config::UnsolicitedPolicy::AdmitAll => UnsolicitedPolicy::AdmitAll,
         },
+    }
+}
+
+/// Returns the memory for packets of the Content Store that the configuration asks for, for `count` shards together.
+pub(super) fn cs_bytes(config: &Config, count: usize) -> usize {
+    let packets = saturate(cs_capacity_max(config).div_ceil(count) as u64);
+    let bytes_of_packets =
+        || PcctConfig::with_capacity(0, packets, Timestamp::default()).cs_bytes_max;
+    match config.tables.cs.capacity_bytes {
+        Some(size) => usize::try_from(size.0).unwrap_or(usize::MAX),
+        None => bytes_of_packets().saturating_mul(count),
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use namewire_daemon::{interfaces_missing, placement};
+use namewire_daemon::{machine_warnings, placement};
 
 use super::failure::{Failure, Outcome};
 use super::output;
@@ -37,10 +37,7 @@ pub(super) enum Command {
 pub(super) fn run(command: &Command) -> Outcome {
     match command {
         Command::Check { file } => {
-            let (config, source) = check(file)?;
-            let mut warnings = config.warnings();
-            warnings.extend(interfaces_missing(&config));
-            let found = match report(warnings, &source) {
+            let found = match check(file)? {
                 0 => "no problems".to_owned(),
                 warnings => format!("usable, with {}", output::counted(warnings, "warning")),
             };
@@ -56,13 +53,16 @@ pub(super) fn run(command: &Command) -> Outcome {
 }
 
 /// Reads a configuration file and checks it against this machine. Problems of the file and of the
-/// machine are reported together.
-fn check(file: &Path) -> Outcome<(Config, Source)> {
+/// machine are reported together, after the warnings, whose number it returns.
+fn check(file: &Path) -> Outcome<u64> {
     let (config, source, error) = load_leniently(file)?;
+    let mut warnings = config.warnings();
+    warnings.extend(machine_warnings(&config));
+    let warnings = report(warnings, &source);
     let faults = Prepared::new(&config).err().unwrap_or_default();
     let Some(error) = error else {
         return match faults.is_empty() {
-            true => Ok((config, source)),
+            true => Ok(warnings),
             false => Err(Failure::Usage(source.describe_all(&faults))),
         };
     };
