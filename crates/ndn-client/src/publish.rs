@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ndn_packet::tlv::append_name;
-use ndn_packet::{DataBuilder, Interest, MAX_PACKET_SIZE, Name};
+use ndn_packet::tlv::{append_name, append_nested, append_number};
+use ndn_packet::{ComponentType, DataBuilder, Interest, MAX_PACKET_SIZE, Name, types};
 use ndn_security::{DigestSigner, SignError, Signer, data_len_max};
 use ndn_types::duration_ms;
 use thiserror::Error;
@@ -209,6 +209,10 @@ impl Inner {
                 name.push(METADATA).push_version(crate::real_time::unix_ms()).push_segment(0);
                 scratch.content.clear();
                 append_name(&mut scratch.content, self.versioned.as_ref());
+                // As file servers do: consumers need not request segments beyond the last one to learn it.
+                append_nested(&mut scratch.content, types::FINAL_BLOCK_ID, |out| {
+                    append_number(out, ComponentType::SEGMENT.tlv_type(), self.final_segment);
+                });
                 let data = DataBuilder::new(name.as_ref())
                     .freshness_ms(self.metadata_freshness_ms)
                     .final_segment(0)

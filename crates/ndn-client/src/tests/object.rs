@@ -172,6 +172,23 @@ async fn every_way_of_discovery_finds_the_version() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_segment_beyond_the_last_is_requested_of_a_published_object() {
+    let (forwarder, producer, consumer) = pair(Behaviour::default());
+    for (length, segments) in [(1, 1), (8000, 1), (24_000, 3)] {
+        let options = PublishOptions { version: Some(length as u64), ..PublishOptions::default() };
+        let content = Content::Bytes(bytes(length));
+        let object = producer.publish(&name("/d"), content, &options).await.unwrap();
+        let options = FetchOptions { discovery: Discovery::Metadata, ..FetchOptions::default() };
+        let stream = consumer.fetch(&name("/d"), &options).await.unwrap();
+        assert!(stream.collect(usize::MAX).await.unwrap() == bytes(length));
+        let version = object.versioned_name().to_uri();
+        let interests = forwarder.interests();
+        let of_segments = interests.iter().filter(|name| name.starts_with(&version));
+        assert_eq!(of_segments.count(), segments, "{interests:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn metadata_is_not_taken_for_the_object() {
     let (_forwarder, producer, consumer) = pair(Behaviour::default());
     let asked_for_metadata = std::sync::atomic::AtomicUsize::new(0);
