@@ -319,3 +319,23 @@ fn the_forwarder_and_its_operator_sign_with_identities() {
     let signed = asked(&[&set[..], &["--identity", "default"]].concat());
     assert!(signed.status.success(), "{signed:?}");
 }
+
+#[test]
+fn new_default_key_and_identity_are_reported() {
+    let home = tempfile::tempdir().unwrap();
+    let generate = |arguments: &[&str]| {
+        let (status, _, messages) =
+            run(program(), home.path(), &[&["key", "gen"], arguments].concat(), "");
+        assert_eq!(status, Some(0), "{messages}");
+        messages
+    };
+    let first = generate(&["/alice", "--key-id", "1"]);
+    assert!(!first.contains("in place of"), "{first}");
+    let second = generate(&["/alice", "--key-id", "2"]);
+    let reported = "it is the default key of /alice now, in place of /alice/KEY/1 ";
+    assert!(second.contains(reported) && !second.contains("identity"), "{second}");
+    let third = generate(&["/alice", "--key-id", "3", "--not-default"]);
+    assert!(!third.contains("in place of"), "{third}");
+    let bob = generate(&["/bob"]);
+    assert!(bob.contains("/bob is the default identity now, in place of /alice "), "{bob}");
+}

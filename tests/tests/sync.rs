@@ -413,3 +413,22 @@ fn missing_empty_directory_is_a_difference() {
     assert_eq!(String::from_utf8_lossy(&verified.stdout), "missing  empty\n");
     assert_eq!(verified.status.code(), Some(1));
 }
+
+/// An empty variable in a script makes `"$DIRECTORY/"` the root directory.
+#[test]
+fn copy_into_the_root_directory_is_refused() {
+    let bed = Bed::new(&[("namewire-test-of-the-root-directory", b"x")]);
+    for command in [&["sync", "/files", "/"][..], &["sync", "/files", "/tmp/..", "--delete"]] {
+        let refused = bed.forwarder.run(command);
+        let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{printed}");
+        assert!(printed.contains("is the root directory of this machine"), "{printed}");
+    }
+    let get = bed.forwarder.run(&["get", "--recursive", "/files", "-o", "/"]);
+    assert_eq!(get.status.code(), Some(2), "{}", String::from_utf8_lossy(&get.stderr));
+    assert!(!Path::new("/namewire-test-of-the-root-directory").exists());
+    // Nothing is written.
+    let shown = bed.forwarder.run(&["sync", "/files", "/", "--dry-run"]);
+    assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
+    assert!(!Path::new("/namewire-test-of-the-root-directory").exists());
+}

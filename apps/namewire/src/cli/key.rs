@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use ndn_keychain::{Access, KeyChain, KeyId, NewDefault};
-use ndn_packet::{Component, Name};
+use ndn_packet::{Component, Name, NameRef};
 use ndn_security::{EncryptionSeed, KeyType, PublicKey, SafeBag};
 use rand::RngExt;
 use serde_json::{Value, json};
@@ -165,10 +165,50 @@ fn generate(options: &GenOptions) -> Outcome {
     let default = if options.not_default { NewDefault::None } else { NewDefault::All };
     let mut chain = open(Access::Write)?;
     let identity = options.identity.as_ref();
+    let former = Defaults::of(&chain, identity)?;
     let made = chain.generate(identity, key_type, key_id, now_unix_ms(), default);
     let certificate = made.map_err(failure)?;
     eprintln!("made {}", certificate.key_name());
+    former.report_changes(&Defaults::of(&chain, identity)?, &options.identity);
     Ok(std::io::stdout().lock().write_all(certificate.to_text().as_bytes())?)
+}
+
+/// The identity and the key that programs sign with by default.
+struct Defaults {
+    identity: Option<Name>,
+    key: Option<Name>,
+}
+
+impl Defaults {
+    fn of(chain: &KeyChain, identity: NameRef<'_>) -> Outcome<Self> {
+        let identities = chain.identities().map_err(failure)?;
+        let is_known = identities.iter().any(|entry| entry.name.as_ref() == identity);
+        let keys = if is_known { chain.keys(identity).map_err(failure)? } else { Vec::new() };
+        Ok(Self {
+            identity: identities.into_iter().find(|entry| entry.is_default).map(|entry| entry.name),
+            key: keys.into_iter().find(|entry| entry.is_default).map(|entry| entry.name),
+        })
+    }
+
+    /// Prints defaults that were replaced: programs sign with another key from now on.
+    fn report_changes(&self, now: &Self, identity: &Name) {
+        if let (Some(former), Some(key)) = (&self.key, &now.key)
+            && former != key
+        {
+            output::note(&format_args!(
+                "it is the default key of {identity} now, in place of {former} \
+                 (`namewire key default {former}` restores that)"
+            ));
+        }
+        if let (Some(former), Some(new)) = (&self.identity, &now.identity)
+            && former != new
+        {
+            output::note(&format_args!(
+                "{new} is the default identity now, in place of {former} \
+                 (`namewire key default {former}` restores that)"
+            ));
+        }
+    }
 }
 
 fn list(options: &ListOptions) -> Outcome {

@@ -59,6 +59,11 @@ pub(super) struct Options {
     max_delete: Option<u64>,
     #[command(flatten)]
     filter: Filter,
+    /// Copy into the root directory of this machine
+    ///
+    /// Without this option that is refused, because an empty variable in a script (`"$DIRECTORY/"`) means it.
+    #[arg(long)]
+    allow_root: bool,
     /// Print what would be done, and write nothing
     #[arg(long, short = 'n')]
     dry_run: bool,
@@ -83,6 +88,9 @@ pub(super) fn run(options: &Options) -> Outcome {
         (true, false) => Mode::Preview,
         (false, false) => Mode::Copy,
     };
+    if mode == Mode::Copy && !options.allow_root {
+        refuse_root(&options.directory)?;
+    }
     let rules = Rules {
         filter: options.filter.clone(),
         delete: options.delete,
@@ -98,7 +106,19 @@ pub(super) fn run(options: &Options) -> Outcome {
 /// Executes `get`, which copies a directory with `--recursive`.
 pub(super) fn run_get(options: &get::Options) -> Outcome {
     let Some((name, output)) = options.directories()? else { return get::run(options) };
+    refuse_root(output)?;
     copy(name, output, &options.fetch, &Rules::default())
+}
+
+/// Rejects the root directory, however it is written.
+fn refuse_root(directory: &Path) -> Outcome {
+    let is_root = directory.canonicalize().is_ok_and(|path| path == Path::new("/"));
+    let reason = format!(
+        "{} is the root directory of this machine, as an empty variable in a script would make it: \
+         `namewire sync --allow-root` copies there",
+        directory.display()
+    );
+    if is_root { Err(Failure::Usage(reason)) } else { Ok(()) }
 }
 
 /// Copies the directory `name` of a file server to `output`, and reports the result.
