@@ -92,13 +92,16 @@ instructions: cargo setup ## Count instructions per exchange; fails if they diff
 test: cargo setup ## Run all tests, with real applications of other projects
 	$(CARGO) build --workspace --all-targets
 	: > target/skipped-tests; \
-	failed=0; \
+	( failed=0; \
 	$(TESTS) --exclude namewire-tests || failed=1; \
 	$(END_TO_END) --test forwarding --test program || failed=1; \
 	NAMEWIRE_TEST_WORKERS=2 $(END_TO_END) --test forwarding || failed=1; \
 	scripts/report-skipped target/skipped-tests tests/optional-programs || failed=1; \
 	$(CARGO) test -p ndn-caching -p ndn-cache-sim --features ndn-caching/vip,ndn-cache-sim/vip --test vip --test engine \
 		|| failed=1; \
+	exit $$failed ) 2>&1 | tee target/tests.log; \
+	failed=$${PIPESTATUS[0]}; \
+	grep '^test .* FAILED$$' target/tests.log; \
 	exit $$failed
 
 .PHONY: lint

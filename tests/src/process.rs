@@ -117,6 +117,23 @@ impl Drop for Process {
     }
 }
 
+/// `command` with the default action of SIGHUP, which nohup and service managers ignore for all that they start.
+#[must_use]
+pub fn ended_by_hangup(command: &Command) -> Command {
+    let mut ended = Command::new("env");
+    ended.arg("--default-signal=HUP").arg(command.get_program()).args(command.get_args());
+    for (variable, value) in command.get_envs() {
+        match value {
+            Some(value) => ended.env(variable, value),
+            None => ended.env_remove(variable),
+        };
+    }
+    if let Some(directory) = command.get_current_dir() {
+        ended.current_dir(directory);
+    }
+    ended
+}
+
 fn read(path: &Path) -> String {
     let bytes = std::fs::read(path).unwrap_or_else(|error| format!("({error})").into_bytes());
     String::from_utf8_lossy(&bytes).into_owned()

@@ -6,7 +6,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
 
-use namewire_tests::{Process, Settings, bench_program, program, run_to_end, wait_until};
+use namewire_tests::{
+    Process, Settings, bench_program, ended_by_hangup, program, run_to_end, wait_until,
+};
 use rustix::process::Signal;
 
 fn run_with(arguments: &[&str], directory: &Path) -> Command {
@@ -255,6 +257,7 @@ fn benches_that_are_interrupted_leave_nothing_behind() {
         std::fs::create_dir(&temporary).unwrap();
         let mut command = Command::new(program());
         command.arg("bench").args(arguments).env("TMPDIR", &temporary);
+        let command = ended_by_hangup(&command);
         let mut bench = Process::start("bench", command, directory.path());
         wait_until("the programs of the bench", || {
             assert!(bench.is_running(), "{}", bench.everything());
