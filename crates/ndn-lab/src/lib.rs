@@ -8,3 +8,4 @@
 
 pub mod analysis;
 pub mod design;
+pub mod experiment;

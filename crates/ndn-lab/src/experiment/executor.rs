@@ -1,0 +1,148 @@
+//! Executors: what a run is.
+
+use super::reader::{Fault, Section};
+use super::template::Template;
+
+/// What performs a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Executor {
+    /// Starts a program for each run.
+    Command(Command),
+    /// Simulates a network of caches in this process.
+    Cache(Cache),
+    /// Runs traces of a capacity model in this process.
+    Model(Model),
+}
+
+/// A program that is started for each run. It reads a JSON object with seed and factors from standard input, and prints a
+/// JSON object with the responses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// Program and arguments.
+    pub words: Vec<Template>,
+    /// Variables of the environment.
+    pub environment: Vec<(String, Template)>,
+}
+
+/// A network of caches (`namewire cache simulate`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cache {
+    /// Name or file of the topology.
+    pub topology: Template,
+    /// Policy and routing, or a joint method.
+    pub method: Template,
+    /// Pattern of requests.
+    pub pattern: Template,
+    /// Other values of settings of the load.
+    pub load: Vec<(String, Template)>,
+}
+
+/// A capacity model (`namewire model check`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Model {
+    /// Model file.
+    pub file: Template,
+    /// Traces of a run; a response is the mean of its property over them.
+    pub traces: u32,
+    /// Other values of keys of the model.
+    pub set: Vec<(String, Template)>,
+}
+
+/// Largest number of traces of a run of a model.
+const TRACES_MAX: u64 = 10_000;
+
+impl Executor {
+    pub(super) fn read(section: &Section<'_>) -> Result<Self, Fault> {
+        let kind = section.required_text("kind")?;
+        match kind.as_str() {
+            "command" => {
+                section.only(&["kind", "command", "environment"])?;
+                let words = section.scalars("command")?;
+                let words = words.ok_or_else(|| section.fault("command", "is missing"))?;
+                if words.first().is_none_or(String::is_empty) {
+                    return Err(section.fault("command", "names no program"));
+                }
+                let words = words.iter().map(|word| Template::parse(word));
+                let words = words.collect::<Result<_, _>>();
+                Ok(Self::Command(Command {
+                    words: words.map_err(|reason| section.fault("command", reason))?,
+                    environment: templates(section, "environment")?,
+                }))
+            }
+            "cache" => {
+                section.only(&["kind", "topology", "method", "pattern", "load"])?;
+                let pattern = template(section, "pattern")?;
+                Ok(Self::Cache(Cache {
+                    topology: required(section, "topology")?,
+                    method: required(section, "method")?,
+                    pattern: pattern.map_or_else(|| Template::parse("zipf"), Ok)
+                        .map_err(|reason| section.fault("pattern", reason))?,
+                    load: templates(section, "load")?,
+                }))
+            }
+            "model" => {
+                section.only(&["kind", "file", "traces", "set"])?;
+                let traces = section.count("traces", 1..=TRACES_MAX)?.unwrap_or(1);
+                Ok(Self::Model(Model {
+                    file: required(section, "file")?,
+                    traces: traces as u32,
+                    set: templates(section, "set")?,
+                }))
+            }
+            _ => {
+                Err(section
+                    .fault("kind", format!("unknown kind '{kind}'; known: command, cache, model")))
+            }
+        }
+    }
+
+    /// Name of its kind.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Command(_) => "command",
+            Self::Cache(_) => "cache",
+            Self::Model(_) => "model",
+        }
+    }
+
+    /// Its templates, each with its key.
+    pub(super) fn templates(&self) -> Vec<(String, &Template)> {
+        let below = |table: &str, pairs: &'_ [(String, Template)]| {
+            pairs.iter().map(|(key, _)| format!("{table}.{key}")).collect::<Vec<_>>()
+        };
+        let (mut keys, mut templates): (Vec<String>, Vec<&Template>) = match self {
+            Self::Command(one) => {
+                (vec!["command".to_owned(); one.words.len()], one.words.iter().collect())
+            }
+            Self::Cache(one) => (
+                ["topology", "method", "pattern"].map(str::to_owned).to_vec(),
+                vec![&one.topology, &one.method, &one.pattern],
+            ),
+            Self::Model(one) => (vec!["file".to_owned()], vec![&one.file]),
+        };
+        let (table, pairs) = match self {
+            Self::Command(one) => ("environment", &one.environment),
+            Self::Cache(one) => ("load", &one.load),
+            Self::Model(one) => ("set", &one.set),
+        };
+        keys.extend(below(table, pairs));
+        templates.extend(pairs.iter().map(|(_, template)| template));
+        keys.into_iter().zip(templates).collect()
+    }
+}
+
+fn template(section: &Section<'_>, key: &str) -> Result<Option<Template>, Fault> {
+    let parse = |text: String| Template::parse(&text).map_err(|reason| section.fault(key, reason));
+    section.scalar(key)?.map(parse).transpose()
+}
+
+fn required(section: &Section<'_>, key: &str) -> Result<Template, Fault> {
+    template(section, key)?.ok_or_else(|| section.fault(key, "is missing"))
+}
+
+/// A table of templates.
+fn templates(section: &Section<'_>, key: &str) -> Result<Vec<(String, Template)>, Fault> {
+    let Some(below) = section.section(key)? else { return Ok(Vec::new()) };
+    below.keys().into_iter().map(|key| Ok((key.to_owned(), required(&below, key)?))).collect()
+}
