@@ -75,7 +75,8 @@ impl Executor {
                 Ok(Self::Cache(Cache {
                     topology: required(section, "topology")?,
                     method: required(section, "method")?,
-                    pattern: pattern.map_or_else(|| Template::parse("zipf"), Ok)
+                    pattern: pattern
+                        .map_or_else(|| Template::parse("zipf"), Ok)
                         .map_err(|reason| section.fault("pattern", reason))?,
                     load: templates(section, "load")?,
                 }))
@@ -89,10 +90,8 @@ impl Executor {
                     set: templates(section, "set")?,
                 }))
             }
-            _ => {
-                Err(section
-                    .fault("kind", format!("unknown kind '{kind}'; known: command, cache, model")))
-            }
+            _ => Err(section
+                .fault("kind", format!("unknown kind '{kind}'; known: command, cache, model"))),
         }
     }
 

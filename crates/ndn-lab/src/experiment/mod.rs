@@ -91,7 +91,8 @@ impl Experiment {
         let name = file.required_text("name")?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {
-            let reason = "consists of letters, digits, '-', '_' and '.', and does not begin with '.'";
+            let reason =
+                "consists of letters, digits, '-', '_' and '.', and does not begin with '.'";
             return Err(file.fault("name", reason));
         }
         let factors = read_factors(&file.required_section("factors")?)?;
@@ -188,7 +189,9 @@ fn read_factors(section: &Section<'_>) -> Result<Vec<Factor>, Fault> {
     let mut factors = Vec::new();
     for name in section.keys() {
         if RESERVED.contains(&name) {
-            return Err(section.fault(name, "the name is taken: executors have a value of this name"));
+            return Err(
+                section.fault(name, "the name is taken: executors have a value of this name")
+            );
         }
         if name.is_empty() || name.contains(['{', '}', '*']) || name.contains(char::is_whitespace) {
             return Err(section.fault(name, "a name has no braces, asterisks and white space"));
@@ -211,7 +214,9 @@ fn check_templates(
         let is_unknown = |name: &&str| !names.contains(name) && !RESERVED.contains(name);
         if let Some(unknown) = template.names().find(is_unknown) {
             let known = [&names[..], &RESERVED].concat().join(", ");
-            return Err(section.fault(key, format!("unknown value '{{{unknown}}}'; known: {known}")));
+            return Err(
+                section.fault(key, format!("unknown value '{{{unknown}}}'; known: {known}"))
+            );
         }
     }
     // A command reads all factors from standard input.
@@ -239,7 +244,7 @@ fn read_responses(section: &Section<'_>, executor: &Executor) -> Result<Vec<Resp
         };
         if property.is_some() != is_model {
             let reason = if is_model {
-                "a response of a model needs a property: {{ unit = \"share\", property = \"E(share(satisfied))\" }}"
+                "a response of a model needs a property: { unit = \"share\", property = \"E(share(satisfied))\" }"
             } else {
                 "a property is for the executor 'model' only"
             };
@@ -399,7 +404,9 @@ load = { objects = "{objects}", zipf = "{zipf}", duration_s = 10 }
         assert_eq!(names, ["objects", "policy", "zipf"]);
         assert_eq!(experiment.design.factors()[0].levels, ["100", "1000"]);
         assert_eq!(experiment.design.cells().len(), 4);
-        assert!(experiment.design.cells().iter().all(|cell| cell[2] == 1 ^ (1 ^ cell[0] ^ cell[1])));
+        assert!(
+            experiment.design.cells().iter().all(|cell| cell[2] == 1 ^ (1 ^ cell[0] ^ cell[1]))
+        );
         assert_eq!(experiment.responses[1].unit, "ms");
         assert_eq!((experiment.replications, experiment.is_blocked), (3, false));
         let budget = Budget { runs_max: 12, run_time_ms: 1500, time_ms: Some(120_000) };
@@ -459,17 +466,33 @@ load = { objects = "{objects}", zipf = "{zipf}", duration_s = 10 }
             ("[0.7, 1.1]", "0.7", "line 8: factors.zipf: expected a list"),
             ("[0.7, 1.1]", "[0.7, 0.7]", "factor 'zipf' has a level twice"),
             ("zipf = [", "seed = [", "line 8: factors.seed: the name is taken"),
-            ("delay_ms = {", "delay_ms = { property = \"x\",", "line 12: responses.delay_ms: a property"),
+            (
+                "delay_ms = {",
+                "delay_ms = { property = \"x\",",
+                "line 12: responses.delay_ms: a property",
+            ),
             ("unit =", "units =", "line 12: responses.delay_ms.units: unknown key"),
             ("\"fractional\"", "\"half\"", "line 15: design.kind: unknown kind 'half'"),
             ("\"fractional\"", "\"factorial\"", "line 16: design.generators: a design of kind"),
-            ("* policy\"", "* x\"", "line 16: design.generators: \"zipf = -objects * x\": there is no factor 'x'"),
+            (
+                "* policy\"",
+                "* x\"",
+                "line 16: design.generators: \"zipf = -objects * x\": there is no factor 'x'",
+            ),
             ("replications = 3", "replications = 0", "line 17: design.replications: expected"),
-            ("runs = 12", "runs = 11", "line 21: budget.runs: 4 cells with 3 replications are 12 runs"),
+            (
+                "runs = 12",
+                "runs = 11",
+                "line 21: budget.runs: 4 cells with 3 replications are 12 runs",
+            ),
             ("\"1.5s\"", "\"1.5\"", "line 22: budget.run-time: expected a duration"),
             ("\"cache\"", "\"cash\"", "line 26: executor.kind: unknown kind 'cash'"),
             ("topology =", "topologie =", "line 27: executor.topologie: unknown key"),
-            ("{policy}/", "{policies}/", "line 28: executor.method: unknown value '{policies}'; known: objects"),
+            (
+                "{policy}/",
+                "{policies}/",
+                "line 28: executor.method: unknown value '{policies}'; known: objects",
+            ),
             ("\"{zipf}\"", "\"{zipf\"", "executor.load.zipf: \"{zipf\": '{' without"),
             (", zipf = \"{zipf}\"", "", "line 25: executor: the factor 'zipf' is not used"),
             ("[responses]", "[reactions]", "line 10: reactions: unknown key"),

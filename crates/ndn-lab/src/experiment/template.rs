@@ -35,7 +35,9 @@ impl Template {
                 continue;
             }
             let Some((name, next)) = after.split_once('}').filter(|_| brace == "{") else {
-                return Err(format!("\"{text}\": '{brace}' without its other brace; '{brace}{brace}' is a brace"));
+                return Err(format!(
+                    "\"{text}\": '{brace}' without its other brace; '{brace}{brace}' is a brace"
+                ));
             };
             if !literal.is_empty() {
                 parts.push(Part::Text(core::mem::take(&mut literal)));
