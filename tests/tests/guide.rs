@@ -175,7 +175,8 @@ fn configurations_in_the_documents_are_valid() {
 fn check(page: &str, file: &Path, text: &str) {
     std::fs::write(file, text).unwrap();
     let mut command = Command::new(program());
-    command.args(["config", "check"]).arg(file);
+    let is_experiment = text.contains("[factors]");
+    command.args([if is_experiment { "lab" } else { "config" }, "check"]).arg(file);
     let output = run_to_end(command);
     assert!(
         output.status.success(),

@@ -23,6 +23,7 @@ mod hub;
 mod interop_matrix;
 mod json_forms;
 mod key_chain;
+mod lab;
 mod libraries;
 mod lifecycle;
 mod link;

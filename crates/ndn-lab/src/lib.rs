@@ -7,5 +7,11 @@
 )]
 
 pub mod analysis;
+pub mod campaign;
+pub mod data;
 pub mod design;
+pub mod execute;
 pub mod experiment;
+pub mod figure;
+pub mod report;
+pub mod results;

@@ -320,6 +320,60 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[("Measure this machine", "namewire model measure campaign.jsonl --workers 1,2")],
     ),
     (
+        "lab",
+        &[
+            ("Perform an experiment and write a report", "namewire lab run experiment.toml"),
+            ("", "namewire lab report experiment.sqlite"),
+        ],
+    ),
+    (
+        "lab check",
+        &[("Show factors, cells and the number of runs", "namewire lab check experiment.toml")],
+    ),
+    (
+        "lab run",
+        &[
+            ("Perform an experiment", "namewire lab run experiment.toml"),
+            (
+                "Simulations on two processors, with the results elsewhere",
+                "namewire lab run experiment.toml --jobs 2 --results /tmp/first.sqlite",
+            ),
+        ],
+    ),
+    (
+        "lab resume",
+        &[
+            ("Continue after an interruption", "namewire lab resume experiment.sqlite"),
+            ("Repeat runs that failed", "namewire lab resume --failed experiment.sqlite"),
+            (
+                "Add replications that the changed file has",
+                "namewire lab resume experiment.sqlite --experiment experiment.toml",
+            ),
+        ],
+    ),
+    (
+        "lab analyse",
+        &[
+            ("Effects of all factors on all responses", "namewire lab analyse experiment.sqlite"),
+            (
+                "Effects in a table of own measurements",
+                "namewire lab analyse table.csv --response delay",
+            ),
+            (
+                "How many replications give intervals of plus or minus 5",
+                "namewire lab analyse experiment.sqlite --response delay --half-width 5",
+            ),
+        ],
+    ),
+    ("lab report", &[("Write a report", "namewire lab report experiment.sqlite --output report")]),
+    (
+        "lab list",
+        &[
+            ("Results in this directory", "namewire lab list"),
+            ("What failed runs printed", "namewire lab list --failed experiment.sqlite"),
+        ],
+    ),
+    (
         "cache",
         &[(
             "Compare two policies on Abilene",

@@ -126,6 +126,17 @@ impl From<ndn_files::PartError> for Failure {
     }
 }
 
+impl From<ndn_lab::results::ResultsError> for Failure {
+    fn from(error: ndn_lab::results::ResultsError) -> Self {
+        use ndn_lab::results::ResultsError;
+        if matches!(error, ResultsError::Database { .. } | ResultsError::Io { .. }) {
+            Self::Failed(error.to_string())
+        } else {
+            Self::Usage(error.to_string())
+        }
+    }
+}
+
 /// Errors of standard output; those of files go through [`Failure::file`].
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {

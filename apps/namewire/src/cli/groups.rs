@@ -26,6 +26,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "bench",
             "model",
             "cache",
+            "lab",
         ],
     ),
     ("Companions of NFD", &["autoreg", "autoconfig", "autoconfig-server", "status-server"]),

@@ -34,10 +34,12 @@ mod interrupt;
 mod key;
 mod key_chain;
 mod keys;
+mod lab;
 mod limits;
 mod list;
 mod log;
 mod ls;
+mod machine;
 mod manage;
 mod manual;
 mod model;
@@ -135,6 +137,7 @@ enum Command {
     Bench(bench::Options),
     Model(model::Options),
     Cache(cache::Options),
+    Lab(lab::Options),
     #[command(subcommand)]
     Key(key::Command),
     #[command(subcommand)]
@@ -241,6 +244,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Bench(options) => bench::run(options),
         Command::Model(options) => model::run(options),
         Command::Cache(options) => cache::run(&options.what),
+        Command::Lab(options) => lab::run(options),
         Command::Key(command) => key::run(command),
         Command::Cert(command) => cert::run(command),
         Command::Config(command) => config::run(command),

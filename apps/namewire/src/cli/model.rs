@@ -3,7 +3,6 @@
 mod campaign;
 mod engine;
 mod explore;
-mod figure;
 mod forwarder;
 mod predict;
 mod question;

@@ -10,7 +10,11 @@ use ndn_model::special::{normal_quantile, student_t_quantile};
 
 use super::numerics::{CONFIDENCE, digits, holm, student_t_p};
 use super::observation::{AnalysisError, Observation};
+use super::transform::Transform;
 use crate::design::{Design, Word};
+
+/// Effects with a smaller share of the variation are counted in the findings, not named.
+const SHARE_MIN: f64 = 0.005;
 
 /// An effect.
 #[derive(Debug, Clone, PartialEq)]
@@ -239,55 +243,74 @@ pub fn replications_for(half_width: f64, deviation: f64, cells: usize) -> Option
 }
 
 impl Effects {
-    /// Findings as sentences.
+    /// Findings as sentences. Effects are of `response` in `unit` on the scale of `transform`; means are transformed back.
     #[must_use]
-    pub fn findings(&self, response: &str, unit: &str) -> Vec<String> {
+    pub fn findings(
+        &self,
+        design: &Design,
+        transform: Transform,
+        (response, unit): (&str, &str),
+    ) -> Vec<String> {
+        let shown = |value: f64| digits(transform.invert(value));
         let interval = self.mean_half_width.map_or_else(String::new, |half| {
-            format!(" (95 % interval {} to {})", digits(self.mean - half), digits(self.mean + half))
+            let ends = [self.mean - half, self.mean + half].map(|value| transform.invert(value));
+            let (low, high) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
+            format!(" (95 % interval {} to {})", digits(low), digits(high))
         });
+        let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
         let mut lines =
-            vec![format!("The mean of {response} is {} {unit}{interval}.", digits(self.mean))];
-        let mut order: Vec<&Effect> = self.effects.iter().collect();
+            vec![format!("The mean of {response} is {}{unit}{interval}.", shown(self.mean))];
+        let mut order: Vec<&Effect> = self.effects.iter().filter(|effect| effect.matters).collect();
         order.sort_by(|a, b| b.share.total_cmp(&a.share));
-        for effect in order.iter().filter(|effect| effect.matters) {
+        if order.is_empty() {
+            lines.push(format!("No factor is shown to influence {response}."));
+        }
+        let named = order.iter().filter(|one| one.share >= SHARE_MIN).count();
+        for effect in &order[..named] {
             let confounded = if effect.aliases.is_empty() {
                 String::new()
             } else {
-                format!(
-                    ", or {}, which the design does not distinguish",
-                    effect.aliases.join(" or ")
-                )
+                let aliases = effect.aliases.join(" or ");
+                format!(", or {aliases}, which the design does not distinguish")
             };
-            let direction = if effect.value > 0.0 { "raises" } else { "lowers" };
-            let share = 100.0 * effect.share;
-            lines.push(if effect.word.factors.count_ones() == 1 {
+            let (name, share) = (&effect.name, 100.0 * effect.share);
+            let factor = effect.word.members().next().map(|factor| &design.factors()[factor]);
+            lines.push(if let (Some(factor), 1) = (factor, effect.word.factors.count_ones()) {
+                let [from, to] =
+                    [self.mean - effect.value, self.mean + effect.value].map(|one| transform.invert(one));
+                let direction = if to > from { "raises" } else { "lowers" };
                 format!(
-                    "{}{confounded}: its high level {direction} {response} by {} {unit} in all, {share:.1} % of the \
-                     variation.",
-                    effect.name,
-                    digits(2.0 * effect.value.abs())
+                    "{name}{confounded}: {} instead of {} {direction} the mean of {response} from {} to {}{unit}; \
+                     {share:.1} % of the variation.",
+                    factor.levels[1],
+                    factor.levels[0],
+                    digits(from),
+                    digits(to)
                 )
             } else {
                 format!(
-                    "{}{confounded}: the influence of one depends on the level of the others, {share:.1} % of the \
-                     variation.",
-                    effect.name
+                    "{name}{confounded}: the influence of one depends on the level of the others; {share:.1} % of the \
+                     variation."
                 )
             });
         }
-        if !order.iter().any(|effect| effect.matters) {
-            lines.push(format!("No factor is shown to influence {response}."));
+        if named < order.len() {
+            lines.push(format!(
+                "{} more effects are shown, with less than {} % of the variation each.",
+                order.len() - named,
+                100.0 * SHARE_MIN
+            ));
         }
+        let scaled = transform.name(response);
         match (&self.error, &self.lenth) {
             (Some(error), _) => lines.push(format!(
-                "Experimental errors are {:.1} % of the variation; a single response varies by {} {unit} (standard \
-                 deviation).",
+                "Experimental errors are {:.1} % of the variation; a single {scaled} has the standard deviation {}.",
                 100.0 * error.squares / self.total.max(f64::MIN_POSITIVE),
                 digits(error.deviation)
             )),
             (None, Some(lenth)) => lines.push(format!(
-                "Each cell ran once: effects are compared with Lenth's margin of {} {unit} instead of an experimental \
-                 error.",
+                "Each cell ran once: effects on {scaled} are compared with Lenth's margin of {} instead of an \
+                 experimental error.",
                 digits(lenth.simultaneous_margin)
             )),
             (None, None) => lines.push(

@@ -59,11 +59,11 @@ pub fn analyse(
         .iter()
         .map(|one| Observation { value: transform.apply(one.value), ..*one })
         .collect();
-    let unit = transform.unit(unit);
     let mut findings = Vec::new();
     if transform != Transform::None {
         findings.push(format!(
-            "The scatter of {name} changes with its size: the analysis is of {}.",
+            "The scatter of {name} changes with its size: effects and intervals are those of {}, and means are transformed \
+             back.",
             transform.name(name)
         ));
     }
@@ -71,7 +71,7 @@ pub fn analyse(
     let residuals;
     if design.is_two_level() {
         let found = effects::effects(design, &scaled)?;
-        findings.extend(found.findings(name, &unit));
+        findings.extend(found.findings(design, transform, (name, unit)));
         residuals = residuals::check(
             &scaled,
             &fit_of_cells(&scaled, design.cells().len()),
@@ -89,7 +89,7 @@ pub fn analyse(
         let has_pairs = !matches!(design.kind(), Kind::LatinSquare | Kind::OneAtATime);
         let found = screen::screen_terms(design.factors(), &runs, has_pairs)
             .map_err(AnalysisError::Screen)?;
-        findings.extend(found.findings(&unit));
+        findings.extend(found.findings(&transform.unit(unit)));
         let parameters = found.runs - found.residual.1;
         residuals = residuals::check(&scaled, &found.fitted, parameters);
         for (number, factor) in design.factors().iter().enumerate() {
@@ -177,6 +177,22 @@ mod tests {
         let named: Vec<_> = effects.iter().filter(|one| one.matters).map(|one| &one.name).collect();
         assert_eq!(named, ["f0", "f2"], "no interaction on this scale");
         assert!(found.findings[0].contains("ln time"), "{:?}", found.findings);
+        // e^3.5 and e^5.5 but for the noise.
+        let line = &found.findings[2];
+        assert!(line.contains("1 instead of 0 raises the mean of time from 32."), "{line}");
+    }
+
+    #[test]
+    fn reciprocal_scales_do_not_turn_the_direction_round() {
+        let design = design(&[2, 2], Kind::Factorial);
+        let observed = runs(&design, 10, |cell, noise| {
+            let rate = 1.0 + 4.0 * cell[0] as f64 + 0.1 * noise;
+            1.0 / (rate * rate)
+        });
+        let found = analyse(&design, &observed, "delay", "s").unwrap();
+        assert_eq!(found.transform, Transform::Power(-0.5));
+        let line = &found.findings[2];
+        assert!(line.contains("f0: 1 instead of 0 lowers the mean of delay from"), "{line}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Transformations of responses whose scatter changes with their size (Box and Cox: "An Analysis of Transformations",
 //! JRSS B 26(2), 1964).
 
-use libm::{expm1, log, pow};
+use libm::{exp, expm1, log, pow};
 
 use super::observation::Observation;
 
@@ -28,6 +28,16 @@ impl Transform {
             Self::None => value,
             Self::Log => log(value),
             Self::Power(lambda) => pow(value, lambda),
+        }
+    }
+
+    /// The response whose value on this scale is `value`.
+    #[must_use]
+    pub fn invert(self, value: f64) -> f64 {
+        match self {
+            Self::None => value,
+            Self::Log => exp(value),
+            Self::Power(lambda) => pow(value, 1.0 / lambda),
         }
     }
 
@@ -184,7 +194,7 @@ mod tests {
     fn the_scale_of_the_errors_is_found() {
         let of = |scale: fn(f64) -> f64| box_cox(&observations(scale)).unwrap();
         assert_eq!(of(|x| 20.0 + x).advice(), Transform::None);
-        assert_eq!(of(libm::exp).advice(), Transform::Log);
+        assert_eq!(of(exp).advice(), Transform::Log);
         let squared = of(|x| (3.0 + x) * (3.0 + x));
         assert_eq!(squared.advice(), Transform::Power(0.5), "{squared:?}");
         assert!(squared.interval.0 < squared.lambda && squared.lambda < squared.interval.1);

@@ -1,9 +1,9 @@
-//! Executors: what a run is.
+//! Executors: what performs a run.
 
 use super::reader::{Fault, Section};
 use super::template::Template;
 
-/// What performs a run.
+/// Performs the runs of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Executor {
     /// Starts a program for each run.

@@ -14,7 +14,7 @@ pub use template::{Template, Values};
 
 /// Largest number of responses.
 pub const RESPONSES_MAX: usize = 100;
-/// Longest time of a run if the file states none.
+/// Longest time of a run of the executor `command` if the file states none.
 pub const RUN_TIME_MS: u64 = 600_000;
 /// Names that templates have beside those of factors.
 const RESERVED: [&str; 2] = ["seed", "replication"];
@@ -26,7 +26,7 @@ const SEEDS: StreamId = StreamId(u32::MAX);
 pub struct Experiment {
     /// Its name.
     pub name: String,
-    /// What it answers.
+    /// The question that it answers.
     pub question: String,
     /// Determines the order and the seeds of the runs.
     pub seed: u64,
@@ -36,11 +36,11 @@ pub struct Experiment {
     pub replications: usize,
     /// Whether each replication is a block in time.
     pub is_blocked: bool,
-    /// What each run measures.
+    /// Quantities that each run measures.
     pub responses: Vec<Response>,
     /// Limits.
     pub budget: Budget,
-    /// What a run is.
+    /// Performs the runs.
     pub executor: Executor,
 }
 
@@ -60,7 +60,7 @@ pub struct Response {
 pub struct Budget {
     /// Largest number of runs.
     pub runs_max: usize,
-    /// Longest time of a run.
+    /// Longest time of a run of the executor `command`.
     pub run_time_ms: u64,
     /// No run starts after this time of running, over all sessions.
     pub time_ms: Option<u64>,
@@ -115,7 +115,7 @@ impl Experiment {
             replications: replications as usize,
             is_blocked,
             responses,
-            budget: read_budget(file.section("budget")?.as_ref())?,
+            budget: read_budget(file.section("budget")?.as_ref(), &executor)?,
             executor,
         };
         let runs = experiment.design.cells().len().saturating_mul(experiment.replications);
@@ -164,7 +164,7 @@ impl Experiment {
         levels.map(|(factor, level)| (factor.name.clone(), factor.levels[*level].clone())).collect()
     }
 
-    /// What keeps results of `other` from being results of this experiment: a key of the file. Replications, budget,
+    /// The key of the file in which `other` differs so that its results are not results of this experiment. Replications, budget,
     /// question and units may differ.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<&'static str> {
@@ -349,10 +349,13 @@ fn read_cells(section: &Section<'_>, factors: &[Factor]) -> Result<Vec<Vec<usize
     cells.iter().map(read).collect()
 }
 
-fn read_budget(section: Option<&Section<'_>>) -> Result<Budget, Fault> {
+fn read_budget(section: Option<&Section<'_>>, executor: &Executor) -> Result<Budget, Fault> {
     let mut budget = Budget { runs_max: RUNS_MAX, run_time_ms: RUN_TIME_MS, time_ms: None };
     if let Some(section) = section {
         section.only(&["runs", "run-time", "time"])?;
+        if section.keys().contains(&"run-time") && !matches!(executor, Executor::Command(_)) {
+            return Err(section.fault("run-time", "is for the executor 'command' only"));
+        }
         let runs_max = section.count("runs", 1..=RUNS_MAX as u64)?;
         budget.runs_max = runs_max.map_or(RUNS_MAX, |runs| runs as usize);
         budget.run_time_ms = section.duration_ms("run-time")?.unwrap_or(RUN_TIME_MS);
@@ -386,7 +389,7 @@ blocks = false
 
 [budget]
 runs = 12
-run-time = "1.5s"
+# At most two minutes in all.
 time = "2 min"
 
 [executor]
@@ -409,7 +412,7 @@ load = { objects = "{objects}", zipf = "{zipf}", duration_s = 10 }
         );
         assert_eq!(experiment.responses[1].unit, "ms");
         assert_eq!((experiment.replications, experiment.is_blocked), (3, false));
-        let budget = Budget { runs_max: 12, run_time_ms: 1500, time_ms: Some(120_000) };
+        let budget = Budget { runs_max: 12, run_time_ms: RUN_TIME_MS, time_ms: Some(120_000) };
         assert_eq!(experiment.budget, budget);
         let Executor::Cache(cache) = &experiment.executor else { panic!("another executor") };
         let run = experiment.plan().unwrap()[0];
@@ -439,7 +442,7 @@ load = { objects = "{objects}", zipf = "{zipf}", duration_s = 10 }
     }
 
     #[test]
-    fn results_of_another_experiment_are_told_from_those_of_this() {
+    fn results_of_another_experiment_are_distinguished() {
         let experiment = Experiment::parse(FILE).unwrap();
         for (from, to, key) in [
             ("seed = 7", "seed = 8", Some("seed")),
@@ -485,7 +488,12 @@ load = { objects = "{objects}", zipf = "{zipf}", duration_s = 10 }
                 "runs = 11",
                 "line 21: budget.runs: 4 cells with 3 replications are 12 runs",
             ),
-            ("\"1.5s\"", "\"1.5\"", "line 22: budget.run-time: expected a duration"),
+            ("\"2 min\"", "\"2\"", "line 23: budget.time: expected a duration"),
+            (
+                "time = \"2",
+                "run-time = \"2",
+                "line 23: budget.run-time: is for the executor 'command'",
+            ),
             ("\"cache\"", "\"cash\"", "line 26: executor.kind: unknown kind 'cash'"),
             ("topology =", "topologie =", "line 27: executor.topologie: unknown key"),
             (

@@ -5,7 +5,7 @@ use core::ops::{Range, RangeInclusive};
 use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What is wrong in an experiment file.
+/// A fault in an experiment file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// Line, from 1; `None` for a key that is absent from the whole file.

@@ -24,8 +24,9 @@ use serde_json::json;
 use super::super::arguments::{duration, size};
 use super::super::failure::{Failure, Outcome};
 use super::super::interrupt::on_interrupt;
+use super::super::machine::machine;
 use super::super::output::{self, Table};
-use super::forwarder::{QUEUE, Window, load, machine, measure, note_progress, processors};
+use super::forwarder::{QUEUE, Window, load, measure, note_progress, processors};
 use super::question::{read, usage};
 
 #[derive(Args, Debug, Clone)]

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ndn_lab::figure::{Lines, Point, Series};
 use ndn_model::check::Answer;
 use ndn_model::explore::{Factor, Sweep};
 use ndn_model::file::Model;
@@ -13,8 +14,9 @@ use serde_json::{Value, json};
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, grouped};
 use super::engine::{Engine, EngineOptions, written};
-use super::figure::{self, Panel, Point, Series};
-use super::question::{Question, answer_json, assignment, quantity, read, usage, verdict_text};
+use super::question::{
+    Question, answer_json, assignment, quantity, read, usage, verdict_text, write_figure,
+};
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
@@ -153,7 +155,7 @@ fn report(sweep: &Sweep, options: &Options) -> Outcome {
     if let Some(path) = &options.svg {
         let confidence = 100.0 * options.question.confidence;
         let title = format!("{} with {confidence} % intervals", options.question.property);
-        figure::write(path, &title, &panels(sweep, &answers), 3)?;
+        write_figure(path, &title, panels(sweep, &answers), 3)?;
     }
     if options.json {
         let points: Vec<Value> = sweep
@@ -197,8 +199,8 @@ fn report(sweep: &Sweep, options: &Options) -> Outcome {
 }
 
 /// The first factor across, a line for each value of the second, a panel for each combination of the others.
-fn panels(sweep: &Sweep, answers: &[Answer]) -> Vec<Panel> {
-    let mut panels: Vec<Panel> = Vec::new();
+fn panels(sweep: &Sweep, answers: &[Answer]) -> Vec<Lines> {
+    let mut panels: Vec<Lines> = Vec::new();
     for (point, answer) in sweep.points().iter().zip(answers) {
         let described = |(key, value): &(String, String)| format!("{key}={value}");
         let Some((first, rest)) = point.changes.split_first() else { continue };
@@ -210,7 +212,7 @@ fn panels(sweep: &Sweep, answers: &[Answer]) -> Vec<Panel> {
         };
         let name = second.first().map_or_else(String::new, short);
         let index = panels.iter().position(|panel| panel.title == title).unwrap_or_else(|| {
-            panels.push(Panel {
+            panels.push(Lines {
                 title,
                 x: first.0.clone(),
                 y: "estimate".to_owned(),

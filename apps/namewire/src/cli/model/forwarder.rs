@@ -490,16 +490,6 @@ impl Generator {
     }
 }
 
-/// The machine, in a line.
-pub(super) fn machine() -> String {
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let field = cpuinfo.lines().find(|line| line.starts_with("model name"));
-    let cpu = field.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim());
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let count = processors().map_or(0, |cpus| cpus.len());
-    format!("{count} x {cpu}, Linux {}", release.trim())
-}
-
 /// Processes that want a processor, on average over the last minute.
 pub(super) fn load() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();

@@ -18,12 +18,13 @@ use serde_json::{Value, json};
 
 use super::super::arguments::size;
 use super::super::failure::{Failure, Outcome};
+use super::super::machine::machine;
 use super::super::output::{self, Table};
 use super::campaign::{
     CalibrationFile, PAYLOAD_MAX, check_setting, check_window, interruption, load_calibration,
     note_other_machine, recalibrate,
 };
-use super::forwarder::{Window, load, machine, measure, note_progress};
+use super::forwarder::{Window, load, measure, note_progress};
 use super::question::{percent, usage};
 
 const WORKERS_MAX: usize = 64;

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use ndn_lab::figure::{Lines, Panel};
 use ndn_model::check::{Answer, Method};
 use ndn_model::property::{Number, Property};
 use ndn_model::smc::Verdict;
@@ -97,6 +98,20 @@ pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
 
 pub(super) fn read(path: &Path) -> Outcome<String> {
     fs::read_to_string(path).map_err(|error| Failure::file(path.display(), &error))
+}
+
+/// Writes panels in rows of `columns` under a title.
+pub(super) fn write_figure(
+    path: &Path,
+    title: &str,
+    panels: Vec<Lines>,
+    columns: usize,
+) -> Outcome {
+    let panels: Vec<Panel> = panels.into_iter().map(Panel::Lines).collect();
+    let text = ndn_lab::figure::draw(title, &panels, columns).map_err(|error| {
+        Failure::Failed(format!("{}: the figure cannot be drawn: {error}", path.display()))
+    })?;
+    fs::write(path, text).map_err(|error| Failure::file(path.display(), &error))
 }
 
 pub(super) fn usage(error: impl std::fmt::Display) -> Failure {

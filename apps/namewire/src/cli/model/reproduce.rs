@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use ndn_lab::figure::{Lines, Point, Series};
 use ndn_model::assembly::Placement;
 use ndn_model::reproduce::{Assumptions, Cell, findings};
 use serde_json::{Value, json};
@@ -13,8 +14,7 @@ use serde_json::{Value, json};
 use super::super::arguments::duration;
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table};
-use super::figure::{self, Panel, Point, Series};
-use super::question::usage;
+use super::question::{usage, write_figure};
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
@@ -109,7 +109,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
     if let Some(path) = &options.svg {
         let title = "Interests satisfied, mean and range of the traces";
-        figure::write(path, title, &panels(&done, &cells), 3)?;
+        write_figure(path, title, panels(&done, &cells), 3)?;
     }
     let findings = findings(&results);
     if options.json {
@@ -146,7 +146,7 @@ pub(super) fn run(options: &Options) -> Outcome {
 }
 
 /// A panel for each interval and length of names, and one for the dimensioning of queues.
-fn panels(done: &[(usize, Vec<f64>)], cells: &[Cell]) -> Vec<Panel> {
+fn panels(done: &[(usize, Vec<f64>)], cells: &[Cell]) -> Vec<Lines> {
     let series = |name: String, is_in: &dyn Fn(&Cell) -> bool| Series {
         name,
         points: done
@@ -165,7 +165,7 @@ fn panels(done: &[(usize, Vec<f64>)], cells: &[Cell]) -> Vec<Panel> {
             })
             .collect(),
     };
-    let panel = |title: String, series: Vec<Series>| Panel {
+    let panel = |title: String, series: Vec<Series>| Lines {
         title,
         x: "forwarding threads".to_owned(),
         y: "% satisfied".to_owned(),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use ndn_lab::figure::{Lines, Point, Series};
 use ndn_model::calibrate::Run;
 use ndn_model::screen::{Factor, LevelMean, Observation, Screening, screen};
 use serde_json::{Value, json};
@@ -10,8 +11,7 @@ use serde_json::{Value, json};
 use super::super::failure::Outcome;
 use super::super::output::{self, Table};
 use super::campaign::{HIT_DISCOUNT, load_campaign};
-use super::figure::{self, Panel, Point, Series};
-use super::question::usage;
+use super::question::{usage, write_figure};
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
@@ -129,7 +129,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         screen(&factors, &observations).map_err(|error| usage(format_args!("{path}: {error}")))?;
     if let Some(path) = &options.svg {
         let title = format!("{} by factors: mean and two standard errors", response.title());
-        figure::write(path, &title, &panels(&screening, response), 3)?;
+        write_figure(path, &title, panels(&screening, response), 3)?;
     }
     let findings = screening.findings(response.unit());
     if options.json {
@@ -164,9 +164,9 @@ fn points(means: &[LevelMean]) -> Vec<Point> {
 }
 
 /// A panel for each factor, then one for each interaction.
-fn panels(screening: &Screening, response: Response) -> Vec<Panel> {
+fn panels(screening: &Screening, response: Response) -> Vec<Lines> {
     let (factors, y) = (&screening.factors, response.unit().to_owned());
-    let main = factors.iter().zip(&screening.means).map(|(factor, means)| Panel {
+    let main = factors.iter().zip(&screening.means).map(|(factor, means)| Lines {
         title: factor.name.clone(),
         x: factor.name.clone(),
         y: y.clone(),
@@ -179,7 +179,7 @@ fn panels(screening: &Screening, response: Response) -> Vec<Panel> {
             name: format!("{} {name}", second.name),
             points: pair.means.iter().enumerate().map(|(at, row)| point(at, &row[level])).collect(),
         });
-        Panel {
+        Lines {
             title: format!("{} × {}", first.name, second.name),
             x: first.name.clone(),
             y: y.clone(),

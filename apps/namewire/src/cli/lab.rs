@@ -1,0 +1,393 @@
+//! `namewire lab`: designed experiments.
+
+mod analyse;
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use ndn_lab::campaign::{self, Progress, Summary};
+use ndn_lab::execute::{self, Prepared};
+use ndn_lab::experiment::Experiment;
+use ndn_lab::report::{Report, Study};
+use ndn_lab::results::{Origin, Results, Session, missing};
+use ndn_sys::clock::Clock;
+use serde_json::{Value, json};
+
+use super::failure::{Failure, INTERRUPTED, Outcome};
+use super::interrupt::on_interrupt;
+use super::machine::machine;
+use super::output::{self, Table, counted, span_for_people};
+
+/// Run designed experiments, and analyse them
+///
+/// An experiment is a TOML file with factors and their levels, responses, a design, and an executor that performs a run.
+/// The runs are in random order with replications; results go to an SQLite file as they come.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    what: LabCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum LabCommand {
+    /// Check an experiment file and show its plan
+    Check(CheckOptions),
+    /// Perform an experiment
+    ///
+    /// An interrupted experiment continues with `lab resume`. Programs that a run starts end with the run.
+    Run(RunOptions),
+    /// Continue an experiment that was interrupted
+    Resume(ResumeOptions),
+    /// Show effects, intervals and findings
+    Analyse(analyse::Options),
+    /// Write a report: HTML, Markdown, figures and raw data
+    Report(ReportOptions),
+    /// List results of experiments, or the failed runs of one
+    List(ListOptions),
+}
+
+#[derive(Args, Debug)]
+struct CheckOptions {
+    /// Experiment file
+    experiment: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct RunOptions {
+    /// Experiment file
+    experiment: PathBuf,
+    /// File for the results [default: the name of the experiment with .sqlite, in this directory]
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
+    /// Runs at a time; more than 1 only if runs do not measure time
+    #[arg(long, value_name = "N", default_value = "1")]
+    jobs: NonZeroUsize,
+}
+
+#[derive(Args, Debug)]
+struct ResumeOptions {
+    /// Results of `lab run`
+    results: PathBuf,
+    /// Experiment file with other replications, budget, question or units
+    #[arg(long, value_name = "FILE")]
+    experiment: Option<PathBuf>,
+    /// Repeat runs that failed
+    #[arg(long)]
+    failed: bool,
+    /// Runs at a time; more than 1 only if runs do not measure time
+    #[arg(long, value_name = "N", default_value = "1")]
+    jobs: NonZeroUsize,
+}
+
+#[derive(Args, Debug)]
+struct ReportOptions {
+    /// Results of `lab run`
+    results: PathBuf,
+    /// Directory for the report [default: the name of the results with -report]
+    #[arg(long, value_name = "DIRECTORY")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+struct ListOptions {
+    /// Results, or directories with results
+    #[arg(default_value = ".")]
+    paths: Vec<PathBuf>,
+    /// Show failed runs, with what they printed
+    #[arg(long)]
+    failed: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    match &options.what {
+        LabCommand::Check(options) => check(options),
+        LabCommand::Run(options) => start(options),
+        LabCommand::Resume(options) => resume(options),
+        LabCommand::Analyse(options) => analyse::run(options),
+        LabCommand::Report(options) => report(options),
+        LabCommand::List(options) => list(options),
+    }
+}
+
+/// Reads an experiment file; paths in it are relative to its directory.
+fn read(path: &Path) -> Outcome<(Experiment, Origin)> {
+    let text = fs::read_to_string(path).map_err(|error| Failure::file(path.display(), &error))?;
+    let experiment = Experiment::parse(&text)
+        .map_err(|fault| Failure::Usage(format!("{}: {fault}", path.display())))?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = fs::canonicalize(parent.unwrap_or(Path::new(".")))
+        .map_err(|error| Failure::file(path.display(), &error))?;
+    Ok((experiment, Origin { text, directory }))
+}
+
+fn prepare<'e>(experiment: &'e Experiment, origin: &Origin) -> Outcome<Prepared<'e>> {
+    Prepared::new(experiment, &origin.directory)
+        .map_err(|reason| Failure::Usage(format!("{}: {reason}", experiment.name)))
+}
+
+fn check(options: &CheckOptions) -> Outcome {
+    let (experiment, origin) = read(&options.experiment)?;
+    prepare(&experiment, &origin)?;
+    let plan = experiment.plan().map_err(|error| Failure::Usage(error.to_string()))?;
+    let design = &experiment.design;
+    if options.json {
+        let order: Vec<Value> = plan
+            .iter()
+            .map(|one| {
+                json!({
+                    "levels": experiment.levels(one.run.cell),
+                    "replication": one.run.replication,
+                    "block": one.run.block,
+                    "seed": one.seed,
+                })
+            })
+            .collect();
+        return Ok(output::print_json(&json!({
+            "name": experiment.name,
+            "executor": experiment.executor.kind(),
+            "cells": design.cells().len(),
+            "replications": experiment.replications,
+            "confounding": design.confounding(),
+            "runs": order,
+        }))?);
+    }
+    let mut table = Table::new(&["FACTOR", "LEVELS"]);
+    for factor in design.factors() {
+        table.row(vec![factor.name.clone(), factor.levels.join(", ")]);
+    }
+    table.print("no factors")?;
+    let cells = counted(design.cells().len() as u64, "cell");
+    output::print_line(&format!(
+        "{}: {cells}, {}, {} of the executor '{}'",
+        experiment.name,
+        counted(experiment.replications as u64, "replication"),
+        counted(plan.len() as u64, "run"),
+        experiment.executor.kind(),
+    ))?;
+    for line in design.confounding() {
+        output::print_line(&line)?;
+    }
+    Ok(())
+}
+
+/// The program and the machine of the runs that follow.
+fn session(clock: &Clock) -> Session {
+    Session {
+        start_ms: u64::try_from(clock.unix_time().as_millis()).unwrap_or(u64::MAX),
+        program: format!("namewire {}", env!("CARGO_PKG_VERSION")),
+        machine: machine(),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "runs take real time")]
+fn start(options: &RunOptions) -> Outcome {
+    let (experiment, origin) = read(&options.experiment)?;
+    let prepared = prepare(&experiment, &origin)?;
+    let clock = Clock::system();
+    let path = options.results.clone();
+    let path = path.unwrap_or_else(|| PathBuf::from(format!("{}.sqlite", experiment.name)));
+    let mut random = [0; 8];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| Failure::Failed(format!("random numbers: {error}")))?;
+    let id = format!("{:016x}", u64::from_ne_bytes(random));
+    let results = Results::create(&path, &id, &origin, &prepared.inputs(), &session(&clock));
+    perform(&prepared, &mut results?, &path, (false, options.jobs), &clock)
+}
+
+#[expect(clippy::disallowed_methods, reason = "runs take real time")]
+fn resume(options: &ResumeOptions) -> Outcome {
+    let clock = Clock::system();
+    let path = &options.results;
+    let mut results = Results::resume(path, &session(&clock))?;
+    let mut experiment = results.experiment()?;
+    let origin = results.origin()?;
+    if let Some(file) = &options.experiment {
+        let (changed, changed_origin) = read(file)?;
+        if let Some(key) = experiment.difference(&changed) {
+            return Err(Failure::Usage(format!(
+                "{}: {key} differs from the experiment in {}: results would not be comparable",
+                file.display(),
+                path.display()
+            )));
+        }
+        results.replace_text(&changed_origin.text)?;
+        experiment = changed;
+    }
+    let prepared = prepare(&experiment, &origin)?;
+    results.check_inputs(&prepared.inputs())?;
+    let ended = execute::end_leftovers(results.id());
+    if ended > 0 {
+        let processes = counted(ended as u64, "process");
+        output::note(&format_args!("ended what an earlier run had left: {processes}"));
+    }
+    perform(&prepared, &mut results, path, (options.failed, options.jobs), &clock)
+}
+
+fn perform(
+    prepared: &Prepared<'_>,
+    results: &mut Results,
+    path: &Path,
+    (again, jobs): (bool, NonZeroUsize),
+    clock: &Clock,
+) -> Outcome {
+    let experiment = prepared.experiment();
+    let plan = experiment.plan().map_err(|error| Failure::Usage(error.to_string()))?;
+    let stored = results.runs()?;
+    let runs = missing(&plan, &stored, again);
+    let (id, shown) = (results.id().to_owned(), path.display().to_string());
+    on_interrupt(move || {
+        execute::abandon(&id);
+        output::note(&format_args!(
+            "namewire: interrupted; `namewire lab resume {shown}` continues"
+        ));
+        std::process::exit(INTERRUPTED.into());
+    })?;
+    output::note(&format_args!(
+        "{} in {}, {} to do",
+        counted(plan.len() as u64, "run"),
+        path.display(),
+        runs.len()
+    ));
+    let show = |progress: Progress<'_>| {
+        let run = progress.run;
+        let cell = experiment.design.describe(run.cell);
+        let outcome = match &run.error {
+            Some(error) => format!("failed: {error}"),
+            None => span_for_people(run.duration_ms),
+        };
+        let (done, total) = (progress.done, progress.total);
+        let rest = span_for_people(progress.rest_ns / 1_000_000);
+        output::note(&format_args!("{done}/{total}, {rest} left: {cell}: {outcome}"));
+    };
+    let work = (&runs[..], experiment.budget);
+    let summary = campaign::perform(prepared, results, work, jobs, clock, show);
+    let Summary { succeeded, failed: lost, left } = summary?;
+    let shown = path.display();
+    if left > 0 {
+        let reason = "the time of the budget is over";
+        let more = "a longer one continues with `namewire lab resume --experiment`";
+        output::note(&format_args!("{}: {reason}; {more}", counted(left as u64, "run")));
+    }
+    if lost > 0 {
+        return Err(Failure::Failed(format!(
+            "{lost} of {} runs failed: `namewire lab list --failed {shown}` shows why, `namewire lab resume --failed \
+             {shown}` repeats them",
+            succeeded + lost
+        )));
+    }
+    output::note(&format_args!("done: `namewire lab report {shown}` writes a report"));
+    Ok(())
+}
+
+fn report(options: &ReportOptions) -> Outcome {
+    let path = &options.results;
+    let study = Study::read(&Results::open(path)?)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let Report { html, markdown, figures, csv } = study
+        .report(&name)
+        .map_err(|reason| Failure::Failed(format!("{}: {reason}", path.display())))?;
+    let directory = options.output.clone().unwrap_or_else(|| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        path.with_file_name(format!("{stem}-report"))
+    });
+    let write = |name: &str, content: &str| {
+        let file = directory.join(name);
+        fs::write(&file, content).map_err(|error| Failure::file(file.display(), &error))
+    };
+    fs::create_dir_all(directory.join("figures"))
+        .map_err(|error| Failure::file(directory.display(), &error))?;
+    for (name, svg) in figures {
+        write(&format!("figures/{name}"), &svg)?;
+    }
+    write("runs.csv", &csv)?;
+    write("report.md", &markdown)?;
+    write("report.html", &html)?;
+    Ok(output::print_line(&directory.join("report.html").display().to_string())?)
+}
+
+/// Files of results: those that are named, and those in directories that are named.
+fn result_files(paths: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let entries = fs::read_dir(path).map_err(|error| Failure::file(path.display(), &error))?;
+        let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        found.retain(|file| file.extension().is_some_and(|extension| extension == "sqlite"));
+        found.sort();
+        // Other databases in the directory are none of ours.
+        files.extend(found.into_iter().filter(|file| Results::open(file).is_ok()));
+    }
+    Ok(files)
+}
+
+fn list(options: &ListOptions) -> Outcome {
+    let mut table = Table::new(&["RESULTS", "EXPERIMENT", ">RUNS", ">OF", ">FAILED", ">SECONDS"]);
+    let mut values = Vec::new();
+    for file in result_files(&options.paths)? {
+        let study = Study::read(&Results::open(&file)?)?;
+        let name = file.display().to_string();
+        let planned = study.experiment.design.cells().len() * study.experiment.replications;
+        let lost: Vec<_> = study.runs.iter().filter(|run| run.error.is_some()).collect();
+        let spent_ms: u64 = study.runs.iter().map(|run| run.duration_ms).sum();
+        if options.json {
+            let lost: Vec<Value> = lost
+                .iter()
+                .map(|run| {
+                    json!({
+                        "levels": study.experiment.levels(run.cell),
+                        "replication": run.replication,
+                        "error": run.error,
+                        "log": run.log,
+                    })
+                })
+                .collect();
+            values.push(json!({
+                "results": name,
+                "experiment": study.experiment.name,
+                "runs": study.runs.len(),
+                "planned": planned,
+                "duration_ms": spent_ms,
+                "failed": lost,
+            }));
+            continue;
+        }
+        if options.failed {
+            for run in lost {
+                let cell = study.experiment.design.describe(run.cell);
+                let reason = run.error.as_deref().unwrap_or_default();
+                let number = run.replication + 1;
+                output::print_line(&format!("{name}: {cell}, replication {number}: {reason}"))?;
+                for line in run.log.iter().flat_map(|log| log.lines()) {
+                    output::print_line(&format!("    {}", output::without_control(line)))?;
+                }
+            }
+            continue;
+        }
+        table.row(vec![
+            name,
+            study.experiment.name.clone(),
+            study.runs.len().to_string(),
+            planned.to_string(),
+            lost.len().to_string(),
+            format!("{:.1}", spent_ms as f64 / 1000.0),
+        ]);
+    }
+    if options.json {
+        return Ok(output::print_json(&Value::Array(values))?);
+    }
+    if !options.failed {
+        table.print("no results")?;
+    }
+    Ok(())
+}

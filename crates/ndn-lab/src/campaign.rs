@@ -1,0 +1,121 @@
+//! Performs the missing runs of an experiment and stores their results.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use ndn_sys::clock::Clock;
+
+use crate::execute::{Prepared, RunFailure};
+use crate::experiment::{Budget, SeededRun};
+use crate::results::{Results, ResultsError, StoredRun};
+
+/// Progress after a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress<'a> {
+    /// The run.
+    pub run: &'a StoredRun,
+    /// Runs that were performed.
+    pub done: usize,
+    /// Runs to perform.
+    pub total: usize,
+    /// Estimated time until the last one, in nanoseconds.
+    pub rest_ns: u64,
+}
+
+/// Numbers of runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Runs that gave responses.
+    pub succeeded: usize,
+    /// Runs that failed.
+    pub failed: usize,
+    /// Runs that were not started because the time of the budget was over.
+    pub left: usize,
+}
+
+/// Performs `runs` in their order, `jobs` at a time, and stores each as it ends.
+///
+/// # Errors
+/// A result cannot be stored; runs that were stored before stay.
+pub fn perform(
+    prepared: &Prepared<'_>,
+    results: &mut Results,
+    (runs, budget): (&[SeededRun], Budget),
+    jobs: NonZeroUsize,
+    clock: &Clock,
+    mut progress: impl FnMut(Progress<'_>),
+) -> Result<Summary, ResultsError> {
+    let spent_ms: u64 = results.runs()?.iter().map(|run| run.duration_ms).sum();
+    let id = results.id().to_owned();
+    let begin_ns = clock.now_ns();
+    let (next, is_stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (sender, receiver) = mpsc::channel::<StoredRun>();
+    let work = |sender: mpsc::Sender<StoredRun>| {
+        while !is_stopped.load(Ordering::Relaxed) {
+            let elapsed_ms = (clock.now_ns() - begin_ns) / 1_000_000;
+            if budget.time_ms.is_some_and(|limit| spent_ms + elapsed_ms >= limit) {
+                return;
+            }
+            let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
+            let (start_ns, start_ms) = (clock.now_ns(), clock.unix_time().as_millis() as u64);
+            let outcome = prepared.run(*run, &id);
+            let duration_ms = (clock.now_ns() - start_ns) / 1_000_000;
+            if sender.send(stored(*run, outcome, start_ms, duration_ms)).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.get().min(runs.len()) {
+            let (sender, work) = (sender.clone(), &work);
+            scope.spawn(move || work(sender));
+        }
+        drop(sender);
+        let mut summary = Summary::default();
+        for run in &receiver {
+            if let Err(error) = results.add(&run) {
+                // Runs that are being performed end, and are lost.
+                is_stopped.store(true, Ordering::Relaxed);
+                return Err(error);
+            }
+            let count = match run.error {
+                Some(_) => &mut summary.failed,
+                None => &mut summary.succeeded,
+            };
+            *count += 1;
+            let done = summary.succeeded + summary.failed;
+            let per_run = (clock.now_ns() - begin_ns) / done as u64;
+            let rest_ns = per_run.saturating_mul((runs.len() - done) as u64);
+            progress(Progress { run: &run, done, total: runs.len(), rest_ns });
+        }
+        summary.left = runs.len() - summary.succeeded - summary.failed;
+        Ok(summary)
+    })
+}
+
+fn stored(
+    run: SeededRun,
+    outcome: Result<std::collections::BTreeMap<String, f64>, RunFailure>,
+    start_ms: u64,
+    duration_ms: u64,
+) -> StoredRun {
+    let (responses, error, log) = match outcome {
+        Ok(responses) => (responses, None, None),
+        Err(RunFailure { reason, log }) => {
+            (std::collections::BTreeMap::new(), Some(reason), Some(log))
+        }
+    };
+    StoredRun {
+        cell: run.run.cell,
+        replication: run.run.replication,
+        block: run.run.block,
+        seed: run.seed,
+        session: 0,
+        start_ms,
+        duration_ms,
+        responses,
+        error,
+        log,
+    }
+}

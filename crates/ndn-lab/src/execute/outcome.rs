@@ -1,0 +1,21 @@
+//! Outcomes of runs.
+
+use std::collections::BTreeMap;
+
+/// Numbers that a run measured, by name, or why it failed.
+pub(super) type Outcome = Result<BTreeMap<String, f64>, RunFailure>;
+
+/// A run that gave no responses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunFailure {
+    /// Why.
+    pub reason: String,
+    /// Its output; empty if it printed nothing.
+    pub log: String,
+}
+
+impl From<String> for RunFailure {
+    fn from(reason: String) -> Self {
+        Self { reason, log: String::new() }
+    }
+}

@@ -1,0 +1,275 @@
+//! `namewire lab`: experiments that start programs, are killed, continue, and are reported.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use namewire_tests::{Process, ended_by_hangup, program, run_to_end, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// A directory with an experiment whose runs start `run.sh`.
+struct Bench {
+    directory: tempfile::TempDir,
+}
+
+const SCRIPT: &str = r#"#!/bin/sh
+input=$(cat)
+echo "$input" >> inputs
+echo "TMPDIR of a run: $TMPDIR" >&2
+. ./body
+"#;
+
+impl Bench {
+    /// `body` is the part of the script that measures; `extra` belongs to the experiment file.
+    fn new(body: &str, extra: &str) -> Self {
+        let bench = Self { directory: tempfile::tempdir().unwrap() };
+        fs::create_dir(bench.path("tmp")).unwrap();
+        fs::write(bench.path("run.sh"), SCRIPT).unwrap();
+        bench.set_body(body);
+        let text = format!(
+            "name = \"speed\"\nseed = 3\n[factors]\nsize = [1, 10]\nmode = [\"slow\", \"fast\"]\n[responses]\n\
+             rate = \"1/s\"\n[executor]\nkind = \"command\"\ncommand = [\"sh\", \"run.sh\", \"{{size}}\", \"{{mode}}\"]\n\
+             environment = {{ MODE = \"{{mode}}\" }}\n{extra}"
+        );
+        fs::write(bench.path("speed.toml"), text).unwrap();
+        bench
+    }
+
+    fn set_body(&self, body: &str) {
+        fs::write(self.path("body"), body).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command.arg("lab").args(arguments).current_dir(self.directory.path());
+        command.env("TMPDIR", self.path("tmp"));
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> std::process::Output {
+        run_to_end(self.command(arguments))
+    }
+
+    /// Standard output of a command that must succeed.
+    fn printed(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.printed(arguments)).unwrap()
+    }
+
+    /// Asserts that a command fails with this status and this text.
+    fn refused(&self, arguments: &[&str], status: i32, text: &str) {
+        let output = self.run(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{message}");
+        assert!(message.contains(text), "{message}");
+    }
+
+    /// Lines of `runs.csv` without the times, in order.
+    fn rows(&self) -> Vec<String> {
+        self.printed(&["report", "speed.sqlite"]);
+        let text = fs::read_to_string(self.path("speed-report/runs.csv")).unwrap();
+        let head: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+        let is_time = |column: usize| head[column].ends_with("_ms");
+        let row = |line: &str| {
+            let fields = line.split(',').enumerate().filter(|(column, _)| !is_time(*column));
+            fields.map(|(_, field)| field).collect::<Vec<_>>().join(",")
+        };
+        text.lines().map(row).collect()
+    }
+
+    /// Processes whose environment names the directory of temporary files, and files in it.
+    fn leftovers(&self) -> usize {
+        let mark = self.path("tmp").display().to_string();
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let is_own = |entry: &fs::DirEntry| {
+            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+            String::from_utf8_lossy(&environment).contains(&mark)
+        };
+        processes.filter(is_own).count() + fs::read_dir(self.path("tmp")).unwrap().count()
+    }
+}
+
+/// Responses are exact, so a run that is repeated gives the same.
+const MEASURE: &str = r#"
+case $2 in fast) rate=30 ;; *) rate=10 ;; esac
+test "$MODE" = "$2" || exit 7
+seed=$(echo "$input" | sed 's/.*"seed":\([0-9]*\).*/\1/')
+echo "a line that is no response"
+echo "{\"rate\": $((rate * $1 + seed % 7)), \"host\": \"text\"}"
+"#;
+
+#[test]
+fn experiment_is_performed_analysed_and_reported() {
+    let bench = Bench::new(MEASURE, "[design]\nreplications = 3\n");
+    let plan = bench.json(&["check", "speed.toml", "--json"]);
+    assert_eq!(plan["runs"].as_array().unwrap().len(), 12, "{plan}");
+    bench.printed(&["run", "speed.toml"]);
+    // Each run read its cell and seed.
+    let inputs = fs::read_to_string(bench.path("inputs")).unwrap();
+    let inputs: Vec<Value> =
+        inputs.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (input, run) in inputs.iter().zip(plan["runs"].as_array().unwrap()) {
+        assert_eq!(input["factors"], run["levels"], "{input}");
+        assert_eq!(input["seed"], run["seed"], "{input}");
+    }
+    let found = bench.json(&["analyse", "speed.sqlite", "--json"]);
+    let effects = found[0]["effects"]["effects"].as_array().unwrap();
+    let shown: Vec<&str> = effects
+        .iter()
+        .filter(|effect| effect["matters"] == true)
+        .map(|effect| effect["effect"].as_str().unwrap())
+        .collect();
+    assert_eq!(shown, ["size", "mode", "size × mode"], "{found}");
+    assert_eq!(bench.rows().len(), 13);
+    let page = fs::read_to_string(bench.path("speed-report/report.html")).unwrap();
+    for part in ["10 instead of 1 raises the mean of rate", "<svg", "namewire lab run speed.toml"] {
+        assert!(page.contains(part), "{part}");
+    }
+    let listed = bench.printed(&["list"]);
+    assert!(listed.contains("speed.sqlite"), "{listed}");
+    assert_eq!(bench.leftovers(), 0);
+    bench.refused(&["run", "speed.toml"], 2, "speed.sqlite exists: `namewire lab resume`");
+}
+
+/// SIGKILL at 20 points; the last ones meet a run that waits.
+#[test]
+fn killed_experiment_continues_without_lost_or_doubled_runs() {
+    let whole = Bench::new(MEASURE, "[design]\nreplications = 8\n");
+    whole.printed(&["run", "speed.toml", "--jobs", "2"]);
+    let killed = Bench::new(MEASURE, "[design]\nreplications = 8\n");
+    for number in 0..20_usize {
+        let arguments = match number {
+            0 => &["run", "speed.toml", "--jobs", "2"][..],
+            _ => &["resume", "speed.sqlite", "--jobs", "2"],
+        };
+        // The run at which it is killed does not end, and has programs of its own.
+        let marker = killed.path("reached");
+        let _ = fs::remove_file(&marker);
+        killed.set_body(&format!(
+            "{MEASURE}\nif test $(wc -l < inputs) -ge {}; then setsid sleep 1000 & touch reached; sleep 1000; fi\n",
+            number + 1 + number % 3
+        ));
+        let mut process = Process::start("lab", killed.command(arguments), killed.directory.path());
+        wait_until("a run that waits", || {
+            assert!(process.is_running(), "{}", process.everything());
+            marker.exists().then_some(())
+        });
+        process.signal(Signal::KILL);
+        process.wait();
+        assert!(killed.leftovers() > 0, "the next start has nothing to end");
+    }
+    killed.set_body(MEASURE);
+    killed.printed(&["resume", "speed.sqlite"]);
+    let sorted = |bench: &Bench| {
+        let mut rows = bench.rows();
+        rows.sort();
+        rows
+    };
+    assert_eq!(sorted(&killed), sorted(&whole));
+    assert_eq!(killed.leftovers(), 0);
+}
+
+#[test]
+fn interrupted_experiment_leaves_nothing_behind() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let bench = Bench::new("setsid sleep 1000 & touch reached; sleep 1000", "");
+        let command = ended_by_hangup(&bench.command(&["run", "speed.toml"]));
+        let mut process = Process::start("lab", command, bench.directory.path());
+        wait_until("a run", || bench.path("reached").exists().then_some(()));
+        process.signal(signal);
+        assert_eq!(process.wait().code(), Some(130), "{}", process.everything());
+        assert!(process.stderr().contains("lab resume speed.sqlite` continues"));
+        wait_until("its programs to end", || (bench.leftovers() == 0).then_some(()));
+        // The run that was interrupted is not stored as one that failed.
+        bench.set_body(MEASURE);
+        bench.printed(&["resume", "speed.sqlite"]);
+        bench.printed(&["analyse", "speed.sqlite"]);
+    }
+}
+
+#[test]
+fn failed_runs_are_kept_with_their_output_and_repeated() {
+    let body = format!("test $2 = slow || {{ echo 'no such mode' >&2; exit 3; }}\n{MEASURE}");
+    let bench = Bench::new(&body, "");
+    bench.refused(&["run", "speed.toml"], 1, "2 of 4 runs failed");
+    let listed = bench.printed(&["list", "--failed", "speed.sqlite"]);
+    for part in
+        ["size=10 mode=fast, replication 1: exit status: 3: no such mode", "TMPDIR of a run"]
+    {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+    bench.refused(&["analyse", "speed.sqlite"], 1, "the cell size=1 mode=fast has no response");
+    bench.printed(&["resume", "speed.sqlite"]);
+    bench.set_body(MEASURE);
+    bench.printed(&["resume", "--failed", "speed.sqlite"]);
+    assert_eq!(bench.rows().len(), 5);
+    bench.printed(&["analyse", "speed.sqlite"]);
+}
+
+#[test]
+fn runs_that_give_no_number_or_do_not_end_fail() {
+    let budget = "[budget]\nrun-time = \"200ms\"\n";
+    for (body, reason) in [
+        ("sleep 1000", "did not end within 200ms"),
+        ("echo text", "expected a JSON object of numbers"),
+        ("true", "it printed nothing"),
+        ("echo '{\"speed\": 1}'", "no response 'rate'"),
+        ("echo '{\"rate\": \"fast\"}'", "no response 'rate'"),
+        ("kill -9 $$", "signal: 9"),
+    ] {
+        let bench = Bench::new(body, budget);
+        bench.refused(&["run", "speed.toml"], 1, "4 of 4 runs failed");
+        let listed = bench.printed(&["list", "--failed", "speed.sqlite"]);
+        assert!(listed.contains(reason), "{body}: {listed}");
+        assert_eq!(bench.leftovers(), 0, "{body}");
+    }
+}
+
+#[test]
+fn results_of_other_experiments_and_other_processes_are_refused() {
+    let bench = Bench::new(MEASURE, "");
+    bench.printed(&["run", "speed.toml"]);
+    let text = fs::read_to_string(bench.path("speed.toml")).unwrap();
+    let write = |name: &str, from: &str, to: &str| {
+        assert!(text.contains(from));
+        fs::write(bench.path(name), text.replace(from, to)).unwrap();
+    };
+    write("other.toml", "[1, 10]", "[1, 20]");
+    let other = ["resume", "speed.sqlite", "--experiment", "other.toml"];
+    bench.refused(&other, 2, "factors differs from the experiment in speed.sqlite");
+    // More replications are the same experiment.
+    write("more.toml", "[executor]", "[design]\nreplications = 2\n[executor]");
+    bench.printed(&["resume", "speed.sqlite", "--experiment", "more.toml"]);
+    assert_eq!(bench.rows().len(), 9);
+    fs::write(bench.path("text.sqlite"), "text").unwrap();
+    bench.refused(&["report", "text.sqlite"], 2, "is not a database of results");
+    bench.refused(&["resume", "absent.sqlite"], 1, "absent.sqlite: No such file");
+    write("wrong.toml", "kind = \"command\"", "kind = \"comand\"");
+    bench.refused(&["check", "wrong.toml"], 2, "wrong.toml: line 9: executor.kind: unknown kind");
+    write("absent.toml", "\"sh\"", "\"no-such-program\"");
+    bench.refused(
+        &["check", "absent.toml"],
+        2,
+        "cell size=1 mode=slow: the program 'no-such-program'",
+    );
+
+    bench.set_body("touch reached; sleep 1000");
+    write("second.toml", "name = \"speed\"", "name = \"second\"");
+    let command = bench.command(&["run", "second.toml"]);
+    let process = Process::start("lab", command, bench.directory.path());
+    wait_until("a run", || bench.path("reached").exists().then_some(()));
+    bench.refused(&["resume", "second.sqlite"], 2, "another process is adding runs");
+    assert!(bench.printed(&["list"]).contains("second.sqlite"), "it can be read meanwhile");
+    process.signal(Signal::TERM);
+}
