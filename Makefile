@@ -101,7 +101,7 @@ test: cargo setup ## Run all tests, with real applications of other projects
 		|| failed=1; \
 	exit $$failed ) 2>&1 | tee target/tests.log; \
 	failed=$${PIPESTATUS[0]}; \
-	grep '^test .* FAILED$$' target/tests.log; \
+	grep -E '^test .* FAILED$$|^tests were skipped|^error' target/tests.log; \
 	exit $$failed
 
 .PHONY: lint
