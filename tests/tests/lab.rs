@@ -273,3 +273,56 @@ fn results_of_other_experiments_and_other_processes_are_refused() {
     assert!(bench.printed(&["list"]).contains("second.sqlite"), "it can be read meanwhile");
     process.signal(Signal::TERM);
 }
+
+#[test]
+fn experiments_of_the_project_are_valid() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../experiments");
+    let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let experiments: Vec<PathBuf> = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .collect();
+    assert!(experiments.len() >= 2, "{experiments:?}");
+    for experiment in experiments {
+        let mut command = Command::new(program());
+        let output = run_to_end({
+            command.args(["lab", "check"]).arg(&experiment);
+            command
+        });
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+/// Faults of simulated networks are found before anything runs.
+#[test]
+fn settings_of_simulations_are_checked() {
+    let bench = Bench::new("", "");
+    let text = "name = \"net\"\n[factors]\nstrategy = [\"best-route\", \"multicast\"]\n[responses]\ndelay_ms = \"ms\"\n\
+                [executor]\nkind = \"simulation\"\ntopology = \"line\"\nstrategy = \"{strategy}\"\npattern = \"one-each\"\n\
+                load = { object_bytes = 100_000, cache_bytes = 1_000_000 }\n";
+    for (from, to, expected) in [
+        (
+            "multicast",
+            "broadcast",
+            "cell strategy=broadcast: unknown strategy 'broadcast'; known: access",
+        ),
+        ("\"line\"", "\"lines\"", "unknown topology 'lines'"),
+        ("\"line\"", "\"./line.toml\"", "./line.toml: No such file"),
+        (
+            "one-each",
+            "one",
+            "unknown pattern 'one'; known: zipf, drift, one-hit, datasets, one-each",
+        ),
+        ("cache_bytes = 1_000_000", "cache_bytes = 1_000_000_000_000", "half of the"),
+        ("delay_ms", "delay", "unknown response 'delay'; known: hit_share"),
+        ("pattern =", "window = 0\npattern =", "window: '0' is none of"),
+        ("pattern =", "loss = 2\npattern =", "loss: '2' is not a share"),
+        ("pattern =", "segment_bytes = 9000\npattern =", "segment_bytes: '9000' is not a number"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        fs::write(bench.path("net.toml"), text.replace(from, to)).unwrap();
+        bench.refused(&["check", "net.toml"], 2, expected);
+    }
+    fs::write(bench.path("net.toml"), text).unwrap();
+    bench.printed(&["run", "net.toml"]);
+    assert_eq!(bench.json(&["list", "--json"])[0]["runs"], 2);
+}

@@ -21,7 +21,7 @@ use crate::virtual_network::VirtualNetwork;
 use ndn_caching::vip::Score;
 
 /// Share of the duration before requests are measured.
-const WARM_UP_SHARE: f64 = 0.25;
+pub const WARM_UP_SHARE: f64 = 0.25;
 /// Windows in which convergence is measured.
 const WINDOWS: usize = 40;
 
@@ -204,11 +204,7 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn new(topology: &'a Topology, trace: &'a Trace, method: Method, seed: u64) -> Self {
         let nodes = topology.nodes.len();
-        let mut random = Random::new(seed, 2);
-        let producers = &topology.producers;
-        let sources: Vec<u32> = (0..trace.sizes.len())
-            .map(|_| producers[random.below(producers.len() as u64) as usize] as u32)
-            .collect();
+        let sources = sources(topology, trace.sizes.len(), seed);
         let weight_bytes = common_unit(&trace.sizes);
         let capacity = Capacity {
             weight: topology.load.cache_bytes / weight_bytes,
@@ -431,8 +427,17 @@ impl Sums {
     }
 }
 
+/// Nodes that are the sources of objects, drawn from the seed.
+#[must_use]
+pub fn sources(topology: &Topology, objects: usize, seed: u64) -> Vec<u32> {
+    let mut random = Random::new(seed, 2);
+    let producers = &topology.producers;
+    (0..objects).map(|_| producers[random.below(producers.len() as u64) as usize] as u32).collect()
+}
+
 /// Neighbours of every node that are closer to `source` by delay; the one on the shortest path first.
-fn closer_hops(topology: &Topology, source: usize) -> Vec<Vec<Hop>> {
+#[must_use]
+pub fn closer_hops(topology: &Topology, source: usize) -> Vec<Vec<Hop>> {
     let distances = topology.distances(source);
     let closer = |node: usize| {
         let hops = topology.hops[node].iter().copied();

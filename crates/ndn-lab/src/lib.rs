@@ -15,3 +15,4 @@ pub mod experiment;
 pub mod figure;
 pub mod report;
 pub mod results;
+pub mod simulation;

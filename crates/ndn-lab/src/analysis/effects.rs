@@ -296,9 +296,9 @@ impl Effects {
         }
         if named < order.len() {
             lines.push(format!(
-                "{} more effects are shown, with less than {} % of the variation each.",
-                order.len() - named,
-                100.0 * SHARE_MIN
+                "Effects that are shown, with less than {} % of the variation each: {} more.",
+                100.0 * SHARE_MIN,
+                order.len() - named
             ));
         }
         let scaled = transform.name(response);

@@ -5,7 +5,9 @@ mod command;
 mod inputs;
 mod leftovers;
 mod model;
+mod networks;
 mod outcome;
+mod simulation;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -64,6 +66,9 @@ impl<'e> Prepared<'e> {
         match &experiment.executor {
             Executor::Command(command) => command::check(command, &values, self.inputs.directory()),
             Executor::Cache(cache) => cache::check(experiment, &mut self.inputs, cache, &values),
+            Executor::Simulation(one) => {
+                simulation::check(experiment, &mut self.inputs, one, &values)
+            }
             Executor::Model(model) => model::check(experiment, &mut self.inputs, model, &values),
         }
     }
@@ -85,6 +90,7 @@ impl<'e> Prepared<'e> {
                 command::run(self.experiment, self.inputs.directory(), command, (run, id))?
             }
             Executor::Cache(cache) => cache::run(&self.inputs, cache, run, &values)?,
+            Executor::Simulation(one) => simulation::run(&self.inputs, one, run, &values)?,
             Executor::Model(model) => model::run(self.experiment, &self.inputs, model, run)?,
         };
         let mut responses = BTreeMap::new();

@@ -10,6 +10,8 @@ pub enum Executor {
     Command(Command),
     /// Simulates a network of caches in this process.
     Cache(Cache),
+    /// Simulates a network of whole forwarders in this process.
+    Simulation(Simulation),
     /// Runs traces of a capacity model in this process.
     Model(Model),
 }
@@ -35,6 +37,25 @@ pub struct Cache {
     pub pattern: Template,
     /// Other values of settings of the load.
     pub load: Vec<(String, Template)>,
+}
+
+/// A network of whole forwarders on virtual time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Simulation {
+    /// Name or file of the topology.
+    pub topology: Template,
+    /// Pattern of requests.
+    pub pattern: Template,
+    /// Other values of settings of the load.
+    pub load: Vec<(String, Template)>,
+    /// Longest content of a Data in bytes.
+    pub segment_bytes: Template,
+    /// Congestion control: cubic, delay, or a constant window in segments.
+    pub window: Template,
+    /// Strategy of all forwarders.
+    pub strategy: Template,
+    /// Share of the frames that each link loses.
+    pub loss: Template,
 }
 
 /// A capacity model (`namewire model check`).
@@ -71,14 +92,24 @@ impl Executor {
             }
             "cache" => {
                 section.only(&["kind", "topology", "method", "pattern", "load"])?;
-                let pattern = template(section, "pattern")?;
                 Ok(Self::Cache(Cache {
                     topology: required(section, "topology")?,
                     method: required(section, "method")?,
-                    pattern: pattern
-                        .map_or_else(|| Template::parse("zipf"), Ok)
-                        .map_err(|reason| section.fault("pattern", reason))?,
+                    pattern: template_or(section, "pattern", "zipf")?,
                     load: templates(section, "load")?,
+                }))
+            }
+            "simulation" => {
+                let keys = ["segment_bytes", "window", "strategy", "loss"];
+                section.only(&[&["kind", "topology", "pattern", "load"], &keys[..]].concat())?;
+                Ok(Self::Simulation(Simulation {
+                    topology: required(section, "topology")?,
+                    pattern: template_or(section, "pattern", "zipf")?,
+                    load: templates(section, "load")?,
+                    segment_bytes: template_or(section, "segment_bytes", "8000")?,
+                    window: template_or(section, "window", "cubic")?,
+                    strategy: template_or(section, "strategy", "best-route")?,
+                    loss: template_or(section, "loss", "0")?,
                 }))
             }
             "model" => {
@@ -90,8 +121,10 @@ impl Executor {
                     set: templates(section, "set")?,
                 }))
             }
-            _ => Err(section
-                .fault("kind", format!("unknown kind '{kind}'; known: command, cache, model"))),
+            _ => Err(section.fault(
+                "kind",
+                format!("unknown kind '{kind}'; known: command, cache, simulation, model"),
+            )),
         }
     }
 
@@ -101,6 +134,7 @@ impl Executor {
         match self {
             Self::Command(_) => "command",
             Self::Cache(_) => "cache",
+            Self::Simulation(_) => "simulation",
             Self::Model(_) => "model",
         }
     }
@@ -118,11 +152,25 @@ impl Executor {
                 ["topology", "method", "pattern"].map(str::to_owned).to_vec(),
                 vec![&one.topology, &one.method, &one.pattern],
             ),
+            Self::Simulation(one) => (
+                ["topology", "pattern", "segment_bytes", "window", "strategy", "loss"]
+                    .map(str::to_owned)
+                    .to_vec(),
+                vec![
+                    &one.topology,
+                    &one.pattern,
+                    &one.segment_bytes,
+                    &one.window,
+                    &one.strategy,
+                    &one.loss,
+                ],
+            ),
             Self::Model(one) => (vec!["file".to_owned()], vec![&one.file]),
         };
         let (table, pairs) = match self {
             Self::Command(one) => ("environment", &one.environment),
             Self::Cache(one) => ("load", &one.load),
+            Self::Simulation(one) => ("load", &one.load),
             Self::Model(one) => ("set", &one.set),
         };
         keys.extend(below(table, pairs));
@@ -134,6 +182,13 @@ impl Executor {
 fn template(section: &Section<'_>, key: &str) -> Result<Option<Template>, Fault> {
     let parse = |text: String| Template::parse(&text).map_err(|reason| section.fault(key, reason));
     section.scalar(key)?.map(parse).transpose()
+}
+
+fn template_or(section: &Section<'_>, key: &str, default: &str) -> Result<Template, Fault> {
+    match template(section, key)? {
+        Some(template) => Ok(template),
+        None => Template::parse(default).map_err(|reason| section.fault(key, reason)),
+    }
 }
 
 fn required(section: &Section<'_>, key: &str) -> Result<Template, Fault> {

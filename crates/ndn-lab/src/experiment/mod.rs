@@ -7,7 +7,7 @@ mod template;
 use ndn_model::random::{StreamId, TraceRandom};
 
 use crate::design::{Design, DesignError, Factor, Generator, Kind, RUNS_MAX, Run};
-pub use executor::{Cache, Command, Executor, Model};
+pub use executor::{Cache, Command, Executor, Model, Simulation};
 pub use reader::Fault;
 use reader::{Section, read_file};
 pub use template::{Template, Values};

@@ -125,7 +125,7 @@ fn print(name: &str, analysis: &Analysis) -> Outcome {
                 one.name.clone(),
                 digits(one.value),
                 if one.half_width.is_finite() { digits(one.half_width) } else { String::new() },
-                format!("{:.2}", one.squares),
+                digits(one.squares),
                 percent(one.share),
                 one.p_corrected.map_or_else(String::new, |p| format!("{p:.2e}")),
                 yes(one.matters),
@@ -134,7 +134,7 @@ fn print(name: &str, analysis: &Analysis) -> Outcome {
         if let Some(error) = &effects.error {
             let share = percent(error.squares / effects.total);
             let mut row = vec!["error".to_owned(), String::new(), String::new()];
-            row.extend([format!("{:.2}", error.squares), share, String::new(), String::new()]);
+            row.extend([digits(error.squares), share, String::new(), String::new()]);
             table.row(row);
         }
         table.print("no effects")?;
@@ -145,7 +145,7 @@ fn print(name: &str, analysis: &Analysis) -> Outcome {
         for one in &variance.terms {
             table.row(vec![
                 variance.name(one),
-                format!("{:.2}", one.squares),
+                digits(one.squares),
                 one.freedom.to_string(),
                 format!("{:.2}", one.f),
                 format!("{:.2e}", one.p),

@@ -1,0 +1,177 @@
+//! A node: a whole forwarder on virtual time, and the other ends of its faces.
+
+use std::time::Duration;
+
+use namewire_config::{ByteSize, Config, Pages, WorkerCount};
+use namewire_daemon::{Environment, Management, Seeds, SteppedForwarder};
+use ndn_dataplane::MemoryFaceOptions;
+use ndn_face::InternalEnd;
+use ndn_management::{ControlParameters, Verb, face_flag};
+use ndn_packet::{MAX_PACKET_SIZE, Name};
+use ndn_sys::clock::ManualClock;
+use ndn_types::{LinkType, Persistency, Scope};
+
+/// Frames that wait at a face in each direction at most. Nodes are stepped as soon as a frame arrives.
+const QUEUE_FRAMES: usize = 16_384;
+/// Memory for packets on their way.
+const POOL_BYTES: u64 = 16 << 20;
+/// Memory of the Content Store for a Data beside its content: name, signature and entry.
+const DATA_OVERHEAD: u64 = 400;
+/// The smallest Content Store that a configuration can have.
+const CS_BYTES_MIN: u64 = 1 << 18;
+
+/// Settings of a node.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NodeSettings<'a> {
+    /// Capacity of the Content Store in packets; 0 disables it.
+    pub(super) cs_packets: usize,
+    /// Longest content of a Data in bytes.
+    pub(super) segment_bytes: u64,
+    /// Strategy for all names: its name below `/localhost/nfd/strategy`.
+    pub(super) strategy: &'a str,
+    /// Number of prefixes with routes.
+    pub(super) prefixes: usize,
+}
+
+/// Bytes of memory of a Content Store.
+pub(super) fn cs_bytes(packets: u64, segment_bytes: u64) -> u64 {
+    (packets * (segment_bytes + DATA_OVERHEAD)).max(CS_BYTES_MIN)
+}
+
+/// A forwarder with a face for each neighbour, one for consumers and one for producers.
+#[derive(Debug)]
+pub(super) struct Node {
+    forwarder: SteppedForwarder,
+    /// Identifiers and ends of the faces: neighbours, then consumers, then producers.
+    faces: Vec<(u64, InternalEnd)>,
+}
+
+impl Node {
+    /// Starts a forwarder.
+    ///
+    /// # Errors
+    /// The reason why it does not start.
+    pub(super) fn start(
+        neighbours: usize,
+        settings: NodeSettings<'_>,
+        clock: &ManualClock,
+        seed: u64,
+    ) -> Result<Self, String> {
+        let environment =
+            Environment { clock: clock.clone().into(), seeds: Seeds::from_number(seed) };
+        let failed = |error: &dyn std::fmt::Display| format!("a forwarder does not start: {error}");
+        let forwarder = SteppedForwarder::new(&configuration(settings), &environment);
+        let mut node = Self {
+            forwarder: forwarder.map_err(|error| failed(&format!("{error:#}")))?,
+            faces: Vec::new(),
+        };
+        for number in 0..neighbours + 2 {
+            let is_neighbour = number < neighbours;
+            let options = MemoryFaceOptions {
+                number: number as u64,
+                scope: if is_neighbour { Scope::NonLocal } else { Scope::Local },
+                link_type: LinkType::PointToPoint,
+                principal: None,
+                persistency: Persistency::Permanent,
+                mtu: MAX_PACKET_SIZE,
+                queue_frames_max: QUEUE_FRAMES,
+            };
+            let face = node.forwarder.add_memory_face(&options);
+            node.faces.push(face.map_err(|error| failed(&error))?);
+        }
+        // The node of a source does not cache its own objects: producers say so in a local field.
+        let face_id = Some(node.faces[node.producers()].0);
+        let mut parameters = ControlParameters { face_id, ..ControlParameters::default() };
+        parameters.set_flag(face_flag::LOCAL_FIELDS, true);
+        let updated = node.forwarder.command(Verb::FaceUpdate, &parameters);
+        updated.map_err(|error| failed(&error))?;
+        let mut strategy = Name::new();
+        for component in ["localhost", "nfd", "strategy", settings.strategy] {
+            strategy.push_generic(component);
+        }
+        let chosen = node.forwarder.set_strategy(&Name::new(), &strategy);
+        chosen.map_err(|error| format!("strategy '{}': {error}", settings.strategy))?;
+        Ok(node)
+    }
+
+    /// The face of the consumers of this node.
+    pub(super) fn consumers(&self) -> usize {
+        self.faces.len() - 2
+    }
+
+    /// The face of the producers of this node.
+    pub(super) fn producers(&self) -> usize {
+        self.faces.len() - 1
+    }
+
+    /// Adds a route.
+    ///
+    /// # Errors
+    /// Management refuses it.
+    pub(super) fn add_route(
+        &mut self,
+        prefix: &Name,
+        face: usize,
+        cost: u64,
+    ) -> Result<(), String> {
+        let parameters = ControlParameters {
+            name: Some(prefix.clone()),
+            face_id: Some(self.faces[face].0),
+            cost: Some(cost),
+            flags: Some(0),
+            ..ControlParameters::default()
+        };
+        let added = self.forwarder.command(Verb::RibRegister, &parameters);
+        added.map(drop).map_err(|error| format!("a route is refused: {error}"))
+    }
+
+    /// Hands over a frame; false if the queue of the face is full.
+    pub(super) fn deliver(&mut self, face: usize, frame: Vec<u8>) -> bool {
+        self.faces[face].1.send(frame).is_ok()
+    }
+
+    /// Handles what is due. Returns whether there was anything.
+    ///
+    /// # Errors
+    /// The forwarder has a fault.
+    pub(super) fn step(&mut self) -> Result<bool, String> {
+        self.forwarder.step().map_err(|error| format!("a forwarder has ended: {error:#}"))
+    }
+
+    /// The next frame that the node sends, with its face.
+    pub(super) fn poll_output(&mut self) -> Option<(usize, Vec<u8>)> {
+        let mut faces = self.faces.iter_mut().enumerate();
+        faces.find_map(|(number, (_, end))| Some((number, end.receive()?)))
+    }
+
+    /// Time of the next step if no frame arrives.
+    pub(super) fn next_deadline(&self) -> Option<Duration> {
+        let (at, _) = self.forwarder.next_deadline()?;
+        Some(Duration::from_nanos(at.as_nanos()))
+    }
+
+    /// Interests that its Content Store has answered.
+    pub(super) fn cs_hits(&self) -> u64 {
+        self.forwarder.counters().cs_hits.value()
+    }
+}
+
+/// A forwarder of one worker that opens nothing.
+fn configuration(settings: NodeSettings<'_>) -> Config {
+    let mut config = Config::default();
+    config.control.enabled = false;
+    config.forwarder.workers = WorkerCount::Fixed(1);
+    config.tables.fib_capacity = settings.prefixes.max(256);
+    config.tables.cs.capacity_packets = settings.cs_packets;
+    let bytes = cs_bytes(settings.cs_packets as u64, settings.segment_bytes);
+    config.tables.cs.capacity_bytes = Some(ByteSize(bytes));
+    config.pool.pages = Pages::Ordinary;
+    config.pool.capacity = ByteSize(POOL_BYTES);
+    let listeners = &mut config.listeners;
+    listeners.unix.enabled = false;
+    listeners.udp.enabled = false;
+    listeners.tcp.enabled = false;
+    listeners.websocket.enabled = false;
+    listeners.multicast.enabled = false;
+    config
+}

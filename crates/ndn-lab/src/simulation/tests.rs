@@ -1,0 +1,111 @@
+use ndn_cache_sim::engine::{Method, Run, WARM_UP_SHARE, sources};
+use ndn_cache_sim::trace::{Pattern, Trace};
+
+use super::*;
+
+fn topology(name: &str, load: &[&str]) -> Topology {
+    let text = ndn_cache_sim::topology::FILES.iter().find(|(known, _)| *known == name).unwrap().1;
+    let load: Vec<String> = load.iter().map(|one| (*one).to_owned()).collect();
+    Topology::parse_with(text, name, &load).unwrap()
+}
+
+fn measure(
+    topology: &Topology,
+    requests: &[Request],
+    sizes: &[u64],
+    change: impl Fn(&mut Network<'_>),
+) -> Measures {
+    let sources = sources(topology, sizes.len(), 1);
+    let mut network = Network {
+        topology,
+        requests,
+        sizes,
+        sources: &sources,
+        segment_bytes: 1000,
+        window: WindowMode::CUBIC,
+        strategy: "best-route",
+        loss: 0.0,
+        warm_up: Duration::ZERO,
+        seed: 1,
+    };
+    change(&mut network);
+    simulate(&network).unwrap()
+}
+
+/// Objects of one segment: the Content Stores of real forwarders are the LRU caches of the simulator of caches. Requests are
+/// rare, because that one serves links in the order of requests.
+#[test]
+fn hits_are_those_of_simulated_caches() {
+    for name in ["abilene", "tree"] {
+        let topology = topology(
+            name,
+            &["object_bytes=1000", "cache_bytes=50000", "requests_per_s=1", "duration_s=1200"],
+        );
+        let trace = Trace::generate(&topology, Pattern::Zipf, 1).unwrap();
+        let method = Method::parse("lru/shortest-path").unwrap()[0];
+        let expected = Run::new(&topology, &trace, method, 1).metrics();
+        let warm_up = trace.requests.last().unwrap().time_s * WARM_UP_SHARE;
+        let found = measure(&topology, &trace.requests, &trace.sizes, |network| {
+            network.warm_up = Duration::from_secs_f64(warm_up);
+        });
+        assert!(expected.hit_share > 0.1, "{expected:?}");
+        for (found, expected) in [
+            (found.hit_share, expected.hit_share),
+            (found.origin_share, expected.origin_share),
+            (found.delay_ms, expected.delay_ms),
+        ] {
+            assert!((found / expected - 1.0).abs() < 0.02, "{name}: {found} {expected}");
+        }
+    }
+}
+
+#[test]
+fn download_takes_the_round_trip_and_the_time_on_the_link() {
+    let topology = topology("line", &["link_mbit_per_s=80", "cache_bytes=0"]);
+    let request = Request { time_s: 0.0, node: 0, object: 0 };
+    // One segment: 1 + 3 * 10 ms to the producer and back, and 1000 bytes with their headers on four links of 10 MB/s.
+    let found = measure(&topology, &[request], &[1000], |_| ());
+    assert!((62.4..63.0).contains(&found.delay_ms), "{found:?}");
+    assert_eq!((found.origin_share, found.hit_share, found.interests), (1.0, 0.0, 1.0));
+    assert_eq!(found.links_per_segment, 4.0);
+    // Many segments: the rate of the link, but for headers and the begin.
+    let found =
+        measure(&topology, &[request], &[50_000_000], |network| network.segment_bytes = 8000);
+    assert!((60.0..80.0).contains(&found.goodput_mbit_per_s), "{found:?}");
+}
+
+#[test]
+fn lost_frames_are_fetched_again_and_the_result_repeats() {
+    let topology = topology("line", &["cache_bytes=0"]);
+    let request = Request { time_s: 0.0, node: 0, object: 0 };
+    let run =
+        |loss: f64| measure(&topology, &[request], &[3_000_000], |network| network.loss = loss);
+    let (whole, lossy) = (run(0.0), run(0.01));
+    assert_eq!(whole.retransmission_share, 0.0);
+    assert!(lossy.retransmission_share > 0.01, "{lossy:?}");
+    assert!(lossy.delay_ms > whole.delay_ms);
+    assert_eq!(run(0.01), lossy);
+}
+
+/// Consumers behind a router with a cache: the first download is from the source, the second from the cache.
+#[test]
+fn cache_shortens_the_distribution_of_one_object() {
+    let run = |cache: &str| {
+        let topology = topology("abilene", &[cache, "link_mbit_per_s=100"]);
+        let requests: Vec<Request> = topology
+            .consumers
+            .iter()
+            .enumerate()
+            .map(|(number, node)| Request {
+                time_s: number as f64 * 1e-3,
+                node: *node as u32,
+                object: 0,
+            })
+            .collect();
+        measure(&topology, &requests, &[2_000_000], |network| network.segment_bytes = 8000)
+    };
+    let (with, without) = (run("cache_bytes=10000000"), run("cache_bytes=0"));
+    assert!(with.origin_share < 0.9 * without.origin_share, "{with:?} {without:?}");
+    assert!(with.distribution_ms < without.distribution_ms, "{with:?} {without:?}");
+    assert!(with.distribution_ms >= with.delay_ms);
+}
