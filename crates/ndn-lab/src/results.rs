@@ -128,9 +128,9 @@ pub struct StoredRun {
 /// An open database of results.
 #[derive(Debug)]
 pub struct Results {
-    // Dropped before `lock`: closing any descriptor of a file ends the locks of SQLite on it (fcntl_locking(2)).
+    // Dropped before `_lock`: closing any descriptor of a file ends the locks of SQLite on it (fcntl_locking(2)).
     connection: Connection,
-    lock: Option<File>,
+    _lock: Option<File>,
     path: PathBuf,
     id: String,
     session: i64,
@@ -149,15 +149,15 @@ impl Results {
         inputs: &[(String, Vec<u8>)],
         session: &Session,
     ) -> Result<Self, ResultsError> {
-        let created = File::options().read(true).write(true).create_new(true).open(path);
-        let file = created.map_err(|error| {
-            if error.kind() == io::ErrorKind::AlreadyExists {
-                ResultsError::Exists(path.to_owned())
-            } else {
-                ResultsError::Io { path: path.to_owned(), error }
-            }
-        })?;
-        let mut results = Self::connect(path, Some(locked(file, path)?), String::new())?;
+        let failed = |error| ResultsError::Io { path: path.to_owned(), error };
+        let mut options = File::options();
+        let file = options.read(true).write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(failed)?;
+        // A file without content was left by a program that was killed here.
+        if file.metadata().map_err(failed)?.len() > 0 {
+            return Err(ResultsError::Exists(path.to_owned()));
+        }
+        let mut results = Self::connect(path, Some(locked(file, path)?))?;
         let fill = |connection: &mut Connection| {
             let transaction = connection.transaction()?;
             transaction.execute_batch(TABLES)?;
@@ -184,7 +184,7 @@ impl Results {
     pub fn resume(path: &Path, session: &Session) -> Result<Self, ResultsError> {
         let opened = File::options().read(true).write(true).open(path);
         let file = opened.map_err(|error| ResultsError::Io { path: path.to_owned(), error })?;
-        let mut results = Self::connect(path, Some(locked(file, path)?), String::new())?;
+        let mut results = Self::connect(path, Some(locked(file, path)?))?;
         results.identify()?;
         results.begin(session)?;
         Ok(results)
@@ -197,21 +197,18 @@ impl Results {
     pub fn open(path: &Path) -> Result<Self, ResultsError> {
         // Named by the operating system if it is absent or not readable.
         File::open(path).map_err(|error| ResultsError::Io { path: path.to_owned(), error })?;
-        let mut results = Self::connect(path, None, String::new())?;
+        let mut results = Self::connect(path, None)?;
         results.identify()?;
         Ok(results)
     }
 
-    fn connect(path: &Path, lock: Option<File>, id: String) -> Result<Self, ResultsError> {
-        let flags = match lock {
-            Some(_) => OpenFlags::SQLITE_OPEN_READ_WRITE,
-            None => OpenFlags::SQLITE_OPEN_READ_ONLY,
-        };
+    fn connect(path: &Path, lock: Option<File>) -> Result<Self, ResultsError> {
+        // Readers roll back what a killed program had begun to write. SQLite only reads files that it may not write.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let database = |error| ResultsError::Database { path: path.to_owned(), error };
-        let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags).map_err(database)?;
         connection.busy_timeout(BUSY).map_err(database)?;
-        Ok(Self { connection, lock, path: path.to_owned(), id, session: 0 })
+        Ok(Self { connection, _lock: lock, path: path.to_owned(), id: String::new(), session: 0 })
     }
 
     fn failed(&self, error: rusqlite::Error) -> ResultsError {
@@ -385,12 +382,6 @@ impl Results {
         };
         read().map_err(|error| self.failed(error))
     }
-
-    /// Whether this process may add runs.
-    #[must_use]
-    pub fn is_writable(&self) -> bool {
-        self.lock.is_some()
-    }
 }
 
 fn locked(file: File, path: &Path) -> Result<File, ResultsError> {
@@ -490,6 +481,34 @@ mod tests {
             observations(&results.runs().unwrap(), "y").iter().map(|one| one.value).collect();
         assert_eq!(values, [0.1, -3.5e300, 2.0]);
         assert_eq!(results.runs().unwrap()[2].session, 1);
+    }
+
+    #[test]
+    fn transaction_of_a_killed_program_is_rolled_back_by_readers() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.sqlite");
+        // An empty file is that of a program that was killed first of all.
+        File::create(&path).unwrap();
+        let mut results = Results::create(&path, "id", &origin(), &[], &session()).unwrap();
+        results.add(&run(0, 0, Some(1.0))).unwrap();
+        // A transaction that is larger than the cache writes to the database before it ends.
+        results.connection.pragma_update(None, "cache_size", 1).unwrap();
+        results.connection.execute_batch("BEGIN").unwrap();
+        for number in 0..2000 {
+            let row = params![number, "z".repeat(100), 1.0];
+            results.connection.execute("INSERT INTO response VALUES (?, ?, ?)", row).unwrap();
+        }
+        let copy = directory.path().join("copy.sqlite");
+        std::fs::copy(&path, &copy).unwrap();
+        std::fs::copy(path.with_extension("sqlite-journal"), copy.with_extension("sqlite-journal"))
+            .unwrap();
+        let reader = Results::open(&copy).unwrap();
+        assert_eq!(reader.runs().unwrap(), [run(0, 0, Some(1.0))]);
+        let count: i64 = reader
+            .connection
+            .query_row("SELECT count(*) FROM response", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(count, 1);
     }
 
     #[test]

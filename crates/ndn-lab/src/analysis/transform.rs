@@ -37,7 +37,8 @@ impl Transform {
         match self {
             Self::None => value,
             Self::Log => exp(value),
-            Self::Power(lambda) => pow(value, 1.0 / lambda),
+            // Ends of intervals may lie beyond the scale.
+            Self::Power(lambda) => pow(value.max(0.0), 1.0 / lambda),
         }
     }
 

@@ -7,12 +7,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// Name of the environment variable.
 pub(super) const MARK: &str = "NAMEWIRE_LAB_EXPERIMENT";
-/// Rounds of looking for processes: one that is being ended may have started another.
+/// Rounds of the search for processes: one that is being ended may have started another.
 const ROUNDS: u32 = 10;
+/// Time for a killed process to end. One that waits for a device takes longer.
+const END_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
 /// Prefix of the names of temporary directories.
 fn prefix(id: &str) -> String {
@@ -73,8 +76,15 @@ fn has_mark(process: Pid, mark: &str) -> bool {
     fs::read(environment).unwrap_or_default().split(|byte| *byte == 0).any(is_own)
 }
 
-/// Kills a process with the mark: by a descriptor, so that no other process of the same number is killed.
+/// Kills a process with the mark, and waits for its end: by a descriptor, so that no other process of the same number is
+/// killed.
 fn kill(process: Pid, mark: &str) -> bool {
     let Ok(descriptor) = pidfd_open(process, PidfdFlags::empty()) else { return false };
-    has_mark(process, mark) && pidfd_send_signal(descriptor, Signal::KILL).is_ok()
+    let is_killed = has_mark(process, mark) && pidfd_send_signal(&descriptor, Signal::KILL).is_ok();
+    if is_killed {
+        let mut end = [PollFd::new(&descriptor, PollFlags::IN)];
+        // A signal that interrupts the wait leaves the process to the next round.
+        let _ = poll(&mut end, Some(&END_TIMEOUT));
+    }
+    is_killed
 }
