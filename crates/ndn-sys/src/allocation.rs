@@ -1,7 +1,21 @@
-//! An allocator that counts, for tests that show that a path does not allocate.
+//! An allocator that counts, for tests that show that a path does not allocate; large allocations by the kernel.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+
+/// Lets the C library take allocations of this many bytes and more from the kernel and return them there, for ever
+/// (mallopt(3), `M_MMAP_THRESHOLD`). Otherwise it keeps the memory of tables that were freed for those that follow, which then
+/// takes their memory at once, to fill it with zeros, instead of page by page where it is used. Does nothing with
+/// other C libraries than glibc.
+pub fn take_from_kernel(bytes: u32) {
+    #[cfg(target_env = "gnu")]
+    if let Ok(bytes) = i32::try_from(bytes) {
+        // SAFETY: the function only changes a setting of the allocator, and may be called at any time.
+        unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, bytes) };
+    }
+    #[cfg(not(target_env = "gnu"))]
+    let _ = bytes;
+}
 
 thread_local! {
     /// Allocations of this thread, of new memory or of more.

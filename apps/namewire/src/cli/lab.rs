@@ -20,6 +20,9 @@ use super::interrupt::on_interrupt;
 use super::machine::machine;
 use super::output::{self, Table, counted, span_for_people};
 
+/// Bytes of allocations that are tables of simulated forwarders.
+const LARGE_ALLOCATION: u32 = 256 * 1024;
+
 /// Run designed experiments, and analyse them
 ///
 /// An experiment is a TOML file with factors and their levels, responses, a design, and an executor that performs a run.
@@ -238,6 +241,9 @@ fn perform(
     (again, jobs): (bool, NonZeroUsize),
     clock: &Clock,
 ) -> Outcome {
+    // Simulated forwarders have some twenty descriptors each; a simulation that needs more fails and names the reason.
+    let _ = ndn_sys::cpu::raise_descriptor_limit();
+    ndn_sys::allocation::take_from_kernel(LARGE_ALLOCATION);
     let experiment = prepared.experiment();
     let plan = experiment.plan().map_err(|error| Failure::Usage(error.to_string()))?;
     let stored = results.runs()?;

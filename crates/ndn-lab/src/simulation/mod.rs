@@ -187,6 +187,8 @@ impl<'a> Simulation<'a> {
         let topology = network.topology;
         let clock = ManualClock::new(ORIGIN.as_nanos() as u64, UNIX_ORIGIN);
         let sources: BTreeSet<u32> = network.sources.iter().copied().collect();
+        let consumers: BTreeSet<u32> =
+            network.requests.iter().map(|request| request.node).collect();
         let mut nodes = Vec::new();
         for (number, hops) in topology.hops.iter().enumerate() {
             let packets = topology.load.cache_bytes / network.segment_bytes.max(1);
@@ -195,15 +197,19 @@ impl<'a> Simulation<'a> {
                 segment_bytes: network.segment_bytes,
                 strategy: network.strategy,
                 prefixes: sources.len(),
+                neighbours: hops.len(),
+                has_consumers: consumers.contains(&(number as u32)),
+                is_source: sources.contains(&(number as u32)),
             };
             let seed = network.seed ^ (number as u64) << 32;
-            nodes.push(Node::start(hops.len(), settings, &clock, seed)?);
+            nodes.push(Node::start(settings, &clock, seed)?);
         }
         for &source in &sources {
             let closer = closer_hops(topology, source as usize);
             for (number, node) in nodes.iter_mut().enumerate() {
-                if number == source as usize {
-                    let face = node.producers();
+                if number == source as usize
+                    && let Some(face) = node.producers()
+                {
                     node.add_route(&prefix(source), face, 0)?;
                 }
                 for (rank, hop) in closer[number].iter().enumerate() {
@@ -355,8 +361,9 @@ impl<'a> Simulation<'a> {
             self.counts.interests += 1;
             self.counts.retransmissions += u64::from(transmit.attempt > 1);
             let frame = interest(source, object, transmit.segment, nonce);
-            let face = self.nodes[node as usize].consumers();
-            self.deliver(node as usize, face, frame);
+            if let Some(face) = self.nodes[node as usize].consumers() {
+                self.deliver(node as usize, face, frame);
+            }
         }
         let fetch = &mut self.fetches[number];
         let due = fetch.state.poll_timeout().map(|(due, _)| due.max(now));
@@ -398,11 +405,11 @@ impl<'a> Simulation<'a> {
     }
 
     fn send(&mut self, node: usize, face: usize, frame: Vec<u8>) {
-        if face == self.nodes[node].consumers() {
+        if Some(face) == self.nodes[node].consumers() {
             return self.consume(node, &frame);
         }
-        if face == self.nodes[node].producers() {
-            return self.produce(node, &frame);
+        if Some(face) == self.nodes[node].producers() {
+            return self.produce(node, face, &frame);
         }
         if let Some((Received::Interest { .. }, _)) = parse(&frame) {
             self.counts.link_interests += 1;
@@ -416,14 +423,13 @@ impl<'a> Simulation<'a> {
     }
 
     /// A producer answers at once.
-    fn produce(&mut self, node: usize, frame: &[u8]) {
+    fn produce(&mut self, node: usize, face: usize, frame: &[u8]) {
         let Some((Received::Interest { object, segment }, token)) = parse(frame) else { return };
         let size = self.network.sizes.get(object as usize).copied().unwrap_or(0);
         let offset = segment.saturating_mul(self.network.segment_bytes);
         let len = size.saturating_sub(offset).min(self.network.segment_bytes);
         self.counts.origin_bytes += len;
         let frame = data((node as u32, object, segment), len as usize, token.as_deref());
-        let face = self.nodes[node].producers();
         self.deliver(node, face, frame);
     }
 

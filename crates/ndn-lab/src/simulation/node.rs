@@ -11,10 +11,15 @@ use ndn_packet::{MAX_PACKET_SIZE, Name};
 use ndn_sys::clock::ManualClock;
 use ndn_types::{LinkType, Persistency, Scope};
 
-/// Frames that wait at a face in each direction at most. Nodes are stepped as soon as a frame arrives.
-const QUEUE_FRAMES: usize = 16_384;
+/// Frames that wait at a face in each direction at most: of neighbours, which send one after the other, and of applications,
+/// which send a whole window.
+const QUEUE_FRAMES: (usize, usize) = (1024, 16_384);
+/// Interests that wait in a node at most.
+const PIT_ENTRIES: usize = 16_384;
+/// Faces beside those of neighbours: applications and management.
+const FACES_SPARE: usize = 16;
 /// Memory for packets on their way.
-const POOL_BYTES: u64 = 16 << 20;
+const POOL_BYTES: u64 = 4 << 20;
 /// Memory of the Content Store for a Data beside its content: name, signature and entry.
 const DATA_OVERHEAD: u64 = 400;
 /// The smallest Content Store that a configuration can have.
@@ -31,6 +36,12 @@ pub(super) struct NodeSettings<'a> {
     pub(super) strategy: &'a str,
     /// Number of prefixes with routes.
     pub(super) prefixes: usize,
+    /// Number of neighbours.
+    pub(super) neighbours: usize,
+    /// Whether the node has consumers.
+    pub(super) has_consumers: bool,
+    /// Whether the node is a source of objects.
+    pub(super) is_source: bool,
 }
 
 /// Bytes of memory of a Content Store.
@@ -38,12 +49,14 @@ pub(super) fn cs_bytes(packets: u64, segment_bytes: u64) -> u64 {
     (packets * (segment_bytes + DATA_OVERHEAD)).max(CS_BYTES_MIN)
 }
 
-/// A forwarder with a face for each neighbour, one for consumers and one for producers.
+/// A forwarder with a face for each neighbour, one for consumers and one for producers if it has any.
 #[derive(Debug)]
 pub(super) struct Node {
     forwarder: SteppedForwarder,
-    /// Identifiers and ends of the faces: neighbours, then consumers, then producers.
+    /// Identifiers and ends of the faces, those of neighbours first.
     faces: Vec<(u64, InternalEnd)>,
+    consumers: Option<usize>,
+    producers: Option<usize>,
 }
 
 impl Node {
@@ -52,7 +65,6 @@ impl Node {
     /// # Errors
     /// The reason why it does not start.
     pub(super) fn start(
-        neighbours: usize,
         settings: NodeSettings<'_>,
         clock: &ManualClock,
         seed: u64,
@@ -61,11 +73,14 @@ impl Node {
             Environment { clock: clock.clone().into(), seeds: Seeds::from_number(seed) };
         let failed = |error: &dyn std::fmt::Display| format!("a forwarder does not start: {error}");
         let forwarder = SteppedForwarder::new(&configuration(settings), &environment);
+        let NodeSettings { neighbours, has_consumers, is_source, .. } = settings;
         let mut node = Self {
             forwarder: forwarder.map_err(|error| failed(&format!("{error:#}")))?,
             faces: Vec::new(),
+            consumers: has_consumers.then_some(neighbours),
+            producers: is_source.then_some(neighbours + usize::from(has_consumers)),
         };
-        for number in 0..neighbours + 2 {
+        for number in 0..neighbours + usize::from(has_consumers) + usize::from(is_source) {
             let is_neighbour = number < neighbours;
             let options = MemoryFaceOptions {
                 number: number as u64,
@@ -74,17 +89,19 @@ impl Node {
                 principal: None,
                 persistency: Persistency::Permanent,
                 mtu: MAX_PACKET_SIZE,
-                queue_frames_max: QUEUE_FRAMES,
+                queue_frames_max: if is_neighbour { QUEUE_FRAMES.0 } else { QUEUE_FRAMES.1 },
             };
             let face = node.forwarder.add_memory_face(&options);
             node.faces.push(face.map_err(|error| failed(&error))?);
         }
-        // The node of a source does not cache its own objects: producers say so in a local field.
-        let face_id = Some(node.faces[node.producers()].0);
-        let mut parameters = ControlParameters { face_id, ..ControlParameters::default() };
-        parameters.set_flag(face_flag::LOCAL_FIELDS, true);
-        let updated = node.forwarder.command(Verb::FaceUpdate, &parameters);
-        updated.map_err(|error| failed(&error))?;
+        if let Some(producers) = node.producers {
+            // The node of a source does not cache its own objects: producers say so in a local field.
+            let face_id = Some(node.faces[producers].0);
+            let mut parameters = ControlParameters { face_id, ..ControlParameters::default() };
+            parameters.set_flag(face_flag::LOCAL_FIELDS, true);
+            let updated = node.forwarder.command(Verb::FaceUpdate, &parameters);
+            updated.map_err(|error| failed(&error))?;
+        }
         let mut strategy = Name::new();
         for component in ["localhost", "nfd", "strategy", settings.strategy] {
             strategy.push_generic(component);
@@ -95,13 +112,13 @@ impl Node {
     }
 
     /// The face of the consumers of this node.
-    pub(super) fn consumers(&self) -> usize {
-        self.faces.len() - 2
+    pub(super) fn consumers(&self) -> Option<usize> {
+        self.consumers
     }
 
     /// The face of the producers of this node.
-    pub(super) fn producers(&self) -> usize {
-        self.faces.len() - 1
+    pub(super) fn producers(&self) -> Option<usize> {
+        self.producers
     }
 
     /// Adds a route.
@@ -161,10 +178,12 @@ fn configuration(settings: NodeSettings<'_>) -> Config {
     let mut config = Config::default();
     config.control.enabled = false;
     config.forwarder.workers = WorkerCount::Fixed(1);
+    config.tables.pit_capacity = PIT_ENTRIES;
     config.tables.fib_capacity = settings.prefixes.max(256);
     config.tables.cs.capacity_packets = settings.cs_packets;
     let bytes = cs_bytes(settings.cs_packets as u64, settings.segment_bytes);
     config.tables.cs.capacity_bytes = Some(ByteSize(bytes));
+    config.limits.faces = settings.neighbours + FACES_SPARE;
     config.pool.pages = Pages::Ordinary;
     config.pool.capacity = ByteSize(POOL_BYTES);
     let listeners = &mut config.listeners;
