@@ -275,8 +275,12 @@ fn perform(
     };
     let work = (&runs[..], experiment.budget);
     let summary = campaign::perform(prepared, results, work, jobs, clock, show);
-    let Summary { succeeded, failed: lost, left } = summary?;
     let shown = path.display();
+    let Summary { succeeded, failed: lost, left } = summary.map_err(|error| {
+        Failure::Failed(format!(
+            "{error}; runs that ended before are stored, and `namewire lab resume {shown}` continues"
+        ))
+    })?;
     if left > 0 {
         let reason = "the time of the budget is over";
         let more = "a longer one continues with `namewire lab resume --experiment`";
