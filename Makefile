@@ -58,7 +58,8 @@ dist: build ## Make a release: archive, Debian packages, apt repository, all in 
 
 # The crates for applications, with those that they need.
 LIBRARIES := ndn-packet ndn-types ndn-sha256 ndn-ring ndn-sys ndn-security ndn-keychain ndn-memif ndn-management \
-	ndn-webtransport ndn-client ndn-files ndn-gateway
+	ndn-webtransport ndn-client ndn-files ndn-access ndn-gateway \
+	ndn-mount
 
 .PHONY: package
 package: cargo ## Package the library crates for a registry, and build them from the packages

@@ -30,6 +30,7 @@ mod link;
 mod management_clients;
 mod memif_refusals;
 mod model;
+mod mount;
 mod nfd_commands;
 mod nfd_conf;
 mod nfdc;

@@ -84,7 +84,7 @@ impl fmt::Display for LogLevel {
 }
 
 /// Modules with events of the log.
-const LOG_MODULES: [&str; 57] = [
+const LOG_MODULES: [&str; 58] = [
     "namewire::cli::control_queries",
     "namewire::process",
     "namewire::process::privileges",
@@ -135,6 +135,7 @@ const LOG_MODULES: [&str; 57] = [
     "ndn_dataplane::port_workers",
     "ndn_dataplane::start",
     "ndn_dataplane::worker",
+    "ndn_access::file",
     "ndn_files::serve",
     "ndn_gateway::access_log",
     "ndn_gateway::server",

@@ -5,10 +5,11 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use ndn_access::AccessError;
 
 use crate::access_log::Record;
 use crate::listing::Page;
-use crate::transfer::{Chunks, ReadError};
+use crate::transfer::Chunks;
 use crate::transfers::TransferPermit;
 
 /// A body, and the log record of its request, written when the body ends.
@@ -55,12 +56,12 @@ impl GatewayBody {
 
 impl Body for GatewayBody {
     type Data = Bytes;
-    type Error = ReadError;
+    type Error = AccessError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, ReadError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, AccessError>>> {
         let polled = match std::mem::replace(&mut self.content, Content::Empty) {
             Content::Empty => return Poll::Ready(None),
             Content::Whole(bytes) => Poll::Ready(Some(Ok(bytes))),

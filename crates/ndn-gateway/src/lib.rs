@@ -5,9 +5,9 @@ mod access;
 mod access_log;
 mod answer;
 mod body;
-mod catalog;
 mod conditions;
 mod connections;
+mod details;
 mod failure;
 mod hosts;
 mod listing;
@@ -24,7 +24,6 @@ mod tests;
 mod tls;
 mod transfer;
 mod transfers;
-mod versions;
 
 pub use access::Tokens;
 pub use access_log::{AccessLog, Counters};

@@ -9,7 +9,7 @@ use hyper::header::ACCEPT;
 use ndn_files::{ListingEntry, parse_listing};
 
 use crate::access_log::rfc_3339;
-use crate::catalog::Details;
+use crate::details::Details;
 use crate::media_type::media_type;
 use crate::path::encode;
 

@@ -12,6 +12,7 @@ use hyper::header::{
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode, Version};
+use ndn_access::{AccessError, Catalog, ErrorKind, Resource};
 use ndn_client::{ConnectionState, Endpoint};
 use ndn_files::ListingEntry;
 use ndn_packet::Name;
@@ -22,8 +23,8 @@ use crate::access::Tokens;
 use crate::access_log::Record;
 use crate::answer::{ALLOWED, Answer, Content, refusal};
 use crate::body::GatewayBody;
-use crate::catalog::{Catalog, Details, Resource};
 use crate::conditions::{Validators, Verdict};
+use crate::details::Details;
 use crate::failure::Failure;
 use crate::hosts::is_host_allowed;
 use crate::listing::{Entry, Format, Page, entries};
@@ -31,7 +32,7 @@ use crate::media_type::media_type;
 use crate::path::{PathTarget, encode, parse_path};
 use crate::range::{Range, RequestedRange, requested_range};
 use crate::s3::{self, S3Target};
-use crate::transfer::{Piece, Plan, ReadError, start};
+use crate::transfer::{Piece, Plan, start};
 use crate::transfers::{TransferPermit, Transfers};
 
 /// The NDN name, with version, of the content.
@@ -202,6 +203,12 @@ enum ReadFailure {
     Outdated,
 }
 
+impl From<AccessError> for ReadFailure {
+    fn from(error: AccessError) -> Self {
+        Self::For(Failure::from(error))
+    }
+}
+
 impl From<Failure> for ReadFailure {
     fn from(failure: Failure) -> Self {
         Self::For(failure)
@@ -224,11 +231,11 @@ impl Shared {
         record: &mut Record,
     ) -> Result<Answer, ReadFailure> {
         let resource = self.catalog.find(&target.name).await?;
-        record.note("name", &resource.found.name().to_uri());
+        record.note("name", &resource.name().to_uri());
         if request.method == *PROPFIND {
             return self.describe(client, request, target, &resource).await;
         }
-        match (resource.is_directory, target.is_directory) {
+        match (resource.details().is_directory, target.is_directory) {
             // A client of S3 lists prefixes; there is no object of this key.
             (true, _) if self.s3_target(request.uri.path()).is_some() => {
                 Err(Failure::not_found(request.uri.path()).into())
@@ -251,7 +258,7 @@ impl Shared {
         resource: &Resource,
     ) -> Result<Answer, ReadFailure> {
         let format = Format::of(&request.headers);
-        let mut validators = resource.validators.clone();
+        let mut validators = Details::from(resource.details()).validators;
         // Each format is a separate representation with its own tag.
         let tag = validators.etag.trim_end_matches('"');
         validators.etag = format!("{tag}-{}\"", format.word());
@@ -270,7 +277,7 @@ impl Shared {
             answer.headers.insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
             answer.headers.insert(CONTENT_SECURITY_POLICY, LISTING_POLICY);
             answer.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-            answer.set(NDN_NAME, &resource.found.name().to_uri());
+            answer.set(NDN_NAME, &resource.name().to_uri());
             answer.set_length(length);
             answer.content = Content::Page(page, length, permit);
         }
@@ -287,7 +294,7 @@ impl Shared {
         resource: &Resource,
     ) -> Result<Answer, ReadFailure> {
         let depth = request.headers.get("depth").map(HeaderValue::as_bytes);
-        let is_alone = depth == Some(b"0") || !resource.is_directory;
+        let is_alone = depth == Some(b"0") || !resource.details().is_directory;
         if !is_alone && depth != Some(b"1") {
             let text = "properties of whole trees are not listed: use Depth 0 or 1";
             return Err(Failure::new(StatusCode::FORBIDDEN, text).into());
@@ -301,11 +308,17 @@ impl Shared {
             }
         };
         let mut href = request.uri.path().to_owned();
-        if resource.is_directory && !href.ends_with('/') {
+        if resource.details().is_directory && !href.ends_with('/') {
             href.push('/');
         }
         let file_name = target.name.as_ref().last().map(|last| last.value()).unwrap_or_default();
-        let page = Page::dav(&href, resource.is_directory, file_name, &resource.details(), entries);
+        let page = Page::dav(
+            &href,
+            resource.details().is_directory,
+            file_name,
+            &resource.details().into(),
+            entries,
+        );
         let mut page = Box::new(page);
         let length = page.length();
         let mut answer = Answer::new(StatusCode::MULTI_STATUS);
@@ -334,7 +347,10 @@ impl Shared {
 
     /// Details of these names, in their order.
     async fn details(&self, names: Vec<Name>) -> Result<Vec<Option<Details>>, Failure> {
-        let describe = |name: Name| async move { self.catalog.describe(&name).await };
+        let describe = |name: Name| async move {
+            let found = self.catalog.describe(&name).await?;
+            Ok(found.as_ref().map(Details::from))
+        };
         let names = futures_util::stream::iter(names.into_iter().map(describe));
         names.buffered(DETAILS_AT_A_TIME).try_collect().await
     }
@@ -377,10 +393,8 @@ impl Shared {
         target: &PathTarget,
         resource: &Resource,
     ) -> Result<Vec<ListingEntry>, ReadFailure> {
-        let stream = self.endpoint.fetch_found(resource.found.clone(), 0, &resource.fetching);
-        let listing = stream.collect(LISTING_LEN_MAX).await;
-        let listing =
-            listing.map_err(|error| self.judge(&target.name, &ReadError::Fetch(error)))?;
+        let listing = resource.fetch(&self.endpoint).collect(LISTING_LEN_MAX).await;
+        let listing = listing.map_err(|error| self.judge(&target.name, &error.into()))?;
         entries(&listing).map_err(|wrong| {
             let text = format!("{}: the listing has {wrong}", target.name);
             Failure::new(StatusCode::BAD_GATEWAY, text).into()
@@ -395,7 +409,7 @@ impl Shared {
         target: &PathTarget,
         resource: Arc<Resource>,
     ) -> Result<Answer, ReadFailure> {
-        let validators = resource.validators.clone();
+        let validators = Details::from(resource.details()).validators;
         match validators.judge(&request.headers) {
             Verdict::NotModified => {
                 return Ok(Answer::new(StatusCode::NOT_MODIFIED).with_validators(&validators));
@@ -409,8 +423,9 @@ impl Shared {
             Some((size, _)) => requested_range_of(request, &validators, size),
             None => RequestedRange::Whole,
         };
-        let Some((mut answer, plan, length)) = plan(&requested_range, ty, resource.size) else {
-            let size = resource.size.unwrap_or(0);
+        let Some((mut answer, plan, length)) = plan(&requested_range, ty, resource.details().size)
+        else {
+            let size = resource.details().size.unwrap_or(0);
             let text = format!("the file has {size} bytes: there is no such range");
             let mut answer = Answer::new(StatusCode::RANGE_NOT_SATISFIABLE).with_text(&text);
             answer.set(CONTENT_RANGE, &format!("bytes */{size}"));
@@ -419,7 +434,7 @@ impl Shared {
         let ranges = if resource.layout().is_some() { "bytes" } else { "none" };
         answer.headers.insert(ACCEPT_RANGES, HeaderValue::from_static(ranges));
         answer.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        answer.set(NDN_NAME, &resource.found.name().to_uri());
+        answer.set(NDN_NAME, &resource.name().to_uri());
         if let Some(length) = length {
             answer.set_length(length);
         }
@@ -433,10 +448,8 @@ impl Shared {
     }
 
     /// Converts a failed read; removes a file whose version no longer exists from the cache.
-    fn judge(&self, name: &Name, error: &ReadError) -> ReadFailure {
-        if let ReadError::Fetch(fetch) = error
-            && Failure::may_be_outdated(fetch)
-        {
+    fn judge(&self, name: &Name, error: &AccessError) -> ReadFailure {
+        if error.kind() == ErrorKind::Changed {
             self.catalog.forget(name);
             return ReadFailure::Outdated;
         }
@@ -459,10 +472,10 @@ impl s3::Directories for Shared {
     async fn entries(&self, name: &Name) -> Result<Option<Vec<(Vec<u8>, bool)>>, Failure> {
         let target = PathTarget { name: name.clone(), is_directory: true };
         let resource = match self.catalog.find(name).await {
-            Err(failure) if failure.status == StatusCode::NOT_FOUND => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             resource => resource?,
         };
-        if !resource.is_directory {
+        if !resource.details().is_directory {
             return Ok(None);
         }
         match Self::entries(self, &target, &resource).await {

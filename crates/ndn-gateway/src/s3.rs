@@ -8,7 +8,7 @@ use ndn_packet::Name;
 
 use crate::access_log::rfc_3339;
 use crate::answer::Answer;
-use crate::catalog::Details;
+use crate::details::Details;
 use crate::failure::Failure;
 use crate::listing::escape;
 use crate::path::{decode, encode, parse_path};

@@ -3,37 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use ndn_access::{AccessError, RangeReader, Resource};
 use ndn_client::Endpoint;
-use ndn_client::fetch::{FetchError, ObjectStream};
 use tokio::sync::mpsc;
 
-use crate::catalog::Resource;
-use crate::failure::Failure;
 use crate::range::Range;
 use crate::transfers::TransferPermit;
 
 /// Segments queued for the client, besides those that the fetch holds.
 const CHANNEL_CAPACITY: usize = 32;
-
-/// Why content ends early.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ReadError {
-    #[error(transparent)]
-    Fetch(#[from] FetchError),
-    #[error("{name}: a segment has another length than the metadata says")]
-    Irregular { name: String },
-}
-
-impl From<&ReadError> for Failure {
-    fn from(error: &ReadError) -> Self {
-        match error {
-            ReadError::Fetch(error) => Self::from(error),
-            ReadError::Irregular { .. } => {
-                Self::new(hyper::StatusCode::BAD_GATEWAY, error.to_string())
-            }
-        }
-    }
-}
 
 /// A part of a response: `head` precedes the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +29,7 @@ pub(crate) struct Plan {
 }
 
 /// Content in transit; ends with the last chunk or an error.
-pub(crate) type Chunks = mpsc::Receiver<Result<Bytes, ReadError>>;
+pub(crate) type Chunks = mpsc::Receiver<Result<Bytes, AccessError>>;
 
 /// Starts to fetch and waits for the first content, so that an immediate failure can still be
 /// reported by a status code. The fetch ends when the receiver is dropped.
@@ -60,12 +38,12 @@ pub(crate) async fn start(
     resource: Arc<Resource>,
     plan: Plan,
     permit: TransferPermit,
-) -> Result<Chunks, ReadError> {
+) -> Result<Chunks, AccessError> {
     let (sender, receiver) = mpsc::channel(CHANNEL_CAPACITY);
     let mut pieces = plan.pieces.into_iter();
     let first = match pieces.next() {
         Some(piece) => {
-            let mut reader = Reader::open(endpoint, &resource, piece.range);
+            let mut reader = open(endpoint, &resource, piece.range);
             let chunk = reader.next().await?;
             Some((piece.head, reader, chunk))
         }
@@ -83,7 +61,7 @@ pub(crate) async fn start(
             }
             for piece in pieces {
                 send(&sender, piece.head).await?;
-                pump(&sender, &mut Reader::open(&endpoint, &resource, piece.range)).await?;
+                pump(&sender, &mut open(&endpoint, &resource, piece.range)).await?;
             }
             send(&sender, plan.tail).await
         };
@@ -99,13 +77,17 @@ pub(crate) async fn start(
     Ok(receiver)
 }
 
+fn open(endpoint: &Endpoint, resource: &Resource, range: Option<Range>) -> RangeReader {
+    RangeReader::open(endpoint, resource, range.map(|range| range.first..range.last + 1))
+}
+
 /// Why sending stops.
 enum Stop {
     Closed,
-    Failed(ReadError),
+    Failed(AccessError),
 }
 
-async fn send(sender: &mpsc::Sender<Result<Bytes, ReadError>>, chunk: Bytes) -> Result<(), Stop> {
+async fn send(sender: &mpsc::Sender<Result<Bytes, AccessError>>, chunk: Bytes) -> Result<(), Stop> {
     if chunk.is_empty() {
         return Ok(());
     }
@@ -113,60 +95,11 @@ async fn send(sender: &mpsc::Sender<Result<Bytes, ReadError>>, chunk: Bytes) -> 
 }
 
 async fn pump(
-    sender: &mpsc::Sender<Result<Bytes, ReadError>>,
-    reader: &mut Reader,
+    sender: &mpsc::Sender<Result<Bytes, AccessError>>,
+    reader: &mut RangeReader,
 ) -> Result<(), Stop> {
     while let Some(chunk) = reader.next().await.map_err(Stop::Failed)? {
         send(sender, chunk).await?;
     }
     Ok(())
-}
-
-/// Reads a range of a file.
-struct Reader {
-    stream: ObjectStream,
-    layout: Option<(u64, u64)>,
-    range: Option<Range>,
-    /// Start of the next segment.
-    offset: u64,
-}
-
-impl Reader {
-    fn open(endpoint: &Endpoint, resource: &Resource, range: Option<Range>) -> Self {
-        let mut fetching = resource.fetching.clone();
-        let layout = resource.layout();
-        let mut first_segment = 0;
-        if let (Some((_, segment_size)), Some(range)) = (layout, range) {
-            first_segment = range.first / segment_size;
-            fetching.config.last_segment_needed = Some(range.last / segment_size);
-        }
-        let offset = layout.map_or(0, |(_, segment_size)| first_segment * segment_size);
-        let stream = endpoint.fetch_found(resource.found.clone(), first_segment, &fetching);
-        Self { stream, layout, range, offset }
-    }
-
-    /// The next bytes of the range; `None` at its end.
-    async fn next(&mut self) -> Result<Option<Bytes>, ReadError> {
-        let irregular =
-            |stream: &ObjectStream| Err(ReadError::Irregular { name: stream.name().to_uri() });
-        let Some((size, segment_size)) = self.layout else {
-            return Ok(self.stream.next().await?);
-        };
-        let range = self.range.unwrap_or(Range { first: 0, last: size.saturating_sub(1) });
-        if self.offset > range.last || self.offset >= size {
-            return Ok(None);
-        }
-        let Some(chunk) = self.stream.next().await? else {
-            return irregular(&self.stream);
-        };
-        let length = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
-        if length != segment_size.min(size - self.offset) {
-            return irregular(&self.stream);
-        }
-        let position = |byte: u64| usize::try_from(byte.clamp(0, length)).unwrap_or(chunk.len());
-        let start = position(range.first.saturating_sub(self.offset));
-        let end = position(range.last + 1 - self.offset);
-        self.offset += length;
-        Ok(Some(chunk.slice(start..end)))
-    }
 }

@@ -197,6 +197,14 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "mount",
+        &[
+            ("Show served files as a file system", "namewire mount /example/data /mnt"),
+            ("Show which version of a file it is", "getfattr -n user.ndn.name /mnt/file.txt"),
+            ("Unmount it", "umount /mnt"),
+        ],
+    ),
+    (
         "dissect",
         &[
             ("Show a packet in hexadecimal", "namewire dissect 05050703080161"),

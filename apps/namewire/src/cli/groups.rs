@@ -8,7 +8,19 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Status and tables", &["status", "face", "route", "strategy", "cs", "nfdc"]),
     (
         "Data",
-        &["get", "sync", "ls", "put", "serve", "gateway", "peek", "poke", "ping", "ping-server"],
+        &[
+            "get",
+            "sync",
+            "ls",
+            "put",
+            "serve",
+            "gateway",
+            "mount",
+            "peek",
+            "poke",
+            "ping",
+            "ping-server",
+        ],
     ),
     ("Keys", &["key", "cert"]),
     (

@@ -43,6 +43,7 @@ mod machine;
 mod manage;
 mod manual;
 mod model;
+mod mount;
 mod ndt;
 mod nfdc;
 /// Tables, JSON and lines on standard output and standard error.
@@ -118,6 +119,9 @@ enum Command {
     Sync(sync::Options),
     Serve(serve::Options),
     Gateway(gateway::Options),
+    Mount(mount::Options),
+    #[command(hide = true)]
+    UnmountAbandoned(mount::WatcherOptions),
     Dissect(dissect::Options),
     Capture(capture::Options),
     Log(log::Options),
@@ -226,6 +230,8 @@ fn execute(command: &Command) -> Outcome {
         Command::Sync(options) => sync::run(options),
         Command::Serve(options) => serve::run(options),
         Command::Gateway(options) => gateway::run(options),
+        Command::Mount(options) => mount::run(options),
+        Command::UnmountAbandoned(options) => mount::run_watcher(options),
         Command::Dissect(options) => dissect::run(options),
         Command::Capture(options) => capture::run(options),
         Command::Log(options) => log::run(options),

@@ -4,16 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hyper::StatusCode;
 use ndn_client::Endpoint;
-use ndn_client::fetch::{Discovery, FetchError, FetchOptions, FoundObject};
+use ndn_client::fetch::{Discovery, FetchError, FetchOptions, FoundObject, ObjectStream};
 use ndn_files::{FileMetadata, MetadataError, find_manifest};
-use ndn_packet::{Convention, Name};
+use ndn_packet::Name;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use crate::conditions::Validators;
-use crate::failure::Failure;
+use crate::error::{AccessError, ErrorKind};
 use crate::versions::Versions;
 
 /// Maximum number of cached files and directories.
@@ -33,19 +31,14 @@ const FAILURE_LIFETIME_MAX: Duration = Duration::from_secs(1);
 
 /// A file, a directory, or another object with metadata, in one version.
 #[derive(Debug)]
-pub(crate) struct Resource {
+pub struct Resource {
     /// The object to fetch.
     pub(crate) found: FoundObject,
     /// Fetch options; with a manifest, segments are verified by it.
     pub(crate) fetching: FetchOptions,
-    pub(crate) is_directory: bool,
-    /// Time of the last change, in nanoseconds since 1970, if the metadata states it.
-    pub(crate) modified_ns: Option<u64>,
-    /// Length in bytes, if the metadata states it.
-    pub(crate) size: Option<u64>,
+    details: Details,
     /// Segment length, if the metadata states it.
-    pub(crate) segment_size: Option<u64>,
-    pub(crate) validators: Validators,
+    segment_size: Option<u64>,
     /// Bytes of the manifest.
     weight: u64,
     /// Permit for the manifest, held while it is in use.
@@ -53,29 +46,59 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
-    /// The properties that a listing states.
-    pub(crate) fn details(&self) -> Details {
-        let (size, modified_ns) = (self.size, self.modified_ns);
-        Details { size, modified_ns, validators: self.validators.clone() }
+    /// The name with its version.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        self.found.name()
     }
 
-    /// Length and segment length, if both are known: then ranges can be fetched.
-    pub(crate) fn layout(&self) -> Option<(u64, u64)> {
-        self.size.zip(self.segment_size)
+    /// Properties that a listing states.
+    #[must_use]
+    pub fn details(&self) -> &Details {
+        &self.details
+    }
+
+    /// Length in bytes and segment length, if the metadata states both: then ranges can be fetched.
+    #[must_use]
+    pub fn layout(&self) -> Option<(u64, u64)> {
+        self.details.size.zip(self.segment_size)
+    }
+
+    /// The content as a stream, from its beginning.
+    #[must_use]
+    pub fn fetch(&self, endpoint: &Endpoint) -> ObjectStream {
+        endpoint.fetch_found(self.found.clone(), 0, &self.fetching)
     }
 }
 
-/// The properties of an entry that a listing states.
+/// The properties of a file or directory that a listing states.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Details {
+pub struct Details {
+    /// Name with version.
+    pub name: Name,
+    /// Whether it is a directory.
+    pub is_directory: bool,
     /// Length in bytes; files only.
-    pub(crate) size: Option<u64>,
+    pub size: Option<u64>,
     /// Time of the last change, in nanoseconds since 1970.
-    pub(crate) modified_ns: Option<u64>,
-    pub(crate) validators: Validators,
+    pub modified_ns: Option<u64>,
+    /// Type and permissions as in `st_mode`; 0 without file metadata.
+    pub mode: u64,
 }
 
-type Known = Result<Arc<Resource>, Failure>;
+impl Details {
+    fn new(name: &Name, metadata: Option<&FileMetadata>) -> Self {
+        Self {
+            name: name.clone(),
+            is_directory: metadata.is_some_and(FileMetadata::is_directory),
+            size: metadata.and_then(|metadata| metadata.size),
+            modified_ns: metadata.and_then(|metadata| metadata.mtime_ns),
+            mode: metadata.map_or(0, |metadata| metadata.mode),
+        }
+    }
+}
+
+type Known = Result<Arc<Resource>, AccessError>;
 
 /// Cached result for one name; the task that looks it up holds the lock, and others wait for its
 /// result.
@@ -91,7 +114,7 @@ struct CachedEntry {
 }
 
 /// Finds files and directories, and caches them for a short time.
-pub(crate) struct Catalog {
+pub struct Catalog {
     endpoint: Endpoint,
     fetching: FetchOptions,
     lifetime: Duration,
@@ -103,8 +126,10 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// `lifetime` is the lifetime of cached metadata.
-    pub(crate) fn new(
+    /// `fetching` determines how objects are fetched and verified, `lifetime` is that of cached metadata. With keys, an older
+    /// version than one verified before is refused, unless `allow_older`.
+    #[must_use]
+    pub fn new(
         endpoint: Endpoint,
         fetching: &FetchOptions,
         lifetime: Duration,
@@ -120,7 +145,10 @@ impl Catalog {
     }
 
     /// The current version of `name`, or the cached one within the lifetime.
-    pub(crate) async fn find(&self, name: &Name) -> Known {
+    ///
+    /// # Errors
+    /// It does not exist, is not answered, or does not verify, also its manifest; `Busy` after 30 s in the queue.
+    pub async fn find(&self, name: &Name) -> Result<Arc<Resource>, AccessError> {
         let entry = self.entry(name);
         let asked = Instant::now();
         let mut known = entry.known.lock().await;
@@ -140,7 +168,9 @@ impl Catalog {
         };
         let found = match timeout(QUEUE_TIME, self.look_ups.acquire()).await {
             Ok(_turn) => self.look_up(name, earlier.as_deref()).await,
-            Err(_) => Err(busy("the gateway looks up as many names as it may; try again later")),
+            Err(_) => {
+                Err(busy("as many names are being looked up as this process may; try again later"))
+            }
         };
         *known = Some((Instant::now(), found.clone()));
         drop(known);
@@ -149,26 +179,26 @@ impl Catalog {
     }
 
     /// Metadata of `name` for a listing, without a manifest; `None` if it does not exist any more.
-    pub(crate) async fn describe(&self, name: &Name) -> Result<Option<Details>, Failure> {
+    ///
+    /// # Errors
+    /// As [`Self::find`], without those of manifests.
+    pub async fn describe(&self, name: &Name) -> Result<Option<Details>, AccessError> {
         let Ok(_turn) = timeout(QUEUE_TIME, self.look_ups.acquire()).await else {
-            return Err(busy("the gateway looks up as many names as it may; try again later"));
+            return Err(busy(
+                "as many names are being looked up as this process may; try again later",
+            ));
         };
         let found = match self.endpoint.find(name, &self.fetching).await {
             Err(FetchError::NotFound { .. }) => return Ok(None),
-            found => found.map_err(|error| Failure::from(&error))?,
+            found => found.map_err(AccessError::from)?,
         };
         self.refuse_older(found.name())?;
         let content = found.metadata().cloned().unwrap_or_default();
-        let metadata = FileMetadata::decode(&content).ok();
-        Ok(Some(Details {
-            size: metadata.as_ref().and_then(|metadata| metadata.size),
-            modified_ns: metadata.as_ref().and_then(|metadata| metadata.mtime_ns),
-            validators: validators(found.name(), metadata.as_ref()),
-        }))
+        Ok(Some(Details::new(found.name(), FileMetadata::decode(&content).ok().as_ref())))
     }
 
     /// Removes `name` from the cache: it has another version now.
-    pub(crate) fn forget(&self, name: &Name) {
+    pub fn forget(&self, name: &Name) {
         self.lock().remove(name);
     }
 
@@ -200,21 +230,18 @@ impl Catalog {
 
     async fn look_up(&self, name: &Name, earlier: Option<&Resource>) -> Known {
         let found = self.endpoint.find(name, &self.fetching).await;
-        let found = found.map_err(|error| Failure::from(&error))?;
+        let found = found.map_err(AccessError::from)?;
         self.refuse_older(found.name())?;
         let content = found.metadata().cloned().unwrap_or_default();
         let metadata = match FileMetadata::decode(&content) {
             Ok(metadata) => Some(metadata),
-            Err(error @ MetadataError::Contradiction(_)) => return Err(Failure::from(&error)),
+            Err(error @ MetadataError::Contradiction(_)) => return Err(AccessError::from(error)),
             // Metadata of other services differs from that of files; its name was parsed.
             Err(_) => None,
         };
         let mut resource = Resource {
-            is_directory: metadata.as_ref().is_some_and(FileMetadata::is_directory),
-            size: metadata.as_ref().and_then(|metadata| metadata.size),
+            details: Details::new(found.name(), metadata.as_ref()),
             segment_size: metadata.as_ref().and_then(|metadata| metadata.segment_size),
-            modified_ns: metadata.as_ref().and_then(|metadata| metadata.mtime_ns),
-            validators: validators(found.name(), metadata.as_ref()),
             fetching: self.fetching.clone(),
             weight: 0,
             room: None,
@@ -229,63 +256,64 @@ impl Catalog {
         {
             resource.found = earlier.found.clone();
             resource.fetching = earlier.fetching.clone();
-            (resource.size, resource.segment_size) = (earlier.size, earlier.segment_size);
+            resource.details.size = earlier.details.size;
+            resource.segment_size = earlier.segment_size;
             resource.weight = earlier.weight;
             resource.room = earlier.room.clone();
             return Ok(Arc::new(resource));
         }
         let root = find_manifest(&self.endpoint, &resource.found, &self.fetching, |_| {}).await;
-        if let Some(root) = root.map_err(|error| Failure::from(&error))? {
+        if let Some(root) = root.map_err(AccessError::from)? {
             resource.room = Some(Arc::new(self.room_for(root.segments()).await?));
             let manifest = root.fetch(&self.endpoint, &self.fetching).await;
-            let manifest = manifest.map_err(|error| Failure::from(&error))?;
+            let manifest = manifest.map_err(AccessError::from)?;
             resource.fetching.verification = manifest.verification();
             resource.found = manifest.to_found();
-            resource.size = Some(manifest.size());
+            resource.details.size = Some(manifest.size());
             resource.segment_size = Some(manifest.segment_size());
             resource.weight = manifest.segments().saturating_mul(DIGEST_LEN).max(1);
         } else {
             let learnt = self.endpoint.learn_certificates(&resource.found, &self.fetching).await;
-            learnt.map_err(|error| Failure::from(&error))?;
+            learnt.map_err(AccessError::from)?;
         }
         Ok(Arc::new(resource))
     }
 
     /// Rejects a version older than one verified before: an attacker who replays old packets must
     /// not be able to restore it.
-    fn refuse_older(&self, name: &Name) -> Result<(), Failure> {
+    fn refuse_older(&self, name: &Name) -> Result<(), AccessError> {
         let Some(versions) = &self.versions else { return Ok(()) };
         let noted = versions.lock().unwrap_or_else(PoisonError::into_inner).note(name.as_ref());
         noted.map_err(|newer| {
             let text = format!("{name} is older than version {newer}, which was verified before");
-            Failure::new(StatusCode::BAD_GATEWAY, text)
+            AccessError::new(ErrorKind::Unverified, text)
         })
     }
 
     /// Waits for room for the manifest of `segments` segments.
-    async fn room_for(&self, segments: u64) -> Result<OwnedSemaphorePermit, Failure> {
+    async fn room_for(&self, segments: u64) -> Result<OwnedSemaphorePermit, AccessError> {
         let bytes = segments.saturating_mul(DIGEST_LEN);
         let units =
             u32::try_from(bytes.div_ceil(1024)).ok().filter(|_| bytes <= MANIFEST_BYTES_MAX);
         let Some(units) = units else {
             let text = format!(
-                "the manifest lists {segments} segments: the gateway takes at most {}",
+                "the manifest lists {segments} segments: at most {} are accepted",
                 MANIFEST_BYTES_MAX / DIGEST_LEN
             );
-            return Err(Failure::new(StatusCode::BAD_GATEWAY, text));
+            return Err(AccessError::new(ErrorKind::Unusable, text));
         };
         let room = Arc::clone(&self.manifest_room).acquire_many_owned(units.max(1));
         match timeout(QUEUE_TIME, room).await {
             Ok(Ok(room)) => Ok(room),
             Ok(Err(_)) | Err(_) => {
-                Err(busy("the gateway has as many manifests as it may; try again later"))
+                Err(busy("this process holds as many manifests as it may; try again later"))
             }
         }
     }
 }
 
-fn busy(text: &str) -> Failure {
-    Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
+fn busy(text: &str) -> AccessError {
+    AccessError::new(ErrorKind::Busy, text)
 }
 
 /// Removes the least recently used entries until the limits are met.
@@ -298,24 +326,6 @@ fn make_room(entries: &mut HashMap<Name, CachedEntry>, count_max: usize, weight_
         };
         weight -= entries.remove(&oldest).map_or(0, |shelf| shelf.weight);
     }
-}
-
-fn validators(name: &Name, metadata: Option<&FileMetadata>) -> Validators {
-    let last = name.as_ref().last();
-    let version = last.and_then(|last| last.as_version());
-    let marked = last.and_then(|last| Convention::Marked.version_of(&last));
-    let tag = match (version, marked) {
-        (Some(version), _) => format!("\"v{version}\""),
-        // The same number would be another version.
-        (None, Some(version)) => format!("\"m{version}\""),
-        (None, None) => {
-            // Without a version, the content under this name may change.
-            let digest = ndn_security::sha256(name.value());
-            let digest: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-            format!("\"n{digest}\"")
-        }
-    };
-    Validators::new(tag, metadata.and_then(|metadata| metadata.mtime_ns))
 }
 
 impl std::fmt::Debug for Catalog {
@@ -342,11 +352,11 @@ mod tests {
         let (catalog, _forwarder) = catalog();
         let most = MANIFEST_BYTES_MAX / DIGEST_LEN;
         let refused = catalog.room_for(most + 1).await.unwrap_err();
-        assert_eq!(refused.status, StatusCode::BAD_GATEWAY);
+        assert_eq!(refused.kind(), ErrorKind::Unusable);
         let one = catalog.room_for(most).await.unwrap();
         let other = catalog.room_for(most).await.unwrap();
         let refused = catalog.room_for(1).await.unwrap_err();
-        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(refused.kind(), ErrorKind::Busy);
         drop(one);
         assert!(catalog.room_for(1).await.is_ok());
         drop(other);
@@ -372,7 +382,7 @@ mod tests {
         let all = u32::try_from(LOOKUPS_MAX).unwrap();
         let _held = catalog.look_ups.acquire_many(all).await.unwrap();
         let refused = catalog.find(&Name::from_uri("/x").unwrap()).await.unwrap_err();
-        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(refused.kind(), ErrorKind::Busy);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,0 +1,179 @@
+//! Access for threads without a runtime.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ndn_client::{Endpoint, EndpointOptions};
+use ndn_files::ListingEntry;
+use ndn_packet::Name;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::access::{Access, AccessOptions};
+use crate::error::{AccessError, ErrorKind};
+use crate::file::File;
+use crate::stat::Stat;
+
+/// Threads of the runtime: one has the connection, the other verifies.
+const THREADS: usize = 2;
+/// Interval at which a wait asks whether it is interrupted.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Ends waits: returns true once the caller does not want the result any more.
+type Interrupted<'a> = &'a mut dyn FnMut() -> bool;
+
+/// [`Access`] whose methods block, with a runtime of its own. May be used by many threads. A process that was forked from the
+/// one that made it cannot use it, because it has none of its threads.
+#[derive(Debug)]
+pub struct Blocking {
+    // Dropped before the runtime.
+    access: Access,
+    runtime: Arc<OwnRuntime>,
+}
+
+#[derive(Debug)]
+struct OwnRuntime {
+    runtime: Option<Runtime>,
+    process: u32,
+}
+
+impl Drop for OwnRuntime {
+    fn drop(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        if self.process == std::process::id() {
+            // The owner may be a thread of another runtime, which may not wait.
+            runtime.shutdown_background();
+        } else {
+            // Its threads are in the other process.
+            std::mem::forget(runtime);
+        }
+    }
+}
+
+impl OwnRuntime {
+    fn wait<T>(
+        &self,
+        interrupted: Interrupted<'_>,
+        work: impl Future<Output = Result<T, AccessError>>,
+    ) -> Result<T, AccessError> {
+        if self.process != std::process::id() {
+            let text = "opened before this process was forked: open it again here";
+            return Err(AccessError::new(ErrorKind::Disconnected, text));
+        }
+        let Some(runtime) = &self.runtime else {
+            return Err(AccessError::new(ErrorKind::Disconnected, "the connection has ended"));
+        };
+        runtime.block_on(async {
+            let mut work = std::pin::pin!(work);
+            loop {
+                match tokio::time::timeout(POLL_INTERVAL, &mut work).await {
+                    Ok(result) => return result,
+                    Err(_) if interrupted() => {
+                        return Err(AccessError::new(ErrorKind::Interrupted, "interrupted"));
+                    }
+                    Err(_) => {}
+                }
+            }
+        })
+    }
+}
+
+impl Blocking {
+    /// Connects to a forwarder.
+    ///
+    /// # Errors
+    /// `Disconnected`: no forwarder, and where it was looked for.
+    pub fn connect(
+        connection: EndpointOptions,
+        options: AccessOptions,
+    ) -> Result<Self, AccessError> {
+        let disconnected = |text: String| AccessError::new(ErrorKind::Disconnected, text);
+        let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
+        let runtime = runtime.map_err(|error| disconnected(format!("no threads: {error}")))?;
+        let endpoint = runtime.block_on(Endpoint::connect(connection));
+        let endpoint = endpoint.map_err(|error| disconnected(error.to_string()))?;
+        let runtime = OwnRuntime { runtime: Some(runtime), process: std::process::id() };
+        Ok(Self { access: Access::new(endpoint, options), runtime: Arc::new(runtime) })
+    }
+
+    /// The methods that do not block.
+    #[must_use]
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// As [`Access::open`].
+    ///
+    /// # Errors
+    /// As [`Access::open`]; `Interrupted` once `interrupted` returns true, which is asked every 50 ms.
+    pub fn open(
+        &self,
+        name: &Name,
+        interrupted: Interrupted<'_>,
+    ) -> Result<BlockingFile, AccessError> {
+        let file = self.runtime.wait(interrupted, self.access.open(name))?;
+        Ok(BlockingFile { file, runtime: Arc::clone(&self.runtime) })
+    }
+
+    /// As [`Access::stat`].
+    ///
+    /// # Errors
+    /// As [`Self::open`], but directories are described, too.
+    pub fn stat(&self, name: &Name, interrupted: Interrupted<'_>) -> Result<Stat, AccessError> {
+        self.runtime.wait(interrupted, self.access.stat(name))
+    }
+
+    /// As [`Access::list`].
+    ///
+    /// # Errors
+    /// As [`Access::list`], and `Interrupted`.
+    pub fn list(
+        &self,
+        name: &Name,
+        interrupted: Interrupted<'_>,
+    ) -> Result<Vec<ListingEntry>, AccessError> {
+        self.runtime.wait(interrupted, self.access.list(name))
+    }
+}
+
+/// [`File`] whose methods block. May be used by many threads.
+#[derive(Debug)]
+pub struct BlockingFile {
+    // Dropped before the runtime.
+    file: File,
+    runtime: Arc<OwnRuntime>,
+}
+
+impl BlockingFile {
+    /// The methods that do not block.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// As [`File::read_into`].
+    ///
+    /// # Errors
+    /// As [`File::read_into`], and `Interrupted`.
+    pub fn read_into(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+        interrupted: Interrupted<'_>,
+    ) -> Result<usize, AccessError> {
+        self.runtime.wait(interrupted, self.file.read_into(offset, buffer))
+    }
+
+    /// As [`File::read_vectored`].
+    ///
+    /// # Errors
+    /// As [`File::read_vectored`], and `Interrupted`.
+    pub fn read_vectored(
+        &self,
+        ranges: &[Range<u64>],
+        interrupted: Interrupted<'_>,
+    ) -> Result<Vec<Bytes>, AccessError> {
+        self.runtime.wait(interrupted, self.file.read_vectored(ranges))
+    }
+}

@@ -1,0 +1,169 @@
+//! Errors of access to files.
+
+use std::sync::Arc;
+
+use ndn_client::ExpressError;
+use ndn_client::fetch::{FetchError, FetchFailure};
+use ndn_files::{ManifestError, MetadataError};
+use ndn_packet::NackReason;
+
+/// Why a file or directory cannot be read: a kind for programs, and a text for people, which names what failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct AccessError {
+    kind: ErrorKind,
+    text: Arc<str>,
+}
+
+/// Kinds of errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The producer states that there is no such object.
+    NotFound,
+    /// A directory where a file is required.
+    IsDirectory,
+    /// A file where a directory is required.
+    NotDirectory,
+    /// The version that was opened no longer exists.
+    Changed,
+    /// No answer in time.
+    Unanswered,
+    /// The forwarder has no route, or the network is congested.
+    Unreachable,
+    /// No connection to the forwarder.
+    Disconnected,
+    /// A limit of this process is reached; a later attempt may succeed.
+    Busy,
+    /// Data that does not verify, or an older version than one verified before.
+    Unverified,
+    /// An answer that cannot be used: malformed, contradictory, or too long.
+    Unusable,
+    /// An argument of the caller is invalid.
+    Invalid,
+    /// The caller does not wait any longer.
+    Interrupted,
+}
+
+impl AccessError {
+    /// An error of this kind.
+    pub fn new(kind: ErrorKind, text: impl Into<Arc<str>>) -> Self {
+        Self { kind, text: text.into() }
+    }
+
+    /// The kind.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}
+
+impl From<&FetchError> for AccessError {
+    fn from(error: &FetchError) -> Self {
+        let kind = if let FetchError::Discovery(error) = error {
+            kind_of(error)
+        } else if let FetchError::Failed { failure, .. } = error {
+            kind_of_failure(failure)
+        } else if matches!(error, FetchError::NotFound { .. }) {
+            ErrorKind::NotFound
+        } else if matches!(error, FetchError::Closed) {
+            ErrorKind::Disconnected
+        } else if matches!(error, FetchError::Verification { .. }) {
+            ErrorKind::Unverified
+        } else {
+            ErrorKind::Unusable
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<FetchError> for AccessError {
+    fn from(error: FetchError) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<ManifestError> for AccessError {
+    fn from(error: ManifestError) -> Self {
+        let kind = if let ManifestError::Unanswered(error) = &error {
+            kind_of(error)
+        } else if let ManifestError::Fetch(error) = &error {
+            Self::from(error).kind
+        } else if matches!(error, ManifestError::Untrusted { .. } | ManifestError::Node { .. }) {
+            ErrorKind::Unverified
+        } else if matches!(error, ManifestError::Changed { .. }) {
+            ErrorKind::Changed
+        } else {
+            ErrorKind::Unusable
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<MetadataError> for AccessError {
+    fn from(error: MetadataError) -> Self {
+        Self::new(ErrorKind::Unusable, error.to_string())
+    }
+}
+
+fn kind_of(error: &ExpressError) -> ErrorKind {
+    if matches!(error, ExpressError::Timeout { .. }) {
+        ErrorKind::Unanswered
+    } else if let ExpressError::Nack { reason, .. } = error {
+        // Both may be temporary.
+        match *reason {
+            NackReason::NO_ROUTE | NackReason::CONGESTION => ErrorKind::Unreachable,
+            _ => ErrorKind::Unusable,
+        }
+    } else if matches!(error, ExpressError::Closed | ExpressError::NotListening { .. }) {
+        ErrorKind::Disconnected
+    } else if matches!(error, ExpressError::Verification { .. }) {
+        ErrorKind::Unverified
+    } else {
+        ErrorKind::Unusable
+    }
+}
+
+fn kind_of_failure(failure: &FetchFailure) -> ErrorKind {
+    if matches!(failure, FetchFailure::Timeout { .. }) {
+        ErrorKind::Unanswered
+    } else if matches!(failure, FetchFailure::Nack { .. }) {
+        ErrorKind::Unreachable
+    } else if matches!(failure, FetchFailure::ApplicationNack { .. }) {
+        ErrorKind::Changed
+    } else if matches!(failure, FetchFailure::Verification { .. }) {
+        ErrorKind::Unverified
+    } else {
+        ErrorKind::Unusable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(failure: FetchFailure) -> ErrorKind {
+        AccessError::from(FetchError::Failed { name: "/x".to_owned(), failure }).kind()
+    }
+
+    #[test]
+    fn failures_of_fetches_have_kinds() {
+        let nack = |reason| ExpressError::Nack { name: "/x".to_owned(), reason };
+        let discovery = |error| AccessError::from(FetchError::Discovery(error)).kind();
+        assert_eq!(discovery(nack(NackReason::NO_ROUTE)), ErrorKind::Unreachable);
+        assert_eq!(discovery(nack(NackReason::CONGESTION)), ErrorKind::Unreachable);
+        assert_eq!(discovery(nack(NackReason::DUPLICATE)), ErrorKind::Unusable);
+        assert_eq!(discovery(ExpressError::Closed), ErrorKind::Disconnected);
+        let waited = std::time::Duration::from_secs(4);
+        let timeout = ExpressError::Timeout { name: "/x".to_owned(), attempts: 1, waited };
+        assert_eq!(discovery(timeout), ErrorKind::Unanswered);
+        let missing = FetchError::NotFound { name: "/x".to_owned(), content: bytes::Bytes::new() };
+        assert_eq!(AccessError::from(missing).kind(), ErrorKind::NotFound);
+        let timeout = FetchFailure::Timeout { segment: 1, attempts: 2 };
+        assert_eq!(failed(timeout), ErrorKind::Unanswered);
+        assert_eq!(failed(FetchFailure::Nack { segment: 1 }), ErrorKind::Unreachable);
+        assert_eq!(failed(FetchFailure::ApplicationNack { segment: 1 }), ErrorKind::Changed);
+        let reason = "forged".to_owned();
+        let forged = FetchFailure::Verification { segment: 1, reason };
+        assert_eq!(failed(forged), ErrorKind::Unverified);
+    }
+}

@@ -1,0 +1,330 @@
+//! An open file: reads at offsets.
+
+use std::ops::{Range, RangeInclusive};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt};
+use ndn_client::fetch::ObjectStream;
+use ndn_packet::Name;
+
+use crate::error::{AccessError, ErrorKind};
+use crate::object::Object;
+use crate::pattern::{Detector, Pattern};
+use crate::stat::Stat;
+
+/// Number of segments from which on a single read begins a fetch that later reads may continue.
+const LONG_READ_SEGMENTS: u64 = 64;
+/// Parts of a vectored read that are fetched at a time.
+const PARTS_AT_A_TIME: usize = 32;
+/// Reads that may be under way before the one that precedes them, as those of a kernel that reads ahead.
+const READS_OUT_OF_ORDER_MAX: u64 = 16;
+/// Maximum length of one read in bytes.
+const READ_LEN_MAX: u64 = 1 << 30;
+/// Reads fetched ahead at a time by one file.
+const AHEAD_AT_A_TIME: usize = 16;
+
+/// A file in one version: what is published later does not change what it returns. Reads may run concurrently.
+#[derive(Debug)]
+pub struct File {
+    object: Arc<Object>,
+    /// Maximum time of a read.
+    deadline: Duration,
+    /// Maximum number of bytes that are fetched before they are asked for.
+    read_ahead: u64,
+    detector: Mutex<Detector>,
+    /// The fetch that reads in order continue.
+    sequence: tokio::sync::Mutex<Option<Sequence>>,
+    ahead: Arc<AtomicUsize>,
+}
+
+/// A fetch that later reads continue.
+#[derive(Debug)]
+struct Sequence {
+    stream: ObjectStream,
+    /// The segment that it returns next.
+    next: u64,
+}
+
+impl File {
+    pub(crate) fn new(object: Arc<Object>, deadline: Duration, read_ahead: u64) -> Self {
+        Self {
+            object,
+            deadline,
+            read_ahead,
+            detector: Mutex::default(),
+            sequence: tokio::sync::Mutex::default(),
+            ahead: Arc::default(),
+        }
+    }
+
+    /// Name with version.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        self.object.resource.name()
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.object.layout.size
+    }
+
+    /// Properties of the version.
+    #[must_use]
+    pub fn stat(&self) -> Stat {
+        Stat { size: Some(self.size()), ..Stat::of(self.object.resource.details()) }
+    }
+
+    /// Reads up to `length` bytes at `offset`: fewer at the end of the file, none beyond it.
+    ///
+    /// # Errors
+    /// The failure of the fetch; `Changed` if the version no longer exists; `Unanswered` at the deadline; `Invalid` for more
+    /// than 1 GiB.
+    pub async fn read_at(&self, offset: u64, length: u64) -> Result<Bytes, AccessError> {
+        let contents = self.contents(offset, length).await?;
+        let Some((start, end)) = self.bounds(offset, length) else { return Ok(Bytes::new()) };
+        if let [content] = contents.as_slice() {
+            return Ok(content.slice(start..end));
+        }
+        let mut bytes = Vec::with_capacity(end - start);
+        let mut left = start..end;
+        for content in &contents {
+            bytes.extend_from_slice(part(content, &mut left));
+        }
+        Ok(bytes.into())
+    }
+
+    /// Reads into `buffer` at `offset`; returns the number of bytes, which is smaller at the end of the file.
+    ///
+    /// # Errors
+    /// As [`Self::read_at`].
+    pub async fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, AccessError> {
+        let length = u64::try_from(buffer.len()).unwrap_or(u64::MAX);
+        let contents = self.contents(offset, length).await?;
+        let Some((start, end)) = self.bounds(offset, length) else { return Ok(0) };
+        let (mut left, mut filled) = (start..end, 0);
+        for content in &contents {
+            let part = part(content, &mut left);
+            buffer[filled..filled + part.len()].copy_from_slice(part);
+            filled += part.len();
+        }
+        Ok(filled)
+    }
+
+    /// Reads several ranges, which may be in any order and overlap; each part is shorter at the end of the file.
+    ///
+    /// # Errors
+    /// As [`Self::read_at`], for the first part that fails.
+    pub async fn read_vectored(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, AccessError> {
+        if let Some(wrong) = ranges.iter().find(|range| range.end < range.start) {
+            let text = format!("a range ends at {} and begins at {}", wrong.end, wrong.start);
+            return Err(AccessError::new(ErrorKind::Invalid, text));
+        }
+        let bytes = ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+        check_length(bytes)?;
+        self.within_deadline(async {
+            // Neighbouring parts first become one run: they are in the cache, or held here, when the parts are put together.
+            let layout = self.object.layout;
+            let segments = ranges
+                .iter()
+                .filter_map(|range| layout.segments_of(range.start, range.end - range.start));
+            let runs = merged(segments.collect());
+            let runs = runs.into_iter().map(|run| async move {
+                let contents = self.object.segments(run.clone()).await?;
+                Ok::<_, AccessError>((run, contents))
+            });
+            let runs: Vec<_> =
+                futures_util::stream::iter(runs).buffered(PARTS_AT_A_TIME).try_collect().await?;
+            Ok(ranges.iter().map(|range| self.part_of(&runs, range)).collect())
+        })
+        .await
+    }
+
+    fn part_of(&self, runs: &[(RangeInclusive<u64>, Vec<Bytes>)], range: &Range<u64>) -> Bytes {
+        let length = range.end - range.start;
+        let segments = self.object.layout.segments_of(range.start, length);
+        let Some((segments, (start, end))) = segments.zip(self.bounds(range.start, length)) else {
+            return Bytes::new();
+        };
+        let holds = |run: &RangeInclusive<u64>| run.contains(segments.start());
+        let Some((run, contents)) = runs.iter().find(|(run, _)| holds(run)) else {
+            return Bytes::new();
+        };
+        let skipped = usize::try_from(segments.start() - run.start()).unwrap_or(0);
+        let contents = &contents[skipped..];
+        if end <= contents[0].len() {
+            return contents[0].slice(start..end);
+        }
+        let (mut bytes, mut left) = (Vec::with_capacity(end - start), start..end);
+        for content in contents {
+            bytes.extend_from_slice(part(content, &mut left));
+        }
+        bytes.into()
+    }
+
+    /// The first and the last byte, counted from the beginning of the first segment, of a read.
+    fn bounds(&self, offset: u64, length: u64) -> Option<(usize, usize)> {
+        let layout = self.object.layout;
+        let first = *layout.segments_of(offset, length)?.start() * layout.segment_size;
+        let end = offset.saturating_add(length).min(layout.size);
+        usize::try_from(offset - first).ok().zip(usize::try_from(end - first).ok())
+    }
+
+    /// The contents of the segments of a read.
+    async fn contents(&self, offset: u64, length: u64) -> Result<Vec<Bytes>, AccessError> {
+        check_length(length)?;
+        let Some(segments) = self.object.layout.segments_of(offset, length) else {
+            return Ok(Vec::new());
+        };
+        let pattern = {
+            let mut detector = self.detector.lock().unwrap_or_else(PoisonError::into_inner);
+            detector.note(offset, length, length.saturating_mul(READS_OUT_OF_ORDER_MAX))
+        };
+        if let Pattern::Strided { distance, ahead } = pattern {
+            self.fetch_ahead(offset, length, distance, ahead);
+        }
+        if let Some(cached) = self.cached(&segments) {
+            return Ok(cached);
+        }
+        let count = segments.end() - segments.start() + 1;
+        let is_sequential = pattern == Pattern::Sequential || count >= LONG_READ_SEGMENTS;
+        self.within_deadline(async {
+            match is_sequential && self.read_ahead > 0 {
+                true => self.next_of_sequence(segments).await,
+                false => self.object.segments(segments).await,
+            }
+        })
+        .await
+    }
+
+    fn cached(&self, segments: &RangeInclusive<u64>) -> Option<Vec<Bytes>> {
+        segments.clone().map(|segment| self.object.cached(segment)).collect()
+    }
+
+    /// Reads these segments from the fetch that earlier reads began, or begins one.
+    async fn next_of_sequence(
+        &self,
+        segments: RangeInclusive<u64>,
+    ) -> Result<Vec<Bytes>, AccessError> {
+        let mut held = self.sequence.lock().await;
+        // The first segments are in the cache if the read before ended within them, and all of them if another one, which
+        // began later, overtook this one.
+        let cached = segments.clone().map_while(|segment| self.object.cached(segment));
+        let mut contents: Vec<Bytes> = cached.collect();
+        let cached = u64::try_from(contents.len()).unwrap_or(u64::MAX);
+        let (first, last) = (segments.start() + cached, *segments.end());
+        if first > last {
+            return Ok(contents);
+        }
+        let layout = self.object.layout;
+        let slack = self.read_ahead / layout.segment_size;
+        let next = held.as_ref().map(|sequence| sequence.next);
+        if next.is_some_and(|next| first < next && next - first <= slack) {
+            // The fetch has passed them, and they are in the cache no more.
+            drop(held);
+            contents.extend(self.object.segments(first..=last).await?);
+            return Ok(contents);
+        }
+        let continued =
+            held.take().filter(|sequence| first >= sequence.next && first - sequence.next <= slack);
+        let mut sequence = continued.unwrap_or_else(|| Sequence {
+            stream: self.object.stream(first, self.read_ahead),
+            next: first,
+        });
+        while sequence.next <= last {
+            let content = self.object.take(&mut sequence.stream, sequence.next).await?;
+            if sequence.next >= first {
+                contents.push(content);
+            }
+            sequence.next += 1;
+        }
+        if sequence.next * layout.segment_size < layout.size {
+            *held = Some(sequence);
+        }
+        Ok(contents)
+    }
+
+    /// Fetches the next reads of a constant distance into the cache.
+    fn fetch_ahead(&self, offset: u64, length: u64, distance: u64, count: u64) {
+        let affordable = self.read_ahead / length.max(1);
+        for index in 1..=count.min(affordable) {
+            let Some(offset) = distance.checked_mul(index).and_then(|far| offset.checked_add(far))
+            else {
+                return;
+            };
+            let Some(segments) = self.object.layout.segments_of(offset, length) else { return };
+            if segments.clone().all(|segment| self.object.is_cached(segment)) {
+                continue;
+            }
+            if self.ahead.fetch_add(1, Ordering::Relaxed) >= AHEAD_AT_A_TIME {
+                self.ahead.fetch_sub(1, Ordering::Relaxed);
+                return;
+            }
+            let (object, ahead) = (Arc::clone(&self.object), Arc::clone(&self.ahead));
+            let deadline = self.deadline;
+            tokio::spawn(async move {
+                // The read itself reports what fails.
+                let fetched = tokio::time::timeout(deadline, object.segments(segments)).await;
+                if let Ok(Err(error)) = fetched {
+                    tracing::debug!(%error, "fetching ahead failed");
+                }
+                ahead.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    }
+
+    async fn within_deadline<T>(
+        &self,
+        work: impl Future<Output = Result<T, AccessError>>,
+    ) -> Result<T, AccessError> {
+        tokio::time::timeout(self.deadline, work).await.unwrap_or_else(|_| {
+            let text = format!("{} was not answered within {:?}", self.name(), self.deadline);
+            Err(AccessError::new(ErrorKind::Unanswered, text))
+        })
+    }
+}
+
+fn check_length(length: u64) -> Result<(), AccessError> {
+    if length <= READ_LEN_MAX {
+        return Ok(());
+    }
+    let text = format!("a read of {length} bytes: {READ_LEN_MAX} is the most of one");
+    Err(AccessError::new(ErrorKind::Invalid, text))
+}
+
+/// The part of `content` that `left` begins with; `left` is moved to the beginning of the next content.
+fn part<'a>(content: &'a Bytes, left: &mut Range<usize>) -> &'a [u8] {
+    let length = content.len();
+    let part = &content[left.start.min(length)..left.end.min(length)];
+    *left = left.start.saturating_sub(length)..left.end.saturating_sub(length);
+    part
+}
+
+/// Runs that cover `segments`; neighbouring ones become one.
+fn merged(mut segments: Vec<RangeInclusive<u64>>) -> Vec<RangeInclusive<u64>> {
+    segments.sort_unstable_by_key(|run| *run.start());
+    let mut runs: Vec<RangeInclusive<u64>> = Vec::new();
+    for run in segments {
+        match runs.last_mut() {
+            Some(last) if *run.start() <= last.end() + 1 => {
+                *last = *last.start()..=(*last.end()).max(*run.end());
+            }
+            _ => runs.push(run),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_runs_are_merged() {
+        assert_eq!(merged(vec![7..=9, 0..=1, 2..=3, 5..=5, 8..=8]), [0..=3, 5..=5, 7..=9]);
+        assert_eq!(merged(Vec::new()), []);
+    }
+}

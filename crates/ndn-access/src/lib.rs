@@ -1,0 +1,24 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod access;
+mod blocking;
+mod cache;
+mod catalog;
+mod error;
+mod file;
+mod object;
+mod pattern;
+mod range_reader;
+mod stat;
+#[cfg(test)]
+mod tests;
+mod versions;
+
+pub use access::{Access, AccessOptions};
+pub use blocking::{Blocking, BlockingFile};
+pub use catalog::{Catalog, Details, Resource};
+pub use error::{AccessError, ErrorKind};
+pub use file::File;
+pub use range_reader::RangeReader;
+pub use stat::Stat;

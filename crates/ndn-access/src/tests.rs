@@ -1,0 +1,444 @@
+//! Files of a real file server, over a stream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ndn_client::fetch::{FetchOptions, Verification};
+use ndn_client::{Endpoint, EndpointOptions, Request};
+use ndn_files::{Event, FileServer, Mount, RootOptions, ServerOptions};
+use ndn_management::{ControlParameters, ControlResponse};
+use ndn_packet::{DataBuilder, Name};
+use ndn_security::{DigestSigner, KeySigner, KeyType, Locator, PrivateKey};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use crate::{Access, AccessOptions, ErrorKind};
+
+/// Segment length of served files.
+const SEGMENT_LEN: usize = 1000;
+
+fn name(uri: &str) -> Name {
+    Name::from_uri(uri).unwrap()
+}
+
+/// `length` bytes without a short period.
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length).map(|i| u8::try_from((i * 7 + i / 251) % 256).unwrap()).collect()
+}
+
+/// Two endpoints at the ends of one stream; the second accepts all registrations of the first.
+fn pair() -> (Endpoint, Endpoint) {
+    let (one, other) = tokio::io::duplex(1 << 20);
+    let endpoint = |stream| {
+        let (reader, writer) = tokio::io::split(stream);
+        Endpoint::from_stream(reader, writer, &EndpointOptions::default())
+    };
+    let (producer, consumer) = (endpoint(one), endpoint(other));
+    let grant = |request: Request| {
+        let name = request.name();
+        let parameters = name.component(4).unwrap();
+        let parameters = ControlParameters::decode(parameters.value()).unwrap();
+        let content = ControlResponse::new(200, "OK").with_body(&parameters).to_vec();
+        let data = DataBuilder::new(name).content(&content);
+        request.answer_with(&data, &DigestSigner).unwrap();
+    };
+    // It lives as long as the connection.
+    std::mem::forget(consumer.attach(&name("/localhost/nfd"), grant).unwrap());
+    (producer, consumer)
+}
+
+struct Bed {
+    directory: TempDir,
+    server: FileServer,
+    access: Access,
+    _producer: Endpoint,
+}
+
+fn options() -> AccessOptions {
+    let fetching = FetchOptions { lifetime: Duration::from_secs(20), ..FetchOptions::default() };
+    AccessOptions { fetching, metadata_lifetime: Duration::ZERO, ..AccessOptions::default() }
+}
+
+impl Bed {
+    async fn new() -> Self {
+        Self::with(options(), ServerOptions::default()).await
+    }
+
+    async fn with(options: AccessOptions, serving: ServerOptions) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (producer, consumer) = pair();
+        let mut mount = Mount::open(name("/x"), directory.path(), RootOptions::default()).unwrap();
+        mount.segment_len = Some(SEGMENT_LEN);
+        let server = FileServer::start(&producer, vec![mount], &serving).await.unwrap();
+        Self { directory, server, access: Access::new(consumer, options), _producer: producer }
+    }
+
+    fn write(&self, path: &str, content: &[u8]) {
+        let path = self.directory.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        // By renaming, so that a version is never seen in part.
+        let new = self.directory.path().join(".new");
+        std::fs::write(&new, content).unwrap();
+        std::fs::rename(new, path).unwrap();
+    }
+
+    /// Segments that the server has sent.
+    fn sent(&self) -> u64 {
+        self.server.counters().count(Event::Segment)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_return_the_bytes_of_the_file() {
+    let bed = Bed::new().await;
+    let content = bytes(123_456);
+    bed.write("a/file", &content);
+    let file = bed.access.open(&name("/x/a/file")).await.unwrap();
+    assert_eq!(file.size(), 123_456);
+    let end = content.len();
+    for (offset, length) in
+        [(0, 10), (990, 20), (5000, 1000), (5000, 1001), (4999, 3002), (0, end), (end - 3, 100)]
+    {
+        let read = file.read_at(offset as u64, length as u64).await.unwrap();
+        assert_eq!(read, content[offset..(offset + length).min(end)], "{offset} {length}");
+        let mut buffer = vec![0; length];
+        let count = file.read_into(offset as u64, &mut buffer).await.unwrap();
+        assert_eq!(buffer[..count], content[offset..(offset + length).min(end)]);
+    }
+    for (offset, length) in [(123_456, 1), (u64::MAX, 5), (u64::MAX, u64::MAX >> 40), (7, 0)] {
+        assert_eq!(file.read_at(offset, length).await.unwrap().len(), 0, "{offset} {length}");
+    }
+    let too_long = file.read_at(0, u64::MAX).await.unwrap_err();
+    assert_eq!(too_long.kind(), ErrorKind::Invalid, "{too_long}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn vectored_reads_return_their_parts() {
+    let bed = Bed::new().await;
+    let content = bytes(50_500);
+    bed.write("file", &content);
+    let file = bed.access.open(&name("/x/file")).await.unwrap();
+    let ranges = [40_000..41_234, 0..1, 999..1001, 50_400..60_000, 70_000..70_001, 40_500..40_500];
+    let parts = file.read_vectored(&ranges).await.unwrap();
+    for (range, part) in ranges.iter().zip(&parts) {
+        let clamp = |at: u64| usize::try_from(at).unwrap().min(content.len());
+        assert_eq!(part, &content[clamp(range.start)..clamp(range.end)], "{range:?}");
+    }
+    // 40 and 41, 0 and 1, 50: each once.
+    assert_eq!(bed.sent(), 5);
+    let reversed = std::ops::Range { start: 5, end: 4 };
+    let wrong = file.read_vectored(&[reversed]).await.unwrap_err();
+    assert_eq!(wrong.kind(), ErrorKind::Invalid, "{wrong}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_reads_in_order_fetch_each_segment_once() {
+    let bed = Bed::new().await;
+    let content = bytes(300_000);
+    bed.write("file", &content);
+    let file = bed.access.open(&name("/x/file")).await.unwrap();
+    let mut offset = 0;
+    while offset < content.len() {
+        let read = file.read_at(offset as u64, 130).await.unwrap();
+        assert_eq!(read, content[offset..(offset + 130).min(content.len())]);
+        offset += read.len();
+    }
+    assert_eq!(bed.sent(), 300);
+    // All are cached now, for another file on the same version, too.
+    drop(file);
+    let again = bed.access.open(&name("/x/file")).await.unwrap();
+    assert_eq!(again.read_at(0, 300_000).await.unwrap(), content);
+    assert_eq!(bed.sent(), 300);
+    assert_eq!(bed.access.cached_bytes(), 300_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn single_reads_fetch_their_segments_only() {
+    let bed = Bed::new().await;
+    let content = bytes(300_000);
+    bed.write("file", &content);
+    let file = bed.access.open(&name("/x/file")).await.unwrap();
+    for (reads, offset) in [200_500, 10_100, 150_000, 77_000, 20_000].into_iter().enumerate() {
+        let read = file.read_at(offset, 100).await.unwrap();
+        let offset = usize::try_from(offset).unwrap();
+        assert_eq!(read, content[offset..offset + 100]);
+        assert_eq!(bed.sent(), reads as u64 + 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_at_a_constant_distance_are_fetched_ahead() {
+    let bed = Bed::new().await;
+    let content = bytes(300_000);
+    bed.write("file", &content);
+    let options = AccessOptions { read_ahead_bytes_max: 5000, ..options() };
+    let access = Access::new(bed.access.endpoint().clone(), options);
+    let file = access.open(&name("/x/file")).await.unwrap();
+    for index in 0..4 {
+        file.read_at(10_000 + index * 20_000, 100).await.unwrap();
+    }
+    // The fourth read shows the distance, and the next two are fetched.
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    while bed.sent() < 6 {
+        assert!(tokio::time::Instant::now() < deadline, "{} segments sent", bed.sent());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(file.read_at(90_000, 100).await.unwrap(), content[90_000..90_100]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_reads_share_their_segments() {
+    let bed = Bed::new().await;
+    let content = bytes(30_000);
+    bed.write("file", &content);
+    let mut reads = Vec::new();
+    for index in 0..40_u64 {
+        let file = bed.access.open(&name("/x/file")).await.unwrap();
+        reads.push(tokio::spawn(async move { file.read_at(index % 7 * 1000, 9500).await }));
+    }
+    for (index, read) in reads.into_iter().enumerate() {
+        let start = index % 7 * 1000;
+        assert_eq!(read.await.unwrap().unwrap(), content[start..start + 9500]);
+    }
+    // The first 16.
+    assert_eq!(bed.sent(), 16);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_that_are_dropped_leave_others_to_finish() {
+    let bed = Bed::new().await;
+    let content = bytes(100_000);
+    bed.write("file", &content);
+    let file = Arc::new(bed.access.open(&name("/x/file")).await.unwrap());
+    for round in 0..50_u64 {
+        let reads: Vec<_> = (0..4_u64)
+            .map(|_| {
+                let file = Arc::clone(&file);
+                tokio::spawn(async move { file.read_at(round * 2000, 1999).await })
+            })
+            .collect();
+        for (index, read) in reads.into_iter().enumerate() {
+            if index % 2 == 0 {
+                read.abort();
+            } else {
+                let start = usize::try_from(round).unwrap() * 2000;
+                assert_eq!(read.await.unwrap().unwrap(), content[start..start + 1999]);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_file_keeps_its_version() {
+    let bed = Bed::new().await;
+    let (old, new) = (bytes(20_000), vec![9; 15_000]);
+    bed.write("file", &old);
+    let file = bed.access.open(&name("/x/file")).await.unwrap();
+    assert_eq!(file.read_at(0, 5000).await.unwrap(), old[..5000]);
+    bed.write("file", &new);
+    assert_eq!(file.read_at(1000, 3000).await.unwrap(), old[1000..4000], "from the cache");
+    let gone = file.read_at(12_000, 100).await.unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::Changed, "{gone}");
+    let again = bed.access.open(&name("/x/file")).await.unwrap();
+    assert_eq!(
+        (again.size(), again.read_at(12_000, 100).await.unwrap().to_vec()),
+        (15_000, vec![9; 100])
+    );
+    assert_ne!(again.stat().version(), file.stat().version());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn directories_are_listed_and_described() {
+    let bed = Bed::new().await;
+    bed.write("a/one", b"1");
+    bed.write("a/b/two", b"22");
+    let listed = bed.access.list(&name("/x/a")).await.unwrap();
+    let entries: Vec<_> =
+        listed.iter().map(|entry| (entry.file_name.as_slice(), entry.is_directory)).collect();
+    assert_eq!(entries, [(b"b".as_slice(), true), (b"one", false)]);
+    let directory = bed.access.stat(&name("/x/a")).await.unwrap();
+    assert!(directory.is_directory && directory.size.is_none());
+    let file = bed.access.stat(&name("/x/a/b/two")).await.unwrap();
+    assert_eq!((file.is_directory, file.size), (false, Some(2)));
+    assert_eq!(bed.access.stat_metadata(&name("/x/a/b/two")).await.unwrap(), Some(file));
+    assert_eq!(bed.access.stat_metadata(&name("/x/none")).await.unwrap(), None);
+    for (found, kind) in [
+        (bed.access.open(&name("/x/a")).await.map(drop), ErrorKind::IsDirectory),
+        (bed.access.list(&name("/x/a/one")).await.map(drop), ErrorKind::NotDirectory),
+        (bed.access.open(&name("/x/none")).await.map(drop), ErrorKind::NotFound),
+        (bed.access.stat(&name("/x/a/one/more")).await.map(drop), ErrorKind::NotFound),
+    ] {
+        let error = found.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains("/x/"), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_without_file_metadata_are_measured() {
+    let (producer, consumer) = pair();
+    let access = Access::new(consumer, options());
+    for (uri, length) in
+        [("/p/long", 30_123), ("/p/even", 30_000), ("/p/short", 12), ("/p/empty", 0)]
+    {
+        let content = bytes(length);
+        let publishing =
+            ndn_client::PublishOptions { segment_len: SEGMENT_LEN, ..Default::default() };
+        let content_of = ndn_client::Content::Bytes(content.clone().into());
+        let published = producer.publish(&name(uri), content_of, &publishing).await.unwrap();
+        let file = access.open(&name(uri)).await.unwrap();
+        assert_eq!(file.size(), length as u64, "{uri}");
+        assert_eq!(file.read_at(0, 40_000).await.unwrap(), content, "{uri}");
+        drop(published);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_of_other_keys_is_not_returned() {
+    let keys = [0, 1].map(|_| Arc::new(PrivateKey::generate(KeyType::Ed25519).unwrap()));
+    let with_key = |key: &PrivateKey| {
+        let mut options = options();
+        options.fetching.verification = Verification::Verifier(Arc::new(key.public_key().unwrap()));
+        options
+    };
+    let locator = Locator::Digest(keys[0].key_digest());
+    let signer = Arc::new(KeySigner::new(Arc::clone(&keys[0]), locator));
+    let serving = ServerOptions { signer, ..ServerOptions::default() };
+    let bed = Bed::with(with_key(&keys[0]), serving).await;
+    let content = bytes(20_000);
+    bed.write("file", &content);
+    let file = bed.access.open(&name("/x/file")).await.unwrap();
+    assert_eq!(file.read_at(0, 20_000).await.unwrap(), content);
+    let other = Access::new(bed.access.endpoint().clone(), with_key(&keys[1]));
+    let refused = other.open(&name("/x/file")).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unverified, "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn content_that_is_not_in_the_manifest_is_not_returned() {
+    let key = Arc::new(PrivateKey::generate(KeyType::Ed25519).unwrap());
+    let mut options = options();
+    options.fetching.verification = Verification::Verifier(Arc::new(key.public_key().unwrap()));
+    let locator = Locator::Digest(key.key_digest());
+    let signer = Arc::new(KeySigner::new(key, locator));
+    options.fetching.lifetime = Duration::from_millis(300);
+    let bed = Bed::with(options, ServerOptions { signer, ..ServerOptions::default() }).await;
+    bed.write("file", &bytes(20_000));
+    let path = bed.directory.path().join("file");
+    let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
+    let file = bed.access.open(&name("/x/file")).await.unwrap();
+    let Bed { directory, server, access, _producer: producer } = bed;
+    server.stop().await.unwrap();
+    // Another server has other content under the same name and version.
+    let content = vec![1; 20_000];
+    std::fs::write(&path, content).unwrap();
+    std::fs::File::open(&path).unwrap().set_modified(modified).unwrap();
+    let mut mount = Mount::open(name("/x"), directory.path(), RootOptions::default()).unwrap();
+    mount.segment_len = Some(SEGMENT_LEN);
+    let serving = ServerOptions::default();
+    let _server = FileServer::start(&producer, vec![mount], &serving).await.unwrap();
+    for (offset, length) in [(7000, 10), (0, 20_000)] {
+        let forged = file.read_at(offset, length).await.unwrap_err();
+        assert_eq!(forged.kind(), ErrorKind::Unverified, "{forged}");
+    }
+    drop(access);
+}
+
+#[tokio::test(start_paused = true)]
+async fn operations_end_at_the_deadline() {
+    let (one, _forwarder) = tokio::io::duplex(1000);
+    let (reader, writer) = tokio::io::split(one);
+    let endpoint = Endpoint::from_stream(reader, writer, &EndpointOptions::default());
+    let deadline = Duration::from_secs(5);
+    let mut options = AccessOptions { deadline, ..options() };
+    options.fetching.lifetime = Duration::from_secs(60);
+    let access = Access::new(endpoint, options);
+    let started = tokio::time::Instant::now();
+    let error = access.open(&name("/x/file")).await.unwrap_err();
+    assert_eq!((error.kind(), started.elapsed()), (ErrorKind::Unanswered, deadline));
+    assert_eq!(error.to_string(), "/x/file was not answered within 5s");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_connection_is_an_error() {
+    let bed = Bed::new().await;
+    bed.write("file", &bytes(20_000));
+    let file = bed.access.open(&name("/x/file")).await.unwrap();
+    let Bed { server, access, _producer: producer, .. } = bed;
+    server.stop().await.unwrap();
+    drop((producer, access));
+    let error = file.read_at(10_000, 10).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Disconnected, "{error}");
+}
+
+#[test]
+fn waits_of_threads_can_be_interrupted() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("forwarder.sock");
+    // It accepts, and never answers.
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let connection = EndpointOptions {
+        address: Some(format!("unix://{}", socket.display()).parse().unwrap()),
+        ..EndpointOptions::default()
+    };
+    let blocking = crate::Blocking::connect(connection, options()).unwrap();
+    let mut asked = 0;
+    let mut interrupted = || {
+        asked += 1;
+        asked == 3
+    };
+    let error = blocking.open(&name("/x/file"), &mut interrupted).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
+}
+
+#[test]
+fn connection_to_no_forwarder_fails() {
+    let connection = EndpointOptions {
+        address: Some("unix:///nonexistent/socket".parse().unwrap()),
+        ..EndpointOptions::default()
+    };
+    let error = crate::Blocking::connect(connection, options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Disconnected);
+    assert!(error.to_string().contains("/nonexistent/socket"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Any reads, in any order, through a cache that is too small for the file.
+    #[test]
+    fn any_reads_return_the_bytes_of_the_file(
+        size in 1_usize..40_000,
+        reads in prop::collection::vec((0_u64..41_000, 0_u64..9000, any::<bool>()), 1..40),
+        cache_bytes_max in prop::sample::select(vec![0, 2500, 20_000, 1 << 20]),
+        read_ahead_bytes_max in prop::sample::select(vec![0, 1500, 10_000]),
+    ) {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let options = AccessOptions { cache_bytes_max, read_ahead_bytes_max, ..options() };
+            let bed = Bed::with(options, ServerOptions::default()).await;
+            let content = bytes(size);
+            bed.write("file", &content);
+            let file = Arc::new(bed.access.open(&name("/x/file")).await.unwrap());
+            let mut running = Vec::new();
+            for (offset, length, waits) in reads {
+                let reader = Arc::clone(&file);
+                let read = tokio::spawn(async move { reader.read_at(offset, length).await.unwrap() });
+                running.push((offset, length, read));
+                if waits {
+                    for (offset, length, read) in running.drain(..) {
+                        let start = usize::try_from(offset).unwrap().min(size);
+                        let end = usize::try_from(offset + length).unwrap().min(size);
+                        assert_eq!(read.await.unwrap(), content[start..end]);
+                    }
+                }
+            }
+            for (offset, length, read) in running {
+                let start = usize::try_from(offset).unwrap().min(size);
+                let end = usize::try_from(offset + length).unwrap().min(size);
+                assert_eq!(read.await.unwrap(), content[start..end]);
+            }
+        });
+    }
+}

@@ -1,0 +1,355 @@
+//! `namewire mount` with `namewire serve`, and programs that use the file system.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use namewire_tests::{
+    Endpoint, Forwarder, Process, Settings, noise, program, run_to_end, skip, skip_unless_found,
+    wait_until,
+};
+use rustix::process::Signal;
+
+const FILE_BYTES: usize = 5 * 1024 * 1024 + 77;
+
+/// Whether file systems can be mounted; if they cannot, the test is reported as skipped.
+fn can_mount() -> bool {
+    let device = Path::new("/dev/fuse");
+    if File::options().read(true).write(true).open(device).is_err() {
+        skip("fuse", "/dev/fuse cannot be opened");
+        return false;
+    }
+    rustix::process::geteuid().is_root() || skip_unless_found("fusermount3")
+}
+
+struct Bed {
+    mount: Process,
+    server: Process,
+    forwarder: Forwarder,
+    served: PathBuf,
+    mounted: PathBuf,
+}
+
+impl Bed {
+    /// Serves a few files as `/files`, and mounts them.
+    fn new(options: &[&str]) -> Self {
+        let forwarder = Settings::new().start();
+        let served = forwarder.directory().join("served");
+        fs::create_dir_all(served.join("sub/empty")).unwrap();
+        fs::write(served.join("large"), noise(1, FILE_BYTES)).unwrap();
+        fs::write(served.join("sub/ü b"), noise(2, 8192)).unwrap();
+        fs::write(served.join("sub/nothing"), b"").unwrap();
+        fs::write(served.join("program"), b"#!/bin/sh\necho \"it runs\"\n").unwrap();
+        let executable = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(served.join("program"), executable).unwrap();
+        for index in 0..300 {
+            fs::write(served.join(format!("sub/entry {index}")), format!("{index}")).unwrap();
+        }
+        let directory = served.display().to_string();
+        let serve = ["serve", directory.as_str(), "--prefix", "/files"];
+        let mut server = forwarder.spawn("server", &serve);
+        server.wait_for_output("serving ");
+        let mounted = forwarder.directory().join("mounted here");
+        fs::create_dir(&mounted).unwrap();
+        let mount = Self::mount(&forwarder, &mounted, options);
+        Self { mount, server, forwarder, served, mounted }
+    }
+
+    fn mount(forwarder: &Endpoint, mounted: &Path, options: &[&str]) -> Process {
+        let at = mounted.display().to_string();
+        let arguments = [&["mount", "/files", at.as_str()], options].concat();
+        let mut mount = forwarder.spawn("mount", &arguments);
+        mount.wait_for_output("mounted ");
+        mount
+    }
+
+    fn is_mounted(&self) -> bool {
+        is_mounted(&self.mounted)
+    }
+
+    fn read(&self, path: &str) -> std::io::Result<Vec<u8>> {
+        fs::read(self.mounted.join(path))
+    }
+
+    /// Replaces a served file.
+    fn replace(&self, path: &str, content: &[u8]) {
+        let new = self.served.join(".new");
+        fs::write(&new, content).unwrap();
+        fs::rename(new, self.served.join(path)).unwrap();
+    }
+}
+
+fn is_mounted(path: &Path) -> bool {
+    let path = path.display().to_string().replace(' ', "\\040");
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().any(|line| line.split(' ').nth(4) == Some(&path))
+}
+
+#[test]
+fn mount_has_the_files_that_are_served() {
+    if !can_mount() {
+        return;
+    }
+    let bed = Bed::new(&[]);
+    let compared = run_to_end({
+        let mut command = Command::new("diff");
+        command.arg("--recursive").arg(&bed.served).arg(&bed.mounted);
+        command
+    });
+    assert!(compared.status.success(), "{}", String::from_utf8_lossy(&compared.stdout));
+    let copied = bed.forwarder.directory().join("copy");
+    let copy = run_to_end({
+        let mut command = Command::new("cp");
+        command.arg("--recursive").arg(&bed.mounted).arg(&copied);
+        command
+    });
+    assert!(copy.status.success(), "{}", String::from_utf8_lossy(&copy.stderr));
+    assert_eq!(fs::read(copied.join("large")).unwrap(), noise(1, FILE_BYTES));
+    let ran = run_to_end(Command::new(bed.mounted.join("program")));
+    assert_eq!(ran.stdout, b"it runs\n");
+    let length_and_time = |directory: &Path| {
+        let metadata = fs::metadata(directory.join("large")).unwrap();
+        (metadata.len(), metadata.modified().unwrap())
+    };
+    assert_eq!(length_and_time(&bed.mounted), length_and_time(&bed.served));
+    let refused = fs::write(bed.mounted.join("new"), b"x").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(bed.read("none").unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(bed.read("large/none").unwrap_err().kind(), ErrorKind::NotADirectory);
+    assert_eq!(bed.read("sub").unwrap_err().kind(), ErrorKind::IsADirectory);
+    let mut name = [0; 200];
+    let length =
+        rustix::fs::getxattr(bed.mounted.join("sub/ü b"), "user.ndn.name", &mut name).unwrap();
+    let name = String::from_utf8_lossy(&name[..length]).into_owned();
+    assert!(name.starts_with("/files/sub/%C3%BC%20b/v="), "{name}");
+}
+
+#[test]
+fn reads_anywhere_return_the_bytes_of_the_file() {
+    if !can_mount() {
+        return;
+    }
+    // The cache holds a tenth of the file.
+    let bed = Bed::new(&["--cache", "512KiB", "--read-ahead", "256KiB"]);
+    let expected = Arc::new(noise(1, FILE_BYTES));
+    let readers: Vec<_> = (0..8_usize)
+        .map(|reader| {
+            let file = File::open(bed.mounted.join("large")).unwrap();
+            let expected = Arc::clone(&expected);
+            std::thread::spawn(move || {
+                for index in 0..200_usize {
+                    let offset = (reader * 7919 + index * 104_729 * (reader + 1)) % FILE_BYTES;
+                    let mut buffer = vec![0; 1 + (index * 977) % 30_000];
+                    let count = file.read_at(&mut buffer, offset as u64).unwrap();
+                    let end = (offset + buffer.len()).min(FILE_BYTES);
+                    assert!(buffer[..count] == expected[offset..end], "{offset}");
+                }
+            })
+        })
+        .collect();
+    for reader in readers {
+        reader.join().unwrap();
+    }
+}
+
+#[test]
+fn databases_are_read() {
+    if !can_mount() {
+        return;
+    }
+    let bed = Bed::new(&[]);
+    let python = |script: &str, file: &Path| {
+        let mut command = Command::new("python3");
+        command.arg("-c").arg(script).arg(file);
+        let ended = run_to_end(command);
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        String::from_utf8(ended.stdout).unwrap()
+    };
+    let make = "import sqlite3, sys\n\
+        database = sqlite3.connect(sys.argv[1])\n\
+        database.execute('create table t(a integer primary key, b)')\n\
+        database.executemany('insert into t values (?, ?)', ((n, str(n) * 20) for n in range(20000)))\n\
+        database.commit()";
+    python(make, &bed.served.join("database"));
+    let query = "import sqlite3, sys, urllib.parse\n\
+        uri = 'file:' + urllib.parse.quote(sys.argv[1]) + '?mode=ro&immutable=1'\n\
+        database = sqlite3.connect(uri, uri=True)\n\
+        print(*database.execute('select count(*), sum(a) from t').fetchone())\n\
+        print(*database.execute('select b from t where a = 12345').fetchone())";
+    let answer = python(query, &bed.mounted.join("database"));
+    assert_eq!(answer, format!("20000 199990000\n{}\n", "12345".repeat(20)));
+}
+
+#[test]
+fn open_files_keep_their_version() {
+    if !can_mount() {
+        return;
+    }
+    let bed = Bed::new(&["--metadata-lifetime", "100ms"]);
+    let (old, new) = (noise(2, 8192), noise(3, 9000));
+    let open = File::open(bed.mounted.join("sub/ü b")).unwrap();
+    let mut start = [0; 10];
+    open.read_exact_at(&mut start, 0).unwrap();
+    bed.replace("sub/ü b", &new);
+    wait_until("the new version", || (bed.read("sub/ü b").unwrap() == new).then_some(()));
+    let mut all = vec![0; 8192];
+    open.read_exact_at(&mut all, 0).unwrap();
+    assert!(all == old, "the version that was opened, from the cache");
+    fs::remove_file(bed.served.join("program")).unwrap();
+    wait_until("the end of a removed file", || {
+        let found = bed.read("program");
+        found.is_err_and(|error| error.kind() == ErrorKind::NotFound).then_some(())
+    });
+}
+
+#[test]
+fn mount_ends_with_its_program_and_its_program_with_the_mount() {
+    if !can_mount() {
+        return;
+    }
+    let mut bed = Bed::new(&[]);
+    bed.mount.signal(Signal::INT);
+    assert!(bed.mount.wait().success(), "{}", bed.mount.everything());
+    assert!(!bed.is_mounted());
+    // In use: it is removed, and the program does not wait.
+    bed.mount = Bed::mount(&bed.forwarder, &bed.mounted, &[]);
+    let open = File::open(bed.mounted.join("large")).unwrap();
+    bed.mount.signal(Signal::TERM);
+    assert!(bed.mount.wait().success(), "{}", bed.mount.everything());
+    assert!(!bed.is_mounted());
+    assert!(bed.mount.stderr().contains("the mount was in use"), "{}", bed.mount.stderr());
+    assert!(open.read_at(&mut [0; 10], 0).is_err());
+    drop(open);
+    // Killed: the process that watches it unmounts.
+    bed.mount = Bed::mount(&bed.forwarder, &bed.mounted, &[]);
+    bed.mount.signal(Signal::KILL);
+    bed.mount.wait();
+    wait_until("the end of the mount", || (!bed.is_mounted()).then_some(()));
+    // Unmounted by others.
+    bed.mount = Bed::mount(&bed.forwarder, &bed.mounted, &[]);
+    let program = if rustix::process::geteuid().is_root() { "umount" } else { "fusermount3" };
+    let mut unmount = Command::new(program);
+    if program == "fusermount3" {
+        unmount.arg("-u");
+    }
+    unmount.arg(&bed.mounted);
+    let ended = run_to_end(unmount);
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(bed.mount.wait().success(), "{}", bed.mount.everything());
+}
+
+#[test]
+fn servers_that_are_gone_leave_no_stuck_process() {
+    if !can_mount() {
+        return;
+    }
+    let mut bed = Bed::new(&["--timeout", "500ms", "--lifetime", "300ms"]);
+    let open = File::open(bed.mounted.join("large")).unwrap();
+    bed.server.signal(Signal::STOP);
+    let silent = open.read_at(&mut [0; 100], 3_000_000).unwrap_err();
+    assert_eq!(silent.kind(), ErrorKind::TimedOut, "{silent}");
+    wait_until("the reason", || bed.mount.stderr().contains("was not answered").then_some(()));
+    bed.server.signal(Signal::CONT);
+    let expected = noise(1, FILE_BYTES);
+    let mut bytes = [0; 100];
+    wait_until("the server", || open.read_exact_at(&mut bytes, 3_000_000).is_ok().then_some(()));
+    assert!(bytes[..] == expected[3_000_000..3_000_100]);
+    assert!(bed.mount.is_running());
+}
+
+#[test]
+fn mount_survives_the_forwarder() {
+    if !can_mount() {
+        return;
+    }
+    let mut forwarder = Settings::new().start_program();
+    let served = forwarder.directory().join("served");
+    fs::create_dir(&served).unwrap();
+    fs::write(served.join("file"), noise(1, 100_000)).unwrap();
+    let directory = served.display().to_string();
+    let mut server = forwarder.spawn("server", &["serve", &directory, "--prefix", "/files"]);
+    server.wait_for_output("serving ");
+    let mounted = forwarder.directory().join("mounted");
+    fs::create_dir(&mounted).unwrap();
+    let mut mount =
+        Bed::mount(&forwarder, &mounted, &["--timeout", "1s", "--metadata-lifetime", "0s"]);
+    assert_eq!(fs::read(mounted.join("file")).unwrap(), noise(1, 100_000));
+    forwarder.process.signal(Signal::KILL);
+    forwarder.process.wait();
+    assert!(fs::read(mounted.join("file")).is_err());
+    let directory = forwarder.directory().to_owned();
+    let mut command = Command::new(program());
+    command.arg("run").arg("--config").arg(directory.join("namewire.toml"));
+    forwarder.process = Process::start("forwarder-again", command, &directory);
+    wait_until("the file", || {
+        let read = fs::read(mounted.join("file"));
+        read.is_ok_and(|content| content == noise(1, 100_000)).then_some(())
+    });
+    assert!(mount.is_running());
+}
+
+#[test]
+fn names_and_directories_that_cannot_be_mounted_are_errors() {
+    if !can_mount() {
+        return;
+    }
+    let bed = Bed::new(&[]);
+    let other = bed.forwarder.directory().join("other");
+    fs::create_dir(&other).unwrap();
+    let other = other.display().to_string();
+    let file = bed.served.join("large").display().to_string();
+    for (arguments, status, reason) in [
+        (["mount", "/files/none", &other], 1, "there is no such object: /files/none"),
+        (["mount", "/files/large", &other], 1, "/files/large is not a directory"),
+        (["mount", "/nowhere", &other], 4, "no route to /nowhere"),
+        (["mount", "/files", "/nonexistent/directory"], 1, "/nonexistent/directory: No such file"),
+        (["mount", "/files", &file], 1, "Not a directory"),
+    ] {
+        let ended = bed.forwarder.run(&arguments);
+        let printed = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(status), "{arguments:?}: {printed}");
+        assert!(printed.contains(reason), "{arguments:?}: {printed}");
+        assert!(!printed.contains("os error"), "{printed}");
+    }
+    assert!(!is_mounted(Path::new(&other)));
+}
+
+#[test]
+fn users_that_are_not_root_mount_with_fusermount3() {
+    if !can_mount() || !skip_unless_found("fusermount3") {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        // The other tests are those of such a user.
+        return;
+    }
+    let device = fs::metadata("/dev/fuse").unwrap();
+    if device.mode() & 0o006 != 0o006 {
+        skip("fuse", "/dev/fuse is for root only");
+        return;
+    }
+    let bed = Bed::new(&[]);
+    let user = 65_534;
+    let mounted = bed.forwarder.directory().join("of-a-user");
+    fs::create_dir(&mounted).unwrap();
+    std::os::unix::fs::chown(&mounted, Some(user), Some(user)).unwrap();
+    let at = mounted.display().to_string();
+    let Some(command) = bed.forwarder.command_as(user, &["mount", "/files", &at]) else { return };
+    let mut mount = Process::start("mount of a user", command, bed.forwarder.directory());
+    mount.wait_for_output("mounted ");
+    let read = |user: u32| {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new("cat");
+        command.arg(mounted.join("program")).uid(user).gid(user);
+        run_to_end(command)
+    };
+    assert_eq!(read(user).stdout, fs::read(bed.served.join("program")).unwrap());
+    assert!(!read(1).status.success(), "the mount is for its user only");
+    mount.signal(Signal::KILL);
+    mount.wait();
+    wait_until("the end of the mount", || (!is_mounted(&mounted)).then_some(()));
+}
