@@ -65,6 +65,11 @@ LIBRARIES := ndn-packet ndn-types ndn-sha256 ndn-ring ndn-sys ndn-security ndn-k
 package: cargo ## Package the library crates for a registry, and build them from the packages
 	$(CARGO) package $(LIBRARIES:%=--package %)
 
+.PHONY: python
+python: cargo ## Build the Python package (target/wheels)
+	test -x target/python/bin/maturin || { python3 -m venv target/python && target/python/bin/pip install --quiet 'maturin>=1.16,<2'; }
+	target/python/bin/maturin build --release --manifest-path bindings/python/Cargo.toml --out target/wheels
+
 .PHONY: image
 image: ## Build a container image (needs docker; IMAGE=namewire)
 	docker build --tag "$(or $(IMAGE),namewire)" .

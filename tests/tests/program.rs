@@ -39,6 +39,7 @@ mod pages;
 mod privileges;
 mod prometheus;
 mod propagation;
+mod python;
 mod service;
 mod soak;
 mod sync;

@@ -44,4 +44,4 @@ pub use publish::{PublishError, PublishOptions, PublishedObject, SegmentedObject
 pub use register::{RegisterError, Registration};
 pub use shared::{AsyncHandler, ConnectionState, Handler, Request};
 pub use transport::{ConnectError, ConnectFailure};
-pub use trust::{CertificateVerifier, Trust};
+pub use trust::{CertificateVerifier, Trust, verifier_from_text};

@@ -8,7 +8,7 @@ use ndn_security::trust::{
     AnchorChange, AnchorSource, CHAIN_MAX, Judgement, Search, SignedPacket, TrustError,
     TrustPolicy, Validation,
 };
-use ndn_security::{Certificate, Verifier, VerifyError};
+use ndn_security::{Certificate, KeyError, PublicKey, Verifier, VerifyError};
 
 use crate::express::InterestRequest;
 use crate::handle::Handle;
@@ -357,6 +357,17 @@ impl Verifier for CertificateVerifier {
             }
             _ => error,
         })
+    }
+}
+
+/// The verifier of a certificate (the output of `ndnsec cert-dump`) or of a public key (PEM).
+///
+/// # Errors
+/// `Pem` if the text is neither, and what is wrong with the key.
+pub fn verifier_from_text(text: &str) -> Result<Arc<dyn Verifier>, KeyError> {
+    match Certificate::from_text(text) {
+        Ok(certificate) => Ok(Arc::new(CertificateVerifier::new(Arc::new(certificate)))),
+        Err(_) => Ok(Arc::new(PublicKey::from_pem(text)?)),
     }
 }
 

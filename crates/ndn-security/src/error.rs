@@ -16,7 +16,7 @@ pub enum KeyError {
         what: &'static str,
     },
     /// A PEM armour is missing, broken, or of another kind.
-    #[error("no PEM block of a private key was found")]
+    #[error("no PEM block of such a key was found")]
     Pem,
     /// A DER structure is malformed.
     #[error("{what} is malformed: {source}")]

@@ -8,6 +8,7 @@ use aws_lc_rs::signature::{
     ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, VerificationAlgorithm,
 };
 
+use crate::base64_text;
 use crate::der::{self, DerError, DerReader};
 use crate::digest::{Sha256Digest, digest_parts, sha256};
 use crate::oid;
@@ -40,6 +41,17 @@ impl PublicKey {
         let parsed = ParsedPublicKey::new(algorithm, input)
             .map_err(|e| KeyError::Rejected { what: WHAT, reason: e.to_string() })?;
         Ok(Self { key_type, spki: spki.into(), parsed })
+    }
+
+    /// Parses a PEM block of a SubjectPublicKeyInfo (RFC 7468, section 13).
+    ///
+    /// # Errors
+    /// `Pem` without such a block, `Base64`, and those of [`Self::from_spki`].
+    pub fn from_pem(text: &str) -> Result<Self, KeyError> {
+        match base64_text::decode_pem(text)? {
+            ("PUBLIC KEY", spki) => Self::from_spki(&spki),
+            _ => Err(KeyError::Pem),
+        }
     }
 
     /// The kind of key.

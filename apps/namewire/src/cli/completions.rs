@@ -131,7 +131,10 @@ fn markdown(mut program: clap::Command) -> String {
     counts.retain(|_, count| *count >= COMMON_COUNT);
     page.push_str("\n## Common options\n\n");
     counts.keys().for_each(|option| page.push_str(option));
-    for command in program.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+    for command in program
+        .get_subcommands_mut()
+        .filter(|command| !command.is_hide_set() && command.get_name() != "help")
+    {
         add_command(&mut page, command, &counts, 2);
     }
     page
@@ -142,7 +145,9 @@ fn count_options(command: &clap::Command, counts: &mut BTreeMap<String, usize>) 
     for argument in arguments(command).filter(|one| !one.is_positional()) {
         *counts.entry(item(argument)).or_default() += 1;
     }
-    let commands = command.get_subcommands().filter(|command| command.get_name() != "help");
+    let commands = command
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set() && command.get_name() != "help");
     commands.for_each(|command| count_options(command, counts));
 }
 
@@ -187,7 +192,9 @@ fn add_command(
         let names: Vec<_> = names.map(|name| format!("`--{name}`")).collect();
         let _ = write!(page, "\n[Common options](#common-options): {}\n", names.join(", "));
     }
-    for subcommand in command.get_subcommands_mut().filter(|one| one.get_name() != "help") {
+    for subcommand in
+        command.get_subcommands_mut().filter(|one| !one.is_hide_set() && one.get_name() != "help")
+    {
         add_command(page, subcommand, common, level + 1);
     }
 }

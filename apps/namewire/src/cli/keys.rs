@@ -4,14 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ndn_client::fetch::Verification;
-use ndn_client::{CertificateVerifier, Trust};
+use ndn_client::{Trust, verifier_from_text};
 use ndn_security::trust::AnchorSource;
 use ndn_security::{
-    Certificate, DigestSigner, HmacKey, KeyError, KeySigner, Locator, NullSigner, PrivateKey,
-    PublicKey, SafeBag, Signer, Verifier,
+    DigestSigner, HmacKey, KeyError, KeySigner, Locator, NullSigner, PrivateKey, SafeBag, Signer,
+    Verifier,
 };
 
-use super::arguments::from_base64;
 use super::failure::{Failure, Outcome};
 use namewire_daemon::access::{DataRules, anchors_beside, data_rules};
 use ndn_sys::clock::Clock;
@@ -140,16 +139,9 @@ fn private_key(file: &str, text: &str) -> Outcome<(PrivateKey, Locator)> {
 
 fn public_key(file: &str) -> Outcome<Arc<dyn Verifier>> {
     let text = read(file)?;
-    if let Ok(certificate) = Certificate::from_text(&text) {
-        return Ok(Arc::new(CertificateVerifier::new(Arc::new(certificate))));
-    }
-    if let Some(body) = text.trim().strip_prefix("-----BEGIN PUBLIC KEY-----") {
-        let body = body.trim_end().strip_suffix("-----END PUBLIC KEY-----").unwrap_or(body);
-        let spki = from_base64(body).map_err(|reason| {
-            Failure::Usage(format!("{file}: the public key is unusable: {reason}"))
-        })?;
-        let key = PublicKey::from_spki(&spki).map_err(|error| unusable(file, &error))?;
-        return Ok(Arc::new(key));
+    match verifier_from_text(&text) {
+        Err(KeyError::Pem) => {}
+        verifier => return verifier.map_err(|error| unusable(file, &error)),
     }
     let (key, _) = private_key(file, &text)?;
     Ok(Arc::new(key.public_key().map_err(|error| unusable(file, &error))?))

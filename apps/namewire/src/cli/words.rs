@@ -5,8 +5,8 @@ use std::ffi::OsString;
 /// Words, and the command that does it.
 const WORDS: &[(&[&str], &str)] = &[
     (
-        &["mount", "fuse"],
-        "`namewire gateway --prefix NAME` serves files over HTTP, which `rclone mount` mounts",
+        &["fuse", "umount", "unmount"],
+        "`namewire mount NAME DIRECTORY` mounts, `umount DIRECTORY` ends it",
     ),
     (
         &["rm", "del", "delete", "remove", "erase"],
@@ -82,7 +82,7 @@ mod tests {
             let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             answer(arguments.last()?.to_str()?, &arguments)
         };
-        assert!(answer("namewire mount").unwrap().contains("gateway"));
+        assert!(answer("namewire fuse").unwrap().contains("namewire mount"));
         assert!(answer("namewire rm").unwrap().contains("cs erase"));
         assert_eq!(answer("namewire frobnicate"), None);
         assert_eq!(answer("namewire cs stats"), None);

@@ -1,0 +1,64 @@
+//! The Python package, by its own tests, against a forwarder and `namewire serve`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use namewire_tests::{Settings, program, run_to_end};
+
+/// The repository.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// Copies the package with the native module of this build to `directory`.
+fn install(directory: &Path) {
+    let package = directory.join("namewire");
+    fs::create_dir(&package).unwrap();
+    let sources = Path::new(ROOT).join("bindings/python/python/namewire");
+    for entry in fs::read_dir(sources).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            fs::copy(&path, package.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let library = program().with_file_name("lib_namewire.so");
+    assert!(library.is_file(), "`cargo build --workspace` makes {}", library.display());
+    fs::copy(library, package.join("_namewire.abi3.so")).unwrap();
+}
+
+#[test]
+fn python_package_passes_its_tests() {
+    let forwarder = Settings::new().start();
+    let directory = forwarder.directory().to_owned();
+    let [served, packages] = ["served", "packages"].map(|name| directory.join(name));
+    for directory in [&served, &packages] {
+        fs::create_dir(directory).unwrap();
+    }
+    install(&packages);
+    let keys = ["own", "other"].map(|name| {
+        let [private, public] =
+            ["", ".public"].map(|kind| directory.join(format!("{name}{kind}.pem")));
+        let openssl = |arguments: &[&str], output: &Path| {
+            let mut command = Command::new("openssl");
+            command.args(arguments).arg("-out").arg(output);
+            assert!(run_to_end(command).status.success(), "openssl {arguments:?}");
+        };
+        openssl(&["genpkey", "-algorithm", "ed25519"], &private);
+        openssl(&["pkey", "-in", private.to_str().unwrap(), "-pubout"], &public);
+        (private, public)
+    });
+    let [path, key] = [&served, &keys[0].0].map(|path| path.display().to_string());
+    let serve = ["serve", path.as_str(), "--prefix", "/files", "--sign", key.as_str()];
+    let mut server = forwarder.spawn("server", &serve);
+    server.wait_for_output("serving ");
+    let mut command = Command::new(Path::new(ROOT).join(".venv/bin/python"));
+    command.args(["-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "tests"]);
+    command.current_dir(Path::new(ROOT).join("bindings/python"));
+    command.env("NDN_CLIENT_TRANSPORT", forwarder.unix()).env("PYTHONPATH", &packages);
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env("NAMEWIRE_SERVED", &served);
+    command.env("NAMEWIRE_KEY", &keys[0].1).env("NAMEWIRE_OTHER_KEY", &keys[1].1);
+    let ended = run_to_end(command);
+    let printed = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success(), "{printed}{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(printed.contains(" passed") && !printed.contains("skipped"), "{printed}");
+}
