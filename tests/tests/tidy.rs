@@ -8,8 +8,8 @@ use std::process::Command;
 /// Largest committed file.
 const BYTES_MAX: u64 = 1024 * 1024;
 /// Crates that may have unsafe code.
-const UNSAFE_ALLOWED: [&str; 4] =
-    ["crates/ndn-dpdk", "crates/ndn-ring", "crates/ndn-sha256", "crates/ndn-sys"];
+const UNSAFE_ALLOWED: [&str; 5] =
+    ["bindings/c", "crates/ndn-dpdk", "crates/ndn-ring", "crates/ndn-sha256", "crates/ndn-sys"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -105,7 +105,7 @@ fn every_package_has_a_readme_with_three_answers() {
 }
 
 #[test]
-fn unsafe_code_is_confined_to_four_crates() {
+fn unsafe_code_is_confined_to_named_packages() {
     let roots = with_extension("rs")
         .into_iter()
         .filter(|path| path.ends_with("src/lib.rs") || path.ends_with("src/main.rs"));

@@ -27,9 +27,46 @@ type Interrupted<'a> = &'a mut dyn FnMut() -> bool;
 /// one that made it cannot use it, because it has none of its threads.
 #[derive(Debug)]
 pub struct Blocking {
+    access: OnRuntime<Access>,
+}
+
+/// A value whose tasks run on a runtime of this process.
+#[derive(Debug)]
+struct OnRuntime<T> {
     // Dropped before the runtime.
-    access: Access,
+    value: Option<T>,
     runtime: Arc<OwnRuntime>,
+}
+
+impl<T> OnRuntime<T> {
+    fn new(value: T, runtime: Arc<OwnRuntime>) -> Self {
+        Self { value: Some(value), runtime }
+    }
+
+    fn value(&self) -> &T {
+        self.value.as_ref().expect("it is taken when this is dropped")
+    }
+
+    fn wait<'a, R, W>(
+        &'a self,
+        interrupted: Interrupted<'_>,
+        work: impl FnOnce(&'a T) -> W,
+    ) -> Result<R, AccessError>
+    where
+        W: Future<Output = Result<R, AccessError>>,
+    {
+        self.runtime.check_process()?;
+        self.runtime.wait(interrupted, work(self.value()))
+    }
+}
+
+impl<T> Drop for OnRuntime<T> {
+    fn drop(&mut self) {
+        if self.runtime.check_process().is_err() {
+            // Locks may be held by threads that are in the other process only.
+            std::mem::forget(self.value.take());
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -41,7 +78,7 @@ struct OwnRuntime {
 impl Drop for OwnRuntime {
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
-        if self.process == std::process::id() {
+        if self.check_process().is_ok() {
             // The owner may be a thread of another runtime, which may not wait.
             runtime.shutdown_background();
         } else {
@@ -52,15 +89,20 @@ impl Drop for OwnRuntime {
 }
 
 impl OwnRuntime {
+    /// An error in a process that was forked from the one that made it.
+    fn check_process(&self) -> Result<(), AccessError> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        let text = "opened before this process was forked: open it again here";
+        Err(AccessError::new(ErrorKind::Disconnected, text))
+    }
+
     fn wait<T>(
         &self,
         interrupted: Interrupted<'_>,
         work: impl Future<Output = Result<T, AccessError>>,
     ) -> Result<T, AccessError> {
-        if self.process != std::process::id() {
-            let text = "opened before this process was forked: open it again here";
-            return Err(AccessError::new(ErrorKind::Disconnected, text));
-        }
         let Some(runtime) = &self.runtime else {
             return Err(AccessError::new(ErrorKind::Disconnected, "the connection has ended"));
         };
@@ -94,13 +136,14 @@ impl Blocking {
         let endpoint = runtime.block_on(Endpoint::connect(connection));
         let endpoint = endpoint.map_err(|error| disconnected(error.to_string()))?;
         let runtime = OwnRuntime { runtime: Some(runtime), process: std::process::id() };
-        Ok(Self { access: Access::new(endpoint, options), runtime: Arc::new(runtime) })
+        let access = Access::new(endpoint, options);
+        Ok(Self { access: OnRuntime::new(access, Arc::new(runtime)) })
     }
 
     /// The methods that do not block.
     #[must_use]
     pub fn access(&self) -> &Access {
-        &self.access
+        self.access.value()
     }
 
     /// As [`Access::open`].
@@ -112,8 +155,8 @@ impl Blocking {
         name: &Name,
         interrupted: Interrupted<'_>,
     ) -> Result<BlockingFile, AccessError> {
-        let file = self.runtime.wait(interrupted, self.access.open(name))?;
-        Ok(BlockingFile { file, runtime: Arc::clone(&self.runtime) })
+        let file = self.access.wait(interrupted, |access| access.open(name))?;
+        Ok(BlockingFile { file: OnRuntime::new(file, Arc::clone(&self.access.runtime)) })
     }
 
     /// As [`Access::stat`].
@@ -121,7 +164,7 @@ impl Blocking {
     /// # Errors
     /// As [`Self::open`], but directories are described, too.
     pub fn stat(&self, name: &Name, interrupted: Interrupted<'_>) -> Result<Stat, AccessError> {
-        self.runtime.wait(interrupted, self.access.stat(name))
+        self.access.wait(interrupted, |access| access.stat(name))
     }
 
     /// As [`Access::list`].
@@ -133,23 +176,21 @@ impl Blocking {
         name: &Name,
         interrupted: Interrupted<'_>,
     ) -> Result<Vec<ListingEntry>, AccessError> {
-        self.runtime.wait(interrupted, self.access.list(name))
+        self.access.wait(interrupted, |access| access.list(name))
     }
 }
 
 /// [`File`] whose methods block. May be used by many threads.
 #[derive(Debug)]
 pub struct BlockingFile {
-    // Dropped before the runtime.
-    file: File,
-    runtime: Arc<OwnRuntime>,
+    file: OnRuntime<File>,
 }
 
 impl BlockingFile {
     /// The methods that do not block.
     #[must_use]
     pub fn file(&self) -> &File {
-        &self.file
+        self.file.value()
     }
 
     /// As [`File::read_into`].
@@ -162,7 +203,7 @@ impl BlockingFile {
         buffer: &mut [u8],
         interrupted: Interrupted<'_>,
     ) -> Result<usize, AccessError> {
-        self.runtime.wait(interrupted, self.file.read_into(offset, buffer))
+        self.file.wait(interrupted, |file| file.read_into(offset, buffer))
     }
 
     /// As [`File::read_vectored`].
@@ -174,6 +215,6 @@ impl BlockingFile {
         ranges: &[Range<u64>],
         interrupted: Interrupted<'_>,
     ) -> Result<Vec<Bytes>, AccessError> {
-        self.runtime.wait(interrupted, self.file.read_vectored(ranges))
+        self.file.wait(interrupted, |file| file.read_vectored(ranges))
     }
 }

@@ -1,0 +1,132 @@
+/* Files from Named Data Networking: verified, by name.
+ *
+ * Functions that return a pointer return NULL on failure, those that return a number -1. They fill `error` then, unless it is
+ * NULL. All functions may be called by many threads at a time; an object may not be used after it was closed.
+ */
+#ifndef NAMEWIRE_H
+#define NAMEWIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Length of the text of an error, with its terminating zero. */
+#define NAMEWIRE_ERROR_TEXT_LEN 512
+
+/* The reason of a failure. */
+struct namewire_error {
+	/* As in errno: ENOENT, EISDIR, ENOTDIR; ESTALE: the version that is open no longer exists; ETIMEDOUT: no answer;
+	 * ENETUNREACH: no route, or congestion; EHOSTDOWN: no connection to the forwarder; EAGAIN: a limit of the process;
+	 * EIO: the Data does not verify, or is malformed; EINVAL: an argument. */
+	int number;
+	/* What failed, and why; ends with a zero. */
+	char text[NAMEWIRE_ERROR_TEXT_LEN];
+};
+
+/* A connection to a forwarder. */
+struct namewire_context;
+/* One version of a file. */
+struct namewire_file;
+/* The entries of a directory. */
+struct namewire_directory;
+
+/* Options of a connection. Zero and NULL mean the default, so initialise it with zeros. */
+struct namewire_options {
+	/* sizeof(struct namewire_options) */
+	size_t size;
+	/* Forwarder, such as "unix:///run/nfd/nfd.sock"; by default that of NDN_CLIENT_TRANSPORT or client.conf. */
+	const char *transport;
+	/* "digest" (the default), "none", or the path of a file with a public key or certificate. */
+	const char *verify;
+	/* Maximum time of one operation; 60 s. */
+	uint64_t timeout_ms;
+	/* InterestLifetime; 4 s. */
+	uint64_t lifetime_ms;
+	/* Time after which a new version is seen; 2 s. */
+	uint64_t metadata_lifetime_ms;
+	/* Memory for verified content; 256 MiB. */
+	uint64_t cache_bytes;
+	/* Maximum size of what is fetched ahead of a program that reads in order; 16 MiB. */
+	uint64_t read_ahead_bytes;
+};
+
+/* A file or directory. */
+struct namewire_stat {
+	/* Length in bytes; 0 if size_known is 0. */
+	uint64_t size;
+	/* Time of the last change in nanoseconds since 1970; 0 if it is not known. */
+	uint64_t modified_ns;
+	/* Version; 0 if the name has none. */
+	uint64_t version;
+	/* Permissions as in st_mode; 0 if they are not known. */
+	uint32_t permissions;
+	/* 1 for a directory. */
+	uint8_t is_directory;
+	/* 1 if size is known. */
+	uint8_t size_known;
+};
+
+/* An entry of a directory. */
+struct namewire_entry {
+	/* File name; ends with a zero. It is valid until the directory is closed. */
+	const char *name;
+	/* 1 for a directory. */
+	uint8_t is_directory;
+};
+
+/* A part of a vectored read. */
+struct namewire_part {
+	/* First byte in the file. */
+	uint64_t offset;
+	/* Where to write, and how many bytes. */
+	void *buffer;
+	size_t length;
+	/* Set to the number of bytes that were read: fewer at the end of the file. */
+	size_t read;
+};
+
+/* Version of the library, such as "0.1.0". */
+const char *namewire_version(void);
+
+/* Connects to a forwarder; options may be NULL. */
+struct namewire_context *namewire_connect(const struct namewire_options *options, struct namewire_error *error);
+/* Ends a connection. Files that are open stay usable, and keep it until they are closed. NULL is allowed. */
+void namewire_disconnect(struct namewire_context *context);
+
+/* Opens the current version of a file by its name (an NDN URI). */
+struct namewire_file *namewire_open(struct namewire_context *context, const char *name, struct namewire_error *error);
+/* Closes a file. NULL is allowed. */
+void namewire_close(struct namewire_file *file);
+/* Name with version of an open file; valid until it is closed. */
+const char *namewire_file_name(const struct namewire_file *file);
+
+/* Describes the current version of a file or directory. */
+int namewire_stat(struct namewire_context *context, const char *name, struct namewire_stat *found,
+	struct namewire_error *error);
+/* Describes an open file. */
+int namewire_fstat(const struct namewire_file *file, struct namewire_stat *found, struct namewire_error *error);
+
+/* Reads up to `length` bytes at `offset`; returns their number: fewer at the end of the file, 0 beyond it. */
+ssize_t namewire_pread(struct namewire_file *file, void *buffer, size_t length, uint64_t offset,
+	struct namewire_error *error);
+/* Reads several parts, fetched together; returns the number of bytes in all. */
+ssize_t namewire_preadv(struct namewire_file *file, struct namewire_part *parts, size_t count,
+	struct namewire_error *error);
+
+/* Opens a directory by its name: its entries are those of this moment. */
+struct namewire_directory *namewire_opendir(struct namewire_context *context, const char *name,
+	struct namewire_error *error);
+/* Sets `entry` to the next entry; returns 1, or 0 after the last one. */
+int namewire_readdir(struct namewire_directory *directory, struct namewire_entry *entry);
+/* Closes a directory. NULL is allowed. */
+void namewire_closedir(struct namewire_directory *directory);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

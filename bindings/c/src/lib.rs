@@ -1,0 +1,418 @@
+//! The C library: `include/namewire.h` documents the interface, README.md the rules.
+
+mod error;
+mod types;
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use ndn_access::{AccessError, AccessOptions, Blocking, BlockingFile, ErrorKind};
+use ndn_client::fetch::{FetchOptions, Verification};
+use ndn_client::{EndpointOptions, verifier_from_text};
+use ndn_packet::Name;
+
+use crate::error::{Error, fill, invalid};
+use crate::types::{Entry, Options, Part, Stat};
+
+/// A connection to a forwarder.
+#[derive(Debug)]
+pub struct Context {
+    blocking: Blocking,
+}
+
+/// One version of a file.
+#[derive(Debug)]
+pub struct File {
+    file: BlockingFile,
+    name: CString,
+}
+
+/// The entries of a directory, and the number of those that were returned.
+#[derive(Debug)]
+pub struct Directory {
+    entries: Vec<(CString, bool)>,
+    next: std::sync::atomic::AtomicUsize,
+}
+
+/// A wait without interruption.
+fn uninterrupted() -> bool {
+    false
+}
+
+/// Runs `work`; fills `error` if it fails or panics.
+///
+/// # Safety
+/// `error` is null or points to a `struct namewire_error`.
+unsafe fn run<T>(error: *mut Error, failed: T, work: impl FnOnce() -> Result<T, AccessError>) -> T {
+    let result = catch_unwind(AssertUnwindSafe(work));
+    let result = result.unwrap_or_else(|_| {
+        Err(AccessError::new(
+            ErrorKind::Unusable,
+            "the library failed: this is a fault of Namewire",
+        ))
+    });
+    match result {
+        Ok(value) => value,
+        Err(reason) => {
+            // SAFETY: as the caller guarantees.
+            unsafe { fill(error, &reason) };
+            failed
+        }
+    }
+}
+
+/// A string of the caller.
+///
+/// # Safety
+/// `text` is null or a string that ends with a zero, and stays valid for `'a`.
+unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str>, AccessError> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: as the caller guarantees.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map(Some).map_err(|_| invalid(&format!("{what} is not UTF-8")))
+}
+
+/// A name of the caller.
+///
+/// # Safety
+/// As of [`text`].
+unsafe fn name_of(uri: *const c_char) -> Result<Name, AccessError> {
+    // SAFETY: as the caller guarantees.
+    let uri = unsafe { text(uri, "the name") }?.ok_or_else(|| invalid("the name is NULL"))?;
+    Name::from_uri(uri).map_err(|error| invalid(&format!("{uri:?} is not a name: {error}")))
+}
+
+/// An object of the caller.
+///
+/// # Safety
+/// `object` is null or points to an object of this library that is not closed.
+unsafe fn object<'a, T>(object: *const T, what: &str) -> Result<&'a T, AccessError> {
+    // SAFETY: as the caller guarantees.
+    unsafe { object.as_ref() }.ok_or_else(|| invalid(&format!("the {what} is NULL")))
+}
+
+fn verification(argument: Option<&str>) -> Result<Verification, AccessError> {
+    match argument {
+        None | Some("digest") => Ok(Verification::Digest),
+        Some("none") => Ok(Verification::Skip),
+        Some(file) => {
+            let text =
+                std::fs::read_to_string(file).map_err(|error| invalid(&format!("{file}: {error}")));
+            let verifier = verifier_from_text(&text?);
+            let verifier = verifier.map_err(|error| invalid(&format!("{file}: {error}")));
+            Ok(Verification::Verifier(verifier?))
+        }
+    }
+}
+
+/// # Safety
+/// The strings of `options` are null or end with a zero.
+unsafe fn connect(options: &Options) -> Result<Context, AccessError> {
+    // SAFETY: as the caller guarantees.
+    let transport = unsafe { text(options.transport, "the transport") }?;
+    // SAFETY: as the caller guarantees.
+    let verify = unsafe { text(options.verify, "verify") }?;
+    let address = transport.map(str::parse).transpose();
+    let address = address.map_err(|error| invalid(&format!("{error}")))?;
+    let or_default = |value: u64, default: Duration| match value {
+        0 => default,
+        milliseconds => Duration::from_millis(milliseconds),
+    };
+    let usual = AccessOptions::default();
+    let fetching = FetchOptions {
+        lifetime: or_default(options.lifetime_ms, usual.fetching.lifetime),
+        verification: verification(verify)?,
+        ..usual.fetching
+    };
+    let options = AccessOptions {
+        fetching,
+        metadata_lifetime: or_default(options.metadata_lifetime_ms, usual.metadata_lifetime),
+        allow_older: usual.allow_older,
+        cache_bytes_max: match options.cache_bytes {
+            0 => usual.cache_bytes_max,
+            bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
+        },
+        read_ahead_bytes_max: match options.read_ahead_bytes {
+            0 => usual.read_ahead_bytes_max,
+            bytes => bytes,
+        },
+        deadline: or_default(options.timeout_ms, usual.deadline),
+    };
+    let connection = EndpointOptions { address, ..EndpointOptions::default() };
+    Ok(Context { blocking: Blocking::connect(connection, options)? })
+}
+
+/// Version of the library.
+#[unsafe(no_mangle)]
+pub extern "C" fn namewire_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// Connects to a forwarder.
+///
+/// # Safety
+/// `options` is null or points to a `struct namewire_options` whose strings end with a zero; `error` as of all functions: null,
+/// or pointing to a `struct namewire_error`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn namewire_connect(
+    options: *const Options,
+    error: *mut Error,
+) -> *mut Context {
+    // SAFETY: as the caller guarantees.
+    unsafe {
+        run(error, std::ptr::null_mut(), || {
+            let usual = Options::default();
+            let options = options.as_ref().unwrap_or(&usual);
+            if options.size != size_of::<Options>() {
+                return Err(invalid(
+                    "the size of the options is not that of this version of the library",
+                ));
+            }
+            Ok(Box::into_raw(Box::new(connect(options)?)))
+        })
+    }
+}
+
+/// Ends a connection.
+///
+/// # Safety
+/// `context` is null, or was returned by [`namewire_connect`] and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn namewire_disconnect(context: *mut Context) {
+    // SAFETY: as the caller guarantees.
+    unsafe { free(context) };
+}
+
+/// # Safety
+/// `object` is null, or was made by this library and is not used any more.
+unsafe fn free<T>(object: *mut T) {
+    if !object.is_null() {
+        // SAFETY: as the caller guarantees.
+        let object = unsafe { Box::from_raw(object) };
+        // A panic would end the process; nothing is left to be reported to.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(object)));
+    }
+}
+
+/// Opens the current version of a file.
+///
+/// # Safety
+/// `context` was returned by [`namewire_connect`]; `name` ends with a zero; `error` as of all functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn namewire_open(
+    context: *const Context,
+    name: *const c_char,
+    error: *mut Error,
+) -> *mut File {
+    // SAFETY: as the caller guarantees.
+    unsafe {
+        run(error, std::ptr::null_mut(), || {
+            let context = object(context, "context")?;
+            let file = context.blocking.open(&name_of(name)?, &mut uninterrupted)?;
+            let name = CString::new(file.file().name().to_uri()).unwrap_or_default();
+            Ok(Box::into_raw(Box::new(File { file, name })))
+        })
+    }
+}
+
+/// Closes a file.
+///
+/// # Safety
+/// `file` is null, or was returned by [`namewire_open`] and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn namewire_close(file: *mut File) {
+    // SAFETY: as the caller guarantees.
+    unsafe { free(file) };
+}
+
+/// Name with version of an open file; null for null.
+///
+/// # Safety
+/// `file` is null, or was returned by [`namewire_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn namewire_file_name(file: *const File) -> *const c_char {
+    // SAFETY: as the caller guarantees.
+    unsafe { file.as_ref() }.map_or(std::ptr::null(), |file| file.name.as_ptr())
+}
+
+/// Describes the current version of a file or directory.
+///
+/// # Safety
+/// `context` was returned by [`namewire_connect`]; `name` ends with a zero; `found` points to a `struct namewire_stat`; `error`
+/// as of all functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn namewire_stat(
+    context: *const Context,
+    name: *const c_char,
+    found: *mut Stat,
+    error: *mut Error,
+) -> c_int {
+    // SAFETY: as the caller guarantees.
+    unsafe {
+        run(error, -1, || {
+            let context = object(context, "context")?;
+            let found = found.as_mut().ok_or_else(|| invalid("the result is NULL"))?;
+            let stat = context.blocking.stat(&name_of(name)?, &mut uninterrupted)?;
+            *found = Stat::of(&stat);
+            Ok(0)
+        })
+    }
+}
+
+/// Describes an open file.
+///
+/// # Safety
+/// `file` was returned by [`namewire_open`]; `found` points to a `struct namewire_stat`; `error` as of all functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn namewire_fstat(
+    file: *const File,
+    found: *mut Stat,
+    error: *mut Error,
+) -> c_int {
+    // SAFETY: as the caller guarantees.
+    unsafe {
+        run(error, -1, || {
+            let found = found.as_mut().ok_or_else(|| invalid("the result is NULL"))?;
+            *found = Stat::of(&object(file, "file")?.file.file().stat());
+            Ok(0)
+        })
+    }
+}
+
+/// The buffer of a read.
+///
+/// # Safety
+/// `buffer` is null or has `length` bytes that only the caller of this function uses for `'a`.
+unsafe fn buffer_of<'a>(buffer: *mut c_void, length: usize) -> Result<&'a mut [u8], AccessError> {
+    if length == 0 {
+        return Ok(&mut []);
+    }
+    if buffer.is_null() || isize::try_from(length).is_err() {
+        return Err(invalid("the buffer is NULL or too long"));
+    }
+    // The caller may not have written to it yet, which a slice needs.
+    // SAFETY: as the caller guarantees.
+    unsafe {
+        std::ptr::write_bytes(buffer.cast::<u8>(), 0, length);
+        Ok(std::slice::from_raw_parts_mut(buffer.cast(), length))
+    }
+}
+
+/// Reads at an offset.
+///
+/// # Safety
+/// `file` was returned by [`namewire_open`]; `buffer` has `length` bytes; `error` as of all functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn namewire_pread(
+    file: *const File,
+    buffer: *mut c_void,
+    length: usize,
+    offset: u64,
+    error: *mut Error,
+) -> isize {
+    // SAFETY: as the caller guarantees.
+    unsafe {
+        run(error, -1, || {
+            let file = object(file, "file")?;
+            let left = file.file.file().size().saturating_sub(offset);
+            let length = length.min(usize::try_from(left).unwrap_or(usize::MAX));
+            let buffer = buffer_of(buffer, length)?;
+            let read = file.file.read_into(offset, buffer, &mut uninterrupted)?;
+            Ok(isize::try_from(read).unwrap_or(isize::MAX))
+        })
+    }
+}
+
+/// Reads several parts.
+///
+/// # Safety
+/// `file` was returned by [`namewire_open`]; `parts` has `count` elements whose buffers have their lengths; `error` as of all
+/// functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn namewire_preadv(
+    file: *const File,
+    parts: *mut Part,
+    count: usize,
+    error: *mut Error,
+) -> isize {
+    // SAFETY: as the caller guarantees.
+    unsafe {
+        run(error, -1, || {
+            let file = object(file, "file")?;
+            if count == 0 {
+                return Ok(0);
+            }
+            if parts.is_null() {
+                return Err(invalid("the parts are NULL"));
+            }
+            let parts = std::slice::from_raw_parts_mut(parts, count);
+            let range = |part: &Part| {
+                let length = u64::try_from(part.length).unwrap_or(u64::MAX);
+                part.offset..part.offset.saturating_add(length)
+            };
+            let ranges: Vec<_> = parts.iter().map(range).collect();
+            let read = file.file.read_vectored(&ranges, &mut uninterrupted)?;
+            let mut total = 0;
+            for (part, bytes) in parts.iter_mut().zip(&read) {
+                let length = bytes.len().min(part.length);
+                buffer_of(part.buffer, length)?.copy_from_slice(&bytes[..length]);
+                part.read = length;
+                total += length;
+            }
+            Ok(isize::try_from(total).unwrap_or(isize::MAX))
+        })
+    }
+}
+
+/// Opens a directory.
+///
+/// # Safety
+/// `context` was returned by [`namewire_connect`]; `name` ends with a zero; `error` as of all functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn namewire_opendir(
+    context: *const Context,
+    name: *const c_char,
+    error: *mut Error,
+) -> *mut Directory {
+    // SAFETY: as the caller guarantees.
+    unsafe {
+        run(error, std::ptr::null_mut(), || {
+            let context = object(context, "context")?;
+            let entries = context.blocking.list(&name_of(name)?, &mut uninterrupted)?;
+            // File names of listings have no zeros.
+            let entries = entries.into_iter().filter_map(|entry| {
+                CString::new(entry.file_name).ok().map(|name| (name, entry.is_directory))
+            });
+            let next = std::sync::atomic::AtomicUsize::new(0);
+            Ok(Box::into_raw(Box::new(Directory { entries: entries.collect(), next })))
+        })
+    }
+}
+
+/// Returns the next entry of a directory.
+///
+/// # Safety
+/// `directory` is null or was returned by [`namewire_opendir`]; `entry` is null or points to a `struct namewire_entry`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn namewire_readdir(directory: *const Directory, entry: *mut Entry) -> c_int {
+    // SAFETY: as the caller guarantees.
+    let (directory, entry) = unsafe { (directory.as_ref(), entry.as_mut()) };
+    let Some((directory, entry)) = directory.zip(entry) else { return 0 };
+    let index = directory.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let Some((name, is_directory)) = directory.entries.get(index) else { return 0 };
+    *entry = Entry { name: name.as_ptr(), is_directory: u8::from(*is_directory) };
+    1
+}
+
+/// Closes a directory.
+///
+/// # Safety
+/// `directory` is null, or was returned by [`namewire_opendir`] and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn namewire_closedir(directory: *mut Directory) {
+    // SAFETY: as the caller guarantees.
+    unsafe { free(directory) };
+}
