@@ -21,8 +21,10 @@ const LONG_READ_SEGMENTS: u64 = 64;
 const PARTS_AT_A_TIME: usize = 32;
 /// Reads that may be under way before the one that precedes them, as those of a kernel that reads ahead.
 const READS_OUT_OF_ORDER_MAX: u64 = 16;
-/// Maximum length of one read in bytes.
+/// Maximum length in bytes of a read whose buffer is allocated here.
 const READ_LEN_MAX: u64 = 1 << 30;
+/// Maximum number of bytes of segments that one read holds at a time.
+const HELD_BYTES_MAX: u64 = 16 << 20;
 /// Reads fetched ahead at a time by one file.
 const AHEAD_AT_A_TIME: usize = 16;
 
@@ -81,35 +83,48 @@ impl File {
     /// Reads up to `length` bytes at `offset`: fewer at the end of the file, none beyond it.
     ///
     /// # Errors
-    /// The failure of the fetch; `Changed` if the version no longer exists; `Unanswered` at the deadline; `Invalid` for more
-    /// than 1 GiB.
+    /// The failure of the fetch; `Changed` if the version no longer exists; `Unanswered` at the deadline, which is that of each
+    /// 16 MiB; `Invalid` for more than 1 GiB.
     pub async fn read_at(&self, offset: u64, length: u64) -> Result<Bytes, AccessError> {
-        let contents = self.contents(offset, length).await?;
-        let Some((start, end)) = self.bounds(offset, length) else { return Ok(Bytes::new()) };
-        if let [content] = contents.as_slice() {
-            return Ok(content.slice(start..end));
+        let left = self.size().saturating_sub(offset).min(length);
+        if left > READ_LEN_MAX {
+            let text = format!("a read of {left} bytes: {READ_LEN_MAX} is the most of one");
+            return Err(AccessError::new(ErrorKind::Invalid, text));
         }
-        let mut bytes = Vec::with_capacity(end - start);
-        let mut left = start..end;
-        for content in &contents {
-            bytes.extend_from_slice(part(content, &mut left));
+        if self.object.layout.segments_of(offset, left).is_some_and(|one| one.start() == one.end())
+        {
+            let contents = self.contents(offset, left).await?;
+            let bounds = self.bounds(offset, left);
+            let slice = contents.first().zip(bounds);
+            return Ok(
+                slice.map_or(Bytes::new(), |(content, (start, end))| content.slice(start..end))
+            );
         }
+        let mut bytes = vec![0; usize::try_from(left).unwrap_or(usize::MAX)];
+        let read = self.read_into(offset, &mut bytes).await?;
+        bytes.truncate(read);
         Ok(bytes.into())
     }
 
-    /// Reads into `buffer` at `offset`; returns the number of bytes, which is smaller at the end of the file.
+    /// Reads into `buffer` at `offset`; returns the number of bytes, which is smaller at the end of the file. At most 16 MiB are
+    /// held besides the buffer.
     ///
     /// # Errors
-    /// As [`Self::read_at`].
+    /// As [`Self::read_at`], for buffers of any length.
     pub async fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, AccessError> {
-        let length = u64::try_from(buffer.len()).unwrap_or(u64::MAX);
-        let contents = self.contents(offset, length).await?;
-        let Some((start, end)) = self.bounds(offset, length) else { return Ok(0) };
-        let (mut left, mut filled) = (start..end, 0);
-        for content in &contents {
-            let part = part(content, &mut left);
-            buffer[filled..filled + part.len()].copy_from_slice(part);
-            filled += part.len();
+        let end = offset.saturating_add(u64::try_from(buffer.len()).unwrap_or(u64::MAX));
+        let (mut offset, mut filled) = (offset, 0);
+        while offset < end.min(self.size()) {
+            let length = (end - offset).min(HELD_BYTES_MAX);
+            let contents = self.contents(offset, length).await?;
+            let Some((start, end)) = self.bounds(offset, length) else { break };
+            let mut left = start..end;
+            for content in &contents {
+                let part = part(content, &mut left);
+                buffer[filled..filled + part.len()].copy_from_slice(part);
+                filled += part.len();
+            }
+            offset += length;
         }
         Ok(filled)
     }
@@ -123,8 +138,37 @@ impl File {
             let text = format!("a range ends at {} and begins at {}", wrong.end, wrong.start);
             return Err(AccessError::new(ErrorKind::Invalid, text));
         }
-        let bytes = ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-        check_length(bytes)?;
+        let length_of = |range: &Range<u64>| range.end.min(self.size()).saturating_sub(range.start);
+        let bytes = ranges.iter().map(length_of).fold(0, u64::saturating_add);
+        if bytes > READ_LEN_MAX {
+            let text = format!("a read of {bytes} bytes: {READ_LEN_MAX} is the most of one");
+            return Err(AccessError::new(ErrorKind::Invalid, text));
+        }
+        let mut parts = Vec::with_capacity(ranges.len());
+        let mut rest = ranges;
+        while !rest.is_empty() {
+            let (together, after) = rest.split_at(self.count_together(rest));
+            parts.extend(self.read_together(together).await?);
+            rest = after;
+        }
+        Ok(parts)
+    }
+
+    /// The number of ranges, at least one, whose segments may be held at a time.
+    fn count_together(&self, ranges: &[Range<u64>]) -> usize {
+        let layout = self.object.layout;
+        let mut held = 0_u64;
+        let fits = ranges.iter().take_while(|range| {
+            let segments = layout.segments_of(range.start, range.end - range.start);
+            let count = segments.map_or(0, |segments| segments.end() - segments.start() + 1);
+            held = held.saturating_add(count.saturating_mul(layout.segment_size));
+            held <= HELD_BYTES_MAX
+        });
+        fits.count().max(1)
+    }
+
+    /// Reads ranges whose segments are held at the same time.
+    async fn read_together(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, AccessError> {
         self.within_deadline(async {
             // Neighbouring parts first become one run: they are in the cache, or held here, when the parts are put together.
             let layout = self.object.layout;
@@ -175,7 +219,6 @@ impl File {
 
     /// The contents of the segments of a read.
     async fn contents(&self, offset: u64, length: u64) -> Result<Vec<Bytes>, AccessError> {
-        check_length(length)?;
         let Some(segments) = self.object.layout.segments_of(offset, length) else {
             return Ok(Vec::new());
         };
@@ -285,14 +328,6 @@ impl File {
             Err(AccessError::new(ErrorKind::Unanswered, text))
         })
     }
-}
-
-fn check_length(length: u64) -> Result<(), AccessError> {
-    if length <= READ_LEN_MAX {
-        return Ok(());
-    }
-    let text = format!("a read of {length} bytes: {READ_LEN_MAX} is the most of one");
-    Err(AccessError::new(ErrorKind::Invalid, text))
 }
 
 /// The part of `content` that `left` begins with; `left` is moved to the beginning of the next content.

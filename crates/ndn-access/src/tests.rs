@@ -108,7 +108,25 @@ async fn reads_return_the_bytes_of_the_file() {
     for (offset, length) in [(123_456, 1), (u64::MAX, 5), (u64::MAX, u64::MAX >> 40), (7, 0)] {
         assert_eq!(file.read_at(offset, length).await.unwrap().len(), 0, "{offset} {length}");
     }
-    let too_long = file.read_at(0, u64::MAX).await.unwrap_err();
+    assert_eq!(file.read_at(0, u64::MAX).await.unwrap(), content, "all that there is");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_reads_are_read_in_pieces() {
+    let bed = Bed::new().await;
+    let content = bytes((16 << 20) + 12_345);
+    bed.write("file", &content);
+    let file = bed.access.open(&name("/x/file")).await.unwrap();
+    let mut buffer = vec![0; content.len() + 10];
+    assert_eq!(file.read_into(0, &mut buffer).await.unwrap(), content.len());
+    assert!(buffer[..content.len()] == content);
+    let parts: Vec<_> = (0..20_000_u64).map(|index| index * 838..index * 838 + 1).collect();
+    let read = file.read_vectored(&parts).await.unwrap();
+    for (part, bytes) in parts.iter().zip(&read) {
+        assert_eq!(bytes[0], content[usize::try_from(part.start).unwrap()]);
+    }
+    let many = vec![0..content.len() as u64; 100];
+    let too_long = file.read_vectored(&many).await.unwrap_err();
     assert_eq!(too_long.kind(), ErrorKind::Invalid, "{too_long}");
 }
 

@@ -1,6 +1,6 @@
 //! `namewire mount`: files of the file service as a file system.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -130,8 +130,8 @@ pub(super) fn run(options: &Options) -> Outcome {
 
 /// Starts the process that unmounts if this one is killed.
 fn watch(mounted: &Mounted) -> Option<Watcher> {
-    let started =
-        std::env::current_exe().and_then(|program| mounted.watch_with(&program, &[WATCHER]));
+    // The running program, also if its file was replaced.
+    let started = mounted.watch_with(Path::new("/proc/self/exe"), &[WATCHER]);
     match started {
         Ok(watcher) => Some(watcher),
         Err(error) => {
