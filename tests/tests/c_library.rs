@@ -103,6 +103,19 @@ fn example_prints_a_file_also_as_c_plus_plus() {
     }
 }
 
+#[test]
+fn program_in_c_plus_plus_lists_a_directory() {
+    let bed = Bed::new();
+    fs::write(bed.served.join("text"), "a text\n").unwrap();
+    let list = bed.compile("c++", &["-std=c++17"], "examples/list.cpp");
+    let ended = bed.run(&list, &[Path::new("/files")]);
+    assert!(ended.status.success() && ended.stdout == b"sub/\ntext\t7\n", "{ended:?}");
+    let ended = bed.run(&list, &[Path::new("/files/none")]);
+    let printed = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(3), "{printed}");
+    assert!(printed.contains("/files/none"), "{printed}");
+}
+
 /// The names of functions in the header.
 fn declared() -> BTreeSet<String> {
     let header = fs::read_to_string(Path::new(BINDINGS).join("include/namewire.h")).unwrap();

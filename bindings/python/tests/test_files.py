@@ -211,10 +211,15 @@ def test_interrupts_end_a_wait(tmp_path):
     listener.bind(str(tmp_path / "socket"))
     listener.listen()
     client = namewire.Client(f"unix://{tmp_path}/socket", timeout=60, lifetime=30)
+    # Services start their programs with the signal ignored, and Python leaves it so.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     began = time.monotonic()
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        client.open("/files/none")
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            client.open("/files/none")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert time.monotonic() - began < 10
     slow = namewire.Client(f"unix://{tmp_path}/socket", timeout=0.2)
     with pytest.raises(TimeoutError, match="/files/none was not answered"):

@@ -195,6 +195,7 @@ impl Shared {
     ) -> Result<(), Errno> {
         let inode = self.inode(number)?;
         let lifetime = self.entry_lifetime;
+        let mut has_entries = false;
         for position in offset.. {
             let next = position + 1;
             let Some(index) = position.checked_sub(2) else {
@@ -207,8 +208,12 @@ impl Shared {
             };
             let index = usize::try_from(index).unwrap_or(usize::MAX);
             let Some(entry) = directory.entries().get(index) else { return Ok(()) };
-            let stat = directory.stat(&self.access, index).await;
-            let stat = stat.map_err(|error| self.errno(&error))?;
+            let stat = match directory.stat(&self.access, index).await {
+                Ok(stat) => stat,
+                // The kernel asks for the rest, and gets the error then.
+                Err(_) if has_entries => return Ok(()),
+                Err(error) => return Err(self.errno(&error)),
+            };
             // It was removed since the directory was listed.
             let Some(stat) = stat else { continue };
             let name = directory.name_of(entry);
@@ -219,6 +224,7 @@ impl Shared {
                 self.inodes.forget(child, 1);
                 return Ok(());
             }
+            has_entries = true;
         }
         Ok(())
     }
