@@ -17,6 +17,7 @@ mod name_uri;
 mod packet;
 mod stream;
 mod trust_rules;
+mod websocket;
 
 pub use configuration::configuration;
 pub use ethernet::ethernet;
@@ -30,6 +31,7 @@ pub use name_uri::name_uri;
 pub use packet::packet;
 pub use stream::stream;
 pub use trust_rules::trust_rules;
+pub use websocket::websocket;
 
 /// A function for arbitrary bytes.
 pub type Target = fn(&[u8]);
@@ -41,6 +43,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("management", management),
     ("link", link),
     ("stream", stream),
+    ("websocket", websocket),
     ("ethernet", ethernet),
     ("memif", memif),
     ("configuration", configuration),

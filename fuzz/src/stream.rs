@@ -23,15 +23,9 @@ const REASSEMBLY_BYTES: usize = 32 << 10;
 ///
 /// Every frame up to the first byte that starts none arrives, and nothing behind it.
 pub fn stream(mut bytes: &[u8]) {
-    let options =
-        FaceSetOptions { reassembly_bytes_max: REASSEMBLY_BYTES, ..FaceSetOptions::default() };
-    let (Ok(set), Ok(pool)) = (FaceSet::new(&options), PacketPool::new(8)) else { return };
-    let mut worker = Worker { set, pool };
-    let Some(mut peers) =
-        [0, 1].map(|slot| Peer::new(&mut worker.set, slot)).into_iter().collect::<Option<Vec<_>>>()
-    else {
-        return;
-    };
+    let Some(mut worker) = Worker::new() else { return };
+    let peers = [0, 1].map(|slot| Peer::new(&mut worker.set, slot, NewStream::Plain));
+    let Some(mut peers) = peers.into_iter().collect::<Option<Vec<_>>>() else { return };
     while let Some((head, rest)) = bytes.split_first_chunk::<3>() {
         let length = usize::from(u16::from_be_bytes([head[1], head[2]])).min(rest.len());
         let (piece, rest) = rest.split_at(length);
@@ -47,10 +41,7 @@ pub fn stream(mut bytes: &[u8]) {
             assert_eq!(worker.set.contains(peer.face), is_open);
         }
     }
-    for peer in &peers {
-        worker.set.remove(peer.face, &worker.pool);
-    }
-    worker.set.release_blocks(&worker.pool);
+    worker.end(&peers);
 }
 
 /// The number of whole frames that a stream starts with, and whether it may go on.
@@ -72,26 +63,30 @@ fn frames_of(mut bytes: &[u8]) -> (u64, bool) {
 }
 
 /// The far end of a stream face.
-struct Peer {
-    face: FaceIndex,
-    counters: Arc<FaceCounters>,
+pub(crate) struct Peer {
+    pub(crate) face: FaceIndex,
+    pub(crate) counters: Arc<FaceCounters>,
     stream: OwnedFd,
-    written: Vec<u8>,
+    pub(crate) written: Vec<u8>,
 }
 
 impl Peer {
-    fn new(set: &mut FaceSet, slot: u32) -> Option<Self> {
+    pub(crate) fn new(
+        set: &mut FaceSet,
+        slot: u32,
+        kind: fn(OwnedFd) -> NewStream,
+    ) -> Option<Self> {
         let (near, stream) = unix::unix_pair().ok()?;
         let face = FaceIndex::new(slot, 1);
         let mut properties = FaceProperties::point_to_point(u64::from(slot) + 256, Scope::NonLocal);
         properties.principal = PrincipalKey::Neighbour { face_id: u64::from(slot) };
         let options = FaceOptions::stream(properties, Persistency::OnDemand);
-        let counters = set.open(Timestamp::ZERO, face, NewStream::Plain(near), &options).ok()?;
+        let counters = set.open(Timestamp::ZERO, face, kind(near), &options).ok()?;
         Some(Self { face, counters, stream, written: Vec::new() })
     }
 
     /// A stream that was closed takes nothing more.
-    fn write(&mut self, piece: &[u8]) {
+    pub(crate) fn write(&mut self, piece: &[u8]) {
         let written = unix::write_vectored(self.stream.as_fd(), &[std::io::IoSlice::new(piece)]);
         if let Ok(length) = written {
             self.written.extend_from_slice(&piece[..length]);
@@ -99,13 +94,27 @@ impl Peer {
     }
 }
 
-struct Worker {
-    set: FaceSet,
+pub(crate) struct Worker {
+    pub(crate) set: FaceSet,
     pool: PacketPool,
 }
 
 impl Worker {
-    fn receive_all(&mut self) {
+    pub(crate) fn new() -> Option<Self> {
+        let options =
+            FaceSetOptions { reassembly_bytes_max: REASSEMBLY_BYTES, ..FaceSetOptions::default() };
+        Some(Self { set: FaceSet::new(&options).ok()?, pool: PacketPool::new(8).ok()? })
+    }
+
+    /// Removes the faces; all memory is given back.
+    pub(crate) fn end(mut self, peers: &[Peer]) {
+        for peer in peers {
+            self.set.remove(peer.face, &self.pool);
+        }
+        self.set.release_blocks(&self.pool);
+    }
+
+    pub(crate) fn receive_all(&mut self) {
         let mut events = Events::with_capacity(4);
         loop {
             let waited = self.set.poller().wait(&mut events, Some(Duration::ZERO));

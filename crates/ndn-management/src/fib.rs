@@ -7,9 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
 use ndn_packet::{Name, NameRef};
+use ndn_types::PrincipalIndex;
 
 use crate::listing::Listing;
 use crate::rib::{FibUpdate, NextHop};
+use crate::share::Holders;
 
 /// The FIB is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +38,8 @@ pub struct Fib {
     entry_count: usize,
     generation: u64,
     pub(crate) listing: Listing,
+    /// Next hops of `fib/*` commands of principals other than operators.
+    holders: Holders<(u64, Name)>,
 }
 
 impl Fib {
@@ -52,6 +56,7 @@ impl Fib {
             entry_count: 0,
             generation: 0,
             listing: Listing::default(),
+            holders: Holders::default(),
         }
     }
 
@@ -132,6 +137,25 @@ impl Fib {
     pub fn remove_next_hop(&mut self, prefix: &Name, face_id: u64) -> Option<FibUpdate> {
         self.entries.get(prefix.value())?;
         self.change(prefix, |next_hops| next_hops.retain(|hop| hop.face_id != face_id))
+    }
+
+    /// A principal holds a next hop, or an operator does (`None`).
+    pub(crate) fn set_holder(
+        &mut self,
+        prefix: &Name,
+        face_id: u64,
+        holder: Option<PrincipalIndex>,
+    ) {
+        let key = (face_id, prefix.clone());
+        match holder {
+            Some(holder) => self.holders.begin(key, holder),
+            None => self.holders.end(&key),
+        }
+    }
+
+    /// The holders of next hops that have ended since the last call.
+    pub(crate) fn take_ended_holders(&mut self) -> Vec<PrincipalIndex> {
+        self.holders.take_ended()
     }
 
     /// Applies an update of the RIB: only the next hops that changed in it. `None` if nothing changed.
@@ -232,7 +256,9 @@ impl Fib {
     fn index(&mut self, prefix: &Name, before: &[NextHop], after: &[NextHop]) {
         for hop in before {
             if !after.iter().any(|other| other.face_id == hop.face_id) {
-                self.faces.remove(&(hop.face_id, prefix.clone()));
+                let key = (hop.face_id, prefix.clone());
+                self.faces.remove(&key);
+                self.holders.end(&key);
             }
         }
         for hop in after {

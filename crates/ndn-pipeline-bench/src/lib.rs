@@ -11,7 +11,6 @@
 #![expect(clippy::disallowed_methods, reason = "a bench measures real time")]
 
 mod case;
-mod crew;
 mod floor;
 mod machine;
 mod measure;
@@ -19,6 +18,7 @@ mod rig;
 mod shards;
 mod trace_cost;
 mod traffic;
+mod uniform;
 
 use serde::Serialize;
 

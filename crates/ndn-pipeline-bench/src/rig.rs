@@ -26,7 +26,7 @@ const OUTPUT_BYTES: usize = 256 * 1024;
 
 /// Blocks of received bytes; more if packets wait in rings.
 const BLOCKS: u32 = 64;
-const BLOCKS_OF_CREW: u32 = 512;
+const BLOCKS_OF_WORKERS: u32 = 512;
 
 /// Packet memory in the same kind of pages as in a forwarder.
 fn packet_pool(blocks: u32) -> Result<PacketPool> {
@@ -251,7 +251,7 @@ impl Rig {
         }
         // With several workers, the number of the shard is also that of its worker.
         let own = config.shard % config.workers;
-        let is_crew = config.workers > 1;
+        let has_workers = config.workers > 1;
         let name = config.shape.name(0);
         let interests = InterestTemplate::new(&name, false);
         Ok(Self {
@@ -261,7 +261,7 @@ impl Rig {
                 position: 0,
                 kept: Vec::with_capacity(ndn_forwarding::BURST_SIZE),
                 tokens: VecDeque::with_capacity(1 << 17),
-                nonces: is_crew.then(|| VecDeque::with_capacity(1 << 17)),
+                nonces: has_workers.then(|| VecDeque::with_capacity(1 << 17)),
                 nonce_start: interests.nonce_start(),
                 data: 0,
                 nacks: 0,
@@ -272,7 +272,7 @@ impl Rig {
             shard,
             ingress: Ingress::new(hasher, Arc::clone(&counters), 1),
             counters,
-            pool: packet_pool(if is_crew { BLOCKS_OF_CREW } else { BLOCKS })?,
+            pool: packet_pool(if has_workers { BLOCKS_OF_WORKERS } else { BLOCKS })?,
             burst: Burst::new(),
             received: Vec::with_capacity(ndn_forwarding::BURST_SIZE),
             blocks: Vec::with_capacity(BLOCKS as usize),

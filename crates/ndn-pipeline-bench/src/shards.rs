@@ -2,7 +2,7 @@
 //!
 //! First with packets that arrive at their owner, so that nothing crosses: this measures the cost of cooperation
 //! (dispatching every packet, sharing the dispatch table and the list of short prefixes) against independent shards.
-//! Then with packets that arrive at any worker ([`crew`]).
+//! Then with packets that arrive at any worker ([`uniform`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,9 +13,9 @@ use serde::Serialize;
 
 use crate::PipelineOptions;
 use crate::case::{BASE, with_order};
-use crate::crew;
 use crate::rig::{Rig, RigConfig};
 use crate::traffic::NameOrder;
+use crate::uniform;
 
 /// Number of pending Interests.
 const OUTSTANDING: usize = 8_192;
@@ -111,14 +111,15 @@ fn run_count(count: usize, options: &PipelineOptions, cpus: &[usize]) -> Result<
     let mut independent = runs(BASE, count, None, CS_PACKETS, clock::now)?;
     let shared = (count > 1).then(|| SharedTables::new(count, 2));
     let mut together = runs(BASE, count, shared, CS_PACKETS, clock::now)?;
-    let mut crew = if count > 1 { crew::crew(count, CS_PACKETS, clock::now)? } else { Vec::new() };
+    let mut workers =
+        if count > 1 { uniform::workers(count, CS_PACKETS, clock::now)? } else { Vec::new() };
     let [mut one, mut apart, mut joined, mut crossing] = [const { Vec::new() }; 4];
     for round in 0..=options.pairs {
         // The three kinds alternate, so that activity of the host affects all of them.
         let rates = [&mut alone, &mut independent, &mut together]
             .map(|runs| stretch(runs, options.stretch, cpus));
         let [of_one, of_apart, of_joined] = rates;
-        let of_crossing = crew::stretch(&mut crew, options.stretch, cpus)?;
+        let of_crossing = uniform::stretch(&mut workers, options.stretch, cpus)?;
         // The first round fills the Content Stores.
         if round > 0 {
             one.push(of_one?);
@@ -133,7 +134,7 @@ fn run_count(count: usize, options: &PipelineOptions, cpus: &[usize]) -> Result<
     };
     let apart_rate = crate::median(apart.iter().copied());
     let rigs = together.iter().chain(&independent).map(|run| &run.rig);
-    for rig in rigs.chain(crew.iter().map(|member| &member.rig)) {
+    for rig in rigs.chain(workers.iter().map(|worker| &worker.rig)) {
         let counters = &rig.counters;
         ensure!(counters.cs_hits.value() == 0, "names repeat too soon");
         ensure!(counters.cs_evictions.value() > 0, "nothing was evicted");
@@ -158,7 +159,7 @@ fn run_count(count: usize, options: &PipelineOptions, cpus: &[usize]) -> Result<
 }
 
 /// Runs this number of exchanges, divided among the shards, on this thread: for tools that count instructions. The
-/// work of the shards is inside `process` of `Rig` or of `crew::Member`.
+/// work of the shards is inside `process` of `Rig` or of `uniform::Worker`.
 ///
 /// # Errors
 /// Memory is short, or a shard did not do its work.
@@ -167,8 +168,8 @@ pub fn run_in_turn(count: usize, names: NameOrder, arrival: Arrival, exchanges: 
     let exchanges = exchanges / count as u64;
     if arrival == Arrival::Uniform {
         ensure!(names == NameOrder::Random, "the Nonce of a packet that crosses is its number");
-        let mut crew = crew::crew(count, cs_packets, virtual_clock)?;
-        return crew::stretch_in_turn(&mut crew, exchanges);
+        let mut workers = uniform::workers(count, cs_packets, virtual_clock)?;
+        return uniform::stretch_in_turn(&mut workers, exchanges);
     }
     let shared = (count > 1).then(|| SharedTables::new(count, 2));
     for run in &mut runs(with_order(names), count, shared, cs_packets, virtual_clock)? {

@@ -279,6 +279,12 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
         account.held[resource.index()] > limits.of(account.class)
     }
 
+    /// Units of a resource.
+    #[must_use]
+    pub fn capacity(&self, resource: R) -> u32 {
+        self.divisions[resource.index()].capacity
+    }
+
     /// Units in use.
     #[must_use]
     pub fn used(&self, resource: R) -> u32 {

@@ -12,7 +12,10 @@ use ndn_dataplane::{
 };
 use ndn_face::{CallCounters, InternalEnd, MemoryKind};
 use ndn_forwarding::{Counters, DropReason, InterestAccount, ServiceTimes, TraceFilter};
-use ndn_management::{CallError, PendingPlaces, RequestBytes, WaitingPlaces};
+use ndn_management::{
+    CallError, PendingPlaces, RequestBytes, RoutePlaces, StrategyChoicePlaces,
+    StrategyInstancePlaces, WaitingPlaces,
+};
 use ndn_packet::Name;
 use ndn_ring::PoolCounters;
 use ndn_sys::clock::Clock;
@@ -233,6 +236,10 @@ impl Operations for Operator {
             sum.add_of_control::<RequestBytes>(&management.state().request_bytes());
             sum.add_of_control::<WaitingPlaces>(&management.state().waiting_places());
             sum.add_of_control::<PendingPlaces>(&management.state().pending_places());
+            sum.add_of_control::<RoutePlaces>(&management.state().route_places());
+            let (choices, instances) = management.state().strategy_places();
+            sum.add_of_control::<StrategyChoicePlaces>(&choices);
+            sum.add_of_control::<StrategyInstancePlaces>(&instances);
             core.dataplane.send(Command::ReportLedgers { forwards: true, answer: workers });
             sum
         })?;

@@ -219,7 +219,10 @@ impl Authorizer for AccessControl {
             Some(_) | None => packet,
         };
         match guarded.policy.validate(&packet, fetched, unix_s(now)) {
-            Validation::Accepted if proves_key(&packet) => {
+            // A neighbour's key may register its prefixes, and is no operator of this forwarder.
+            Validation::Accepted
+                if proves_key(&packet) && command.top_prefix == TopPrefix::Localhost =>
+            {
                 Authorization::Accept { signer, authority: Authority::Operator }
             }
             Validation::Accepted => by_requester(signer),

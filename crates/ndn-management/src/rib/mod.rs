@@ -16,8 +16,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use ndn_packet::{Name, NameRef};
+use ndn_types::PrincipalIndex;
 
 use crate::listing::Listing;
+use crate::share::Holders;
 use entry::{Entry, FaceCostChanges, FaceCosts, changes};
 pub use entry::{NextHop, Route};
 
@@ -75,6 +77,8 @@ pub struct Rib {
     routes_max: usize,
     generation: u64,
     pub(crate) listing: Listing,
+    /// Routes of principals other than operators: prefix, face, origin.
+    holders: Holders<(Key, u64, u64)>,
 }
 
 impl Default for Rib {
@@ -100,6 +104,7 @@ impl Rib {
             routes_max,
             generation: 0,
             listing: Listing::default(),
+            holders: Holders::default(),
         }
     }
 
@@ -218,6 +223,9 @@ impl Rib {
         let key = self.key(prefix);
         let removed = self.change(&key, prefix, |entry| entry.remove(face_id, origin))?;
         self.route_count -= 1;
+        if !self.holders.is_empty() {
+            self.holders.end(&(Arc::clone(&key), face_id, origin));
+        }
         if let Some(deadline_ns) = removed.expires_at_ns {
             self.deadlines.remove(&(deadline_ns, Arc::clone(&key), face_id, origin));
         }
@@ -225,6 +233,25 @@ impl Rib {
             self.faces.remove(&(face_id, key));
         }
         Some(removed)
+    }
+
+    /// A principal holds a route, or an operator does (`None`).
+    pub(crate) fn set_holder(
+        &mut self,
+        prefix: NameRef<'_>,
+        (face_id, origin): (u64, u64),
+        holder: Option<PrincipalIndex>,
+    ) {
+        let key = (self.key(prefix), face_id, origin);
+        match holder {
+            Some(holder) => self.holders.begin(key, holder),
+            None => self.holders.end(&key),
+        }
+    }
+
+    /// The holders of routes that have ended since the last call.
+    pub(crate) fn take_ended_holders(&mut self) -> Vec<PrincipalIndex> {
+        self.holders.take_ended()
     }
 
     /// Removes the routes of at most `prefixes_max` prefixes to `face_id`; returns how many there were.

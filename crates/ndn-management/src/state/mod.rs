@@ -49,9 +49,10 @@ pub use learning::Learning;
 pub use pending::PendingPlaces;
 pub use report::{ControlCounters, Handled};
 pub use requests::RequestBytes;
-pub use routes::RouteError;
+pub use routes::{RouteError, RoutePlaces};
 pub use strategies::{
     DEFAULT_STRATEGIES, STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoiceError,
+    StrategyChoicePlaces, StrategyInstancePlaces,
 };
 
 use crate::announcement::{ANNOUNCEMENT_COST, PrefixAnnouncement};
@@ -182,19 +183,19 @@ impl ControlState {
     #[must_use]
     pub fn new(config: ControlConfig, collaborators: Collaborators) -> Self {
         let Collaborators { authorizer, strategies, signer, commands } = collaborators;
-        let (choices_max, instances_max) =
-            (config.strategy_choices_max, config.strategy_instances_max);
+        let strategies_max = (config.strategy_choices_max, config.strategy_instances_max);
+        let reserves = config.reserves;
         Self {
             authorizer,
             command_signer: commands,
-            routes: RoutingTables::new(config.rib_routes_max, config.fib_entries_max),
+            routes: RoutingTables::new(config.rib_routes_max, config.fib_entries_max, reserves),
             faces: FaceRecords::new(),
-            strategies: StrategyChoices::new(strategies, choices_max, instances_max),
+            strategies: StrategyChoices::new(strategies, strategies_max, reserves),
             cs: config.cs,
             datasets: DatasetService::new(config.publisher),
-            pending: PendingTable::new(config.reserves),
-            requests: Requests::new(config.reserves),
-            waiting: WaitingTable::new(config.reserves),
+            pending: PendingTable::new(reserves),
+            requests: Requests::new(reserves),
+            waiting: WaitingTable::new(reserves),
             fetches: CertificateFetches::default(),
             announcements: Announcements::default(),
             readvertising: Readvertising::default(),
@@ -315,6 +316,19 @@ impl ControlState {
     #[must_use]
     pub fn waiting_places(&self) -> LedgerReport<1> {
         self.waiting.report()
+    }
+
+    /// Returns the routes that each principal holds; those of operators are charged to management.
+    #[must_use]
+    pub fn route_places(&self) -> LedgerReport<1> {
+        self.routes.report()
+    }
+
+    /// Returns the strategy choices and the strategy instances that each principal holds; those of operators are charged to
+    /// management.
+    #[must_use]
+    pub fn strategy_places(&self) -> (LedgerReport<1>, LedgerReport<1>) {
+        (self.strategies.choice_report(), self.strategies.instance_report())
     }
 
     fn handle_interest(
@@ -855,7 +869,8 @@ impl ControlState {
         };
         let route = learning::learnt_route(now, face_id, valid_until_ns);
         let prefix = announcement.prefix;
-        match self.add_route(prefix.as_ref(), route) {
+        let holder = Some(self.principal(face_id).without_process());
+        match self.add_held_route(prefix.as_ref(), route, holder) {
             Ok(()) => {
                 let (rib, kept) = (&self.routes.rib, (&**wire, valid_until_ns));
                 self.announcements.keep(now, rib, (&prefix, face_id), kept);
@@ -927,7 +942,8 @@ impl ControlState {
             }
             Request::FaceDestroy { face_id } => self.destroy_face(face_id, success),
             Request::FibAddNextHop { prefix, face_id, cost } => {
-                self.fib_add_next_hop(&prefix, NextHop { face_id, cost }, success)
+                let next_hop = NextHop { face_id, cost };
+                self.fib_add_next_hop(&prefix, next_hop, executing.keeper(), success)
             }
             Request::FibRemoveNextHop { prefix, face_id } => {
                 self.routes.remove_next_hop(&prefix, face_id);
@@ -937,7 +953,8 @@ impl ControlState {
             Request::CsConfig { capacity, admit, serve } => self.cs_config(capacity, admit, serve),
             Request::CsErase { prefix, count } => self.cs_erase(executing, prefix, count),
             Request::StrategySet { prefix, strategy } => {
-                self.strategy_set(&prefix, strategy.as_ref(), parameters, success_text(verb))
+                let choice = (&prefix, strategy.as_ref());
+                self.strategy_set(choice, executing.keeper(), parameters, success_text(verb))
             }
             Request::StrategyUnset { prefix } => {
                 self.unset_strategy(&prefix);
@@ -948,14 +965,14 @@ impl ControlState {
                     .and_then(|period_ms| period_ms.checked_mul(1_000_000))
                     .and_then(|period_ns| executing.now.monotonic_ns.checked_add(period_ns));
                 let route = Route { face_id, origin, cost, flags, expires_at_ns };
-                self.rib_register(executing.now, prefix.as_ref(), route, success)
+                self.rib_register(executing, prefix.as_ref(), route, success)
             }
             Request::RibUnregister { prefix, face_id, origin } => {
                 self.take_route_back(prefix.as_ref(), face_id, origin);
                 Outcome::Reply(success)
             }
             Request::RibAnnounce { face_id, announcement } => {
-                self.rib_announce(executing.now, face_id, &announcement, success)
+                self.rib_announce(executing, face_id, &announcement, success)
             }
         };
         self.counters.commands += 1;
@@ -968,18 +985,28 @@ impl ControlState {
         }
     }
 
-    /// Adds or changes a route.
+    /// Adds or changes a route, as an operator.
     ///
     /// # Errors
     /// [`RouteError`]; nothing is changed then.
     pub fn add_route(&mut self, prefix: NameRef<'_>, route: Route) -> Result<(), RouteError> {
+        self.add_held_route(prefix, route, None)
+    }
+
+    /// Adds or changes a route. A new one is charged to `holder`, unless an operator adds it (`None`).
+    fn add_held_route(
+        &mut self,
+        prefix: NameRef<'_>,
+        route: Route,
+        holder: Option<PrincipalKey>,
+    ) -> Result<(), RouteError> {
         if prefix.len() > PREFIX_DEPTH_MAX {
             return Err(RouteError::PrefixTooLong);
         }
         if self.faces.get(route.face_id).is_none() {
             return Err(RouteError::NoFace(route.face_id));
         }
-        self.routes.add_route(prefix, route)
+        self.routes.add_route(prefix, route, holder)
     }
 
     /// Removes a route; returns whether it existed.
@@ -996,39 +1023,41 @@ impl ControlState {
 
     fn rib_register(
         &mut self,
-        now: Now,
+        executing: Executing<'_>,
         prefix: NameRef<'_>,
         route: Route,
         success: ControlResponse,
     ) -> Outcome {
         // A period of zero ends an existing route and makes no new one.
-        if route.expires_at_ns.is_some_and(|at| at <= now.monotonic_ns)
+        if route.expires_at_ns.is_some_and(|at| at <= executing.now.monotonic_ns)
             && prefix.len() <= PREFIX_DEPTH_MAX
         {
             self.take_route_back(prefix, route.face_id, route.origin);
             return Outcome::Reply(success);
         }
-        match self.add_route(prefix, route) {
+        match self.add_held_route(prefix, route, executing.keeper()) {
             // As in NFD, the answer does not depend on the existence of the face.
             Ok(()) | Err(RouteError::NoFace(_)) => Outcome::Reply(success),
             Err(RouteError::PrefixTooLong) => Outcome::reply(
                 status::NAME_TOO_LONG,
                 format!("Route prefix cannot exceed {PREFIX_DEPTH_MAX} components"),
             ),
-            Err(error @ (RouteError::RibFull(_) | RouteError::FibFull(_))) => {
-                Outcome::reply(status::INTERNAL_ERROR, error.to_string())
-            }
+            Err(
+                error @ (RouteError::RibFull(_)
+                | RouteError::FibFull(_)
+                | RouteError::ShareUsedUp(_)),
+            ) => Outcome::reply(status::INTERNAL_ERROR, error.to_string()),
         }
     }
 
     fn rib_announce(
         &mut self,
-        now: Now,
+        executing: Executing<'_>,
         face_id: u64,
         announcement: &PrefixAnnouncement,
         success: ControlResponse,
     ) -> Outcome {
-        let Some(expires_at_ns) = announcement.expires_at_ns(now) else {
+        let Some(expires_at_ns) = announcement.expires_at_ns(executing.now) else {
             let text = "Prefix announcement is not valid at this time";
             return Outcome::reply(status::NOT_ACCEPTABLE, text);
         };
@@ -1039,40 +1068,52 @@ impl ControlState {
             flags: route_flag::CHILD_INHERIT,
             expires_at_ns: Some(expires_at_ns),
         };
-        self.rib_register(now, announcement.prefix.as_ref(), route, success)
+        self.rib_register(executing, announcement.prefix.as_ref(), route, success)
     }
 
     fn fib_add_next_hop(
         &mut self,
         prefix: &Name,
         next_hop: NextHop,
+        holder: Option<PrincipalKey>,
         success: ControlResponse,
     ) -> Outcome {
-        match self.add_next_hop(prefix, next_hop) {
+        match self.add_held_next_hop(prefix, next_hop, holder) {
             Ok(()) => Outcome::Reply(success),
             Err(RouteError::PrefixTooLong) => {
                 let text = format!("FIB entry prefix cannot exceed {PREFIX_DEPTH_MAX} components");
                 Outcome::reply(status::NAME_TOO_LONG, text)
             }
             Err(RouteError::NoFace(_)) => Outcome::reply(status::GONE, "Face not found"),
-            Err(error @ (RouteError::RibFull(_) | RouteError::FibFull(_))) => {
-                Outcome::reply(status::INTERNAL_ERROR, error.to_string())
-            }
+            Err(
+                error @ (RouteError::RibFull(_)
+                | RouteError::FibFull(_)
+                | RouteError::ShareUsedUp(_)),
+            ) => Outcome::reply(status::INTERNAL_ERROR, error.to_string()),
         }
     }
 
-    /// Adds a next hop to the FIB alone, or changes its cost.
+    /// Adds a next hop to the FIB alone, or changes its cost, as an operator.
     ///
     /// # Errors
     /// [`RouteError`]; nothing is changed then.
     pub fn add_next_hop(&mut self, prefix: &Name, next_hop: NextHop) -> Result<(), RouteError> {
+        self.add_held_next_hop(prefix, next_hop, None)
+    }
+
+    fn add_held_next_hop(
+        &mut self,
+        prefix: &Name,
+        next_hop: NextHop,
+        holder: Option<PrincipalKey>,
+    ) -> Result<(), RouteError> {
         if prefix.len() > PREFIX_DEPTH_MAX {
             return Err(RouteError::PrefixTooLong);
         }
         if self.faces.get(next_hop.face_id).is_none() {
             return Err(RouteError::NoFace(next_hop.face_id));
         }
-        self.routes.add_next_hop(prefix, next_hop)
+        self.routes.add_next_hop(prefix, next_hop, holder)
     }
 
     /// Changes settings of the Content Store; `None` leaves a setting as it is. Returns the resulting settings.
@@ -1305,7 +1346,7 @@ impl ControlState {
         self.strategies.set_defaults(&mut self.outbox)
     }
 
-    /// Chooses a strategy for a prefix; returns the name of the instance.
+    /// Chooses a strategy for a prefix, as an operator; returns the name of the instance.
     ///
     /// # Errors
     /// [`StrategyChoiceError`]; nothing is changed then.
@@ -1314,7 +1355,7 @@ impl ControlState {
         prefix: &Name,
         strategy: NameRef<'_>,
     ) -> Result<Name, StrategyChoiceError> {
-        self.strategies.set(prefix, strategy, &mut self.outbox)
+        self.strategies.set(prefix, strategy, None, &mut self.outbox)
     }
 
     /// Removes the choice for a prefix other than `/`; returns whether it existed.
@@ -1343,12 +1384,12 @@ impl ControlState {
 
     fn strategy_set(
         &mut self,
-        prefix: &Name,
-        strategy: NameRef<'_>,
+        (prefix, strategy): (&Name, NameRef<'_>),
+        holder: Option<PrincipalKey>,
         mut parameters: ControlParameters,
         success_text: &str,
     ) -> Outcome {
-        match self.set_strategy(prefix, strategy) {
+        match self.strategies.set(prefix, strategy, holder, &mut self.outbox) {
             Ok(instance) => {
                 parameters.strategy = Some(instance);
                 let response = ControlResponse::new(status::OK, success_text);
@@ -1363,7 +1404,9 @@ impl ControlState {
                         status::CONFLICT
                     }
                     StrategyChoiceError::PrefixTooLong => status::NAME_TOO_LONG,
-                    StrategyChoiceError::Full => status::INTERNAL_ERROR,
+                    StrategyChoiceError::Full | StrategyChoiceError::ShareUsedUp(_) => {
+                        status::INTERNAL_ERROR
+                    }
                 };
                 Outcome::reply(code, error.to_string())
             }

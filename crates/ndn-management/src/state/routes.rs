@@ -10,10 +10,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use ndn_packet::{Name, NameRef};
+use ndn_types::{LedgerReport, PrincipalKey, Reserves};
 
 use super::action::Action;
 use crate::fib::{Fib, FibFull};
 use crate::rib::{FibUpdate, NextHop, Rib, RibFull, Route};
+use crate::share::{Share, ShareUsedUp};
 use crate::types::PREFIX_DEPTH_MAX;
 
 /// Prefixes per slice: 5 to 10 ms of work. One prefix whose route has CHILD_INHERIT makes as many FIB updates as there are
@@ -40,6 +42,14 @@ pub enum RouteError {
     /// The FIB is full.
     #[error(transparent)]
     FibFull(#[from] FibFull),
+    /// The principal has its share of the routes.
+    #[error(transparent)]
+    ShareUsedUp(#[from] ShareUsedUp),
+}
+
+ndn_types::resource! {
+    /// Routes, and next hops of `fib/*` commands, which principals share: as many as the FIB has entries.
+    pub struct RoutePlaces = "routes";
 }
 
 /// Routes and next hops that remain to be removed.
@@ -59,6 +69,9 @@ pub(super) struct RoutingTables {
     pub(super) rib: Rib,
     pub(super) fib: Fib,
     pub(super) removals: Removals,
+    share: Share<RoutePlaces>,
+    /// Number of routes that fit into the RIB beside one for each FIB entry.
+    spare_routes: usize,
     updates: BTreeMap<Name, FibUpdate>,
     /// A command waits for one of the updates, or for one that was passed on before.
     is_awaited: bool,
@@ -67,28 +80,40 @@ pub(super) struct RoutingTables {
 }
 
 impl RoutingTables {
-    pub(super) fn new(routes_max: usize, entries_max: usize) -> Self {
+    pub(super) fn new(routes_max: usize, entries_max: usize, reserves: Reserves) -> Self {
         Self {
             rib: Rib::new(routes_max),
             fib: Fib::new(entries_max),
             removals: Removals::default(),
+            share: Share::new(RoutePlaces, routes_max.min(entries_max), reserves),
+            spare_routes: routes_max.saturating_sub(entries_max),
             updates: BTreeMap::new(),
             is_awaited: false,
             is_unpublished: false,
         }
     }
 
-    /// Adds or changes a route; its face exists.
+    /// Adds or changes a route; its face exists. A new one is charged to `holder`, unless an operator adds it (`None`). A
+    /// route that an operator changes is the operator's.
     pub(super) fn add_route(
         &mut self,
         prefix: NameRef<'_>,
         route: Route,
+        holder: Option<PrincipalKey>,
     ) -> Result<(), RouteError> {
         let Route { face_id, origin, .. } = route;
         self.make_room(|tables| tables.rib.check_room(prefix, face_id, origin).is_err());
         self.check_room(prefix)?;
+        let payer = holder.filter(|_| self.rib.find(prefix, face_id, origin).is_none());
+        self.make_room(|tables| tables.check_share(payer).is_err());
+        self.check_share(payer)?;
         self.rib.register(prefix, route)?;
+        if payer.is_some() || holder.is_none() {
+            let holder = payer.map(|principal| self.share.charge(principal));
+            self.rib.set_holder(prefix, (face_id, origin), holder);
+        }
         self.rib_changed();
+        self.release_ended();
         Ok(())
     }
 
@@ -96,19 +121,32 @@ impl RoutingTables {
     pub(super) fn remove_route(&mut self, prefix: NameRef<'_>, face_id: u64, origin: u64) -> bool {
         let removed = self.rib.unregister(prefix, face_id, origin).is_some();
         self.rib_changed();
+        self.release_ended();
         removed
     }
 
-    /// Adds a next hop to the FIB alone, or changes its cost; its face exists.
+    /// Adds a next hop to the FIB alone, or changes its cost; its face exists. It is charged as a route is.
     pub(super) fn add_next_hop(
         &mut self,
         prefix: &Name,
         next_hop: NextHop,
+        holder: Option<PrincipalKey>,
     ) -> Result<(), RouteError> {
         self.check_room(prefix.as_ref())?;
+        let face_id = next_hop.face_id;
+        let exists = |hop: &NextHop| hop.face_id == face_id;
+        let is_new = !self.fib.find(prefix.as_ref()).is_some_and(|hops| hops.iter().any(exists));
+        let payer = holder.filter(|_| is_new);
+        self.make_room(|tables| tables.check_share(payer).is_err());
+        self.check_share(payer)?;
         if let Some(update) = self.fib.add_next_hop(prefix, next_hop)? {
             self.fib_changed(update);
         }
+        if payer.is_some() || holder.is_none() {
+            let holder = payer.map(|principal| self.share.charge(principal));
+            self.fib.set_holder(prefix, face_id, holder);
+        }
+        self.release_ended();
         Ok(())
     }
 
@@ -117,6 +155,28 @@ impl RoutingTables {
         if let Some(update) = self.fib.remove_next_hop(prefix, face_id) {
             self.fib_changed(update);
         }
+        self.release_ended();
+    }
+
+    /// Returns the routes that each principal holds.
+    pub(super) fn report(&self) -> LedgerReport<1> {
+        self.share.report()
+    }
+
+    /// Whether the principal may hold one route more.
+    fn check_share(&mut self, principal: Option<PrincipalKey>) -> Result<(), ShareUsedUp> {
+        principal.map_or(Ok(()), |principal| self.share.check(principal))
+    }
+
+    /// Gives back what has ended, and notes what operators hold.
+    fn release_ended(&mut self) {
+        for holder in self.rib.take_ended_holders().into_iter().chain(self.fib.take_ended_holders())
+        {
+            self.share.release(holder);
+        }
+        let routes = self.rib.route_count().saturating_sub(self.spare_routes);
+        let used = routes.max(self.fib.len());
+        self.share.set_operators(used.saturating_sub(self.share.held_by_others()));
     }
 
     /// A command waits for the updates so far, which a slice of a removal may have made.
@@ -137,6 +197,7 @@ impl RoutingTables {
         } else {
             self.removals.faces.push_back(face_id);
         }
+        self.release_ended();
     }
 
     /// Marks the routes whose expiry is `now_ns` or earlier for removal.
@@ -149,11 +210,13 @@ impl RoutingTables {
     /// Removes one slice of expired routes and one of the routes and next hops of a destroyed face.
     pub(super) fn continue_removing(&mut self) {
         self.remove_expired();
-        let Some(&face_id) = self.removals.faces.front() else { return };
-        if self.remove_slice(face_id) {
+        if let Some(&face_id) = self.removals.faces.front()
+            && self.remove_slice(face_id)
+        {
             self.removals.faces.pop_front();
             self.is_awaited = true;
         }
+        self.release_ended();
     }
 
     /// The next deadline on the monotonic clock; 0 while routes are being removed.
@@ -179,7 +242,7 @@ impl RoutingTables {
     }
 
     /// Removes slices until there is room, nothing remains or [`ROOM_SLICES_MAX`] are done.
-    fn make_room(&mut self, is_full: impl Fn(&Self) -> bool) {
+    fn make_room(&mut self, mut is_full: impl FnMut(&mut Self) -> bool) {
         for _ in 0..ROOM_SLICES_MAX {
             if !self.is_removing() || !is_full(self) {
                 break;

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use ndn_packet::{Name, NameRef};
+use ndn_types::{LedgerReport, PrincipalIndex, PrincipalKey, Reserves};
 
 use super::action::Action;
 use super::outbox::Outbox;
+use crate::share::{Share, ShareUsedUp};
 use crate::strategy_name::{StrategyCatalog, StrategyError};
 use crate::types::PREFIX_DEPTH_MAX;
 
@@ -24,6 +26,35 @@ pub enum StrategyChoiceError {
     /// There are too many choices, or too many different instances.
     #[error("There are too many strategy choices")]
     Full,
+    /// The principal has its share of them.
+    #[error(transparent)]
+    ShareUsedUp(#[from] ShareUsedUp),
+}
+
+ndn_types::resource! {
+    /// Strategy choices, which principals share.
+    pub struct StrategyChoicePlaces = "strategy_choices";
+}
+
+ndn_types::resource! {
+    /// Strategies with their parameters that are in use. Each principal is charged for those that it uses.
+    pub struct StrategyInstancePlaces = "strategy_instances";
+}
+
+/// The strategy of a prefix.
+#[derive(Debug)]
+struct Choice {
+    instance: Name,
+    /// The principal that made the choice, among those of choices; `None`: an operator.
+    holder: Option<PrincipalIndex>,
+}
+
+/// The choices of an instance by one principal.
+#[derive(Debug, Default)]
+struct Uses {
+    count: usize,
+    /// The principal that is charged for the instance, among those of instances; `None`: an operator.
+    holder: Option<PrincipalIndex>,
 }
 
 /// NFD's strategy choices at start: prefix, and strategy without its version.
@@ -51,9 +82,13 @@ impl StrategyChanges {
 /// The strategy of each prefix that has one of its own.
 pub(super) struct StrategyChoices {
     catalog: Box<dyn StrategyCatalog + Send>,
-    choices: BTreeMap<Name, Name>,
-    /// The number of prefixes with each instance.
-    uses: BTreeMap<Name, usize>,
+    choices: BTreeMap<Name, Choice>,
+    /// By instance and holder of the choices.
+    uses: BTreeMap<Name, BTreeMap<Option<PrincipalIndex>, Uses>>,
+    /// Number of instances that operators have chosen.
+    instances_of_operators: usize,
+    choice_share: Share<StrategyChoicePlaces>,
+    instance_share: Share<StrategyInstancePlaces>,
     choices_max: usize,
     instances_max: usize,
     generation: u64,
@@ -62,11 +97,30 @@ pub(super) struct StrategyChoices {
 impl StrategyChoices {
     pub(super) fn new(
         catalog: Box<dyn StrategyCatalog + Send>,
-        choices_max: usize,
-        instances_max: usize,
+        (choices_max, instances_max): (usize, usize),
+        reserves: Reserves,
     ) -> Self {
-        let (choices, uses) = (BTreeMap::new(), BTreeMap::new());
-        Self { catalog, choices, uses, choices_max, instances_max, generation: 0 }
+        Self {
+            catalog,
+            choices: BTreeMap::new(),
+            uses: BTreeMap::new(),
+            instances_of_operators: 0,
+            choice_share: Share::new(StrategyChoicePlaces, choices_max, reserves),
+            instance_share: Share::new(StrategyInstancePlaces, instances_max, reserves),
+            choices_max,
+            instances_max,
+            generation: 0,
+        }
+    }
+
+    /// Returns the choices that each principal holds.
+    pub(super) fn choice_report(&self) -> LedgerReport<1> {
+        self.choice_share.report()
+    }
+
+    /// Returns the instances that each principal holds.
+    pub(super) fn instance_report(&self) -> LedgerReport<1> {
+        self.instance_share.report()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -75,7 +129,7 @@ impl StrategyChoices {
 
     /// Prefixes and strategy names, in canonical order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Name, &Name)> {
-        self.choices.iter()
+        self.choices.iter().map(|(prefix, choice)| (prefix, &choice.instance))
     }
 
     /// A number that changes with every change.
@@ -86,27 +140,39 @@ impl StrategyChoices {
     /// Makes the [`DEFAULT_STRATEGIES`] choices.
     pub(super) fn set_defaults(&mut self, outbox: &mut Outbox) -> Result<(), StrategyChoiceError> {
         for (prefix, strategy) in DEFAULT_STRATEGIES {
-            self.set(&parse(prefix), parse(strategy).as_ref(), outbox)?;
+            self.set(&parse(prefix), parse(strategy).as_ref(), None, outbox)?;
         }
         Ok(())
     }
 
-    /// Chooses a strategy for a prefix; returns the name of the instance.
+    /// Chooses a strategy for a prefix; returns the name of the instance. The choice is charged to `principal`, unless an
+    /// operator makes it (`None`).
     pub(super) fn set(
         &mut self,
         prefix: &Name,
         strategy: NameRef<'_>,
+        principal: Option<PrincipalKey>,
         outbox: &mut Outbox,
     ) -> Result<Name, StrategyChoiceError> {
         let instance = self.resolve(prefix, strategy)?;
-        let is_new = !self.choices.contains_key(prefix.value());
+        let previous = self.choices.get(prefix.value());
+        if principal.is_some() && previous.is_some_and(|choice| choice.instance == instance) {
+            return Ok(instance);
+        }
+        let is_new = previous.is_none();
         let is_new_instance = !self.uses.contains_key(instance.value());
         if is_new && self.choices.len() >= self.choices_max
             || is_new_instance && self.uses.len() >= self.instances_max
         {
             return Err(StrategyChoiceError::Full);
         }
-        self.choose(prefix.clone(), instance.clone(), outbox);
+        if let Some(principal) = principal {
+            if is_new {
+                self.choice_share.check(principal)?;
+            }
+            self.instance_share.check(principal)?;
+        }
+        self.choose(prefix.clone(), instance.clone(), principal, outbox);
         Ok(instance)
     }
 
@@ -115,8 +181,9 @@ impl StrategyChoices {
         if prefix.is_empty() {
             return false;
         }
-        let Some(instance) = self.choices.remove(prefix.value()) else { return false };
-        self.release(&instance);
+        let Some(choice) = self.choices.remove(prefix.value()) else { return false };
+        self.release(choice);
+        self.note_use_of_operators();
         self.generation += 1;
         outbox.push(Action::UnsetStrategy { prefix: prefix.clone() });
         true
@@ -163,7 +230,7 @@ impl StrategyChoices {
             self.unset(prefix, outbox);
         }
         for (prefix, instance) in changes.set {
-            self.choose(prefix, instance, outbox);
+            self.choose(prefix, instance, None, outbox);
         }
     }
 
@@ -174,25 +241,55 @@ impl StrategyChoices {
         Ok(self.catalog.resolve(strategy)?)
     }
 
-    fn choose(&mut self, prefix: Name, instance: Name, outbox: &mut Outbox) {
-        if self.choices.get(prefix.value()) == Some(&instance) {
-            return;
+    /// The holder of the choice is `principal`; `None`: an operator.
+    fn choose(
+        &mut self,
+        prefix: Name,
+        instance: Name,
+        principal: Option<PrincipalKey>,
+        outbox: &mut Outbox,
+    ) {
+        let holder = principal.map(|principal| self.choice_share.charge(principal));
+        let uses = self.uses.entry(instance.clone()).or_default().entry(holder).or_default();
+        if uses.count == 0 {
+            uses.holder = principal.map(|principal| self.instance_share.charge(principal));
+            self.instances_of_operators += usize::from(principal.is_none());
         }
-        self.generation += 1;
-        *self.uses.entry(instance.clone()).or_default() += 1;
-        if let Some(previous) = self.choices.insert(prefix.clone(), instance.clone()) {
-            self.release(&previous);
+        uses.count += 1;
+        let choice = Choice { instance: instance.clone(), holder };
+        let previous = self.choices.insert(prefix.clone(), choice);
+        let is_same = previous.as_ref().is_some_and(|previous| previous.instance == instance);
+        if let Some(previous) = previous {
+            self.release(previous);
         }
-        outbox.push(Action::SetStrategy { prefix, strategy: instance });
+        self.note_use_of_operators();
+        if !is_same {
+            self.generation += 1;
+            outbox.push(Action::SetStrategy { prefix, strategy: instance });
+        }
     }
 
-    fn release(&mut self, instance: &Name) {
-        if let Some(uses) = self.uses.get_mut(instance.value()) {
-            *uses -= 1;
-            if *uses == 0 {
+    fn release(&mut self, Choice { instance, holder }: Choice) {
+        if let Some(by_holder) = self.uses.get_mut(instance.value())
+            && let Some(uses) = by_holder.get_mut(&holder)
+        {
+            uses.count -= 1;
+            if uses.count == 0 {
+                self.instances_of_operators -= usize::from(uses.holder.is_none());
+                uses.holder.into_iter().for_each(|holder| self.instance_share.release(holder));
+                by_holder.remove(&holder);
+            }
+            if by_holder.is_empty() {
                 self.uses.remove(instance.value());
             }
         }
+        holder.into_iter().for_each(|holder| self.choice_share.release(holder));
+    }
+
+    fn note_use_of_operators(&mut self) {
+        let choices = self.choices.len() - self.choice_share.held_by_others();
+        self.choice_share.set_operators(choices);
+        self.instance_share.set_operators(self.instances_of_operators);
     }
 }
 

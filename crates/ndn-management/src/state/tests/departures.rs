@@ -338,13 +338,35 @@ fn command_waits_for_the_publication_of_a_slice() {
     }
 }
 
+/// All applications are operators', which may use the whole tables.
+fn operators(config: ControlConfig) -> Harness {
+    let mut harness = Harness::with_config(config);
+    harness.state.set_operator_users(vec![1000]);
+    harness
+}
+
+#[test]
+fn removals_in_progress_make_room_in_a_share() {
+    let config = ControlConfig { fib_entries_max: 40 * SLICE_PREFIXES, ..ControlConfig::default() };
+    let mut harness = Harness::with_config(config);
+    create(&mut harness, 400);
+    let register = |harness: &mut Harness, face_id: u64, number: usize| {
+        harness.command(face_id, Verb::RibRegister, &named(&format!("/{face_id}/{number}"))).is_ok()
+    };
+    let count = (0..1000).take_while(|number| register(&mut harness, APP, *number)).count();
+    assert!((5 * SLICE_PREFIXES..40 * SLICE_PREFIXES).contains(&count), "{count}");
+    assert!(!register(&mut harness, 400, 0), "it is a face of the same user");
+    harness.state.face_destroyed(harness.now, APP);
+    assert!((0..count).all(|number| register(&mut harness, 400, number)));
+}
+
 #[test]
 fn removals_in_progress_make_room() {
     let limit = 4 * SLICE_PREFIXES;
     let full_fib = ControlConfig { fib_entries_max: limit, ..ControlConfig::default() };
     let full_rib = ControlConfig { rib_routes_max: limit, ..ControlConfig::default() };
     for config in [full_fib, full_rib] {
-        let mut harness = Harness::with_config(config);
+        let mut harness = operators(config);
         create(&mut harness, 400);
         fill(&mut harness);
         let full = harness.command(400, Verb::RibRegister, &named("/more"));
@@ -364,8 +386,7 @@ fn removals_in_progress_make_room() {
 /// gone.
 fn full_fib(shared: usize, others: usize) -> Harness {
     let fib_entries_max = shared + others;
-    let mut harness =
-        Harness::with_config(ControlConfig { fib_entries_max, ..ControlConfig::default() });
+    let mut harness = operators(ControlConfig { fib_entries_max, ..ControlConfig::default() });
     create(&mut harness, 400);
     for number in 0..fib_entries_max {
         let prefix = named(&format!("/many/{number:05}"));
@@ -439,7 +460,7 @@ fn expired_routes_share_fib_versions_and_are_not_listed() {
 #[test]
 fn expired_routes_make_room_beside_a_face_with_many_routes() {
     let config = ControlConfig { rib_routes_max: 4 * SLICE_PREFIXES, ..ControlConfig::default() };
-    let mut harness = Harness::with_config(config);
+    let mut harness = operators(config);
     expire(&mut harness, 4);
     harness.handle_timeout();
     harness.run();

@@ -96,6 +96,7 @@ fn full_table_refuses_new_prefixes() {
     let config =
         ControlConfig { fib_entries_max: 2, rib_routes_max: 3, ..ControlConfig::default() };
     let mut harness = Harness::with_config(config);
+    harness.state.set_operator_users(vec![1000]);
     assert!(harness.command(APP, Verb::RibRegister, &named("/a")).is_ok());
     assert!(harness.command(APP, Verb::FibAddNextHop, &named("/b")).is_ok());
     assert_eq!(harness.command(APP, Verb::RibRegister, &named("/c")).code, 500);
@@ -201,6 +202,7 @@ fn strategy_choices() {
 fn strategy_choices_are_limited() {
     let config = ControlConfig { strategy_choices_max: 1, ..ControlConfig::default() };
     let mut harness = Harness::with_config(config);
+    harness.state.set_operator_users(vec![1000]);
     assert!(harness.command(APP, Verb::StrategySet, &choice("/a", "/multicast")).is_ok());
     assert_eq!(harness.command(APP, Verb::StrategySet, &choice("/b", "/multicast")).code, 500);
     assert!(harness.command(APP, Verb::StrategySet, &choice("/a", "/best-route")).is_ok());
@@ -438,4 +440,156 @@ fn management_route_cannot_be_changed() {
     }
     let below = ControlParameters { name: Some(name("/localhost/nfd/x")), ..own };
     assert_eq!(harness.command(APP, Verb::RibRegister, &below).code, 200);
+}
+
+/// A face with the principal of an address, which may send commands.
+fn neighbour(harness: &mut Harness, face_id: u64, last: u8) {
+    let uri = format!("udp4://192.0.2.{last}:6363");
+    harness.state.face_created(harness.now, record(face_id, &uri, Scope::Local));
+}
+
+/// The number of routes, strategy choices and strategy instances that a principal holds.
+fn held(harness: &Harness, key: PrincipalKey) -> [u32; 3] {
+    let (choices, instances) = harness.state.strategy_places();
+    [harness.state.route_places(), choices, instances].map(|report| {
+        report.principals.iter().find(|one| one.key == key).map_or(0, |one| one.held[0])
+    })
+}
+
+fn peer(last: u8) -> PrincipalKey {
+    PrincipalKey::remote(([192, 0, 2, last], 6363).into())
+}
+
+const USER: PrincipalKey = PrincipalKey::LocalApplication { uid: 1000, pid: 0 };
+
+#[test]
+fn routes_of_one_principal_leave_room_for_those_of_others() {
+    let config =
+        ControlConfig { fib_entries_max: 100, rib_routes_max: 200, ..ControlConfig::default() };
+    let mut harness = Harness::with_config(config);
+    (2..=4).for_each(|last| neighbour(&mut harness, 400 + u64::from(last), last));
+    let operator = |harness: &mut Harness, uri: &str| {
+        let parameters = ControlParameters { face_id: Some(TUNNEL), ..named(uri) };
+        harness.operator_command(Verb::RibRegister, &parameters);
+        harness.sent.clear();
+    };
+    (0..10).for_each(|number| operator(&mut harness, &format!("/operator/{number}")));
+    // Names and next hops of each peer, until it is refused.
+    let fill = |harness: &mut Harness, face_id: u64| {
+        let accepted = |verb: Verb, number: u64, harness: &mut Harness| {
+            let parameters = named(&format!("/peer/{face_id}/{number}"));
+            let response = harness.command(face_id, verb, &parameters);
+            assert!(
+                response.is_ok() || response.text.contains("has its share of the routes"),
+                "{response:?}"
+            );
+            response.is_ok()
+        };
+        let verbs = [Verb::RibRegister, Verb::FibAddNextHop];
+        (0..200)
+            .take_while(|number| accepted(verbs[(number % 2) as usize], *number, harness))
+            .count()
+    };
+    // 31 places are reserves, of which operators use one: half of 60, a quarter, an eighth.
+    let counts = [402, 403, 404].map(|face_id| fill(&mut harness, face_id));
+    assert_eq!(counts, [30, 15, 8]);
+    assert_eq!([2, 3, 4].map(|last| held(&harness, peer(last))[0]), [30, 15, 8]);
+    assert_eq!(held(&harness, PrincipalKey::Management)[0], 10);
+    // The reserve of applications, and what is left, serve the user of this host.
+    assert_eq!(fill(&mut harness, APP), 9);
+    // The operator uses what is left.
+    (10..200).for_each(|number| operator(&mut harness, &format!("/operator/{number}")));
+    assert_eq!(harness.state.fib().len(), 100);
+    // A change of a route that exists takes nothing, and an operator's change makes it an operator's.
+    let cost = ControlParameters { cost: Some(7), ..named("/peer/402/0") };
+    assert!(harness.command(402, Verb::RibRegister, &cost).is_ok());
+    assert_eq!(held(&harness, peer(2))[0], 30);
+    let adopted = ControlParameters { face_id: Some(402), ..cost };
+    harness.operator_command(Verb::RibRegister, &adopted);
+    harness.sent.clear();
+    assert_eq!(held(&harness, peer(2))[0], 29);
+
+    // Each way in which routes and next hops end gives back.
+    assert!(harness.command(403, Verb::RibUnregister, &named("/peer/403/0")).is_ok());
+    assert!(harness.command(403, Verb::FibRemoveNextHop, &named("/peer/403/1")).is_ok());
+    assert_eq!(held(&harness, peer(3))[0], 13);
+    // The second holds more than what remains, and another peer nothing.
+    let expiring = ControlParameters { expiration_period_ms: Some(1000), ..named("/peer/new") };
+    assert_eq!(harness.command(403, Verb::RibRegister, &expiring).code, 500);
+    neighbour(&mut harness, 405, 5);
+    assert_eq!(
+        harness.command(405, Verb::RibRegister, &expiring).code,
+        500,
+        "operators have the reserves"
+    );
+    for number in 0..20 {
+        let parameters =
+            ControlParameters { face_id: Some(TUNNEL), ..named(&format!("/operator/{number}")) };
+        harness.operator_command(Verb::RibUnregister, &parameters);
+        harness.sent.clear();
+    }
+    assert!(harness.command(405, Verb::RibRegister, &expiring).is_ok());
+    assert_eq!(held(&harness, peer(5))[0], 1);
+    harness.advance(2 * SECOND_NS);
+    assert_eq!(held(&harness, peer(5))[0], 0);
+    for face_id in [402, 403, 404, APP, TUNNEL] {
+        harness.state.face_destroyed(harness.now, face_id);
+        harness.advance(SECOND_NS);
+    }
+    assert!(harness.state.route_places().is_zero(), "{:?}", harness.state.route_places());
+}
+
+#[test]
+fn next_hop_that_the_rib_replaces_is_given_back() {
+    let mut harness = Harness::new();
+    assert!(harness.command(APP, Verb::FibAddNextHop, &named("/a")).is_ok());
+    assert!(harness.command(APP, Verb::RibRegister, &named("/a")).is_ok());
+    assert_eq!(held(&harness, USER)[0], 2);
+    assert!(harness.command(APP, Verb::RibUnregister, &named("/a")).is_ok());
+    assert_eq!(harness.fib("/a"), []);
+    assert!(harness.state.route_places().is_zero());
+}
+
+#[test]
+fn strategies_of_one_principal_leave_room_for_those_of_others() {
+    let config = ControlConfig {
+        strategy_choices_max: 100,
+        strategy_instances_max: 10,
+        reserves: ndn_types::Reserves::NONE,
+        ..ControlConfig::default()
+    };
+    let mut harness = Harness::with_config(config);
+    harness.state.set_default_strategies().unwrap();
+    while harness.state.poll_action().is_some() {}
+    let set = |harness: &mut Harness, face_id: u64, prefix: &str, strategy: &str| {
+        harness.command(face_id, Verb::StrategySet, &choice(prefix, strategy))
+    };
+    let count = (0..200)
+        .take_while(|number| set(&mut harness, APP, &format!("/a/{number}"), "/multicast").is_ok())
+        .count();
+    assert_eq!((count, held(&harness, USER)), (48, [0, 48, 1]));
+    let refused = set(&mut harness, APP, "/a/new", "/multicast");
+    assert_eq!(refused.text, "user 1000 has its share of the strategy_choices: it holds 48 of 100");
+    neighbour(&mut harness, 402, 2);
+    assert!(set(&mut harness, 402, "/b", "/best-route").is_ok());
+    // A choice that exists already is nobody else's by its repetition.
+    assert!(set(&mut harness, 402, "/a/1", "/multicast").is_ok());
+    assert_eq!(held(&harness, peer(2)), [0, 1, 1]);
+    // Another choice for the prefix is.
+    assert!(set(&mut harness, 402, "/a/1", "/best-route").is_ok());
+    assert_eq!((held(&harness, peer(2)), held(&harness, USER)), ([0, 2, 1], [0, 47, 1]));
+    // An operator's choice is charged to management.
+    harness
+        .state
+        .set_strategy(&name("/b"), name("/localhost/nfd/strategy/multicast").as_ref())
+        .unwrap();
+    assert_eq!(
+        (held(&harness, peer(2)), held(&harness, PrincipalKey::Management)),
+        ([0, 1, 1], [0, 5, 2])
+    );
+    for number in 0..48 {
+        harness.state.unset_strategy(&name(&format!("/a/{number}")));
+    }
+    assert_eq!((held(&harness, peer(2)), held(&harness, USER)), ([0; 3], [0; 3]));
+    assert_eq!(held(&harness, PrincipalKey::Management), [0, 5, 2]);
 }

@@ -27,7 +27,7 @@ const TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// One worker of several.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct Worker {
     pub(crate) rig: Rig,
     pub(crate) exchange: Exchange,
     dispatcher: Dispatcher,
@@ -45,10 +45,10 @@ pub(crate) struct Member {
 }
 
 /// Creates this number of workers, each with a shard.
-pub(crate) fn crew(count: usize, cs_packets: u32, clock: fn() -> u64) -> Result<Vec<Member>> {
+pub(crate) fn workers(count: usize, cs_packets: u32, clock: fn() -> u64) -> Result<Vec<Worker>> {
     let shared = SharedTables::new(count, 2);
     let exchanges = Exchange::between(count)?;
-    let members = exchanges.into_iter().enumerate().map(|(number, exchange)| {
+    let workers = exchanges.into_iter().enumerate().map(|(number, exchange)| {
         let (shard, workers) = (u8::try_from(number)?, u8::try_from(count)?);
         let config = RigConfig { cs_packets, shard, workers, ..crate::case::BASE };
         let prefix_length = config.shape.name(0).len();
@@ -56,7 +56,7 @@ pub(crate) fn crew(count: usize, cs_packets: u32, clock: fn() -> u64) -> Result<
         rig.clock = clock;
         rig.shard.join_others(shared.clone());
         let room = room_to_others(&exchange, number);
-        Ok(Member {
+        Ok(Worker {
             rig,
             exchange,
             outstanding_max: OUTSTANDING_MAX
@@ -69,7 +69,7 @@ pub(crate) fn crew(count: usize, cs_packets: u32, clock: fn() -> u64) -> Result<
             busy_ns: 0,
         })
     });
-    members.collect()
+    workers.collect()
 }
 
 /// Returns the minimum room in the rings from a worker to the others.
@@ -82,14 +82,14 @@ fn room_to_others(exchange: &Exchange, number: usize) -> usize {
 
 /// Runs this number of exchanges per worker, each worker on its own thread; returns the exchanges per second of all
 /// workers. Only busy time counts.
-pub(crate) fn stretch(members: &mut [Member], exchanges: u64, cpus: &[usize]) -> Result<f64> {
-    let (count, done) = (members.len(), AtomicUsize::new(0));
+pub(crate) fn stretch(workers: &mut [Worker], exchanges: u64, cpus: &[usize]) -> Result<f64> {
+    let (count, done) = (workers.len(), AtomicUsize::new(0));
     let done = &done;
     let rates: Vec<Result<f64>> = std::thread::scope(|scope| {
-        let threads = members.iter_mut().zip(cpus).map(|(member, &cpu)| {
+        let threads = workers.iter_mut().zip(cpus).map(|(worker, &cpu)| {
             scope.spawn(move || {
                 ndn_sys::cpu::pin_thread(cpu)?;
-                let result = member.stretch(exchanges, done, count);
+                let result = worker.stretch(exchanges, done, count);
                 if result.is_err() {
                     // The other threads must not wait for this one.
                     done.fetch_add(count, Ordering::AcqRel);
@@ -103,8 +103,8 @@ pub(crate) fn stretch(members: &mut [Member], exchanges: u64, cpus: &[usize]) ->
         };
         threads.into_iter().map(join).collect()
     });
-    for member in members.iter() {
-        let counters = member.exchange.counters();
+    for worker in workers.iter() {
+        let counters = worker.exchange.counters();
         let dropped = counters.ring_full_total() + counters.crossing_no_buffer.value();
         ensure!(dropped == 0, "{dropped} packets found no room in a ring, or no buffer");
     }
@@ -112,17 +112,17 @@ pub(crate) fn stretch(members: &mut [Member], exchanges: u64, cpus: &[usize]) ->
 }
 
 /// Runs this number of exchanges per worker, all on this thread.
-pub(crate) fn stretch_in_turn(members: &mut [Member], exchanges: u64) -> Result<()> {
-    members.iter_mut().for_each(Member::begin);
-    while members.iter().any(|member| member.outstanding() > 0 || member.opened < exchanges) {
-        for member in members.iter_mut() {
-            member.round(exchanges)?;
+pub(crate) fn stretch_in_turn(workers: &mut [Worker], exchanges: u64) -> Result<()> {
+    workers.iter_mut().for_each(Worker::begin);
+    while workers.iter().any(|worker| worker.outstanding() > 0 || worker.opened < exchanges) {
+        for worker in workers.iter_mut() {
+            worker.round(exchanges)?;
         }
     }
     Ok(())
 }
 
-impl Member {
+impl Worker {
     /// Runs this number of exchanges and the work for other workers; returns exchanges per second of work.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     fn stretch(&mut self, exchanges: u64, done: &AtomicUsize, count: usize) -> Result<f64> {
