@@ -28,7 +28,7 @@ fn at_home(home: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// A forwarder that has as many faces as it may, and the connections that have them.
+/// A forwarder at its limit of faces, and the connections that hold them.
 fn full(toml: &str) -> (Forwarder, Vec<UnixStream>) {
     let limits = "[limits]\nfaces = 3\nfaces_per_peer = 1\n";
     // Several workers do not take connections in turn.

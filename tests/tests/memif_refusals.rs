@@ -69,10 +69,7 @@ fn applications_send_the_secret_of_their_interface() {
     assert!(forwarder.process.stderr().contains("memif clients need a secret"));
     assert_eq!(refused(&forwarder, "no_secret"), 2);
     let log = forwarder.process.stderr();
-    assert!(
-        log.contains("a memif client was refused") && log.contains("Incorrect secret"),
-        "{log}"
-    );
+    assert!(log.contains("memif client rejected") && log.contains("Incorrect secret"), "{log}");
     assert!(!log.contains("swordfish") && !log.contains("seven"), "{log}");
     forwarder.assert_healthy();
 }

@@ -76,6 +76,9 @@ settings! {
         faces: usize = 16_384 => restart().within(1..=1 << 20),
         /// Quota of faces of one IP address (of the first 64 bits of an IPv6 address).
         faces_per_peer: usize = 1024 => restart().within(1..=1 << 20),
+        /// Maximum number of routes of one user or peer that is no operator: see `docs/operating/limits.md`. A route counts
+        /// once, and once more for each 128 bytes of its prefix.
+        routes_per_principal: usize = 16_384 => restart().within(1..=1 << 22),
         /// Quota of Interests per second of one face. Further Interests are dropped. 0: no quota.
         interests_per_second: Option<NonZeroU32> = NonZeroU32::new(1_000_000) =>
             restart().within(None..=RATE_MAX),
@@ -95,7 +98,7 @@ settings! {
             restart().within(Duration::from_millis(1)..=HOUR),
         /// Maximum lifetime of a PIT entry. A longer InterestLifetime is shortened to it.
         interest_lifetime: Duration = HOUR => restart().within(Duration::from_secs(1)..=24 * HOUR),
-        /// The same for Interests of on-demand peers.
+        /// Maximum lifetime of a PIT entry of an on-demand peer.
         remote_interest_lifetime: Duration = Duration::from_secs(60) =>
             restart().within(Duration::from_secs(1)..=24 * HOUR),
         /// Reserve of management, as a percentage of each resource that principals share: tables of the PIT, and memory

@@ -109,7 +109,7 @@ impl ControlClient {
             stat.is_ok_and(|stat| is_stopped(&stat))
         });
         ControlError::Silent(match stopped {
-            Some(pid) => format!("process {pid} is stopped; `kill -CONT {pid}` makes it go on"),
+            Some(pid) => format!("process {pid} is stopped; `kill -CONT {pid}` continues it"),
             None => "is the forwarder busy, or the socket that of applications? (--control names another)"
                 .to_owned(),
         })

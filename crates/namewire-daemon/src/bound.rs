@@ -45,7 +45,7 @@ impl InterfaceFaces {
         self.faces.retain(|place, state| {
             let stays = spec.contains(place);
             if !stays && let State::Made(face_id) = *state {
-                info!(interface = place.interface, remote = %place.remote, "a bound face goes");
+                info!(interface = place.interface, remote = %place.remote, "face closed: the rules no longer require it on this interface");
                 dataplane.remove_face(face_id);
             }
             stays

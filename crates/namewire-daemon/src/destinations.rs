@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ndn_management::{ControlState, NextHop, Route};
+use ndn_management::{ControlState, NextHop, Route, RouteError};
 use ndn_packet::Name;
+use ndn_types::PrincipalKey;
 use tracing::warn;
 
 /// Maximum entries restored per step, so that other work is not delayed.
@@ -13,19 +14,46 @@ const SLICE: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Destinations {
     /// By prefix and origin.
-    routes: BTreeMap<(Name, u64), Route>,
+    routes: BTreeMap<(Name, u64), Kept<Route>>,
     /// Costs by prefix.
-    next_hops: BTreeMap<Name, u64>,
+    next_hops: BTreeMap<Name, Kept<u64>>,
+    refused: Refused,
+}
+
+/// An entry that is kept, and the principal that it is charged to; `None`: it is an operator's.
+#[derive(Debug, Clone, Copy)]
+struct Kept<T> {
+    entry: T,
+    owner: Option<PrincipalKey>,
+}
+
+/// Entries that were not restored, and the reason why the first of them was not.
+#[derive(Debug, Default)]
+struct Refused {
+    count: usize,
+    first: Option<String>,
+}
+
+impl Refused {
+    fn note(&mut self, prefix: &Name, error: RouteError) {
+        self.count += 1;
+        self.first.get_or_insert_with(|| format!("{prefix}: {error}"));
+    }
 }
 
 impl Destinations {
     /// Returns the current routes and next hops of a face.
     pub(super) fn of(state: &ControlState, face_id: u64) -> Self {
-        let routes = state.rib().routes_to(face_id);
-        let routes = routes.map(|(prefix, route)| ((prefix.to_name(), route.origin), *route));
-        let next_hops = state.fib().own_next_hops(face_id);
-        let next_hops = next_hops.map(|(prefix, cost)| (prefix.clone(), cost));
-        Self { routes: routes.collect(), next_hops: next_hops.collect() }
+        let routes = state.rib().routes_to(face_id).map(|(prefix, route)| {
+            let owner = state.route_owner(prefix, face_id, route.origin);
+            ((prefix.to_name(), route.origin), Kept { entry: *route, owner })
+        });
+        let next_hops = state.fib().own_next_hops(face_id).map(|(prefix, cost)| {
+            let owner = state.next_hop_owner(prefix, face_id);
+            (prefix.clone(), Kept { entry: cost, owner })
+        });
+        let (routes, next_hops) = (routes.collect(), next_hops.collect());
+        Self { routes, next_hops, refused: Refused::default() }
     }
 
     /// Adds the entries of `others` that are not present yet.
@@ -65,29 +93,36 @@ impl Destinations {
     pub(super) fn give(&mut self, state: &mut ControlState, now_ns: u64, face_id: u64) -> bool {
         let mut given = 0;
         while given < SLICE
-            && let Some(((prefix, origin), route)) = self.routes.pop_first()
+            && let Some(((prefix, origin), kept)) = self.routes.pop_first()
         {
             given += 1;
+            let Kept { entry: route, owner } = kept;
             let is_over = route.expires_at_ns.is_some_and(|at| at <= now_ns);
             if is_over || state.rib().find(prefix.as_ref(), face_id, origin).is_some() {
                 continue;
             }
-            if let Err(error) = state.add_route(prefix.as_ref(), Route { face_id, ..route }) {
-                warn!(%prefix, %error, "a route of a face that has come back was refused");
+            let route = Route { face_id, ..route };
+            if let Err(error) = state.add_owned_route(prefix.as_ref(), route, owner) {
+                self.refused.note(&prefix, error);
             }
         }
         while given < SLICE
-            && let Some((prefix, cost)) = self.next_hops.pop_first()
+            && let Some((prefix, Kept { entry: cost, owner })) = self.next_hops.pop_first()
         {
             given += 1;
             if state.fib().own_next_hop(&prefix, face_id).is_some() {
                 continue;
             }
-            if let Err(error) = state.add_next_hop(&prefix, NextHop { face_id, cost }) {
-                warn!(%prefix, %error, "a next hop of a face that has come back was refused");
+            let next_hop = NextHop { face_id, cost };
+            if let Err(error) = state.add_owned_next_hop(&prefix, next_hop, owner) {
+                self.refused.note(&prefix, error);
             }
         }
-        self.routes.is_empty() && self.next_hops.is_empty()
+        let is_done = self.routes.is_empty() && self.next_hops.is_empty();
+        if is_done && let Refused { count, first: Some(first) } = &self.refused {
+            warn!(face_id, count, first, "routes of a face that has come back were refused");
+        }
+        is_done
     }
 }
 

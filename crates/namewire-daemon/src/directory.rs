@@ -94,7 +94,7 @@ fn is_open_to_others(owner: u32, mode: u32, own: u32) -> bool {
 /// rejected.
 fn open_made(path: &Path, access: Access) -> anyhow::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let other = || format!("somebody has put something else at {}", path.display());
+    let other = || format!("{} was replaced while it was created", path.display());
     let opened = open(path, flags, Mode::empty()).with_context(other)?;
     let state = fstat(&opened)?;
     let is_ours = state.st_uid == geteuid().as_raw() && state.st_mode & 0o077 == 0;

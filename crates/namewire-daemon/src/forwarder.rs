@@ -201,7 +201,7 @@ impl Forwarder {
     /// forwarder first.
     ///
     /// # Errors
-    /// A forwarder is stopping or has as many faces as it may, or no file descriptor is left.
+    /// A forwarder is stopping or has reached its limit of faces, or no file descriptor is left.
     pub fn connect(&self, other: &Self, options: MemoryFaceOptions) -> Result<[u64; 2], CallError> {
         let (near, far) = memory_pair(&options)?;
         let here = self.operator.add_memory_face(options, near)?;

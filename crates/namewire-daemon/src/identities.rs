@@ -140,12 +140,12 @@ impl KeyChainSigner {
         for (question, reading) in answers {
             if let Err(error @ KeyChainError::Locked(_)) = &reading {
                 if !std::mem::replace(&mut self.is_locked, true) {
-                    warn!(%error, "commands of the forwarder wait, or are signed as before");
+                    warn!(%error, "key chain locked: commands of the forwarder wait, or are signed with the previous key");
                 }
                 continue;
             }
             if std::mem::take(&mut self.is_locked) {
-                info!("the key chain is not locked any more");
+                info!("key chain unlocked");
             }
             self.complain(&question, &reading);
             let found = reading.unwrap_or(match question {
@@ -173,7 +173,7 @@ impl KeyChainSigner {
         };
         match (&complaint, &self.complaint) {
             (Some(reason), earlier) if Some(reason) != earlier.as_ref() => {
-                warn!(reason, "the key chain has nobody to sign commands of the forwarder");
+                warn!(reason, "the key chain has no identity to sign commands of the forwarder");
             }
             (None, Some(_)) => info!("the key chain can be used again"),
             (Some(_) | None, _) => {}

@@ -168,9 +168,9 @@ impl Catalog {
         };
         let found = match timeout(QUEUE_TIME, self.look_ups.acquire()).await {
             Ok(_turn) => self.look_up(name, earlier.as_deref()).await,
-            Err(_) => {
-                Err(busy("as many names are being looked up as this process may; try again later"))
-            }
+            Err(_) => Err(busy(
+                "limit of concurrent name look-ups of this process reached; try again later",
+            )),
         };
         *known = Some((Instant::now(), found.clone()));
         drop(known);
@@ -185,7 +185,7 @@ impl Catalog {
     pub async fn describe(&self, name: &Name) -> Result<Option<Details>, AccessError> {
         let Ok(_turn) = timeout(QUEUE_TIME, self.look_ups.acquire()).await else {
             return Err(busy(
-                "as many names are being looked up as this process may; try again later",
+                "limit of concurrent name look-ups of this process reached; try again later",
             ));
         };
         let found = match self.endpoint.find(name, &self.fetching).await {
@@ -306,7 +306,7 @@ impl Catalog {
         match timeout(QUEUE_TIME, room).await {
             Ok(Ok(room)) => Ok(room),
             Ok(Err(_)) | Err(_) => {
-                Err(busy("this process holds as many manifests as it may; try again later"))
+                Err(busy("limit of manifests in memory reached; try again later"))
             }
         }
     }

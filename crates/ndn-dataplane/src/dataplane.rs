@@ -34,6 +34,10 @@ const CROSSING_TIME_MAX: Duration = Duration::from_millis(200);
 /// The first FaceId of faces that are not the forwarder's own (NFD reserves those up to 255).
 const FIRST_FACE_ID: u64 = 256;
 
+/// A point in the sequence of commands to the workers: for each, the number of commands before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandMark(Box<[u64]>);
+
 /// The control thread's handle of the workers.
 #[derive(Debug)]
 pub struct Dataplane {
@@ -296,11 +300,24 @@ impl Dataplane {
         self.workers.iter_mut().for_each(|worker| worker.commands.wake());
     }
 
-    /// Whether a reply through the internal face may be sent: a single worker carries out all commands before it
-    /// reads that face; several workers have [executed all](Self::has_executed_all).
+    /// Whether there is one worker: it carries out all commands before it reads the internal face.
     #[must_use]
-    pub fn is_settled(&self) -> bool {
-        self.workers.len() == 1 || self.has_executed_all()
+    pub fn has_one_worker(&self) -> bool {
+        self.workers.len() == 1
+    }
+
+    /// The commands sent so far.
+    #[must_use]
+    pub fn mark(&self) -> CommandMark {
+        CommandMark(self.workers.iter().map(|worker| worker.sent).collect())
+    }
+
+    /// Whether all workers have carried out the commands before a mark, whatever was sent since. They announce it by the
+    /// [event waker](Self::event_waker).
+    #[must_use]
+    pub fn has_executed(&self, mark: &CommandMark) -> bool {
+        let workers = self.workers.iter().zip(&mark.0);
+        workers.into_iter().all(|(worker, sent)| worker.worker_counters.commands.value() >= *sent)
     }
 
     /// Whether all workers have carried out all commands. They announce it by the

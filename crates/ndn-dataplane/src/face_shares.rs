@@ -109,9 +109,9 @@ impl FaceShares {
         let principal = state.ledger.attach(key);
         match self.admission(&state, principal, key) {
             Admission::Free => {}
-            Admission::From(payer) => {
-                state.ledger.release(payer, Faces, 1);
-                *state.owed.entry(payer).or_default() += 1;
+            Admission::From(victim) => {
+                state.ledger.release(victim, Faces, 1);
+                *state.owed.entry(victim).or_default() += 1;
             }
             Admission::Refused => {
                 state.ledger.detach(principal);
@@ -141,13 +141,13 @@ impl FaceShares {
             return Admission::Refused;
         }
         let is_spare = state.uncharged() < self.all / SPARE_PART;
-        let payer = match ledger.verdict(principal, Faces, 1) {
+        let victim = match ledger.verdict(principal, Faces, 1) {
             Verdict::Room => return Admission::Free,
             Verdict::Evict(limits) if is_spare => ledger.victim(Faces, limits),
             Verdict::Evict(_) | Verdict::Refused => None,
         };
-        match (payer, class) {
-            (Some(payer), _) => Admission::From(payer),
+        match (victim, class) {
+            (Some(victim), _) => Admission::From(victim),
             (None, PrincipalClass::Management) => Admission::Free,
             (None, PrincipalClass::Local | PrincipalClass::Neighbour | PrincipalClass::Remote) => {
                 Admission::Refused

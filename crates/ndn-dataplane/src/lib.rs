@@ -35,7 +35,7 @@ mod worker;
 
 pub use balance::{Balanced, Balancer, EntryLoad, MEASURED_PACKETS_MIN};
 pub use command::{Command, CsSettings, NewFace, NewPort, PortChange, WorkerLedgers};
-pub use dataplane::Dataplane;
+pub use dataplane::{CommandMark, Dataplane};
 pub use event::{Event, FaceCreated};
 pub use exchange::{
     Exchange, ExchangeCounters, ExchangeValues, KINDS, Message, Outbound, QueueDepth,

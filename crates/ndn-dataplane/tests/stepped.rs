@@ -104,7 +104,7 @@ impl Node {
         self.fib.set_next_hops(prefix.as_ref(), next_hops).unwrap();
         let fib = self.fib.publish();
         self.command(Command::SetTables { fib, strategies: None });
-        assert!(self.dataplane.is_settled());
+        assert!(self.dataplane.has_executed_all());
     }
 
     /// Steps all workers until none does anything.
@@ -390,10 +390,15 @@ fn commands_are_executed_once_a_single_worker_has_run() {
     let fib = node.fib.publish();
     node.dataplane.send(Command::SetTables { fib, strategies: None });
     node.dataplane.wake();
-    assert!(node.dataplane.is_settled());
+    let mark = node.dataplane.mark();
+    assert!(!node.dataplane.has_executed(&mark));
     assert!(!node.dataplane.has_executed_all());
     node.settle();
     assert!(node.dataplane.has_executed_all());
+    // Later commands do not count.
+    node.dataplane.send(Command::SetTables { fib: node.fib.publish(), strategies: None });
+    assert!(node.dataplane.has_executed(&mark) && !node.dataplane.has_executed_all());
+    node.settle();
     poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
     assert!(!events.is_empty(), "the control thread is woken");
 }

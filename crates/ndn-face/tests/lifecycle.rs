@@ -376,7 +376,7 @@ fn tap_receives_every_frame() {
 
 #[test]
 fn ten_thousand_connections_open_and_close() {
-    // As many as the process may have open, half of them for the other ends.
+    // Half of the descriptors that the process may open are for the other ends.
     let limit = ndn_sys::cpu::raise_descriptor_limit().unwrap().unwrap_or(1 << 20);
     let count = 10_000.min(limit as usize / 2 - 50);
     let mut worker = Worker::new();

@@ -16,8 +16,6 @@ ndn_types::drop_reasons! {
             /// An Interest whose ParametersSha256Digest does not match its ApplicationParameters, or that
             /// has only one of the two.
             BadParametersDigest = "bad_parameters_digest",
-            /// A PIT token of 0 or more than 32 bytes.
-            BadPitToken = "bad_pit_token",
             /// An NDNLPv2 header with a field that the face does not allow, or that does not apply to the
             /// kind of packet.
             BadLinkField = "bad_link_field",

@@ -132,8 +132,8 @@ impl Slot {
 
 /// The faces of the forwarder, as one shard knows them.
 ///
-/// Indexed by the slot of [`FaceIndex`]; an index of an earlier generation is not found. Only
-/// messages of the control thread make the table grow.
+/// Indexed by the slot of [`FaceIndex`]; an index of an earlier generation is not found. The table grows when a face is
+/// added, up to the limit of faces.
 #[derive(Debug, Default)]
 pub struct ShardFaces {
     slots: Vec<Slot>,

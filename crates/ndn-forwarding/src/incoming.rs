@@ -624,8 +624,6 @@ impl Incoming<'_> {
             return Err(DropReason::NackNonce);
         }
         record.nack_reason = Some(rx.descriptor.nack_reason);
-        let is_waiting =
-            self.context.out_records(entry).any(|record| self.context.is_awaited(record));
         let token = self.tables().pcct.token(entry, self.tables().shard);
         self.context.strategy = self.strategy_of(entry);
         let nack = ArrivedNack {
@@ -636,8 +634,10 @@ impl Incoming<'_> {
         if let Some(strategy) = self.strategies.strategy(self.context.strategy) {
             strategy.after_receive_nack(&mut self.context, entry, &nack);
         }
-        // The strategy may have ended the entry.
-        if !is_waiting && self.tables().pcct.find_token(token) == Some(entry) {
+        // The strategy may have ended the entry, or sent the Interest to another upstream.
+        if self.tables().pcct.find_token(token) == Some(entry)
+            && !self.context.out_records(entry).any(|record| self.context.is_awaited(record))
+        {
             self.context.outgoing.finalize_unsatisfied(entry, Ending::Nack);
         }
         Ok(())

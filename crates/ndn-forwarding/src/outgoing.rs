@@ -476,8 +476,8 @@ impl Outgoing<'_> {
             count += 1;
         }
         let ledger = self.tables.pcct.ledger();
-        let payer = ledger.payer_among(&mut principals[..count], principal);
-        let Some(holder) = payer else { return false };
+        let victim = ledger.victim_among(&mut principals[..count], principal);
+        let Some(holder) = victim else { return false };
         let records = self.tables.pcct.in_records(entry);
         let of_holder = records.filter(|record| record.principal == holder);
         let oldest = of_holder.min_by_key(|record| record.renewed).map(|record| record.face);

@@ -461,7 +461,7 @@ impl Shared {
         match tokio::time::timeout(QUEUE_TIME, permit).await {
             Ok(permit) => Ok(permit),
             Err(_) => {
-                let text = "the gateway, or your address, has as many transfers as it may; try again later";
+                let text = "limit of transfers reached, of the gateway or of your address; try again later";
                 Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text))
             }
         }

@@ -7,11 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
 use ndn_packet::{Name, NameRef};
-use ndn_types::PrincipalIndex;
 
 use crate::listing::Listing;
 use crate::rib::{FibUpdate, NextHop};
-use crate::share::Holders;
+use crate::share::{Charge, Owners};
 
 /// The FIB is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +38,7 @@ pub struct Fib {
     generation: u64,
     pub(crate) listing: Listing,
     /// Next hops of `fib/*` commands of principals other than operators.
-    holders: Holders<(u64, Name)>,
+    owners: Owners<(u64, Name)>,
 }
 
 impl Fib {
@@ -56,7 +55,7 @@ impl Fib {
             entry_count: 0,
             generation: 0,
             listing: Listing::default(),
-            holders: Holders::default(),
+            owners: Owners::default(),
         }
     }
 
@@ -139,23 +138,28 @@ impl Fib {
         self.change(prefix, |next_hops| next_hops.retain(|hop| hop.face_id != face_id))
     }
 
-    /// A principal holds a next hop, or an operator does (`None`).
-    pub(crate) fn set_holder(
-        &mut self,
-        prefix: &Name,
-        face_id: u64,
-        holder: Option<PrincipalIndex>,
-    ) {
+    /// The charge for a next hop of `fib/*` commands; `None`: it is an operator's, or there is no such next hop.
+    pub(crate) fn charge(&self, prefix: &Name, face_id: u64) -> Option<Charge> {
+        self.owners.find(&(face_id, prefix.clone()))
+    }
+
+    /// Sets the charge for a next hop; `None`: it is an operator's.
+    pub(crate) fn set_charge(&mut self, prefix: &Name, face_id: u64, charge: Option<Charge>) {
         let key = (face_id, prefix.clone());
-        match holder {
-            Some(holder) => self.holders.begin(key, holder),
-            None => self.holders.end(&key),
+        match charge {
+            Some(charge) => self.owners.begin(key, charge),
+            None => self.owners.end(&key),
         }
     }
 
-    /// The holders of next hops that have ended since the last call.
-    pub(crate) fn take_ended_holders(&mut self) -> Vec<PrincipalIndex> {
-        self.holders.take_ended()
+    /// Number of next hops that are charged to a principal.
+    pub(crate) fn charged_count(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// The charges of next hops that have ended since the last call.
+    pub(crate) fn take_ended_charges(&mut self) -> Vec<Charge> {
+        self.owners.take_ended()
     }
 
     /// Applies an update of the RIB: only the next hops that changed in it. `None` if nothing changed.
@@ -168,15 +172,15 @@ impl Fib {
         };
         let entry = self.entries.entry(prefix.clone()).or_default();
         let before = std::mem::replace(&mut entry.from_rib, computed.clone());
+        let (old, new) = (by_face(&before), by_face(&computed));
+        let is_gone = |face_id| cost(&old, face_id).is_some() && cost(&new, face_id).is_none();
+        let is_changed = |face_id| {
+            let of_new = cost(&new, face_id);
+            of_new.is_some() && of_new != cost(&old, face_id)
+        };
         self.change(&prefix, |next_hops| {
-            for old in &before {
-                if !computed.iter().any(|hop| hop.face_id == old.face_id) {
-                    next_hops.retain(|hop| hop.face_id != old.face_id);
-                }
-            }
-            for hop in computed.iter().filter(|hop| !before.contains(hop)) {
-                insert(next_hops, *hop);
-            }
+            next_hops.retain(|hop| !is_gone(hop.face_id) && !is_changed(hop.face_id));
+            next_hops.extend(computed.iter().filter(|hop| is_changed(hop.face_id)));
         })
     }
 
@@ -254,19 +258,33 @@ impl Fib {
     }
 
     fn index(&mut self, prefix: &Name, before: &[NextHop], after: &[NextHop]) {
+        let (old, new) = (by_face(before), by_face(after));
         for hop in before {
-            if !after.iter().any(|other| other.face_id == hop.face_id) {
+            if cost(&new, hop.face_id).is_none() {
                 let key = (hop.face_id, prefix.clone());
                 self.faces.remove(&key);
-                self.holders.end(&key);
+                self.owners.end(&key);
             }
         }
         for hop in after {
-            if !before.iter().any(|other| other.face_id == hop.face_id) {
+            if cost(&old, hop.face_id).is_none() {
                 self.faces.insert((hop.face_id, prefix.clone()));
             }
         }
     }
+}
+
+/// Next hops in the order of FaceIds, for [`cost`].
+fn by_face(next_hops: &[NextHop]) -> Vec<NextHop> {
+    let mut next_hops = next_hops.to_vec();
+    next_hops.sort_unstable_by_key(|hop| hop.face_id);
+    next_hops
+}
+
+/// The cost of a face among next hops in the order of FaceIds.
+fn cost(by_face: &[NextHop], face_id: u64) -> Option<u64> {
+    let at = by_face.binary_search_by_key(&face_id, |hop| hop.face_id).ok()?;
+    Some(by_face[at].cost)
 }
 
 /// Adds or replaces the next hop of a face.

@@ -73,9 +73,9 @@ pub use sign::{DataSigner, DigestSigner};
 pub use state::{
     Action, Collaborators, ControlConfig, ControlState, CreatedFace, CsConfiguration,
     DEFAULT_STRATEGIES, FaceActivity, FaceCapabilities, FaceCreationError, FaceRecord,
-    FaceSpecification, Handled, PendingPlaces, RequestBytes, RoutePlaces, STRATEGY_CHOICES_MAX,
-    StrategyChanges, StrategyChoicePlaces, StrategyInstancePlaces, TableSizes, Telemetry, Ticket,
-    WaitingPlaces,
+    FaceSpecification, Handled, PendingPlaces, RequestBytes, RouteError, RoutePlaces,
+    STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoicePlaces, StrategyInstancePlaces,
+    TableSizes, Telemetry, Ticket, WaitingPlaces,
 };
 pub use strategy_name::{StrategyCatalog, StrategyError, StrategyList, StrategyName};
 pub use time::Now;

@@ -138,7 +138,7 @@ mod tests {
         out.push(0xFF);
     }
 
-    fn go_on(listing: &mut Listing, table: &Table, time: u8, work: usize) -> bool {
+    fn continue_listing(listing: &mut Listing, table: &Table, time: u8, work: usize) -> bool {
         let entries = |start: &[u8]| {
             let from = (Bound::Included(start), Bound::Unbounded);
             table.range::<[u8], _>(from).map(|(key, value)| (&**key, value))
@@ -214,7 +214,7 @@ mod tests {
                         listing.begin();
                     }
                     Operation::GoOn(work) => {
-                        if go_on(&mut listing, &table, time, work) && listing.is_kept() {
+                        if continue_listing(&mut listing, &table, time, work) && listing.is_kept() {
                             prop_assert_eq!(content(&listing), naive(&table, time));
                         }
                     }
@@ -225,7 +225,7 @@ mod tests {
                 prop_assert!(listing.timed.iter().all(|key| listing.runs.contains_key(key)));
             }
             listing.begin();
-            prop_assert!(go_on(&mut listing, &table, time, usize::MAX));
+            prop_assert!(continue_listing(&mut listing, &table, time, usize::MAX));
             prop_assert_eq!(content(&listing), naive(&table, time));
         }
     }
@@ -240,7 +240,7 @@ mod tests {
         let mut listing = Listing::default();
         listing.begin();
         let mut slices = 1;
-        while !go_on(&mut listing, &table, 0, 10_000) {
+        while !continue_listing(&mut listing, &table, 0, 10_000) {
             slices += 1;
         }
         assert!(slices >= 10_000 * ENTRY_WORK / 20_000, "{slices}");
@@ -256,13 +256,16 @@ mod tests {
         }
         let mut listing = Listing::default();
         listing.begin();
-        assert!(!go_on(&mut listing, &table, 0, 10_000), "that is more than was asked for");
-        assert!(go_on(&mut listing, &table, 0, usize::MAX));
+        assert!(
+            !continue_listing(&mut listing, &table, 0, 10_000),
+            "that is more than was asked for"
+        );
+        assert!(continue_listing(&mut listing, &table, 0, usize::MAX));
         let before: Vec<Arc<[u8]>> = listing.runs().collect();
         table.insert(5000_u32.to_be_bytes().as_slice().into(), vec![2; 10]);
         listing.changed(&5000_u32.to_be_bytes());
         listing.begin();
-        assert!(go_on(&mut listing, &table, 0, 1));
+        assert!(continue_listing(&mut listing, &table, 0, 1));
         let after: Vec<Arc<[u8]>> = listing.runs().collect();
         let shared = after.iter().filter(|run| before.iter().any(|old| Arc::ptr_eq(old, run)));
         assert_eq!(shared.count(), before.len() - 1);

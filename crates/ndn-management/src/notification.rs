@@ -87,7 +87,9 @@ impl NotificationStream {
         };
         let found = found.filter(|&index| self.recent.get(index).is_some_and(is_fresh));
         if found.is_none() {
-            self.awaited_end = self.awaited_end.max(awaited.saturating_add(1));
+            // An Interest for a number far ahead expires before it is given.
+            let awaited = awaited.min(self.next_sequence_num + self.recent_max as u64);
+            self.awaited_end = self.awaited_end.max(awaited + 1);
         }
         self.recent.get(found?)
     }

@@ -220,7 +220,7 @@ fn parse_into(
                     parse_into(open, &origin, &included, include, include_depth + 1)?;
                 }
                 _ => {
-                    let (word, is_string, goes_on) = words.next_word().map_err(fail)?;
+                    let (word, is_string, is_continued) = words.next_word().map_err(fail)?;
                     expected = match expected {
                         Expected::Key => {
                             let mut node = Node::new(word, Arc::clone(origin), index + 1);
@@ -235,7 +235,7 @@ fn parse_into(
                             if let Some(last) = open.children.last_mut() {
                                 last.value.push_str(&word);
                             }
-                            if goes_on { Expected::Continuation } else { Expected::Key }
+                            if is_continued { Expected::Continuation } else { Expected::Key }
                         }
                     };
                 }
@@ -289,11 +289,11 @@ impl Words<'_> {
                 return Err("a string has no end");
             }
             self.skip_char();
-            let goes_on = self.rest.trim_start().starts_with('\\');
-            if goes_on {
+            let is_continued = self.rest.trim_start().starts_with('\\');
+            if is_continued {
                 self.rest = "";
             }
-            return Ok((word, true, goes_on));
+            return Ok((word, true, is_continued));
         }
         let word = self.take_until(|c| c.is_whitespace() || c == ';')?;
         if word.is_empty() { Err("a word is missing") } else { Ok((word, false, false)) }

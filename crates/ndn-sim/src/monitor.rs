@@ -234,8 +234,8 @@ impl Fragments {
     }
 }
 
-/// Acknowledgements that a port with reliability waits for, at most: the forwarder keeps as many.
-const ACKS_MAX: usize = 1024;
+/// Acknowledgements that a port with reliability waits for, at most: the forwarder keeps this number.
+const ACKS_MAX: usize = 8192;
 
 /// The link layer of a port.
 #[derive(Debug, Default)]

@@ -316,7 +316,7 @@ proptest! {
     }
 }
 
-/// A packet of each size, then as many of the longest as there may be.
+/// A packet of each size, then packets of the maximum length up to the limit.
 #[test]
 fn default_byte_capacity_has_room_for_all_packets_of_any_length() {
     const PACKETS: u32 = 1000;

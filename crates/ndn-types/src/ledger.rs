@@ -13,9 +13,9 @@ use crate::{PrincipalClass, PrincipalKey};
 /// Number of principals that a ledger distinguishes. What further ones take is charged to
 /// [`PrincipalKey::OTHER`].
 const PRINCIPALS_MAX: usize = 1 << 15;
-/// Number of IPv6 networks of 64 bits that are distinguished within one of 48 bits. Further ones
-/// share a principal.
-const NETWORKS_PER_SITE_MAX: u32 = 16;
+/// Number of IPv6 networks of 64 bits that are distinguished within one of 48 bits, and of processes of one user. Further
+/// ones share the principal of their [group](PrincipalKey::group).
+const MEMBERS_PER_GROUP_MAX: u32 = 16;
 
 /// A principal in one ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -90,8 +90,8 @@ pub struct Ledger<R, const N: usize> {
     accounts: Vec<Account<N>>,
     divisions: [Division; N],
     by_key: HashMap<PrincipalKey, PrincipalIndex>,
-    /// Number of principals by network of 48 bits.
-    networks: HashMap<PrincipalKey, u32>,
+    /// Number of principals by group.
+    members: HashMap<PrincipalKey, u32>,
     free: Vec<PrincipalIndex>,
     reserves: Reserves,
     resources: PhantomData<R>,
@@ -105,7 +105,7 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
             accounts: Vec::new(),
             divisions: capacities.map(|capacity| Division::new(capacity, reserves)),
             by_key: HashMap::new(),
-            networks: HashMap::new(),
+            members: HashMap::new(),
             free: Vec::new(),
             reserves,
             resources: PhantomData,
@@ -135,12 +135,12 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
         if let Some(&index) = self.by_key.get(&key) {
             return index;
         }
-        if let Some(site) = key.site() {
-            let networks = self.networks.entry(site).or_insert(0);
-            if *networks >= NETWORKS_PER_SITE_MAX {
-                return self.find_or_add(site);
+        if let Some(group) = key.group() {
+            let members = self.members.entry(group).or_insert(0);
+            if *members >= MEMBERS_PER_GROUP_MAX {
+                return self.find_or_add(group);
             }
-            *networks += 1;
+            *members += 1;
         }
         let account = Account { held: [0; N], faces: 0, class: key.class(), key };
         let index = match self.free.pop() {
@@ -153,7 +153,7 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
                 PrincipalIndex(u16::try_from(self.accounts.len() - 1).unwrap_or_default())
             }
             None => {
-                self.forget_network(key);
+                self.forget_member(key);
                 return PrincipalIndex::OTHER;
             }
         };
@@ -161,12 +161,12 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
         index
     }
 
-    fn forget_network(&mut self, key: PrincipalKey) {
-        let Some(site) = key.site() else { return };
-        let Some(networks) = self.networks.get_mut(&site) else { return };
-        *networks -= 1;
-        if *networks == 0 {
-            self.networks.remove(&site);
+    fn forget_member(&mut self, key: PrincipalKey) {
+        let Some(group) = key.group() else { return };
+        let Some(members) = self.members.get_mut(&group) else { return };
+        *members -= 1;
+        if *members == 0 {
+            self.members.remove(&group);
         }
     }
 
@@ -175,7 +175,7 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
         let Account { held, faces, key, .. } = *self.account(index);
         if faces == 0 && held.iter().all(|held| *held == 0) {
             self.by_key.remove(&key);
-            self.forget_network(key);
+            self.forget_member(key);
             self.free.push(index);
         }
     }
@@ -241,7 +241,7 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
 
     /// Divides the places of something of which all are taken, such as the records of one entry: whose place one more of
     /// `principal` takes, if it may. `holders` are the principals of all places, which are put in order.
-    pub fn payer_among(
+    pub fn victim_among(
         &self,
         holders: &mut [PrincipalIndex],
         principal: PrincipalIndex,
@@ -511,10 +511,10 @@ pub(crate) mod tests {
         let mut distinct = indices.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        assert_eq!(distinct.len(), NETWORKS_PER_SITE_MAX as usize + 1);
+        assert_eq!(distinct.len(), MEMBERS_PER_GROUP_MAX as usize + 1);
         indices.into_iter().for_each(|index| ledger.detach(index));
         assert_eq!(ledger.report().principals.len(), 1, "only the one for others");
-        assert!(ledger.networks.is_empty());
+        assert!(ledger.members.is_empty());
     }
 
     #[test]
@@ -601,11 +601,11 @@ pub(crate) mod tests {
         let mut holders: Vec<_> = (0..1024).map(|last| ledger.attach(one(last))).collect();
         let [newcomer, first] = [2000, 0].map(|last| ledger.attach(one(last)));
         let application = ledger.attach(local(1));
-        assert_eq!(ledger.payer_among(&mut holders, newcomer), None, "each has one");
+        assert_eq!(ledger.victim_among(&mut holders, newcomer), None, "each has one");
         let mut given = 0;
-        while let Some(payer) = ledger.payer_among(&mut holders, application) {
-            assert_ne!(payer, application);
-            let at = holders.iter().position(|holder| *holder == payer).unwrap();
+        while let Some(victim) = ledger.victim_among(&mut holders, application) {
+            assert_ne!(victim, application);
+            let at = holders.iter().position(|holder| *holder == victim).unwrap();
             holders[at] = application;
             given += 1;
         }
@@ -614,8 +614,8 @@ pub(crate) mod tests {
         holders[..600].fill(first);
         holders[600..].fill(newcomer);
         let third = ledger.attach(one(2001));
-        assert_eq!(ledger.payer_among(&mut holders, third), Some(first));
-        assert_eq!(ledger.payer_among(&mut holders, newcomer), None, "it has its share");
+        assert_eq!(ledger.victim_among(&mut holders, third), Some(first));
+        assert_eq!(ledger.victim_among(&mut holders, newcomer), None, "it has its share");
     }
 
     fn ledger_key(number: u16) -> PrincipalKey {

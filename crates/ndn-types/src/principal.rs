@@ -147,13 +147,21 @@ impl PrincipalKey {
         }
     }
 
-    /// The network of 48 bits around a network of 64 bits that is not link-local; `None` for other principals.
+    /// The principal of which this one is a part that can be multiplied at will: the network of 48 bits around a network
+    /// of 64 bits that is not link-local, and the user of a process. `None` for other principals.
     #[must_use]
-    pub const fn site(self) -> Option<Self> {
-        if let Self::Remote(RemoteAddress::V6 { network, zone: 0 }) = self {
-            Some(Self::Remote(RemoteAddress::V6Site(network >> 16 << 16)))
-        } else {
-            None
+    pub const fn group(self) -> Option<Self> {
+        match self {
+            Self::Remote(RemoteAddress::V6 { network, zone: 0 }) => {
+                Some(Self::Remote(RemoteAddress::V6Site(network >> 16 << 16)))
+            }
+            Self::LocalApplication { uid, pid: 1.. } => {
+                Some(Self::LocalApplication { uid, pid: 0 })
+            }
+            Self::Management
+            | Self::LocalApplication { .. }
+            | Self::Neighbour { .. }
+            | Self::Remote(_) => None,
         }
     }
 }
@@ -224,10 +232,10 @@ mod tests {
 
     #[test]
     fn networks_of_one_site_have_the_same_site() {
-        assert_eq!(remote("[2001:db8:7:1::]:1").site(), remote("[2001:db8:7:2::]:1").site());
-        assert_ne!(remote("[2001:db8:7:1::]:1").site(), remote("[2001:db8:8:1::]:1").site());
-        assert_eq!(remote("[fe80::1%2]:1").site(), None);
-        assert_eq!(remote("192.0.2.1:1").site(), None);
+        assert_eq!(remote("[2001:db8:7:1::]:1").group(), remote("[2001:db8:7:2::]:1").group());
+        assert_ne!(remote("[2001:db8:7:1::]:1").group(), remote("[2001:db8:8:1::]:1").group());
+        assert_eq!(remote("[fe80::1%2]:1").group(), None);
+        assert_eq!(remote("192.0.2.1:1").group(), None);
     }
 
     #[test]
@@ -241,7 +249,7 @@ mod tests {
             (remote("192.0.2.1:6363"), "192.0.2.1"),
             (remote("[2001:db8:7:1::5]:6363"), "2001:db8:7:1::/64"),
             (remote("[fe80::1%2]:6363"), "fe80::%2/64"),
-            (remote("[2001:db8:7:1::5]:6363").site().unwrap(), "2001:db8:7::/48"),
+            (remote("[2001:db8:7:1::5]:6363").group().unwrap(), "2001:db8:7::/48"),
             (PrincipalKey::station([2, 0, 0, 0, 0, 0xAB]), "02:00:00:00:00:ab"),
             (PrincipalKey::OTHER, "other peers"),
         ] {

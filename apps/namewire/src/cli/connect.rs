@@ -316,8 +316,8 @@ fn turned_away() -> Failure {
     match control_queries::is_full(address) {
         Some(limit) => no_room(address, &limit),
         None => Failure::Failed(format!(
-            "the forwarder at {address} closes our connections at once: has it as many faces as it may \
-             (`limits.faces` in its configuration; its owner sees with `namewire status`)?"
+            "the forwarder at {address} closes our connections at once: it may have reached its limit of faces \
+             (`limits.faces` in its configuration; `namewire status` of its owner shows it)"
         )),
     }
 }

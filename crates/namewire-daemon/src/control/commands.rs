@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use ndn_dataplane::{Balanced, Command, CsSettings, Dataplane, NewFace, NewPort, PortChange};
+use ndn_dataplane::{
+    Balanced, Command, CommandMark, CsSettings, Dataplane, NewFace, NewPort, PortChange,
+};
 use ndn_face::{FaceOptions, FrameTap, PortId};
 use ndn_forwarding::{Counters, LinkEvent, StrategyTable};
 use ndn_packet::Name;
@@ -69,11 +71,14 @@ pub(crate) trait TableCommands: FaceCommands {
     /// Sends the commands to the workers.
     fn wake(&mut self);
 
-    /// See [`Dataplane::is_settled`].
-    fn is_settled(&self) -> bool;
+    /// See [`Dataplane::has_one_worker`].
+    fn has_one_worker(&self) -> bool;
 
-    /// See [`Dataplane::has_executed_all`].
-    fn has_executed_all(&self) -> bool;
+    /// See [`Dataplane::mark`].
+    fn mark(&self) -> CommandMark;
+
+    /// See [`Dataplane::has_executed`].
+    fn has_executed(&self, mark: &CommandMark) -> bool;
 
     /// Sum of the counters of all workers.
     fn counters(&self) -> Counters;
@@ -162,12 +167,16 @@ impl TableCommands for Dataplane {
         Self::wake(self);
     }
 
-    fn is_settled(&self) -> bool {
-        Self::is_settled(self)
+    fn has_one_worker(&self) -> bool {
+        Self::has_one_worker(self)
     }
 
-    fn has_executed_all(&self) -> bool {
-        Self::has_executed_all(self)
+    fn mark(&self) -> CommandMark {
+        Self::mark(self)
+    }
+
+    fn has_executed(&self, mark: &CommandMark) -> bool {
+        Self::has_executed(self, mark)
     }
 
     fn counters(&self) -> Counters {

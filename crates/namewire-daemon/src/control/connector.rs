@@ -227,7 +227,7 @@ impl Connector {
         if self.own.include(remote.scheme(), address)
             && let Some(unlogged) = cx.admits_line(spec)
         {
-            warn!(%remote, unlogged, "this forwarder listens there itself: the face leads nowhere else");
+            warn!(%remote, unlogged, "face to a listener of this forwarder: its packets return and are dropped as loops");
         }
     }
 
@@ -305,7 +305,9 @@ impl Connector {
         let others = self.shared.end(ticket);
         for ticket in std::iter::once(ticket).chain(others.iter().map(|other| other.ticket)) {
             if let Some((remote, spec)) = self.names.next_of(ticket) {
-                info!(%remote, "the next address of its host is tried");
+                if let Some(unlogged) = cx.admits_line(&spec) {
+                    info!(%remote, unlogged, "connection failed: trying the next address of the host");
+                }
                 self.create(cx, &remote, None, &spec);
                 continue;
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use ndn_dataplane::CsSettings;
+use ndn_dataplane::{CommandMark, CsSettings};
 use ndn_face::InternalEnd;
 use ndn_forwarding::LearningRequest;
 use ndn_management::state::CreatedFace;
@@ -70,6 +70,8 @@ pub(crate) struct Management {
     clock: Clock,
     replies: Replies,
     local: LocalRequests,
+    /// The commands that workers have to execute before the marked replies and answers are sent.
+    mark: Option<CommandMark>,
     tickets: Tickets,
     tables: ForwardingTables,
     /// Readable once keys of commands have been read.
@@ -187,6 +189,7 @@ impl Management {
             clock,
             replies: Replies::default(),
             local: LocalRequests::default(),
+            mark: None,
             tickets: Tickets::default(),
             tables,
             key_chain,
@@ -554,7 +557,7 @@ impl Management {
         cx.dataplane().wake();
         let is_blocked = !self.replies.is_empty() || self.local.has_answers();
         self.blocked = is_blocked.then(|| {
-            let is_full = !self.replies.is_empty() && cx.dataplane().is_settled();
+            let is_full = self.replies.is_ready();
             match self.blocked {
                 // The retry of other work leaves the interval as it is.
                 Some(before) if !has_sent && cx.now_ns() < before.retry_ns => {
@@ -573,7 +576,7 @@ impl Management {
     /// Publishes changed tables to the workers. While routes to removed faces are deleted in parts, publishes only if
     /// a command waits for a change: each version copies all pages that differ from the last.
     fn publish_tables(&mut self, cx: &mut Cx<'_>) {
-        if self.state.is_removing() && !self.is_fib_awaited {
+        if self.state.is_changing_routes() && !self.is_fib_awaited {
             return;
         }
         self.is_fib_awaited = false;
@@ -592,14 +595,29 @@ impl Management {
         let dataplane = cx.dataplane();
         // The worker executes commands before it polls the internal face again.
         dataplane.wake();
-        // Local answers pass through no worker: what the requester sends next may reach any of them first.
-        let has_answered = self.local.has_answers() && dataplane.has_executed_all();
-        if has_answered {
-            self.local.send();
+        if dataplane.has_one_worker() {
+            self.replies.mark();
+            self.replies.settle();
         }
-        // The other workers have executed them once this is true.
-        if !dataplane.is_settled() {
-            return has_answered;
+        let mut has_answered = false;
+        // At most twice: what has come since the mark is perhaps executed, too. Commands that are sent all the time do
+        // not delay the replies to those before.
+        for _ in 0..2 {
+            if !self.replies.is_staged() && !self.local.has_answers() {
+                break;
+            }
+            let mark = self.mark.get_or_insert_with(|| {
+                self.replies.mark();
+                self.local.mark();
+                dataplane.mark()
+            });
+            if !dataplane.has_executed(mark) {
+                break;
+            }
+            self.mark = None;
+            self.replies.settle();
+            // Local answers pass through no worker: what the requester sends next may reach any of them first.
+            has_answered |= self.local.send();
         }
         self.replies.send(&mut self.internal) || has_answered
     }
@@ -684,6 +702,8 @@ struct Waiting {
 struct LocalRequests {
     waiting: Vec<Waiting>,
     answered: Vec<(SyncSender<LocalAnswer>, Vec<u8>)>,
+    /// Number of `answered` that the next call of [`send`](Self::send) sends.
+    marked: usize,
 }
 
 impl LocalRequests {
@@ -717,12 +737,19 @@ impl LocalRequests {
         !self.answered.is_empty()
     }
 
-    /// Sends the answers. The caller ensures that all workers use the new tables.
-    fn send(&mut self) {
-        for (answer, wire) in self.answered.drain(..) {
+    /// The next [`send`](Self::send) sends the answers so far.
+    fn mark(&mut self) {
+        self.marked = self.answered.len();
+    }
+
+    /// Sends the marked answers; returns whether there were any. The caller ensures that all workers use the new tables.
+    fn send(&mut self) -> bool {
+        let count = std::mem::take(&mut self.marked);
+        for (answer, wire) in self.answered.drain(..count) {
             // The requester may have gone.
             let _ = answer.send(Ok(wire));
         }
+        count > 0
     }
 
     /// Time of the next [`handle_timeout`](Self::handle_timeout).

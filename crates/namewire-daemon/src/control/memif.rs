@@ -260,7 +260,7 @@ impl Memif {
             HandshakeError::Message(_)
             | HandshakeError::Protocol(_)
             | HandshakeError::Memory(_) => {
-                let client = format!("somebody at {}", socket.display());
+                let client = format!("client of {}", socket.display());
                 let now = cx.now();
                 cx.log().refused.memif_refused(now, &client, error);
                 self.count(MemifRefusal::Misbehaved);

@@ -286,7 +286,8 @@ impl Control {
     /// routes.
     fn announce(&mut self, on_listening: &mut (dyn FnMut(&str) + Send)) {
         let Core { faces, dataplane, config, .. } = &self.core;
-        let is_reachable = faces.get(FACE_ID_INTERNAL).is_some() && dataplane.is_settled();
+        let is_reachable = faces.get(FACE_ID_INTERNAL).is_some()
+            && (dataplane.has_one_worker() || dataplane.has_executed_all());
         if is_reachable && !self.listening.is_announced() {
             self.memif.log_secrecy(config);
             let hashes = self.sessions.status(config).self_signed_hashes();
@@ -459,7 +460,7 @@ impl Core {
                 match ticket {
                     // Connections of one burst can exceed the limit before this thread has counted them.
                     None => self.log.full.face_refused(self.now, face_id, &error),
-                    Some(_) => warn!(face_id, %error, "a face was not made"),
+                    Some(_) => self.log.full.command_refused(self.now, face_id, &error),
                 }
                 self.faces.face_refused(face_id, &error);
                 self.events.push_back(Event::FaceRefused(face_id));

@@ -104,7 +104,7 @@ impl Service for PathMtus {
             let Some(route) = route else { return true };
             let now = longest(Some(route.payload_max), most);
             if now != *length {
-                info!(face = face_id, %peer, before = *length, now, "the path takes other frames");
+                info!(face = face_id, %peer, before = *length, now, "MTU of the path changed");
                 *length = now;
                 cx.resize(face_id, now);
             }

@@ -197,7 +197,10 @@ impl Quotas {
             let is_over = excess.commands.is_over(now_ns);
             if is_over {
                 if let Some(unlogged) = refusals.admit(now_ns, principal_of(cx, *face_id)) {
-                    info!(face_id, unlogged, "the face is not held back any more");
+                    info!(
+                        face_id,
+                        unlogged, "face no longer limited: its commands are below the quota"
+                    );
                 }
                 limit_management(cx, *face_id, None);
             }

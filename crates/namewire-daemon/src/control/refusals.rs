@@ -106,17 +106,17 @@ impl Refusals {
         self.0.admit(now_ns, principal)
     }
 
-    /// Logs a connection closed because its principal has as many faces as it may.
+    /// Logs a connection that was closed at the limit of faces of its principal.
     pub(super) fn principal_refused(&mut self, now: Now, principal: PrincipalKey) {
         if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
-            warn!(%principal, unlogged, "a connection was closed: its peer has as many faces as it may");
+            warn!(%principal, unlogged, "connection rejected: its peer has reached its limit of faces");
         }
     }
 
     /// Logs a face that is closed for those of others.
     pub(super) fn face_given_up(&mut self, now: Now, principal: PrincipalKey, face_id: u64) {
         if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
-            info!(%principal, face_id, unlogged, "the face is closed: others need it, and its peer has more than its share");
+            info!(%principal, face_id, unlogged, "face closed for another peer: its own peer exceeds its share of the faces");
         }
     }
 
@@ -136,7 +136,7 @@ impl Refusals {
     /// Logs a rejected memif client with its interface and the reason.
     pub(super) fn memif_refused(&mut self, now: Now, client: &str, reason: &HandshakeError) {
         if let Some(unlogged) = self.admit(now.monotonic_ns, MEMIF_CLIENTS) {
-            warn!(client, %reason, unlogged, "a memif client was refused");
+            warn!(client, %reason, unlogged, "memif client rejected");
         }
     }
 
@@ -144,14 +144,17 @@ impl Refusals {
     pub(super) fn memif_turned_away(&mut self, now: Now, user: u32, limit: usize) {
         let principal = PrincipalKey::LocalApplication { uid: user, pid: 0 };
         if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
-            warn!(user, limit, unlogged, "memif client rejected: too many connect");
+            warn!(
+                user,
+                limit, unlogged, "memif client rejected: limit of concurrent handshakes reached"
+            );
         }
     }
 
     /// Logs dataset segments dropped at the limit of waiting segments.
     pub(super) fn segment_dropped(&mut self, now: Now, dropped: u64) {
         if self.admit(now.monotonic_ns, PrincipalKey::Management).is_some() {
-            warn!(dropped, "segments of lists were dropped: more are asked for than are read");
+            warn!(dropped, "segments of datasets dropped: too many wait to be sent");
         }
     }
 
@@ -203,6 +206,7 @@ pub(super) struct FaceLimitLog {
     of_descriptors: Pauses,
     of_memory: Pauses,
     of_others: Pauses,
+    of_commands: Pauses,
 }
 
 impl FaceLimitLog {
@@ -215,10 +219,7 @@ impl FaceLimitLog {
     pub(super) fn connection_refused(&mut self, now: Now, limit: usize) {
         self.refused += 1;
         if let Some(unlogged) = self.of_faces.admit(now.monotonic_ns) {
-            warn!(
-                limit,
-                unlogged, "a connection was closed: there are as many faces as there may be"
-            );
+            warn!(limit, unlogged, "connection rejected: limits.faces reached");
         }
     }
 
@@ -228,7 +229,14 @@ impl FaceLimitLog {
         self.refused += u64::from(is_full);
         let pauses = if is_full { &mut self.of_faces } else { &mut self.of_others };
         if let Some(unlogged) = pauses.admit(now.monotonic_ns) {
-            warn!(face_id, %error, unlogged, "a face was not made");
+            warn!(face_id, %error, unlogged, "face not created");
+        }
+    }
+
+    /// Logs a face that was not created for a command or the configuration.
+    pub(super) fn command_refused(&mut self, now: Now, face_id: u64, error: &io::Error) {
+        if let Some(unlogged) = self.of_commands.admit(now.monotonic_ns) {
+            warn!(face_id, %error, unlogged, "face not created");
         }
     }
 
@@ -242,7 +250,7 @@ impl FaceLimitLog {
     /// Logs that the kernel has no memory for connections.
     pub(super) fn no_memory(&mut self, now: Now, error: &io::Error) {
         if let Some(unlogged) = self.of_memory.admit(now.monotonic_ns) {
-            warn!(%error, unlogged, "a connection has to wait");
+            warn!(%error, unlogged, "connection not accepted yet: no memory in the kernel");
         }
     }
 }

@@ -23,12 +23,17 @@ const RING_SEGMENTS_BYTES: usize = 192 << 10;
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
+    /// Frames that wait until the workers use the tables that they report, in the order of their arrival.
+    staged: VecDeque<Staged>,
+    /// Number of `staged` that the next call of [`settle`](Self::settle) releases.
+    marked: usize,
     /// Frames that are not segments.
     first: VecDeque<Vec<u8>>,
+    /// With those of `staged`.
     first_bytes: usize,
     segments: VecDeque<Segment>,
     segment_bytes: usize,
-    /// Names of `segments`.
+    /// Names of `segments` and of those of `staged`.
     names: HashSet<Box<[u8]>>,
     /// Segment bytes of each frame in the ring; zero for other frames.
     sent: VecDeque<usize>,
@@ -36,6 +41,12 @@ pub(super) struct Replies {
     dropped: u64,
     /// The log of `dropped`.
     drops: Refusals,
+}
+
+#[derive(Debug)]
+enum Staged {
+    First(Vec<u8>),
+    Segment(Segment),
 }
 
 #[derive(Debug)]
@@ -48,7 +59,17 @@ struct Segment {
 impl Replies {
     /// Returns whether no frame waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.first.is_empty() && self.segments.is_empty()
+        !self.is_staged() && !self.is_ready()
+    }
+
+    /// Returns whether a frame waits until the workers use the tables that it reports.
+    pub(super) fn is_staged(&self) -> bool {
+        !self.staged.is_empty()
+    }
+
+    /// Returns whether a frame waits for room in the ring to the worker.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.first.is_empty() || !self.segments.is_empty()
     }
 
     /// Returns whether no further Interests should be answered now.
@@ -59,7 +80,7 @@ impl Replies {
     /// Queues a frame before all segments.
     pub(super) fn push(&mut self, frame: Vec<u8>) {
         self.first_bytes += frame.len();
-        self.first.push_back(frame);
+        self.staged.push_back(Staged::First(frame));
     }
 
     /// Queues a dataset segment. Drops it if the same segment waits already, which answers this Interest too, or if
@@ -76,10 +97,25 @@ impl Replies {
         let name = Box::<[u8]>::from(name.value());
         self.names.insert(name.clone());
         self.segment_bytes += frame.len();
-        self.segments.push_back(Segment { name, frame });
+        self.staged.push_back(Staged::Segment(Segment { name, frame }));
     }
 
-    /// Sends frames until the ring is at its limit.
+    /// The next [`settle`](Self::settle) releases the frames so far.
+    pub(super) fn mark(&mut self) {
+        self.marked = self.staged.len();
+    }
+
+    /// Releases the marked frames to be sent: the workers use the tables that these report.
+    pub(super) fn settle(&mut self) {
+        for staged in self.staged.drain(..std::mem::take(&mut self.marked)) {
+            match staged {
+                Staged::First(frame) => self.first.push_back(frame),
+                Staged::Segment(segment) => self.segments.push_back(segment),
+            }
+        }
+    }
+
+    /// Sends released frames until the ring is at its limit.
     pub(super) fn send(&mut self, end: &mut InternalEnd) -> bool {
         let mut has_sent = false;
         for _ in end.unreceived()..self.sent.len() {
@@ -144,6 +180,31 @@ mod tests {
         replies.push_segment(NOW, segment(number).as_ref(), vec![first; SEGMENT_BYTES]);
     }
 
+    fn send(replies: &mut Replies, near: &mut InternalEnd) {
+        replies.mark();
+        replies.settle();
+        replies.send(near);
+    }
+
+    #[test]
+    fn frames_are_sent_after_the_mark_before_which_they_were_queued() {
+        let (mut near, mut far) = InternalEnd::pair(16).unwrap();
+        let mut replies = Replies::default();
+        replies.push(vec![1; 1]);
+        replies.mark();
+        replies.push(vec![2; 2]);
+        assert!(!replies.send(&mut near) && replies.is_staged() && !replies.is_ready());
+        replies.settle();
+        assert!(replies.is_ready() && replies.send(&mut near));
+        assert_eq!(receive(&mut far, 9), [1]);
+        assert!(replies.is_staged() && !replies.is_empty());
+        // Nothing is released without a mark.
+        replies.settle();
+        assert!(!replies.send(&mut near));
+        send(&mut replies, &mut near);
+        assert_eq!((receive(&mut far, 9), replies.is_empty()), (vec![2], true));
+    }
+
     /// Reads at most `count` frames as the worker does; returns their lengths.
     fn receive(far: &mut InternalEnd, count: usize) -> Vec<usize> {
         std::iter::from_fn(|| far.receive()).take(count).map(|frame| frame.len()).collect()
@@ -155,28 +216,28 @@ mod tests {
         let mut replies = Replies::default();
         let in_ring = RING_SEGMENTS_BYTES / SEGMENT_BYTES;
         (0..1000).for_each(|number| push(&mut replies, number));
-        replies.send(&mut near);
+        send(&mut replies, &mut near);
         assert_eq!(near.unreceived(), in_ring, "few of them are in the ring");
         replies.push(vec![1; 300]);
         replies.push(vec![2; 400]);
-        replies.send(&mut near);
+        send(&mut replies, &mut near);
         // The worker reads one batch, and later the rest.
         assert_eq!(receive(&mut far, 6), [SEGMENT_BYTES; 6]);
         replies.push(vec![3; 500]);
-        replies.send(&mut near);
+        send(&mut replies, &mut near);
         let mut expected = vec![SEGMENT_BYTES; in_ring - 6];
         expected.extend([300, 400, 500]);
         expected.extend([SEGMENT_BYTES; 6]);
         assert_eq!(receive(&mut far, 4096), expected);
         let mut sum = in_ring + 6;
         while !replies.is_empty() {
-            replies.send(&mut near);
+            send(&mut replies, &mut near);
             assert!(near.unreceived() <= in_ring);
             sum += receive(&mut far, 4096).len();
         }
         assert_eq!(sum, 1000);
         assert_eq!((replies.segment_bytes, replies.first_bytes, replies.names.len()), (0, 0, 0));
-        replies.send(&mut near);
+        send(&mut replies, &mut near);
         assert_eq!((replies.sent_bytes, replies.sent.len()), (0, 0));
     }
 
@@ -189,12 +250,13 @@ mod tests {
             (0..max + 9).for_each(|number| push(&mut replies, number));
         }
         assert_eq!(replies.segment_bytes, SEGMENTS_MAX_BYTES);
-        assert_eq!((replies.segments.len() as u64, replies.dropped), (max, 3 * 9));
+        assert_eq!((replies.staged.len() as u64, replies.dropped), (max, 3 * 9));
         assert!(!replies.is_full(), "commands are answered");
         // A sent segment may be requested again.
-        replies.send(&mut near);
+        send(&mut replies, &mut near);
         assert_eq!(far.receive(), Some(vec![0; SEGMENT_BYTES]));
         push(&mut replies, 0);
+        send(&mut replies, &mut near);
         assert_eq!(replies.segments.back().unwrap().frame, vec![0; SEGMENT_BYTES]);
     }
 
@@ -206,7 +268,7 @@ mod tests {
         (1..=4).for_each(|len| replies.push(vec![0; len]));
         let mut received = Vec::new();
         while !replies.is_empty() || near.unreceived() > 0 {
-            replies.send(&mut near);
+            send(&mut replies, &mut near);
             received.extend(receive(&mut far, 1));
         }
         assert_eq!(received, [1, 2, 3, 4, SEGMENT_BYTES]);
@@ -220,7 +282,7 @@ mod tests {
             replies.push(vec![0; 1 << 20]);
         }
         assert_eq!(replies.first_bytes, REPLIES_MAX_BYTES);
-        replies.send(&mut near);
+        send(&mut replies, &mut near);
         assert!(!replies.is_full());
         assert_eq!(receive(&mut far, 9), [1 << 20; 4]);
     }

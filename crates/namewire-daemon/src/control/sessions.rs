@@ -271,12 +271,7 @@ impl Sessions {
             return;
         }
         if found != given {
-            debug!(
-                face_id,
-                before = given,
-                now = found,
-                "the path of a session takes other frames"
-            );
+            debug!(face_id, before = given, now = found, "MTU of a session's path changed");
             followed.given = found;
             cx.resize(face_id, found);
         }

@@ -49,6 +49,7 @@ pub(crate) fn management(
         version: format!("namewire {}", env!("CARGO_PKG_VERSION")),
         started_unix_ms: now(clock).unix_ms(),
         fib_entries_max: config.tables.fib_capacity,
+        routes_per_principal_max: config.limits.routes_per_principal,
         // One instance is the default, and a change needs the new one before the old one is free.
         strategy_instances_max: StrategyTable::INSTANCES_MAX - 2,
         face_schemes: face_schemes(config),

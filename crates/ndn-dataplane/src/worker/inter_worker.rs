@@ -235,12 +235,12 @@ impl InterWorker {
         self.remote_faces.remove(&face)
     }
 
-    /// Returns all buffers, at the end of the worker.
     /// Returns the block that is kept for copies of packets.
     pub(super) fn release_copies(&mut self, pool: &PacketPool) {
         self.exchange.release_copies(pool);
     }
 
+    /// Returns all buffers, at the end of the worker.
     pub(super) fn release(&mut self, pool: &PacketPool) {
         self.crossed.release(pool);
         self.exchange.release(pool);

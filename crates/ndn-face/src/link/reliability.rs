@@ -25,6 +25,8 @@ const RETRANSMISSIONS_MAX: u8 = 3;
 const LATER_ACKS_MAX: u8 = 3;
 /// Time for which an acknowledgement is delayed to be piggybacked on a frame.
 const IDLE_ACK_WAIT: Duration = Duration::from_millis(5);
+/// Frames that one call retransmits or gives up; the next call continues, after the other faces had their turn.
+pub(super) const TIMEOUTS_PER_CALL: usize = 256;
 /// Acknowledgements in one frame.
 const ACKS_PER_FRAME: usize = 64;
 /// Acknowledgements that are queued. Further ones are not sent; the peer will retransmit.
@@ -41,8 +43,8 @@ const ACK_LENGTH: usize = 12;
 pub(crate) struct Reliability {
     window: Window,
     rtt: RttEstimator,
-    /// TxSequences of frames that later acknowledgements show to be lost.
-    lost: VecDeque<u64>,
+    /// Frames that later acknowledgements show to be lost. Their bytes count as those of the window.
+    lost: VecDeque<Unacked>,
     /// TxSequences to acknowledge.
     acks: VecDeque<u64>,
     /// When they are sent alone.
@@ -121,13 +123,19 @@ impl Reliability {
         sink: &mut impl FrameSink,
         counters: &FaceCounters,
     ) {
-        while let Some(tx_sequence) = self.lost.pop_front() {
-            if let Some(frame) = self.window.take(tx_sequence) {
-                self.send_again(now, frame, frame_max, sink, counters);
-            }
+        let mut budget = TIMEOUTS_PER_CALL;
+        while budget > 0
+            && let Some(frame) = self.lost.pop_front()
+        {
+            budget -= 1;
+            self.window.bytes -= frame.bytes.len();
+            self.send_again(now, frame, frame_max, sink, counters);
         }
         // Frames that are retransmitted here are not due again.
-        while self.window.oldest_sent().is_some_and(|sent| sent.plus(self.rtt.timeout()) <= now) {
+        while budget > 0
+            && self.window.oldest_sent().is_some_and(|sent| sent.plus(self.rtt.timeout()) <= now)
+        {
+            budget -= 1;
             if let Some(frame) = self.window.take_oldest() {
                 self.send_again(now, frame, frame_max, sink, counters);
             }
@@ -147,7 +155,9 @@ impl Reliability {
     ) {
         if frame.retransmissions == RETRANSMISSIONS_MAX {
             counters.dropped(LinkDropReason::RetransmissionsExhausted).increment();
-            self.window.remove_message(frame.message);
+            if frame.is_fragment {
+                self.drop_message(frame.message);
+            }
             return self.window.recycle(frame);
         }
         frame.retransmissions += 1;
@@ -231,12 +241,18 @@ impl Reliability {
             self.rtt.add(now.since(frame.sent));
         }
         self.window.recycle(frame);
-        let lost = &mut self.lost;
-        self.window.for_each_before(tx_sequence, |earlier, frame| {
-            frame.later_acks = frame.later_acks.saturating_add(1);
-            if frame.later_acks == LATER_ACKS_MAX {
-                lost.push_back(earlier);
+        self.window.acknowledged_later(tx_sequence, &mut self.lost);
+    }
+
+    /// Drops the other fragments of a packet that is given up.
+    fn drop_message(&mut self, message: u64) {
+        self.window.remove_message(message);
+        self.lost.retain(|frame| {
+            let is_other = frame.message != message;
+            if !is_other {
+                self.window.bytes -= frame.bytes.len();
             }
+            is_other
         });
     }
 
@@ -309,6 +325,8 @@ struct Unacked {
     bytes: Vec<u8>,
     /// Sequence less FragIndex, which the fragments of one packet share.
     message: u64,
+    /// Whether the packet has other frames.
+    is_fragment: bool,
     /// When it was sent the last time.
     sent: Timestamp,
     retransmissions: u8,
@@ -351,9 +369,11 @@ impl Window {
         debug_assert!(written.is_ok_and(|length| length == bytes.len()), "it has been sent");
         let index = header.frag_index.unwrap_or(0);
         let message = header.sequence.unwrap_or(0).wrapping_sub(index);
+        let is_fragment = header.frag_count.is_some_and(|count| count > 1);
+        let (retransmissions, later_acks) = (0, 0);
         self.put_back(
             now,
-            Unacked { bytes, message, sent: now, retransmissions: 0, later_acks: 0 },
+            Unacked { bytes, message, is_fragment, sent: now, retransmissions, later_acks },
         );
     }
 
@@ -382,15 +402,20 @@ impl Window {
         self.frames.front()?.as_ref().map(|frame| frame.sent)
     }
 
-    /// Visits all frames that were sent before `tx_sequence`.
-    fn for_each_before(&mut self, tx_sequence: u64, mut visit: impl FnMut(u64, &mut Unacked)) {
+    /// Counts an acknowledgement for the frames before it, and moves those that it shows to be lost. As they leave the
+    /// window, which begins with the oldest frame then, a frame is visited by at most [`LATER_ACKS_MAX`] acknowledgements.
+    fn acknowledged_later(&mut self, tx_sequence: u64, lost: &mut VecDeque<Unacked>) {
         // The frame itself is gone, and with it perhaps the beginning of the window.
         let Some(count) = self.position(tx_sequence) else { return };
-        for (place, frame) in self.frames.iter_mut().take(count).enumerate() {
-            if let Some(frame) = frame {
-                visit(self.first.wrapping_add(place as u64), frame);
+        for place in self.frames.iter_mut().take(count) {
+            if let Some(frame) = place {
+                frame.later_acks += 1;
+                if frame.later_acks == LATER_ACKS_MAX {
+                    lost.extend(place.take());
+                }
             }
         }
+        self.advance();
     }
 
     /// Removes all frames of a packet that is dropped.

@@ -143,6 +143,30 @@ fn dropping_a_packet_removes_only_its_fragments() {
 }
 
 #[test]
+fn frames_of_a_dead_peer_are_retransmitted_in_portions() {
+    let mut near = reliable(1400);
+    let count = 3 * reliability::TIMEOUTS_PER_CALL;
+    for seed in 0..count {
+        send(&mut near, at(0), &wire(50, seed as u8));
+    }
+    let portions: Vec<usize> = (0..4).map(|_| resend(&mut near, at(1000)).len()).collect();
+    let portion = reliability::TIMEOUTS_PER_CALL;
+    assert_eq!(portions, [portion, portion, portion, 0]);
+    // Those that three later acknowledgements show to be lost, too.
+    let sent: Vec<_> =
+        (0..count).flat_map(|seed| send(&mut near, at(1001), &wire(50, seed as u8))).collect();
+    let newest: Vec<u64> = sent[count - 3..].iter().rev().map(|frame| tx_sequence(frame)).collect();
+    receive(&mut near, at(1002), &ack(&newest)).unwrap();
+    assert_eq!(near.next_deadline(), Some(Timestamp::ZERO));
+    let portions: Vec<usize> = (0..7).map(|_| resend(&mut near, at(1002)).len()).collect();
+    assert_eq!(portions.iter().sum::<usize>(), 2 * count - 3);
+    assert!(
+        portions[..5].iter().all(|frames| *frames == portion) && portions[6] == 0,
+        "{portions:?}"
+    );
+}
+
+#[test]
 fn three_later_acknowledgements_trigger_retransmission() {
     let mut near = reliable(1400);
     let sent: Vec<_> = (0..5).flat_map(|seed| send(&mut near, at(0), &wire(50, seed))).collect();

@@ -58,10 +58,10 @@ pub trait Strategy: Debug + Send + Sync {
     fn before_satisfy(&self, _: &mut Context<'_>, _entry: PitIndex, _: &RxPacket<'_>) {}
 
     /// An upstream returned a Nack for the Interest of `entry`, recorded in its out-record. If no
-    /// upstream is pending, the entry ends after this call.
+    /// upstream is pending after this call, the entry ends.
     fn after_receive_nack(&self, _: &mut Context<'_>, _entry: PitIndex, _: &ArrivedNack) {}
 
     /// The time set with [`Context::set_timer`] has come, and the entry is still pending.
-    /// `interest` is the Interest from the face for which the timer was set.
+    /// `interest` is that of the first downstream that is still waiting.
     fn on_timer(&self, _: &mut Context<'_>, _interest: &PendingInterest<'_>) {}
 }

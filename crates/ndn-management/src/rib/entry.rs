@@ -1,7 +1,7 @@
 //! One RIB prefix: its routes, the next hops that follow from them, and what longer prefixes
 //! inherit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::types::route_flag;
 
@@ -103,6 +103,14 @@ impl Entry {
         self.routes.iter().any(|route| route.face_id == face_id && route.is_child_inherit())
     }
 
+    /// Those changes of the inherited costs that longer prefixes inherit, too.
+    pub(super) fn passed_on(&self, changes: &FaceCostChanges) -> FaceCostChanges {
+        if self.has_capture() {
+            return FaceCostChanges::new();
+        }
+        changes.iter().copied().filter(|&(face_id, _)| !self.passes_on(face_id)).collect()
+    }
+
     /// Adds the own routes that longer prefixes inherit, for the faces that `costs` does not have (the longer prefix
     /// prevails, and within one prefix the lower cost).
     pub(super) fn add_inheritable(&self, costs: &mut FaceCosts) {
@@ -172,18 +180,8 @@ fn lower(costs: &mut FaceCosts, route: &Route) {
         .or_insert(route.cost);
 }
 
-/// The differences between two inheritances.
-pub(super) fn changes(before: &FaceCosts, after: &FaceCosts) -> FaceCostChanges {
-    let mut changes = FaceCostChanges::new();
-    for (&face_id, &cost) in after {
-        if before.get(&face_id) != Some(&cost) {
-            changes.push((face_id, Some(cost)));
-        }
-    }
-    for &face_id in before.keys() {
-        if !after.contains_key(&face_id) {
-            changes.push((face_id, None));
-        }
-    }
-    changes
+/// The faces whose costs differ between two inheritances.
+pub(super) fn changes(before: &FaceCosts, after: &FaceCosts) -> BTreeSet<u64> {
+    let faces = before.keys().chain(after.keys()).copied();
+    faces.filter(|face_id| before.get(face_id) != after.get(face_id)).collect()
 }

@@ -11,15 +11,14 @@
 
 mod entry;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use ndn_packet::{Name, NameRef};
-use ndn_types::PrincipalIndex;
 
 use crate::listing::Listing;
-use crate::share::Holders;
+use crate::share::{Charge, Owners};
 use entry::{Entry, FaceCostChanges, FaceCosts, changes};
 pub use entry::{NextHop, Route};
 
@@ -61,6 +60,22 @@ pub enum Registration {
     Updated,
 }
 
+/// See [`Rib`]'s field `inherited_at_once`: some milliseconds of work.
+const INHERITED_AT_ONCE: usize = 1024;
+
+/// A change of what longer prefixes inherit, while it is passed on to them.
+///
+/// Only the faces are remembered. Their costs are those of the time of each slice, so that the order in which several changes
+/// are passed on does not matter: the last one to reach a prefix brings what holds then.
+#[derive(Debug)]
+struct Propagation {
+    faces: BTreeSet<u64>,
+    /// Faces that have changed again since the beginning: they are passed on from the beginning, after this.
+    again: BTreeSet<u64>,
+    /// The prefix that was visited last.
+    last: Key,
+}
+
 /// Routes by prefix, and the FIB updates that they cause. Pure: time is an argument.
 #[derive(Debug)]
 pub struct Rib {
@@ -69,6 +84,12 @@ pub struct Rib {
     faces: BTreeSet<(u64, Key)>,
     /// Expiry, prefix, face, origin.
     deadlines: BTreeSet<(u64, Key, u64, u64)>,
+    /// Changes that longer prefixes have not inherited yet, by the prefix of their origin.
+    propagations: BTreeMap<Key, Propagation>,
+    /// The keys of `propagations`, in turn.
+    turns: VecDeque<Key>,
+    /// Entries that inherit a change at once; those beyond follow by [`continue_propagating`](Rib::continue_propagating).
+    inherited_at_once: usize,
     /// Next hops at the last `take_updates` of every prefix touched since (`None`: no entry).
     touched: BTreeMap<Key, Option<Vec<NextHop>>>,
     /// Prefixes whose own routes have changed, while they are watched.
@@ -78,7 +99,7 @@ pub struct Rib {
     generation: u64,
     pub(crate) listing: Listing,
     /// Routes of principals other than operators: prefix, face, origin.
-    holders: Holders<(Key, u64, u64)>,
+    owners: Owners<(Key, u64, u64)>,
 }
 
 impl Default for Rib {
@@ -98,13 +119,16 @@ impl Rib {
             entries: BTreeMap::new(),
             faces: BTreeSet::new(),
             deadlines: BTreeSet::new(),
+            propagations: BTreeMap::new(),
+            turns: VecDeque::new(),
+            inherited_at_once: INHERITED_AT_ONCE,
             touched: BTreeMap::new(),
             changed: None,
             route_count: 0,
             routes_max,
             generation: 0,
             listing: Listing::default(),
-            holders: Holders::default(),
+            owners: Owners::default(),
         }
     }
 
@@ -223,8 +247,8 @@ impl Rib {
         let key = self.key(prefix);
         let removed = self.change(&key, prefix, |entry| entry.remove(face_id, origin))?;
         self.route_count -= 1;
-        if !self.holders.is_empty() {
-            self.holders.end(&(Arc::clone(&key), face_id, origin));
+        if !self.owners.is_empty() {
+            self.owners.end(&(Arc::clone(&key), face_id, origin));
         }
         if let Some(deadline_ns) = removed.expires_at_ns {
             self.deadlines.remove(&(deadline_ns, Arc::clone(&key), face_id, origin));
@@ -235,23 +259,36 @@ impl Rib {
         Some(removed)
     }
 
-    /// A principal holds a route, or an operator does (`None`).
-    pub(crate) fn set_holder(
+    /// The charge for a route; `None`: it is an operator's, or there is no such route.
+    pub(crate) fn charge(&self, prefix: NameRef<'_>, face_id: u64, origin: u64) -> Option<Charge> {
+        if self.owners.is_empty() {
+            return None;
+        }
+        self.owners.find(&(self.key(prefix), face_id, origin))
+    }
+
+    /// Sets the charge for a route; `None`: it is an operator's.
+    pub(crate) fn set_charge(
         &mut self,
         prefix: NameRef<'_>,
         (face_id, origin): (u64, u64),
-        holder: Option<PrincipalIndex>,
+        charge: Option<Charge>,
     ) {
         let key = (self.key(prefix), face_id, origin);
-        match holder {
-            Some(holder) => self.holders.begin(key, holder),
-            None => self.holders.end(&key),
+        match charge {
+            Some(charge) => self.owners.begin(key, charge),
+            None => self.owners.end(&key),
         }
     }
 
-    /// The holders of routes that have ended since the last call.
-    pub(crate) fn take_ended_holders(&mut self) -> Vec<PrincipalIndex> {
-        self.holders.take_ended()
+    /// Number of routes that are charged to a principal.
+    pub(crate) fn charged_count(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// The charges of routes that have ended since the last call.
+    pub(crate) fn take_ended_charges(&mut self) -> Vec<Charge> {
+        self.owners.take_ended()
     }
 
     /// Removes the routes of at most `prefixes_max` prefixes to `face_id`; returns how many there were.
@@ -375,11 +412,49 @@ impl Rib {
         } else {
             entry.recompute(&inherited);
         }
-        let changes = changes(&passed_on_before, &passed_on_after);
-        if !changes.is_empty() {
-            self.propagate(key, changes);
+        let mut faces = changes(&passed_on_before, &passed_on_after);
+        // From now on, this entry may hide from longer prefixes what they have not inherited yet.
+        for length in (0..prefix.len()).take_while(|_| !self.propagations.is_empty()) {
+            if let Some(pending) = self.propagations.get(prefix.prefix(length).value()) {
+                faces.extend(pending.faces.iter().chain(&pending.again));
+            }
+        }
+        if !faces.is_empty() {
+            self.begin_propagating(key, faces);
         }
         result
+    }
+
+    /// Whether longer prefixes have not inherited all changes yet.
+    #[must_use]
+    pub fn is_propagating(&self) -> bool {
+        !self.propagations.is_empty()
+    }
+
+    /// Passes changes on to at most `entries_max` longer prefixes.
+    pub fn continue_propagating(&mut self, entries_max: usize) {
+        let Some(root) = self.turns.pop_front() else { return };
+        let Some(Propagation { faces, mut again, last }) = self.propagations.remove(&root) else {
+            return;
+        };
+        let next = self.propagate(&root, &faces, (&last, entries_max));
+        let (faces, last) = match next {
+            Some(last) => (faces, last),
+            None if again.is_empty() => return,
+            None => (std::mem::take(&mut again), Arc::clone(&root)),
+        };
+        self.propagations.insert(Arc::clone(&root), Propagation { faces, again, last });
+        self.turns.push_back(root);
+    }
+
+    fn begin_propagating(&mut self, root: &Key, faces: BTreeSet<u64>) {
+        if let Some(propagation) = self.propagations.get_mut(root) {
+            propagation.again.extend(faces);
+        } else if let Some(last) = self.propagate(root, &faces, (root, self.inherited_at_once)) {
+            let again = BTreeSet::new();
+            self.propagations.insert(Arc::clone(root), Propagation { faces, again, last });
+            self.turns.push_back(Arc::clone(root));
+        }
     }
 
     /// The costs of faces that an entry at `prefix` inherits from shorter prefixes.
@@ -395,34 +470,56 @@ impl Rib {
         costs
     }
 
-    /// Carries a change of what the children of `root` inherit into its subtree.
-    fn propagate(&mut self, root: &Key, changes: FaceCostChanges) {
+    /// Carries what the children of `root` inherit of these faces into its subtree, after the prefix `last`. Returns the
+    /// prefix that was visited last, if there are more than `entries_max`.
+    fn propagate(
+        &mut self,
+        root: &Key,
+        faces: &BTreeSet<u64>,
+        (last, entries_max): (&Key, usize),
+    ) -> Option<Key> {
         // The changes that hold below each prefix on the path to the current one.
-        let mut path: Vec<(Key, FaceCostChanges)> = vec![(Arc::clone(root), changes)];
-        let below = (Bound::Excluded(Arc::clone(root)), Bound::Unbounded);
-        for (key, entry) in self.entries.range_mut::<Key, _>(below) {
+        let mut path: Vec<(Key, FaceCostChanges)> =
+            vec![(Arc::clone(root), self.passed_on(root, faces))];
+        let root_length = name(root).len();
+        for length in root_length + 1..=name(last).len() {
+            let prefix = name(last).prefix(length).value();
+            if let Some((key, entry)) = self.entries.get_key_value(prefix) {
+                let changes =
+                    path.last().map(|(_, changes)| entry.passed_on(changes)).unwrap_or_default();
+                path.push((Arc::clone(key), changes));
+            }
+        }
+        let below = (Bound::Excluded(Arc::clone(last)), Bound::Unbounded);
+        for (count, (key, entry)) in self.entries.range_mut::<Key, _>(below).enumerate() {
             while path.last().is_some_and(|(prefix, _)| !key.starts_with(prefix)) {
                 path.pop();
             }
-            let Some((_, changes)) = path.last() else { break };
-            if changes.is_empty() {
-                continue;
-            }
-            if entry.has_capture() {
-                path.push((Arc::clone(key), FaceCostChanges::new()));
-                continue;
-            }
-            if entry.is_affected(changes) {
+            let (_, changes) = path.last()?;
+            if !entry.has_capture() && entry.is_affected(changes) {
                 let before = entry.next_hops();
                 self.touched.entry(Arc::clone(key)).or_insert_with(|| Some(before.to_vec()));
                 entry.apply_inherited(changes);
             }
-            let passed_on: FaceCostChanges =
-                changes.iter().copied().filter(|&(face_id, _)| !entry.passes_on(face_id)).collect();
+            let passed_on = entry.passed_on(changes);
             if passed_on.len() != changes.len() {
                 path.push((Arc::clone(key), passed_on));
             }
+            if count + 1 == entries_max {
+                return Some(Arc::clone(key));
+            }
         }
+        None
+    }
+
+    /// The costs of these faces that the children of `root` inherit.
+    fn passed_on(&self, root: &Key, faces: &BTreeSet<u64>) -> FaceCostChanges {
+        let inherited = self.inherited(name(root));
+        let costs = match self.entries.get(root) {
+            Some(entry) => entry.inheritable(&inherited),
+            None => inherited,
+        };
+        faces.iter().map(|face_id| (*face_id, costs.get(face_id).copied())).collect()
     }
 }
 

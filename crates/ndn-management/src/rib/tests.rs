@@ -139,8 +139,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn agrees_with_recomputation(operations in prop::collection::vec(any_operation(), 1..60)) {
-        let mut rib = Rib::new(1000);
+    fn agrees_with_recomputation(
+        operations in prop::collection::vec(any_operation(), 1..60),
+        inherited_at_once in prop_oneof![1..4_usize, Just(1000)],
+    ) {
+        let mut rib = Rib { inherited_at_once, ..Rib::new(1000) };
         let mut naive = NaiveRib::default();
         let mut fib = NaiveFib::new();
         let mut now_ns = 0;
@@ -177,10 +180,16 @@ proptest! {
                     naive.retain(|_, route| route.expires_at_ns.is_none_or(|at| at > now_ns));
                 }
                 Operation::TakeUpdates => {
+                    // In between, too.
+                    apply(&mut fib, rib.take_updates());
+                    while rib.is_propagating() {
+                        rib.continue_propagating(1);
+                    }
                     apply(&mut fib, rib.take_updates());
                     prop_assert_eq!(&fib, &naive.fib());
                 }
             }
+            rib.continue_propagating(1);
             let listed: Vec<(Name, Vec<Route>)> =
                 rib.iter().map(|(name, routes)| (name.to_name(), routes.to_vec())).collect();
             let expected: Vec<(Name, Vec<Route>)> =
@@ -188,6 +197,9 @@ proptest! {
             prop_assert_eq!(listed, expected);
             let deadline = naive.0.values().flatten().filter_map(|route| route.expires_at_ns).min();
             prop_assert_eq!(rib.next_deadline_ns(), deadline);
+        }
+        while rib.is_propagating() {
+            rib.continue_propagating(2);
         }
         apply(&mut fib, rib.take_updates());
         prop_assert_eq!(&fib, &naive.fib());
@@ -197,6 +209,10 @@ proptest! {
         }
         prop_assert_eq!((rib.route_count(), rib.prefix_count()), (0, 0));
         prop_assert!(rib.faces.is_empty() && rib.deadlines.is_empty());
+        while rib.is_propagating() {
+            rib.continue_propagating(2);
+        }
+        prop_assert!(rib.turns.is_empty());
         apply(&mut fib, rib.take_updates());
         prop_assert!(fib.is_empty());
     }

@@ -229,7 +229,7 @@ impl Progress {
     /// Why the command is refused.
     pub(super) fn refusal(&self) -> String {
         let name = self.required.first().map(|(name, _)| name.to_uri()).unwrap_or_default();
-        self.refusal.clone().unwrap_or_else(|| format!("certificate {name} cannot be had"))
+        self.refusal.clone().unwrap_or_else(|| format!("certificate {name} was not found"))
     }
 }
 
@@ -368,8 +368,8 @@ impl WaitingTable {
 
     /// Takes the oldest entry of the principal that is above these limits by most.
     fn take_oldest(&mut self, limits: Limits) -> Option<Waiting> {
-        let payer = self.ledger.victim(WaitingPlaces, limits)?;
-        let oldest = self.entries.iter().position(|(principal, _)| *principal == payer)?;
+        let victim = self.ledger.victim(WaitingPlaces, limits)?;
+        let oldest = self.entries.iter().position(|(principal, _)| *principal == victim)?;
         let (principal, displaced) = self.entries.remove(oldest)?;
         self.forget(principal);
         Some(displaced)

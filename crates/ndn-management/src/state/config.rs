@@ -12,6 +12,9 @@ use crate::rib::Rib;
 use crate::sign::{DataSigner, DigestSigner};
 use crate::strategy_name::StrategyCatalog;
 
+/// Default of `routes_per_principal_max` in [`ControlConfig`].
+const ROUTES_PER_PRINCIPAL_MAX: usize = 16_384;
+
 /// Settings of the control plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlConfig {
@@ -25,6 +28,9 @@ pub struct ControlConfig {
     pub rib_routes_max: usize,
     /// Limit on FIB entries.
     pub fib_entries_max: usize,
+    /// Limit on routes of one principal that is no operator. A route counts once, and once more for each 128 bytes of its
+    /// prefix.
+    pub routes_per_principal_max: usize,
     /// Limit on strategy choices.
     pub strategy_choices_max: usize,
     /// Limit on different strategy instances, a strategy with its parameters, among the choices.
@@ -48,6 +54,7 @@ impl Default for ControlConfig {
             face_schemes: ["udp4", "udp6", "tcp4", "tcp6"].map(str::to_owned).to_vec(),
             rib_routes_max: Rib::ROUTES_MAX_DEFAULT,
             fib_entries_max: Fib::ENTRIES_MAX_DEFAULT,
+            routes_per_principal_max: ROUTES_PER_PRINCIPAL_MAX,
             strategy_choices_max: STRATEGY_CHOICES_MAX,
             strategy_instances_max: usize::MAX,
             cs: CsConfiguration::default(),

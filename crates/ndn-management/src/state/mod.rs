@@ -188,7 +188,7 @@ impl ControlState {
         Self {
             authorizer,
             command_signer: commands,
-            routes: RoutingTables::new(config.rib_routes_max, config.fib_entries_max, reserves),
+            routes: RoutingTables::new(&config),
             faces: FaceRecords::new(),
             strategies: StrategyChoices::new(strategies, strategies_max, reserves),
             cs: config.cs,
@@ -316,6 +316,23 @@ impl ControlState {
     #[must_use]
     pub fn waiting_places(&self) -> LedgerReport<1> {
         self.waiting.report()
+    }
+
+    /// The principal that a route is charged to; `None`: it is an operator's.
+    #[must_use]
+    pub fn route_owner(
+        &self,
+        prefix: NameRef<'_>,
+        face_id: u64,
+        origin: u64,
+    ) -> Option<PrincipalKey> {
+        self.routes.route_owner(prefix, face_id, origin)
+    }
+
+    /// The principal that a next hop of `fib/*` commands is charged to; `None`: it is an operator's.
+    #[must_use]
+    pub fn next_hop_owner(&self, prefix: &Name, face_id: u64) -> Option<PrincipalKey> {
+        self.routes.next_hop_owner(prefix, face_id)
     }
 
     /// Returns the routes that each principal holds; those of operators are charged to management.
@@ -507,7 +524,7 @@ impl ControlState {
     }
 
     /// Removes a destroyed face with its routes and next hops. Many of them are removed in slices, see
-    /// [`ControlState::is_removing`].
+    /// [`ControlState::is_changing_routes`].
     pub fn face_destroyed(&mut self, now: Now, face_id: u64) {
         let Some(record) = self.faces.remove(face_id) else { return };
         self.routes.face_destroyed(face_id);
@@ -543,12 +560,12 @@ impl ControlState {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Handles deadlines: expired routes (many of them in slices, see [`ControlState::is_removing`]), waiting commands,
+    /// Handles deadlines: expired routes (many of them in slices, see [`ControlState::is_changing_routes`]), waiting commands,
     /// certificates to request again, commands to issue. [`ControlState::continue_listings`] completes large datasets.
     pub fn handle_timeout(&mut self, now: Now) {
         let now_ns = now.monotonic_ns;
         self.routes.expire_routes(now_ns);
-        self.routes.continue_removing();
+        self.routes.continue_changing();
         self.pending.handle_timeout(now_ns);
         self.datasets.handle_timeout(now, &mut self.routes, &mut self.faces);
         let (fetches, mut cx) = self.fetching(now);
@@ -584,11 +601,11 @@ impl ControlState {
         self.anchor_changes.pop_front()
     }
 
-    /// Whether routes or next hops of destroyed faces, or expired routes, remain to be removed:
-    /// [`handle_timeout`](Self::handle_timeout) removes a slice of them with every call.
+    /// Whether routes or next hops of destroyed faces, or expired routes, remain to be removed, or changed routes to be
+    /// inherited by longer prefixes: [`handle_timeout`](Self::handle_timeout) continues with every call.
     #[must_use]
-    pub fn is_removing(&self) -> bool {
-        self.routes.is_removing()
+    pub fn is_changing_routes(&self) -> bool {
+        self.routes.is_changing()
     }
 
     /// Encodes one slice of each dataset of a large table that is being encoded; to be called while
@@ -869,8 +886,8 @@ impl ControlState {
         };
         let route = learning::learnt_route(now, face_id, valid_until_ns);
         let prefix = announcement.prefix;
-        let holder = Some(self.principal(face_id).without_process());
-        match self.add_held_route(prefix.as_ref(), route, holder) {
+        let owner = Some(self.principal(face_id).without_process());
+        match self.add_owned_route(prefix.as_ref(), route, owner) {
             Ok(()) => {
                 let (rib, kept) = (&self.routes.rib, (&**wire, valid_until_ns));
                 self.announcements.keep(now, rib, (&prefix, face_id), kept);
@@ -990,15 +1007,18 @@ impl ControlState {
     /// # Errors
     /// [`RouteError`]; nothing is changed then.
     pub fn add_route(&mut self, prefix: NameRef<'_>, route: Route) -> Result<(), RouteError> {
-        self.add_held_route(prefix, route, None)
+        self.add_owned_route(prefix, route, None)
     }
 
-    /// Adds or changes a route. A new one is charged to `holder`, unless an operator adds it (`None`).
-    fn add_held_route(
+    /// Adds or changes a route. A new one is charged to `owner`, unless an operator adds it (`None`).
+    ///
+    /// # Errors
+    /// [`RouteError`]; nothing is changed then.
+    pub fn add_owned_route(
         &mut self,
         prefix: NameRef<'_>,
         route: Route,
-        holder: Option<PrincipalKey>,
+        owner: Option<PrincipalKey>,
     ) -> Result<(), RouteError> {
         if prefix.len() > PREFIX_DEPTH_MAX {
             return Err(RouteError::PrefixTooLong);
@@ -1006,7 +1026,7 @@ impl ControlState {
         if self.faces.get(route.face_id).is_none() {
             return Err(RouteError::NoFace(route.face_id));
         }
-        self.routes.add_route(prefix, route, holder)
+        self.routes.add_route(prefix, route, owner)
     }
 
     /// Removes a route; returns whether it existed.
@@ -1035,7 +1055,7 @@ impl ControlState {
             self.take_route_back(prefix, route.face_id, route.origin);
             return Outcome::Reply(success);
         }
-        match self.add_held_route(prefix, route, executing.keeper()) {
+        match self.add_owned_route(prefix, route, executing.keeper()) {
             // As in NFD, the answer does not depend on the existence of the face.
             Ok(()) | Err(RouteError::NoFace(_)) => Outcome::Reply(success),
             Err(RouteError::PrefixTooLong) => Outcome::reply(
@@ -1045,6 +1065,7 @@ impl ControlState {
             Err(
                 error @ (RouteError::RibFull(_)
                 | RouteError::FibFull(_)
+                | RouteError::PrefixFull { .. }
                 | RouteError::ShareUsedUp(_)),
             ) => Outcome::reply(status::INTERNAL_ERROR, error.to_string()),
         }
@@ -1075,10 +1096,10 @@ impl ControlState {
         &mut self,
         prefix: &Name,
         next_hop: NextHop,
-        holder: Option<PrincipalKey>,
+        owner: Option<PrincipalKey>,
         success: ControlResponse,
     ) -> Outcome {
-        match self.add_held_next_hop(prefix, next_hop, holder) {
+        match self.add_owned_next_hop(prefix, next_hop, owner) {
             Ok(()) => Outcome::Reply(success),
             Err(RouteError::PrefixTooLong) => {
                 let text = format!("FIB entry prefix cannot exceed {PREFIX_DEPTH_MAX} components");
@@ -1088,6 +1109,7 @@ impl ControlState {
             Err(
                 error @ (RouteError::RibFull(_)
                 | RouteError::FibFull(_)
+                | RouteError::PrefixFull { .. }
                 | RouteError::ShareUsedUp(_)),
             ) => Outcome::reply(status::INTERNAL_ERROR, error.to_string()),
         }
@@ -1098,14 +1120,18 @@ impl ControlState {
     /// # Errors
     /// [`RouteError`]; nothing is changed then.
     pub fn add_next_hop(&mut self, prefix: &Name, next_hop: NextHop) -> Result<(), RouteError> {
-        self.add_held_next_hop(prefix, next_hop, None)
+        self.add_owned_next_hop(prefix, next_hop, None)
     }
 
-    fn add_held_next_hop(
+    /// As [`add_next_hop`](Self::add_next_hop). A new one is charged to `owner`, unless an operator adds it (`None`).
+    ///
+    /// # Errors
+    /// [`RouteError`]; nothing is changed then.
+    pub fn add_owned_next_hop(
         &mut self,
         prefix: &Name,
         next_hop: NextHop,
-        holder: Option<PrincipalKey>,
+        owner: Option<PrincipalKey>,
     ) -> Result<(), RouteError> {
         if prefix.len() > PREFIX_DEPTH_MAX {
             return Err(RouteError::PrefixTooLong);
@@ -1113,7 +1139,7 @@ impl ControlState {
         if self.faces.get(next_hop.face_id).is_none() {
             return Err(RouteError::NoFace(next_hop.face_id));
         }
-        self.routes.add_next_hop(prefix, next_hop, holder)
+        self.routes.add_next_hop(prefix, next_hop, owner)
     }
 
     /// Changes settings of the Content Store; `None` leaves a setting as it is. Returns the resulting settings.
@@ -1385,11 +1411,11 @@ impl ControlState {
     fn strategy_set(
         &mut self,
         (prefix, strategy): (&Name, NameRef<'_>),
-        holder: Option<PrincipalKey>,
+        owner: Option<PrincipalKey>,
         mut parameters: ControlParameters,
         success_text: &str,
     ) -> Outcome {
-        match self.strategies.set(prefix, strategy, holder, &mut self.outbox) {
+        match self.strategies.set(prefix, strategy, owner, &mut self.outbox) {
             Ok(instance) => {
                 parameters.strategy = Some(instance);
                 let response = ControlResponse::new(status::OK, success_text);

@@ -124,7 +124,7 @@ impl PendingTable {
             return Some(Placed { ticket, is_new: false, displaced: None });
         }
         // Its process often ends before the work is done.
-        let (claim, payer) = self.claim(principal.without_process())?;
+        let (claim, victim) = self.claim(principal.without_process())?;
         let name = Some(name.to_name());
         let claim = Claim { name, keeper, ..claim };
         let joined = joined.and_then(|(ticket, _)| Some((ticket, self.entries.get_mut(&ticket)?)));
@@ -135,7 +135,7 @@ impl PendingTable {
             }
             None => (self.insert(now, work, claim), true),
         };
-        let displaced = payer.and_then(|payer| self.give_way(payer));
+        let displaced = victim.and_then(|victim| self.give_way(victim));
         Some(Placed { ticket, is_new, displaced })
     }
 
@@ -151,19 +151,19 @@ impl PendingTable {
     /// Takes a place for a principal, and finds the one that has to give a place back for it.
     fn claim(&mut self, key: PrincipalKey) -> Option<(Claim, Option<PrincipalIndex>)> {
         let principal = self.ledger.attach(key);
-        let payer = match self.ledger.verdict(principal, PendingPlaces, 1) {
+        let victim = match self.ledger.verdict(principal, PendingPlaces, 1) {
             Verdict::Room => Some(None),
             Verdict::Evict(limits) => self.ledger.victim(PendingPlaces, limits).map(Some),
             Verdict::Refused => None,
         };
-        let Some(payer) = payer else {
+        let Some(victim) = victim else {
             self.ledger.detach(principal);
             return None;
         };
         self.ledger.charge(principal, PendingPlaces, 1);
         self.last_number += 1;
         let claim = Claim { name: None, keeper: None, principal, number: self.last_number };
-        Some((claim, payer))
+        Some((claim, victim))
     }
 
     fn insert(&mut self, now: Now, work: Work, claim: Claim) -> Ticket {
@@ -175,9 +175,9 @@ impl PendingTable {
     }
 
     /// The oldest command of a principal gives way.
-    fn give_way(&mut self, payer: PrincipalIndex) -> Option<Displaced> {
+    fn give_way(&mut self, victim: PrincipalIndex) -> Option<Displaced> {
         let places = self.entries.iter().flat_map(|(ticket, pending)| {
-            let of_payer = pending.claims.iter().filter(|one| one.principal == payer);
+            let of_payer = pending.claims.iter().filter(|one| one.principal == victim);
             of_payer.map(|one| (one.number, *ticket))
         });
         let (number, ticket) = places.min()?;

@@ -124,8 +124,8 @@ impl Requests {
                 Verdict::Evict(limits) => Some(limits),
                 Verdict::Refused => None,
             };
-            let payer = limits.and_then(|limits| self.ledger.victim(RequestBytes, limits));
-            let oldest = payer.and_then(|payer| self.take_oldest(self.ledger.key(payer)));
+            let victim = limits.and_then(|limits| self.ledger.victim(RequestBytes, limits));
+            let oldest = victim.and_then(|victim| self.take_oldest(self.ledger.key(victim)));
             let Some(oldest) = oldest else {
                 self.ledger.detach(principal);
                 displaced.push(request);

@@ -6,24 +6,32 @@
 //! to a destroyed face, because it knows by itself which faces exist; a shorter prefix is found in place of its next hops,
 //! and routes of other faces are inherited past them, when they are removed. An expired route is in use until the version
 //! of the FIB that is published after its slice.
+//!
+//! A route with CHILD_INHERIT changes the next hops of all longer prefixes. The first thousand of them change at once, the
+//! others in slices; the answer to the command does not wait for these.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use ndn_packet::{Name, NameRef};
-use ndn_types::{LedgerReport, PrincipalKey, Reserves};
+use ndn_types::{LedgerReport, PrincipalKey};
 
 use super::action::Action;
+use super::config::ControlConfig;
 use crate::fib::{Fib, FibFull};
 use crate::rib::{FibUpdate, NextHop, Rib, RibFull, Route};
-use crate::share::{Share, ShareUsedUp};
+use crate::share::{Charge, Share, ShareUsedUp, places};
 use crate::types::PREFIX_DEPTH_MAX;
 
-/// Prefixes per slice: 5 to 10 ms of work. One prefix whose route has CHILD_INHERIT makes as many FIB updates as there are
-/// entries below it, all in its slice. Few in tests, so that random ones meet several slices.
+/// Prefixes per slice: 5 to 10 ms of work. Few in tests, so that random ones meet several slices.
 pub(super) const SLICE_PREFIXES: usize = if cfg!(test) { 3 } else { 256 };
 /// Slices of expired routes per version of the FIB. The routes are in use until then, less than a second; each version
 /// copies what differs from the previous one.
 pub(super) const SLICES_PER_VERSION: usize = 64;
+/// Maximum number of routes, or of next hops of `fib/*` commands, of one prefix that principals other than operators hold: a
+/// change of one of them takes time in proportion to their number, and is inherited by all longer prefixes.
+const ROUTES_PER_PREFIX_MAX: usize = 256;
+/// Those of one principal.
+const OWN_ROUTES_PER_PREFIX_MAX: usize = 16;
 /// Slices that one command waits for when a table is full: some tenths of a second.
 pub(super) const ROOM_SLICES_MAX: usize = 32;
 
@@ -42,6 +50,16 @@ pub enum RouteError {
     /// The FIB is full.
     #[error(transparent)]
     FibFull(#[from] FibFull),
+    /// The prefix has enough routes of principals that are no operators.
+    #[error(
+        "the prefix has {all} routes, {own} of this requester; only operators add further ones"
+    )]
+    PrefixFull {
+        /// Number of routes of the principal.
+        own: usize,
+        /// Number of routes of all principals that are no operators.
+        all: usize,
+    },
     /// The principal has its share of the routes.
     #[error(transparent)]
     ShareUsedUp(#[from] ShareUsedUp),
@@ -80,12 +98,14 @@ pub(super) struct RoutingTables {
 }
 
 impl RoutingTables {
-    pub(super) fn new(routes_max: usize, entries_max: usize, reserves: Reserves) -> Self {
+    pub(super) fn new(config: &ControlConfig) -> Self {
+        let (routes_max, entries_max) = (config.rib_routes_max, config.fib_entries_max);
+        let places = (routes_max.min(entries_max), config.routes_per_principal_max);
         Self {
             rib: Rib::new(routes_max),
             fib: Fib::new(entries_max),
             removals: Removals::default(),
-            share: Share::new(RoutePlaces, routes_max.min(entries_max), reserves),
+            share: Share::new(RoutePlaces, places, config.reserves),
             spare_routes: routes_max.saturating_sub(entries_max),
             updates: BTreeMap::new(),
             is_awaited: false,
@@ -93,24 +113,27 @@ impl RoutingTables {
         }
     }
 
-    /// Adds or changes a route; its face exists. A new one is charged to `holder`, unless an operator adds it (`None`). A
+    /// Adds or changes a route; its face exists. A new one is charged to `owner`, unless an operator adds it (`None`). A
     /// route that an operator changes is the operator's.
     pub(super) fn add_route(
         &mut self,
         prefix: NameRef<'_>,
         route: Route,
-        holder: Option<PrincipalKey>,
+        owner: Option<PrincipalKey>,
     ) -> Result<(), RouteError> {
         let Route { face_id, origin, .. } = route;
         self.make_room(|tables| tables.rib.check_room(prefix, face_id, origin).is_err());
         self.check_room(prefix)?;
-        let payer = holder.filter(|_| self.rib.find(prefix, face_id, origin).is_none());
-        self.make_room(|tables| tables.check_share(payer).is_err());
-        self.check_share(payer)?;
+        let charged = owner.filter(|_| self.rib.find(prefix, face_id, origin).is_none());
+        if let Some(principal) = charged {
+            let charge = |route: &Route| self.rib.charge(prefix, route.face_id, route.origin);
+            let others = self.rib.routes(prefix).iter().filter_map(charge).collect();
+            self.check_share(principal, prefix, others)?;
+        }
         self.rib.register(prefix, route)?;
-        if payer.is_some() || holder.is_none() {
-            let holder = payer.map(|principal| self.share.charge(principal));
-            self.rib.set_holder(prefix, (face_id, origin), holder);
+        if charged.is_some() || owner.is_none() {
+            let charge = charged.map(|principal| self.share.charge(principal, places(prefix)));
+            self.rib.set_charge(prefix, (face_id, origin), charge);
         }
         self.rib_changed();
         self.release_ended();
@@ -130,21 +153,25 @@ impl RoutingTables {
         &mut self,
         prefix: &Name,
         next_hop: NextHop,
-        holder: Option<PrincipalKey>,
+        owner: Option<PrincipalKey>,
     ) -> Result<(), RouteError> {
         self.check_room(prefix.as_ref())?;
         let face_id = next_hop.face_id;
         let exists = |hop: &NextHop| hop.face_id == face_id;
-        let is_new = !self.fib.find(prefix.as_ref()).is_some_and(|hops| hops.iter().any(exists));
-        let payer = holder.filter(|_| is_new);
-        self.make_room(|tables| tables.check_share(payer).is_err());
-        self.check_share(payer)?;
+        let others = self.fib.find(prefix.as_ref()).unwrap_or_default();
+        let charged = owner.filter(|_| !others.iter().any(exists));
+        if let Some(principal) = charged {
+            let charge = |hop: &NextHop| self.fib.charge(prefix, hop.face_id);
+            let others = others.iter().filter_map(charge).collect();
+            self.check_share(principal, prefix.as_ref(), others)?;
+        }
         if let Some(update) = self.fib.add_next_hop(prefix, next_hop)? {
             self.fib_changed(update);
         }
-        if payer.is_some() || holder.is_none() {
-            let holder = payer.map(|principal| self.share.charge(principal));
-            self.fib.set_holder(prefix, face_id, holder);
+        if charged.is_some() || owner.is_none() {
+            let places = places(prefix.as_ref());
+            let charge = charged.map(|principal| self.share.charge(principal, places));
+            self.fib.set_charge(prefix, face_id, charge);
         }
         self.release_ended();
         Ok(())
@@ -163,20 +190,53 @@ impl RoutingTables {
         self.share.report()
     }
 
-    /// Whether the principal may hold one route more.
-    fn check_share(&mut self, principal: Option<PrincipalKey>) -> Result<(), ShareUsedUp> {
-        principal.map_or(Ok(()), |principal| self.share.check(principal))
+    /// The principal that holds a route; `None`: an operator.
+    pub(super) fn route_owner(
+        &self,
+        prefix: NameRef<'_>,
+        face_id: u64,
+        origin: u64,
+    ) -> Option<PrincipalKey> {
+        let charge = self.rib.charge(prefix, face_id, origin)?;
+        Some(self.share.principal(charge))
+    }
+
+    /// The principal that holds a next hop of `fib/*` commands; `None`: an operator.
+    pub(super) fn next_hop_owner(&self, prefix: &Name, face_id: u64) -> Option<PrincipalKey> {
+        let charge = self.fib.charge(prefix, face_id)?;
+        Some(self.share.principal(charge))
+    }
+
+    /// Whether a principal may add a route to a prefix for which `others` are charged; removals that are in progress make
+    /// room.
+    fn check_share(
+        &mut self,
+        principal: PrincipalKey,
+        prefix: NameRef<'_>,
+        others: Vec<Charge>,
+    ) -> Result<(), RouteError> {
+        let own =
+            others.iter().filter(|charge| self.share.principal(**charge) == principal).count();
+        // The second half is for principals that have none.
+        let limit = if own > 0 { ROUTES_PER_PREFIX_MAX / 2 } else { ROUTES_PER_PREFIX_MAX };
+        if own >= OWN_ROUTES_PER_PREFIX_MAX || others.len() >= limit {
+            return Err(RouteError::PrefixFull { own, all: others.len() });
+        }
+        let places = places(prefix);
+        self.make_room(|tables| tables.share.check(principal, places).is_err());
+        Ok(self.share.check(principal, places)?)
     }
 
     /// Gives back what has ended, and notes what operators hold.
     fn release_ended(&mut self) {
-        for holder in self.rib.take_ended_holders().into_iter().chain(self.fib.take_ended_holders())
-        {
-            self.share.release(holder);
+        let ended = self.rib.take_ended_charges().into_iter();
+        for charge in ended.chain(self.fib.take_ended_charges()) {
+            self.share.release(charge);
         }
         let routes = self.rib.route_count().saturating_sub(self.spare_routes);
         let used = routes.max(self.fib.len());
-        self.share.set_operators(used.saturating_sub(self.share.held_by_others()));
+        let of_others = self.rib.charged_count() + self.fib.charged_count();
+        self.share.set_operators(used.saturating_sub(of_others));
     }
 
     /// A command waits for the updates so far, which a slice of a removal may have made.
@@ -219,14 +279,31 @@ impl RoutingTables {
         self.release_ended();
     }
 
-    /// The next deadline on the monotonic clock; 0 while routes are being removed.
+    /// Whether routes or next hops remain to be removed, or to be inherited.
+    pub(super) fn is_changing(&self) -> bool {
+        self.is_removing() || self.rib.is_propagating()
+    }
+
+    /// Continues what takes long: removes a slice of routes, and lets a slice of prefixes inherit what has changed.
+    pub(super) fn continue_changing(&mut self) {
+        if self.is_removing() {
+            self.continue_removing();
+        }
+        if self.rib.is_propagating() {
+            self.rib.continue_propagating(SLICE_PREFIXES);
+            self.apply_rib_updates();
+            self.is_awaited |= !self.rib.is_propagating();
+        }
+    }
+
+    /// The next deadline on the monotonic clock; 0 while routes are being removed or inherited.
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        if self.is_removing() { Some(0) } else { self.rib.next_deadline_ns() }
+        if self.is_changing() { Some(0) } else { self.rib.next_deadline_ns() }
     }
 
     /// The FIB updates since the last call, in one batch.
     pub(super) fn poll_updates(&mut self) -> Option<Action> {
-        let is_awaited = std::mem::take(&mut self.is_awaited) || !self.is_removing();
+        let is_awaited = std::mem::take(&mut self.is_awaited) || !self.is_changing();
         if self.updates.is_empty() && !(is_awaited && self.is_unpublished) {
             return None;
         }

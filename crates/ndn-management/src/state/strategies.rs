@@ -7,7 +7,7 @@ use ndn_types::{LedgerReport, PrincipalIndex, PrincipalKey, Reserves};
 
 use super::action::Action;
 use super::outbox::Outbox;
-use crate::share::{Share, ShareUsedUp};
+use crate::share::{Charge, Share, ShareUsedUp, places};
 use crate::strategy_name::{StrategyCatalog, StrategyError};
 use crate::types::PREFIX_DEPTH_MAX;
 
@@ -45,16 +45,16 @@ ndn_types::resource! {
 #[derive(Debug)]
 struct Choice {
     instance: Name,
-    /// The principal that made the choice, among those of choices; `None`: an operator.
-    holder: Option<PrincipalIndex>,
+    /// The charge for it; `None`: it is an operator's.
+    charge: Option<Charge>,
 }
 
 /// The choices of an instance by one principal.
 #[derive(Debug, Default)]
 struct Uses {
     count: usize,
-    /// The principal that is charged for the instance, among those of instances; `None`: an operator.
-    holder: Option<PrincipalIndex>,
+    /// The charge for the instance; `None`: they are an operator's.
+    charge: Option<Charge>,
 }
 
 /// NFD's strategy choices at start: prefix, and strategy without its version.
@@ -83,8 +83,10 @@ impl StrategyChanges {
 pub(super) struct StrategyChoices {
     catalog: Box<dyn StrategyCatalog + Send>,
     choices: BTreeMap<Name, Choice>,
-    /// By instance and holder of the choices.
+    /// By instance and owner of the choices.
     uses: BTreeMap<Name, BTreeMap<Option<PrincipalIndex>, Uses>>,
+    /// Number of choices of operators.
+    choices_of_operators: usize,
     /// Number of instances that operators have chosen.
     instances_of_operators: usize,
     choice_share: Share<StrategyChoicePlaces>,
@@ -104,9 +106,14 @@ impl StrategyChoices {
             catalog,
             choices: BTreeMap::new(),
             uses: BTreeMap::new(),
+            choices_of_operators: 0,
             instances_of_operators: 0,
-            choice_share: Share::new(StrategyChoicePlaces, choices_max, reserves),
-            instance_share: Share::new(StrategyInstancePlaces, instances_max, reserves),
+            choice_share: Share::new(StrategyChoicePlaces, (choices_max, usize::MAX), reserves),
+            instance_share: Share::new(
+                StrategyInstancePlaces,
+                (instances_max, usize::MAX),
+                reserves,
+            ),
             choices_max,
             instances_max,
             generation: 0,
@@ -168,9 +175,9 @@ impl StrategyChoices {
         }
         if let Some(principal) = principal {
             if is_new {
-                self.choice_share.check(principal)?;
+                self.choice_share.check(principal, places(prefix.as_ref()))?;
             }
-            self.instance_share.check(principal)?;
+            self.instance_share.check(principal, 1)?;
         }
         self.choose(prefix.clone(), instance.clone(), principal, outbox);
         Ok(instance)
@@ -241,7 +248,7 @@ impl StrategyChoices {
         Ok(self.catalog.resolve(strategy)?)
     }
 
-    /// The holder of the choice is `principal`; `None`: an operator.
+    /// The owner of the choice is `principal`; `None`: an operator.
     fn choose(
         &mut self,
         prefix: Name,
@@ -249,14 +256,17 @@ impl StrategyChoices {
         principal: Option<PrincipalKey>,
         outbox: &mut Outbox,
     ) {
-        let holder = principal.map(|principal| self.choice_share.charge(principal));
-        let uses = self.uses.entry(instance.clone()).or_default().entry(holder).or_default();
+        let places = places(prefix.as_ref());
+        let charge = principal.map(|principal| self.choice_share.charge(principal, places));
+        self.choices_of_operators += usize::from(charge.is_none());
+        let owner = charge.map(|charge| charge.owner);
+        let uses = self.uses.entry(instance.clone()).or_default().entry(owner).or_default();
         if uses.count == 0 {
-            uses.holder = principal.map(|principal| self.instance_share.charge(principal));
+            uses.charge = principal.map(|principal| self.instance_share.charge(principal, 1));
             self.instances_of_operators += usize::from(principal.is_none());
         }
         uses.count += 1;
-        let choice = Choice { instance: instance.clone(), holder };
+        let choice = Choice { instance: instance.clone(), charge };
         let previous = self.choices.insert(prefix.clone(), choice);
         let is_same = previous.as_ref().is_some_and(|previous| previous.instance == instance);
         if let Some(previous) = previous {
@@ -269,26 +279,27 @@ impl StrategyChoices {
         }
     }
 
-    fn release(&mut self, Choice { instance, holder }: Choice) {
-        if let Some(by_holder) = self.uses.get_mut(instance.value())
-            && let Some(uses) = by_holder.get_mut(&holder)
+    fn release(&mut self, Choice { instance, charge }: Choice) {
+        self.choices_of_operators -= usize::from(charge.is_none());
+        let owner = charge.map(|charge| charge.owner);
+        if let Some(by_owner) = self.uses.get_mut(instance.value())
+            && let Some(uses) = by_owner.get_mut(&owner)
         {
             uses.count -= 1;
             if uses.count == 0 {
-                self.instances_of_operators -= usize::from(uses.holder.is_none());
-                uses.holder.into_iter().for_each(|holder| self.instance_share.release(holder));
-                by_holder.remove(&holder);
+                self.instances_of_operators -= usize::from(uses.charge.is_none());
+                uses.charge.into_iter().for_each(|charge| self.instance_share.release(charge));
+                by_owner.remove(&owner);
             }
-            if by_holder.is_empty() {
+            if by_owner.is_empty() {
                 self.uses.remove(instance.value());
             }
         }
-        holder.into_iter().for_each(|holder| self.choice_share.release(holder));
+        charge.into_iter().for_each(|charge| self.choice_share.release(charge));
     }
 
     fn note_use_of_operators(&mut self) {
-        let choices = self.choices.len() - self.choice_share.held_by_others();
-        self.choice_share.set_operators(choices);
+        self.choice_share.set_operators(self.choices_of_operators);
         self.instance_share.set_operators(self.instances_of_operators);
     }
 }

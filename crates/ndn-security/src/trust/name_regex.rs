@@ -336,7 +336,7 @@ impl<'r, 'a, 'n> Matcher<'r, 'a, 'n> {
                     }
                     None
                 }
-                Step::Continue { then } => self.go_on(self.frames[then - 1], at),
+                Step::Continue { then } => self.resume(self.frames[then - 1], at),
             };
             match next.or_else(|| self.backtrack()) {
                 Some((next_at, next_step)) => (at, step) = (next_at, next_step),
@@ -377,7 +377,7 @@ impl<'r, 'a, 'n> Matcher<'r, 'a, 'n> {
         is_match.then_some((at + 1, Step::Repeat { repeat, done: done + 1, then }))
     }
 
-    fn go_on(&mut self, frame: Frame<'r>, at: usize) -> Option<(usize, Step<'r>)> {
+    fn resume(&mut self, frame: Frame<'r>, at: usize) -> Option<(usize, Step<'r>)> {
         match frame {
             Frame::Rest { items, then } => Some((at, Step::Sequence { items, then })),
             // A repetition of nothing leads nowhere.

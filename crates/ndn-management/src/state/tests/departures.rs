@@ -134,7 +134,7 @@ impl Pair {
     }
 
     fn finish(&mut self) {
-        while self.naive.state.is_removing() {
+        while self.naive.state.is_changing_routes() {
             self.naive.handle_timeout();
         }
         self.naive.run();
@@ -211,7 +211,7 @@ impl Pair {
             living
         };
         assert_eq!(living(&self.sliced), living(&self.naive));
-        if !self.sliced.state.is_removing() {
+        if !self.sliced.state.is_changing_routes() {
             assert_eq!(self.sliced.fib, self.naive.fib);
             assert_eq!(self.sliced.state.rib().route_count(), self.naive.state.rib().route_count());
         }
@@ -232,7 +232,7 @@ proptest! {
             pair.check_routes();
         }
         pair.ask();
-        while pair.sliced.state.is_removing() || pair.sliced.state.is_listing() {
+        while pair.sliced.state.is_changing_routes() || pair.sliced.state.is_listing() {
             pair.apply(Step::Timeout);
             pair.check_routes();
         }
@@ -269,7 +269,7 @@ fn requests_are_served_while_routes_are_removed() {
     let mut harness = Harness::new();
     fill(&mut harness);
     harness.state.face_destroyed(harness.now, APP);
-    assert!(harness.state.is_removing());
+    assert!(harness.state.is_changing_routes());
     assert_eq!(harness.state.next_deadline_ns(), Some(0), "it goes on at once");
     assert_eq!(awaited(&mut harness), [false], "more follow");
     let wire = CommandBuilder::default()
@@ -283,7 +283,7 @@ fn requests_are_served_while_routes_are_removed() {
     harness.state.handle_interest(harness.now, &wire, 400, &harness.telemetry);
     assert_eq!(awaited(&mut harness), [true], "a command waits for its route");
     let mut rounds = Vec::new();
-    while harness.state.is_removing() {
+    while harness.state.is_changing_routes() {
         harness.handle_timeout();
         rounds.extend(awaited(&mut harness));
     }
@@ -300,7 +300,7 @@ fn face_with_few_routes_is_removed_at_once() {
     harness.state.face_destroyed(harness.now, APP);
     assert_eq!(awaited(&mut harness), [false]);
     harness.state.face_destroyed(harness.now, 400);
-    assert!(harness.state.is_removing());
+    assert!(harness.state.is_changing_routes());
     assert_eq!(awaited(&mut harness), [true], "a shorter prefix is to be found in its place");
     // Nor does the first of two wait for the second.
     create(&mut harness, 401);
@@ -310,7 +310,7 @@ fn face_with_few_routes_is_removed_at_once() {
     harness.batches.clear();
     harness.state.face_destroyed(harness.now, 401);
     let mut rounds = awaited(&mut harness);
-    while harness.state.is_removing() {
+    while harness.state.is_changing_routes() {
         harness.handle_timeout();
         rounds.extend(awaited(&mut harness));
     }
@@ -378,7 +378,7 @@ fn removals_in_progress_make_room() {
             let parameters = named(&format!("/again/{number}"));
             assert!(harness.command(400, Verb::RibRegister, &parameters).is_ok());
         }
-        assert!(!harness.state.is_removing(), "all of it was in the way");
+        assert!(!harness.state.is_changing_routes(), "all of it was in the way");
     }
 }
 
@@ -408,12 +408,12 @@ fn slices_for_room_are_limited() {
         let more = named(&format!("/more/{verb:?}"));
         assert!(harness.command(400, verb, &more).is_ok());
     }
-    assert!(harness.state.is_removing(), "no more than it takes");
+    assert!(harness.state.is_changing_routes(), "no more than it takes");
 
     let mut harness = full_fib((ROOM_SLICES_MAX + 2) * SLICE_PREFIXES, 1);
     let full = harness.command(400, Verb::RibRegister, &named("/more"));
     assert_eq!(full.code, 500, "others wait, too");
-    assert!(harness.state.is_removing());
+    assert!(harness.state.is_changing_routes());
     assert!(harness.command(400, Verb::RibRegister, &named("/more")).is_ok(), "the next time");
 }
 
@@ -434,7 +434,7 @@ fn expired_routes_share_fib_versions_and_are_not_listed() {
     let mut harness = Harness::new();
     expire(&mut harness, SLICES_PER_VERSION + 2);
     harness.handle_timeout();
-    assert!(harness.state.is_removing());
+    assert!(harness.state.is_changing_routes());
     assert_eq!(awaited(&mut harness), [false], "more follow");
     for uri in ["/localhost/nfd/rib/list", "/localhost/nfd/fib/list"] {
         let wire = InterestBuilder::new(&name(uri)).can_be_prefix(true).to_vec().unwrap();
@@ -442,7 +442,7 @@ fn expired_routes_share_fib_versions_and_are_not_listed() {
     }
     assert!(harness.sent.is_empty(), "lists wait");
     let mut rounds = Vec::new();
-    while harness.state.is_removing() {
+    while harness.state.is_changing_routes() {
         harness.state.handle_timeout(harness.now);
         rounds.extend(awaited(&mut harness));
     }
@@ -468,7 +468,7 @@ fn expired_routes_make_room_beside_a_face_with_many_routes() {
         let parameters = named(&format!("/again/{number}"));
         assert!(harness.command(APP, Verb::RibRegister, &parameters).is_ok());
     }
-    assert!(!harness.state.is_removing(), "all of them were in the way");
+    assert!(!harness.state.is_changing_routes(), "all of them were in the way");
     harness.command(APP, Verb::RibUnregister, &named("/again/0"));
     create(&mut harness, 400);
     let period = Some(1000);
@@ -479,7 +479,7 @@ fn expired_routes_make_room_beside_a_face_with_many_routes() {
     harness.state.face_destroyed(harness.now, APP);
     assert_eq!(awaited(&mut harness), [false]);
     harness.handle_timeout();
-    assert!(harness.state.is_removing());
+    assert!(harness.state.is_changing_routes());
     assert_eq!(awaited(&mut harness), [true], "the route whose time is over is used no more");
 }
 

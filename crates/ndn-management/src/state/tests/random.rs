@@ -174,7 +174,7 @@ const fn ticket_number(ticket: Ticket) -> u64 {
 /// Only a face whose removal is not over yet may be pointed to.
 fn check(harness: &Harness) {
     let departures = &harness.state.routes.removals.faces;
-    assert!(harness.state.is_removing() || departures.is_empty());
+    assert!(harness.state.is_changing_routes() || departures.is_empty());
     let exists = |face_id| harness.state.face(face_id).is_some() || departures.contains(&face_id);
     for (prefix, routes) in harness.state.rib().iter() {
         assert!(prefix.len() <= 32 && !routes.is_empty());
@@ -246,7 +246,7 @@ proptest! {
             open.append(&mut harness.actions);
             check(&harness);
         }
-        while harness.state.is_removing() {
+        while harness.state.is_changing_routes() {
             harness.handle_timeout();
             harness.run();
             check(&harness);

@@ -572,7 +572,7 @@ fn strategies_of_one_principal_leave_room_for_those_of_others() {
     assert_eq!(refused.text, "user 1000 has its share of the strategy_choices: it holds 48 of 100");
     neighbour(&mut harness, 402, 2);
     assert!(set(&mut harness, 402, "/b", "/best-route").is_ok());
-    // A choice that exists already is nobody else's by its repetition.
+    // The repetition of a choice does not change its owner.
     assert!(set(&mut harness, 402, "/a/1", "/multicast").is_ok());
     assert_eq!(held(&harness, peer(2)), [0, 1, 1]);
     // Another choice for the prefix is.
@@ -592,4 +592,25 @@ fn strategies_of_one_principal_leave_room_for_those_of_others() {
     }
     assert_eq!((held(&harness, peer(2)), held(&harness, USER)), ([0; 3], [0; 3]));
     assert_eq!(held(&harness, PrincipalKey::Management), [0, 5, 2]);
+}
+
+#[test]
+fn one_principal_leaves_routes_of_a_prefix_to_others() {
+    let mut harness = Harness::new();
+    for last in 2..=40 {
+        neighbour(&mut harness, 400 + u64::from(last), last);
+    }
+    let mut register = |face_id: u64, origin: u64| {
+        let parameters = ControlParameters { origin: Some(origin), ..named("/chat") };
+        let response = harness.command(face_id, Verb::RibRegister, &parameters);
+        assert!(response.is_ok() || response.text.contains("only operators add"), "{response:?}");
+        response.is_ok()
+    };
+    assert_eq!((0..100).filter(|origin| register(402, *origin)).count(), 16);
+    // Seven others take the rest of the first half; then each has one.
+    let taken: Vec<usize> = (403..=440)
+        .map(|face_id| (0..20).filter(|origin| register(face_id, *origin)).count())
+        .collect();
+    assert_eq!((&taken[..8], &taken[8..]), (&[16, 16, 16, 16, 16, 16, 16, 1][..], &[1; 30][..]));
+    assert!(!register(402, 200));
 }
