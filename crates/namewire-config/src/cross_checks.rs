@@ -339,8 +339,9 @@ fn check_privileges(privileges: &Privileges) -> Option<Conflict> {
 
 /// The command line can name addresses, too.
 fn check_http(http: &Http) -> Option<Conflict> {
-    let key = "control.http.listen";
-    let reason = check_addresses(&http.listen).err()?;
+    let empty = |reason| ("control.http.listen", reason);
+    let checked = check_addresses(&http.listen).map_err(empty).and_then(|()| http.check_tls());
+    let (key, reason) = checked.err()?;
     Some(Conflict::new(&[key], format!("`{key}`: {reason}")))
 }
 

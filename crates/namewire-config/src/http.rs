@@ -11,16 +11,26 @@ use crate::state_directory::state_directory;
 pub(crate) const HTTP_PORT: u16 = 6380;
 
 settings! {
-    /// The HTTP API: metrics for Prometheus at `/metrics`, `/health` and `/ready`, and GraphQL at `/graphql`. It accepts
-    /// connections of this host only, and of pages in browsers only those of the API itself and of `origins`.
+    /// The HTTP API: metrics for Prometheus at `/metrics`, `/health` and `/ready`, and GraphQL at `/graphql`. Unless
+    /// `listen` has other addresses, it accepts connections of this host only, and of pages in browsers only those of the
+    /// API itself and of `origins`.
     pub struct Http {
         /// Whether the forwarder serves the HTTP API.
         enabled: bool = false => restart(),
-        /// Addresses and TCP ports to listen on: loopback addresses. Port 0 selects a free port.
+        /// Addresses and TCP ports to listen on. Addresses other than those of loopback need `tls_certificate`, or
+        /// `plaintext`. Port 0 selects a free port.
         listen: Vec<SocketAddr> = vec![(Ipv4Addr::LOCALHOST, HTTP_PORT).into()] =>
             restart().checked(check_addresses),
-        /// Host names that requests may name beside `localhost` and loopback addresses, such as that of a reverse proxy
-        /// on this host. Requests that name others are rejected with status 421: they may come from a page whose name
+        /// Certificate chain for TLS, in PEM, the certificate of this host first. Both files are read again when they
+        /// change, without a restart: the user of the forwarder must be able to read them.
+        tls_certificate: Option<PathBuf> = None => restart().example("\"/etc/namewire/http.crt\""),
+        /// Private key of `tls_certificate`, in PEM, not encrypted.
+        tls_key: Option<PathBuf> = None => restart().example("\"/etc/namewire/http.key\""),
+        /// Whether to listen on addresses other than those of loopback without TLS. Everyone on the path of a connection
+        /// can then read tokens and use them.
+        plaintext: bool = false => restart(),
+        /// Host names that requests may name beside `localhost`, loopback addresses and the addresses in `listen`, such
+        /// as that of a reverse proxy on this host, or that of the certificate. Requests that name others are rejected with status 421: they may come from a page whose name
         /// was made to resolve to this host.
         hosts: Vec<String> = Vec::new() => restart(),
         /// Origins whose pages may use the API, such as `["https://dashboard.example.com"]`. Pages of other origins are
@@ -44,14 +54,62 @@ impl Http {
 
 #[expect(clippy::ptr_arg, reason = "a check takes a reference to the value of the setting")]
 pub(crate) fn check_addresses(addresses: &Vec<SocketAddr>) -> Result<(), String> {
-    let is_remote = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
-    match addresses.iter().find(is_remote) {
-        Some(address) => Err(format!(
-            "{address} is not a loopback address; a reverse proxy with TLS can serve other hosts"
-        )),
-        None if addresses.is_empty() => {
-            Err("the list is empty; `enabled = false` turns the API off".to_owned())
+    match addresses.is_empty() {
+        true => Err("the list is empty; `enabled = false` turns the API off".to_owned()),
+        false => Ok(()),
+    }
+}
+
+impl Http {
+    /// Checks that connections from other hosts are encrypted, unless `plaintext` allows others. Returns the key with
+    /// the conflict and the reason.
+    pub(crate) fn check_tls(&self) -> Result<(), (&'static str, String)> {
+        match (&self.tls_certificate, &self.tls_key) {
+            (Some(_), None) => {
+                return Err(("control.http.tls_key", "tls_certificate needs it".to_owned()));
+            }
+            (None, Some(_)) => {
+                return Err(("control.http.tls_certificate", "tls_key needs it".to_owned()));
+            }
+            (Some(_), Some(_)) => return Ok(()),
+            (None, None) => {}
         }
-        None => Ok(()),
+        let is_remote = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
+        match self.listen.iter().find(is_remote) {
+            Some(address) if !self.plaintext => Err((
+                "control.http.listen",
+                format!(
+                    "{address} is not a loopback address: set tls_certificate and tls_key, or `plaintext = true` if \
+                     nobody else can read the network"
+                ),
+            )),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_beyond_loopback_need_tls_or_an_explicit_word() {
+        let loopback = Http::default();
+        let remote = Http { listen: vec!["0.0.0.0:6380".parse().unwrap()], ..Http::default() };
+        let (certificate, key) = (Some(PathBuf::from("c")), Some(PathBuf::from("k")));
+        for (http, conflict) in [
+            (loopback.clone(), None),
+            (remote.clone(), Some("control.http.listen")),
+            (Http { plaintext: true, ..remote.clone() }, None),
+            (Http { tls_certificate: certificate.clone(), tls_key: key.clone(), ..remote }, None),
+            (
+                Http { tls_certificate: certificate, ..loopback.clone() },
+                Some("control.http.tls_key"),
+            ),
+            (Http { tls_key: key, ..loopback }, Some("control.http.tls_certificate")),
+        ] {
+            let found = http.check_tls().err().map(|(key, _)| key);
+            assert_eq!(found, conflict, "{http:?}");
+        }
     }
 }

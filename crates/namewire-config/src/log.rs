@@ -84,7 +84,7 @@ impl fmt::Display for LogLevel {
 }
 
 /// Modules with events of the log.
-const LOG_MODULES: [&str; 58] = [
+const LOG_MODULES: [&str; 59] = [
     "namewire::cli::control_queries",
     "namewire::process",
     "namewire::process::privileges",
@@ -119,10 +119,11 @@ const LOG_MODULES: [&str; 58] = [
     "namewire_daemon::multicast",
     "namewire_daemon::reload",
     "namewire_daemon::static_setup",
+    "namewire_http::connections",
     "namewire_http::graphql::access",
     "namewire_http::graphql::sampler",
     "namewire_http::respond",
-    "namewire_http::server",
+    "namewire_http::tls",
     "namewire_http::tokens",
     "ndn_access::file",
     "ndn_client::connection",

@@ -3,17 +3,25 @@
 
 mod admission;
 mod calls;
+mod connections;
 mod counters;
 mod exposition;
+mod file_version;
 mod graphql;
 mod metrics;
 mod pages;
+mod program_metrics;
 mod respond;
 mod server;
 mod shared;
+mod site;
+mod tls;
 mod tokens;
 
 pub use counters::{HttpCounters, HttpValues};
 pub use graphql::sdl as schema_definition;
+pub use pages::page_file;
+pub use program_metrics::{ProgramMetric, serve_metrics};
 pub use server::{HttpListener, HttpServer};
+pub use site::{Site, SiteBody, SiteReply, SiteRequest, SiteServer};
 pub use tokens::{FIRST_NAME, Role, TOKENS_MAX, Token, TokenFile};

@@ -26,14 +26,21 @@ const FILES: [(&str, &str, &str); 11] = [
 ];
 
 /// Pages load nothing from elsewhere, and are not shown in others.
-const POLICY: HeaderValue = HeaderValue::from_static(
+pub(crate) const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'",
 );
 
-/// The file at a path, if there is one.
-pub(crate) fn page(path: &str) -> Option<Response<Body>> {
+/// Content type and content of the file at a path, if there is one.
+#[must_use]
+pub fn page_file(path: &str) -> Option<(&'static str, &'static str)> {
     let (_, kind, content) = FILES.into_iter().find(|(own, ..)| *own == path)?;
+    Some((kind, content))
+}
+
+/// The response with the file at a path, if there is one.
+pub(crate) fn page(path: &str) -> Option<Response<Body>> {
+    let (kind, content) = page_file(path)?;
     let mut response = text(StatusCode::OK, content);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, POLICY);

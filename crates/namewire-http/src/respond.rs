@@ -32,7 +32,7 @@ pub(crate) async fn respond(
     let (mut response, origin) = match admit(shared, &head) {
         Err(refusal) => (refuse(shared, refusal), None),
         Ok(origin) if origin.is_some() && is_preflight(&head) => (answer_preflight(), origin),
-        Ok(origin) => match answer(shared, &mut head, body).await {
+        Ok(origin) => match answer(shared, peer, &mut head, body).await {
             Ok(response) => (response, origin),
             Err(refusal) => (refuse(shared, refusal), origin),
         },
@@ -53,12 +53,13 @@ fn admit(shared: &Shared, head: &Parts) -> Result<Option<HeaderValue>, Refusal> 
 
 async fn answer(
     shared: &Arc<Shared>,
+    peer: SocketAddr,
     head: &mut Parts,
     body: Incoming,
 ) -> Result<Response<Body>, Refusal> {
     match head.uri.path() {
         "/graphql" if websocket::is_requested(&head.headers) => {
-            Ok(websocket::upgrade(shared, head))
+            Ok(websocket::upgrade(shared, peer.ip(), head))
         }
         "/graphql" => post::execute(shared, head, body).await,
         "/metrics" => {
@@ -153,7 +154,7 @@ fn refuse(shared: &Shared, refusal: Refusal) -> Response<Body> {
 }
 
 /// Adds the fields that keep browsers from using a response otherwise.
-fn protect(fields: &mut HeaderMap, origin: Option<HeaderValue>) {
+pub(crate) fn protect(fields: &mut HeaderMap, origin: Option<HeaderValue>) {
     let field = HeaderValue::from_static;
     fields.insert(X_CONTENT_TYPE_OPTIONS, field("nosniff"));
     fields.insert(REFERRER_POLICY, field("no-referrer"));

@@ -1,61 +1,42 @@
-//! The listening sockets, the thread of the server, and its connections.
+//! The listening sockets, and the thread of the server.
 
-use std::convert::Infallible;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use namewire_config::Http;
 use namewire_control::Operations;
-use ndn_gateway::StallGuard;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
-use tokio::task::JoinSet;
 
 use crate::admission::{Admission, Rate};
 use crate::calls::{CALLS_MAX, Calls};
-use crate::counters::HttpCounters;
+use crate::connections::Accepting;
 use crate::graphql::sampler::Sampler;
 use crate::graphql::schema;
 use crate::graphql::waiting::Waiting;
 use crate::graphql::websocket::SOCKETS_MAX;
 use crate::respond::respond;
 use crate::shared::Shared;
+use crate::tls::TlsFiles;
 use crate::tokens::{TokenFile, Tokens};
-
-/// Maximum number of connections. Further ones wait until one ends.
-pub(crate) const CONNECTIONS_MAX: usize = 256;
-/// Maximum length of the head of a request, and of one write, in bytes.
-const HEAD_LEN_MAX: usize = 16 << 10;
-/// Maximum number of fields of a request.
-const FIELDS_MAX: usize = 64;
-/// Maximum time to receive the head of a request, and of silence between requests.
-const HEAD_TIME: Duration = Duration::from_secs(5);
-/// Period over which a client has to receive `RATE_MIN` bytes per second.
-const STALL_TIME: Duration = Duration::from_secs(10);
-const RATE_MIN: u32 = 1024;
-/// Pause after connections could not be accepted for lack of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Open sockets that are not served yet: connections wait in the backlog.
 #[derive(Debug)]
 pub struct HttpListener {
     sockets: Vec<StdListener>,
     settings: Http,
+    tls: Option<Arc<TlsFiles>>,
     is_ready: Arc<AtomicBool>,
 }
 
 impl HttpListener {
-    /// Opens the configured sockets; `None` if the API is off.
+    /// Opens the configured sockets and reads the certificate; `None` if the API is off.
     ///
     /// # Errors
-    /// An address cannot be used; the error names it.
+    /// An address or the certificate cannot be used; the error names it.
     pub fn open(settings: &Http) -> io::Result<Option<Self>> {
         if !settings.enabled {
             return Ok(None);
@@ -68,8 +49,24 @@ impl HttpListener {
             socket.set_nonblocking(true).map_err(named)?;
             Ok(socket)
         };
+        let tls = match (&settings.tls_certificate, &settings.tls_key) {
+            (Some(certificate), Some(key)) => {
+                let opened = TlsFiles::open(certificate.clone(), key.clone());
+                let named = |error: io::Error| {
+                    io::Error::new(error.kind(), format!("control.http.tls_certificate: {error}"))
+                };
+                Some(Arc::new(opened.map_err(named)?))
+            }
+            (_, _) => None,
+        };
         let sockets = settings.listen.iter().map(open).collect::<io::Result<_>>()?;
-        Ok(Some(Self { sockets, settings: settings.clone(), is_ready: Arc::default() }))
+        Ok(Some(Self { sockets, settings: settings.clone(), tls, is_ready: Arc::default() }))
+    }
+
+    /// `https` if connections use TLS, otherwise `http`.
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
     }
 
     /// The addresses, with the ports that the kernel has chosen.
@@ -99,7 +96,13 @@ impl HttpListener {
         })?;
         let file = TokenFile::new(file);
         file.create()?;
-        let Http { hosts, origins, .. } = self.settings;
+        let Http { mut hosts, origins, listen, .. } = self.settings;
+        // An address in the field Host is not a name that a foreign page can have.
+        let own = listen.iter().map(SocketAddr::ip).filter(|address| !address.is_unspecified());
+        hosts.extend(own.map(|address| match address {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(address) => format!("[{address}]"),
+        }));
         let is_ready = self.is_ready;
         let (calls, sampler) = (Calls::new(operations), Sampler::new());
         let shared = Arc::new(Shared {
@@ -110,7 +113,7 @@ impl HttpListener {
             rate: Rate::default(),
             tokens: Tokens::new(file),
             calls,
-            counters: HttpCounters::default(),
+            counters: Arc::default(),
             is_ready: Arc::clone(&is_ready),
         });
         let sockets = {
@@ -118,12 +121,21 @@ impl HttpListener {
             let sockets = self.sockets.into_iter().map(TcpListener::from_std);
             sockets.collect::<io::Result<Vec<_>>>()?
         };
+        let responding = Arc::clone(&shared);
+        let accepting = Accepting {
+            tls: self.tls,
+            counters: Arc::clone(&shared.counters),
+            respond: move |peer, request| {
+                let shared = Arc::clone(&responding);
+                async move { respond(&shared, peer, request).await }
+            },
+        };
         let stop = Arc::new(Notify::new());
         let stopped = Arc::clone(&stop);
         let serving = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = accept_all(sockets, &shared) => {}
+                    () = accepting.accept_all(sockets) => {}
                     () = sampler.run(&shared.calls) => {}
                     () = stopped.notified() => {}
                 }
@@ -152,58 +164,5 @@ impl Drop for HttpServer {
             // A panic of that thread has been reported there.
             let _ = thread.join();
         }
-    }
-}
-
-/// Accepts and serves connections of all sockets forever. Dropping the future ends them.
-async fn accept_all(sockets: Vec<TcpListener>, shared: &Arc<Shared>) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut accepting = JoinSet::new();
-    for socket in sockets {
-        let (shared, permits) = (Arc::clone(shared), Arc::clone(&permits));
-        accepting.spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                while connections.try_join_next().is_some() {}
-                let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-                match socket.accept().await {
-                    Ok((stream, peer)) => {
-                        let shared = Arc::clone(&shared);
-                        connections.spawn(async move {
-                            serve_connection(stream, peer, shared).await;
-                            drop(permit);
-                        });
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "a connection to the HTTP API cannot be accepted");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                }
-            }
-        });
-    }
-    while accepting.join_next().await.is_some() {}
-}
-
-async fn serve_connection(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
-    shared.counters.connections.increment();
-    // Data of one write is sent at once.
-    let _ = stream.set_nodelay(true);
-    let serving = Arc::clone(&shared);
-    let service = service_fn(move |request| {
-        let shared = Arc::clone(&serving);
-        async move { Ok::<_, Infallible>(respond(&shared, peer, request).await) }
-    });
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME)
-        .max_buf_size(HEAD_LEN_MAX)
-        .max_headers(FIELDS_MAX)
-        .serve_connection(TokioIo::new(StallGuard::new(stream, STALL_TIME, RATE_MIN)), service)
-        .with_upgrades()
-        .await;
-    if let Err(error) = served {
-        shared.counters.connections_broken.increment();
-        tracing::debug!(%peer, %error, "a connection to the HTTP API ended early");
     }
 }

@@ -1,10 +1,12 @@
 //! State that all requests share, and their responses as text.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use async_graphql::dynamic::Schema;
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
@@ -21,7 +23,7 @@ use crate::tokens::Tokens;
 pub(crate) struct Shared {
     pub(crate) admission: Admission,
     pub(crate) calls: Calls,
-    pub(crate) counters: HttpCounters,
+    pub(crate) counters: Arc<HttpCounters>,
     pub(crate) is_ready: Arc<AtomicBool>,
     pub(crate) rate: Rate,
     pub(crate) tokens: Tokens,
@@ -32,14 +34,14 @@ pub(crate) struct Shared {
     pub(crate) sockets: Arc<Semaphore>,
 }
 
-/// The body of a response: it is made as a whole.
-pub(crate) type Body = Full<Bytes>;
+/// The body of a response.
+pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// A response with a text.
 pub(crate) fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(Full::new(body.into()));
+    let mut response = Response::new(Full::new(body.into()).boxed_unsync());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, TEXT);
     response

@@ -14,6 +14,8 @@ use std::sync::{Mutex, PoisonError};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use crate::file_version::FileVersion;
+
 /// Maximum number of tokens.
 pub const TOKENS_MAX: usize = 256;
 /// Maximum length of the file, bytes.
@@ -250,14 +252,11 @@ pub(crate) struct Principal {
     pub(crate) role: Role,
 }
 
-/// The identity of the content of a file: inode, length, and time of the last change, in seconds and nanoseconds.
-type Version = (u64, u64, i64, i64);
-
 /// The tokens in force.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     file: TokenFile,
-    loaded: Mutex<(Option<Version>, Vec<Token>)>,
+    loaded: Mutex<(Option<FileVersion>, Vec<Token>)>,
 }
 
 impl Tokens {
@@ -269,8 +268,7 @@ impl Tokens {
     pub(crate) fn principal(&self, secret: &str, now_s: u64) -> Option<Principal> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let (version, tokens) = &mut *loaded;
-        let found = fs::metadata(self.file.path()).ok();
-        let found = found.map(|file| (file.ino(), file.len(), file.ctime(), file.ctime_nsec()));
+        let found = FileVersion::of(self.file.path());
         if found.is_none() || *version != found {
             *version = found;
             *tokens = self.file.read().unwrap_or_else(|error| {

@@ -73,7 +73,7 @@ pub(super) struct Options {
     /// Path of the control socket
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Serve the HTTP API on this loopback address and port, such as 127.0.0.1:6380; may be repeated
+    /// Serve the HTTP API on this address and port, such as 127.0.0.1:6380; may be repeated
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Vec<SocketAddr>,
     /// Append the log to this file instead of standard error; SIGHUP reopens it, for log rotation

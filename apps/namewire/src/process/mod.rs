@@ -97,7 +97,8 @@ pub(crate) fn run(
 
 /// The line that announces the HTTP API.
 fn line_of(http: &HttpListener) -> String {
-    http.addresses().iter().map(|address| format!("HTTP API: http://{address}/\n")).collect()
+    let scheme = http.scheme();
+    http.addresses().iter().map(|address| format!("HTTP API: {scheme}://{address}/\n")).collect()
 }
 
 /// Prints the listening addresses, and notifies the service manager that the forwarder is ready.

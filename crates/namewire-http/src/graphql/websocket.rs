@@ -1,6 +1,7 @@
 //! Subscriptions by the WebSocket protocol `graphql-transport-ws`.
 
 use std::any::TypeId;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -39,8 +40,10 @@ const MESSAGE_LEN_MAX: usize = 64 << 10;
 const MESSAGES_MAX: usize = 16;
 /// Maximum time in which a client has to take a message.
 const WRITE_TIME: Duration = Duration::from_secs(10);
-/// Interval of pings. A client that has sent nothing for one interval after a ping is disconnected, and so is one that
-/// has not sent `connection_init`, or whose token is not valid any more.
+/// Maximum time from the handshake to a valid `connection_init`.
+const INIT_TIME: Duration = Duration::from_secs(5);
+/// Interval of pings. A client that has sent nothing for one interval after a ping is disconnected, and so is one whose
+/// token is not valid any more.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 const PROTOCOL: &str = "graphql-transport-ws";
 /// Appended to the key of a client (RFC 6455, section 1.3).
@@ -58,7 +61,7 @@ fn has(fields: &HeaderMap, name: &HeaderName, value: &str) -> bool {
 }
 
 /// Answers a handshake, and serves the connection in a task.
-pub(crate) fn upgrade(shared: &Arc<Shared>, head: &mut Parts) -> Response<Body> {
+pub(crate) fn upgrade(shared: &Arc<Shared>, peer: IpAddr, head: &mut Parts) -> Response<Body> {
     let fields = &head.headers;
     let key = fields.get(SEC_WEBSOCKET_KEY).filter(|_| {
         has(fields, &CONNECTION, "upgrade")
@@ -74,7 +77,7 @@ pub(crate) fn upgrade(shared: &Arc<Shared>, head: &mut Parts) -> Response<Body> 
         let reason = format!("the handshake must be for version 13 and the protocol {PROTOCOL}\n");
         return text(StatusCode::BAD_REQUEST, reason);
     };
-    tokio::spawn(serve(upgrade, Arc::clone(shared), shared.waiting.enter()));
+    tokio::spawn(serve(upgrade, Arc::clone(shared), shared.waiting.enter(peer)));
     let mut response = text(StatusCode::SWITCHING_PROTOCOLS, "");
     let fields = response.headers_mut();
     fields.insert(UPGRADE, HeaderValue::from_static("websocket"));
@@ -130,6 +133,9 @@ async fn serve(upgrade: OnUpgrade, shared: Arc<Shared>, place: WaitingPlace) {
     let mut answers = std::pin::pin!(answers);
     let mut pings = tokio::time::interval(PING_INTERVAL);
     pings.tick().await;
+    let init_time = tokio::time::sleep(INIT_TIME);
+    let mut init_time = std::pin::pin!(init_time);
+    let mut is_waiting = true;
     let mut is_alive = true;
     loop {
         let answer = tokio::select! {
@@ -158,6 +164,13 @@ async fn serve(upgrade: OnUpgrade, shared: Arc<Shared>, place: WaitingPlace) {
                 // It has shown its token meanwhile.
                 Session::Open { .. } => continue,
             },
+            () = init_time.as_mut(), if is_waiting => {
+                is_waiting = matches!(*lock(&session), Session::Waiting { .. });
+                match is_waiting {
+                    true => close(4408, "connection_init was not received in time"),
+                    false => continue,
+                }
+            }
             _ = pings.tick() => {
                 let secret = lock(&session).secret().map(str::to_owned);
                 let is_valid = secret.is_some_and(|secret| principal(&shared, &secret).is_some());
