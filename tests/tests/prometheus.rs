@@ -182,6 +182,59 @@ fn percent_encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
+/// The metrics of a command that was started with `--metrics 127.0.0.1:0`.
+fn metrics_of(command: &Process) -> String {
+    let address = wait_until("the address of the metrics", || {
+        let printed = command.stderr();
+        let (_, rest) = printed.split_once("metrics at http://")?;
+        Some(rest.split_once("/metrics")?.0.to_owned())
+    });
+    body_of(&address, "/metrics").expect("metrics")
+}
+
+#[test]
+fn commands_serve_metrics_while_they_run() {
+    let forwarder = Settings::new().start();
+    let served = forwarder.directory().join("served");
+    std::fs::create_dir(&served).unwrap();
+    std::fs::write(served.join("file"), vec![7; 100_000]).unwrap();
+    let metrics = ["--metrics", "127.0.0.1:0", "--metrics-run", "test"];
+    let directory = served.display().to_string();
+    let serve = [&["serve", &directory, "--prefix", "/files"][..], &metrics].concat();
+    let mut server = forwarder.spawn("server", &serve);
+    server.wait_for_output("serving ");
+    let output = forwarder.directory().join("fetched").display().to_string();
+    let _ = forwarder.output(&["get", "/files/file", "-o", &output, "--quiet"]);
+    let producer = [&["traffic", "producer", "/load"][..], &metrics].concat();
+    let mut producer = forwarder.spawn("producer", &producer);
+    producer.wait_for_output("responding");
+    let consumer = [&["traffic", "consumer", "/load", "--rate", "100"][..], &metrics].concat();
+    let consumer = forwarder.spawn("consumer", &consumer);
+
+    let of_server = metrics_of(&server);
+    let content =
+        of_server.lines().find(|line| line.starts_with("namewire_serve_content_bytes_total{"));
+    let content = content.unwrap_or_else(|| panic!("{of_server}"));
+    assert!(content.contains("run=\"test\"") && content.contains("host=\""), "{content}");
+    assert!(content.ends_with(" 100000"), "{content}");
+    // The figures of the generators follow once a second.
+    for (command, sample) in [
+        (&producer, "namewire_traffic_received_interests_total{"),
+        (&consumer, "namewire_traffic_ended_interests_total{"),
+    ] {
+        wait_until("figures of the traffic", || {
+            let printed = metrics_of(command);
+            let line = printed.lines().find(|line| line.starts_with(sample))?;
+            (!line.ends_with(" 0")).then_some(())
+        });
+    }
+    if skip_unless_found("promtool") {
+        for command in [&server, &producer, &consumer] {
+            promtool(&["check", "metrics"], &metrics_of(command));
+        }
+    }
+}
+
 #[test]
 fn addresses_of_other_hosts_are_refused_at_the_start() {
     let mut command = Command::new(namewire_tests::program());

@@ -5,8 +5,8 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::Args;
 use clap::builder::RangedU64ValueParser;
+use clap::{Args, FromArgMatches};
 use namewire_control::StreamEnd;
 use namewire_control::capture::{CaptureRecord, CapturedFrame, PcapngReader};
 use ndn_packet::Name;
@@ -127,6 +127,15 @@ impl Sink {
     }
 }
 
+/// The options of a command line.
+pub(super) fn options<I>(arguments: I) -> Result<Options, clap::Error>
+where
+    I: IntoIterator<Item: Into<std::ffi::OsString> + Clone>,
+{
+    let command = Options::augment_args(clap::Command::new("capture").no_binary_name(true));
+    Options::from_arg_matches(&command.try_get_matches_from(arguments)?)
+}
+
 pub(super) fn run(options: &Options) -> Outcome {
     let client = options.control.connect()?;
     let (stream, end) = client.start_capture(options.face, options.snap_length)?;
@@ -223,16 +232,10 @@ fn copy(
 
 #[cfg(test)]
 mod tests {
-    use clap::FromArgMatches;
     use namewire_control::capture::{CapturedPacket, Direction, PcapngWriter};
     use ndn_packet::InterestBuilder;
 
     use super::*;
-
-    fn options(arguments: &[&str]) -> Result<Options, clap::Error> {
-        let command = Options::augment_args(clap::Command::new("capture").no_binary_name(true));
-        Options::from_arg_matches(&command.try_get_matches_from(arguments)?)
-    }
 
     #[test]
     fn packets_that_the_filter_rejects_are_counted_and_not_written() {
@@ -250,7 +253,7 @@ mod tests {
             writer.write(&packet, "udp4://192.0.2.1:6363").unwrap();
         }
         writer.write_dropped(5, 9).unwrap();
-        let options = options(&["--name", "/live", "--type", "interest", "--count", "1"]).unwrap();
+        let options = options(["--name", "/live", "--type", "interest", "--count", "1"]).unwrap();
         let mut sink = Sink::Pcapng(BufWriter::new(Box::new(io::sink())), PathBuf::new());
         let mut counts = Counts::default();
         let mut ends = 0;
@@ -261,9 +264,9 @@ mod tests {
 
     #[test]
     fn filters_that_need_whole_packets_exclude_a_snap_length() {
-        assert!(options(&["--snap-length", "100B", "--peer", "udp4"]).is_ok());
-        assert!(options(&["--snap-length", "100B", "--name", "/a"]).is_err());
-        assert!(options(&["--snap-length", "100B", "--type", "data"]).is_err());
+        assert!(options(["--snap-length", "100B", "--peer", "udp4"]).is_ok());
+        assert!(options(["--snap-length", "100B", "--name", "/a"]).is_err());
+        assert!(options(["--snap-length", "100B", "--type", "data"]).is_err());
     }
 
     #[test]

@@ -4,10 +4,12 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use namewire_http::ProgramMetric;
 use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchConfig, FetchOptions, FetchProgress, WindowMode};
 use ndn_files::{LIST, Workers};
@@ -22,6 +24,7 @@ use super::fetch_file::{Already, Fetched, Listing, Policy, abandon, fetch};
 use super::keys;
 use super::output::{self, bytes_for_people, counted, grouped};
 
+use super::scrape::MetricsOptions;
 use super::target::Target;
 use super::{diagnose, range};
 
@@ -111,6 +114,8 @@ pub(super) struct FetchArguments {
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
+    pub(super) metrics: MetricsOptions,
+    #[command(flatten)]
     pub(super) connect: ConnectOptions,
 }
 
@@ -166,11 +171,17 @@ pub(super) fn run(options: &Options) -> Outcome {
         false if options.name.components().any(|part| part == LIST) => Listing::Named,
         false => Listing::No,
     };
+    if options.range.is_some() && options.fetch.metrics.is_given() {
+        return Err(Failure::Usage("--metrics: not with --range".to_owned()));
+    }
     let policy = options.fetch.policy(discovery, listing)?;
     let mut target = Target::open(options.output.as_deref())?;
     target.set_durable(policy.durable);
     let workers = start_workers()?;
     let started = now();
+    let latest = Arc::new(Mutex::new(FetchProgress::default()));
+    let scraped = Arc::clone(&latest);
+    let _metrics = options.fetch.metrics.serve(move || fetch_metrics(&lock(&scraped)))?;
     let fetched = block_on(async {
         let endpoint = options.fetch.connect.open().await?;
         let fetched = while_connected(&endpoint, options.fetch.timeout(), async {
@@ -178,7 +189,10 @@ pub(super) fn run(options: &Options) -> Outcome {
                 return range::fetch(&endpoint, &options.name, range, &policy, &mut target).await;
             }
             let shown = Shown::new(options.fetch.progress_bar());
-            let observe = |progress: &FetchProgress, already| shown.observe(progress, already);
+            let observe = |progress: &FetchProgress, already| {
+                *lock(&latest) = *progress;
+                shown.observe(progress, already);
+            };
             let fetching = fetch(&endpoint, &options.name, &policy, &mut target, &workers, observe);
             let fetched = tokio::select! {
                 fetched = fetching => fetched,
@@ -203,6 +217,50 @@ pub(super) fn run(options: &Options) -> Outcome {
             Err(failure)
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The progress of a fetch as metrics.
+#[expect(clippy::cast_precision_loss, reason = "metrics are floating-point numbers")]
+fn fetch_metrics(progress: &FetchProgress) -> Vec<ProgramMetric> {
+    let counter = |name, help, value: u64| ProgramMetric::counter(name, help, value as f64);
+    let gauge = ProgramMetric::gauge;
+    let help = "Interests declared lost, by the reason.";
+    let lost =
+        |reason, value| counter("namewire_get_lost_interests", help, value).with("reason", reason);
+    vec![
+        counter("namewire_get_content_bytes", "Content received, each byte once.", progress.bytes),
+        counter("namewire_get_segments", "Segments received, each once.", progress.segments),
+        counter("namewire_get_interests", "Interests sent for segments.", progress.interests),
+        counter(
+            "namewire_get_retransmissions",
+            "Interests sent for a segment again.",
+            progress.retransmissions,
+        ),
+        lost("overtaken", progress.losses),
+        lost("timeout", progress.timeouts),
+        counter("namewire_get_nacks", "Nacks received.", progress.nacks),
+        counter(
+            "namewire_get_refused_segments",
+            "Segments that failed verification.",
+            progress.refused,
+        ),
+        counter(
+            "namewire_get_congestion_marks",
+            "Data received with a congestion mark.",
+            progress.congestion_marks,
+        ),
+        gauge("namewire_get_window", "Interests that may be in flight.", progress.window as f64),
+        gauge("namewire_get_in_flight", "Interests in flight.", progress.in_flight as f64),
+        gauge(
+            "namewire_get_round_trip_seconds",
+            "Smoothed round-trip time; 0 before the first answer.",
+            progress.rtt.unwrap_or_default().as_secs_f64(),
+        ),
+    ]
 }
 
 impl FetchArguments {

@@ -23,6 +23,7 @@ mod cs;
 mod diagnose;
 mod dissect;
 mod examples;
+mod extcap;
 mod face;
 mod failure;
 mod fetch_file;
@@ -58,6 +59,7 @@ mod range;
 mod resolve;
 mod route;
 mod run;
+mod scrape;
 mod serve;
 mod status;
 mod strategy;
@@ -124,6 +126,8 @@ enum Command {
     UnmountAbandoned(mount::WatcherOptions),
     Dissect(dissect::Options),
     Capture(capture::Options),
+    #[command(hide = true)]
+    Extcap(extcap::Options),
     Log(log::Options),
     Workers(workers::Options),
     #[command(name = "webtransport")]
@@ -234,6 +238,7 @@ fn execute(command: &Command) -> Outcome {
         Command::UnmountAbandoned(options) => mount::run_watcher(options),
         Command::Dissect(options) => dissect::run(options),
         Command::Capture(options) => capture::run(options),
+        Command::Extcap(options) => extcap::run(options),
         Command::Log(options) => log::run(options),
         Command::Workers(options) => workers::run(options),
         Command::WebTransport(options) => webtransport::run(options),

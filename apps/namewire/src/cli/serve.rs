@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use namewire_http::ProgramMetric;
 use ndn_client::{Endpoint, Registration, Request};
 use ndn_files::{
     Event, FileServer, Mount, Observer, Preparation, RootOptions, ServerOptions, StartError,
@@ -23,6 +24,7 @@ use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
 use super::output::{self, bytes_for_people, counted, grouped};
+use super::scrape::MetricsOptions;
 
 /// Maximum size of the file of mounts. No file written by hand comes near it.
 const MOUNTS_BYTES_MAX: u64 = 1 << 20;
@@ -103,6 +105,8 @@ pub(super) struct Options {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    metrics: MetricsOptions,
+    #[command(flatten)]
     connect: ConnectOptions,
 }
 
@@ -151,6 +155,9 @@ pub(super) fn run(options: &Options) -> Outcome {
     block_on_until_done(async {
         let endpoint = options.connect.open().await?;
         let server = FileServer::start(&endpoint, mounts, &serving).await.map_err(failure)?;
+        let server = Arc::new(server);
+        let scraped = Arc::clone(&server);
+        let metrics = options.metrics.serve(move || server_metrics(&scraped))?;
         let certificates = serve_certificates(&endpoint, certificates).await?;
         report_serving(options, &described)?;
         tokio::select! {
@@ -159,8 +166,11 @@ pub(super) fn run(options: &Options) -> Outcome {
             () = report_preparation(&server) => (),
         }
         report_served(options, &server)?;
+        drop(metrics);
         // The forwarder removes the routes with the connection, even if it does not respond now.
-        let _ = server.stop().await;
+        if let Some(server) = Arc::into_inner(server) {
+            let _ = server.stop().await;
+        }
         drop(certificates);
         Ok(())
     })
@@ -401,6 +411,30 @@ fn report_served(options: &Options, server: &FileServer) -> Outcome {
         ),
     );
     Ok(output::print_line(&line)?)
+}
+
+/// The counters of a file server as metrics.
+#[expect(clippy::cast_precision_loss, reason = "metrics are floating-point numbers")]
+fn server_metrics(server: &FileServer) -> Vec<ProgramMetric> {
+    let (counters, preparation) = (server.counters(), server.preparation());
+    let help = "Content sent.";
+    let mut metrics = vec![ProgramMetric::counter(
+        "namewire_serve_content_bytes",
+        help,
+        counters.content_bytes() as f64,
+    )];
+    let help = "Interests handled and Data sent, by the outcome.";
+    metrics.extend(Event::ALL.into_iter().map(|(event, name)| {
+        let value = counters.count(event) as f64;
+        ProgramMetric::counter("namewire_serve_events", help, value).with("outcome", name)
+    }));
+    let help = "Files whose manifests are ready.";
+    let ready = preparation.files as f64;
+    metrics.push(ProgramMetric::gauge("namewire_serve_prepared_files", help, ready));
+    let help = "Files that manifests are prepared for.";
+    let total = preparation.files_total as f64;
+    metrics.push(ProgramMetric::gauge("namewire_serve_files", help, total));
+    metrics
 }
 
 fn failure(error: StartError) -> Failure {

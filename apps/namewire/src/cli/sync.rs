@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
+use namewire_http::ProgramMetric;
 use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchProgress};
 use ndn_packet::Name;
@@ -130,6 +131,8 @@ fn copy(name: &Name, output: &Path, arguments: &FetchArguments, rules: &Rules) -
     let fetched = block_on(async {
         let endpoint = arguments.connect.open().await?;
         let progress = Arc::default();
+        let scraped = Arc::clone(&progress);
+        let _metrics = arguments.metrics.serve(move || tree_metrics(&scraped))?;
         let tree = tree::Tree {
             endpoint: &endpoint,
             policy: &policy,
@@ -222,6 +225,30 @@ fn report(
         ));
     }
     Ok(())
+}
+
+/// The progress of a copy as metrics.
+#[expect(clippy::cast_precision_loss, reason = "metrics are floating-point numbers")]
+fn tree_metrics(progress: &TreeProgress) -> Vec<ProgramMetric> {
+    let value = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
+    vec![
+        ProgramMetric::counter(
+            "namewire_get_content_bytes",
+            "Content received, each byte once.",
+            value(&progress.bytes_done),
+        ),
+        ProgramMetric::counter("namewire_get_files", "Files done.", value(&progress.files_done)),
+        ProgramMetric::gauge(
+            "namewire_get_expected_bytes",
+            "Length of the files that have to be fetched, as far as known.",
+            value(&progress.bytes_found),
+        ),
+        ProgramMetric::gauge(
+            "namewire_get_expected_files",
+            "Files of the listings so far.",
+            value(&progress.files_found),
+        ),
+    ]
 }
 
 /// Shows how far a copy is.

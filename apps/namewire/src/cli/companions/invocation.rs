@@ -43,6 +43,7 @@ fn translate(given: Vec<OsString>, has_nfd_conf: bool) -> Vec<OsString> {
         "ndn-autoconfig" => vec!["autoconfig"],
         "ndn-autoconfig-server" => vec!["autoconfig-server"],
         "nfd-status-http-server" => vec!["status-server"],
+        "namewire-extcap" => vec!["extcap"],
         _ => return given,
     };
     let rest = &given[1..];

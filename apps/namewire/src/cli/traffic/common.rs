@@ -1,8 +1,8 @@
 //! Code that consumer and producer share: scenario files, the end by a signal, reports.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ndn_traffic::ScenarioError;
 use ndn_traffic::io::{RunError, RunFigures};
@@ -64,6 +64,11 @@ pub(super) fn report_all(
             Err(Failure::Failed(format!("the connection to the forwarder: {error}")))
         }
     }
+}
+
+/// The value that a metrics request reads, whatever another thread did with it.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// CPU time per packet in microseconds, and other ratios.

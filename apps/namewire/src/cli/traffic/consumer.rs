@@ -1,10 +1,12 @@
 //! `namewire traffic consumer`.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
+use namewire_http::ProgramMetric;
 use ndn_client::ForwarderAddress;
 use ndn_packet::Name;
 use ndn_sys::clock;
@@ -21,8 +23,9 @@ use serde_json::{Value, json};
 use super::super::arguments::{name, positive_duration, size};
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, grouped};
+use super::super::scrape::MetricsOptions;
 use super::common::{
-    check_named, lifetime, ratio, read_file, report_all, stop_flag, wrong_scenario,
+    check_named, lifetime, lock, ratio, read_file, report_all, stop_flag, wrong_scenario,
 };
 use super::faces;
 
@@ -100,6 +103,8 @@ pub(super) struct Options {
     /// Seed of random choices and of unique names
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
+    #[command(flatten)]
+    metrics: MetricsOptions,
     /// Print the results as JSON
     #[arg(long)]
     json: bool,
@@ -169,7 +174,11 @@ pub(super) fn run(options: &Options) -> Outcome {
     let end = options.duration.map(|time| start.saturating_add(nanoseconds(time)));
     let progress = indicatif::ProgressBar::new_spinner();
     let running = consumers.iter_mut().zip(parts).collect();
+    let latest = Arc::new(Mutex::new(ConsumerTotals::default()));
+    let scraped = Arc::clone(&latest);
+    let _metrics = options.metrics.serve(move || consumer_metrics(&lock(&scraped)))?;
     let ended = run_consumers(running, end, &stop, |totals| {
+        *lock(&latest) = *totals;
         progress.set_message(live_line(totals));
         progress.tick();
     });
@@ -244,6 +253,29 @@ fn live_line(totals: &ConsumerTotals) -> String {
     format!(
         "{sent} sent, {satisfied} satisfied, {nacked} Nacked, {timed_out} timed out, {outstanding} in flight"
     )
+}
+
+/// The totals of all threads as metrics; they are updated once a second.
+#[expect(clippy::cast_precision_loss, reason = "metrics are floating-point numbers")]
+fn consumer_metrics(totals: &ConsumerTotals) -> Vec<ProgramMetric> {
+    let ConsumerTotals { sent, satisfied, nacked, timed_out, outstanding } = *totals;
+    let help = "Interests that have ended, by the outcome.";
+    let ended = |outcome, value: u64| {
+        ProgramMetric::counter("namewire_traffic_ended_interests", help, value as f64)
+            .with("outcome", outcome)
+    };
+    let help = "Interests sent.";
+    vec![
+        ProgramMetric::counter("namewire_traffic_sent_interests", help, sent as f64),
+        ended("satisfied", satisfied),
+        ended("nacked", nacked),
+        ended("timed_out", timed_out),
+        ProgramMetric::gauge(
+            "namewire_traffic_outstanding_interests",
+            "Interests in flight.",
+            outstanding as f64,
+        ),
+    ]
 }
 
 const PERCENTILES: [(&str, f64); 4] =

@@ -22,6 +22,10 @@ use super::super::output;
 use super::routes::Routes;
 
 const REPLY_TIMEOUT_S: i64 = 5;
+/// Name of the command of remote applications.
+const LOCALHOP_REGISTER: &str = "/localhop/nfd/rib/register";
+/// Attempts to register a prefix over a link that may lose packets.
+const LINK_ATTEMPTS_MAX: u32 = 5;
 /// Sockets of one generator.
 const FACES_MAX: usize = 1024;
 
@@ -168,8 +172,50 @@ pub(super) fn register(
     Routes::establish(datagrams, management.cloned(), stop).map(Some)
 }
 
+/// Registers each of `prefixes` on one of the faces at each forwarder, over these faces and under /localhop, as remote
+/// applications do.
+pub(super) fn register_over_links(
+    faces: &mut [(Endpoint, ForwarderAddress)],
+    prefixes: &[Name],
+) -> Outcome {
+    let forwarders: Vec<ForwarderAddress> =
+        faces.iter().map(|(_, address)| address.clone()).collect();
+    for ((endpoint, address), prefixes) in faces.iter_mut().zip(divided(&forwarders, prefixes)) {
+        for prefix in prefixes {
+            let mut attempts = 1;
+            // A link may lose the command or its response.
+            while let Err(failure) = register_by(endpoint, prefix, address, LOCALHOP_REGISTER) {
+                let is_last = attempts == LINK_ATTEMPTS_MAX;
+                if is_last || !matches!(failure, Failure::NoAnswer(_)) {
+                    return Err(failure);
+                }
+                attempts += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Registers a prefix on the connection that receives its Interests.
 fn register_stream(endpoint: &mut Endpoint, prefix: &Name, address: &ForwarderAddress) -> Outcome {
+    // A session is never local.
+    let command = match address {
+        ForwarderAddress::WebTransport(_) => LOCALHOP_REGISTER,
+        ForwarderAddress::Unix(_)
+        | ForwarderAddress::Memif(_)
+        | ForwarderAddress::Tcp { .. }
+        | ForwarderAddress::Udp { .. } => "/localhost/nfd/rib/register",
+    };
+    register_by(endpoint, prefix, address, command)
+}
+
+/// Registers a prefix by the command of this name.
+fn register_by(
+    endpoint: &mut Endpoint,
+    prefix: &Name,
+    address: &ForwarderAddress,
+    command: &str,
+) -> Outcome {
     let failed =
         |text: String| Failure::Failed(format!("registering {prefix} at {address}: {text}"));
     let hint = match address {
@@ -181,14 +227,6 @@ fn register_stream(endpoint: &mut Endpoint, prefix: &Name, address: &ForwarderAd
     };
     let parameters =
         ControlParameters { name: Some(prefix.clone()), ..ControlParameters::default() };
-    // A session is never local.
-    let command = match address {
-        ForwarderAddress::WebTransport(_) => "/localhop/nfd/rib/register",
-        ForwarderAddress::Unix(_)
-        | ForwarderAddress::Memif(_)
-        | ForwarderAddress::Tcp { .. }
-        | ForwarderAddress::Udp { .. } => "/localhost/nfd/rib/register",
-    };
     let mut name = Name::from_uri(command).map_err(|error| failed(error.to_string()))?;
     name.push_generic(parameters.to_vec());
     let interest = InterestBuilder::new(&name).must_be_fresh(true).nonce(rand::random());

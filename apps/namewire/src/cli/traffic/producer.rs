@@ -1,9 +1,12 @@
 //! `namewire traffic producer`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
+use namewire_http::ProgramMetric;
 use ndn_client::ForwarderAddress;
 use ndn_packet::{MAX_PACKET_SIZE, Name};
 use ndn_traffic::io::{Endpoint, RunFigures, divide, run_producers};
@@ -14,6 +17,7 @@ use serde_json::json;
 use super::super::arguments::{duration, name, published_name, size};
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, counted, grouped};
+use super::super::scrape::MetricsOptions;
 use super::common::{check_named, ratio, read_file, report_all, stop_flag, wrong_scenario};
 use super::faces;
 
@@ -62,6 +66,11 @@ pub(super) struct Options {
     /// the default forwarder]
     #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
     management: Option<ForwarderAddress>,
+    /// Register the prefixes over UDP, under /localhop/nfd, at a forwarder whose setting management.localhop_rib allows it
+    #[arg(long, conflicts_with = "management")]
+    localhop: bool,
+    #[command(flatten)]
+    metrics: MetricsOptions,
     /// Print the results as JSON at the end
     #[arg(long)]
     json: bool,
@@ -99,20 +108,36 @@ pub(super) fn run(options: &Options) -> Outcome {
         let text = format!("--threads {}: each thread needs a face (--faces)", options.threads);
         return Err(Failure::Usage(text));
     }
-    let routes = faces::register(&mut faces, &prefixes, options.management.as_ref(), &stop)?;
+    let routes = match options.localhop {
+        true => faces::register_over_links(&mut faces, &prefixes).map(|()| None)?,
+        false => faces::register(&mut faces, &prefixes, options.management.as_ref(), &stop)?,
+    };
     let endpoints: Vec<Endpoint> = faces.into_iter().map(|(endpoint, _)| endpoint).collect();
     if !options.json {
         output::print_line("responding; Ctrl-C ends it")?;
     }
     let progress = indicatif::ProgressBar::new_spinner();
     let running = producers.iter_mut().zip(divide(endpoints, options.threads)).collect();
+    let latest = Arc::new(AtomicU64::new(0));
+    let scraped = Arc::clone(&latest);
+    let metrics = options.metrics.serve(move || producer_metrics(&scraped))?;
     let ended = run_producers(running, &stop, |interests| {
+        latest.store(interests, Ordering::Relaxed);
         progress.set_message(counted(interests, "Interest"));
         progress.tick();
     });
     progress.finish_and_clear();
+    drop(metrics);
     drop(routes);
     report_all(ended, |figures| report(options, &patterns, &producers, figures))
+}
+
+/// The Interests of all threads as a metric; it is updated once a second.
+#[expect(clippy::cast_precision_loss, reason = "metrics are floating-point numbers")]
+fn producer_metrics(interests: &AtomicU64) -> Vec<ProgramMetric> {
+    let help = "Interests received.";
+    let value = interests.load(Ordering::Relaxed) as f64;
+    vec![ProgramMetric::counter("namewire_traffic_received_interests", help, value)]
 }
 
 fn report(
