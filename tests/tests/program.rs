@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod attacks;
+mod bench_page;
 mod c_library;
 mod companions;
 mod compatibility;
@@ -12,6 +13,7 @@ mod completion;
 mod configuration;
 mod documents;
 mod explanations;
+mod extcap;
 mod face_shares;
 mod fetch;
 mod file_faults;

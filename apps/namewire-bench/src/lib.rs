@@ -9,6 +9,7 @@ mod link;
 mod live;
 mod model;
 mod overload;
+mod page;
 mod program;
 mod relay;
 mod started;
@@ -22,6 +23,7 @@ pub use overload::{
     Losses, OverloadCase, OverloadMode, OverloadOptions, OverloadReport, OverloadRun, plot,
     run_overload,
 };
+pub(crate) use page::run_fetch_node;
 pub use relay::{
     Change, CpuOfWorkers, ManagementCase, ManagementOptions, ManagementReport, Quartiles,
     RelayCase, RelayOptions, RelayReport, Transport, enter_namespace, relay_tcp, relay_udp,

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
@@ -64,6 +64,17 @@ impl Process {
 
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
+    }
+
+    /// Takes the pipes to its input and from its output, if there are any.
+    pub(crate) fn pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>) {
+        (self.0.stdin.take(), self.0.stdout.take())
+    }
+
+    /// Ends the process now.
+    pub(crate) fn kill(&mut self) {
+        // It may have ended on its own.
+        let _ = self.0.kill();
     }
 
     /// Returns the exit status if the process has ended.

@@ -1,40 +1,10 @@
 // Uses the status pages of a forwarder under traffic: node check.mjs URL TOKEN DIRECTORY
 // Prints "PASSED" at the end. Screenshots go to DIRECTORY.
-import { createRequire } from "node:module";
-import { chromium } from "playwright-core";
+import { accessible, check, fits, run } from "./common.mjs";
 
 const [url, token, directory] = process.argv.slice(2);
-const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-dev-shm-usage"],
-});
 
-function check(condition, text) {
-  if (!condition) throw new Error(text);
-}
-
-/** A tab whose errors fail the test. */
-async function open(options) {
-  // The policy of the pages forbids the script of axe.
-  const context = await browser.newContext({ bypassCSP: true, ...options });
-  const page = await context.newPage();
-  page.setDefaultTimeout(30_000);
-  page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
-  page.on("pageerror", (error) => errors.push(String(error)));
-  page.on("dialog", (dialog) => dialog.accept());
-  return page;
-}
-
-async function accessible(page, name) {
-  await page.addScriptTag({ path: axe });
-  const { violations } = await page.evaluate(() => globalThis.axe.run());
-  const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
-  check(serious.length === 0, `${name}: ${JSON.stringify(serious.map(({ id, nodes }) => [id, nodes[0].html]))}`);
-}
-
-const errors = [];
-try {
+await run(async (open) => {
   const desktop = { viewport: { width: 1280, height: 900 } };
   const page = await open({ ...desktop, colorScheme: "light" });
 
@@ -192,17 +162,9 @@ try {
       const content = { overview: ".tile", names: ".tree .tag" }[place] ?? "tbody tr";
       await other.locator(content).first().waitFor();
       await accessible(other, `${name} ${place}`);
-      const width = await other.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-      check(width <= 0, `${name} ${place} is ${width} pixels too wide`);
+      await fits(other, `${name} ${place}`);
       await other.screenshot({ path: `${directory}/${place}-${name}.png` });
     }
     await other.context().close();
   }
-  check(errors.length === 0, `the console has errors: ${errors.join("; ")}`);
-  console.log("PASSED");
-} catch (error) {
-  console.log(`FAILED ${error.stack}; ${errors.join("; ")}`);
-  process.exitCode = 1;
-} finally {
-  await browser.close();
-}
+});

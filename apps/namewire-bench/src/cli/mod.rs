@@ -5,6 +5,7 @@ mod files;
 mod link;
 mod management;
 mod overload;
+mod page;
 mod relay;
 
 use std::net::SocketAddr;
@@ -16,8 +17,8 @@ use std::time::Duration;
 
 use crate::{
     DistanceOptions, IdleOptions, IdleReport, ModelOptions, ModelReport, SkewOptions, SkewReport,
-    TransferOptions, relay_tcp, relay_udp, relay_unix, run_distance, run_idle, run_model, run_skew,
-    run_transfer,
+    TransferOptions, relay_tcp, relay_udp, relay_unix, run_distance, run_fetch_node, run_idle,
+    run_model, run_skew, run_transfer,
 };
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand};
@@ -152,6 +153,13 @@ enum Bench {
         json: bool,
     },
     Link(link::Options),
+    Page(page::Options),
+    /// Consumer of a node; started by `bench page`
+    #[command(hide = true)]
+    PageFetch {
+        /// What to fetch, as JSON
+        order: String,
+    },
     Overload(overload::Options),
     Management(management::Options),
     /// Dumb relay for comparison; started by `bench relay`
@@ -251,6 +259,8 @@ fn run(bench: &Bench) -> Outcome {
             if *json { print_json(&report) } else { print_model(&report) }
         }
         Bench::Link(options) => link::run(options),
+        Bench::Page(options) => page::run(options),
+        Bench::PageFetch { order } => Ok(run_fetch_node(order)?),
         Bench::Overload(options) => overload::run(options),
         Bench::Management(options) => management::run(options),
         Bench::DumbRelay { unix, tcp, udp, consumers, statistics } => {

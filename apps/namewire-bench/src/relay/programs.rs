@@ -115,6 +115,11 @@ impl Running {
         bail!("{} does not listen on {} after 10 s", program.name(), socket.display())
     }
 
+    /// What it has printed so far.
+    pub(crate) fn output(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
     /// Pauses or resumes the program.
     pub(super) fn set_paused(&self, paused: bool) {
         let signal = match paused {

@@ -101,7 +101,7 @@ fn remove_left(base: &Path) {
 }
 
 /// Writes pseudorandom bytes, different for each `seed`.
-pub(super) fn write_noise(path: &Path, length: u64, seed: u64) -> anyhow::Result<()> {
+pub(crate) fn write_noise(path: &Path, length: u64, seed: u64) -> anyhow::Result<()> {
     let mut file = std::io::BufWriter::with_capacity(1 << 20, fs::File::create(path)?);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_add(seed << 1);
     let mut left = length;

@@ -13,6 +13,7 @@ use anyhow::{Context, ensure};
 use rustix::thread::CpuSet;
 
 use self::bound::{Costs, Meter};
+pub(crate) use self::folder::write_noise;
 use self::folder::{Folder, serve_what};
 use self::programs::CasePrograms;
 pub use self::report::{
@@ -49,7 +50,7 @@ pub fn run_transfer(
     rustix::thread::sched_setaffinity(None, &set).context("these processors cannot be used")?;
     let folder = Folder::new()?;
     let file = folder.served("file");
-    folder::write_noise(&file, options.bytes, 0)?;
+    write_noise(&file, options.bytes, 0)?;
     let mut run = Run {
         start,
         meter: Meter::new(folder.path(), &file, &options.cpus)?,

@@ -1,0 +1,297 @@
+//! `namewire bench page`: the benchmark page, and its benchmark without a browser.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use namewire::cli::output::{self, Table, grouped};
+use namewire::cli::shared::{Failure, Outcome, on_interrupt};
+use namewire_http::{FIRST_NAME, Role, SiteServer, Token};
+use serde::de::DeserializeOwned;
+
+use super::common::print_json;
+use crate::page::{
+    self, BenchSite, CongestionKind, History, PageTransport, Plan, ProducerKind, Progress, Record,
+    State, Statistic, Traffic, run_trials,
+};
+
+/// A line of three nodes, A–F–B, with live figures and a history, as a page or without a browser
+///
+/// Three nodes are processes of this machine: F is a forwarder, A and B produce and fetch content through it, as in
+/// NDN-DPDK's benchmark. Goodput counts the content of each Data once. Without --headless, prints the address of a page
+/// on this host, with a token in its fragment; benchmarks and their figures stay in the history.
+///
+///   namewire bench page
+///   namewire bench page --headless --trials 5 --json
+///   namewire bench page --headless --transport udp --delay-ms 5 --loss 0.001 --congestion delay
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Options {
+    /// Run one benchmark with the inputs below, without a page
+    #[arg(long)]
+    headless: bool,
+    /// Address of the page, on loopback; port 0 takes a free one
+    #[arg(
+        long,
+        value_name = "IP:PORT",
+        default_value = "127.0.0.1:6381",
+        conflicts_with = "headless"
+    )]
+    listen: SocketAddr,
+    /// File of the history, in SQLite [default: namewire/bench.sqlite in $XDG_STATE_HOME or ~/.local/state]
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    #[command(flatten)]
+    inputs: Inputs,
+    /// Print JSON: with --headless the benchmark, otherwise the address of the page
+    #[arg(long)]
+    json: bool,
+    /// With --headless, also write the benchmark to this file: its ending csv, json, svg or html selects the form; may be repeated
+    #[arg(long, value_name = "FILE", requires = "headless")]
+    export: Vec<PathBuf>,
+}
+
+/// The inputs of a benchmark without a page.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Inputs, with --headless")]
+struct Inputs {
+    /// Workers of F
+    #[arg(long, default_value_t = Plan::default().workers, value_name = "NUMBER", requires = "headless")]
+    workers: u32,
+    /// Transport of the faces: unix, udp, tcp or memif
+    #[arg(long, default_value = "unix", value_parser = named::<PageTransport>, value_name = "TRANSPORT", requires = "headless")]
+    transport: PageTransport,
+    /// Direction of the content: a-to-b, b-to-a or both
+    #[arg(long, default_value = "a-to-b", value_parser = named::<Traffic>, value_name = "DIRECTION", requires = "headless")]
+    traffic: Traffic,
+    /// Fetches at a time in each direction; their names are divided between the workers
+    #[arg(long, default_value_t = Plan::default().flows, value_name = "NUMBER", requires = "headless")]
+    flows: u32,
+    /// Components of the names of Interests, the segment included
+    #[arg(long, default_value_t = Plan::default().components, value_name = "NUMBER", requires = "headless")]
+    components: u32,
+    /// Content bytes of a Data
+    #[arg(long, default_value_t = Plan::default().payload, value_name = "BYTES", requires = "headless")]
+    payload: u32,
+    /// Send Interests with CanBePrefix, which Data with one component more answer (generator only)
+    #[arg(long, requires = "headless")]
+    prefix_match: bool,
+    /// Congestion control: cubic, delay or fixed
+    #[arg(long, default_value = "cubic", value_parser = named::<CongestionKind>, value_name = "ALGORITHM", requires = "headless")]
+    congestion: CongestionKind,
+    /// Window of each fetch with --congestion fixed, in Interests
+    #[arg(long, default_value_t = Plan::default().window, value_name = "NUMBER", requires = "headless")]
+    window: u32,
+    /// Producer: generator, or files (a file server)
+    #[arg(long, default_value = "generator", value_parser = named::<ProducerKind>, value_name = "KIND", requires = "headless")]
+    producer: ProducerKind,
+    /// Length of the file of a file server, in MiB; it is fetched again and again
+    #[arg(long, default_value_t = Plan::default().file_mib, value_name = "NUMBER", requires = "headless")]
+    file_mib: u32,
+    /// Delay of a link between F and B in each direction, in milliseconds (udp only)
+    #[arg(long, default_value_t = Plan::default().delay_ms, value_name = "NUMBER", requires = "headless")]
+    delay_ms: f64,
+    /// Rate of that link, in Mbit/s; 0: not limited
+    #[arg(long, default_value_t = Plan::default().rate_mbit, value_name = "NUMBER", requires = "headless")]
+    rate_mbit: u32,
+    /// Share of datagrams that this link loses
+    #[arg(long, default_value_t = Plan::default().loss, value_name = "SHARE", requires = "headless")]
+    loss: f64,
+    /// Measured time of each trial, in seconds
+    #[arg(long, default_value_t = Plan::default().duration_s, value_name = "SECONDS", requires = "headless")]
+    duration: u32,
+    /// Number of trials
+    #[arg(long, default_value_t = Plan::default().trials, value_name = "NUMBER", requires = "headless")]
+    trials: u32,
+}
+
+/// Parses a value by its name in JSON, with hyphens.
+fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let name = serde_json::Value::String(text.replace('-', "_"));
+    serde_json::from_value(name).map_err(|error| error.to_string().replace('_', "-"))
+}
+
+impl Inputs {
+    fn plan(&self) -> Plan {
+        let Self { workers, transport, traffic, flows, components, payload, prefix_match, .. } =
+            *self;
+        let Self { congestion, window, producer, file_mib, delay_ms, rate_mbit, loss, .. } = *self;
+        let Self { duration: duration_s, trials, .. } = *self;
+        Plan {
+            workers,
+            transport,
+            traffic,
+            flows,
+            components,
+            payload,
+            prefix_match,
+            congestion,
+            window,
+            producer,
+            file_mib,
+            delay_ms,
+            rate_mbit,
+            loss,
+            duration_s,
+            trials,
+        }
+    }
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    on_interrupt(move || stopped.store(true, Ordering::Relaxed))?;
+    let file = options.history.clone().or_else(page::default_file).ok_or_else(|| {
+        Failure::Usage("there is no home directory: give --history FILE".to_owned())
+    })?;
+    let failed = |error: anyhow::Error| Failure::Failed(format!("{error:#}"));
+    let history = History::open(&file).map_err(failed)?;
+    if options.headless {
+        return run_headless(options, &history, &stop);
+    }
+    history.end_abandoned().map_err(failed)?;
+    let made = Token::new(FIRST_NAME, Role::Admin, None);
+    let token = made.map_err(|error| Failure::Failed(format!("a token: {error}")))?.secret;
+    let site = Arc::new(BenchSite::new(history, token.clone()));
+    let server = SiteServer::start(options.listen, site)
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    let url = format!("http://{}/#token={token}", server.address());
+    match options.json {
+        true => output::print_json(&serde_json::json!({ "url": url }))?,
+        false => output::print_line(&format!("benchmark page: {url}"))?,
+    }
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Ends a benchmark that runs.
+    drop(server);
+    Ok(())
+}
+
+fn run_headless(options: &Options, history: &History, stop: &AtomicBool) -> Outcome {
+    let plan = options.inputs.plan();
+    plan.check().map_err(Failure::Usage)?;
+    for file in &options.export {
+        form_of(file)?;
+    }
+    let failed = |error: anyhow::Error| Failure::Failed(format!("{error:#}"));
+    let unix_ms = page::unix_ms();
+    let mut record = Record::new(plan, unix_ms);
+    history.add(&mut record).map_err(failed)?;
+    let mut stored = Ok(());
+    let ended = run_trials(&plan, stop, &mut |progress| {
+        if let Progress::Ended { trial, figures } = progress {
+            if !options.json {
+                output::note(&format!(
+                    "trial {trial} of {}: {:.0} Data/s, {:.1} Mbit/s",
+                    plan.trials,
+                    figures.data_per_s,
+                    figures.goodput_bit_per_s / 1e6
+                ));
+            }
+            record.trials.push(figures);
+            stored = history.update(&record);
+        }
+    });
+    record.state = match &ended {
+        Ok(_) => State::Done,
+        Err(_) if stop.load(Ordering::Relaxed) => State::Stopped,
+        Err(_) => State::Failed,
+    };
+    if record.state == State::Failed {
+        record.reason = ended.as_ref().err().map(|error| format!("{error:#}"));
+    }
+    stored.and_then(|()| history.update(&record)).map_err(failed)?;
+    for file in &options.export {
+        let text = form_of(file)?(&record);
+        std::fs::write(file, text)
+            .map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))?;
+    }
+    match (record.state, ended) {
+        (State::Stopped, _) => return Err(Failure::Interrupted),
+        (_, Err(error)) => return Err(failed(error)),
+        (_, Ok(_)) => {}
+    }
+    if options.json { print_json(&record.to_json()) } else { print(&record) }
+}
+
+type Form = fn(&Record) -> String;
+
+/// The form of a file, by its ending.
+fn form_of(file: &std::path::Path) -> Outcome<Form> {
+    match file.extension().and_then(|ending| ending.to_str()) {
+        Some("csv") => Ok(page::csv),
+        Some("svg") => Ok(page::svg),
+        Some("html") => Ok(page::html),
+        Some("json") => Ok(|record| format!("{:#}\n", record.to_json())),
+        Some(_) | None => Err(Failure::Usage(format!(
+            "{}: the name of an export ends with .csv, .json, .svg or .html",
+            file.display()
+        ))),
+    }
+}
+
+fn print(record: &Record) -> Outcome {
+    let mut table = Table::new(&[
+        ">TRIAL", "WAY", ">DATA/S", ">MBIT/S", ">LOSS %", ">p50 µs", ">p99 µs", ">A µs", ">F µs",
+        ">B µs",
+    ]);
+    for (number, trial) in (1..).zip(&record.trials) {
+        for one in &trial.directions {
+            let cpu = trial.cpu_per_data;
+            table.row(vec![
+                format!("{number}"),
+                format!("{} to {}", one.producer, one.consumer),
+                format!("{:.0}", one.data_per_s),
+                format!("{:.1}", one.goodput_bit_per_s / 1e6),
+                format!("{:.3}", one.loss * 100.0),
+                grouped(one.latency.p50_us),
+                grouped(one.latency.p99_us),
+                format!("{:.2}", cpu.a_us),
+                format!("{:.2}", cpu.f_us),
+                format!("{:.2}", cpu.b_us),
+            ]);
+        }
+    }
+    table.print("no trials")?;
+    let Some(summary) = record.summary() else { return Ok(()) };
+    for (name, one, unit) in
+        [("Data", summary.data_per_s, 1.0), ("Mbit", summary.goodput_bit_per_s, 1e6)]
+    {
+        let Statistic { mean, standard_deviation, interval } = one;
+        let spread = match (standard_deviation, interval) {
+            (Some(deviation), Some(interval)) => format!(
+                ", standard deviation {:.1}, 95 % confidence interval ± {:.1}",
+                deviation / unit,
+                interval / unit
+            ),
+            (_, _) => String::new(),
+        };
+        output::print_line(&format!("mean {:.1} {name}/s{spread}", mean / unit))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_the_command_line_are_those_of_the_page() {
+        assert_eq!(named::<Traffic>("a-to-b"), Ok(Traffic::AToB));
+        assert_eq!(named::<ProducerKind>("files"), Ok(ProducerKind::Files));
+        let reason = named::<Traffic>("up").unwrap_err();
+        assert!(reason.contains("a-to-b") && reason.contains("both"), "{reason}");
+    }
+
+    #[test]
+    fn form_of_an_export_follows_from_its_name() {
+        let record = Record::new(Plan::default(), 0);
+        assert!(form_of("a/b.csv".as_ref()).unwrap()(&record).starts_with("run,trial"));
+        assert!(form_of("b.txt".as_ref()).is_err() && form_of("csv".as_ref()).is_err());
+    }
+}

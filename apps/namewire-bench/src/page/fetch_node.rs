@@ -1,0 +1,488 @@
+//! The consumer of a node: a process that fetches with the state machine of `namewire get`, over the batched sockets of
+//! the traffic generator, and prints its figures as lines of JSON.
+//!
+//! It prints `{"ready": true}`, waits for a line on standard input, and then prints [`Figures`] every [`INTERVAL`] and at
+//! the end. Content is counted and not kept.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use hdrhistogram::Histogram;
+use ndn_client::fetch::{
+    DataOutcome, Discovery, FetchConfig, FetchOptions, FetchState, Verification, WindowMode,
+};
+use ndn_client::{EndpointOptions, ForwarderAddress};
+use ndn_packet::lp::append_packet;
+use ndn_packet::{
+    ContentType, Convention, Data, InterestBuilder, LpHeader, LpPacket, NackReason, Name,
+};
+use ndn_sys::clock;
+use ndn_traffic::io::Endpoint;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+
+/// Time between two lines of figures.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// Largest latency that is distinguished.
+const LATENCY_US_MAX: u64 = 60_000_000;
+const LIFETIME_MS: u64 = 4000;
+/// Longest frame over UDP.
+const MTU: usize = 8800;
+/// Unsent output above which no Interests are made.
+const BACKLOG_MAX: usize = 512 * 1024;
+/// Waits shorter than this are not worth a timer.
+const TIMER_SLACK: Duration = Duration::from_micros(80);
+
+/// The command line of the process, as JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Order {
+    /// The forwarder.
+    pub(super) transport: String,
+    /// Names of the content, one fetch each.
+    pub(super) names: Vec<String>,
+    /// Whether they name files, whose version is found first and which end.
+    pub(super) are_files: bool,
+    /// Whether Interests have CanBePrefix.
+    pub(super) can_be_prefix: bool,
+    /// Congestion control: `cubic`, `delay`, or the window in Interests.
+    pub(super) window: String,
+    /// Time to fetch.
+    pub(super) duration_ms: u64,
+}
+
+/// What happened since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Figures {
+    /// Time since the start.
+    pub(super) elapsed_ms: f64,
+    /// Data received, each once.
+    pub(super) data: u64,
+    /// Their content.
+    pub(super) bytes: u64,
+    /// Interests sent.
+    pub(super) interests: u64,
+    /// Interests among them that were sent for a segment again.
+    pub(super) retransmissions: u64,
+    /// Nacks received.
+    pub(super) nacks: u64,
+    /// Data with a congestion mark.
+    pub(super) marks: u64,
+    /// Windows of all fetches, in Interests.
+    pub(super) window: u64,
+    /// Latency of Interests that were sent once: since the previous line, and in the last line since the start.
+    pub(super) latency: Latency,
+    /// Whether this is the last line.
+    pub(super) is_end: bool,
+}
+
+/// Percentiles of the latency, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    /// Median.
+    pub(crate) p50_us: u64,
+    /// 90th percentile.
+    pub(crate) p90_us: u64,
+    /// 99th percentile.
+    pub(crate) p99_us: u64,
+    /// 99.9th percentile.
+    pub(crate) p999_us: u64,
+    /// Maximum.
+    pub(crate) max_us: u64,
+}
+
+impl Latency {
+    fn of(histogram: &Histogram<u64>) -> Self {
+        let at = |quantile| histogram.value_at_quantile(quantile);
+        Self {
+            p50_us: at(0.5),
+            p90_us: at(0.9),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: histogram.max(),
+        }
+    }
+}
+
+/// Runs the process.
+///
+/// # Errors
+/// The order or the forwarder cannot be used, or a fetch fails.
+pub(crate) fn run_fetch_node(order: &str) -> anyhow::Result<()> {
+    let order: Order = serde_json::from_str(order).context("the order")?;
+    let window = match order.window.as_str() {
+        "cubic" => WindowMode::CUBIC,
+        "delay" => WindowMode::DELAY,
+        size => WindowMode::Fixed(size.parse().context("the window")?),
+    };
+    ensure!(!order.names.is_empty() && order.names.len() < usize::from(u16::MAX), "names");
+    let address: ForwarderAddress = order.transport.parse().context("the transport")?;
+    let found = find(&order, &address)?;
+    let mut endpoint = connect(&address)?;
+    endpoint.set_mtu(MTU);
+    let config = FetchConfig { window, retransmissions_max: u32::MAX, ..FetchConfig::default() };
+    let flows = found.into_iter().map(|(name, last)| Flow::new(config, name, last)).collect();
+    let mut node = FetchNode::new(flows, endpoint, order.can_be_prefix)?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{{\"ready\": true}}")?;
+    out.flush()?;
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line)?;
+    node.run(Duration::from_millis(order.duration_ms), |figures| {
+        serde_json::to_writer(&mut out, figures)?;
+        writeln!(out)?;
+        out.flush()
+    })?;
+    // The CPU time of this process is read before it ends.
+    std::io::stdin().lock().read_line(&mut line)?;
+    Ok(())
+}
+
+/// The names that segments follow, with the final segment where there is one.
+fn find(order: &Order, address: &ForwarderAddress) -> anyhow::Result<Vec<(Name, Option<u64>)>> {
+    let names = order.names.iter().map(|name| Name::from_uri(name).context("a name"));
+    let names = names.collect::<anyhow::Result<Vec<_>>>()?;
+    if !order.are_files {
+        return Ok(names.into_iter().map(|name| (name, None)).collect());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let options =
+            EndpointOptions { address: Some(address.clone()), ..EndpointOptions::default() };
+        let endpoint = ndn_client::Endpoint::connect(options).await?;
+        let options = FetchOptions {
+            discovery: Discovery::Metadata,
+            verification: Verification::Skip,
+            discovery_retransmissions: 10,
+            ..FetchOptions::default()
+        };
+        let mut found = Vec::new();
+        for name in names {
+            let object = endpoint.find(&name, &options).await?;
+            found.push((object.name().clone(), object.final_segment()));
+        }
+        Ok(found)
+    })
+}
+
+fn connect(address: &ForwarderAddress) -> anyhow::Result<Endpoint> {
+    let resolve = |host: &str, port: u16| -> anyhow::Result<SocketAddr> {
+        (host, port).to_socket_addrs()?.next().context("an address")
+    };
+    Ok(match address {
+        ForwarderAddress::Unix(path) => {
+            Endpoint::stream(OwnedFd::from(UnixStream::connect(path)?))?
+        }
+        ForwarderAddress::Tcp { host, port, .. } => {
+            let stream = std::net::TcpStream::connect(resolve(host, *port)?)?;
+            stream.set_nodelay(true)?;
+            Endpoint::stream(OwnedFd::from(stream))?
+        }
+        ForwarderAddress::Udp { host, port, .. } => {
+            let remote = resolve(host, *port)?;
+            let local = if remote.is_ipv6() { ([0; 16], 0).into() } else { ([0; 4], 0).into() };
+            Endpoint::connected_datagram(local, remote)?
+        }
+        ForwarderAddress::Memif(address) => {
+            Endpoint::memif(address, std::process::id(), ndn_client::memif_secret()?)?
+        }
+        ForwarderAddress::WebTransport(_) => bail!("the transport is not one of the bench"),
+    })
+}
+
+/// A fetch.
+struct Flow {
+    config: FetchConfig,
+    state: FetchState,
+    name: Name,
+    last: Option<u64>,
+    /// Number of the current pass over the content: answers to earlier ones are late.
+    pass: u8,
+    /// Times at which the segments from `sent_base` on were sent; `None` if more than once.
+    sent: VecDeque<Option<Duration>>,
+    sent_base: u64,
+    /// Of the passes before this one.
+    before: (u64, u64),
+}
+
+impl Flow {
+    fn new(config: FetchConfig, name: Name, last: Option<u64>) -> Self {
+        Self {
+            config,
+            state: FetchState::new(config, 0, last),
+            name,
+            last,
+            pass: 0,
+            sent: VecDeque::new(),
+            sent_base: 0,
+            before: (0, 0),
+        }
+    }
+
+    /// Begins the content again.
+    fn restart(&mut self) {
+        let progress = self.state.progress();
+        self.before.0 += progress.interests;
+        self.before.1 += progress.retransmissions;
+        self.state = FetchState::new(self.config, 0, self.last);
+        self.pass = self.pass.wrapping_add(1);
+        self.sent.clear();
+        self.sent_base = 0;
+    }
+
+    fn note_sent(&mut self, segment: u64, attempt: u32, now: Duration) {
+        let Some(at) = segment.checked_sub(self.sent_base) else { return };
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        if attempt == 1 && at == self.sent.len() {
+            self.sent.push_back(Some(now));
+        } else if let Some(sent) = self.sent.get_mut(at) {
+            *sent = None;
+        }
+    }
+
+    /// The time at which a received segment was sent, and forgets those that are not needed any more.
+    fn take_sent(&mut self, segment: u64) -> Option<Duration> {
+        let at = usize::try_from(segment.checked_sub(self.sent_base)?).ok()?;
+        let sent = self.sent.get_mut(at)?.take();
+        while self.sent_base < self.state.first_missing() && self.sent.pop_front().is_some() {
+            self.sent_base += 1;
+        }
+        sent
+    }
+}
+
+/// All fetches of a node, over one face.
+struct FetchNode {
+    flows: Vec<Flow>,
+    endpoint: Endpoint,
+    can_be_prefix: bool,
+    figures: Figures,
+    /// Latencies since the previous line, and before.
+    recent: Histogram<u64>,
+    all: Histogram<u64>,
+    nonce: u32,
+    packet: Vec<u8>,
+}
+
+impl FetchNode {
+    fn new(flows: Vec<Flow>, endpoint: Endpoint, can_be_prefix: bool) -> anyhow::Result<Self> {
+        let histogram = || Histogram::new_with_bounds(1, LATENCY_US_MAX, 3);
+        let figures = Figures::default();
+        let (recent, all) = (histogram()?, histogram()?);
+        let nonce = std::process::id().wrapping_mul(0x9e37_79b9);
+        Ok(Self { flows, endpoint, can_be_prefix, figures, recent, all, nonce, packet: Vec::new() })
+    }
+
+    fn run(
+        &mut self,
+        duration: Duration,
+        mut report: impl FnMut(&Figures) -> std::io::Result<()>,
+    ) -> anyhow::Result<()> {
+        let start = clock::now();
+        let elapsed = || Duration::from_nanos(clock::now().saturating_sub(start));
+        let mut next_report = INTERVAL;
+        let mut now = Duration::ZERO;
+        while now < duration {
+            self.transmit(now)?;
+            let deadline = self.next_deadline().unwrap_or(duration).min(next_report).min(duration);
+            self.wait(deadline.saturating_sub(now))?;
+            now = elapsed();
+            self.receive(now)?;
+            for flow in &mut self.flows {
+                if flow.state.poll_timeout().is_some_and(|(at, _)| at <= now) {
+                    flow.state.handle_timeout(now);
+                }
+                if let Some(failure) = flow.state.failure() {
+                    bail!("{}: {failure}", flow.name);
+                }
+                if flow.state.is_complete() {
+                    flow.restart();
+                }
+            }
+            if now >= next_report && now < duration {
+                next_report = now + INTERVAL;
+                report(&self.figures_at(now, false))?;
+            }
+        }
+        report(&self.figures_at(now, true))?;
+        Ok(())
+    }
+
+    fn figures_at(&mut self, now: Duration, is_end: bool) -> Figures {
+        let recent = Latency::of(&self.recent);
+        // The bounds are the same.
+        let _ = self.all.add(&self.recent);
+        self.recent.reset();
+        let mut figures = Figures {
+            elapsed_ms: now.as_secs_f64() * 1e3,
+            latency: if is_end { Latency::of(&self.all) } else { recent },
+            is_end,
+            ..self.figures
+        };
+        for flow in &self.flows {
+            let progress = flow.state.progress();
+            figures.interests += flow.before.0 + progress.interests;
+            figures.retransmissions += flow.before.1 + progress.retransmissions;
+            figures.window += u64::try_from(progress.window).unwrap_or(0);
+        }
+        figures
+    }
+
+    fn next_deadline(&mut self) -> Option<Duration> {
+        self.flows.iter_mut().filter_map(|flow| Some(flow.state.poll_timeout()?.0)).min()
+    }
+
+    /// Sends the Interests that the windows allow.
+    fn transmit(&mut self, now: Duration) -> anyhow::Result<()> {
+        for (number, flow) in (0_u16..).zip(&mut self.flows) {
+            let prefix_len = flow.name.len();
+            while self.endpoint.backlog() < BACKLOG_MAX
+                && let Some(transmit) = flow.state.poll_transmit(now)
+            {
+                let segment = transmit.segment;
+                flow.note_sent(segment, transmit.attempt, now);
+                flow.name.push_segment(segment);
+                self.nonce = self.nonce.wrapping_add(1);
+                let interest = InterestBuilder::new(flow.name.as_ref())
+                    .can_be_prefix(self.can_be_prefix)
+                    .nonce(self.nonce)
+                    .lifetime_ms(LIFETIME_MS);
+                self.packet.resize(interest.encoded_len(), 0);
+                let written = interest.write(&mut self.packet)?;
+                flow.name.truncate(prefix_len);
+                let token = to_token(number, flow.pass, segment);
+                let header = LpHeader { pit_token: &token, ..LpHeader::default() };
+                self.endpoint.push(|out| append_packet(out, &header, &self.packet[..written]));
+            }
+        }
+        self.endpoint.flush()?;
+        Ok(())
+    }
+
+    /// Waits for packets, for room where output waits, or for this time.
+    fn wait(&mut self, time: Duration) -> anyhow::Result<()> {
+        if self.endpoint.prepare_to_wait()? {
+            return Ok(());
+        }
+        let time = time.saturating_sub(TIMER_SLACK);
+        let time = Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(0),
+            tv_nsec: i64::from(time.subsec_nanos()),
+        };
+        let is_waiting = self.endpoint.backlog() > 0;
+        let flags = if is_waiting { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let mut fds = [PollFd::from_borrowed_fd(self.endpoint.fd(), flags)];
+        match poll(&mut fds, Some(&time)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn receive(&mut self, now: Duration) -> anyhow::Result<()> {
+        let Self { flows, endpoint, figures, recent, .. } = self;
+        let mut wrong = None;
+        endpoint.receive(|frame, _| {
+            if let Err(reason) = handle(flows, figures, recent, frame, now) {
+                wrong = Some(reason);
+            }
+        })?;
+        match wrong {
+            Some(reason) => bail!("{reason}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Handles a packet.
+fn handle(
+    flows: &mut [Flow],
+    figures: &mut Figures,
+    recent: &mut Histogram<u64>,
+    frame: &[u8],
+    now: Duration,
+) -> Result<(), String> {
+    let Ok(packet) = LpPacket::parse(frame) else { return Ok(()) };
+    let Some((number, pass, segment)) = packet.pit_token().and_then(from_token) else {
+        return Ok(());
+    };
+    let Some(flow) = flows.get_mut(usize::from(number)).filter(|flow| flow.pass == pass) else {
+        return Ok(());
+    };
+    if let Some(reason) = packet.nack() {
+        figures.nacks += 1;
+        flow.state.handle_nack(now, segment, reason == NackReason::CONGESTION);
+        return Ok(());
+    }
+    let Some(data) = packet.fragment().and_then(|data| Data::parse(data).ok()) else {
+        return Ok(());
+    };
+    if data.content_type() == ContentType::NACK {
+        return Err(format!("the producer has no {}", data.name()));
+    }
+    let last = data.final_block_id().and_then(|last| Convention::Typed.segment_of(&last));
+    let is_marked = packet.congestion_mark().is_some_and(|mark| mark > 0);
+    figures.marks += u64::from(is_marked);
+    if flow.state.handle_data(now, segment, last, is_marked) == DataOutcome::New {
+        figures.data += 1;
+        figures.bytes +=
+            data.content().map_or(0, |content| u64::try_from(content.len()).unwrap_or(0));
+        flow.state.set_consumed(flow.state.first_missing());
+        if let Some(sent) = flow.take_sent(segment) {
+            let latency = now.saturating_sub(sent).as_micros();
+            recent.saturating_record(u64::try_from(latency).unwrap_or(u64::MAX).max(1));
+        }
+    }
+    Ok(())
+}
+
+/// A PIT token: flow, pass, and segment, of which 40 bits suffice.
+fn to_token(flow: u16, pass: u8, segment: u64) -> [u8; 8] {
+    let mut token = segment.to_be_bytes();
+    token[..2].copy_from_slice(&flow.to_be_bytes());
+    token[2] = pass;
+    token
+}
+
+fn from_token(token: &[u8]) -> Option<(u16, u8, u64)> {
+    let mut token: [u8; 8] = token.try_into().ok()?;
+    let (flow, pass) = (u16::from_be_bytes([token[0], token[1]]), token[2]);
+    token[..3].fill(0);
+    Some((flow, pass, u64::from_be_bytes(token)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn tokens_hold_flow_pass_and_segment() {
+        for parts in [(0, 0, 0), (513, 255, 0xFF_FFFF_FFFF), (1, 2, 3)] {
+            assert_eq!(from_token(&to_token(parts.0, parts.1, parts.2)), Some(parts));
+        }
+        assert_eq!(from_token(&[1]), None);
+    }
+
+    #[test]
+    fn latency_is_that_of_interests_sent_once() {
+        let config = FetchConfig { window: WindowMode::Fixed(3), ..FetchConfig::default() };
+        let mut flow = Flow::new(config, Name::new(), Some(9));
+        for segment in 0..3 {
+            assert_eq!(flow.state.poll_transmit(MS).map(|one| one.segment), Some(segment));
+            flow.note_sent(segment, 1, MS * u32::try_from(segment).unwrap());
+        }
+        flow.note_sent(1, 2, 7 * MS);
+        for (segment, sent) in [(2, Some(2 * MS)), (0, Some(Duration::ZERO)), (1, None)] {
+            flow.state.handle_data(9 * MS, segment, None, false);
+            assert_eq!(flow.take_sent(segment), sent, "{segment}");
+        }
+        assert_eq!((flow.sent_base, flow.sent.len()), (3, 0));
+        flow.restart();
+        assert_eq!((flow.pass, flow.before, flow.state.first_missing()), (1, (3, 0), 0));
+    }
+}

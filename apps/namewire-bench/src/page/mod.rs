@@ -1,0 +1,24 @@
+//! The benchmark page: a line of three nodes, A, F and B, as NDN-DPDK measures it. F is a forwarder; A and B produce and
+//! fetch content through it. Each trial starts all of them anew.
+
+mod export;
+mod fetch_node;
+mod history;
+mod nodes;
+mod plan;
+mod record;
+mod service;
+mod trial;
+
+pub(crate) use export::{csv, html, svg};
+pub(crate) use fetch_node::run_fetch_node;
+pub(crate) use history::{History, default_file};
+pub(crate) use plan::{CongestionKind, PageTransport, Plan, ProducerKind, Traffic};
+pub(crate) use record::{Record, State, Statistic};
+pub(crate) use service::BenchSite;
+pub(crate) use trial::{Progress, run_trials};
+
+/// Milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
+    crate::relay::clock::wall_ns() / 1_000_000
+}

@@ -1,0 +1,352 @@
+//! The processes of one trial: forwarder F, and producers and consumers of the nodes A and B.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use super::fetch_node::{Figures, Order};
+use super::plan::{CongestionKind, Node, PageTransport, Plan, ProducerKind};
+use crate::relay::addresses::Addresses;
+use crate::relay::clock;
+use crate::relay::program::Program;
+use crate::relay::programs::Running;
+use crate::started::Process;
+use crate::{LinkRelay, LinkRelayOptions, LinkReport, Transport};
+
+/// Content Store of F, in packets: so small that a fetch finds nothing of the one before.
+const CS_PACKETS: u32 = 1024;
+/// Time for a program to be ready.
+const START_TIMEOUT_NS: u64 = 60_000_000_000;
+/// Part of the line that F prints when it has started.
+const LISTENING: &str = "listening on ";
+/// Producers reached by UDP or shared memory register over their face.
+const SETTINGS: &str = "[management]\nlocalhop_rib = \"any\"\n";
+
+/// The forwarder F, with the link to it if there is one.
+pub(super) struct Forwarder {
+    running: Running,
+    folder: PathBuf,
+    socket: PathBuf,
+    port: u16,
+    link: Option<Link>,
+}
+
+impl Forwarder {
+    /// Starts it, and assigns the names of each worker.
+    pub(super) fn start(plan: &Plan, executable: &Path, folder: &Path) -> anyhow::Result<Self> {
+        let transport = match plan.transport {
+            PageTransport::Unix => Transport::Unix,
+            PageTransport::Udp => Transport::Udp,
+            PageTransport::Tcp => Transport::Tcp,
+            PageTransport::Memif => Transport::Memif,
+        };
+        let port = free_port(plan.transport)?;
+        let addresses = Addresses {
+            folder: folder.to_owned(),
+            udp_port: port,
+            producer_port: 0,
+            consumer_ports: Vec::new(),
+            transport,
+            link: None,
+            settings: SETTINGS,
+            cs_packets: CS_PACKETS,
+            workers: usize::try_from(plan.workers)?,
+        };
+        let socket = addresses.socket();
+        let _ = fs::remove_file(&socket);
+        let cpus = allowed_cpus()?;
+        let running = Running::start(Program::Namewire, executable, &addresses, &cpus)?;
+        // It accepts connections a moment before management has its routes.
+        let start = clock::monotonic_ns();
+        while !running.output().contains(LISTENING) {
+            if clock::monotonic_ns() - start >= START_TIMEOUT_NS {
+                bail!("F does not listen after a minute: {}", running.output());
+            }
+            clock::pause(Duration::from_millis(5));
+        }
+        let link = if plan.has_link() { Some(Link::start(plan, port)?) } else { None };
+        let forwarder = Self { running, folder: folder.to_owned(), socket, port, link };
+        if plan.workers > 1 {
+            forwarder.assign_names(plan, executable)?;
+        }
+        Ok(forwarder)
+    }
+
+    /// Gives `/A/0` and `/B/0` to worker 0, and so on.
+    fn assign_names(&self, plan: &Plan, executable: &Path) -> anyhow::Result<()> {
+        for node in [Node::A, Node::B] {
+            for worker in 0..plan.workers {
+                let name = format!("/{}/{worker}", node.letter());
+                let mut command = Command::new(executable);
+                command.args(["ndt", "set", &name, &worker.to_string()]);
+                command.env("NDN_CLIENT_TRANSPORT", format!("unix://{}", self.socket.display()));
+                let output = command.stdin(Stdio::null()).output()?;
+                if !output.status.success() {
+                    bail!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The address of F for a node; that of the link for B, if there is one.
+    fn address(&self, plan: &Plan, node: Node) -> String {
+        let port = match (&self.link, node) {
+            (Some(link), Node::B) => link.port,
+            (Some(_) | None, _) => self.port,
+        };
+        match plan.transport {
+            PageTransport::Unix => format!("unix://{}", self.socket.display()),
+            PageTransport::Udp => format!("udp4://127.0.0.1:{port}"),
+            PageTransport::Tcp => format!("tcp4://127.0.0.1:{port}"),
+            PageTransport::Memif => format!("memif://{}", self.folder.join("memif.sock").display()),
+        }
+    }
+
+    /// CPU time so far.
+    pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
+        Ok(Duration::from_nanos(self.running.cpu_ns()?))
+    }
+
+    /// Ends the link, and returns its counters.
+    pub(super) fn end_link(&mut self) -> anyhow::Result<Option<LinkReport>> {
+        self.link.take().map(Link::end).transpose()
+    }
+}
+
+fn free_port(transport: PageTransport) -> anyhow::Result<u16> {
+    Ok(match transport {
+        PageTransport::Unix | PageTransport::Memif => 0,
+        PageTransport::Udp => std::net::UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port(),
+        PageTransport::Tcp => std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port(),
+    })
+}
+
+/// The processors that this process may use.
+fn allowed_cpus() -> anyhow::Result<Vec<usize>> {
+    let set = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
+/// The link emulator between B and F, on a thread of this process.
+struct Link {
+    port: u16,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<std::io::Result<LinkReport>>>,
+}
+
+impl Link {
+    fn start(plan: &Plan, to: u16) -> anyhow::Result<Self> {
+        let mut relay = LinkRelay::bind(&LinkRelayOptions {
+            listen: ([127, 0, 0, 1], 0).into(),
+            to: ([127, 0, 0, 1], to).into(),
+            there: plan.link(1),
+            back: plan.link(2),
+        })?;
+        let port = relay.local_addr()?.port();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("link".to_owned());
+        let thread = Some(thread.spawn(move || relay.run(&stopped))?);
+        Ok(Self { port, stop, thread })
+    }
+
+    fn end(mut self) -> anyhow::Result<LinkReport> {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.take().context("the link has ended before")?;
+        let report = thread.join().map_err(|_| anyhow::anyhow!("the link has panicked"))?;
+        report.context("the link")
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // The reason has been reported, or nobody needs it.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A producer of a node.
+pub(super) struct Producer {
+    process: Process,
+}
+
+impl Producer {
+    /// Starts it, and waits until it has registered its prefixes. `served` has the files.
+    pub(super) fn start(
+        plan: &Plan,
+        node: Node,
+        forwarder: &Forwarder,
+        executable: &Path,
+        served: &Path,
+    ) -> anyhow::Result<Self> {
+        let payload = format!("{}B", plan.payload);
+        let mut command = Command::new(executable);
+        let ready = match plan.producer {
+            ProducerKind::Generator => {
+                command.args(["traffic", "producer", "--payload", &payload]);
+                command.args(plan.prefixes(node));
+                if plan.prefix_match {
+                    command.args(["--suffix", "/D"]);
+                }
+                if plan.transport == PageTransport::Udp {
+                    command.arg("--localhop");
+                }
+                "responding"
+            }
+            ProducerKind::Files => {
+                let mounts = served.join(format!("{}.toml", node.letter()));
+                write_files(plan, node, served, &mounts)?;
+                command.args(["serve", "--segment-size", &payload, "--mounts"]).arg(mounts);
+                "serving "
+            }
+        };
+        command.args(["--transport", &forwarder.address(plan, node)]);
+        command.env("HOME", served).env_remove("XDG_CACHE_HOME");
+        let log = forwarder.folder.join(format!("producer-{}.log", node.letter()));
+        let process = start_until(command, &log, ready)?;
+        Ok(Self { process })
+    }
+
+    /// CPU time so far.
+    pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
+        Ok(ndn_sys::cpu::process_time(self.process.id())?)
+    }
+}
+
+/// The file that all names are links to.
+pub(super) const FILE: &str = "file";
+
+/// Gives the file the names of the flows, and lists the directories of the workers in `mounts`.
+fn write_files(plan: &Plan, node: Node, served: &Path, mounts: &Path) -> anyhow::Result<()> {
+    for name in plan.names(node) {
+        let path = served.join(name.trim_start_matches('/'));
+        fs::create_dir_all(path.parent().context("a directory")?)?;
+        if !path.exists() {
+            fs::hard_link(served.join(FILE), &path).with_context(|| path.display().to_string())?;
+        }
+    }
+    let entries: String = plan
+        .prefixes(node)
+        .iter()
+        .map(|prefix| {
+            let directory = served.join(prefix.trim_start_matches('/'));
+            format!("[[mount]]\nprefix = \"{prefix}\"\ndirectory = \"{}\"\n", directory.display())
+        })
+        .collect();
+    Ok(fs::write(mounts, entries)?)
+}
+
+fn start_until(mut command: Command, log: &Path, ready: &str) -> anyhow::Result<Process> {
+    let out = fs::File::create(log)?;
+    command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+    let mut process = Process::spawn(&mut command).with_context(|| format!("{command:?}"))?;
+    let start = clock::monotonic_ns();
+    while clock::monotonic_ns() - start < START_TIMEOUT_NS {
+        let printed = fs::read_to_string(log).unwrap_or_default();
+        if printed.contains(ready) {
+            return Ok(process);
+        }
+        if let Some(status) = process.try_wait()? {
+            bail!("a producer ended at once ({status}): {}", printed.trim());
+        }
+        clock::pause(Duration::from_millis(5));
+    }
+    bail!("a producer is not ready after a minute")
+}
+
+/// A consumer of a node: a process of `namewire-bench page-fetch`.
+pub(super) struct Consumer {
+    process: Process,
+    input: ChildStdin,
+    log: PathBuf,
+    reader: Option<JoinHandle<()>>,
+}
+
+/// A line of a consumer, with the number of its direction; `None` at its end.
+pub(super) type Reported = (usize, Option<Figures>);
+
+impl Consumer {
+    /// Starts it, and waits until it has found its content. Its figures go to `reports`.
+    pub(super) fn start(
+        plan: &Plan,
+        (number, (producer, node)): (usize, (Node, Node)),
+        forwarder: &Forwarder,
+        reports: Sender<Reported>,
+    ) -> anyhow::Result<Self> {
+        let order = Order {
+            transport: forwarder.address(plan, node),
+            names: plan.names(producer),
+            are_files: plan.producer == ProducerKind::Files,
+            can_be_prefix: plan.prefix_match,
+            window: match plan.congestion {
+                CongestionKind::Cubic => "cubic".to_owned(),
+                CongestionKind::Delay => "delay".to_owned(),
+                CongestionKind::Fixed => plan.window.to_string(),
+            },
+            duration_ms: u64::from(plan.duration_s) * 1000,
+        };
+        let log = forwarder.folder.join(format!("consumer-{}.log", node.letter()));
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("page-fetch").arg(serde_json::to_string(&order)?);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(fs::File::create(&log)?);
+        let mut process = Process::spawn(&mut command).context("a consumer")?;
+        let (input, output) = process.pipes();
+        let input = input.context("a pipe")?;
+        let mut output = BufReader::new(output.context("a pipe")?);
+        let mut line = String::new();
+        output.read_line(&mut line)?;
+        if !line.contains("ready") {
+            let reason = fs::read_to_string(&log).unwrap_or_default();
+            bail!("the consumer of {} does not start: {}", node.letter(), reason.trim());
+        }
+        let read = move || {
+            for line in output.lines().map_while(Result::ok) {
+                let Ok(figures) = serde_json::from_str(&line) else { break };
+                if reports.send((number, Some(figures))).is_err() {
+                    return;
+                }
+            }
+            // Nobody waits for it after an interrupt.
+            let _ = reports.send((number, None));
+        };
+        let reader = Some(std::thread::Builder::new().name("figures".to_owned()).spawn(read)?);
+        Ok(Self { process, input, log, reader })
+    }
+
+    /// Begins to fetch.
+    pub(super) fn go(&mut self) -> anyhow::Result<()> {
+        Ok(self.input.write_all(b"go\n")?)
+    }
+
+    /// CPU time so far.
+    pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
+        Ok(ndn_sys::cpu::process_time(self.process.id())?)
+    }
+
+    /// What it has written to standard error.
+    pub(super) fn reason(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default().trim().to_owned()
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.process.kill();
+        if let Some(reader) = self.reader.take() {
+            // It ends with the output of the process.
+            let _ = reader.join();
+        }
+    }
+}

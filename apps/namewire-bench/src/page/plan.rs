@@ -1,0 +1,285 @@
+//! The inputs of a benchmark.
+
+use std::time::Duration;
+
+use ndn_client::link::LinkOptions;
+use ndn_packet::MAX_PACKET_SIZE;
+use serde::{Deserialize, Serialize};
+
+/// Content bytes of a segment that leave room for name and signature in a packet.
+const PAYLOAD_MAX: u64 = 8000;
+/// Names of this length are the shortest: node, worker, flow and segment. Files have a version, too.
+const COMPONENTS_MIN: u32 = 5;
+const COMPONENTS_MAX: u32 = 15;
+/// A file of this length does not fit the Content Store of the forwarder.
+const FILE_MIB_MIN: u32 = 16;
+
+/// Transport of the faces between F and the other nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PageTransport {
+    /// Unix stream sockets.
+    Unix,
+    /// UDP over the loopback interface.
+    Udp,
+    /// TCP over the loopback interface.
+    Tcp,
+    /// Shared memory.
+    Memif,
+}
+
+/// The direction of the content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Traffic {
+    /// A produces, B fetches.
+    AToB,
+    /// B produces, A fetches.
+    BToA,
+    /// Both at the same time.
+    Both,
+}
+
+impl Traffic {
+    /// Producer and consumer of each direction.
+    #[must_use]
+    pub(crate) fn directions(self) -> &'static [(Node, Node)] {
+        match self {
+            Self::AToB => &[(Node::A, Node::B)],
+            Self::BToA => &[(Node::B, Node::A)],
+            Self::Both => &[(Node::A, Node::B), (Node::B, Node::A)],
+        }
+    }
+}
+
+/// A node at an end of the line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) enum Node {
+    /// The first.
+    A,
+    /// The last.
+    B,
+}
+
+impl Node {
+    /// Its letter.
+    #[must_use]
+    pub(crate) fn letter(self) -> char {
+        match self {
+            Self::A => 'A',
+            Self::B => 'B',
+        }
+    }
+}
+
+/// The programs that produce content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ProducerKind {
+    /// `namewire traffic producer`: Data of one length for each Interest, without end.
+    Generator,
+    /// `namewire serve`: a file, read from memory.
+    Files,
+}
+
+/// Congestion control of the fetches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CongestionKind {
+    /// CUBIC.
+    Cubic,
+    /// Delay-based.
+    Delay,
+    /// A constant number of Interests, `window`.
+    Fixed,
+}
+
+/// The inputs of a benchmark. Missing fields have the default.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Plan {
+    /// Workers of F, 1 to 16.
+    pub(crate) workers: u32,
+    /// Transport of the faces.
+    pub(crate) transport: PageTransport,
+    /// Direction of the content.
+    pub(crate) traffic: Traffic,
+    /// Fetches at a time in each direction, 1 to 64. Their names are divided between the workers.
+    pub(crate) flows: u32,
+    /// Components of the names of Interests, 5 to 15.
+    pub(crate) components: u32,
+    /// Content bytes of a Data, 1 to 8000.
+    pub(crate) payload: u32,
+    /// Whether Interests have CanBePrefix, and Data one component more (generator only).
+    pub(crate) prefix_match: bool,
+    /// Congestion control of the fetches.
+    pub(crate) congestion: CongestionKind,
+    /// Window of each fetch with congestion control `fixed`, in Interests, 1 to 16384.
+    pub(crate) window: u32,
+    /// The programs that produce content.
+    pub(crate) producer: ProducerKind,
+    /// Length of the file, 16 to 4096 MiB. It is fetched again and again.
+    pub(crate) file_mib: u32,
+    /// Time from one end of the link between F and B to the other, in milliseconds, 0 to 1000 (UDP only).
+    pub(crate) delay_ms: f64,
+    /// Rate of that link in 10^6 bit/s, each way; 0: not limited (UDP only).
+    pub(crate) rate_mbit: u32,
+    /// Share of its datagrams that are lost, 0 to 0.5 (UDP only).
+    pub(crate) loss: f64,
+    /// Time that is measured in each trial, in seconds, 1 to 600.
+    pub(crate) duration_s: u32,
+    /// Number of trials, 1 to 100. Each starts all nodes anew.
+    pub(crate) trials: u32,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            transport: PageTransport::Unix,
+            traffic: Traffic::AToB,
+            flows: 1,
+            components: 5,
+            payload: 4000,
+            prefix_match: false,
+            congestion: CongestionKind::Cubic,
+            window: 256,
+            producer: ProducerKind::Generator,
+            file_mib: 64,
+            delay_ms: 0.0,
+            rate_mbit: 0,
+            loss: 0.0,
+            duration_s: 10,
+            trials: 5,
+        }
+    }
+}
+
+impl Plan {
+    /// Checks all values.
+    ///
+    /// # Errors
+    /// The first unusable value, by the name of its field.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let whole = [
+            ("workers", self.workers, 1, 16),
+            ("flows", self.flows, 1, 64),
+            ("components", self.components, COMPONENTS_MIN, COMPONENTS_MAX),
+            ("payload", self.payload, 1, u32::try_from(PAYLOAD_MAX).unwrap_or(0)),
+            ("window", self.window, 1, 16_384),
+            ("file_mib", self.file_mib, FILE_MIB_MIN, 4096),
+            ("duration_s", self.duration_s, 1, 600),
+            ("trials", self.trials, 1, 100),
+        ];
+        for (name, value, min, max) in whole {
+            if !(min..=max).contains(&value) {
+                return Err(format!("{name}: {value} is not from {min} to {max}"));
+            }
+        }
+        for (name, value, max) in [("delay_ms", self.delay_ms, 1000.0), ("loss", self.loss, 0.5)] {
+            if !(0.0..=max).contains(&value) {
+                return Err(format!("{name}: {value} is not from 0 to {max}"));
+            }
+        }
+        if self.has_link() && self.transport != PageTransport::Udp {
+            return Err("delay_ms, rate_mbit and loss are those of a link of UDP: transport: udp"
+                .to_owned());
+        }
+        if self.prefix_match && self.producer == ProducerKind::Files {
+            return Err("prefix_match: a file server answers exact names only".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether the link emulator is between F and B.
+    #[must_use]
+    pub(crate) fn has_link(&self) -> bool {
+        self.delay_ms > 0.0 || self.rate_mbit > 0 || self.loss > 0.0
+    }
+
+    /// The link between F and B in one direction. Its queue holds 100 ms at its rate, at least 1 MiB.
+    pub(super) fn link(&self, seed: u64) -> LinkOptions {
+        let rate = match self.rate_mbit {
+            0 => u64::MAX,
+            megabits => u64::from(megabits) * 1_000_000,
+        };
+        let queue_bytes = if self.rate_mbit == 0 { u64::MAX } else { (rate / 80).max(1 << 20) };
+        LinkOptions {
+            rate,
+            delay: Duration::from_secs_f64(self.delay_ms / 1e3),
+            queue_bytes,
+            loss: self.loss,
+            seed,
+            ..LinkOptions::default()
+        }
+    }
+
+    /// The names that the fetches of content of `producer` begin with: `/A/WORKER/FLOW/I/I…`, without version and
+    /// segment.
+    pub(super) fn names(&self, producer: Node) -> Vec<String> {
+        let segment_and_version = match self.producer {
+            ProducerKind::Generator => 1,
+            ProducerKind::Files => 2,
+        };
+        let padding = self.components - 3 - segment_and_version;
+        let padding = "/I".repeat(usize::try_from(padding).unwrap_or(0));
+        let (letter, workers) = (producer.letter(), self.workers);
+        (0..self.flows)
+            .map(|flow| format!("/{letter}/{}/{flow}{padding}", flow % workers))
+            .collect()
+    }
+
+    /// The prefixes that a producer registers, one for each worker that has flows.
+    pub(super) fn prefixes(&self, producer: Node) -> Vec<String> {
+        let letter = producer.letter();
+        (0..self.workers.min(self.flows)).map(|worker| format!("/{letter}/{worker}")).collect()
+    }
+}
+
+const _: () = assert!(PAYLOAD_MAX < MAX_PACKET_SIZE as u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_the_requested_components_and_divide_flows_between_workers() {
+        let plan = Plan { workers: 2, flows: 3, components: 7, ..Plan::default() };
+        assert_eq!(plan.names(Node::B), ["/B/0/0/I/I/I", "/B/1/1/I/I/I", "/B/0/2/I/I/I"]);
+        assert_eq!(plan.prefixes(Node::B), ["/B/0", "/B/1"]);
+        // A version and a segment follow.
+        let plan = Plan { producer: ProducerKind::Files, components: 5, ..plan };
+        assert_eq!(plan.names(Node::A)[0], "/A/0/0");
+    }
+
+    #[test]
+    fn unusable_inputs_are_named() {
+        let good = Plan::default();
+        assert_eq!(good.check(), Ok(()));
+        for (plan, name) in [
+            (Plan { workers: 0, ..good }, "workers"),
+            (Plan { trials: 101, ..good }, "trials"),
+            (Plan { loss: f64::NAN, ..good }, "loss"),
+            (Plan { delay_ms: -1.0, ..good }, "delay_ms"),
+            (Plan { delay_ms: 5.0, ..good }, "transport: udp"),
+            (Plan { prefix_match: true, producer: ProducerKind::Files, ..good }, "prefix_match"),
+        ] {
+            let reason = plan.check().unwrap_err();
+            assert!(reason.contains(name), "{reason}");
+        }
+        assert!(serde_json::from_str::<Plan>("{\"worker\": 1}").is_err());
+        assert_eq!(
+            serde_json::from_str::<Plan>("{\"trials\": 2}").unwrap(),
+            Plan { trials: 2, ..good }
+        );
+    }
+
+    #[test]
+    fn link_without_a_rate_never_overflows() {
+        let plan = Plan { transport: PageTransport::Udp, delay_ms: 2.5, ..Plan::default() };
+        let link = plan.link(1);
+        assert_eq!((link.rate, link.queue_bytes), (u64::MAX, u64::MAX));
+        assert_eq!(link.delay, Duration::from_micros(2500));
+        assert_eq!(Plan { rate_mbit: 1000, ..plan }.link(1).queue_bytes, 12_500_000);
+    }
+}

@@ -1,0 +1,270 @@
+//! A benchmark with its trials, their statistics, and the comparison of two.
+
+use ndn_cache_sim::report::Estimate;
+use serde::{Deserialize, Serialize};
+
+use super::plan::Plan;
+use super::trial::Trial;
+
+/// Mean, standard deviation and confidence interval of the trials.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Statistic {
+    /// Mean.
+    pub(crate) mean: f64,
+    /// Standard deviation of the sample; `None` for one trial.
+    pub(crate) standard_deviation: Option<f64>,
+    /// Half-width of the 95 % confidence interval of the mean (Student's t); `None` for one trial.
+    pub(crate) interval: Option<f64>,
+}
+
+impl Statistic {
+    /// Of the values of trials; `None` without any.
+    #[must_use]
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+        if values.is_empty() {
+            return None;
+        }
+        let Estimate { mean, half_width } = Estimate::new(values);
+        let several = values.len() > 1;
+        Some(Self {
+            mean,
+            standard_deviation: several.then(|| variance(values, mean).sqrt()),
+            interval: several.then_some(half_width),
+        })
+    }
+}
+
+fn variance(values: &[f64], mean: f64) -> f64 {
+    let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
+    squares / (count(values) - 1.0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a number of trials")]
+fn count(values: &[f64]) -> f64 {
+    values.len() as f64
+}
+
+/// Statistics of a benchmark.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Summary {
+    /// Data per second, of all directions.
+    pub(crate) data_per_s: Statistic,
+    /// Content bits per second, of all directions.
+    pub(crate) goodput_bit_per_s: Statistic,
+}
+
+/// State of a benchmark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    /// Trials are being run.
+    Running,
+    /// All trials have ended.
+    Done,
+    /// It was stopped; there are the trials before.
+    Stopped,
+    /// A program failed; there are the trials before.
+    Failed,
+}
+
+/// A benchmark.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// Its number in the history.
+    pub(crate) id: i64,
+    /// Start, in milliseconds since 1970.
+    pub(crate) unix_ms: u64,
+    /// Version of the program.
+    pub(crate) version: String,
+    /// The machine.
+    pub(crate) machine: serde_json::Value,
+    /// The inputs.
+    pub(crate) plan: Plan,
+    /// State.
+    pub(crate) state: State,
+    /// Why it failed.
+    pub(crate) reason: Option<String>,
+    /// The trials.
+    pub(crate) trials: Vec<Trial>,
+}
+
+impl Record {
+    /// One that begins now.
+    #[must_use]
+    pub(crate) fn new(plan: Plan, unix_ms: u64) -> Self {
+        let machine = serde_json::to_value(ndn_pipeline_bench::Machine::read()).unwrap_or_default();
+        Self {
+            id: 0,
+            unix_ms,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            machine,
+            plan,
+            state: State::Running,
+            reason: None,
+            trials: Vec::new(),
+        }
+    }
+
+    /// Statistics of its trials; `None` without any.
+    #[must_use]
+    pub(crate) fn summary(&self) -> Option<Summary> {
+        let of = |value: fn(&Trial) -> f64| {
+            Statistic::of(&self.trials.iter().map(value).collect::<Vec<_>>())
+        };
+        Some(Summary {
+            data_per_s: of(|trial| trial.data_per_s)?,
+            goodput_bit_per_s: of(|trial| trial.goodput_bit_per_s)?,
+        })
+    }
+
+    /// As JSON, with its statistics.
+    #[must_use]
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        let mut value = serde_json::to_value(self).unwrap_or_default();
+        let summary = serde_json::to_value(self.summary()).unwrap_or_default();
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert("summary".to_owned(), summary);
+        }
+        value
+    }
+}
+
+/// The difference between two benchmarks in one figure.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Difference {
+    /// Mean of the second over that of the first.
+    pub(crate) ratio: f64,
+    /// Mean of the second less that of the first.
+    pub(crate) difference: f64,
+    /// Half-width of the 95 % confidence interval of the difference (Welch); `None` where one has a single trial.
+    pub(crate) interval: Option<f64>,
+}
+
+impl Difference {
+    /// Of the values of two benchmarks; `None` if one has no trials.
+    #[must_use]
+    pub(crate) fn of(one: &[f64], other: &[f64]) -> Option<Self> {
+        let (first, second) = (Statistic::of(one)?, Statistic::of(other)?);
+        let interval = (one.len() > 1 && other.len() > 1).then(|| {
+            let part = |values: &[f64], mean| variance(values, mean) / count(values);
+            let (a, b) = (part(one, first.mean), part(other, second.mean));
+            let freedom =
+                (a + b).powi(2) / (a * a / (count(one) - 1.0) + b * b / (count(other) - 1.0));
+            // The smaller number of degrees is the wider interval.
+            half_width_factor(freedom) * (a + b).sqrt()
+        });
+        let (ratio, difference) = (second.mean / first.mean, second.mean - first.mean);
+        Some(Self { ratio, difference, interval })
+    }
+}
+
+/// 97.5 % quantile of Student's t for these degrees of freedom, rounded down: the half-width of the interval of a sample
+/// whose standard error is 1.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 198")]
+fn half_width_factor(freedom: f64) -> f64 {
+    let size = if freedom.is_finite() { freedom.clamp(1.0, 200.0) as usize + 1 } else { 201 };
+    // Alternating values, scaled so that the standard error of their mean is 1.
+    let values: Vec<f64> = (0..size).map(|at| if at % 2 == 0 { 1.0 } else { -1.0 }).collect();
+    let mean = values.iter().sum::<f64>() / count(&values);
+    let error = (variance(&values, mean) / count(&values)).sqrt();
+    Estimate::new(&values).half_width / error
+}
+
+/// Two benchmarks compared.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Comparison {
+    /// Data per second.
+    pub(crate) data_per_s: Difference,
+    /// Content bits per second.
+    pub(crate) goodput_bit_per_s: Difference,
+}
+
+impl Comparison {
+    /// Compares the second with the first; `None` if one has no trials.
+    #[must_use]
+    pub(crate) fn of(one: &Record, other: &Record) -> Option<Self> {
+        let of = |value: fn(&Trial) -> f64| {
+            let values = |record: &Record| record.trials.iter().map(value).collect::<Vec<_>>();
+            Difference::of(&values(one), &values(other))
+        };
+        Some(Self {
+            data_per_s: of(|trial| trial.data_per_s)?,
+            goodput_bit_per_s: of(|trial| trial.goodput_bit_per_s)?,
+        })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::page::fetch_node::Latency;
+    use crate::page::trial::{CpuPerData, DirectionFigures};
+
+    /// A finished benchmark whose trials had these rates of Data.
+    pub(in crate::page) fn record(rates: &[f64]) -> Record {
+        let direction = DirectionFigures {
+            producer: 'A',
+            consumer: 'B',
+            data: 5000,
+            content_bytes: 20_000_000,
+            data_per_s: 1000.0,
+            goodput_bit_per_s: 32e6,
+            interests: 5100,
+            retransmissions: 51,
+            loss: 0.01,
+            nacks: 0,
+            marks: 0,
+            latency: Latency { p50_us: 100, p90_us: 200, p99_us: 300, p999_us: 400, max_us: 500 },
+        };
+        let trial = |(at, rate): (u64, &f64)| Trial {
+            unix_ms: 1_700_000_000_000 + at * 5000,
+            seconds: 5.0,
+            data_per_s: *rate,
+            goodput_bit_per_s: rate * 32_000.0,
+            directions: vec![DirectionFigures { data_per_s: *rate, ..direction }],
+            cpu_per_data: CpuPerData { a_us: 1.0, f_us: 2.0, b_us: 3.0 },
+            link: None,
+        };
+        Record {
+            id: 7,
+            state: State::Done,
+            trials: (0..).zip(rates).map(trial).collect(),
+            ..Record::new(Plan::default(), 1_700_000_000_000)
+        }
+    }
+
+    #[test]
+    fn statistics_are_those_of_a_sample() {
+        let summary = record(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).summary().unwrap();
+        let Statistic { mean, standard_deviation, interval } = summary.data_per_s;
+        assert_eq!(mean, 5.0);
+        assert!((standard_deviation.unwrap() - (32.0_f64 / 7.0).sqrt()).abs() < 1e-12);
+        // 2.364624 is the 97.5 % quantile for 7 degrees of freedom.
+        let half_width = 2.364_624 * (32.0_f64 / 7.0 / 8.0).sqrt();
+        assert!((interval.unwrap() - half_width).abs() < 2e-3);
+        let one = record(&[3.0]).summary().unwrap().data_per_s;
+        assert_eq!(one, Statistic { mean: 3.0, standard_deviation: None, interval: None });
+        assert_eq!(record(&[]).summary(), None);
+    }
+
+    #[test]
+    fn difference_has_the_interval_of_welch() {
+        // Degrees of freedom 4.0 (equal variances, three values each): 2.776445 · sqrt(1/3 + 1/3).
+        let difference = Difference::of(&[1.0, 2.0, 3.0], &[11.0, 12.0, 13.0]).unwrap();
+        assert_eq!((difference.ratio, difference.difference), (6.0, 10.0));
+        let expected = 2.776_445 * (2.0_f64 / 3.0).sqrt();
+        assert!((difference.interval.unwrap() - expected).abs() < 1e-3, "{difference:?}");
+        assert_eq!(Difference::of(&[1.0], &[2.0, 3.0]).unwrap().interval, None);
+        // Equal values have no variance, and no interval beyond the difference.
+        let equal = Difference::of(&[1.0, 1.0], &[2.0, 2.0]).unwrap();
+        assert_eq!((equal.difference, equal.interval), (1.0, Some(0.0)));
+    }
+
+    #[test]
+    fn records_survive_json() {
+        let one = record(&[1.0, 2.0]);
+        let text = serde_json::to_string(&one).unwrap();
+        assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), one);
+        assert_eq!(one.to_json()["summary"]["data_per_s"]["mean"], 1.5);
+    }
+}

@@ -1,0 +1,358 @@
+//! Trials: all nodes are started, traffic runs for the given time, and figures are taken.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::fetch_node::{Figures, Latency};
+use super::nodes::{Consumer, FILE, Forwarder, Producer};
+use super::plan::{Node, Plan, ProducerKind};
+use crate::relay::clock;
+use crate::started::Folder;
+
+/// Poll interval for the stop flag.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
+/// Time after the end of a trial in which consumers must report.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Figures of one direction of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct DirectionFigures {
+    /// `A` or `B`.
+    pub(crate) producer: char,
+    /// `B` or `A`.
+    pub(crate) consumer: char,
+    /// Data received, each once.
+    pub(crate) data: u64,
+    /// Their content in bytes.
+    pub(crate) content_bytes: u64,
+    /// Data per second.
+    pub(crate) data_per_s: f64,
+    /// Content bits per second.
+    pub(crate) goodput_bit_per_s: f64,
+    /// Interests sent.
+    pub(crate) interests: u64,
+    /// Interests that were sent for a segment again.
+    pub(crate) retransmissions: u64,
+    /// Retransmissions relative to Interests.
+    pub(crate) loss: f64,
+    /// Nacks received.
+    pub(crate) nacks: u64,
+    /// Data with a congestion mark.
+    pub(crate) marks: u64,
+    /// Latency of Interests that were sent once.
+    pub(crate) latency: Latency,
+}
+
+/// CPU time of each node for one Data of the trial, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CpuPerData {
+    /// Node A.
+    pub(crate) a_us: f64,
+    /// The forwarder F.
+    pub(crate) f_us: f64,
+    /// Node B.
+    pub(crate) b_us: f64,
+}
+
+/// Datagrams that the link emulator dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LinkLosses {
+    /// Lost at random.
+    pub(crate) lost: u64,
+    /// Not taken by the queue.
+    pub(crate) overflowed: u64,
+}
+
+/// A trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Trial {
+    /// Start, in milliseconds since 1970.
+    pub(crate) unix_ms: u64,
+    /// Measured time.
+    pub(crate) seconds: f64,
+    /// Data per second, of all directions.
+    pub(crate) data_per_s: f64,
+    /// Content bits per second, of all directions.
+    pub(crate) goodput_bit_per_s: f64,
+    /// By direction.
+    pub(crate) directions: Vec<DirectionFigures>,
+    /// CPU time for a Data.
+    pub(crate) cpu_per_data: CpuPerData,
+    /// Losses of the link emulator, if there is one.
+    pub(crate) link: Option<LinkLosses>,
+}
+
+/// Figures of one direction while a trial runs, of the last quarter of a second.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct LiveDirection {
+    /// `A` or `B`.
+    pub(crate) producer: char,
+    /// Data per second.
+    pub(crate) data_per_s: f64,
+    /// Content bits per second.
+    pub(crate) goodput_bit_per_s: f64,
+    /// Retransmissions relative to Interests.
+    pub(crate) loss: f64,
+    /// Windows of all fetches, in Interests.
+    pub(crate) window: u64,
+    /// Latency.
+    pub(crate) latency: Latency,
+}
+
+/// Progress of a benchmark.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum Progress {
+    /// A trial has begun.
+    Trial {
+        /// Its number, from 1.
+        trial: u32,
+    },
+    /// A trial runs.
+    Live {
+        /// Its number, from 1.
+        trial: u32,
+        /// Time since its start.
+        elapsed_s: f64,
+        /// Each direction.
+        directions: Vec<LiveDirection>,
+        /// CPU time for a Data, since the start of the trial.
+        cpu_per_data: CpuPerData,
+    },
+    /// A trial has ended.
+    Ended {
+        /// Its number, from 1.
+        trial: u32,
+        /// Its figures.
+        figures: Trial,
+    },
+}
+
+/// Runs all trials of a plan. `stop` ends them; the trials before are returned by `observe`.
+///
+/// # Errors
+/// The plan cannot be used, a program does not start or fails, or `stop` was set.
+pub(crate) fn run_trials(
+    plan: &Plan,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(Progress),
+) -> anyhow::Result<Vec<Trial>> {
+    plan.check().map_err(anyhow::Error::msg)?;
+    let executable = crate::program::namewire()?;
+    let folder = Folder::new(&format!("namewire-bench-page-{}", std::process::id()))?;
+    let served = folder.path().join("served");
+    std::fs::create_dir_all(&served)?;
+    if plan.producer == ProducerKind::Files {
+        let length = u64::from(plan.file_mib) << 20;
+        crate::transfer::write_noise(&served.join(FILE), length, 0)?;
+    }
+    let places = Places { executable: &executable, folder: folder.path(), served: &served };
+    let mut trials = Vec::new();
+    for trial in 1..=plan.trials {
+        ensure!(!stop.load(Ordering::Relaxed), STOPPED);
+        observe(Progress::Trial { trial });
+        let figures = run_trial(plan, trial, &places, stop, observe)?;
+        observe(Progress::Ended { trial, figures: figures.clone() });
+        trials.push(figures);
+    }
+    Ok(trials)
+}
+
+const STOPPED: &str = "stopped";
+
+/// Program and folders of a benchmark.
+struct Places<'a> {
+    executable: &'a Path,
+    folder: &'a Path,
+    served: &'a Path,
+}
+
+/// The running nodes of a trial.
+struct Nodes {
+    // Dropped before the forwarder.
+    consumers: Vec<(Node, Consumer)>,
+    producers: Vec<(Node, Producer)>,
+    forwarder: Forwarder,
+}
+
+impl Nodes {
+    /// CPU time so far of A, F and B.
+    fn cpu(&self) -> anyhow::Result<[Duration; 3]> {
+        let mut times = [Duration::ZERO, self.forwarder.cpu()?, Duration::ZERO];
+        let place = |node: &Node| if *node == Node::A { 0 } else { 2 };
+        for (node, producer) in &self.producers {
+            times[place(node)] += producer.cpu()?;
+        }
+        for (node, consumer) in &self.consumers {
+            times[place(node)] += consumer.cpu()?;
+        }
+        Ok(times)
+    }
+}
+
+fn run_trial(
+    plan: &Plan,
+    number: u32,
+    places: &Places<'_>,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(Progress),
+) -> anyhow::Result<Trial> {
+    let directions = plan.traffic.directions();
+    let forwarder = Forwarder::start(plan, places.executable, places.folder)?;
+    let mut nodes = Nodes { consumers: Vec::new(), producers: Vec::new(), forwarder };
+    for &(producer, _) in directions {
+        let started =
+            Producer::start(plan, producer, &nodes.forwarder, places.executable, places.served)?;
+        nodes.producers.push((producer, started));
+    }
+    let (sender, reports) = channel();
+    for (at, &direction) in directions.iter().enumerate() {
+        let started = Consumer::start(plan, (at, direction), &nodes.forwarder, sender.clone())?;
+        nodes.consumers.push((direction.1, started));
+    }
+    drop(sender);
+    let unix_ms = clock::wall_ns() / 1_000_000;
+    let before = nodes.cpu()?;
+    for (_, consumer) in &mut nodes.consumers {
+        consumer.go()?;
+    }
+    let deadline = clock::monotonic_ns()
+        + u64::from(plan.duration_s) * 1_000_000_000
+        + u64::try_from(END_TIMEOUT.as_nanos()).unwrap_or(0);
+    let mut latest = vec![Figures::default(); directions.len()];
+    let mut live = vec![None; directions.len()];
+    while !latest.iter().all(|figures| figures.is_end) {
+        ensure!(!stop.load(Ordering::Relaxed), STOPPED);
+        let (at, figures) = match reports.recv_timeout(STOP_INTERVAL) {
+            Ok((at, Some(figures))) => (at, figures),
+            Ok((at, None)) => {
+                let (node, consumer) = &nodes.consumers[at];
+                bail!("the consumer of {} has ended: {}", node.letter(), consumer.reason());
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                ensure!(clock::monotonic_ns() < deadline, "a consumer does not report");
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => bail!("the consumers have ended"),
+        };
+        live[at] = Some(live_direction(directions[at].0, &latest[at], &figures));
+        latest[at] = figures;
+        // One report for all directions.
+        let all: Option<Vec<LiveDirection>> = live.iter().copied().collect();
+        if let Some(directions) = all
+            && !figures.is_end
+        {
+            live.fill(None);
+            let data = latest.iter().map(|one| one.data).sum();
+            let cpu_per_data = per_data(before, nodes.cpu()?, data);
+            let elapsed_s = figures.elapsed_ms / 1e3;
+            observe(Progress::Live { trial: number, elapsed_s, directions, cpu_per_data });
+        }
+    }
+    let after = nodes.cpu()?;
+    let link = nodes.forwarder.end_link()?.map(|report| LinkLosses {
+        lost: report.there.lost + report.back.lost,
+        overflowed: report.there.overflowed + report.back.overflowed,
+    });
+    let of = |(&(producer, consumer), figures)| direction_figures(producer, consumer, figures);
+    let all: Vec<_> = directions.iter().zip(&latest).map(of).collect();
+    Ok(Trial {
+        unix_ms,
+        seconds: latest.iter().map(|one| one.elapsed_ms / 1e3).fold(0.0, f64::max),
+        data_per_s: all.iter().map(|one| one.data_per_s).sum(),
+        goodput_bit_per_s: all.iter().map(|one| one.goodput_bit_per_s).sum(),
+        cpu_per_data: per_data(before, after, all.iter().map(|one| one.data).sum()),
+        directions: all,
+        link,
+    })
+}
+
+fn live_direction(producer: Node, before: &Figures, now: &Figures) -> LiveDirection {
+    let seconds = (now.elapsed_ms - before.elapsed_ms) / 1e3;
+    let interests = now.interests - before.interests;
+    LiveDirection {
+        producer: producer.letter(),
+        data_per_s: float(now.data - before.data) / seconds,
+        goodput_bit_per_s: float(now.bytes - before.bytes) * 8.0 / seconds,
+        loss: share(now.retransmissions - before.retransmissions, interests),
+        window: now.window,
+        latency: now.latency,
+    }
+}
+
+fn direction_figures(producer: Node, consumer: Node, figures: &Figures) -> DirectionFigures {
+    let seconds = figures.elapsed_ms / 1e3;
+    DirectionFigures {
+        producer: producer.letter(),
+        consumer: consumer.letter(),
+        data: figures.data,
+        content_bytes: figures.bytes,
+        data_per_s: float(figures.data) / seconds,
+        goodput_bit_per_s: float(figures.bytes) * 8.0 / seconds,
+        interests: figures.interests,
+        retransmissions: figures.retransmissions,
+        loss: share(figures.retransmissions, figures.interests),
+        nacks: figures.nacks,
+        marks: figures.marks,
+        latency: figures.latency,
+    }
+}
+
+fn per_data(before: [Duration; 3], after: [Duration; 3], data: u64) -> CpuPerData {
+    let of = |at: usize| {
+        let used = after[at].saturating_sub(before[at]).as_secs_f64() * 1e6;
+        if data == 0 { 0.0 } else { used / float(data) }
+    };
+    CpuPerData { a_us: of(0), f_us: of(1), b_us: of(2) }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { float(part) / float(whole) }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of a trial, for rates")]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_those_of_the_time_between_two_lines() {
+        let before = Figures {
+            elapsed_ms: 250.0,
+            data: 10,
+            bytes: 100,
+            interests: 20,
+            ..Figures::default()
+        };
+        let now = Figures {
+            elapsed_ms: 500.0,
+            data: 20,
+            bytes: 200,
+            interests: 40,
+            retransmissions: 5,
+            ..before
+        };
+        let live = live_direction(Node::B, &before, &now);
+        assert_eq!((live.producer, live.data_per_s, live.goodput_bit_per_s), ('B', 40.0, 3200.0));
+        assert_eq!(live.loss, 0.25);
+        let whole = direction_figures(Node::A, Node::B, &now);
+        assert_eq!((whole.data_per_s, whole.goodput_bit_per_s, whole.loss), (40.0, 3200.0, 0.125));
+    }
+
+    #[test]
+    fn cpu_time_is_divided_by_the_data_of_all_directions() {
+        let ms = Duration::from_millis;
+        let cpu = per_data([ms(1), ms(2), ms(3)], [ms(2), ms(4), ms(6)], 1000);
+        assert_eq!((cpu.a_us, cpu.f_us, cpu.b_us), (1.0, 2.0, 3.0));
+        assert_eq!(per_data([ms(0); 3], [ms(1); 3], 0), CpuPerData::default());
+    }
+}
