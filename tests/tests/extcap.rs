@@ -6,10 +6,10 @@ use std::process::Command;
 
 use namewire_tests::{Process, Settings, program, run_to_end, skip_unless_found, wait_until};
 
-/// tshark with the forwarder's interface, and no interfaces of other programs.
-fn tshark(extcap: &Path, arguments: &[&str]) -> Command {
+/// tshark of a user with this home directory.
+fn tshark(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("tshark");
-    command.env("WIRESHARK_EXTCAP_DIR", extcap).env("HOME", extcap).args(arguments);
+    command.env("HOME", home).env_remove("XDG_CONFIG_HOME").args(arguments);
     command
 }
 
@@ -20,22 +20,27 @@ fn wireshark_lists_the_forwarder_and_captures_from_it() {
     }
     let forwarder = Settings::new().start_program();
     let directory = tempfile::tempdir().unwrap();
-    let extcap = directory.path().join("extcap");
-    std::fs::create_dir(&extcap).unwrap();
-    std::os::unix::fs::symlink(program(), extcap.join("namewire-extcap")).unwrap();
-    let listed = run_to_end(tshark(&extcap, &["-D"]));
+    let home = directory.path();
+    // Of version 4.0, and of later ones.
+    for place in [".config/wireshark/extcap", ".local/lib/wireshark/extcap"] {
+        std::fs::create_dir_all(home.join(place)).unwrap();
+        let link = home.join(place).join("namewire-extcap");
+        std::os::unix::fs::symlink(program(), link).unwrap();
+    }
+    let listed = run_to_end(tshark(home, &["-D"]));
     let printed = String::from_utf8_lossy(&listed.stdout);
     assert!(printed.contains("namewire (Namewire forwarder)"), "{printed}");
-    let types = run_to_end(tshark(&extcap, &["-L", "-i", "namewire"]));
+    let types = run_to_end(tshark(home, &["-L", "-i", "namewire"]));
     let printed = [types.stdout, types.stderr].concat();
-    assert!(String::from_utf8_lossy(&printed).contains("EN10MB"), "{printed:?}");
+    let printed = String::from_utf8_lossy(&printed);
+    assert!(printed.contains("EN10MB"), "{printed}");
 
     let socket = forwarder.unix();
     let capture = ["-i", "namewire", "-l", "-T", "fields", "-e", "eth.type", "-c", "3"];
     let control = Path::new(socket.strip_prefix("unix://").unwrap()).with_extension("control.sock");
     let control = format!("extcap.namewire.control:{}", control.display());
     let options = ["-o", control.as_str(), "-o", "extcap.namewire.name:/seen"];
-    let command = tshark(&extcap, &[&capture[..], &options].concat());
+    let command = tshark(home, &[&capture[..], &options].concat());
     let mut capture = Process::start("tshark", command, directory.path());
     // Interests go out until three packets were captured.
     let mut number = 0;

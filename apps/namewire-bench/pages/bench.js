@@ -80,8 +80,9 @@ function receive(message) {
       const { directions } = message;
       const now = performance.now();
       state.live = message;
-      rates.add(now, [directions[0].goodput_bit_per_s, directions[1]?.goodput_bit_per_s ?? 0]);
-      const worst = (name) => Math.max(...directions.map(({ latency }) => latency[name])) / 1e6;
+      const goodput = (producer) => directions.find((one) => one.producer === producer)?.goodput_bit_per_s ?? 0;
+      rates.add(now, [goodput("A"), goodput("B")]);
+      const worst = (name) => Math.max(...directions.map(({ latency }) => latency[name])) / 1e3;
       latencies.add(now, [worst("p50_us"), worst("p99_us")]);
       break;
     }
@@ -100,9 +101,9 @@ function receive(message) {
 
 const bits = (rate) => short(rate, "bit/s");
 const percent = (part) => `${(100 * part).toFixed(3)} %`;
+const milliseconds = (us) => (us / 1000).toFixed(us < 10_000 ? 2 : 0);
 const date = (unixMs) => new Date(unixMs).toISOString().slice(0, 19).replace("T", " ");
-const spread = ({ mean, standard_deviation, interval }, show) => (interval === null ? show(mean)
-  : `${show(mean)} ± ${show(interval)} (standard deviation ${show(standard_deviation)})`);
+const spread = ({ mean, interval }, show) => (interval === null ? show(mean) : `${show(mean)} ± ${show(interval)}`);
 const number = (text) => make("td", { class: "number" }, text);
 /** The words of the inputs that differ from the default, for a list. */
 const inputs = (plan, defaults) => Object.entries(plan)
@@ -111,22 +112,23 @@ const inputs = (plan, defaults) => Object.entries(plan)
 
 function trialsTable(trials) {
   const rows = trials.flatMap((trial, at) => trial.directions.map((one) => make("tr", {},
-    number(String(at + 1)), number(date(trial.unix_ms)), number(trial.seconds.toFixed(1)),
+    number(String(at + 1)), number(date(trial.unix_ms).slice(11)), number(trial.seconds.toFixed(1)),
     make("td", {}, `${one.producer} → ${one.consumer}`), number(short(one.data_per_s)), number(bits(one.goodput_bit_per_s)),
     number(percent(one.loss)), number(String(one.latency.p50_us)), number(String(one.latency.p99_us)),
     number(String(one.latency.p999_us)),
     number([trial.cpu_per_data.a_us, trial.cpu_per_data.f_us, trial.cpu_per_data.b_us].map((us) => us.toFixed(1)).join(", ")))));
   const headings = [["Trial", "number"], ["Time (UTC)", "number"], ["Seconds", "number"], ["Content"], ["Data/s", "number"],
     ["Goodput", "number"], ["Loss", "number"], ["p50 µs", "number"], ["p99 µs", "number"], ["p99.9 µs", "number"],
-    ["CPU of A, F, B in µs/Data", "number"]];
+    ["CPU of A, F, B, µs/Data", "number"]];
   return table("Trials", headings, rows);
 }
 
-function summaryTiles(summary) {
-  const tiles = [["Data packets", spread(summary.data_per_s, (value) => short(value, "/s"))],
-    ["Goodput", spread(summary.goodput_bit_per_s, bits)]];
-  return make("dl", { class: "tiles" }, ...tiles.map(([name, value]) =>
-    make("div", { class: "tile" }, make("dt", {}, `${name}: mean ± 95 % interval`), make("dd", {}, value))));
+function summaryTable(summary) {
+  const row = (name, { mean, standard_deviation: deviation, interval }, show) => make("tr", {}, make("td", {}, name), number(show(mean)),
+    number(deviation === null ? "–" : show(deviation)), number(interval === null ? "–" : `± ${show(interval)}`));
+  const headings = [["Figure"], ["Mean", "number"], ["Standard deviation", "number"], ["95 % interval", "number"]];
+  return table("Statistics of the trials", headings,
+    [row("Data packets", summary.data_per_s, (value) => short(value, "/s")), row("Goodput", summary.goodput_bit_per_s, bits)]);
 }
 
 // ---- Inputs and live figures
@@ -175,8 +177,8 @@ class Run {
       request("/api/stop", { method: "POST" }).catch((error) => fail(this.form, error)) }, "Stop"));
     this.status = make("p", { role: "status" });
     this.tiles = make("dl", { class: "tiles" });
-    this.rates = new Chart("Goodput", ["first direction", "second direction"], "bit/s");
-    this.latencies = new Chart("Latency", ["median", "99th percentile"], "s");
+    this.rates = new Chart("Goodput", ["A → B", "B → A"], "bit/s");
+    this.latencies = new Chart("Latency of the slower direction", ["median", "99th percentile"], "ms");
     this.trials = make("div");
     main.replaceChildren(make("h2", {}, "A–F–B"),
       make("p", {}, "F is a forwarder; A and B produce and fetch content through it. All are processes of this machine, started anew for each trial."),
@@ -210,14 +212,14 @@ class Run {
       this.status.replaceChildren(`Benchmark ${ended.run} is ${ended.state}${reason}. `,
         make("a", { href: `#/run/${ended.run}` }, "Show it"));
     } else {
-      this.status.textContent = "No benchmark runs.";
+      this.status.textContent = "No benchmark is running.";
     }
     const directions = live?.directions ?? [];
     const cpu = live?.cpu_per_data;
     const figures = directions.flatMap((one) => {
       const way = one.producer === "A" ? "A → B" : "B → A";
       return [[`Goodput ${way}`, bits(one.goodput_bit_per_s)], [`Data ${way}`, short(one.data_per_s, "/s")],
-        [`Latency ${way}: p50, p99`, `${one.latency.p50_us}, ${one.latency.p99_us} µs`],
+        [`Latency ${way}: p50, p99`, `${milliseconds(one.latency.p50_us)}, ${milliseconds(one.latency.p99_us)} ms`],
         [`Loss ${way}`, percent(one.loss)], [`Window ${way}`, short(one.window)]];
     });
     if (cpu) figures.push(["CPU of A, F, B for a Data", `${[cpu.a_us, cpu.f_us, cpu.b_us].map((us) => us.toFixed(1)).join(", ")} µs`]);
@@ -227,7 +229,7 @@ class Run {
     this.latencies.draw(latencies);
     // Rows are not replaced under the focus of the keyboard.
     if (message?.event !== "live" && !this.trials.contains(document.activeElement)) {
-      this.trials.replaceChildren(...(summary ? [summaryTiles(summary)] : []), ...(trials.length > 0 ? [trialsTable(trials)] : []));
+      this.trials.replaceChildren(...(summary ? [summaryTable(summary)] : []), ...(trials.length > 0 ? [trialsTable(trials)] : []));
     }
   }
 }
@@ -311,7 +313,7 @@ class One {
       make("tr", {}, make("td", {}, name.replaceAll("_", " ")), make("td", { class: "name" }, String(value)))));
     const { reason } = record;
     main.replaceChildren(make("h2", {}, `Benchmark ${id}`), make("p", {}, `${date(record.unix_ms)} UTC, ${record.state}, Namewire ${record.version}`),
-      ...(reason ? [notice(reason)] : []), exports, ...(record.summary ? [summaryTiles(record.summary)] : []),
+      ...(reason ? [notice(reason)] : []), exports, ...(record.summary ? [summaryTable(record.summary)] : []),
       make("figure", { class: "chart picture" }, svg), trialsTable(record.trials), plan);
   }
 

@@ -79,8 +79,8 @@ impl Http {
             Some(address) if !self.plaintext => Err((
                 "control.http.listen",
                 format!(
-                    "{address} is not a loopback address: set tls_certificate and tls_key, or `plaintext = true` if \
-                     nobody else can read the network"
+                    "{address} is not a loopback address: set tls_certificate and tls_key, or `plaintext = true` for \
+                     a private network"
                 ),
             )),
             Some(_) | None => Ok(()),

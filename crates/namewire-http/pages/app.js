@@ -71,6 +71,7 @@ class Overview extends Live {
 
 class Faces extends List {
   title = "Faces";
+  followsFaces = true;
   after = [];
   past = new Map();
 
@@ -136,6 +137,7 @@ class Faces extends List {
 
 class Routes extends List {
   title = "Routes";
+  followsFaces = true;
   prefix = "/";
   skip = 0;
 

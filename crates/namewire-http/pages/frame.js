@@ -94,10 +94,18 @@ export class List {
     showConnection();
     this.refresh();
     this.timer = setInterval(() => document.hidden || this.refresh(), 3000);
+    // The list is read at once when a face changes; its rates only from time to time.
+    if (this.followsFaces) this.follow = new Subscription("subscription { faceEvents { lost } }", {
+      onData: () => document.hidden || this.refresh(),
+      onState: showConnection,
+      onError: showError,
+    });
   }
 
   hide() {
     clearInterval(this.timer);
+    this.follow?.stop();
+    this.follow = undefined;
   }
 
   async refresh() {

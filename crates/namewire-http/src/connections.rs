@@ -35,7 +35,7 @@ const RATE_MIN: u32 = 1024;
 /// Pause after connections could not be accepted for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What connections share.
+/// State shared by connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Accepting<R> {
     pub(crate) tls: Option<Arc<TlsFiles>>,

@@ -7,6 +7,8 @@ mod connections;
 mod counters;
 mod exposition;
 mod file_version;
+#[doc(hidden)]
+pub mod fuzzing;
 mod graphql;
 mod metrics;
 mod pages;

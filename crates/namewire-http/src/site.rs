@@ -36,7 +36,7 @@ pub struct SiteRequest {
     pub method: String,
     /// Path, without the query.
     pub path: String,
-    /// What follows `?`; empty if there is none.
+    /// The query after `?`; empty if there is none.
     pub query: String,
     /// The bearer token, if there is one.
     pub token: Option<String>,

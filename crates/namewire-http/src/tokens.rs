@@ -106,13 +106,13 @@ impl Token {
         Ok(Self { name: name.to_owned(), role, secret, expires_s })
     }
 
-    fn to_line(&self) -> String {
+    pub(crate) fn to_line(&self) -> String {
         let Self { name, role, secret, expires_s } = self;
         let expiry = expires_s.map_or_else(|| "-".to_owned(), |seconds| seconds.to_string());
         format!("{name} {role} {secret} {expiry}\n")
     }
 
-    fn from_line(line: &str) -> Result<Self, String> {
+    pub(crate) fn from_line(line: &str) -> Result<Self, String> {
         let words: Vec<_> = line.split_ascii_whitespace().collect();
         let [name, role, secret, expiry] = words[..] else {
             return Err("a line is NAME ROLE TOKEN EXPIRY".to_owned());

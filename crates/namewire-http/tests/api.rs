@@ -864,6 +864,56 @@ async fn log_is_followed_from_its_latest_messages_on() {
 }
 
 #[tokio::test]
+async fn face_events_are_pushed_in_order() {
+    let served = serve(&settings());
+    let mut socket = open_session(&served).await;
+    let query = "subscription { faceEvents { lost events { kind faceId remoteUri persistency } } }";
+    send(&mut socket, json!({ "type": "subscribe", "id": "a", "payload": { "query": query } }))
+        .await;
+    let change =
+        |text: &str| json!({ "type": "subscribe", "id": "b", "payload": { "query": text } });
+    // The subscription begins with the next event; faces are created until there is one.
+    let mut events = Vec::new();
+    let mut port = 0;
+    let created = loop {
+        port += 1;
+        let text =
+            format!("mutation {{ facesCreate(uri: \"udp4://127.0.0.1:{port}\") {{ faceId }} }}");
+        send(&mut socket, change(&text)).await;
+        loop {
+            let message = receive(&mut socket).await.unwrap();
+            if message["id"] == "a" {
+                let result = &message["payload"]["data"]["faceEvents"];
+                assert_eq!(result["lost"], 0, "{message}");
+                events.extend(result["events"].as_array().unwrap().clone());
+            } else if message["type"] == "complete" {
+                break;
+            }
+        }
+        if let Some(event) = events.iter().find(|event| event["kind"] == "created") {
+            break event["faceId"].as_u64().unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    let text = format!("mutation {{ facesDestroy(faceId: {created}) {{ faceId }} }}");
+    send(&mut socket, change(&text)).await;
+    loop {
+        let message = receive(&mut socket).await.unwrap();
+        let Some(all) = message["payload"]["data"]["faceEvents"]["events"].as_array() else {
+            continue;
+        };
+        events.extend(all.clone());
+        let is_end = |event: &&Value| event["kind"] == "destroyed" && event["faceId"] == created;
+        if events.iter().any(|event| is_end(&event)) {
+            break;
+        }
+    }
+    let of_face = events.iter().filter(|event| event["faceId"] == created);
+    let kinds: Vec<_> = of_face.map(|event| event["kind"].as_str().unwrap()).collect();
+    assert_eq!((kinds.first(), kinds.last()), (Some(&"created"), Some(&"destroyed")), "{kinds:?}");
+}
+
+#[tokio::test]
 async fn idle_websockets_do_not_keep_others_out() {
     let served = serve(&settings());
     let mut open = Vec::new();

@@ -21,21 +21,21 @@ await run(async (open, errors) => {
 
   const page = await open({ ...desktop, colorScheme: "light" });
   await page.goto(url);
-  await page.getByText("No benchmark runs.").waitFor();
+  await page.getByText("No benchmark is running.").waitFor();
   await accessible(page, "inputs");
 
   // Inputs that cannot be used together are refused beside the form; the refused request is an error of the console.
-  await page.getByLabel("Delay of the link").fill("5");
+  await page.locator("[name=delay_ms]").fill("5");
   await page.getByRole("button", { name: "Start" }).press("Enter");
   await page.getByRole("alert").getByText("transport: udp").waitFor();
   check(errors.every((text) => text.includes("400")), errors.join("; "));
   errors.length = 0;
-  await page.getByLabel("Delay of the link").fill("0");
+  await page.locator("[name=delay_ms]").fill("0");
 
   // Two trials in both directions: live figures, then the statistics.
-  await page.getByLabel("Content", { exact: true }).selectOption("both");
-  await page.getByLabel("Duration (s)").fill("2");
-  await page.getByLabel("Trials").fill("2");
+  await page.locator("[name=traffic]").selectOption("both");
+  await page.locator("[name=duration_s]").fill("2");
+  await page.locator("[name=trials]").fill("2");
   await page.getByRole("button", { name: "Start" }).click();
   const tile = (name) => page.locator(".tile", { hasText: name }).locator("dd").first();
   await tile("Goodput B → A").waitFor();
@@ -45,15 +45,16 @@ await run(async (open, errors) => {
   await page.getByText("Benchmark 1 is done").waitFor();
   const trials = page.getByRole("region", { name: "Trials" }).locator("tbody tr");
   check((await trials.count()) === 4, "two directions of two trials");
-  check((await tile("Goodput: mean").textContent()).includes("±"), "a confidence interval");
+  const statistics = page.getByRole("region", { name: "Statistics of the trials" });
+  check((await statistics.locator("tr", { hasText: "Goodput" }).textContent()).includes("±"), "a confidence interval");
   await accessible(page, "run");
   await page.screenshot({ path: `${directory}/bench-done-light.png`, fullPage: true });
 
   // Another one over UDP with a link, stopped early: it keeps its trial.
-  await page.getByLabel("Transport").selectOption("udp");
-  await page.getByLabel("Delay of the link").fill("2");
-  await page.getByLabel("Duration (s)").fill("1");
-  await page.getByLabel("Trials").fill("50");
+  await page.locator("[name=transport]").selectOption("udp");
+  await page.locator("[name=delay_ms]").fill("2");
+  await page.locator("[name=duration_s]").fill("1");
+  await page.locator("[name=trials]").fill("50");
   await page.getByRole("button", { name: "Start" }).click();
   await page.getByText("Benchmark 2, trial 2").waitFor();
   await page.getByRole("button", { name: "Stop" }).click();
@@ -106,7 +107,7 @@ await run(async (open, errors) => {
   ]) {
     const other = await open(options);
     await other.goto(url);
-    await other.getByText("No benchmark runs.").waitFor();
+    await other.getByText("No benchmark is running.").waitFor();
     for (const [place, content] of [["run", ".chart"], ["history", "tbody tr"], ["run/1", "figure svg"], ["compare/1/2", "tbody tr"]]) {
       await other.goto(`${url.split("#")[0]}#/${place}`);
       await other.locator(content).first().waitFor();

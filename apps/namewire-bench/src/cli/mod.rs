@@ -157,7 +157,7 @@ enum Bench {
     /// Consumer of a node; started by `bench page`
     #[command(hide = true)]
     PageFetch {
-        /// What to fetch, as JSON
+        /// Content, forwarder and duration, as JSON
         order: String,
     },
     Overload(overload::Options),

@@ -189,15 +189,16 @@ pub(crate) fn html(record: &Record) -> String {
 
 const STYLE: &str = ":root{color-scheme:light}body{font:16px/1.45 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;\
     color:#1c2330}table{border-collapse:collapse;font-variant-numeric:tabular-nums}th,td{text-align:left;padding:.2rem .8rem;\
-    border-bottom:1px solid #d5dae2}svg{max-width:100%}.wide{overflow-x:auto}";
+    border-bottom:1px solid #d5dae2;white-space:nowrap}svg{max-width:100%}.wide{overflow-x:auto}";
 
 fn trial_rows(out: &mut String, number: u32, trial: &Trial) {
     for direction in &trial.directions {
         let cpu = trial.cpu_per_data;
         let _ = writeln!(
             out,
-            "<tr><td>{number}<td>{}<td>{:.1}<td>{}<td>{}<td>{} → {}<td>{:.3} %<td>{}<td>{}<td>{:.1}, {:.1}, {:.1}</tr>",
-            time(trial.unix_ms),
+            "<tr><td>{number}<td>{:.8}<td>{:.1}<td>{}<td>{}<td>{} → {}<td>{:.3} %<td>{}<td>{}<td>{:.1}, {:.1}, {:.1}</tr>",
+            // The time of day in a date of HTTP.
+            time(trial.unix_ms).get(17..).unwrap_or_default(),
             trial.seconds,
             count(direction.data_per_s),
             bits(direction.goodput_bit_per_s),

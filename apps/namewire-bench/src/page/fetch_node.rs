@@ -55,7 +55,7 @@ pub(super) struct Order {
     pub(super) duration_ms: u64,
 }
 
-/// What happened since the start.
+/// Counters since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Figures {
     /// Time since the start.

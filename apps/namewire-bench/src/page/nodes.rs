@@ -335,7 +335,7 @@ impl Consumer {
         Ok(ndn_sys::cpu::process_time(self.process.id())?)
     }
 
-    /// What it has written to standard error.
+    /// Its standard error so far.
     pub(super) fn reason(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default().trim().to_owned()
     }

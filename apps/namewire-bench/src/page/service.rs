@@ -71,7 +71,7 @@ struct Shared {
     active: Mutex<Active>,
 }
 
-/// The benchmark that runs, and those who follow it.
+/// The benchmark that runs, and the pages that follow it.
 #[derive(Default)]
 struct Active {
     run: Option<Run>,

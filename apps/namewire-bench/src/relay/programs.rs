@@ -115,7 +115,7 @@ impl Running {
         bail!("{} does not listen on {} after 10 s", program.name(), socket.display())
     }
 
-    /// What it has printed so far.
+    /// Its output so far.
     pub(crate) fn output(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }

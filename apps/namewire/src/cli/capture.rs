@@ -137,10 +137,19 @@ where
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
+    capture(options, |text| super::output::note(&text))
+}
+
+/// As [`run`], without the messages for people.
+pub(super) fn run_silently(options: &Options) -> Outcome {
+    capture(options, |_| ())
+}
+
+fn capture(options: &Options, note: fn(&str)) -> Outcome {
     let client = options.control.connect()?;
     let (stream, end) = client.start_capture(options.face, options.snap_length)?;
     let mut sink = Sink::open(options)?;
-    super::output::note(&"capturing; Ctrl-C ends it");
+    note("capturing; Ctrl-C ends it");
     let end = Arc::new(end);
     // If the connection is closed already, the loop of `copy` ends.
     let finish = |end: &StreamEnd| drop(end.finish());
@@ -151,7 +160,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let mut counts = Counts::default();
     let copied = copy(stream, &mut sink, options, &mut counts, || finish(&end));
     if !matches!(copied, Err(Failure::OutputClosed)) {
-        super::output::note(&counts.text());
+        note(&counts.text());
     }
     copied
 }

@@ -18,8 +18,8 @@ const LINK_TYPE: u32 = 1;
 
 /// The capture interface of Wireshark, which runs it; see `namewire capture`
 ///
-/// A link to this program with the name namewire-extcap in a directory that Wireshark shows under Help, About, Folders as
-/// "Extcap path" makes the forwarder an interface of Wireshark and tshark.
+/// A link to this program with the name namewire-extcap in a directory that Wireshark shows as "Extcap path" (Help, About,
+/// Folders) makes the forwarder an interface of Wireshark and tshark.
 #[derive(Args, Debug)]
 #[command(hide = true)]
 pub(super) struct Options {
@@ -145,7 +145,7 @@ impl Options {
                 arguments.extend([option.into(), value.into()]);
             }
         }
-        capture::run(&capture::options(arguments).map_err(|error| {
+        capture::run_silently(&capture::options(arguments).map_err(|error| {
             Failure::Usage(error.render().to_string().lines().next().unwrap_or_default().to_owned())
         })?)
     }

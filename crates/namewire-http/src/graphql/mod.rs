@@ -5,6 +5,7 @@
 
 mod access;
 mod captures;
+mod face_events;
 mod log;
 mod management;
 mod names;
@@ -70,6 +71,7 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler)>) -> Result<Schema, Str
     let subscription = subscription.field(subscriptions::counters());
     let subscription = subscription.field(packets::subscription());
     let subscription = subscription.field(captures::subscription()).field(log::subscription());
+    let subscription = subscription.field(face_events::subscription());
     let mut builder = Schema::build("Query", Some("Mutation"), Some("Subscription"))
         .register(query)
         .register(mutation)
@@ -79,8 +81,10 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler)>) -> Result<Schema, Str
         .limit_directives(DIRECTIVES_MAX);
     if let Some((calls, sampler)) = operations {
         builder = builder.data(calls).data(sampler).data(captures::CapturePlaces::new());
+        builder = builder.data(face_events::FaceEventPlaces::new());
     }
     let declared = packets::types().into_iter().chain(captures::types()).chain(log::types());
+    let declared = declared.chain(face_events::types());
     let builder = declared.fold(builder, SchemaBuilder::register);
     types.register(builder).finish().map_err(|error| error.to_string())
 }
