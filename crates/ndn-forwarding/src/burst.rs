@@ -140,6 +140,14 @@ impl Burst {
         self.prefix_hashes.get(place).copied().unwrap_or_default()
     }
 
+    /// Descriptors and prefix hashes of all packets, except those that were taken out, with their positions.
+    #[inline(always)]
+    pub(crate) fn packets(&self) -> impl Iterator<Item = (usize, &Descriptor, &[u64])> {
+        let present = |(_, descriptor): &(usize, &Descriptor)| descriptor.handle.is_some();
+        let descriptors = self.descriptors().iter().enumerate().filter(present);
+        descriptors.map(|(index, descriptor)| (index, descriptor, self.hashes_of(descriptor)))
+    }
+
     /// All descriptors, including those of packets that were taken out.
     #[inline]
     pub(crate) fn descriptors(&self) -> &[Descriptor] {
@@ -263,6 +271,7 @@ impl Burst {
         self.len += 1;
     }
 
+    #[inline(always)]
     fn hashes_of(&self, descriptor: &Descriptor) -> &[u64] {
         let start = usize::from(descriptor.prefix_hashes);
         &self.prefix_hashes[start..=start + usize::from(descriptor.components)]

@@ -1,7 +1,7 @@
 //! Descriptor of a received packet: 64 bytes.
 
 use ndn_ring::PacketHandle;
-use ndn_table::FaceIndex;
+use ndn_table::{FaceIndex, TOKEN_LENGTH, Token};
 
 /// The kind of a received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Flags {
     /// Union with `flags`.
     #[inline]
     #[must_use]
-    pub fn union(self, flags: Self) -> Self {
+    pub const fn union(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
     }
 
@@ -168,6 +168,13 @@ impl Descriptor {
         hop_limit: 0,
         token_length: 0,
     };
+
+    /// The PIT token, decoded as one of ours; it may be another's.
+    #[inline]
+    pub(crate) fn own_token(&self) -> Option<Token> {
+        let has_length = usize::from(self.token_length) == TOKEN_LENGTH;
+        has_length.then(|| Token::from_padded(self.token))
+    }
 
     /// Sets a congestion mark, if there is none.
     pub(crate) fn mark_congestion(&mut self) {

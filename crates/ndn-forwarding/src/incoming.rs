@@ -19,7 +19,7 @@ use crate::outgoing::{Outgoing, outgoing_arrived_data, outgoing_data};
 use crate::packet::{RxPacket, sha256};
 use crate::peers::PeerShards;
 use crate::pending_interest::{PendingInterest, hinted_depth};
-use crate::strategy::{ArrivedNack, Context, DIRECTED, Strategy, StrategyTable};
+use crate::strategy::{ArrivedNack, Context, DIRECTED, Strategy, StrategyRef, StrategyTable};
 use crate::tables::{Ending, Tables};
 use crate::{CONTENT_STORE_FACE_ID, Counters, DropReason, TxKind, TxPacket, scope};
 
@@ -311,8 +311,16 @@ impl<'a> Incoming<'a> {
         };
         if rx.has(Flags::NEXT_HOP) {
             self.follow_next_hop_field(&interest, u64::from(rx.descriptor.next_hop_face_id));
-        } else if let Some(strategy) = self.strategies.strategy(self.context.strategy) {
-            choose_next_hops(&mut self.context, strategy, &interest);
+            return;
+        }
+        match self.strategies.find(self.context.strategy) {
+            Some(StrategyRef::BestRoute(strategy)) => {
+                choose_next_hops(&mut self.context, strategy, &interest);
+            }
+            Some(StrategyRef::Other(strategy)) => {
+                choose_next_hops(&mut self.context, &**strategy, &interest);
+            }
+            None => {}
         }
     }
 
@@ -325,6 +333,9 @@ impl<'a> Incoming<'a> {
         strategy: StrategyId,
     ) -> Result<PitIndex, DropReason> {
         let record = self.new_in_record(rx);
+        if pending.is_none() && rx.token.len() <= PIT_TOKEN_INLINE_MAX {
+            return self.insert_new(rx, record, strategy);
+        }
         let entry = match pending {
             Some(pending) => pending.entry,
             None => {
@@ -357,6 +368,27 @@ impl<'a> Incoming<'a> {
         tables.pcct.set_expiry(entry, expiry, *now);
         if let Some(peers) = &mut tables.peers {
             peers.note_expiry(expiry);
+        }
+        Ok(entry)
+    }
+
+    /// [`Self::join`] of an Interest that is not pending, with a token that fits its in-record.
+    #[inline(always)]
+    fn insert_new(
+        &mut self,
+        rx: &RxPacket<'_>,
+        record: InRecord,
+        strategy: StrategyId,
+    ) -> Result<PitIndex, DropReason> {
+        self.context.outgoing.admit_entry(record.principal, rx.wire().len())?;
+        let Outgoing { now, tables, .. } = &mut self.context.outgoing;
+        let record = record.with_token(rx.descriptor.token, rx.descriptor.token_length);
+        let (key, wire) = (rx.interest_key(), rx.wire());
+        let inserted = tables.pcct.insert_with_in_record(&key, wire, strategy, record, *now);
+        let entry = inserted.map_err(|_| DropReason::PitFull)?;
+        tables.counters.pit_inserts.increment();
+        if let Some(peers) = &mut tables.peers {
+            peers.note_expiry(record.expiry());
         }
         Ok(entry)
     }
@@ -474,7 +506,9 @@ impl Incoming<'_> {
                 continue;
             }
             self.context.strategy = self.strategy_of(entry);
-            if let Some(strategy) = self.strategies.strategy(self.context.strategy) {
+            // Best-route measures nothing.
+            if let Some(StrategyRef::Other(strategy)) = self.strategies.find(self.context.strategy)
+            {
                 strategy.before_satisfy(&mut self.context, entry, rx);
             }
         }
@@ -522,9 +556,8 @@ impl Incoming<'_> {
         let Some(token) = rx.own_token().filter(|token| token.shard == self.tables().shard) else {
             return;
         };
-        let named = self.tables().pcct.find_token(token);
-        let counters = &self.counters();
-        if named.is_some_and(|named| entries.contains(&named)) {
+        let (pcct, counters) = (&self.tables().pcct, &self.counters());
+        if entries.iter().any(|&entry| pcct.is_token_of(token, entry)) {
             counters.token_hits.increment();
         } else {
             counters.token_misses.increment();
@@ -1041,16 +1074,25 @@ impl Incoming<'_> {
 }
 
 /// Calls the strategy, and probes next hops that came back or are in doubt.
-#[inline]
+#[inline(always)]
 pub(crate) fn choose_next_hops(
     context: &mut Context<'_>,
-    strategy: &dyn Strategy,
+    strategy: &(impl Strategy + ?Sized),
+    interest: &PendingInterest<'_>,
+) {
+    if !context.outgoing.tables.faces.has_uncertain() {
+        return strategy.after_receive_interest(context, interest);
+    }
+    choose_and_probe(context, strategy, interest);
+}
+
+#[cold]
+fn choose_and_probe(
+    context: &mut Context<'_>,
+    strategy: &(impl Strategy + ?Sized),
     interest: &PendingInterest<'_>,
 ) {
     let tables = &*context.outgoing.tables;
-    if !tables.faces.has_uncertain() {
-        return strategy.after_receive_interest(context, interest);
-    }
     let token = tables.pcct.token(interest.entry, tables.shard);
     strategy.after_receive_interest(context, interest);
     // The strategy may have ended the entry.

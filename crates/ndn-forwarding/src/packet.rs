@@ -1,11 +1,9 @@
 //! Received packets with their descriptors, as the pipelines see them.
 
-use std::ops::Range;
-
 use aws_lc_rs::digest::{SHA256, digest};
 use ndn_packet::NameRef;
 use ndn_ring::{PacketHandle, PacketPool};
-use ndn_table::{DataKey, FaceIndex, InterestKey, TOKEN_LENGTH, Token};
+use ndn_table::{DataKey, FaceIndex, InterestKey, Token};
 
 use crate::cross_shard_packet::{CrossShardPacket, HASHES};
 use crate::descriptor::{Descriptor, Flags};
@@ -22,66 +20,6 @@ pub struct RxPacket<'a> {
     hashes: &'a [u64],
 }
 
-/// The packets of a burst, except those moved to another.
-#[derive(Debug)]
-pub(crate) struct RxPackets<'a> {
-    packets: [Option<RxPacket<'a>>; BURST_SIZE],
-    count: usize,
-}
-
-impl<'a> RxPackets<'a> {
-    /// Borrows the packets of the burst, and calls `visit` with each of them.
-    #[inline]
-    pub(crate) fn new(
-        burst: &'a Burst,
-        pool: &'a PacketPool,
-        mut visit: impl FnMut(usize, &RxPacket<'a>),
-    ) -> Self {
-        let mut packets = Self { packets: [None; BURST_SIZE], count: burst.len() };
-        for (index, place) in packets.packets[..burst.len()].iter_mut().enumerate() {
-            *place = RxPacket::new(burst, index, pool);
-            if let Some(packet) = place {
-                visit(index, packet);
-            }
-        }
-        packets
-    }
-
-    /// All packets, in order, with their positions in the burst.
-    #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &RxPacket<'a>)> {
-        self.range(0..self.count)
-    }
-
-    /// The packets at these positions.
-    #[inline]
-    pub(crate) fn range(
-        &self,
-        positions: Range<usize>,
-    ) -> impl Iterator<Item = (usize, &RxPacket<'a>)> {
-        let packets = positions.clone().zip(&self.packets[positions]);
-        packets.filter_map(|(index, packet)| Some((index, packet.as_ref()?)))
-    }
-
-    /// Number of positions in the burst.
-    #[inline]
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// The packet at a position of the burst.
-    #[inline]
-    pub(crate) fn get(&self, index: u8) -> Option<&RxPacket<'a>> {
-        self.at(usize::from(index))
-    }
-
-    /// The packet at a position of the burst.
-    #[inline]
-    pub(crate) fn at(&self, index: usize) -> Option<&RxPacket<'a>> {
-        self.packets.get(index)?.as_ref()
-    }
-}
-
 /// A list of positions in a burst.
 #[derive(Debug)]
 pub(crate) struct Positions {
@@ -96,13 +34,13 @@ impl Default for Positions {
 }
 
 impl Positions {
-    /// Appends `index` if `condition` is true; each index at most once.
+    /// Appends `index`; each index at most once.
     #[inline(always)]
-    pub(crate) fn push_if(&mut self, index: usize, condition: bool) {
+    pub(crate) fn push(&mut self, index: usize) {
         #[expect(clippy::cast_possible_truncation, reason = "below the size of a burst")]
         let position = index as u8;
         self.positions[self.count % BURST_SIZE] = position;
-        self.count += usize::from(condition);
+        self.count += 1;
     }
 
     #[inline]
@@ -130,11 +68,6 @@ impl<'a> RxPacket<'a> {
     #[inline]
     pub(crate) fn is_interest(&self) -> bool {
         self.descriptor.kind == PacketKind::Interest
-    }
-
-    #[inline]
-    pub(crate) fn is_data(&self) -> bool {
-        self.descriptor.kind == PacketKind::Data
     }
 
     #[inline]
@@ -204,9 +137,7 @@ impl<'a> RxPacket<'a> {
     /// The token, decoded as one of ours; it may be another's.
     #[inline]
     pub(crate) fn own_token(&self) -> Option<Token> {
-        let descriptor = self.descriptor;
-        let has_length = usize::from(descriptor.token_length) == TOKEN_LENGTH;
-        has_length.then(|| Token::from_padded(descriptor.token))
+        self.descriptor.own_token()
     }
 
     /// The value of the ForwardingHint TLV.

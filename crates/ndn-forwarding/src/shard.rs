@@ -11,11 +11,12 @@ use ndn_table::{
 };
 use ndn_types::{NANOS_PER_MILLI, Timestamp};
 
+use crate::descriptor::{Descriptor, Flags};
 use crate::dispatch::{AddressedMessage, ShardMessage};
 use crate::incoming::{Incoming, Matches};
 use crate::learning::{Learning, LearningRequest};
 use crate::outgoing::Outgoing;
-use crate::packet::{Positions, RxPacket, RxPackets};
+use crate::packet::{Positions, RxPacket};
 use crate::packet_trace::{Before, NotingSink};
 use crate::peers::PeerShards;
 use crate::strategy::{Measurements, StrategyTable};
@@ -67,14 +68,6 @@ pub struct Shard {
     pub(crate) matches: Matches,
     /// A burst for packets from other shards, one at a time.
     pub(crate) message_burst: Option<Box<Burst>>,
-}
-
-/// Results of stage 3 for stage 4.
-struct Hints {
-    /// Interests that may have Data in the Content Store.
-    hits: Positions,
-    /// By position: the hint for a Data.
-    of_data: [u32; BURST_SIZE],
 }
 
 impl Shard {
@@ -130,8 +123,8 @@ impl Shard {
         pool: &PacketPool,
         tx: &mut impl TxSink,
     ) {
-        let packets = self.prefetch_stages(now, rx, pool);
-        self.apply(now, &packets, 0..packets.count(), tx);
+        self.prefetch_stages(now, rx, pool);
+        self.apply(now, rx, pool, 0..rx.len(), tx);
     }
 
     /// [`process_burst`](Self::process_burst) with observation of each packet: by the timer, whose stage the worker
@@ -146,16 +139,16 @@ impl Shard {
         tx: &mut impl TxSink,
         observers: &mut Observers<'_>,
     ) {
-        let packets = self.prefetch_stages(now, rx, pool);
+        self.prefetch_stages(now, rx, pool);
         if let Some(timer) = &mut observers.timer {
             timer.begin_laps();
         }
-        for index in 0..packets.count() {
-            let Some(packet) = packets.at(index) else { continue };
+        for index in 0..rx.len() {
+            let Some(packet) = RxPacket::new(rx, index, pool) else { continue };
             match observers.tracer_of(now, packet.name()) {
-                None => self.apply(now, &packets, index..index + 1, tx),
+                None => self.apply(now, rx, pool, index..index + 1, tx),
                 Some(tracer) => {
-                    let trace = self.apply_traced(now, &packets, index, tx);
+                    let trace = self.apply_traced(now, rx, pool, index, tx);
                     trace.into_iter().for_each(|trace| tracer.record(trace));
                 }
             }
@@ -169,15 +162,16 @@ impl Shard {
     fn apply_traced(
         &mut self,
         now: Timestamp,
-        packets: &RxPackets<'_>,
+        rx: &Burst,
+        pool: &PacketPool,
         index: usize,
         tx: &mut impl TxSink,
     ) -> Option<PacketTrace> {
-        let packet = packets.at(index)?;
+        let packet = RxPacket::new(rx, index, pool)?;
         let (kind, name) = (packet.descriptor.kind, packet.name());
         let before = Before::of(&self.tables);
         let mut noting = NotingSink { tx, sent: Vec::new() };
-        self.apply(now, packets, index..index + 1, &mut noting);
+        self.apply(now, rx, pool, index..index + 1, &mut noting);
         let sent = noting.sent;
         let (mut decisions, is_pending) = before.decisions(kind, &self.tables);
         let face_id = |face| self.tables.faces.face_id(face).unwrap_or(0);
@@ -206,26 +200,13 @@ impl Shard {
         })
     }
 
-    /// Stages 1 to 4.
+    /// Stages 1 to 4: each prefetches what the next one reads, for all packets of the burst.
     #[inline(always)]
-    fn prefetch_stages<'a>(
-        &mut self,
-        now: Timestamp,
-        rx: &'a Burst,
-        pool: &'a PacketPool,
-    ) -> RxPackets<'a> {
-        let mut interests = Positions::default();
-        let packets = RxPackets::new(rx, pool, |index, packet| {
-            if packet.is_interest() {
-                self.routes[index % BURST_SIZE] = self.fib.begin_search(packet.hashes());
-            }
-            self.prefetch_buckets(now, packet);
-            interests.push_if(index, packet.is_interest());
-        });
-        self.find_routes(&packets, interests);
-        let hints = self.prefetch_entries(&packets);
-        self.prefetch_payloads(&packets, &hints);
-        packets
+    fn prefetch_stages(&mut self, now: Timestamp, rx: &Burst, pool: &PacketPool) {
+        self.prefetch_buckets(now, rx, pool);
+        let (unfinished, hits) = self.prefetch_entries(rx, pool);
+        self.find_routes(rx, unfinished);
+        self.prefetch_payloads(rx, pool, &hits);
     }
 
     /// Releases what the tables kept for the next packet of the burst, and updates the gauges.
@@ -332,57 +313,77 @@ impl Shard {
         &self.tables.counters
     }
 
-    /// Stage 1: prefetch the buckets of PIT, Content Store and dead nonce list.
-    #[inline]
-    fn prefetch_buckets(&self, now: Timestamp, packet: &RxPacket<'_>) {
-        if packet.is_data() {
-            self.tables.pcct.prefetch_data_buckets(&packet.data_key(), packet.own_token());
-        } else {
-            self.tables.pcct.prefetch_interest_buckets(&packet.interest_key());
-            let (hash, nonce) = (packet.descriptor.name_hash, packet.descriptor.nonce);
-            self.tables.dead_nonces.prefetch(hash, nonce, now);
+    /// Stage 1: prefetch the buckets of PIT, Content Store, dead nonce list and FIB.
+    #[inline(always)]
+    fn prefetch_buckets(&mut self, now: Timestamp, rx: &Burst, pool: &PacketPool) {
+        let Self { tables: Tables { pcct, dead_nonces, .. }, fib, routes, .. } = self;
+        for (index, descriptor, hashes) in rx.packets() {
+            if descriptor.kind == PacketKind::Data {
+                pcct.prefetch_data_buckets(hashes, descriptor.own_token());
+                continue;
+            }
+            if descriptor.kind == PacketKind::Interest {
+                routes[index % BURST_SIZE] = fib.begin_search(hashes);
+            }
+            match uncommon_interest(rx, pool, index, descriptor) {
+                None => pcct.prefetch_exact_bucket(descriptor.name_hash),
+                Some(packet) => pcct.prefetch_interest_buckets(&packet.interest_key()),
+            }
+            dead_nonces.prefetch(descriptor.name_hash, descriptor.nonce, now);
         }
     }
 
-    /// Stage 2: continue the searches of the FIB for all Interests in lockstep.
-    #[inline]
-    fn find_routes(&mut self, packets: &RxPackets<'_>, mut interests: Positions) {
+    /// Stage 2: prefetch the entries in those buckets. Returns the Interests whose search of the FIB is not over, and
+    /// those that may have Data in the Content Store.
+    #[inline(always)]
+    fn prefetch_entries(&mut self, rx: &Burst, pool: &PacketPool) -> (Positions, Positions) {
+        let Self { tables: Tables { pcct, .. }, fib, routes, .. } = self;
+        let (mut unfinished, mut hits) = (Positions::default(), Positions::default());
+        for (index, descriptor, hashes) in rx.packets() {
+            if descriptor.kind == PacketKind::Data {
+                if descriptor.own_token().is_none() {
+                    pcct.prefetch_data_entries(descriptor.name_hash);
+                }
+                continue;
+            }
+            if descriptor.kind == PacketKind::Interest
+                && fib.continue_search(&mut routes[index % BURST_SIZE], hashes)
+            {
+                unfinished.push(index);
+            }
+            let may_hit = match uncommon_interest(rx, pool, index, descriptor) {
+                None => pcct.prefetch_exact_entries(descriptor.name_hash),
+                Some(packet) => pcct.prefetch_interest_entries(&packet.interest_key()),
+            };
+            if may_hit {
+                hits.push(index);
+            }
+        }
+        (unfinished, hits)
+    }
+
+    /// Stage 3: continue the searches of the FIB for these Interests in lockstep.
+    #[inline(always)]
+    fn find_routes(&mut self, rx: &Burst, mut unfinished: Positions) {
         let fib = &*self.fib;
-        while !interests.as_slice().is_empty() {
-            let active = std::mem::take(&mut interests);
-            for &index in active.as_slice() {
-                let Some(packet) = packets.get(index) else { continue };
-                let search = &mut self.routes[usize::from(index) % BURST_SIZE];
-                let is_unfinished = fib.continue_search(search, packet.hashes());
-                interests.push_if(usize::from(index), is_unfinished);
+        while !unfinished.as_slice().is_empty() {
+            let active = std::mem::take(&mut unfinished);
+            for index in active.as_slice().iter().map(|&index| usize::from(index)) {
+                let search = &mut self.routes[index % BURST_SIZE];
+                if fib.continue_search(search, rx.prefix_hashes(index)) {
+                    unfinished.push(index);
+                }
             }
         }
     }
 
-    /// Stage 3: prefetch the entries in those buckets.
-    fn prefetch_entries(&self, packets: &RxPackets<'_>) -> Hints {
-        let mut hints = Hints { hits: Positions::default(), of_data: [0; BURST_SIZE] };
-        for (index, packet) in packets.iter() {
-            if packet.is_data() {
-                let key = packet.data_key();
-                let hint = self.tables.pcct.prefetch_data_entries(&key, packet.own_token());
-                hints.of_data[index % BURST_SIZE] = hint;
-            } else {
-                let may_hit = self.tables.pcct.prefetch_interest_entries(&packet.interest_key());
-                hints.hits.push_if(index, may_hit);
+    /// Stage 4: prefetch the packets in the Content Store that will be sent.
+    #[inline(always)]
+    fn prefetch_payloads(&self, rx: &Burst, pool: &PacketPool, hits: &Positions) {
+        for &index in hits.as_slice() {
+            if let Some(packet) = RxPacket::new(rx, usize::from(index), pool) {
+                self.tables.pcct.prefetch_interest_payload(&packet.interest_key());
             }
-        }
-        hints
-    }
-
-    /// Stage 4: prefetch the packets in the Content Store that will be sent, and the neighbours of new ones.
-    fn prefetch_payloads(&self, packets: &RxPackets<'_>, hints: &Hints) {
-        for packet in hints.hits.as_slice().iter().filter_map(|&index| packets.get(index)) {
-            self.tables.pcct.prefetch_interest_payload(&packet.interest_key());
-        }
-        for (index, packet) in packets.iter().filter(|(_, packet)| packet.is_data()) {
-            let hint = hints.of_data[index % BURST_SIZE];
-            self.tables.pcct.prefetch_data_sibling(&packet.data_key(), hint);
         }
     }
 
@@ -390,13 +391,15 @@ impl Shard {
     fn apply(
         &mut self,
         now: Timestamp,
-        packets: &RxPackets<'_>,
+        rx: &Burst,
+        pool: &PacketPool,
         range: Range<usize>,
         tx: &mut impl TxSink,
     ) {
         let outgoing = Outgoing { now, tables: &mut self.tables, tx };
         let mut incoming = Incoming::new(outgoing, &self.fib, &self.strategies);
-        for (index, packet) in packets.range(range) {
+        for index in range {
+            let Some(packet) = &RxPacket::new(rx, index, pool) else { continue };
             match packet.descriptor.kind {
                 PacketKind::Interest => {
                     let search = self.routes[index % BURST_SIZE];
@@ -423,6 +426,22 @@ impl Shard {
             counters.latest_expiry_ns.set(peers.latest_expiry().as_nanos());
         }
     }
+}
+
+/// The packet of an Interest or Nack that has CanBePrefix or an implicit digest: more than one name may satisfy it, or it is
+/// cached under another name. `None` for others.
+#[inline(always)]
+fn uncommon_interest<'a>(
+    rx: &'a Burst,
+    pool: &'a PacketPool,
+    index: usize,
+    descriptor: &Descriptor,
+) -> Option<RxPacket<'a>> {
+    const UNCOMMON: Flags = Flags::CAN_BE_PREFIX.union(Flags::IMPLICIT_DIGEST);
+    if !descriptor.flags.intersects(UNCOMMON) {
+        return None;
+    }
+    RxPacket::new(rx, index, pool)
 }
 
 // Communication with the other shards of the forwarder. A single shard sends and receives no messages.

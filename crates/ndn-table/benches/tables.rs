@@ -334,10 +334,10 @@ impl Exchanges {
     fn data_burst(&mut self) {
         let Self { pcct, data, now, matches, .. } = self;
         for name in &*data {
-            pcct.prefetch_data_buckets(&name.data(), None);
+            pcct.prefetch_data_buckets(name.data().hashes(), None);
         }
         for name in &*data {
-            pcct.prefetch_data_entries(&name.data(), None);
+            pcct.prefetch_data_entries(name.data().name_hash());
         }
         for name in &*data {
             let key = name.data();

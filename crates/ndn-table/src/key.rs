@@ -112,6 +112,13 @@ impl<'a> DataKey<'a> {
         Self { name, hashes }
     }
 
+    /// Hashes of the prefixes of the name, the empty one first.
+    #[must_use]
+    #[inline]
+    pub fn hashes(&self) -> &'a [u64] {
+        self.hashes
+    }
+
     /// The name.
     #[must_use]
     pub fn name(&self) -> NameRef<'a> {

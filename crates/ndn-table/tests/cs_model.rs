@@ -388,24 +388,6 @@ fn freshest_variants_of_a_name_are_kept() {
     assert_eq!(pcct.data(found), data(&name.value, &[9]));
 }
 
-/// The number of prefix nodes is limited too: Data are evicted to free them.
-#[test]
-fn prefix_node_count_is_bounded() {
-    let now = Timestamp::from_millis(1);
-    let mut config = PcctConfig::with_capacity(16, 1000, now);
-    config.cs_prefix_nodes_max = 100;
-    let mut pcct = Pcct::new(&config, hasher());
-    for number in 0..2000_u16 {
-        // Pairs that branch at a prefix of their own.
-        let name = Hashed::new(&name_of(&[number / 2, 1, 2, 3, 4, number % 2]));
-        let packet = data(&name.value, &[1]);
-        pcct.insert_data(&name.data(), &packet, 0, true, now).unwrap();
-        assert!(pcct.cs_prefix_node_count() <= 100);
-    }
-    assert_eq!(pcct.cs_prefix_node_count(), 100);
-    assert!(pcct.cs_len() >= 199);
-}
-
 const HOUR_MS: u64 = 3_600_000;
 
 /// A Content Store of solicited Data with one octet of content.
@@ -426,6 +408,20 @@ impl Store {
         let name = Hashed::new(&name_of(components));
         let packet = data(&name.value, &[1]);
         self.pcct.insert_data(&name.data(), &packet, freshness_ms, true, self.now).unwrap();
+    }
+
+    /// Fills the log of arrivals with other Data, while the Data of these names are in use.
+    fn age(&mut self, kept: &[Vec<u16>]) {
+        let capacity = u16::try_from(self.pcct.cs_capacity()).unwrap();
+        for number in 0..2 * capacity {
+            self.insert(&[60_000, number, 1], 0);
+            if number.is_multiple_of(50) {
+                for components in kept {
+                    let name = Hashed::new(&name_of(components));
+                    self.pcct.find_data(&name.interest(false, false), self.now, digest);
+                }
+            }
+        }
     }
 
     /// The packet found for an Interest with CanBePrefix.
@@ -490,15 +486,71 @@ fn search_by_prefix_leaves_no_work_for_later() {
     assert!(!store.pcct.poll_cs(store.now, 64));
 }
 
+/// Of Data that has been cached for long, as much stays as there are prefix nodes for.
 #[test]
-fn search_by_prefix_evicts_no_data_when_all_nodes_are_in_use() {
+fn prefix_node_count_is_bounded() {
     let mut store = Store::new(1000, 100);
-    (0..800).for_each(|number| store.insert(&[number / 2, 1, 2, number % 2], 0));
+    // Pairs that branch at a prefix of their own.
+    let names: Vec<Vec<u16>> =
+        (0..800).map(|number| vec![number / 2, 1, 2, 3, 4, number % 2]).collect();
+    names.iter().for_each(|name| store.insert(name, 0));
+    assert_eq!(store.pcct.cs_prefix_node_count(), 0);
+    store.age(&names);
     assert_eq!(store.pcct.cs_prefix_node_count(), 100);
-    let before = store.pcct.cs_len();
-    assert_eq!(store.find(&[5000], false), None);
-    while store.pcct.poll_cs(store.now, 64) {}
-    assert_eq!(store.pcct.cs_len(), before);
+    let (evicted, now) = (store.pcct.cs_counters().evictions, store.now);
+    assert_eq!(store.find(&[50_000], false), None);
+    assert_eq!(store.pcct.cs_counters().evictions, evicted, "a search evicts nothing");
+    let is_cached = |name: &Vec<u16>| {
+        let name = Hashed::new(&name_of(name));
+        store.pcct.find_data(&name.interest(false, false), now, digest).is_some()
+    };
+    assert_eq!(names.iter().map(is_cached).filter(|&is_cached| is_cached).count(), 500);
+    for pair in 0..400 {
+        assert!(store.find(&[pair, 1, 2, 3], false).is_some(), "{pair}");
+        assert_eq!(store.find(&[pair, 1, 2, 2], false), None, "{pair}");
+    }
+}
+
+#[test]
+fn data_cached_for_long_is_found_by_prefix_after_what_arrived_lately() {
+    let mut store = Store::new(1000, 1000);
+    let names: Vec<Vec<u16>> = (0..300).map(|number| vec![number / 10, 7, number]).collect();
+    names.iter().for_each(|name| store.insert(name, if name[2] == 5 { HOUR_MS } else { 0 }));
+    store.age(&names);
+    assert!(store.pcct.cs_prefix_node_count() > 0);
+    for name in &names {
+        assert_eq!(store.find(&[name[0], 8], false), None);
+        let found = store.find(&name[..2], false).unwrap();
+        assert!((0..10).any(|i| found == data(&name_of(&[name[0], 7, name[0] * 10 + i]), &[1])));
+    }
+    let fresh = Some(data(&name_of(&[0, 7, 5]), &[1]));
+    assert_eq!(store.find(&[0], true), fresh);
+    assert_eq!(store.find(&[1], true), None);
+    store.insert(&[0, 9, 9], 0);
+    assert_eq!(store.find(&[0], false), Some(data(&name_of(&[0, 9, 9]), &[1])));
+    // What arrives again arrives last.
+    store.insert(&names[3], 0);
+    assert_eq!(store.find(&[0], false), Some(data(&name_of(&names[3]), &[1])));
+    assert_eq!(store.find(&[0], true), fresh);
+    assert_eq!(store.erase(&[0], 100), EraseResult { erased: 11, more: false });
+    assert_eq!(store.find(&[0], false), None);
+    assert!(store.find(&[1], false).is_some());
+}
+
+#[test]
+fn long_names_are_found_by_every_prefix() {
+    let mut store = Store::new(1000, 1000);
+    let name = |number: u16| -> Vec<u16> { (0..40).chain([number, number]).collect() };
+    (0..200).for_each(|number| store.insert(&name(number), 0));
+    for length in 0..=40 {
+        assert_eq!(store.find(&name(1)[..length], false), Some(data(&name_of(&name(199)), &[1])));
+    }
+    for number in 0..200 {
+        assert_eq!(
+            store.find(&name(number)[..41], false),
+            Some(data(&name_of(&name(number)), &[1]))
+        );
+    }
 }
 
 #[test]

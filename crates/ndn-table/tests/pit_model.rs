@@ -331,8 +331,8 @@ impl World {
         expected.sort();
         let hashed = Hashed::new(name);
         let mut matches = PitMatches::default();
-        self.pcct.prefetch_data_buckets(&hashed.data(), None);
-        self.pcct.prefetch_data_entries(&hashed.data(), None);
+        self.pcct.prefetch_data_buckets(hashed.data().hashes(), None);
+        self.pcct.prefetch_data_entries(hashed.data().name_hash());
         self.pcct.find_pit_matches(&hashed.data(), || digest(&packet), &mut matches);
         let mut found = matches.as_slice().to_vec();
         let lengths =

@@ -1,7 +1,5 @@
 //! Access strategy, version 1: for an access router, next to producers or consumers.
 
-use std::sync::Arc;
-
 use ndn_table::{FaceIndex, PitIndex};
 
 use super::parameters::{ParameterError, Parameters};
@@ -20,7 +18,7 @@ pub(crate) struct Access {
 
 impl Access {
     pub(super) fn construct(_: &mut Parameters) -> Result<StrategyRef, ParameterError> {
-        Ok(Arc::new(Self::default()))
+        Ok(StrategyRef::new(Self::default()))
     }
 
     fn forward_new(context: &mut Context<'_>, interest: &PendingInterest<'_>) {

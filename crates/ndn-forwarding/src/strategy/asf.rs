@@ -2,8 +2,6 @@
 //! An experimental evaluation of the adaptive smoothed round-trip time based forwarding strategy",
 //! NFD).
 
-use std::sync::Arc;
-
 use ndn_packet::NackReason;
 use ndn_table::{FaceIndex, NextHop, PitIndex};
 use ndn_types::Timestamp;
@@ -65,7 +63,7 @@ impl Asf {
                 reason: "it must be longer than probing-interval",
             });
         }
-        Ok(Arc::new(Self { suppression, probing_interval_ms, max_timeouts, lifetime_ms }))
+        Ok(StrategyRef::new(Self { suppression, probing_interval_ms, max_timeouts, lifetime_ms }))
     }
 
     /// Applies a timeout that has passed since the next hop was last checked.

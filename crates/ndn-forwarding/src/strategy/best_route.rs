@@ -1,7 +1,5 @@
 //! Best-route strategy, version 5: the cheapest next hop, and further ones for retransmissions.
 
-use std::sync::Arc;
-
 use ndn_packet::NackReason;
 use ndn_table::{FaceIndex, OutRecord, PitIndex};
 
@@ -14,14 +12,15 @@ use crate::DropReason;
 /// sent to, if there is one. A retransmission that is not
 /// suppressed goes to the cheapest next hop not tried yet; once all were tried, to the one tried
 /// longest ago.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct BestRoute {
     suppression: Suppression,
 }
 
 impl BestRoute {
     pub(super) fn construct(parameters: &mut Parameters) -> Result<StrategyRef, ParameterError> {
-        Ok(Arc::new(Self { suppression: Suppression::from_parameters(parameters)? }))
+        let suppression = Suppression::from_parameters(parameters)?;
+        Ok(StrategyRef::BestRoute(Self { suppression }))
     }
 
     fn forward_new(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
@@ -36,13 +35,13 @@ impl BestRoute {
     }
 
     /// The eligible next hop of lowest cost.
-    #[inline]
+    #[inline(always)]
     fn cheapest(context: &Context<'_>, interest: &PendingInterest<'_>) -> Option<FaceIndex> {
         let mut next_hops = interest.next_hops.iter().map(|hop| hop.face);
         next_hops.find(|&face| context.is_eligible(interest, face))
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_or_reject(
         context: &mut Context<'_>,
         interest: &PendingInterest<'_>,
@@ -52,12 +51,15 @@ impl BestRoute {
             Some(face) => {
                 context.send_interest(interest, face);
             }
-            None => {
-                context.count_drop(DropReason::NoNextHop);
-                context.send_nack(interest.entry, interest.face, NackReason::NO_ROUTE, 0);
-                context.reject(interest.entry);
-            }
+            None => Self::reject(context, interest.entry, interest.face),
         }
+    }
+
+    #[cold]
+    fn reject(context: &mut Context<'_>, entry: PitIndex, downstream: FaceIndex) {
+        context.count_drop(DropReason::NoNextHop);
+        context.send_nack(entry, downstream, NackReason::NO_ROUTE, 0);
+        context.reject(entry);
     }
 
     fn forward_again(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
@@ -92,6 +94,7 @@ impl BestRoute {
 }
 
 impl Strategy for BestRoute {
+    #[inline]
     fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
         if !context.has_out_records(interest.entry) {
             let next_hop = Self::cheapest(context, interest);

@@ -28,6 +28,8 @@ use ndn_table::{FaceIndex, PitIndex};
 
 use crate::packet::RxPacket;
 
+use best_route::BestRoute;
+
 pub use crate::pending_interest::PendingInterest;
 pub use context::Context;
 pub(crate) use context::{DIRECTED, other_nonce};
@@ -35,8 +37,25 @@ pub use measurements::Measurements;
 pub use parameters::ParameterError;
 pub use registry::{KnownStrategy, StrategyError, StrategyTable, known_strategies};
 
-/// An instance shared by all shards.
-pub(crate) type StrategyRef = Arc<dyn Strategy>;
+/// An instance shared by all shards. The default strategy is called without a table of methods.
+#[derive(Debug, Clone)]
+pub(crate) enum StrategyRef {
+    BestRoute(BestRoute),
+    Other(Arc<dyn Strategy>),
+}
+
+impl StrategyRef {
+    pub(crate) fn new(strategy: impl Strategy + 'static) -> Self {
+        Self::Other(Arc::new(strategy))
+    }
+
+    pub(crate) fn as_dyn(&self) -> &dyn Strategy {
+        match self {
+            Self::BestRoute(strategy) => strategy,
+            Self::Other(strategy) => &**strategy,
+        }
+    }
+}
 
 /// A Nack that matches an out-record of a PIT entry.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,5 @@
 //! Multicast strategy, version 5: all next hops, each with its own retransmission suppression.
 
-use std::sync::Arc;
-
 use super::parameters::{ParameterError, Parameters};
 use super::retransmission::{Retransmission, Suppression};
 use super::{Context, PendingInterest, Strategy, StrategyRef};
@@ -16,7 +14,7 @@ pub(crate) struct Multicast {
 
 impl Multicast {
     pub(super) fn construct(parameters: &mut Parameters) -> Result<StrategyRef, ParameterError> {
-        Ok(Arc::new(Self { suppression: Suppression::from_parameters(parameters)? }))
+        Ok(StrategyRef::new(Self { suppression: Suppression::from_parameters(parameters)? }))
     }
 }
 

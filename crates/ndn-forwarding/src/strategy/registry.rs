@@ -1,7 +1,5 @@
 //! Strategies by name, and strategy instances by id.
 
-use std::sync::Arc;
-
 use ndn_packet::{Name, NameRef};
 use ndn_table::StrategyId;
 use thiserror::Error;
@@ -310,8 +308,8 @@ impl StrategyTable {
     pub fn to_forgetful(&self) -> Option<Self> {
         let mut table = Self { is_forgetful: true, ..self.clone() };
         for instance in table.instances.iter_mut().flatten() {
-            instance.strategy =
-                Arc::new(super::forgetful::Forgetful::new(Arc::clone(&instance.strategy)));
+            let forgetful = super::forgetful::Forgetful::new(instance.strategy.clone());
+            instance.strategy = StrategyRef::new(forgetful);
         }
         (!self.is_forgetful).then_some(table)
     }
@@ -325,9 +323,15 @@ impl StrategyTable {
     /// The instance itself; `None` if it was removed.
     #[must_use]
     pub fn strategy(&self, id: StrategyId) -> Option<&dyn Strategy> {
-        self.instance(id).map(|instance| Arc::as_ref(&instance.strategy))
+        self.find(id).map(StrategyRef::as_dyn)
     }
 
+    #[inline]
+    pub(crate) fn find(&self, id: StrategyId) -> Option<&StrategyRef> {
+        self.instance(id).map(|instance| &instance.strategy)
+    }
+
+    #[inline]
     fn instance(&self, id: StrategyId) -> Option<&Instance> {
         let slot = id.0 as usize % Self::INSTANCES_MAX;
         self.instances.get(slot)?.as_ref().filter(|instance| instance.id == id)

@@ -3,8 +3,6 @@
 //! in named data networking", IFIP Networking 2017; NFD developer's guide, "Self-Learning
 //! Strategy").
 
-use std::sync::Arc;
-
 use ndn_packet::NackReason;
 use ndn_table::{FaceIndex, PitIndex};
 
@@ -29,7 +27,7 @@ pub(crate) struct SelfLearning;
 
 impl SelfLearning {
     pub(super) fn construct(_: &mut Parameters) -> Result<StrategyRef, ParameterError> {
-        Ok(Arc::new(Self))
+        Ok(StrategyRef::new(Self))
     }
 
     fn multicast(context: &mut Context<'_>, interest: &PendingInterest<'_>) {

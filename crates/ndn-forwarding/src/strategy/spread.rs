@@ -1,8 +1,6 @@
 //! Strategies that spread Interests over next hops: `random` of NFD; `round-robin`, `weighted`,
 //! `sequential` and `fast-route` after NDN-DPDK.
 
-use std::sync::Arc;
-
 use ndn_packet::NackReason;
 use ndn_table::{FaceIndex, PitIndex};
 
@@ -44,7 +42,7 @@ pub(crate) struct Random;
 
 impl Random {
     pub(super) fn construct(_: &mut Parameters) -> Result<StrategyRef, ParameterError> {
-        Ok(Arc::new(Self))
+        Ok(StrategyRef::new(Self))
     }
 }
 
@@ -85,7 +83,7 @@ pub(crate) struct RoundRobin {
 impl RoundRobin {
     pub(super) fn construct(parameters: &mut Parameters) -> Result<StrategyRef, ParameterError> {
         let suppression = Suppression::from_parameters(parameters)?;
-        Ok(Arc::new(Self { suppression, weights: Vec::new() }))
+        Ok(StrategyRef::new(Self { suppression, weights: Vec::new() }))
     }
 
     /// `weights~5,2`: the cheapest next hop has five turns, the second two, all others one each.
@@ -100,7 +98,7 @@ impl RoundRobin {
         });
         match weights.collect::<Option<Vec<u32>>>() {
             Some(weights) if weights.len() <= WEIGHTS_MAX => {
-                Ok(Arc::new(Self { suppression, weights }))
+                Ok(StrategyRef::new(Self { suppression, weights }))
             }
             Some(_) | None => Err(ParameterError::Value {
                 name: "weights",
@@ -158,7 +156,7 @@ pub(crate) struct Sequential;
 
 impl Sequential {
     pub(super) fn construct(_: &mut Parameters) -> Result<StrategyRef, ParameterError> {
-        Ok(Arc::new(Self))
+        Ok(StrategyRef::new(Self))
     }
 }
 
@@ -189,7 +187,7 @@ pub(crate) struct FastRoute {
 
 impl FastRoute {
     pub(super) fn construct(parameters: &mut Parameters) -> Result<StrategyRef, ParameterError> {
-        Ok(Arc::new(Self { suppression: Suppression::from_parameters(parameters)? }))
+        Ok(StrategyRef::new(Self { suppression: Suppression::from_parameters(parameters)? }))
     }
 
     /// Marks a namespace with a chosen next hop.

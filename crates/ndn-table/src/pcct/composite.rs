@@ -13,7 +13,7 @@ use super::pit::{Pit, Victim};
 use super::pit_entry::{PitEntry, PitIndex};
 use super::records::{InRecord, InRecordSearch, OutRecord, RecordPlace};
 use crate::hash_index::HashIndex;
-use crate::{DataKey, FaceIndex, InterestKey, Ledger, NameHasher, Resource, Token};
+use crate::{DataKey, FaceIndex, InterestKey, Ledger, NameHasher, Resource, StrategyId, Token};
 
 /// PIT-CS composite table of one shard.
 ///
@@ -104,38 +104,39 @@ impl Pcct {
         }
     }
 
-    /// First stage for a Data. `token` is the PIT token it carries, if it is one of this shard's.
+    /// First stage for an Interest without CanBePrefix and without an implicit digest, by the hash of its name.
     #[inline]
-    pub fn prefetch_data_buckets(&self, key: &DataKey<'_>, token: Option<Token>) {
-        self.index.prefetch(key.name_hash());
+    pub fn prefetch_exact_bucket(&self, name_hash: u64) {
+        self.index.prefetch(name_hash);
+    }
+
+    /// Second stage for such an Interest. Returns whether the third stage may find something.
+    #[inline]
+    pub fn prefetch_exact_entries(&self, name_hash: u64) -> bool {
+        self.prefetch_entries(name_hash)
+    }
+
+    /// First stage for a Data whose name has these prefix hashes. `token` is the PIT token it carries, if it is one of
+    /// this shard's.
+    #[inline]
+    pub fn prefetch_data_buckets(&self, hashes: &[u64], token: Option<Token>) {
+        let depth = hashes.len() - 1;
+        self.index.prefetch(hashes[depth]);
         if let Some(token) = token {
             self.pit.prefetch_entry(token.entry);
         }
-        let depth = key.hashes.len() - 1;
-        self.cs.tree.prefetch_parent_buckets(key.hashes);
         let mut lengths = self.pit.prefix_lengths_below(depth);
         while lengths != 0 {
-            self.index.prefetch(key.hashes[lengths.trailing_zeros() as usize]);
+            self.index.prefetch(hashes[lengths.trailing_zeros() as usize]);
             lengths &= lengths - 1;
         }
     }
 
-    /// Second stage for a Data: the entries in its buckets. With a token of this shard, the first
-    /// stage has prefetched the PIT entry already. Returns a hint for the third stage.
+    /// Second stage for a Data that carries no token of this shard: the entries in its bucket. With a token, the first
+    /// stage has prefetched the PIT entry already.
     #[inline]
-    pub fn prefetch_data_entries(&self, key: &DataKey<'_>, token: Option<Token>) -> u32 {
-        if token.is_none() {
-            self.prefetch_entries(key.name_hash());
-        }
-        self.cs.tree.prefetch_parents(key.hashes)
-    }
-
-    /// Third stage for a Data: the newest Data below its future parent node. `hint` is the result of the second stage.
-    #[inline]
-    pub fn prefetch_data_sibling(&self, key: &DataKey<'_>, hint: u32) {
-        if let Some(entry) = self.cs.tree.likely_sibling(key.hashes, hint) {
-            self.cs.prefetch(entry);
-        }
+    pub fn prefetch_data_entries(&self, name_hash: u64) {
+        self.prefetch_entries(name_hash);
     }
 
     /// Prefetches the entries in a bucket. Returns whether any of them is cached Data.
@@ -194,6 +195,26 @@ impl Pcct {
         self.pit.insert(&mut self.index, key, wire, principal)
     }
 
+    /// [`Self::insert_new_interest`] for the strategy `strategy`, with an in-record, which the entry is charged to and expires
+    /// with. The token of `record` is that of [`InRecord::with_token`].
+    ///
+    /// # Errors
+    /// When a limit is reached; nothing is changed then.
+    #[inline]
+    pub fn insert_with_in_record(
+        &mut self,
+        key: &InterestKey<'_>,
+        wire: &[u8],
+        strategy: StrategyId,
+        record: InRecord,
+        now: Timestamp,
+    ) -> Result<PitIndex, PitError> {
+        debug_assert!(self.find_interest(key).is_none(), "there is an entry already");
+        let slot = self.pit.insert_with_in_record(&mut self.index, key, wire, record, now)?;
+        self.pit.entry_mut(slot).strategy_id = strategy.0;
+        Ok(slot)
+    }
+
     /// Finds the entry of an Interest: the same name, CanBePrefix and MustBeFresh.
     #[must_use]
     #[inline]
@@ -210,6 +231,13 @@ impl Pcct {
     #[must_use]
     pub fn find_token(&self, token: Token) -> Option<PitIndex> {
         self.pit.find_token(token)
+    }
+
+    /// Whether a token of this shard identifies an entry that exists.
+    #[must_use]
+    #[inline]
+    pub fn is_token_of(&self, token: Token, index: PitIndex) -> bool {
+        index.0 == token.entry && self.pit.entry(index).generation == token.generation
     }
 
     /// The token that identifies an entry upstream.
@@ -686,6 +714,8 @@ mod tests {
         for segment in 0..200 {
             insert(&mut pcct, &[b'a', b'c', b'v', segment]);
         }
+        let Pcct { cs, index, .. } = &mut pcct;
+        (0..200).for_each(|slot| cs.move_to_tree(index, slot));
         for (prefix, is_found) in [
             (&b"a"[..], true),
             (b"ac", true),

@@ -2,16 +2,17 @@
 
 use ndn_types::Timestamp;
 
+use super::arrival_log::{ArrivalLog, Search};
 use super::config::{CsCounters, CsError, CsPolicy, PcctConfig};
 use super::cs_entry::{CsEntry, CsIndex, QUEUE_KINDS, QueueKind, Queues};
 use super::packet_name::{packet_has_name, packet_name};
 use super::pit::Pit;
-use super::prefix_tree::{PrefixTree, TreeFull};
+use super::prefix_tree::PrefixTree;
 use crate::arena::{Arena, NONE};
 use crate::byte_slab::{BLOCK_SIZE_MAX, BlockRef, ByteSlab};
 use crate::hash_index::HashIndex;
 use crate::timer_wheel::{Step, TimerWheel};
-use crate::{DataKey, InterestKey, NameHasher};
+use crate::{DataKey, InterestKey, NameHasher, PREFIX_HASHES_MAX};
 
 /// Maximum number of different Data of one name; the one whose freshness ends first is evicted.
 pub const CS_VARIANTS_PER_NAME_MAX: usize = 4;
@@ -55,7 +56,11 @@ pub(super) struct NewData<'a> {
 #[derive(Debug)]
 pub(super) struct Cs {
     pub(super) entries: Arena<CsEntry>,
+    /// The latest arrivals, for searches by prefix.
+    pub(super) log: ArrivalLog,
+    /// What is still cached when its place in the log is reused.
     pub(super) tree: PrefixTree,
+    hasher: NameHasher,
     pub(super) queues: Queues,
     pub(super) blocks: ByteSlab,
     pub(super) wheel: TimerWheel,
@@ -79,7 +84,9 @@ impl Cs {
         };
         Self {
             entries: Arena::new(packets),
+            log: ArrivalLog::new(packets),
             tree: PrefixTree::new(packets, config.cs_prefix_nodes_max as usize, hasher),
+            hasher,
             queues: Queues::EMPTY,
             blocks: ByteSlab::new(config.cs_bytes_max),
             wheel: TimerWheel::new(timers, config.now),
@@ -183,9 +190,23 @@ impl Cs {
             return None;
         }
         let fresh_at = key.must_be_fresh.then_some(now);
-        self.tree.find_below(&self.entries, key.hashes, fresh_at, |slot| {
-            packet_name(self.packet(slot)).starts_with(key.name.value())
-        })
+        self.find_below(&mut self.log.search(), key.hashes, key.name.value(), fresh_at)
+    }
+
+    /// A Data whose name is longer than `prefix`, with these hashes, and starts with it; the latest arrivals first. With
+    /// `fresh_at`, only Data that is fresh at that time.
+    fn find_below(
+        &self,
+        search: &mut Search,
+        hashes: &[u64],
+        prefix: &[u8],
+        fresh_at: Option<Timestamp>,
+    ) -> Option<u32> {
+        let has_prefix = |slot| packet_name(self.packet(slot)).starts_with(prefix);
+        let is_fresh = |slot: u32| fresh_at.is_none_or(|now| self.entries[slot].is_fresh(now));
+        self.log
+            .find(search, hashes, fresh_at, |slot| is_fresh(slot) && has_prefix(slot))
+            .or_else(|| self.tree.find_below(&self.entries, hashes, fresh_at, has_prefix))
     }
 
     /// Of several Data of the name, the one whose freshness ends last.
@@ -265,7 +286,8 @@ impl Cs {
         let fresh_until =
             if freshness_ms == 0 { Timestamp::ZERO } else { now.plus_millis(freshness_ms) };
         if !is_absent && let Some(slot) = self.find_same_or_evict_variant(index, key, wire) {
-            self.refresh(slot, fresh_until, solicited, now);
+            self.refresh(index, key, slot, fresh_until);
+            self.requeue_arrived(slot, solicited, now);
             return Ok(CsIndex(slot));
         }
         let slot = self.allocate(index, wire.len())?;
@@ -322,12 +344,22 @@ impl Cs {
         same
     }
 
-    /// The same Data arrived again. A solicited Data stays solicited.
-    fn refresh(&mut self, slot: u32, fresh_until: Timestamp, solicited: bool, now: Timestamp) {
-        let entry = &mut self.entries[slot];
-        let solicited = solicited || entry.queue != QueueKind::Unsolicited;
-        entry.fresh_until = fresh_until;
-        self.tree.renew(&mut self.entries, slot);
+    /// The same Data arrived again.
+    fn refresh(
+        &mut self,
+        index: &mut HashIndex,
+        key: &DataKey<'_>,
+        slot: u32,
+        fresh_until: Timestamp,
+    ) {
+        self.forget_prefixes(slot);
+        self.entries[slot].fresh_until = fresh_until;
+        self.log_arrival(index, slot, key.hashes);
+    }
+
+    /// Puts a Data that arrived again at the end of its queue. A solicited Data stays solicited.
+    fn requeue_arrived(&mut self, slot: u32, solicited: bool, now: Timestamp) {
+        let solicited = solicited || self.entries[slot].queue != QueueKind::Unsolicited;
         self.invalidate_cursors(slot);
         self.queues.unlink(&mut self.entries, slot);
         self.enqueue(slot, solicited, now);
@@ -354,27 +386,52 @@ impl Cs {
         }
     }
 
-    /// Adds a new entry to the index and the prefix tree, or releases its memory.
+    /// Adds a new entry to the index and the log, or releases its memory.
     #[inline]
     fn link(&mut self, index: &mut HashIndex, key: &DataKey<'_>, slot: u32) -> Result<(), CsError> {
-        let name = key.name.value();
         if index.insert(key.name_hash(), slot).is_ok() {
-            for _ in 0..=EVICTIONS_PER_INSERT_MAX {
-                let Self { tree, entries, blocks, .. } = self;
-                match tree.link(entries, blocks, slot, name, key.hashes) {
-                    Ok(()) => return Ok(()),
-                    // Nodes are released when Data are evicted.
-                    Err(TreeFull::Nodes) if self.evict(index) => {}
-                    Err(TreeFull::Nodes | TreeFull::Index) => break,
-                }
-            }
-            index.remove(key.name_hash(), slot);
+            self.log_arrival(index, slot, key.hashes);
+            return Ok(());
         }
         let entry = &mut self.entries[slot];
         entry.is_in_use = false;
         self.blocks.release(entry.block);
         self.entries.release(slot);
         Err(CsError::Full)
+    }
+
+    /// Makes a Data with these prefix hashes the latest arrival.
+    #[inline(always)]
+    fn log_arrival(&mut self, index: &mut HashIndex, slot: u32, hashes: &[u64]) {
+        if let Some(oldest) = self.log.oldest_if_full() {
+            self.move_to_tree(index, oldest);
+        }
+        let entry = &mut self.entries[slot];
+        entry.set_place(self.log.append(slot, hashes, entry.fresh_until));
+    }
+
+    /// Moves a Data from the log to the prefix tree. If that has no room, evicts the Data.
+    #[cold]
+    pub(super) fn move_to_tree(&mut self, index: &mut HashIndex, slot: u32) {
+        self.forget_prefixes(slot);
+        let Self { tree, entries, blocks, hasher, .. } = self;
+        let entry = &entries[slot];
+        let name = packet_name(blocks.bytes(entry.block, usize::from(entry.wire_length)));
+        let mut hashes = [0; PREFIX_HASHES_MAX];
+        let count = hasher.hash_value_prefixes(name, &mut hashes).unwrap_or_default();
+        if tree.link(entries, blocks, slot, name, &hashes[..count]).is_err() {
+            self.remove(index, slot);
+            self.counters.evictions += 1;
+        }
+    }
+
+    /// Removes a Data from the log or the prefix tree.
+    #[inline(always)]
+    fn forget_prefixes(&mut self, slot: u32) {
+        match self.entries[slot].place() {
+            Some(place) => self.log.remove(place),
+            None => self.tree.unlink(&mut self.entries, slot),
+        }
     }
 }
 
@@ -424,7 +481,7 @@ impl Cs {
     pub(super) fn remove(&mut self, index: &mut HashIndex, slot: u32) {
         self.invalidate_cursors(slot);
         self.queues.unlink(&mut self.entries, slot);
-        self.tree.unlink(&mut self.entries, slot);
+        self.forget_prefixes(slot);
         let entry = &mut self.entries[slot];
         entry.is_in_use = false;
         let removed = index.remove(entry.hash, slot);
@@ -508,11 +565,6 @@ impl Cs {
         }
         let entry = &self.entries[self.lines_cursor];
         index.prefetch(entry.hash);
-        self.tree.prefetch_node(entry.node);
-        if entry.is_indexed {
-            self.tree.index.prefetch(entry.edge);
-        }
-        self.prefetch(entry.sibling_newer);
         // The next Data is written to the victim's block.
         for line in 0..usize::from(entry.wire_length).div_ceil(64) {
             self.blocks.prefetch(entry.block, line);
@@ -570,20 +622,22 @@ impl Cs {
         limit: usize,
     ) -> EraseResult {
         let mut erased = 0;
-        loop {
-            let Some(slot) = self.find_under(index, key) else {
-                return EraseResult { erased, more: false };
-            };
+        let mut search = self.log.search().without_limit();
+        let mut more = false;
+        while let Some(slot) = self.find_under(index, key, &mut search) {
             if erased == limit {
-                return EraseResult { erased, more: true };
+                more = true;
+                break;
             }
             self.remove(index, slot);
             erased += 1;
         }
+        self.log.forget_empty_segments(&search);
+        EraseResult { erased, more }
     }
 
     /// Any Data at or below a name.
-    fn find_under(&self, index: &HashIndex, key: &DataKey<'_>) -> Option<u32> {
+    fn find_under(&self, index: &HashIndex, key: &DataKey<'_>, search: &mut Search) -> Option<u32> {
         let name = key.name().value();
         let exact = index.find(key.name_hash(), |slot| {
             !Pit::owns(slot) && packet_name(self.packet(slot)) == name
@@ -591,9 +645,7 @@ impl Cs {
         if exact.is_some() {
             return exact;
         }
-        self.tree.find_below(&self.entries, key.hashes, None, |slot| {
-            packet_name(self.packet(slot)).starts_with(name)
-        })
+        self.find_below(search, key.hashes, name, None)
     }
 }
 

@@ -22,8 +22,9 @@ pub(super) struct CsEntry {
     /// Neighbours in the eviction queue.
     pub(super) newer: u32,
     pub(super) older: u32,
-    /// Its node of the prefix tree, and its neighbours among the Data of that node.
+    /// Its node of the prefix tree, [`NONE`] if it is in the log of arrivals.
     pub(super) node: u32,
+    /// Its neighbours among the Data of that node. In the log: the first is its place there.
     pub(super) sibling_newer: u32,
     pub(super) sibling_older: u32,
     pub(super) block: BlockRef,
@@ -60,6 +61,19 @@ impl CsEntry {
         has_digest: false,
         timer_count: 0,
     };
+
+    /// Its place in the log of arrivals, unless it is in the prefix tree.
+    #[inline(always)]
+    pub(super) fn place(&self) -> Option<u32> {
+        (self.node == NONE).then_some(self.sibling_newer)
+    }
+
+    /// Records that it is in the log of arrivals.
+    #[inline(always)]
+    pub(super) fn set_place(&mut self, place: u32) {
+        self.node = NONE;
+        self.sibling_newer = place;
+    }
 
     /// Whether MustBeFresh accepts it: at most its FreshnessPeriod has passed since it arrived.
     #[inline(always)]

@@ -11,12 +11,14 @@
 //! | `data_match` | [`PitMatches`], and what tells quickly that no entry matches |
 //! | `cs_entry` | the 64-byte header of a cached Data and the eviction queues |
 //! | `cs` | the Content Store: find, insert, evict, erase |
-//! | `prefix_tree` | CanBePrefix |
+//! | `arrival_log` | CanBePrefix: the latest arrivals |
+//! | `prefix_tree` | CanBePrefix: Data that has been cached for longer |
 //!
 //! An Interest and the Data that answers it have the same name and so the same hash: the bucket
 //! that the Interest brought into the cache holds both the pending entry and, later, the cached
 //! Data.
 
+mod arrival_log;
 mod composite;
 mod config;
 mod cs;

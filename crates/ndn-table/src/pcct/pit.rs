@@ -255,6 +255,25 @@ impl Pit {
         Ok(PitIndex(slot))
     }
 
+    /// [`Self::insert`] with the first in-record, whose token fits it.
+    #[inline(always)]
+    pub(super) fn insert_with_in_record(
+        &mut self,
+        index: &mut HashIndex,
+        key: &InterestKey<'_>,
+        wire: &[u8],
+        record: InRecord,
+        now: Timestamp,
+    ) -> Result<PitIndex, PitError> {
+        let slot = self.insert(index, key, wire, record.principal)?;
+        let entry = &mut self.entries[slot.0];
+        entry.in_first = record;
+        entry.in_list = RecordList::ONE;
+        self.in_records_len += 1;
+        self.set_expiry(slot, record.expiry(), now);
+        Ok(slot)
+    }
+
     #[inline]
     pub(super) fn erase(&mut self, index: &mut HashIndex, slot: PitIndex) {
         if self.entries[slot.0].flags.has(PitFlags::HAS_DIGEST) {

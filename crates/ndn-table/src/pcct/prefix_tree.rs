@@ -1,4 +1,5 @@
-//! The tree of name prefixes above the cached Data, for Interests with CanBePrefix.
+//! The tree of name prefixes above Data that has been cached for long, for Interests with CanBePrefix. What arrived lately is
+//! in the [log of arrivals](super::arrival_log).
 //!
 //! A compressed trie: a Data hangs on the node of the longest proper prefix that it shares with
 //! another Data, and a prefix without a branch has no node. A hash index holds each child of a node
@@ -31,9 +32,6 @@ use crate::name_hash::component_end;
 /// Data.
 const FRESH_SEARCH_STEPS_MAX: u32 = 256;
 
-/// Maximum number of nodes in the cache.
-const NODE_CACHE_SLOTS_MAX: usize = 1 << 15;
-
 /// Slot of the root.
 pub(super) const ROOT: u32 = 0;
 
@@ -43,14 +41,9 @@ const NODE_BIT: u32 = 1 << 31;
 /// Freshness bounds are rounded up to this, so that they seldom change on the way to the root.
 const BOUND_GRANULARITY_NANOS: u64 = 1 << 30;
 
-/// Why a Data cannot be added to the tree.
+/// All nodes are in use, or the buckets of an edge in the index are full.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum TreeFull {
-    /// All nodes are in use; evicting other Data releases some.
-    Nodes,
-    /// The buckets of its edge in the index are full.
-    Index,
-}
+pub(super) struct TreeFull;
 
 /// A name prefix at which the names of cached Data branch (or once branched).
 #[derive(Debug)]
@@ -109,7 +102,6 @@ pub(super) struct PrefixTree {
     hasher: NameHasher,
     /// Node of the last insertion: Data often come in runs.
     last: u32,
-    pub(super) node_cache: NodeCache,
 }
 
 impl PrefixTree {
@@ -119,7 +111,7 @@ impl PrefixTree {
         debug_assert_eq!(root, Some(ROOT));
         // Either most Data are indexed, or there are nodes; hardly both.
         let index = HashIndex::new(entries_max + entries_max / 4);
-        Self { nodes, index, hasher, last: ROOT, node_cache: NodeCache::new(nodes_max) }
+        Self { nodes, index, hasher, last: ROOT }
     }
 
     /// Nodes in use, without the root.
@@ -161,7 +153,7 @@ impl PrefixTree {
         let is_indexed = edge_depth < depth;
         let edge = if is_indexed { hashes[edge_depth] } else { 0 };
         if is_indexed && self.index.insert(edge, slot).is_err() {
-            return Err(TreeFull::Index);
+            return Err(TreeFull);
         }
         self.last = parent;
         let entry = &mut entries[slot];
@@ -185,14 +177,6 @@ impl PrefixTree {
         if self.nodes[parent].child_count == 0 {
             self.prune(parent);
         }
-    }
-
-    /// A Data arrived again: it becomes the newest of its node.
-    pub(super) fn renew(&mut self, entries: &mut Arena<CsEntry>, slot: u32) {
-        let CsEntry { node, fresh_until, .. } = entries[slot];
-        self.detach_entry(entries, node, slot);
-        self.attach_entry(entries, node, slot);
-        self.raise_bound(node, fresh_until);
     }
 
     /// Raises the freshness bounds of `slot` and the nodes above it to `fresh_until`.
@@ -220,14 +204,10 @@ impl PrefixTree {
     ) -> Result<u32, TreeFull> {
         let depth = hashes.len() - 1;
         for edge_depth in (1..depth).rev() {
-            if let Some(slot) = self.node_cache.find(&self.nodes, hashes[edge_depth], edge_depth) {
-                return Ok(slot);
-            }
             let Some(child) = self.find_edge(entries, hashes[edge_depth]) else { continue };
             if let Child::Node(slot) = child {
                 let node = &self.nodes[slot];
                 if hashes[..depth].get(usize::from(node.depth)) == Some(&node.hash) {
-                    self.node_cache.note(node.hash, slot);
                     return Ok(slot);
                 }
             }
@@ -272,10 +252,10 @@ impl PrefixTree {
         let edge = self.hasher.hash_value(prefix_value(other, depth + 1));
         let (new_depth, old_edge) = (u8::try_from(depth).unwrap_or(u8::MAX), hashes[edge_depth]);
         let fresh = || Node::new(hashes[depth], old_edge, parent, new_depth);
-        let slot = self.nodes.allocate(fresh).ok_or(TreeFull::Nodes)?;
+        let slot = self.nodes.allocate(fresh).ok_or(TreeFull)?;
         if is_indexed && self.index.insert(edge, child.reference()).is_err() {
             self.nodes.release(slot);
-            return Err(TreeFull::Index);
+            return Err(TreeFull);
         }
         self.nodes[slot] = fresh();
         self.nodes[slot].fresh_bound = bound;
@@ -458,53 +438,6 @@ impl PrefixTree {
         }
     }
 
-    /// Prefetches the buckets where the parent of a Data with these prefix hashes is likely to be
-    /// indexed.
-    #[inline(always)]
-    pub(super) fn prefetch_parent_buckets(&self, hashes: &[u64]) {
-        // The search for the parent nearly always ends at one of the two.
-        if let [.., grandparent, parent, _] = hashes {
-            self.index.prefetch(*parent);
-            self.prefetch_node(self.node_cache.likely(*grandparent));
-        }
-    }
-
-    /// Prefetches the nodes in those buckets. Returns the one that is likely to be the parent, [`NONE`] if no node was found.
-    #[inline(always)]
-    pub(super) fn prefetch_parents(&self, hashes: &[u64]) -> u32 {
-        let [.., grandparent, parent, _] = hashes else { return NONE };
-        let node = self.prefetch_items(*parent);
-        if node != NONE {
-            return node;
-        }
-        let slot = self.node_cache.likely(*grandparent);
-        if self.nodes[slot].hash == *grandparent {
-            return slot;
-        }
-        self.index.prefetch(*grandparent);
-        NONE
-    }
-
-    /// The newest Data below the likely parent of a Data with these prefix hashes; for hints. `parent` is the result of
-    /// [`Self::prefetch_parents`].
-    #[inline(always)]
-    pub(super) fn likely_sibling(&self, hashes: &[u64], parent: u32) -> Option<u32> {
-        let node = match (parent, hashes) {
-            (NONE, [.., grandparent, _, _]) => self.any_node(*grandparent)?,
-            _ => parent,
-        };
-        Some(self.nodes.slots().get(node as usize)?.first_entry)
-    }
-
-    #[cold]
-    fn any_node(&self, hash: u64) -> Option<u32> {
-        let is_node = |reference| matches!(Child::of(reference), Child::Node(_));
-        match Child::of(self.index.find(hash, is_node)?) {
-            Child::Node(slot) => Some(slot),
-            Child::Entry(_) => None,
-        }
-    }
-
     /// Prefetches the buckets that lead to what is below a prefix.
     pub(super) fn prefetch_search_buckets(&self, hashes: &[u64]) {
         for &hash in &hashes[1..] {
@@ -530,23 +463,13 @@ impl PrefixTree {
         (entry != NONE).then_some(entry)
     }
 
-    /// Prefetches a node.
-    #[inline(always)]
-    pub(super) fn prefetch_node(&self, slot: u32) {
-        prefetch_slice(self.nodes.slots(), slot as usize);
-    }
-
-    /// Prefetches the nodes indexed under a hash. Returns the last of them, [`NONE`] if there is none.
-    #[inline(always)]
-    fn prefetch_items(&self, hash: u64) -> u32 {
-        let mut last = NONE;
+    /// Prefetches the nodes indexed under a hash.
+    fn prefetch_items(&self, hash: u64) {
         self.index.for_each(hash, |reference| {
             if let Child::Node(slot) = Child::of(reference) {
-                self.prefetch_node(slot);
-                last = slot;
+                prefetch_slice(self.nodes.slots(), slot as usize);
             }
         });
-        last
     }
 }
 
@@ -592,43 +515,4 @@ fn prefix_value(name: &[u8], depth: usize) -> &[u8] {
 #[inline(always)]
 fn is_fresh_enough(entry: &CsEntry, fresh_at: Option<Timestamp>) -> bool {
     fresh_at.is_none_or(|now| entry.is_fresh(now))
-}
-
-/// Slots of some nodes by their hash: a hint small enough to stay in the processor's cache, while a
-/// lookup in the index is likely to miss it.
-#[derive(Debug)]
-pub(super) struct NodeCache(Box<[u32]>);
-
-impl NodeCache {
-    pub(super) fn new(nodes_max: usize) -> Self {
-        let slots = nodes_max.next_power_of_two().min(NODE_CACHE_SLOTS_MAX);
-        Self(vec![ROOT; slots].into_boxed_slice())
-    }
-
-    pub(super) fn note(&mut self, hash: u64, slot: u32) {
-        let position = self.position(hash);
-        self.0[position] = slot;
-    }
-
-    /// The node of a prefix of `depth` components, if it is cached and still exists.
-    #[inline(always)]
-    pub(super) fn find(&self, nodes: &Arena<Node>, hash: u64, depth: usize) -> Option<u32> {
-        let slot = self.0[self.position(hash)];
-        let node = &nodes[slot];
-        (node.hash == hash && usize::from(node.depth) == depth).then_some(slot)
-    }
-
-    /// The candidate that [`Self::find`] would verify, unverified.
-    #[inline(always)]
-    pub(super) fn likely(&self, hash: u64) -> u32 {
-        self.0[self.position(hash)]
-    }
-
-    /// The lower bits of the hash; the length is a power of two.
-    #[inline(always)]
-    fn position(&self, hash: u64) -> usize {
-        #[expect(clippy::cast_possible_truncation, reason = "masked to the length")]
-        let position = hash as usize & (self.0.len() - 1);
-        position
-    }
 }

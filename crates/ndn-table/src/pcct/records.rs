@@ -81,6 +81,14 @@ impl InRecord {
         Self { principal, ..self }
     }
 
+    /// The record with a PIT token of the first `length` bytes, at most all.
+    #[inline]
+    #[must_use]
+    pub fn with_token(self, token: [u8; PIT_TOKEN_INLINE_MAX], length: u8) -> Self {
+        debug_assert!(usize::from(length) <= PIT_TOKEN_INLINE_MAX);
+        Self { token, token_length: length, ..self }
+    }
+
     /// When the record expires.
     #[must_use]
     pub fn expiry(&self) -> Timestamp {
@@ -144,6 +152,8 @@ pub(super) struct RecordList {
 
 impl RecordList {
     pub(super) const EMPTY: Self = Self { count: 0, chain: NONE };
+    /// The record in the entry alone.
+    pub(super) const ONE: Self = Self { count: 1, chain: NONE };
 }
 
 /// Place of a record of an entry: until records of this entry are removed or moved.

@@ -1,0 +1,439 @@
+//! The latest cached Data in order of arrival, for Interests with CanBePrefix.
+//!
+//! Most Data is evicted before an Interest needs one of its prefixes, and an index of all prefixes costs more than
+//! anything else that happens to a Data. An arrival therefore only leaves a few bits for each of its prefixes: a tag, and
+//! two bits in the Bloom filter of its *segment*, a run of places. A search compares the filters of all segments,
+//! latest first, then the tags of the segments that may have the prefix, eight at a time, and then names. It misses
+//! nothing; its time grows with the capacity of the store (about 10,000 instructions for a million Data).
+//!
+//! The log is a ring, somewhat longer than the capacity of the store. What is still cached after the log went around
+//! once moves to the [prefix tree](super::prefix_tree).
+
+use ndn_types::Timestamp;
+
+/// Maximum number of places in a segment.
+const SEGMENT_LENGTH_MAX: usize = 2048;
+
+/// Places that are compared at once; segments consist of whole runs.
+const RUN: usize = 16;
+
+/// Prefix lengths that have tags of their own, from 1 on. A search for a longer prefix compares the tags of this length,
+/// and then names.
+const TAGGED_LENGTHS: usize = 16;
+
+/// Steps that one search may take: one for each stale Data, and [`STEPS_PER_NAME`] for each name that is compared. Without
+/// MustBeFresh and up to [`TAGGED_LENGTHS`] components, a search compares one name, or a second in 65,536 cases.
+const STEPS_MAX: u32 = 4096;
+
+/// A name is compared in the packet, which is seldom in the processor's cache.
+const STEPS_PER_NAME: u32 = 16;
+
+/// Freshness bounds are in units of 2^30 ns.
+const BOUND_SHIFT: u32 = 30;
+
+/// Ring of the latest arrivals.
+#[derive(Debug)]
+pub(super) struct ArrivalLog {
+    /// The Data in each place, see [`Place`].
+    places: Vec<u64>,
+    /// For each of [`TAGGED_LENGTHS`], the tags of all places, [`Self::stride`] apart.
+    tags: Vec<u16>,
+    stride: usize,
+    /// Bloom filters of the segments, a word for each of their places: each prefix sets two bits of one word.
+    filters: Vec<u64>,
+    /// A power of two.
+    segment_length: usize,
+    /// The next place to be filled. This place and those before the next segment are free.
+    next: usize,
+}
+
+/// Contents of a place: the slot of a Data plus 1 (0 if the place is free), and above it a bound of its freshness.
+#[derive(Clone, Copy, Debug)]
+struct Place(u64);
+
+impl Place {
+    #[inline(always)]
+    fn new(slot: u32, fresh_until: Timestamp) -> Self {
+        Self((u64::from(slot) + 1) | u64::from(bound_after(fresh_until)) << 32)
+    }
+
+    #[inline(always)]
+    fn slot(self) -> Option<u32> {
+        #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+        let number = self.0 as u32;
+        number.checked_sub(1)
+    }
+
+    /// False if the Data is not fresh at `now`.
+    #[inline(always)]
+    fn may_be_fresh(self, now: Timestamp) -> bool {
+        self.0 >> 32 > now.as_nanos() >> BOUND_SHIFT
+    }
+}
+
+/// The unit of time after the one in which freshness ends; 0 for Data that was never fresh.
+#[inline(always)]
+fn bound_after(fresh_until: Timestamp) -> u32 {
+    match fresh_until {
+        Timestamp::ZERO => 0,
+        _ => u32::try_from((fresh_until.as_nanos() >> BOUND_SHIFT) + 1).unwrap_or(u32::MAX),
+    }
+}
+
+/// A search through the log, latest arrival first, which can be continued.
+#[derive(Debug)]
+pub(super) struct Search {
+    /// The places before this one are next.
+    end: usize,
+    /// Number of places that were not visited yet.
+    left: usize,
+    steps_left: u32,
+}
+
+impl Search {
+    /// A search that visits all places.
+    pub(super) fn without_limit(self) -> Self {
+        Self { steps_left: u32::MAX, ..self }
+    }
+}
+
+impl ArrivalLog {
+    /// A log of at least `capacity` places.
+    pub(super) fn new(capacity: usize) -> Self {
+        let segment_length = (capacity / RUN).next_power_of_two().clamp(RUN, SEGMENT_LENGTH_MAX);
+        let length = capacity.next_multiple_of(segment_length) + segment_length;
+        // Not a power of two, so that the tags of one place lie in different sets of the processor's cache.
+        let stride = length + 2 * RUN;
+        Self {
+            places: vec![0; length],
+            tags: vec![0; stride * TAGGED_LENGTHS],
+            stride,
+            filters: vec![0; length],
+            segment_length,
+            next: 0,
+        }
+    }
+
+    /// The Data that has to be [removed](Self::remove) before the next [`append`](Self::append): the oldest, if the log is full.
+    #[inline(always)]
+    pub(super) fn oldest_if_full(&self) -> Option<u32> {
+        let behind = self.next + self.segment_length;
+        let length = self.places.len();
+        let place = if behind < length { behind } else { behind - length };
+        Place(self.places[place]).slot()
+    }
+
+    /// Appends a Data with these prefix hashes; returns its place.
+    #[inline(always)]
+    pub(super) fn append(&mut self, slot: u32, hashes: &[u64], fresh_until: Timestamp) -> u32 {
+        debug_assert_eq!(self.oldest_if_full(), None);
+        let place = self.next;
+        let segment = place & !(self.segment_length - 1);
+        if place == segment
+            && let Some(filter) = self.filters.get_mut(segment..segment + self.segment_length)
+        {
+            filter.fill(0);
+        }
+        self.places[place] = Place::new(slot, fresh_until).0;
+        if let [_, prefixes @ .., _] = hashes {
+            let mut column = place;
+            for &hash in prefixes {
+                let key = PrefixKey::of(hash);
+                let word = self.filter_word(segment, key);
+                if let Some(word) = self.filters.get_mut(word) {
+                    *word |= key.bits;
+                }
+                if let Some(tag) = self.tags.get_mut(column) {
+                    *tag = key.tag;
+                }
+                column += self.stride;
+            }
+        }
+        self.next = if place + 1 == self.places.len() { 0 } else { place + 1 };
+        #[expect(clippy::cast_possible_truncation, reason = "slots are 32-bit numbers")]
+        let place = place as u32;
+        place
+    }
+
+    /// The word of a segment's filter with the bits of a prefix.
+    #[inline(always)]
+    fn filter_word(&self, segment: usize, key: PrefixKey) -> usize {
+        segment + (key.word & (self.segment_length - 1))
+    }
+
+    /// Frees a place.
+    #[inline(always)]
+    pub(super) fn remove(&mut self, place: u32) {
+        self.places[place as usize] = 0;
+    }
+
+    /// A search from the latest arrival on.
+    pub(super) fn search(&self) -> Search {
+        Search { end: self.next, left: self.places.len(), steps_left: STEPS_MAX }
+    }
+
+    /// The next Data that has the prefix with these hashes and that `accept` accepts, with `fresh_at` among those
+    /// that may be fresh at that time. `accept` compares the name.
+    pub(super) fn find(
+        &self,
+        search: &mut Search,
+        hashes: &[u64],
+        fresh_at: Option<Timestamp>,
+        mut accept: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        let length = hashes.len() - 1;
+        let key = PrefixKey::of(hashes[length]);
+        let tagged_length = length.min(TAGGED_LENGTHS);
+        let tag = PrefixKey::of(hashes[tagged_length]).tag;
+        let column = match tagged_length {
+            0 => None,
+            _ => self.tags.get((tagged_length - 1) * self.stride..),
+        };
+        while search.left > 0 {
+            if search.end == 0 {
+                search.end = self.places.len();
+            }
+            let last = search.end - 1;
+            let segment = last & !(self.segment_length - 1);
+            let start = search.end.saturating_sub(search.left).max(segment);
+            let word = self.filters[self.filter_word(segment, key)];
+            if column.is_some() && word & key.bits != key.bits {
+                search.left -= search.end - start;
+                search.end = start;
+                continue;
+            }
+            let run = (last & !(RUN - 1)).max(start);
+            if let Some(tags) = column
+                && !has_tag(&tags[run..search.end], tag)
+            {
+                search.left -= search.end - run;
+                search.end = run;
+                continue;
+            }
+            // In a run that has the tag, place by place.
+            search.end = last;
+            search.left -= 1;
+            if column.is_some_and(|tags| tags[last] != tag) {
+                continue;
+            }
+            let place = Place(self.places[last]);
+            let Some(slot) = place.slot() else { continue };
+            let may_match = fresh_at.is_none_or(|now| place.may_be_fresh(now));
+            let steps = if may_match { STEPS_PER_NAME } else { 1 };
+            if may_match && accept(slot) {
+                return Some(slot);
+            }
+            match search.steps_left.checked_sub(steps) {
+                Some(left) => search.steps_left = left,
+                None => search.left = 0,
+            }
+        }
+        None
+    }
+
+    /// Clears the filters of the segments that a search has passed and in which nothing is left.
+    pub(super) fn forget_empty_segments(&mut self, passed: &Search) {
+        let length = self.places.len();
+        let mut visited = 0;
+        let mut end = self.next;
+        while visited < length - passed.left {
+            let last = if end == 0 { length - 1 } else { end - 1 };
+            let segment = last & !(self.segment_length - 1);
+            let range = segment..segment + self.segment_length;
+            if self.places[range.clone()].iter().all(|&place| place == 0) {
+                self.filters[range].fill(0);
+            }
+            visited += last + 1 - segment;
+            end = segment;
+        }
+    }
+}
+
+/// The bits that a prefix leaves in the log.
+#[derive(Clone, Copy, Debug)]
+struct PrefixKey {
+    /// Word of a filter, modulo its length.
+    word: usize,
+    /// Bits of that word.
+    bits: u64,
+    tag: u16,
+}
+
+impl PrefixKey {
+    /// Of a prefix with this hash. The parts are different bits of the hash.
+    #[inline(always)]
+    fn of(hash: u64) -> Self {
+        let bits = 1 << (hash >> 16 & 63) | 1 << (hash >> 22 & 63);
+        #[expect(clippy::cast_possible_truncation, reason = "parts of the hash")]
+        let (word, tag) = (hash as usize, (hash >> 32) as u16);
+        Self { word, bits, tag }
+    }
+}
+
+/// Whether any of the tags is `tag`.
+#[inline]
+fn has_tag(tags: &[u16], tag: u16) -> bool {
+    match tags.first_chunk::<RUN>() {
+        // Compared without a branch for each.
+        Some(run) if tags.len() == RUN => {
+            run.iter().fold(false, |has, &other| has | (other == tag))
+        }
+        _ => tags.contains(&tag),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CAPACITY: usize = 40;
+    const SECOND: u64 = 1 << BOUND_SHIFT;
+
+    #[derive(Clone, Debug)]
+    struct Entry {
+        slot: u32,
+        place: u32,
+        hashes: Vec<u64>,
+        fresh_until: Timestamp,
+    }
+
+    #[derive(Clone, Debug)]
+    enum Operation {
+        Append { name: Vec<u64>, fresh: u64 },
+        Remove { age: usize },
+        Find { prefix: Vec<u64>, fresh: Option<u64> },
+        Erase { prefix: Vec<u64>, count: usize },
+    }
+
+    /// Few names, whose tags and filter bits also agree by chance.
+    fn name() -> impl Strategy<Value = Vec<u64>> {
+        prop_oneof![
+            4 => proptest::collection::vec(0..3_u64, 0..4),
+            1 => proptest::collection::vec(0..2_u64, TAGGED_LENGTHS..TAGGED_LENGTHS + 4),
+        ]
+    }
+
+    fn hashes_of(name: &[u64]) -> Vec<u64> {
+        let mix = |hash: u64, part: u64| {
+            (hash ^ (part + 1)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+                & 0xFF00_FF3F_00FF
+        };
+        std::iter::once(7)
+            .chain(name.iter().scan(7, |hash, &part| {
+                *hash = mix(*hash, part);
+                Some(*hash)
+            }))
+            .collect()
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        prop_oneof![
+            6 => (name(), 0..4_u64).prop_map(|(name, fresh)| Operation::Append { name, fresh }),
+            2 => (0..CAPACITY).prop_map(|age| Operation::Remove { age }),
+            4 => (name(), proptest::option::of(1..5_u64))
+                .prop_map(|(prefix, fresh)| Operation::Find { prefix, fresh }),
+            1 => (name(), 0..20_usize).prop_map(|(prefix, count)| Operation::Erase { prefix, count }),
+        ]
+    }
+
+    /// The latest entry below a prefix.
+    fn expected<'a>(
+        model: &'a VecDeque<(Vec<u64>, Entry)>,
+        prefix: &[u64],
+        fresh_at: Option<Timestamp>,
+    ) -> Option<&'a Entry> {
+        let accepts = |(name, entry): &&(Vec<u64>, Entry)| {
+            let is_fresh = |now| entry.fresh_until != Timestamp::ZERO && now <= entry.fresh_until;
+            name.len() > prefix.len() && name.starts_with(prefix) && fresh_at.is_none_or(is_fresh)
+        };
+        model.iter().rev().find(accepts).map(|(_, entry)| entry)
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_list(operations in proptest::collection::vec(operation(), 1..400)) {
+            let mut log = ArrivalLog::new(CAPACITY);
+            let mut model: VecDeque<(Vec<u64>, Entry)> = VecDeque::new();
+            for (slot, operation) in (0_u32..).zip(operations) {
+                match operation {
+                    Operation::Append { name, fresh } => {
+                        if let Some(oldest) = log.oldest_if_full() {
+                            let (_, entry) = model.pop_front().unwrap();
+                            prop_assert_eq!(oldest, entry.slot);
+                            log.remove(entry.place);
+                        }
+                        let hashes = hashes_of(&name);
+                        let fresh_until = Timestamp::from_nanos(fresh * SECOND);
+                        let place = log.append(slot, &hashes, fresh_until);
+                        model.push_back((name, Entry { slot, place, hashes, fresh_until }));
+                    }
+                    Operation::Remove { age } => {
+                        if let Some(position) = model.len().checked_sub(age + 1)
+                            && let Some((_, entry)) = model.remove(position)
+                        {
+                            log.remove(entry.place);
+                        }
+                    }
+                    Operation::Find { prefix, fresh } => {
+                        let fresh_at = fresh.map(|fresh| Timestamp::from_nanos(fresh * SECOND));
+                        let accept = |slot| {
+                            let (name, entry) =
+                                model.iter().find(|(_, entry)| entry.slot == slot).unwrap();
+                            let is_fresh = |now| entry.fresh_until != Timestamp::ZERO && now <= entry.fresh_until;
+                            name.len() > prefix.len()
+                                && name.starts_with(&prefix)
+                                && fresh_at.is_none_or(is_fresh)
+                        };
+                        let found = log.find(&mut log.search(), &hashes_of(&prefix), fresh_at, accept);
+                        let expected = expected(&model, &prefix, fresh_at);
+                        prop_assert_eq!(found, expected.map(|entry| entry.slot));
+                    }
+                    Operation::Erase { prefix, count } => {
+                        let mut search = log.search().without_limit();
+                        let hashes = hashes_of(&prefix);
+                        for _ in 0..count {
+                            let accept = |slot: u32| {
+                                let (name, _) =
+                                    model.iter().find(|(_, entry)| entry.slot == slot).unwrap();
+                                name.len() > prefix.len() && name.starts_with(&prefix)
+                            };
+                            let found = log.find(&mut search, &hashes, None, accept);
+                            let next = expected(&model, &prefix, None).cloned();
+                            prop_assert_eq!(found, next.as_ref().map(|entry| entry.slot));
+                            let Some(next) = next else { break };
+                            log.remove(next.place);
+                            model.retain(|(_, entry)| entry.slot != next.slot);
+                        }
+                        log.forget_empty_segments(&search);
+                    }
+                }
+                prop_assert!(model.len() <= CAPACITY + RUN);
+            }
+        }
+    }
+
+    #[test]
+    fn search_among_stale_data_ends() {
+        let mut log = ArrivalLog::new(10_000);
+        let hashes = hashes_of(&[1, 2]);
+        let fresh_until = Timestamp::from_nanos(10 * SECOND);
+        log.append(0, &hashes, fresh_until);
+        (1..5000).for_each(|slot| {
+            log.append(slot, &hashes, Timestamp::ZERO);
+        });
+        let prefix = hashes_of(&[1]);
+        let now = Some(Timestamp::from_nanos(SECOND));
+        assert_eq!(log.find(&mut log.search(), &prefix, now, |_| true), None);
+        assert_eq!(log.find(&mut log.search().without_limit(), &prefix, now, |_| true), Some(0));
+        let mut compared = 0;
+        let found = log.find(&mut log.search(), &prefix, None, |_| {
+            compared += 1;
+            false
+        });
+        assert_eq!((found, compared), (None, STEPS_MAX / STEPS_PER_NAME + 1));
+    }
+}
