@@ -39,7 +39,8 @@ enum LabCommand {
     Check(CheckOptions),
     /// Perform an experiment
     ///
-    /// An interrupted experiment continues with `lab resume`. Programs that a run starts end with the run.
+    /// An interrupted experiment continues with `lab resume`. Programs that a run starts end with the run; those of runs
+    /// that were killed are ended first, whatever their experiment.
     Run(RunOptions),
     /// Continue an experiment that was interrupted
     Resume(ResumeOptions),
@@ -226,12 +227,16 @@ fn resume(options: &ResumeOptions) -> Outcome {
     }
     let prepared = prepare(&experiment, &origin)?;
     results.check_inputs(&prepared.inputs())?;
-    let ended = execute::end_leftovers(results.id());
-    if ended > 0 {
-        let processes = counted(ended as u64, "process");
-        output::note(&format_args!("ended what an earlier run had left: {processes}"));
-    }
+    note_ended(execute::end_leftovers(results.id()));
     perform(&prepared, &mut results, path, (options.failed, options.jobs), &clock)
+}
+
+/// Reports processes of runs that were killed.
+fn note_ended(count: usize) {
+    if count > 0 {
+        let programs = counted(count as u64, "program");
+        output::note(&format_args!("ended what an earlier run had left: {programs}"));
+    }
 }
 
 fn perform(
@@ -241,6 +246,7 @@ fn perform(
     (again, jobs): (bool, NonZeroUsize),
     clock: &Clock,
 ) -> Outcome {
+    note_ended(execute::end_orphans());
     // Simulated forwarders have some twenty descriptors each; a simulation that needs more fails and names the reason.
     let _ = ndn_sys::cpu::raise_descriptor_limit();
     ndn_sys::allocation::take_from_kernel(LARGE_ALLOCATION);

@@ -5,62 +5,24 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ExitStatus};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::{Map, Value, json};
 
-use super::leftovers;
 use super::outcome::{Outcome, RunFailure};
 use crate::experiment::{Command, Experiment, SeededRun, Values};
+use crate::leftovers;
+use crate::programs::{find, search_path};
 
 /// Bytes at the end of what a program printed that are kept for a failed run.
 const LOG_LEN: u64 = 64 * 1024;
 /// Longest line with responses.
 const LINE_LEN: usize = 64 * 1024;
-/// Held while a program is started, and for ever by [`abandon_runs`].
-static STARTING: Mutex<()> = Mutex::new(());
-
-fn lock_starting() -> MutexGuard<'static, ()> {
-    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Blocks all runs where they start a program and where its end is noticed: none of them starts another, or takes the end
-/// for a result. The caller ends the programs and exits.
-pub(super) fn abandon_runs() {
-    std::mem::forget(lock_starting());
-}
-
-/// Directories in which programs are looked for: that of this program, then those of `PATH`.
-fn search_path() -> Vec<PathBuf> {
-    let own = std::env::current_exe().ok();
-    let own = own.as_deref().and_then(Path::parent).map(Path::to_owned);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    own.into_iter().chain(std::env::split_paths(&path)).collect()
-}
-
-/// The file of a program: relative to the experiment if its name has a slash.
-fn find(program: &str, directory: &Path) -> Result<PathBuf, String> {
-    use std::os::unix::fs::PermissionsExt;
-    let is_program = |path: &PathBuf| {
-        fs::metadata(path)
-            .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-    };
-    if program.contains('/') {
-        let path = directory.join(program);
-        return match is_program(&path) {
-            true => Ok(path),
-            false => Err(format!("{} is not a program", path.display())),
-        };
-    }
-    let found = search_path().into_iter().map(|path| path.join(program)).find(is_program);
-    found.ok_or_else(|| format!("the program '{program}' is not on PATH"))
-}
-
 pub(super) fn check(command: &Command, values: &Values, directory: &Path) -> Result<(), String> {
     find(&command.words[0].fill(values), directory).map(|_| ())
 }
@@ -72,9 +34,9 @@ pub(super) fn run(
     (run, id): (SeededRun, &str),
 ) -> Outcome {
     let values = &experiment.values(run);
-    let starting = lock_starting();
+    let starting = leftovers::starting();
     let failed = |error: std::io::Error| format!("the run cannot be started: {error}");
-    let directory = leftovers::directory(id).map_err(failed)?;
+    let directory = leftovers::directory(id, &starting).map_err(failed)?;
     let path = |name: &str| directory.path().join(name);
     let mut input = File::options()
         .read(true)
@@ -90,7 +52,7 @@ pub(super) fn run(
     let mut process = std::process::Command::new(find(&words[0], base)?);
     process.args(&words[1..]).current_dir(base);
     let mark = format!("{id}-{}-{}", run.run.cell, run.run.replication);
-    process.env(leftovers::MARK, &mark).env("TMPDIR", &temporary);
+    process.env("TMPDIR", &temporary);
     if let Ok(joined) = std::env::join_paths(search_path()) {
         process.env("PATH", joined);
     }
@@ -100,7 +62,7 @@ pub(super) fn run(
     process.stdin(input).stdout(File::create(path("stdout")).map_err(failed)?);
     process.stderr(File::create(path("stderr")).map_err(failed)?);
     let limit = Duration::from_millis(experiment.budget.run_time_ms);
-    let outcome = perform(process, limit, starting);
+    let outcome = perform(process, limit, (&mark, starting));
     // Programs that it started and did not end, or that are beyond its time.
     leftovers::end_processes(&mark);
     let output = tail(&path("stdout"));
@@ -139,13 +101,13 @@ fn input_json(experiment: &Experiment, run: SeededRun) -> Value {
 fn perform(
     mut process: std::process::Command,
     limit: Duration,
-    starting: MutexGuard<'static, ()>,
+    (mark, starting): (&str, MutexGuard<'static, ()>),
 ) -> std::io::Result<Option<ExitStatus>> {
-    let mut child = process.spawn()?;
+    let mut child = leftovers::spawn(&mut process, mark, &starting)?;
     drop(starting);
     let ended = wait(&child, limit);
     // Blocks if the program was ended by an interrupt.
-    drop(lock_starting());
+    drop(leftovers::starting());
     if !matches!(ended, Ok(true)) {
         child.kill()?;
     }
@@ -209,16 +171,5 @@ mod tests {
             let error = responses(output).unwrap_err();
             assert!(error.starts_with("expected a JSON object"), "{error}");
         }
-    }
-
-    #[test]
-    fn programs_are_on_the_path_or_beside_the_experiment() {
-        let directory = tempfile::tempdir().unwrap();
-        assert!(find("sh", directory.path()).unwrap().ends_with("sh"));
-        assert!(find("no-such-program", directory.path()).unwrap_err().contains("on PATH"));
-        let error = find("./run", directory.path()).unwrap_err();
-        assert!(error.contains("is not a program"), "{error}");
-        std::os::unix::fs::symlink("/bin/sh", directory.path().join("run")).unwrap();
-        assert_eq!(find("./run", directory.path()).unwrap(), directory.path().join("./run"));
     }
 }

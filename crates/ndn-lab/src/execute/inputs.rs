@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::testbed::Program;
+
 /// Contents of files, read once for all runs.
 #[derive(Debug)]
 pub(super) struct Inputs {
@@ -26,6 +28,16 @@ impl Inputs {
             let content = std::fs::read(self.directory.join(path));
             self.files
                 .insert(path.to_owned(), content.map_err(|error| format!("{path}: {error}"))?);
+        }
+        Ok(())
+    }
+
+    /// Adds the version of a forwarder, so that runs of another one are not added to those of this one. That of this program
+    /// is stored with the sessions.
+    pub(super) fn add_version(&mut self, program: Program) -> Result<(), String> {
+        let key = format!("version of {}", program.name());
+        if program != Program::Namewire && !self.files.contains_key(&key) {
+            self.files.insert(key, program.version()?.into_bytes());
         }
         Ok(())
     }

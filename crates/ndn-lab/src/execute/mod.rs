@@ -3,16 +3,16 @@
 mod cache;
 mod command;
 mod inputs;
-mod leftovers;
 mod model;
+mod network;
 mod networks;
 mod outcome;
-mod simulation;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::experiment::{Executor, Experiment, SeededRun};
+use crate::leftovers;
 use inputs::Inputs;
 pub use outcome::RunFailure;
 
@@ -23,9 +23,14 @@ pub fn end_leftovers(id: &str) -> usize {
     ended
 }
 
+/// Ends what other labs left that were killed, whatever their experiment. Returns how many processes.
+pub fn end_orphans() -> usize {
+    leftovers::end_orphans()
+}
+
 /// Ends the runs of this process, which exits afterwards: no further program is started, and no run ends with a result.
 pub fn abandon(id: &str) {
-    command::abandon_runs();
+    leftovers::abandon();
     end_leftovers(id);
 }
 
@@ -66,9 +71,7 @@ impl<'e> Prepared<'e> {
         match &experiment.executor {
             Executor::Command(command) => command::check(command, &values, self.inputs.directory()),
             Executor::Cache(cache) => cache::check(experiment, &mut self.inputs, cache, &values),
-            Executor::Simulation(one) => {
-                simulation::check(experiment, &mut self.inputs, one, &values)
-            }
+            Executor::Network(one) => network::check(experiment, &mut self.inputs, one, &values),
             Executor::Model(model) => model::check(experiment, &mut self.inputs, model, &values),
         }
     }
@@ -90,7 +93,7 @@ impl<'e> Prepared<'e> {
                 command::run(self.experiment, self.inputs.directory(), command, (run, id))?
             }
             Executor::Cache(cache) => cache::run(&self.inputs, cache, run, &values)?,
-            Executor::Simulation(one) => simulation::run(&self.inputs, one, run, &values)?,
+            Executor::Network(one) => network::run(self.experiment, &self.inputs, one, (run, id))?,
             Executor::Model(model) => model::run(self.experiment, &self.inputs, model, run)?,
         };
         let mut responses = BTreeMap::new();

@@ -5,12 +5,40 @@ use ndn_cache_sim::trace::Pattern;
 
 use super::inputs::Inputs;
 use crate::experiment::{Experiment, Template, Values};
+use crate::graphml;
+
+/// Topologies beside those of `namewire cache simulate`.
+const OWN_FILES: [(&str, &str); 3] = [
+    ("star", include_str!("../../topologies/star.toml")),
+    ("dumbbell", include_str!("../../topologies/dumbbell.toml")),
+    ("a-f-b", include_str!("../../topologies/a-f-b.toml")),
+];
 
 /// Refuses responses that are not measured.
 pub(super) fn check_responses(experiment: &Experiment, measured: &[&str]) -> Result<(), String> {
-    let unknown = experiment.responses.iter().find(|one| !measured.contains(&one.name.as_str()));
+    check_node_responses(experiment, measured, &[], &[])
+}
+
+/// Refuses responses that are not measured, of the whole network (`hit_share`) and of nodes (`cs_hits.router`).
+pub(super) fn check_node_responses(
+    experiment: &Experiment,
+    measured: &[&str],
+    of_nodes: &[&str],
+    nodes: &[String],
+) -> Result<(), String> {
+    let is_known = |name: &str| match name.split_once('.') {
+        _ if measured.contains(&name) => true,
+        Some((quantity, node)) => {
+            of_nodes.contains(&quantity) && nodes.iter().any(|known| known == node)
+        }
+        None => false,
+    };
+    let unknown = experiment.responses.iter().find(|one| !is_known(&one.name));
     unknown.map_or(Ok(()), |response| {
-        Err(format!("unknown response '{}'; known: {}", response.name, measured.join(", ")))
+        let of_nodes = of_nodes.iter().map(|quantity| format!("{quantity}.NODE"));
+        let known = measured.iter().map(|name| (*name).to_owned()).chain(of_nodes);
+        let known = known.collect::<Vec<_>>().join(", ");
+        Err(format!("unknown response '{}'; known: {known}", response.name))
     })
 }
 
@@ -30,17 +58,25 @@ pub(super) fn topology(
     values: &Values,
 ) -> Result<Topology, String> {
     let name = topology.fill(values);
-    let known = FILES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
+    let files = || FILES.iter().chain(&OWN_FILES);
+    let known = files().find(|(known, _)| *known == name).map(|(_, text)| *text);
     let text = match known {
         Some(text) => text,
         None if is_file(&name) => inputs.text(&name)?,
         None => {
-            let known: Vec<_> = FILES.iter().map(|(known, _)| *known).collect();
+            let known: Vec<_> = files().map(|(known, _)| *known).collect();
             let known = known.join(", ");
             return Err(format!(
                 "unknown topology '{name}'; known: {known}, or a path of a TOML file"
             ));
         }
+    };
+    let converted;
+    let text = if name.ends_with(".graphml") {
+        converted = graphml::to_toml(text, &name)?;
+        &converted
+    } else {
+        text
     };
     let load: Vec<String> =
         load.iter().map(|(key, value)| format!("{key}={}", value.fill(values))).collect();

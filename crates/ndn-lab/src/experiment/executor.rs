@@ -10,8 +10,8 @@ pub enum Executor {
     Command(Command),
     /// Simulates a network of caches in this process.
     Cache(Cache),
-    /// Simulates a network of whole forwarders in this process.
-    Simulation(Simulation),
+    /// Runs a network of whole forwarders: simulated in this process, or as processes.
+    Network(Box<Network>),
     /// Runs traces of a capacity model in this process.
     Model(Model),
 }
@@ -39,9 +39,11 @@ pub struct Cache {
     pub load: Vec<(String, Template)>,
 }
 
-/// A network of whole forwarders on virtual time.
+/// A network of whole forwarders.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Simulation {
+pub struct Network {
+    /// Where it runs: a name of [`NETWORK_KINDS`].
+    pub place: Template,
     /// Name or file of the topology.
     pub topology: Template,
     /// Pattern of requests.
@@ -50,13 +52,27 @@ pub struct Simulation {
     pub load: Vec<(String, Template)>,
     /// Longest content of a Data in bytes.
     pub segment_bytes: Template,
+    /// Capacity of each Content Store in packets; empty for that of the load in bytes.
+    pub cs_packets: Template,
+    /// Components of the names of Data.
+    pub name_components: Template,
     /// Congestion control: cubic, delay, or a constant window in segments.
     pub window: Template,
     /// Strategy of all forwarders.
     pub strategy: Template,
     /// Share of the frames that each link loses.
     pub loss: Template,
+    /// The forwarder of all nodes.
+    pub forwarder: Template,
+    /// Forwarding threads of each.
+    pub workers: Template,
+    /// Whether links are emulated or direct.
+    pub links: Template,
 }
+
+/// Kinds of executors that run networks of whole forwarders: on virtual time, as processes on the loopback interface, and as
+/// processes in network namespaces.
+pub const NETWORK_KINDS: [&str; 3] = ["simulation", "processes", "namespaces"];
 
 /// A capacity model (`namewire model check`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,19 +115,6 @@ impl Executor {
                     load: templates(section, "load")?,
                 }))
             }
-            "simulation" => {
-                let keys = ["segment_bytes", "window", "strategy", "loss"];
-                section.only(&[&["kind", "topology", "pattern", "load"], &keys[..]].concat())?;
-                Ok(Self::Simulation(Simulation {
-                    topology: required(section, "topology")?,
-                    pattern: template_or(section, "pattern", "zipf")?,
-                    load: templates(section, "load")?,
-                    segment_bytes: template_or(section, "segment_bytes", "8000")?,
-                    window: template_or(section, "window", "cubic")?,
-                    strategy: template_or(section, "strategy", "best-route")?,
-                    loss: template_or(section, "loss", "0")?,
-                }))
-            }
             "model" => {
                 section.only(&["kind", "file", "traces", "set"])?;
                 let traces = section.count("traces", 1..=TRACES_MAX)?.unwrap_or(1);
@@ -121,9 +124,16 @@ impl Executor {
                     set: templates(section, "set")?,
                 }))
             }
+            // The kind may be a factor.
+            name if NETWORK_KINDS.contains(&name) || name.contains('{') => {
+                Network::read(section, name).map(|one| Self::Network(Box::new(one)))
+            }
             _ => Err(section.fault(
                 "kind",
-                format!("unknown kind '{kind}'; known: command, cache, simulation, model"),
+                format!(
+                    "unknown kind '{kind}'; known: command, cache, model, {}",
+                    NETWORK_KINDS.join(", ")
+                ),
             )),
         }
     }
@@ -134,7 +144,7 @@ impl Executor {
         match self {
             Self::Command(_) => "command",
             Self::Cache(_) => "cache",
-            Self::Simulation(_) => "simulation",
+            Self::Network(network) => network.kind(),
             Self::Model(_) => "model",
         }
     }
@@ -152,30 +162,80 @@ impl Executor {
                 ["topology", "method", "pattern"].map(str::to_owned).to_vec(),
                 vec![&one.topology, &one.method, &one.pattern],
             ),
-            Self::Simulation(one) => (
-                ["topology", "pattern", "segment_bytes", "window", "strategy", "loss"]
-                    .map(str::to_owned)
-                    .to_vec(),
-                vec![
-                    &one.topology,
-                    &one.pattern,
-                    &one.segment_bytes,
-                    &one.window,
-                    &one.strategy,
-                    &one.loss,
-                ],
-            ),
+            Self::Network(one) => one.templates().into_iter().unzip(),
             Self::Model(one) => (vec!["file".to_owned()], vec![&one.file]),
         };
         let (table, pairs) = match self {
             Self::Command(one) => ("environment", &one.environment),
             Self::Cache(one) => ("load", &one.load),
-            Self::Simulation(one) => ("load", &one.load),
+            Self::Network(one) => ("load", &one.load),
             Self::Model(one) => ("set", &one.set),
         };
         keys.extend(below(table, pairs));
         templates.extend(pairs.iter().map(|(_, template)| template));
         keys.into_iter().zip(templates).collect()
+    }
+}
+
+impl Network {
+    fn read(section: &Section<'_>, kind: &str) -> Result<Self, Fault> {
+        const KEYS: [&str; 10] = [
+            "kind",
+            "topology",
+            "pattern",
+            "load",
+            "segment_bytes",
+            "cs_packets",
+            "name_components",
+            "window",
+            "strategy",
+            "loss",
+        ];
+        let of_testbeds: &[&str] = match kind {
+            "simulation" => &[],
+            _ => &["forwarder", "workers", "links"],
+        };
+        section.only(&[&KEYS, of_testbeds].concat())?;
+        Ok(Self {
+            place: required(section, "kind")?,
+            topology: required(section, "topology")?,
+            pattern: template_or(section, "pattern", "zipf")?,
+            load: templates(section, "load")?,
+            segment_bytes: template_or(section, "segment_bytes", "8000")?,
+            cs_packets: template_or(section, "cs_packets", "")?,
+            name_components: template_or(section, "name_components", "3")?,
+            window: template_or(section, "window", "cubic")?,
+            strategy: template_or(section, "strategy", "best-route")?,
+            loss: template_or(section, "loss", "0")?,
+            forwarder: template_or(section, "forwarder", "namewire")?,
+            workers: template_or(section, "workers", "1")?,
+            links: template_or(section, "links", "emulated")?,
+        })
+    }
+
+    /// Its kind; "network" if that differs between runs.
+    fn kind(&self) -> &'static str {
+        let name = self.place.fill(&crate::experiment::Values::new());
+        NETWORK_KINDS.into_iter().find(|kind| *kind == name).unwrap_or("network")
+    }
+
+    fn templates(&self) -> Vec<(String, &Template)> {
+        [
+            ("kind", &self.place),
+            ("topology", &self.topology),
+            ("pattern", &self.pattern),
+            ("segment_bytes", &self.segment_bytes),
+            ("cs_packets", &self.cs_packets),
+            ("name_components", &self.name_components),
+            ("window", &self.window),
+            ("strategy", &self.strategy),
+            ("loss", &self.loss),
+            ("forwarder", &self.forwarder),
+            ("workers", &self.workers),
+            ("links", &self.links),
+        ]
+        .map(|(key, template)| (key.to_owned(), template))
+        .to_vec()
     }
 }
 

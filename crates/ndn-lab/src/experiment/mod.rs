@@ -7,14 +7,14 @@ mod template;
 use ndn_model::random::{StreamId, TraceRandom};
 
 use crate::design::{Design, DesignError, Factor, Generator, Kind, RUNS_MAX, Run};
-pub use executor::{Cache, Command, Executor, Model, Simulation};
+pub use executor::{Cache, Command, Executor, Model, NETWORK_KINDS, Network};
 pub use reader::Fault;
 use reader::{Section, read_file};
 pub use template::{Template, Values};
 
 /// Largest number of responses.
 pub const RESPONSES_MAX: usize = 100;
-/// Longest time of a run of the executor `command` if the file states none.
+/// Longest time of a run of processes if the file states none.
 pub const RUN_TIME_MS: u64 = 600_000;
 /// Names that templates have beside those of factors.
 const RESERVED: [&str; 2] = ["seed", "replication"];
@@ -36,6 +36,8 @@ pub struct Experiment {
     pub replications: usize,
     /// Whether each replication is a block in time.
     pub is_blocked: bool,
+    /// Whether all cells of a replication have the same seed (common random numbers).
+    pub has_common_seeds: bool,
     /// Quantities that each run measures.
     pub responses: Vec<Response>,
     /// Limits.
@@ -60,7 +62,7 @@ pub struct Response {
 pub struct Budget {
     /// Largest number of runs.
     pub runs_max: usize,
-    /// Longest time of a run of the executor `command`.
+    /// Longest time of a run of processes.
     pub run_time_ms: u64,
     /// No run starts after this time of running, over all sessions.
     pub time_ms: Option<u64>,
@@ -102,10 +104,11 @@ impl Experiment {
         let responses = read_responses(&file.required_section("responses")?, &executor)?;
         let design_section = file.section("design")?;
         let design = read_design(file, design_section.as_ref(), factors)?;
-        let (mut replications, mut is_blocked) = (1, true);
+        let (mut replications, mut is_blocked, mut has_common_seeds) = (1, true, false);
         if let Some(section) = &design_section {
             replications = section.count("replications", 1..=RUNS_MAX as u64)?.unwrap_or(1);
             is_blocked = section.flag("blocks")?.unwrap_or(true);
+            has_common_seeds = section.flag("common_seeds")?.unwrap_or(false);
         }
         let experiment = Self {
             name,
@@ -114,6 +117,7 @@ impl Experiment {
             design,
             replications: replications as usize,
             is_blocked,
+            has_common_seeds,
             responses,
             budget: read_budget(file.section("budget")?.as_ref(), &executor)?,
             executor,
@@ -132,8 +136,8 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// All runs in the order in which they start. The seed of a run depends on its cell and replication only: more
-    /// replications keep the runs of fewer.
+    /// All runs in the order in which they start. The seed of a run depends on its cell and replication, or its replication
+    /// only: more replications keep the runs of fewer.
     ///
     /// # Errors
     /// There are too many runs.
@@ -142,7 +146,11 @@ impl Experiment {
         let random = TraceRandom::new(self.seed, 0);
         let cells = self.design.cells().len();
         let seeded = |run: Run| {
-            let bits = random.draw(SEEDS, (run.replication * cells + run.cell) as u64).bits();
+            let number = match self.has_common_seeds {
+                true => run.replication,
+                false => run.replication * cells + run.cell,
+            };
+            let bits = random.draw(SEEDS, number as u64).bits();
             SeededRun { run, seed: (bits >> 32) as u32 }
         };
         Ok(runs.into_iter().map(seeded).collect())
@@ -176,7 +184,12 @@ impl Experiment {
             ("name", self.name != other.name),
             ("seed", self.seed != other.seed),
             ("factors", self.design.factors() != other.design.factors()),
-            ("design", self.design != other.design || self.is_blocked != other.is_blocked),
+            (
+                "design",
+                self.design != other.design
+                    || self.is_blocked != other.is_blocked
+                    || self.has_common_seeds != other.has_common_seeds,
+            ),
             ("responses", measured(self) != measured(other)),
             ("executor", self.executor != other.executor),
         ]
@@ -266,7 +279,7 @@ fn read_design(
 ) -> Result<Design, Fault> {
     let mut kind = Kind::Factorial;
     if let Some(section) = section {
-        section.only(&["kind", "generators", "cells", "replications", "blocks"])?;
+        section.only(&["kind", "generators", "cells", "replications", "blocks", "common_seeds"])?;
         let name = section.text("kind")?.unwrap_or_else(|| "factorial".to_owned());
         let mut own_key = "";
         kind = match name.as_str() {
@@ -353,8 +366,14 @@ fn read_budget(section: Option<&Section<'_>>, executor: &Executor) -> Result<Bud
     let mut budget = Budget { runs_max: RUNS_MAX, run_time_ms: RUN_TIME_MS, time_ms: None };
     if let Some(section) = section {
         section.only(&["runs", "run-time", "time"])?;
-        if section.keys().contains(&"run-time") && !matches!(executor, Executor::Command(_)) {
-            return Err(section.fault("run-time", "is for the executor 'command' only"));
+        let has_run_time = match executor {
+            Executor::Command(_) => true,
+            Executor::Network(_) => executor.kind() != "simulation",
+            Executor::Cache(_) | Executor::Model(_) => false,
+        };
+        if section.keys().contains(&"run-time") && !has_run_time {
+            let reason = "is for the executor 'command' and for processes of forwarders only";
+            return Err(section.fault("run-time", reason));
         }
         let runs_max = section.count("runs", 1..=RUNS_MAX as u64)?;
         budget.runs_max = runs_max.map_or(RUNS_MAX, |runs| runs as usize);
@@ -442,12 +461,24 @@ load = { objects = "{objects}", zipf = "{zipf}", duration_s = 10 }
     }
 
     #[test]
+    fn cells_with_common_seeds_differ_between_replications_only() {
+        let text = FILE.replace("blocks = false", "blocks = false\ncommon_seeds = true");
+        let plan = Experiment::parse(&text).unwrap().plan().unwrap();
+        let mut seeds: Vec<_> = plan.iter().map(|run| (run.run.replication, run.seed)).collect();
+        seeds.sort_unstable();
+        seeds.dedup();
+        assert_eq!(seeds.len(), 3);
+        assert!(seeds[0].1 != seeds[1].1 && seeds[1].1 != seeds[2].1);
+    }
+
+    #[test]
     fn results_of_another_experiment_are_distinguished() {
         let experiment = Experiment::parse(FILE).unwrap();
         for (from, to, key) in [
             ("seed = 7", "seed = 8", Some("seed")),
             ("[0.7, 1.1]", "[0.7, 1.2]", Some("factors")),
             ("-objects", "objects", Some("design")),
+            ("blocks = false", "blocks = false\ncommon_seeds = true", Some("design")),
             ("delay_ms =", "stretch =", Some("responses")),
             ("abilene", "geant", Some("executor")),
             ("unit = \"ms\"", "unit = \"s\"", None),
@@ -492,7 +523,7 @@ load = { objects = "{objects}", zipf = "{zipf}", duration_s = 10 }
             (
                 "time = \"2",
                 "run-time = \"2",
-                "line 23: budget.run-time: is for the executor 'command'",
+                "line 23: budget.run-time: is for the executor 'command' and",
             ),
             ("\"cache\"", "\"cash\"", "line 26: executor.kind: unknown kind 'cash'"),
             ("topology =", "topologie =", "line 27: executor.topologie: unknown key"),

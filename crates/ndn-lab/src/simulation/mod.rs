@@ -1,23 +1,21 @@
 //! Networks of whole forwarders on virtual time: the forwarder and the fetcher that others deploy, links of a rate, a delay
 //! and a queue, and no time for processing. The same settings give the same result on every machine.
 
-mod node;
-mod packets;
+pub(crate) mod node;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 use ndn_cache_sim::engine::closer_hops;
 use ndn_cache_sim::topology::Topology;
-use ndn_cache_sim::trace::Request;
-use ndn_client::fetch::{DataOutcome, FetchConfig, FetchState, WindowMode};
-use ndn_client::link::{Link, LinkOptions, Passage};
-use ndn_model::random::{StreamId, TraceRandom};
+use ndn_client::link::{Link, Passage};
 use ndn_sys::clock::ManualClock;
 
+use crate::network::packets::{Received, parse, prefix};
+use crate::network::{Clients, Measures, Network, NetworkCounts};
+use crate::testbed::link_options;
 use node::{Node, NodeSettings};
-use packets::{Received, data, interest, parse, prefix};
 
 /// Unix time at the start: 2026-01-01.
 const UNIX_ORIGIN: Duration = Duration::from_secs(1_767_225_600);
@@ -27,95 +25,11 @@ const ORIGIN: Duration = Duration::from_secs(1000);
 const STEPS_MAX: u32 = 1_000_000;
 /// Time after the last request in which all fetches have to end.
 const REST: Duration = Duration::from_secs(3600);
-/// Stream of the random numbers that are Nonces.
-const NONCES: StreamId = StreamId(1);
-
-/// A network, its load and its settings.
-#[derive(Debug)]
-pub struct Network<'a> {
-    /// Nodes and links; the rate of links and the size of caches are those of its load.
-    pub topology: &'a Topology,
-    /// Requests in the order of time.
-    pub requests: &'a [Request],
-    /// Sizes of the objects in bytes.
-    pub sizes: &'a [u64],
-    /// Source of each object: a node.
-    pub sources: &'a [u32],
-    /// Longest content of a Data in bytes.
-    pub segment_bytes: u64,
-    /// Congestion control of the fetches.
-    pub window: WindowMode,
-    /// Strategy of all forwarders: its name below `/localhost/nfd/strategy`.
-    pub strategy: &'a str,
-    /// Share of the frames that each link loses.
-    pub loss: f64,
-    /// Requests that begin before this time are not measured.
-    pub warm_up: Duration,
-    /// Seed of Nonces, losses and forwarders.
-    pub seed: u64,
-}
-
-/// Measurements of the requests after the warm-up.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measures {
-    /// Interests of consumers that a Content Store answered, over segments that were requested.
-    pub hit_share: f64,
-    /// Bytes that sources sent, over bytes requested.
-    pub origin_share: f64,
-    /// Mean time from the first Interest of a request to its last segment (content download time, CDoT).
-    pub delay_ms: f64,
-    /// 99th percentile of the same.
-    pub delay_p99_ms: f64,
-    /// Mean over objects of the time from the first Interest of any consumer to the last segment of the last one (content
-    /// distribution time, CDiT).
-    pub distribution_ms: f64,
-    /// Bytes of the requests over the sum of their download times.
-    pub goodput_mbit_per_s: f64,
-    /// Interests that were sent again, over all Interests of consumers.
-    pub retransmission_share: f64,
-    /// Interests on links, over segments requested: the mean number of links.
-    pub links_per_segment: f64,
-    /// Interests of consumers.
-    pub interests: f64,
-}
-
-impl Measures {
-    /// Names and values.
-    #[must_use]
-    pub fn named(&self) -> [(&'static str, f64); 9] {
-        [
-            ("hit_share", self.hit_share),
-            ("origin_share", self.origin_share),
-            ("delay_ms", self.delay_ms),
-            ("delay_p99_ms", self.delay_p99_ms),
-            ("distribution_ms", self.distribution_ms),
-            ("goodput_mbit_per_s", self.goodput_mbit_per_s),
-            ("retransmission_share", self.retransmission_share),
-            ("links_per_segment", self.links_per_segment),
-            ("interests", self.interests),
-        ]
-    }
-
-    /// Names of all measurements.
-    pub const NAMES: [&'static str; 9] = [
-        "hit_share",
-        "origin_share",
-        "delay_ms",
-        "delay_p99_ms",
-        "distribution_ms",
-        "goodput_mbit_per_s",
-        "retransmission_share",
-        "links_per_segment",
-        "interests",
-    ];
-}
-
-/// Bytes of memory that the Content Stores of a network can take.
+/// Bytes of memory that the Content Stores of a network can take, each of `packets` packets.
 #[must_use]
-pub fn cache_memory(topology: &Topology, segment_bytes: u64) -> u64 {
-    let packets = topology.load.cache_bytes / segment_bytes.max(1);
+pub fn cache_memory(topology: &Topology, segment_bytes: u64, packets: u64) -> u64 {
     let caches = topology.has_cache.iter().filter(|has_cache| **has_cache).count() as u64;
-    caches * node::cs_bytes(packets, segment_bytes)
+    caches.saturating_mul(node::cs_bytes(packets, segment_bytes))
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,27 +42,6 @@ enum Event {
     Wake { fetch: usize },
     /// A node asked to be stepped.
     Step { node: usize },
-}
-
-/// A request that is being performed.
-#[derive(Debug)]
-struct Fetch {
-    state: FetchState,
-    request: Request,
-    begin: Duration,
-    end: Option<Duration>,
-    /// The earliest scheduled wake-up.
-    wakes_at: Option<Duration>,
-}
-
-/// Counts at the end of the warm-up.
-#[derive(Debug, Default, Clone, Copy)]
-struct Counts {
-    hits: u64,
-    origin_bytes: u64,
-    interests: u64,
-    retransmissions: u64,
-    link_interests: u64,
 }
 
 struct Simulation<'a> {
@@ -164,12 +57,8 @@ struct Simulation<'a> {
     due: BTreeSet<usize>,
     /// By node: the earliest scheduled step.
     steps_at: Vec<Option<Duration>>,
-    fetches: Vec<Fetch>,
-    /// By node and object: fetches that are not complete.
-    active: BTreeMap<(u32, u32), Vec<usize>>,
-    random: TraceRandom,
-    counts: Counts,
-    warm: Option<Counts>,
+    clients: Clients<'a>,
+    link_interests: u64,
 }
 
 /// Runs a network until all requests are complete.
@@ -179,7 +68,7 @@ struct Simulation<'a> {
 pub fn simulate(network: &Network<'_>) -> Result<Measures, String> {
     let mut simulation = Simulation::new(network)?;
     simulation.run()?;
-    simulation.measures()
+    simulation.clients.measures(&simulation.counts())
 }
 
 impl<'a> Simulation<'a> {
@@ -191,9 +80,8 @@ impl<'a> Simulation<'a> {
             network.requests.iter().map(|request| request.node).collect();
         let mut nodes = Vec::new();
         for (number, hops) in topology.hops.iter().enumerate() {
-            let packets = topology.load.cache_bytes / network.segment_bytes.max(1);
             let settings = NodeSettings {
-                cs_packets: if topology.has_cache[number] { packets as usize } else { 0 },
+                cs_packets: network.cs_packets_of(number) as usize,
                 segment_bytes: network.segment_bytes,
                 strategy: network.strategy,
                 prefixes: sources.len(),
@@ -225,14 +113,7 @@ impl<'a> Simulation<'a> {
             let mut back = back.filter(|(_, other)| other.to == number).map(|(face, _)| face);
             let same = topology.hops[number].iter().filter(|other| other.to == hop.to);
             let rank = same.take_while(|other| other.link != hop.link).count();
-            let options = LinkOptions {
-                rate: (topology.load.link_mbit_per_s * 1e6) as u64,
-                delay: Duration::from_secs_f64(hop.delay_s),
-                loss: network.loss,
-                seed: network.seed.wrapping_add(hop.link as u64),
-                ..LinkOptions::default()
-            };
-            (Link::new(options), back.nth(rank).unwrap_or(0))
+            (Link::new(link_options(network, hop)), back.nth(rank).unwrap_or(0))
         };
         let links = topology.hops.iter().enumerate();
         let links = links
@@ -248,11 +129,8 @@ impl<'a> Simulation<'a> {
             links,
             events: BinaryHeap::new(),
             event_count: 0,
-            fetches: Vec::new(),
-            active: BTreeMap::new(),
-            random: TraceRandom::new(network.seed, 1),
-            counts: Counts::default(),
-            warm: None,
+            clients: Clients::new(network, ORIGIN),
+            link_interests: 0,
         })
     }
 
@@ -264,20 +142,19 @@ impl<'a> Simulation<'a> {
     fn run(&mut self) -> Result<(), String> {
         let requests = self.network.requests;
         for (number, request) in requests.iter().enumerate() {
-            let at = ORIGIN + Duration::from_secs_f64(request.time_s);
-            self.schedule(at, Event::Begin { request: number });
+            self.schedule(self.clients.begin_of(request), Event::Begin { request: number });
         }
-        let last = requests.last().map_or(0.0, |request| request.time_s);
-        let end = ORIGIN + Duration::from_secs_f64(last) + REST;
-        let warm_up_end = ORIGIN + self.network.warm_up;
+        let last = requests.last().map_or(ORIGIN, |request| self.clients.begin_of(request));
+        let (end, warm_up_end) = (last + REST, self.clients.warm_up_end());
         self.step_due()?;
-        while self.fetches.len() < requests.len() || !self.active.is_empty() {
+        while !self.clients.is_done() {
             let Some(Reverse((at, _, event))) = self.events.pop() else { break };
             if at > end {
                 break;
             }
-            if self.warm.is_none() && at >= warm_up_end {
-                self.warm = Some(self.counts());
+            if !self.clients.is_warm() && at >= warm_up_end {
+                let counts = self.counts();
+                self.clients.end_warm_up(counts);
             }
             self.now = at;
             self.clock.advance_to(at.as_nanos() as u64);
@@ -290,35 +167,18 @@ impl<'a> Simulation<'a> {
             }
             self.step_due()?;
         }
-        match self.fetches.iter().find(|fetch| fetch.end.is_none()) {
-            None => Ok(()),
-            Some(fetch) => Err(format!(
-                "a request of node {} for object {} has {} of {} segments after an hour: {:?}",
-                self.network.topology.nodes[fetch.request.node as usize],
-                fetch.request.object,
-                fetch.state.progress().segments,
-                self.last_segment(fetch.request.object) + 1,
-                fetch.state.failure(),
-            )),
-        }
-    }
-
-    fn last_segment(&self, object: u32) -> u64 {
-        self.network.sizes[object as usize].div_ceil(self.network.segment_bytes).max(1) - 1
+        self.clients.check_complete("after an hour")
     }
 
     fn handle(&mut self, event: Event) {
         match event {
             Event::Arrive { node, face, frame } => self.deliver(node, face, frame),
-            Event::Begin { request } => self.begin(self.network.requests[request]),
+            Event::Begin { request } => {
+                let fetch = self.clients.begin(self.now, self.network.requests[request]);
+                self.transmit(fetch);
+            }
             Event::Wake { fetch } => {
-                let now = self.now;
-                let one = &mut self.fetches[fetch];
-                one.wakes_at = one.wakes_at.filter(|at| *at > now);
-                if one.end.is_none() && one.state.poll_timeout().is_some_and(|(due, _)| due <= now)
-                {
-                    one.state.handle_timeout(now);
-                }
+                self.clients.wake(self.now, fetch);
                 self.transmit(fetch);
             }
             Event::Step { node } => {
@@ -334,44 +194,17 @@ impl<'a> Simulation<'a> {
         self.due.insert(node);
     }
 
-    fn begin(&mut self, request: Request) {
-        let config = FetchConfig {
-            window: self.network.window,
-            retransmissions_max: u32::MAX,
-            ..FetchConfig::default()
-        };
-        let state = FetchState::new(config, 0, Some(self.last_segment(request.object)));
-        let fetch = self.fetches.len();
-        let begin = self.now;
-        self.fetches.push(Fetch { state, request, begin, end: None, wakes_at: None });
-        self.active.entry((request.node, request.object)).or_default().push(fetch);
-        self.transmit(fetch);
-    }
-
     /// Sends the Interests that the window of a fetch allows.
-    fn transmit(&mut self, number: usize) {
-        let now = self.now;
-        let Request { node, object, .. } = self.fetches[number].request;
-        if self.fetches[number].end.is_some() {
-            return;
-        }
-        let source = self.network.sources[object as usize];
-        while let Some(transmit) = self.fetches[number].state.poll_transmit(now) {
-            let nonce = self.random.draw(NONCES, self.counts.interests).bits() as u32;
-            self.counts.interests += 1;
-            self.counts.retransmissions += u64::from(transmit.attempt > 1);
-            let frame = interest(source, object, transmit.segment, nonce);
-            if let Some(face) = self.nodes[node as usize].consumers() {
-                self.deliver(node as usize, face, frame);
+    fn transmit(&mut self, fetch: usize) {
+        let (nodes, due) = (&mut self.nodes, &mut self.due);
+        let wake = self.clients.transmit(self.now, fetch, |node, frame| {
+            if let Some(face) = nodes[node].consumers() {
+                nodes[node].deliver(face, frame);
+                due.insert(node);
             }
-        }
-        let fetch = &mut self.fetches[number];
-        let due = fetch.state.poll_timeout().map(|(due, _)| due.max(now));
-        // A fetch that is woken too early checks again at its deadline.
-        let wake = due.filter(|due| fetch.wakes_at.is_none_or(|at| *due < at));
+        });
         if let Some(at) = wake {
-            fetch.wakes_at = Some(at);
-            self.schedule(at, Event::Wake { fetch: number });
+            self.schedule(at, Event::Wake { fetch });
         }
     }
 
@@ -406,13 +239,20 @@ impl<'a> Simulation<'a> {
 
     fn send(&mut self, node: usize, face: usize, frame: Vec<u8>) {
         if Some(face) == self.nodes[node].consumers() {
-            return self.consume(node, &frame);
+            for fetch in self.clients.consume(self.now, node, &frame) {
+                self.transmit(fetch);
+            }
+            return;
         }
         if Some(face) == self.nodes[node].producers() {
-            return self.produce(node, face, &frame);
+            // A producer answers at once.
+            if let Some(data) = self.clients.produce(node, &frame) {
+                self.deliver(node, face, data);
+            }
+            return;
         }
         if let Some((Received::Interest { .. }, _)) = parse(&frame) {
-            self.counts.link_interests += 1;
+            self.link_interests += 1;
         }
         let now = self.now;
         let (link, other_face) = &mut self.links[node][face];
@@ -422,94 +262,11 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// A producer answers at once.
-    fn produce(&mut self, node: usize, face: usize, frame: &[u8]) {
-        let Some((Received::Interest { object, segment }, token)) = parse(frame) else { return };
-        let size = self.network.sizes.get(object as usize).copied().unwrap_or(0);
-        let offset = segment.saturating_mul(self.network.segment_bytes);
-        let len = size.saturating_sub(offset).min(self.network.segment_bytes);
-        self.counts.origin_bytes += len;
-        let frame = data((node as u32, object, segment), len as usize, token.as_deref());
-        self.deliver(node, face, frame);
-    }
-
-    /// The consumers of a node get a frame.
-    fn consume(&mut self, node: usize, frame: &[u8]) {
-        let Some((received, _)) = parse(frame) else { return };
-        let (Received::Data { object, .. }
-        | Received::Nack { object, .. }
-        | Received::Interest { object, .. }) = received;
-        let key = (node as u32, object);
-        let now = self.now;
-        for number in self.active.get(&key).cloned().unwrap_or_default() {
-            let fetch = &mut self.fetches[number];
-            match received {
-                Received::Data { segment, is_marked, .. } => {
-                    if fetch.state.handle_data(now, segment, None, is_marked) == DataOutcome::New {
-                        fetch.state.set_consumed(fetch.state.first_missing());
-                    }
-                }
-                Received::Nack { segment, is_congested, .. } => {
-                    fetch.state.handle_nack(now, segment, is_congested);
-                }
-                Received::Interest { .. } => {}
-            }
-            if fetch.state.is_complete() {
-                fetch.end = Some(now);
-            }
-            self.transmit(number);
+    fn counts(&self) -> NetworkCounts {
+        NetworkCounts {
+            cs_hits: self.nodes.iter().map(Node::cs_hits).collect(),
+            link_interests: self.link_interests,
         }
-        if let Some(active) = self.active.get_mut(&key) {
-            active.retain(|number| self.fetches[*number].end.is_none());
-            if active.is_empty() {
-                self.active.remove(&key);
-            }
-        }
-    }
-
-    fn counts(&self) -> Counts {
-        let hits = self.nodes.iter().map(Node::cs_hits).sum();
-        Counts { hits, ..self.counts }
-    }
-
-    fn measures(&self) -> Result<Measures, String> {
-        let (from, until) = (self.warm.unwrap_or_default(), self.counts());
-        let warm_up_end = ORIGIN + self.network.warm_up;
-        let measured: Vec<&Fetch> =
-            self.fetches.iter().filter(|fetch| fetch.begin >= warm_up_end).collect();
-        if measured.is_empty() {
-            return Err("there are no requests after the warm-up".to_owned());
-        }
-        let count = measured.len() as f64;
-        let duration_s =
-            |fetch: &Fetch| (fetch.end.unwrap_or(self.now) - fetch.begin).as_secs_f64();
-        let mut delays_s: Vec<f64> = measured.iter().map(|fetch| duration_s(fetch)).collect();
-        delays_s.sort_by(f64::total_cmp);
-        let size = |fetch: &&Fetch| self.network.sizes[fetch.request.object as usize] as f64;
-        let segments: u64 =
-            measured.iter().map(|fetch| self.last_segment(fetch.request.object) + 1).sum();
-        let bytes: f64 = measured.iter().map(size).sum();
-        let mut spans: BTreeMap<u32, (Duration, Duration)> = BTreeMap::new();
-        for fetch in &measured {
-            let end = fetch.end.unwrap_or(self.now);
-            let span = spans.entry(fetch.request.object).or_insert((fetch.begin, end));
-            *span = (span.0.min(fetch.begin), span.1.max(end));
-        }
-        let spans_s: f64 = spans.values().map(|(begin, end)| (*end - *begin).as_secs_f64()).sum();
-        let interests = (until.interests - from.interests) as f64;
-        let retransmissions = (until.retransmissions - from.retransmissions) as f64;
-        Ok(Measures {
-            hit_share: (until.hits - from.hits) as f64 / segments as f64,
-            origin_share: (until.origin_bytes - from.origin_bytes) as f64 / bytes.max(1.0),
-            delay_ms: 1000.0 * delays_s.iter().sum::<f64>() / count,
-            delay_p99_ms: 1000.0 * delays_s[((0.99 * count) as usize).min(delays_s.len() - 1)],
-            distribution_ms: 1000.0 * spans_s / spans.len() as f64,
-            goodput_mbit_per_s: bytes * 8e-6 / delays_s.iter().sum::<f64>().max(1e-9),
-            retransmission_share: retransmissions / interests.max(1.0),
-            links_per_segment: (until.link_interests - from.link_interests) as f64
-                / segments as f64,
-            interests,
-        })
     }
 }
 

@@ -27,31 +27,31 @@ const CS_BYTES_MIN: u64 = 1 << 18;
 
 /// Settings of a node.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct NodeSettings<'a> {
+pub(crate) struct NodeSettings<'a> {
     /// Capacity of the Content Store in packets; 0 disables it.
-    pub(super) cs_packets: usize,
+    pub(crate) cs_packets: usize,
     /// Longest content of a Data in bytes.
-    pub(super) segment_bytes: u64,
+    pub(crate) segment_bytes: u64,
     /// Strategy for all names: its name below `/localhost/nfd/strategy`.
-    pub(super) strategy: &'a str,
+    pub(crate) strategy: &'a str,
     /// Number of prefixes with routes.
-    pub(super) prefixes: usize,
+    pub(crate) prefixes: usize,
     /// Number of neighbours.
-    pub(super) neighbours: usize,
+    pub(crate) neighbours: usize,
     /// Whether the node has consumers.
-    pub(super) has_consumers: bool,
+    pub(crate) has_consumers: bool,
     /// Whether the node is a source of objects.
-    pub(super) is_source: bool,
+    pub(crate) is_source: bool,
 }
 
 /// Bytes of memory of a Content Store.
-pub(super) fn cs_bytes(packets: u64, segment_bytes: u64) -> u64 {
-    (packets * (segment_bytes + DATA_OVERHEAD)).max(CS_BYTES_MIN)
+pub(crate) fn cs_bytes(packets: u64, segment_bytes: u64) -> u64 {
+    packets.saturating_mul(segment_bytes + DATA_OVERHEAD).max(CS_BYTES_MIN)
 }
 
 /// A forwarder with a face for each neighbour, one for consumers and one for producers if it has any.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(crate) struct Node {
     forwarder: SteppedForwarder,
     /// Identifiers and ends of the faces, those of neighbours first.
     faces: Vec<(u64, InternalEnd)>,
@@ -64,7 +64,7 @@ impl Node {
     ///
     /// # Errors
     /// The reason why it does not start.
-    pub(super) fn start(
+    pub(crate) fn start(
         settings: NodeSettings<'_>,
         clock: &ManualClock,
         seed: u64,
@@ -112,12 +112,12 @@ impl Node {
     }
 
     /// The face of the consumers of this node.
-    pub(super) fn consumers(&self) -> Option<usize> {
+    pub(crate) fn consumers(&self) -> Option<usize> {
         self.consumers
     }
 
     /// The face of the producers of this node.
-    pub(super) fn producers(&self) -> Option<usize> {
+    pub(crate) fn producers(&self) -> Option<usize> {
         self.producers
     }
 
@@ -125,7 +125,7 @@ impl Node {
     ///
     /// # Errors
     /// Management refuses it.
-    pub(super) fn add_route(
+    pub(crate) fn add_route(
         &mut self,
         prefix: &Name,
         face: usize,
@@ -143,7 +143,7 @@ impl Node {
     }
 
     /// Hands over a frame; false if the queue of the face is full.
-    pub(super) fn deliver(&mut self, face: usize, frame: Vec<u8>) -> bool {
+    pub(crate) fn deliver(&mut self, face: usize, frame: Vec<u8>) -> bool {
         self.faces[face].1.send(frame).is_ok()
     }
 
@@ -151,39 +151,32 @@ impl Node {
     ///
     /// # Errors
     /// The forwarder has a fault.
-    pub(super) fn step(&mut self) -> Result<bool, String> {
+    pub(crate) fn step(&mut self) -> Result<bool, String> {
         self.forwarder.step().map_err(|error| format!("a forwarder has ended: {error:#}"))
     }
 
     /// The next frame that the node sends, with its face.
-    pub(super) fn poll_output(&mut self) -> Option<(usize, Vec<u8>)> {
+    pub(crate) fn poll_output(&mut self) -> Option<(usize, Vec<u8>)> {
         let mut faces = self.faces.iter_mut().enumerate();
         faces.find_map(|(number, (_, end))| Some((number, end.receive()?)))
     }
 
     /// Time of the next step if no frame arrives.
-    pub(super) fn next_deadline(&self) -> Option<Duration> {
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
         let (at, _) = self.forwarder.next_deadline()?;
         Some(Duration::from_nanos(at.as_nanos()))
     }
 
     /// Interests that its Content Store has answered.
-    pub(super) fn cs_hits(&self) -> u64 {
+    pub(crate) fn cs_hits(&self) -> u64 {
         self.forwarder.counters().cs_hits.value()
     }
 }
 
 /// A forwarder of one worker that opens nothing.
 fn configuration(settings: NodeSettings<'_>) -> Config {
-    let mut config = Config::default();
+    let mut config = tables(settings, 1);
     config.control.enabled = false;
-    config.forwarder.workers = WorkerCount::Fixed(1);
-    config.tables.pit_capacity = PIT_ENTRIES;
-    config.tables.fib_capacity = settings.prefixes.max(256);
-    config.tables.cs.capacity_packets = settings.cs_packets;
-    let bytes = cs_bytes(settings.cs_packets as u64, settings.segment_bytes);
-    config.tables.cs.capacity_bytes = Some(ByteSize(bytes));
-    config.limits.faces = settings.neighbours + FACES_SPARE;
     config.pool.pages = Pages::Ordinary;
     config.pool.capacity = ByteSize(POOL_BYTES);
     let listeners = &mut config.listeners;
@@ -192,5 +185,18 @@ fn configuration(settings: NodeSettings<'_>) -> Config {
     listeners.tcp.enabled = false;
     listeners.websocket.enabled = false;
     listeners.multicast.enabled = false;
+    config
+}
+
+/// Workers, tables and limits of a node.
+pub(crate) fn tables(settings: NodeSettings<'_>, workers: usize) -> Config {
+    let mut config = Config::default();
+    config.forwarder.workers = WorkerCount::Fixed(workers);
+    config.tables.pit_capacity = PIT_ENTRIES;
+    config.tables.fib_capacity = settings.prefixes.max(256);
+    config.tables.cs.capacity_packets = settings.cs_packets;
+    let bytes = cs_bytes(settings.cs_packets as u64, settings.segment_bytes);
+    config.tables.cs.capacity_bytes = Some(ByteSize(bytes));
+    config.limits.faces = settings.neighbours + FACES_SPARE;
     config
 }

@@ -1,6 +1,9 @@
 use ndn_cache_sim::engine::{Method, Run, WARM_UP_SHARE, sources};
 use ndn_cache_sim::trace::{Pattern, Trace};
 
+use ndn_cache_sim::trace::Request;
+use ndn_client::fetch::WindowMode;
+
 use super::*;
 
 fn topology(name: &str, load: &[&str]) -> Topology {
@@ -22,6 +25,8 @@ fn measure(
         sizes,
         sources: &sources,
         segment_bytes: 1000,
+        cs_packets: None,
+        name_components: 3,
         window: WindowMode::CUBIC,
         strategy: "best-route",
         loss: 0.0,

@@ -10,40 +10,66 @@ const NO_CACHE: u64 = 1;
 /// Lifetime of Interests.
 const LIFETIME_MS: u64 = 4000;
 
+/// Components of the names of segments without others: source, object and segment.
+pub(crate) const NAME_COMPONENTS_MIN: usize = 3;
+/// Largest number of components of the names of segments.
+pub(crate) const NAME_COMPONENTS_MAX: usize = 64;
+/// A component that makes names longer.
+const FILLER: &[u8] = b"catalog";
+
+/// Components between source and object in names of `components` components.
+fn fillers(components: usize) -> usize {
+    components.saturating_sub(NAME_COMPONENTS_MIN)
+}
+
 /// The prefix of all objects of a source.
-pub(super) fn prefix(source: u32) -> Name {
+pub(crate) fn prefix(source: u32) -> Name {
     let mut name = Name::new();
     name.push_generic(format!("source-{source}"));
     name
 }
 
-fn segment_name(source: u32, object: u32, segment: u64) -> Name {
-    let mut name = prefix(source);
-    name.push_sequence_num(u64::from(object)).push_segment(segment);
-    name
+/// A segment of an object of a source, in names of some number of components.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SegmentName {
+    pub(crate) source: u32,
+    pub(crate) object: u32,
+    pub(crate) segment: u64,
+    pub(crate) components: usize,
+}
+
+impl SegmentName {
+    fn name(self) -> Name {
+        let mut name = prefix(self.source);
+        for _ in 0..fillers(self.components) {
+            name.push_generic(FILLER);
+        }
+        name.push_sequence_num(u64::from(self.object)).push_segment(self.segment);
+        name
+    }
 }
 
 /// Object and segment in a name.
 fn numbers(name: NameRef<'_>) -> Option<(u32, u64)> {
-    let object = name.component(1)?.as_sequence_num()?;
-    Some((u32::try_from(object).ok()?, name.component(2)?.as_segment()?))
+    let object = name.component(name.len().checked_sub(2)?)?.as_sequence_num()?;
+    Some((u32::try_from(object).ok()?, name.last()?.as_segment()?))
 }
 
-pub(super) fn interest(source: u32, object: u32, segment: u64, nonce: u32) -> Vec<u8> {
-    let name = segment_name(source, object, segment);
+pub(crate) fn interest(segment: SegmentName, nonce: u32) -> Vec<u8> {
+    let name = segment.name();
     InterestBuilder::new(&name).nonce(nonce).lifetime_ms(LIFETIME_MS).to_vec().unwrap_or_default()
 }
 
 /// A frame that an application receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Received {
+pub(crate) enum Received {
     Data { object: u32, segment: u64, is_marked: bool },
     Nack { object: u32, segment: u64, is_congested: bool },
     Interest { object: u32, segment: u64 },
 }
 
 /// Parses a frame, and returns its PIT token.
-pub(super) fn parse(frame: &[u8]) -> Option<(Received, Option<Vec<u8>>)> {
+pub(crate) fn parse(frame: &[u8]) -> Option<(Received, Option<Vec<u8>>)> {
     let lp = LpPacket::parse(frame).ok()?;
     let token = lp.pit_token().map(<[u8]>::to_vec);
     let received = match Packet::parse(lp.fragment()?).ok()? {
@@ -67,12 +93,8 @@ pub(super) fn parse(frame: &[u8]) -> Option<(Received, Option<Vec<u8>>)> {
 }
 
 /// A Data with `len` bytes of content. The node of its source does not cache it (NDNLPv2, CachePolicy).
-pub(super) fn data(
-    (source, object, segment): (u32, u32, u64),
-    len: usize,
-    token: Option<&[u8]>,
-) -> Vec<u8> {
-    let name = segment_name(source, object, segment);
+pub(crate) fn data(segment: SegmentName, len: usize, token: Option<&[u8]>) -> Vec<u8> {
+    let name = segment.name();
     let content = vec![0; len];
     let builder = DataBuilder::new(&name).content(&content).freshness_ms(3_600_000);
     let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
@@ -95,13 +117,18 @@ mod tests {
 
     #[test]
     fn packets_are_parsed_as_they_were_made() {
-        let frame = interest(3, 70_000, 12, 1);
-        let expected = Received::Interest { object: 70_000, segment: 12 };
-        assert_eq!(parse(&frame), Some((expected, None)));
-        let frame = data((3, 70_000, 12), 8000, Some(&[1, 2]));
-        let expected = Received::Data { object: 70_000, segment: 12, is_marked: false };
-        assert_eq!(parse(&frame), Some((expected, Some(vec![1, 2]))));
-        assert!(frame.len() > 8000 && frame.len() < 8200, "{}", frame.len());
-        assert_eq!(parse(&frame[..100]), None);
+        for components in [NAME_COMPONENTS_MIN, 10, NAME_COMPONENTS_MAX] {
+            let name = SegmentName { source: 3, object: 70_000, segment: 12, components };
+            assert_eq!(name.name().len(), components);
+            let frame = interest(name, 1);
+            let expected = Received::Interest { object: 70_000, segment: 12 };
+            assert_eq!(parse(&frame), Some((expected, None)));
+            let frame = data(name, 8000, Some(&[1, 2]));
+            let expected = Received::Data { object: 70_000, segment: 12, is_marked: false };
+            assert_eq!(parse(&frame), Some((expected, Some(vec![1, 2]))));
+            let rest = frame.len() - 8000 - fillers(components) * (FILLER.len() + 2);
+            assert!(rest < 200, "{}", frame.len());
+            assert_eq!(parse(&frame[..100]), None);
+        }
     }
 }

@@ -1,0 +1,287 @@
+//! Runs of networks of whole forwarders: simulated, or as processes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ndn_cache_sim::engine::{WARM_UP_SHARE, sources};
+use ndn_cache_sim::topology::Topology;
+use ndn_cache_sim::trace::{Request, Trace};
+use ndn_client::fetch::WindowMode;
+use ndn_model::random::{StreamId, TraceRandom};
+use ndn_sys::clock::Clock;
+
+use super::inputs::Inputs;
+use super::networks;
+use super::outcome::{Outcome, RunFailure};
+use crate::experiment::{Experiment, NETWORK_KINDS, Network as Executor, SeededRun, Values};
+use crate::network::packets::{NAME_COMPONENTS_MAX, NAME_COMPONENTS_MIN};
+use crate::network::{Measures, Network, cs_packets};
+use crate::simulation::{cache_memory, simulate};
+use crate::testbed::{self, Program, RunMark, Testbed};
+
+/// The pattern in which each consumer requests one object at a random time within the first second: the first consumer the
+/// first object, and so on, and after the last object the first one again. All requests are measured.
+const ONE_EACH: &str = "one-each";
+/// Stream of the random numbers that are times of requests.
+const STARTS: StreamId = StreamId(2);
+/// Largest content of a Data.
+const SEGMENT_BYTES_MAX: u64 = 8192;
+/// Largest capacity of a Content Store in packets.
+const CS_PACKETS_MAX: usize = 1 << 30;
+/// Largest window in segments.
+const WINDOW_MAX: u32 = 1 << 20;
+
+/// Settings of a cell, checked.
+struct Settings {
+    topology: Topology,
+    pattern: String,
+    segment_bytes: u64,
+    cs_packets: Option<u64>,
+    name_components: usize,
+    window: WindowMode,
+    strategy: String,
+    loss: f64,
+    /// `None` for a simulation.
+    testbed: Option<Testbed>,
+}
+
+pub(super) fn check(
+    experiment: &Experiment,
+    inputs: &mut Inputs,
+    executor: &Executor,
+    values: &Values,
+) -> Result<(), String> {
+    networks::read(inputs, &executor.topology.fill(values))?;
+    let settings = settings(inputs, executor, values)?;
+    let (names, of_nodes) = match settings.testbed {
+        Some(_) => testbed::names(),
+        None => (Measures::NAMES.to_vec(), Measures::NODE_NAMES.to_vec()),
+    };
+    networks::check_node_responses(experiment, &names, &of_nodes, &settings.topology.nodes)?;
+    if let Some(testbed) = settings.testbed {
+        let load = Load {
+            requests: Vec::new(),
+            sizes: Vec::new(),
+            sources: Vec::new(),
+            warm_up: Duration::ZERO,
+        };
+        testbed.check(&settings.network(&load, 0))?;
+        inputs.add_version(testbed.program)?;
+    }
+    check_memory(&settings)
+}
+
+/// Refuses networks that take more than half of the memory.
+fn check_memory(settings: &Settings) -> Result<(), String> {
+    let (topology, segment_bytes) = (&settings.topology, settings.segment_bytes);
+    let packets = cs_packets(topology, segment_bytes, settings.cs_packets);
+    let caches = cache_memory(topology, segment_bytes, packets);
+    let forwarders = settings.testbed.map_or(0, |_| Testbed::memory(&settings.topology));
+    match available_memory() {
+        Some(available) if caches > available / 2 => Err(format!(
+            "the Content Stores take up to {} MiB, more than half of the {} MiB that are available: cache_bytes is too \
+             large for forwarders that store the packets",
+            caches >> 20,
+            available >> 20
+        )),
+        Some(available) if caches + forwarders > available / 2 => Err(format!(
+            "{} forwarders take up to {} MiB, more than half of the {} MiB that are available",
+            settings.topology.nodes.len(),
+            (caches + forwarders) >> 20,
+            available >> 20
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Memory that programs can get without swapping, in bytes (proc(5): `MemAvailable`).
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+/// A whole number within limits.
+fn whole(key: &str, text: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize, String> {
+    text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
+        format!("{key}: '{text}' is not a number from {} to {}", range.start(), range.end())
+    })
+}
+
+fn settings(inputs: &Inputs, executor: &Executor, values: &Values) -> Result<Settings, String> {
+    let topology = networks::topology(inputs, (&executor.topology, &executor.load), values)?;
+    let pattern = executor.pattern.fill(values);
+    if pattern != ONE_EACH {
+        networks::pattern(&pattern).map_err(|error| format!("{error}, {ONE_EACH}"))?;
+    }
+    let segment_bytes = whole(
+        "segment_bytes",
+        &executor.segment_bytes.fill(values),
+        1..=SEGMENT_BYTES_MAX as usize,
+    )?;
+    let cs_packets = match executor.cs_packets.fill(values).as_str() {
+        "" => None,
+        text => Some(whole("cs_packets", text, 0..=CS_PACKETS_MAX)? as u64),
+    };
+    let name_components = whole(
+        "name_components",
+        &executor.name_components.fill(values),
+        NAME_COMPONENTS_MIN..=NAME_COMPONENTS_MAX,
+    )?;
+    let text = executor.window.fill(values);
+    let window = match (text.as_str(), text.parse()) {
+        ("cubic", _) => WindowMode::CUBIC,
+        ("delay", _) => WindowMode::DELAY,
+        (_, Ok(segments)) if (1..=WINDOW_MAX).contains(&segments) => WindowMode::Fixed(segments),
+        _ => {
+            return Err(format!(
+                "window: '{text}' is none of cubic, delay and a number of segments"
+            ));
+        }
+    };
+    let text = executor.loss.fill(values);
+    let loss = text.parse().ok().filter(|loss| (0.0..=0.5).contains(loss));
+    let loss = loss.ok_or_else(|| format!("loss: '{text}' is not a share from 0 to 0.5"))?;
+    let strategy = executor.strategy.fill(values);
+    check_strategy(&strategy)?;
+    let testbed = testbed(executor, values)?;
+    if loss > 0.0 && testbed.is_some_and(|testbed| !testbed.is_emulated) {
+        return Err("loss: direct links lose nothing on purpose".to_owned());
+    }
+    let segment_bytes = segment_bytes as u64;
+    Ok(Settings {
+        topology,
+        pattern,
+        segment_bytes,
+        cs_packets,
+        name_components,
+        window,
+        strategy,
+        loss,
+        testbed,
+    })
+}
+
+fn check_strategy(strategy: &str) -> Result<(), String> {
+    // Their names end in the strategy and its version.
+    let short = |known: &ndn_forwarding::strategy::KnownStrategy| {
+        let components = known.name.components().count();
+        let component = known.name.component(components.saturating_sub(2));
+        component.map(|one| String::from_utf8_lossy(one.value()).into_owned()).unwrap_or_default()
+    };
+    let known: Vec<String> =
+        ndn_forwarding::strategy::known_strategies().map(|known| short(&known)).collect();
+    match known.iter().any(|one| one == strategy) {
+        true => Ok(()),
+        false => Err(format!("unknown strategy '{strategy}'; known: {}", known.join(", "))),
+    }
+}
+
+/// The testbed of a run; `None` for a simulation.
+fn testbed(executor: &Executor, values: &Values) -> Result<Option<Testbed>, String> {
+    let place = executor.place.fill(values);
+    let program = Program::parse(&executor.forwarder.fill(values))?;
+    let workers = whole("workers", &executor.workers.fill(values), 1..=usize::MAX)?;
+    let is_emulated = match executor.links.fill(values).as_str() {
+        "emulated" => true,
+        "direct" => false,
+        other => return Err(format!("links: '{other}' is none of emulated and direct")),
+    };
+    let has_namespaces = place == "namespaces";
+    let testbed = Testbed { program, workers, has_namespaces, is_emulated };
+    match place.as_str() {
+        "simulation" if program != Program::Namewire || workers != 1 || !is_emulated => {
+            Err("a simulation runs namewire with one worker and emulated links only".to_owned())
+        }
+        "simulation" => Ok(None),
+        "processes" | "namespaces" => Ok(Some(testbed)),
+        _ => Err(format!("unknown kind '{place}'; known: {}", NETWORK_KINDS.join(", "))),
+    }
+}
+
+/// Requests, objects and their sources.
+struct Load {
+    requests: Vec<Request>,
+    sizes: Vec<u64>,
+    sources: Vec<u32>,
+    warm_up: Duration,
+}
+
+impl Settings {
+    fn load(&self, seed: u64) -> Result<Load, String> {
+        let (trace, warm_up_s) = if self.pattern == ONE_EACH {
+            (one_each(&self.topology, seed), 0.0)
+        } else {
+            let trace = Trace::generate(&self.topology, networks::pattern(&self.pattern)?, seed);
+            let trace = trace.map_err(|error| error.0)?;
+            let last_s = trace.requests.last().map_or(0.0, |request| request.time_s);
+            (trace, last_s * WARM_UP_SHARE)
+        };
+        Ok(Load {
+            sources: sources(&self.topology, trace.sizes.len(), seed),
+            requests: trace.requests,
+            sizes: trace.sizes,
+            warm_up: Duration::from_secs_f64(warm_up_s),
+        })
+    }
+
+    fn network<'a>(&'a self, load: &'a Load, seed: u64) -> Network<'a> {
+        Network {
+            topology: &self.topology,
+            requests: &load.requests,
+            sizes: &load.sizes,
+            sources: &load.sources,
+            segment_bytes: self.segment_bytes,
+            cs_packets: self.cs_packets,
+            name_components: self.name_components,
+            window: self.window,
+            strategy: &self.strategy,
+            loss: self.loss,
+            warm_up: load.warm_up,
+            seed,
+        }
+    }
+}
+
+pub(super) fn run(
+    experiment: &Experiment,
+    inputs: &Inputs,
+    executor: &Executor,
+    (run, id): (SeededRun, &str),
+) -> Outcome {
+    let values = &experiment.values(run);
+    let settings = settings(inputs, executor, values)?;
+    let seed = u64::from(run.seed);
+    let load = settings.load(seed)?;
+    let network = settings.network(&load, seed);
+    let Some(testbed) = settings.testbed else {
+        return Ok(simulate(&network)?.named());
+    };
+    let mark = format!("{id}-{}-{}", run.run.cell, run.run.replication);
+    let limit = Duration::from_millis(experiment.budget.run_time_ms);
+    perform(testbed, &network, RunMark { id, mark: &mark }, limit)
+}
+
+#[expect(clippy::disallowed_methods, reason = "processes and sockets take real time")]
+fn perform(
+    testbed: Testbed,
+    network: &Network<'_>,
+    mark: RunMark<'_>,
+    limit: Duration,
+) -> Result<BTreeMap<String, f64>, RunFailure> {
+    let measured = testbed.run(network, mark, &Clock::system(), limit);
+    measured.map_err(|error| RunFailure { reason: error.reason, log: error.log })
+}
+
+fn one_each(topology: &Topology, seed: u64) -> Trace {
+    let objects = topology.load.objects;
+    let random = TraceRandom::new(seed, 0);
+    let request = |(number, node): (usize, &usize)| Request {
+        time_s: random.draw(STARTS, number as u64).unit(),
+        node: *node as u32,
+        object: (number % objects) as u32,
+    };
+    let mut requests: Vec<Request> = topology.consumers.iter().enumerate().map(request).collect();
+    requests.sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
+    Trace { requests, sizes: vec![topology.load.object_bytes; objects], rates: None }
+}

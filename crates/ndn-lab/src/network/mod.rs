@@ -1,0 +1,136 @@
+//! Networks and their load, as simulations and testbeds have them in common.
+
+mod clients;
+pub(crate) mod packets;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ndn_cache_sim::topology::Topology;
+use ndn_cache_sim::trace::Request;
+use ndn_client::fetch::WindowMode;
+
+pub(crate) use clients::Clients;
+
+/// A network, its load and its settings.
+#[derive(Debug)]
+pub struct Network<'a> {
+    /// Nodes and links; the rate of links and the size of caches are those of its load.
+    pub topology: &'a Topology,
+    /// Requests in the order of time.
+    pub requests: &'a [Request],
+    /// Sizes of the objects in bytes.
+    pub sizes: &'a [u64],
+    /// Source of each object: a node.
+    pub sources: &'a [u32],
+    /// Longest content of a Data in bytes.
+    pub segment_bytes: u64,
+    /// Capacity of each Content Store in packets; `None` for that of the topology's load in bytes.
+    pub cs_packets: Option<u64>,
+    /// Components of the names of Data, 3 to 64.
+    pub name_components: usize,
+    /// Congestion control of the fetches.
+    pub window: WindowMode,
+    /// Strategy of all forwarders: its name below `/localhost/nfd/strategy`.
+    pub strategy: &'a str,
+    /// Share of the frames that each link loses.
+    pub loss: f64,
+    /// Requests that begin before this time are not measured.
+    pub warm_up: Duration,
+    /// Seed of Nonces, losses and forwarders.
+    pub seed: u64,
+}
+
+impl Network<'_> {
+    /// Capacity of the Content Store of a node in packets.
+    #[must_use]
+    pub fn cs_packets_of(&self, node: usize) -> u64 {
+        match self.topology.has_cache[node] {
+            true => cs_packets(self.topology, self.segment_bytes, self.cs_packets),
+            false => 0,
+        }
+    }
+
+    /// Number of the last segment of an object.
+    #[must_use]
+    pub fn last_segment(&self, object: u32) -> u64 {
+        self.sizes[object as usize].div_ceil(self.segment_bytes).max(1) - 1
+    }
+}
+
+/// Capacity of a Content Store in packets: `packets`, or the bytes of the topology's load.
+#[must_use]
+pub fn cs_packets(topology: &Topology, segment_bytes: u64, packets: Option<u64>) -> u64 {
+    packets.unwrap_or(topology.load.cache_bytes / segment_bytes.max(1))
+}
+
+/// Counts of the forwarders of a network since its start.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct NetworkCounts {
+    /// By node: Interests that its Content Store has answered.
+    pub cs_hits: Vec<u64>,
+    /// Interests on links.
+    pub link_interests: u64,
+}
+
+/// Measurements of the requests after the warm-up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measures {
+    /// Interests of consumers that a Content Store answered, over segments that were requested.
+    pub hit_share: f64,
+    /// Bytes that sources sent, over bytes requested.
+    pub origin_share: f64,
+    /// Mean time from the first Interest of a request to its last segment (content download time, CDoT).
+    pub delay_ms: f64,
+    /// 99th percentile of the same.
+    pub delay_p99_ms: f64,
+    /// Mean over objects of the time from the first Interest of any consumer to the last segment of the last one (content
+    /// distribution time, CDiT).
+    pub distribution_ms: f64,
+    /// Bytes of the requests over the sum of their download times.
+    pub goodput_mbit_per_s: f64,
+    /// Interests that were sent again, over all Interests of consumers.
+    pub retransmission_share: f64,
+    /// Interests on links, over segments requested: the mean number of links.
+    pub links_per_segment: f64,
+    /// Interests of consumers.
+    pub interests: f64,
+    /// By quantity and node: `delay_ms.NODE` of consumers, `cs_hits.NODE` of all nodes, `origin_bytes.NODE` of producers.
+    pub of_nodes: BTreeMap<String, f64>,
+}
+
+impl Measures {
+    /// Names of the measurements of the whole network.
+    pub const NAMES: [&'static str; 9] = [
+        "hit_share",
+        "origin_share",
+        "delay_ms",
+        "delay_p99_ms",
+        "distribution_ms",
+        "goodput_mbit_per_s",
+        "retransmission_share",
+        "links_per_segment",
+        "interests",
+    ];
+    /// Names of the measurements of a node; that of the node follows after a dot.
+    pub const NODE_NAMES: [&'static str; 3] = ["delay_ms", "cs_hits", "origin_bytes"];
+
+    /// All measurements by name.
+    #[must_use]
+    pub fn named(self) -> BTreeMap<String, f64> {
+        let values = [
+            self.hit_share,
+            self.origin_share,
+            self.delay_ms,
+            self.delay_p99_ms,
+            self.distribution_ms,
+            self.goodput_mbit_per_s,
+            self.retransmission_share,
+            self.links_per_segment,
+            self.interests,
+        ];
+        let mut all = self.of_nodes;
+        all.extend(Self::NAMES.map(str::to_owned).into_iter().zip(values));
+        all
+    }
+}

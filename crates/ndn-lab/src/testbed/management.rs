@@ -1,0 +1,119 @@
+//! Management of a forwarder over its Unix socket.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ndn_management::{
+    CallError, CommandBuilder, ControlParameters, ControlResponse, Management, Verb, status,
+};
+use ndn_packet::tlv::frame_len;
+use ndn_packet::{Data, Interest, LpPacket};
+use ndn_sys::clock::Clock;
+
+/// Time for the answer to an Interest.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Attempts of a command or a segment of a dataset: a forwarder may accept connections before its management answers.
+const ATTEMPTS_MAX: usize = 5;
+/// Longest answer.
+const REPLY_LEN_MAX: usize = 64 * 1024;
+
+/// A connection to a forwarder that sends commands one after the other.
+#[derive(Debug)]
+pub(super) struct Operator {
+    stream: UnixStream,
+    clock: Clock,
+    buffer: Vec<u8>,
+}
+
+impl Operator {
+    /// Connects to the Unix socket of a forwarder.
+    pub(super) fn connect(socket: &Path, clock: &Clock) -> std::io::Result<Self> {
+        let stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+        stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+        Ok(Self { stream, clock: clock.clone(), buffer: Vec::new() })
+    }
+
+    /// The connection, whose face has the routes that were registered for it.
+    pub(super) fn into_stream(self) -> UnixStream {
+        self.stream
+    }
+
+    fn try_exchange(&mut self, interest: &[u8]) -> std::io::Result<Vec<u8>> {
+        // Answers to earlier attempts are not those to this one.
+        self.buffer.clear();
+        self.stream.write_all(interest)?;
+        let mut chunk = [0; 16 * 1024];
+        loop {
+            let count = self.stream.read(&mut chunk)?;
+            if count == 0 || self.buffer.len() > REPLY_LEN_MAX {
+                return Err(std::io::Error::other("the forwarder closed the connection"));
+            }
+            self.buffer.extend_from_slice(&chunk[..count]);
+            while let Ok(Some(len)) = frame_len(&self.buffer)
+                && len <= self.buffer.len()
+            {
+                let rest = self.buffer.split_off(len);
+                let frame = std::mem::replace(&mut self.buffer, rest);
+                let fragment = LpPacket::parse(&frame).ok().and_then(|lp| lp.fragment());
+                // Interests of others that a route leads here, and Nacks, are no answers.
+                if let Some(packet) = fragment.filter(|packet| Data::parse(packet).is_ok()) {
+                    return Ok(packet.to_vec());
+                }
+            }
+        }
+    }
+}
+
+impl Management for Operator {
+    fn exchange(&mut self, interest: Vec<u8>) -> Result<Vec<u8>, CallError> {
+        let mut interest = interest;
+        let mut attempt = 1;
+        loop {
+            // An Interest of the same name and Nonce as one before is a duplicate. Signatures do not cover the Nonce.
+            let at = Interest::parse(&interest).ok().and_then(|parsed| parsed.nonce_offset());
+            if let Some(nonce) = at.and_then(|at| interest.get_mut(at..at + 4)) {
+                nonce.copy_from_slice(&(self.clock.now_ns() as u32).to_be_bytes());
+            }
+            match self.try_exchange(&interest) {
+                Ok(data) => return Ok(data),
+                Err(error) if attempt == ATTEMPTS_MAX => {
+                    return Err(CallError::NoAnswer(format!("no answer to a command: {error}")));
+                }
+                Err(_) => attempt += 1,
+            }
+        }
+    }
+
+    fn unix_ms(&self) -> u64 {
+        let now_ms = self.clock.unix_time().as_millis() as u64;
+        // NFD refuses a command whose time is not later than that of the one before.
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let next = |last: u64| now_ms.max(last + 1);
+        let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+        next(last.unwrap_or(0))
+    }
+
+    fn command(
+        &mut self,
+        verb: Verb,
+        parameters: &ControlParameters,
+    ) -> Result<ControlParameters, CallError> {
+        let malformed = |error: &dyn std::fmt::Display| CallError::Malformed(error.to_string());
+        let unix_ms = self.unix_ms();
+        let interest = CommandBuilder::default()
+            .digest_signed_interest(verb, parameters, self.clock.now_ns(), unix_ms)
+            .map_err(|error| malformed(&error))?;
+        let wire = self.exchange(interest)?;
+        let data = Data::parse(&wire).map_err(|error| malformed(&error))?;
+        let response = ControlResponse::decode(data.content().unwrap_or_default());
+        let response = response.map_err(|error| malformed(&error))?;
+        if response.code != status::OK {
+            return Err(CallError::Refused { code: response.code, text: response.text });
+        }
+        response.parameters().map_err(|error| malformed(&error))
+    }
+}

@@ -1,0 +1,280 @@
+//! A node of a testbed: the process of a forwarder, its faces and routes.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ndn_management::{ControlParameters, CsInfo, Dataset, FaceStatus, Management, Verb, face_flag};
+use ndn_packet::Name;
+use ndn_sys::clock::Clock;
+use ndn_types::Persistency;
+
+use super::management::Operator;
+use super::program::{Program, Sockets};
+use crate::leftovers;
+
+/// Time for a forwarder to listen.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time between two attempts to connect to a forwarder that starts.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(5);
+/// Bytes at the end of the output of a forwarder that are kept for a failed run.
+const LOG_LEN: u64 = 4096;
+/// Time between two readings of a dataset: NFD answers the second one from memory if it comes earlier.
+const DATASET_INTERVAL_NS: u64 = 1_100_000_000;
+
+/// A forwarder that was started.
+#[derive(Debug)]
+pub(super) struct Node {
+    name: String,
+    program: Program,
+    child: Child,
+    log: PathBuf,
+    sockets: Sockets,
+    operator: Option<Operator>,
+    /// By neighbour: the face that leads there.
+    faces: Vec<u64>,
+    /// Time at which its counts were read.
+    read_at_ns: Option<u64>,
+    clock: Clock,
+}
+
+/// Counts of a node since its start.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct NodeCounts {
+    pub(super) cs_hits: u64,
+    /// Interests that it sent on links.
+    pub(super) link_interests: u64,
+    /// Interests and Data that it sent and received on links.
+    pub(super) link_packets: u64,
+    /// Bytes of those.
+    pub(super) link_bytes: u64,
+    /// Time of its processors.
+    pub(super) cpu: Duration,
+}
+
+impl Node {
+    /// Starts a forwarder whose output goes to a file of `directory`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn start(
+        (name, program): (&str, Program),
+        mut command: Command,
+        (directory, mark): (&Path, &str),
+        sockets: Sockets,
+        clock: &Clock,
+    ) -> Result<Self, String> {
+        let failed =
+            |error: std::io::Error| format!("{name}: {} does not start: {error}", program.name());
+        let log = directory.join("log");
+        let permission = leftovers::starting();
+        let output = File::create(&log).map_err(failed)?;
+        command.stdin(Stdio::null()).stdout(output.try_clone().map_err(failed)?).stderr(output);
+        // Keys that it makes, and settings of clients, are those of no user.
+        command.env("HOME", directory).current_dir(directory);
+        let child = leftovers::spawn(&mut command, mark, &permission).map_err(failed)?;
+        drop(permission);
+        Ok(Self {
+            name: name.to_owned(),
+            program,
+            child,
+            log,
+            sockets,
+            operator: None,
+            faces: Vec::new(),
+            read_at_ns: None,
+            clock: clock.clone(),
+        })
+    }
+
+    /// Number of its process.
+    pub(super) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn failed(&self, error: impl std::fmt::Display) -> String {
+        format!("{}: {}: {error}", self.name, self.program.name())
+    }
+
+    /// Waits until it accepts connections.
+    ///
+    /// # Errors
+    /// It has ended, or does not listen in time.
+    pub(super) fn await_listening(&mut self) -> Result<(), String> {
+        let begin = self.clock.now_ns();
+        loop {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(self.failed(format!("ended at its start: {status}")));
+            }
+            match Operator::connect(&self.sockets.unix, &self.clock) {
+                Ok(operator) => {
+                    self.operator = Some(operator);
+                    return Ok(());
+                }
+                Err(error) if self.clock.now_ns() - begin > START_TIMEOUT.as_nanos() as u64 => {
+                    return Err(self.failed(format!("does not listen: {error}")));
+                }
+                Err(_) => std::thread::sleep(CONNECT_INTERVAL),
+            }
+        }
+    }
+
+    fn operator(&mut self) -> Result<&mut Operator, String> {
+        let name = &self.name;
+        self.operator.as_mut().ok_or_else(|| format!("{name}: not connected"))
+    }
+
+    /// Creates the faces to its neighbours, in their order.
+    ///
+    /// # Errors
+    /// A face is refused.
+    pub(super) fn create_faces(&mut self, uris: &[String]) -> Result<(), String> {
+        for uri in uris {
+            let parameters = ControlParameters {
+                uri: Some(uri.clone()),
+                persistency: Some(Persistency::Persistent.number()),
+                ..ControlParameters::default()
+            };
+            let made = self.operator()?.command(Verb::FaceCreate, &parameters);
+            let made = made.map_err(|error| self.failed(format!("face {uri}: {error}")))?;
+            self.faces.push(made.face_id.ok_or_else(|| self.failed("faces/create: no FaceId"))?);
+        }
+        Ok(())
+    }
+
+    /// Adds a route to a neighbour.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub(super) fn add_route(
+        &mut self,
+        prefix: &Name,
+        neighbour: usize,
+        cost: u64,
+    ) -> Result<(), String> {
+        let parameters = ControlParameters {
+            name: Some(prefix.clone()),
+            face_id: self.faces.get(neighbour).copied(),
+            cost: Some(cost),
+            flags: Some(0),
+            ..ControlParameters::default()
+        };
+        let added = self.operator()?.command(Verb::RibRegister, &parameters);
+        added.map(drop).map_err(|error| self.failed(format!("route {prefix}: {error}")))
+    }
+
+    /// Sets the strategy of all names: its name below `/localhost/nfd/strategy`.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub(super) fn set_strategy(&mut self, strategy: &str) -> Result<(), String> {
+        let mut name = Name::new();
+        for component in ["localhost", "nfd", "strategy", strategy] {
+            name.push_generic(component);
+        }
+        let set = self.operator()?.set_strategy(&Name::new(), &name);
+        set.map_err(|error| self.failed(format!("strategy {strategy}: {error}")))
+    }
+
+    /// Connects consumers.
+    ///
+    /// # Errors
+    /// The forwarder accepts no connection.
+    pub(super) fn connect_consumers(&self) -> Result<std::os::unix::net::UnixStream, String> {
+        let connected = Operator::connect(&self.sockets.unix, &self.clock);
+        Ok(connected.map_err(|error| self.failed(error))?.into_stream())
+    }
+
+    /// Connects a producer of the prefix.
+    ///
+    /// # Errors
+    /// The forwarder refuses.
+    pub(super) fn connect_producer(
+        &self,
+        prefix: &Name,
+    ) -> Result<std::os::unix::net::UnixStream, String> {
+        let connected = Operator::connect(&self.sockets.unix, &self.clock);
+        let mut producer = connected.map_err(|error| self.failed(error))?;
+        let parameters = ControlParameters {
+            name: Some(prefix.clone()),
+            cost: Some(0),
+            flags: Some(0),
+            ..ControlParameters::default()
+        };
+        let added = producer.command(Verb::RibRegister, &parameters);
+        added.map_err(|error| self.failed(format!("route {prefix}: {error}")))?;
+        if self.program.has_cache_policy() {
+            // The node of a source does not cache its own objects: producers say so in a local field.
+            let mut parameters = ControlParameters::default();
+            parameters.set_flag(face_flag::LOCAL_FIELDS, true);
+            let updated = producer.command(Verb::FaceUpdate, &parameters);
+            updated.map_err(|error| self.failed(format!("local fields: {error}")))?;
+        }
+        Ok(producer.into_stream())
+    }
+
+    /// Reads its counts.
+    ///
+    /// # Errors
+    /// Its management does not answer.
+    pub(super) fn counts(&mut self) -> Result<NodeCounts, String> {
+        let now_ns = self.clock.now_ns();
+        let next_ns = self.read_at_ns.map_or(0, |at| at + DATASET_INTERVAL_NS);
+        if next_ns > now_ns {
+            std::thread::sleep(Duration::from_nanos(next_ns - now_ns));
+        }
+        let cpu = ndn_sys::cpu::process_time(self.process());
+        let cpu = cpu.map_err(|error| self.failed(error))?;
+        let infos = self.operator()?.dataset::<CsInfo>(&Dataset::CsInfo);
+        let infos = infos.map_err(|error| self.failed(format!("cs/info: {error}")))?;
+        let faces = self.operator()?.dataset::<FaceStatus>(&Dataset::FaceList);
+        let faces = faces.map_err(|error| self.failed(format!("faces/list: {error}")))?;
+        self.read_at_ns = Some(self.clock.now_ns());
+        let cs_hits = infos.first().map_or(0, |info| info.hits);
+        let mut counts = NodeCounts { cs_hits, cpu, ..NodeCounts::default() };
+        for face in faces.iter().filter(|face| self.faces.contains(&face.properties.face_id)) {
+            let own = &face.counters;
+            counts.link_interests += own.out_interests;
+            counts.link_packets +=
+                own.in_interests + own.in_data + own.out_interests + own.out_data;
+            counts.link_bytes += own.in_bytes + own.out_bytes;
+        }
+        Ok(counts)
+    }
+
+    /// Largest resident memory so far, in bytes (proc(5): `VmHWM`).
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.process()));
+        let text = text.unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
+        kib.unwrap_or(0) * 1024
+    }
+
+    /// The end of its output; empty if there is none.
+    pub(super) fn log(&self) -> String {
+        let read = || -> std::io::Result<Vec<u8>> {
+            let mut file = File::open(&self.log)?;
+            let len = file.metadata()?.len();
+            file.seek(SeekFrom::Start(len.saturating_sub(LOG_LEN)))?;
+            let mut bytes = Vec::new();
+            file.take(LOG_LEN).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
+        match text.is_empty() {
+            true => text,
+            false => format!("{}:\n{text}", self.name),
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It keeps nothing that has to be written; its socket is in the directory of the run.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
