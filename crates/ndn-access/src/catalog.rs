@@ -265,8 +265,7 @@ impl Catalog {
         let root = find_manifest(&self.endpoint, &resource.found, &self.fetching, |_| {}).await;
         if let Some(root) = root.map_err(AccessError::from)? {
             resource.room = Some(Arc::new(self.room_for(root.segments()).await?));
-            let manifest = root.fetch(&self.endpoint, &self.fetching).await;
-            let manifest = manifest.map_err(AccessError::from)?;
+            let manifest = root.into_manifest(&self.endpoint, &self.fetching);
             resource.fetching.verification = manifest.verification();
             resource.found = manifest.to_found();
             resource.details.size = Some(manifest.size());

@@ -88,7 +88,7 @@ impl From<ManifestError> for AccessError {
             kind_of(error)
         } else if let ManifestError::Fetch(error) = &error {
             Self::from(error).kind
-        } else if matches!(error, ManifestError::Untrusted { .. } | ManifestError::Node { .. }) {
+        } else if matches!(error, ManifestError::Untrusted { .. }) {
             ErrorKind::Unverified
         } else if matches!(error, ManifestError::Changed { .. }) {
             ErrorKind::Changed

@@ -51,6 +51,8 @@ pub enum Event {
     ManifestLoaded,
     /// A node of a manifest was requested while the manifest was being prepared.
     Preparing,
+    /// A leaf of a manifest that is not built was hashed and signed.
+    SignedLeaf,
 }
 
 /// Observes Interests: their names, and what was done.
@@ -58,7 +60,7 @@ pub type Observer = Arc<dyn Fn(NameRef<'_>, Event) + Send + Sync>;
 
 impl Event {
     /// All events with their names.
-    pub const ALL: [(Self, &'static str); 19] = [
+    pub const ALL: [(Self, &'static str); 20] = [
         (Self::Segment, "segments"),
         (Self::Metadata, "metadata"),
         (Self::Nack, "nacks"),
@@ -78,6 +80,7 @@ impl Event {
         (Self::ManifestBuilt, "manifests_built"),
         (Self::ManifestLoaded, "manifests_loaded"),
         (Self::Preparing, "manifests_preparing"),
+        (Self::SignedLeaf, "signed_leaves"),
     ];
 }
 

@@ -35,10 +35,10 @@ pub use listing::{ListingEntry, parse_listing};
 pub use manifest::{
     Manifest, ManifestError, ManifestRoot, check_manifest_directory, fetch_manifest, find_manifest,
 };
-pub use metadata::{FileMetadata, MetadataError};
+pub use metadata::{FileMetadata, MetadataError, SignedLeaves};
 pub use path::Refusal;
 pub use preparations::Preparation;
-pub use request::{LIST, MANIFEST, METADATA};
+pub use request::{LEAVES, LIST, MANIFEST, METADATA};
 pub use root::{OpenFailure, Root, RootOptions};
 pub use server::{FileServer, Mount, ServerOptions, StartError};
 pub use stat::{FileKind, FileStat};

@@ -20,6 +20,9 @@ mod types_here {
     pub(super) const MANIFEST_ROOT: u32 = 0xF522;
     /// Our extension, also even: estimated time until the manifest is ready.
     pub(super) const PREPARATION: u32 = 0xF524;
+    /// Our extension, also even: signed leaves, a Name and the fan-out.
+    pub(super) const SIGNED_LEAVES: u32 = 0xF526;
+    pub(super) const FANOUT: u32 = 0xF532;
 }
 
 /// Why metadata are invalid.
@@ -32,6 +35,15 @@ pub enum MetadataError {
     /// Inconsistent.
     #[error("contradictory metadata: {0}")]
     Contradiction(&'static str),
+}
+
+/// Leaves of a manifest that is not ready, each signed by the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedLeaves {
+    /// Their name with version; the number of a leaf follows.
+    pub name: Name,
+    /// Number of segments that each leaf lists, except the last.
+    pub fanout: u64,
 }
 
 /// Metadata of a file or directory.
@@ -61,6 +73,8 @@ pub struct FileMetadata {
     pub manifest_root: Option<Vec<u8>>,
     /// Estimated time until the manifest is ready, in milliseconds; `None` if it is, or will be at once.
     pub preparation_ms: Option<u64>,
+    /// Signed leaves, which verify segments until the manifest is ready.
+    pub signed_leaves: Option<SignedLeaves>,
 }
 
 impl FileMetadata {
@@ -81,6 +95,7 @@ impl FileMetadata {
             manifest: None,
             manifest_root: None,
             preparation_ms: None,
+            signed_leaves: None,
         }
     }
 
@@ -129,6 +144,12 @@ impl FileMetadata {
         if let Some(preparation_ms) = self.preparation_ms {
             append_number(&mut out, types_here::PREPARATION, preparation_ms);
         }
+        if let Some(SignedLeaves { name, fanout }) = &self.signed_leaves {
+            append_nested(&mut out, types_here::SIGNED_LEAVES, |out| {
+                append_name(out, name.as_ref());
+                append_number(out, types_here::FANOUT, *fanout);
+            });
+        }
         out
     }
 
@@ -152,6 +173,7 @@ impl FileMetadata {
             manifest: None,
             manifest_root: None,
             preparation_ms: None,
+            signed_leaves: None,
         };
         while let Some(element) = reader.next_tlv()? {
             match element.ty() {
@@ -172,6 +194,12 @@ impl FileMetadata {
                 }
                 types_here::MANIFEST_ROOT => found.manifest_root = Some(element.value().to_vec()),
                 types_here::PREPARATION => found.preparation_ms = Some(element.number()?),
+                types_here::SIGNED_LEAVES => {
+                    let mut inside = element.reader();
+                    let name = NameRef::from_tlv(&inside.read_expected(types::NAME)?)?.to_name();
+                    let fanout = inside.read_expected(types_here::FANOUT)?.number()?;
+                    found.signed_leaves = Some(SignedLeaves { name, fanout });
+                }
                 _ => element.skip_unrecognized()?,
             }
         }
@@ -216,6 +244,10 @@ mod tests {
             manifest: Some(Name::from_uri("/x/file/32=manifest/v=7").unwrap()),
             manifest_root: Some(vec![1, 2, 3]),
             preparation_ms: Some(2500),
+            signed_leaves: Some(SignedLeaves {
+                name: Name::from_uri("/x/file/32=leaves/v=7").unwrap(),
+                fanout: 250,
+            }),
         }
     }
 

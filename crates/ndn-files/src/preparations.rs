@@ -23,6 +23,8 @@ pub struct Preparation {
     pub bytes: u64,
     /// Bytes of these files.
     pub bytes_total: u64,
+    /// Files of the last walk whose digests have no room, or could not be stored: they are hashed when they are requested.
+    pub files_left_out: u64,
     /// Complete walks over all mounts.
     pub walks: u64,
 }
@@ -36,6 +38,7 @@ pub(crate) struct Preparations {
     pub(crate) files_total: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) bytes_total: AtomicU64,
+    pub(crate) files_left_out: AtomicU64,
     pub(crate) walks: AtomicU64,
 }
 
@@ -71,6 +74,7 @@ impl Preparations {
             files_total: self.files_total.load(Ordering::Relaxed),
             bytes: (self.bytes.load(Ordering::Relaxed) + building).min(bytes_total),
             bytes_total,
+            files_left_out: self.files_left_out.load(Ordering::Relaxed),
             walks: self.walks.load(Ordering::Relaxed),
         }
     }

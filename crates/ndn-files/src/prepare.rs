@@ -5,6 +5,7 @@
 //! a request, is registered (`preparations.rs`), so that nothing is hashed twice at a time and consumers learn when to
 //! ask again.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,28 @@ struct Missing {
     mount: usize,
     name: Name,
     path: PathBuf,
-    size: u64,
+    stat: FileStat,
+}
+
+/// The result of a walk.
+#[derive(Default)]
+struct Walk {
+    missing: Vec<Missing>,
+    /// Files whose digests could not be stored by an earlier walk, in these states: they are not hashed again.
+    failed: HashMap<Name, FileStat>,
+}
+
+/// Outcome of the preparation of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prepared {
+    /// Its digests are stored.
+    Stored,
+    /// There is no room for its digests beside those in use; it was not hashed.
+    NoRoom,
+    /// The file cannot be read, or its digests cannot be stored.
+    Failed,
+    /// It changed meanwhile, or another thread is preparing it: the next walk finds it again.
+    Later,
 }
 
 /// Builds the manifests of all files of a service.
@@ -47,23 +69,40 @@ impl<'a> Preparer<'a> {
     /// Prepares the manifests of all files, until the server ends.
     pub(crate) fn run(&self) {
         let preparations = &self.service.preparations;
+        let mut failed = HashMap::new();
         loop {
-            let mut missing = Vec::new();
+            let mut walk = Walk::default();
             for (mount, point) in self.mounts.iter().enumerate() {
-                self.walk(point, mount, &mut missing);
+                self.walk(point, mount, &failed, &mut walk);
             }
-            preparations.files_total.fetch_add(missing.len() as u64, Ordering::Relaxed);
-            let bytes: u64 = missing.iter().map(|one| one.size).sum();
+            failed = walk.failed;
+            let bytes: u64 = walk.missing.iter().map(|one| one.stat.size).sum();
+            preparations.files_total.fetch_add(walk.missing.len() as u64, Ordering::Relaxed);
             preparations.bytes_total.fetch_add(bytes, Ordering::Relaxed);
-            for Missing { mount, name, path, size } in missing {
+            let mut without_room = 0;
+            for Missing { mount, name, path, stat } in walk.missing {
                 if preparations.is_closed() {
                     return;
                 }
                 let key: Key = Arc::from(name.value());
-                self.prepare(&self.mounts[mount], key, name, path);
-                preparations.files.fetch_add(1, Ordering::Relaxed);
-                preparations.bytes.fetch_add(size, Ordering::Relaxed);
+                let prepared = self.prepare(&self.mounts[mount], key, name.clone(), path);
+                if prepared == Prepared::Stored {
+                    preparations.files.fetch_add(1, Ordering::Relaxed);
+                    preparations.bytes.fetch_add(stat.size, Ordering::Relaxed);
+                    continue;
+                }
+                preparations.files_total.fetch_sub(1, Ordering::Relaxed);
+                preparations.bytes_total.fetch_sub(stat.size, Ordering::Relaxed);
+                match prepared {
+                    Prepared::Failed => {
+                        failed.insert(name, stat);
+                    }
+                    Prepared::NoRoom => without_room += 1,
+                    Prepared::Stored | Prepared::Later => {}
+                }
             }
+            let left_out = failed.len() as u64 + without_room;
+            preparations.files_left_out.store(left_out, Ordering::Relaxed);
             preparations.walks.fetch_add(1, Ordering::Relaxed);
             if !preparations.wait() {
                 return;
@@ -72,7 +111,13 @@ impl<'a> Preparer<'a> {
     }
 
     /// Adds the files of a mount that have no stored digests and are worth it.
-    fn walk(&self, point: &Arc<MountPoint>, mount: usize, missing: &mut Vec<Missing>) {
+    fn walk(
+        &self,
+        point: &Arc<MountPoint>,
+        mount: usize,
+        failed: &HashMap<Name, FileStat>,
+        walk: &mut Walk,
+    ) {
         let mut directories = vec![(point.prefix.clone(), PathBuf::from("."), 0)];
         let now_ns = crate::real_time::unix_ns();
         while let Some((name, path, depth)) = directories.pop() {
@@ -96,28 +141,37 @@ impl<'a> Preparer<'a> {
                 if stat.kind != FileKind::Regular || !is_settled {
                     continue;
                 }
-                if missing.len() < FILES_PER_WALK_MAX && self.is_unprepared(point, &name, &stat) {
-                    missing.push(Missing { mount, name, path, size: stat.size });
+                if !self.is_unprepared(point, &name, &stat) {
+                    continue;
+                }
+                if failed.get(&name).is_some_and(|failed| failed.is_same_content(&stat)) {
+                    walk.failed.insert(name, stat);
+                } else if walk.missing.len() < FILES_PER_WALK_MAX {
+                    walk.missing.push(Missing { mount, name, path, stat });
                 }
             }
         }
     }
 
-    /// Whether a file needs digests on disk, and has none.
+    /// Whether a file needs digests on disk, and has none. Those that it has are noted as in use.
     fn is_unprepared(&self, point: &MountPoint, name: &Name, stat: &FileStat) -> bool {
-        let layout = self.service.layout(point, name, stat);
-        layout.is_some_and(|layout| self.service.wants_preparation(&layout, stat))
+        let Some(layout) = self.service.layout(point, name, stat) else { return false };
+        let is_unprepared = self.service.wants_preparation(&layout, stat);
+        if !is_unprepared {
+            self.service.note_in_use(&layout, stat);
+        }
+        is_unprepared
     }
 
     /// Builds and stores the manifest of a file. Failures are left to the first request, which reports them.
-    fn prepare(&self, point: &Arc<MountPoint>, key: Key, name: Name, path: PathBuf) {
+    fn prepare(&self, point: &Arc<MountPoint>, key: Key, name: Name, path: PathBuf) -> Prepared {
         let target = crate::serve::Target {
             key: &key,
             mount: Arc::clone(point),
             name,
             path: path_of(&path),
         };
-        self.service.prepare_target(&target);
+        self.service.prepare_target(&target)
     }
 }
 

@@ -1,6 +1,8 @@
 //! The clocks of the kernel, whose file systems date files by them.
 #![expect(clippy::disallowed_methods, reason = "files are read and dated in real time")]
 
+use std::time::SystemTime;
+
 use ndn_types::duration_ns;
 
 /// Nanoseconds on the monotonic clock.
@@ -11,4 +13,9 @@ pub(crate) fn now_ns() -> u64 {
 /// Nanoseconds since 1970.
 pub(crate) fn unix_ns() -> u64 {
     duration_ns(ndn_sys::clock::wall_clock())
+}
+
+/// The time since 1970, as the times of files are.
+pub(crate) fn unix() -> SystemTime {
+    SystemTime::UNIX_EPOCH + ndn_sys::clock::wall_clock()
 }

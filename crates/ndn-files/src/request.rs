@@ -10,6 +10,9 @@ pub const LIST: Component<'static> = Component::keyword(b"ls");
 /// Keyword component of manifests.
 pub const MANIFEST: Component<'static> = Component::keyword(b"manifest");
 
+/// Keyword component of signed leaves of manifests.
+pub const LEAVES: Component<'static> = Component::keyword(b"leaves");
+
 /// Maximum number of components after the path.
 const SUFFIX_LEN_MAX: usize = 3;
 
@@ -28,6 +31,8 @@ pub(crate) enum Requested {
     ListSegment { version: u64, segment: u64 },
     /// `32=manifest/v=<version>/seg=<node>`
     Manifest { version: u64, node: u64 },
+    /// `32=leaves/v=<version>/seg=<leaf>`
+    Leaf { version: u64, leaf: u64 },
 }
 
 /// A parsed request.
@@ -75,6 +80,10 @@ fn requested(suffix: &[Component<'_>], can_be_prefix: bool) -> Option<Requested>
             let (version, segment) = (version.as_version()?, segment.as_segment()?);
             Some(Requested::ListSegment { version, segment })
         }
+        [LEAVES, version, leaf] => {
+            let (version, leaf) = (version.as_version()?, leaf.as_segment()?);
+            Some(Requested::Leaf { version, leaf })
+        }
         [MANIFEST, version, node] => {
             let (version, node) = (version.as_version()?, node.as_segment()?);
             Some(Requested::Manifest { version, node })
@@ -107,6 +116,8 @@ mod tests {
         assert_eq!(classified("/x/32=ls/v=7/seg=0", false), of(1, segment));
         let node = Requested::Manifest { version: 7, node: 9 };
         assert_eq!(classified("/x/a/32=manifest/v=7/seg=9", false), of(2, node));
+        let leaf = Requested::Leaf { version: 7, leaf: 9 };
+        assert_eq!(classified("/x/a/32=leaves/v=7/seg=9", false), of(2, leaf));
         assert_eq!(classified("/x/a", true), of(2, Requested::First { version: None }));
         assert_eq!(classified("/x/a/v=7", true), of(2, Requested::First { version: Some(7) }));
         let full = format!("/x/a/v=7/seg=300/sha256digest={}", "07".repeat(32));

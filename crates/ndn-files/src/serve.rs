@@ -14,12 +14,14 @@ use crate::cache::{Key, Lru};
 use crate::counters::{Counters, Event, Observer};
 use crate::listing::{ListFailure, list};
 use crate::manifest::{
-    BuildFailure, Built, DiskCache, Source, Store, build, manifest_name, store_for,
+    BuildFailure, Built, DiskCache, Source, Store, build, leaf_fanout, leaves_name, manifest_name,
+    signed_leaf, store_for,
 };
-use crate::metadata::FileMetadata;
+use crate::metadata::{FileMetadata, SignedLeaves};
 use crate::packet::{Layout, PacketLimits, PreparedSigner, Slot};
 use crate::path::path_of;
 use crate::preparations::{Building, Preparations};
+use crate::prepare::Prepared;
 use crate::read::read_run;
 use crate::request::{LIST, Requested};
 use crate::root::{OpenFailure, Opened, Root};
@@ -37,6 +39,10 @@ const METADATA_REST: usize = 128;
 const WEIGHT_REST: usize = 1024;
 /// Digests of files of fewer segments are collected in memory before they are stored: 4 MiB.
 const PREPARED_IN_MEMORY_MAX: u64 = 1 << 16;
+/// Bytes of signed leaves in memory.
+const SIGNED_LEAVES_BYTES_MAX: usize = 4 << 20;
+/// Signed leaves of one file that are made before another file has its turn.
+const SIGNED_LEAVES_BATCH: usize = 4;
 /// A manifest that is ready within this time is not announced as being prepared.
 const PREPARATION_MS_MIN: u64 = 1000;
 
@@ -148,6 +154,7 @@ impl Service {
                     let target = target.as_ref().map_err(|refused| *refused);
                     self.answer_node(target, version, node, job, scratch);
                 }
+                Requested::Leaf { .. } => self.queue_leaf(key, job),
                 Requested::ListSegment { version, segment } => {
                     if let Err(refused) =
                         target.as_ref().map_err(|refused| *refused).and_then(|target| {
@@ -272,8 +279,11 @@ impl Service {
         let name = file.layout.name.clone();
         let manifest = self.has_manifest(&file.layout).then(|| manifest_name(&name));
         let preparation_ms = manifest.as_ref().and_then(|_| self.preparation_ms(&file));
+        let limits = &target.mount.limits;
+        let lacks_manifest = preparation_ms.is_some() || manifest.is_none();
+        let signed_leaves = lacks_manifest.then(|| self.signed_leaves(&file, limits)).flatten();
         let metadata = FileMetadata::new(name, &file.opened.stat, Some(segments));
-        let metadata = FileMetadata { manifest, preparation_ms, ..metadata };
+        let metadata = FileMetadata { manifest, preparation_ms, signed_leaves, ..metadata };
         Ok(self.with_root(metadata, &file, &target.mount.limits))
     }
 
@@ -592,41 +602,67 @@ impl Service {
         (is_long && self.built(file).is_none() && !stored()).then_some(estimate_ms)
     }
 
+    /// Notes that the stored digests of a file are in use.
+    pub(crate) fn note_in_use(&self, layout: &Layout, stat: &FileStat) {
+        let disk = self.manifests.as_ref().and_then(|manifests| manifests.disk.as_ref());
+        if let Some(disk) = disk.filter(|_| layout.final_segment >= METADATA_ROOT_SEGMENTS_MAX) {
+            disk.note_in_use(layout, stat);
+        }
+    }
+
     /// Builds and stores the manifest of a file that was not requested yet.
-    pub(crate) fn prepare_target(&self, target: &Target<'_>) {
-        let Some(manifests) = &self.manifests else { return };
+    pub(crate) fn prepare_target(&self, target: &Target<'_>) -> Prepared {
+        let Some(manifests) = &self.manifests else { return Prepared::Failed };
         let (Some(disk), Ok(opened)) = (&manifests.disk, target.mount.root.open_file(&target.path))
         else {
-            return;
+            return Prepared::Failed;
         };
         let layout = self.layout(&target.mount, &target.name, &opened.stat);
         let Some(layout) = layout.filter(|layout| self.wants_preparation(layout, &opened.stat))
         else {
-            return;
+            return Prepared::Later;
         };
-        let Some(building) = self.preparations.begin(target.key, opened.stat.size) else { return };
+        let Some(building) = self.preparations.begin(target.key, opened.stat.size) else {
+            return Prepared::Later;
+        };
+        let has_room = disk.make_room_unless_in_use(&layout);
+        let prepared = match has_room {
+            Ok(true) => self.hash_ahead(&target.mount.limits, disk, &opened, &layout, &building),
+            Ok(false) => Ok(Prepared::NoRoom),
+            Err(error) => Err(error.into()),
+        };
+        let is_hashed = matches!(prepared, Ok(Prepared::Stored));
+        self.preparations.end(target.key, is_hashed);
+        prepared.unwrap_or_else(|error| {
+            tracing::warn!(name = %layout.name, %error, "a manifest cannot be prepared");
+            Prepared::Failed
+        })
+    }
+
+    /// Hashes a file and stores its digests.
+    fn hash_ahead(
+        &self,
+        limits: &PacketLimits,
+        disk: &DiskCache,
+        opened: &Opened,
+        layout: &Layout,
+        building: &Building,
+    ) -> Result<Prepared, BuildFailure> {
         // Requests come first.
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = NonZero::new(processors / 2).unwrap_or(NonZero::<usize>::MIN);
-        let source = Source { file: &opened, layout: &layout, done: &building.done };
-        let limits = &target.mount.limits;
-        let signer = self.signer.as_ref();
+        let source = Source { file: opened, layout, done: &building.done };
         // A tree without leaves is built in memory only.
         let is_small = layout.final_segment < PREPARED_IN_MEMORY_MAX;
         let store = if is_small { Store::Memory } else { Store::Disk };
-        let built = build(&source, limits, signer, threads, Some(disk), store);
-        let stored = built.and_then(|mut built| {
-            let now = FileStat::of(&opened.file).map_err(std::io::Error::from)?;
-            if now.is_same_content(&opened.stat) {
-                built.store(disk, &layout, &now)?;
-                self.counters.add(Event::ManifestBuilt, 1);
-            }
-            Ok(())
-        });
-        self.preparations.end(target.key, stored.is_ok());
-        if let Err(error) = stored {
-            tracing::warn!(name = %layout.name, %error, "a manifest cannot be prepared");
+        let mut built = build(&source, limits, self.signer.as_ref(), threads, Some(disk), store)?;
+        let now = FileStat::of(&opened.file).map_err(std::io::Error::from)?;
+        if !now.is_same_content(&opened.stat) {
+            return Ok(Prepared::Later);
         }
+        built.store(disk, layout, &now)?;
+        self.counters.add(Event::ManifestBuilt, 1);
+        Ok(Prepared::Stored)
     }
 
     /// The manifest of a version, if it is built.
@@ -766,6 +802,77 @@ impl Service {
         scratch.answers.send();
     }
 
+    /// Name and fan-out of the signed leaves of a file, for its metadata.
+    fn signed_leaves(&self, file: &OpenFile, limits: &PacketLimits) -> Option<SignedLeaves> {
+        self.manifests.as_ref()?;
+        let fanout = leaf_fanout(&file.layout, limits, self.signer.as_ref())?;
+        Some(SignedLeaves { name: leaves_name(&file.layout.name), fanout })
+    }
+
+    /// Queues a request for a signed leaf: hashing its segments takes a while.
+    fn queue_leaf(&self, key: &Key, job: Job) {
+        match self.manifests.as_ref().map(|manifests| &manifests.waiting_for_leaf) {
+            Some(waiting) if waiting.push(key, job).is_ok() => waiting.wake(),
+            Some(_) => self.counters.add(Event::Overload, 1),
+            None => self.counters.add(Event::Unrecognised, 1),
+        }
+    }
+
+    /// Answers requests for signed leaves, all for the path `key`.
+    pub(crate) fn serve_leaves(&self, key: &Key, jobs: &mut Vec<Job>, scratch: &mut Scratch) {
+        let Some(first) = jobs.first() else { return };
+        let target = Target::of(first, key);
+        for job in jobs.drain(..) {
+            let Requested::Leaf { version, leaf } = job.requested else { continue };
+            let target = target.as_ref().map_err(|refused| *refused);
+            match target.and_then(|target| self.leaf(target, version, leaf)) {
+                Ok(packet) => {
+                    scratch.answers.push(&job.request, &packet);
+                    scratch.answers.send();
+                }
+                Err(refused) => self.refuse(&job.request, refused, scratch),
+            }
+        }
+        scratch.answers.send();
+    }
+
+    /// A signed leaf, from memory or made from the segments that it lists.
+    fn leaf(
+        &self,
+        target: &Target<'_>,
+        version: u64,
+        leaf: u64,
+    ) -> Result<Arc<Vec<u8>>, Rejection> {
+        let Some(manifests) = &self.manifests else {
+            return Err(Rejection::silently(Event::NotFound));
+        };
+        let file = self.file(target, None)?;
+        let current = file.opened.stat.mtime_ns;
+        if version != current {
+            return Err(Rejection { event: Event::WrongVersion, sends_nack: version < current });
+        }
+        let mut name = leaves_name(&file.layout.name);
+        name.push_segment(leaf);
+        let key: Key = Arc::from(name.value());
+        if let Some((stat, packet)) = manifests.signed_leaves().find(&key)
+            && stat.is_same_content(&file.opened.stat)
+        {
+            return Ok(Arc::clone(packet));
+        }
+        let (limits, signer) = (&target.mount.limits, self.signer.as_ref());
+        let made = signed_leaf(&file.opened, &file.layout, limits, signer, leaf);
+        let packet = made.map_err(|error| {
+            tracing::warn!(name = %file.layout.name, leaf, %error, "a leaf cannot be made");
+            Rejection::silently(Event::Failed)
+        })?;
+        let packet = Arc::new(packet.ok_or(Rejection::silently(Event::BeyondEnd))?);
+        let now = still_same(&file)?;
+        self.counters.add(Event::SignedLeaf, 1);
+        let weight = packet.len() + key.len();
+        manifests.signed_leaves().insert(&key, (now, Arc::clone(&packet)), weight);
+        Ok(packet)
+    }
+
     fn make(&self, target: &Target<'_>) -> Result<(), Rejection> {
         let file = self.file(target, None)?;
         let Some(manifests) = &self.manifests else {
@@ -847,12 +954,22 @@ pub(crate) struct ManifestCache {
     bytes_max: usize,
     disk: Option<DiskCache>,
     pub(crate) waiting: Schedule<Job>,
+    /// Signed leaves by name, each with the state of its file.
+    signed_leaves: Mutex<Lru<(FileStat, Arc<Vec<u8>>)>>,
+    pub(crate) waiting_for_leaf: Schedule<Job>,
 }
 
 impl ManifestCache {
     pub(crate) fn new(bytes_max: usize, limits: Limits, disk: Option<DiskCache>) -> Self {
         let built = Mutex::new(Lru::new(bytes_max));
-        Self { built, bytes_max, disk, waiting: Schedule::new(limits) }
+        let signed_leaves = Mutex::new(Lru::new(SIGNED_LEAVES_BYTES_MAX));
+        let waiting_for_leaf = Schedule::new(Limits { batch: SIGNED_LEAVES_BATCH, ..limits });
+        let waiting = Schedule::new(limits);
+        Self { built, bytes_max, disk, waiting, signed_leaves, waiting_for_leaf }
+    }
+
+    fn signed_leaves(&self) -> MutexGuard<'_, Lru<(FileStat, Arc<Vec<u8>>)>> {
+        self.signed_leaves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn built(&self) -> MutexGuard<'_, Lru<(FileStat, Arc<Built>)>> {

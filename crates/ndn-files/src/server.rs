@@ -227,6 +227,7 @@ impl FileServer {
         }
         if self.inner.service.manifests.is_some() {
             self.start_thread("files-manifest".to_owned(), Inner::work_on_manifests)?;
+            self.start_thread("files-leaves".to_owned(), Inner::work_on_leaves)?;
         }
         Ok(())
     }
@@ -274,6 +275,7 @@ impl Drop for FileServer {
         self.inner.service.preparations.close();
         if let Some(manifests) = &self.inner.service.manifests {
             manifests.waiting.close();
+            manifests.waiting_for_leaf.close();
         }
     }
 }
@@ -305,6 +307,20 @@ impl Inner {
         let mut jobs = Vec::with_capacity(BATCH);
         while let Some(key) = manifests.waiting.take(&mut jobs) {
             self.service.serve_after_building(&key, &mut jobs, &mut scratch);
+        }
+    }
+}
+
+impl Inner {
+    /// Makes signed leaves until the queue is closed; run by one thread, which bounds what requests for them can cost.
+    fn work_on_leaves(&self) {
+        let Some(manifests) = &self.service.manifests else {
+            return;
+        };
+        let mut scratch = Scratch::default();
+        let mut jobs = Vec::new();
+        while let Some(key) = manifests.waiting_for_leaf.take(&mut jobs) {
+            self.service.serve_leaves(&key, &mut jobs, &mut scratch);
         }
     }
 }

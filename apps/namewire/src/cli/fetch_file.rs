@@ -428,6 +428,9 @@ async fn resume(
         report_start_over(&progress, &"the object has other segments");
         return Ok(None);
     }
+    if !progress.has_checksum() {
+        fetching.verification.load(0..=progress.segments).await.map_err(failure)?;
+    }
     let left = part.resume(origin, Some(&first), &fetching.verification)?;
     let Some(progress) = usable(left) else {
         return Ok(None);

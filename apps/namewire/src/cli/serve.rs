@@ -217,6 +217,13 @@ async fn report_preparation(server: &FileServer) {
     loop {
         tokio::time::sleep(PREPARATION_INTERVAL).await;
         let now = server.preparation();
+        if now.files_left_out > reported.files_left_out {
+            output::note(&format_args!(
+                "namewire: the digests of {} do not fit into the directory for manifests, or cannot be stored: they are \
+                 hashed when they are requested",
+                counted(now.files_left_out, "file")
+            ));
+        }
         let is_done = now.files == now.files_total;
         if is_done && now.files > reported.files {
             output::note(&format_args!(

@@ -153,6 +153,7 @@ impl Driver {
         if let Some(data) = first {
             // Only the first segment can arrive before it is requested.
             let now = self.requester.now();
+            self.verification.load(0..=0).await?;
             self.handle_event(now, FlowEvent::Data(data));
         }
         let sleep = tokio::time::sleep(Duration::ZERO);
@@ -179,7 +180,11 @@ impl Driver {
                     if count == 0 {
                         return Err(FetchError::Closed);
                     }
+                    // Before the wait for digests, which is not part of the round-trip time.
                     let now = self.requester.now();
+                    if let Some(segments) = self.requester.segments_of(&events) {
+                        self.verification.load(segments).await?;
+                    }
                     for event in events.drain(..) {
                         self.handle_event(now, event);
                     }

@@ -12,6 +12,8 @@ mod segments;
 mod state;
 mod verified;
 
+use std::ops::RangeInclusive;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -129,8 +131,16 @@ pub struct FetchProgress {
     pub rto: Duration,
 }
 
+/// The fetch of digests by [`PacketVerifier::load`].
+pub type Loading = Pin<Box<dyn Future<Output = Result<(), FetchError>> + Send>>;
+
 /// Verifies whole packets, from knowledge of their digests.
 pub trait PacketVerifier: Send + Sync {
+    /// Fetches the digests of these segments; `None` if they are known. A fetch awaits it before it checks segments.
+    fn load(&self, _segments: RangeInclusive<u64>) -> Option<Loading> {
+        None
+    }
+
     /// Whether `data`, which has this implicit digest, is the expected packet.
     ///
     /// # Errors
@@ -253,6 +263,20 @@ impl Verification {
         match (self, other) {
             (Self::Verifier(one), Self::Verifier(other)) => Arc::ptr_eq(one, other),
             _ => false,
+        }
+    }
+
+    /// Fetches what is needed to check these segments: digests that are not known yet.
+    ///
+    /// # Errors
+    /// The digests cannot be fetched, or are not those of the object.
+    pub async fn load(&self, segments: RangeInclusive<u64>) -> Result<(), FetchError> {
+        match self {
+            Self::Packets(verifier) => match verifier.load(segments) {
+                Some(loading) => loading.await,
+                None => Ok(()),
+            },
+            Self::Skip | Self::Digest | Self::Verifier(_) | Self::Trust(_) => Ok(()),
         }
     }
 

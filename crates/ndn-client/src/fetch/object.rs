@@ -64,6 +64,7 @@ pub(crate) async fn fetch_segment(
         | ExpressError::Sign(_)
         | ExpressError::Verification { .. }) => FetchError::Discovery(other),
     })?;
+    options.verification.load(segment..=segment).await?;
     let nack = || failed(FetchFailure::ApplicationNack { segment });
     let is_nack = |received: &ReceivedData| received.data().content_type() == ContentType::NACK;
     let was_nack = is_nack(&received);

@@ -1,5 +1,6 @@
 //! Common part of all fetches: sends the Interests of the state machine, and feeds it.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use ndn_packet::{ContentType, Convention, Data, InterestBuilder, NackReason, Name};
@@ -88,6 +89,21 @@ impl Requester {
         if !self.packets.is_empty() {
             self.flow.handle().send_packets(&self.packets);
         }
+    }
+
+    /// First and last segment of the Data among these events that have not been received yet.
+    pub(super) fn segments_of(&self, events: &[FlowEvent]) -> Option<RangeInclusive<u64>> {
+        let segments = events.iter().filter_map(|event| match event {
+            FlowEvent::Data(received) => {
+                self.convention.segment_of(&received.data().name().last()?)
+            }
+            FlowEvent::Nack { .. } => None,
+        });
+        let missing = segments.filter(|segment| *segment >= self.state.first_missing());
+        missing.fold(None, |range: Option<RangeInclusive<u64>>, segment| {
+            let range = range.unwrap_or(segment..=segment);
+            Some(segment.min(*range.start())..=segment.max(*range.end()))
+        })
     }
 
     /// Handles an event; returns its segment, if that was missing. A segment rejected by `check` is

@@ -120,7 +120,10 @@ pub async fn receive(
             segments = stream.next(), if !all_here && failure.is_none() => match segments {
                 Ok(Some(segments)) => {
                     receiving.is_small = is_small(&stream);
-                    failure = receiving.start_all(segments).err();
+                    failure = match receiving.load(&segments).await {
+                        Ok(()) => receiving.start_all(segments).err(),
+                        Err(error) => Some(error.into()),
+                    };
                 }
                 Ok(None) => all_here = true,
                 Err(error) => failure = Some(error.into()),
@@ -160,6 +163,15 @@ struct Receiving<'a> {
 }
 
 impl Receiving<'_> {
+    /// Fetches the digests of segments.
+    async fn load(&self, segments: &[ReceivedSegment]) -> Result<(), FetchError> {
+        let numbers = segments.iter().map(|(segment, _)| *segment);
+        match (numbers.clone().min(), numbers.max()) {
+            (Some(first), Some(last)) => self.verification.load(first..=last).await,
+            _ => Ok(()),
+        }
+    }
+
     /// Starts verification and writing of segments, once their positions are known.
     fn start_all(&mut self, segments: Vec<ReceivedSegment>) -> Result<(), ReceiveError> {
         self.waiting.extend(segments);

@@ -8,12 +8,12 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use ndn_packet::Name;
-use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, Signer, sha256_each};
+use ndn_packet::{ContentType, DataBuilder, Name};
+use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, Signer, sha256_each, sign_data};
 
 use super::disk::{DiskCache, Hashed, Unfinished, offset_of_digests};
 use super::nodes::{BuildFailure, Leaves, NodeForm, Nodes};
-use super::root::{Root, manifest_name};
+use super::root::{Root, leaves_name, manifest_name};
 use super::tree::{FANOUT_MAX, Tree};
 use crate::packet::{Layout, PacketLimits, PreparedSigner};
 use crate::read::read_run;
@@ -172,6 +172,57 @@ pub(crate) fn build(
         false => Unstored::None,
     };
     Ok(Built { nodes: Nodes::new(form, nodes, None), signatures, unstored, from_disk })
+}
+
+/// Number of segments that each leaf of a file's manifest lists; `None` if no digests fit a packet.
+pub(crate) fn leaf_fanout(
+    layout: &Layout,
+    limits: &PacketLimits,
+    signer: &dyn Signer,
+) -> Option<u64> {
+    let fanout = fanout(&manifest_name(&layout.name), layout, limits, signer)?;
+    Tree::new(layout.final_segment + 1, fanout).map(|tree| tree.fanout)
+}
+
+/// One leaf of a file's manifest as a packet of its own, with what the root states, signed by `signer`: only the segments that
+/// it lists are read and hashed. `None` if there is no such leaf. The caller must check whether the file has changed meanwhile.
+pub(crate) fn signed_leaf(
+    file: &Opened,
+    layout: &Layout,
+    limits: &PacketLimits,
+    signer: &dyn Signer,
+    leaf: u64,
+) -> Result<Option<Vec<u8>>, BuildFailure> {
+    let fanout = leaf_fanout(layout, limits, signer).ok_or(BuildFailure::TooLarge)?;
+    let tree = Tree::new(layout.final_segment + 1, fanout).ok_or(BuildFailure::TooLarge)?;
+    if leaf >= tree.leaves() {
+        return Ok(None);
+    }
+    let seal = PreparedSigner::new(&DigestSigner)?;
+    let mut scratch = Scratch::new(layout, &seal);
+    let mut digests = Vec::new();
+    let (mut first, end) = (leaf * fanout, ((leaf + 1) * fanout).min(tree.segments));
+    while first < end {
+        let last = (first + RUN).min(end) - 1;
+        digests.extend(scratch.hash_run(&file.file, layout, &seal, first, last)?.1);
+        first = last + 1;
+    }
+    let root = Root {
+        name: layout.name.clone(),
+        size: layout.size,
+        segment_size: u64::try_from(layout.segment_len).map_err(|_| BuildFailure::TooLarge)?,
+        fanout,
+        digests,
+    };
+    let mut name = leaves_name(&layout.name);
+    name.push_segment(leaf);
+    let content = root.encode();
+    let data = DataBuilder::new(&name)
+        .content_type(ContentType::MANIFEST)
+        .freshness_ms(limits.freshness_ms)
+        .final_segment(tree.leaves() - 1)
+        .content(&content);
+    Ok(Some(sign_data(&data, signer)?))
 }
 
 /// As [`build`], with the digests of segments on disk only.

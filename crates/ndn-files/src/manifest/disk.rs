@@ -8,6 +8,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use ndn_security::{SHA256_LEN, Sha256, Sha256Digest, sha256};
 
@@ -18,6 +19,10 @@ use crate::stat::FileStat;
 const MAGIC: &[u8; 8] = b"NWMANI\0\x01";
 const MAGIC_LEN: u64 = MAGIC.len() as u64;
 const DIGEST_LEN: u64 = SHA256_LEN as u64;
+/// Stored digests are noted as in use at most this often.
+const IN_USE_NOTED: Duration = Duration::from_secs(600);
+/// Stored digests that were noted within this time are in use.
+const IN_USE_KEPT: Duration = Duration::from_secs(1200);
 /// Suffix of the file names.
 const EXTENSION: &str = "manifest";
 
@@ -155,6 +160,25 @@ impl DiskCache {
             .is_ok_and(|metadata| metadata.len() == stored_len(layout.final_segment + 1))
     }
 
+    /// Notes that stored digests are in use, so that they make no room for others that are prepared.
+    pub(crate) fn note_in_use(&self, layout: &Layout, stat: &FileStat) {
+        let Ok(file) = File::open(self.path(layout, stat)) else { return };
+        let Ok(metadata) = file.metadata() else { return };
+        let now = crate::real_time::unix();
+        let age = metadata.modified().ok().and_then(|noted| now.duration_since(noted).ok());
+        if age.is_none_or(|age| age >= IN_USE_NOTED) {
+            // Without the note, they are the first to go.
+            let _ = file.set_modified(now);
+        }
+    }
+
+    /// Makes room for the digests of a file, from those that no walk has found in use for a while; false if that is not
+    /// enough.
+    pub(crate) fn make_room_unless_in_use(&self, layout: &Layout) -> io::Result<bool> {
+        let kept_from = crate::real_time::unix() - IN_USE_KEPT;
+        self.remove_oldest(stored_len(layout.final_segment + 1), Some(kept_from))
+    }
+
     /// Whether there may be room for the digests of `segments` segments.
     pub(super) fn can_hold(&self, segments: u64) -> bool {
         stored_len(segments) <= self.bytes_max
@@ -212,25 +236,34 @@ impl DiskCache {
     }
 
     fn make_room(&self, length: u64) -> io::Result<()> {
+        self.remove_oldest(length, None).map(|_| ())
+    }
+
+    /// Removes the oldest files until `length` bytes fit, but none that was stored or noted after `kept_from`; returns
+    /// whether they fit.
+    fn remove_oldest(&self, length: u64, kept_from: Option<SystemTime>) -> io::Result<bool> {
+        if length > self.bytes_max {
+            return Ok(false);
+        }
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
             let path = entry.path();
             if path.extension().is_some_and(|extension| extension == EXTENSION) {
                 let metadata = entry.metadata()?;
-                files.push((metadata.mtime(), metadata.mtime_nsec(), metadata.len(), path));
+                files.push((metadata.modified()?, metadata.len(), path));
             }
         }
         files.sort();
-        let mut total: u64 = files.iter().map(|file| file.2).sum();
-        for (_, _, freed, path) in files {
-            if total + length <= self.bytes_max {
+        let mut total: u64 = files.iter().map(|file| file.1).sum();
+        for (stored, freed, path) in files {
+            if total + length <= self.bytes_max || kept_from.is_some_and(|kept| stored >= kept) {
                 break;
             }
             fs::remove_file(path)?;
             total -= freed;
         }
-        Ok(())
+        Ok(total + length <= self.bytes_max)
     }
 }
 
@@ -365,6 +398,25 @@ mod tests {
         assert!(cache.load(&layout(5, 10), &stat).is_some());
         cache.store(&layout(6, 5000), &stat, &hashed(5)).unwrap();
         assert!(cache.load(&layout(6, 5000), &stat).is_none());
+    }
+
+    #[test]
+    fn digests_in_use_make_no_room_for_prepared_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        // Each has 8 + 64 + 32 bytes.
+        let cache = DiskCache::open(directory.path(), 250).unwrap();
+        let stat = stat();
+        for version in 1..=2 {
+            cache.store(&layout(version, 10), &stat, &hashed(1)).unwrap();
+            let file = File::open(cache.path(&layout(version, 10), &stat)).unwrap();
+            file.set_modified(crate::real_time::unix() - 2 * IN_USE_KEPT).unwrap();
+        }
+        cache.note_in_use(&layout(1, 10), &stat);
+        assert!(cache.make_room_unless_in_use(&layout(3, 10)).unwrap());
+        assert!(cache.has(&layout(1, 10), &stat) && !cache.has(&layout(2, 10), &stat));
+        cache.store(&layout(3, 10), &stat, &hashed(1)).unwrap();
+        assert!(!cache.make_room_unless_in_use(&layout(4, 10)).unwrap());
+        assert!(cache.has(&layout(1, 10), &stat) && cache.has(&layout(3, 10), &stat));
     }
 
     #[test]

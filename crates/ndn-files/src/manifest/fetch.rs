@@ -1,26 +1,25 @@
-//! Consumer side: fetches a manifest, verifies it node by node, and then verifies segments with it.
+//! Consumer side: finds the root of a manifest, and verifies segments with the digests below it.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_client::fetch::{
-    Discovery, FetchError, FetchFailure, FetchOptions, FoundObject, PacketVerifier, Verification,
+    Discovery, FetchError, FetchOptions, FoundObject, Loading, PacketVerifier, Verification,
 };
 use ndn_client::{Endpoint, ExpressError, InterestRequest};
 use ndn_packet::{ContentType, Data, Name};
-use ndn_security::{Sha256Digest, VerifyError, sha256};
+use ndn_security::{Sha256Digest, VerifyError};
 
-use super::root::{Root, digests_of};
+use super::digests::{Digests, Source};
+use super::root::Root;
 use super::tree::Tree;
-use crate::metadata::{FileMetadata, MetadataError};
+use crate::metadata::{FileMetadata, MetadataError, SignedLeaves};
 
 /// Shortest and longest time between two Interests for a manifest that is being prepared.
 const PREPARATION_INTERVAL: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(2)];
 /// Number of estimates in a row that are no shorter than an earlier one, after which the wait ends.
 const STALLED_ESTIMATES_MAX: u32 = 30;
-/// Maximum number of nodes that may differ from the listed ones.
-const WRONG_NODES_MAX: u32 = 256;
 
 /// Why no manifest is available.
 #[derive(Debug, thiserror::Error)]
@@ -69,62 +68,57 @@ pub enum ManifestError {
         /// Name of the file with its old version.
         name: String,
     },
-    /// A node differs from the listed one.
-    #[error("node {node} of the manifest {name} is not the one that the manifest lists")]
-    Node {
-        /// Name of the manifest.
-        name: String,
-        /// Number of the node.
-        node: u64,
-    },
-    /// A node cannot be fetched.
+    /// The metadata cannot be fetched again.
     #[error(transparent)]
     Fetch(#[from] FetchError),
 }
 
-/// A verified manifest: the digest of every segment of a version.
+/// A verified manifest: the digest of every segment of a version. Its nodes are fetched when the segments that they list are
+/// checked, so that a range of a large object needs only the nodes above it.
 #[derive(Debug)]
 pub struct Manifest {
-    name: Name,
-    size: u64,
-    segment_size: u64,
-    digests: Vec<Sha256Digest>,
-    /// The verification of the root.
-    signer: Verification,
+    digests: Arc<Digests>,
 }
 
 impl Manifest {
     /// Name of the object with its version.
     #[must_use]
     pub fn object(&self) -> &Name {
-        &self.name
+        &self.digests.root().name
     }
 
     /// Length of the object in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.size
+        self.digests.root().size
     }
 
     /// Content bytes of each segment but the last.
     #[must_use]
     pub fn segment_size(&self) -> u64 {
-        self.segment_size
+        self.digests.root().segment_size
     }
 
-    /// Number of segments.
+    /// Number of segments. The whole manifest takes 32 bytes for each.
     #[must_use]
     pub fn segments(&self) -> u64 {
-        u64::try_from(self.digests.len()).unwrap_or(u64::MAX)
+        self.digests.segments()
+    }
+
+    /// Number of nodes that were fetched, and the root.
+    #[cfg(test)]
+    pub(crate) fn known_nodes(&self) -> usize {
+        self.digests.known_nodes()
     }
 
     /// The object, to be fetched with [`Self::verification`]: it ends where the manifest says.
     #[must_use]
     pub fn to_found(&self) -> FoundObject {
-        FoundObject::known(self.name.clone(), self.segments().saturating_sub(1))
+        FoundObject::known(self.object().clone(), self.segments().saturating_sub(1))
     }
 
-    /// Verification of the object's segments.
+    /// Verification of the object's segments. Those that are checked other than by a fetch must be loaded before
+    /// ([`Verification::load`]).
     #[must_use]
     pub fn verification(self: &Arc<Self>) -> Verification {
         Verification::Packets(Arc::<Self>::clone(self))
@@ -132,94 +126,32 @@ impl Manifest {
 }
 
 impl PacketVerifier for Manifest {
+    fn load(&self, segments: RangeInclusive<u64>) -> Option<Loading> {
+        self.digests.load(&segments)
+    }
+
     fn check_digest(&self, data: &Data<'_>, digest: &Sha256Digest) -> Result<(), VerifyError> {
         // The digest covers the name, too; the number is only the index.
         let segment = data.name().last().and_then(|last| last.as_segment());
-        let listed = segment.and_then(|segment| self.digests.get(usize::try_from(segment).ok()?));
-        match listed {
-            Some(listed) if listed == digest => Ok(()),
+        match segment.and_then(|segment| self.expected(segment)) {
+            Some(listed) if listed == *digest => Ok(()),
             _ => Err(VerifyError::NotListed),
         }
     }
 
     fn expected(&self, segment: u64) -> Option<Sha256Digest> {
-        self.digests.get(usize::try_from(segment).ok()?).copied()
+        self.digests.of_segment(segment)
     }
 
     fn check_nack(&self, nack: &Data<'_>) -> Result<(), VerifyError> {
         // A key that may sign the manifest may also state that its object is gone.
-        self.signer.check(nack)
+        self.digests.signer().check(nack)
     }
 }
 
-/// Digests listed by the nodes: those of the nodes from 1 on, and then those of the segments. They
-/// become known node by node, in order, while later nodes arrive already.
-struct Nodes {
-    listed: Mutex<Vec<Sha256Digest>>,
-    /// Digests of nodes that arrived before the nodes that list them; `None` where several arrived,
-    /// and it is unknown whose content was kept.
-    early: Mutex<HashMap<u64, Option<Sha256Digest>>>,
-    /// Number of nodes.
-    nodes: u64,
-    /// The verification that Nacks must pass.
-    signer: Verification,
-}
-
-impl Nodes {
-    fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-        // No invariant spans a panic.
-        mutex.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn listed(&self, node: u64) -> Option<Sha256Digest> {
-        let index = usize::try_from(node.checked_sub(1)?).ok()?;
-        let is_node = node < self.nodes;
-        Self::lock(&self.listed).get(index).copied().filter(|_| is_node)
-    }
-
-    /// Appends the digests of the next node.
-    fn extend(&self, digests: &[Sha256Digest]) {
-        Self::lock(&self.listed).extend_from_slice(digests);
-    }
-
-    /// Whether a node accepted early is the listed one, now that all before it are known.
-    fn is_right(&self, node: u64) -> bool {
-        let early = Self::lock(&self.early).remove(&node);
-        early.is_none_or(|early| early.is_some() && early == self.listed(node))
-    }
-}
-
-impl PacketVerifier for Nodes {
-    fn check_digest(&self, data: &Data<'_>, digest: &Sha256Digest) -> Result<(), VerifyError> {
-        let digest = *digest;
-        let node = data.name().last().and_then(|last| last.as_segment());
-        let node = node.ok_or(VerifyError::NotListed)?;
-        match self.listed(node) {
-            Some(listed) if listed == digest => Ok(()),
-            None if (1..self.nodes).contains(&node) => {
-                let mut early = Self::lock(&self.early);
-                let known = early.entry(node).or_insert(Some(digest));
-                if *known != Some(digest) {
-                    *known = None;
-                }
-                Ok(())
-            }
-            Some(_) | None => Err(VerifyError::NotListed),
-        }
-    }
-
-    fn expected(&self, node: u64) -> Option<Sha256Digest> {
-        self.listed(node)
-    }
-
-    fn check_nack(&self, nack: &Data<'_>) -> Result<(), VerifyError> {
-        self.signer.check(nack)
-    }
-}
-
-/// Fetches and verifies the manifest of an object; `None` if its metadata names none. `options`
-/// determine how, and the key of the root. While the server prepares the manifest, `waiting` is called
-/// with the time that it estimates, every two seconds at least.
+/// Finds the manifest of an object; `None` if its metadata names none. `options` determine how its nodes are fetched, and
+/// the key of the root. While a server prepares a manifest and offers no signed leaves, `waiting` is called with the time
+/// that it estimates, every two seconds at least.
 ///
 /// # Errors
 /// All of [`ManifestError`].
@@ -229,16 +161,14 @@ pub async fn fetch_manifest(
     options: &FetchOptions,
     waiting: impl FnMut(Duration),
 ) -> Result<Option<Arc<Manifest>>, ManifestError> {
-    match find_manifest(endpoint, found, options, waiting).await? {
-        Some(root) => Ok(Some(root.fetch(endpoint, options).await?)),
-        None => Ok(None),
-    }
+    let root = find_manifest(endpoint, found, options, waiting).await?;
+    Ok(root.map(|root| root.into_manifest(endpoint, options)))
 }
 
-/// The root of a manifest, without its other nodes.
+/// The root of a manifest, without its other nodes; or the values of signed leaves in the metadata.
 #[derive(Debug)]
 pub struct ManifestRoot {
-    name: Name,
+    source: Source,
     root: Root,
     tree: Tree,
 }
@@ -250,19 +180,12 @@ impl ManifestRoot {
         self.tree.segments
     }
 
-    /// Fetches and verifies the other nodes, according to `options`.
-    ///
-    /// # Errors
-    /// [`ManifestError::Node`] and [`ManifestError::Fetch`].
-    pub async fn fetch(
-        self,
-        endpoint: &Endpoint,
-        options: &FetchOptions,
-    ) -> Result<Arc<Manifest>, ManifestError> {
-        let digests = fetch_nodes(endpoint, &self.name, &self.root, &self.tree, options).await?;
-        let Root { name, size, segment_size, .. } = self.root;
-        let signer = options.verification.clone();
-        Ok(Arc::new(Manifest { name, size, segment_size, digests, signer }))
+    /// The manifest, whose nodes are fetched according to `options` when they are needed.
+    #[must_use]
+    pub fn into_manifest(self, endpoint: &Endpoint, options: &FetchOptions) -> Arc<Manifest> {
+        let Self { source, root, tree } = self;
+        let digests = Digests::new(root, tree, source, endpoint.clone(), options.clone());
+        Arc::new(Manifest { digests: Arc::new(digests) })
     }
 }
 
@@ -281,6 +204,9 @@ pub async fn find_manifest(
         return Ok(None);
     };
     let metadata = FileMetadata::decode(metadata)?;
+    if let Some(leaves) = &metadata.signed_leaves {
+        return signed_leaves(found, &metadata, leaves).map(Some);
+    }
     let Some(name) = &metadata.manifest else {
         return Ok(None);
     };
@@ -296,7 +222,26 @@ pub async fn find_manifest(
     if metadata.size.is_some_and(|size| size != root.size) {
         return Err(ManifestError::SizeDiffers { name: name.to_uri() });
     }
-    Ok(Some(ManifestRoot { name: name.clone(), root, tree }))
+    Ok(Some(ManifestRoot { source: Source::Nodes(name.clone()), root, tree }))
+}
+
+/// The manifest of a file that the server is still hashing, which signs each leaf. Each leaf repeats what the metadata state
+/// here.
+fn signed_leaves(
+    found: &FoundObject,
+    metadata: &FileMetadata,
+    leaves: &SignedLeaves,
+) -> Result<ManifestRoot, ManifestError> {
+    let contradiction = |text| ManifestError::Metadata(MetadataError::Contradiction(text));
+    let (Some(size), Some(segment_size)) = (metadata.size, metadata.segment_size) else {
+        return Err(contradiction("signed leaves of a file without size"));
+    };
+    let name = found.name().clone();
+    let SignedLeaves { name: of, fanout } = leaves;
+    let tree = Tree::new(size.div_ceil(segment_size).max(1), *fanout)
+        .ok_or_else(|| contradiction("signed leaves that there cannot be"))?;
+    let root = Root { name, size, segment_size, fanout: *fanout, digests: Vec::new() };
+    Ok(ManifestRoot { source: Source::SignedLeaves(of.clone()), root, tree })
 }
 
 /// Waits while the metadata of a file state that its manifest is being prepared, and the estimate falls.
@@ -382,60 +327,4 @@ fn read_root(content: &[u8], uri: &str, object: &Name) -> Result<(Root, Tree), M
         return Err(ManifestError::OfAnother { name: uri.to_owned(), of: root.name.to_uri() });
     }
     Ok((root, tree))
-}
-
-/// Fetches the other nodes; returns the digests of the segments. A node that differs from the
-/// listed one is requested again, by its digest.
-async fn fetch_nodes(
-    endpoint: &Endpoint,
-    name: &Name,
-    root: &Root,
-    tree: &Tree,
-    options: &FetchOptions,
-) -> Result<Vec<Sha256Digest>, ManifestError> {
-    if tree.nodes() == 1 {
-        return Ok(root.digests.clone());
-    }
-    let nodes = Arc::new(Nodes {
-        listed: Mutex::new(root.digests.clone()),
-        early: Mutex::default(),
-        nodes: tree.nodes(),
-        signer: options.verification.clone(),
-    });
-    let verification = Verification::Packets(Arc::<Nodes>::clone(&nodes));
-    let fetching = FetchOptions { verification, ..options.clone() };
-    let found = FoundObject::known(name.clone(), tree.nodes() - 1);
-    let cache_bypass = endpoint.cache_bypass(&found, &fetching);
-    let mut wrong_nodes = 0;
-    let mut stream = endpoint.fetch_found(found, 1, &fetching);
-    for node in 1..tree.nodes() {
-        let wrong = || ManifestError::Node { name: name.to_uri(), node };
-        let mut content =
-            stream.next().await.map_err(|error| not_listed(error, name))?.ok_or_else(wrong)?;
-        if !nodes.is_right(node) {
-            wrong_nodes += 1;
-            let listed = nodes.listed(node).filter(|_| wrong_nodes <= WRONG_NODES_MAX);
-            let listed = listed.ok_or_else(wrong)?;
-            let again = cache_bypass.fetch(node, Some(&listed)).await.map_err(|_| wrong())?;
-            if sha256(again.wire()) != listed {
-                return Err(wrong());
-            }
-            content = again.content();
-        }
-        let digests = digests_of(&content).ok_or_else(wrong)?;
-        if u64::try_from(digests.len()) != Ok(tree.digests_of(node)) {
-            return Err(wrong());
-        }
-        nodes.extend(&digests);
-    }
-    let mut listed = std::mem::take(&mut *Nodes::lock(&nodes.listed));
-    let inner = usize::try_from(tree.nodes() - 1).unwrap_or(usize::MAX);
-    Ok(listed.split_off(inner.min(listed.len())))
-}
-
-fn not_listed(error: FetchError, name: &Name) -> ManifestError {
-    if let FetchError::Failed { failure: FetchFailure::Verification { segment, .. }, .. } = error {
-        return ManifestError::Node { name: name.to_uri(), node: segment };
-    }
-    error.into()
 }

@@ -1,6 +1,7 @@
 //! Manifests: one signature for all segments of a version (docs/data/manifests.md has the format).
 
 mod build;
+mod digests;
 mod disk;
 mod fetch;
 mod nodes;
@@ -9,8 +10,8 @@ mod tree;
 
 pub use fetch::{Manifest, ManifestError, ManifestRoot, fetch_manifest, find_manifest};
 
-pub(crate) use build::{Built, Source, Store, build, store_for};
+pub(crate) use build::{Built, Source, Store, build, leaf_fanout, signed_leaf, store_for};
 pub(crate) use disk::DiskCache;
 pub use disk::check_manifest_directory;
 pub(crate) use nodes::BuildFailure;
-pub(crate) use root::manifest_name;
+pub(crate) use root::{leaves_name, manifest_name};

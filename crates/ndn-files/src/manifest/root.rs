@@ -5,7 +5,7 @@ use ndn_packet::{Component, DecodeError, Name, NameRef, types};
 use ndn_security::{SHA256_LEN, Sha256Digest};
 
 use super::tree::Tree;
-use crate::request::MANIFEST;
+use crate::request::{LEAVES, MANIFEST};
 
 /// Format version.
 pub(super) const FORMAT: u64 = 1;
@@ -50,7 +50,19 @@ impl Root {
         out
     }
 
+    /// Parses a root: it lists as many digests as one of this size.
     pub(super) fn decode(content: &[u8]) -> Result<(Self, Tree), RootError> {
+        let (root, tree) = Self::read(content)?;
+        if u64::try_from(root.digests.len()) != Ok(tree.root_digests()) {
+            return Err(RootError::Contradiction(
+                "another number of digests than the size asks for",
+            ));
+        }
+        Ok((root, tree))
+    }
+
+    /// Parses a root, or a signed leaf, which has the same form. The number of digests is not checked.
+    pub(super) fn read(content: &[u8]) -> Result<(Self, Tree), RootError> {
         let mut reader = Reader::new(content);
         let format = reader.read_expected(FORMAT_TYPE)?.number()?;
         if format != FORMAT {
@@ -67,9 +79,8 @@ impl Root {
         }
         let tree = Tree::new(size.div_ceil(segment_size).max(1), fanout)
             .ok_or(RootError::Contradiction("a tree that there cannot be"))?;
-        let digests = digests_of(digests.value())
-            .filter(|digests| u64::try_from(digests.len()) == Ok(tree.root_digests()))
-            .ok_or(RootError::Contradiction("another number of digests than the size asks for"))?;
+        let digests =
+            digests_of(digests.value()).ok_or(RootError::Contradiction("a part of a digest"))?;
         Ok((Self { name, size, segment_size, fanout, digests }, tree))
     }
 }
@@ -82,8 +93,17 @@ pub(super) fn digests_of(bytes: &[u8]) -> Option<Vec<Sha256Digest>> {
 
 /// Name of the manifest of the object `versioned`.
 pub(crate) fn manifest_name(versioned: &Name) -> Name {
+    with_keyword(versioned, MANIFEST)
+}
+
+/// Name of the signed leaves of the object `versioned`.
+pub(crate) fn leaves_name(versioned: &Name) -> Name {
+    with_keyword(versioned, LEAVES)
+}
+
+fn with_keyword(versioned: &Name, keyword: Component<'_>) -> Name {
     let mut name = versioned.as_ref().parent().to_name();
-    name.push(MANIFEST);
+    name.push(keyword);
     let last = versioned.as_ref().last();
     name.push(last.unwrap_or(Component::generic(&[])));
     name

@@ -43,6 +43,27 @@ impl Tree {
         1 + self.levels.iter().skip(level + 1).sum::<u64>()
     }
 
+    /// Number of leaves; the root is the only one where it lists the segments.
+    pub(super) fn leaves(&self) -> u64 {
+        self.levels.first().copied().unwrap_or(1)
+    }
+
+    /// Number of the node that is this leaf.
+    pub(super) fn leaf_node(&self, leaf: u64) -> u64 {
+        if self.levels.is_empty() { 0 } else { self.first_of(0) + leaf }
+    }
+
+    /// The node that lists a node, and the position in its list; `None` for the root.
+    pub(super) fn parent_of(&self, node: u64) -> Option<(u64, u64)> {
+        let level = (0..self.levels.len()).find(|level| node >= self.first_of(*level))?;
+        let index = node - self.first_of(level);
+        let above = level + 1;
+        if above == self.levels.len() {
+            return Some((0, index));
+        }
+        Some((self.first_of(above) + index / self.fanout, index % self.fanout))
+    }
+
     /// Number of digests in the root.
     pub(super) fn root_digests(&self) -> u64 {
         self.levels.last().copied().unwrap_or(self.segments)
@@ -84,6 +105,22 @@ mod tests {
                 prop_assert!(node <= known);
                 known += tree.digests_of(node);
             }
+            // The parent's list is the part of the sequence that has the node.
+            let mut listed_before = 0;
+            for parent in 0..tree.nodes() {
+                for index in 0..tree.digests_of(parent) {
+                    let node = listed_before + index + 1;
+                    if node < tree.nodes() {
+                        prop_assert_eq!(tree.parent_of(node), Some((parent, index)));
+                    } else {
+                        let segment = node - tree.nodes();
+                        prop_assert_eq!(tree.leaf_node(segment / fanout), parent);
+                        prop_assert_eq!(segment % fanout, index);
+                    }
+                }
+                listed_before += tree.digests_of(parent);
+            }
+            prop_assert_eq!(tree.parent_of(0), None);
         }
     }
 

@@ -151,6 +151,141 @@ async fn short_packets_have_no_room_for_roots() {
     assert_eq!(have_root, [false, true]);
 }
 
+/// A range needs the nodes between the root and its segments, and no others.
+#[tokio::test]
+async fn range_needs_only_the_nodes_above_it() {
+    // A node lists four: 250 segments, 63 leaves, 16 and 4 nodes above them.
+    let (bed, options) = with_key(200).await;
+    let content = bytes(1, 50_000);
+    bed.write("file", &content);
+    let manifest = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
+    let verification = manifest.verification();
+    let mut fetching = FetchOptions { verification, ..options };
+    assert_eq!(manifest.known_nodes(), 1);
+    for (first, last, known) in [(137, 137, 4), (137, 138, 4), (136, 139, 4), (0, 0, 7)] {
+        fetching.config.last_segment_needed = Some(last);
+        let stream = bed.consumer.fetch_found(manifest.to_found(), first, &fetching);
+        let range = stream.collect(usize::MAX).await.unwrap();
+        let at = |segment: u64| usize::try_from(segment * 200).unwrap();
+        assert!(range == content[at(first)..at(last + 1)]);
+        assert_eq!(manifest.known_nodes(), known, "{first}-{last}");
+    }
+    // Many readers at a time get what they ask for, and each what others ask for behind that.
+    let readers = (0..50).map(|reader| {
+        let mut fetching = fetching.clone();
+        let (first, found) = (reader * 5, manifest.to_found());
+        fetching.config.last_segment_needed = Some(first + 4);
+        let stream = bed.consumer.fetch_found(found, first, &fetching);
+        tokio::spawn(async move { (first, stream.collect(usize::MAX).await.unwrap()) })
+    });
+    for reader in readers.collect::<Vec<_>>() {
+        let (first, range) = reader.await.unwrap();
+        let first = usize::try_from(first * 200).unwrap();
+        assert!(range.starts_with(&content[first..first + 1000]));
+    }
+}
+
+/// A file of 100 GiB whose bytes at `offset` are `content`, and zeros elsewhere.
+fn write_sparse(bed: &Bed, path: &str, offset: u64, content: &[u8]) {
+    let file = std::fs::File::create(bed.path(path)).unwrap();
+    file.set_len(100 << 30).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, content, offset).unwrap();
+}
+
+/// While the server hashes a large file, signed leaves verify the ranges that are needed.
+#[tokio::test]
+async fn file_is_verified_before_it_is_hashed() {
+    let (bed, options) = with_key(8192).await;
+    let (offset, content) = (77 << 30, bytes(1, 8192));
+    write_sparse(&bed, "large", offset, &content);
+    let metadata = bed.metadata_of("/x/large").await;
+    // Without a directory for digests, so large a file has no manifest at all.
+    assert!(metadata.manifest.is_none() && metadata.signed_leaves.is_some());
+    bed.write("smaller", &[]);
+    std::fs::File::options()
+        .write(true)
+        .open(bed.path("smaller"))
+        .unwrap()
+        .set_len(1 << 30)
+        .unwrap();
+    let smaller = bed.metadata_of("/x/smaller").await;
+    assert!(smaller.manifest.is_some() && smaller.preparation_ms.is_some());
+    assert!(smaller.signed_leaves.is_some());
+    let manifest = manifest(&bed, "/x/large", &options).await.unwrap().unwrap();
+    assert_eq!((manifest.size(), manifest.segments()), (100 << 30, (100 << 30) / 8192));
+    let verification = manifest.verification();
+    let mut fetching = FetchOptions { verification, ..options };
+    for (segment, content, leaves) in
+        [(offset / 8192, content, 1), (0, vec![0; 8192], 2), (1, vec![0; 8192], 2)]
+    {
+        fetching.config.last_segment_needed = Some(segment);
+        let stream = bed.consumer.fetch_found(manifest.to_found(), segment, &fetching);
+        assert!(stream.collect(usize::MAX).await.unwrap() == content);
+        assert_eq!(bed.count(Event::SignedLeaf), leaves);
+    }
+    // Another consumer gets them from memory.
+    let found = bed.consumer.fetch_segment(&manifest.to_found(), 5, &fetching).await.unwrap();
+    assert!(found.content() == [0; 8192][..]);
+    assert_eq!((bed.count(Event::SignedLeaf), bed.count(Event::ManifestBuilt)), (2, 0));
+}
+
+/// A signed leaf is of one object, one layout and one position, and by the right key.
+#[tokio::test]
+async fn signed_leaves_of_others_are_rejected() {
+    let (signer, options) = key();
+    let serving = ServerOptions { signer: Arc::clone(&signer), ..ServerOptions::default() };
+    let bed = Bed::with(RootOptions::default(), serving, Some(8192)).await;
+    write_sparse(&bed, "large", 0, &[]);
+    let metadata = bed.metadata_of("/x/large").await;
+    let leaves = metadata.signed_leaves.clone().unwrap();
+    let mut leaf = leaves.name.clone();
+    leaf.push_segment(3);
+    let request = ndn_client::InterestRequest::new(leaf);
+    let honest = bed.consumer.express(&request).await.unwrap().content();
+    let forged = key().0;
+    for (uri, layout, signer, is_accepted) in [
+        ("/a", metadata.name.clone(), &signer, true),
+        ("/b", name("/other/file/v=7"), &signer, false),
+        ("/c", metadata.name.clone(), &forged, false),
+    ] {
+        let (signer, honest) = (Arc::clone(signer), honest.clone());
+        let answer = move |request: Request| {
+            let name = request.name();
+            let data = DataBuilder::new(name).content_type(ContentType::MANIFEST);
+            request.answer_with(&data.content(&honest), signer.as_ref()).unwrap();
+        };
+        let signed_leaves = crate::SignedLeaves { name: name(uri), fanout: leaves.fanout };
+        let stated = FileMetadata {
+            name: layout.clone(),
+            signed_leaves: Some(signed_leaves),
+            ..metadata.clone()
+        };
+        let _attached = bed.producer().attach(&name(uri), answer).unwrap();
+        let content = stated.encode();
+        let of = name(&format!("{uri}x/file"));
+        let metadata_of = move |request: Request| {
+            let mut name = request.name().to_name();
+            name.push_version(1).push_segment(0);
+            let data = DataBuilder::new(&name).content(&content);
+            request.answer_with(&data, &DigestSigner).unwrap();
+        };
+        let _described = bed.producer().attach(&of, metadata_of).unwrap();
+        let found = bed.consumer.find(&of, &FetchOptions::default()).await.unwrap();
+        let found = fetch_manifest(&bed.consumer, &found, &options, |_| {}).await;
+        let verification = found.unwrap().unwrap().verification();
+        let third = 3 * leaves.fanout;
+        assert_eq!(verification.load(third..=third).await.is_ok(), is_accepted, "{uri}");
+        // The digests are those of the segments.
+        if is_accepted {
+            let expected = verification.expected(third).unwrap();
+            let object = FoundObject::known(layout.clone(), metadata.final_segment.unwrap());
+            let unverified = FetchOptions::default();
+            let segment = bed.consumer.fetch_segment(&object, third, &unverified).await.unwrap();
+            assert_eq!(ndn_security::sha256(segment.wire()), expected);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_manifest_is_made_once_for_a_version() {
     let (bed, options) = with_key(1000).await;
@@ -210,10 +345,13 @@ async fn manifests_larger_than_memory_are_served_from_disk() {
             ..ServerOptions::default()
         };
         let bed = Bed::of(served.path(), serving).await;
-        let found = manifest(&bed, "/x/file", &options).await.unwrap();
-        assert_eq!(found.is_some(), disk, "one that is too large is not offered");
-        let Some(found) = found else { continue };
+        let found = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
         assert!(fetch(&bed, &found, &options).await.unwrap() == content);
+        if !disk {
+            assert_eq!(bed.count(Event::ManifestBuilt), 0, "one that is too large is not built");
+            assert!(bed.count(Event::SignedLeaf) > 0);
+            continue;
+        }
         let event = if round == 1 { Event::ManifestLoaded } else { Event::ManifestBuilt };
         assert_eq!(bed.count(event), 1, "round {round}");
         let [file] = stored().try_into().unwrap();
@@ -262,6 +400,7 @@ async fn changed(
     let received = bed.consumer.express(&request).await.unwrap();
     let mut wire = received.wire().to_vec();
     change(&mut wire);
+    manifest.verification().load(0..=u64::MAX).await.unwrap();
     manifest.verification().check(&Data::parse(&wire).unwrap())
 }
 
@@ -328,8 +467,12 @@ async fn unlisted_nodes_are_rejected() {
         }
     };
     let _attached = bed.producer().attach(&producer, answer).unwrap();
-    let refused = manifest(&bed, "/forged/file", &options).await.unwrap_err();
-    assert!(matches!(refused, ManifestError::Node { node: 2, .. }), "{refused}");
+    let manifest = manifest(&bed, "/forged/file", &options).await.unwrap().unwrap();
+    manifest.verification().load(0..=1).await.unwrap();
+    let refused = manifest.verification().load(2..=3).await.unwrap_err();
+    let FetchError::Failed { name, failure } = &refused else { panic!("{refused}") };
+    assert_eq!(*name, root_name.to_uri());
+    assert!(matches!(failure, FetchFailure::Verification { segment: 2, .. }), "{refused}");
 }
 
 /// The behaviour of a cache between server and consumer.

@@ -412,6 +412,7 @@ pub(super) async fn has_content_of(
     let fetching = FetchOptions { verification: verification.clone(), ..policy.fetching.clone() };
     let first =
         endpoint.fetch_segment(&manifest.to_found(), 0, &fetching).await.map_err(failure)?;
+    verification.load(0..=u64::MAX).await.map_err(failure)?;
     let (size, segment_len) = (manifest.size(), manifest.segment_size());
     let compare = move || has_content(&file, size, segment_len, &first, &verification);
     let compared = tokio::task::spawn_blocking(compare).await;

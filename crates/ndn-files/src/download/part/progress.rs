@@ -45,6 +45,12 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Whether the part has a checksum, so that it is checked without digests of packets.
+    #[must_use]
+    pub fn has_checksum(&self) -> bool {
+        self.xxh64.is_some()
+    }
+
     /// Whether the values are consistent, so that reading the content takes no more memory than any
     /// fetch.
     pub(in crate::download) fn is_possible(&self) -> bool {
