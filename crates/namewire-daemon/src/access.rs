@@ -1,21 +1,17 @@
 //! Builds access control from the configuration: reads certificates and trust rules.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
+use ndn_client::rules::{anchors, anchors_in, read_certificate, read_text};
 use ndn_management::AccessControl;
-use ndn_security::Certificate;
 use ndn_security::info::Node;
 use ndn_security::trust::{AnchorSource, TrustPolicy};
 use ndn_sys::clock::Clock;
-use tracing::warn;
 
 use crate::config::{AuthorizedSigner, Conflict, Management, Privilege, TEXT_ORIGIN, TrustRules};
 use crate::environment::now;
-
-/// Maximum size of certificate and rule files, bytes.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 const AUTHORIZATIONS: &str = "management.authorizations";
 
@@ -33,13 +29,13 @@ pub(crate) fn access_control(
     // Paths are absolute here, or relative to the working directory.
     let clock_of_loader = clock.clone();
     control.set_anchor_loader(move |source| {
-        anchors(source, &clock_of_loader).map_err(|error| format!("{error:#}"))
+        anchors(source, &clock_of_loader).map_err(|error| error.to_string())
     });
     for authorize in &access.authorizations {
         let certificate = match &authorize.certificate {
             AuthorizedSigner::Any => None,
             AuthorizedSigner::Certificate(path) => {
-                match certificate(path, clock).context(AUTHORIZATIONS) {
+                match read_certificate(path, clock).context(AUTHORIZATIONS) {
                     Ok(certificate) => Some(certificate),
                     Err(error) => {
                         faults.push(Conflict::from_error(&[AUTHORIZATIONS], &error));
@@ -81,14 +77,15 @@ fn policy(rules: &TrustRules, clock: &Clock) -> anyhow::Result<TrustPolicy> {
         }
         TrustRules::File(path) => {
             let directory = path.parent().unwrap_or(Path::new("")).to_owned();
-            (read(path)?, path.display().to_string(), directory)
+            (read_text(path)?, path.display().to_string(), directory)
         }
     };
     if TrustPolicy::is_text(&text) {
         let mut load = |source: AnchorSource<'_>| anchors_in(&directory, source, clock);
         return Ok(TrustPolicy::from_text(&origin, &text, &mut load)?);
     }
-    let mut include = |file: &str| read(&directory.join(file)).map_err(|error| error.to_string());
+    let mut include =
+        |file: &str| read_text(&directory.join(file)).map_err(|error| error.to_string());
     let mut node = Node::parse(&origin, &text, &mut include)?;
     let anchor_nodes = node.children.iter_mut().flat_map(|anchor| &mut anchor.children);
     let is_path = |key: &str| ["file-name", "dir"].iter().any(|one| key.eq_ignore_ascii_case(one));
@@ -96,124 +93,8 @@ fn policy(rules: &TrustRules, clock: &Clock) -> anyhow::Result<TrustPolicy> {
         node.value = directory.join(&node.value).display().to_string();
     }
     let mut load =
-        |source: AnchorSource<'_>| anchors(source, clock).map_err(|error| format!("{error:#}"));
+        |source: AnchorSource<'_>| anchors(source, clock).map_err(|error| error.to_string());
     Ok(TrustPolicy::from_info(&node, &mut load)?)
-}
-
-/// Trust rules for Data, in either format.
-#[derive(Debug)]
-pub struct DataRules {
-    /// The rules.
-    pub policy: TrustPolicy,
-    /// Text of the file, followed by the texts of the files that it includes.
-    pub texts: Vec<String>,
-}
-
-/// Reads trust rules for Data and the trust anchors that they name.
-///
-/// # Errors
-/// A file cannot be read or is malformed; the error names it.
-pub fn data_rules(path: &Path, clock: &Clock) -> anyhow::Result<DataRules> {
-    let text = read(path)?;
-    let directory = path.parent().unwrap_or(Path::new(""));
-    let mut texts = vec![text.clone()];
-    let mut include = |file: &str| {
-        let text = read(&directory.join(file)).map_err(|error| error.to_string())?;
-        texts.push(text.clone());
-        Ok(text)
-    };
-    let mut load = |source: AnchorSource<'_>| anchors_beside(path, source, clock);
-    let origin = path.display().to_string();
-    let policy = TrustPolicy::from_rules(&origin, &text, &mut include, &mut load)?;
-    Ok(DataRules { policy, texts })
-}
-
-/// Reads the trust anchors that the rules in file `rules` name.
-///
-/// # Errors
-/// An anchor cannot be read.
-pub fn anchors_beside(
-    rules: &Path,
-    source: AnchorSource<'_>,
-    clock: &Clock,
-) -> Result<Vec<Arc<Certificate>>, String> {
-    anchors_in(rules.parent().unwrap_or(Path::new("")), source, clock)
-}
-
-fn anchors_in(
-    directory: &Path,
-    source: AnchorSource<'_>,
-    clock: &Clock,
-) -> Result<Vec<Arc<Certificate>>, String> {
-    let beside = |path: &str| directory.join(path).display().to_string();
-    let loaded = match source {
-        AnchorSource::File(file) => anchors(AnchorSource::File(&beside(file)), clock),
-        AnchorSource::Directory(path) => anchors(AnchorSource::Directory(&beside(path)), clock),
-    };
-    loaded.map_err(|error| format!("{error:#}"))
-}
-
-fn anchors(source: AnchorSource<'_>, clock: &Clock) -> anyhow::Result<Vec<Arc<Certificate>>> {
-    match source {
-        AnchorSource::File(file) => Ok(vec![certificate(Path::new(file), clock)?]),
-        AnchorSource::Directory(path) => {
-            let path = Path::new(path);
-            let cannot_read = || format!("cannot read {}", path.display());
-            let mut files = Vec::new();
-            for entry in std::fs::read_dir(path).with_context(cannot_read)? {
-                let file: PathBuf = entry.with_context(cannot_read)?.path();
-                if file.is_file() {
-                    files.push(file);
-                }
-            }
-            files.sort();
-            // Other files of the directory are ignored, as ndn-cxx does.
-            let read = files.iter().filter_map(|file| match certificate(file, clock) {
-                Ok(certificate) => Some(Ok(certificate)),
-                // An unreadable file may be an anchor, so the anchors of this directory are unknown.
-                Err(error) if is_denied(&error) => Some(Err(error)),
-                Err(error) => {
-                    warn!("not a trust anchor: {error:#}");
-                    None
-                }
-            });
-            read.collect()
-        }
-    }
-}
-
-fn is_denied(error: &anyhow::Error) -> bool {
-    let cause = error.root_cause().downcast_ref::<std::io::Error>();
-    cause.is_some_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
-}
-
-/// Reads a certificate, in base64 or wire format.
-fn certificate(path: &Path, clock: &Clock) -> anyhow::Result<Arc<Certificate>> {
-    let name = path.display();
-    let bytes = read_bytes(path)?;
-    let parsed = match std::str::from_utf8(&bytes) {
-        Ok(text) => Certificate::from_text(text),
-        Err(_) => Certificate::parse(bytes),
-    };
-    let certificate = parsed.with_context(|| format!("{name} is not a certificate"))?;
-    let unix_s = i64::try_from(clock.unix_time().as_secs()).unwrap_or(i64::MAX);
-    if !certificate.validity().contains(unix_s) {
-        warn!("certificate {} in {name} is not valid at this time", certificate.name().to_uri());
-    }
-    Ok(Arc::new(certificate))
-}
-
-fn read(path: &Path) -> anyhow::Result<String> {
-    String::from_utf8(read_bytes(path)?).with_context(|| format!("{} is not text", path.display()))
-}
-
-fn read_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let cannot_read = || format!("cannot read {}", path.display());
-    let length = std::fs::metadata(path).with_context(cannot_read)?.len();
-    if length > FILE_BYTES_MAX {
-        return Err(anyhow!("{} has {length} bytes: too many", path.display()));
-    }
-    std::fs::read(path).with_context(cannot_read)
 }
 
 #[cfg(test)]

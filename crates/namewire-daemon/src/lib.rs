@@ -35,7 +35,7 @@
 //! | `websocket`, `webtransport` | handshake and certificate of the listeners for browsers |
 #![forbid(unsafe_code)]
 
-pub mod access;
+mod access;
 mod addresses;
 mod balance;
 mod bound;

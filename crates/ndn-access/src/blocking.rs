@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ndn_client::{Endpoint, EndpointOptions};
 use ndn_files::ListingEntry;
 use ndn_packet::Name;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::access::{Access, AccessOptions};
 use crate::error::{AccessError, ErrorKind};
@@ -104,7 +104,7 @@ impl OwnRuntime {
         work: impl Future<Output = Result<T, AccessError>>,
     ) -> Result<T, AccessError> {
         let Some(runtime) = &self.runtime else {
-            return Err(AccessError::new(ErrorKind::Disconnected, "the connection has ended"));
+            return Err(ended());
         };
         runtime.block_on(async {
             let mut work = std::pin::pin!(work);
@@ -119,6 +119,10 @@ impl OwnRuntime {
             }
         })
     }
+}
+
+fn ended() -> AccessError {
+    AccessError::new(ErrorKind::Disconnected, "the connection has ended")
 }
 
 impl Blocking {
@@ -144,6 +148,16 @@ impl Blocking {
     #[must_use]
     pub fn access(&self) -> &Access {
         self.access.value()
+    }
+
+    /// The runtime of the connection, for tasks that use [`Access::endpoint`].
+    ///
+    /// # Errors
+    /// `Disconnected` in a process that was forked from the one that connected.
+    pub fn runtime(&self) -> Result<Handle, AccessError> {
+        self.access.runtime.check_process()?;
+        let runtime = self.access.runtime.runtime.as_ref();
+        runtime.map(|runtime| runtime.handle().clone()).ok_or_else(ended)
     }
 
     /// As [`Access::open`].

@@ -82,6 +82,12 @@ impl From<FetchError> for AccessError {
     }
 }
 
+impl From<ExpressError> for AccessError {
+    fn from(error: ExpressError) -> Self {
+        Self::new(kind_of(&error), error.to_string())
+    }
+}
+
 impl From<ManifestError> for AccessError {
     fn from(error: ManifestError) -> Self {
         let kind = if let ManifestError::Unanswered(error) = &error {

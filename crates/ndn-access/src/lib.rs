@@ -7,6 +7,7 @@ mod cache;
 mod catalog;
 mod error;
 mod file;
+pub mod keys;
 mod object;
 mod pattern;
 mod range_reader;

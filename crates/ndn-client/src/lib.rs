@@ -20,6 +20,7 @@ mod ping;
 mod publish;
 mod real_time;
 mod register;
+pub mod rules;
 mod shared;
 // The tests contain the examples.
 #[cfg(test)]

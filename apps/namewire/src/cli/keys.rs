@@ -1,18 +1,17 @@
 //! Keys for signing and verification: `--sign` and `--verify`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use ndn_client::fetch::Verification;
+use ndn_client::rules::DataRules;
 use ndn_client::{Trust, verifier_from_text};
-use ndn_security::trust::AnchorSource;
 use ndn_security::{
     DigestSigner, HmacKey, KeyError, KeySigner, Locator, NullSigner, PrivateKey, SafeBag, Signer,
     Verifier,
 };
 
 use super::failure::{Failure, Outcome};
-use namewire_daemon::access::{DataRules, anchors_beside, data_rules};
 use ndn_sys::clock::Clock;
 
 /// The environment variable with the passphrase of encrypted keys.
@@ -59,10 +58,8 @@ pub(super) fn verification(argument: &str) -> Outcome<Verification> {
         _ => (),
     }
     if let Some(file) = argument.strip_prefix("rules:") {
-        let path = PathBuf::from(file);
-        let reload =
-            move |source: AnchorSource<'_>| anchors_beside(&path, source, &Clock::system());
-        let trust = Trust::new(rules(file)?.policy).with_reload(reload);
+        let trust = Trust::from_file(Path::new(file));
+        let trust = trust.map_err(|error| Failure::Usage(error.to_string()))?;
         return Ok(Verification::Trust(Arc::new(trust)));
     }
     let verifier: Arc<dyn Verifier> = match argument.strip_prefix("hmac:") {
@@ -78,7 +75,9 @@ pub(super) fn identity(argument: &str) -> Outcome<String> {
         return Ok(argument.to_owned());
     }
     if let Some(file) = argument.strip_prefix("rules:") {
-        let DataRules { policy, texts } = rules(file)?;
+        let rules = DataRules::read(Path::new(file), &Clock::system());
+        let DataRules { policy, texts } =
+            rules.map_err(|error| Failure::Usage(error.to_string()))?;
         let mut all = texts.concat().into_bytes();
         policy.anchors().for_each(|anchor| all.extend_from_slice(anchor.wire()));
         return Ok(format!("rules {}", fingerprint(&all)));
@@ -88,19 +87,6 @@ pub(super) fn identity(argument: &str) -> Outcome<String> {
         None => ("key", argument),
     };
     Ok(format!("{kind} {}", fingerprint(read(file)?.trim().as_bytes())))
-}
-
-/// Trust rules, and anchors that are valid now.
-fn rules(file: &str) -> Outcome<DataRules> {
-    let DataRules { policy, texts } = data_rules(Path::new(file), &Clock::system())
-        .map_err(|error| Failure::Usage(format!("{error:#}")))?;
-    let policy = policy.with_anchors_that_expire();
-    if policy.anchors().next().is_none() && !policy.accepts_all() {
-        return Err(Failure::Usage(format!(
-            "{file} has no trust anchor: no packet could be verified"
-        )));
-    }
-    Ok(DataRules { policy, texts })
 }
 
 fn hmac_key(file: &str) -> Outcome<HmacKey> {
