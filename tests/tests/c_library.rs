@@ -5,11 +5,38 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::time::Duration;
 
-use namewire_tests::{Forwarder, Process, Settings, program, run_to_end};
+use namewire_tests::{
+    Forwarder, Process, Settings, program, run_to_end, skip_unless_found, wait_until_within,
+};
 
 /// The directory of the bindings.
 const BINDINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bindings/c");
+
+/// The options of the test program in C.
+const C11: [&str; 2] = ["-std=c11", "-D_GNU_SOURCE"];
+
+/// The libraries of this build, made as they are installed.
+fn libraries() -> &'static Path {
+    static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARIES.get_or_init(|| {
+        let out = program().with_file_name("c");
+        make(&out, &["all"]);
+        out
+    })
+}
+
+/// Runs the Makefile of the library, which makes its files in `out`.
+fn make(out: &Path, arguments: &[&str]) {
+    let mut make = Command::new("make");
+    make.args(["--no-print-directory", "-C", BINDINGS]).args(arguments);
+    make.arg(format!("LIBRARY={}", program().with_file_name("libnamewire.a").display()));
+    make.arg(format!("OUT={}", out.display()));
+    let ended = run_to_end(make);
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
 
 struct Bed {
     _server: Process,
@@ -42,11 +69,10 @@ impl Bed {
     /// Compiles a source file of the bindings.
     fn compile(&self, compiler: &str, options: &[&str], source: &str) -> PathBuf {
         let output = self.forwarder.directory().join(format!("{compiler}-program"));
-        let libraries = program().parent().unwrap();
         let mut command = Command::new(compiler);
         command.args(["-Wall", "-Wextra", "-Werror", "-g"]).args(options);
         command.arg("-I").arg(Path::new(BINDINGS).join("include"));
-        command.arg(Path::new(BINDINGS).join(source)).arg("-L").arg(libraries);
+        command.arg(Path::new(BINDINGS).join(source)).arg("-L").arg(libraries());
         command.args(["-lnamewire", "-lpthread"]).arg("-o").arg(&output);
         let ended = run_to_end(command);
         assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
@@ -54,16 +80,31 @@ impl Bed {
     }
 
     fn run(&self, program: &Path, arguments: &[&Path]) -> Output {
-        let mut command = Command::new(program);
+        run_to_end(self.prepared(Command::new(program), arguments))
+    }
+
+    /// A command with the environment of programs that use the library.
+    fn prepared(&self, mut command: Command, arguments: &[&Path]) -> Command {
         command.args(arguments).env("NDN_CLIENT_TRANSPORT", self.forwarder.unix());
-        command.env("LD_LIBRARY_PATH", namewire_tests::program().parent().unwrap());
+        command.env("LD_LIBRARY_PATH", libraries());
         // Memory that lives as long as the process is no leak of a test.
         command.env("ASAN_OPTIONS", "detect_leaks=0");
-        run_to_end(command)
+        // The threads of the library are not those of the sanitizer's compiler: what they do is not watched. The child of
+        // a fork makes threads.
+        let suppressions = self.forwarder.directory().join("suppressions");
+        fs::write(&suppressions, "called_from_lib:libnamewire.so\n").unwrap();
+        let options = format!("die_after_fork=0 suppressions={}", suppressions.display());
+        command.env("TSAN_OPTIONS", options);
+        command
+    }
+
+    /// The arguments of the test program.
+    fn arguments(&self) -> [&Path; 3] {
+        [&self.served, &self.keys[0], &self.keys[1]]
     }
 
     fn assert_passes(&self, program: &Path) {
-        let ended = self.run(program, &[&self.served, &self.keys[0], &self.keys[1]]);
+        let ended = self.run(program, &self.arguments());
         let printed = String::from_utf8_lossy(&ended.stderr);
         assert!(ended.status.success() && ended.stdout == b"passed\n", "{printed}");
     }
@@ -78,14 +119,111 @@ fn openssl(arguments: &[&str], output: &Path) {
 #[test]
 fn program_in_c_passes() {
     let bed = Bed::new();
-    bed.assert_passes(&bed.compile("cc", &["-std=c11", "-D_GNU_SOURCE"], "tests/library.c"));
+    bed.assert_passes(&bed.compile("gcc", &C11, "tests/library.c"));
+}
+
+#[test]
+fn program_in_c_passes_with_clang() {
+    if !skip_unless_found("clang") {
+        return;
+    }
+    let bed = Bed::new();
+    bed.assert_passes(&bed.compile("clang", &C11, "tests/library.c"));
 }
 
 #[test]
 fn program_in_c_passes_with_the_address_sanitizer() {
     let bed = Bed::new();
-    let options = ["-std=c11", "-D_GNU_SOURCE", "-fsanitize=address,undefined"];
-    bed.assert_passes(&bed.compile("cc", &options, "tests/library.c"));
+    let options = [&C11[..], &["-fsanitize=address,undefined"]].concat();
+    bed.assert_passes(&bed.compile("gcc", &options, "tests/library.c"));
+}
+
+#[test]
+fn program_in_c_passes_with_the_thread_sanitizer() {
+    let bed = Bed::new();
+    let options = [&C11[..], &["-fsanitize=thread"]].concat();
+    bed.assert_passes(&bed.compile("gcc", &options, "tests/library.c"));
+}
+
+#[test]
+fn program_in_c_passes_under_valgrind() {
+    if !skip_unless_found("valgrind") {
+        return;
+    }
+    let bed = Bed::new();
+    let compiled = bed.compile("gcc", &C11, "tests/library.c");
+    let mut valgrind = Command::new("valgrind");
+    // The child of the fork leaves alone what the threads of its parent own.
+    valgrind.args(["--error-exitcode=99", "--child-silent-after-fork=yes", "--leak-check=full"]);
+    valgrind.args(["--show-leak-kinds=definite", "--errors-for-leak-kinds=none"]).arg(compiled);
+    let valgrind = bed.prepared(valgrind, &bed.arguments());
+    let mut process = Process::start("valgrind", valgrind, bed.forwarder.directory());
+    // It takes fifty times as long as without.
+    let limit = Duration::from_secs(300);
+    wait_until_within(limit, "valgrind", || (!process.is_running()).then_some(()));
+    let printed = process.stderr();
+    assert!(process.wait().success() && process.stdout() == "passed\n", "{printed}");
+    assert!(printed.contains("ERROR SUMMARY: 0 errors"), "{printed}");
+    assert!(printed.contains(" definitely lost: 0 bytes"), "{printed}");
+}
+
+/// The output of `pkg-config` for a prefix, as words.
+fn pkg_config(prefix: &Path, arguments: &[&str]) -> Vec<String> {
+    let mut command = Command::new("pkg-config");
+    command.args(arguments).arg("namewire");
+    command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let ended = run_to_end(command);
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let printed = String::from_utf8(ended.stdout).unwrap();
+    printed.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn program_is_compiled_with_what_is_installed() {
+    if !skip_unless_found("pkg-config") {
+        return;
+    }
+    let bed = Bed::new();
+    fs::write(bed.served.join("text"), "a text\n").unwrap();
+    let prefix = bed.forwarder.directory().join("prefix");
+    make(libraries(), &["install", &format!("PREFIX={}", prefix.display())]);
+    let version = pkg_config(&prefix, &["--modversion"]);
+    assert_eq!(version, [env!("CARGO_PKG_VERSION")]);
+    for page in ["libnamewire", "namewire_open"] {
+        assert!(prefix.join(format!("share/man/man3/{page}.3")).is_file(), "{page}");
+    }
+    let compile = |name: &str, libraries: Vec<String>| {
+        let output = bed.forwarder.directory().join(name);
+        let mut command = Command::new("gcc");
+        command.args(pkg_config(&prefix, &["--cflags"]));
+        command.arg(Path::new(BINDINGS).join("examples/cat.c")).args(libraries);
+        command.arg("-o").arg(&output);
+        let ended = run_to_end(command);
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        output
+    };
+    let run = |compiled: &Path, libraries: &Path| {
+        let mut command = Command::new(compiled);
+        command.arg("/files/text").env("NDN_CLIENT_TRANSPORT", bed.forwarder.unix());
+        run_to_end({
+            command.env("LD_LIBRARY_PATH", libraries);
+            command
+        })
+    };
+    let shared = compile("shared", pkg_config(&prefix, &["--libs"]));
+    let ended = run(&shared, &prefix.join("lib"));
+    assert!(ended.status.success() && ended.stdout == b"a text\n", "{ended:?}");
+    // Without the library it does not start.
+    assert!(!run(&shared, Path::new("/nonexistent")).status.success());
+    let fixed = ["-Wl,-Bstatic", "-lnamewire", "-Wl,-Bdynamic"].map(str::to_owned).to_vec();
+    let listed = pkg_config(&prefix, &["--libs", "--static"]);
+    let (directories, others): (Vec<_>, Vec<_>) = listed
+        .into_iter()
+        .filter(|word| word != "-lnamewire")
+        .partition(|word| word.starts_with("-L"));
+    let fixed = compile("fixed", [directories, fixed, others].concat());
+    let ended = run(&fixed, Path::new("/nonexistent"));
+    assert!(ended.status.success() && ended.stdout == b"a text\n", "{ended:?}");
 }
 
 #[test]
@@ -126,14 +264,45 @@ fn declared() -> BTreeSet<String> {
     words.collect()
 }
 
+/// The names of functions of a version in the list of what the library exports.
+fn listed(version: &str) -> BTreeSet<String> {
+    let list = fs::read_to_string(Path::new(BINDINGS).join("namewire.map")).unwrap();
+    let (_, rest) = list.split_once(&format!("\n{version} {{\n")).unwrap();
+    let (names, _) = rest.split_once("local:").unwrap();
+    let names = names.lines().filter_map(|line| line.trim().strip_suffix(';'));
+    names.map(str::to_owned).collect()
+}
+
+fn output_of(program: &str, arguments: &[&str], library: &Path) -> String {
+    let mut command = Command::new(program);
+    command.args(arguments).arg(library);
+    let ended = run_to_end(command);
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    String::from_utf8(ended.stdout).unwrap()
+}
+
 #[test]
 fn library_exports_what_the_header_declares() {
-    let mut command = Command::new("nm");
-    command.args(["--dynamic", "--defined-only", "--format=posix"]);
-    command.arg(program().with_file_name("libnamewire.so"));
-    let listed = String::from_utf8(run_to_end(command).stdout).unwrap();
-    let exported: BTreeSet<String> =
-        listed.lines().filter_map(|line| Some(line.split(' ').next()?.to_owned())).collect();
-    assert_eq!(exported, declared());
+    let library = libraries().join("libnamewire.so");
+    let arguments = ["--dynamic", "--defined-only", "--with-symbol-versions", "--format=posix"];
+    let symbols = output_of("nm", &arguments, &library);
+    let exported: BTreeSet<String> = symbols
+        .lines()
+        .filter_map(|line| Some(line.split(' ').next()?.to_owned()))
+        // The version is a symbol, too.
+        .filter(|name| name != "NAMEWIRE_0.1")
+        .collect();
+    let versioned = |name: &String| format!("{name}@@NAMEWIRE_0.1");
+    assert_eq!(exported, listed("NAMEWIRE_0.1").iter().map(versioned).collect());
     assert_eq!(exported.len(), 13);
+    assert_eq!(listed("NAMEWIRE_0.1"), declared());
+    let properties = output_of("readelf", &["--dynamic", "--wide"], &library);
+    let soname = properties.lines().find(|line| line.contains("(SONAME)")).unwrap();
+    assert!(soname.ends_with("[libnamewire.so.0]"), "{soname}");
+    // Nothing beyond the C library and the unwinder of the compiler.
+    for line in properties.lines().filter(|line| line.contains("(NEEDED)")) {
+        let needed = line.split(['[', ']']).nth(1).unwrap();
+        let known = ["libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"];
+        assert!(known.contains(&needed) || needed.starts_with("ld-linux"), "{line}");
+    }
 }

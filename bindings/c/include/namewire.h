@@ -34,13 +34,14 @@ struct namewire_file;
 /* The entries of a directory. */
 struct namewire_directory;
 
-/* Options of a connection. Zero and NULL mean the default, so initialise it with zeros. */
+/* Options of a connection. Zero and NULL mean the default, so initialise it with zeros. Members may be added at the end. */
 struct namewire_options {
 	/* sizeof(struct namewire_options) */
 	size_t size;
 	/* Forwarder, such as "unix:///run/nfd/nfd.sock"; by default that of NDN_CLIENT_TRANSPORT or client.conf. */
 	const char *transport;
-	/* "digest" (the default), "none", or the path of a file with a public key or certificate. */
+	/* "digest" (the default), "none", the path of a file with a public key or certificate, "hmac:FILE" (a shared key in
+	 * Base64), or "rules:FILE" (trust rules and anchors). */
 	const char *verify;
 	/* Maximum time of one operation; 60 s. */
 	uint64_t timeout_ms;

@@ -7,9 +7,10 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use ndn_access::keys::verification;
 use ndn_access::{AccessError, AccessOptions, Blocking, BlockingFile, ErrorKind};
-use ndn_client::fetch::{FetchOptions, Verification};
-use ndn_client::{EndpointOptions, verifier_from_text};
+use ndn_client::EndpointOptions;
+use ndn_client::fetch::FetchOptions;
 use ndn_packet::Name;
 
 use crate::error::{Error, fill, invalid};
@@ -94,20 +95,6 @@ unsafe fn object<'a, T>(object: *const T, what: &str) -> Result<&'a T, AccessErr
     unsafe { object.as_ref() }.ok_or_else(|| invalid(&format!("the {what} is NULL")))
 }
 
-fn verification(argument: Option<&str>) -> Result<Verification, AccessError> {
-    match argument {
-        None | Some("digest") => Ok(Verification::Digest),
-        Some("none") => Ok(Verification::Skip),
-        Some(file) => {
-            let text =
-                std::fs::read_to_string(file).map_err(|error| invalid(&format!("{file}: {error}")));
-            let verifier = verifier_from_text(&text?);
-            let verifier = verifier.map_err(|error| invalid(&format!("{file}: {error}")));
-            Ok(Verification::Verifier(verifier?))
-        }
-    }
-}
-
 /// # Safety
 /// The strings of `options` are null or end with a zero.
 unsafe fn connect(options: &Options) -> Result<Context, AccessError> {
@@ -124,7 +111,8 @@ unsafe fn connect(options: &Options) -> Result<Context, AccessError> {
     let usual = AccessOptions::default();
     let fetching = FetchOptions {
         lifetime: or_default(options.lifetime_ms, usual.fetching.lifetime),
-        verification: verification(verify)?,
+        verification: verification(verify.unwrap_or("digest"))
+            .map_err(|error| invalid(&error.to_string()))?,
         ..usual.fetching
     };
     let options = AccessOptions {
@@ -164,14 +152,8 @@ pub unsafe extern "C" fn namewire_connect(
     // SAFETY: as the caller guarantees.
     unsafe {
         run(error, std::ptr::null_mut(), || {
-            let usual = Options::default();
-            let options = options.as_ref().unwrap_or(&usual);
-            if options.size != size_of::<Options>() {
-                return Err(invalid(
-                    "the size of the options is not that of this version of the library",
-                ));
-            }
-            Ok(Box::into_raw(Box::new(connect(options)?)))
+            let options = Options::of(options)?;
+            Ok(Box::into_raw(Box::new(connect(&options)?)))
         })
     }
 }

@@ -2,6 +2,10 @@
 
 use std::ffi::{c_char, c_void};
 
+use ndn_access::AccessError;
+
+use crate::error::invalid;
+
 /// `struct namewire_options`.
 #[derive(Debug)]
 #[repr(C)]
@@ -14,6 +18,34 @@ pub struct Options {
     pub(crate) metadata_lifetime_ms: u64,
     pub(crate) cache_bytes: u64,
     pub(crate) read_ahead_bytes: u64,
+}
+
+impl Options {
+    /// A copy of the options of a caller, who may have been compiled with an older version of the library: what that did not
+    /// have is zero. The defaults if `options` is null.
+    ///
+    /// # Safety
+    /// `options` is null or points to as many bytes as its first member states.
+    pub(crate) unsafe fn of(options: *const Self) -> Result<Self, AccessError> {
+        let mut own = Self::default();
+        if options.is_null() {
+            return Ok(own);
+        }
+        // SAFETY: as the caller guarantees.
+        let size = unsafe { options.cast::<usize>().read() };
+        let is_ours = (size_of::<usize>()..=size_of::<Self>()).contains(&size);
+        // All members have the size of the alignment, so that none is cut.
+        if !is_ours || !size.is_multiple_of(align_of::<Self>()) {
+            return Err(invalid(
+                "the size of the options is wrong, or that of a newer version of the library",
+            ));
+        }
+        // SAFETY: both have `size` bytes, and every member is an integer or a pointer.
+        unsafe {
+            std::ptr::copy_nonoverlapping(options.cast::<u8>(), (&raw mut own).cast(), size);
+        }
+        Ok(own)
+    }
 }
 
 impl Default for Options {
