@@ -70,6 +70,16 @@ python: cargo ## Build the Python package (target/wheels)
 	test -x target/python/bin/maturin || { python3 -m venv target/python && target/python/bin/pip install --quiet 'maturin>=1.16,<2'; }
 	target/python/bin/maturin build --release --manifest-path bindings/python/Cargo.toml --out target/wheels
 
+.PHONY: c-library
+c-library: cargo ## Build the C library (target/release/c; make -C bindings/c install PREFIX=/usr/local)
+	$(CARGO) build --release -p namewire-c
+	$(MAKE) -C bindings/c
+
+.PHONY: xrootd
+xrootd: cargo ## Build the plug-in for XRootD's server (target/release/libXrdNamewire.so; needs libxrootd-server-dev)
+	$(CARGO) build --release -p namewire-c
+	$(MAKE) -C bindings/xrootd
+
 .PHONY: image
 image: ## Build a container image (needs docker; IMAGE=namewire)
 	docker build --tag "$(or $(IMAGE),namewire)" .

@@ -21,6 +21,7 @@ mod topology;
 pub mod transfers;
 mod well_known;
 pub mod wire;
+mod xrootd;
 
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,7 @@ pub use process::{Process, ended_by_hangup, run_to_end};
 pub use program::{bench_program, program};
 pub use topology::Topology;
 pub use well_known::WellKnownLink;
+pub use xrootd::{XRootD, try_xrdcp, xrdcp, xrootd_command, xrootd_vector_reads};
 
 /// Maximum time that a test waits for a condition.
 pub const TIMEOUT: Duration = Duration::from_secs(30);

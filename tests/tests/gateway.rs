@@ -2,13 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use namewire_tests::{
-    Forwarder, Process, Settings, noise, run_to_end, skip_unless_file, skip_unless_found,
-    wait_until,
+    Forwarder, Process, Settings, XRootD, noise, run_to_end, skip_unless_file, skip_unless_found,
+    wait_until, xrdcp, xrootd_vector_reads,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -225,66 +224,18 @@ fn files_of_ndn6_tools_are_read() {
 }
 
 /// XRootD's cache, with the gateway as its origin.
-struct Cache {
-    process: Process,
-    port: u16,
-}
-
-impl Cache {
-    fn start(bed: &Bed) -> Self {
-        let directory = bed.forwarder.directory();
-        let own = directory.join("xcache");
-        for name in ["data", "run"] {
-            fs::create_dir_all(own.join(name)).unwrap();
-        }
-        let configuration = own.join("xcache.cfg");
-        let own_path = own.display();
-        let origin = bed.url.trim_end_matches('/');
-        let text = format!(
-            "xrd.port any\nxrd.network nodnr\nall.export /\nall.adminpath {own_path}/run\n\
-             all.pidpath {own_path}/run\noss.localroot {own_path}/data\nofs.osslib libXrdPss.so\n\
-             pss.cachelib libXrdPfc.so\npss.origin {origin}\npfc.ram 1g\npfc.blocksize 512k\n\
-             pfc.prefetch 0\npfc.diskusage 0.98 0.99\n"
-        );
-        fs::write(&configuration, text).unwrap();
-        let mut command = Command::new("xrootd");
-        if rustix::process::geteuid().is_root() {
-            // It does not run as root.
-            fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
-            let mut chown = Command::new("chown");
-            chown.args(["-R", "xrootd"]).arg(&own);
-            assert!(run_to_end(chown).status.success());
-            command.args(["-R", "xrootd"]);
-        }
-        command.arg("-c").arg(&configuration).env("HOME", &own).current_dir(&own);
-        let mut process = Process::start("xrootd", command, directory);
-        let port = wait_until("XRootD to be ready", || {
-            assert!(process.is_running(), "{}", process.everything());
-            let printed = process.stderr();
-            let line = printed.lines().find(|line| {
-                line.ends_with("initialization completed.") && line.contains(" anon@")
-            })?;
-            line.rsplit(':').next()?.split(' ').next()?.parse().ok()
-        });
-        Self { process, port }
-    }
-
-    fn copy(&mut self, path: &str, directory: &Path) -> Vec<u8> {
-        let url = format!("root://127.0.0.1:{}//{path}", self.port);
-        let copied = xrdcp(&url, directory);
-        assert!(self.process.is_running());
-        copied
-    }
-}
-
-fn xrdcp(url: &str, directory: &Path) -> Vec<u8> {
-    let out = directory.join("copied");
-    let mut command = Command::new("xrdcp");
-    command.args(["--nopbar", "--force", url]).arg(&out);
-    command.env("XRDCP_ALLOW_HTTP", "1").env("HOME", directory);
-    let output = run_to_end(command);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    fs::read(&out).unwrap()
+fn start_cache(bed: &Bed) -> XRootD {
+    let directory = bed.forwarder.directory();
+    let data = directory.join("xcache/data");
+    fs::create_dir_all(&data).unwrap();
+    let origin = bed.url.trim_end_matches('/');
+    let text = format!(
+        "all.export /\noss.localroot {}\nofs.osslib libXrdPss.so\npss.cachelib libXrdPfc.so\n\
+         pss.origin {origin}\npfc.ram 1g\npfc.blocksize 512k\npfc.prefetch 0\n\
+         pfc.diskusage 0.98 0.99\n",
+        data.display()
+    );
+    XRootD::start("xcache", &text, directory)
 }
 
 fn xrootd_found() -> bool {
@@ -305,27 +256,6 @@ fn the_client_of_xrootd_copies_files() {
     }
 }
 
-/// Reads from the file of which the URL and a copy are given, with one vectored read for each further argument
-/// (`offset+length`, more of them after commas).
-const VECTOR_READS: &str = r#"
-import sys
-from XRootD import client
-url, copy, *reads = sys.argv[1:]
-content = open(copy, "rb").read()
-file = client.File()
-status, _ = file.open(url)
-assert status.ok, status
-for read in reads:
-    wanted = [tuple(map(int, part.split("+"))) for part in read.split(",")]
-    status, read = file.vector_read(wanted)
-    assert status.ok, status
-    assert [(part.offset, part.length) for part in read.chunks] == wanted
-    for part in read.chunks:
-        assert bytes(part.buffer) == content[part.offset:part.offset + part.length], part.offset
-    print(len(read.chunks))
-file.close()
-"#;
-
 #[test]
 fn xrootd_reads_many_places_with_one_request() {
     let module = Path::new("/usr/lib/python3/dist-packages/XRootD/__init__.py");
@@ -339,15 +269,8 @@ fn xrootd_reads_many_places_with_one_request() {
         vec![(100, 50), (150, 50), (3_000_000, 8192)],
         (0..100).map(|number| (number * 30_000, 500)).collect(),
     ];
-    let argument = |read: &Vec<(usize, usize)>| {
-        let parts: Vec<_> = read.iter().map(|(at, length)| format!("{at}+{length}")).collect();
-        parts.join(",")
-    };
-    let mut command = Command::new("/usr/bin/python3");
-    command.args(["-c", VECTOR_READS, &bed.url("large")]).arg(bed.served.join("large"));
-    command.args(reads.iter().map(argument));
-    command.env("XRDCP_ALLOW_HTTP", "1").env("HOME", bed.forwarder.directory());
-    let output = run_to_end(command);
+    let (url, copy) = (bed.url("large"), bed.served.join("large"));
+    let output = xrootd_vector_reads(&url, &copy, &reads, bed.forwarder.directory());
     let printed = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{printed}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "4\n3\n100\n", "{printed}");
@@ -373,9 +296,14 @@ fn the_cache_of_xrootd_asks_once() {
         return;
     }
     let bed = Bed::new(&[], &[]);
-    let mut cache = Cache::start(&bed);
+    let mut cache = start_cache(&bed);
+    let mut copy = || {
+        let copied = xrdcp(&cache.url("/large"), bed.forwarder.directory());
+        assert!(cache.is_running());
+        copied
+    };
     let large = fs::read(bed.served.join("large")).unwrap();
-    assert!(cache.copy("large", bed.forwarder.directory()) == large);
+    assert!(copy() == large);
     // Requests are in the log when they are over, so wait for all of them.
     let mark = |path: &str| {
         assert_eq!(bed.get(&[], path).0, "404");
@@ -387,7 +315,7 @@ fn the_cache_of_xrootd_asks_once() {
         })
     };
     let first = mark("first");
-    assert!(cache.copy("large", bed.forwarder.directory()) == large);
+    assert!(copy() == large);
     mark("second");
     let log = bed.log();
     let later = log.iter().filter(|line| line["time"].as_str().unwrap() > first.as_str());

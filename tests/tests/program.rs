@@ -53,3 +53,4 @@ mod webtransport_applications;
 mod workers;
 mod xdp;
 mod xdp_queues;
+mod xrootd;
