@@ -70,6 +70,10 @@ python: cargo ## Build the Python package (target/wheels)
 	test -x target/python/bin/maturin || { python3 -m venv target/python && target/python/bin/pip install --quiet 'maturin>=1.16,<2'; }
 	target/python/bin/maturin build --release --manifest-path bindings/python/Cargo.toml --out target/wheels
 
+.PHONY: python-check
+python-check: python ## Install the Python package in an empty environment, and fetch a file by it
+	scripts/check-wheel target/wheels
+
 .PHONY: c-library
 c-library: cargo ## Build the C library (target/release/c; make -C bindings/c install PREFIX=/usr/local)
 	$(CARGO) build --release -p namewire-c

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use namewire_tests::{Settings, program, run_to_end};
+use namewire_tests::{Forwarder, Process, Settings, program, run_to_end};
 
 /// The repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -24,6 +24,25 @@ fn install(directory: &Path) {
     let library = program().with_file_name("lib_namewire.so");
     assert!(library.is_file(), "`cargo build --workspace` makes {}", library.display());
     fs::copy(library, package.join("_namewire.abi3.so")).unwrap();
+}
+
+/// Serves the same files as `/trusted`, signed by an identity that the rules of the returned file trust.
+fn serve_trusted(forwarder: &Forwarder, served: &str) -> (Process, PathBuf) {
+    let home = forwarder.directory();
+    let with_home = |arguments: &[&str]| {
+        let mut command = forwarder.command(arguments);
+        command.env("HOME", home).env_remove("NDN_CLIENT_PIB").env_remove("NDN_CLIENT_TPM");
+        command
+    };
+    let certificate = run_to_end(with_home(&["key", "gen", "/lab"]));
+    assert!(certificate.status.success(), "{certificate:?}");
+    fs::write(home.join("root.cert"), certificate.stdout).unwrap();
+    let rules = home.join("lab.rules");
+    fs::write(&rules, "anchor root.cert\ndata /trusted/** by /lab\n").unwrap();
+    let serve = with_home(&["serve", served, "--prefix", "/trusted", "--identity", "/lab"]);
+    let mut server = Process::start("trusted", serve, home);
+    server.wait_for_output("serving ");
+    (server, rules)
 }
 
 #[test]
@@ -51,12 +70,14 @@ fn python_package_passes_its_tests() {
     let serve = ["serve", path.as_str(), "--prefix", "/files", "--sign", key.as_str()];
     let mut server = forwarder.spawn("server", &serve);
     server.wait_for_output("serving ");
+    let (_trusted, rules) = serve_trusted(&forwarder, &path);
     let mut command = Command::new(Path::new(ROOT).join(".venv/bin/python"));
     command.args(["-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "tests"]);
     command.current_dir(Path::new(ROOT).join("bindings/python"));
     command.env("NDN_CLIENT_TRANSPORT", forwarder.unix()).env("PYTHONPATH", &packages);
     command.env("PYTHONDONTWRITEBYTECODE", "1").env("NAMEWIRE_SERVED", &served);
     command.env("NAMEWIRE_KEY", &keys[0].1).env("NAMEWIRE_OTHER_KEY", &keys[1].1);
+    command.env("NAMEWIRE_PRIVATE_KEY", &keys[0].0).env("NAMEWIRE_RULES", rules);
     let ended = run_to_end(command);
     let printed = String::from_utf8_lossy(&ended.stdout);
     assert!(ended.status.success(), "{printed}{}", String::from_utf8_lossy(&ended.stderr));

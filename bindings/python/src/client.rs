@@ -1,18 +1,33 @@
 //! The connection to a forwarder.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_access::{AccessOptions, Blocking};
+use bytes::Bytes;
+use ndn_access::keys::{KeysError, signer, verification};
+use ndn_access::{AccessError, AccessOptions, Blocking, ErrorKind};
 use ndn_client::fetch::{FetchOptions, Verification};
-use ndn_client::{EndpointOptions, verifier_from_text};
+use ndn_client::{
+    Endpoint, EndpointOptions, ExpressError, InterestRequest, PublishError, PublishOptions,
+    RegisterError, Request,
+};
 use ndn_packet::Name;
+use ndn_security::Signer;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
+use tokio::sync::mpsc;
+
 use crate::describe::describe;
-use crate::error::wait;
+use crate::error::{exception, wait};
 use crate::file::NativeFile;
+use crate::packets::{
+    Content, ReceivedInterest, ReceivedPacket, Running, Served, Service, pass_on, report,
+};
+
+/// Interests that wait for the event loop of a program; more are dropped.
+const INTERESTS_MAX: usize = 4096;
 
 /// A connection to a forwarder.
 ///
@@ -21,35 +36,63 @@ use crate::file::NativeFile;
 #[derive(Debug)]
 pub(crate) struct Client {
     blocking: Blocking,
+    verification: Verification,
 }
 
 /// A time in seconds.
-fn duration(name: &str, seconds: f64) -> PyResult<Duration> {
+pub(crate) fn duration(name: &str, seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| PyValueError::new_err(format!("{name}: {seconds} is not a time in seconds")))
 }
 
-fn name_of(uri: &str) -> PyResult<Name> {
+pub(crate) fn name_of(uri: &str) -> PyResult<Name> {
     Name::from_uri(uri)
         .map_err(|error| PyValueError::new_err(format!("{uri:?} is not a name: {error}")))
 }
 
-fn verification(argument: &str) -> PyResult<Verification> {
-    match argument {
-        "digest" => Ok(Verification::Digest),
-        "none" => Ok(Verification::Skip),
-        file => {
-            let text = std::fs::read_to_string(file).map_err(|error| {
-                let reason = error.to_string();
-                let reason = reason.split(" (os error").next().unwrap_or_default().to_owned();
-                // OSError makes its subclass of the number.
-                PyOSError::new_err((error.raw_os_error(), reason, file.to_owned()))
-            })?;
-            let verifier = verifier_from_text(&text)
-                .map_err(|error| PyValueError::new_err(format!("{file}: {error}")))?;
-            Ok(Verification::Verifier(verifier))
-        }
+/// The exception of keys that cannot be used: of the operating system if a file cannot be read.
+pub(crate) fn unusable(error: &KeysError) -> PyErr {
+    let KeysError::Read { path, reason } = error else {
+        return PyValueError::new_err(error.to_string());
+    };
+    let text = reason.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default().to_owned();
+    // OSError makes its subclass of the number.
+    PyOSError::new_err((reason.raw_os_error(), text, path.display().to_string()))
+}
+
+/// A key that signs.
+#[derive(Clone)]
+pub(crate) struct Signing(pub(crate) Arc<dyn Signer>);
+
+fn signing(word: &str) -> PyResult<Signing> {
+    signer(word).map(Signing).map_err(|error| unusable(&error))
+}
+
+impl Client {
+    /// Starts a task, which calls `done` with its result and its exception, one of which is None.
+    fn start<T>(
+        &self,
+        done: Py<PyAny>,
+        work: impl Future<Output = Result<T, AccessError>> + Send + 'static,
+    ) -> PyResult<Running>
+    where
+        T: for<'py> IntoPyObject<'py> + Send + 'static,
+    {
+        let runtime = self.blocking.runtime().map_err(|error| exception(&error))?;
+        let task = runtime.spawn(async move { report(done, work.await).await });
+        Ok(Running { handle: task.abort_handle() })
     }
+
+    fn endpoint(&self) -> Endpoint {
+        self.blocking.access().endpoint().clone()
+    }
+}
+
+fn refused(error: &RegisterError) -> AccessError {
+    let is_own = matches!(error, RegisterError::InUse(_));
+    let kind = if is_own { ErrorKind::Invalid } else { ErrorKind::Unusable };
+    AccessError::new(kind, error.to_string())
 }
 
 #[pymethods]
@@ -71,9 +114,10 @@ impl Client {
     ) -> PyResult<Self> {
         let address = transport.map(str::parse).transpose();
         let address = address.map_err(|error| PyValueError::new_err(format!("{error}")))?;
+        let verification = verification(verify).map_err(|error| unusable(&error))?;
         let fetching = FetchOptions {
             lifetime: duration("lifetime", lifetime)?,
-            verification: verification(verify)?,
+            verification: verification.clone(),
             ..FetchOptions::default()
         };
         let options = AccessOptions {
@@ -86,7 +130,7 @@ impl Client {
         };
         let connection = EndpointOptions { address, ..EndpointOptions::default() };
         let blocking = wait(py, |_| Blocking::connect(connection, options))?;
-        Ok(Self { blocking })
+        Ok(Self { blocking, verification })
     }
 
     /// Open the current version of a file.
@@ -113,6 +157,119 @@ impl Client {
         let entries = wait(py, |interrupted| self.blocking.list(&name, interrupted))?;
         let entries = entries.iter();
         Ok(entries.map(|entry| (PyBytes::new(py, &entry.file_name), entry.is_directory)).collect())
+    }
+
+    /// Express an Interest; the Data that answers it is verified.
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    #[pyo3(signature = (name, done, *, can_be_prefix, must_be_fresh, lifetime, retransmissions, parameters))]
+    fn start_express(
+        &self,
+        name: &str,
+        done: Py<PyAny>,
+        can_be_prefix: bool,
+        must_be_fresh: bool,
+        lifetime: f64,
+        retransmissions: u32,
+        parameters: Option<Vec<u8>>,
+    ) -> PyResult<Running> {
+        let lifetime = duration("lifetime", lifetime)?;
+        let mut request = InterestRequest::new(name_of(name)?)
+            .can_be_prefix(can_be_prefix)
+            .must_be_fresh(must_be_fresh)
+            .lifetime(lifetime)
+            .retransmissions(retransmissions);
+        if let Some(parameters) = parameters {
+            request = request.parameters(parameters);
+        }
+        let (endpoint, verification) = (self.endpoint(), self.verification.clone());
+        self.start(done, async move {
+            let received = endpoint.express(&request).await?;
+            let verified = endpoint.verify(&received.data(), &verification, lifetime).await;
+            verified.map_err(|reason| {
+                let name = received.data().name().to_uri();
+                AccessError::from(ExpressError::Verification { name, reason })
+            })?;
+            Ok(ReceivedPacket::new(received))
+        })
+    }
+
+    /// Fetch the current version of a whole file.
+    fn start_fetch(&self, name: &str, done: Py<PyAny>) -> PyResult<Running> {
+        let (access, name) = (self.blocking.access().clone(), name_of(name)?);
+        self.start(done, async move {
+            let file = access.open(&name).await?;
+            let content = file.read_at(0, file.size()).await?;
+            Ok(Content(content))
+        })
+    }
+
+    /// Serve the Interests below a prefix: `receive` is called with lists of them, on a thread of this client.
+    #[pyo3(signature = (prefix, receive, done, *, sign))]
+    fn start_serve(
+        &self,
+        prefix: &str,
+        receive: Py<PyAny>,
+        done: Py<PyAny>,
+        sign: &str,
+    ) -> PyResult<Running> {
+        let (prefix, signing) = (name_of(prefix)?, signing(sign)?);
+        let endpoint = self.endpoint();
+        let (sender, receiver) = mpsc::channel(INTERESTS_MAX);
+        self.start(done, async move {
+            tokio::task::spawn_blocking(move || pass_on(receiver, &receive));
+            let handler = move |request: Request| {
+                // A full queue drops: the consumer asks again.
+                let _ = sender.try_send(ReceivedInterest::new(request, signing.clone()));
+            };
+            let served = endpoint.produce(&prefix, handler).await;
+            let served = served.map_err(|error| refused(&error))?;
+            Ok(Served::new(prefix, Service::Prefix(served)))
+        })
+    }
+
+    /// Publish a version of an object in segments.
+    #[pyo3(signature = (name, content, done, *, version, segment_size, freshness, sign))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    fn start_publish(
+        &self,
+        name: &str,
+        content: Vec<u8>,
+        done: Py<PyAny>,
+        version: Option<u64>,
+        segment_size: usize,
+        freshness: f64,
+        sign: &str,
+    ) -> PyResult<Running> {
+        let name = name_of(name)?;
+        let options = PublishOptions {
+            version,
+            segment_len: segment_size,
+            freshness: duration("freshness", freshness)?,
+            signer: signing(sign)?.0,
+            ..PublishOptions::default()
+        };
+        let content = ndn_client::Content::Bytes(Bytes::from(content));
+        let endpoint = self.endpoint();
+        self.start(done, async move {
+            let published = endpoint.publish(&name, content, &options).await;
+            let published = published.map_err(|error| match error {
+                PublishError::Register(error) => refused(&error),
+                error => AccessError::new(ErrorKind::Invalid, error.to_string()),
+            })?;
+            let versioned = published.versioned_name().clone();
+            Ok(Served::new(versioned, Service::Object(published)))
+        })
+    }
+
+    /// Stop serving; `done` is called once the route is removed.
+    fn start_end(&self, served: &Served, done: Py<PyAny>) -> PyResult<Running> {
+        let service = served.take();
+        self.start(done, async move {
+            match service {
+                Some(service) => service.end().await,
+                None => Ok(()),
+            }
+        })
     }
 
     /// Number of bytes in the cache.

@@ -5,6 +5,7 @@ mod client;
 mod describe;
 mod error;
 mod file;
+mod packets;
 
 use pyo3::prelude::*;
 
@@ -17,6 +18,8 @@ mod module {
     use crate::error::{ChangedError, UnreachableError, VerificationError};
     #[pymodule_export]
     use crate::file::NativeFile;
+    #[pymodule_export]
+    use crate::packets::{ReceivedInterest, ReceivedPacket, Running, Served};
 
     use super::{Bound, PyModule, PyModuleMethods, PyResult};
 

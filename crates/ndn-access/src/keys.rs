@@ -119,7 +119,7 @@ mod tests {
         assert!(message(verification("/none.pem")).starts_with("/none.pem: "));
         assert!(message(verification("rules:/none.conf")).starts_with("/none.conf: "));
         let empty = file("empty.conf", "data /a by /b\n");
-        assert!(message(verification(&format!("rules:{empty}"))).contains("no trust anchor"));
+        assert!(message(verification(&format!("rules:{empty}"))).contains("no `anchor`"));
         assert!(signer(&file("text", "text")).is_err());
     }
 }

@@ -132,8 +132,9 @@ class Client:
         Forwarder to connect to, such as ``unix:///run/nfd/nfd.sock`` or ``tcp://host:6363``; by default as configured by
         the environment and ``client.conf``.
     verify
-        ``"digest"`` checks digests, and accepts other signatures unchecked; ``"none"`` checks nothing; otherwise the
-        path of a file with a public key or certificate, which everything has to be signed by.
+        ``"digest"`` checks digests, and accepts other signatures unchecked; ``"none"`` checks nothing;
+        ``"rules:FILE"`` demands what the trust rules of the file state, ``"hmac:FILE"`` a signature by the shared key
+        (Base64); otherwise the path of a file with a public key or certificate, which everything has to be signed by.
     timeout
         Maximum time of one operation in seconds.
     lifetime
