@@ -62,7 +62,7 @@ impl XRootD {
         format!("{}/{path}", self.address())
     }
 
-    /// What the server logged.
+    /// Log of the server.
     #[must_use]
     pub fn log(&self) -> String {
         self.process.stderr()

@@ -103,7 +103,7 @@ impl Bed {
         run_to_end(command)
     }
 
-    /// What `xrdfs` prints.
+    /// Output of `xrdfs`.
     fn listed(&self, arguments: &[&str]) -> String {
         let ended = self.xrdfs(arguments);
         let complaint = format!("{}{}", text(&ended.stderr), self.xrootd.log());

@@ -159,7 +159,7 @@ impl ReceivedInterest {
     }
 }
 
-/// What is served: a prefix, or a published object.
+/// A service: a prefix that is answered, or a published object.
 #[pyclass(frozen, module = "namewire")]
 #[derive(Debug)]
 pub(crate) struct Served {

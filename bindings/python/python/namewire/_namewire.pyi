@@ -67,7 +67,7 @@ class Interest:
     def nack(self) -> None: ...
 
 class Served:
-    """What is served: a prefix, or a published object."""
+    """A service: a prefix that is answered, or a published object."""
 
     @property
     def name(self) -> str: ...
