@@ -6,7 +6,7 @@ use ndn_packet::interest::ForwardingHint;
 use ndn_packet::{Data, Interest, MAX_PACKET_SIZE, NackReason};
 use ndn_ring::PacketPool;
 use ndn_table::{
-    CsIndex, FibSlot, FibSnapshot, InRecord, InRecordSearch, InterestKey, NextHop,
+    CsIndex, DataKey, FibSlot, FibSnapshot, InRecord, InRecordSearch, InterestKey, NextHop,
     PIT_TOKEN_INLINE_MAX, PREFIX_HASHES_MAX, PitIndex, PitMatches, PitPhase, Resource, StrategyId,
     Token,
 };
@@ -49,6 +49,11 @@ impl Matches {
     /// The entries that have not expired.
     pub(crate) fn pending(&self) -> &[PitIndex] {
         self.found.as_slice()
+    }
+
+    /// Finds the entries that a Data satisfies, including those that have expired.
+    pub(crate) fn find(&mut self, tables: &Tables, key: &DataKey<'_>, wire: &[u8]) {
+        tables.pcct.find_pit_matches(key, || sha256(wire), &mut self.found);
     }
 
     /// The entries that have not expired, and the downstreams that have received a copy.
@@ -133,6 +138,9 @@ impl<'a> Incoming<'a> {
         }
         if rx.descriptor.flags.intersects(Flags::SHORT_PREFIX.union(Flags::PREVIOUS_OWNER)) {
             self.cross_shard_interest(rx, pending, is_pending, route);
+            return;
+        }
+        if self.tables().pcct.has_disk() && self.disk_interest(rx, pending, is_pending, route) {
             return;
         }
         if !is_pending {
@@ -585,6 +593,11 @@ impl Incoming<'_> {
         let Outgoing { now, tables, .. } = &mut self.context.outgoing;
         // Not an error: the Content Store may not admit, or have no room for so large a packet.
         let _ = tables.pcct.insert_data(&key, rx.wire(), freshness_ms, solicited, *now);
+    }
+
+    /// The strategy instance of a FIB entry.
+    pub(crate) fn strategy_at(&self, route: FibSlot) -> StrategyId {
+        self.fib.entry(route).strategy()
     }
 
     /// The strategy instance of a PIT entry.

@@ -10,6 +10,7 @@
 //! | `outgoing` | outgoing Interest, Data and Nack pipelines; the end of a PIT entry, and the room for one |
 //! | `sweep` | passes over the PIT after faces or links were lost |
 //! | [`strategy`] | forwarding strategies: best-route, multicast, asf, self-learning and others |
+//! | `disk` | Interests that the disk tier of the Content Store may answer |
 //! | [`TxSink`], [`TxPacket`] | outgoing packets |
 //! | [`LpFields`], [`RxFace`] | NDNLPv2 fields and face properties of a received packet |
 //! | [`ShardFaces`], [`FaceProperties`] | the faces, as a shard knows them |
@@ -27,6 +28,7 @@ mod copies;
 mod counters;
 mod cross_shard_packet;
 mod descriptor;
+mod disk;
 mod dispatch;
 mod drop_reason;
 mod face;

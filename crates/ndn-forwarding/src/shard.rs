@@ -233,6 +233,7 @@ impl Shard {
         }
         let is_sweeping = sweep(&mut incoming);
         let has_stale_data = self.tables.pcct.poll_cs(now, CS_STEPS_PER_POLL_MAX);
+        self.tables.pcct.disk_mut().into_iter().for_each(|disk| disk.poll(now));
         budget == 0 || timer_count == TIMERS_PER_POLL_MAX || has_stale_data || is_sweeping
     }
 
@@ -241,6 +242,8 @@ impl Shard {
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let entries = self.tables.pcct.next_deadline();
         let timers = self.tables.strategy_timers.next_deadline();
+        let disk = self.tables.pcct.disk().and_then(ndn_disk::Share::next_deadline);
+        let entries = entries.into_iter().chain(disk);
         entries.into_iter().chain(timers).chain(self.tables.next_sweep()).min()
     }
 

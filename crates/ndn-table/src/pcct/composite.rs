@@ -23,7 +23,7 @@ use crate::{DataKey, FaceIndex, InterestKey, Ledger, NameHasher, Resource, Strat
 pub struct Pcct {
     index: HashIndex,
     pit: Pit,
-    cs: Cs,
+    pub(super) cs: Cs,
     absent: KnownAbsent,
 }
 

@@ -1,5 +1,6 @@
 //! Content Store: lookup, admission, eviction, erase.
 
+use ndn_disk::{Packet, Share};
 use ndn_types::Timestamp;
 
 use super::arrival_log::{ArrivalLog, Search};
@@ -73,6 +74,8 @@ pub(super) struct Cs {
     pub(super) header_cursor: u32,
     pub(super) lines_cursor: u32,
     pub(super) counters: CsCounters,
+    /// Takes the packets that are evicted.
+    pub(super) disk: Option<Box<Share>>,
 }
 
 impl Cs {
@@ -97,6 +100,7 @@ impl Cs {
             header_cursor: NONE,
             lines_cursor: NONE,
             counters: CsCounters::default(),
+            disk: None,
         }
     }
 
@@ -170,6 +174,7 @@ impl Cs {
             return None;
         };
         self.counters.hits += 1;
+        self.entries[slot].was_requested = true;
         if self.policy == CsPolicy::Lru && self.entries[slot].newer != NONE {
             self.requeue(slot, QueueKind::Main);
         }
@@ -298,6 +303,7 @@ impl Cs {
         entry.name_components = u8::try_from(key.hashes.len() - 1).unwrap_or(u8::MAX);
         entry.is_in_use = true;
         entry.has_digest = false;
+        entry.was_requested = false;
         let block = entry.block;
         self.link(index, key, slot)?;
         self.blocks.bytes_mut(block, wire.len()).copy_from_slice(wire);
@@ -472,8 +478,20 @@ impl Cs {
     pub(super) fn evict(&mut self, index: &mut HashIndex) -> bool {
         let Some(victim) = self.queues.victim() else { return false };
         self.counters.evictions += 1;
+        if self.disk.is_some() {
+            self.offer_to_disk(victim);
+        }
         self.remove(index, victim);
         true
+    }
+
+    #[cold]
+    fn offer_to_disk(&mut self, victim: u32) {
+        let Self { entries, blocks, disk: Some(disk), .. } = self else { return };
+        let entry = &entries[victim];
+        let wire = blocks.bytes(entry.block, usize::from(entry.wire_length));
+        let packet = Packet { wire, fresh_until: entry.fresh_until };
+        disk.offer(entry.hash, packet, entry.was_requested);
     }
 
     /// Removes an entry from all structures and frees its memory.

@@ -36,6 +36,8 @@ pub(super) struct CsEntry {
     pub(super) is_indexed: bool,
     /// The digest is stored behind the packet.
     pub(super) has_digest: bool,
+    /// It has answered an Interest since it arrived.
+    pub(super) was_requested: bool,
     /// Number of timer records of this slot; kept when the slot is reused.
     pub(super) timer_count: u8,
 }
@@ -59,6 +61,7 @@ impl CsEntry {
         is_in_use: false,
         is_indexed: false,
         has_digest: false,
+        was_requested: false,
         timer_count: 0,
     };
 

@@ -13,6 +13,7 @@
 //! | `cs` | the Content Store: find, insert, evict, erase |
 //! | `arrival_log` | CanBePrefix: the latest arrivals |
 //! | `prefix_tree` | CanBePrefix: Data that has been cached for longer |
+//! | `disk` | the disk tier of the Content Store |
 //!
 //! An Interest and the Data that answers it have the same name and so the same hash: the bucket
 //! that the Interest brought into the cache holds both the pending entry and, later, the cached
@@ -24,6 +25,7 @@ mod config;
 mod cs;
 mod cs_entry;
 mod data_match;
+mod disk;
 mod interest_store;
 mod packet_name;
 mod pit;
@@ -36,6 +38,7 @@ pub use config::{CsCounters, CsError, CsPolicy, PcctConfig, PitError};
 pub use cs::{CS_VARIANTS_PER_NAME_MAX, EVICTIONS_PER_INSERT_MAX, EraseResult};
 pub use cs_entry::CsIndex;
 pub use data_match::PitMatches;
+pub use disk::DiskLookup;
 pub use pit::{VICTIM_STEPS, Victim};
 pub use pit_entry::{PitEntry, PitIndex, PitPhase, long_blocks};
 pub use records::{

@@ -3,6 +3,7 @@
 
 mod access;
 mod data;
+mod disk;
 mod failover;
 mod interest;
 mod limits;
