@@ -11,6 +11,7 @@ mod companions;
 mod compatibility;
 mod completion;
 mod configuration;
+mod disk;
 mod documents;
 mod explanations;
 mod extcap;

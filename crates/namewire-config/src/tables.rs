@@ -1,5 +1,6 @@
 //! Capacities and policies of the Content Store, PIT, FIB and dead nonce list.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ndn_packet::Name;
@@ -49,8 +50,44 @@ settings! {
         /// Treatment of unsolicited Data: `"drop-all"` drops it, `"admit-local"` adds it to the store if it arrived on
         /// a local face, `"admit-network"` if it arrived on a non-local face, `"admit-all"` always.
         unsolicited: UnsolicitedPolicy = UnsolicitedPolicy::DropAll => restart(),
+        /// The disk tier.
+        disk: Disk = Disk::default() => table(),
     }
 }
+
+settings! {
+    /// The disk tier of the Content Store, for Data that memory evicts. It is kept over a restart with the same size and
+    /// number of workers.
+    pub struct Disk {
+        /// File or block device, which is locked. A file is created; contents of others are not overwritten. Without a
+        /// path there is no disk tier.
+        path: Option<PathBuf> = None => restart().example("\"/var/cache/namewire/content\""),
+        /// Size of the file, or the part of the device that is used: at least 3 MiB, and 2 MiB more for each further
+        /// worker. Required for a file; of a device, all is used without it.
+        size: Option<ByteSize> = None => restart().example("\"100GiB\""),
+        /// Data packets for which the index in memory has room, of all workers together. Each takes up to 32 bytes.
+        /// The default is one for each KiB of the disk.
+        packets: Option<usize> = None => restart().example("10000000"),
+        /// Data that is written. `"second-touch"`: Data that was requested again while it was in memory, or that memory
+        /// evicts for the second time. `"all"`: all Data that memory evicts.
+        admission: DiskAdmission = DiskAdmission::SecondTouch => restart(),
+        /// Maximum number of reads in progress for each worker. Interests beyond it are forwarded.
+        reads: usize = 128 => restart().within(1..=4096),
+        /// Threads that read for each worker.
+        threads: usize = 8 => restart().within(1..=64),
+    }
+}
+
+/// Which Data is written to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskAdmission {
+    /// Data that was requested again, or is evicted for the second time.
+    SecondTouch,
+    /// All Data that memory evicts.
+    All,
+}
+
+words!(DiskAdmission { "second-touch" => Self::SecondTouch, "all" => Self::All });
 
 /// Which Data a full Content Store evicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

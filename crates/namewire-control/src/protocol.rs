@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ndn_dataplane::{BURST_SIZE_CLASSES, ExchangeValues, QueueDepthValues, WorkerValues};
+use ndn_disk::DiskValues;
 use ndn_face::{CallValues, FaceValues};
 use ndn_forwarding::{InterestAccount, ShardValues};
 use ndn_ring::PoolValues;
@@ -171,6 +172,9 @@ results! {
         /// Queues of Interests from other workers.
         #[serde(default, with = "crate::values")]
         pub queued_interests: QueueDepthValues,
+        /// The disk tier of its Content Store.
+        #[serde(default, with = "crate::values")]
+        pub disk: DiskValues,
         /// Packets dropped by its shard.
         #[serde(default)]
         pub dropped: u64,

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow, bail};
 use namewire_control::{ControlListener, Operations};
-use ndn_dataplane::{Dataplane, MemoryFaceOptions, WorkerView};
+use ndn_dataplane::{Dataplane, DiskFile, MemoryFaceOptions, WorkerView};
 use ndn_face::InternalEnd;
 use ndn_management::{CallError, Management};
 
@@ -19,7 +19,7 @@ use crate::hooks::{Hooks, LogControl, Requests};
 use crate::listeners::Listeners;
 use crate::plan::Plan;
 use crate::tables::ForwardingTables;
-use crate::{OwnFile, directory, dpdk, machine, memory, settings};
+use crate::{OwnFile, directory, disk, dpdk, machine, memory, settings};
 
 /// A forwarder whose sockets are open and that has no threads yet: the embedding program may change its user now.
 #[derive(Debug)]
@@ -29,6 +29,7 @@ pub struct OpenForwarder {
     environment: Environment,
     listeners: Listeners,
     control_socket: Option<ControlListener>,
+    disk: Option<DiskFile>,
 }
 
 impl OpenForwarder {
@@ -59,7 +60,8 @@ impl OpenForwarder {
         let spread = environment.seeds.peer_spread;
         let mut listeners = Listeners::open(config, with_faces, spread)?;
         let control_socket = open_control_socket(config, &mut listeners)?;
-        Ok(Self { config: config.clone(), plan, environment, listeners, control_socket })
+        let disk = disk::open(config, &plan.places)?;
+        Ok(Self { config: config.clone(), plan, environment, listeners, control_socket, disk })
     }
 
     /// The UDP sockets. Only sockets of one user share a port.
@@ -86,14 +88,18 @@ impl OpenForwarder {
     /// # Errors
     /// The forwarder cannot start; the error names the address, path or setting.
     pub fn start(self, hooks: Hooks) -> anyhow::Result<Forwarder> {
-        let Self { config, plan, environment, mut listeners, control_socket } = self;
+        let Self { config, plan, mut environment, mut listeners, control_socket, disk } = self;
         let Plan { management, key_chain, places } = plan;
         // Its errors are reported before anything runs that has to end again.
         let own = dpdk::open(&config)?;
+        let disk = disk.and_then(|file| disk::prepare(file, &places, &mut environment));
         let mut tables = forwarding_tables(&config, &environment);
         let (fib, strategies) = tables.initial();
         let udp = listeners.take_udp();
-        let options = settings::dataplane_options(&config, &places, udp, &environment);
+        let mut options = settings::dataplane_options(&config, &places, udp, &environment);
+        if let Some(disk) = disk {
+            disk.start(&config.tables.cs.disk, &mut options.workers, &environment)?;
+        }
         let dataplane = Dataplane::start(options, fib, strategies)?;
         memory::report(&places, &dataplane);
         let nodes = places.iter().map(|place| place.node);
@@ -154,6 +160,7 @@ fn operator(
         shard: Arc::clone(worker.counters()),
         service_times: Arc::clone(worker.service_times()),
         exchange: worker.exchange_counters().cloned(),
+        disk: Arc::clone(worker.disk_counters()),
         node,
     });
     Operator::new(Arc::clone(log), figures.collect(), caller, environment.clock.clone())

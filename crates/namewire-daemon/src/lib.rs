@@ -25,6 +25,7 @@
 //! | `tables` | FIB and strategy instances |
 //! | `telemetry` | counters for datasets |
 //! | `access` | access control for management |
+//! | `disk` | the disk tier of the Content Store |
 //! | `dpdk` | DPDK ports for Ethernet faces |
 //! | `ethernet` | Ethernet faces, created and removed with network interfaces |
 //! | `captures` | active captures |
@@ -44,6 +45,7 @@ mod captures;
 mod control;
 mod destinations;
 mod directory;
+mod disk;
 mod dpdk;
 mod environment;
 mod ethernet;

@@ -116,6 +116,7 @@ fn worker_options(
         cpu: place.cpu,
         node: place.node,
         roles: place.roles,
+        disk: None,
     };
     places.iter().map(worker).collect()
 }

@@ -13,6 +13,7 @@ use namewire_control::{
 };
 use namewire_http::HttpValues;
 use ndn_dataplane::{ExchangeValues, QueueDepthValues, WorkerValues};
+use ndn_disk::DiskValues;
 use ndn_face::{CallValues, FaceValues, LinkDropReason};
 use ndn_forwarding::{DropReason, InterestAccount, ShardValues};
 use ndn_ring::PoolValues;
@@ -66,6 +67,7 @@ fn counter_parts() -> Parts {
         ("PoolValues", counters::<PoolValues>()),
         ("ExchangeValues", counters::<ExchangeValues>()),
         ("QueueDepthValues", counters::<QueueDepthValues>()),
+        ("DiskValues", counters::<DiskValues>()),
         ("FaceValues", counters::<FaceValues>()),
         ("WebTransportValues", counters::<WebTransportValues>()),
         ("HttpValues", counters::<HttpValues>()),
@@ -180,7 +182,7 @@ fn names_of_a_worker_are_distinct() {
         ExchangeValues::declarations(),
     ];
     let mut names: Vec<&str> = all.iter().flatten().map(|info| info.name).collect();
-    let others = ["burst_sizes", "node", "ring_full", "dropped", "drops", "interests"];
+    let others = ["burst_sizes", "node", "ring_full", "dropped", "drops", "interests", "disk"];
     names.extend(others.into_iter().chain(["queued_data", "queued_nacks", "queued_interests"]));
     names.sort_unstable();
     assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");

@@ -83,6 +83,7 @@ fn write_workers(out: &mut Exposition, workers: &[WorkerStatistics]) {
     out.declared("namewire_worker_queued_nacks", &queued);
     let queued = of_each(&labels, workers, |worker| worker.queued_interests);
     out.declared("namewire_worker_queued_interests", &queued);
+    out.declared("namewire_worker_disk", &of_each(&labels, workers, |worker| worker.disk));
     let help = "Packets dropped by the shard, by reason.";
     out.family("namewire_worker_dropped_packets", Type::Counter, help);
     for (worker, number) in workers.iter().zip(&numbers) {

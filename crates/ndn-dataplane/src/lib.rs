@@ -5,6 +5,7 @@
 //! | `worker` | the loop of a worker: one reading of the clock per round, bursts in, bursts out |
 //! | `exchange` | rings between workers, and wake-ups |
 //! | `overload` | queue management of Interests |
+//! | `disk` | file and I/O threads of the disk tier of the Content Store |
 //! | `peers` | one face per peer across workers |
 //! | `face_shares` | [`Faces`]: how many faces principals may have |
 //! | `faces` | indexes and FaceIds of faces |
@@ -17,6 +18,7 @@
 mod balance;
 mod command;
 mod dataplane;
+mod disk;
 mod erasures;
 mod event;
 mod exchange;
@@ -36,6 +38,7 @@ mod worker;
 pub use balance::{Balanced, Balancer, EntryLoad, MEASURED_PACKETS_MIN};
 pub use command::{Command, CsSettings, NewFace, NewPort, PortChange, WorkerLedgers};
 pub use dataplane::{CommandMark, Dataplane};
+pub use disk::{DiskError, DiskFile, DiskPort, DiskPortOptions};
 pub use event::{Event, FaceCreated};
 pub use exchange::{
     Exchange, ExchangeCounters, ExchangeValues, KINDS, Message, Outbound, QueueDepth,

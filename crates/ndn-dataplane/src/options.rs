@@ -11,6 +11,7 @@ use ndn_sys::udp::UdpSocket;
 use ndn_types::{FaceUri, LinkType, Persistency, PrincipalKey, Scope};
 
 use crate::command::NewFace;
+use crate::disk::DiskPort;
 use crate::overload::OverloadOptions;
 
 /// Options of a data plane.
@@ -60,6 +61,8 @@ pub struct WorkerOptions {
     pub node: Option<usize>,
     /// Its roles.
     pub roles: Roles,
+    /// The disk tier of its Content Store, if it has one.
+    pub disk: Option<DiskPort>,
 }
 
 /// The roles of a worker. By default all; a dedicated worker has one of them.

@@ -20,9 +20,9 @@ use crate::peers::PeerRegistry;
 use crate::queue::{channel, channel_with};
 use crate::view::WorkerView;
 use crate::worker::{
-    COMMAND_TOKEN, ContentErasures, EVENTS_MAX, FaceAdmission, INTER_WORKER_TOKEN, Idle,
-    InterWorker, ManagementBudget, Overload, ReadOrder, Refusals, RoundState, ServiceMeter, Worker,
-    WorkerCounters,
+    COMMAND_TOKEN, ContentErasures, DISK_TOKEN, EVENTS_MAX, FaceAdmission, INTER_WORKER_TOKEN,
+    Idle, InterWorker, ManagementBudget, Overload, ReadOrder, Refusals, RoundState, ServiceMeter,
+    Worker, WorkerCounters, WorkerDisk,
 };
 
 /// Stack of a worker's thread: several times the largest burst.
@@ -112,7 +112,15 @@ impl Parts {
             channels,
             exchange: inter_worker.as_ref().map(|one| Arc::clone(one.exchange.counters())),
             loads: inter_worker.as_ref().map(|one| Arc::clone(one.dispatcher.loads())),
+            disk: Arc::default(),
             sent: 0,
+        };
+        let disk = match worker.disk {
+            None => None,
+            Some(port) => {
+                faces.poller().add_waker(port.waker(), DISK_TOKEN)?;
+                Some(Box::new(WorkerDisk::new(port, Arc::clone(&view.disk))))
+            }
         };
         let idle = if self.is_stepped { Idle::stepped() } else { Idle::new(options.spin) };
         if idle.may_poll() {
@@ -145,6 +153,7 @@ impl Parts {
             management: ManagementBudget::default(),
             erasures: ContentErasures::default(),
             service: ServiceMeter::new(service_times),
+            disk,
         };
         Ok((prepared, worker.cpu, view))
     }

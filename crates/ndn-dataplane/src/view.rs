@@ -1,9 +1,10 @@
 //! The control thread's view of one worker.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
+use ndn_disk::DiskCounters;
 use ndn_face::{CallCounters, ChannelCounters};
 use ndn_forwarding::{Counters, NdtLoads, ServiceTimes};
 use ndn_ring::PoolCounters;
@@ -38,6 +39,7 @@ pub struct WorkerView {
     pub(crate) service_times: Arc<ServiceTimes>,
     pub(crate) channels: Vec<(SocketAddr, Arc<ChannelCounters>)>,
     pub(crate) exchange: Option<Arc<ExchangeCounters>>,
+    pub(crate) disk: Arc<OnceLock<Arc<DiskCounters>>>,
     /// The load that it has dispatched, if there are other workers.
     pub(crate) loads: Option<Arc<NdtLoads>>,
     /// Number of commands sent.
@@ -79,6 +81,12 @@ impl WorkerView {
     #[must_use]
     pub fn exchange_counters(&self) -> Option<&Arc<ExchangeCounters>> {
         self.exchange.as_ref()
+    }
+
+    /// Counters of the disk tier of its Content Store, once it is in use.
+    #[must_use]
+    pub fn disk_counters(&self) -> &Arc<OnceLock<Arc<DiskCounters>>> {
+        &self.disk
     }
 
     /// The UDP sockets: local address and counters.

@@ -29,7 +29,7 @@ pub(crate) const SEGMENT_BYTES_MAX: usize = 4 << 20;
 /// Segments that a share has at least.
 pub(crate) const SEGMENTS_MIN: u32 = 8;
 /// Segments that a share has at least if these need not be the smallest.
-const SEGMENTS_WANTED: u64 = 32;
+const SEGMENTS_PREFERRED: u64 = 32;
 /// Largest packet, bytes: the limit of NDN packets.
 pub const PACKET_BYTES_MAX: usize = 8800;
 /// Length of a record before its packet, bytes.
@@ -97,7 +97,7 @@ impl Superblock {
         let per_share = bytes.saturating_sub(DATA_OFFSET) / shares;
         let mut segment_bytes = SEGMENT_BYTES_MAX as u64;
         while segment_bytes > SEGMENT_BYTES_MIN as u64
-            && per_share / segment_bytes < SEGMENTS_WANTED
+            && per_share / segment_bytes < SEGMENTS_PREFERRED
         {
             segment_bytes /= 2;
         }

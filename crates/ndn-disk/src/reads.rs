@@ -1,4 +1,4 @@
-//! Reads in progress: one per record, with those who wait for it.
+//! Reads in progress: one per record, with the Interests that wait for it.
 
 use std::collections::HashMap;
 

@@ -87,7 +87,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Those who wait, as passed to [`Share::begin_read`] and [`Share::join_read`].
+    /// The waiters, as passed to [`Share::begin_read`] and [`Share::join_read`].
     #[must_use]
     pub fn waiters(&self) -> &[u64] {
         &self.waiters[..self.waiter_count]
@@ -153,6 +153,8 @@ impl Share {
     pub(crate) fn with_contents(options: ShareOptions, contents: Contents) -> Self {
         let Contents { segments, next_sequence, index, erasures } = contents;
         let log = Log::new(options.superblock, options.share, segments, next_sequence);
+        let slot = log.next_slot();
+        let survivor_bytes = u64::from(options.superblock.segment_bytes) / SURVIVOR_PART;
         let counters = Arc::<DiskCounters>::default();
         counters.recovered.set(index.len() as u64);
         counters.capacity_bytes.set(
@@ -166,7 +168,7 @@ impl Share {
             reads: Reads::new(options.reads_max),
             erasures,
             last_erasure: Position::default(),
-            cleaning: Cleaning::default(),
+            cleaning: Cleaning { slot, survivor_bytes, ..Cleaning::default() },
             requests: VecDeque::with_capacity(options.reads_max * 2),
             now: Timestamp::ZERO,
             flush_at: None,

@@ -346,6 +346,7 @@ fn no_wrong_byte_is_returned_and_survivors_are_found_after_kills() {
             let counters = world.share.counters().values();
             evicted += counters.evicted;
             survivors += counters.survivors;
+            assert_eq!(counters.checksum_errors, 0, "{counters:?}");
             // What is on the disk now is there after the kill, although writes that follow are torn.
             // Packets that are written again follow.
             for _ in 0..100 {

@@ -14,7 +14,7 @@ use crate::tables::{Ending, Tables};
 use crate::{CONTENT_STORE_FACE_ID, Shard, TxKind, TxPacket, TxSink, scope};
 
 /// Time after which an Interest that its downstream sends again goes upstream, although its read has not ended.
-const READ_PATIENCE_MS: u64 = 200;
+const READ_TIMEOUT_MS: u64 = 200;
 
 /// Disk tier of the Content Store. The worker adds a recovered share, carries its requests out on other threads, and
 /// returns their completions.
@@ -64,7 +64,7 @@ impl Shard {
 }
 
 impl Incoming<'_> {
-    /// Has the disk answer an Interest that memory does not. Returns false if it goes upstream.
+    /// Passes an Interest that memory does not answer to the disk. Returns false if it goes upstream.
     #[cold]
     pub(crate) fn disk_interest(
         &mut self,
@@ -90,7 +90,7 @@ impl Incoming<'_> {
         let Some(disk) = self.tables_mut().pcct.disk_mut() else { return false };
         let Some(began) = disk.read_began(hash, waiter) else { return false };
         let is_repeated = pending.downstreams.own.is_some();
-        if is_repeated && now.nanos_since(began) > READ_PATIENCE_MS * NANOS_PER_MILLI {
+        if is_repeated && now.nanos_since(began) > READ_TIMEOUT_MS * NANOS_PER_MILLI {
             disk.leave_read(hash, waiter);
             return false;
         }

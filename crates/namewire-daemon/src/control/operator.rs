@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ndn_dataplane::{
     Command, Dataplane, ExchangeCounters, ExchangeValues, Faces, MemoryFaceOptions, QueueDepth,
     QueueDepthValues, WorkerCounters, WorkerLedgers,
 };
+use ndn_disk::DiskCounters;
 use ndn_face::{CallCounters, InternalEnd, MemoryKind};
 use ndn_forwarding::{Counters, DropReason, InterestAccount, ServiceTimes, TraceFilter};
 use ndn_management::{
@@ -60,13 +61,15 @@ pub(crate) struct WorkerFigures {
     pub(crate) service_times: Arc<ServiceTimes>,
     /// Counters of its exchange with other workers, if any.
     pub(crate) exchange: Option<Arc<ExchangeCounters>>,
+    /// Counters of the disk tier of its Content Store, once it is in use.
+    pub(crate) disk: Arc<OnceLock<Arc<DiskCounters>>>,
     /// The NUMA node that it is pinned to, if any.
     pub(crate) node: Option<usize>,
 }
 
 impl WorkerFigures {
     fn read(&self, now: Timestamp) -> WorkerStatistics {
-        let Self { rounds, calls, pool, shard, exchange, service_times: _, node } = self;
+        let Self { rounds, calls, pool, shard, exchange, service_times: _, disk, node } = self;
         let exchange = exchange.as_deref();
         let queue = |queue: fn(&ExchangeCounters) -> &QueueDepth| {
             exchange.map_or_else(QueueDepthValues::default, |exchange| queue(exchange).values())
@@ -85,6 +88,7 @@ impl WorkerFigures {
             queued_data: queue(|exchange| &exchange.queued_data),
             queued_nacks: queue(|exchange| &exchange.queued_nacks),
             queued_interests: queue(|exchange| &exchange.queued_interests),
+            disk: disk.get().map(|disk| disk.values()).unwrap_or_default(),
             dropped: shard.dropped_total(),
             drops: drops.map(|(reason, count)| (reason.name().to_owned(), count)).collect(),
             interests: InterestAccount::of(shard),

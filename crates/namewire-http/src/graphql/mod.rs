@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use async_graphql::dynamic::{Object, Schema, SchemaBuilder, Subscription};
 use namewire_control::{REQUESTS, RESULTS, SERVICE_TIMES_RESULTS};
 use ndn_dataplane::{ExchangeValues, QueueDepthValues, WorkerValues};
+use ndn_disk::DiskValues;
 use ndn_face::{CallValues, FaceValues};
 use ndn_forwarding::{InterestAccount, ShardValues};
 use ndn_ring::PoolValues;
@@ -98,6 +99,7 @@ fn counters() -> BTreeMap<&'static str, Vec<&'static CounterInfo>> {
         ("ShardValues", ShardValues::declarations()),
         ("ExchangeValues", ExchangeValues::declarations()),
         ("QueueDepthValues", QueueDepthValues::declarations()),
+        ("DiskValues", DiskValues::declarations()),
         ("InterestAccount", InterestAccount::declarations()),
         ("FaceValues", FaceValues::declarations()),
     ])

@@ -4,6 +4,7 @@ use ndn_forwarding::Shard;
 use ndn_packet::{Name, NameRef};
 use ndn_table::{DataKey, NameHasher, PREFIX_HASHES_MAX};
 
+use super::WorkerDisk;
 use crate::event::Event;
 use crate::queue::Sender;
 
@@ -20,17 +21,19 @@ struct Erasure {
     prefix: Name,
     left: usize,
     erased: usize,
+    /// Memory has no more Data under the prefix, and the disk writes the erasure.
+    waits_for_disk: bool,
 }
 
 impl ContentErasures {
     /// Begins to erase up to `limit` packets under `prefix`; answered by [`Event::CsErased`].
     pub(super) fn begin(&mut self, ticket: u64, prefix: Name, limit: usize) {
-        self.0.push(Erasure { ticket, prefix, left: limit, erased: 0 });
+        self.0.push(Erasure { ticket, prefix, left: limit, erased: 0, waits_for_disk: false });
     }
 
-    /// Whether there is none.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Whether one can proceed now, without waiting for the disk.
+    pub(super) fn has_work(&self) -> bool {
+        self.0.iter().any(|erasure| !erasure.waits_for_disk)
     }
 
     /// Runs one slice of each erasure.
@@ -38,6 +41,7 @@ impl ContentErasures {
         &mut self,
         shard: &mut Shard,
         hasher: &NameHasher,
+        mut disk: Option<&mut WorkerDisk>,
         events: &mut Sender<Event>,
     ) {
         if self.0.is_empty() {
@@ -45,6 +49,14 @@ impl ContentErasures {
         }
         let mut hashes = [0; PREFIX_HASHES_MAX];
         self.0.retain_mut(|erasure| {
+            if erasure.waits_for_disk {
+                let waits = shard.disk().is_some_and(|disk| !disk.erasures_are_durable());
+                if !waits {
+                    let Erasure { ticket, erased, .. } = *erasure;
+                    events.send(Event::CsErased { ticket, erased, more: false });
+                }
+                return waits;
+            }
             let prefix: NameRef<'_> = erasure.prefix.as_ref();
             let slice = erasure.left.min(ERASED_PER_ROUND);
             let Some(count) = hasher.hash_prefixes(prefix, &mut hashes) else {
@@ -56,6 +68,13 @@ impl ContentErasures {
             let result = shard.pcct_mut().erase_data(&key, slice);
             erasure.erased += result.erased;
             erasure.left -= result.erased.min(erasure.left);
+            if !result.more
+                && let Some(disk) = &mut disk
+            {
+                disk.erase(shard, &erasure.prefix);
+                erasure.waits_for_disk = true;
+                return true;
+            }
             let continues = result.more && erasure.left > 0;
             if !continues {
                 let Erasure { ticket, erased, .. } = *erasure;

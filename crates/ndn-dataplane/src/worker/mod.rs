@@ -7,6 +7,7 @@
 
 mod content_erasures;
 mod counters;
+mod disk;
 mod face_admission;
 mod idle;
 mod ingress_sink;
@@ -42,6 +43,7 @@ use crate::queue::{Inbox, Sender};
 
 pub(crate) use content_erasures::ContentErasures;
 pub use counters::{BURST_SIZE_CLASSES, WorkerCounters, WorkerValues};
+pub(crate) use disk::WorkerDisk;
 use face_admission::Refused;
 pub(crate) use face_admission::{FaceAdmission, Refusals};
 pub(crate) use idle::Idle;
@@ -58,6 +60,8 @@ use service_meter::dispatch_measured;
 pub(crate) const COMMAND_TOKEN: u64 = WORKER_TOKEN_MIN;
 /// Poll token of the waker that other workers call.
 pub(crate) const INTER_WORKER_TOKEN: u64 = WORKER_TOKEN_MIN + 1;
+/// Poll token of the waker of the threads that read and write the disk.
+pub(crate) const DISK_TOKEN: u64 = WORKER_TOKEN_MIN + 2;
 /// Maximum number of events of the poller in a round.
 pub(crate) const EVENTS_PER_ROUND: usize = 256;
 /// Maximum number of events in a round, those of polled rings included.
@@ -99,6 +103,8 @@ pub(crate) struct Worker {
     pub(crate) management: ManagementBudget,
     pub(crate) erasures: ContentErasures,
     pub(crate) service: ServiceMeter,
+    /// The disk tier of the Content Store, if there is one.
+    pub(crate) disk: Option<Box<WorkerDisk>>,
 }
 
 /// Unfinished work of a round, for the next one.
@@ -196,6 +202,9 @@ impl Worker {
     /// Sends the waiting packets that the kernel takes, and returns the buffers.
     pub(crate) fn finish(mut self) {
         let now = self.now();
+        if let Some(disk) = &mut self.disk {
+            disk.finish(&mut self.shard);
+        }
         self.flush(now);
         self.burst.release(&self.pool);
         self.release_blocks();
@@ -287,8 +296,16 @@ impl Worker {
             // Frames for faces of this worker may be among them, and it may sleep next.
             self.run_burst(now, BurstSource::Received);
         }
-        self.erasures.run(&mut self.shard, &self.hasher, &mut self.events);
         self.state.has_timers = self.with_sink(now, |shard, sink| shard.poll_timers(now, sink));
+        if self.disk.is_some() {
+            self.run_disk(now);
+        }
+        self.erasures.run(
+            &mut self.shard,
+            &self.hasher,
+            self.disk.as_deref_mut(),
+            &mut self.events,
+        );
         // Also publishes the number of PIT entries, when there is no burst.
         self.after_shard(now, 0);
         self.faces.handle_timeouts(now, &self.pool);
@@ -342,7 +359,7 @@ impl Worker {
         let state = &self.state;
         let has_work = state.has_commands || state.has_timers || state.has_messages;
         let has_rest = state.unflushed > 0 || !self.burst.is_empty();
-        has_work || has_rest || !self.erasures.is_empty()
+        has_work || has_rest || self.erasures.has_work()
     }
 
     /// As [`has_backlog`](Self::has_backlog), with the events of `event_count` that are not handled yet.
@@ -395,6 +412,7 @@ impl Worker {
             match (event.token, &self.inter_worker) {
                 (COMMAND_TOKEN, _) => self.commands.waker().reset(),
                 (INTER_WORKER_TOKEN, Some(one)) => one.exchange.sleeper().waker.reset(),
+                (DISK_TOKEN, _) => self.disk.iter().for_each(|disk| disk.waker().reset()),
                 (_, _) => {}
             }
         }

@@ -141,7 +141,7 @@ impl Rig {
 }
 
 #[test]
-fn one_read_answers_all_who_wait_and_memory_answers_next() {
+fn one_read_answers_all_waiters_and_memory_answers_next() {
     let mut rig = Rig::new(8);
     rig.fill(0);
     rig.at(10, from(1, interest("/d/3", 100)), []).at(11, from(3, interest("/d/3", 101)), []).at(
