@@ -297,7 +297,6 @@ mod tests {
     struct Entry {
         slot: u32,
         place: u32,
-        hashes: Vec<u64>,
         fresh_until: Timestamp,
     }
 
@@ -369,7 +368,7 @@ mod tests {
                         let hashes = hashes_of(&name);
                         let fresh_until = Timestamp::from_nanos(fresh * SECOND);
                         let place = log.append(slot, &hashes, fresh_until);
-                        model.push_back((name, Entry { slot, place, hashes, fresh_until }));
+                        model.push_back((name, Entry { slot, place, fresh_until }));
                     }
                     Operation::Remove { age } => {
                         if let Some(position) = model.len().checked_sub(age + 1)

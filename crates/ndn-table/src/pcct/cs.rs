@@ -59,7 +59,7 @@ pub(super) struct Cs {
     pub(super) entries: Arena<CsEntry>,
     /// The latest arrivals, for searches by prefix.
     pub(super) log: ArrivalLog,
-    /// What is still cached when its place in the log is reused.
+    /// Data that is still cached when its place in the log is reused.
     pub(super) tree: PrefixTree,
     hasher: NameHasher,
     pub(super) queues: Queues,
