@@ -4,7 +4,7 @@
 //! anything else that happens to a Data. An arrival therefore only leaves a few bits for each of its prefixes: a tag, and
 //! two bits in the Bloom filter of its *segment*, a run of places. A search compares the filters of all segments,
 //! latest first, then the tags of the segments that may have the prefix, eight at a time, and then names. It misses
-//! nothing; its time grows with the capacity of the store (about 10,000 instructions for a million Data).
+//! nothing; its time grows with the capacity of the store.
 //!
 //! The log is a ring, somewhat longer than the capacity of the store. What is still cached after the log went around
 //! once moves to the [prefix tree](super::prefix_tree).
@@ -203,14 +203,15 @@ impl ArrivalLog {
                 continue;
             }
             let run = (last & !(RUN - 1)).max(start);
+            // A whole run at once; the rest of one that has the tag, place by place.
             if let Some(tags) = column
+                && search.end - run == RUN
                 && !has_tag(&tags[run..search.end], tag)
             {
                 search.left -= search.end - run;
                 search.end = run;
                 continue;
             }
-            // In a run that has the tag, place by place.
             search.end = last;
             search.left -= 1;
             if column.is_some_and(|tags| tags[last] != tag) {
