@@ -5,7 +5,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use namewire_tests::{Process, ended_by_hangup, program, run_to_end, skip, wait_until};
+use namewire_tests::{
+    Process, ended_by_hangup, program, run_to_end, skip, skip_unless_found, wait_until,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -371,6 +373,17 @@ fn network_of_processes_is_measured() {
     let bench = Bench::new("", "");
     set_network(&bench, "topology = \"./ff.toml\"\n", "");
     measure_network(&bench);
+}
+
+/// The same with the forwarders of other projects.
+#[test]
+fn networks_of_other_forwarders_are_measured() {
+    for forwarder in ["ndnd", "nfd"].into_iter().filter(|program| skip_unless_found(program)) {
+        let bench = Bench::new("", "");
+        let executor = format!("topology = \"./ff.toml\"\nforwarder = \"{forwarder}\"\n");
+        set_network(&bench, &executor, "");
+        measure_network(&bench);
+    }
 }
 
 #[test]

@@ -18,6 +18,8 @@ use crate::experiment::{Experiment, Fault, SeededRun};
 const APPLICATION: i64 = 0x4E44_4C42;
 /// Version of the tables (`PRAGMA user_version`).
 const VERSION: i64 = 1;
+/// Begin of the names of inputs that are versions of programs.
+pub(crate) const VERSION_INPUT: &str = "version of ";
 /// Time that a reader waits for a writer, and the other way round.
 const BUSY: Duration = Duration::from_secs(10);
 
@@ -366,6 +368,24 @@ impl Results {
         runs.collect()
     }
 
+    /// Versions of the forwarders of other projects, each with the name of its program.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn versions(&self) -> Result<Vec<String>, ResultsError> {
+        let read = || -> rusqlite::Result<Vec<String>> {
+            let query = "SELECT path, content FROM input WHERE path LIKE ? ORDER BY path";
+            let mut query = self.connection.prepare(query)?;
+            let versions = query.query_map([format!("{VERSION_INPUT}%")], |row| {
+                let (path, content) = (row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?);
+                let program = path.strip_prefix(VERSION_INPUT).unwrap_or_default();
+                Ok(format!("{program}: {}", String::from_utf8_lossy(&content)))
+            })?;
+            versions.collect()
+        };
+        read().map_err(|error| self.failed(error))
+    }
+
     /// The sessions in which runs were added.
     ///
     /// # Errors
@@ -446,7 +466,8 @@ mod tests {
     fn runs_are_read_as_they_were_stored_and_others_read_meanwhile() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.sqlite");
-        let inputs = [("t.toml".to_owned(), b"one".to_vec())];
+        let version = ("version of ndnd".to_owned(), b"1.2".to_vec());
+        let inputs = [("t.toml".to_owned(), b"one".to_vec()), version];
         let mut results = Results::create(&path, "id", &origin(), &inputs, &session()).unwrap();
         let stored = [run(1, 0, Some(0.1)), run(0, 0, None), run(0, 1, Some(-3.5e300))];
         stored.iter().for_each(|one| results.add(one).unwrap());
@@ -455,6 +476,7 @@ mod tests {
         assert_eq!(reader.id(), "id");
         assert_eq!(reader.origin().unwrap(), origin());
         assert_eq!(reader.sessions().unwrap(), [session()]);
+        assert_eq!(reader.versions().unwrap(), ["ndnd: 1.2"]);
         let second = Results::resume(&path, &session()).unwrap_err();
         assert!(matches!(second, ResultsError::Locked(_)), "{second}");
         let exists = Results::create(&path, "id", &origin(), &[], &session()).unwrap_err();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::results::VERSION_INPUT;
 use crate::testbed::Program;
 
 /// Contents of files, read once for all runs.
@@ -35,7 +36,7 @@ impl Inputs {
     /// Adds the version of a forwarder, so that runs of another one are not added to those of this one. That of this program
     /// is stored with the sessions.
     pub(super) fn add_version(&mut self, program: Program) -> Result<(), String> {
-        let key = format!("version of {}", program.name());
+        let key = format!("{VERSION_INPUT}{}", program.name());
         if program != Program::Namewire && !self.files.contains_key(&key) {
             self.files.insert(key, program.version()?.into_bytes());
         }

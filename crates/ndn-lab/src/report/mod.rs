@@ -25,6 +25,8 @@ pub struct Study {
     pub runs: Vec<StoredRun>,
     /// Programs and machines.
     pub sessions: Vec<Session>,
+    /// Versions of the forwarders of other projects.
+    pub versions: Vec<String>,
 }
 
 /// A report: one HTML page, and Markdown with figures beside it.
@@ -51,6 +53,7 @@ impl Study {
             origin: results.origin()?,
             runs: results.runs()?,
             sessions: results.sessions()?,
+            versions: results.versions()?,
         })
     }
 
@@ -228,9 +231,12 @@ impl Study {
         };
         let rows = std::iter::once(head).chain(self.sessions.iter().enumerate().map(row)).collect();
         let name = &self.experiment.name;
-        vec![
-            Block::Heading(2, "Circumstances".to_owned()),
-            Block::Table(rows),
+        let versions = match self.versions[..] {
+            [] => Vec::new(),
+            _ => vec![Block::Paragraph(format!("Other forwarders: {}.", self.versions.join("; ")))],
+        };
+        let head = vec![Block::Heading(2, "Circumstances".to_owned()), Block::Table(rows)];
+        let rest = vec![
             Block::Paragraph("To repeat the experiment, save the file below and run:".to_owned()),
             Block::Code(format!(
                 "namewire lab run {name}.toml --results {name}.sqlite\nnamewire lab report {name}.sqlite"
@@ -239,7 +245,8 @@ impl Study {
                 "The raw data is in runs.csv and in {file}. The experiment file:"
             )),
             Block::Code(self.origin.text.clone()),
-        ]
+        ];
+        [head, versions, rest].concat()
     }
 
     /// All runs: a line for each.
@@ -388,7 +395,8 @@ mod tests {
             program: "namewire 1".to_owned(),
             machine: "2 x c".to_owned(),
         };
-        Study { experiment, origin, runs, sessions: vec![session] }
+        let versions = vec!["ndnd: ndnd version 1.2".to_owned()];
+        Study { experiment, origin, runs, sessions: vec![session], versions }
     }
 
     #[test]
@@ -400,6 +408,7 @@ mod tests {
             "2 instead of 1 raises the mean of y",
             "exit status: 1",
             "Tue, 14 Nov 2023 22:13:20 GMT",
+            "Other forwarders: ndnd: ndnd version 1.2.",
             "namewire lab run x.toml",
             "question = &quot;Why?&quot;",
             "<svg",

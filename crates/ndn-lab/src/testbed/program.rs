@@ -16,7 +16,7 @@ const NDND_CS_PACKETS_MAX: usize = u16::MAX as usize;
 /// Largest number of threads of a node.
 pub(super) const WORKERS_MAX: usize = 64;
 /// Memory of a node beside its Content Store, estimated.
-pub(super) const NODE_BYTES: u64 = 40 << 20;
+pub(super) const NODE_BYTES: u64 = 24 << 20;
 
 /// A forwarder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
