@@ -41,14 +41,14 @@ settings! {
         log: Log = Log::default() => table(),
         /// Strategies of namespaces.
         strategy_choices: Vec<StrategyChoice> = Vec::new() => tables(Reload::Live),
-        /// Faces that are created at the start.
-        static_faces: Vec<StaticFace> = Vec::new() => tables(Reload::Restart),
+        /// Faces that are created at the start or a reload.
+        static_faces: Vec<StaticFace> = Vec::new() => tables(Reload::Live),
         /// Secrets of memif interfaces.
         memif_secrets: Vec<MemifSecret> = Vec::new() => tables(Reload::Live),
         /// UDP faces that are bound to network interfaces.
         bound_faces: Vec<BoundFaces> = Vec::new() => tables(Reload::Live),
-        /// Routes that are added at the start.
-        static_routes: Vec<StaticRoute> = Vec::new() => tables(Reload::Restart),
+        /// Routes that are added at the start or a reload.
+        static_routes: Vec<StaticRoute> = Vec::new() => tables(Reload::Live),
     }
 }
 

@@ -81,7 +81,7 @@ settings! {
         routes_per_principal: usize = 16_384 => restart().within(1..=1 << 22),
         /// Quota of Interests per second of one face. Further Interests are dropped. 0: no quota.
         interests_per_second: Option<NonZeroU32> = NonZeroU32::new(1_000_000) =>
-            restart().within(None..=RATE_MAX),
+            new_faces().within(None..=RATE_MAX),
         /// Limit of refused commands per second of one face, for all faces. Commands that management refuses or does
         /// not answer count, and so do other Interests to management that it does not answer; a burst of ten
         /// times the limit is permitted. If a face exceeds it, further Interests to management are limited to this
@@ -90,12 +90,12 @@ settings! {
         refused_commands_per_second: Option<NonZeroU32> = NonZeroU32::new(100) =>
             live().within(None..=RATE_MAX),
         /// Maximum number of packets in reassembly for each face. The oldest is dropped first.
-        reassembly_packets: usize = 32 => restart().within(1..=4096),
+        reassembly_packets: usize = 32 => new_faces().within(1..=4096),
         /// Maximum number of fragments of a packet.
-        reassembly_fragments: usize = 400 => restart().within(1..=4096),
+        reassembly_fragments: usize = 400 => new_faces().within(1..=4096),
         /// Time after which an incomplete packet is dropped.
         reassembly_timeout: Duration = Duration::from_millis(500) =>
-            restart().within(Duration::from_millis(1)..=HOUR),
+            new_faces().within(Duration::from_millis(1)..=HOUR),
         /// Maximum lifetime of a PIT entry. A longer InterestLifetime is shortened to it.
         interest_lifetime: Duration = HOUR => restart().within(Duration::from_secs(1)..=24 * HOUR),
         /// Maximum lifetime of a PIT entry of an on-demand peer.
@@ -122,7 +122,8 @@ list_item! {
 }
 
 list_item! {
-    /// A face that is created at the start.
+    /// A face that is created at the start. A reload creates those that are added, destroys those that are removed, and
+    /// creates those again whose settings have changed; then routes that commands registered for them are lost.
     pub struct StaticFace {
         /// Address of the peer: `udp4`, `udp6`, `tcp4`, `tcp6`, `udp` or `tcp` with a host name, `https`, `ether` or
         /// `memif`. A host name is resolved when the face is created, and again after a failure; its addresses are
@@ -157,8 +158,8 @@ list_item! {
 }
 
 list_item! {
-    /// A route that is added at the start. Its face is created as a permanent face if `[[static_faces]]` does not list
-    /// it.
+    /// A route that is added at the start or a reload, and removed by a reload without it. Its face is created as a permanent
+    /// face if `[[static_faces]]` does not list it, and destroyed with the last of these routes.
     pub struct StaticRoute {
         /// Name prefix.
         prefix: Name = example_prefix() => value().required().checked(check_depth),

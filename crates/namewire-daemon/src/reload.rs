@@ -1,5 +1,6 @@
 //! Reload of the configuration on SIGHUP: all or nothing.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -135,10 +136,14 @@ fn reload_tables(config: &Config, before: &Config, state: &mut ControlState) {
 
 /// Logs, at each reload, the changes that take effect at the next start.
 fn log_pending(pending: &PendingChanges) {
-    let PendingChanges { restart, new_faces } = pending;
-    if !restart.is_empty() {
-        let settings = restart.join(", ");
-        warn!("changes of these settings take effect at the next start: {settings}");
+    let PendingChanges { restart: waiting, new_faces } = pending;
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for setting in waiting {
+        by_reason.entry(restart::reason(setting)).or_default().push(setting);
+    }
+    for (reason, settings) in by_reason {
+        let settings = settings.join(", ");
+        warn!("changes of these settings take effect at the next start: {settings} ({reason})");
     }
     if !new_faces.is_empty() {
         let settings = new_faces.join(", ");

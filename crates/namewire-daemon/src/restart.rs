@@ -18,12 +18,53 @@ pub(super) fn keep(started: &Config, cs_capacity_max: usize, read: &mut Config) 
     pending
 }
 
+/// Why settings wait for the next start, by the beginning of their paths.
+const REASONS: [(&str, &str); 14] = [
+    ("listeners.", SOCKETS),
+    ("control.", SOCKETS),
+    ("http.", SOCKETS),
+    ("faces.receive_buffer", SOCKETS),
+    ("faces.send_buffer", SOCKETS),
+    ("bound_faces", SOCKETS),
+    ("privileges.", "a process that has given up its rights cannot take them back"),
+    ("tables.", MEMORY),
+    ("pool.", MEMORY),
+    ("limits.", MEMORY),
+    ("forwarder.", WORKERS),
+    ("overload.", WORKERS),
+    ("faces.reconnect_", WORKERS),
+    ("log.format", "lines of two forms in one log could not be read by programs"),
+];
+const SOCKETS: &str = "sockets are opened before the process gives up its rights";
+const MEMORY: &str = "memory is reserved at the start, so that no packet waits for it";
+const WORKERS: &str = "worker threads are set up at the start";
+/// The reason of the others.
+const MANAGEMENT: &str = "management is set up at the start";
+
+/// Returns why a setting waits for the next start.
+pub(super) fn reason(setting: &str) -> &'static str {
+    let found = REASONS.iter().find(|(beginning, _)| setting.starts_with(beginning));
+    found.map_or(MANAGEMENT, |(_, reason)| reason)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
     use crate::config::parse;
+
+    #[test]
+    fn every_setting_that_waits_has_a_reason() {
+        for (setting, expected) in [
+            ("listeners.tcp.port", SOCKETS),
+            ("tables.cs.capacity_packets (beyond 65536)", MEMORY),
+            ("overload.shed", WORKERS),
+            ("management.identity", MANAGEMENT),
+        ] {
+            assert_eq!(reason(setting), expected, "{setting}");
+        }
+    }
 
     #[test]
     fn pending_changes_are_reported_at_each_reload() {

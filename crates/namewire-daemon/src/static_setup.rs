@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ndn_forwarding::PitTokenPolicy;
+use ndn_management::request::FaceOptions;
 use ndn_management::{Route, route_flag, route_origin};
 use ndn_packet::Name;
 use ndn_types::{FaceUri, Persistency, duration_ns};
@@ -12,7 +13,7 @@ use tracing::{info, warn};
 
 use super::destinations::Destinations;
 use super::faces::{self, FIRST_STATIC_TICKET, FaceSpec};
-use crate::config::{Config, StaticRoute};
+use crate::config::{self, Config, StaticRoute};
 use crate::control::commands::FaceCommands;
 use crate::control::service::{Cx, Deadline, Event, FaceRequest, Reason, Service, deadline};
 use namewire_control::WaitingFace;
@@ -67,6 +68,18 @@ enum State {
     Begun,
     /// Created with this FaceId.
     Made(u64),
+    /// Its settings have changed: starts when its former face with this FaceId has closed.
+    Replaces(u64),
+}
+
+impl State {
+    /// The face that was created, if it was not destroyed since, by its FaceId.
+    const fn face_id(self) -> Option<u64> {
+        match self {
+            Self::Made(face_id) => Some(face_id),
+            Self::DueAt(_) | Self::Begun | Self::Replaces(_) => None,
+        }
+    }
 }
 
 /// Progress of the configured faces.
@@ -114,6 +127,12 @@ impl Service for StaticSetup {
             Event::ForgetRoute { ref prefix, face_id, origin } => {
                 self.forget_route(face_id, prefix, origin);
             }
+            Event::FaceClosed { face_id, .. } => self.face_closed(cx.now_ns(), face_id),
+            Event::Reloaded => {
+                let exists = |face_id| cx.faces().get(face_id).is_some();
+                let events = self.reconfigure(cx.now_ns(), cx.config(), exists);
+                events.into_iter().for_each(|event| cx.post(event));
+            }
             other => return Some(other),
         }
         Some(event)
@@ -139,33 +158,104 @@ impl StaticSetup {
             retry_ns_min: duration_ns(config.faces.reconnect_min),
             retry_ns_max: duration_ns(config.faces.reconnect_max),
         };
-        for face in &config.static_faces {
-            let pit_tokens = faces::pit_token_policy(face.pit_tokens);
-            let local = face
-                .interface
-                .as_ref()
-                .and_then(|name| FaceUri::parse(&format!("dev://{name}")).ok());
-            setup.add((face.uri.clone(), local), face.persistency, pit_tokens, face.mtu);
-        }
-        for route in &config.static_routes {
-            if !setup.faces.values().any(|face| face.remote == route.face) {
-                let remote = route.face.clone();
-                setup.add((remote, None), Persistency::Permanent, PitTokenPolicy::WhenSeen, None);
-            }
+        for configured in Configured::all(config) {
+            setup.add(configured, 0);
         }
         setup
     }
 
-    fn add(
+    /// Takes over the faces and routes of a configuration that was read again. Returns the events that make the difference: a
+    /// face that is no longer configured is destroyed, one whose settings have changed or that does not exist any more is created
+    /// again, and routes are removed and added.
+    fn reconfigure(
         &mut self,
-        (remote, local): (FaceUri, Option<FaceUri>),
-        persistency: Persistency,
-        pit_tokens: PitTokenPolicy,
-        mtu: Option<u64>,
-    ) {
-        let options = ndn_management::request::FaceOptions { mtu, ..Default::default() };
+        now_ns: u64,
+        config: &Config,
+        exists: impl Fn(u64) -> bool,
+    ) -> Vec<Event> {
+        let mut events = Vec::new();
+        let mut configured = Configured::all(config);
+        let mut gone = Vec::new();
+        for (&ticket, face) in self.faces.iter_mut().filter(|(_, face)| face.lost.is_none()) {
+            let at = configured.iter().position(|configured| configured.is_at(face));
+            let has_changed = at.is_none_or(|at| !configured[at].is_like(face));
+            match (at, face.state) {
+                (None, _) | (Some(_), State::Begun) if has_changed => {
+                    // One that has begun begins anew, under another ticket.
+                    gone.push(ticket);
+                    continue;
+                }
+                // An operator has destroyed it.
+                (_, State::Made(face_id)) if !exists(face_id) => face.state = State::DueAt(now_ns),
+                (_, State::Made(face_id)) if has_changed => {
+                    face.state = State::Replaces(face_id);
+                    events.push(Event::EndFace(face_id));
+                }
+                _ => {}
+            }
+            if let Some(at) = at {
+                configured.swap_remove(at).apply_to(face);
+            }
+        }
+        for ticket in gone {
+            let Some(face) = self.faces.remove(&ticket) else { continue };
+            if !Configured::all(config).iter().any(|configured| configured.is_at(&face)) {
+                info!(remote = %face.remote, "a face is no longer configured: it is destroyed");
+            }
+            events.push(match face.state.face_id() {
+                Some(face_id) => Event::EndFace(face_id),
+                None => Event::Cancel { ticket },
+            });
+        }
+        for configured in configured {
+            self.add(configured, now_ns);
+        }
+        events.extend(self.change_routes(&config.static_routes));
+        events
+    }
+
+    /// Replaces the configured routes. Returns the events for those of existing faces; those of others follow with the faces.
+    fn change_routes(&mut self, configured: &[StaticRoute]) -> Vec<Event> {
+        let before = std::mem::replace(&mut self.routes, configured.to_vec());
+        let mut events = Vec::new();
+        for route in &before {
+            let is_same = |configured: &&StaticRoute| {
+                configured.prefix == route.prefix && configured.face == route.face
+            };
+            if !configured.iter().any(|configured| is_same(&configured)) {
+                events.extend(self.made(&route.face).map(|face_id| Event::RemoveRoute {
+                    prefix: route.prefix.clone(),
+                    face_id,
+                    origin: route_origin::STATIC,
+                }));
+            }
+        }
+        for route in configured.iter().filter(|route| !before.contains(route)) {
+            let face_id = self.made(&route.face);
+            events.extend(face_id.map(|face_id| add_route(route, face_id)));
+        }
+        events
+    }
+
+    /// FaceId of the configured face of a peer.
+    fn made(&self, remote: &FaceUri) -> Option<u64> {
+        let mut configured = self.faces.values().filter(|face| face.lost.is_none());
+        configured.find(|face| face.remote == *remote)?.state.face_id()
+    }
+
+    /// Starts the creation of a face whose former face has closed.
+    fn face_closed(&mut self, now_ns: u64, face_id: u64) {
+        for face in self.faces.values_mut() {
+            if face.state == State::Replaces(face_id) {
+                face.state = State::DueAt(now_ns);
+            }
+        }
+    }
+
+    fn add(&mut self, configured: Configured, now_ns: u64) {
+        let Configured { remote, local, persistency, pit_tokens, options } = configured;
         let spec = FaceSpec { ticket: None, persistency, keeper: None, pit_tokens, options };
-        let state = State::DueAt(0);
+        let state = State::DueAt(now_ns);
         let retry_ns = self.retry_ns_min;
         let (away, failure, lost) = (None, None, None);
         self.insert(StaticFace { remote, local, spec, state, retry_ns, away, failure, lost });
@@ -181,7 +271,7 @@ impl StaticSetup {
     fn next_deadline_ns(&self) -> Option<u64> {
         let due = self.faces.values().filter_map(|face| match face.state {
             State::DueAt(at) => Some(at),
-            State::Begun | State::Made(_) => None,
+            State::Begun | State::Made(_) | State::Replaces(_) => None,
         });
         due.min()
     }
@@ -219,15 +309,7 @@ impl StaticSetup {
             return events;
         }
         for route in self.routes.iter().filter(|route| route.face == remote) {
-            let flags = [
-                (route.child_inherit, route_flag::CHILD_INHERIT),
-                (route.capture, route_flag::CAPTURE),
-            ];
-            let flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum();
-            let prefix = route.prefix.clone();
-            let (origin, cost) = (route_origin::STATIC, route.cost);
-            let route = Route { face_id, origin, cost, flags, expires_at_ns: None };
-            events.push(Event::AddRoute { prefix, route });
+            events.push(add_route(route, face_id));
         }
         events
     }
@@ -291,7 +373,7 @@ impl StaticSetup {
             last_failure: face.failure.clone(),
             next_attempt_ms: match face.state {
                 State::DueAt(at) => Some(at.saturating_sub(now_ns) / 1_000_000),
-                State::Begun | State::Made(_) => None,
+                State::Begun | State::Made(_) | State::Replaces(_) => None,
             },
         });
         reported.collect()
@@ -326,6 +408,73 @@ impl StaticSetup {
     fn face_of(&mut self, ticket: Option<u64>) -> Option<&mut StaticFace> {
         self.faces.get_mut(&ticket?)
     }
+}
+
+/// A face as the configuration describes it.
+#[derive(Debug)]
+struct Configured {
+    remote: FaceUri,
+    local: Option<FaceUri>,
+    persistency: Persistency,
+    pit_tokens: PitTokenPolicy,
+    options: FaceOptions,
+}
+
+impl Configured {
+    /// The static faces, and a permanent face for each other next hop of static routes.
+    fn all(config: &Config) -> Vec<Self> {
+        let mut all: Vec<Self> = config.static_faces.iter().map(Self::of).collect();
+        for route in &config.static_routes {
+            if !all.iter().any(|face| face.remote == route.face) {
+                all.push(Self {
+                    remote: route.face.clone(),
+                    local: None,
+                    persistency: Persistency::Permanent,
+                    pit_tokens: PitTokenPolicy::WhenSeen,
+                    options: FaceOptions::default(),
+                });
+            }
+        }
+        all
+    }
+
+    fn of(face: &config::StaticFace) -> Self {
+        let dev = |name: &String| FaceUri::parse(&format!("dev://{name}")).ok();
+        Self {
+            remote: face.uri.clone(),
+            local: face.interface.as_ref().and_then(dev),
+            persistency: face.persistency,
+            pit_tokens: faces::pit_token_policy(face.pit_tokens),
+            options: FaceOptions { mtu: face.mtu, ..FaceOptions::default() },
+        }
+    }
+
+    /// Whether a face leads to this peer.
+    fn is_at(&self, face: &StaticFace) -> bool {
+        face.remote == self.remote && face.local == self.local
+    }
+
+    /// Whether a face has these settings.
+    fn is_like(&self, face: &StaticFace) -> bool {
+        let FaceSpec { persistency, pit_tokens, options, .. } = &face.spec;
+        (*persistency, *pit_tokens, options.mtu)
+            == (self.persistency, self.pit_tokens, self.options.mtu)
+    }
+
+    fn apply_to(&self, face: &mut StaticFace) {
+        let Self { persistency, pit_tokens, options, .. } = *self;
+        face.spec = FaceSpec { persistency, pit_tokens, options, ..face.spec };
+    }
+}
+
+/// The event that adds a configured route of an existing face.
+fn add_route(route: &StaticRoute, face_id: u64) -> Event {
+    let flags =
+        [(route.child_inherit, route_flag::CHILD_INHERIT), (route.capture, route_flag::CAPTURE)];
+    let flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum();
+    let (origin, cost) = (route_origin::STATIC, route.cost);
+    let added = Route { face_id, origin, cost, flags, expires_at_ns: None };
+    Event::AddRoute { prefix: route.prefix.clone(), route: added }
 }
 
 #[cfg(test)]

@@ -262,6 +262,16 @@ impl Management {
                 self.is_touched = true;
                 return None;
             }
+            Event::RemoveRoute { ref prefix, face_id, origin } => {
+                self.state.remove_route(prefix.as_ref(), face_id, origin);
+                self.is_touched = true;
+                return None;
+            }
+            Event::EndFace(face_id) => {
+                cx.post(Event::DestroyFace(face_id));
+                cx.dataplane().remove_face(face_id);
+                return None;
+            }
             Event::AdoptFace { face_id, persistency } => {
                 self.state.adopt_face(face_id, persistency);
             }

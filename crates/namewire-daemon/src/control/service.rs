@@ -150,6 +150,10 @@ pub(crate) enum Event {
 
     /// Add a configured route.
     AddRoute { prefix: Name, route: Route },
+    /// Remove a route that is no longer configured.
+    RemoveRoute { prefix: Name, face_id: u64, origin: u64 },
+    /// Destroy a face that is no longer configured.
+    EndFace(u64),
     /// Let a face stay when idle: it serves a configured route.
     AdoptFace { face_id: u64, persistency: Persistency },
     /// Give a face the routes and next hops of the face that it replaces.

@@ -187,3 +187,70 @@ fn on_demand_face_of_a_peer_serves_its_configured_route() {
         Action::UpdateFib { updates: found, .. } if *found == updates
     )));
 }
+
+/// The configuration of these faces and routes.
+fn configured(text: &str) -> Config {
+    crate::config::parse("test", text).unwrap()
+}
+
+/// Creates all faces that are due, with FaceIds from `first` on.
+fn create_all(setup: &mut StaticSetup, now_ns: u64, first: u64) -> Vec<(String, u64)> {
+    let mut created = Vec::new();
+    for (request, face_id) in setup.due(now_ns).into_iter().zip(first..) {
+        setup.face_added(request.spec.ticket, face_id);
+        created.push((request.remote.to_string(), face_id));
+    }
+    created
+}
+
+#[test]
+#[expect(clippy::wildcard_enum_match_arm, reason = "another event is a fault")]
+fn reload_makes_the_difference_between_two_configurations() {
+    let before = r#"
+        static_faces = [{ uri = "udp4://192.0.2.1:6363" }, { uri = "udp4://192.0.2.2:6363", mtu = 1400 }]
+        static_routes = [
+            { prefix = "/a", face = "udp4://192.0.2.1:6363" },
+            { prefix = "/b", face = "udp4://192.0.2.1:6363", cost = 5 },
+            { prefix = "/c", face = "udp4://192.0.2.3:6363" },
+        ]"#;
+    let after = r#"
+        static_faces = [{ uri = "udp4://192.0.2.1:6363" }, { uri = "udp4://192.0.2.2:6363", mtu = 1300 }]
+        static_routes = [
+            { prefix = "/b", face = "udp4://192.0.2.1:6363", cost = 6 },
+            { prefix = "/d", face = "udp4://192.0.2.1:6363" },
+            { prefix = "/e", face = "udp4://192.0.2.4:6363" },
+        ]"#;
+    let mut setup = StaticSetup::new(&configured(before));
+    let made = create_all(&mut setup, 0, 300);
+    assert_eq!(made.len(), 3, "two faces, and that of a route");
+    let described = |event: &Event| match event {
+        Event::EndFace(face_id) => format!("end {face_id}"),
+        Event::AddRoute { prefix, route } => {
+            format!("add {prefix} {} {}", route.face_id, route.cost)
+        }
+        Event::RemoveRoute { prefix, face_id, .. } => format!("remove {prefix} {face_id}"),
+        other => panic!("{other:?}"),
+    };
+    let nothing = setup.reconfigure(1000, &configured(before), |_| true);
+    assert!(nothing.is_empty(), "{nothing:?}");
+    let events = setup.reconfigure(1000, &configured(after), |_| true);
+    let events: Vec<String> = events.iter().map(described).collect();
+    let expected = ["end 301", "end 302", "remove /a 300", "add /b 300 6", "add /d 300 0"];
+    assert_eq!(events, expected);
+    // The new face of another peer is made at once, the one with other settings when the former one has closed.
+    assert_eq!(create_all(&mut setup, 1000, 310), [("udp4://192.0.2.4:6363".to_owned(), 310)]);
+    setup.face_closed(2000, 301);
+    let due = setup.due(2000);
+    let [FaceRequest { remote, spec, .. }] = &due[..] else { panic!("{due:?}") };
+    assert_eq!(
+        (remote.to_string().as_str(), spec.options.mtu),
+        ("udp4://192.0.2.2:6363", Some(1300))
+    );
+    setup.face_added(spec.ticket, 311);
+    // A face that an operator has destroyed is made again.
+    assert!(setup.reconfigure(3000, &configured(after), |face_id| face_id != 310).is_empty());
+    assert_eq!(create_all(&mut setup, 3000, 320), [("udp4://192.0.2.4:6363".to_owned(), 320)]);
+    let events = setup.reconfigure(4000, &configured(""), |_| true);
+    assert_eq!(events.iter().map(described).collect::<Vec<_>>().len(), 3, "{events:?}");
+    assert!(setup.faces.is_empty() && setup.due(u64::MAX).is_empty());
+}
