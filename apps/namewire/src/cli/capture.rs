@@ -23,7 +23,7 @@ use super::packet_line::{Kind, PacketLine};
 /// Prints one line per packet: time of day (UTC), direction, URI of the peer, and what the packet is. With --write,
 /// packets are written as pcapng instead: Ethernet frames with EtherType 0x8624, as Wireshark's NDN dissector and
 /// ndndump expect; each face is an interface with the URI of its peer as name. `namewire dissect FILE` shows such a
-/// file. Ctrl-C ends the capture; the numbers of captured and lost packets are reported at the end.
+/// file, and so does Wireshark with the dissector of --install-dissector. Ctrl-C ends the capture; the numbers of captured and lost packets are reported at the end.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Capture only this face (FaceId)
@@ -40,6 +40,12 @@ pub(super) struct Options {
     /// Length to which each packet is truncated; not with --name or --type, which need whole packets
     #[arg(long, short, value_name = "SIZE", default_value = "64KiB", value_parser = size(1..=1_usize << 20), conflicts_with_all = ["name", "kinds"])]
     snap_length: usize,
+    /// Install a dissector for Wireshark and tshark, and end
+    ///
+    /// A file for this user, ~/.local/lib/wireshark/plugins/namewire-ndn.lua. It shows names and fields of Interests, Data,
+    /// Nacks and link headers on Ethernet, UDP and TCP; the filters begin with `ndn.`. Fragments are not reassembled.
+    #[arg(long, conflicts_with_all = ["face", "count", "write", "json", "name", "peer", "kinds"])]
+    install_dissector: bool,
     /// Print JSON, one line per packet
     #[arg(long)]
     json: bool,
@@ -127,6 +133,29 @@ impl Sink {
     }
 }
 
+/// The dissector, in Lua.
+const DISSECTOR: &str = include_str!("../../../../dist/wireshark/ndn.lua");
+/// Its file in the home directory. Wireshark reads all files of this directory, whatever its version.
+const DISSECTOR_FILE: &str = ".local/lib/wireshark/plugins/namewire-ndn.lua";
+
+fn install_dissector() -> Outcome {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    let home = home.ok_or_else(|| {
+        Failure::Usage("HOME is not set: where to install the dissector is unknown".to_owned())
+    })?;
+    let path = PathBuf::from(home).join(DISSECTOR_FILE);
+    let failed = |error: io::Error| Failure::file(path.display(), &error);
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory).map_err(failed)?;
+    }
+    std::fs::write(&path, DISSECTOR).map_err(failed)?;
+    super::output::note(&format_args!(
+        "the dissector is {}; Wireshark and tshark read it at their next start",
+        path.display()
+    ));
+    Ok(())
+}
+
 /// The options of a command line.
 pub(super) fn options<I>(arguments: I) -> Result<Options, clap::Error>
 where
@@ -137,6 +166,9 @@ where
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
+    if options.install_dissector {
+        return install_dissector();
+    }
     capture(options, |text| super::output::note(&text))
 }
 

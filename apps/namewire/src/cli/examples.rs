@@ -226,6 +226,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "Capture the packets of a face for Wireshark",
                 "namewire capture --face 257 --write face.pcapng",
             ),
+            ("Let Wireshark show names", "namewire capture --install-dissector"),
         ],
     ),
     (

@@ -182,15 +182,15 @@ impl Digests {
 
     /// Fetches leaves, unless that is being done already: then waits for it.
     async fn fetch(&self, leaves: RangeInclusive<u64>) -> Result<(), FetchError> {
-        let mut wanted = leaves;
+        let mut left = leaves;
         loop {
             let ended = self.ended.notified();
-            let Some(missing) = self.missing(&wanted) else { return Ok(()) };
+            let Some(missing) = self.missing(&left) else { return Ok(()) };
             let turn = self.begin(missing);
             match turn {
                 Some(turn) => {
                     self.fetch_leaves(turn.leaves.clone()).await?;
-                    wanted = turn.leaves.end() + 1..=*wanted.end();
+                    left = turn.leaves.end() + 1..=*left.end();
                 }
                 None => ended.await,
             }
