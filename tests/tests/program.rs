@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod attacks;
+mod bench_access;
 mod bench_page;
 mod c_library;
 mod companions;

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_methods, reason = "benches measure real time")]
 
+mod access;
 pub mod cli;
 mod config_text;
 mod distance;
@@ -15,6 +16,10 @@ mod relay;
 mod started;
 mod transfer;
 
+pub use access::{
+    AccessBenchOptions, AccessCase, AccessRatio, AccessReport, MissingWay, ReaderSource,
+    run_access, run_reader,
+};
 pub use distance::{DistanceCase, DistanceOptions, DistanceReport, run_distance};
 pub use link::{LinkCounters, LinkRelay, LinkRelayOptions, LinkReport};
 pub use live::{IdleOptions, IdleReport, SkewCase, SkewOptions, SkewReport, run_idle, run_skew};

@@ -1,5 +1,6 @@
 //! The command line of `namewire-bench`.
 
+mod access;
 mod common;
 mod files;
 mod link;
@@ -162,6 +163,10 @@ enum Bench {
     },
     Overload(overload::Options),
     Management(management::Options),
+    Access(access::Options),
+    /// Reads by a plan; started by `bench access`
+    #[command(hide = true)]
+    AccessReader(access::ReaderOptions),
     /// Dumb relay for comparison; started by `bench relay`
     #[command(hide = true)]
     DumbRelay {
@@ -263,6 +268,8 @@ fn run(bench: &Bench) -> Outcome {
         Bench::PageFetch { order } => Ok(run_fetch_node(order)?),
         Bench::Overload(options) => overload::run(options),
         Bench::Management(options) => management::run(options),
+        Bench::Access(options) => access::run(options),
+        Bench::AccessReader(options) => access::read(options),
         Bench::DumbRelay { unix, tcp, udp, consumers, statistics } => {
             let ended = match (unix, tcp, &udp[..]) {
                 (Some(path), None, []) => relay_unix(path, *consumers, statistics),
