@@ -74,7 +74,7 @@ settings! {
         /// Maximum number of reads in progress for each worker. Interests beyond it are forwarded.
         reads: usize = 128 => restart().within(1..=4096),
         /// Threads that read for each worker.
-        threads: usize = 8 => restart().within(1..=64),
+        threads: usize = 16 => restart().within(1..=64),
     }
 }
 

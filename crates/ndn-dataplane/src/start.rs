@@ -13,6 +13,7 @@ use ndn_sys::poll::Waker;
 use ndn_table::FibSnapshot;
 use ndn_types::Timestamp;
 
+use crate::disk::DiskPort;
 use crate::face_shares::FaceShares;
 use crate::faces::FaceNumbers;
 use crate::options::{DataplaneError, DataplaneOptions, WorkerOptions};
@@ -115,13 +116,7 @@ impl Parts {
             disk: Arc::default(),
             sent: 0,
         };
-        let disk = match worker.disk {
-            None => None,
-            Some(port) => {
-                faces.poller().add_waker(port.waker(), DISK_TOKEN)?;
-                Some(Box::new(WorkerDisk::new(port, Arc::clone(&view.disk))))
-            }
-        };
+        let disk = worker_disk(worker.disk, &faces, &view)?;
         let idle = if self.is_stepped { Idle::stepped() } else { Idle::new(options.spin) };
         if idle.may_poll() {
             faces.enable_polling();
@@ -157,6 +152,17 @@ impl Parts {
         };
         Ok((prepared, worker.cpu, view))
     }
+}
+
+/// The disk tier of a worker, whose threads wake it.
+fn worker_disk(
+    port: Option<DiskPort>,
+    faces: &FaceSet,
+    view: &WorkerView,
+) -> io::Result<Option<Box<WorkerDisk>>> {
+    let Some(port) = port else { return Ok(None) };
+    faces.poller().add_waker(port.waker(), DISK_TOKEN)?;
+    Ok(Some(Box::new(WorkerDisk::new(port, Arc::clone(&view.disk)))))
 }
 
 /// Number of workers on the node of the first one, itself included.

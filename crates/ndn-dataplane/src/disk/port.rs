@@ -187,7 +187,16 @@ impl DiskPort {
     }
 }
 
-/// A thread: carries out one request after the other.
+impl Drop for DiskPort {
+    /// Waits for the threads, so that the file is closed and unlocked; not for long, as a device may hang.
+    fn drop(&mut self) {
+        self.queues.clear();
+        while self.reports_mut().recv_timeout(END_TIMEOUT).is_ok() {}
+    }
+}
+
+/// A thread: carries out one request after the other. It closes the file before its end of the queue, because fields are
+/// dropped in order.
 struct Thread {
     number: usize,
     file: Arc<DiskFile>,

@@ -65,7 +65,9 @@ impl Bed {
         Self::start((options, fib, strategies))
     }
 
-    fn start((options, mut fib, strategies): (DataplaneOptions, FibWriter, StrategyTable)) -> Self {
+    pub fn start(
+        (options, mut fib, strategies): (DataplaneOptions, FibWriter, StrategyTable),
+    ) -> Self {
         let dataplane = Dataplane::start(options, fib.publish(), Arc::new(strategies)).unwrap();
         let poller = Poller::new().unwrap();
         poller.add(dataplane.event_waker(), 0, Interest::Readable).unwrap();

@@ -1,0 +1,142 @@
+//! A worker with a disk tier: its threads, its file and restarts.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ndn_dataplane::{DiskFile, DiskPort, DiskPortOptions, Roles};
+use ndn_disk::{Admission, DiskValues, ShareOptions};
+use ndn_forwarding::UnsolicitedPolicy;
+use ndn_packet::{DataBuilder, Name, SignatureInfo, SignatureType};
+use ndn_table::PcctConfig;
+use support::{Bed, TIMEOUT, interest, options, real_clock};
+
+const FILE_BYTES: u64 = 16 << 20;
+/// Packets that memory holds.
+const MEMORY_PACKETS: u32 = 16;
+const PACKETS: u32 = 300;
+
+/// Starts a worker with the file, formatted if it is new, and waits until the disk is in use.
+fn start(path: &Path) -> Bed {
+    let mut file = DiskFile::open(path, Some(FILE_BYTES), 1).unwrap();
+    let superblock = match file.superblock(1) {
+        Some(superblock) => superblock,
+        None => file.format(1, 77, [7; 16], 0).unwrap(),
+    };
+    let share = ShareOptions {
+        superblock,
+        share: 0,
+        packets_max: 10_000,
+        reads_max: 32,
+        admission: Admission::All,
+        unix_origin_ms: 1,
+    };
+    let (mut options, fib, strategies) = options(&[Roles::default()], 8, Duration::from_secs(60));
+    let now = ndn_types::Timestamp::from_nanos(real_clock().now_ns());
+    options.shard.pcct = PcctConfig::with_capacity(1024, MEMORY_PACKETS, now);
+    options.shard.unsolicited = UnsolicitedPolicy::AdmitAll;
+    let port = DiskPort::start(Arc::new(file), DiskPortOptions { share, readers: 4 }).unwrap();
+    options.workers[0].disk = Some(port);
+    let bed = Bed::start((options, fib, strategies));
+    wait_until(|| bed.dataplane.workers()[0].disk_counters().get().is_some());
+    bed
+}
+
+fn wait_until(condition: impl Fn() -> bool) {
+    let begin = real_clock().now_ns();
+    while !condition() {
+        let waited = Duration::from_nanos(real_clock().now_ns() - begin);
+        assert!(waited < TIMEOUT, "the condition is not met");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn counters(bed: &Bed) -> DiskValues {
+    bed.dataplane.workers()[0].disk_counters().get().unwrap().values()
+}
+
+fn packet(number: u32) -> Vec<u8> {
+    let name = Name::from_uri(&format!("/disk/{number}")).unwrap();
+    let content: Vec<u8> = (0..1000_u32).map(|i| (i * number).to_le_bytes()[0]).collect();
+    let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
+    let builder = DataBuilder::new(&name).content(&content);
+    let signed = builder.to_vec(&info, 32, |_, signature| {
+        signature.fill(1);
+        Some(32)
+    });
+    signed.unwrap()
+}
+
+/// Requests a packet. Returns whether its Data came, which is compared, and not a Nack.
+fn is_found(consumer: &mut UnixStream, number: u32, nonce: u32) -> bool {
+    consumer.write_all(&interest(&format!("/disk/{number}"), nonce)).unwrap();
+    let expected = packet(number);
+    let mut first = [0];
+    consumer.read_exact(&mut first).unwrap();
+    if first[0] == 6 {
+        let mut rest = vec![0; expected.len() - 1];
+        consumer.read_exact(&mut rest).unwrap();
+        assert_eq!(rest, expected[1..], "packet {number}");
+        return true;
+    }
+    assert_eq!(first[0], 100, "a Nack in an LpPacket");
+    let mut length = [0];
+    consumer.read_exact(&mut length).unwrap();
+    consumer.read_exact(&mut vec![0; length[0].into()]).unwrap();
+    false
+}
+
+#[test]
+fn disk_answers_what_memory_evicted_and_keeps_it_over_restarts() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("content");
+    let mut bed = start(&path);
+    let (_, mut producer) = bed.application();
+    for number in 0..PACKETS {
+        producer.write_all(&packet(number)).unwrap();
+    }
+    let evicted = u64::from(PACKETS - MEMORY_PACKETS);
+    wait_until(|| counters(&bed).admitted == evicted);
+    let (_, mut consumer) = bed.application();
+    for number in 0..PACKETS {
+        assert!(is_found(&mut consumer, number, number));
+    }
+    let values = counters(&bed);
+    assert!(values.hits >= evicted, "{values:?}");
+    drop(bed);
+    for round in 1..4 {
+        let mut bed = start(&path);
+        let recovered = counters(&bed).recovered;
+        assert!(recovered >= evicted, "{recovered} in round {round}");
+        let (_, mut consumer) = bed.application();
+        let found = (0..PACKETS).filter(|&n| is_found(&mut consumer, n, round * 1000 + n)).count();
+        let values = counters(&bed);
+        assert!(found as u64 >= evicted, "{found}: {values:?}");
+        assert!(values.reads >= evicted && values.checksum_errors == 0, "{values:?}");
+        assert!(values.written_bytes < 1 << 20, "nothing is written twice: {values:?}");
+    }
+}
+
+#[test]
+fn erased_prefix_stays_erased() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("content");
+    let mut bed = start(&path);
+    let (_, mut producer) = bed.application();
+    (0..50).for_each(|number| producer.write_all(&packet(number)).unwrap());
+    wait_until(|| counters(&bed).admitted == 50 - u64::from(MEMORY_PACKETS));
+    let (erased, more) = bed.erase("/disk", 1000);
+    assert_eq!((erased, more), (MEMORY_PACKETS as usize, false));
+    let (_, mut consumer) = bed.application();
+    assert!((0..50).all(|number| !is_found(&mut consumer, number, number)));
+    drop(bed);
+    let mut bed = start(&path);
+    let (_, mut consumer) = bed.application();
+    assert!((0..50).all(|number| !is_found(&mut consumer, number, 100 + number)));
+    assert_eq!(counters(&bed).hits, 0);
+}
