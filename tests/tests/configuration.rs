@@ -233,3 +233,38 @@ fn reload_that_exceeds_the_fib_changes_nothing() {
     });
     assert!(!forwarder.run(&["strategy", "set", "/a", "multicast"]).status.success());
 }
+
+/// Faces and routes follow the configuration, and what has to wait is named with the reason.
+#[test]
+fn reload_takes_static_faces_and_routes() {
+    let route = |prefix: &str, port: u16| {
+        format!("[[static_routes]]\nprefix = \"{prefix}\"\nface = \"udp4://127.0.0.1:{port}\"\n")
+    };
+    let before = route("/stays", 9) + &route("/goes", 9) + &route("/also-goes", 10);
+    let forwarder = Settings::new().udp().toml(&before).start_program();
+    let fib = |present: &[&str], absent: &[&str]| {
+        let shown = forwarder.output(&["route", "fib"]);
+        let has = |prefix: &&str| shown.contains(&format!("{prefix} "));
+        (present.iter().all(|prefix| has(prefix)) && !absent.iter().any(|prefix| has(prefix)))
+            .then_some(())
+    };
+    wait_until("the routes", || fib(&["/stays", "/goes", "/also-goes"], &[]));
+    let face = forwarder.json(&["face", "show", "udp4://127.0.0.1:9"])["face_id"].clone();
+    let path = forwarder.directory().join("namewire.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains(&before), "{text}");
+    let after = route("/stays", 9) + &route("/comes", 11) + "[pool]\ncapacity = \"512MiB\"\n";
+    std::fs::write(&path, text.replace(&before, &after)).unwrap();
+    forwarder.process.signal(Signal::HUP);
+    wait_until("the change", || fib(&["/stays", "/comes"], &["/goes", "/also-goes"]));
+    let same = forwarder.json(&["face", "show", "udp4://127.0.0.1:9"])["face_id"].clone();
+    assert_eq!(same, face, "a face that stays is the same one");
+    wait_until("the end of the face", || {
+        (!forwarder.output(&["face", "list"]).contains("udp4://127.0.0.1:10")).then_some(())
+    });
+    let log = forwarder.process.stderr();
+    assert!(
+        log.contains("take effect at the next start: pool.capacity (memory is reserved"),
+        "{log}"
+    );
+}
