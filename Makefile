@@ -8,6 +8,8 @@ CARGO ?= cargo
 PROFILE ?= release
 BIN := target/$(PROFILE)/namewire
 BENCH := target/$(PROFILE)/namewire-bench
+# Made by `make c-library`; where it exists, the C library is installed and packaged, too.
+C_LIBRARY := target/$(PROFILE)/libnamewire.a
 # All packages each time: cargo compiles libraries anew when other packages are selected, because of their features.
 TESTS = $(CARGO) test --workspace --no-fail-fast
 # These wait for sockets and processes most of the time: a test needs about a quarter of a processor. More than eight at a
@@ -45,16 +47,16 @@ build-bench: build ## Build namewire-bench, which measures the program (target/r
 .PHONY: install
 install: ## Install what is built: the program, completions, man pages, namewire-bench (PREFIX=/usr/local)
 	@test -x "$(BIN)" || { echo "there is nothing to install yet: run make build first"; exit 1; }
-	scripts/install "$(or $(PREFIX),/usr/local)" "$(BIN)"
+	scripts/install "$(or $(PREFIX),/usr/local)" "$(BIN)" $(wildcard $(C_LIBRARY))
 
 .PHONY: deb
 deb: build ## Make Debian packages (target/debian)
-	scripts/package-deb "$(BIN)" target/debian
+	scripts/package-deb "$(BIN)" target/debian $(wildcard $(C_LIBRARY))
 
 .PHONY: dist
 dist: build ## Make a release: archive, Debian packages, apt repository, all in target/dist (RELEASE_KEY=OpenPGP key)
 	SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}" \
-		scripts/package-release "$(BIN)" target/dist "$(RELEASE_KEY)"
+		scripts/package-release "$(BIN)" target/dist "$(RELEASE_KEY)" $(wildcard $(C_LIBRARY))
 
 # The crates for applications, with those that they need.
 LIBRARIES := ndn-packet ndn-types ndn-sha256 ndn-ring ndn-sys ndn-security ndn-keychain ndn-memif ndn-management \

@@ -98,6 +98,14 @@ impl Bed {
         command
     }
 
+    /// Runs what takes minutes on a busy machine to its end.
+    fn run_long(&self, name: &str, command: Command) -> Process {
+        let mut process = Process::start(name, command, self.forwarder.directory());
+        let limit = Duration::from_secs(300);
+        wait_until_within(limit, name, || (!process.is_running()).then_some(()));
+        process
+    }
+
     /// The arguments of the test program.
     fn arguments(&self) -> [&Path; 3] {
         [&self.served, &self.keys[0], &self.keys[1]]
@@ -157,21 +165,53 @@ fn program_in_c_passes_under_valgrind() {
     valgrind.args(["--error-exitcode=99", "--child-silent-after-fork=yes", "--leak-check=full"]);
     valgrind.args(["--show-leak-kinds=definite", "--errors-for-leak-kinds=none"]).arg(compiled);
     let valgrind = bed.prepared(valgrind, &bed.arguments());
-    let mut process = Process::start("valgrind", valgrind, bed.forwarder.directory());
     // It takes fifty times as long as without.
-    let limit = Duration::from_secs(300);
-    wait_until_within(limit, "valgrind", || (!process.is_running()).then_some(()));
+    let mut process = bed.run_long("valgrind", valgrind);
     let printed = process.stderr();
     assert!(process.wait().success() && process.stdout() == "passed\n", "{printed}");
     assert!(printed.contains("ERROR SUMMARY: 0 errors"), "{printed}");
     assert!(printed.contains(" definitely lost: 0 bytes"), "{printed}");
 }
 
-/// The output of `pkg-config` for a prefix, as words.
-fn pkg_config(prefix: &Path, arguments: &[&str]) -> Vec<String> {
+/// Compiles `cat.c` with what is installed below a prefix, as `pkg-config` says, and runs it.
+fn assert_compiles_with(bed: &Bed, pkg_config: &dyn Fn(&[&str]) -> Vec<String>, libraries: &Path) {
+    let compile = |name: &str, linked: Vec<String>| {
+        let output = bed.forwarder.directory().join(name);
+        let mut command = Command::new("gcc");
+        command.args(pkg_config(&["--cflags"]));
+        command.arg(Path::new(BINDINGS).join("examples/cat.c")).args(linked);
+        command.arg("-o").arg(&output);
+        let ended = run_to_end(command);
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        output
+    };
+    let run = |compiled: &Path, libraries: &Path| {
+        let mut command = Command::new(compiled);
+        command.arg("/files/text").env("NDN_CLIENT_TRANSPORT", bed.forwarder.unix());
+        command.env("LD_LIBRARY_PATH", libraries);
+        run_to_end(command)
+    };
+    let shared = compile("shared", pkg_config(&["--libs"]));
+    let ended = run(&shared, libraries);
+    assert!(ended.status.success() && ended.stdout == b"a text\n", "{ended:?}");
+    // Without the library it does not start.
+    assert!(!run(&shared, Path::new("/nonexistent")).status.success());
+    let fixed = ["-Wl,-Bstatic", "-lnamewire", "-Wl,-Bdynamic"].map(str::to_owned).to_vec();
+    let listed = pkg_config(&["--libs", "--static"]).into_iter();
+    let others = listed.filter(|word| word != "-lnamewire");
+    let (directories, others): (Vec<_>, Vec<_>) = others.partition(|word| word.starts_with("-L"));
+    let fixed = compile("fixed", [directories, fixed, others].concat());
+    let ended = run(&fixed, Path::new("/nonexistent"));
+    assert!(ended.status.success() && ended.stdout == b"a text\n", "{ended:?}");
+}
+
+/// The output of `pkg-config`, as words.
+fn pkg_config(directory: &Path, root: &Path, arguments: &[&str]) -> Vec<String> {
     let mut command = Command::new("pkg-config");
     command.args(arguments).arg("namewire");
-    command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    // Packages of the machine's directories are named, too.
+    command.env("PKG_CONFIG_ALLOW_SYSTEM_LIBS", "1").env("PKG_CONFIG_ALLOW_SYSTEM_CFLAGS", "1");
+    command.env("PKG_CONFIG_PATH", directory).env("PKG_CONFIG_SYSROOT_DIR", root);
     let ended = run_to_end(command);
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     let printed = String::from_utf8(ended.stdout).unwrap();
@@ -187,43 +227,48 @@ fn program_is_compiled_with_what_is_installed() {
     fs::write(bed.served.join("text"), "a text\n").unwrap();
     let prefix = bed.forwarder.directory().join("prefix");
     make(libraries(), &["install", &format!("PREFIX={}", prefix.display())]);
-    let version = pkg_config(&prefix, &["--modversion"]);
-    assert_eq!(version, [env!("CARGO_PKG_VERSION")]);
+    let directory = prefix.join("lib/pkgconfig");
+    let ask = |arguments: &[&str]| pkg_config(&directory, Path::new(""), arguments);
+    assert_eq!(ask(&["--modversion"]), [env!("CARGO_PKG_VERSION")]);
     for page in ["libnamewire", "namewire_open"] {
         assert!(prefix.join(format!("share/man/man3/{page}.3")).is_file(), "{page}");
     }
-    let compile = |name: &str, libraries: Vec<String>| {
-        let output = bed.forwarder.directory().join(name);
-        let mut command = Command::new("gcc");
-        command.args(pkg_config(&prefix, &["--cflags"]));
-        command.arg(Path::new(BINDINGS).join("examples/cat.c")).args(libraries);
-        command.arg("-o").arg(&output);
-        let ended = run_to_end(command);
-        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-        output
-    };
-    let run = |compiled: &Path, libraries: &Path| {
-        let mut command = Command::new(compiled);
-        command.arg("/files/text").env("NDN_CLIENT_TRANSPORT", bed.forwarder.unix());
-        run_to_end({
-            command.env("LD_LIBRARY_PATH", libraries);
-            command
-        })
-    };
-    let shared = compile("shared", pkg_config(&prefix, &["--libs"]));
-    let ended = run(&shared, &prefix.join("lib"));
-    assert!(ended.status.success() && ended.stdout == b"a text\n", "{ended:?}");
-    // Without the library it does not start.
-    assert!(!run(&shared, Path::new("/nonexistent")).status.success());
-    let fixed = ["-Wl,-Bstatic", "-lnamewire", "-Wl,-Bdynamic"].map(str::to_owned).to_vec();
-    let listed = pkg_config(&prefix, &["--libs", "--static"]);
-    let (directories, others): (Vec<_>, Vec<_>) = listed
-        .into_iter()
-        .filter(|word| word != "-lnamewire")
-        .partition(|word| word.starts_with("-L"));
-    let fixed = compile("fixed", [directories, fixed, others].concat());
-    let ended = run(&fixed, Path::new("/nonexistent"));
-    assert!(ended.status.success() && ended.stdout == b"a text\n", "{ended:?}");
+    assert_compiles_with(&bed, &ask, &prefix.join("lib"));
+    // As in an archive, which can be unpacked anywhere.
+    let archive = bed.forwarder.directory().join("archive");
+    make(libraries(), &["install", "PREFIX=", &format!("DESTDIR={}", archive.display())]);
+    let directory = archive.join("lib/pkgconfig");
+    let ask = |arguments: &[&str]| pkg_config(&directory, Path::new(""), arguments);
+    assert_compiles_with(&bed, &ask, &archive.join("lib"));
+}
+
+#[test]
+fn program_is_compiled_with_the_debian_packages() {
+    if !skip_unless_found("pkg-config") || !skip_unless_found("dpkg-deb") {
+        return;
+    }
+    let bed = Bed::new();
+    fs::write(bed.served.join("text"), "a text\n").unwrap();
+    let [packages, root] = ["packages", "root"].map(|name| bed.forwarder.directory().join(name));
+    let mut command = Command::new(Path::new(BINDINGS).join("../../scripts/package-deb"));
+    command.arg(program()).arg(&packages).arg(program().with_file_name("libnamewire.a"));
+    command.env("DEB_COMPRESSION", "none");
+    let mut packed = bed.run_long("package-deb", command);
+    assert!(packed.wait().success(), "{}", packed.everything());
+    for package in ["libnamewire0", "libnamewire-dev"] {
+        let made = fs::read_dir(&packages).unwrap().map(|entry| entry.unwrap().path());
+        let named = |path: &PathBuf| {
+            path.file_name().unwrap().to_str().unwrap().starts_with(&format!("{package}_"))
+        };
+        let file = made.into_iter().find(named).unwrap();
+        let mut command = Command::new("dpkg-deb");
+        command.arg("--extract").arg(file).arg(&root);
+        assert!(run_to_end(command).status.success(), "{package}");
+    }
+    let libraries = fs::read_dir(root.join("usr/lib")).unwrap().next().unwrap().unwrap().path();
+    let directory = libraries.join("pkgconfig");
+    let ask = |arguments: &[&str]| pkg_config(&directory, &root, arguments);
+    assert_compiles_with(&bed, &ask, &libraries);
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub struct AccessCase {
 /// A way beside its measure.
 #[derive(Debug, Clone, Serialize)]
 pub struct AccessRatio {
-    /// What is compared.
+    /// The two ways and the pattern.
     pub ratio: String,
     /// Median over the rounds of both ways.
     pub value: f64,
@@ -90,7 +90,7 @@ pub struct AccessReport {
     pub cases: Vec<AccessCase>,
     /// Comparisons.
     pub ratios: Vec<AccessRatio>,
-    /// What was not measured.
+    /// Ways that were not measured.
     pub missing: Vec<MissingWay>,
 }
 

@@ -17,7 +17,7 @@ use ndn_security::Sha256;
 
 use super::plan::Plan;
 
-/// What a reader process reads, and how.
+/// Source of a reader process, and its way of reading.
 #[derive(Debug, Clone)]
 pub enum ReaderSource {
     /// A file of the operating system.

@@ -26,7 +26,7 @@ pub(super) struct Way {
     server: Option<ServerKind>,
 }
 
-/// What reads.
+/// A kind of reader.
 #[derive(Debug)]
 enum Reader {
     /// This program, which executes a plan.
@@ -39,7 +39,7 @@ enum Reader {
     Whole(Vec<String>),
 }
 
-/// What a round of a way returned.
+/// Result of a round of a way.
 pub(super) struct Read {
     /// Digest of all content, in hexadecimal digits; `None` where the whole file was compared already.
     pub(super) digest: Option<String>,

@@ -46,7 +46,7 @@ pub(super) struct ReaderOptions {
     /// A name
     #[arg(long, required_unless_present = "path")]
     name: Option<String>,
-    /// How to verify
+    /// Verification, as of `--verify` of `namewire get`
     #[arg(long, default_value = "digest")]
     verify: String,
     /// Exchange single packets
