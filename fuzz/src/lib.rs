@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod configuration;
+mod disk;
 mod ethernet;
 mod file_service;
 mod gateway;
@@ -20,6 +21,7 @@ mod trust_rules;
 mod websocket;
 
 pub use configuration::configuration;
+pub use disk::disk;
 pub use ethernet::ethernet;
 pub use file_service::file_service;
 pub use gateway::gateway;
@@ -51,6 +53,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("file_service", file_service),
     ("trust_rules", trust_rules),
     ("gateway", gateway),
+    ("disk", disk),
 ];
 
 /// The target called `name`.

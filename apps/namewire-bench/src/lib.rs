@@ -5,6 +5,7 @@
 mod access;
 pub mod cli;
 mod config_text;
+mod disk;
 mod distance;
 mod link;
 mod live;
@@ -20,6 +21,7 @@ pub use access::{
     AccessBenchOptions, AccessCase, AccessRatio, AccessReport, MissingWay, ReaderSource,
     run_access, run_reader,
 };
+pub use disk::{DiskOptions, DiskReport, FioReport, run_disk};
 pub use distance::{DistanceCase, DistanceOptions, DistanceReport, run_distance};
 pub use link::{LinkCounters, LinkRelay, LinkRelayOptions, LinkReport};
 pub use live::{IdleOptions, IdleReport, SkewCase, SkewOptions, SkewReport, run_idle, run_skew};

@@ -2,6 +2,7 @@
 
 mod access;
 mod common;
+mod disk;
 mod files;
 mod link;
 mod management;
@@ -153,6 +154,7 @@ enum Bench {
         #[arg(long)]
         json: bool,
     },
+    Disk(disk::Options),
     Link(link::Options),
     Page(page::Options),
     /// Consumer of a node; started by `bench page`
@@ -263,6 +265,7 @@ fn run(bench: &Bench) -> Outcome {
             let report = run_model(&model, |line| output::note(&line))?;
             if *json { print_json(&report) } else { print_model(&report) }
         }
+        Bench::Disk(options) => disk::run(options),
         Bench::Link(options) => link::run(options),
         Bench::Page(options) => page::run(options),
         Bench::PageFetch { order } => Ok(run_fetch_node(order)?),

@@ -1,0 +1,370 @@
+//! The disk tier of the Content Store: hits per second, write amplification, memory per packet and time to restart, beside
+//! `fio` with the same pattern. No packets are forwarded: the share, the file and its threads are those of the forwarder.
+
+mod fio;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use ndn_dataplane::{DiskFile, DiskPort, DiskPortOptions};
+use ndn_disk::{Admission, DiskValues, Packet, ShareOptions, Superblock};
+use ndn_forwarding::{Counters, Shard, ShardConfig, StrategyTable, UnsolicitedPolicy};
+use ndn_sys::clock;
+use ndn_table::{FibConfig, FibWriter, NameHasher, PcctConfig};
+use ndn_types::Timestamp;
+use serde::Serialize;
+
+pub use fio::FioReport;
+
+const KEY: [u8; 16] = *b"key of the bench";
+/// Maximum time for which nothing ends.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Options of the bench.
+#[derive(Debug, Clone)]
+pub struct DiskOptions {
+    /// The file, which is created and removed, or a block device that is blank or was formatted for this.
+    pub path: PathBuf,
+    /// Bytes of it.
+    pub bytes: u64,
+    /// Length of a packet.
+    pub packet_bytes: usize,
+    /// Packets offered, in multiples of those that the disk holds.
+    pub rounds: f64,
+    /// Reads in progress.
+    pub depth: usize,
+    /// Threads that read.
+    pub threads: usize,
+    /// Time of the reads.
+    pub duration: Duration,
+}
+
+/// Results of the bench.
+#[derive(Debug, Clone, Serialize)]
+pub struct DiskReport {
+    /// Whether the page cache was bypassed.
+    pub is_direct: bool,
+    /// Packets written for the first time.
+    pub admitted: u64,
+    /// Packets written again.
+    pub survivors: u64,
+    /// Bytes of these packets and of what was written for them.
+    pub admitted_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// `written_bytes / admitted_bytes`.
+    pub write_amplification: f64,
+    /// Packets admitted per second.
+    pub admitted_per_second: f64,
+    /// Packets that the index has after the restart.
+    pub recovered: u64,
+    /// Time of the restart, from the open file to the complete index.
+    pub restart_seconds: f64,
+    /// Memory of the index, of the segment lists and of the second-touch filter, by packets that the index has room for.
+    pub index_bytes_per_packet: f64,
+    /// The same memory.
+    pub index_bytes: u64,
+    /// Packets read and verified per second.
+    pub hits_per_second: f64,
+    /// Mean time of a read, microseconds.
+    pub read_mean_us: f64,
+    /// Reads without a packet.
+    pub failed_reads: u64,
+    /// `fio` with the same threads and the block size that one packet needs; `None` if it is not installed.
+    pub fio: Option<FioReport>,
+    /// `hits_per_second` by that of `fio` with threads.
+    pub of_fio: Option<f64>,
+}
+
+/// Fills a disk, restarts, and reads.
+///
+/// # Errors
+/// The file cannot be used.
+pub fn run_disk(options: &DiskOptions, mut note: impl FnMut(String)) -> anyhow::Result<DiskReport> {
+    let is_new = !options.path.exists();
+    let report = Bench::open(options)?.run(&mut note);
+    if is_new {
+        std::fs::remove_file(&options.path)
+            .with_context(|| format!("cannot remove {}", options.path.display()))?;
+    }
+    report
+}
+
+/// Key of a packet.
+fn hash(number: u64) -> u64 {
+    let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// A Data TLV of `length` bytes with the name `/bench/NUMBER`.
+fn packet(number: u64, length: usize, out: &mut Vec<u8>) {
+    out.clear();
+    let value = u16::try_from(length.max(64) - 4).unwrap_or(8796);
+    out.extend_from_slice(&[6, 253]);
+    out.extend_from_slice(&value.to_be_bytes());
+    out.extend_from_slice(&[7, 17, 8, 5]);
+    out.extend_from_slice(b"bench");
+    out.extend_from_slice(&[8, 8]);
+    out.extend_from_slice(&number.to_be_bytes());
+    out.resize(length.max(64), number.to_le_bytes()[0]);
+}
+
+struct Bench<'a> {
+    options: &'a DiskOptions,
+    superblock: Superblock,
+    shard: Shard,
+    port: DiskPort,
+    is_direct: bool,
+    packets_max: usize,
+}
+
+impl<'a> Bench<'a> {
+    fn open(options: &'a DiskOptions) -> anyhow::Result<Self> {
+        let mut file = DiskFile::open(&options.path, Some(options.bytes), 1)?;
+        let superblock = file.format(1, clock::now(), KEY, 0)?;
+        let is_direct = file.is_direct();
+        let packets_max = usize::try_from(options.bytes)? / options.packet_bytes.max(256);
+        let mut bench = Self {
+            options,
+            superblock,
+            shard: shard(),
+            port: start(Arc::new(file), options, superblock, packets_max)?,
+            is_direct,
+            packets_max,
+        };
+        bench.wait_for_disk()?;
+        Ok(bench)
+    }
+
+    fn run(mut self, note: &mut impl FnMut(String)) -> anyhow::Result<DiskReport> {
+        let (begin, written) = (clock::now(), self.fill(note)?);
+        let fill_seconds = seconds_since(begin);
+        let (restart_seconds, recovered) = self.restart()?;
+        note(format!("{recovered} packets after a restart in {restart_seconds:.2} s"));
+        let newest = written.admitted;
+        let (hits, failed_reads, seconds) = self.read(newest, recovered)?;
+        let values = self.values()?;
+        drop(self.port);
+        let block = fio::block_bytes(self.options.packet_bytes);
+        let fio = fio::run(self.options, block, note);
+        let hits_per_second = hits as f64 / seconds;
+        Ok(DiskReport {
+            is_direct: self.is_direct,
+            admitted: written.admitted,
+            survivors: written.survivors,
+            admitted_bytes: written.admitted_bytes,
+            written_bytes: written.written_bytes,
+            write_amplification: written.written_bytes as f64
+                / written.admitted_bytes.max(1) as f64,
+            admitted_per_second: written.admitted as f64 / fill_seconds,
+            recovered,
+            restart_seconds,
+            index_bytes_per_packet: values.index_bytes as f64 / self.packets_max as f64,
+            index_bytes: values.index_bytes,
+            hits_per_second,
+            read_mean_us: values.read_ns as f64 / 1000.0 / values.reads.max(1) as f64,
+            failed_reads,
+            of_fio: fio.as_ref().map(|fio| hits_per_second / fio.threads_iops.max(1.0)),
+            fio,
+        })
+    }
+
+    fn values(&self) -> anyhow::Result<DiskValues> {
+        let disk = self.shard.disk().context("the disk is not in use")?;
+        if let Some(reason) = disk.failure() {
+            bail!("the disk failed: {reason}");
+        }
+        Ok(disk.counters().values())
+    }
+
+    /// Accepts what the threads have done, and passes requests to them. Returns the packets read, and the reads that failed.
+    fn drive(&mut self) -> (u64, u64) {
+        let (mut hits, mut failed) = (0, 0);
+        while let Some(completion) = self.port.next_completion(&mut self.shard) {
+            let Some(disk) = self.shard.disk_mut() else { continue };
+            if let Some(answer) = disk.complete(now(), completion) {
+                if answer.packet().is_some() {
+                    hits += 1
+                } else {
+                    failed += 1
+                }
+                disk.recycle(answer);
+            }
+        }
+        if let Some(disk) = self.shard.disk_mut() {
+            disk.poll(now());
+        }
+        self.port.send_requests(&mut self.shard);
+        (hits, failed)
+    }
+
+    fn wait_for_disk(&mut self) -> anyhow::Result<()> {
+        let begin = clock::now();
+        while self.shard.disk().is_none() {
+            self.drive();
+            ensure!(seconds_since(begin) < TIMEOUT.as_secs_f64(), "the index is not rebuilt");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        Ok(())
+    }
+
+    /// Offers packets; every fourth is offered a second time by a read before its segment is overwritten, if it is found.
+    fn fill(&mut self, note: &mut impl FnMut(String)) -> anyhow::Result<DiskValues> {
+        let held = self.options.bytes as f64 / (self.options.packet_bytes + 48) as f64;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a positive number of packets"
+        )]
+        let count = (held * self.options.rounds) as u64;
+        let mut wire = Vec::new();
+        note(format!("{count} packets of {} bytes", self.options.packet_bytes));
+        for number in 0..count {
+            packet(number, self.options.packet_bytes, &mut wire);
+            loop {
+                let Some(disk) = self.shard.disk_mut() else { bail!("the disk is not in use") };
+                let refused = disk.counters().writes_refused.value();
+                disk.offer(
+                    hash(number),
+                    Packet { wire: &wire, fresh_until: Timestamp::ZERO },
+                    true,
+                );
+                let is_taken = disk.counters().writes_refused.value() == refused;
+                if is_taken {
+                    break;
+                }
+                self.drive();
+                self.values()?;
+            }
+            if number % 64 == 0 {
+                self.drive();
+            }
+        }
+        self.flush()?;
+        self.values()
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        let begin = clock::now();
+        loop {
+            let Some(disk) = self.shard.disk_mut() else { bail!("the disk is not in use") };
+            if disk.is_flushed() {
+                return Ok(());
+            }
+            disk.flush();
+            self.drive();
+            ensure!(seconds_since(begin) < TIMEOUT.as_secs_f64(), "writes do not end");
+        }
+    }
+
+    /// Closes and opens the file again. Returns the time that it took, and the number of packets.
+    fn restart(&mut self) -> anyhow::Result<(f64, u64)> {
+        self.shard = shard();
+        let file = self.port.file();
+        let begin = clock::now();
+        self.port = start(file, self.options, self.superblock, self.packets_max)?;
+        self.wait_for_disk()?;
+        Ok((seconds_since(begin), self.values()?.recovered))
+    }
+
+    /// Reads packets at random. Returns hits, failures and the time.
+    fn read(&mut self, newest: u64, recovered: u64) -> anyhow::Result<(u64, u64, f64)> {
+        ensure!(recovered > 0, "nothing was written");
+        let (begin, mut hits, mut failed, mut in_flight) = (clock::now(), 0, 0, 0);
+        let mut random = 1_u64;
+        let span = recovered.saturating_sub(recovered / 50).max(1);
+        loop {
+            let is_over = seconds_since(begin) >= self.options.duration.as_secs_f64();
+            let Some(disk) = self.shard.disk_mut() else { bail!("the disk is not in use") };
+            while in_flight < self.options.depth && !is_over {
+                random = hash(random.wrapping_add(0x1234_5677));
+                let number = newest - 1 - random % span;
+                if disk.begin_read(hash(number), random) {
+                    in_flight += 1;
+                }
+            }
+            let (more, failures) = self.drive();
+            hits += more;
+            failed += failures;
+            in_flight = in_flight.saturating_sub(usize::try_from(more + failures)?);
+            if is_over && in_flight == 0 {
+                return Ok((hits, failed, seconds_since(begin)));
+            }
+            self.values()?;
+        }
+    }
+}
+
+fn start(
+    file: Arc<DiskFile>,
+    options: &DiskOptions,
+    superblock: Superblock,
+    packets_max: usize,
+) -> anyhow::Result<DiskPort> {
+    let share = ShareOptions {
+        superblock,
+        share: 0,
+        packets_max,
+        reads_max: options.depth,
+        admission: Admission::All,
+        unix_origin_ms: 0,
+    };
+    Ok(DiskPort::start(file, DiskPortOptions { share, readers: options.threads })?)
+}
+
+/// A shard with the smallest tables: it carries the share only.
+fn shard() -> Shard {
+    let (strategies, default_strategy) = StrategyTable::with_best_route();
+    let hasher = NameHasher::new(KEY);
+    let mut fib = FibWriter::new(&FibConfig { entries_max: 16, hasher, default_strategy });
+    let config = ShardConfig {
+        shard: 0,
+        hasher,
+        pcct: PcctConfig::with_capacity(64, 64, now()),
+        dead_nonce_lifetime_ms: 6000,
+        dead_nonce_capacity: 64,
+        strategy_timer_capacity: 64,
+        unsolicited: UnsolicitedPolicy::DropAll,
+    };
+    let counters = Arc::<Counters>::default();
+    Shard::new(&config, fib.publish(), Arc::new(strategies), counters, now())
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_nanos(clock::now())
+}
+
+fn seconds_since(begin: u64) -> f64 {
+    (clock::now() - begin) as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn small_disk_is_measured() {
+        let directory = std::env::temp_dir().join(format!("bench-disk-{}", std::process::id()));
+        let options = DiskOptions {
+            path: directory.clone(),
+            bytes: 8 << 20,
+            packet_bytes: 1100,
+            rounds: 1.5,
+            depth: 8,
+            threads: 2,
+            duration: Duration::from_millis(200),
+        };
+        let report = run_disk(&options, |_| {}).unwrap();
+        assert!(!directory.exists());
+        assert!(report.hits_per_second > 0.0 && report.failed_reads == 0, "{report:?}");
+        assert!((1.0..1.2).contains(&report.write_amplification), "{report:?}");
+        assert!(report.index_bytes_per_packet <= 32.0 + 8.0, "{report:?}");
+        assert!(report.recovered > 4000, "{report:?}");
+    }
+}
