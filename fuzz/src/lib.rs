@@ -10,6 +10,7 @@ mod disk;
 mod ethernet;
 mod file_service;
 mod gateway;
+mod http_api;
 mod keys;
 mod link;
 mod management;
@@ -25,6 +26,7 @@ pub use disk::disk;
 pub use ethernet::ethernet;
 pub use file_service::file_service;
 pub use gateway::gateway;
+pub use http_api::http_api;
 pub use keys::keys;
 pub use link::link;
 pub use management::management;
@@ -54,6 +56,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("trust_rules", trust_rules),
     ("gateway", gateway),
     ("disk", disk),
+    ("http_api", http_api),
 ];
 
 /// The target called `name`.

@@ -5,6 +5,7 @@
 mod access;
 pub mod cli;
 mod config_text;
+mod control;
 mod disk;
 mod distance;
 mod link;
@@ -21,6 +22,7 @@ pub use access::{
     AccessBenchOptions, AccessCase, AccessRatio, AccessReport, MissingWay, ReaderSource,
     run_access, run_reader,
 };
+pub use control::{ControlCostCase, ControlCostOptions, ControlCostReport, run_control_cost};
 pub use disk::{DiskOptions, DiskReport, FioReport, run_disk};
 pub use distance::{DistanceCase, DistanceOptions, DistanceReport, run_distance};
 pub use link::{LinkCounters, LinkRelay, LinkRelayOptions, LinkReport};

@@ -14,13 +14,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::{
-    DistanceOptions, IdleOptions, IdleReport, ModelOptions, ModelReport, SkewOptions, SkewReport,
-    TransferOptions, relay_tcp, relay_udp, relay_unix, run_distance, run_fetch_node, run_idle,
-    run_model, run_skew, run_transfer,
+    ControlCostOptions, ControlCostReport, DistanceOptions, IdleOptions, IdleReport, ModelOptions,
+    ModelReport, Quartiles, SkewOptions, SkewReport, TransferOptions, relay_tcp, relay_udp,
+    relay_unix, run_control_cost, run_distance, run_fetch_node, run_idle, run_model, run_skew,
+    run_transfer,
 };
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand};
@@ -155,6 +156,18 @@ enum Bench {
         json: bool,
     },
     Disk(disk::Options),
+    /// Cost of the HTTP API: exchanges per second without subscribers, with a page, and with 100 subscribers and a scrape
+    Control {
+        /// Rounds; each measures every case
+        #[arg(long, default_value_t = 5, value_parser = at_least_one())]
+        rounds: usize,
+        /// Measured time of a case in a round, a second at least
+        #[arg(long, default_value = "3s", value_parser = whole_seconds, value_name = "DURATION")]
+        duration: Duration,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     Link(link::Options),
     Page(page::Options),
     /// Consumer of a node; started by `bench page`
@@ -266,6 +279,17 @@ fn run(bench: &Bench) -> Outcome {
             if *json { print_json(&report) } else { print_model(&report) }
         }
         Bench::Disk(options) => disk::run(options),
+        Bench::Control { rounds, duration, json } => {
+            let interrupted = Arc::new(AtomicBool::new(false));
+            let control = ControlCostOptions {
+                rounds: *rounds,
+                duration: *duration,
+                interrupted: Arc::clone(&interrupted),
+            };
+            on_interrupt(move || interrupted.store(true, Ordering::Relaxed))?;
+            let report = run_control_cost(&control, |line| output::note(&line))?;
+            if *json { print_json(&report) } else { print_control_cost(&report) }
+        }
         Bench::Link(options) => link::run(options),
         Bench::Page(options) => page::run(options),
         Bench::PageFetch { order } => Ok(run_fetch_node(order)?),
@@ -335,6 +359,28 @@ fn print_idle(report: &IdleReport) -> Outcome {
         "{workers} workers, {faces} silent faces: {cpu_ms:.2} ms of processor time in {seconds:.1} s, {:.4} %",
         cpu_share * 100.0
     ))?)
+}
+
+fn print_control_cost(report: &ControlCostReport) -> Outcome {
+    let mut table =
+        Table::new(&["CASE", ">EXCH/S", ">FROM", ">TO", ">RATIO", ">FROM", ">TO", ">RECEIVED B"]);
+    for case in &report.cases {
+        let rate = case.exchanges_per_s;
+        let ratio = |of: fn(&Quartiles) -> f64| {
+            case.ratio.as_ref().map_or_else(|| "-".to_owned(), |ratio| format!("{:.3}", of(ratio)))
+        };
+        table.row(vec![
+            case.case.to_owned(),
+            format!("{:.0}", rate.median),
+            format!("{:.0}", rate.lower),
+            format!("{:.0}", rate.upper),
+            ratio(|ratio| ratio.median),
+            ratio(|ratio| ratio.lower),
+            ratio(|ratio| ratio.upper),
+            grouped(case.received_bytes),
+        ]);
+    }
+    Ok(table.print("no cases")?)
 }
 
 fn print_model(report: &ModelReport) -> Outcome {

@@ -40,44 +40,44 @@ const TIMER_SLACK: Duration = Duration::from_micros(80);
 
 /// The command line of the process, as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(crate) struct Order {
     /// The forwarder.
-    pub(super) transport: String,
+    pub(crate) transport: String,
     /// Names of the content, one fetch each.
-    pub(super) names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// Whether they name files, whose version is found first and which end.
-    pub(super) are_files: bool,
+    pub(crate) are_files: bool,
     /// Whether Interests have CanBePrefix.
-    pub(super) can_be_prefix: bool,
+    pub(crate) can_be_prefix: bool,
     /// Congestion control: `cubic`, `delay`, or the window in Interests.
-    pub(super) window: String,
+    pub(crate) window: String,
     /// Time to fetch.
-    pub(super) duration_ms: u64,
+    pub(crate) duration_ms: u64,
 }
 
 /// Counters since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Figures {
+pub(crate) struct Figures {
     /// Time since the start.
-    pub(super) elapsed_ms: f64,
+    pub(crate) elapsed_ms: f64,
     /// Data received, each once.
-    pub(super) data: u64,
+    pub(crate) data: u64,
     /// Their content.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Interests sent.
-    pub(super) interests: u64,
+    pub(crate) interests: u64,
     /// Interests among them that were sent for a segment again.
-    pub(super) retransmissions: u64,
+    pub(crate) retransmissions: u64,
     /// Nacks received.
-    pub(super) nacks: u64,
+    pub(crate) nacks: u64,
     /// Data with a congestion mark.
-    pub(super) marks: u64,
+    pub(crate) marks: u64,
     /// Windows of all fetches, in Interests.
-    pub(super) window: u64,
+    pub(crate) window: u64,
     /// Latency of Interests that were sent once: since the previous line, and in the last line since the start.
-    pub(super) latency: Latency,
+    pub(crate) latency: Latency,
     /// Whether this is the last line.
-    pub(super) is_end: bool,
+    pub(crate) is_end: bool,
 }
 
 /// Percentiles of the latency, in microseconds.

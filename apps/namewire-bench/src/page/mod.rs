@@ -11,8 +11,9 @@ mod service;
 mod trial;
 
 pub(crate) use export::{csv, html, svg};
-pub(crate) use fetch_node::run_fetch_node;
+pub(crate) use fetch_node::{Figures, Order, run_fetch_node};
 pub(crate) use history::{History, default_file};
+pub(crate) use nodes::{Consumer, Reported, start_until};
 pub(crate) use plan::{CongestionKind, PageTransport, Plan, ProducerKind, Traffic};
 pub(crate) use record::{Record, State, Statistic};
 pub(crate) use service::BenchSite;

@@ -248,7 +248,12 @@ fn write_files(plan: &Plan, node: Node, served: &Path, mounts: &Path) -> anyhow:
     Ok(fs::write(mounts, entries)?)
 }
 
-fn start_until(mut command: Command, log: &Path, ready: &str) -> anyhow::Result<Process> {
+/// Starts a program, and waits until its output contains `ready`.
+pub(crate) fn start_until(
+    mut command: Command,
+    log: &Path,
+    ready: &str,
+) -> anyhow::Result<Process> {
     let out = fs::File::create(log)?;
     command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
     let mut process = Process::spawn(&mut command).with_context(|| format!("{command:?}"))?;
@@ -259,15 +264,15 @@ fn start_until(mut command: Command, log: &Path, ready: &str) -> anyhow::Result<
             return Ok(process);
         }
         if let Some(status) = process.try_wait()? {
-            bail!("a producer ended at once ({status}): {}", printed.trim());
+            bail!("a program ended at once ({status}): {}", printed.trim());
         }
         clock::pause(Duration::from_millis(5));
     }
-    bail!("a producer is not ready after a minute")
+    bail!("a program is not ready after a minute: {}", log.display())
 }
 
 /// A consumer of a node: a process of `namewire-bench page-fetch`.
-pub(super) struct Consumer {
+pub(crate) struct Consumer {
     process: Process,
     input: ChildStdin,
     log: PathBuf,
@@ -275,7 +280,7 @@ pub(super) struct Consumer {
 }
 
 /// A line of a consumer, with the number of its direction; `None` at its end.
-pub(super) type Reported = (usize, Option<Figures>);
+pub(crate) type Reported = (usize, Option<Figures>);
 
 impl Consumer {
     /// Starts it, and waits until it has found its content. Its figures go to `reports`.
@@ -298,8 +303,18 @@ impl Consumer {
             duration_ms: u64::from(plan.duration_s) * 1000,
         };
         let log = forwarder.folder.join(format!("consumer-{}.log", node.letter()));
+        Self::spawn(&order, log, number, reports)
+    }
+
+    /// Starts one by this order, with its standard error in `log`.
+    pub(crate) fn spawn(
+        order: &Order,
+        log: PathBuf,
+        number: usize,
+        reports: Sender<Reported>,
+    ) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("page-fetch").arg(serde_json::to_string(&order)?);
+        command.arg("page-fetch").arg(serde_json::to_string(order)?);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(fs::File::create(&log)?);
         let mut process = Process::spawn(&mut command).context("a consumer")?;
         let (input, output) = process.pipes();
@@ -309,7 +324,7 @@ impl Consumer {
         output.read_line(&mut line)?;
         if !line.contains("ready") {
             let reason = fs::read_to_string(&log).unwrap_or_default();
-            bail!("the consumer of {} does not start: {}", node.letter(), reason.trim());
+            bail!("a consumer does not start: {}", reason.trim());
         }
         let read = move || {
             for line in output.lines().map_while(Result::ok) {
@@ -326,7 +341,7 @@ impl Consumer {
     }
 
     /// Begins to fetch.
-    pub(super) fn go(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn go(&mut self) -> anyhow::Result<()> {
         Ok(self.input.write_all(b"go\n")?)
     }
 
