@@ -43,7 +43,7 @@ await run(async (open, errors) => {
   check(/µs$/.test(await tile("CPU of A, F, B").textContent()), "CPU time");
   await page.screenshot({ path: `${directory}/bench-run-light.png`, fullPage: true });
   await page.getByText("Benchmark 1 is done").waitFor();
-  const trials = page.getByRole("region", { name: "Trials" }).locator("tbody tr");
+  const trials = page.getByRole("region", { name: "Trials", exact: true }).locator("tbody tr");
   check((await trials.count()) === 4, "two directions of two trials");
   const statistics = page.getByRole("region", { name: "Statistics of the trials" });
   check((await statistics.locator("tr", { hasText: "Goodput" }).textContent()).includes("±"), "a confidence interval");
