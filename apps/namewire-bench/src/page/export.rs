@@ -164,7 +164,7 @@ pub(crate) fn html(record: &Record) -> String {
         }
         out.push_str("</table>\n");
     }
-    out.push_str("<h2>Trials</h2>\n<div class=wide><table><tr><th>trial<th>time (UTC)<th>seconds<th>Data/s<th>goodput<th>direction\
+    out.push_str("<h2>Trials</h2>\n<div class=wide tabindex=0 role=region aria-label=Trials><table><tr><th>trial<th>time (UTC)<th>seconds<th>Data/s<th>goodput<th>direction\
                   <th>loss<th>p50 µs<th>p99 µs<th>CPU of A, F, B in µs/Data</tr>\n");
     for (number, trial) in (1..).zip(&record.trials) {
         trial_rows(&mut out, number, trial);
