@@ -164,9 +164,11 @@ fn print(
     Ok(())
 }
 
-/// The name of an entry without control characters, which could change the terminal.
+/// The name of an entry as a part of a name on the command line, without control characters, which could change the
+/// terminal.
 fn shown(entry: &ListingEntry) -> String {
-    let mut text = output::without_control(&String::from_utf8_lossy(&entry.file_name));
+    let text = String::from_utf8_lossy(&entry.file_name).replace('%', "%25");
+    let mut text = output::without_control(&text);
     if entry.is_directory {
         text.push('/');
     }
@@ -194,5 +196,12 @@ mod tests {
     fn control_characters_of_names_are_escaped() {
         let entry = ListingEntry { file_name: b"a\x1b[2Jb".to_vec(), is_directory: true };
         assert_eq!(shown(&entry), "a\\u{1b}[2Jb/");
+    }
+
+    #[test]
+    fn listed_name_is_accepted_by_get() {
+        let entry = ListingEntry { file_name: b"50%41".to_vec(), is_directory: false };
+        let name = name(&format!("/x/{}", shown(&entry))).unwrap();
+        assert_eq!(name.component(1).unwrap().value(), b"50%41");
     }
 }

@@ -45,15 +45,35 @@ pub(super) fn accepted(response: &ControlResponse) -> Outcome<ControlParameters>
 
 /// A face URI on the command line.
 pub(super) fn face_uri(text: &str) -> Result<FaceUri, String> {
-    FaceUri::parse(text).map_err(|error| format!("{error}{}", hint_of_scheme(text)))
+    match (hint_of_form(text), FaceUri::parse(text)) {
+        (hint, Err(error)) => Err(format!("{error}{}", hint.unwrap_or_default())),
+        (Some(hint), Ok(_)) => Err(format!("malformed face URI {text:?}{hint}")),
+        (None, Ok(uri)) => Ok(uri),
+    }
 }
 
-/// A suggestion for an address without a scheme.
-fn hint_of_scheme(text: &str) -> String {
-    match is_address(text) {
-        true => format!(" (use udp://{text} for UDP, tcp://{text} for TCP)"),
-        false => String::new(),
+/// A suggestion for a text that lacks a scheme, or the brackets of an address.
+fn hint_of_form(text: &str) -> Option<String> {
+    let Some((scheme, host)) = text.split_once("://") else {
+        if is_address(text) {
+            return Some(format!(" (use udp://{text} for UDP, tcp://{text} for TCP)"));
+        }
+        let is_interface = !text.is_empty()
+            && !text.contains('/')
+            && std::path::Path::new("/sys/class/net").join(text).exists();
+        return is_interface.then(|| format!(" (use dev://{text} for the network interface)"));
+    };
+    let is_ip = matches!(scheme, "udp" | "udp4" | "udp6" | "tcp" | "tcp4" | "tcp6");
+    let bare = host.split('%').next().unwrap_or(host);
+    if is_ip && bare.parse::<std::net::Ipv6Addr>().is_ok() {
+        let family = scheme.trim_end_matches(['4', '6']);
+        return Some(format!(" (an IPv6 address has brackets: {family}6://[{host}])"));
     }
+    let parts: Vec<&str> = host.split(':').collect();
+    let is_octet = |part: &&str| part.len() == 2 && u8::from_str_radix(part, 16).is_ok();
+    let is_mac = parts.len() == 6 && parts.iter().all(is_octet);
+    (scheme == "ether" && is_mac)
+        .then(|| format!(" (an Ethernet address has brackets: ether://[{host}])"))
 }
 
 /// Whether this is an address, or a host name with dots, with or without a port.
@@ -88,8 +108,12 @@ impl std::str::FromStr for FaceArgument {
         if let Ok(id) = text.parse() {
             return Ok(Self::Id(id));
         }
-        let uri = FaceUri::parse(text)
-            .map_err(|_| format!("it is neither a FaceId nor a face URI{}", hint_of_scheme(text)));
+        let uri = FaceUri::parse(text).map_err(|_| {
+            format!(
+                "it is neither a FaceId nor a face URI{}",
+                hint_of_form(text).unwrap_or_default()
+            )
+        });
         uri.map(Self::Uri)
     }
 }
@@ -186,6 +210,29 @@ impl Switch {
     pub(super) fn apply(switch: Option<Self>, bit: u64, parameters: &mut ControlParameters) {
         if let Some(switch) = switch {
             parameters.set_flag(bit, switch == Self::On);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_face_uris_are_refused_with_the_right_form() {
+        for (text, hint) in [
+            ("udp4://fe80::1", "udp6://[fe80::1]"),
+            ("tcp://2001:db8::1%eth0", "tcp6://[2001:db8::1%eth0]"),
+            ("ether://01:00:5e:00:17:aa", "ether://[01:00:5e:00:17:aa]"),
+            ("lo", "dev://lo"),
+            ("192.0.2.1:6363", "udp://192.0.2.1:6363"),
+        ] {
+            let refused = face_uri(text).unwrap_err();
+            assert!(refused.contains(hint), "{refused}");
+        }
+        for text in ["udp6://[fe80::1%25eth0]:6363", "dev://lo", "udp4://192.0.2.1:6363", "fd://20"]
+        {
+            assert!(face_uri(text).is_ok(), "{text}");
         }
     }
 }

@@ -218,7 +218,9 @@ impl Options {
         let problems = error.map(|error| (error, config.conflicts()));
         let listeners = &mut config.listeners;
         if let Some(path) = &self.socket {
-            listeners.unix.path = Some(path.clone());
+            let absolute = std::path::absolute(path);
+            let absolute = absolute.map_err(|error| Failure::file(path.display(), &error))?;
+            listeners.unix.path = Some(absolute);
             listeners.unix.enabled = true;
         }
         if let Some(port) = self.port {
@@ -326,6 +328,14 @@ mod tests {
     #[test]
     fn defaults_without_options() {
         assert_eq!(configured(&[]).unwrap(), Config::default());
+    }
+
+    /// Applications receive an absolute path, which they need.
+    #[test]
+    fn relative_socket_path_becomes_absolute() {
+        let config = configured(&["--socket", "a.sock"]).unwrap();
+        let expected = std::env::current_dir().unwrap().join("a.sock");
+        assert_eq!(config.socket_path(), Some(expected));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use tracing_subscriber::{Layer, Registry, reload};
 
 use namewire_control::{LogFeed, LogMessage, LogSelection, LogSeverity, LogStream};
 use namewire_daemon::LogControl;
+use namewire_daemon::text::without_numbers;
 use ndn_sys::clock;
 use ndn_types::duration_ms;
 
@@ -77,7 +78,7 @@ pub fn init(settings: &Log, file: Option<LogFile>) -> Result<LogHandle, String> 
     let levels = Levels::of(settings);
     let (layer, filter) = reload::Layer::new(levels.filter());
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(io::stderr)
+        .with_writer(|| WithoutNumbers(io::stderr()))
         // It would report the error on standard error, and panic if that cannot be written.
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal() && !has_no_color());
@@ -92,6 +93,24 @@ pub fn init(settings: &Log, file: Option<LogFile>) -> Result<LogHandle, String> 
     Ok(LogHandle { filter, levels: Arc::new(Mutex::new(levels)), file, feed })
 }
 
+/// Writes lines without the numbers of system errors, whose texts say the same.
+struct WithoutNumbers<W>(W);
+
+impl<W: io::Write> io::Write for WithoutNumbers<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        // The formatter writes whole lines.
+        match str::from_utf8(line) {
+            Ok(text) => self.0.write_all(without_numbers(text).as_bytes())?,
+            Err(_) => self.0.write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// Passes events on to the readers of the log.
 struct Feeding(LogFeed);
 
@@ -104,7 +123,7 @@ impl<S: Subscriber> Layer<S> for Feeding {
             unix_ms: duration_ms(clock::wall_clock()),
             level: severity(*metadata.level()),
             module: metadata.target().to_owned(),
-            message: text.message + &text.fields,
+            message: without_numbers(&(text.message + &text.fields)),
         });
     }
 }
@@ -328,6 +347,14 @@ mod tests {
 
     fn merged(current: &Levels, directives: &str) -> String {
         current.merged(directives).unwrap().to_string()
+    }
+
+    #[test]
+    fn lines_have_no_numbers_of_system_errors() {
+        let mut written = Vec::new();
+        let line = "it failed: Permission denied (os error 13) error=No such file (os error 2)\n";
+        io::Write::write_all(&mut WithoutNumbers(&mut written), line.as_bytes()).unwrap();
+        assert_eq!(written, b"it failed: Permission denied error=No such file\n");
     }
 
     #[test]
