@@ -55,7 +55,7 @@ impl Bed {
         wait_until("the disk", || (self.counter("in_use") == 1).then_some(()));
     }
 
-    /// Has the packets with these numbers fetched from a producer.
+    /// Fetches the packets with these numbers from a producer.
     fn fetch(&mut self, numbers: std::ops::Range<u64>) {
         let mut producer = Application::attach(self.forwarder.socket());
         producer.register("/disk", 1);

@@ -556,6 +556,10 @@ impl Share {
     fn note_fault(&mut self, read: &Read, fault: ReadFault) {
         self.index.remove(read.hash, read.place.location());
         match fault {
+            // Its segment was overwritten while the read waited.
+            ReadFault::Checksum if self.log.position(read.place) != read.position => {
+                self.counters.mismatches.increment();
+            }
             ReadFault::Checksum => self.counters.checksum_errors.increment(),
             ReadFault::Other => self.counters.mismatches.increment(),
             ReadFault::Io(error) => {
