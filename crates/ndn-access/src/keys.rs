@@ -44,9 +44,11 @@ pub fn verification(word: &str) -> Result<Verification, KeysError> {
         _ => {}
     }
     if let Some(file) = word.strip_prefix("rules:") {
-        let trust = Trust::from_file(Path::new(file)).map_err(|error| match error {
-            RuleFileError::Read { path, reason } => KeysError::Read { path, reason },
-            error => KeysError::Rules(error),
+        let trust = Trust::from_file(Path::new(file)).map_err(|error| {
+            if let RuleFileError::Read { path, reason } = error {
+                return KeysError::Read { path, reason };
+            }
+            KeysError::Rules(error)
         })?;
         return Ok(Verification::Trust(Arc::new(trust)));
     }

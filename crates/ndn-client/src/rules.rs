@@ -105,10 +105,11 @@ impl Trust {
     /// # Errors
     /// As [`DataRules::read`].
     pub fn from_file(path: &Path) -> Result<Self, RuleFileError> {
-        let policy = DataRules::read(path, &Clock::system())?.policy;
+        #[expect(clippy::disallowed_methods, reason = "the clock of a client that was given none")]
+        let clock = Clock::system();
+        let policy = DataRules::read(path, &clock)?.policy;
         let path = path.to_owned();
-        let reload =
-            move |source: AnchorSource<'_>| anchors_beside(&path, source, &Clock::system());
+        let reload = move |source: AnchorSource<'_>| anchors_beside(&path, source, &clock);
         Ok(Self::new(policy).with_reload(reload))
     }
 }
