@@ -252,9 +252,11 @@ impl Client {
         let endpoint = self.endpoint();
         self.start(done, async move {
             let published = endpoint.publish(&name, content, &options).await;
-            let published = published.map_err(|error| match error {
-                PublishError::Register(error) => refused(&error),
-                error => AccessError::new(ErrorKind::Invalid, error.to_string()),
+            let published = published.map_err(|error| {
+                if let PublishError::Register(error) = &error {
+                    return refused(error);
+                }
+                AccessError::new(ErrorKind::Invalid, error.to_string())
             })?;
             let versioned = published.versioned_name().clone();
             Ok(Served::new(versioned, Service::Object(published)))
