@@ -150,7 +150,7 @@ fn interests(mut bytes: &[u8]) {
         state.continue_listings(now, &Nothing);
         check(&state, &destroyed);
     }
-    while state.is_removing() {
+    while state.is_changing_routes() {
         state.handle_timeout(now);
     }
     check(&state, &BTreeSet::new());
@@ -199,8 +199,8 @@ fn carry_out(
 
 /// Nothing points to a face that is gone, but for a while to those that have been `destroyed`.
 fn check(state: &ControlState, destroyed: &BTreeSet<u64>) {
-    let is_removing = state.is_removing();
-    let exists = |id: u64| state.face(id).is_some() || is_removing && destroyed.contains(&id);
+    let is_changing = state.is_changing_routes();
+    let exists = |id: u64| state.face(id).is_some() || is_changing && destroyed.contains(&id);
     for (prefix, routes) in state.rib().iter() {
         assert!(routes.iter().all(|route| exists(route.face_id)), "{prefix}");
     }
