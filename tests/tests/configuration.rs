@@ -245,8 +245,7 @@ fn reload_takes_static_faces_and_routes() {
     let fib = |present: &[&str], absent: &[&str]| {
         let shown = forwarder.output(&["route", "fib"]);
         let has = |prefix: &&str| shown.contains(&format!("{prefix} "));
-        (present.iter().all(|prefix| has(prefix)) && !absent.iter().any(|prefix| has(prefix)))
-            .then_some(())
+        (present.iter().all(&has) && !absent.iter().any(has)).then_some(())
     };
     wait_until("the routes", || fib(&["/stays", "/goes", "/also-goes"], &[]));
     let face = forwarder.json(&["face", "show", "udp4://127.0.0.1:9"])["face_id"].clone();

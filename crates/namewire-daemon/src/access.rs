@@ -108,7 +108,8 @@ mod tests {
     use ndn_packet::{Component, Interest, Name, SignatureInfo};
     use ndn_security::trust::AnchorChange;
     use ndn_security::{
-        CertificateOptions, KeySigner, KeyType, Locator, PrivateKey, SELF, Signer, key_name,
+        Certificate, CertificateOptions, KeySigner, KeyType, Locator, PrivateKey, SELF, Signer,
+        key_name,
     };
     use ndn_sys::clock::ManualClock;
     use ndn_types::Scope;

@@ -210,7 +210,7 @@ mod tests {
             default_congestion_threshold: None,
             mtu: None,
             keeper: None,
-            principal: ndn_types::PrincipalKey::Neighbour { face_id },
+            principal: PrincipalKey::Neighbour { face_id },
             capabilities: ndn_management::FaceCapabilities::default(),
         }
     }

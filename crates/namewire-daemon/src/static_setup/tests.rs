@@ -93,7 +93,7 @@ fn reopened_permanent_session_gets_its_routes() {
 #[test]
 fn configured_face_whose_session_a_user_made_stays_configured() {
     let text = "[[static_faces]]\nuri = \"https://192.0.2.1:443/ndn\"\npit_tokens = \"always\"";
-    let mut setup = StaticSetup::new(&crate::config::parse("test", text).unwrap());
+    let mut setup = StaticSetup::new(&config::parse("test", text).unwrap());
     let due = setup.due(0);
     let [FaceRequest { remote, spec, .. }] = &due[..] else { panic!("{due:?}") };
     assert_eq!((spec.keeper, spec.pit_tokens), (None, PitTokenPolicy::Always));
@@ -190,7 +190,7 @@ fn on_demand_face_of_a_peer_serves_its_configured_route() {
 
 /// The configuration of these faces and routes.
 fn configured(text: &str) -> Config {
-    crate::config::parse("test", text).unwrap()
+    config::parse("test", text).unwrap()
 }
 
 /// Creates all faces that are due, with FaceIds from `first` on.
