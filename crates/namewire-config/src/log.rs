@@ -84,13 +84,12 @@ impl fmt::Display for LogLevel {
 }
 
 /// Modules with events of the log.
-const LOG_MODULES: [&str; 59] = [
+const LOG_MODULES: [&str; 61] = [
     "namewire::cli::control_queries",
     "namewire::process",
     "namewire::process::privileges",
     "namewire::process::service_manager",
     "namewire_control::server",
-    "namewire_daemon::access",
     "namewire_daemon::balance",
     "namewire_daemon::bound",
     "namewire_daemon::control",
@@ -107,6 +106,7 @@ const LOG_MODULES: [&str; 59] = [
     "namewire_daemon::control::sessions",
     "namewire_daemon::control::websocket",
     "namewire_daemon::destinations",
+    "namewire_daemon::disk",
     "namewire_daemon::dpdk",
     "namewire_daemon::ethernet",
     "namewire_daemon::ethernet::driver",
@@ -132,8 +132,10 @@ const LOG_MODULES: [&str; 59] = [
     "ndn_client::ping",
     "ndn_client::publish",
     "ndn_client::register",
+    "ndn_client::rules",
     "ndn_client::shared",
     "ndn_client::trust",
+    "ndn_dataplane::disk::port",
     "ndn_dataplane::port_workers",
     "ndn_dataplane::start",
     "ndn_dataplane::worker",

@@ -283,9 +283,13 @@ impl<'a> Bench<'a> {
             while in_flight < self.options.depth && !is_over {
                 random = hash(random.wrapping_add(0x1234_5677));
                 let number = newest - 1 - random % span;
-                if disk.begin_read(hash(number), random) {
-                    in_flight += 1;
+                let reads = disk.counters().reads.value();
+                disk.begin_read(hash(number), random);
+                if disk.counters().reads.value() == reads {
+                    // It is being read already, or was overwritten.
+                    break;
                 }
+                in_flight += 1;
             }
             let (more, failures) = self.drive();
             hits += more;
