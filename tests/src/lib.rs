@@ -34,7 +34,7 @@ pub use hosts::{host, with_hosts};
 pub use peers::{
     Peer, Transport, found_on_path, require, skip, skip_unless_file, skip_unless_found,
 };
-pub use process::{Process, ended_by_hangup, run_to_end};
+pub use process::{Process, ended_by_hangup, run_to_end, run_to_end_within};
 pub use program::{bench_program, program};
 pub use topology::Topology;
 pub use well_known::WellKnownLink;

@@ -143,7 +143,15 @@ fn read(path: &Path) -> String {
 ///
 /// # Panics
 /// It cannot be started, or does not end in time.
-pub fn run_to_end(mut command: Command) -> Output {
+pub fn run_to_end(command: Command) -> Output {
+    run_to_end_within(crate::TIMEOUT * 2, command)
+}
+
+/// As [`run_to_end`], with a limit of time.
+///
+/// # Panics
+/// It cannot be started, or does not end in time.
+pub fn run_to_end_within(limit: Duration, mut command: Command) -> Output {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child =
         command.spawn().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
@@ -161,8 +169,8 @@ pub fn run_to_end(mut command: Command) -> Output {
     let stdout = drain(child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
     let stderr = drain(child.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
     drop(outputs_open);
-    let deadline = crate::now() + crate::TIMEOUT * 2;
-    let _ = outputs_ended.recv_timeout(crate::TIMEOUT * 2);
+    let deadline = crate::now() + limit;
+    let _ = outputs_ended.recv_timeout(limit);
     let status = loop {
         if let Some(status) = child.try_wait().expect("its state") {
             break status;

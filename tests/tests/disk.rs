@@ -44,7 +44,7 @@ impl Bed {
     }
 
     fn disk(&self) -> Value {
-        self.forwarder.json(&["workers", "--json"])["workers"][0]["disk"].clone()
+        self.forwarder.json(&["workers"])[0]["total"]["disk"].clone()
     }
 
     fn counter(&self, name: &str) -> u64 {

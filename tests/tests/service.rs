@@ -4,8 +4,9 @@
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use namewire_tests::{program, run_to_end, skip_unless_found};
+use namewire_tests::{program, run_to_end, run_to_end_within, skip_unless_found};
 
 #[test]
 fn the_unit_is_one_that_systemd_takes() {
@@ -130,7 +131,8 @@ struct Release {
 }
 
 fn run(command: Command) -> String {
-    let output = run_to_end(command);
+    // Archives of a program with debug information take half a minute to compress on a processor of their own.
+    let output = run_to_end_within(Duration::from_secs(300), command);
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{complaint}");
     String::from_utf8(output.stdout).unwrap()

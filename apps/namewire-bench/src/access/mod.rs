@@ -1,5 +1,6 @@
 //! Reads of a file by every interface to applications, beside the same over HTTP and from XRootD's own storage.
 
+mod options;
 mod plan;
 mod programs;
 mod reader;
@@ -11,32 +12,12 @@ use anyhow::{Context, ensure};
 use ndn_security::sha256_parts;
 use serde::Serialize;
 
+use options::hex;
+pub use options::{AccessBenchOptions, MissingWay};
 use plan::Plan;
 use programs::Programs;
 pub use reader::{ReaderSource, run_reader};
 use ways::Way;
-
-/// Options of [`run_access`].
-#[derive(Debug, Clone)]
-pub struct AccessBenchOptions {
-    /// Length of the file, bytes; at least 16 MiB.
-    pub bytes: u64,
-    /// Random reads of 4 KiB in a round.
-    pub reads: u64,
-    /// Rounds, in each of which every way reads once.
-    pub rounds: usize,
-    /// Interpreters of Python, of which the first that has the modules of a way is used.
-    pub python: Vec<String>,
-    /// Only ways whose name contains this.
-    pub filter: Option<String>,
-}
-
-impl Default for AccessBenchOptions {
-    fn default() -> Self {
-        let python = ["python3", "/usr/bin/python3"].map(str::to_owned).to_vec();
-        Self { bytes: 256 << 20, reads: 2000, rounds: 5, python, filter: None }
-    }
-}
 
 /// One way and one pattern: medians over the rounds.
 #[derive(Debug, Clone, Serialize)]
@@ -66,15 +47,6 @@ pub struct AccessRatio {
     pub goal: f64,
     /// Whether the goal is an upper limit.
     pub at_most: bool,
-}
-
-/// A way that was not measured.
-#[derive(Debug, Clone, Serialize)]
-pub struct MissingWay {
-    /// The interface.
-    pub way: String,
-    /// The reason.
-    pub reason: String,
 }
 
 /// All that was measured.
@@ -148,10 +120,6 @@ fn digest(content: &[u8], plan: &Plan) -> anyhow::Result<String> {
     };
     let parts: Vec<_> = plan.reads.iter().flatten().map(part).collect::<Result<_, _>>()?;
     Ok(hex(&sha256_parts(&parts)))
-}
-
-fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn case(way: &Way, plan: &Plan, rounds: &[Times]) -> AccessCase {

@@ -103,7 +103,7 @@ fn time(
         times.push(start.elapsed().as_nanos());
         content.iter().for_each(|part| digest.update(part));
     }
-    writeln!(out, "{}", super::hex(&digest.finish()))?;
+    writeln!(out, "{}", super::options::hex(&digest.finish()))?;
     times.iter().try_for_each(|time| writeln!(out, "{time}"))?;
     Ok(())
 }

@@ -8,9 +8,9 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use ndn_security::sha256;
 
+use super::options::{AccessBenchOptions, MissingWay, hex};
 use super::plan::Plan;
 use super::programs::{Programs, ServerKind, run};
-use super::{AccessBenchOptions, MissingWay, hex};
 use crate::program;
 
 const READERS: &str = include_str!("readers.py");

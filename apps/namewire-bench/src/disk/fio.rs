@@ -5,7 +5,7 @@ use std::process::Command;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::DiskOptions;
+use super::options::DiskOptions;
 
 /// Reads at random by `fio`, per second.
 #[derive(Debug, Clone, Serialize)]

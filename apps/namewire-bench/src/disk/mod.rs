@@ -2,8 +2,8 @@
 //! `fio` with the same pattern. No packets are forwarded: the share, the file and its threads are those of the forwarder.
 
 mod fio;
+mod options;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,29 +17,11 @@ use ndn_types::Timestamp;
 use serde::Serialize;
 
 pub use fio::FioReport;
+pub use options::DiskOptions;
 
 const KEY: [u8; 16] = *b"key of the bench";
 /// Maximum time for which nothing ends.
 const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Options of the bench.
-#[derive(Debug, Clone)]
-pub struct DiskOptions {
-    /// The file, which is created and removed, or a block device that is blank or was formatted for this.
-    pub path: PathBuf,
-    /// Bytes of it.
-    pub bytes: u64,
-    /// Length of a packet.
-    pub packet_bytes: usize,
-    /// Packets offered, in multiples of those that the disk holds.
-    pub rounds: f64,
-    /// Reads in progress.
-    pub depth: usize,
-    /// Threads that read.
-    pub threads: usize,
-    /// Time of the reads.
-    pub duration: Duration,
-}
 
 /// Results of the bench.
 #[derive(Debug, Clone, Serialize)]

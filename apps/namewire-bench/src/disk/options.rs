@@ -1,0 +1,23 @@
+//! Options of the bench.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Options of the bench.
+#[derive(Debug, Clone)]
+pub struct DiskOptions {
+    /// The file, which is created and removed, or a block device that is blank or was formatted for this.
+    pub path: PathBuf,
+    /// Bytes of it.
+    pub bytes: u64,
+    /// Length of a packet.
+    pub packet_bytes: usize,
+    /// Packets offered, in multiples of those that the disk holds.
+    pub rounds: f64,
+    /// Reads in progress.
+    pub depth: usize,
+    /// Threads that read.
+    pub threads: usize,
+    /// Time of the reads.
+    pub duration: Duration,
+}
