@@ -1,6 +1,7 @@
 //! Native part of the Python package: files by name. See README.md.
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod client;
 mod describe;
 mod error;

@@ -13,7 +13,7 @@ use pyo3::types::PyBytes;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use crate::client::{Signing, duration, name_of};
+use crate::arguments::{Signing, duration, name_of};
 use crate::error::exception;
 
 /// A Data packet that was received and verified.

@@ -240,9 +240,7 @@ pub(crate) fn counterpart_of(module: &str) -> Option<Counterpart> {
         return Some(match of_library {
             "NetworkMonitor" => Counterpart::Module("namewire_daemon"),
             "mgmt.Dispatcher" => CONTROL,
-            _ if of_library.starts_with("security.") => {
-                Counterpart::Module("namewire_daemon::access")
-            }
+            _ if of_library.starts_with("security.") => Counterpart::Module("ndn_client::rules"),
             _ => Counterpart::None("it is part of the library that NFD is built on"),
         });
     }
@@ -388,7 +386,7 @@ mod tests {
                 "namewire_daemon::control::conector",
                 "did you mean `namewire_daemon::control::connector`?",
             ),
-            ("ndn_dataplane::nonsense", "parts of ndn_dataplane that log are port_workers, "),
+            ("ndn_dataplane::nonsense", "parts of ndn_dataplane that log are disk::port, "),
             ("ndn_dataplane::peers", "parts of ndn_dataplane that log are"),
             ("serde", "those that log are namewire, "),
         ] {
