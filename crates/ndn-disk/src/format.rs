@@ -91,7 +91,7 @@ impl Superblock {
     /// Divides `bytes` into shares of equal size.
     ///
     /// # Errors
-    /// [`TooSmall`] if a share has fewer than [`SEGMENTS_MIN`] segments.
+    /// [`TooSmall`] if a share has fewer than `SEGMENTS_MIN` segments.
     pub fn plan(bytes: u64, shares: u32) -> Result<(u32, u32), TooSmall> {
         let shares = u64::from(shares.max(1));
         let per_share = bytes.saturating_sub(DATA_OFFSET) / shares;
@@ -258,7 +258,7 @@ impl Trailer {
         bytes
     }
 
-    /// Reads the last [`SEGMENT_HEADER`] bytes of a segment; `id.sequence` is not used.
+    /// Reads the last `SEGMENT_HEADER` bytes of a segment; `id.sequence` is not used.
     #[must_use]
     pub fn decode(bytes: &[u8], id: SegmentId) -> Option<Self> {
         let mut at = Reader(bytes);

@@ -65,7 +65,7 @@ fn tables_and_logs() {
     assert_eq!(config.strategy_choices.len(), 1);
     assert_eq!(config.log.level, LogLevel::Trace);
     assert_eq!(config.log.modules["namewire_daemon::ethernet"], LogLevel::Debug);
-    assert_eq!(config.log.modules["namewire_daemon::access"], LogLevel::Warn);
+    assert_eq!(config.log.modules["ndn_client::rules"], LogLevel::Warn);
     assert_eq!(config.log.modules["namewire_daemon::control"], LogLevel::Off);
     assert!(warnings(&text).is_empty());
 }

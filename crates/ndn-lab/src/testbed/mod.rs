@@ -1,6 +1,6 @@
 //! Networks of forwarders that run as processes of this machine, on sockets and in real time.
 //!
-//! Consumers and producers are in this process. The face of a link leads to a socket of the emulator ([`links`]), or to the
+//! Consumers and producers are in this process. The face of a link leads to a socket of the emulator (`links`), or to the
 //! other forwarder.
 
 mod driver;
