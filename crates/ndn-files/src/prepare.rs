@@ -16,7 +16,7 @@ use ndn_packet::{Component, Name};
 
 use crate::cache::Key;
 use crate::listing::{list, parse_listing};
-use crate::serve::{MountPoint, Service};
+use crate::serve::{MountPoint, Prepared, Service};
 use crate::stat::{FileKind, FileStat};
 
 /// A file that was changed less than this ago may still be being written.
@@ -40,19 +40,6 @@ struct Walk {
     missing: Vec<Missing>,
     /// Files whose digests could not be stored by an earlier walk, in these states: they are not hashed again.
     failed: HashMap<Name, FileStat>,
-}
-
-/// Outcome of the preparation of one file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Prepared {
-    /// Its digests are stored.
-    Stored,
-    /// There is no room for its digests beside those in use; it was not hashed.
-    NoRoom,
-    /// The file cannot be read, or its digests cannot be stored.
-    Failed,
-    /// It changed meanwhile, or another thread is preparing it: the next walk finds it again.
-    Later,
 }
 
 /// Builds the manifests of all files of a service.

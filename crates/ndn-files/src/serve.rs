@@ -21,7 +21,6 @@ use crate::metadata::{FileMetadata, SignedLeaves};
 use crate::packet::{Layout, PacketLimits, PreparedSigner, Slot};
 use crate::path::path_of;
 use crate::preparations::{Building, Preparations};
-use crate::prepare::Prepared;
 use crate::read::read_run;
 use crate::request::{LIST, Requested};
 use crate::root::{OpenFailure, Opened, Root};
@@ -45,6 +44,19 @@ const SIGNED_LEAVES_BYTES_MAX: usize = 4 << 20;
 const SIGNED_LEAVES_BATCH: usize = 4;
 /// A manifest that is ready within this time is not announced as being prepared.
 const PREPARATION_MS_MIN: u64 = 1000;
+
+/// Outcome of the preparation of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prepared {
+    /// Its digests are stored.
+    Stored,
+    /// There is no room for its digests beside those in use; it was not hashed.
+    NoRoom,
+    /// The file cannot be read, or its digests cannot be stored.
+    Failed,
+    /// It changed meanwhile, or another thread is preparing it: the next walk finds it again.
+    Later,
+}
 
 /// A queued request.
 #[derive(Debug)]
