@@ -28,8 +28,6 @@ use ndn_table::{FaceIndex, PitIndex};
 
 use crate::packet::RxPacket;
 
-use best_route::BestRoute;
-
 pub use crate::pending_interest::PendingInterest;
 pub use context::Context;
 pub(crate) use context::{DIRECTED, other_nonce};
@@ -40,7 +38,7 @@ pub use registry::{KnownStrategy, StrategyError, StrategyTable, known_strategies
 /// An instance shared by all shards. The default strategy is called without a table of methods.
 #[derive(Debug, Clone)]
 pub(crate) enum StrategyRef {
-    BestRoute(BestRoute),
+    BestRoute(best_route::BestRoute),
     Other(Arc<dyn Strategy>),
 }
 
