@@ -4,7 +4,7 @@ use ndn_table::{FaceIndex, PitIndex};
 
 use super::parameters::{ParameterError, Parameters};
 use super::retransmission::{Retransmission, Suppression};
-use super::{Context, PendingInterest, Strategy, StrategyRef};
+use super::{Context, PendingInterest, Strategy};
 use crate::DropReason;
 use crate::packet::RxPacket;
 
@@ -17,8 +17,8 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    pub(super) fn construct(_: &mut Parameters) -> Result<StrategyRef, ParameterError> {
-        Ok(StrategyRef::new(Self::default()))
+    pub(super) fn construct(_: &mut Parameters) -> Result<Self, ParameterError> {
+        Ok(Self::default())
     }
 
     fn forward_new(context: &mut Context<'_>, interest: &PendingInterest<'_>) {

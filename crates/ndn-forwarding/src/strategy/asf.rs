@@ -9,7 +9,7 @@ use ndn_types::Timestamp;
 use super::measurements::{Measurement, mix};
 use super::parameters::{ParameterError, Parameters};
 use super::retransmission::{Retransmission, Suppression};
-use super::{ArrivedNack, Context, PendingInterest, Strategy, StrategyRef, nack};
+use super::{ArrivedNack, Context, PendingInterest, Strategy, nack};
 use crate::DropReason;
 use crate::packet::RxPacket;
 
@@ -46,7 +46,7 @@ pub(crate) struct Asf {
 type Rank = (u8, u64, u64, u32);
 
 impl Asf {
-    pub(super) fn construct(parameters: &mut Parameters) -> Result<StrategyRef, ParameterError> {
+    pub(super) fn construct(parameters: &mut Parameters) -> Result<Self, ParameterError> {
         let suppression = Suppression::from_parameters(parameters)?;
         let probing_interval_ms = parameters.take_u64("probing-interval", 60_000)?;
         let max_timeouts = parameters.take_u64("max-timeouts", 3)?;
@@ -63,7 +63,7 @@ impl Asf {
                 reason: "it must be longer than probing-interval",
             });
         }
-        Ok(StrategyRef::new(Self { suppression, probing_interval_ms, max_timeouts, lifetime_ms }))
+        Ok(Self { suppression, probing_interval_ms, max_timeouts, lifetime_ms })
     }
 
     /// Applies a timeout that has passed since the next hop was last checked.

@@ -5,7 +5,7 @@ use ndn_table::{FaceIndex, OutRecord, PitIndex};
 
 use super::parameters::{ParameterError, Parameters};
 use super::retransmission::{Retransmission, Suppression};
-use super::{ArrivedNack, Context, PendingInterest, Strategy, StrategyRef, nack};
+use super::{ArrivedNack, Context, PendingInterest, Strategy, nack};
 use crate::DropReason;
 
 /// Sends a new Interest to the eligible next hop of lowest cost, and one whose upstreams were lost to one that it was not
@@ -18,9 +18,9 @@ pub(crate) struct BestRoute {
 }
 
 impl BestRoute {
-    pub(super) fn construct(parameters: &mut Parameters) -> Result<StrategyRef, ParameterError> {
+    pub(super) fn construct(parameters: &mut Parameters) -> Result<Self, ParameterError> {
         let suppression = Suppression::from_parameters(parameters)?;
-        Ok(StrategyRef::BestRoute(Self { suppression }))
+        Ok(Self { suppression })
     }
 
     fn forward_new(context: &mut Context<'_>, interest: &PendingInterest<'_>) {

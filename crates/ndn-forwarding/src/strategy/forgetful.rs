@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ndn_table::PitIndex;
 
-use super::{ArrivedNack, Context, PendingInterest, Strategy, StrategyRef};
+use super::strategy_ref::StrategyRef;
+use super::{ArrivedNack, Context, PendingInterest, Strategy};
 use crate::packet::RxPacket;
 
 /// One in this number of Interests is forgotten.

@@ -19,9 +19,9 @@ mod retransmission;
 mod rtt;
 mod self_learning;
 mod spread;
+mod strategy_ref;
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use ndn_packet::NackReason;
 use ndn_table::{FaceIndex, PitIndex};
@@ -34,26 +34,7 @@ pub(crate) use context::{DIRECTED, other_nonce};
 pub use measurements::Measurements;
 pub use parameters::ParameterError;
 pub use registry::{KnownStrategy, StrategyError, StrategyTable, known_strategies};
-
-/// An instance shared by all shards. The default strategy is called without a table of methods.
-#[derive(Debug, Clone)]
-pub(crate) enum StrategyRef {
-    BestRoute(best_route::BestRoute),
-    Other(Arc<dyn Strategy>),
-}
-
-impl StrategyRef {
-    pub(crate) fn new(strategy: impl Strategy + 'static) -> Self {
-        Self::Other(Arc::new(strategy))
-    }
-
-    pub(crate) fn as_dyn(&self) -> &dyn Strategy {
-        match self {
-            Self::BestRoute(strategy) => strategy,
-            Self::Other(strategy) => &**strategy,
-        }
-    }
-}
+pub(crate) use strategy_ref::StrategyRef;
 
 /// A Nack that matches an out-record of a PIT entry.
 #[derive(Debug, Clone, Copy)]

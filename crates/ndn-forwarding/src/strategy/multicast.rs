@@ -2,7 +2,7 @@
 
 use super::parameters::{ParameterError, Parameters};
 use super::retransmission::{Retransmission, Suppression};
-use super::{Context, PendingInterest, Strategy, StrategyRef};
+use super::{Context, PendingInterest, Strategy};
 use crate::DropReason;
 
 /// Sends every Interest to every eligible next hop, unless suppressed there. Nacks are not
@@ -13,8 +13,8 @@ pub(crate) struct Multicast {
 }
 
 impl Multicast {
-    pub(super) fn construct(parameters: &mut Parameters) -> Result<StrategyRef, ParameterError> {
-        Ok(StrategyRef::new(Self { suppression: Suppression::from_parameters(parameters)? }))
+    pub(super) fn construct(parameters: &mut Parameters) -> Result<Self, ParameterError> {
+        Ok(Self { suppression: Suppression::from_parameters(parameters)? })
     }
 }
 

@@ -4,6 +4,7 @@ use ndn_packet::{Name, NameRef};
 use ndn_table::StrategyId;
 use thiserror::Error;
 
+use super::Strategy;
 use super::access::Access;
 use super::asf::Asf;
 use super::best_route::BestRoute;
@@ -11,7 +12,7 @@ use super::multicast::Multicast;
 use super::parameters::{ParameterError, Parameters};
 use super::self_learning::SelfLearning;
 use super::spread::{FastRoute, Random, RoundRobin, Sequential};
-use super::{Strategy, StrategyRef};
+use super::strategy_ref::StrategyRef;
 
 /// Prefix of strategy names.
 const PREFIX: &str = "/localhost/nfd/strategy";
@@ -56,70 +57,70 @@ const STRATEGIES: &[RegisteredStrategy] = &[
         name: "access",
         version: 1,
         about: "sends to the next hop that answered last, and to all others when it does not answer",
-        construct: Access::construct,
+        construct: |parameters| Access::construct(parameters).map(StrategyRef::new),
         is_lenient: false,
     },
     RegisteredStrategy {
         name: "asf",
         version: 5,
         about: "sends to the next hop with the shortest round-trip time, and probes others",
-        construct: Asf::construct,
+        construct: |parameters| Asf::construct(parameters).map(StrategyRef::new),
         is_lenient: true,
     },
     RegisteredStrategy {
         name: "best-route",
         version: 5,
         about: "sends to the next hop of lowest cost, and retransmissions to others",
-        construct: BestRoute::construct,
+        construct: |parameters| BestRoute::construct(parameters).map(StrategyRef::BestRoute),
         is_lenient: true,
     },
     RegisteredStrategy {
         name: "fast-route",
         version: 1,
         about: "sends to all next hops once, and then to the first that answered",
-        construct: FastRoute::construct,
+        construct: |parameters| FastRoute::construct(parameters).map(StrategyRef::new),
         is_lenient: false,
     },
     RegisteredStrategy {
         name: "multicast",
         version: 5,
         about: "sends to all next hops",
-        construct: Multicast::construct,
+        construct: |parameters| Multicast::construct(parameters).map(StrategyRef::new),
         is_lenient: true,
     },
     RegisteredStrategy {
         name: "random",
         version: 1,
         about: "sends to a random next hop",
-        construct: Random::construct,
+        construct: |parameters| Random::construct(parameters).map(StrategyRef::new),
         is_lenient: false,
     },
     RegisteredStrategy {
         name: "round-robin",
         version: 1,
         about: "sends to the next hops in turn",
-        construct: RoundRobin::construct,
+        construct: |parameters| RoundRobin::construct(parameters).map(StrategyRef::new),
         is_lenient: false,
     },
     RegisteredStrategy {
         name: "self-learning",
         version: 1,
         about: "sends to all next hops, broadcasts Interests without a route, and learns routes from the answers",
-        construct: SelfLearning::construct,
+        construct: |parameters| SelfLearning::construct(parameters).map(StrategyRef::new),
         is_lenient: false,
     },
     RegisteredStrategy {
         name: "sequential",
         version: 1,
         about: "sends to the cheapest next hop, and each retransmission to the next one",
-        construct: Sequential::construct,
+        construct: |parameters| Sequential::construct(parameters).map(StrategyRef::new),
         is_lenient: false,
     },
     RegisteredStrategy {
         name: "weighted",
         version: 1,
         about: "sends to the next hops in turn, by weight",
-        construct: RoundRobin::construct_weighted,
+        construct: |parameters| RoundRobin::construct_weighted(parameters).map(StrategyRef::new),
         is_lenient: false,
     },
 ];

@@ -7,7 +7,7 @@ use ndn_packet::NackReason;
 use ndn_table::{FaceIndex, PitIndex};
 
 use super::parameters::{ParameterError, Parameters};
-use super::{ArrivedNack, Context, PendingInterest, Strategy, StrategyRef};
+use super::{ArrivedNack, Context, PendingInterest, Strategy};
 use crate::descriptor::Flags;
 use crate::learning::LearningRequest;
 use crate::packet::RxPacket;
@@ -26,8 +26,8 @@ const NON_DISCOVERY: u8 = 2;
 pub(crate) struct SelfLearning;
 
 impl SelfLearning {
-    pub(super) fn construct(_: &mut Parameters) -> Result<StrategyRef, ParameterError> {
-        Ok(StrategyRef::new(Self))
+    pub(super) fn construct(_: &mut Parameters) -> Result<Self, ParameterError> {
+        Ok(Self)
     }
 
     fn multicast(context: &mut Context<'_>, interest: &PendingInterest<'_>) {

@@ -7,7 +7,7 @@ use ndn_table::{FaceIndex, PitIndex};
 use super::measurements::mix;
 use super::parameters::{ParameterError, Parameters};
 use super::retransmission::{Retransmission, Suppression};
-use super::{ArrivedNack, Context, PendingInterest, Strategy, StrategyRef, nack};
+use super::{ArrivedNack, Context, PendingInterest, Strategy, nack};
 use crate::DropReason;
 use crate::packet::RxPacket;
 
@@ -41,8 +41,8 @@ fn from_position(
 pub(crate) struct Random;
 
 impl Random {
-    pub(super) fn construct(_: &mut Parameters) -> Result<StrategyRef, ParameterError> {
-        Ok(StrategyRef::new(Self))
+    pub(super) fn construct(_: &mut Parameters) -> Result<Self, ParameterError> {
+        Ok(Self)
     }
 }
 
@@ -81,15 +81,13 @@ pub(crate) struct RoundRobin {
 }
 
 impl RoundRobin {
-    pub(super) fn construct(parameters: &mut Parameters) -> Result<StrategyRef, ParameterError> {
+    pub(super) fn construct(parameters: &mut Parameters) -> Result<Self, ParameterError> {
         let suppression = Suppression::from_parameters(parameters)?;
-        Ok(StrategyRef::new(Self { suppression, weights: Vec::new() }))
+        Ok(Self { suppression, weights: Vec::new() })
     }
 
     /// `weights~5,2`: the cheapest next hop has five turns, the second two, all others one each.
-    pub(super) fn construct_weighted(
-        parameters: &mut Parameters,
-    ) -> Result<StrategyRef, ParameterError> {
+    pub(super) fn construct_weighted(parameters: &mut Parameters) -> Result<Self, ParameterError> {
         let suppression = Suppression::from_parameters(parameters)?;
         let text = parameters.take_text("weights", "1")?;
         let weights = text.split(',').map(|weight| {
@@ -97,9 +95,7 @@ impl RoundRobin {
             weight.filter(|weight| (1..=1000).contains(weight))
         });
         match weights.collect::<Option<Vec<u32>>>() {
-            Some(weights) if weights.len() <= WEIGHTS_MAX => {
-                Ok(StrategyRef::new(Self { suppression, weights }))
-            }
+            Some(weights) if weights.len() <= WEIGHTS_MAX => Ok(Self { suppression, weights }),
             Some(_) | None => Err(ParameterError::Value {
                 name: "weights",
                 value: text,
@@ -155,8 +151,8 @@ impl Strategy for RoundRobin {
 pub(crate) struct Sequential;
 
 impl Sequential {
-    pub(super) fn construct(_: &mut Parameters) -> Result<StrategyRef, ParameterError> {
-        Ok(StrategyRef::new(Self))
+    pub(super) fn construct(_: &mut Parameters) -> Result<Self, ParameterError> {
+        Ok(Self)
     }
 }
 
@@ -186,8 +182,8 @@ pub(crate) struct FastRoute {
 }
 
 impl FastRoute {
-    pub(super) fn construct(parameters: &mut Parameters) -> Result<StrategyRef, ParameterError> {
-        Ok(StrategyRef::new(Self { suppression: Suppression::from_parameters(parameters)? }))
+    pub(super) fn construct(parameters: &mut Parameters) -> Result<Self, ParameterError> {
+        Ok(Self { suppression: Suppression::from_parameters(parameters)? })
     }
 
     /// Marks a namespace with a chosen next hop.
