@@ -877,6 +877,7 @@ async fn face_events_are_pushed_in_order() {
     let mut port = 0;
     let created = loop {
         port += 1;
+        assert!(port < 200, "no event after the creation of {port} faces");
         let text =
             format!("mutation {{ facesCreate(uri: \"udp4://127.0.0.1:{port}\") {{ faceId }} }}");
         send(&mut socket, change(&text)).await;

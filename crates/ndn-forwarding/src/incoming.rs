@@ -19,7 +19,7 @@ use crate::outgoing::{Outgoing, outgoing_arrived_data, outgoing_data};
 use crate::packet::{RxPacket, sha256};
 use crate::peers::PeerShards;
 use crate::pending_interest::{PendingInterest, hinted_depth};
-use crate::strategy::{ArrivedNack, Context, DIRECTED, Strategy, StrategyRef, StrategyTable};
+use crate::strategy::{ArrivedNack, Context, DIRECTED, Strategy, StrategyTable};
 use crate::tables::{Ending, Tables};
 use crate::{CONTENT_STORE_FACE_ID, Counters, DropReason, TxKind, TxPacket, scope};
 
@@ -321,14 +321,8 @@ impl<'a> Incoming<'a> {
             self.follow_next_hop_field(&interest, u64::from(rx.descriptor.next_hop_face_id));
             return;
         }
-        match self.strategies.find(self.context.strategy) {
-            Some(StrategyRef::BestRoute(strategy)) => {
-                choose_next_hops(&mut self.context, strategy, &interest);
-            }
-            Some(StrategyRef::Other(strategy)) => {
-                choose_next_hops(&mut self.context, &**strategy, &interest);
-            }
-            None => {}
+        if let Some(strategy) = self.strategies.find(self.context.strategy) {
+            choose_next_hops(&mut self.context, strategy, &interest);
         }
     }
 
@@ -514,9 +508,7 @@ impl Incoming<'_> {
                 continue;
             }
             self.context.strategy = self.strategy_of(entry);
-            // Best-route measures nothing.
-            if let Some(StrategyRef::Other(strategy)) = self.strategies.find(self.context.strategy)
-            {
+            if let Some(strategy) = self.strategies.find(self.context.strategy) {
                 strategy.before_satisfy(&mut self.context, entry, rx);
             }
         }

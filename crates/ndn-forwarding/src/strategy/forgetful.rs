@@ -28,19 +28,19 @@ impl Strategy for Forgetful {
     fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
         let before = self.interests.fetch_add(1, Ordering::Relaxed);
         if !(before + 1).is_multiple_of(INTERVAL) {
-            self.strategy.as_dyn().after_receive_interest(context, interest);
+            self.strategy.after_receive_interest(context, interest);
         }
     }
 
     fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &RxPacket<'_>) {
-        self.strategy.as_dyn().before_satisfy(context, entry, data);
+        self.strategy.before_satisfy(context, entry, data);
     }
 
     fn after_receive_nack(&self, context: &mut Context<'_>, entry: PitIndex, nack: &ArrivedNack) {
-        self.strategy.as_dyn().after_receive_nack(context, entry, nack);
+        self.strategy.after_receive_nack(context, entry, nack);
     }
 
     fn on_timer(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
-        self.strategy.as_dyn().on_timer(context, interest);
+        self.strategy.on_timer(context, interest);
     }
 }

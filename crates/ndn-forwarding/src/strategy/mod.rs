@@ -34,7 +34,6 @@ pub(crate) use context::{DIRECTED, other_nonce};
 pub use measurements::Measurements;
 pub use parameters::ParameterError;
 pub use registry::{KnownStrategy, StrategyError, StrategyTable, known_strategies};
-pub(crate) use strategy_ref::StrategyRef;
 
 /// A Nack that matches an out-record of a PIT entry.
 #[derive(Debug, Clone, Copy)]

@@ -324,7 +324,7 @@ impl StrategyTable {
     /// The instance itself; `None` if it was removed.
     #[must_use]
     pub fn strategy(&self, id: StrategyId) -> Option<&dyn Strategy> {
-        self.find(id).map(StrategyRef::as_dyn)
+        Some(self.find(id)?)
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 //! anything else that happens to a Data. An arrival therefore only leaves a few bits for each of its prefixes: a tag, and
 //! two bits in the Bloom filter of its *segment*, a run of places. A search compares the filters of all segments,
 //! latest first, then the tags of the segments that may have the prefix, eight at a time, and then names. It misses
-//! nothing; its time grows with the capacity of the store.
+//! nothing within the limit of its steps; its time grows with the capacity of the store.
 //!
 //! The log is a ring, somewhat longer than the capacity of the store. What is still cached after the log went around
 //! once moves to the [prefix tree](super::prefix_tree).
