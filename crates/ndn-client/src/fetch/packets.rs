@@ -174,6 +174,11 @@ impl Driver {
             let state = &mut self.requester.state;
             let waiting = u64::try_from(held.count.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
             state.set_consumed(state.first_missing().saturating_sub(waiting));
+            // They are requested again by their digests.
+            for segment in state.refused().collect::<Vec<_>>() {
+                let verification = self.requester.verification.clone();
+                verification.load(segment..=segment).await?;
+            }
             let now = self.requester.now();
             self.requester.transmit(now);
             self.report();

@@ -28,7 +28,7 @@ pub(super) struct Requester {
     convention: Convention,
     lifetime_ms: u64,
     /// Knows the digests of segments that are requested again.
-    verification: Verification,
+    pub(super) verification: Verification,
     packets: Vec<u8>,
 }
 

@@ -240,6 +240,7 @@ impl FetchState {
         else {
             return DataOutcome::Unexpected;
         };
+        self.refusals.remove(&segment);
         self.progress.segments += 1;
         let answered = self.judge_answer(now, &slot);
         self.grow(now, &slot, marked, in_flight);
@@ -594,6 +595,11 @@ impl FetchState {
             self.lost.push(Reverse(segment));
         }
         true
+    }
+
+    /// Segments to be requested again because their packets were refused.
+    pub(super) fn refused(&self) -> impl Iterator<Item = u64> {
+        self.refusals.keys().copied()
     }
 
     /// Ends the fetch if no holder of the right packet answers.
