@@ -5,7 +5,7 @@ use ndn_types::{FaceUri, Persistency, ZONE_IS_MISSING};
 
 use crate::announcement::ANNOUNCEMENT_COST;
 use crate::authorize::Authority;
-use crate::command::{Command, Module, ParameterError, TopPrefix, Verb};
+use crate::command::{Command, ParameterError, TopPrefix, Verb};
 use crate::response::{ControlResponse, status};
 use crate::types::{FACE_ID_INTERNAL, FaceDriver, cs_flag, face_flag, route_flag, route_origin};
 use crate::{ControlParameters, PrefixAnnouncement, Requester};
@@ -206,16 +206,7 @@ impl AcceptedCommand {
     /// The response of success, with the parameters.
     #[must_use]
     pub fn success(&self) -> ControlResponse {
-        ControlResponse::new(status::OK, success_text(self.verb)).with_body(&self.parameters)
-    }
-}
-
-/// The status text of success, which differs between the RIB and FIB modules of NFD 24.07.
-#[must_use]
-pub const fn success_text(verb: Verb) -> &'static str {
-    match verb.module() {
-        Module::Rib | Module::Fib => "Success",
-        Module::Faces | Module::Cs | Module::StrategyChoice | Module::Status => "OK",
+        ControlResponse::new(status::OK, "OK").with_body(&self.parameters)
     }
 }
 

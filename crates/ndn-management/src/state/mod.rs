@@ -62,7 +62,7 @@ use crate::dispatch::{self, Dispatch};
 use crate::fib::Fib;
 use crate::parameters::ControlParameters;
 use crate::readvertise::{CommandSigner, ReadvertiseOptions};
-use crate::request::{AcceptedCommand, FaceOptions, Request, success_text};
+use crate::request::{AcceptedCommand, FaceOptions, Request};
 use crate::response::{ControlResponse, status};
 use crate::rib::{NextHop, Rib, Route};
 use crate::strategy_name::StrategyError;
@@ -971,7 +971,7 @@ impl ControlState {
             Request::CsErase { prefix, count } => self.cs_erase(executing, prefix, count),
             Request::StrategySet { prefix, strategy } => {
                 let choice = (&prefix, strategy.as_ref());
-                self.strategy_set(choice, executing.keeper(), parameters, success_text(verb))
+                self.strategy_set(choice, executing.keeper(), parameters)
             }
             Request::StrategyUnset { prefix } => {
                 self.unset_strategy(&prefix);
@@ -1413,12 +1413,11 @@ impl ControlState {
         (prefix, strategy): (&Name, NameRef<'_>),
         owner: Option<PrincipalKey>,
         mut parameters: ControlParameters,
-        success_text: &str,
     ) -> Outcome {
         match self.strategies.set(prefix, strategy, owner, &mut self.outbox) {
             Ok(instance) => {
                 parameters.strategy = Some(instance);
-                let response = ControlResponse::new(status::OK, success_text);
+                let response = ControlResponse::new(status::OK, "OK");
                 Outcome::Reply(response.with_body(&parameters))
             }
             Err(error) => {

@@ -8,7 +8,7 @@ use crate::types::{FACE_ID_INTERNAL, PREFIX_DEPTH_MAX, cs_flag, route_flag, rout
 fn application_registers_and_unregisters_its_own_face() {
     let mut harness = Harness::new();
     let response = harness.command(APP, Verb::RibRegister, &named("/a"));
-    assert_eq!((response.code, response.text.as_str()), (200, "Success"));
+    assert_eq!((response.code, response.text.as_str()), (200, "OK"));
     let expected = ControlParameters {
         face_id: Some(APP),
         origin: Some(route_origin::APP),
@@ -116,7 +116,7 @@ fn direct_next_hops() {
     let mut harness = Harness::new();
     let parameters = ControlParameters { face_id: Some(TUNNEL), cost: Some(7), ..named("/a") };
     let response = harness.command(APP, Verb::FibAddNextHop, &parameters);
-    assert_eq!((response.code, response.text.as_str()), (200, "Success"));
+    assert_eq!((response.code, response.text.as_str()), (200, "OK"));
     assert_eq!(response.parameters().unwrap(), parameters);
     assert!(harness.command(APP, Verb::FibAddNextHop, &named("/a")).is_ok());
     assert_eq!(harness.fib("/a"), [(APP, 0), (TUNNEL, 7)]);
