@@ -231,7 +231,7 @@ struct Fixed;
 impl Policy for Fixed {
     fn hit(&mut self, _slot: Slot) {}
 
-    fn evict(&mut self, _incoming: Object) -> Option<Slot> {
+    fn evict(&mut self, _incoming: Option<Object>) -> Option<Slot> {
         None
     }
 

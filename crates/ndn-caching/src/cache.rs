@@ -10,6 +10,8 @@ use crate::random::mix;
 pub struct Cache {
     policy: Box<dyn Policy>,
     capacity: Capacity,
+    /// Maximum of `capacity.weight`.
+    weight_max: u64,
     weight: u64,
     objects: Vec<Object>,
     free: Vec<Slot>,
@@ -41,6 +43,7 @@ impl Cache {
         Self {
             policy,
             capacity,
+            weight_max: capacity.weight,
             weight: 0,
             objects: vec![vacant; capacity.entries as usize],
             free: (0..capacity.entries).rev().collect(),
@@ -91,7 +94,7 @@ impl Cache {
             return false;
         }
         while self.weight + weight > self.capacity.weight || self.free.is_empty() {
-            let Some(slot) = self.policy.evict(object) else { return false };
+            let Some(slot) = self.policy.evict(Some(object)) else { return false };
             evicted(self.release(slot));
         }
         let Some(slot) = self.free.pop() else { return false };
@@ -127,6 +130,17 @@ impl Cache {
         if let Some(slot) = self.slot(key) {
             self.objects[slot as usize].class = class;
             self.policy.reclassify(slot, class);
+        }
+    }
+
+    /// Changes the maximum sum of the weights, to at most the one at the creation. Calls `evicted` for each object that
+    /// exceeds it.
+    pub fn set_capacity(&mut self, weight: u64, mut evicted: impl FnMut(Object)) {
+        self.capacity.weight = weight.min(self.weight_max);
+        self.policy.set_capacity(self.capacity.weight);
+        while self.weight > self.capacity.weight {
+            let Some(slot) = self.policy.evict(None) else { return };
+            evicted(self.release(slot));
         }
     }
 

@@ -38,9 +38,9 @@ impl Ghosts {
         self.index.find(mix(key), |&node| self.keys[node as usize] == key).is_some()
     }
 
-    /// Adds `key`, which is not in the queue, as the newest; drops the oldest key at the limit.
+    /// Adds `key` as the newest, or makes it the newest; drops the oldest key at the limit.
     pub(crate) fn push(&mut self, key: u64, weight: u32) {
-        if self.free.is_empty() {
+        if !self.remove(key) && self.free.is_empty() {
             self.pop();
         }
         let Some(node) = self.free.pop() else { return };

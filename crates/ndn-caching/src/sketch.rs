@@ -25,6 +25,8 @@ pub(crate) struct Sketch {
     words: Vec<u64>,
     columns: u64,
     requests: u64,
+    /// Requests between two halvings.
+    sample: u64,
 }
 
 impl Sketch {
@@ -32,7 +34,14 @@ impl Sketch {
     pub(crate) fn new(entries: u32) -> Self {
         let columns = u64::from(entries).next_power_of_two().max(16);
         let words = ROWS * usize::try_from(columns / 16).unwrap_or(usize::MAX);
-        Self { words: vec![0; words], columns, requests: 0 }
+        let sample = SAMPLE_PER_COUNTER * columns;
+        Self { words: vec![0; words], columns, requests: 0, sample }
+    }
+
+    /// Halves the counters as often as in a sketch for a cache of `entries` objects, of at most as many as this one.
+    pub(crate) fn set_sample(&mut self, entries: u64) {
+        let columns = entries.min(self.columns).next_power_of_two().max(16);
+        self.sample = SAMPLE_PER_COUNTER * columns;
     }
 
     /// Counts a request for `key`.
@@ -44,7 +53,7 @@ impl Sketch {
             }
         }
         self.requests += 1;
-        if self.requests == SAMPLE_PER_COUNTER * self.columns {
+        if self.requests >= self.sample {
             self.requests /= 2;
             for word in &mut self.words {
                 *word = (*word >> 1) & 0x7777_7777_7777_7777;

@@ -18,6 +18,8 @@ struct Scenario {
     /// Largest weight.
     weight_max: u64,
     has_erasures: bool,
+    /// Whether the capacity changes.
+    has_changes: bool,
 }
 
 impl Scenario {
@@ -30,6 +32,7 @@ impl Scenario {
             keys: 1 + random.below(3 * capacity + 10),
             weight_max,
             has_erasures: random.below(3) == 0,
+            has_changes: random.below(3) == 0,
             random,
         }
     }
@@ -57,11 +60,18 @@ fn compare(kind: PolicyKind) {
         let capacity = Capacity { weight: scenario.capacity, entries };
         let mut cache = Cache::new(kind, capacity);
         let mut model = naive::model(kind, scenario.capacity);
+        let mut room = scenario.capacity;
         for request in 0..REQUESTS {
             let object = scenario.object(request);
             if scenario.has_erasures && scenario.random.below(20) == 0 {
                 let erased = cache.erase(object.key);
                 assert_eq!(erased, model.erase(object.key), "{kind}, sequence {stream}, {request}");
+            } else if scenario.has_changes && scenario.random.below(30) == 0 {
+                room = 1 + scenario.random.below(scenario.capacity);
+                let mut evicted = Vec::new();
+                cache.set_capacity(room, |object| evicted.push(object.key));
+                let expected = naive::set_capacity(&mut *model, room);
+                assert_eq!(evicted, expected, "{kind}, sequence {stream}, {request}");
             } else if scenario.random.below(10) == 0 {
                 cache.reclassify(object.key, object.class);
                 model.reclassify(object.key, object.class);
@@ -69,7 +79,7 @@ fn compare(kind: PolicyKind) {
                 let mut evicted = Vec::new();
                 let outcome = cache.request(object, |object| evicted.push(object.key));
                 let place = format!("{kind}, sequence {stream}, request {request}");
-                let expected = naive::request(&mut *model, object, scenario.capacity);
+                let expected = naive::request(&mut *model, object, room);
                 assert_eq!((outcome, evicted.clone()), expected, "{place}");
                 hits += u32::from(outcome == Outcome::Hit);
                 evictions += evicted.len();
@@ -78,7 +88,7 @@ fn compare(kind: PolicyKind) {
             cached.sort_unstable();
             let found: Vec<_> = (0..200).filter(|&key| cache.contains(key)).collect();
             assert_eq!(found, cached, "{kind}, sequence {stream}, after request {request}");
-            assert!(cache.weight() <= scenario.capacity);
+            assert!(cache.weight() <= room);
         }
     }
     assert!(hits > 10_000 && evictions > 10_000, "{kind}: {hits} hits, {evictions} evictions");

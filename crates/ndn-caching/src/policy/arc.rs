@@ -89,7 +89,8 @@ impl Policy for Arc {
         }
     }
 
-    fn evict(&mut self, incoming: Object) -> Option<Slot> {
+    fn evict(&mut self, incoming: Option<Object>) -> Option<Slot> {
+        let Some(incoming) = incoming else { return self.replace(false) };
         if self.frequent_ghosts.contains(incoming.key) {
             return self.replace(true);
         }
@@ -119,6 +120,11 @@ impl Policy for Arc {
         while self.sum() > 2 * self.weight_max
             && (self.frequent_ghosts.pop() || self.recent_ghosts.pop())
         {}
+    }
+
+    fn set_capacity(&mut self, weight: u64) {
+        self.weight_max = weight;
+        self.recent_weight_target = self.recent_weight_target.min(weight as f64);
     }
 
     fn remove(&mut self, slot: Slot) {

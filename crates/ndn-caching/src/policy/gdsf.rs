@@ -43,7 +43,7 @@ impl Policy for Gdsf {
         self.heap.set(slot, order);
     }
 
-    fn evict(&mut self, _incoming: Object) -> Option<Slot> {
+    fn evict(&mut self, _incoming: Option<Object>) -> Option<Slot> {
         let ((priority, _), slot) = self.heap.first()?;
         self.clock = f64::from_bits(priority);
         self.heap.remove(slot);

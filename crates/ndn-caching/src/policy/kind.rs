@@ -62,6 +62,22 @@ impl PolicyKind {
         }
     }
 
+    /// Maximum memory for each entry of the capacity, in bytes.
+    #[must_use]
+    pub const fn entry_bytes_max(self) -> usize {
+        match self {
+            Self::Lru => 12,
+            Self::PriorityFifo | Self::Sieve => 13,
+            Self::Lfu => 28,
+            Self::WindowedLfu => 1100,
+            Self::WTinyLfu => 32,
+            Self::S3Fifo => 75,
+            Self::Arc => 170,
+            Self::Gdsf => 36,
+            Self::Random => 8,
+        }
+    }
+
     /// Builds the policy for a cache.
     #[must_use]
     pub fn build(self, capacity: Capacity) -> Box<dyn Policy> {

@@ -38,7 +38,7 @@ impl Policy for Lfu {
         self.age();
     }
 
-    fn evict(&mut self, _incoming: Object) -> Option<Slot> {
+    fn evict(&mut self, _incoming: Option<Object>) -> Option<Slot> {
         let (_, slot) = self.heap.first()?;
         self.remove(slot);
         Some(slot)

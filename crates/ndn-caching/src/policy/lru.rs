@@ -19,7 +19,7 @@ impl Policy for Lru {
         self.queue.touch(&mut self.links, slot);
     }
 
-    fn evict(&mut self, _incoming: Object) -> Option<Slot> {
+    fn evict(&mut self, _incoming: Option<Object>) -> Option<Slot> {
         self.queue.pop(&mut self.links)
     }
 

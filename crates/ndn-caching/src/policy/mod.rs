@@ -1,7 +1,7 @@
 //! Replacement policies.
 //!
 //! A policy orders the slots of a cache: numbers below the capacity in entries that the owner of the cache
-//! assigns. It holds no objects and has no clock. After its creation it does not allocate.
+//! assigns. It holds no objects and has no clock. Several objects may have the same key. After its creation it does not allocate.
 
 mod arc;
 mod gdsf;
@@ -81,12 +81,14 @@ pub trait Policy: fmt::Debug + Send {
     /// A request for the object in `slot`.
     fn hit(&mut self, slot: Slot);
 
-    /// A request for an object that is not cached.
+    /// A request for an object that is not cached. A cache that learns the weight of an object when it is
+    /// fetched calls it then, before [`evict`](Self::evict).
     fn miss(&mut self, _object: Object) {}
 
     /// Chooses an object that makes room for `incoming`, and forgets it. `None`: `incoming` is not to be
-    /// stored, or there is no object.
-    fn evict(&mut self, incoming: Object) -> Option<Slot>;
+    /// stored, or there is no object. Without `incoming`, there is a result if there is an object; calls until
+    /// there is none return the objects in the order of their eviction.
+    fn evict(&mut self, incoming: Option<Object>) -> Option<Slot>;
 
     /// `object` was stored in `slot`, which was free.
     fn insert(&mut self, slot: Slot, object: Object);
@@ -96,6 +98,9 @@ pub trait Policy: fmt::Debug + Send {
 
     /// The class of the object in `slot` changed.
     fn reclassify(&mut self, _slot: Slot, _class: Class) {}
+
+    /// The cache has room for `weight` from now on, at most what the policy was built for. Slots stay.
+    fn set_capacity(&mut self, _weight: u64) {}
 
     /// Scores that are set from outside changed.
     fn rescore(&mut self) {}

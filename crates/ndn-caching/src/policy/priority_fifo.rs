@@ -38,7 +38,7 @@ const fn rank(class: Class) -> usize {
 impl Policy for PriorityFifo {
     fn hit(&mut self, _slot: Slot) {}
 
-    fn evict(&mut self, _incoming: Object) -> Option<Slot> {
+    fn evict(&mut self, _incoming: Option<Object>) -> Option<Slot> {
         let links = &mut self.links;
         self.queues.iter_mut().find_map(|queue| queue.pop(links))
     }

@@ -22,7 +22,7 @@ impl Uniform {
 impl Policy for Uniform {
     fn hit(&mut self, _slot: Slot) {}
 
-    fn evict(&mut self, _incoming: Object) -> Option<Slot> {
+    fn evict(&mut self, _incoming: Option<Object>) -> Option<Slot> {
         let position = self.random.below(self.slots.len() as u64);
         let slot = *self.slots.get(usize::try_from(position).ok()?)?;
         self.remove(slot);

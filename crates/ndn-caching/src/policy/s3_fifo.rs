@@ -29,16 +29,17 @@ pub(super) struct S3Fifo {
 
 impl S3Fifo {
     pub(super) fn new(capacity: Capacity) -> Self {
-        let small_weight_max = (capacity.weight / 10).max(1);
-        Self {
+        let mut policy = Self {
             links: Links::new(capacity.entries),
             entries: vec![Entry { key: 0, count: 0, is_main: false }; capacity.entries as usize],
             small: Queue::new(),
             main: Queue::new(),
             ghosts: Ghosts::new(capacity.entries),
-            small_weight_max,
-            main_weight_max: capacity.weight.saturating_sub(small_weight_max),
-        }
+            small_weight_max: 0,
+            main_weight_max: 0,
+        };
+        policy.set_capacity(capacity.weight);
+        policy
     }
 
     fn evict_small(&mut self) -> Option<Slot> {
@@ -82,7 +83,7 @@ impl Policy for S3Fifo {
         *count = (*count + 1).min(COUNT_MAX);
     }
 
-    fn evict(&mut self, _incoming: Object) -> Option<Slot> {
+    fn evict(&mut self, _incoming: Option<Object>) -> Option<Slot> {
         if self.small.weight() >= self.small_weight_max || self.main.is_empty() {
             self.evict_small().or_else(|| self.evict_main())
         } else {
@@ -95,6 +96,11 @@ impl Policy for S3Fifo {
         self.entries[slot as usize] = Entry { key: object.key, count: 0, is_main };
         let queue = if is_main { &mut self.main } else { &mut self.small };
         queue.push(&mut self.links, slot, object.weight);
+    }
+
+    fn set_capacity(&mut self, weight: u64) {
+        self.small_weight_max = (weight / 10).max(1);
+        self.main_weight_max = weight.saturating_sub(self.small_weight_max);
     }
 
     fn remove(&mut self, slot: Slot) {

@@ -27,7 +27,7 @@ impl Policy for Sieve {
         self.is_visited[slot as usize] = true;
     }
 
-    fn evict(&mut self, _incoming: Object) -> Option<Slot> {
+    fn evict(&mut self, _incoming: Option<Object>) -> Option<Slot> {
         let mut slot = self.hand.or(self.queue.oldest())?;
         while self.is_visited[slot as usize] {
             self.is_visited[slot as usize] = false;

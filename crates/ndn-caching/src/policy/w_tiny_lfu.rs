@@ -29,19 +29,25 @@ pub(super) struct WTinyLfu {
 
 impl WTinyLfu {
     pub(super) fn new(capacity: Capacity) -> Self {
-        let window_weight_max = (capacity.weight / 100).max(1);
-        let main_weight_max = capacity.weight.saturating_sub(window_weight_max);
-        Self {
+        let mut policy = Self {
             links: Links::new(capacity.entries),
             entries: vec![(0, Segment::Window); capacity.entries as usize],
             window: Queue::new(),
             probation: Queue::new(),
             protected: Queue::new(),
             sketch: Sketch::new(capacity.entries),
-            window_weight_max,
-            main_weight_max,
-            protected_weight_max: main_weight_max * 4 / 5,
-        }
+            window_weight_max: 0,
+            main_weight_max: 0,
+            protected_weight_max: 0,
+        };
+        policy.set_shares(capacity.weight);
+        policy
+    }
+
+    fn set_shares(&mut self, weight: u64) {
+        self.window_weight_max = (weight / 100).max(1);
+        self.main_weight_max = weight.saturating_sub(self.window_weight_max);
+        self.protected_weight_max = self.main_weight_max / 5 * 4 + self.main_weight_max % 5 * 4 / 5;
     }
 
     /// Moves the oldest objects of a window that is too heavy to the main part, while they fit.
@@ -95,10 +101,11 @@ impl Policy for WTinyLfu {
         self.sketch.count(object.key);
     }
 
-    fn evict(&mut self, incoming: Object) -> Option<Slot> {
-        self.drain_window(incoming.weight);
+    fn evict(&mut self, incoming: Option<Object>) -> Option<Slot> {
+        let incoming_weight = incoming.map_or(0, |object| object.weight);
+        self.drain_window(incoming_weight);
         let main = self.probation.oldest().or(self.protected.oldest());
-        let evicted = match (self.candidate(incoming.weight), main) {
+        let evicted = match (self.candidate(incoming_weight), main) {
             (Some(candidate), Some(victim)) => {
                 if self.estimate(candidate) > self.estimate(victim) {
                     victim
@@ -111,7 +118,7 @@ impl Policy for WTinyLfu {
             (None, None) => return self.window.pop(&mut self.links),
         };
         self.remove(evicted);
-        self.drain_window(incoming.weight);
+        self.drain_window(incoming_weight);
         Some(evicted)
     }
 
@@ -119,6 +126,11 @@ impl Policy for WTinyLfu {
         self.entries[slot as usize] = (object.key, Segment::Window);
         self.window.push(&mut self.links, slot, object.weight);
         self.drain_window(0);
+    }
+
+    fn set_capacity(&mut self, weight: u64) {
+        self.set_shares(weight);
+        self.sketch.set_sample(weight);
     }
 
     fn remove(&mut self, slot: Slot) {

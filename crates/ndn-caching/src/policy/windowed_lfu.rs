@@ -18,10 +18,11 @@ struct Counter {
 /// Least frequently used among the last requests (Karakostas, Serpanos: "Exploitation of Different Types of
 /// Locality for Web Caches", ISCC 2002): numbers of requests are counted over the last
 /// [`REQUESTS_PER_ENTRY`] × capacity requests, for objects that are not cached, too. An object with fewer
-/// requests than all that are cached is not stored. Of equal numbers, the least recently used is evicted.
+/// requests than all that are cached is not stored. Of equal numbers, the least recently used is evicted. Of several
+/// objects with one key, the last that was stored has their requests; the others are evicted first.
 #[derive(Debug)]
 pub(super) struct WindowedLfu {
-    /// Number of requests in the window, number of the last request.
+    /// Number of requests in the window, number of the last event.
     heap: Heap<(u32, u64)>,
     keys: Vec<u64>,
     /// The last requests, a ring.
@@ -29,7 +30,7 @@ pub(super) struct WindowedLfu {
     window_max: usize,
     oldest: usize,
     counters: HashTable<Counter>,
-    requests: u64,
+    events: u64,
 }
 
 impl WindowedLfu {
@@ -43,7 +44,7 @@ impl WindowedLfu {
             window_max,
             oldest: 0,
             counters: HashTable::with_capacity(2 * counters),
-            requests: 0,
+            events: 0,
         }
     }
 
@@ -67,7 +68,7 @@ impl WindowedLfu {
     }
 
     fn count(&mut self, key: u64) {
-        self.requests += 1;
+        self.events += 1;
         if self.window.len() == self.window_max {
             let expired = std::mem::replace(&mut self.window[self.oldest], key);
             self.oldest = (self.oldest + 1) % self.window_max;
@@ -84,12 +85,12 @@ impl WindowedLfu {
         } else {
             self.window.push(key);
         }
-        let requests = self.requests;
+        let events = self.events;
         let counter = self.counter(key);
         counter.count += 1;
         let Counter { count, slot, .. } = *counter;
         if let Some(slot) = slot {
-            self.heap.set(slot, (count, requests));
+            self.heap.set(slot, (count, events));
         }
     }
 }
@@ -103,12 +104,13 @@ impl Policy for WindowedLfu {
         self.count(object.key);
     }
 
-    fn evict(&mut self, incoming: Object) -> Option<Slot> {
+    fn evict(&mut self, incoming: Option<Object>) -> Option<Slot> {
         let ((count, _), slot) = self.heap.first()?;
-        let key = incoming.key;
-        let found = self.counters.find(mix(key), |counter| counter.key == key);
-        if found.map_or(0, |counter| counter.count) < count {
-            return None;
+        if let Some(Object { key, .. }) = incoming {
+            let found = self.counters.find(mix(key), |counter| counter.key == key);
+            if found.map_or(0, |counter| counter.count) < count {
+                return None;
+            }
         }
         self.remove(slot);
         Some(slot)
@@ -117,15 +119,24 @@ impl Policy for WindowedLfu {
     fn insert(&mut self, slot: Slot, object: Object) {
         self.keys[slot as usize] = object.key;
         let counter = self.counter(object.key);
-        counter.slot = Some(slot);
+        let former = counter.slot.replace(slot);
         let count = counter.count;
-        self.heap.push(slot, (count, self.requests));
+        if let Some(former) = former {
+            let (_, last) = self.heap.value(former);
+            self.heap.set(former, (0, last));
+        }
+        // Objects that are stored without a request keep their order.
+        self.events += 1;
+        self.heap.push(slot, (count, self.events));
     }
 
     fn remove(&mut self, slot: Slot) {
         self.heap.remove(slot);
         let key = self.keys[slot as usize];
-        self.counter(key).slot = None;
+        let counter = self.counter(key);
+        if counter.slot == Some(slot) {
+            counter.slot = None;
+        }
         self.drop_counter(key);
     }
 }

@@ -60,11 +60,13 @@ impl ScorePolicy {
 impl Policy for ScorePolicy {
     fn hit(&mut self, _slot: Slot) {}
 
-    fn evict(&mut self, incoming: Object) -> Option<Slot> {
+    fn evict(&mut self, incoming: Option<Object>) -> Option<Slot> {
         let ((worth, _), slot) = self.heap.first()?;
-        let score = self.scores.score(incoming.key).saturating_sub(self.penalty);
-        if score / u64::from(incoming.weight.max(1)) <= worth {
-            return None;
+        if let Some(incoming) = incoming {
+            let score = self.scores.score(incoming.key).saturating_sub(self.penalty);
+            if score / u64::from(incoming.weight.max(1)) <= worth {
+                return None;
+            }
         }
         self.heap.remove(slot);
         Some(slot)

@@ -10,8 +10,9 @@ pub(crate) type Item = (u64, u32);
 
 pub(crate) trait Naive {
     fn lookup(&mut self, object: Object) -> bool;
-    /// The key of the object that leaves, if `incoming` may be stored.
-    fn evict(&mut self, incoming: Object) -> Option<u64>;
+    /// The key of the object that leaves, if `incoming` may be stored. There is one at least.
+    fn evict(&mut self, incoming: Option<Object>) -> Option<u64>;
+    fn set_capacity(&mut self, _capacity: u64) {}
     fn insert(&mut self, object: Object);
     fn erase(&mut self, key: u64) -> bool;
     fn cached(&self) -> Vec<Item>;
@@ -28,11 +29,21 @@ pub(crate) fn request(model: &mut dyn Naive, object: Object, capacity: u64) -> (
     }
     let mut evicted = Vec::new();
     while weight(&model.cached()) + u64::from(object.weight) > capacity {
-        let Some(key) = model.evict(object) else { return (Outcome::Refused, evicted) };
+        let Some(key) = model.evict(Some(object)) else { return (Outcome::Refused, evicted) };
         evicted.push(key);
     }
     model.insert(object);
     (Outcome::Stored, evicted)
+}
+
+/// Changes the capacity, and evicts what exceeds it.
+pub(crate) fn set_capacity(model: &mut dyn Naive, capacity: u64) -> Vec<u64> {
+    model.set_capacity(capacity);
+    let mut evicted = Vec::new();
+    while weight(&model.cached()) > capacity {
+        evicted.extend(model.evict(None));
+    }
+    evicted
 }
 
 pub(crate) fn model(kind: PolicyKind, capacity: u64) -> Box<dyn Naive> {
@@ -80,7 +91,7 @@ impl Naive for Lru {
         found.is_some()
     }
 
-    fn evict(&mut self, _incoming: Object) -> Option<u64> {
+    fn evict(&mut self, _incoming: Option<Object>) -> Option<u64> {
         Some(self.0.remove(0).0)
     }
 
@@ -125,7 +136,7 @@ impl Naive for PriorityFifo {
         has(&self.cached(), object.key)
     }
 
-    fn evict(&mut self, _incoming: Object) -> Option<u64> {
+    fn evict(&mut self, _incoming: Option<Object>) -> Option<u64> {
         self.cached().first().and_then(|first| self.take(first.0)).map(|item| item.0)
     }
 
@@ -189,7 +200,7 @@ impl Naive for Lfu {
         true
     }
 
-    fn evict(&mut self, _incoming: Object) -> Option<u64> {
+    fn evict(&mut self, _incoming: Option<Object>) -> Option<u64> {
         let least = self.objects.iter().min_by_key(|object| (object.count, object.last))?.item.0;
         self.erase(least);
         Some(least)
@@ -235,10 +246,10 @@ impl Naive for WindowedLfu {
         has(&self.objects, object.key)
     }
 
-    fn evict(&mut self, incoming: Object) -> Option<u64> {
+    fn evict(&mut self, incoming: Option<Object>) -> Option<u64> {
         let keys = self.objects.iter().map(|object| object.0);
         let least = keys.min_by_key(|&key| (self.count(key), self.last(key)))?;
-        if self.count(incoming.key) < self.count(least) {
+        if incoming.is_some_and(|object| self.count(object.key) < self.count(least)) {
             return None;
         }
         take(&mut self.objects, least).map(|object| object.0)
@@ -266,12 +277,14 @@ struct WTinyLfu {
     protected: Vec<Item>,
     counters: Vec<Vec<u8>>,
     sample: u64,
+    sample_max: u64,
 }
 
 impl WTinyLfu {
     fn new(capacity: u64) -> Self {
         let columns = usize::try_from(capacity.next_power_of_two().max(16)).expect("small");
-        Self { capacity, counters: vec![vec![0; columns]; 4], ..Default::default() }
+        let counters = vec![vec![0; columns]; 4];
+        Self { capacity, counters, sample_max: 10 * columns as u64, ..Default::default() }
     }
 
     fn window_max(&self) -> u64 {
@@ -289,7 +302,7 @@ impl WTinyLfu {
             counters[column] = (counters[column] + 1).min(15);
         }
         self.sample += 1;
-        if self.sample == 10 * columns as u64 {
+        if self.sample >= self.sample_max {
             self.sample /= 2;
             self.counters.iter_mut().flatten().for_each(|counter| *counter /= 2);
         }
@@ -339,10 +352,16 @@ impl Naive for WTinyLfu {
         true
     }
 
-    fn evict(&mut self, incoming: Object) -> Option<u64> {
-        self.drain(incoming.weight);
+    fn set_capacity(&mut self, capacity: u64) {
+        self.capacity = capacity;
+        self.sample_max = 10 * capacity.next_power_of_two().max(16);
+    }
+
+    fn evict(&mut self, incoming: Option<Object>) -> Option<u64> {
+        let incoming_weight = incoming.map_or(0, |object| object.weight);
+        self.drain(incoming_weight);
         let victim = self.probation.first().or(self.protected.first()).map(|item| item.0);
-        let evicted = if self.is_over(incoming.weight) {
+        let evicted = if self.is_over(incoming_weight) {
             let candidate = self.window[0].0;
             match victim {
                 Some(victim) if self.estimate(candidate) > self.estimate(victim) => victim,
@@ -352,7 +371,7 @@ impl Naive for WTinyLfu {
             victim.unwrap_or_else(|| self.window[0].0)
         };
         self.erase(evicted);
-        self.drain(incoming.weight);
+        self.drain(incoming_weight);
         Some(evicted)
     }
 
@@ -436,7 +455,7 @@ impl Naive for S3Fifo {
         is_cached
     }
 
-    fn evict(&mut self, _incoming: Object) -> Option<u64> {
+    fn evict(&mut self, _incoming: Option<Object>) -> Option<u64> {
         loop {
             let evicted = if weight(&self.small) >= self.small_max() || self.main.is_empty() {
                 self.evict_small()
@@ -447,6 +466,10 @@ impl Naive for S3Fifo {
                 return evicted;
             }
         }
+    }
+
+    fn set_capacity(&mut self, capacity: u64) {
+        self.capacity = capacity;
     }
 
     fn insert(&mut self, object: Object) {
@@ -489,7 +512,7 @@ impl Naive for Sieve {
         is_cached
     }
 
-    fn evict(&mut self, _incoming: Object) -> Option<u64> {
+    fn evict(&mut self, _incoming: Option<Object>) -> Option<u64> {
         let mut position = self.hand.and_then(|key| self.position(key)).unwrap_or(0);
         while self.visited[&self.queue[position].0] {
             self.visited.insert(self.queue[position].0, false);
@@ -539,9 +562,10 @@ impl Arc {
         weight(&self.t2) + weight(&self.b2)
     }
 
-    fn replace(&mut self, key: u64) -> u64 {
+    fn replace(&mut self, key: Option<u64>) -> u64 {
         let t1 = weight(&self.t1) as f64;
-        let from_t1 = t1 > self.p || has(&self.b2, key) && t1 >= self.p;
+        let is_ghost = key.is_some_and(|key| has(&self.b2, key));
+        let from_t1 = t1 > self.p || is_ghost && t1 >= self.p;
         if !self.t1.is_empty() && from_t1 || self.t2.is_empty() {
             let item = self.t1.remove(0);
             self.b1.push(item);
@@ -574,7 +598,8 @@ impl Naive for Arc {
         false
     }
 
-    fn evict(&mut self, incoming: Object) -> Option<u64> {
+    fn evict(&mut self, incoming: Option<Object>) -> Option<u64> {
+        let Some(incoming) = incoming else { return Some(self.replace(None)) };
         let is_ghost = has(&self.b1, incoming.key) || has(&self.b2, incoming.key);
         let weight = u64::from(incoming.weight);
         if !is_ghost && self.l1() + weight > self.c {
@@ -589,7 +614,12 @@ impl Naive for Arc {
                 self.b2.remove(0);
             }
         }
-        Some(self.replace(incoming.key))
+        Some(self.replace(Some(incoming.key)))
+    }
+
+    fn set_capacity(&mut self, capacity: u64) {
+        self.c = capacity;
+        self.p = self.p.min(capacity as f64);
     }
 
     fn insert(&mut self, object: Object) {
@@ -641,7 +671,7 @@ impl Naive for Gdsf {
         true
     }
 
-    fn evict(&mut self, _incoming: Object) -> Option<u64> {
+    fn evict(&mut self, _incoming: Option<Object>) -> Option<u64> {
         let order =
             |a: &&Valued, b: &&Valued| a.priority.total_cmp(&b.priority).then(a.last.cmp(&b.last));
         let least = self.objects.iter().min_by(order)?;
