@@ -267,3 +267,44 @@ fn reload_takes_static_faces_and_routes() {
         "{log}"
     );
 }
+
+/// The cache policy changes by command and by reload, and what is cached stays.
+#[test]
+fn cache_policy_changes_without_loss() {
+    let before = "[tables.cs]\npolicy = \"priority_fifo\"\n";
+    let forwarder = Settings::new().toml(before).start_program();
+    let policy = || forwarder.json(&["cs"])["policy"].clone();
+    assert_eq!(policy(), "priority-fifo");
+    let file = forwarder.directory().join("object");
+    std::fs::write(&file, vec![1; 300 * 100]).unwrap();
+    let path = file.display().to_string();
+    let mut put = forwarder.spawn("put", &["put", "/kept", &path, "--segment-size", "100B"]);
+    put.wait_for_output("published");
+    let _ = forwarder.output(&["get", "/kept", "-o", "-", "--quiet"]);
+    let policies =
+        ["lru", "w-tinylfu", "s3-fifo", "sieve", "arc", "lfu", "windowed-lfu", "gdsf", "random"];
+    for name in policies.into_iter().chain(["priority-fifo"]) {
+        assert_eq!(forwarder.json(&["cs", "config", "--policy", name])["policy"], name);
+    }
+    let refused = forwarder.run(&["cs", "config", "--policy", "mru"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let refused = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.contains("unknown cache policy 'mru'; known: lru, "), "{refused}");
+
+    let path = forwarder.directory().join("namewire.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains(before), "{text}");
+    std::fs::write(&path, text.replace(before, "[tables.cs]\npolicy = \"arc\"\n")).unwrap();
+    forwarder.process.signal(Signal::HUP);
+    wait_until("the change", || (policy() == "arc").then_some(()));
+    // A reload that leaves the policy as it was keeps what a command has chosen.
+    assert_eq!(forwarder.json(&["cs", "config", "--policy", "sieve"])["policy"], "sieve");
+    let reloads = || forwarder.process.stderr().matches("the configuration was read again").count();
+    let earlier = reloads();
+    forwarder.process.signal(Signal::HUP);
+    wait_until("the reload", || (reloads() > earlier).then_some(()));
+    assert_eq!(policy(), "sieve");
+
+    let erased = forwarder.json(&["cs", "erase", "/kept"])["erased_packets"].as_u64().unwrap();
+    assert!(erased >= 300, "{erased} of more than 300 packets were cached");
+}

@@ -68,7 +68,7 @@ pub use memif_secrets::MemifSecrecy;
 pub use origin::Origin;
 pub use reference::{reference, sample};
 pub use state_directory::state_directory;
-pub use tables::{Cs, CsPolicy, Disk, DiskAdmission, Tables, UnsolicitedPolicy};
+pub use tables::{Cs, Disk, DiskAdmission, Tables, UnsolicitedPolicy};
 pub use units::{ByteSize, FileMode, format_duration, parse_duration};
 
 #[cfg(test)]

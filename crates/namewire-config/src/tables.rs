@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ndn_caching::PolicyKind;
 use ndn_packet::Name;
 
 use crate::declaration::{live, restart, settings, table};
@@ -40,9 +41,11 @@ settings! {
         /// Maximum memory for Data packets. The default has room for `capacity_packets`, and at least for 65536, of any
         /// length: 9363 bytes for each.
         capacity_bytes: Option<ByteSize> = None => restart().example("\"1GiB\""),
-        /// Order of eviction from a full store. `"lru"`: the least recently used Data. `"priority_fifo"`: unsolicited
-        /// Data, then stale Data, then the oldest Data.
-        policy: CsPolicy = CsPolicy::Lru => restart(),
+        /// Choice of the Data that a full store evicts. `"lru"`: the least recently used. `"priority-fifo"`, which can be
+        /// written `"priority_fifo"` as in NFD: unsolicited, then stale, then the oldest. `"random"`: any. `"sieve"`,
+        /// `"s3-fifo"`, `"w-tinylfu"`, `"arc"`, `"lfu"`, `"windowed-lfu"`: by recency and frequency of requests; `"gdsf"`: by
+        /// size, too. The page on caching says what each is good for. A change evicts nothing.
+        policy: PolicyKind = PolicyKind::Lru => live(),
         /// Whether forwarded Data is added to the store.
         admit: bool = true => live(),
         /// Whether Interests are satisfied from the store.
@@ -89,16 +92,19 @@ pub enum DiskAdmission {
 
 words!(DiskAdmission { "second-touch" => Self::SecondTouch, "all" => Self::All });
 
-/// Which Data a full Content Store evicts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CsPolicy {
-    /// The least recently used.
-    Lru,
-    /// Unsolicited Data first, then stale Data, then the oldest.
-    PriorityFifo,
-}
-
-words!(CsPolicy { "lru" => Self::Lru, "priority_fifo" => Self::PriorityFifo });
+words!(PolicyKind {
+    "lru" => Self::Lru,
+    "priority-fifo" => Self::PriorityFifo,
+    "priority_fifo" => Self::PriorityFifo,
+    "lfu" => Self::Lfu,
+    "windowed-lfu" => Self::WindowedLfu,
+    "w-tinylfu" => Self::WTinyLfu,
+    "s3-fifo" => Self::S3Fifo,
+    "sieve" => Self::Sieve,
+    "arc" => Self::Arc,
+    "gdsf" => Self::Gdsf,
+    "random" => Self::Random,
+});
 
 /// The treatment of Data that matches no PIT entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

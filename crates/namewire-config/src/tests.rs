@@ -1,6 +1,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ndn_caching::PolicyKind;
 use proptest::prelude::*;
 
 use super::*;
@@ -76,7 +77,7 @@ fn settings_are_read_into_their_fields() {
     assert_eq!(config.overload.mark_after, Duration::from_millis(1));
     assert!(!config.overload.answers_first);
     assert_eq!(config.tables.cs.capacity_bytes, Some(ByteSize::mebibytes(1)));
-    assert_eq!(config.tables.cs.policy, CsPolicy::PriorityFifo);
+    assert_eq!(config.tables.cs.policy, PolicyKind::PriorityFifo);
     assert_eq!(config.tables.cs.unsolicited, UnsolicitedPolicy::AdmitLocal);
     assert_eq!(config.faces.idle_timeout, Duration::from_secs(30));
     assert_eq!(config.log.modules["ndn_dataplane::worker"], LogLevel::Off);
@@ -87,13 +88,14 @@ fn settings_are_read_into_their_fields() {
 
 #[test]
 fn every_problem_is_reported_with_its_position() {
-    let text = "[listeners.tcp]\nprt = 6363\nport = \"6363\"\n\n[tables.cs]\n  policy = \"random\"\n[tabels]\n";
+    let text = "[listeners.tcp]\nprt = 6363\nport = \"6363\"\n\n[tables.cs]\n  policy = \"mru\"\n[tabels]\n";
     assert_eq!(
         problems_of(text),
         [
             "test.toml:2:1: unknown key `prt` in `listeners.tcp` (did you mean `port`?)",
             "test.toml:3:8: `listeners.tcp.port`: expected a whole number, found \"6363\" in quotes",
-            "test.toml:6:12: `tables.cs.policy`: `random` is not one of \"lru\", \"priority_fifo\"",
+            "test.toml:6:12: `tables.cs.policy`: `mru` is not one of \"lru\", \"priority-fifo\", \"priority_fifo\", \"lfu\", \"windowed-lfu\", \
+             \"w-tinylfu\", \"s3-fifo\", \"sieve\", \"arc\", \"gdsf\", \"random\"",
             "test.toml:7:2: unknown key `tabels` (did you mean `tables`?)",
         ]
     );

@@ -32,9 +32,9 @@ pub use declare::{FieldInfo, RequestInfo, ResultInfo};
 pub use log_feed::{LogFeed, LogLine, LogMessage, LogSelection, LogSeverity, LogStream};
 pub use packet_trace::{NextPacket, PacketTraceStream, TraceLine, TracedDecision, TracedPacket};
 pub use protocol::{
-    ConfigStatus, Dispatch, DispatchEntry, FaceLimit, LedgerStatus, LinkCounters, LinkDown,
-    LogLevels, ManagementData, MemifRefusal, MemifStatus, PrincipalStatus, RESULTS, Statistics,
-    TableStatus, Version, WaitingFace, WebTransportStatus, WorkerStatistics,
+    ConfigStatus, CsPolicy, Dispatch, DispatchEntry, FaceLimit, LedgerStatus, LinkCounters,
+    LinkDown, LogLevels, ManagementData, MemifRefusal, MemifStatus, PrincipalStatus, RESULTS,
+    Statistics, TableStatus, Version, WaitingFace, WebTransportStatus, WorkerStatistics,
 };
 pub use requests::{Operations, REQUESTS, execute, management_timeout};
 pub use server::{ControlListener, ControlSocket};

@@ -125,6 +125,12 @@ results! {
         pub counters: BTreeMap<String, u64>,
     }
 
+    /// The replacement policy of the Content Store.
+    pub struct CsPolicy {
+        /// Its name, as in the configuration.
+        pub policy: String,
+    }
+
     /// Log levels in force.
     pub struct LogLevels {
         /// In the syntax of the request `log.set`.

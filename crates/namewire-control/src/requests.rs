@@ -13,8 +13,8 @@ use crate::declare::requests;
 use crate::log_feed::{LogLine, LogSeverity, LogStream};
 use crate::packet_trace::{PacketTraceStream, TraceLine};
 use crate::protocol::{
-    ConfigStatus, Dispatch, FaceLimit, LedgerStatus, LinkCounters, LogLevels, ManagementData,
-    MemifStatus, Statistics, Version, WaitingFace, WebTransportStatus,
+    ConfigStatus, CsPolicy, Dispatch, FaceLimit, LedgerStatus, LinkCounters, LogLevels,
+    ManagementData, MemifStatus, Statistics, Version, WaitingFace, WebTransportStatus,
 };
 use crate::service_times::{ServiceTimesReport, ServiceTimesStream};
 use crate::streams::{Answer, CaptureStream};
@@ -88,6 +88,16 @@ requests! {
 
         /// Balances the load of the workers now; reports the resulting dispatch.
         "ndt.balance" NdtBalance => balance_dispatch -> Dispatch, used by "`ndt balance`";
+
+        /// Reports the replacement policy of the Content Store.
+        "cs.policy" CsPolicy => cs_policy -> CsPolicy, used by "`cs`";
+
+        /// Puts another replacement policy of the Content Store in force, until the next start or a reload that changes
+        /// `tables.cs.policy`. Nothing is evicted.
+        "cs.set_policy" SetCsPolicy => set_cs_policy {
+            /// Its name, as in the configuration.
+            policy: String,
+        } -> CsPolicy, used by "`cs config`";
 
         /// Reads the configuration and reports whether it can be used; nothing changes.
         "config.check" ConfigCheck => check_config -> ConfigStatus, used by "GraphQL";

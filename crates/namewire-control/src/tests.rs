@@ -101,6 +101,14 @@ impl Operations for Recorder {
         Ok(Dispatch { moved: 3, ..Dispatch::default() })
     }
 
+    fn cs_policy(&self) -> Result<CsPolicy, String> {
+        Ok(CsPolicy { policy: "lru".to_owned() })
+    }
+
+    fn set_cs_policy(&self, policy: String) -> Result<CsPolicy, String> {
+        Err(format!("no policy {policy}"))
+    }
+
     fn check_config(&self) -> Result<ConfigStatus, String> {
         Ok(ConfigStatus { has_file: true, error: Some("line 1".to_owned()) })
     }
@@ -401,6 +409,16 @@ fn missing_or_replaced_socket_file_is_left_alone() {
     assert!(ControlClient::connect(&setup.path).is_ok(), "the second one is still there");
     drop(second);
     assert!(!setup.path.exists());
+}
+
+#[test]
+fn policy_of_the_content_store_is_reported_and_changed() {
+    let setup = setup();
+    let _socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    let mut client = ControlClient::connect(&setup.path).unwrap();
+    assert_eq!(client.cs_policy().unwrap().policy, "lru");
+    let refused = client.set_cs_policy("mru".to_owned()).unwrap_err();
+    assert_eq!(refused.to_string(), "no policy mru");
 }
 
 #[test]

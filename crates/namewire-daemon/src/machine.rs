@@ -19,6 +19,8 @@ pub fn machine_warnings(config: &Config) -> Vec<Warning> {
     warnings.extend(pool_misfit(config, workers, memory::system_bytes()));
     let content_store = settings::cs_bytes(config, forwarding);
     warnings.extend(excess_content_store(config, content_store, memory::cs_bytes_max()));
+    let excess = settings::policy_excess(config, config.tables.cs.policy);
+    warnings.extend(excess.map(|reason| Warning { key: "tables.cs.policy".to_owned(), reason }));
     warnings
 }
 

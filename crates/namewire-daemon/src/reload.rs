@@ -101,6 +101,11 @@ impl Reload {
         reload_tables(&config, &core.config, state);
         let regions = ProducerRegions::new(config.tables.network_regions.clone());
         core.dataplane.send(Command::SetRegions(Arc::new(regions)));
+        if config.tables.cs.policy != core.config.tables.cs.policy
+            && let Err(reason) = core.set_cs_policy(config.tables.cs.policy)
+        {
+            error!("the policy of the Content Store stays as it was: {reason}");
+        }
         // New faces use the new defaults. Sockets and threads stay, except multicast, bound and Ethernet faces.
         core.config = config;
         Ok(())

@@ -1,5 +1,6 @@
 //! Converts the configuration into data-plane options.
 
+use ndn_caching::PolicyKind;
 use ndn_dataplane::{
     DataplaneOptions, OnDemandOptions, OverloadOptions, ShedAction, WorkerOptions, WorkerPlacement,
 };
@@ -140,10 +141,7 @@ fn shard_config(config: &Config, hasher: NameHasher, count: usize, now: Timestam
         pcct: PcctConfig {
             reserves: reserves(&config.limits),
             cs_bytes_max: bytes,
-            cs_policy: match tables.cs.policy {
-                config::CsPolicy::Lru => ndn_table::CsPolicy::Lru,
-                config::CsPolicy::PriorityFifo => ndn_table::CsPolicy::PriorityFifo,
-            },
+            cs_policy: tables.cs.policy,
             ..sized
         },
         dead_nonce_lifetime_ms: duration_ms(tables.dead_nonce_lifetime),
@@ -167,6 +165,22 @@ pub(super) fn cs_bytes(config: &Config, count: usize) -> usize {
         Some(size) => usize::try_from(size.0).unwrap_or(usize::MAX),
         None => bytes_of_packets().saturating_mul(count),
     }
+}
+
+/// Returns the reason why this system has no memory for a replacement policy of the Content Store: it may take a quarter
+/// of what the system has.
+pub(super) fn policy_excess(config: &Config, policy: PolicyKind) -> Option<String> {
+    let packets = cs_capacity_max(config);
+    let bytes = packets.saturating_mul(policy.entry_bytes_max());
+    let most = usize::try_from(super::memory::system_bytes() / 4).unwrap_or(usize::MAX);
+    let reason = || {
+        format!(
+            "tables.cs.policy: {policy} needs {} MiB for up to {packets} packets, more than a quarter of the memory of this \
+             system",
+            bytes >> 20
+        )
+    };
+    (bytes > most).then(reason)
 }
 
 /// Maximum prefixes in the shards' FIB: all prefixes with next hops and all with a strategy choice, so that an

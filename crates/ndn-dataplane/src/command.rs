@@ -8,7 +8,7 @@ use ndn_face::{
 };
 use ndn_forwarding::{LinkEvent, ProducerRegions, StrategyTable, TraceFilter, TraceSink};
 use ndn_packet::Name;
-use ndn_table::{FibSnapshot, LedgerReport, Token};
+use ndn_table::{CsReplacement, FibSnapshot, LedgerReport, Token};
 use ndn_types::FaceUri;
 
 /// A command to a worker. Commands are carried out in order, between bursts.
@@ -62,6 +62,9 @@ pub enum Command {
     SetRegions(Arc<ProducerRegions>),
     /// Change the Content Store.
     ConfigureCs(CsSettings),
+    /// Put another replacement policy in force, built for the shard of one worker
+    /// ([`Dataplane::set_cs_policy`](crate::Dataplane::set_cs_policy)).
+    SetCsPolicy(Box<CsReplacement>),
     /// Erase up to `limit` packets under `prefix`; answered by
     /// [`Event::CsErased`](crate::Event::CsErased).
     EraseCs {

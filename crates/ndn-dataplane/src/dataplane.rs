@@ -11,7 +11,9 @@ use ndn_face::{Direction, FacePlacement, FrameTap, InternalEnd, PortId};
 use ndn_forwarding::{Counters, Dispatcher, SharedTables, StrategyTable};
 use ndn_packet::NameRef;
 use ndn_sys::poll::Waker;
-use ndn_table::{FaceIndex, FibSnapshot, NameHasher, NdtError, PREFIX_HASHES_MAX, SHARDS_MAX};
+use ndn_table::{
+    CsReplacement, FaceIndex, FibSnapshot, NameHasher, NdtError, PREFIX_HASHES_MAX, SHARDS_MAX,
+};
 use ndn_types::{LedgerReport, Persistency, PrincipalKey, Timestamp};
 
 use crate::balance::{Balanced, Balancer, EntryLoad};
@@ -56,6 +58,8 @@ pub struct Dataplane {
     /// None with a single worker.
     balancer: Option<Balancer>,
     hasher: NameHasher,
+    /// Maximum number of packets in the Content Store of a shard.
+    cs_packets_max: u32,
 }
 
 /// A worker, and the processor that its thread is pinned to.
@@ -170,6 +174,7 @@ impl Dataplane {
             erasures: Erasures::default(),
             balancer: (count > 1).then(|| Balancer::new(shared.ndt)),
             hasher: options.shard.hasher,
+            cs_packets_max: options.shard.pcct.cs_packets_max,
         };
         Ok((dataplane, workers))
     }
@@ -240,6 +245,8 @@ impl Dataplane {
                     Command::ConfigureCs(CsSettings { capacity_packets, ..settings })
                 });
             }
+            // One policy is of one shard: `set_cs_policy` sends it.
+            Command::SetCsPolicy(new) => self.workers[0].send(Command::SetCsPolicy(new)),
             Command::SetLink { face_id, event } => {
                 self.broadcast(|| Command::SetLink { face_id, event });
             }
@@ -267,6 +274,16 @@ impl Dataplane {
                 self.broadcast(|| Command::TracePackets(trace.clone()));
             }
             Command::Stop => self.broadcast(|| Command::Stop),
+        }
+    }
+
+    /// Puts another replacement policy of the Content Store in force in every shard, without loss of what is cached.
+    /// `build` makes it for a shard of up to this many packets.
+    pub fn set_cs_policy(&mut self, build: impl Fn(u32) -> CsReplacement) {
+        let packets = self.cs_packets_max;
+        let workers = self.workers.iter_mut().zip(&self.roles);
+        for (worker, _) in workers.filter(|(_, roles)| roles.forwards) {
+            worker.send(Command::SetCsPolicy(Box::new(build(packets))));
         }
     }
 

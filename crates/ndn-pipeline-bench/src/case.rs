@@ -1,6 +1,7 @@
 //! The cases and their execution.
 
 use anyhow::{Result, ensure};
+use ndn_caching::PolicyKind;
 
 use crate::floor::{BATCH, Exchange, Floor};
 use crate::measure::{Spread, resident_mib, steal_ns};
@@ -58,6 +59,7 @@ pub(crate) const BASE: RigConfig = RigConfig {
     payload: 1000,
     cs_packets: 1_000_000,
     pit_entries: 65_536,
+    policy: PolicyKind::Lru,
     with_tokens: true,
     shard: 0,
     workers: 1,
@@ -78,7 +80,7 @@ pub(crate) fn cases() -> Vec<Case> {
         shape: NameShape { components, prefix_count, ..BASE.shape },
         ..BASE
     };
-    vec![
+    let mut cases = vec![
         case("base", unique, BASE),
         case("segment-runs", unique, with_order(NameOrder::Segments)),
         case("cs-hits", Kind::Hits, BASE),
@@ -93,7 +95,21 @@ pub(crate) fn cases() -> Vec<Case> {
         case("fib-100000", unique, shaped(4, 100_000)),
         case("fib-1000000", unique, shaped(4, 1_000_000)),
         case("can-be-prefix-of-million", Kind::CommonPrefix, shaped(4, 1)),
-    ]
+    ];
+    // Every Data is inserted and evicts another.
+    cases.extend(PolicyKind::ALL.map(|policy| {
+        let config = RigConfig { policy, cs_packets: 100_000, ..BASE };
+        case(&format!("policy-{policy}"), unique, config)
+    }));
+    cases
+}
+
+/// New names, or names in the Content Store, of which nothing was evicted.
+pub(crate) fn of_policy(policy: PolicyKind, are_hits: bool) -> Case {
+    let kind = if are_hits { Kind::Hits } else { Kind::Unique(Mix::default()) };
+    // The Content Store is larger than the number of pending Interests.
+    let config = RigConfig { policy, cs_packets: 32_768, ..BASE };
+    Case { name: format!("policy-{policy}"), kind, config }
 }
 
 /// A running case.
@@ -112,8 +128,15 @@ pub(crate) struct Run {
 impl Case {
     /// Creates the initial state of a case.
     pub(crate) fn start(&self) -> Result<Run> {
+        self.start_with(ndn_sys::clock::now)
+    }
+
+    /// Creates the initial state of a case with another clock.
+    pub(crate) fn start_with(&self, clock: fn() -> u64) -> Result<Run> {
+        let mut rig = Rig::new(self.config, self.prefix_length(), clock())?;
+        rig.clock = clock;
         Ok(Run {
-            rig: Rig::new(self.config, self.prefix_length(), ndn_sys::clock::now())?,
+            rig,
             kind: self.kind,
             next_interest: 0,
             next_data: 0,
@@ -242,6 +265,20 @@ impl Run {
         }
         self.kind = kind;
         self.outstanding_max = 0;
+        Ok(())
+    }
+
+    /// Fills the Content Store up to a tenth, so that nothing is evicted.
+    pub(crate) fn fill(&mut self) -> Result<()> {
+        let names = u64::from(self.rig.config.cs_packets) * 9 / 10;
+        while self.next_interest < names {
+            self.exchange_unique(EXCHANGES_PER_BURST, Mix::default())?;
+        }
+        while self.next_data < self.next_interest {
+            self.answer(EXCHANGES_PER_BURST, Mix::default())?;
+            self.rig.process()?;
+        }
+        ensure!(self.rig.counters.cs_evictions.value() == 0, "the Content Store evicted Data");
         Ok(())
     }
 

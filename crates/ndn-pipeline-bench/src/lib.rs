@@ -24,7 +24,7 @@ use serde::Serialize;
 
 pub use machine::Machine;
 pub use measure::steal_ns;
-pub use shards::{Arrival, ShardsCase, ShardsReport, run_in_turn, run_shards};
+pub use shards::{Arrival, ShardsCase, ShardsReport, run_in_turn, run_policy_in_turn, run_shards};
 pub use trace_cost::{TraceCase, TraceReport, run_trace_cost};
 pub use traffic::NameOrder;
 

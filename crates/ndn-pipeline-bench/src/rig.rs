@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
+use ndn_caching::PolicyKind;
 use ndn_forwarding::{
     Burst, Counters, Dispatcher, FaceProperties, Ingress, LpFields, Observers, PitToken,
     PitTokenPolicy, RxFace, ServiceTimer, Shard, ShardConfig, SharedTables, StrategyTable, TxKind,
@@ -47,6 +48,8 @@ pub(crate) struct RigConfig {
     pub(crate) payload: usize,
     pub(crate) cs_packets: u32,
     pub(crate) pit_entries: u32,
+    /// Replacement policy of the Content Store.
+    pub(crate) policy: PolicyKind,
     pub(crate) with_tokens: bool,
     /// Number of the shard.
     pub(crate) shard: u8,
@@ -227,6 +230,7 @@ impl Rig {
                 hasher,
                 pcct: PcctConfig {
                     cs_bytes_max: cs_bytes(&config),
+                    cs_policy: config.policy,
                     ..PcctConfig::with_capacity(config.pit_entries, config.cs_packets, now)
                 },
                 dead_nonce_lifetime_ms: 6000,

@@ -7,12 +7,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, ensure};
+use ndn_caching::PolicyKind;
 use ndn_forwarding::SharedTables;
 use ndn_sys::clock;
 use serde::Serialize;
 
 use crate::PipelineOptions;
-use crate::case::{BASE, with_order};
+use crate::case::{BASE, of_policy, with_order};
 use crate::rig::{Rig, RigConfig};
 use crate::traffic::NameOrder;
 use crate::uniform;
@@ -176,6 +177,22 @@ pub fn run_in_turn(count: usize, names: NameOrder, arrival: Arrival, exchanges: 
         run.outstanding = OUTSTANDING_IN_TURN / count;
         run.stretch(exchanges)?;
     }
+    Ok(())
+}
+
+/// Runs this number of exchanges with a replacement policy, for tools that count instructions: Interests that are satisfied
+/// from the Content Store, or Interests for new names whose Data evict others.
+///
+/// # Errors
+/// Memory is short, or the shard did not do its work.
+pub fn run_policy_in_turn(policy: PolicyKind, are_hits: bool, exchanges: u64) -> Result<()> {
+    let mut run = of_policy(policy, are_hits).start_with(virtual_clock)?;
+    if are_hits {
+        run.fill()?;
+    } else {
+        run.warm()?;
+    }
+    run.stretch(exchanges)?;
     Ok(())
 }
 

@@ -7,9 +7,9 @@ mod common;
 use std::collections::VecDeque;
 
 use common::{Hashed, data, digest, hasher, name_of, with_digest};
+use ndn_caching::PolicyKind;
 use ndn_table::{
-    CS_VARIANTS_PER_NAME_MAX, CsError, CsPolicy, EVICTIONS_PER_INSERT_MAX, EraseResult, Pcct,
-    PcctConfig,
+    CS_VARIANTS_PER_NAME_MAX, CsError, EVICTIONS_PER_INSERT_MAX, EraseResult, Pcct, PcctConfig,
 };
 use ndn_types::{NANOS_PER_MILLI, Timestamp};
 use proptest::prelude::*;
@@ -74,7 +74,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 struct World {
     pcct: Pcct,
-    policy: CsPolicy,
+    policy: PolicyKind,
     now: Timestamp,
     /// Unsolicited, stale, others; the next to be evicted first.
     queues: [VecDeque<Cached>; 3],
@@ -86,7 +86,7 @@ struct World {
 }
 
 impl World {
-    fn new(policy: CsPolicy) -> Self {
+    fn new(policy: PolicyKind) -> Self {
         let now = Timestamp::from_millis(77);
         let mut config = PcctConfig::with_capacity(16, CAPACITY as u32, now);
         config.cs_policy = policy;
@@ -146,11 +146,10 @@ impl World {
             }
         }
         let cached = Cached { name: name.to_vec(), wire, fresh_until };
-        let queue = match self.policy {
-            CsPolicy::Lru => 2,
-            CsPolicy::PriorityFifo if !solicited => 0,
-            CsPolicy::PriorityFifo if !cached.is_fresh(self.now) => 1,
-            CsPolicy::PriorityFifo => 2,
+        let queue = match self.policy == PolicyKind::PriorityFifo {
+            true if !solicited => 0,
+            true if !cached.is_fresh(self.now) => 1,
+            _ => 2,
         };
         self.queues[queue].push_back(cached);
     }
@@ -204,7 +203,7 @@ impl World {
                 self.hits += 1;
                 let wire = self.pcct.data(index).to_vec();
                 assert!(allowed.iter().any(|cached| cached.wire == wire));
-                if self.policy == CsPolicy::Lru {
+                if self.policy == PolicyKind::Lru {
                     let cached = self.take(&wire).unwrap();
                     self.queues[2].push_back(cached);
                 }
@@ -240,7 +239,7 @@ impl World {
             assert!(!cached.is_fresh(self.now));
             self.queues[1].push_back(cached);
         }
-        if self.policy == CsPolicy::PriorityFifo {
+        if self.policy == PolicyKind::PriorityFifo {
             for cached in &self.queues[2] {
                 assert!(cached.fresh_until.plus_nanos(SLACK_NANOS) > self.now);
             }
@@ -304,7 +303,7 @@ proptest! {
         is_lru in any::<bool>(),
         operations in proptest::collection::vec(operation(), 1..150)
     ) {
-        let mut world = World::new(if is_lru { CsPolicy::Lru } else { CsPolicy::PriorityFifo });
+        let mut world = World::new(if is_lru { PolicyKind::Lru } else { PolicyKind::PriorityFifo });
         for operation in operations {
             world.apply(operation);
             world.check();

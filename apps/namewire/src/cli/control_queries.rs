@@ -15,6 +15,7 @@ use ndn_packet::{ContentType, DataBuilder, Interest, LpPacket, Name};
 use ndn_security::DigestSigner;
 use rustix::io::Errno;
 
+use super::failure::{Failure, Outcome};
 use namewire_control::{
     ControlClient, ControlError, FaceLimit, LinkCounters, MemifStatus, WaitingFace,
 };
@@ -48,6 +49,24 @@ pub(super) fn dropped(links: &BTreeMap<u64, LinkCounters>) -> BTreeMap<String, u
         *sums.entry(reason.clone()).or_default() += count;
     }
     sums
+}
+
+/// The replacement policy of the Content Store.
+pub(super) fn cs_policy(endpoint: &Endpoint) -> Option<String> {
+    Some(connect(endpoint)?.cs_policy().ok()?.policy)
+}
+
+/// Puts another replacement policy of the Content Store in force. Returns it.
+///
+/// # Errors
+/// There is no control socket for this user, or the forwarder refuses.
+pub(super) fn set_cs_policy(endpoint: &Endpoint, policy: String) -> Outcome<String> {
+    let mut client = connect(endpoint).ok_or_else(|| {
+        Failure::Unreachable(
+            "--policy: the policy is changed over the control socket, which a Unix socket of this host leads to".to_owned(),
+        )
+    })?;
+    Ok(client.set_cs_policy(policy)?.policy)
 }
 
 /// The number of faces and its limit.

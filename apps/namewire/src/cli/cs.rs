@@ -1,12 +1,14 @@
 //! `namewire cs`: the Content Store of a forwarder.
 
 use clap::{Args, Subcommand};
+use ndn_caching::PolicyKind;
 use ndn_management::{ControlParameters, CsInfo, Verb, cs_flag};
 use ndn_packet::Name;
 use serde_json::{Value, json};
 
 use super::arguments::name;
 use super::connect::block_on;
+use super::control_queries;
 use super::failure::{Failure, Outcome};
 use super::manage::{CommonOptions, Switch, command};
 use super::output::{self, counted, grouped};
@@ -36,6 +38,10 @@ enum Command {
         /// Whether Interests are satisfied from the store
         #[arg(long, value_enum)]
         serve: Option<Switch>,
+        /// Choice of the Data that a full store evicts: lru, priority-fifo, lfu, windowed-lfu, w-tinylfu, s3-fifo, sieve,
+        /// arc, gdsf, random; until the next start. Nothing is evicted
+        #[arg(long)]
+        policy: Option<PolicyKind>,
         #[command(flatten)]
         common: CommonOptions,
     },
@@ -56,8 +62,8 @@ pub(super) fn run(options: &Options) -> Outcome {
     match &options.command {
         None => block_on(info(&options.common)),
         Some(Command::Info(common)) => block_on(info(common)),
-        Some(Command::Config { capacity, admit, serve, common }) => {
-            block_on(configure(*capacity, *admit, *serve, common))
+        Some(Command::Config { capacity, admit, serve, policy, common }) => {
+            block_on(configure(*capacity, *admit, *serve, *policy, common))
         }
         Some(Command::Erase { prefix, count, common }) => block_on(erase(prefix, *count, common)),
     }
@@ -65,18 +71,20 @@ pub(super) fn run(options: &Options) -> Outcome {
 
 async fn info(common: &CommonOptions) -> Outcome {
     let endpoint = common.connect.open_as_operator().await?;
-    show(&endpoint.management().cs_info().await?, common.json)
+    let policy = control_queries::cs_policy(&endpoint);
+    show(&endpoint.management().cs_info().await?, policy.as_deref(), common.json)
 }
 
 async fn configure(
     capacity: Option<u64>,
     admit: Option<Switch>,
     serve: Option<Switch>,
+    policy: Option<PolicyKind>,
     common: &CommonOptions,
 ) -> Outcome {
-    if capacity.is_none() && admit.is_none() && serve.is_none() {
+    if capacity.is_none() && admit.is_none() && serve.is_none() && policy.is_none() {
         return Err(Failure::Usage(
-            "nothing to change: use --capacity, --admit or --serve".to_owned(),
+            "nothing to change: use --capacity, --admit, --serve or --policy".to_owned(),
         ));
     }
     let endpoint = common.connect.open_as_operator().await?;
@@ -98,10 +106,14 @@ async fn configure(
             counted(before.capacity, "packet")
         )));
     }
+    let policy = match policy {
+        Some(policy) => Some(control_queries::set_cs_policy(&endpoint, policy.to_string())?),
+        None => control_queries::cs_policy(&endpoint),
+    };
     let info = endpoint.management().cs_info().await?;
     let capacity = accepted.capacity.unwrap_or(info.capacity);
     let flags = accepted.flags.unwrap_or(info.flags);
-    show(&CsInfo { capacity, flags, ..info }, common.json)
+    show(&CsInfo { capacity, flags, ..info }, policy.as_deref(), common.json)
 }
 
 /// The command that restores the settings.
@@ -142,19 +154,23 @@ async fn erase(prefix: &Name, count: Option<u64>, common: &CommonOptions) -> Out
     Ok(output::print_line(&format!("{} under {prefix} erased", counted(erased, "packet")))?)
 }
 
-fn show(info: &CsInfo, as_json: bool) -> Outcome {
+fn show(info: &CsInfo, policy: Option<&str>, as_json: bool) -> Outcome {
     if as_json {
-        return Ok(output::print_json(&json(info))?);
+        let mut object = json(info);
+        object["policy"] = policy.into();
+        return Ok(output::print_json(&object)?);
     }
     let on_off = |bit: u64| if info.flags & bit == 0 { "off" } else { "on" }.to_owned();
-    Ok(output::print_fields(&[
+    let mut fields = vec![
         ("capacity", counted(info.capacity, "packet")),
         ("entries", grouped(info.entries)),
         ("hits", grouped(info.hits)),
         ("misses", grouped(info.misses)),
         ("admit", on_off(cs_flag::ADMIT)),
         ("serve", on_off(cs_flag::SERVE)),
-    ])?)
+    ];
+    fields.extend(policy.map(|policy| ("policy", policy.to_owned())));
+    Ok(output::print_fields(&fields)?)
 }
 
 /// The store's state as JSON.

@@ -107,7 +107,16 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("strategy unset", &[("Inherit the strategy again", "namewire strategy unset /example")]),
     ("cs", &[("Show the contents of the Content Store", "namewire cs")]),
     ("cs info", &[("Show capacity and hits as JSON", "namewire cs info --json")]),
-    ("cs config", &[("Store at most 100,000 packets", "namewire cs config --capacity 100000")]),
+    (
+        "cs config",
+        &[
+            ("Store at most 100,000 packets", "namewire cs config --capacity 100000"),
+            (
+                "Keep Data that are requested once from evicting others",
+                "namewire cs config --policy s3-fifo",
+            ),
+        ],
+    ),
     ("cs erase", &[("Erase the Data under a prefix", "namewire cs erase /example/data")]),
     ("ping", &[("Send four pings", "namewire ping /example --count 4 --interval 500ms")]),
     (

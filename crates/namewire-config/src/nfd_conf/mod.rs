@@ -14,6 +14,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+use ndn_caching::PolicyKind;
 use ndn_packet::Name;
 use ndn_security::info::{InfoError, Node};
 
@@ -25,7 +26,7 @@ use crate::error::{ConfigError, FILE_BYTES_MAX, FILE_IS_EMPTY};
 use crate::faces::{StrategyChoice, StrategyName, check_depth};
 use crate::log::{Counterpart, LogLevel, counterpart_of};
 use crate::management::TrustRules;
-use crate::tables::{CsPolicy, TABLE_ENTRIES_MAX, UnsolicitedPolicy};
+use crate::tables::{TABLE_ENTRIES_MAX, UnsolicitedPolicy};
 
 /// The configuration that an nfd.conf becomes.
 #[derive(Debug)]
@@ -272,8 +273,8 @@ impl<'d> Reader<'d> {
                 }
                 "pm_cs_max_packets" | "em_cs_max_packets" => self.read_part_of_cs(section, node),
                 "cs_policy" => match node.value.as_str() {
-                    "lru" => self.config.tables.cs.policy = CsPolicy::Lru,
-                    "priority_fifo" => self.config.tables.cs.policy = CsPolicy::PriorityFifo,
+                    "lru" => self.config.tables.cs.policy = PolicyKind::Lru,
+                    "priority_fifo" => self.config.tables.cs.policy = PolicyKind::PriorityFifo,
                     other => self.refuse(node, format!("unknown cs_policy `{other}`")),
                 },
                 "cs_unsolicited_policy" => {

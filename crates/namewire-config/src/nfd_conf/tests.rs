@@ -59,7 +59,7 @@ fn tables_and_logs() {
     );
     let config = config(&text);
     assert_eq!(config.tables.cs.capacity_packets, 100);
-    assert_eq!(config.tables.cs.policy, CsPolicy::PriorityFifo);
+    assert_eq!(config.tables.cs.policy, PolicyKind::PriorityFifo);
     assert_eq!(config.tables.cs.unsolicited, UnsolicitedPolicy::AdmitLocal);
     assert_eq!(config.tables.network_regions, ["/example/region1".parse::<Name>().unwrap()]);
     assert_eq!(config.strategy_choices.len(), 1);

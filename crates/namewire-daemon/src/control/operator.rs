@@ -6,6 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use ndn_caching::policy::UnknownPolicy;
 use ndn_dataplane::{
     Command, Dataplane, ExchangeCounters, ExchangeValues, Faces, MemoryFaceOptions, QueueDepth,
     QueueDepthValues, WorkerCounters, WorkerLedgers,
@@ -37,8 +38,8 @@ use crate::websocket::Handshakes;
 use crate::{balance, telemetry};
 use namewire_control::capture::CaptureFilter;
 use namewire_control::{
-    CaptureStream, ConfigStatus, Dispatch, FaceLimit, LedgerStatus, LinkCounters, LogLevels,
-    LogSelection, LogSeverity, LogStream, ManagementData, MemifStatus, Operations,
+    CaptureStream, ConfigStatus, CsPolicy, Dispatch, FaceLimit, LedgerStatus, LinkCounters,
+    LogLevels, LogSelection, LogSeverity, LogStream, ManagementData, MemifStatus, Operations,
     PacketTraceStream, ServiceTimesStream, Statistics, Version, WaitingFace, WebTransportStatus,
     WorkerStatistics,
 };
@@ -94,6 +95,10 @@ impl WorkerFigures {
             interests: InterestAccount::of(shard),
         }
     }
+}
+
+fn policy_status(core: &Core) -> CsPolicy {
+    CsPolicy { policy: core.cs_policy.to_string() }
 }
 
 /// Executes operations on the threads of their callers.
@@ -280,6 +285,18 @@ impl Operations for Operator {
 
     fn balance_dispatch(&self) -> Result<Dispatch, String> {
         self.with_dispatch(balance::balance)
+    }
+
+    fn cs_policy(&self) -> Result<CsPolicy, String> {
+        Ok(self.control.call(|control| policy_status(&control.core))?)
+    }
+
+    fn set_cs_policy(&self, policy: String) -> Result<CsPolicy, String> {
+        let policy = policy.parse().map_err(|error: UnknownPolicy| error.to_string())?;
+        self.control.call(move |control| {
+            control.core.set_cs_policy(policy)?;
+            Ok(policy_status(&control.core))
+        })?
     }
 
     fn check_config(&self) -> Result<ConfigStatus, String> {

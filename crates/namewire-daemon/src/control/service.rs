@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ndn_caching::PolicyKind;
 use ndn_dataplane::{Dataplane, NewFace};
 use ndn_face::{CloseReason, FacePrincipals};
 use ndn_forwarding::{LearningRequest, LinkEvent};
@@ -18,7 +19,7 @@ use ndn_memif::Address;
 use ndn_packet::Name;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Interest, Poller};
-use ndn_table::FaceIndex;
+use ndn_table::{CsReplacement, FaceIndex};
 use ndn_types::{FaceUri, Persistency, PrincipalKey, Timestamp, duration_ns};
 use tracing::info;
 
@@ -31,6 +32,7 @@ use crate::environment::now;
 use crate::faces::{self, FaceSpec};
 use crate::listeners::LocalEnd;
 use crate::local_peers::PeerIdentity;
+use crate::settings;
 
 /// In place of the FaceId of Interests that arrive on the control socket; no face has it.
 pub(crate) const CONTROL_SOCKET: u64 = 0;
@@ -396,6 +398,8 @@ pub(crate) struct Core {
     /// Descriptors of the control thread.
     pub(crate) poller: Poller,
     pub(crate) dataplane: Dataplane,
+    /// Replacement policy of the Content Store in force.
+    pub(crate) cs_policy: PolicyKind,
     pub(crate) faces: FaceTable,
     pub(crate) log: ConnectionLog,
     /// Events not delivered yet.
@@ -417,10 +421,27 @@ impl Core {
             clock,
             poller: Poller::new()?,
             dataplane,
+            cs_policy: config.tables.cs.policy,
             faces: FaceTable::new(principals),
             log: ConnectionLog::default(),
             events: VecDeque::new(),
         })
+    }
+
+    /// Puts another replacement policy of the Content Store in force.
+    ///
+    /// # Errors
+    /// This system has no memory for it.
+    pub(crate) fn set_cs_policy(&mut self, policy: PolicyKind) -> Result<(), String> {
+        if policy == self.cs_policy {
+            return Ok(());
+        }
+        settings::policy_excess(&self.config, policy).map_or(Ok(()), Err)?;
+        let now = Timestamp::from_nanos(self.now.monotonic_ns);
+        self.dataplane.set_cs_policy(|packets| CsReplacement::new(policy, packets, now));
+        self.cs_policy = policy;
+        info!(%policy, "the Content Store has another replacement policy");
+        Ok(())
     }
 
     /// The view of a service that uses the part `D` of the data plane.

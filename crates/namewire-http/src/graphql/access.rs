@@ -17,7 +17,7 @@ pub(super) enum Kind {
 }
 
 /// The requests of the control socket: kind, and the role that they need.
-const REQUESTS: [(&str, Kind, Role); 17] = [
+const REQUESTS: [(&str, Kind, Role); 19] = [
     ("version", Kind::Query, Role::Read),
     ("log.levels", Kind::Query, Role::Read),
     ("log.set", Kind::Mutation, Role::Admin),
@@ -33,6 +33,8 @@ const REQUESTS: [(&str, Kind, Role); 17] = [
     ("ndt.list", Kind::Query, Role::Read),
     ("ndt.set", Kind::Mutation, Role::Admin),
     ("ndt.balance", Kind::Mutation, Role::Admin),
+    ("cs.policy", Kind::Query, Role::Read),
+    ("cs.set_policy", Kind::Mutation, Role::Admin),
     ("config.check", Kind::Query, Role::Admin),
     ("config.reload", Kind::Mutation, Role::Admin),
 ];

@@ -2,12 +2,14 @@
 
 use std::cell::Cell;
 
+use ndn_caching::PolicyKind;
 use ndn_packet::NameRef;
 use ndn_types::{Limits, PrincipalIndex, Timestamp};
 
-use super::config::{CsCounters, CsError, CsPolicy, PcctConfig, PitError};
+use super::config::{CsCounters, CsError, PcctConfig, PitError};
 use super::cs::{Cs, EraseResult, NewData};
 use super::cs_entry::CsIndex;
+use super::cs_replacement::CsReplacement;
 use super::data_match::PitMatches;
 use super::pit::{Pit, Victim};
 use super::pit_entry::{PitEntry, PitIndex};
@@ -550,8 +552,20 @@ impl Pcct {
 
     /// Eviction policy.
     #[must_use]
-    pub fn cs_policy(&self) -> CsPolicy {
+    pub fn cs_policy(&self) -> PolicyKind {
         self.cs.policy()
+    }
+
+    /// Puts another policy in force, built for at least [`PcctConfig::cs_packets_max`] packets. Nothing is evicted: what is
+    /// cached is handed over in the order in which the former policy would evict it, some of it now and the rest by
+    /// [`Self::poll_cs`].
+    pub fn set_cs_policy(&mut self, new: CsReplacement, now: Timestamp) {
+        self.cs.set_replacement(new, now);
+    }
+
+    /// Lets the policy read again the scores that are set from outside.
+    pub fn rescore_cs(&mut self) {
+        self.cs.rescore();
     }
 
     /// Enables or disables admission of Data.
@@ -588,14 +602,14 @@ impl Pcct {
         self.cs.tree.len()
     }
 
-    /// Number of unsolicited, stale and other cached Data; with [`CsPolicy::Lru`] only the last is
-    /// counted.
+    /// Number of Data in the queues: unsolicited, stale and other Data. With LRU only the last is counted; other
+    /// policies but priority FIFO use queues only until a change is complete.
     #[must_use]
     pub fn cs_queue_lengths(&self) -> [u32; 3] {
         self.cs.queue_lengths()
     }
 
-    /// Every cached packet, in eviction order. Takes time proportional to the number of packets.
+    /// Every cached packet: those of the queues in eviction order, then others. Takes time proportional to the number of packets.
     pub fn cached_packets(&self) -> impl Iterator<Item = &[u8]> {
         self.cs.packets()
     }
@@ -648,7 +662,7 @@ impl Pcct {
     }
 
     /// Up to `limit` steps of background work: moving Data that became stale, evicting after the
-    /// capacity was lowered. Returns true when more work is due.
+    /// capacity was lowered, handing Data over after a change of policy. Returns true when more work is due.
     pub fn poll_cs(&mut self, now: Timestamp, limit: usize) -> bool {
         self.cs.poll(&mut self.index, now, limit)
     }

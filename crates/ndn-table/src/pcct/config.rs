@@ -2,18 +2,10 @@
 
 use std::fmt;
 
+use ndn_caching::PolicyKind;
 use ndn_types::{Reserves, Timestamp};
 
 use crate::byte_slab::bytes_for_largest;
-/// Which cached Data is evicted for a new one. Names and meaning are NFD's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CsPolicy {
-    /// The least recently used.
-    #[default]
-    Lru,
-    /// Unsolicited Data first, then stale Data, then other Data; within each the oldest first.
-    PriorityFifo,
-}
 
 /// Limits of a [`Pcct`](super::Pcct). All memory is reserved at construction; except for the hash
 /// indices, it is touched on first use.
@@ -35,8 +27,8 @@ pub struct PcctConfig {
     pub cs_bytes_max: usize,
     /// Maximum number of name prefixes at which the names of cached packets branch.
     pub cs_prefix_nodes_max: u32,
-    /// Eviction policy.
-    pub cs_policy: CsPolicy,
+    /// Eviction policy at the start.
+    pub cs_policy: PolicyKind,
     /// The time of construction.
     pub now: Timestamp,
 }
@@ -60,7 +52,7 @@ impl PcctConfig {
             cs_packets_max: cs_packets,
             cs_bytes_max: bytes_for_largest(cs_packets as usize),
             cs_prefix_nodes_max: cs_packets.max(1024),
-            cs_policy: CsPolicy::Lru,
+            cs_policy: PolicyKind::Lru,
             now,
         }
     }
@@ -109,6 +101,8 @@ pub enum CsError {
     /// No room, not even after [`EVICTIONS_PER_INSERT_MAX`](super::EVICTIONS_PER_INSERT_MAX)
     /// evictions.
     Full,
+    /// The policy keeps what is cached instead.
+    Refused,
 }
 
 impl fmt::Display for CsError {
@@ -117,6 +111,7 @@ impl fmt::Display for CsError {
             Self::NotAdmitted => "the Content Store admits no Data",
             Self::TooLong => "the Data is too long to be cached",
             Self::Full => "the Content Store has no room",
+            Self::Refused => "the Content Store keeps other Data instead",
         })
     }
 }

@@ -1,11 +1,13 @@
 //! Content Store: lookup, admission, eviction, erase.
 
+use ndn_caching::PolicyKind;
 use ndn_disk::{Packet, Share};
 use ndn_types::Timestamp;
 
 use super::arrival_log::{ArrivalLog, Search};
-use super::config::{CsCounters, CsError, CsPolicy, PcctConfig};
+use super::config::{CsCounters, CsError, PcctConfig};
 use super::cs_entry::{CsEntry, CsIndex, QUEUE_KINDS, QueueKind, Queues};
+use super::cs_replacement::{CsReplacement, Replacement, TIMERS_PER_ENTRY_MAX};
 use super::packet_name::{packet_has_name, packet_name};
 use super::pit::Pit;
 use super::prefix_tree::PrefixTree;
@@ -27,9 +29,6 @@ const DIGEST_LENGTH: usize = 32;
 
 /// Largest packet that can be cached.
 const CACHED_PACKET_LENGTH_MAX: usize = BLOCK_SIZE_MAX - DIGEST_LENGTH;
-
-/// Maximum number of timer records for one slot (priority FIFO).
-const TIMERS_PER_ENTRY_MAX: u8 = 2;
 
 /// Maximum distance of a timer record. A longer freshness is reached in several steps, so that an
 /// entry that already has [`TIMERS_PER_ENTRY_MAX`] records is found stale at most this late.
@@ -61,11 +60,11 @@ pub(super) struct Cs {
     pub(super) log: ArrivalLog,
     /// Data that is still cached when its place in the log is reused.
     pub(super) tree: PrefixTree,
-    hasher: NameHasher,
+    pub(super) hasher: NameHasher,
     pub(super) queues: Queues,
     pub(super) blocks: ByteSlab,
     pub(super) wheel: TimerWheel,
-    pub(super) policy: CsPolicy,
+    pub(super) replacement: Replacement,
     pub(super) capacity: usize,
     pub(super) admit: bool,
     pub(super) serve: bool,
@@ -81,10 +80,8 @@ pub(super) struct Cs {
 impl Cs {
     pub(super) fn new(config: &PcctConfig, hasher: NameHasher) -> Self {
         let packets = config.cs_packets_max as usize;
-        let timers = match config.cs_policy {
-            CsPolicy::Lru => 0,
-            CsPolicy::PriorityFifo => packets * usize::from(TIMERS_PER_ENTRY_MAX),
-        };
+        let CsReplacement { kind, objects, policy, wheel } =
+            CsReplacement::new(config.cs_policy, config.cs_packets_max, config.now);
         Self {
             entries: Arena::new(packets),
             log: ArrivalLog::new(packets),
@@ -92,8 +89,8 @@ impl Cs {
             hasher,
             queues: Queues::EMPTY,
             blocks: ByteSlab::new(config.cs_bytes_max),
-            wheel: TimerWheel::new(timers, config.now),
-            policy: config.cs_policy,
+            wheel: wheel.unwrap_or_else(|| TimerWheel::new(0, config.now)),
+            replacement: Replacement::new(kind, objects, policy, packets),
             capacity: packets,
             admit: true,
             serve: true,
@@ -118,8 +115,8 @@ impl Cs {
         self.capacity
     }
 
-    pub(super) fn policy(&self) -> CsPolicy {
-        self.policy
+    pub(super) fn policy(&self) -> PolicyKind {
+        self.replacement.kind
     }
 
     pub(super) fn bytes_in_use(&self) -> usize {
@@ -175,8 +172,12 @@ impl Cs {
         };
         self.counters.hits += 1;
         self.entries[slot].was_requested = true;
-        if self.policy == CsPolicy::Lru && self.entries[slot].newer != NONE {
-            self.requeue(slot, QueueKind::Main);
+        if self.replacement.kind == PolicyKind::Lru {
+            if self.entries[slot].newer != NONE {
+                self.requeue(slot, QueueKind::Main);
+            }
+        } else if self.replacement.is_object() {
+            self.note_hit(slot);
         }
         Some(CsIndex(slot))
     }
@@ -295,7 +296,11 @@ impl Cs {
             self.requeue_arrived(slot, solicited, now);
             return Ok(CsIndex(slot));
         }
-        let slot = self.allocate(index, wire.len())?;
+        let is_object = self.replacement.is_object();
+        if is_object && solicited {
+            self.note_miss(key, arrival);
+        }
+        let slot = self.allocate(index, key, arrival)?;
         let entry = &mut self.entries[slot];
         entry.hash = key.name_hash();
         entry.fresh_until = fresh_until;
@@ -307,7 +312,11 @@ impl Cs {
         let block = entry.block;
         self.link(index, key, slot)?;
         self.blocks.bytes_mut(block, wire.len()).copy_from_slice(wire);
-        self.enqueue(slot, solicited, now);
+        if is_object {
+            self.insert_by_policy(slot, key, arrival);
+        } else {
+            self.enqueue(slot, solicited, now);
+        }
         self.prefetch_victims(index);
         self.counters.insertions += 1;
         Ok(CsIndex(slot))
@@ -365,7 +374,14 @@ impl Cs {
 
     /// Puts a Data that arrived again at the end of its queue. A solicited Data stays solicited.
     fn requeue_arrived(&mut self, slot: u32, solicited: bool, now: Timestamp) {
-        let solicited = solicited || self.entries[slot].queue != QueueKind::Unsolicited;
+        let queue = self.entries[slot].queue;
+        if queue == QueueKind::Policy {
+            if solicited {
+                self.note_hit(slot);
+            }
+            return;
+        }
+        let solicited = solicited || queue != QueueKind::Unsolicited;
         self.invalidate_cursors(slot);
         self.queues.unlink(&mut self.entries, slot);
         self.enqueue(slot, solicited, now);
@@ -373,11 +389,17 @@ impl Cs {
 
     /// Allocates a header and a block, evicting by policy if necessary.
     #[inline]
-    fn allocate(&mut self, index: &mut HashIndex, length: usize) -> Result<u32, CsError> {
+    fn allocate(
+        &mut self,
+        index: &mut HashIndex,
+        key: &DataKey<'_>,
+        arrival: &NewData<'_>,
+    ) -> Result<u32, CsError> {
+        let length = arrival.wire.len() + DIGEST_LENGTH;
         let mut evictions_left = EVICTIONS_PER_INSERT_MAX;
         loop {
             let has_room = self.entries.len() < self.capacity && !self.blocks.is_over_limit();
-            if has_room && let Some(block) = self.blocks.allocate(length + DIGEST_LENGTH) {
+            if has_room && let Some(block) = self.blocks.allocate(length) {
                 let Some(slot) = self.entries.allocate(|| CsEntry::EMPTY) else {
                     self.blocks.release(block);
                     return Err(CsError::Full);
@@ -385,9 +407,10 @@ impl Cs {
                 self.entries[slot].block = block;
                 return Ok(slot);
             }
-            if evictions_left == 0 || !self.evict(index) {
+            if evictions_left == 0 {
                 return Err(CsError::Full);
             }
+            self.evict(index, Some((key, arrival)))?;
             evictions_left -= 1;
         }
     }
@@ -445,14 +468,18 @@ impl Cs {
 impl Cs {
     #[inline]
     pub(super) fn enqueue(&mut self, slot: u32, solicited: bool, now: Timestamp) {
-        let kind = match self.policy {
-            CsPolicy::Lru => QueueKind::Main,
-            CsPolicy::PriorityFifo if !solicited => QueueKind::Unsolicited,
-            CsPolicy::PriorityFifo if !self.entries[slot].is_fresh(now) => QueueKind::Stale,
-            CsPolicy::PriorityFifo => {
-                self.schedule_stale(slot, now);
-                QueueKind::Main
-            }
+        let policy = self.replacement.kind;
+        let kind = if policy == PolicyKind::Lru {
+            QueueKind::Main
+        } else if policy != PolicyKind::PriorityFifo {
+            return self.enqueue_by_policy(slot);
+        } else if !solicited {
+            QueueKind::Unsolicited
+        } else if !self.entries[slot].is_fresh(now) {
+            QueueKind::Stale
+        } else {
+            self.schedule_stale(slot, now);
+            QueueKind::Main
         };
         self.queues.push(&mut self.entries, slot, kind);
     }
@@ -463,7 +490,7 @@ impl Cs {
         self.queues.push(&mut self.entries, slot, kind);
     }
 
-    fn schedule_stale(&mut self, slot: u32, now: Timestamp) {
+    pub(super) fn schedule_stale(&mut self, slot: u32, now: Timestamp) {
         let entry = &mut self.entries[slot];
         let deadline = entry.fresh_until.plus_nanos(1).min(now.plus_nanos(TIMER_AHEAD_MAX_NANOS));
         if entry.timer_count < TIMERS_PER_ENTRY_MAX
@@ -473,16 +500,30 @@ impl Cs {
         }
     }
 
-    /// Evicts the next victim; false when the store is empty.
+    /// Evicts the next victim, to make room for `incoming` if there is one.
     #[inline]
-    pub(super) fn evict(&mut self, index: &mut HashIndex) -> bool {
-        let Some(victim) = self.queues.victim() else { return false };
+    fn evict(
+        &mut self,
+        index: &mut HashIndex,
+        incoming: Option<(&DataKey<'_>, &NewData<'_>)>,
+    ) -> Result<(), CsError> {
+        let Some(victim) = self.queues.victim() else {
+            return self.evict_by_policy(index, incoming);
+        };
+        self.invalidate_cursors(victim);
+        self.queues.unlink(&mut self.entries, victim);
+        self.release_victim(index, victim);
+        Ok(())
+    }
+
+    /// Evicts a Data that is in no queue.
+    #[inline]
+    pub(super) fn release_victim(&mut self, index: &mut HashIndex, victim: u32) {
         self.counters.evictions += 1;
         if self.disk.is_some() {
             self.offer_to_disk(victim);
         }
-        self.remove(index, victim);
-        true
+        self.release(index, victim);
     }
 
     #[cold]
@@ -497,8 +538,18 @@ impl Cs {
     /// Removes an entry from all structures and frees its memory.
     #[inline]
     pub(super) fn remove(&mut self, index: &mut HashIndex, slot: u32) {
-        self.invalidate_cursors(slot);
-        self.queues.unlink(&mut self.entries, slot);
+        if self.entries[slot].queue == QueueKind::Policy {
+            self.forget_by_policy(slot);
+        } else {
+            self.invalidate_cursors(slot);
+            self.queues.unlink(&mut self.entries, slot);
+        }
+        self.release(index, slot);
+    }
+
+    /// Removes an entry that is in no queue from the other structures and frees its memory.
+    #[inline]
+    fn release(&mut self, index: &mut HashIndex, slot: u32) {
         self.forget_prefixes(slot);
         let entry = &mut self.entries[slot];
         entry.is_in_use = false;
@@ -513,13 +564,16 @@ impl Cs {
         self.blocks.release_spare();
     }
 
-    /// Moves entries that became stale, and evicts what exceeds the capacity, in at most `limit`
-    /// steps. Returns whether more is to do.
+    /// Moves entries that became stale, evicts what exceeds the capacity, and hands entries over after a change of
+    /// policy, in at most `limit` steps. Returns whether more is to do.
     pub(super) fn poll(&mut self, index: &mut HashIndex, now: Timestamp, limit: usize) -> bool {
         for _ in 0..limit {
             let is_above = self.entries.len() > self.capacity || self.blocks.is_over_limit();
-            if is_above && self.evict(index) {
+            if is_above && self.evict(index, None).is_ok() {
                 self.blocks.release_spare();
+                continue;
+            }
+            if self.replacement.is_changing && self.hand_over(now) {
                 continue;
             }
             match self.wheel.step(now) {
@@ -535,7 +589,8 @@ impl Cs {
         let Ok(slot) = u32::try_from(key) else { return };
         let entry = &mut self.entries[slot];
         entry.timer_count -= 1;
-        if !entry.is_in_use || entry.queue != QueueKind::Main {
+        let is_ordered = self.replacement.kind == PolicyKind::PriorityFifo;
+        if !is_ordered || !entry.is_in_use || entry.queue != QueueKind::Main {
             return;
         }
         if entry.is_fresh(now) {
@@ -562,6 +617,9 @@ impl Cs {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Timestamp> {
+        if self.replacement.is_changing {
+            return Some(Timestamp::ZERO);
+        }
         self.wheel.next_deadline()
     }
 
@@ -614,14 +672,16 @@ impl Cs {
         }
     }
 
-    /// Every packet in eviction order.
+    /// Every packet: those of the queues in eviction order, then those of a policy object.
     pub(super) fn packets(&self) -> impl Iterator<Item = &[u8]> {
-        QUEUE_KINDS.into_iter().flat_map(|kind| {
+        let of_policy = self.slots_of_policy().map(|slot| self.packet(slot));
+        let queued = QUEUE_KINDS.into_iter().flat_map(|kind| {
             let oldest = self.queues.queue(kind).oldest;
             let follow = |slot: &u32| Some(self.entries[*slot].newer).filter(|&p| p != NONE);
             std::iter::successors(Some(oldest).filter(|&slot| slot != NONE), follow)
                 .map(|slot| self.packet(slot))
-        })
+        });
+        queued.chain(of_policy)
     }
 
     /// Lengths of the queues: unsolicited, stale, main.

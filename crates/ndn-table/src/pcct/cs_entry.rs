@@ -85,7 +85,7 @@ impl CsEntry {
     }
 }
 
-/// Eviction queues, in the order in which they are drained.
+/// Eviction queues, in the order in which they are drained, or none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum QueueKind {
@@ -95,6 +95,8 @@ pub(super) enum QueueKind {
     Stale,
     /// Everything else.
     Main,
+    /// No queue: a policy object has it.
+    Policy,
 }
 
 pub(super) const QUEUE_KINDS: [QueueKind; 3] =

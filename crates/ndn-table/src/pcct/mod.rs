@@ -11,6 +11,8 @@
 //! | `data_match` | [`PitMatches`], and what tells quickly that no entry matches |
 //! | `cs_entry` | the 64-byte header of a cached Data and the eviction queues |
 //! | `cs` | the Content Store: find, insert, evict, erase |
+//! | `cs_replacement` | [`CsReplacement`]: the policy in force |
+//! | `cs_policy` | policies of `ndn-caching`, and the change of policy at run time |
 //! | `arrival_log` | CanBePrefix: the latest arrivals |
 //! | `prefix_tree` | CanBePrefix: Data that has been cached for longer |
 //! | `disk` | the disk tier of the Content Store |
@@ -24,6 +26,8 @@ mod composite;
 mod config;
 mod cs;
 mod cs_entry;
+mod cs_policy;
+mod cs_replacement;
 mod data_match;
 mod disk;
 mod interest_store;
@@ -34,9 +38,10 @@ mod prefix_tree;
 mod records;
 
 pub use composite::Pcct;
-pub use config::{CsCounters, CsError, CsPolicy, PcctConfig, PitError};
+pub use config::{CsCounters, CsError, PcctConfig, PitError};
 pub use cs::{CS_VARIANTS_PER_NAME_MAX, EVICTIONS_PER_INSERT_MAX, EraseResult};
 pub use cs_entry::CsIndex;
+pub use cs_replacement::{CsObjects, CsReplacement};
 pub use data_match::PitMatches;
 pub use disk::DiskLookup;
 pub use pit::{VICTIM_STEPS, Victim};

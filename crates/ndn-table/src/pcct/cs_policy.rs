@@ -1,0 +1,215 @@
+//! Policies of `ndn-caching` in the Content Store, and the change from one policy to another.
+//!
+//! LRU and priority FIFO are queues through the headers. Every other policy is an object that orders the slots of the
+//! headers. After a change, [`Cs::poll`] hands the Data over in steps, in the order in which the former policy would evict
+//! them: from a former policy object to the main queue, then from the queues to the policy object in force. Data that
+//! are still in a queue are evicted first.
+
+use ndn_caching::Object;
+use ndn_packet::NameRef;
+use ndn_types::Timestamp;
+
+use super::config::CsError;
+use super::cs::{Cs, NewData};
+use super::cs_entry::QueueKind;
+use super::cs_replacement::{CsObjects, CsReplacement, Replacement};
+use super::packet_name::packet_name;
+use crate::arena::NONE;
+use crate::hash_index::HashIndex;
+use crate::{DataKey, PREFIX_HASHES_MAX};
+
+/// Steps of a change that are done with it.
+const FIRST_STEPS: usize = 256;
+
+/// Change of the policy.
+impl Cs {
+    /// Puts another policy in force. Nothing is evicted.
+    pub(super) fn set_replacement(&mut self, new: CsReplacement, now: Timestamp) {
+        let CsReplacement { kind, objects, policy, wheel } = new;
+        let capacity = self.entries.capacity();
+        let replacement = &mut self.replacement;
+        let former = std::mem::replace(&mut replacement.current, policy);
+        if replacement.former.is_none() {
+            replacement.former = former;
+        }
+        replacement.kind = kind;
+        replacement.objects = objects;
+        replacement.capacity = capacity;
+        replacement.is_changing = true;
+        replacement.unscheduled = wheel.is_some().then_some(0);
+        // The entries count the records of a wheel, which stays when another policy follows.
+        if let Some(wheel) = wheel
+            && !replacement.has_timers
+        {
+            self.wheel = wheel;
+            replacement.has_timers = true;
+        }
+        for _ in 0..FIRST_STEPS {
+            if !self.hand_over(now) {
+                break;
+            }
+        }
+    }
+
+    /// One step of a change of policy. Returns false if there is none left.
+    #[cold]
+    pub(super) fn hand_over(&mut self, now: Timestamp) -> bool {
+        if let Some(former) = &mut self.replacement.former {
+            match former.evict(None) {
+                Some(slot) => self.enqueue(slot, true, now),
+                None => self.replacement.former = None,
+            }
+            return true;
+        }
+        if self.replacement.is_object()
+            && let Some(slot) = self.queues.victim()
+        {
+            self.invalidate_cursors(slot);
+            self.queues.unlink(&mut self.entries, slot);
+            let object = self.object_in(slot);
+            self.give_to_policy(slot, object);
+            return true;
+        }
+        if let Some(slot) = self.replacement.unscheduled
+            && let Some(entry) = self.entries.slots().get(slot as usize)
+        {
+            self.replacement.unscheduled = Some(slot + 1);
+            if entry.is_in_use && entry.queue == QueueKind::Main && entry.timer_count == 0 {
+                if entry.is_fresh(now) {
+                    self.schedule_stale(slot, now);
+                } else {
+                    self.requeue(slot, QueueKind::Stale);
+                }
+            }
+            return true;
+        }
+        self.replacement.is_changing = false;
+        false
+    }
+}
+
+/// Events for the policy object in force.
+impl Cs {
+    /// Adds new Data.
+    #[cold]
+    pub(super) fn insert_by_policy(&mut self, slot: u32, key: &DataKey<'_>, arrival: &NewData<'_>) {
+        let object = self.incoming(key, arrival);
+        self.enqueue_object(slot, object);
+    }
+
+    /// Adds Data that are in no queue.
+    #[cold]
+    pub(super) fn enqueue_by_policy(&mut self, slot: u32) {
+        let object = self.object_in(slot);
+        self.enqueue_object(slot, object);
+    }
+
+    /// Adds Data to the main queue while a former policy object has Data.
+    fn enqueue_object(&mut self, slot: u32, object: Object) {
+        if self.replacement.former.is_some() {
+            self.queues.push(&mut self.entries, slot, QueueKind::Main);
+        } else {
+            self.give_to_policy(slot, object);
+        }
+    }
+
+    fn give_to_policy(&mut self, slot: u32, object: Object) {
+        let entry = &mut self.entries[slot];
+        entry.queue = QueueKind::Policy;
+        // No Data follows it in a queue.
+        entry.newer = NONE;
+        if let Some(policy) = &mut self.replacement.current {
+            policy.insert(slot, object);
+        }
+    }
+
+    fn incoming(&self, key: &DataKey<'_>, arrival: &NewData<'_>) -> Object {
+        self.replacement.object(self.replacement.key(key), arrival.wire.len())
+    }
+
+    fn object_in(&self, slot: u32) -> Object {
+        let packet = self.packet(slot);
+        let mut key = self.entries[slot].hash;
+        if self.replacement.objects == CsObjects::Segments {
+            let name = packet_name(packet);
+            let mut hashes = [0; PREFIX_HASHES_MAX];
+            if let Some(count) = self.hasher.hash_value_prefixes(name, &mut hashes)
+                && let Ok(name) = NameRef::from_value(name)
+            {
+                key = self.replacement.key(&DataKey::new(name, &hashes[..count]));
+            }
+        }
+        self.replacement.object(key, packet.len())
+    }
+
+    /// An Interest was satisfied, or the Data arrived again.
+    #[cold]
+    pub(super) fn note_hit(&mut self, slot: u32) {
+        if self.entries[slot].queue != QueueKind::Policy {
+            self.requeue(slot, QueueKind::Main);
+        } else if let Some(policy) = self.replacement.holder() {
+            policy.hit(slot);
+        }
+    }
+
+    /// Data arrived for an Interest that found none.
+    #[cold]
+    pub(super) fn note_miss(&mut self, key: &DataKey<'_>, arrival: &NewData<'_>) {
+        let object = self.incoming(key, arrival);
+        if let Some(policy) = &mut self.replacement.current {
+            policy.miss(object);
+        }
+    }
+
+    /// Data that the policy object has are removed.
+    #[cold]
+    pub(super) fn forget_by_policy(&mut self, slot: u32) {
+        if let Some(policy) = self.replacement.holder() {
+            policy.remove(slot);
+        }
+    }
+
+    /// Evicts the choice of the policy object.
+    #[cold]
+    pub(super) fn evict_by_policy(
+        &mut self,
+        index: &mut HashIndex,
+        incoming: Option<(&DataKey<'_>, &NewData<'_>)>,
+    ) -> Result<(), CsError> {
+        let len = self.entries.len();
+        let object = incoming.map(|(key, arrival)| self.incoming(key, arrival));
+        let Replacement { current, former, capacity, .. } = &mut self.replacement;
+        let mut victim = former.as_mut().and_then(|former| former.evict(None));
+        if victim.is_none()
+            && let Some(policy) = current
+        {
+            // The limit of bytes applies, or the capacity was changed: the policy divides the room that there is.
+            if *capacity != len {
+                *capacity = len;
+                policy.set_capacity(len as u64);
+            }
+            victim = policy.evict(object);
+        }
+        match victim {
+            Some(victim) => self.release_victim(index, victim),
+            None if len == 0 => return Err(CsError::Full),
+            None => return Err(CsError::Refused),
+        }
+        Ok(())
+    }
+
+    /// The scores that the policy object reads from outside have changed.
+    pub(super) fn rescore(&mut self) {
+        if let Some(policy) = &mut self.replacement.current {
+            policy.rescore();
+        }
+    }
+
+    /// The slots that policy objects have, in no order.
+    pub(super) fn slots_of_policy(&self) -> impl Iterator<Item = u32> {
+        let slots = (0..).zip(self.entries.slots());
+        slots
+            .filter(|(_, entry)| entry.is_in_use && entry.queue == QueueKind::Policy)
+            .map(|(slot, _)| slot)
+    }
+}
