@@ -1,5 +1,6 @@
 //! The Content Store with each policy of `ndn-caching` against the naive models of that crate, and changes of the policy at
 //! run time.
+#![allow(clippy::cast_possible_truncation, reason = "small test numbers")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -25,6 +26,11 @@ fn modelled() -> impl Iterator<Item = PolicyKind> {
 
 fn packet(name: &Hashed, version: u8) -> Vec<u8> {
     data(&name.value, &vec![version; 1 + usize::from(name.value[3]) % 7 * 40])
+}
+
+/// The weight of a packet with a policy.
+fn weight_with(kind: PolicyKind, packet: &[u8]) -> u32 {
+    if kind == PolicyKind::Gdsf { packet.len() as u32 } else { 1 }
 }
 
 /// A Content Store and the model of its policy.
@@ -64,10 +70,7 @@ impl Pair {
     fn object(&mut self, number: u16) -> (Hashed, Object) {
         let name = Hashed::new(&name_of(&[number]));
         let key = name.hashes()[1];
-        let weight = match self.kind {
-            PolicyKind::Gdsf => u32::try_from(packet(&name, 1).len()).unwrap(),
-            _ => 1,
-        };
+        let weight = weight_with(self.kind, &packet(&name, 1));
         self.names.insert(key, name.clone());
         (name, Object { key, weight, class: Class::Fresh })
     }
@@ -154,8 +157,7 @@ impl Pair {
         self.divided = self.packets_max as usize;
         self.model = naive::model(kind, u64::from(self.packets_max));
         for key in order {
-            let length = packet(&self.names[&key], 1).len();
-            let weight = if kind == PolicyKind::Gdsf { u32::try_from(length).unwrap() } else { 1 };
+            let weight = weight_with(kind, &packet(&self.names[&key], 1));
             self.model.insert(Object { key, weight, class: Class::Fresh });
         }
     }
