@@ -48,6 +48,11 @@ fn main() {
     if wants("cbp") {
         can_be_prefix(1_000_000);
     }
+    for cs_packets in [65_536, 1_000_000] {
+        if wants(&format!("prefix-misses-{cs_packets}")) {
+            prefix_misses(cs_packets);
+        }
+    }
 }
 
 /// Median of nanoseconds per operation; robust against other load on the machine.
@@ -441,4 +446,35 @@ fn can_be_prefix(cs_packets: u32) {
     }
     let nanos = start.elapsed().as_nanos() as f64 / f64::from(rounds);
     println!("cbp: {cs_packets} under one prefix, all stale: {nanos:.1} ns");
+}
+
+/// Interests with CanBePrefix for prefixes of which nothing is cached, in a full store of unrelated names. For the number of
+/// instructions: `valgrind --tool=callgrind --toggle-collect='*::search_missing'`.
+fn prefix_misses(cs_packets: u32) {
+    const SEARCHES: u64 = 1000;
+    let payload = [22, 3, 27, 1, 0, 23, 0];
+    let mut config = PcctConfig::with_capacity(1024, cs_packets, Timestamp::from_nanos(1));
+    config.cs_bytes_max = cs_packets as usize * 200;
+    let mut pcct = Pcct::new(&config, hasher());
+    let (mut value, mut name, now) = (Vec::new(), Name::new(), Timestamp::from_nanos(1));
+    for parent in 0..u64::from(cs_packets) * 3 / 2 {
+        write_name(&mut value, 10_000, parent, 0);
+        name.set(6, &value, &payload, &hasher());
+        pcct.insert_data(&name.data(), &name.wire, 1000, true, now).unwrap();
+    }
+    let mut samples = Samples::default();
+    for parent in 0..SEARCHES {
+        write_name(&mut value, 10_000, 100_000_000 + parent, 0);
+        let prefix = NameRef::from_value(&value).unwrap().prefix(3).value().to_vec();
+        name.set(5, &prefix, &[33, 0, 10, 4, 1, 2, 3, 4], &hasher());
+        let start = Instant::now();
+        assert!(!search_missing(&mut pcct, &name.interest(true), now));
+        samples.add(start, 1);
+    }
+    println!("prefix-misses-{cs_packets}: {:.1} ns", samples.median());
+}
+
+#[inline(never)]
+fn search_missing(pcct: &mut Pcct, key: &InterestKey<'_>, now: Timestamp) -> bool {
+    pcct.find_data(key, now, |_| [0; 32]).is_some()
 }
