@@ -1,6 +1,6 @@
 //! Parses received packets into descriptors: the only parser on the packet path.
 
-use std::num::NonZeroU16;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,63 +102,67 @@ impl Ingress {
         lp: &LpFields,
         face: &RxFace,
     ) -> Result<(), DropReason> {
-        let common = burst
-            .next_packet()
-            .and_then(|next| self.describe_common(next, &block.filled()[..length], lp, face));
-        if let Some(hop_limit) = common {
-            if let Some((offset, hop_limit)) = hop_limit {
-                block.filled_mut()[offset] = hop_limit;
-            }
-            burst.append(block.carve(length));
-            return Ok(());
+        match self.push_common(burst, block, length, lp, face) {
+            Some(()) => Ok(()),
+            None => self.push_any(burst, pool, block, length, lp, face),
         }
-        self.push_any(burst, pool, block, length, lp, face)
     }
 
-    /// Describes a packet in the common form with no link field but a short PIT token. Returns the
-    /// change of its HopLimit: offset and new value. `None` for all other packets, valid or not, for
-    /// which [`Self::push_any`] decides; the slot is overwritten in any case.
+    /// [`Self::push`] for a packet in the common form. `None` for all other packets, which stay in the block.
+    // A function of its own: the arguments of the other way do not occupy registers.
+    #[inline(never)]
+    fn push_common(
+        &self,
+        burst: &mut Burst,
+        block: &mut FillBlock,
+        length: usize,
+        lp: &LpFields,
+        face: &RxFace,
+    ) -> Option<()> {
+        let wire = block.filled().get(..length)?;
+        let next = burst.next_packet()?;
+        let descriptor = &mut *next.descriptor;
+        self.describe_common(wire, descriptor, next.prefix_hashes, lp, face)?;
+        if descriptor.flags.contains(Flags::HOP_LIMIT) {
+            // The last element of the common form.
+            *block.filled_mut().get_mut(length - 1)? = descriptor.hop_limit;
+        }
+        burst.append(block.carve(length));
+        Some(())
+    }
+
+    /// Describes a packet in the common form with no link field but a short PIT token. `None` for all
+    /// other packets, valid or not, for which [`Self::push_any`] decides; the slot is overwritten in any
+    /// case.
     #[inline(always)]
     fn describe_common(
         &self,
-        next: NextPacket<'_>,
         wire: &[u8],
+        descriptor: &mut Descriptor,
+        prefix_hashes: &mut [u64],
         lp: &LpFields,
         face: &RxFace,
-    ) -> Option<Option<(usize, u8)>> {
+    ) -> Option<()> {
         if !lp.is_token_only(INLINE_TOKEN_LENGTH) {
             return None;
         }
-        let NextPacket { descriptor, prefix_hashes, .. } = next;
         // Fields go into the descriptor at once: registers do not suffice to keep them.
-        let is_data = wire.first() == Some(&TYPE_DATA);
-        let hop_limit_offset = match is_data {
-            true => describe_common_data(wire, descriptor)?,
-            false => describe_common_interest(wire, descriptor)?,
-        };
-        if !is_data {
-            let lacks_limit =
-                self.default_hop_limit > 0 && !descriptor.flags.contains(Flags::HOP_LIMIT);
-            if lacks_limit {
-                return None;
+        match wire.first() {
+            Some(&TYPE_DATA) => {
+                describe_common_data(&self.hasher, wire, descriptor, prefix_hashes)?
             }
-            descriptor.period_ms = descriptor.period_ms.min(self.lifetime_max_ms(face));
+            _ => {
+                describe_common_interest(&self.hasher, wire, descriptor, prefix_hashes)?;
+                if self.default_hop_limit > 0 && !descriptor.flags.contains(Flags::HOP_LIMIT) {
+                    return None;
+                }
+                descriptor.period_ms = descriptor.period_ms.min(self.lifetime_max_ms(face));
+            }
         }
-        let start = usize::from(descriptor.name_offset);
-        let name = start..start + usize::from(descriptor.name_length);
-        let components = self.hasher.hash_common(wire, name, prefix_hashes)?;
-        let &name_hash = prefix_hashes.get(components)?;
-        if components == 0 {
-            return None;
-        }
-        descriptor.name_hash = name_hash;
-        descriptor.components = u8::try_from(components).ok()?;
         (descriptor.token_length, descriptor.token) = lp.pit_token.length_and_start();
         descriptor.face = face.index;
-        let name = start..start + usize::from(descriptor.name_length);
-        let scope = scope::flags(wire.get(name)?);
-        descriptor.flags = descriptor.flags.union(face.flags).union(scope);
-        Some(hop_limit_offset.map(|offset| (usize::from(offset.get()), descriptor.hop_limit)))
+        descriptor.flags = descriptor.flags.union(face.flags);
+        Some(())
     }
 
     /// The maximum lifetime of the Interests of a face.
@@ -403,42 +407,48 @@ fn describe(
     Ok(())
 }
 
-/// Replaces `descriptor` by what a Data in the common form contributes to it; returns `Some(None)`: it has no HopLimit.
-/// `None` for other packets.
+/// Replaces `descriptor` by what a Data in the common form contributes to it, and writes the hashes of its name. `None` for
+/// other packets.
 // A call: with both parsers inside one function, registers do not suffice.
 #[inline(never)]
-fn describe_common_data(wire: &[u8], descriptor: &mut Descriptor) -> Option<Option<NonZeroU16>> {
+fn describe_common_data(
+    hasher: &NameHasher,
+    wire: &[u8],
+    descriptor: &mut Descriptor,
+    prefix_hashes: &mut [u64],
+) -> Option<()> {
     let data = CommonData::read(wire)?;
     *descriptor = Descriptor {
         period_ms: saturate_u32(data.freshness_ms.unwrap_or(0)),
         name_offset: u16::try_from(data.name.start).ok()?,
         name_length: u16::try_from(data.name.len()).ok()?,
+        flags: scope::flags(wire.get(data.name.clone())?),
         kind: PacketKind::Data,
         ..Descriptor::EMPTY
     };
-    Some(None)
+    describe_common_name(hasher, wire, data.name, descriptor, prefix_hashes)
 }
 
-/// Replaces `descriptor` by what an Interest in the common form contributes to it; returns the offset of its HopLimit, if it
-/// has one. `None` for other packets, and for HopLimit 0.
+/// Replaces `descriptor` by what an Interest in the common form contributes to it, and writes the hashes of its name.
+/// `None` for other packets, and for HopLimit 0.
 #[inline(never)]
 fn describe_common_interest(
+    hasher: &NameHasher,
     wire: &[u8],
     descriptor: &mut Descriptor,
-) -> Option<Option<NonZeroU16>> {
+    prefix_hashes: &mut [u64],
+) -> Option<()> {
     let interest = CommonInterest::read(wire)?;
-    let (hop_limit_offset, hop_limit) = match interest.hop_limit {
-        None => (None, 0),
-        Some((offset, hop_limit)) => {
-            (Some(NonZeroU16::new(u16::try_from(offset).ok()?)?), hop_limit.checked_sub(1)?)
-        }
+    let hop_limit = match interest.hop_limit {
+        None => 0,
+        Some(hop_limit) => hop_limit.checked_sub(1)?,
     };
     *descriptor = Descriptor {
         nonce: interest.nonce,
         period_ms: saturate_u32(interest.lifetime_ms.unwrap_or(DEFAULT_LIFETIME_MS)),
         name_offset: u16::try_from(interest.name.start).ok()?,
         name_length: u16::try_from(interest.name.len()).ok()?,
-        flags: Flags::default()
+        flags: scope::flags(wire.get(interest.name.clone())?)
             .with(Flags::CAN_BE_PREFIX, interest.can_be_prefix)
             .with(Flags::MUST_BE_FRESH, interest.must_be_fresh)
             .with(Flags::HOP_LIMIT, interest.hop_limit.is_some()),
@@ -446,7 +456,22 @@ fn describe_common_interest(
         hop_limit,
         ..Descriptor::EMPTY
     };
-    Some(hop_limit_offset)
+    describe_common_name(hasher, wire, interest.name, descriptor, prefix_hashes)
+}
+
+/// Validates and hashes the name at `name`. `None` if it is empty or has uncommon components.
+#[inline(always)]
+fn describe_common_name(
+    hasher: &NameHasher,
+    wire: &[u8],
+    name: Range<usize>,
+    descriptor: &mut Descriptor,
+    prefix_hashes: &mut [u64],
+) -> Option<()> {
+    let components = hasher.hash_common(wire, name, prefix_hashes)?;
+    descriptor.name_hash = *prefix_hashes.get(components)?;
+    descriptor.components = u8::try_from(components).ok()?;
+    (components > 0).then_some(())
 }
 
 /// Result of parsing a packet.
@@ -554,7 +579,7 @@ mod tests {
         [number(ty, false), number(length, wide && length > 2), value.to_vec()].concat()
     }
 
-    fn wire_bytes(length: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
+    fn wire_bytes(length: Range<usize>) -> impl Strategy<Value = Vec<u8>> {
         proptest::collection::vec(any::<u8>(), length)
     }
 
@@ -808,15 +833,13 @@ mod tests {
         let mut common = used_burst(&mut ingress, &pool, &face);
         let mut block = block_of(&pool, wire);
         let next = common.next_packet().unwrap();
-        let Some(limit) = ingress.describe_common(next, block.filled(), lp, &face) else {
+        let (descriptor, hashes) = (next.descriptor, next.prefix_hashes);
+        if ingress.describe_common(block.filled(), descriptor, hashes, lp, &face).is_none() {
             let result = ingress.push(&mut common, &pool, &mut block, wire.len(), lp, &face);
             common.release(&pool);
             return result.map_or_else(Way::Dropped, |()| Way::General);
-        };
-        if let Some((offset, limit)) = limit {
-            block.filled_mut()[offset] = limit;
         }
-        common.append(block.carve(wire.len()));
+        ingress.push_common(&mut common, &mut block, wire.len(), lp, &face).unwrap();
         let mut general = used_burst(&mut ingress, &pool, &face);
         let mut other = block_of(&pool, wire);
         let result = ingress.push_any(&mut general, &pool, &mut other, wire.len(), lp, &face);

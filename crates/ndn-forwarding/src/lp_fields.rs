@@ -81,11 +81,12 @@ impl LpFields {
             non_discovery,
             announcement_length,
         } = self;
-        usize::from(pit_token.length) <= token_length_max
-            && nack.is_none()
-            && *congestion_mark == 0
-            && next_hop_face_id.is_none()
-            && !(*no_cache | *non_discovery)
-            && *announcement_length == 0
+        // One branch for all.
+        let others = u64::from(nack.is_some())
+            | *congestion_mark
+            | u64::from(next_hop_face_id.is_some())
+            | u64::from(*no_cache | *non_discovery)
+            | u64::from(*announcement_length);
+        usize::from(pit_token.length) <= token_length_max && others == 0
     }
 }

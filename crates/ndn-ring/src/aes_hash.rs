@@ -56,6 +56,15 @@ impl<'a> Section<'a> {
     }
 }
 
+/// A string divided into sections, for [`AesHasher::hash_all_prefixes`].
+pub trait Sections<'a>: Iterator<Item = Section<'a>> + Clone {
+    /// The next section, if it is a [`Section::Short`]; does not call other functions.
+    fn next_short(&mut self) -> Option<(&'a [u8; BLOCK], usize)>;
+
+    /// Whether all sections were returned. Otherwise the iterator ends before an invalid one.
+    fn is_at_end(&self) -> bool;
+}
+
 /// The hash function for one set of secret keys.
 #[derive(Clone, Copy)]
 pub struct AesHasher {
@@ -101,6 +110,27 @@ impl AesHasher {
         }
     }
 
+    /// Writes the hash of the first `i + 1` sections to `hashes[i]`, for all sections, and returns their number. `None` if
+    /// one of them is invalid, or `hashes` has no room for all.
+    #[inline]
+    pub fn hash_all_prefixes<'a>(
+        &self,
+        sections: impl Sections<'a>,
+        hashes: &mut [u64],
+    ) -> Option<usize> {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            // SAFETY: `new` has found that the processor has AES and SSSE3. For speed: see
+            // `hash_prefixes`; sections that are short take a sixth less here.
+            unsafe { x86::hash_all_prefixes(&self.keys, sections, hashes) }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        {
+            let _ = (sections, hashes, self.keys);
+            None
+        }
+    }
+
     /// The hash of all sections.
     pub fn hash_sections<'a>(&self, sections: impl Iterator<Item = Section<'a>>) -> u64 {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -139,7 +169,7 @@ mod x86 {
         __m128i, _mm_aesenc_si128, _mm_and_si128, _mm_cvtsi128_si64, _mm_loadu_si128, _mm_xor_si128,
     };
 
-    use super::{BLOCK, Keys, Section};
+    use super::{BLOCK, Keys, Section, Sections};
 
     /// For each length: the mask that keeps that many leading bytes of a block.
     static KEEP: Masks = {
@@ -158,6 +188,51 @@ mod x86 {
 
     #[repr(align(16))]
     struct Masks([[u8; BLOCK]; BLOCK + 1]);
+
+    #[target_feature(enable = "aes,ssse3")]
+    pub(super) fn hash_all_prefixes<'a>(
+        keys: &Keys,
+        sections: impl Sections<'a>,
+        hashes: &mut [u64],
+    ) -> Option<usize> {
+        // Without calls inside of the loop, keys, state and this copy stay in registers.
+        let mut walk = sections.clone();
+        let loaded = keys.each_ref().map(|key| load(key));
+        let mut state = loaded[0];
+        let mut count = 0;
+        while let Some(hash) = hashes.get_mut(count)
+            && let Some((block, len)) = walk.next_short()
+        {
+            state = absorb_short(&loaded, state, block, len);
+            *hash = finish(&loaded, state);
+            count += 1;
+        }
+        if walk.is_at_end() {
+            return Some(count);
+        }
+        hash_further_prefixes(keys, state, walk, hashes, count)
+    }
+
+    /// Continues behind `count` sections, where the state is `state`.
+    #[cold]
+    #[inline(never)]
+    #[target_feature(enable = "aes,ssse3")]
+    fn hash_further_prefixes<'a>(
+        keys: &Keys,
+        mut state: __m128i,
+        mut sections: impl Sections<'a>,
+        hashes: &mut [u64],
+        mut count: usize,
+    ) -> Option<usize> {
+        let loaded = keys.each_ref().map(|key| load(key));
+        for hash in hashes.iter_mut().skip(count) {
+            let Some(section) = sections.next() else { break };
+            state = absorb_long(keys, state, section.bytes());
+            *hash = finish(&loaded, state);
+            count += 1;
+        }
+        sections.is_at_end().then_some(count)
+    }
 
     #[target_feature(enable = "aes,ssse3")]
     pub(super) fn hash_prefixes<'a>(

@@ -36,7 +36,7 @@ mod loom_ring_tests;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-pub use aes_hash::{AesHasher, Section};
+pub use aes_hash::{AesHasher, Section, Sections};
 pub use copy_block::CopyBlock;
 pub use fill::FillBlock;
 pub use handle::{POOLS_MAX, PacketHandle};

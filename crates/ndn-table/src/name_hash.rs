@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use ndn_packet::NameRef;
-use ndn_packet::name::{CommonComponents, NameScanner, RawComponent};
-use ndn_ring::{AesHasher, Section};
+use ndn_packet::name::{CommonComponents, NameScanner, RawComponent, SHORT_COMPONENT_LEN_MAX};
+use ndn_ring::{AesHasher, Section, Sections};
 
 use crate::sip::SipHasher;
 
@@ -94,7 +94,7 @@ impl NameHasher {
         *first = self.empty;
         let room = longer.len().min(NAME_COMPONENTS_MAX);
         let longer = &mut longer[..room];
-        let mut sections = Sections(scanner.clone());
+        let mut sections = ScannedSections(scanner.clone());
         let count = match &self.function {
             Function::Aes(aes) => aes.hash_prefixes(&mut sections, longer),
             Function::Sip(sip) => sip.hash_prefixes(&mut sections, longer),
@@ -118,12 +118,15 @@ impl NameHasher {
         *first = self.empty;
         let room = longer.len().min(NAME_COMPONENTS_MAX);
         let longer = &mut longer[..room];
-        let mut sections = CommonSections(CommonComponents::within(packet, range));
-        let count = match &self.function {
-            Function::Aes(aes) => aes.hash_prefixes(&mut sections, longer),
-            Function::Sip(sip) => sip.hash_prefixes(&mut sections, longer),
-        };
-        sections.0.is_at_end().then_some(count)
+        let sections = || CommonSections(CommonComponents::within(packet, range));
+        match &self.function {
+            Function::Aes(aes) => aes.hash_all_prefixes(sections(), longer),
+            Function::Sip(sip) => {
+                let mut sections = sections();
+                let count = sip.hash_prefixes(&mut sections, longer);
+                sections.is_at_end().then_some(count)
+            }
+        }
     }
 
     /// The hash of a whole name, equal to its last prefix hash; accepts any bytes.
@@ -131,7 +134,7 @@ impl NameHasher {
     pub fn hash_value(&self, value: &[u8]) -> u64 {
         match &self.function {
             Function::Aes(aes) => {
-                let mut sections = Sections(NameScanner::new(value));
+                let mut sections = ScannedSections(NameScanner::new(value));
                 let hash = aes.hash_sections(&mut sections);
                 if sections.0.rest().is_empty() { hash } else { aes.hash(value) }
             }
@@ -166,11 +169,23 @@ impl<'a> Iterator for CommonSections<'a> {
     }
 }
 
+impl<'a> Sections<'a> for CommonSections<'a> {
+    #[inline(always)]
+    fn next_short(&mut self) -> Option<(&'a [u8; SHORT_COMPONENT_LEN_MAX], usize)> {
+        self.0.next_short()
+    }
+
+    #[inline(always)]
+    fn is_at_end(&self) -> bool {
+        self.0.is_at_end()
+    }
+}
+
 /// The components of a name, as long as they are valid.
 #[derive(Clone)]
-struct Sections<'a>(NameScanner<'a>);
+struct ScannedSections<'a>(NameScanner<'a>);
 
-impl<'a> Iterator for Sections<'a> {
+impl<'a> Iterator for ScannedSections<'a> {
     type Item = Section<'a>;
 
     #[inline(always)]

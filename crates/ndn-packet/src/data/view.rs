@@ -4,7 +4,8 @@ use crate::error::{DecodeError, saturate};
 use crate::name::{Component, NameRef, NameScan, NameScanner};
 use crate::signature::SignatureInfo;
 use crate::span::{Span, check_size};
-use crate::tlv::{FastReader, Reader, Tlv, fast_reader};
+use crate::tlv::fast_reader::{self, short_header};
+use crate::tlv::{FastReader, Reader, Tlv};
 use crate::types;
 use core::fmt;
 use core::ops::Range;
@@ -92,36 +93,57 @@ impl CommonData {
     /// Reads the elements after the name.
     #[inline(always)]
     fn elements(wire: &[u8], name: Range<usize>) -> Option<Self> {
+        const FRESHNESS_OF_TWO_BYTES: [u8; 2] = short_header(types::FRESHNESS_PERIOD, 2);
         let mut reader = FastReader::new(wire, name.end);
-        let (mut content_type, mut freshness_ms) = (None, None);
-        let mut final_block_id = Span::NONE;
+        let mut meta = CommonMetaInfo::NONE;
         if let Some(meta_info) = reader.take(types::META_INFO) {
-            let mut inside = reader.inside(meta_info)?;
-            if let Some(value) = inside.take(types::CONTENT_TYPE) {
-                content_type = Some(inside.number(value)?);
-            }
-            if let Some(value) = inside.take(types::FRESHNESS_PERIOD) {
-                freshness_ms = Some(inside.number(value)?);
-            }
-            if let Some(value) = inside.take(types::FINAL_BLOCK_ID) {
-                final_block_id = one_component(inside.inside(value)?)?;
-            }
-            if !inside.is_empty() {
-                return None;
-            }
+            meta = match *wire.get(meta_info.range())? {
+                [ty, length, high, low] if [ty, length] == FRESHNESS_OF_TWO_BYTES => {
+                    let freshness_ms = Some(u16::from_be_bytes([high, low]).into());
+                    CommonMetaInfo { freshness_ms, ..CommonMetaInfo::NONE }
+                }
+                _ => CommonMetaInfo::read(reader.inside(meta_info)?)?,
+            };
         }
         let content = reader.take(types::CONTENT).unwrap_or(Span::NONE);
         let signature_info = reader.take(types::SIGNATURE_INFO)?;
         let signature_value = reader.take(types::SIGNATURE_VALUE)?;
         reader.is_empty().then_some(Self {
             name,
-            freshness_ms,
-            content_type,
-            final_block_id,
+            freshness_ms: meta.freshness_ms,
+            content_type: meta.content_type,
+            final_block_id: meta.final_block_id,
             content,
             signature_info,
             signature_value,
         })
+    }
+}
+
+/// The elements of a MetaInfo in the common form.
+struct CommonMetaInfo {
+    content_type: Option<u64>,
+    freshness_ms: Option<u64>,
+    final_block_id: Span,
+}
+
+impl CommonMetaInfo {
+    const NONE: Self = Self { content_type: None, freshness_ms: None, final_block_id: Span::NONE };
+
+    // A call: without it, the caller saves registers for every Data.
+    #[inline(never)]
+    fn read(mut inside: FastReader<'_>) -> Option<Self> {
+        let mut meta = Self::NONE;
+        if let Some(value) = inside.take(types::CONTENT_TYPE) {
+            meta.content_type = Some(inside.number(value)?);
+        }
+        if let Some(value) = inside.take(types::FRESHNESS_PERIOD) {
+            meta.freshness_ms = Some(inside.number(value)?);
+        }
+        if let Some(value) = inside.take(types::FINAL_BLOCK_ID) {
+            meta.final_block_id = one_component(inside.inside(value)?)?;
+        }
+        inside.is_empty().then_some(meta)
     }
 }
 

@@ -6,7 +6,8 @@ use crate::interest::ForwardingHint;
 use crate::name::{Component, ComponentType, NameRef, NameScan, NameScanner};
 use crate::signature::SignatureInfo;
 use crate::span::{Span, check_size};
-use crate::tlv::{FastReader, Reader, Tlv, Writer, fast_reader, header_len};
+use crate::tlv::fast_reader::{self, short_header};
+use crate::tlv::{Reader, Tlv, Writer, header_len};
 use crate::{DEFAULT_LIFETIME_MS, types};
 use core::ops::Range;
 
@@ -25,7 +26,7 @@ const NONCE_TLV_LEN: usize = 6;
 const NONCE_HEADER_LEN: u32 = 2;
 
 /// The fields of an Interest in the common form: selectors, Nonce, and at most InterestLifetime and
-/// HopLimit, in this order.
+/// HopLimit, in this order, with short lengths.
 #[derive(Clone, Debug)]
 pub struct CommonInterest {
     /// Range of the name's value in the packet.
@@ -36,11 +37,11 @@ pub struct CommonInterest {
     pub must_be_fresh: bool,
     /// Nonce, as a big-endian number.
     pub nonce: u32,
-    nonce_offset: u32,
+    nonce_offset: usize,
     /// InterestLifetime in milliseconds.
     pub lifetime_ms: Option<u64>,
-    /// Offset and value of HopLimit.
-    pub hop_limit: Option<(usize, u8)>,
+    /// HopLimit, the last byte of the packet.
+    pub hop_limit: Option<u8>,
 }
 
 impl CommonInterest {
@@ -53,32 +54,67 @@ impl CommonInterest {
     #[inline(always)]
     #[must_use]
     pub fn read(wire: &[u8]) -> Option<Self> {
-        let name = fast_reader::common_name::<{ types::INTEREST }>(wire)?;
+        let name = fast_reader::short_name::<{ types::INTEREST }>(wire)?;
         Self::elements(wire, name)
     }
 
     /// Reads the elements after the name.
     #[inline(always)]
     fn elements(wire: &[u8], name: Range<usize>) -> Option<Self> {
-        let mut reader = FastReader::new(wire, name.end);
-        let can_be_prefix = reader.take_array::<0>(types::CAN_BE_PREFIX).is_some();
-        let must_be_fresh = reader.take_array::<0>(types::MUST_BE_FRESH).is_some();
-        let (nonce_offset, nonce) = reader.take_array(types::NONCE)?;
-        let lifetime_ms = match reader.take(types::INTEREST_LIFETIME) {
-            Some(value) => Some(reader.number(value)?),
-            None => None,
+        const CAN_BE_PREFIX: [u8; 2] = short_header(types::CAN_BE_PREFIX, 0);
+        const MUST_BE_FRESH: [u8; 2] = short_header(types::MUST_BE_FRESH, 0);
+        const NONCE: [u8; 2] = short_header(types::NONCE, 4);
+        const HOP_LIMIT: [u8; 2] = short_header(types::HOP_LIMIT, 1);
+        let mut rest = wire.get(name.end..)?;
+        let mut has_flag = |header| match rest.split_first_chunk() {
+            Some((start, tail)) if *start == header => {
+                rest = tail;
+                true
+            }
+            _ => false,
         };
-        let hop_limit = reader.take_array(types::HOP_LIMIT);
-        let hop_limit = hop_limit.map(|(offset, &[hop_limit])| (offset as usize, hop_limit));
-        reader.is_empty().then_some(Self {
+        let (can_be_prefix, must_be_fresh) = (has_flag(CAN_BE_PREFIX), has_flag(MUST_BE_FRESH));
+        let (&[ty, length, a, b, c, d], rest) = rest.split_first_chunk()?;
+        if [ty, length] != NONCE {
+            return None;
+        }
+        let (lifetime_ms, rest) = take_lifetime(rest);
+        let hop_limit = match *rest {
+            [] => None,
+            [ty, length, hop_limit] if [ty, length] == HOP_LIMIT => Some(hop_limit),
+            _ => return None,
+        };
+        Some(Self {
+            nonce_offset: name.end
+                + 2 * (usize::from(can_be_prefix) + usize::from(must_be_fresh) + 1),
             name,
             can_be_prefix,
             must_be_fresh,
-            nonce: u32::from_be_bytes(*nonce),
-            nonce_offset,
+            nonce: u32::from_be_bytes([a, b, c, d]),
             lifetime_ms,
             hop_limit,
         })
+    }
+}
+
+/// Takes an InterestLifetime in milliseconds off the start of `elements`, if it is there in a short form.
+#[inline(always)]
+fn take_lifetime(elements: &[u8]) -> (Option<u64>, &[u8]) {
+    const TWO_BYTES: [u8; 2] = short_header(types::INTEREST_LIFETIME, 2);
+    const ONE_BYTE: [u8; 2] = short_header(types::INTEREST_LIFETIME, 1);
+    const FOUR_BYTES: [u8; 2] = short_header(types::INTEREST_LIFETIME, 4);
+    const EIGHT_BYTES: [u8; 2] = short_header(types::INTEREST_LIFETIME, 8);
+    let Some((header, rest)) = elements.split_first_chunk() else { return (None, elements) };
+    match (*header, rest) {
+        (TWO_BYTES, &[a, b, ref rest @ ..]) => (Some(u16::from_be_bytes([a, b]).into()), rest),
+        (ONE_BYTE, &[a, ref rest @ ..]) => (Some(a.into()), rest),
+        (FOUR_BYTES, &[a, b, c, d, ref rest @ ..]) => {
+            (Some(u32::from_be_bytes([a, b, c, d]).into()), rest)
+        }
+        (EIGHT_BYTES, &[a, b, c, d, e, f, g, h, ref rest @ ..]) => {
+            (Some(u64::from_be_bytes([a, b, c, d, e, f, g, h])), rest)
+        }
+        _ => (None, elements),
     }
 }
 
@@ -226,13 +262,13 @@ impl<'a> Interest<'a> {
         let common = CommonInterest::elements(self.wire, self.name.range())?;
         self.can_be_prefix = common.can_be_prefix;
         self.must_be_fresh = common.must_be_fresh;
-        self.nonce_offset = common.nonce_offset;
-        self.nonce_insert_offset = common.nonce_offset - NONCE_HEADER_LEN;
+        self.nonce_offset = Span::new(common.nonce_offset, 0).start;
+        self.nonce_insert_offset = self.nonce_offset - NONCE_HEADER_LEN;
         self.nonce = common.nonce;
         self.has_lifetime = common.lifetime_ms.is_some();
         self.lifetime_ms = common.lifetime_ms.unwrap_or(DEFAULT_LIFETIME_MS);
-        if let Some((offset, hop_limit)) = common.hop_limit {
-            self.hop_limit_offset = Span::new(offset, 0).start;
+        if let Some(hop_limit) = common.hop_limit {
+            self.hop_limit_offset = Span::new(self.wire.len() - 1, 0).start;
             self.hop_limit = hop_limit;
         }
         Some(self)

@@ -83,20 +83,28 @@ impl<'a> CommonComponents<'a> {
         self.left == 0
     }
 
+    /// Visits the next component if it is a [`RawComponent::Short`], without a call; returns that.
+    #[inline(always)]
+    pub fn next_short(&mut self) -> Option<(&'a [u8; SHORT_COMPONENT_LEN_MAX], usize)> {
+        let block = self.rest.first_chunk::<SHORT_COMPONENT_LEN_MAX>()?;
+        let [ty, value_len, ..] = *block;
+        let len = 2 + usize::from(value_len);
+        if ty.wrapping_sub(3) < 250 && len <= SHORT_COMPONENT_LEN_MAX && len <= self.left {
+            self.rest = self.rest.get(len..)?;
+            self.left -= len;
+            return Some((block, len));
+        }
+        None
+    }
+
     /// Visits the next component; `None` at the end and before one that is not common.
     #[inline(always)]
     pub fn next_component(&mut self) -> Option<RawComponent<'a>> {
         if self.left == 0 {
             return None;
         }
-        if let Some(block) = self.rest.first_chunk::<SHORT_COMPONENT_LEN_MAX>() {
-            let [ty, value_len, ..] = *block;
-            let len = 2 + usize::from(value_len);
-            if ty.wrapping_sub(3) < 250 && len <= SHORT_COMPONENT_LEN_MAX && len <= self.left {
-                self.rest = self.rest.get(len..)?;
-                self.left -= len;
-                return Some(RawComponent::Short { block, len });
-            }
+        if let Some((block, len)) = self.next_short() {
+            return Some(RawComponent::Short { block, len });
         }
         let component = long_common_component(self.rest, self.left)?;
         self.rest = self.rest.get(component.len()..)?;

@@ -6,7 +6,7 @@
 
 use core::ops::Range;
 
-use crate::error::{DecodeError, saturate};
+use crate::error::DecodeError;
 use crate::span::Span;
 use crate::tlv::Reader;
 use crate::types;
@@ -82,21 +82,6 @@ impl<'a> FastReader<'a> {
         self.pos = end;
         Some(Span::new(value_start, end))
     }
-
-    /// Takes the next element if it has the type `ty`, at most 252, and a value of `N` bytes, at
-    /// most 252. Returns the offset of the value, and the value.
-    #[inline(always)]
-    pub(crate) fn take_array<const N: usize>(&mut self, ty: u32) -> Option<(u32, &'a [u8; N])> {
-        let (header, value) = self.buf.get(self.pos..)?.split_first_chunk()?;
-        // One comparison for type and length.
-        if u32::from(u16::from_be_bytes(*header)) != ty << 8 | saturate(N) {
-            return None;
-        }
-        let value = value.first_chunk()?;
-        let value_start = self.pos + 2;
-        self.pos = value_start + N;
-        Some((Span::new(value_start, self.pos).start, value))
-    }
 }
 
 /// Start of the value of the one element of type `TY` that fills `wire`.
@@ -112,6 +97,23 @@ pub(crate) fn outer<const TY: u32>(wire: &[u8]) -> Result<usize, DecodeError> {
 #[inline(never)]
 fn outer_general(wire: &[u8], ty: u32) -> Result<usize, DecodeError> {
     Ok(Reader::new(wire).read_only(ty)?.value_offset())
+}
+
+/// Type and length of an element, both at most 252.
+pub(crate) const fn short_header(ty: u32, length: u8) -> [u8; 2] {
+    assert!(ty <= 252 && length <= 252);
+    let [.., ty] = ty.to_be_bytes();
+    [ty, length]
+}
+
+/// Range of the value of the Name that begins the one element of type `TY` that fills `wire`, if both
+/// have at most 252 bytes.
+#[inline(always)]
+pub(crate) fn short_name<const TY: u32>(wire: &[u8]) -> Option<Range<usize>> {
+    let &[outer, outer_length, name, length, ..] = wire else { return None };
+    let fills = outer_length <= 252 && usize::from(outer_length) + 2 == wire.len();
+    let has_types = u32::from(outer) == TY && u32::from(name) == types::NAME;
+    (fills && has_types && length <= 252).then_some(4..4 + usize::from(length))
 }
 
 /// Range of the value of the Name that begins the one element of type `TY` that fills
