@@ -74,6 +74,9 @@ pub enum Command {
         prefix: Name,
         /// Maximum number of packets.
         limit: usize,
+        /// Whether `prefix` is the whole name of a Data. Then the disk forgets that Data until a restart, and no others
+        /// under the prefix.
+        is_whole_name: bool,
     },
     /// Answer [`LearningRequest::Find`](ndn_forwarding::LearningRequest::Find).
     AnswerLearning {

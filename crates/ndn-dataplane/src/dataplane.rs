@@ -222,8 +222,8 @@ impl Dataplane {
             }
             Command::AddPort(port) => self.add_port(*port),
             Command::ChangePort { port, change } => self.change_port(port, *change),
-            Command::EraseCs { ticket, prefix, limit } => {
-                let command = self.erasures.begin(ticket, prefix, limit);
+            Command::EraseCs { ticket, prefix, limit, is_whole_name } => {
+                let command = self.erasures.begin(ticket, prefix, limit, is_whole_name);
                 self.workers[0].send(command);
             }
             Command::AnswerLearning { ticket, announcement } => {

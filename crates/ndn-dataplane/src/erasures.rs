@@ -11,9 +11,18 @@ use crate::event::Event;
 #[derive(Debug)]
 struct Erasure {
     prefix: Name,
+    is_whole_name: bool,
     left: usize,
     erased: usize,
     worker: usize,
+}
+
+impl Erasure {
+    /// The command for the next worker.
+    fn command(&self, ticket: u64) -> Command {
+        let (prefix, is_whole_name) = (self.prefix.clone(), self.is_whole_name);
+        Command::EraseCs { ticket, prefix, limit: self.left, is_whole_name }
+    }
 }
 
 /// Erasures in progress, by ticket.
@@ -31,9 +40,16 @@ pub(crate) enum Progress {
 
 impl Erasures {
     /// Begins an erasure. Returns the command for the first worker.
-    pub(crate) fn begin(&mut self, ticket: u64, prefix: Name, limit: usize) -> Command {
-        let command = Command::EraseCs { ticket, prefix: prefix.clone(), limit };
-        self.0.insert(ticket, Erasure { prefix, left: limit, erased: 0, worker: 0 });
+    pub(crate) fn begin(
+        &mut self,
+        ticket: u64,
+        prefix: Name,
+        limit: usize,
+        is_whole_name: bool,
+    ) -> Command {
+        let erasure = Erasure { prefix, is_whole_name, left: limit, erased: 0, worker: 0 };
+        let command = erasure.command(ticket);
+        self.0.insert(ticket, erasure);
         command
     }
 
@@ -57,8 +73,7 @@ impl Erasures {
             return Progress::Done(Event::CsErased { ticket, erased, more });
         }
         // With a limit of 0, the worker only reports whether there are more.
-        let (prefix, limit) = (erasure.prefix.clone(), erasure.left);
-        Progress::Ask(erasure.worker, Command::EraseCs { ticket, prefix, limit })
+        Progress::Ask(erasure.worker, erasure.command(ticket))
     }
 }
 
@@ -71,7 +86,7 @@ mod tests {
     /// Erases from stores of these sizes. Returns the number erased, and whether there are more.
     fn erase(mut stores: Vec<usize>, limit: usize) -> (usize, bool) {
         let mut erasures = Erasures::default();
-        let mut command = erasures.begin(7, Name::from_uri("/a").unwrap(), limit);
+        let mut command = erasures.begin(7, Name::from_uri("/a").unwrap(), limit, false);
         let mut worker = 0;
         loop {
             let Command::EraseCs { ticket: 7, limit, .. } = command else { panic!("{command:?}") };

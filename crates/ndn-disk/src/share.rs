@@ -655,6 +655,13 @@ impl Share {
         self.flush();
     }
 
+    /// Forgets the Data of one name, given by its hash. Nothing is written: a restart may find it again.
+    pub fn forget(&mut self, hash: u64) {
+        if let Some(place) = self.index.find(hash) {
+            self.index.remove(hash, place.location());
+        }
+    }
+
     /// Whether all erasures are on the disk.
     #[must_use]
     pub fn erasures_are_durable(&self) -> bool {

@@ -173,11 +173,15 @@ impl AcceptedCommand {
         requester: Requester,
         (signer, authority): (String, Authority),
     ) -> Result<Self, ControlResponse> {
-        let Command { verb, mut parameters, .. } = command;
+        let Command { verb, top_prefix, mut parameters, .. } = command;
         verb.check(&parameters).map_err(|error| refuse_parameters(&error))?;
         verb.apply_defaults(&mut parameters);
         if parameters.face_id == Some(0) {
             parameters.face_id = Some(requester.face_id);
+        }
+        if top_prefix == TopPrefix::Localhop && parameters.face_id != Some(requester.face_id) {
+            let text = "A neighbour can change routes of its own face only";
+            return Err(ControlResponse::new(status::FORBIDDEN, text));
         }
         let request = Request::new(verb, &parameters)?;
         Ok(Self { verb, request, parameters, signer, authority })
@@ -225,6 +229,26 @@ impl Request {
                 | Self::RibUnregister { .. }
                 | Self::RibAnnounce { .. }
         )
+    }
+
+    /// Whether it would change routes or strategies of names of management. A route below its prefixes would take the
+    /// commands of others, as it is longer.
+    pub(crate) fn is_under_management(&self) -> bool {
+        let prefix = match self {
+            Self::FibAddNextHop { prefix, .. }
+            | Self::FibRemoveNextHop { prefix, .. }
+            | Self::RibRegister { prefix, .. }
+            | Self::RibUnregister { prefix, .. }
+            | Self::StrategySet { prefix, .. }
+            | Self::StrategyUnset { prefix } => prefix,
+            Self::RibAnnounce { announcement, .. } => &announcement.prefix,
+            Self::FaceCreate { .. }
+            | Self::FaceUpdate { .. }
+            | Self::FaceDestroy { .. }
+            | Self::CsConfig { .. }
+            | Self::CsErase { .. } => return false,
+        };
+        TopPrefix::of(prefix.as_ref()).is_some()
     }
 
     /// Whether it would change the route of management's own prefixes.

@@ -63,7 +63,7 @@ pub(crate) trait TableCommands: FaceCommands {
     fn configure_cs(&mut self, settings: CsSettings);
 
     /// Erases packets of the Content Store; [`Event::CsErased`](super::service::Event::CsErased) answers.
-    fn erase_cs(&mut self, ticket: u64, prefix: Name, limit: usize);
+    fn erase_cs(&mut self, ticket: u64, prefix: Name, limit: usize, is_whole_name: bool);
 
     /// Answers a search for a prefix announcement.
     fn answer_learning(&mut self, ticket: Token, announcement: Option<Box<[u8]>>);
@@ -155,8 +155,8 @@ impl TableCommands for Dataplane {
         self.send(Command::ConfigureCs(settings));
     }
 
-    fn erase_cs(&mut self, ticket: u64, prefix: Name, limit: usize) {
-        self.send(Command::EraseCs { ticket, prefix, limit });
+    fn erase_cs(&mut self, ticket: u64, prefix: Name, limit: usize, is_whole_name: bool) {
+        self.send(Command::EraseCs { ticket, prefix, limit, is_whole_name });
     }
 
     fn answer_learning(&mut self, ticket: Token, announcement: Option<Box<[u8]>>) {

@@ -544,10 +544,10 @@ impl Management {
                     serve: Some(settings.serve),
                 });
             }
-            Action::EraseCs { ticket, prefix, limit } => {
+            Action::EraseCs { ticket, prefix, limit, is_whole_name } => {
                 let ticket = self.tickets.add(ticket);
                 let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-                cx.dataplane().erase_cs(ticket, prefix, limit);
+                cx.dataplane().erase_cs(ticket, prefix, limit, is_whole_name);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Erasing from the Content Store, in bounded slices between bursts.
 
+use std::collections::VecDeque;
+
 use ndn_forwarding::Shard;
 use ndn_packet::{Name, NameRef};
 use ndn_table::{DataKey, NameHasher, PREFIX_HASHES_MAX};
@@ -8,80 +10,84 @@ use super::WorkerDisk;
 use crate::event::Event;
 use crate::queue::Sender;
 
-/// Maximum number of packets that one round erases for one command.
+/// Maximum number of packets that one round erases.
 const ERASED_PER_ROUND: usize = 256;
 
-/// The erasures in progress.
+/// The erasures in progress; the first is next.
 #[derive(Debug, Default)]
-pub(crate) struct ContentErasures(Vec<Erasure>);
+pub(crate) struct ContentErasures {
+    erasures: VecDeque<Erasure>,
+    /// Memory has no more Data under these prefixes, and the disk writes the erasures.
+    waiting_for_disk: Vec<Erasure>,
+}
 
 #[derive(Debug)]
 struct Erasure {
     ticket: u64,
     prefix: Name,
+    is_whole_name: bool,
     left: usize,
     erased: usize,
-    /// Memory has no more Data under the prefix, and the disk writes the erasure.
-    waits_for_disk: bool,
+}
+
+impl Erasure {
+    fn end(&self, more: bool, events: &mut Sender<Event>) {
+        events.send(Event::CsErased { ticket: self.ticket, erased: self.erased, more });
+    }
 }
 
 impl ContentErasures {
     /// Begins to erase up to `limit` packets under `prefix`; answered by [`Event::CsErased`].
-    pub(super) fn begin(&mut self, ticket: u64, prefix: Name, limit: usize) {
-        self.0.push(Erasure { ticket, prefix, left: limit, erased: 0, waits_for_disk: false });
+    pub(super) fn begin(&mut self, ticket: u64, prefix: Name, limit: usize, is_whole_name: bool) {
+        let erasure = Erasure { ticket, prefix, is_whole_name, left: limit, erased: 0 };
+        self.erasures.push_back(erasure);
     }
 
     /// Whether one can proceed now, without waiting for the disk.
     pub(super) fn has_work(&self) -> bool {
-        self.0.iter().any(|erasure| !erasure.waits_for_disk)
+        !self.erasures.is_empty()
     }
 
-    /// Runs one slice of each erasure.
+    /// Runs one slice of one erasure; they take turns.
     pub(super) fn run(
         &mut self,
         shard: &mut Shard,
         hasher: &NameHasher,
-        mut disk: Option<&mut WorkerDisk>,
+        disk: Option<&mut WorkerDisk>,
         events: &mut Sender<Event>,
     ) {
-        if self.0.is_empty() {
-            return;
+        if !self.waiting_for_disk.is_empty()
+            && shard.disk().is_none_or(ndn_disk::Share::erasures_are_durable)
+        {
+            self.waiting_for_disk.drain(..).for_each(|erasure| erasure.end(false, events));
         }
+        let Some(mut erasure) = self.erasures.pop_front() else { return };
         let mut hashes = [0; PREFIX_HASHES_MAX];
-        self.0.retain_mut(|erasure| {
-            if erasure.waits_for_disk {
-                let waits = shard.disk().is_some_and(|disk| !disk.erasures_are_durable());
-                if !waits {
-                    let Erasure { ticket, erased, .. } = *erasure;
-                    events.send(Event::CsErased { ticket, erased, more: false });
+        let prefix: NameRef<'_> = erasure.prefix.as_ref();
+        let Some(count) = hasher.hash_prefixes(prefix, &mut hashes) else {
+            // No Data with a name of this length is ever cached.
+            return erasure.end(false, events);
+        };
+        let key = DataKey::new(prefix, &hashes[..count]);
+        let hash = key.name_hash();
+        let result = shard.pcct_mut().erase_data(&key, erasure.left.min(ERASED_PER_ROUND));
+        erasure.erased += result.erased;
+        erasure.left -= result.erased.min(erasure.left);
+        if result.more && erasure.left > 0 {
+            self.erasures.push_back(erasure);
+        } else if let Some(disk) = disk.filter(|_| !result.more) {
+            if erasure.is_whole_name {
+                if let Some(disk) = shard.disk_mut() {
+                    disk.forget(hash);
                 }
-                return waits;
-            }
-            let prefix: NameRef<'_> = erasure.prefix.as_ref();
-            let slice = erasure.left.min(ERASED_PER_ROUND);
-            let Some(count) = hasher.hash_prefixes(prefix, &mut hashes) else {
-                // No Data with a name of this length is ever cached.
-                events.send(Event::CsErased { ticket: erasure.ticket, erased: 0, more: false });
-                return false;
-            };
-            let key = DataKey::new(prefix, &hashes[..count]);
-            let result = shard.pcct_mut().erase_data(&key, slice);
-            erasure.erased += result.erased;
-            erasure.left -= result.erased.min(erasure.left);
-            if !result.more
-                && let Some(disk) = &mut disk
-            {
+                erasure.end(false, events);
+            } else {
                 disk.erase(shard, &erasure.prefix);
-                erasure.waits_for_disk = true;
-                return true;
+                self.waiting_for_disk.push(erasure);
             }
-            let continues = result.more && erasure.left > 0;
-            if !continues {
-                let Erasure { ticket, erased, .. } = *erasure;
-                events.send(Event::CsErased { ticket, erased, more: result.more });
-            }
-            continues
-        });
+        } else {
+            erasure.end(result.more, events);
+        }
         shard.end_burst();
     }
 }

@@ -1045,8 +1045,8 @@ impl Worker {
             Command::SetRegions(regions) => self.ingress.set_producer_regions(regions),
             Command::ConfigureCs(settings) => self.configure_cs(settings),
             Command::SetCsPolicy(new) => self.shard.pcct_mut().set_cs_policy(*new, now),
-            Command::EraseCs { ticket, prefix, limit } => {
-                self.erasures.begin(ticket, prefix, limit);
+            Command::EraseCs { ticket, prefix, limit, is_whole_name } => {
+                self.erasures.begin(ticket, prefix, limit, is_whole_name);
             }
             Command::SetTap(tap) => {
                 self.faces.set_tap(tap);

@@ -101,6 +101,8 @@ pub enum Action {
         prefix: Name,
         /// Maximum number of packets.
         limit: u64,
+        /// Whether `prefix` is the whole name of a Data, so that others under the prefix need not be erased.
+        is_whole_name: bool,
     },
 }
 

@@ -588,7 +588,8 @@ impl FetchContext<'_> {
     /// Makes the Content Store forget a certificate.
     fn erase(&mut self, prefix: Name) {
         if let Some(ticket) = self.pending.add_erasure(self.now, prefix.clone()) {
-            self.outbox.push(Action::EraseCs { ticket, prefix, limit: CS_ERASE_LIMIT });
+            let limit = CS_ERASE_LIMIT;
+            self.outbox.push(Action::EraseCs { ticket, prefix, limit, is_whole_name: true });
         }
     }
 }

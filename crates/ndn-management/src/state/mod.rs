@@ -886,6 +886,9 @@ impl ControlState {
         };
         let route = learning::learnt_route(now, face_id, valid_until_ns);
         let prefix = announcement.prefix;
+        if TopPrefix::of(prefix.as_ref()).is_some() {
+            return refused(&"names of management are not learnt");
+        }
         let owner = Some(self.principal(face_id).without_process());
         match self.add_owned_route(prefix.as_ref(), route, owner) {
             Ok(()) => {
@@ -944,6 +947,11 @@ impl ControlState {
             self.routes.await_updates();
         }
         let outcome = match request {
+            request
+                if executing.authority == Authority::Requester && request.is_under_management() =>
+            {
+                Outcome::reply(status::FORBIDDEN, "Names of management are for operators")
+            }
             // NFD removes its own next hop, and gives no answer from then on.
             request if request.is_about_management() => {
                 Outcome::reply(status::CONFLICT, "Management's own route cannot be changed")
@@ -1184,7 +1192,7 @@ impl ControlState {
         let Some(Placed { ticket, .. }) = self.add_pending(executing, work) else {
             return Outcome::busy();
         };
-        self.outbox.push(Action::EraseCs { ticket, prefix, limit });
+        self.outbox.push(Action::EraseCs { ticket, prefix, limit, is_whole_name: false });
         Outcome::Deferred
     }
 
