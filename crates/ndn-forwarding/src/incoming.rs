@@ -6,9 +6,9 @@ use ndn_packet::interest::ForwardingHint;
 use ndn_packet::{Data, Interest, MAX_PACKET_SIZE, NackReason};
 use ndn_ring::PacketPool;
 use ndn_table::{
-    CsIndex, DataKey, FibSlot, FibSnapshot, InRecord, InRecordSearch, InterestKey, NextHop,
-    PIT_TOKEN_INLINE_MAX, PREFIX_HASHES_MAX, PitIndex, PitMatches, PitPhase, Resource, StrategyId,
-    Token,
+    CsIndex, DataKey, FaceIndex, FibSlot, FibSnapshot, InRecord, InRecordSearch, InterestKey,
+    NextHop, PIT_TOKEN_INLINE_MAX, PREFIX_HASHES_MAX, PitIndex, PitMatches, PitPhase, Resource,
+    StrategyId, Token,
 };
 use ndn_types::{PrincipalIndex, Timestamp};
 
@@ -18,7 +18,7 @@ use crate::dispatch::{Answer, CsProbe, DataVisit, ShardMessage, Stage};
 use crate::outgoing::{Outgoing, outgoing_arrived_data, outgoing_data};
 use crate::packet::{RxPacket, sha256};
 use crate::peers::PeerShards;
-use crate::pending_interest::{PendingInterest, hinted_depth};
+use crate::pending_interest::{InterestPacket, PendingInterest, hinted_depth};
 use crate::strategy::{ArrivedNack, Context, DIRECTED, Strategy, StrategyTable};
 use crate::tables::{Ending, Tables};
 use crate::{CONTENT_STORE_FACE_ID, Counters, DropReason, TxKind, TxPacket, scope};
@@ -119,6 +119,45 @@ impl<'a> Incoming<'a> {
         if !rx.token.is_empty() {
             self.tables_mut().note_token(rx.descriptor.face);
         }
+        if self.is_unknown(rx) {
+            self.forward_unknown(rx, route);
+        } else {
+            self.search_and_forward(rx, route);
+        }
+    }
+
+    /// Whether it is certain, without a search, that an Interest is not pending, that no Data satisfies it, and that its
+    /// Nonce is not a duplicate.
+    #[inline(always)]
+    fn is_unknown(&mut self, rx: &RxPacket<'_>) -> bool {
+        const OTHERS: Flags = Flags::CAN_BE_PREFIX
+            .union(Flags::IMPLICIT_DIGEST)
+            .union(Flags::SHORT_PREFIX)
+            .union(Flags::PREVIOUS_OWNER);
+        let Descriptor { flags, name_hash, nonce, token_length, .. } = *rx.descriptor;
+        let now = self.now();
+        let Tables { pcct, dead_nonces, .. } = self.tables_mut();
+        !flags.intersects(OTHERS)
+            && usize::from(token_length) <= PIT_TOKEN_INLINE_MAX
+            && pcct.excludes(name_hash)
+            && !pcct.has_disk()
+            && !dead_nonces.contains(name_hash, nonce, now)
+    }
+
+    /// [`Self::search_and_forward`] for an Interest that [is unknown](Self::is_unknown).
+    #[inline(always)]
+    fn forward_unknown(&mut self, rx: &RxPacket<'_>, route: FibSlot) {
+        self.counters().cs_misses.increment();
+        self.tables_mut().pcct.count_miss();
+        match self.insert_new(rx, self.strategy_at(route)) {
+            Ok(entry) => self.run_strategy(rx, entry, route),
+            Err(reason) => self.refuse_for_room(rx, reason),
+        }
+    }
+
+    /// The pipeline from the search for a pending entry on.
+    #[inline(never)]
+    fn search_and_forward(&mut self, rx: &RxPacket<'_>, route: FibSlot) {
         let key = &rx.interest_key();
         let pending = self.find_or_expire(key).map(|entry| self.search_downstreams(rx, entry));
         let pending = pending.as_ref();
@@ -190,8 +229,13 @@ impl<'a> Incoming<'a> {
     #[inline(always)]
     fn new_in_record(&self, rx: &RxPacket<'_>) -> InRecord {
         let Descriptor { face, nonce, period_ms, .. } = *rx.descriptor;
-        let principal = self.tables().faces.principal(face).unwrap_or(PrincipalIndex::OTHER);
-        InRecord::new(face, nonce, period_ms, self.now()).charged_to(principal)
+        InRecord::new(face, nonce, period_ms, self.now()).charged_to(self.principal_of(face))
+    }
+
+    /// The principal that is charged for the Interests of a face.
+    #[inline(always)]
+    fn principal_of(&self, face: FaceIndex) -> PrincipalIndex {
+        self.tables().faces.principal(face).unwrap_or(PrincipalIndex::OTHER)
     }
 
     /// Whether the Nonce is a duplicate, and where it was found.
@@ -269,7 +313,6 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    #[inline]
     pub(crate) fn content_store_miss(
         &mut self,
         rx: &RxPacket<'_>,
@@ -310,7 +353,7 @@ impl<'a> Incoming<'a> {
                 Some(_) => hinted_depth(rx.hashes()),
             },
             prefix_hashes: rx.hashes(),
-            packet: rx.tx_packet(TxKind::Interest),
+            packet: rx.interest_packet(),
             nonce: descriptor.nonce,
             lifetime_ms: descriptor.period_ms,
             is_at_hop_limit: rx.has(Flags::HOP_LIMIT) && descriptor.hop_limit == 0,
@@ -334,10 +377,10 @@ impl<'a> Incoming<'a> {
         pending: Option<&Joined>,
         strategy: StrategyId,
     ) -> Result<PitIndex, DropReason> {
-        let record = self.new_in_record(rx);
         if pending.is_none() && rx.token.len() <= PIT_TOKEN_INLINE_MAX {
-            return self.insert_new(rx, record, strategy);
+            return self.insert_new(rx, strategy);
         }
+        let record = self.new_in_record(rx);
         let entry = match pending {
             Some(pending) => pending.entry,
             None => {
@@ -379,18 +422,22 @@ impl<'a> Incoming<'a> {
     fn insert_new(
         &mut self,
         rx: &RxPacket<'_>,
-        record: InRecord,
         strategy: StrategyId,
     ) -> Result<PitIndex, DropReason> {
-        self.context.outgoing.admit_entry(record.principal, rx.wire().len())?;
+        let descriptor = rx.descriptor;
+        let (key, wire) = (rx.interest_key(), rx.interest_packet().wire);
+        let principal = self.principal_of(descriptor.face);
+        self.context.outgoing.admit_entry(principal, wire.len())?;
         let Outgoing { now, tables, .. } = &mut self.context.outgoing;
-        let record = record.with_token(rx.descriptor.token, rx.descriptor.token_length);
-        let (key, wire) = (rx.interest_key(), rx.wire());
-        let inserted = tables.pcct.insert_with_in_record(&key, wire, strategy, record, *now);
+        let inserted = tables.pcct.insert_with_in_record(&key, wire, strategy, || {
+            InRecord::new(descriptor.face, descriptor.nonce, descriptor.period_ms, *now)
+                .charged_to(principal)
+                .with_token(descriptor.token, descriptor.token_length)
+        });
         let entry = inserted.map_err(|_| DropReason::PitFull)?;
         tables.counters.pit_inserts.increment();
         if let Some(peers) = &mut tables.peers {
-            peers.note_expiry(record.expiry());
+            peers.note_expiry(tables.pcct.entry(entry).expiry());
         }
         Ok(entry)
     }
@@ -494,23 +541,42 @@ impl Incoming<'_> {
             counters.drop_packet(DropReason::DataLocalhostScope);
             return;
         }
+        let key = &rx.data_key();
         let Matches { found, copies } = matches;
-        self.find_matches(rx, found);
+        self.find_matches(rx, key, found);
         let entries = found.as_slice();
         self.count_token(rx, entries);
-        if entries.is_empty() {
-            self.unsolicited_data(rx);
-            return;
+        match entries {
+            [] => self.unsolicited_data(rx),
+            [_] => self.satisfy(rx, key, entries, copies),
+            _ => self.satisfy_several(rx, key, entries, copies),
         }
-        self.store(rx, true);
+    }
+
+    /// [`Self::satisfy`], compiled apart from the usual case of one entry.
+    #[inline(never)]
+    fn satisfy_several(
+        &mut self,
+        rx: &RxPacket<'_>,
+        key: &DataKey<'_>,
+        entries: &[PitIndex],
+        copies: &mut SentCopies,
+    ) {
+        self.satisfy(rx, key, entries, copies);
+    }
+
+    /// Caches a Data that satisfies these PIT entries, sends it to their downstreams, and ends them.
+    #[inline(always)]
+    fn satisfy(
+        &mut self,
+        rx: &RxPacket<'_>,
+        key: &DataKey<'_>,
+        entries: &[PitIndex],
+        copies: &mut SentCopies,
+    ) {
+        self.store(rx, key, true);
         for &entry in entries {
-            if self.tables().pcct.entry(entry).phase() == PitPhase::Held {
-                continue;
-            }
-            self.context.strategy = self.strategy_of(entry);
-            if let Some(strategy) = self.strategies.find(self.context.strategy) {
-                strategy.before_satisfy(&mut self.context, entry, rx);
-            }
+            self.before_satisfy(rx, entry);
         }
         self.send_to_downstreams(rx, entries, copies);
         for &entry in entries {
@@ -518,18 +584,30 @@ impl Incoming<'_> {
         }
     }
 
+    /// Passes a Data that satisfies a PIT entry to the strategy of the entry.
+    #[inline(always)]
+    fn before_satisfy(&mut self, rx: &RxPacket<'_>, entry: PitIndex) {
+        if self.tables().pcct.entry(entry).phase() == PitPhase::Held {
+            return;
+        }
+        self.context.strategy = self.strategy_of(entry);
+        if let Some(strategy) = self.strategies.find(self.context.strategy) {
+            strategy.before_satisfy(&mut self.context, entry, rx);
+        }
+    }
+
     /// [`Self::find_matches`], with the token counters.
     pub(crate) fn find_pending_matches(&mut self, rx: &RxPacket<'_>, matches: &mut Matches) {
         let found = &mut matches.found;
-        self.find_matches(rx, found);
+        self.find_matches(rx, &rx.data_key(), found);
         self.count_token(rx, found.as_slice());
     }
 
     /// The PIT entries that a Data satisfies, at all prefix lengths. Entries that have expired are
     /// finalized here: the result must not depend on whether their timer has fired.
     #[inline]
-    fn find_matches(&mut self, rx: &RxPacket<'_>, found: &mut PitMatches) {
-        self.tables_mut().pcct.find_pit_matches(&rx.data_key(), || sha256(rx.wire()), found);
+    fn find_matches(&mut self, rx: &RxPacket<'_>, key: &DataKey<'_>, found: &mut PitMatches) {
+        self.tables_mut().pcct.find_pit_matches(key, || sha256(rx.wire()), found);
         let (pcct, now) = (&self.tables().pcct, self.now());
         if found.as_slice().iter().any(|&entry| pcct.entry(entry).expiry() <= now) {
             self.end_expired(found);
@@ -569,25 +647,27 @@ impl Incoming<'_> {
     pub(crate) fn unsolicited_data(&mut self, rx: &RxPacket<'_>) {
         self.counters().unsolicited_data.increment();
         if self.tables().unsolicited.admits(rx.has(Flags::FROM_LOCAL)) {
-            self.store(rx, false);
+            self.store(rx, &rx.data_key(), false);
         } else {
             self.counters().drop_packet(DropReason::UnsolicitedData);
         }
     }
 
     /// Inserts a Data into the Content Store, unless it has CachePolicy NoCache.
-    #[inline]
-    pub(crate) fn store(&mut self, rx: &RxPacket<'_>, solicited: bool) {
+    // A call: within its callers, registers do not suffice.
+    #[inline(never)]
+    pub(crate) fn store(&mut self, rx: &RxPacket<'_>, key: &DataKey<'_>, solicited: bool) {
         if rx.has(Flags::NO_CACHE) {
             return;
         }
-        let (key, freshness_ms) = (rx.data_key(), u64::from(rx.descriptor.period_ms));
+        let freshness_ms = u64::from(rx.descriptor.period_ms);
         let Outgoing { now, tables, .. } = &mut self.context.outgoing;
         // Not an error: the Content Store may not admit, or have no room for so large a packet.
-        let _ = tables.pcct.insert_data(&key, rx.wire(), freshness_ms, solicited, *now);
+        let _ = tables.pcct.insert_data(key, rx.wire(), freshness_ms, solicited, *now);
     }
 
     /// The strategy instance of a FIB entry.
+    #[inline(always)]
     pub(crate) fn strategy_at(&self, route: FibSlot) -> StrategyId {
         self.fib.entry(route).strategy()
     }
@@ -745,7 +825,12 @@ impl<'a> Incoming<'a> {
                 next_hops,
                 next_hops_depth,
                 prefix_hashes,
-                packet: TxPacket::new(TxKind::Interest, wire, None),
+                packet: InterestPacket {
+                    wire,
+                    handle: None,
+                    congestion_mark: 0,
+                    non_discovery: false,
+                },
                 nonce: interest.nonce().unwrap_or_default(),
                 lifetime_ms,
                 is_at_hop_limit: interest.hop_limit() == Some(0),
@@ -1015,7 +1100,7 @@ impl Incoming<'_> {
             self.unsolicited_data(rx);
             return false;
         }
-        self.store(rx, true);
+        self.store(rx, &rx.data_key(), true);
         true
     }
 
@@ -1041,13 +1126,7 @@ impl Incoming<'_> {
     ) {
         let (entries, copies) = matches.parts();
         for &entry in entries {
-            if self.tables().pcct.entry(entry).phase() == PitPhase::Held {
-                continue;
-            }
-            self.context.strategy = self.strategy_of(entry);
-            if let Some(strategy) = self.strategies.strategy(self.context.strategy) {
-                strategy.before_satisfy(&mut self.context, entry, rx);
-            }
+            self.before_satisfy(rx, entry);
         }
         copies.clear();
         for &(face, token_hash) in visit.copies() {

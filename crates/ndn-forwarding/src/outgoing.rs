@@ -13,7 +13,7 @@ use crate::descriptor::Flags;
 use crate::face_table::FaceFlags;
 use crate::learning::{Held, LearningRequest};
 use crate::packet::RxPacket;
-use crate::pending_interest::PendingInterest;
+use crate::pending_interest::{InterestPacket, PendingInterest};
 use crate::tables::{Ending, Tables};
 use crate::{DropReason, TxKind, TxPacket, TxSink};
 
@@ -61,7 +61,7 @@ pub(crate) fn outgoing_arrived_data(
             true => tables.faces.face_id(rx.descriptor.face),
             false => None,
         };
-        let data = rx.tx_packet(TxKind::Data);
+        let data = rx.tx_data();
         tx.send(face, &TxPacket { pit_token, incoming_face_id, ..data });
     }
 }
@@ -99,32 +99,55 @@ impl Outgoing<'_> {
         self.tables.pcct.out_records(entry).find(|record| record.face == face)
     }
 
-    /// Records an Interest in the out-record of `face` and sends it.
+    /// Records an Interest in the out-record of `face` and sends it. `flags` are the properties of the face, if it exists.
     #[inline]
     pub(crate) fn outgoing_interest(
         &mut self,
         interest: &PendingInterest<'_>,
         face: FaceIndex,
+        flags: Option<FaceFlags>,
     ) -> Result<(), DropReason> {
-        let flags = self.tables.faces.find(face).ok_or(DropReason::EgressFaceGone)?;
+        let flags = flags.ok_or(DropReason::EgressFaceGone)?;
         if interest.is_at_hop_limit && !flags.is_local() {
             return Err(DropReason::HopLimitReached);
         }
-        self.admit_out_record(interest.entry, face)?;
         let PendingInterest { entry, nonce, lifetime_ms, .. } = *interest;
         let pcct = &mut self.tables.pcct;
-        let previous = pcct.insert_out_record(entry, face, nonce, lifetime_ms, self.now);
-        match previous.map_err(|_| DropReason::OutRecordsFull)? {
-            Some(previous) if previous != nonce => self.remember_nonce(entry, previous),
-            Some(_) | None => {}
+        if !pcct.insert_first_out_record(entry, face, nonce, lifetime_ms, self.now) {
+            self.record_upstream(interest, face)?;
         }
         let tables = &mut *self.tables;
         let token = tables.pcct.token(interest.entry, tables.shard).encode();
         let incoming_face_id =
             if flags.has_local_fields() { tables.faces.face_id(interest.face) } else { None };
         tables.counters.out_interests.increment();
-        let pit_token = if flags.sends_tokens() { &token[..] } else { &[] };
-        self.tx.send(face, &TxPacket { pit_token, incoming_face_id, ..interest.packet });
+        let InterestPacket { wire, handle, congestion_mark, non_discovery } = interest.packet;
+        let packet = TxPacket {
+            pit_token: if flags.sends_tokens() { &token } else { &[] },
+            congestion_mark: u64::from(congestion_mark),
+            incoming_face_id,
+            non_discovery,
+            ..TxPacket::new(TxKind::Interest, wire, handle)
+        };
+        self.tx.send(face, &packet);
+        Ok(())
+    }
+
+    /// Adds or renews the out-record of `face` in an entry that has out-records.
+    #[inline(never)]
+    fn record_upstream(
+        &mut self,
+        interest: &PendingInterest<'_>,
+        face: FaceIndex,
+    ) -> Result<(), DropReason> {
+        let PendingInterest { entry, nonce, lifetime_ms, .. } = *interest;
+        self.admit_out_record(entry, face)?;
+        let pcct = &mut self.tables.pcct;
+        let previous = pcct.insert_out_record(entry, face, nonce, lifetime_ms, self.now);
+        match previous.map_err(|_| DropReason::OutRecordsFull)? {
+            Some(previous) if previous != nonce => self.remember_nonce(entry, previous),
+            Some(_) | None => {}
+        }
         Ok(())
     }
 
@@ -201,14 +224,14 @@ impl Outgoing<'_> {
     /// Ends an entry satisfied by a Data with this FreshnessPeriod.
     #[inline]
     pub(crate) fn finalize_satisfied(&mut self, entry: PitIndex, freshness_ms: u64) {
-        let tables = &mut *self.tables;
-        if tables.pcct.entry(entry).phase() != PitPhase::Pending {
+        if self.tables.pcct.entry(entry).phase() != PitPhase::Pending {
             return self.satisfy_for_now(entry);
         }
+        self.remember_satisfied(entry, freshness_ms);
+        let tables = &mut *self.tables;
         tables.counters.satisfied_interests.increment();
         tables.count_closed(entry, Ending::Data, self.now);
-        self.remember_satisfied(entry, freshness_ms);
-        self.tables.erase_pending(entry);
+        tables.erase_pending(entry);
     }
 
     /// Inserts the Nonces of an entry satisfied by a Data with this FreshnessPeriod into the dead nonce list, unless a

@@ -7,6 +7,7 @@ use ndn_table::{DataKey, FaceIndex, InterestKey, Token};
 
 use crate::cross_shard_packet::{CrossShardPacket, HASHES};
 use crate::descriptor::{Descriptor, Flags};
+use crate::pending_interest::InterestPacket;
 use crate::{BURST_SIZE, Burst, PacketKind, TxKind, TxPacket};
 
 /// A received packet of a burst, borrowed.
@@ -141,6 +142,7 @@ impl<'a> RxPacket<'a> {
     }
 
     /// The value of the ForwardingHint TLV.
+    #[inline(always)]
     pub(crate) fn forwarding_hint(&self) -> Option<&'a [u8]> {
         let start = usize::from(self.descriptor.hint_offset);
         let end = start + usize::from(self.descriptor.hint_length);
@@ -155,14 +157,25 @@ impl<'a> RxPacket<'a> {
         CrossShardPacket::new(Descriptor { handle, ..*self.descriptor }, hashes, self.token)
     }
 
-    /// The packet as it leaves, without PIT token and IncomingFaceId.
-    #[inline]
-    pub(crate) fn tx_packet(&self, kind: TxKind) -> TxPacket<'a> {
+    /// A Data as it leaves, without PIT token and IncomingFaceId.
+    #[inline(always)]
+    pub(crate) fn tx_data(&self) -> TxPacket<'a> {
         TxPacket {
             congestion_mark: u64::from(self.descriptor.congestion_mark),
-            non_discovery: kind == TxKind::Interest && self.has(Flags::NON_DISCOVERY),
             prefix_announcement: self.announcement(),
-            ..TxPacket::new(kind, self.wire(), self.handle())
+            ..TxPacket::new(TxKind::Data, self.wire(), self.handle())
+        }
+    }
+
+    /// An Interest as it leaves. Only Data have announcements.
+    #[inline(always)]
+    pub(crate) fn interest_packet(&self) -> InterestPacket<'a> {
+        debug_assert!(!self.has(Flags::ANNOUNCEMENT));
+        InterestPacket {
+            wire: self.bytes,
+            handle: self.descriptor.handle.as_ref(),
+            congestion_mark: self.descriptor.congestion_mark,
+            non_discovery: self.has(Flags::NON_DISCOVERY),
         }
     }
 }

@@ -1,8 +1,7 @@
 //! An Interest in the PIT, as strategies and the outgoing Interest pipeline see it.
 
+use ndn_ring::PacketHandle;
 use ndn_table::{FaceIndex, NextHop, PitIndex};
-
-use crate::TxPacket;
 
 /// An Interest that a strategy may send.
 #[derive(Debug, Clone, Copy)]
@@ -18,14 +17,26 @@ pub struct PendingInterest<'a> {
     pub next_hops_depth: usize,
     /// Hashes of the prefixes of its name, the empty prefix first.
     pub prefix_hashes: &'a [u64],
-    /// The Interest as it leaves, without PIT token and IncomingFaceId.
-    pub(crate) packet: TxPacket<'a>,
+    /// The Interest as it leaves.
+    pub(crate) packet: InterestPacket<'a>,
     pub(crate) nonce: u32,
     pub(crate) lifetime_ms: u32,
     /// HopLimit is present and 0.
     pub(crate) is_at_hop_limit: bool,
     /// Its scope permits local faces only: `/localhost`, or `/localhop` of another host.
     pub(crate) is_for_local: bool,
+}
+
+/// An Interest as it leaves, without what differs between the faces that it is sent to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InterestPacket<'a> {
+    /// The network packet.
+    pub(crate) wire: &'a [u8],
+    /// The pool buffer of the same bytes, if any.
+    pub(crate) handle: Option<&'a PacketHandle>,
+    /// Congestion mark; 0 for none.
+    pub(crate) congestion_mark: u16,
+    pub(crate) non_discovery: bool,
 }
 
 /// Components of the prefix for which the measurements of Interests with a ForwardingHint are kept. Data that comes back

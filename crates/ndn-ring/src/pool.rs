@@ -239,7 +239,7 @@ impl PacketPool {
 
     /// Releases a handle: counted at once if it belongs to this pool, otherwise returned to its
     /// pool by the next [`settle`](Self::settle) at the latest.
-    #[inline]
+    #[inline(always)]
     pub fn release(&self, handle: PacketHandle) {
         match handle.block_in(self.registration.pool) {
             Some(block_index) => self.give_back(block_index, 1),

@@ -58,6 +58,14 @@ impl Bucket {
         self.matches(tag).0 == 0 && !self.has_overflowed()
     }
 
+    /// The reference of the only item of this tag whose home is this bucket, if there is exactly one and no item overflowed.
+    #[inline(always)]
+    pub(crate) fn find_only(&self, tag: Tag) -> Option<u32> {
+        let mut slots = self.matches(tag);
+        let slot = slots.next()?;
+        (slots.0 == 0 && !self.has_overflowed()).then(|| self.reference(slot))
+    }
+
     /// Whether items of this bucket overflowed into later ones.
     #[inline(always)]
     pub(crate) fn has_overflowed(&self) -> bool {

@@ -200,6 +200,16 @@ impl ByteSlab {
         prefetch_slice(&self.bytes, self.origin + (block.0 as usize + line) * UNIT);
     }
 
+    /// Prefetches the cache lines of the first `length` bytes of a block.
+    #[inline(always)]
+    pub(crate) fn prefetch_lines(&self, block: BlockRef, length: usize) {
+        let start = self.origin + block.0 as usize * UNIT;
+        // Groups of four, the last of which may reach into the next block: half the instructions.
+        for group in (start..start + length).step_by(4 * UNIT) {
+            (0..4).for_each(|line| prefetch_slice(&self.bytes, group + line * UNIT));
+        }
+    }
+
     #[cold]
     fn take_chunk(&mut self, class: usize) -> Option<u32> {
         if self.chunk_count >= self.chunk_limit {

@@ -75,6 +75,12 @@ impl HashIndex {
         self.buckets[self.home(hash)].excludes(Tag::of(hash))
     }
 
+    /// The item of `hash` (or of an equal tag), if it is certain, without a search of further buckets, that there is exactly one.
+    #[inline(always)]
+    pub(crate) fn find_only(&self, hash: u64) -> Option<u32> {
+        self.buckets[self.home(hash)].find_only(Tag::of(hash))
+    }
+
     /// Visits every item of `hash` (or of an equal tag).
     #[inline(always)]
     pub(crate) fn for_each(&self, hash: u64, mut visit: impl FnMut(u32)) {
@@ -242,6 +248,9 @@ mod tests {
                         let mut seen = Vec::new();
                         table.for_each(hash, |reference| seen.push(reference));
                         prop_assert!(!table.excludes(hash) || seen.is_empty());
+                        if let Some(only) = table.find_only(hash) {
+                            prop_assert_eq!(&seen, &[only]);
+                        }
                         for (reference, _) in model.iter().filter(|&(_, &other)| other == hash) {
                             prop_assert!(seen.contains(reference));
                         }

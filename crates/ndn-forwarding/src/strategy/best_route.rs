@@ -7,6 +7,7 @@ use super::parameters::{ParameterError, Parameters};
 use super::retransmission::{Retransmission, Suppression};
 use super::{ArrivedNack, Context, PendingInterest, Strategy, nack};
 use crate::DropReason;
+use crate::face_table::FaceFlags;
 
 /// Sends a new Interest to the eligible next hop of lowest cost, and one whose upstreams were lost to one that it was not
 /// sent to, if there is one. A retransmission that is not
@@ -24,32 +25,37 @@ impl BestRoute {
     }
 
     fn forward_new(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
-        let mut next_hop = Self::cheapest(context, interest);
+        let mut next_hop = Self::cheapest(context, interest).map(|(face, _)| face);
         // Nothing is awaited: the link of an upstream without a Nack was lost, or is in doubt.
         let is_lost =
             |record: &OutRecord| record.nack_reason.is_none() && record.expiry() > context.now();
         if next_hop.and_then(|face| context.out_record(interest.entry, face)).is_some_and(is_lost) {
             next_hop = Self::next_for_retransmission(context, interest);
         }
-        Self::send_or_reject(context, interest, next_hop);
-    }
-
-    /// The eligible next hop of lowest cost.
-    #[inline(always)]
-    fn cheapest(context: &Context<'_>, interest: &PendingInterest<'_>) -> Option<FaceIndex> {
-        let mut next_hops = interest.next_hops.iter().map(|hop| hop.face);
-        next_hops.find(|&face| context.is_eligible(interest, face))
-    }
-
-    #[inline(always)]
-    fn send_or_reject(
-        context: &mut Context<'_>,
-        interest: &PendingInterest<'_>,
-        next_hop: Option<FaceIndex>,
-    ) {
         match next_hop {
             Some(face) => {
                 context.send_interest(interest, face);
+            }
+            None => Self::reject(context, interest.entry, interest.face),
+        }
+    }
+
+    /// The eligible next hop of lowest cost, and its properties.
+    #[inline(always)]
+    fn cheapest(
+        context: &Context<'_>,
+        interest: &PendingInterest<'_>,
+    ) -> Option<(FaceIndex, FaceFlags)> {
+        let mut next_hops = interest.next_hops.iter().map(|hop| hop.face);
+        next_hops.find_map(|face| Some((face, context.find_eligible(interest, face)?)))
+    }
+
+    /// Forwards the first Interest of an entry.
+    #[inline(always)]
+    fn forward_first(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+        match Self::cheapest(context, interest) {
+            Some((face, flags)) => {
+                context.send_to_known(interest, face, Some(flags));
             }
             None => Self::reject(context, interest.entry, interest.face),
         }
@@ -97,8 +103,7 @@ impl Strategy for BestRoute {
     #[inline]
     fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
         if !context.has_out_records(interest.entry) {
-            let next_hop = Self::cheapest(context, interest);
-            return Self::send_or_reject(context, interest, next_hop);
+            return Self::forward_first(context, interest);
         }
         match context.decide_retransmission(&self.suppression, interest.entry) {
             Retransmission::New => Self::forward_new(context, interest),

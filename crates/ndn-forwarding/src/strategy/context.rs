@@ -6,13 +6,13 @@ use ndn_types::{PrincipalIndex, Timestamp};
 
 use super::measurements::{Measurements, Writer, mix};
 use super::retransmission::{Retransmission, Suppression};
+use crate::DropReason;
 use crate::face_table::{FaceFlags, LinkState};
 use crate::learning::LearningRequest;
 use crate::outgoing::Outgoing;
 use crate::packet::RxPacket;
-use crate::pending_interest::PendingInterest;
+use crate::pending_interest::{InterestPacket, PendingInterest};
 use crate::tables::Ending;
-use crate::{DropReason, TxPacket};
 
 /// State of the out-record of an Interest whose NextHopFaceId named the face: no strategy chose it, and
 /// none may choose another.
@@ -103,13 +103,19 @@ impl Context<'_> {
     #[inline]
     #[must_use]
     pub fn is_eligible(&self, interest: &PendingInterest<'_>, face: FaceIndex) -> bool {
-        let Some(flags) = self.find_permitted(interest, face) else { return false };
-        match flags.link_state() {
-            LinkState::Up => true,
-            link_state @ (LinkState::Down | LinkState::Doubted | LinkState::Returning) => {
-                self.best_link_state(interest) <= Some(link_state)
-            }
-        }
+        self.find_eligible(interest, face).is_some()
+    }
+
+    /// The properties of an [eligible](Self::is_eligible) face.
+    #[inline(always)]
+    pub(super) fn find_eligible(
+        &self,
+        interest: &PendingInterest<'_>,
+        face: FaceIndex,
+    ) -> Option<FaceFlags> {
+        let flags = self.find_permitted(interest, face)?;
+        let is_best = || self.best_link_state(interest) <= Some(flags.link_state());
+        (flags.link_state() == LinkState::Up || is_best()).then_some(flags)
     }
 
     /// The properties of a face to which an Interest may be sent, whether it is up or not.
@@ -134,7 +140,19 @@ impl Context<'_> {
     /// possible; the drop is counted.
     #[inline]
     pub fn send_interest(&mut self, interest: &PendingInterest<'_>, face: FaceIndex) -> bool {
-        match self.outgoing.outgoing_interest(interest, face) {
+        let flags = self.outgoing.tables.faces.find(face);
+        self.send_to_known(interest, face, flags)
+    }
+
+    /// [`Self::send_interest`] with the properties of the face, if it exists.
+    #[inline(always)]
+    pub(super) fn send_to_known(
+        &mut self,
+        interest: &PendingInterest<'_>,
+        face: FaceIndex,
+        flags: Option<FaceFlags>,
+    ) -> bool {
+        match self.outgoing.outgoing_interest(interest, face, flags) {
             Ok(()) => true,
             Err(reason) => {
                 self.count_drop(reason);
@@ -357,7 +375,7 @@ impl Context<'_> {
         copy.extend_from_slice(wire);
         if let Some(place) = copy.get_mut(place) {
             place.copy_from_slice(&nonce.to_be_bytes());
-            let packet = TxPacket { wire: &copy, handle: None, ..interest.packet };
+            let packet = InterestPacket { wire: &copy, handle: None, ..interest.packet };
             act(self, &PendingInterest { packet, nonce, ..*interest });
         }
         self.outgoing.tables.probe_scratch = copy;

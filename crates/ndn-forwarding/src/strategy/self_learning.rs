@@ -8,10 +8,11 @@ use ndn_table::{FaceIndex, PitIndex};
 
 use super::parameters::{ParameterError, Parameters};
 use super::{ArrivedNack, Context, PendingInterest, Strategy};
+use crate::DropReason;
 use crate::descriptor::Flags;
 use crate::learning::LearningRequest;
 use crate::packet::RxPacket;
-use crate::{DropReason, TxPacket};
+use crate::pending_interest::InterestPacket;
 
 /// The last Interest of this record was a discovery Interest.
 const DISCOVERY: u8 = 1;
@@ -31,7 +32,7 @@ impl SelfLearning {
     }
 
     fn multicast(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
-        let packet = TxPacket { non_discovery: true, ..interest.packet };
+        let packet = InterestPacket { non_discovery: true, ..interest.packet };
         let marked = PendingInterest { packet, ..*interest };
         for hop in interest.next_hops {
             if context.is_eligible(interest, hop.face) && context.send_interest(&marked, hop.face) {

@@ -197,8 +197,8 @@ impl Pcct {
         self.pit.insert(&mut self.index, key, wire, principal)
     }
 
-    /// [`Self::insert_new_interest`] for the strategy `strategy`, with an in-record, which the entry is charged to and expires
-    /// with. The token of `record` is that of [`InRecord::with_token`].
+    /// [`Self::insert_new_interest`] for the strategy `strategy`, with the in-record that `record` returns, which the entry is
+    /// charged to and expires with. It is renewed now; its token is that of [`InRecord::with_token`].
     ///
     /// # Errors
     /// When a limit is reached; nothing is changed then.
@@ -208,13 +208,17 @@ impl Pcct {
         key: &InterestKey<'_>,
         wire: &[u8],
         strategy: StrategyId,
-        record: InRecord,
-        now: Timestamp,
+        record: impl FnOnce() -> InRecord,
     ) -> Result<PitIndex, PitError> {
         debug_assert!(self.find_interest(key).is_none(), "there is an entry already");
-        let slot = self.pit.insert_with_in_record(&mut self.index, key, wire, record, now)?;
-        self.pit.entry_mut(slot).strategy_id = strategy.0;
-        Ok(slot)
+        self.pit.insert_with_in_record(&mut self.index, key, wire, strategy, record)
+    }
+
+    /// Whether it is certain that there is neither an entry nor cached Data under the hash of a name.
+    #[must_use]
+    #[inline(always)]
+    pub fn excludes(&self, name_hash: u64) -> bool {
+        self.index.excludes(name_hash)
     }
 
     /// Finds the entry of an Interest: the same name, CanBePrefix and MustBeFresh.
@@ -418,6 +422,20 @@ impl Pcct {
     #[inline]
     pub fn out_record_mut(&mut self, index: PitIndex, face: FaceIndex) -> Option<&mut OutRecord> {
         self.pit.out_record_mut(index, face)
+    }
+
+    /// Adds the out-record of `face` to an entry without out-records; returns false if it has any.
+    #[inline(always)]
+    pub fn insert_first_out_record(
+        &mut self,
+        index: PitIndex,
+        face: FaceIndex,
+        nonce: u32,
+        lifetime_ms: u32,
+        now: Timestamp,
+    ) -> bool {
+        let record = OutRecord { face, nonce, renewed: now, lifetime_ms, ..OutRecord::EMPTY };
+        self.pit.insert_first_out_record(index, record)
     }
 
     /// Adds or renews the out-record of `face`. A renewed record loses its Nack and keeps its
@@ -626,6 +644,12 @@ impl Pcct {
     ) -> Option<CsIndex> {
         let is_absent = self.absent.contains(key.data_hash());
         self.cs.find(&self.index, key, is_absent, now, digest)
+    }
+
+    /// Counts a miss of an Interest that needs no search, see [`Self::excludes`].
+    #[inline(always)]
+    pub fn count_miss(&mut self) {
+        self.cs.counters.misses += 1;
     }
 
     /// The whole packet of a cached Data.

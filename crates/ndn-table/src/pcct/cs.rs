@@ -642,9 +642,7 @@ impl Cs {
         let entry = &self.entries[self.lines_cursor];
         index.prefetch(entry.hash);
         // The next Data is written to the victim's block.
-        for line in 0..usize::from(entry.wire_length).div_ceil(64) {
-            self.blocks.prefetch(entry.block, line);
-        }
+        self.blocks.prefetch_lines(entry.block, usize::from(entry.wire_length));
         self.lines_cursor = entry.newer;
     }
 

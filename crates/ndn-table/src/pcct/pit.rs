@@ -19,7 +19,7 @@ use crate::hash_index::HashIndex;
 use crate::name_hash::DIGEST_COMPONENT_LENGTH;
 use crate::short_prefix_interests::SHORT_PREFIX_INTERESTS_MAX;
 use crate::timer_wheel::{Step, TimerWheel};
-use crate::{DataKey, FaceIndex, InterestKey, Ledger, NameHasher, Resource, Token};
+use crate::{DataKey, FaceIndex, InterestKey, Ledger, NameHasher, Resource, StrategyId, Token};
 
 /// Marks a reference in the shared index as one to a PIT entry.
 pub(super) const PIT_BIT: u32 = 1 << 31;
@@ -211,6 +211,20 @@ impl Pit {
         wire: &[u8],
         principal: PrincipalIndex,
     ) -> Result<PitIndex, PitError> {
+        let slot = self.place(index, key, wire)?;
+        self.entries[slot.0].principal = principal;
+        self.charge_new(principal, wire.len());
+        Ok(slot)
+    }
+
+    /// Places a new entry in a slot and in the index, not charged to anybody yet.
+    #[inline(always)]
+    fn place(
+        &mut self,
+        index: &mut HashIndex,
+        key: &InterestKey<'_>,
+        wire: &[u8],
+    ) -> Result<PitIndex, PitError> {
         debug_assert_eq!(packet_name(wire), key.name.value());
         let wire_length = u16::try_from(wire.len()).map_err(|_| PitError::TooLong)?;
         let slot = self.entries.allocate(|| PitEntry::EMPTY).ok_or(PitError::Full)?;
@@ -236,17 +250,13 @@ impl Pit {
         entry.expiry = Timestamp::MAX;
         entry.strategy_state = 0;
         entry.strategy_id = 0;
-        entry.principal = principal;
         entry.stored = stored;
         entry.flags = PitFlags(selectors_of(key) | PitFlags::IN_USE);
         entry.name_components = u8::try_from(key.hashes.len() - 1).unwrap_or(u8::MAX);
         entry.wire_length = wire_length;
         if stored == StoredInterest::NONE {
             entry.inline[..wire.len()].copy_from_slice(wire);
-        } else {
-            self.ledger.charge(principal, Resource::LongBlocks, long_blocks(wire.len()));
         }
-        self.ledger.charge(principal, Resource::Entries, 1);
         if key.has_digest {
             self.digest_waiters.add(key.data_hash());
         } else if key.can_be_prefix {
@@ -255,34 +265,45 @@ impl Pit {
         Ok(PitIndex(slot))
     }
 
-    /// [`Self::insert`] with the first in-record, whose token fits it.
+    /// [`Self::insert`] for a strategy, with the first in-record, whose token fits it.
     #[inline(always)]
     pub(super) fn insert_with_in_record(
         &mut self,
         index: &mut HashIndex,
         key: &InterestKey<'_>,
         wire: &[u8],
-        record: InRecord,
-        now: Timestamp,
+        strategy: StrategyId,
+        record: impl FnOnce() -> InRecord,
     ) -> Result<PitIndex, PitError> {
-        let slot = self.insert(index, key, wire, record.principal)?;
+        let slot = self.place(index, key, wire)?;
         let entry = &mut self.entries[slot.0];
+        let record = record();
+        entry.strategy_id = strategy.0;
+        entry.principal = record.principal;
         entry.in_first = record;
         entry.in_list = RecordList::ONE;
+        // The record was renewed just now.
+        schedule_expiry(&mut self.wheel, entry, slot, record.expiry(), record.renewed);
         self.in_records_len += 1;
-        self.set_expiry(slot, record.expiry(), now);
+        self.charge_new(record.principal, wire.len());
         Ok(slot)
+    }
+
+    /// Charges a new entry, with an Interest of this length.
+    #[inline(always)]
+    fn charge_new(&mut self, principal: PrincipalIndex, wire_length: usize) {
+        self.ledger.charge(principal, Resource::Entries, 1);
+        if wire_length > PIT_INTEREST_INLINE_MAX {
+            self.ledger.charge(principal, Resource::LongBlocks, long_blocks(wire_length));
+        }
     }
 
     #[inline]
     pub(super) fn erase(&mut self, index: &mut HashIndex, slot: PitIndex) {
-        if self.entries[slot.0].flags.has(PitFlags::HAS_DIGEST) {
-            self.forget_digest(slot);
-        }
-        let lists = (self.entries[slot.0].in_list, self.entries[slot.0].out_list);
-        if lists.0.count > 1 || lists.1.count > 1 {
-            self.clear_in_records(slot);
-            self.clear_out_records(slot);
+        let entry = &self.entries[slot.0];
+        let has_further = entry.in_list.count > 1 || entry.out_list.count > 1;
+        if has_further || entry.flags.has(PitFlags::HAS_DIGEST) {
+            self.erase_uncommon(slot);
         }
         let entry = &mut self.entries[slot.0];
         debug_assert!(entry.flags.has(PitFlags::IN_USE), "an entry is erased once");
@@ -307,11 +328,25 @@ impl Pit {
             self.in_records_len -= 1;
             self.tokens.release(&mut self.ledger, &mut entry.in_first);
         }
-        entry.in_list = RecordList::EMPTY;
-        entry.out_list = RecordList::EMPTY;
+        // Without further records, there is no chain.
+        entry.in_list.count = 0;
+        entry.out_list.count = 0;
         let removed = index.remove(hash, slot.0 | PIT_BIT);
         debug_assert!(removed);
         self.entries.release(slot.0);
+    }
+
+    /// Removes what only some entries have: further records, and the count of a digest.
+    #[cold]
+    fn erase_uncommon(&mut self, slot: PitIndex) {
+        if self.entries[slot.0].flags.has(PitFlags::HAS_DIGEST) {
+            self.forget_digest(slot);
+        }
+        let lists = (self.entries[slot.0].in_list, self.entries[slot.0].out_list);
+        if lists.0.count > 1 || lists.1.count > 1 {
+            self.clear_in_records(slot);
+            self.clear_out_records(slot);
+        }
     }
 
     /// Stores an Interest that is too long for its entry.
@@ -345,18 +380,7 @@ impl Pit {
 
     #[inline]
     pub(super) fn set_expiry(&mut self, slot: PitIndex, deadline: Timestamp, now: Timestamp) {
-        let entry = &mut self.entries[slot.0];
-        entry.expiry = deadline;
-        let is_last = entry.timer_count + 1 >= TIMERS_PER_ENTRY_MAX;
-        let ahead = if is_last { LAST_TIMER_AHEAD_MAX_NANOS } else { TIMER_AHEAD_MAX_NANOS };
-        let requested = deadline.min(now.plus_nanos(ahead));
-        if requested < entry.timer && entry.timer_count < TIMERS_PER_ENTRY_MAX {
-            // The wheel has room for TIMERS_PER_ENTRY_MAX records of every slot.
-            if self.wheel.schedule(u64::from(slot.0), requested).is_ok() {
-                entry.timer = requested;
-                entry.timer_count += 1;
-            }
-        }
+        schedule_expiry(&mut self.wheel, &mut self.entries[slot.0], slot, deadline, now);
     }
 
     /// Takes timer steps until an entry has expired, nothing is due, or `budget` steps are used up.
@@ -402,9 +426,10 @@ impl Pit {
 impl Pit {
     pub(super) fn in_records(&self, slot: PitIndex) -> impl Iterator<Item = &InRecord> {
         let entry = &self.entries[slot.0];
-        self.in_store.iter(&entry.in_first, entry.in_list)
+        self.in_store.iter(&entry.in_first, &entry.in_list)
     }
 
+    #[inline(always)]
     pub(super) fn token_bytes<'a>(&'a self, record: &'a InRecord) -> &'a [u8] {
         self.tokens.token(record)
     }
@@ -616,7 +641,7 @@ impl Pit {
         self.in_records_len -= usize::from(entry.in_list.count);
         self.tokens.release(&mut self.ledger, &mut entry.in_first);
         if entry.in_list.count > 1 {
-            for record in self.in_store.iter(&entry.in_first, entry.in_list).skip(1) {
+            for record in self.in_store.iter(&entry.in_first, &entry.in_list).skip(1) {
                 self.tokens.release(&mut self.ledger, &mut { *record });
                 self.ledger.release(record.principal, Resource::InRecords, 1);
             }
@@ -626,7 +651,19 @@ impl Pit {
 
     pub(super) fn out_records(&self, slot: PitIndex) -> impl Iterator<Item = &OutRecord> {
         let entry = &self.entries[slot.0];
-        self.out_store.iter(&entry.out_first, entry.out_list)
+        self.out_store.iter(&entry.out_first, &entry.out_list)
+    }
+
+    /// Adds an out-record to an entry that has none; returns false if it has any.
+    #[inline(always)]
+    pub(super) fn insert_first_out_record(&mut self, slot: PitIndex, new: OutRecord) -> bool {
+        let entry = &mut self.entries[slot.0];
+        if entry.out_list.count > 0 {
+            return false;
+        }
+        entry.out_first = new;
+        entry.out_list = RecordList::ONE;
+        true
     }
 
     #[inline]
@@ -823,20 +860,10 @@ impl Pit {
         found.clear();
         let name = key.name.value();
         let depth = key.hashes.len() - 1;
-        let mut has_cached = false;
-        index.for_each(key.hashes[depth], |reference| {
-            if !Self::owns(reference) {
-                has_cached = true;
-                return;
-            }
-            let slot = reference & !PIT_BIT;
-            let entry = &self.entries[slot];
-            if !entry.flags.has(PitFlags::HAS_DIGEST)
-                && packet_has_name(self.interest_of(entry), name)
-            {
-                found.push(PitIndex(slot));
-            }
-        });
+        let has_cached = match index.find_only(key.hashes[depth]) {
+            Some(reference) => self.match_own_name(reference, name, found),
+            None => self.match_own_names(index, key, found),
+        };
         if self.digest_waiters.may_include(key.hashes[depth]) {
             self.matches_of_digest(index, name, &digest(), found);
         }
@@ -859,6 +886,36 @@ impl Pit {
                 }
             });
         }
+        has_cached
+    }
+
+    /// Adds what a reference refers to if it is an entry of this name. Returns whether it is cached Data.
+    #[inline(always)]
+    fn match_own_name(&self, reference: u32, name: &[u8], found: &mut PitMatches) -> bool {
+        if !Self::owns(reference) {
+            return true;
+        }
+        let slot = PitIndex(reference & !PIT_BIT);
+        let entry = &self.entries[slot.0];
+        let is_by_name = !entry.flags.has(PitFlags::HAS_DIGEST);
+        if is_by_name && packet_has_name(self.interest_of(entry), name) {
+            found.push(slot);
+        }
+        false
+    }
+
+    /// Adds every entry of the name of a Data. Returns whether anything is cached under its hash.
+    #[inline(never)]
+    fn match_own_names(
+        &self,
+        index: &HashIndex,
+        key: &DataKey<'_>,
+        found: &mut PitMatches,
+    ) -> bool {
+        let mut has_cached = false;
+        index.for_each(key.name_hash(), |reference| {
+            has_cached |= self.match_own_name(reference, key.name.value(), found);
+        });
         has_cached
     }
 
@@ -890,6 +947,28 @@ impl Pit {
     #[inline(always)]
     pub(super) fn prefix_lengths_below(&self, depth: usize) -> u64 {
         self.prefix_lengths.mask & ((1 << depth) - 1)
+    }
+}
+
+/// Sets the expiry of the entry in a slot, and a timer record for it, unless one is due before.
+#[inline(always)]
+fn schedule_expiry(
+    wheel: &mut TimerWheel,
+    entry: &mut PitEntry,
+    slot: PitIndex,
+    deadline: Timestamp,
+    now: Timestamp,
+) {
+    entry.expiry = deadline;
+    let is_last = entry.timer_count + 1 >= TIMERS_PER_ENTRY_MAX;
+    let ahead = if is_last { LAST_TIMER_AHEAD_MAX_NANOS } else { TIMER_AHEAD_MAX_NANOS };
+    let requested = deadline.min(now.plus_nanos(ahead));
+    if requested < entry.timer && entry.timer_count < TIMERS_PER_ENTRY_MAX {
+        // The wheel has room for TIMERS_PER_ENTRY_MAX records of every slot.
+        if wheel.schedule(u64::from(slot.0), requested).is_ok() {
+            entry.timer = requested;
+            entry.timer_count += 1;
+        }
     }
 }
 

@@ -272,7 +272,8 @@ impl<T: Record> RecordStore<T> {
     }
 
     /// Every record of an entry.
-    pub(super) fn iter<'a>(&'a self, first: &'a T, list: RecordList) -> RecordIter<'a, T> {
+    #[inline(always)]
+    pub(super) fn iter<'a>(&'a self, first: &'a T, list: &RecordList) -> RecordIter<'a, T> {
         RecordIter { store: self, first: (list.count > 0).then_some(first), chain: list.chain }
     }
 
@@ -549,7 +550,7 @@ impl TokenStore {
     }
 
     /// The token of `record`, empty when it has none.
-    #[inline]
+    #[inline(always)]
     pub(super) fn token<'a>(&'a self, record: &'a InRecord) -> &'a [u8] {
         let bytes: &[u8] = match record.long_token() {
             Some(position) => &self.tokens[position].bytes,
