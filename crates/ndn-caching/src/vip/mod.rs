@@ -30,8 +30,27 @@
 //! [`VirtualPlane::next_hop`] selects the neighbour for an Interest, [`ScorePolicy`] the objects that stay
 //! cached.
 
+//!
+//! # Exchange
+//!
+//! [`Node`] is the virtual plane of a forwarder: objects by name, bounded in number, and the exchange of counts and VIPs
+//! with the neighbours that take part in it, by [`Report`] and [`Acknowledgement`].
+
+mod exchange;
+mod message;
+mod node;
 mod plane;
 mod policy;
+
+pub use exchange::REPORTS_PER_SLOT;
+pub use message::{
+    Acknowledgement, Entry, MessageError, OBJECT_NAME_LEN_MAX, REPORT_LEN_MAX, Report, VERSION,
+    prefix,
+};
+pub use node::{
+    NeighbourStatus, Node, NodeCounters, NodeSettings, ObjectRoutes, ObjectStatus, Refusal,
+    Transmission,
+};
 
 pub use plane::{
     Amount, Counters, Neighbour, NeighbourId, ObjectId, REQUEST, Score, Settings, Transfer,

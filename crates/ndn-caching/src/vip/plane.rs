@@ -76,6 +76,8 @@ pub struct Counters {
 
 #[derive(Debug)]
 struct Object {
+    /// Removed; its place is free for another object.
+    is_vacant: bool,
     size_bytes: u64,
     is_source: bool,
     is_cached: bool,
@@ -94,7 +96,11 @@ pub struct Neighbour {
     capacity_bytes_per_s: u64,
     /// Of Data to the neighbour: bounds the VIPs that are accepted.
     return_bytes_per_s: u64,
+    /// Removed; its place is free for another neighbour.
+    is_vacant: bool,
     is_present: bool,
+    /// It confirms what it is sent.
+    is_reached: bool,
     silent_slots: u32,
     /// Bytes that the VIPs received in this slot stand for.
     received_bytes: u128,
@@ -108,7 +114,7 @@ pub struct Neighbour {
 
 impl Neighbour {
     fn is_usable(&self) -> bool {
-        self.is_present && self.silent_slots <= SILENT_SLOTS_MAX
+        self.is_present && self.is_reached && self.silent_slots <= SILENT_SLOTS_MAX
     }
 
     fn carry_max(&self, settings: &Settings, size_bytes: u64) -> Amount {
@@ -119,13 +125,13 @@ impl Neighbour {
     /// Adds what was sent in the slot that ends.
     fn shift(&mut self, sent: Option<(ObjectId, Amount)>, window_slots: usize) {
         if let Some((object, amount)) = sent {
-            self.sent_sums[object] += amount;
+            self.sent_sums[object] = self.sent_sums[object].saturating_add(amount);
         }
         self.sent.push_back(sent);
         if self.sent.len() > window_slots
             && let Some(Some((object, amount))) = self.sent.pop_front()
         {
-            self.sent_sums[object] -= amount;
+            self.sent_sums[object] = self.sent_sums[object].saturating_sub(amount);
         }
     }
 }
@@ -162,20 +168,63 @@ impl VirtualPlane {
 
     /// Adds an object; a size of 0 counts as 1. No neighbour is a next hop for it yet.
     pub fn add_object(&mut self, size_bytes: u64, is_source: bool) -> ObjectId {
-        self.objects.push(Object {
+        let object = Object {
+            is_vacant: false,
             size_bytes: size_bytes.max(1),
             is_source,
             is_cached: false,
             count: 0,
             arrivals: 0,
             window_sum: 0,
-        });
+        };
+        if let Some(vacant) = self.objects.iter().position(|object| object.is_vacant) {
+            self.objects[vacant] = object;
+            return vacant;
+        }
+        self.objects.push(object);
         for neighbour in &mut self.neighbours {
             neighbour.counts.push(0);
             neighbour.is_routable.push(false);
             neighbour.sent_sums.push(0);
         }
         self.objects.len() - 1
+    }
+
+    /// Removes an object. Its VIPs count as drained; its number is that of the next object that is added.
+    pub fn remove_object(&mut self, id: ObjectId) {
+        let Some(object) = self.objects.get_mut(id).filter(|object| !object.is_vacant) else {
+            return;
+        };
+        let rest = object.count.saturating_add(object.arrivals);
+        self.counters.drained = self.counters.drained.saturating_add(rest);
+        object.is_vacant = true;
+        (object.is_source, object.is_cached) = (false, false);
+        (object.count, object.arrivals, object.window_sum) = (0, 0, 0);
+        for slot in &mut self.arrivals {
+            slot.retain(|&(object, _)| object != id);
+        }
+        for neighbour in &mut self.neighbours {
+            neighbour.counts[id] = 0;
+            neighbour.is_routable[id] = false;
+            neighbour.sent_sums[id] = 0;
+            for sent in &mut neighbour.sent {
+                sent.take_if(|(object, _)| *object == id);
+            }
+        }
+    }
+
+    /// Declares whether this node is a source of an object.
+    pub fn set_source(&mut self, object: ObjectId, is_source: bool) {
+        if let Some(object) = self.objects.get_mut(object) {
+            object.is_source = is_source && !object.is_vacant;
+        }
+    }
+
+    /// Sets the size of an object that has become known.
+    pub fn set_size(&mut self, object: ObjectId, size_bytes: u64) {
+        if let Some(object) = self.objects.get_mut(object) {
+            object.size_bytes = size_bytes.max(1);
+        }
     }
 
     /// Adds a neighbour from which Data can arrive at the first rate, and to which Data can leave at the second. Nothing
@@ -186,10 +235,12 @@ impl VirtualPlane {
         return_bytes_per_s: u64,
     ) -> NeighbourId {
         let objects = self.objects.len();
-        self.neighbours.push(Neighbour {
+        let neighbour = Neighbour {
             capacity_bytes_per_s,
             return_bytes_per_s,
+            is_vacant: false,
             is_present: true,
+            is_reached: true,
             silent_slots: SILENT_SLOTS_MAX + 1,
             received_bytes: 0,
             counts: vec![0; objects],
@@ -197,8 +248,30 @@ impl VirtualPlane {
             sent: VecDeque::new(),
             sent_sums: vec![0; objects],
             response_ns: u64::MAX,
-        });
+        };
+        if let Some(vacant) = self.neighbours.iter().position(|neighbour| neighbour.is_vacant) {
+            self.neighbours[vacant] = neighbour;
+            return vacant;
+        }
+        self.neighbours.push(neighbour);
         self.neighbours.len() - 1
+    }
+
+    /// Removes a neighbour. Its number is that of the next neighbour that is added.
+    pub fn remove_neighbour(&mut self, neighbour: NeighbourId) {
+        if let Some(neighbour) = self.neighbours.get_mut(neighbour) {
+            neighbour.is_vacant = true;
+            neighbour.is_present = false;
+            neighbour.counts.fill(0);
+            neighbour.is_routable.fill(false);
+        }
+    }
+
+    /// Declares whether a neighbour confirms what it is sent; otherwise it is sent nothing. A new one does.
+    pub fn set_reached(&mut self, neighbour: NeighbourId, is_reached: bool) {
+        if let Some(neighbour) = self.neighbours.get_mut(neighbour) {
+            neighbour.is_reached = is_reached;
+        }
     }
 
     /// Declares a neighbour as present or absent. What an absent one reported is forgotten, what it sends is
@@ -221,10 +294,10 @@ impl VirtualPlane {
 
     /// Counts requests that originate at this node.
     pub fn request(&mut self, object: ObjectId, amount: Amount) {
-        if let Some(object) = self.objects.get_mut(object) {
+        if let Some(object) = self.objects.get_mut(object).filter(|object| !object.is_vacant) {
             let accepted = amount.min(AMOUNT_MAX - object.arrivals);
             object.arrivals += accepted;
-            self.counters.requested += accepted;
+            self.counters.requested = self.counters.requested.saturating_add(accepted);
         }
     }
 
@@ -251,7 +324,7 @@ impl VirtualPlane {
             neighbour.received_bytes += u128::from(accepted) * u128::from(object.size_bytes);
             object.arrivals += accepted;
         }
-        self.counters.received += accepted;
+        self.counters.received = self.counters.received.saturating_add(accepted);
         self.counters.lost = self.counters.lost.saturating_add(amount - accepted);
     }
 
@@ -261,7 +334,7 @@ impl VirtualPlane {
         else {
             return 0;
         };
-        if !neighbour.is_present {
+        if !neighbour.is_present || object.is_vacant {
             return 0;
         }
         let bytes = u128::from(neighbour.return_bytes_per_s)
@@ -369,7 +442,7 @@ impl VirtualPlane {
         for object in self.objects.iter_mut().filter(|object| object.is_cached) {
             let amount = object.count.min(rate);
             object.count -= amount;
-            self.counters.drained += amount;
+            self.counters.drained = self.counters.drained.saturating_add(amount);
         }
     }
 
@@ -382,7 +455,7 @@ impl VirtualPlane {
             let amount = carried.min(state.count);
             if amount > 0 {
                 state.count -= amount;
-                self.counters.sent += amount;
+                self.counters.sent = self.counters.sent.saturating_add(amount);
                 transfers.push(Transfer { neighbour, object, amount });
             }
         }
@@ -401,42 +474,68 @@ impl VirtualPlane {
             let amount = std::mem::take(&mut object.arrivals);
             if amount > 0 {
                 arrivals.push((id, amount));
-                object.window_sum += amount;
+                object.window_sum = object.window_sum.saturating_add(amount);
             }
             if object.is_source {
-                self.counters.absorbed += amount + object.count;
+                let absorbed = amount.saturating_add(object.count);
+                self.counters.absorbed = self.counters.absorbed.saturating_add(absorbed);
                 object.count = 0;
             } else {
                 object.count += amount;
                 let excess = object.count.saturating_sub(AMOUNT_MAX);
                 object.count -= excess;
-                self.counters.drained += excess;
+                self.counters.drained = self.counters.drained.saturating_add(excess);
             }
         }
         self.arrivals.push_back(arrivals);
         if self.arrivals.len() > self.settings.window_slots {
             for (object, amount) in self.arrivals.pop_front().unwrap_or_default() {
-                self.objects[object].window_sum -= amount;
+                let object = &mut self.objects[object];
+                object.window_sum = object.window_sum.saturating_sub(amount);
             }
         }
     }
 
-    /// `V` of an object.
+    /// `V` of an object; 0 of one that does not exist.
     #[must_use]
     pub fn count(&self, object: ObjectId) -> Amount {
-        self.objects[object].count
+        self.objects.get(object).map_or(0, |object| object.count)
     }
 
     /// Whether the virtual cache has the object.
     #[must_use]
     pub fn is_cached(&self, object: ObjectId) -> bool {
-        self.objects[object].is_cached
+        self.objects.get(object).is_some_and(|object| object.is_cached)
     }
 
-    /// Score of an object.
+    /// Whether nothing is known about an object: no VIPs here and at neighbours, and no arrivals in the window. It may
+    /// be removed.
+    #[must_use]
+    pub fn is_idle(&self, object: ObjectId) -> bool {
+        let is_known = |neighbour: &Neighbour| neighbour.counts.get(object).is_some_and(|&v| v > 0);
+        let is_idle =
+            |state: &Object| state.count == 0 && state.arrivals == 0 && state.window_sum == 0;
+        self.objects.get(object).is_none_or(is_idle) && !self.neighbours.iter().any(is_known)
+    }
+
+    /// The last `V` of an object that a neighbour reported.
+    #[must_use]
+    pub fn reported(&self, neighbour: NeighbourId, object: ObjectId) -> Amount {
+        let neighbour = self.neighbours.get(neighbour);
+        neighbour.and_then(|neighbour| neighbour.counts.get(object).copied()).unwrap_or(0)
+    }
+
+    /// Sum of the VIPs that were sent to a neighbour for an object over the window.
+    #[must_use]
+    pub fn sent(&self, neighbour: NeighbourId, object: ObjectId) -> Amount {
+        let neighbour = self.neighbours.get(neighbour).filter(|neighbour| neighbour.is_usable());
+        neighbour.and_then(|neighbour| neighbour.sent_sums.get(object).copied()).unwrap_or(0)
+    }
+
+    /// Score of an object; 0 of one that does not exist.
     #[must_use]
     pub fn score(&self, object: ObjectId) -> Amount {
-        let object = &self.objects[object];
+        let Some(object) = self.objects.get(object) else { return 0 };
         match self.settings.score {
             Score::Count => object.count,
             Score::Arrivals => object.window_sum / self.settings.window_slots as u64,
@@ -459,13 +558,9 @@ impl VirtualPlane {
         candidates: impl Iterator<Item = NeighbourId>,
     ) -> Option<NeighbourId> {
         let order = |id: &NeighbourId| {
-            let neighbour = &self.neighbours[*id];
-            (std::cmp::Reverse(neighbour.sent_sums[object]), neighbour.response_ns, *id)
+            let response_ns = self.neighbours.get(*id).map(|neighbour| neighbour.response_ns);
+            (std::cmp::Reverse(self.sent(*id, object)), response_ns, *id)
         };
-        candidates
-            .filter(|id| {
-                self.neighbours[*id].is_usable() && self.neighbours[*id].sent_sums[object] > 0
-            })
-            .min_by_key(order)
+        candidates.filter(|id| self.sent(*id, object) > 0).min_by_key(order)
     }
 }
