@@ -85,6 +85,15 @@ pub enum Command {
         /// The announcement to send with the Data, if there is one.
         announcement: Option<Box<[u8]>>,
     },
+    /// Use these next hops of VIP, and count local requests anew; answered by
+    /// [`Event::VipRequests`](crate::Event::VipRequests) with those counted before, if they were counted.
+    #[cfg(feature = "vip")]
+    ExchangeVip {
+        /// The next hops.
+        next_hops: Arc<ndn_forwarding::VipNextHops>,
+        /// An empty table of requests.
+        requests: Box<ndn_forwarding::VipRequests>,
+    },
     /// Show every frame to this tap from now on; `None` ends that.
     SetTap(Option<Box<dyn FrameTap>>),
     /// Report what principals hold; no answer where there is no room for one. Workers that forward report their tables

@@ -261,6 +261,14 @@ impl Dataplane {
                 fib: Arc::clone(&fib),
                 strategies: strategies.clone(),
             }),
+            #[cfg(feature = "vip")]
+            Command::ExchangeVip { next_hops, requests } => {
+                let objects = requests.capacity();
+                self.broadcast(|| Command::ExchangeVip {
+                    next_hops: Arc::clone(&next_hops),
+                    requests: Box::new(ndn_forwarding::VipRequests::with_capacity(objects)),
+                });
+            }
             Command::SetRegions(regions) => {
                 self.broadcast(|| Command::SetRegions(Arc::clone(&regions)));
             }
@@ -374,6 +382,13 @@ impl Dataplane {
     #[must_use]
     pub fn event_waker(&self) -> &Waker {
         &self.event_waker
+    }
+
+    /// The hasher of names.
+    #[cfg(feature = "vip")]
+    #[must_use]
+    pub const fn hasher(&self) -> NameHasher {
+        self.hasher
     }
 
     /// The workers, by number.

@@ -66,6 +66,9 @@ pub enum Event {
     /// A request of self-learning; [`LearningRequest::Find`] is answered by
     /// [`Command::AnswerLearning`](crate::Command::AnswerLearning).
     Learning(LearningRequest),
+    /// Requests of local applications that a worker has counted.
+    #[cfg(feature = "vip")]
+    VipRequests(Box<ndn_forwarding::VipRequests>),
     /// An erasure has ended.
     CsErased {
         /// The ticket of the command.

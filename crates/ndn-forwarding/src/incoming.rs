@@ -165,6 +165,10 @@ impl<'a> Incoming<'a> {
             self.interest_loop(rx, reason);
             return;
         }
+        #[cfg(feature = "vip")]
+        if pending.is_none_or(|pending| pending.downstreams.own.is_none()) {
+            self.tables_mut().vip.count_request(rx);
+        }
         let is_pending = pending.is_some_and(|pending| {
             self.context
                 .in_records(pending.entry)

@@ -50,6 +50,8 @@ pub mod strategy;
 mod sweep;
 mod tables;
 mod tx;
+#[cfg(feature = "vip")]
+mod vip;
 
 pub use accounting::InterestAccount;
 pub use burst::{BURST_SIZE, Burst};
@@ -77,6 +79,8 @@ pub use shard::{Shard, ShardConfig};
 pub use strategy::{StrategyError, StrategyTable};
 pub use tables::UnsolicitedPolicy;
 pub use tx::{TxKind, TxPacket, TxSink};
+#[cfg(feature = "vip")]
+pub use vip::{VipNextHops, VipRequests};
 
 /// FaceId that stands for the Content Store in IncomingFaceId.
 pub const CONTENT_STORE_FACE_ID: u64 = 254;

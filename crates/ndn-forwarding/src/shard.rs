@@ -95,6 +95,8 @@ impl Shard {
             strategy_timers: TimerWheel::new(config.strategy_timer_capacity, now),
             measurements: Measurements::new(),
             learning: Learning::default(),
+            #[cfg(feature = "vip")]
+            vip: crate::vip::Vip::default(),
             counters,
             peers: None,
             scratch: Box::new([0; MAX_PACKET_SIZE]),
@@ -289,6 +291,17 @@ impl Shard {
     /// Replaces the table of strategy instances; instances of the old table keep their ids.
     pub fn set_strategies(&mut self, strategies: Arc<StrategyTable>) {
         self.strategies = strategies;
+    }
+
+    /// Replaces the next hops of VIP from the next burst on, and counts local requests into `requests`. Returns those counted
+    /// so far.
+    #[cfg(feature = "vip")]
+    pub fn exchange_vip(
+        &mut self,
+        next_hops: Arc<crate::VipNextHops>,
+        requests: Box<crate::VipRequests>,
+    ) -> Option<Box<crate::VipRequests>> {
+        self.tables.vip.exchange(next_hops, requests)
     }
 
     /// Plants a fault: the strategies forget Interests, until their table is replaced. Returns whether they did not before.

@@ -36,6 +36,9 @@ pub(crate) struct Tables {
     pub(crate) counters: Arc<Counters>,
     /// Requests and held Data of self-learning.
     pub(crate) learning: Learning,
+    /// Local requests and next hops of VIP.
+    #[cfg(feature = "vip")]
+    pub(crate) vip: crate::vip::Vip,
     /// Communication with other shards; `None` for a single shard.
     pub(crate) peers: Option<Box<PeerShards>>,
     /// Buffer for an Interest that is changed into a Nack.

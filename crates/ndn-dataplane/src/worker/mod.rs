@@ -1036,6 +1036,13 @@ impl Worker {
                 }
                 self.shard.set_fib(fib);
             }
+            #[cfg(feature = "vip")]
+            Command::ExchangeVip { next_hops, requests } => {
+                let counted = self.shard.exchange_vip(next_hops, requests);
+                counted
+                    .into_iter()
+                    .for_each(|counted| self.events.send(Event::VipRequests(counted)));
+            }
             Command::AnswerLearning { ticket, announcement } => {
                 self.with_sink(now, |shard, sink| {
                     shard.answer_learning(now, ticket, announcement.as_deref(), sink);

@@ -66,6 +66,35 @@ impl Asf {
         Ok(Self { suppression, probing_interval_ms, max_timeouts, lifetime_ms })
     }
 
+    /// The suppression of retransmissions.
+    #[cfg(feature = "vip")]
+    pub(super) const fn suppression(&self) -> Suppression {
+        self.suppression
+    }
+
+    /// The round-trip time of a next hop, `u64::MAX` if it is not known; `None` if the next hop does not answer.
+    #[cfg(feature = "vip")]
+    pub(super) fn rtt_unless_timed_out(
+        &self,
+        context: &mut Context<'_>,
+        interest: &PendingInterest<'_>,
+        face: FaceIndex,
+    ) -> Option<u64> {
+        let (kind, rtt_ns) = self.state_and_rtt(context, interest, face);
+        (kind != TIMED_OUT).then_some(rtt_ns)
+    }
+
+    /// Sends an Interest that is not pending to a next hop, and probes another one if it is time.
+    pub(super) fn forward_and_probe(
+        &self,
+        context: &mut Context<'_>,
+        interest: &PendingInterest<'_>,
+        face: FaceIndex,
+    ) {
+        self.forward(context, interest, face);
+        self.probe(context, interest, face);
+    }
+
     /// Applies a timeout that has passed since the next hop was last checked.
     fn apply_timeout(&self, hop: &mut Measurement, now: Timestamp) {
         if hop.due != Timestamp::ZERO && hop.due <= now {
@@ -269,10 +298,7 @@ impl Strategy for Asf {
             return self.retransmit(context, interest);
         }
         match self.best(context, interest, false) {
-            Some(face) => {
-                self.forward(context, interest, face);
-                self.probe(context, interest, face);
-            }
+            Some(face) => self.forward_and_probe(context, interest, face),
             None => {
                 context.count_drop(DropReason::NoNextHop);
                 context.send_nack(interest.entry, interest.face, NackReason::NO_ROUTE, 0);

@@ -24,6 +24,12 @@ impl BestRoute {
         Ok(Self { suppression })
     }
 
+    /// The strategy with this suppression of retransmissions.
+    #[cfg(feature = "vip")]
+    pub(super) const fn with_suppression(suppression: Suppression) -> Self {
+        Self { suppression }
+    }
+
     fn forward_new(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
         let mut next_hop = Self::cheapest(context, interest).map(|(face, _)| face);
         // Nothing is awaited: the link of an upstream without a Nack was lost, or is in doubt.

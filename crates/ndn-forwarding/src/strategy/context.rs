@@ -397,6 +397,18 @@ impl Context<'_> {
         }
     }
 
+    /// The key of the object that an Interest belongs to, if VIPs were sent for it.
+    #[cfg(feature = "vip")]
+    pub(super) fn find_vip_object(&self, prefix_hashes: &[u64]) -> Option<u64> {
+        self.outgoing.tables.vip.find_object(prefix_hashes)
+    }
+
+    /// VIPs sent to a next hop over the window, in millionths of a request.
+    #[cfg(feature = "vip")]
+    pub(super) fn vips_sent(&self, object: u64, face: FaceIndex) -> u64 {
+        self.outgoing.tables.vip.sent(object, face)
+    }
+
     /// Hashes the prefixes of the name of a pending Interest; returns their number.
     pub(super) fn hash_name_of(
         &self,

@@ -20,6 +20,8 @@ mod rtt;
 mod self_learning;
 mod spread;
 mod strategy_ref;
+#[cfg(feature = "vip")]
+mod vip;
 
 use std::fmt::Debug;
 

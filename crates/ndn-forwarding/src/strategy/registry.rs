@@ -13,6 +13,8 @@ use super::parameters::{ParameterError, Parameters};
 use super::self_learning::SelfLearning;
 use super::spread::{FastRoute, Random, RoundRobin, Sequential};
 use super::strategy_ref::StrategyRef;
+#[cfg(feature = "vip")]
+use super::vip::Vip;
 
 /// Prefix of strategy names.
 const PREFIX: &str = "/localhost/nfd/strategy";
@@ -114,6 +116,14 @@ const STRATEGIES: &[RegisteredStrategy] = &[
         version: 1,
         about: "sends to the cheapest next hop, and each retransmission to the next one",
         construct: |parameters| Sequential::construct(parameters).map(StrategyRef::new),
+        is_lenient: false,
+    },
+    #[cfg(feature = "vip")]
+    RegisteredStrategy {
+        name: "vip",
+        version: 1,
+        about: "sends to the next hop to which most virtual Interests were sent; without them as best-route",
+        construct: |parameters| Vip::construct(parameters).map(StrategyRef::new),
         is_lenient: false,
     },
     RegisteredStrategy {

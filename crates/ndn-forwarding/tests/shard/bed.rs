@@ -216,6 +216,39 @@ impl Bed {
         self.publish();
     }
 
+    /// Gives the shards the VIPs that were sent to next hops, by object.
+    #[cfg(feature = "vip")]
+    pub fn set_vips(&mut self, objects: &[(&str, &[(Face, u64)])]) {
+        let mut next_hops = ndn_forwarding::VipNextHops::default();
+        for (uri, sent) in objects {
+            let value = name_value(&crate::wire::name(uri));
+            let mut hashes = [0; PREFIX_HASHES_MAX];
+            let name = NameRef::from_value(&value).unwrap();
+            let count = self.hasher.hash_prefixes(name, &mut hashes).unwrap();
+            let sent = sent.iter().map(|&(face, vips)| (FaceIndex::new(face, 1), vips));
+            next_hops.insert(hashes[count - 1], sent.collect());
+        }
+        let next_hops = Arc::new(next_hops);
+        for shard in &mut self.shards {
+            let requests = Box::new(ndn_forwarding::VipRequests::with_capacity(10));
+            shard.exchange_vip(Arc::clone(&next_hops), requests);
+        }
+    }
+
+    /// Takes the local requests of all shards, by object.
+    #[cfg(feature = "vip")]
+    pub fn take_requests(&mut self) -> Vec<(String, u64)> {
+        let mut counts = BTreeMap::new();
+        for shard in &mut self.shards {
+            let requests = Box::new(ndn_forwarding::VipRequests::with_capacity(10));
+            let counted = shard.exchange_vip(Arc::default(), requests);
+            for (name, count) in counted.iter().flat_map(|counted| counted.iter()) {
+                *counts.entry(name.to_uri()).or_default() += count;
+            }
+        }
+        counts.into_iter().collect()
+    }
+
     /// Erases cached Data at or below a name.
     pub fn erase(&mut self, prefix: &Name) {
         let value = name_value(prefix);

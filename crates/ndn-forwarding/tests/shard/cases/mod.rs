@@ -12,6 +12,8 @@ mod self_learning;
 mod shares;
 mod strategies;
 mod token;
+#[cfg(feature = "vip")]
+mod vip;
 
 use ndn_forwarding::DropReason;
 

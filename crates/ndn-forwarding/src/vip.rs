@@ -1,0 +1,203 @@
+//! The packet path's side of VIP: counts of local requests for the control thread, and next hops by object from it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ndn_packet::NameRef;
+use ndn_table::FaceIndex;
+
+use crate::descriptor::Flags;
+use crate::packet::RxPacket;
+
+/// Maximum length of the names in [`VipRequests`], on average, in bytes.
+const NAME_LEN_MEAN: usize = 128;
+
+/// The VIPs that were lately sent to next hops, by object. The control thread makes it, and the shards read it.
+#[derive(Debug, Default)]
+pub struct VipNextHops {
+    /// By the hash of the object's name.
+    objects: HashMap<u64, Vec<(FaceIndex, u64)>>,
+}
+
+impl VipNextHops {
+    /// Sets the VIPs sent to each next hop, in millionths of a request, for the object whose name has this hash.
+    pub fn insert(&mut self, object_hash: u64, sent: Vec<(FaceIndex, u64)>) {
+        self.objects.insert(object_hash, sent);
+    }
+
+    /// The key of the object that an Interest belongs to, by the hashes of the prefixes of its name: that of the name without
+    /// the last component, or of the whole name.
+    fn find_object(&self, prefix_hashes: &[u64]) -> Option<u64> {
+        let longest = prefix_hashes.iter().rev().copied();
+        let (whole, object) = (longest.clone().take(1), longest.skip(1).take(1));
+        object.chain(whole).find(|hash| self.objects.contains_key(hash))
+    }
+
+    fn sent(&self, object: u64, face: FaceIndex) -> u64 {
+        let next_hops = self.objects.get(&object).map_or(&[][..], Vec::as_slice);
+        next_hops.iter().find(|(hop, _)| *hop == face).map_or(0, |(_, sent)| *sent)
+    }
+}
+
+/// Requests of local applications by object: Interests for first segments. It has room for a fixed number of objects, and
+/// does not allocate when it counts.
+#[derive(Debug)]
+pub struct VipRequests {
+    objects: Vec<Requested>,
+    /// Position in `objects`, by the hash of the object's name.
+    positions: HashMap<u64, usize>,
+    /// The names of the objects.
+    names: Vec<u8>,
+    uncounted: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Requested {
+    requests: u64,
+    name_start: usize,
+    name_end: usize,
+}
+
+impl VipRequests {
+    /// Room for this number of objects.
+    #[must_use]
+    pub fn with_capacity(objects: usize) -> Self {
+        Self {
+            objects: Vec::with_capacity(objects),
+            positions: HashMap::with_capacity(objects),
+            names: Vec::with_capacity(objects * NAME_LEN_MEAN),
+            uncounted: 0,
+        }
+    }
+
+    /// The number of objects for which there is room.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.objects.capacity()
+    }
+
+    /// The objects that were requested, in the order of their first requests, and the numbers of requests.
+    pub fn iter(&self) -> impl Iterator<Item = (NameRef<'_>, u64)> {
+        self.objects.iter().filter_map(|requested| {
+            let name = self.names.get(requested.name_start..requested.name_end)?;
+            Some((NameRef::from_value(name).ok()?, requested.requests))
+        })
+    }
+
+    /// Requests for which there was no room.
+    #[must_use]
+    pub fn uncounted(&self) -> u64 {
+        self.uncounted
+    }
+
+    fn count(&mut self, object_hash: u64, object: NameRef<'_>) {
+        if let Some(&position) = self.positions.get(&object_hash) {
+            self.objects[position].requests += 1;
+            return;
+        }
+        let name = object.value();
+        let has_room = self.objects.len() < self.objects.capacity()
+            && self.positions.len() < self.positions.capacity()
+            && name.len() <= self.names.capacity() - self.names.len();
+        if !has_room {
+            self.uncounted += 1;
+            return;
+        }
+        let name_start = self.names.len();
+        self.names.extend_from_slice(name);
+        let name_end = self.names.len();
+        self.positions.insert(object_hash, self.objects.len());
+        self.objects.push(Requested { requests: 1, name_start, name_end });
+    }
+}
+
+/// The state of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Vip {
+    next_hops: Arc<VipNextHops>,
+    /// `None` until the control thread asks for counts.
+    requests: Option<Box<VipRequests>>,
+}
+
+impl Vip {
+    /// Uses other next hops, and counts into `requests` from now on. Returns the counts so far.
+    pub(crate) fn exchange(
+        &mut self,
+        next_hops: Arc<VipNextHops>,
+        requests: Box<VipRequests>,
+    ) -> Option<Box<VipRequests>> {
+        self.next_hops = next_hops;
+        self.requests.replace(requests)
+    }
+
+    /// Counts an Interest of a local application for the first segment of an object.
+    #[inline]
+    pub(crate) fn count_request(&mut self, interest: &RxPacket<'_>) {
+        let scopes = Flags::LOCALHOST.union(Flags::LOCALHOP);
+        if interest.has(Flags::FROM_LOCAL) && !interest.descriptor.flags.intersects(scopes) {
+            self.count_local(interest);
+        }
+    }
+
+    fn count_local(&mut self, interest: &RxPacket<'_>) {
+        let Some(requests) = &mut self.requests else { return };
+        let name = interest.name();
+        let is_first = name.last().and_then(|last| last.as_segment()) == Some(0);
+        let Some(&hash) = name.len().checked_sub(1).and_then(|len| interest.hashes().get(len))
+        else {
+            return;
+        };
+        if is_first {
+            requests.count(hash, name.parent());
+        }
+    }
+
+    /// The key of the object that an Interest belongs to, if VIPs were sent for it.
+    pub(crate) fn find_object(&self, prefix_hashes: &[u64]) -> Option<u64> {
+        self.next_hops.find_object(prefix_hashes)
+    }
+
+    /// VIPs sent to a next hop.
+    pub(crate) fn sent(&self, object: u64, face: FaceIndex) -> u64 {
+        self.next_hops.sent(object, face)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndn_packet::Name;
+
+    #[test]
+    fn requests_beyond_the_room_are_not_counted_by_object() {
+        let mut requests = VipRequests::with_capacity(3);
+        let room = requests.objects.capacity().min(requests.positions.capacity()) as u64;
+        let (names, places) = (requests.names.capacity(), requests.positions.capacity());
+        for number in 0..room + 5 {
+            let mut name = Name::from_uri("/a").unwrap();
+            name.push_version(number);
+            (0..=number).for_each(|_| requests.count(number, name.as_ref()));
+        }
+        let counted: Vec<u64> = requests.iter().map(|(_, count)| count).collect();
+        assert_eq!(counted, (1..=room).collect::<Vec<_>>());
+        assert_eq!(requests.uncounted(), (room + 1..=room + 5).sum::<u64>());
+        assert_eq!((requests.names.capacity(), requests.positions.capacity()), (names, places));
+        let mut long = Name::new();
+        long.push_generic(vec![b'x'; 4000]);
+        let mut requests = VipRequests::with_capacity(3);
+        requests.count(1, long.as_ref());
+        assert_eq!((requests.iter().count(), requests.uncounted()), (0, 1));
+    }
+
+    #[test]
+    fn object_of_a_segment_is_found_before_one_of_its_name() {
+        let mut next_hops = VipNextHops::default();
+        let face = FaceIndex::new(3, 1);
+        next_hops.insert(20, vec![(face, 7)]);
+        assert_eq!(next_hops.find_object(&[1, 20, 30]), Some(20));
+        assert_eq!(next_hops.find_object(&[1, 20]), Some(20));
+        assert_eq!(next_hops.find_object(&[20, 2, 3]), None);
+        assert_eq!(next_hops.find_object(&[]), None);
+        assert_eq!((next_hops.sent(20, face), next_hops.sent(20, FaceIndex::new(4, 1))), (7, 0));
+    }
+}

@@ -1,0 +1,144 @@
+//! The strategy vip, and the counts of local requests.
+
+use super::{Case, LOCAL_A, LOCAL_B, data, from, interest};
+use crate::bed::{Bed, SentKind};
+use crate::model::{Face, Time};
+use crate::wire::{Component, Interest, name};
+
+/// TLV-TYPE of a segment component.
+const SEGMENT: u16 = 50;
+const SECOND: Time = 1000;
+
+/// Faces 2, 3 and 4 are next hops of `/a`, in ascending cost; face 1 sends Interests.
+struct Scene {
+    bed: Bed,
+    nonce: u32,
+}
+
+impl Scene {
+    fn new(parameters: &str) -> Self {
+        let case = Case::new("vip").route("/a", 2).route("/a", 3).route("/a", 4);
+        let mut bed = case.with(|world| world.cs_capacity = 0).world.bed(1);
+        bed.set_strategy(&name("/a"), &format!("/localhost/nfd/strategy/vip/v=1{parameters}"));
+        Self { bed, nonce: 0 }
+    }
+
+    /// Sends an Interest on face 1; returns the faces that it leaves on.
+    fn request(&mut self, now: Time, uri: &str) -> Vec<Face> {
+        self.nonce += 1;
+        self.bed.sent.0.clear();
+        self.bed.process(now, &[from(1, interest(uri, self.nonce))]);
+        let sent = self.bed.sent.0.iter().filter(|sent| sent.kind == SentKind::Interest);
+        sent.map(|sent| sent.face).collect()
+    }
+
+    fn answer(&mut self, now: Time, face: Face, uri: &str) {
+        self.bed.process(now, &[from(face, data(uri))]);
+    }
+}
+
+#[test]
+fn interest_goes_where_most_vips_were_sent_for_its_object() {
+    let mut scene = Scene::new("");
+    scene.bed.set_vips(&[("/a/x", &[(3, 5), (4, 9)]), ("/a/y", &[(3, 6)])]);
+    assert_eq!(scene.request(0, "/a/x/0"), [4]);
+    assert_eq!(scene.request(1, "/a/x/1"), [4], "all segments follow");
+    assert_eq!(scene.request(2, "/a/y/0"), [3]);
+    assert_eq!(scene.request(3, "/a/y"), [3], "the object itself");
+    assert_eq!(scene.request(4, "/a/z/0"), [2], "without VIPs as best-route");
+    // A later slot.
+    scene.bed.set_vips(&[("/a/x", &[(2, 1)])]);
+    assert_eq!(scene.request(5, "/a/x/2"), [2]);
+    // A next hop that is no longer one is not used, whatever was sent to it.
+    scene.bed.set_vips(&[("/a/x", &[(11, 7), (3, 1)])]);
+    assert_eq!(scene.request(6, "/a/x/3"), [3]);
+    scene.bed.remove_face(3);
+    assert_eq!(scene.request(7, "/a/x/4"), [2]);
+}
+
+#[test]
+fn equal_vips_go_to_the_next_hop_that_answers_sooner() {
+    let mut scene = Scene::new("");
+    let vips = |scene: &mut Scene, third, fourth| {
+        scene.bed.set_vips(&[("/a/x", &[(3, third), (4, fourth)])]);
+    };
+    for (number, (third, fourth, face, rtt)) in
+        [(2, 1, 3, 80), (1, 2, 4, 20)].into_iter().enumerate()
+    {
+        vips(&mut scene, third, fourth);
+        let (now, uri) = (number as u64 * 100, format!("/a/x/{number}"));
+        assert_eq!(scene.request(now, &uri), [face]);
+        scene.answer(now + rtt, face, &uri);
+    }
+    vips(&mut scene, 1, 1);
+    assert_eq!(scene.request(300, "/a/x/9"), [4]);
+}
+
+#[test]
+fn next_hop_that_does_not_answer_is_left_and_used_again() {
+    let mut scene = Scene::new("/probing-interval~10000");
+    scene.bed.set_vips(&[("/a/x", &[(3, 5), (4, 9)])]);
+    let mut now = 1;
+    let mut round = |scene: &mut Scene, number: u64, silent: Option<Face>| {
+        let uri = format!("/a/x/{number}");
+        let faces = scene.request(now, &uri);
+        for &face in faces.iter().filter(|face| Some(**face) != silent) {
+            scene.answer(now + 20, face, &uri);
+        }
+        now += 5 * SECOND;
+        scene.bed.advance(now);
+        faces[0]
+    };
+    assert_eq!(round(&mut scene, 0, None), 4);
+    let chosen: Vec<Face> = (1..10).map(|n| round(&mut scene, n, Some(4))).collect();
+    let first_left = chosen.iter().position(|face| *face != 4).unwrap();
+    assert!((2..=4).contains(&first_left), "{chosen:?}");
+    assert!(chosen[first_left..].iter().all(|face| *face == 3), "next by VIPs: {chosen:?}");
+    let chosen: Vec<Face> = (10..40).map(|n| round(&mut scene, n, None)).collect();
+    assert_eq!(chosen.last(), Some(&4), "a probe was answered: {chosen:?}");
+    // No next hop with VIPs answers: another one is used.
+    scene.bed.set_vips(&[("/a/x", &[(4, 9)])]);
+    let chosen: Vec<Face> = (40..50).map(|n| round(&mut scene, n, Some(4))).collect();
+    assert!(chosen.last().is_some_and(|face| *face != 4), "{chosen:?}");
+}
+
+/// An Interest for a segment.
+fn segment(uri: &str, number: u8, nonce: u32) -> Interest {
+    let mut interest = interest(uri, nonce);
+    interest.name.push(Component(SEGMENT, vec![number]));
+    interest
+}
+
+#[test]
+fn local_requests_for_first_segments_are_counted_by_object() {
+    let case = Case::new("counts").route("/a", 2).route("/localhost", 2).route("/localhop", 2);
+    for shards in [1, 3] {
+        let mut bed = case.world.bed(shards);
+        assert_eq!(bed.take_requests(), [], "counting starts");
+        bed.process(
+            0,
+            &[
+                from(LOCAL_A, segment("/a/x", 0, 1)),
+                from(LOCAL_B, segment("/a/x", 0, 2)),
+                from(LOCAL_A, segment("/a/y", 0, 3)),
+                // Further segments, other hosts, other names, and names that stay on the host or link.
+                from(LOCAL_A, segment("/a/x", 1, 4)),
+                from(3, segment("/a/z", 0, 5)),
+                from(LOCAL_A, interest("/a/w/0", 6)),
+                from(LOCAL_A, segment("/localhost/x", 0, 7)),
+                from(LOCAL_A, segment("/localhop/x", 0, 8)),
+            ],
+        );
+        // A retransmission, and a loop.
+        bed.process(100, &[from(LOCAL_A, segment("/a/x", 0, 9))]);
+        bed.process(100, &[from(LOCAL_B, segment("/a/y", 0, 3))]);
+        let mut answer = data("/a/x");
+        answer.name = segment("/a/x", 0, 0).name;
+        bed.process(200, &[from(2, answer)]);
+        // Answered by the Content Store.
+        bed.process(300, &[from(LOCAL_A, segment("/a/x", 0, 10))]);
+        let expected = [("/a/x".to_owned(), 3), ("/a/y".to_owned(), 1)];
+        assert_eq!(bed.take_requests(), expected, "{shards}");
+        assert_eq!(bed.take_requests(), []);
+    }
+}
