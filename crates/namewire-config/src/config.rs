@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::caching::Caching;
 use crate::declaration::{
     PendingChanges, Reload, Table as _, keep_table, restart, settings, table, tables, write_table,
 };
@@ -27,6 +28,8 @@ settings! {
         overload: Overload = Overload::default() => table(),
         /// Capacities and policies of the Content Store, PIT, FIB and dead nonce list.
         tables: Tables = Tables::default() => table(),
+        /// Caches that cooperate.
+        caching: Caching = Caching::default() => table(),
         /// Defaults of faces.
         faces: FaceDefaults = FaceDefaults::default() => table(),
         /// Limits on the resources that peers can use.

@@ -44,7 +44,9 @@ pub fn load_leniently(path: &Path) -> Result<(Config, Option<ConfigError>), Conf
     let (mut config, problems) = read(&text).map_err(|problems| {
         if is_nfd_conf(&text) { ConfigError::nfd_conf(&origin) } else { rejected(problems) }
     })?;
-    config.management.resolve_paths(path.parent().unwrap_or(Path::new("")));
+    let directory = path.parent().unwrap_or(Path::new(""));
+    config.management.resolve_paths(directory);
+    config.caching.vip.signers.resolve_paths(directory);
     Ok((config, (!problems.is_empty()).then(|| rejected(problems))))
 }
 

@@ -4,7 +4,7 @@
 //! problems of a file at once, each with line and column.
 //!
 //! A setting is declared once, in the struct that has it: `listeners.rs`, `ethernet.rs`, `memif.rs`, `forwarder.rs`,
-//! `tables.rs`, `faces.rs`, `management.rs`, `log.rs` and `config.rs`. `declaration.rs` derives the rest from the
+//! `tables.rs`, `caching.rs`, `faces.rs`, `management.rs`, `log.rs` and `config.rs`. `declaration.rs` derives the rest from the
 //! declaration; `value.rs` has the types of values.
 #![forbid(unsafe_code)]
 #![allow(
@@ -12,6 +12,7 @@
     reason = "the check of a setting takes a reference to the type of the setting"
 )]
 
+mod caching;
 mod config;
 mod conflict;
 mod cross_checks;
@@ -41,6 +42,7 @@ mod units;
 mod value;
 mod writer;
 
+pub use caching::{Caching, Vip, VipScore};
 pub use config::{Config, Privileges};
 pub use conflict::{Conflict, Warning};
 pub use declaration::{PendingChanges, Reload};

@@ -226,6 +226,17 @@ impl Value for TrustRules {
     }
 }
 
+impl TrustRules {
+    /// Makes relative paths absolute: they begin in `directory`, that of the configuration file.
+    pub fn resolve_paths(&mut self, directory: &Path) {
+        match self {
+            Self::File(path) => *path = directory.join(&*path),
+            Self::Inline { directory: base, .. } => *base = directory.join(&*base),
+            Self::Any | Self::Nobody => {}
+        }
+    }
+}
+
 /// Whether registrations are limited to prefixes.
 fn limits_routes(rules: &TrustRules) -> bool {
     match rules {
@@ -279,11 +290,7 @@ impl Management {
         for rules in
             [&mut self.localhost_rib, &mut self.localhop_rib, &mut self.prefix_announcements]
         {
-            match rules {
-                TrustRules::File(path) => *path = directory.join(&*path),
-                TrustRules::Inline { directory: base, .. } => *base = directory.join(&*base),
-                TrustRules::Any | TrustRules::Nobody => {}
-            }
+            rules.resolve_paths(directory);
         }
     }
 }

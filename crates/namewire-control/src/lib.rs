@@ -34,7 +34,8 @@ pub use packet_trace::{NextPacket, PacketTraceStream, TraceLine, TracedDecision,
 pub use protocol::{
     ConfigStatus, CsPolicy, Dispatch, DispatchEntry, FaceLimit, LedgerStatus, LinkCounters,
     LinkDown, LogLevels, ManagementData, MemifRefusal, MemifStatus, PrincipalStatus, RESULTS,
-    Statistics, TableStatus, Version, WaitingFace, WebTransportStatus, WorkerStatistics,
+    Statistics, TableStatus, Version, VipNeighbour, VipObject, VipStatus, WaitingFace,
+    WebTransportStatus, WorkerStatistics,
 };
 pub use requests::{Operations, REQUESTS, execute, management_timeout};
 pub use server::{ControlListener, ControlSocket};

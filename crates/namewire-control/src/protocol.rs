@@ -99,6 +99,55 @@ results! {
         pub refused: u64,
     }
 
+    /// State of VIP. Amounts are in millionths of a request.
+    pub struct VipStatus {
+        /// Duration of a slot, milliseconds.
+        pub slot_ms: u64,
+        /// Slots since the start.
+        pub slots: u64,
+        /// Sums since the start, by name: `reports_…`, `entries_…`, `objects_…` and `requests_refused` are numbers, the
+        /// others amounts.
+        pub counters: BTreeMap<String, u64>,
+        /// The faces whose peers may take part.
+        pub neighbours: Vec<VipNeighbour>,
+        /// The thousand objects of highest score.
+        pub objects: Vec<VipObject>,
+        /// Number of objects.
+        pub objects_count: u64,
+    }
+
+    /// A neighbour in the exchange of VIP.
+    pub struct VipNeighbour {
+        /// Its face.
+        pub face_id: u64,
+        /// Whether it acknowledges the reports of this forwarder.
+        pub is_connected: bool,
+        /// Whether reports of it arrive.
+        pub is_reporting: bool,
+        /// VIPs that are on the way to it.
+        pub unconfirmed: u64,
+    }
+
+    /// An object of VIP.
+    pub struct VipObject {
+        /// Its name, a URI.
+        pub name: String,
+        /// Its size, bytes.
+        pub size_bytes: u64,
+        /// VIPs that wait here.
+        pub count: u64,
+        /// Its score.
+        pub score: u64,
+        /// The virtual cache has it.
+        pub is_cached: bool,
+        /// An application of this host serves it.
+        pub is_source: bool,
+        /// VIPs sent over the window, by FaceId of the neighbour.
+        pub sent: BTreeMap<u64, u64>,
+        /// VIPs that wait at neighbours, by FaceId.
+        pub neighbour_counts: BTreeMap<u64, u64>,
+    }
+
     /// State of the memif listener.
     pub struct MemifStatus {
         /// Whether the listener is enabled.

@@ -14,7 +14,7 @@ use crate::log_feed::{LogLine, LogSeverity, LogStream};
 use crate::packet_trace::{PacketTraceStream, TraceLine};
 use crate::protocol::{
     ConfigStatus, CsPolicy, Dispatch, FaceLimit, LedgerStatus, LinkCounters, LogLevels,
-    ManagementData, MemifStatus, Statistics, Version, WaitingFace, WebTransportStatus,
+    ManagementData, MemifStatus, Statistics, Version, VipStatus, WaitingFace, WebTransportStatus,
 };
 use crate::service_times::{ServiceTimesReport, ServiceTimesStream};
 use crate::streams::{Answer, CaptureStream};
@@ -73,6 +73,9 @@ requests! {
 
         /// Reports the state of the memif listener.
         "memif" Memif => memif -> MemifStatus, used by "`status`";
+
+        /// Reports the counts and scores of VIP. A forwarder that does not take part refuses.
+        "vip" Vip => vip -> VipStatus, used by "`vip`";
 
         /// Reports the dispatch of names to workers.
         "ndt.list" NdtList => dispatch -> Dispatch, used by "`ndt list`";

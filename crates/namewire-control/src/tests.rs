@@ -89,6 +89,10 @@ impl Operations for Recorder {
         Ok(MemifStatus { clients: 3, ..MemifStatus::default() })
     }
 
+    fn vip(&self) -> Result<VipStatus, String> {
+        Ok(VipStatus { slots: 5, ..VipStatus::default() })
+    }
+
     fn dispatch(&self) -> Result<Dispatch, String> {
         Ok(Dispatch { depth: 2, ..Dispatch::default() })
     }

@@ -68,7 +68,11 @@ pub(crate) fn access_control(
     if faults.is_empty() { Ok(control) } else { Err(faults) }
 }
 
-fn policy(rules: &TrustRules, clock: &Clock) -> anyhow::Result<TrustPolicy> {
+/// The trust policy of a setting.
+///
+/// # Errors
+/// A file that cannot be read or is malformed, by name.
+pub(crate) fn policy(rules: &TrustRules, clock: &Clock) -> anyhow::Result<TrustPolicy> {
     let (text, origin, directory) = match rules {
         TrustRules::Any => return Ok(TrustPolicy::accept_all()),
         TrustRules::Nobody => return Ok(TrustPolicy::default()),

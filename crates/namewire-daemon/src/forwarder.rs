@@ -89,7 +89,13 @@ impl OpenForwarder {
     /// The forwarder cannot start; the error names the address, path or setting.
     pub fn start(self, hooks: Hooks) -> anyhow::Result<Forwarder> {
         let Self { config, plan, mut environment, mut listeners, control_socket, disk } = self;
-        let Plan { management, key_chain, places } = plan;
+        let Plan {
+            management,
+            key_chain,
+            places,
+            #[cfg(feature = "vip")]
+            vip,
+        } = plan;
         // Its errors are reported before anything runs that has to end again.
         let own = dpdk::open(&config)?;
         let disk = disk.and_then(|file| disk::prepare(file, &places, &mut environment));
@@ -121,6 +127,8 @@ impl OpenForwarder {
             listeners,
             calls,
             own,
+            #[cfg(feature = "vip")]
+            vip,
         };
         let mut control = Control::new(&config, parts)?;
         let stop = hooks.requests.clone();

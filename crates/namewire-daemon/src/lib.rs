@@ -33,6 +33,7 @@
 //! | `restart` | settings that take effect at the next start |
 //! | `placement` | roles and processors of the workers |
 //! | `static_setup` | permanent faces and routes |
+//! | `vip` | settings of VIP, with the cargo feature `vip` |
 //! | `websocket`, `webtransport` | handshake and certificate of the listeners for browsers |
 #![forbid(unsafe_code)]
 
@@ -73,6 +74,7 @@ mod stepped;
 mod tables;
 mod telemetry;
 pub mod text;
+mod vip;
 mod websocket;
 mod webtransport;
 

@@ -10,7 +10,7 @@ use ndn_management::ControlState;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::Waker;
 
-use super::{directory, dpdk, placement, webtransport};
+use super::{directory, dpdk, placement, vip, webtransport};
 use crate::config::{Config, Conflict, WebTransportListener};
 use crate::control::setup::management;
 
@@ -21,6 +21,9 @@ pub struct Plan {
     /// Signals that the key chain was read.
     pub(super) key_chain: Arc<Waker>,
     pub(super) places: Vec<WorkerPlacement>,
+    /// Keys of the exchange of VIP, if it is enabled.
+    #[cfg(feature = "vip")]
+    pub(super) vip: Option<vip::Keys>,
 }
 
 impl Plan {
@@ -56,11 +59,22 @@ impl Plan {
         if config.listeners.webtransport.enabled {
             faults.extend(check_webtransport(&config.listeners.webtransport).err());
         }
+        #[cfg(not(feature = "vip"))]
+        faults.extend(vip::check(config));
+        #[cfg(feature = "vip")]
+        let vip = vip::keys(config, clock).unwrap_or_else(|refused| {
+            faults.extend(refused);
+            None
+        });
         let places = placement::plan(&config.forwarder).map_err(|fault| vec![fault]);
         match (places, management(config, clock)) {
-            (Ok(places), Ok((management, key_chain))) if faults.is_empty() => {
-                Ok(Self { management, key_chain, places })
-            }
+            (Ok(places), Ok((management, key_chain))) if faults.is_empty() => Ok(Self {
+                management,
+                key_chain,
+                places,
+                #[cfg(feature = "vip")]
+                vip,
+            }),
             (places, management) => {
                 let more = [places.err(), management.err()];
                 faults.extend(more.into_iter().flatten().flatten());
@@ -171,6 +185,24 @@ mod tests {
             output.contains("listeners.dpdk.ports: ") && output.contains("without DPDK"),
             "{output}"
         );
+    }
+
+    #[cfg(not(feature = "vip"))]
+    #[test]
+    fn vip_is_rejected_without_vip() {
+        let output = refused("caching.vip.enabled = true");
+        assert!(
+            output.contains("caching.vip.enabled: this program was built without VIP")
+                && output.contains("patented"),
+            "{output}"
+        );
+    }
+
+    #[cfg(feature = "vip")]
+    #[test]
+    fn rules_of_vip_that_cannot_be_read_are_rejected() {
+        let output = refused("caching.vip = { enabled = true, signers = \"/nonexistent/rules\" }");
+        assert!(output.contains("/nonexistent/rules"), "{output}");
     }
 
     #[test]

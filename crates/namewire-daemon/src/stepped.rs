@@ -48,7 +48,13 @@ impl SteppedForwarder {
     /// All settings that cannot be used, or the reason why the forwarder cannot start.
     pub fn new(config: &Config, environment: &Environment) -> anyhow::Result<Self> {
         let plan = Plan::embedded(config, &environment.clock);
-        let Plan { management, key_chain, places } = plan.map_err(|faults| refused(&faults))?;
+        let Plan {
+            management,
+            key_chain,
+            places,
+            #[cfg(feature = "vip")]
+            vip,
+        } = plan.map_err(|faults| refused(&faults))?;
         let with_faces = places.iter().filter(|place| place.roles.has_faces()).count();
         let mut listeners = Listeners::open(config, with_faces, environment.seeds.peer_spread)?;
         let mut tables = forwarding_tables(config, environment);
@@ -68,6 +74,8 @@ impl SteppedForwarder {
             listeners,
             calls,
             own: Vec::new(),
+            #[cfg(feature = "vip")]
+            vip,
         };
         let ready = Events::with_capacity(EVENTS_PER_ROUND);
         Ok(Self { control: Control::new(config, parts)?, workers, stalled: None, ready })
@@ -121,6 +129,13 @@ impl SteppedForwarder {
     #[must_use]
     pub fn state(&self) -> &ControlState {
         self.control.state()
+    }
+
+    /// Counts and scores of VIP, if it is enabled.
+    #[cfg(feature = "vip")]
+    #[must_use]
+    pub fn vip(&self) -> Option<namewire_control::VipStatus> {
+        self.control.vip_status()
     }
 
     /// Sum of the counters of all workers.

@@ -49,7 +49,7 @@ mod testing;
 mod time;
 pub mod types;
 
-pub use access::AccessControl;
+pub use access::{AccessControl, SignedInterests};
 pub use announcement::PrefixAnnouncement;
 pub use authorize::{Authorization, Authorizer, Requester};
 pub use calls::{CallError, Management};

@@ -33,6 +33,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "interfaces",
             "ndt",
             "limits",
+            "vip",
             "trace",
             "traffic",
             "bench",

@@ -68,6 +68,7 @@ mod target;
 mod trace;
 mod traffic;
 mod tree;
+mod vip;
 mod webtransport;
 mod words;
 mod workers;
@@ -135,6 +136,7 @@ enum Command {
     Interfaces(interfaces::Options),
     Ndt(ndt::Options),
     Limits(limits::Options),
+    Vip(vip::Options),
     Nfdc(nfdc::Options),
     Autoreg(companions::autoreg::Options),
     Autoconfig(companions::autoconfig::Options),
@@ -245,6 +247,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Interfaces(options) => interfaces::run(options),
         Command::Ndt(options) => ndt::run(options),
         Command::Limits(options) => limits::run(options),
+        Command::Vip(options) => vip::run(options),
         Command::Nfdc(_) => Ok(()),
         Command::Autoreg(options) => companions::autoreg::run(options),
         Command::Autoconfig(options) => companions::autoconfig::run(options),

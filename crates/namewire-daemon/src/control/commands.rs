@@ -84,6 +84,43 @@ pub(crate) trait TableCommands: FaceCommands {
     fn counters(&self) -> Counters;
 }
 
+/// Commands about VIP.
+#[cfg(feature = "vip")]
+pub(crate) trait VipCommands: Debug {
+    /// Creates the face of the exchange.
+    fn add_vip_face(&mut self, face: NewFace);
+
+    /// Gives the workers next hops of VIP; [`Event::VipRequests`](super::service::Event::VipRequests) has the requests
+    /// that they have counted.
+    fn exchange_vip(
+        &mut self,
+        next_hops: Arc<ndn_forwarding::VipNextHops>,
+        requests: Box<ndn_forwarding::VipRequests>,
+    );
+}
+
+#[cfg(feature = "vip")]
+impl VipCommands for Dataplane {
+    fn add_vip_face(&mut self, face: NewFace) {
+        self.send(Command::AddFace(Box::new(face)));
+    }
+
+    fn exchange_vip(
+        &mut self,
+        next_hops: Arc<ndn_forwarding::VipNextHops>,
+        requests: Box<ndn_forwarding::VipRequests>,
+    ) {
+        self.send(Command::ExchangeVip { next_hops, requests });
+    }
+}
+
+#[cfg(feature = "vip")]
+impl Part for dyn VipCommands {
+    fn of(dataplane: &mut Dataplane) -> &mut Self {
+        dataplane
+    }
+}
+
 /// Distribution of names over the workers.
 pub(crate) trait NameDispatch: Debug {
     /// Packets forwarded by all workers.

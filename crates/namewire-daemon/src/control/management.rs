@@ -592,6 +592,8 @@ impl Management {
         self.is_fib_awaited = false;
         if let Some(published) = self.tables.publish() {
             let Published { fib, strategies } = published;
+            #[cfg(feature = "vip")]
+            cx.post(Event::TablesPublished(Arc::clone(&fib)));
             cx.dataplane().set_tables(fib, strategies);
         }
     }
@@ -776,7 +778,7 @@ impl LocalRequests {
 }
 
 /// Encodes a Data as a frame of the internal face.
-fn reply_frame(wire: &[u8], may_cache: bool) -> Vec<u8> {
+pub(super) fn reply_frame(wire: &[u8], may_cache: bool) -> Vec<u8> {
     if may_cache {
         return wire.to_vec();
     }
@@ -784,7 +786,7 @@ fn reply_frame(wire: &[u8], may_cache: bool) -> Vec<u8> {
 }
 
 /// Encodes an Interest as a frame of the internal face.
-fn interest_frame(wire: &[u8], next_hop: Option<u64>) -> Vec<u8> {
+pub(super) fn interest_frame(wire: &[u8], next_hop: Option<u64>) -> Vec<u8> {
     if next_hop.is_none() {
         return wire.to_vec();
     }

@@ -37,6 +37,8 @@ pub(crate) mod sessions;
 pub(crate) mod setup;
 mod tokens;
 mod unreported;
+#[cfg(feature = "vip")]
+mod vip;
 mod websocket;
 
 use std::sync::Arc;
@@ -108,10 +110,13 @@ pub(super) struct Parts {
     pub(super) calls: Calls<Control>,
     /// Devices driven by a driver of this process.
     pub(super) own: Vec<OwnPort>,
+    /// Keys of the exchange of VIP, if it is enabled.
+    #[cfg(feature = "vip")]
+    pub(super) vip: Option<crate::vip::Keys>,
 }
 
 /// The number of services.
-const SERVICES: usize = 12;
+const SERVICES: usize = 12 + cfg!(feature = "vip") as usize;
 
 /// The control thread.
 #[derive(Debug)]
@@ -130,6 +135,8 @@ pub(super) struct Control {
     quotas: Quotas,
     balance: BalanceSchedule,
     captures: Captures,
+    #[cfg(feature = "vip")]
+    vip: vip::Vip,
     calls: Calls<Control>,
     /// Set while the control thread runs.
     reload: Option<Reload>,
@@ -150,6 +157,8 @@ impl Control {
             serve: Some(config.tables.cs.serve),
         }));
         dataplane.send(Command::AddFace(Box::new(internal_face(far))));
+        #[cfg(feature = "vip")]
+        let vip = vip::Vip::new(config, parts.vip, &mut dataplane, now(&clock).monotonic_ns)?;
         choose_strategies(&mut state, config)?;
         let opened = std::mem::take(&mut listeners.webtransport);
         let (addresses, local_uris) = (listeners.addresses.clone(), listeners.local_uris());
@@ -176,6 +185,8 @@ impl Control {
             quotas: Quotas::new(&core.cx()),
             balance,
             captures: Captures::new(clock),
+            #[cfg(feature = "vip")]
+            vip,
             calls,
             reload: None,
             core,
@@ -201,6 +212,8 @@ impl Control {
             &mut self.paths,
             &mut self.balance,
             &mut self.captures,
+            #[cfg(feature = "vip")]
+            &mut self.vip,
         ];
         (&mut self.core, services)
     }
@@ -214,6 +227,10 @@ impl Control {
         poller.add_waker(self.calls.waker(), TOKEN_CALLS)?;
         poller.add_waker(self.sessions.waker(), TOKEN_SESSIONS)?;
         poller.add_waker(self.connector.names().waker(), TOKEN_NAMES)?;
+        #[cfg(feature = "vip")]
+        if let Some(waker) = self.vip.waker() {
+            poller.add_waker(waker, tokens::TOKEN_VIP)?;
+        }
         match self.interfaces.monitor() {
             Some(monitor) => poller.add(monitor, TOKEN_LINKS, Interest::Readable),
             None => Ok(()),
@@ -328,6 +345,12 @@ impl Control {
         &self.core.dataplane
     }
 
+    /// Counts and scores of VIP, if it is enabled.
+    #[cfg(feature = "vip")]
+    pub(super) fn vip_status(&self) -> Option<namewire_control::VipStatus> {
+        self.vip.status()
+    }
+
     /// The clock.
     pub(super) const fn clock(&self) -> &Clock {
         &self.core.clock
@@ -374,6 +397,8 @@ impl Control {
             self.deliver();
         }
         let has_sent = self.management.finish_round(&mut self.core.cx());
+        #[cfg(feature = "vip")]
+        self.deliver();
         self.set_timers();
         has_performed || has_sent
     }
@@ -490,6 +515,8 @@ impl Core {
             DataplaneEvent::CsErased { ticket, erased, more } => {
                 Event::CsErased { ticket, erased: erased as u64, more }
             }
+            #[cfg(feature = "vip")]
+            DataplaneEvent::VipRequests(requests) => Event::VipRequests(requests),
         };
         self.events.push_back(posted);
     }

@@ -40,8 +40,8 @@ use namewire_control::capture::CaptureFilter;
 use namewire_control::{
     CaptureStream, ConfigStatus, CsPolicy, Dispatch, FaceLimit, LedgerStatus, LinkCounters,
     LogLevels, LogSelection, LogSeverity, LogStream, ManagementData, MemifStatus, Operations,
-    PacketTraceStream, ServiceTimesStream, Statistics, Version, WaitingFace, WebTransportStatus,
-    WorkerStatistics,
+    PacketTraceStream, ServiceTimesStream, Statistics, Version, VipStatus, WaitingFace,
+    WebTransportStatus, WorkerStatistics,
 };
 
 /// Timeout of the report of a worker.
@@ -273,6 +273,14 @@ impl Operations for Operator {
 
     fn memif(&self) -> Result<MemifStatus, String> {
         Ok(self.control.call(|control| control.memif.status(&control.core.config))?)
+    }
+
+    fn vip(&self) -> Result<VipStatus, String> {
+        #[cfg(feature = "vip")]
+        if let Some(status) = self.control.call(|control| control.vip.status())? {
+            return Ok(status);
+        }
+        Err("VIP is not enabled (caching.vip.enabled)".to_owned())
     }
 
     fn dispatch(&self) -> Result<Dispatch, String> {

@@ -72,6 +72,9 @@ pub enum Reason {
     Balance,
     /// Captures are polled.
     Captures,
+    /// A slot of VIP ends, reports are sent again, or packets wait.
+    #[cfg(feature = "vip")]
+    Vip,
     /// A worker has work.
     Worker,
 }
@@ -175,6 +178,12 @@ pub(crate) enum Event {
     Learning(LearningRequest),
     /// The workers have erased packets; `more` is set if there are others.
     CsErased { ticket: u64, erased: u64, more: bool },
+    /// Requests of local applications that a worker has counted.
+    #[cfg(feature = "vip")]
+    VipRequests(Box<ndn_forwarding::VipRequests>),
+    /// The workers get this FIB.
+    #[cfg(feature = "vip")]
+    TablesPublished(Arc<ndn_table::FibSnapshot>),
 }
 
 /// A part of the control thread with state and deadlines of its own.

@@ -115,18 +115,17 @@ fn signer(config: &Config) -> anyhow::Result<Box<dyn DataSigner + Send>> {
 
 /// Creates the data plane's end of the internal face.
 pub(super) fn internal_face(end: InternalEnd) -> NewFace {
+    own_face(FACE_ID_INTERNAL, FaceUri::internal(), end.limited())
+}
+
+/// Creates the data plane's end of a face of the forwarder itself.
+pub(super) fn own_face(face_id: u64, uri: FaceUri, end: InternalEnd) -> NewFace {
     let properties = FaceProperties {
         local_fields: true,
         principal: PrincipalKey::Management,
-        ..FaceProperties::point_to_point(FACE_ID_INTERNAL, Scope::Local)
+        ..FaceProperties::point_to_point(face_id, Scope::Local)
     };
     let mut options = FaceOptions::stream(properties, Persistency::Permanent);
     options.link.congestion_marking = false;
-    NewFace {
-        ticket: None,
-        transport: end.limited().into(),
-        options,
-        remote: FaceUri::internal(),
-        local: FaceUri::internal(),
-    }
+    NewFace { ticket: None, transport: end.into(), options, remote: uri.clone(), local: uri }
 }

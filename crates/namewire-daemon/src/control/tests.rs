@@ -42,6 +42,8 @@ fn control(directory: &std::path::Path) -> Control {
         listeners,
         calls,
         own,
+        #[cfg(feature = "vip")]
+        vip: None,
     };
     Control::new(&config, parts).unwrap()
 }

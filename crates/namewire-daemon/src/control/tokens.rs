@@ -9,6 +9,8 @@ pub(super) const TOKEN_LINKS: u64 = 4;
 pub(super) const TOKEN_KEY_CHAIN: u64 = 5;
 pub(super) const TOKEN_SESSIONS: u64 = 6;
 pub(super) const TOKEN_NAMES: u64 = 7;
+#[cfg(feature = "vip")]
+pub(super) const TOKEN_VIP: u64 = 8;
 /// Listener `i` has token `TOKEN_LISTENERS + i`.
 pub(super) const TOKEN_LISTENERS: u64 = 1 << 16;
 /// First token of connection attempts.

@@ -11,7 +11,7 @@ pub(crate) mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ndn_packet::{Data, SignatureType};
+use ndn_packet::{Data, Interest, SignatureType};
 use ndn_security::Certificate;
 use ndn_security::trust::{
     AnchorChange, AnchorSource, SignedPacket, TrustError, TrustPolicy, Validation,
@@ -162,6 +162,55 @@ impl AccessControl {
             Some(Privilege::Holders(guarded)) => Ok(Some(guarded)),
             None => Err("nobody is authorised for this module"),
         }
+    }
+}
+
+/// The signers of Interests that are no commands, with the replay protection of commands. The default accepts nobody.
+#[derive(Debug, Clone, Default)]
+pub struct SignedInterests(GuardedPolicy);
+
+impl SignedInterests {
+    /// The signers that `policy` accepts. Interests signed at `unix_ms` or earlier are refused, because it is not known which
+    /// of them were accepted before.
+    #[must_use]
+    pub fn new(policy: TrustPolicy, unix_ms: u64) -> Self {
+        let mut guarded = GuardedPolicy::new(policy);
+        guarded.replay.refuse_signed_before(unix_ms);
+        Self(guarded)
+    }
+
+    /// Accepts an Interest whose signer is authorized, once.
+    ///
+    /// # Errors
+    /// The reason why it is refused.
+    pub fn accept(&mut self, now: Now, interest: &Interest<'_>) -> Result<(), String> {
+        let Self(GuardedPolicy { policy, replay }) = self;
+        if !interest.parameters_digest_is_valid(ndn_security::sha256) {
+            return Err("the parameters digest does not match".to_owned());
+        }
+        let packet = SignedPacket::from_interest(interest);
+        let packet = packet.ok_or_else(|| "the Interest is not signed".to_owned())?;
+        if policy.accepts_all() {
+            return Ok(());
+        }
+        let key = packet.key_name().map_err(|error| error.to_string())?;
+        let time_ms = if proves_key(&packet) { packet.info.time_ms } else { None };
+        match time_ms {
+            Some(time_ms) => replay.check(now, &key, time_ms)?,
+            None if proves_key(&packet) => return Err("it has no SignatureTime".to_owned()),
+            None => {}
+        }
+        match policy.validate(&packet, &[], unix_s(now)) {
+            Validation::Accepted => {}
+            Validation::Refused(error) => return Err(error.to_string()),
+            Validation::NeedsCertificates(_) => {
+                return Err(format!("the certificate of {key} is not a trust anchor"));
+            }
+        }
+        if let Some(time_ms) = time_ms {
+            replay.note(now, key, time_ms);
+        }
+        Ok(())
     }
 }
 

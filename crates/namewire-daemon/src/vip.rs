@@ -1,0 +1,106 @@
+//! The settings of VIP (`[caching.vip]`), if the program was built with it.
+
+#[cfg(not(feature = "vip"))]
+use crate::config::{Config, Conflict};
+
+/// Rejects VIP if the program was built without it.
+#[cfg(not(feature = "vip"))]
+pub(super) fn check(config: &Config) -> Option<Conflict> {
+    const ENABLED: &str = "caching.vip.enabled";
+    let reason = format!(
+        "{ENABLED}: this program was built without VIP (cargo build --features vip), which is patented in the United \
+         States (US 12155738 B2)"
+    );
+    config.caching.vip.enabled.then(|| Conflict::new(&[ENABLED], reason))
+}
+
+#[cfg(feature = "vip")]
+pub(super) use with_vip::{Keys, keys, node_settings};
+
+#[cfg(feature = "vip")]
+mod with_vip {
+    use anyhow::Context;
+    use ndn_caching::vip::{NodeSettings, Score, Settings};
+    use ndn_keychain::{Access, KeyChain, Locations};
+    use ndn_management::SignedInterests;
+    use ndn_security::{DigestSigner, Signer};
+    use ndn_sys::clock::Clock;
+    use ndn_types::duration_ms;
+
+    use crate::access;
+    use crate::config::{Config, Conflict, VipScore};
+    use crate::environment::now;
+
+    /// Size of a cached packet where the size of the cache is not set, in bytes.
+    const PACKET_BYTES: u64 = 8192;
+    /// Maximum number of neighbours.
+    const NEIGHBOURS_MAX: usize = 64;
+    const SIGNERS: &str = "caching.vip.signers";
+    const IDENTITY: &str = "management.identity";
+
+    /// The signers of reports: those that are accepted, and the own one.
+    pub(crate) struct Keys {
+        pub(crate) accepted: SignedInterests,
+        pub(crate) own: Box<dyn Signer>,
+    }
+
+    impl std::fmt::Debug for Keys {
+        fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            formatter.debug_struct("Keys").field("accepted", &self.accepted).finish_non_exhaustive()
+        }
+    }
+
+    /// Reads the keys and trust rules; `None` if VIP is not enabled.
+    ///
+    /// # Errors
+    /// Those that cannot be used, by setting.
+    pub(crate) fn keys(config: &Config, clock: &Clock) -> Result<Option<Keys>, Vec<Conflict>> {
+        let vip = &config.caching.vip;
+        if !vip.enabled {
+            return Ok(None);
+        }
+        let policy = access::policy(&vip.signers, clock).context(SIGNERS);
+        let own = own_signer(config).context(IDENTITY);
+        match (policy, own) {
+            (Ok(policy), Ok(own)) => {
+                let accepted = SignedInterests::new(policy, now(clock).unix_ms());
+                Ok(Some(Keys { accepted, own }))
+            }
+            (policy, own) => {
+                let conflict = |key: &str, error| Conflict::from_error(&[key], &error);
+                let of_policy = policy.err().map(|error| conflict(SIGNERS, error));
+                Err(of_policy.into_iter().chain(own.err().map(|e| conflict(IDENTITY, e))).collect())
+            }
+        }
+    }
+
+    fn own_signer(config: &Config) -> anyhow::Result<Box<dyn Signer>> {
+        let Some(name) = &config.management.identity else { return Ok(Box::new(DigestSigner)) };
+        let key_chain = KeyChain::open(Locations::from_environment()?, Access::Read)?;
+        Ok(Box::new(key_chain.signer(name.as_ref())?))
+    }
+
+    /// The settings of the virtual plane.
+    pub(crate) fn node_settings(config: &Config) -> NodeSettings {
+        let vip = &config.caching.vip;
+        let packets = config.tables.cs.capacity_packets as u64;
+        NodeSettings {
+            plane: Settings {
+                slot_ms: duration_ms(vip.slot),
+                cache_bytes: vip.cache_size.map_or(packets * PACKET_BYTES, |size| size.0),
+                read_bytes_per_s: vip.read_rate.0,
+                window_slots: vip.window_slots,
+                score: match vip.score {
+                    VipScore::Count => Score::Count,
+                    VipScore::Arrivals => Score::Arrivals,
+                },
+                read_penalty: 0,
+                write_penalty: 0,
+            },
+            objects_max: vip.objects,
+            neighbours_max: NEIGHBOURS_MAX,
+            object_bytes: vip.object_size.0,
+            link_bytes_per_s: vip.link_rate.0,
+        }
+    }
+}
