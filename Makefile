@@ -16,6 +16,9 @@ TESTS = $(CARGO) test --workspace --no-fail-fast
 # time would not be faster, and nproc does not know the limits of containers.
 END_TO_END = NAMEWIRE_BIN="$(CURDIR)/target/debug/namewire" NAMEWIRE_SKIPPED="$(CURDIR)/target/skipped-tests" \
 	RUST_TEST_THREADS="$$(( $$(nproc) < 4 ? 2 * $$(nproc) : 8 ))" $(TESTS)
+# The cargo feature of VIP in all packages that have it, and its tests. The other packages are selected as in TESTS.
+VIP := ndn-caching/vip,ndn-cache-sim/vip,ndn-forwarding/vip,namewire-daemon/vip,namewire/vip,namewire-fuzz/vip
+VIP_TARGETS := --test vip --test vip_exchange --test engine --test replay
 # The one toolchain beside that of rust-toolchain.toml; Miri needs it.
 NIGHTLY := nightly-2026-05-20
 FUZZ_SECONDS ?= 60
@@ -119,8 +122,9 @@ test: cargo setup ## Run all tests, with real applications of other projects
 	$(END_TO_END) --test forwarding --test program || failed=1; \
 	NAMEWIRE_TEST_WORKERS=2 $(END_TO_END) --test forwarding || failed=1; \
 	scripts/report-skipped target/skipped-tests tests/optional-programs || failed=1; \
-	$(CARGO) test -p ndn-caching -p ndn-cache-sim --features ndn-caching/vip,ndn-cache-sim/vip --test vip --test engine \
-		|| failed=1; \
+	$(TESTS) --features $(VIP) $(VIP_TARGETS) || failed=1; \
+	$(TESTS) --features $(VIP) --test shard cases::vip || failed=1; \
+	$(CARGO) test -p ndn-caching -p ndn-forwarding --features ndn-caching/vip,ndn-forwarding/vip --lib vip || failed=1; \
 	exit $$failed ) 2>&1 | tee target/tests.log; \
 	failed=$${PIPESTATUS[0]}; \
 	grep -E '^test .* FAILED$$|^tests were skipped|^error' target/tests.log; \
@@ -132,7 +136,7 @@ lint: cargo ## Formatting, clippy, rustdoc, prose; warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path tests/interop/ndn-app/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) clippy -p ndn-caching -p ndn-cache-sim --all-targets --features ndn-caching/vip,ndn-cache-sim/vip -- -D warnings
+	$(CARGO) clippy --workspace --features $(VIP) --lib --bins $(VIP_TARGETS) --test shard -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
 	RUSTFLAGS="--cfg loom -D warnings -A dead_code" $(CARGO) check -p ndn-ring --lib --tests --target-dir target/loom
 
@@ -142,7 +146,7 @@ fuzz: cargo ## Fuzz every target for FUZZ_SECONDS (default 60) each, FUZZ_RUNS t
 
 .PHONY: fuzz-replay
 fuzz-replay: cargo ## Replay the committed fuzz corpus (part of make test)
-	$(CARGO) test -p namewire-fuzz
+	$(CARGO) test -p namewire-fuzz --features vip
 
 .PHONY: loom
 loom: cargo ## Try every interleaving of the lock-free types

@@ -19,6 +19,8 @@ mod name_uri;
 mod packet;
 mod stream;
 mod trust_rules;
+#[cfg(feature = "vip")]
+mod vip;
 mod websocket;
 
 pub use configuration::configuration;
@@ -35,6 +37,8 @@ pub use name_uri::name_uri;
 pub use packet::packet;
 pub use stream::stream;
 pub use trust_rules::trust_rules;
+#[cfg(feature = "vip")]
+pub use vip::vip;
 pub use websocket::websocket;
 
 /// A function for arbitrary bytes.
@@ -57,6 +61,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("gateway", gateway),
     ("disk", disk),
     ("http_api", http_api),
+    #[cfg(feature = "vip")]
+    ("vip", vip),
 ];
 
 /// The target called `name`.
