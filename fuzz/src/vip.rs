@@ -53,7 +53,7 @@ fn decode(bytes: &[u8]) {
     }
 }
 
-/// One step of a neighbour: a kind, a length, and so many bytes.
+/// One step of a neighbour: a kind, a length, and that number of bytes.
 fn step(node: &mut Node, now_ns: &mut u64, bytes: &mut &[u8]) -> ControlFlow<()> {
     let Some((&[kind, high, low], rest)) = bytes.split_first_chunk() else {
         return ControlFlow::Break(());

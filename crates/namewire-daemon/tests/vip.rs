@@ -455,7 +455,7 @@ fn signed_report(report: &Report, time_ms: u64) -> Vec<u8> {
 }
 
 #[test]
-fn neighbour_that_no_rule_accepts_is_not_heard() {
+fn reports_that_no_rule_accepts_have_no_effect() {
     let mut strict = config(1);
     strict.caching.vip.signers = TrustRules::Nobody;
     let mut network = Network::new(vec![strict, config(1)], &[(0, 1)]);

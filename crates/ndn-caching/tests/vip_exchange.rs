@@ -230,7 +230,7 @@ impl Network {
         self.nodes[node].objects().find(|status| status.name == object(number))
     }
 
-    /// What nodes sent, what arrived, and what they did not confirm.
+    /// Sums of the VIPs that left, that arrived, and that are not confirmed.
     fn sums(&self) -> (Amount, Amount, Amount) {
         let planes = self.nodes.iter().map(|node| node.plane().counters());
         let (mut sent, mut arrived) = (0, 0);
@@ -544,7 +544,7 @@ fn stalled_neighbour_is_sent_nothing_until_it_answers_again() {
     assert!(!stalled.is_connected);
     assert!(stalled.unconfirmed < 1000 * REQUEST, "{stalled:?}");
     network.deaf.clear();
-    // It is probed at intervals of up to a minute, or hears of this one by its own reports.
+    // It is probed at intervals of up to a minute, or learns of this one by its reports.
     network.run(70_000);
     load(&mut network, 3, 10);
     assert!(network.nodes[3].neighbours().all(|one| one.is_connected && one.is_reporting));

@@ -17,7 +17,7 @@ pub(super) enum Kind {
 }
 
 /// The requests of the control socket: kind, and the role that they need.
-const REQUESTS: [(&str, Kind, Role); 19] = [
+const REQUESTS: [(&str, Kind, Role); 20] = [
     ("version", Kind::Query, Role::Read),
     ("log.levels", Kind::Query, Role::Read),
     ("log.set", Kind::Mutation, Role::Admin),
@@ -30,6 +30,7 @@ const REQUESTS: [(&str, Kind, Role); 19] = [
     ("limits", Kind::Query, Role::Read),
     ("webtransport", Kind::Query, Role::Read),
     ("memif", Kind::Query, Role::Read),
+    ("vip", Kind::Query, Role::Read),
     ("ndt.list", Kind::Query, Role::Read),
     ("ndt.set", Kind::Mutation, Role::Admin),
     ("ndt.balance", Kind::Mutation, Role::Admin),

@@ -321,7 +321,7 @@ impl Receiver {
         (Reception::First, acknowledge(sequence))
     }
 
-    /// A slot starts. Returns true if the neighbour has been silent for so long that it is forgotten.
+    /// A slot starts. Returns true if the neighbour is forgotten, after [`FORGET_SLOTS`] without a report.
     pub(super) fn start_slot(&mut self) -> bool {
         self.left = self.left.saturating_add(REPORTS_PER_SLOT).min(REPORTS_BURST);
         let Some(known) = &mut self.known else { return false };
