@@ -272,16 +272,26 @@ fn start_at_free_port<T>(
     mut start: impl FnMut(&Path) -> Result<T, String>,
 ) -> T {
     let config = endpoint.directory().join("namewire.toml");
+    let mut attempts = 0;
     wait_until("a port that is free", || {
         let port = settings.port.unwrap_or_else(free_port);
         endpoint.set_port(port);
         std::fs::write(&config, toml(settings, endpoint.socket(), port)).expect("a file");
         match start(&config) {
             Ok(started) => Some(started),
-            Err(error) if error.contains("in use") => None,
+            // The port that a test has chosen becomes free once its former forwarder has ended.
+            Err(error) if is_of_port(&error) && (settings.port.is_some() || attempts < 10) => {
+                attempts += 1;
+                None
+            }
             Err(error) => panic!("the forwarder does not start:\n{error}"),
         }
     })
+}
+
+/// Whether a forwarder has not started because another program has taken its port.
+fn is_of_port(error: &str) -> bool {
+    error.lines().any(|line| line.contains(" port ") && line.contains(" in use"))
 }
 
 fn toml(settings: &Settings, socket: &Path, port: u16) -> String {

@@ -302,7 +302,7 @@ fn names_of_ndn_tools_and_ndnsec_take_their_options() {
     let mut pings =
         Process::start("pings", command("ndnpingserver", &["-s", "100", "/pings"]), directory);
     pings.wait_for_output("/pings");
-    let pinged = output("ndnping", &["-c2", "-i", "10", "-t", "1000", "/pings"]);
+    let pinged = output("ndnping", &["-c2", "-i", "10", "-o", "1000", "/pings"]);
     assert!(String::from_utf8_lossy(&pinged).contains("2 sent, 2 answered"), "{pinged:?}");
 
     let content = noise(1, 50_000);
@@ -407,4 +407,91 @@ fn start_leaves_the_outputs_of_its_caller() {
     assert!(started.status.success(), "{printed}");
     assert!(printed.contains("starting") && printed.contains("--log-file"), "{printed}");
     assert!(run(&["stop"]).status.success());
+}
+
+/// The exit statuses are those of the manual pages of ndn-tools.
+#[test]
+fn names_of_ndn_tools_have_their_exit_statuses() {
+    let forwarder = Settings::new().start();
+    let directory = forwarder.directory();
+    let status = |name: &str, arguments: &[&str]| {
+        let mut command = by_name(directory, name);
+        command.args(arguments).env("HOME", directory).stdin(std::process::Stdio::null());
+        let output = run_to_end(command);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let mut pings = by_name(directory, "ndnpingserver");
+    pings.args(["-p", "3", "/pings"]);
+    let mut pings = Process::start("pings", pings, directory);
+    pings.wait_for_output("/pings");
+    let mut unanswered = by_name(directory, "ndnpoke");
+    unanswered.arg("/silent").stdin(std::process::Stdio::null());
+    let mut silent = Process::start("silent", unanswered, directory);
+    wait_until("the route", || {
+        forwarder.output(&["route", "list"]).contains("/silent").then_some(())
+    });
+    for (name, arguments, expected) in [
+        ("ndnpeek", &["-l", "50", "/silent/below"][..], 3),
+        ("ndnpeek", &["-l", "4000", "/nobody"], 4),
+        ("ndnpeek", &["--nonsense", "/a"], 2),
+        ("ndnpeek", &["--transport", "unix:///nonexistent", "/a"], 1),
+        ("ndnpoke", &["-w", "50", "/unasked"], 3),
+        ("ndnpoke", &["/localhop/nfd/mine"], 2),
+        ("ndnpoke", &["--transport", "unix:///nonexistent", "/a"], 1),
+        ("ndnping", &["-c", "1", "-o", "1000", "/pings"], 0),
+        ("ndnping", &["-c", "1", "/nobody"], 1),
+        ("ndnping", &["-c", "0", "/pings"], 2),
+        ("ndnping", &["--transport", "unix:///nonexistent", "/a"], 2),
+        ("ndncatchunks", &["-l", "50", "-r", "0", "/silent/below"], 1),
+        ("ndncatchunks", &[], 2),
+        ("ndnputchunks", &["--transport", "unix:///nonexistent", "/a"], 1),
+        ("ndnsec", &["delete", "/nobody"], 1),
+        ("ndnsec", &["delete"], 2),
+        ("ndnsec", &["get-default", "-i", "/nobody"], 1),
+    ] {
+        let (found, reason) = status(name, arguments);
+        assert_eq!(found, Some(expected), "{name} {arguments:?}: {reason}");
+    }
+    // Some pings are lost: the server ends after its third answer.
+    let (lost, reason) = status("ndnping", &["-c", "5", "-i", "20", "-o", "200", "/pings"]);
+    assert_eq!(lost, Some(1), "{reason}");
+    assert!(pings.wait().success());
+    assert!(silent.is_running());
+}
+
+#[test]
+fn ndnputchunks_and_ndnsec_print_what_scripts_read() {
+    let forwarder = Settings::new().start();
+    let directory = forwarder.directory();
+    let output = |name: &str, arguments: &[&str]| {
+        let mut command = by_name(directory, name);
+        command.args(arguments).env("HOME", directory);
+        let output = run_to_end(command);
+        assert!(output.status.success(), "{name} {arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    std::fs::write(directory.join("content"), "some text").unwrap();
+    by_name(directory, "ndnputchunks");
+    let mut publish = Command::new("sh");
+    publish.args(["-c", "exec ./ndnputchunks -p /object < content"]);
+    publish.current_dir(directory).env("NDN_CLIENT_TRANSPORT", forwarder.unix());
+    let mut publish = Process::start("publish", publish, directory);
+    let version = wait_until("the version", || {
+        publish.stdout().split_once('\n').map(|(version, _)| version.to_owned())
+    });
+    assert!(version.starts_with("v="), "{version}");
+    assert_eq!(publish.stdout(), format!("{version}\n"));
+    assert_eq!(output("ndncatchunks", &["-q", &format!("/object/{version}")]), "some text");
+
+    output("ndnsec", &["key-gen", "/me"]);
+    output("ndnsec", &["key-gen", "-n", "/other"]);
+    assert_eq!(output("ndnsec", &["list"]), "* /me\n  /other\n");
+    assert_eq!(output("ndnsec", &["get-default", "-q"]), "/me");
+    let key = output("ndnsec", &["get-default", "-k", "-i", "/other"]);
+    assert!(key.starts_with("/other/KEY/") && key.ends_with('\n'), "{key}");
+    let certificate = output("ndnsec", &["get-default", "-c", "-K", key.trim()]);
+    assert!(certificate.starts_with(key.trim()) && certificate.len() > key.len() + 5);
+    let listed = output("ndnsec", &["list", "-k"]);
+    assert!(listed.contains(key.trim()) && !listed.contains(certificate.trim()), "{listed}");
+    assert!(publish.is_running());
 }

@@ -54,6 +54,11 @@ fn bash_completes_commands_names_faces_and_strategies() {
     assert_eq!(of(&forwarder, &["get", "/site/data/"]), ["/site/data/2026/", "/site/data/readme"]);
     assert_eq!(of(&forwarder, &["ls", "/site/data/2026/"]), ["/site/data/2026/run%201"]);
     assert!(of(&forwarder, &["face", "destroy", ""]).contains(&face));
+    // The forwarder that the line names has precedence over that of the environment.
+    let transport = forwarder.socket().display().to_string();
+    let nowhere = format!("unix://{transport}.none");
+    let words = ["get", "--transport", &transport, "/si"];
+    assert_eq!(completed(&nowhere, forwarder.directory(), &words), ["/site/data"]);
     assert_eq!(of(&forwarder, &["nfdc", "route", "a"]), ["add"]);
     assert!(of(&forwarder, &["nfdc", "face", "create", "udp4", "m"]).contains(&"mtu".to_owned()));
 }

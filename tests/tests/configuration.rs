@@ -1,9 +1,10 @@
 //! Errors in a configuration, and the messages of the start.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use namewire_tests::{Settings, program, run_to_end, wait_until};
+use namewire_tests::{Settings, free_port, program, run_to_end, wait_until};
 use rustix::process::Signal;
 
 fn run(arguments: &[&str]) -> Output {
@@ -307,4 +308,92 @@ fn cache_policy_changes_without_loss() {
 
     let erased = forwarder.json(&["cs", "erase", "/kept"])["erased_packets"].as_u64().unwrap();
     assert!(erased >= 300, "{erased} of more than 300 packets were cached");
+/// A reload opens, moves and closes listeners, while faces and cached Data stay.
+#[test]
+fn reload_changes_listeners_and_keeps_faces_and_cache() {
+    let forwarder = Settings::new().start_program();
+    let path = forwarder.directory().join("namewire.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let off = "[listeners.tcp]\nenabled = false\n";
+    assert!(text.contains(off), "{text}");
+    let reload = |listener: &str| {
+        std::fs::write(&path, text.replace(off, listener)).unwrap();
+        forwarder.process.signal(Signal::HUP);
+    };
+    let tcp = |addresses: &str, port: u16| {
+        format!("[listeners.tcp]\nenabled = true\naddresses = [{addresses}]\nport = {port}\n")
+    };
+    let channels = || forwarder.json(&["status"])["channels"].to_string();
+    let wait_for_channel = |channel: &str, is_there: bool| {
+        wait_until(channel, || (channels().contains(channel) == is_there).then_some(()));
+    };
+    let [port, other] = [free_port(), free_port()];
+    let ping =
+        |port: u16| forwarder.run(&["status", "--transport", &format!("tcp4://127.0.0.1:{port}")]);
+
+    // Data is cached, and an application has a face.
+    let mut producer = forwarder.spawn("put", &["put", "/kept", "/etc/hostname"]);
+    wait_until("the object", || {
+        forwarder.run(&["get", "/kept", "-o", "/dev/null"]).status.success().then_some(())
+    });
+    let cached = || forwarder.json(&["cs", "info"])["entries"].as_u64().unwrap();
+    let (faces, packets) = (forwarder.output(&["face", "list"]).lines().count(), cached());
+    assert!(packets > 0);
+
+    reload(&tcp("\"0.0.0.0\"", port));
+    wait_for_channel(&format!("tcp4://0.0.0.0:{port}"), true);
+    assert!(ping(port).status.success());
+
+    // The address overlaps with the one before.
+    reload(&tcp("\"127.0.0.1\"", port));
+    wait_for_channel(&format!("tcp4://127.0.0.1:{port}"), true);
+    wait_for_channel(&format!("tcp4://0.0.0.0:{port}"), false);
+    assert!(ping(port).status.success());
+
+    // A port in use refuses the reload, and the listener stays.
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let in_use = taken.local_addr().unwrap().port();
+    reload(&tcp("\"127.0.0.1\"", in_use));
+    let refusal = format!("the configuration stays as it was: TCP port {in_use} is in use");
+    wait_until("the refusal", || forwarder.process.stderr().contains(&refusal).then_some(()));
+    assert!(ping(port).status.success());
+
+    reload(&tcp("\"127.0.0.1\", \"127.0.0.2\"", other));
+    wait_for_channel(&format!("tcp4://127.0.0.2:{other}"), true);
+    assert!(ping(other).status.success() && !ping(port).status.success());
+
+    reload(off);
+    wait_for_channel("tcp4://", false);
+    assert!(!ping(other).status.success());
+    assert_eq!(forwarder.output(&["face", "list"]).lines().count(), faces);
+    assert!(cached() >= packets, "the cache stays");
+    assert!(producer.is_running());
+    assert!(forwarder.run(&["get", "/kept", "-o", "/dev/null"]).status.success());
+
+    // The command prints what a signal only logs.
+    std::fs::write(&path, text.replace(off, "[listeners.tcp]\nport = 0\n")).unwrap();
+    for arguments in [&["config", "reload", "--check"][..], &["config", "reload"]] {
+        let refused = forwarder.run(arguments);
+        let reason = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{reason}");
+        assert!(reason.contains("listeners.tcp.port"), "{reason}");
+    }
+    std::fs::write(&path, format!("{text}[tables]\npit_capacity = 5000\n")).unwrap();
+    let reloaded = forwarder.output(&["config", "reload"]);
+    let waits = "takes effect at the next start: tables.pit_capacity: memory is reserved";
+    assert!(reloaded.starts_with("the configuration was read again\n"), "{reloaded}");
+    assert!(reloaded.contains(waits), "{reloaded}");
+
+    // Another mode of the Unix socket takes effect; another path waits, with the reason.
+    let unix = format!("path = \"{}\"\n", forwarder.socket().display());
+    let moved = text.replace(&unix, "path = \"/tmp/other.sock\"\nmode = \"0600\"\n");
+    assert_ne!(moved, text);
+    std::fs::write(&path, moved).unwrap();
+    forwarder.process.signal(Signal::HUP);
+    let mode = || std::fs::metadata(forwarder.socket()).unwrap().permissions().mode() & 0o777;
+    wait_until("the mode", || (mode() == 0o600).then_some(()));
+    wait_until("the reason", || {
+        let reason = "listeners.unix.path (commands find the control socket";
+        forwarder.process.stderr().contains(reason).then_some(())
+    });
 }

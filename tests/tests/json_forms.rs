@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::process::Output;
 
-use namewire_tests::{Settings, run_to_end};
+use namewire_tests::{Settings, run_to_end, wait_until};
 use serde_json::Value;
 
 const HEAD: &str = "# JSON
@@ -28,6 +29,33 @@ Commands with `--json` print JSON on standard output. This page lists their fiel
 `namewire control` prints the results of the [control protocol](control-protocol.md). In the tables, `[]` stands for the
 elements of an array.
 ";
+
+const ELSEWHERE_HEAD: &str = "## Other commands
+
+| command | its JSON |
+|---|---|
+";
+
+/// Commands whose JSON is described elsewhere.
+const ELSEWHERE: &[(&[&str], &str)] = &[
+    (
+        &["workers", "limits", "ndt", "webtransport", "trace latency"],
+        "results of the [control protocol](control-protocol.md), with [counters](counters.md)",
+    ),
+    (
+        &["interfaces"],
+        "depends on the devices of the host; `namewire interfaces --help` lists the columns",
+    ),
+    (&["mount"], "an object with the fields `name` and `directory`"),
+    (&["gateway"], "an object with the fields `prefix` and `url`"),
+    (&["traffic producer"], "at the end, counts by pattern as of `traffic consumer`"),
+    (
+        &["bench"],
+        "the fields of each bench, on its page of [Benchmarks](../internals/benchmarks.md)",
+    ),
+    (&["model"], "[Capacity model](../model/reference.md)"),
+    (&["lab", "cache"], "[Experiments](../lab/experiments.md)"),
+];
 
 /// The types of all fields, by their paths.
 type Fields = BTreeMap<String, BTreeSet<&'static str>>;
@@ -66,6 +94,24 @@ fn section(page: &mut String, title: &str, value: &Value) {
     }
 }
 
+/// The commands that have the option `--json`, from their help.
+fn commands_with_json(run: &dyn Fn(&[&str]) -> Output) -> Vec<String> {
+    let reference = run(&["man", "--markdown"]).stdout;
+    let reference = String::from_utf8(reference).unwrap();
+    let headings = reference.lines().filter_map(|line| {
+        let command = line.trim_start_matches('#').trim().strip_prefix("`namewire ")?;
+        command.strip_suffix('`').map(str::to_owned)
+    });
+    let has_json = |command: &String| {
+        let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
+        let help = run(&words).stdout;
+        let help = String::from_utf8_lossy(&help);
+        // Groups of commands have no output of their own.
+        help.contains("--json") && !help.contains("\nCommands:\n")
+    };
+    headings.filter(has_json).collect()
+}
+
 #[test]
 fn fields_of_json_are_those_of_the_reference() {
     let home = tempfile::tempdir().unwrap();
@@ -91,39 +137,105 @@ fn fields_of_json_are_those_of_the_reference() {
     let certificate = path("certificate");
     fs::write(&certificate, run(&["key", "gen", "/me"]).stdout).unwrap();
     let (file, copy) = (path("file"), path("copy"));
-    let mut page = HEAD.to_owned();
+    let packet = path("packet");
+    fs::write(&packet, run(&["peek", "/pings/ping/1", "--format", "packet"]).stdout).unwrap();
+    let mut sections: BTreeMap<String, Value> = BTreeMap::new();
+    let face = forwarder.json(&["face", "create", "udp4://127.0.0.1:11"]);
+    let face = face["face_id"].to_string();
     for arguments in [
-        &["face", "create", "udp4://127.0.0.1:10"][..],
+        &["status"][..],
+        &["face", "create", "udp4://127.0.0.1:10"],
+        &["face", "update", &face, "--mtu", "1400B"],
+        &["face", "destroy", &face],
         &route,
         &["route", "list"],
         &["route", "fib"],
+        &["route", "remove", "/route", "udp4://127.0.0.1:9"],
         &["strategy", "list"],
+        &["strategy", "known"],
         &["strategy", "set", "/files", "multicast"],
+        &["strategy", "show", "/files"],
+        &["strategy", "unset", "/files"],
         &["cs", "info"],
+        &["cs", "config", "--capacity", "1000"],
+        &["cs", "erase", "/pings"],
         &["ping", "/pings", "--count", "1"],
         &["ls", "/files"],
         &["get", "/files/file", "--output", &file],
         &["sync", "/files", &copy],
+        &["dissect", &packet],
+        &["log"],
+        &["config", "reload"],
         &["key", "list"],
         &["cert", "dump", "--file", &certificate],
+        &["traffic", "consumer", "/pings/ping", "--count", "1"],
     ] {
-        let is_value = |word: &&&str| !word.starts_with(['/', '-']) && !word.contains("://");
+        let is_value =
+            |word: &&&str| !word.starts_with(['/', '-']) && !word.contains("://") && **word != face;
         let title: Vec<&str> = arguments.iter().take(2).filter(is_value).copied().collect();
         let printed = run(&[arguments, &["--json"]].concat());
         let value = serde_json::from_slice(&printed.stdout);
         let value = value.unwrap_or_else(|error| panic!("{arguments:?}: {error}: {printed:?}"));
-        section(&mut page, &format!("`{}`", title.join(" ")), &value);
+        sections.insert(title.join(" "), value);
     }
-    let mut face = forwarder.json(&["face", "list"]);
+    let peeked = run(&["peek", "/pings/ping/1", "--format", "json"]).stdout;
+    sections.insert("peek --format json".to_owned(), serde_json::from_slice(&peeked).unwrap());
+    let mut faces = forwarder.json(&["face", "list"]);
     // Counters by the reason of a drop are those of the reference of counters.
-    face.as_array_mut().unwrap().retain(|face| face["remote_uri"] == "udp4://127.0.0.1:9");
-    face[0]["link"] = Value::Null;
-    section(&mut page, "`face list`", &face);
+    faces.as_array_mut().unwrap().retain(|face| face["remote_uri"] == "udp4://127.0.0.1:9");
+    faces[0]["link"] = Value::Null;
+    let shown = faces[0]["face_id"].to_string();
+    let mut shown = forwarder.json(&["face", "show", &shown]);
+    shown["link"] = Value::Null;
+    sections.insert("face show".to_owned(), shown);
+    sections.insert("face list".to_owned(), faces);
+    // Servers print their object at the start.
+    let content = path("served/file");
+    for (title, arguments) in [
+        ("put", &["put", "/object", &content][..]),
+        ("serve", &["serve", served.to_str().unwrap(), "--prefix", "/more"]),
+    ] {
+        let mut server = forwarder.spawn(title, &[arguments, &["--json"]].concat());
+        let printed = wait_until(title, || serde_json::from_str(&server.stdout()).ok());
+        assert!(server.is_running());
+        sections.insert(title.to_owned(), printed);
+    }
+    for (title, arguments) in [
+        ("capture", &["capture", "--count", "1"][..]),
+        ("trace packets", &["trace", "packets", "--count", "1"]),
+    ] {
+        let lines = forwarder.spawn("lines", &[arguments, &["--json"]].concat());
+        let printed = wait_until(title, || {
+            let _ = run(&["ping", "/pings", "--count", "1"]);
+            lines.stdout().lines().next().and_then(|line| serde_json::from_str(line).ok())
+        });
+        sections.insert(title.to_owned(), printed);
+    }
+    let covered: BTreeSet<String> = sections.keys().cloned().collect();
+    let mut page = HEAD.to_owned();
+    for (title, value) in &sections {
+        section(&mut page, &format!("`{title}`"), value);
+    }
+    let _ = write!(page, "\n{ELSEWHERE_HEAD}");
+    for (commands, place) in ELSEWHERE {
+        let commands: Vec<String> = commands.iter().map(|one| format!("`{one}`")).collect();
+        let _ = writeln!(page, "| {} | {place} |", commands.join(", "));
+    }
     let failed = forwarder.run(&["get", "/files/missing", "--output", &path("missing"), "--json"]);
     let printed = String::from_utf8(failed.stderr).unwrap();
     let failure: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
     assert_eq!(failure["failure"]["exit_status"], failed.status.code().unwrap(), "{printed}");
     section(&mut page, "Failures", &failure);
+    for command in commands_with_json(&run) {
+        let is_elsewhere = |commands: &[&str]| {
+            commands.iter().any(|one| command == *one || command.starts_with(&format!("{one} ")))
+        };
+        assert!(
+            covered.contains(&command)
+                || ELSEWHERE.iter().any(|(commands, _)| is_elsewhere(commands)),
+            "`{command} --json` is not on the page"
+        );
+    }
 
     let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/json.md");
     if std::env::var_os("NAMEWIRE_WRITE_REFERENCE").is_some() {

@@ -7,6 +7,7 @@
 mod attacks;
 mod bench_access;
 mod bench_page;
+mod bench_sync;
 mod c_library;
 mod companions;
 mod compatibility;

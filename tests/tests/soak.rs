@@ -28,12 +28,12 @@ const RISE_MAX_KIB: u64 = 8192;
 const PRODUCER: &str = r#"
 [[pattern]]
 prefix = "/soak/mixed"
-payload = [100, 1000, 4000]
+payload = ["100B", "1kB", "4kB"]
 nack_ratio = 0.05
 silence_ratio = 0.03
 [[pattern]]
 prefix = "/soak/often"
-freshness_ms = 100
+freshness = "100ms"
 [[pattern]]
 prefix = "/"
 suffix = "/far/below"
@@ -43,12 +43,12 @@ const CONSUMER: &str = r#"
 [[pattern]]
 prefix = "/soak/mixed"
 weight = 4.0
-lifetime_ms = 500
+lifetime = "500ms"
 [[pattern]]
 prefix = "/soak/often"
 must_be_fresh = true
 components = 5
-lifetime_ms = 700
+lifetime = "700ms"
 names = { zipf = { count = 1000, exponent = 1.0 } }
 [[pattern]]
 prefix = "/"
@@ -57,10 +57,10 @@ can_be_prefix = true
 must_be_fresh = true
 names = { repeated = { count = 8 } }
 weight = 0.2
-lifetime_ms = 300
+lifetime = "300ms"
 [[pattern]]
 prefix = "/soak/fleeting"
-lifetime_ms = 400
+lifetime = "400ms"
 "#;
 
 struct Soak {

@@ -85,7 +85,7 @@ fn a_producer_over_udp_leaves_nothing_behind() {
 /// consumer.
 #[test]
 fn packets_longer_than_a_datagram_travel_in_fragments() {
-    let forwarder = Settings::new().udp().toml("[faces]\nmtu = 1400\n").start();
+    let forwarder = Settings::new().udp().toml("[faces]\nmtu = \"1400B\"\n").start();
     let udp = format!("udp4://127.0.0.1:{}", forwarder.port());
     let transport = ["/load", "--transport", &udp, "--mtu", "1000B"];
     let producer = [&transport[..], &["--payload", "4000B"]].concat();
@@ -102,7 +102,7 @@ fn a_scenario_mixes_patterns_and_each_interest_ends_once() {
     let producer = directory.join("producer.toml");
     std::fs::write(
         &producer,
-        "[[pattern]]\nprefix = \"/load/mixed\"\npayload = [100, 4000]\nfreshness_ms = 50\n\
+        "[[pattern]]\nprefix = \"/load/mixed\"\npayload = [\"100B\", \"4kB\"]\nfreshness = \"50ms\"\n\
          nack_ratio = 0.2\nsilence_ratio = 0.1\n\
          [[pattern]]\nprefix = \"/load\"\nsuffix = \"/v\"\n",
     )
@@ -111,7 +111,7 @@ fn a_scenario_mixes_patterns_and_each_interest_ends_once() {
     std::fs::write(
         &consumer,
         "rate = 5000.0\narrivals = \"poisson\"\n\
-         [[pattern]]\nprefix = \"/load/mixed\"\nlifetime_ms = 200\nhop_limit = 5\n\
+         [[pattern]]\nprefix = \"/load/mixed\"\nlifetime = \"200ms\"\nhop_limit = 5\n\
          [[pattern]]\nprefix = \"/load/often\"\nmust_be_fresh = true\ncomponents = 6\n\
          names = { zipf = { count = 100, exponent = 1.0 } }\n\
          [[pattern]]\nprefix = \"/load/below\"\ncan_be_prefix = true\nweight = 2.0\n",
@@ -134,6 +134,28 @@ fn a_scenario_mixes_patterns_and_each_interest_ends_once() {
     }
     assert!(found["elapsed_ms"].as_f64().unwrap() > 600.0, "an open loop keeps its rate: {found}");
     assert_eq!(answered["patterns"][0]["nacks"], mixed["nacked"], "{answered}");
+}
+
+#[test]
+fn numbers_without_units_in_a_scenario_are_refused_with_the_mend() {
+    let forwarder = Settings::new().start();
+    let scenario = forwarder.directory().join("scenario.toml");
+    for (role, line, mend) in [
+        ("consumer", "lifetime = 200", "`200` has no unit: write \"200ms\" or \"200s\""),
+        ("consumer", "lifetime = \"200\"", "`200` has no unit: write 200ms"),
+        ("producer", "payload = [\"1kB\", 800]", "`800` has no unit: write \"800B\""),
+        ("producer", "payload = [\"1kb\"]", "kb is not a unit; the units are B, KiB"),
+        ("producer", "freshness = 1.5", "`1.5` has no unit: write \"1.5ms\" or \"1.5s\""),
+        ("producer", "freshness = \"10us\"", "a whole number of milliseconds"),
+    ] {
+        std::fs::write(&scenario, format!("[[pattern]]\nprefix = \"/load\"\n{line}\n")).unwrap();
+        let path = scenario.to_str().unwrap();
+        let refused = forwarder.run(&["traffic", role, "--scenario", path]);
+        assert_eq!(refused.status.code(), Some(2), "{line}: {refused:?}");
+        let reason = String::from_utf8(refused.stderr).unwrap();
+        assert!(reason.contains(mend) && reason.contains(path), "{line}: {reason}");
+        assert!(reason.contains(line), "the message shows the line: {reason}");
+    }
 }
 
 #[test]

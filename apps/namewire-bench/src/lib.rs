@@ -16,6 +16,7 @@ mod page;
 mod program;
 mod relay;
 mod started;
+mod sync;
 mod transfer;
 
 pub use access::{
@@ -39,6 +40,7 @@ pub use relay::{
     relay_unix, run_management, run_relay,
 };
 pub use started::end_started;
+pub use sync::{SyncBenchOptions, SyncCase, SyncReport, run_sync};
 pub use transfer::{
     CpuByProcess, TransferCase, TransferOptions, TransferRatio, TransferReport, run_transfer,
 };

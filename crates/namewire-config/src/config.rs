@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::caching::Caching;
+use crate::declaration::RestartReason::RightsGivenUp;
 use crate::declaration::{
     PendingChanges, Reload, Table as _, keep_table, restart, settings, table, tables, write_table,
 };
@@ -63,9 +64,9 @@ settings! {
     /// chain, for signatures. A forwarder that root does not start keeps its user and logs that.
     pub struct Privileges {
         /// User, by name or number. By default, the user does not change.
-        user: Option<String> = None => restart().example("\"ndn\""),
+        user: Option<String> = None => restart(RightsGivenUp).example("\"ndn\""),
         /// Group, by name or number. The default is the primary group of the user.
-        group: Option<String> = None => restart().example("\"ndn\""),
+        group: Option<String> = None => restart(RightsGivenUp).example("\"ndn\""),
     }
 }
 

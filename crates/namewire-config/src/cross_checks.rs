@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ndn_forwarding::strategy::StrategyTable;
 use ndn_management::{DEFAULT_STRATEGIES, STRATEGY_CHOICES_MAX};
+use ndn_types::format_duration;
 
 use crate::config::{Config, Privileges};
 use crate::conflict::{Conflict, Warning};
@@ -15,7 +16,6 @@ use crate::http::{Http, check_addresses};
 use crate::listeners::{Listeners, Multicast, WebTransportListener};
 use crate::management::{Propagate, TrustRules};
 use crate::tables::TABLE_ENTRIES_MAX;
-use crate::units::format_duration;
 
 /// Maximum length of the path of a Unix socket in bytes (`sun_path` of unix(7), less its terminating zero byte).
 const SOCKET_PATH_LEN_MAX: usize = 107;
@@ -437,7 +437,7 @@ mod tests {
         let text = "\nlisteners.unix.path = \"/tmp/a.sock\"\ncontrol.path = \"/tmp/a.sock\"";
         assert_eq!(lines(text), [2, 3]);
         let face = |more: &str| format!("[[static_faces]]\nuri = \"udp4://192.0.2.1\"\n{more}");
-        let text = face("mtu = 1400\n") + &face("mtu = 1500\n");
+        let text = face("mtu = \"1400B\"\n") + &face("mtu = \"1500B\"\n");
         assert_eq!(lines(&text), [2, 5], "{}", rejected(&text));
         assert!(rejected(&text).contains("test:5:7: ") && rejected(&text).contains("; see line 2"));
         assert_eq!(lines(&(face("") + &face(""))), [2, 4]);

@@ -8,7 +8,7 @@
 //!     /// Text of the table, for the reference.
 //!     pub struct Pool {
 //!         /// Text of the setting, for the reference.
-//!         capacity: ByteSize = ByteSize::mebibytes(256) => restart().within(LEAST..=MOST),
+//!         capacity: ByteSize = ByteSize::mebibytes(256) => restart(Memory).within(LEAST..=MOST),
 //!         /// A table within the table.
 //!         inner: Inner = Inner::default() => table(),
 //!     }
@@ -33,8 +33,8 @@ use crate::writer::Writer;
 /// When a changed setting takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
-    /// At the next start.
-    Restart,
+    /// At the next start, for this reason.
+    Restart(RestartReason),
     /// At a reload for new faces, except for those of UDP peers that connect first: workers create these with the
     /// settings of the start.
     NewFaces,
@@ -44,10 +44,83 @@ pub enum Reload {
 
 impl fmt::Display for Reload {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Restart(reason) => write!(formatter, "restart ({})", reason.word()),
+            Self::NewFaces => formatter.write_str("reload, for new faces"),
+            Self::Live => formatter.write_str("reload"),
+        }
+    }
+}
+
+/// Why a changed setting takes effect at the next start only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RestartReason {
+    /// The process opens sockets and devices before it gives up its rights.
+    Sockets,
+    /// A process that has given up its rights cannot take them back.
+    RightsGivenUp,
+    /// Memory is reserved at the start.
+    Memory,
+    /// Worker threads are set up at the start.
+    WorkerThreads,
+    /// Management is set up at the start.
+    ManagementSetup,
+    /// Lines of two forms in one log could not be read by programs.
+    OneLogFormat,
+    /// The control socket is beside the Unix socket.
+    ControlSocket,
+    /// All UDP faces of a worker use the sockets of the listener.
+    UdpSockets,
+    /// The thread of WebTransport sessions gets its sockets at the start.
+    WebTransportThread,
+}
+
+impl RestartReason {
+    /// All reasons.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Sockets,
+        Self::RightsGivenUp,
+        Self::Memory,
+        Self::WorkerThreads,
+        Self::ManagementSetup,
+        Self::OneLogFormat,
+        Self::ControlSocket,
+        Self::UdpSockets,
+        Self::WebTransportThread,
+    ];
+
+    /// The reason in one word, for the reference.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Sockets => "sockets",
+            Self::RightsGivenUp => "rights",
+            Self::Memory => "memory",
+            Self::WorkerThreads => "workers",
+            Self::ManagementSetup => "management",
+            Self::OneLogFormat => "log",
+            Self::ControlSocket => "control",
+            Self::UdpSockets => "udp",
+            Self::WebTransportThread => "webtransport",
+        }
+    }
+}
+
+impl fmt::Display for RestartReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Restart => "restart",
-            Self::NewFaces => "reload, for new faces",
-            Self::Live => "reload",
+            Self::Sockets => "sockets are opened before the process gives up its rights",
+            Self::RightsGivenUp => "a process that has given up its rights cannot take them back",
+            Self::Memory => "memory is reserved at the start, so that no packet waits for it",
+            Self::WorkerThreads => "worker threads are set up at the start",
+            Self::ManagementSetup => "management is set up at the start",
+            Self::OneLogFormat => "lines of two forms in one log could not be read by programs",
+            Self::ControlSocket => {
+                "commands find the control socket, which does not move, beside the Unix socket"
+            }
+            Self::UdpSockets => "the UDP faces of a worker use the sockets of the listener",
+            Self::WebTransportThread => {
+                "the thread of WebTransport sessions gets its sockets at the start"
+            }
         })
     }
 }
@@ -103,10 +176,17 @@ pub(crate) trait Kind<T: Clone + fmt::Debug> {
 /// Changes that a reload has not made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingChanges {
-    /// Settings that take effect at the next start, as dotted paths.
-    pub restart: Vec<String>,
+    /// Settings that take effect at the next start, as dotted paths, by reason.
+    pub restart: BTreeMap<RestartReason, Vec<String>>,
     /// Settings that take effect for new faces, but not for those of UDP peers that connect first.
     pub new_faces: Vec<String>,
+}
+
+impl PendingChanges {
+    /// Records that the change of a setting takes effect at the next start.
+    pub fn wait_for_restart(&mut self, reason: RestartReason, setting: String) {
+        self.restart.entry(reason).or_default().push(setting);
+    }
 }
 
 /// A setting or table, for the reference.
@@ -220,8 +300,8 @@ pub(crate) fn value<T: Value>() -> Setting<T> {
 }
 
 /// A setting that takes effect at the next start.
-pub(crate) fn restart<T: Value>() -> Setting<T> {
-    Setting::new(Reload::Restart)
+pub(crate) fn restart<T: Value>(reason: RestartReason) -> Setting<T> {
+    Setting::new(Reload::Restart(reason))
 }
 
 /// A setting that takes effect at a reload.
@@ -337,8 +417,8 @@ fn keep_value<T: Clone + PartialEq>(
         return;
     }
     match reload {
-        Reload::Restart => {
-            pending.restart.push(path.to_owned());
+        Reload::Restart(reason) => {
+            pending.wait_for_restart(reason, path.to_owned());
             read.clone_from(running);
         }
         Reload::NewFaces => pending.new_faces.push(path.to_owned()),

@@ -5,10 +5,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ndn_sys::interface::Interface;
+use ndn_types::ByteSize;
 
+use crate::declaration::RestartReason::Sockets;
 use crate::declaration::{live, restart, settings};
 use crate::interfaces::InterfaceRule;
-use crate::units::ByteSize;
 use crate::value::{text_value, words};
 
 /// Limits of the memory for received frames of one interface.
@@ -16,7 +17,7 @@ const RING_MIN: ByteSize = ByteSize::kibibytes(64);
 const RING_MAX: ByteSize = ByteSize::mebibytes(1024);
 const DAY: Duration = Duration::from_secs(86_400);
 /// Maximum payload of a frame on a port of DPDK: with its headers it has to fit into a buffer of DPDK.
-const DPDK_MTU_MAX: u16 = 16_000;
+const DPDK_MTU_MAX: ByteSize = ByteSize(16_000);
 
 settings! {
     /// Ethernet faces, on all interfaces that carry Ethernet and are not part of a bridge or bond: VLANs have
@@ -61,20 +62,20 @@ settings! {
     pub struct Dpdk {
         /// Arguments of DPDK's environment abstraction layer, such as `["--no-huge", "--no-shconf", "-m", "128",
         /// "--no-pci", "--vdev=net_tap0,iface=ndn0"]`.
-        eal: Vec<String> = Vec::new() => restart(),
+        eal: Vec<String> = Vec::new() => restart(Sockets),
         /// DPDK names of the ports, such as `"net_tap0"` or `"0000:03:00.0"`. Without a port, DPDK is not
         /// initialized.
-        ports: Vec<String> = Vec::new() => restart(),
+        ports: Vec<String> = Vec::new() => restart(Sockets),
         /// Whether a station that sends a frame gets an on-demand face.
-        listen: bool = true => restart(),
+        listen: bool = true => restart(Sockets),
         /// Whether each port has a face of the multicast group.
-        multicast: bool = true => restart(),
-        /// Maximum payload of a frame, in bytes. The device may support less.
-        mtu: u16 = 1500 => restart().within(64..=DPDK_MTU_MAX),
+        multicast: bool = true => restart(Sockets),
+        /// Maximum payload of a frame. The device may support less.
+        mtu: ByteSize = ByteSize(1500) => restart(Sockets).within(ByteSize(64)..=DPDK_MTU_MAX),
         /// Entries of the receive queue and of the transmit queue of each port.
-        descriptors: u16 = 1024 => restart().within(32..=8192),
+        descriptors: u16 = 1024 => restart(Sockets).within(32..=8192),
         /// Buffers for frames of each port: at least 2 * descriptors + 64.
-        buffers: u32 = 8192 => restart().within(512..=1_048_576),
+        buffers: u32 = 8192 => restart(Sockets).within(512..=1_048_576),
     }
 }
 

@@ -10,13 +10,13 @@ use std::time::Duration;
 use ndn_forwarding::strategy::StrategyTable;
 use ndn_management::PREFIX_DEPTH_MAX;
 use ndn_packet::Name;
-use ndn_types::FaceUri;
 pub use ndn_types::Persistency;
+use ndn_types::{ByteSize, FaceUri};
 
+use crate::declaration::RestartReason::{Memory, Sockets, WorkerThreads};
 use crate::declaration::{list_item, live, new_faces, restart, settings, value};
 use crate::interfaces::InterfaceRule;
 use crate::listeners::NDN_PORT;
-use crate::units::ByteSize;
 use crate::value::{text_value, words};
 
 /// Minimum MTU of a face in bytes: a fragment must have some payload beside its headers.
@@ -32,8 +32,8 @@ const RATE_MAX: Option<NonZeroU32> = NonZeroU32::new(1_000_000_000);
 settings! {
     /// Defaults of faces. Commands can change some of them for single faces.
     pub struct FaceDefaults {
-        /// Maximum size of a frame of a datagram face, in bytes. Larger packets are fragmented.
-        mtu: u64 = MTU_MAX => new_faces().within(MTU_MIN..=MTU_MAX),
+        /// Maximum size of a frame of a datagram face. Larger packets are fragmented.
+        mtu: ByteSize = ByteSize(MTU_MAX) => new_faces().within(ByteSize(MTU_MIN)..=ByteSize(MTU_MAX)),
         /// Path MTU discovery. If true, UDP faces of this configuration and of commands without an MTU limit frames
         /// to the path MTU that the kernel reports (RFC 1191; checked every 30 s) and fragment larger packets by
         /// NDNLPv2. If false, larger frames are sent as IP fragments, for peers that do not reassemble
@@ -55,16 +55,16 @@ settings! {
             new_faces().within(Duration::from_millis(1)..=HOUR),
         /// Receive buffer of each UDP socket in the kernel. The default is 4MiB. The kernel may grant less.
         receive_buffer: Option<ByteSize> = None =>
-            restart().within(SOCKET_BUFFER_MIN..=SOCKET_BUFFER_MAX).example("\"4MiB\""),
+            restart(Sockets).within(SOCKET_BUFFER_MIN..=SOCKET_BUFFER_MAX).example("\"4MiB\""),
         /// Send buffer of each UDP socket in the kernel. The default is 4MiB. The kernel may grant less.
         send_buffer: Option<ByteSize> = None =>
-            restart().within(SOCKET_BUFFER_MIN..=SOCKET_BUFFER_MAX).example("\"4MiB\""),
+            restart(Sockets).within(SOCKET_BUFFER_MIN..=SOCKET_BUFFER_MAX).example("\"4MiB\""),
         /// Delay before a permanent face reconnects. It doubles with every failure, up to `reconnect_max`.
         reconnect_min: Duration = Duration::from_secs(1) =>
-            restart().within(Duration::from_millis(10)..=HOUR),
+            restart(WorkerThreads).within(Duration::from_millis(10)..=HOUR),
         /// Maximum delay before a permanent face reconnects.
         reconnect_max: Duration = Duration::from_secs(60) =>
-            restart().within(Duration::from_millis(10)..=24 * HOUR),
+            restart(WorkerThreads).within(Duration::from_millis(10)..=24 * HOUR),
     }
 }
 
@@ -73,12 +73,12 @@ settings! {
     /// faces of the configuration and of operators, and local faces, have none.
     pub struct Limits {
         /// Maximum number of faces. Principals share them: see `docs/operating/limits.md`.
-        faces: usize = 16_384 => restart().within(1..=1 << 20),
+        faces: usize = 16_384 => restart(Memory).within(1..=1 << 20),
         /// Quota of faces of one IP address (of the first 64 bits of an IPv6 address).
-        faces_per_peer: usize = 1024 => restart().within(1..=1 << 20),
+        faces_per_peer: usize = 1024 => restart(Memory).within(1..=1 << 20),
         /// Maximum number of routes of one user or peer that is no operator: see `docs/operating/limits.md`. A route counts
         /// once, and once more for each 128 bytes of its prefix.
-        routes_per_principal: usize = 16_384 => restart().within(1..=1 << 22),
+        routes_per_principal: usize = 16_384 => restart(Memory).within(1..=1 << 22),
         /// Quota of Interests per second of one face. Further Interests are dropped. 0: no quota.
         interests_per_second: Option<NonZeroU32> = NonZeroU32::new(1_000_000) =>
             new_faces().within(None..=RATE_MAX),
@@ -97,17 +97,17 @@ settings! {
         reassembly_timeout: Duration = Duration::from_millis(500) =>
             new_faces().within(Duration::from_millis(1)..=HOUR),
         /// Maximum lifetime of a PIT entry. A longer InterestLifetime is shortened to it.
-        interest_lifetime: Duration = HOUR => restart().within(Duration::from_secs(1)..=24 * HOUR),
+        interest_lifetime: Duration = HOUR => restart(Memory).within(Duration::from_secs(1)..=24 * HOUR),
         /// Maximum lifetime of a PIT entry of an on-demand peer.
         remote_interest_lifetime: Duration = Duration::from_secs(60) =>
-            restart().within(Duration::from_secs(1)..=24 * HOUR),
+            restart(Memory).within(Duration::from_secs(1)..=24 * HOUR),
         /// Reserve of management, as a percentage of each resource that principals share: tables of the PIT, and memory
         /// for output and reassembly. Others cannot use it.
-        management_reserve: u8 = 1 => restart().within(0..=30),
+        management_reserve: u8 = 1 => restart(Memory).within(0..=30),
         /// Reserve of applications on this host, in the same way.
-        local_reserve: u8 = 10 => restart().within(0..=30),
+        local_reserve: u8 = 10 => restart(Memory).within(0..=30),
         /// Reserve of the faces of the configuration and of operators, in the same way.
-        neighbour_reserve: u8 = 20 => restart().within(0..=30),
+        neighbour_reserve: u8 = 20 => restart(Memory).within(0..=30),
     }
 }
 
@@ -135,8 +135,9 @@ list_item! {
         /// `"permanent"` faces are never closed and reconnect after a failure, `"persistent"` faces are closed by an
         /// error.
         persistency: Persistency = Persistency::Permanent => value(),
-        /// Maximum size of a frame, in bytes. The default is that of `[faces]`.
-        mtu: Option<u64> = None => value().within(Some(MTU_MIN)..=Some(MTU_MAX)).example("1420"),
+        /// Maximum size of a frame. The default is that of `[faces]`.
+        mtu: Option<ByteSize> = None =>
+            value().within(Some(ByteSize(MTU_MIN))..=Some(ByteSize(MTU_MAX))).example("\"1420B\""),
         /// Whether Interests to the peer carry PIT tokens, which make the return path faster: `"auto"` once the peer
         /// has sent PIT tokens, `"always"` (the peer is known to return them) or `"never"`.
         pit_tokens: PitTokens = PitTokens::Auto => value(),

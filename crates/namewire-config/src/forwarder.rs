@@ -4,10 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use ndn_dataplane::Arrangement;
+use ndn_types::ByteSize;
 use toml::de::DeValue;
 
+use crate::declaration::RestartReason::{Memory, WorkerThreads};
 use crate::declaration::{restart, settings};
-use crate::units::ByteSize;
 use crate::value::{Value, expected, number_in, quoted, words};
 
 /// Maximum number of workers.
@@ -20,25 +21,25 @@ settings! {
         /// Number of workers. `"auto"` is one for each of `cpus`; without `cpus`, one worker if the process can use
         /// one or two processors, otherwise one for each physical core that it can use. A single worker needs no
         /// exchange of packets and is the most economical.
-        workers: WorkerCount = WorkerCount::Auto => restart(),
+        workers: WorkerCount = WorkerCount::Auto => restart(WorkerThreads),
         /// Number of the workers that only receive and transmit. The others then only forward. With 0, each worker
         /// does everything.
-        io_workers: usize = 0 => restart().within(0..=WORKERS_MAX - 1),
+        io_workers: usize = 0 => restart(WorkerThreads).within(0..=WORKERS_MAX - 1),
         /// Division of faces and forwarding workers between two NUMA nodes, each worker on a core of its own. Client
         /// faces are accepted by this forwarder, server faces are created by it. P1: everything on one node. P2: server
         /// faces on the other node. P3: client faces on the other node. P4: forwarding workers on the other node. P2
         /// and P3 require at least two io_workers, P4 one. `namewire workers --plan` shows the result. Not tested on
         /// hardware with two nodes. By default, `cpus` or the kernel places the workers.
-        placement: Option<Arrangement> = None => restart().example("\"P1\""),
+        placement: Option<Arrangement> = None => restart(WorkerThreads).example("\"P1\""),
         /// HopLimit added to Interests that have none. 0: no HopLimit is added.
-        default_hop_limit: u8 = 0 => restart(),
+        default_hop_limit: u8 = 0 => restart(WorkerThreads),
         /// Processors to pin the workers to, one for each. Empty: the kernel places them.
-        cpus: Vec<usize> = Vec::new() => restart().checked(check_cpus),
+        cpus: Vec<usize> = Vec::new() => restart(WorkerThreads).checked(check_cpus),
         /// Time for which a worker without packets polls before it sleeps, provided that packets have recently
         /// arrived at shorter intervals; otherwise it sleeps at once. A longer time lowers the latency of the next
         /// packet and costs processor time.
         spin: Duration = Duration::from_micros(20) =>
-            restart().within(Duration::ZERO..=Duration::from_secs(1)),
+            restart(WorkerThreads).within(Duration::ZERO..=Duration::from_secs(1)),
     }
 }
 
@@ -50,19 +51,19 @@ settings! {
         /// Queueing delay of Interests above which, for a whole interval, Interests and Data are marked as
         /// congested, the more often the longer it lasts (CoDel, RFC 8289).
         mark_after: Duration = Duration::from_millis(5) =>
-            restart().within(Duration::from_micros(10)..=Duration::from_secs(10)),
+            restart(WorkerThreads).within(Duration::from_micros(10)..=Duration::from_secs(10)),
         /// Queueing delay of Interests above which, for a whole interval, Interests are refused.
         shed_after: Duration = Duration::from_millis(20) =>
-            restart().within(Duration::from_micros(10)..=Duration::from_secs(10)),
+            restart(WorkerThreads).within(Duration::from_micros(10)..=Duration::from_secs(10)),
         /// Interval of the queue measurement: the longest expected round-trip time.
         interval: Duration = Duration::from_millis(100) =>
-            restart().within(Duration::from_millis(1)..=Duration::from_secs(10)),
+            restart(WorkerThreads).within(Duration::from_millis(1)..=Duration::from_secs(10)),
         /// Treatment of refused Interests: `"nack"` returns a Nack with reason Congestion, `"drop"` drops them,
         /// `"never"` refuses none.
-        shed: Shed = Shed::Nack => restart(),
+        shed: Shed = Shed::Nack => restart(WorkerThreads),
         /// Whether faces that bring Data and Nacks are read before those that bring Interests, and UDP neighbors
         /// to which Interests are sent have sockets of their own. `false` is for measurements only.
-        answers_first: bool = true => restart(),
+        answers_first: bool = true => restart(WorkerThreads),
     }
 }
 
@@ -72,12 +73,12 @@ settings! {
     pub struct Pool {
         /// Memory for packet buffers, in equal parts for the workers, at least 4MiB for each.
         capacity: ByteSize = ByteSize::mebibytes(256) =>
-            restart().within(Pool::PER_WORKER_MIN..=ByteSize::mebibytes(1 << 20)),
+            restart(Memory).within(Pool::PER_WORKER_MIN..=ByteSize::mebibytes(1 << 20)),
         /// Page size of the buffers. `"best"`: huge pages that are reserved on the NUMA node of the worker
         /// (vm.nr_hugepages; allocated at the start), then transparent huge pages, then ordinary pages.
         /// `"transparent"`: transparent huge pages, then ordinary pages. `"ordinary"`: ordinary pages.
         /// `namewire workers` shows the result.
-        pages: Pages = Pages::Best => restart(),
+        pages: Pages = Pages::Best => restart(Memory),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use crate::declaration::RestartReason::Sockets;
 use crate::declaration::{restart, settings};
 use crate::origin::Origin;
 use crate::state_directory::state_directory;
@@ -16,30 +17,30 @@ settings! {
     /// API itself and of `origins`.
     pub struct Http {
         /// Whether the forwarder serves the HTTP API.
-        enabled: bool = false => restart(),
+        enabled: bool = false => restart(Sockets),
         /// Addresses and TCP ports to listen on. Addresses other than those of loopback need `tls_certificate`, or
         /// `plaintext`. Port 0 selects a free port.
         listen: Vec<SocketAddr> = vec![(Ipv4Addr::LOCALHOST, HTTP_PORT).into()] =>
-            restart().checked(check_addresses),
+            restart(Sockets).checked(check_addresses),
         /// Certificate chain for TLS, in PEM, the certificate of this host first. Both files are read again when they
         /// change, without a restart: the user of the forwarder must be able to read them.
-        tls_certificate: Option<PathBuf> = None => restart().example("\"/etc/namewire/http.crt\""),
+        tls_certificate: Option<PathBuf> = None => restart(Sockets).example("\"/etc/namewire/http.crt\""),
         /// Private key of `tls_certificate`, in PEM, not encrypted.
-        tls_key: Option<PathBuf> = None => restart().example("\"/etc/namewire/http.key\""),
+        tls_key: Option<PathBuf> = None => restart(Sockets).example("\"/etc/namewire/http.key\""),
         /// Whether to listen on addresses other than those of loopback without TLS. Everyone on the path of a connection
         /// can then read tokens and use them.
-        plaintext: bool = false => restart(),
+        plaintext: bool = false => restart(Sockets),
         /// Host names that requests may name beside `localhost`, loopback addresses and the addresses in `listen`, such
         /// as that of a reverse proxy on this host, or that of the certificate. Requests that name others are rejected with status 421: they may come from a page whose name
         /// was made to resolve to this host.
-        hosts: Vec<String> = Vec::new() => restart(),
+        hosts: Vec<String> = Vec::new() => restart(Sockets),
         /// Origins whose pages may use the API, such as `["https://dashboard.example.com"]`. Pages of other origins are
         /// rejected with status 403.
-        origins: Vec<Origin> = Vec::new() => restart(),
+        origins: Vec<Origin> = Vec::new() => restart(Sockets),
         /// File of the tokens for `/graphql` (`namewire control token`), which the first start makes. The default is
         /// http-tokens in the state directory: $STATE_DIRECTORY (set by systemd), otherwise /var/lib/namewire for root,
         /// otherwise $XDG_STATE_HOME/namewire or ~/.local/state/namewire.
-        tokens: Option<PathBuf> = None => restart().example("\"/var/lib/namewire/http-tokens\""),
+        tokens: Option<PathBuf> = None => restart(Sockets).example("\"/var/lib/namewire/http-tokens\""),
     }
 }
 

@@ -21,6 +21,7 @@ mod error;
 mod ethernet;
 mod faces;
 mod file;
+mod file_mode;
 mod forwarder;
 mod http;
 mod interfaces;
@@ -38,14 +39,13 @@ mod reference;
 mod state_directory;
 mod tables;
 pub mod text_file;
-mod units;
 mod value;
 mod writer;
 
 pub use caching::{Caching, Vip, VipScore};
 pub use config::{Config, Privileges};
 pub use conflict::{Conflict, Warning};
-pub use declaration::{PendingChanges, Reload};
+pub use declaration::{PendingChanges, Reload, RestartReason};
 pub use error::{ConfigError, FILE_BYTES_MAX, Problem};
 pub use ethernet::{Dpdk, Driver, Ethernet, GroupAddress};
 pub use faces::{
@@ -53,6 +53,7 @@ pub use faces::{
     StaticRoute, StrategyChoice, StrategyName,
 };
 pub use file::{load, load_leniently, locate, locate_warning, parse};
+pub use file_mode::FileMode;
 pub use forwarder::{Forwarder, Overload, Pages, Pool, Shed, WORKERS_MAX, WorkerCount};
 pub use http::Http;
 pub use interfaces::InterfaceRule;
@@ -67,11 +68,11 @@ pub use management::{
 };
 pub use memif::{MemifListener, MemifSecret};
 pub use memif_secrets::MemifSecrecy;
+pub use ndn_types::{ByteSize, format_duration, parse_duration};
 pub use origin::Origin;
 pub use reference::{reference, sample};
 pub use state_directory::state_directory;
 pub use tables::{Cs, Disk, DiskAdmission, Tables, UnsolicitedPolicy};
-pub use units::{ByteSize, FileMode, format_duration, parse_duration};
 
 #[cfg(test)]
 mod tests;

@@ -4,13 +4,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::declaration::RestartReason::{ControlSocket, UdpSockets, WebTransportThread};
 use crate::declaration::{live, restart, settings, table};
 use crate::ethernet::{Dpdk, Ethernet};
+use crate::file_mode::FileMode;
 use crate::interfaces::InterfaceRule;
 use crate::local_users::LocalUsers;
 use crate::memif::MemifListener;
 use crate::origin::Origin;
-use crate::units::FileMode;
 
 /// UDP and TCP port of NDN forwarders.
 pub(crate) const NDN_PORT: u16 = 6363;
@@ -51,13 +52,13 @@ settings! {
     /// The Unix stream socket of local applications.
     pub struct UnixListener {
         /// Whether the forwarder listens on the Unix socket.
-        enabled: bool = true => restart(),
+        enabled: bool = true => live(),
         /// Path of the socket. The default is /run/nfd/nfd.sock for root, otherwise
         /// $XDG_RUNTIME_DIR/nfd/nfd.sock. A missing directory is created. A socket that a terminated
         /// forwarder left behind is replaced.
-        path: Option<PathBuf> = None => restart().example("\"/run/nfd/nfd.sock\""),
+        path: Option<PathBuf> = None => restart(ControlSocket).example("\"/run/nfd/nfd.sock\""),
         /// Permission bits of the socket, in octal. `"0666"` allows every local user to connect.
-        mode: FileMode = FileMode(0o666) => restart(),
+        mode: FileMode = FileMode(0o666) => live(),
     }
 }
 
@@ -65,15 +66,15 @@ settings! {
     /// The TCP listener.
     pub struct TcpListener {
         /// Whether the forwarder listens on TCP.
-        enabled: bool = true => restart(),
+        enabled: bool = true => live(),
         /// Local addresses to listen on. `0.0.0.0` stands for all IPv4 addresses, `::` for all IPv6
         /// addresses. If one of the two default addresses has a family that the kernel lacks, it is ignored.
-        addresses: Vec<IpAddr> = every_address() => restart().checked(not_empty),
+        addresses: Vec<IpAddr> = every_address() => live().checked(not_empty),
         /// TCP port.
-        port: u16 = NDN_PORT => restart().within(1..=u16::MAX),
+        port: u16 = NDN_PORT => live().within(1..=u16::MAX),
         /// Whether connections from loopback addresses of `local_users` are local faces. Applications on
         /// local faces can register prefixes. If not, these connections are treated as those of other hosts.
-        loopback_is_local: bool = true => restart(),
+        loopback_is_local: bool = true => live(),
         /// Users whose programs have local faces if they connect from a loopback address, by name or number,
         /// such as `["alice", "1001"]`, in addition to root and the user of the forwarder. The kernel names the
         /// user of a connection (sock_diag(7)). By default, these are the users who may connect to the Unix
@@ -81,7 +82,7 @@ settings! {
         /// write, otherwise root and the user of the forwarder. `"any"` accepts every connection from a loopback
         /// address, as NFD does; those whose users the kernel does not name have the limits of one remote peer. The
         /// users must exist, also if this listener is off: connections that the forwarder makes follow the same rule.
-        local_users: Option<LocalUsers> = None => restart().example("[\"alice\"]"),
+        local_users: Option<LocalUsers> = None => live().example("[\"alice\"]"),
     }
 }
 
@@ -93,23 +94,23 @@ settings! {
     /// no Origin: `loopback_is_local` decides for them.
     pub struct WebSocketListener {
         /// Whether the forwarder listens for WebSocket connections.
-        enabled: bool = false => restart(),
+        enabled: bool = false => live(),
         /// Local addresses to listen on, as in `[listeners.tcp]`.
-        addresses: Vec<IpAddr> = every_address() => restart().checked(not_empty),
+        addresses: Vec<IpAddr> = every_address() => live().checked(not_empty),
         /// TCP port.
-        port: u16 = WEBSOCKET_PORT => restart().within(1..=u16::MAX),
+        port: u16 = WEBSOCKET_PORT => live().within(1..=u16::MAX),
         /// Whether connections from loopback addresses are local faces, as in `[listeners.tcp]`, whose
         /// `local_users` apply. Of pages in browsers this holds only for those of this host and of
         /// `local_origins`.
-        loopback_is_local: bool = true => restart(),
+        loopback_is_local: bool = true => live(),
         /// Origins whose pages can connect, in addition to pages of this host, such as
         /// `["https://app.example.com"]`. Pages of other origins are rejected with status 403. An empty
         /// list allows programs and pages of this host only. By default, every page can connect.
-        origins: Option<Vec<Origin>> = None => restart().example("[]"),
+        origins: Option<Vec<Origin>> = None => live().example("[]"),
         /// Origins whose pages have local faces if the browser runs on this host, in addition to pages of
         /// this host: these pages can register prefixes and manage the forwarder. They can connect even if
         /// `origins` does not list them.
-        local_origins: Vec<Origin> = Vec::new() => restart(),
+        local_origins: Vec<Origin> = Vec::new() => live(),
     }
 }
 
@@ -118,33 +119,33 @@ settings! {
     /// faces are never local.
     pub struct WebTransportListener {
         /// Whether the forwarder listens for WebTransport sessions.
-        enabled: bool = false => restart(),
+        enabled: bool = false => restart(WebTransportThread),
         /// Local addresses to listen on, as in `[listeners.tcp]`.
-        addresses: Vec<IpAddr> = every_address() => restart().checked(not_empty),
+        addresses: Vec<IpAddr> = every_address() => restart(WebTransportThread).checked(not_empty),
         /// UDP port.
-        port: u16 = ndn_webtransport::PORT => restart().within(1..=u16::MAX),
+        port: u16 = ndn_webtransport::PORT => restart(WebTransportThread).within(1..=u16::MAX),
         /// PEM file with the certificate and the chain of certificates up to its authority. By default,
         /// the forwarder creates and renews self-signed certificates; `namewire webtransport` shows their
         /// hashes, which pages need to connect.
         certificate: Option<PathBuf> = None =>
-            restart().example("\"/etc/namewire/certificate.pem\""),
+            restart(WebTransportThread).example("\"/etc/namewire/certificate.pem\""),
         /// PEM file with the private key of `certificate`.
-        key: Option<PathBuf> = None => restart().example("\"/etc/namewire/key.pem\""),
+        key: Option<PathBuf> = None => restart(WebTransportThread).example("\"/etc/namewire/key.pem\""),
         /// Directory in which self-signed certificates and their keys are stored, so that they survive a
         /// restart. The default is $STATE_DIRECTORY (set by systemd), otherwise /var/lib/namewire for root,
         /// otherwise $XDG_STATE_HOME/namewire or ~/.local/state/namewire. A missing directory is created and
         /// belongs to `privileges.user`. An existing directory must belong to that user already
         /// (`chown -R USER DIRECTORY`); otherwise nothing is stored, a warning is logged, and every
         /// start creates another certificate.
-        state_directory: Option<PathBuf> = None => restart().example("\"/var/lib/namewire\""),
+        state_directory: Option<PathBuf> = None => restart(WebTransportThread).example("\"/var/lib/namewire\""),
         /// Origins whose pages can connect, as in `[listeners.websocket]`.
-        origins: Option<Vec<Origin>> = None => restart().example("[]"),
+        origins: Option<Vec<Origin>> = None => restart(WebTransportThread).example("[]"),
         /// Maximum number of sessions and handshakes at one time.
-        sessions: usize = 4096 => restart().within(1..=SESSIONS_MAX),
+        sessions: usize = 4096 => restart(WebTransportThread).within(1..=SESSIONS_MAX),
         /// Time without a packet from the peer after which a session is closed. Keep-alive packets are sent
         /// three times in this time. It applies to sessions that this forwarder opens, too.
         idle_timeout: Duration = Duration::from_secs(15) =>
-            restart().within(Duration::from_secs(5)..=Duration::from_secs(3600)),
+            restart(WebTransportThread).within(Duration::from_secs(5)..=Duration::from_secs(3600)),
     }
 }
 
@@ -152,11 +153,11 @@ settings! {
     /// The UDP listener. UDP faces are never local, not even from loopback addresses.
     pub struct UdpListener {
         /// Whether the forwarder listens on UDP.
-        enabled: bool = true => restart(),
+        enabled: bool = true => restart(UdpSockets),
         /// Local addresses to listen on, as in `[listeners.tcp]`.
-        addresses: Vec<IpAddr> = every_address() => restart().checked(not_empty),
+        addresses: Vec<IpAddr> = every_address() => restart(UdpSockets).checked(not_empty),
         /// UDP port.
-        port: u16 = NDN_PORT => restart().within(1..=u16::MAX),
+        port: u16 = NDN_PORT => restart(UdpSockets).within(1..=u16::MAX),
     }
 }
 

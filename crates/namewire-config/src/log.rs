@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::declaration::RestartReason::OneLogFormat;
 use crate::declaration::{Reload, entries, live, restart, settings};
 use crate::reader::closest;
 use crate::value::words;
@@ -13,7 +14,7 @@ settings! {
         /// Level of all modules that `[log.modules]` does not list.
         level: LogLevel = LogLevel::Info => live(),
         /// Form of the lines: `text` for people, `json` for programs.
-        format: LogFormat = LogFormat::Text => restart(),
+        format: LogFormat = LogFormat::Text => restart(OneLogFormat),
         /// Levels of single modules. `namewire log` changes them while the forwarder runs.
         modules: BTreeMap<String, LogLevel> = BTreeMap::new() =>
             entries(Reload::Live, describe_modules, check_module, "ndn_dataplane = \"debug\""),

@@ -10,6 +10,7 @@ use ndn_security::trust::TrustPolicy;
 use toml::de::DeValue;
 
 use crate::conflict::Warning;
+use crate::declaration::RestartReason::{ManagementSetup, Sockets};
 use crate::declaration::{Reload, list_item, live, restart, settings, table, tables, value};
 use crate::http::Http;
 use crate::value::{Value, alternatives, one_of, quoted};
@@ -37,7 +38,7 @@ settings! {
         /// Identity, key or certificate of the key chain (`namewire key list`) that signs responses, notifications,
         /// datasets, and commands to the routing daemon. By default, responses carry a digest, and the default
         /// identity signs commands to the routing daemon (a digest without a key chain).
-        identity: Option<Name> = None => restart().example("\"/example/router\""),
+        identity: Option<Name> = None => restart(ManagementSetup).example("\"/example/router\""),
         /// Registration of the prefixes of this host with a router.
         propagate: Propagate = Propagate::default() => table(),
         /// Signers that can issue the other commands.
@@ -85,9 +86,9 @@ settings! {
     /// can connect.
     pub struct Control {
         /// Whether the forwarder listens on the control socket.
-        enabled: bool = true => restart(),
+        enabled: bool = true => restart(Sockets),
         /// Path of the socket. The default is that of the Unix socket with the ending .control.sock.
-        path: Option<PathBuf> = None => restart().example("\"/run/nfd/nfd.control.sock\""),
+        path: Option<PathBuf> = None => restart(Sockets).example("\"/run/nfd/nfd.control.sock\""),
         /// The HTTP API.
         http: Http = Http::default() => table(),
     }

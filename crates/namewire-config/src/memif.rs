@@ -3,38 +3,41 @@
 use std::path::PathBuf;
 
 use ndn_memif::Secret;
+use ndn_types::ByteSize;
 use toml::de::DeValue;
 
-use crate::declaration::{list_item, restart, settings, value};
-use crate::units::{ByteSize, FileMode};
+use crate::declaration::RestartReason::Memory;
+use crate::declaration::{list_item, live, restart, settings, value};
+use crate::file_mode::FileMode;
 use crate::value::{Value, quoted};
 
-/// Limits of a buffer, in bytes.
-const BUFFER_MIN: Option<u32> = Some(ndn_memif::BUFFER_LENGTH_MIN);
-const BUFFER_MAX: Option<u32> = Some(ndn_memif::BUFFER_LENGTH_MAX);
+/// Limits of a buffer.
+const BUFFER_MIN: Option<ByteSize> = Some(ByteSize(ndn_memif::BUFFER_LENGTH_MIN as u64));
+const BUFFER_MAX: Option<ByteSize> = Some(ByteSize(ndn_memif::BUFFER_LENGTH_MAX as u64));
 
 settings! {
     /// memif (shared memory, FD.io) for local applications. Clients provide the memory. Each interface number can be
     /// used by one client at a time.
     pub struct MemifListener {
         /// Whether the forwarder listens for memif clients.
-        enabled: bool = false => restart(),
+        enabled: bool = false => live(),
         /// Path of the socket. The default is memif.sock in the directory of the Unix socket.
-        path: Option<PathBuf> = None => restart().example("\"/run/nfd/memif.sock\""),
+        path: Option<PathBuf> = None => live().example("\"/run/nfd/memif.sock\""),
         /// Permission bits of the socket, in octal.
-        mode: FileMode = FileMode(0o666) => restart(),
-        /// Size of a buffer in bytes, to clients, and to servers of which this forwarder is a client. Larger packets
+        mode: FileMode = FileMode(0o666) => live(),
+        /// Size of a buffer, to clients, and to servers of which this forwarder is a client. Larger packets
         /// are fragmented. The default is 2048, which other programs expect, and 9216 between Namewire
-        /// forwarders.
-        dataroom: Option<u32> = None => restart().within(BUFFER_MIN..=BUFFER_MAX).example("9146"),
+        /// forwarders. A change applies to new connections, as one of `chains` does.
+        dataroom: Option<ByteSize> = None =>
+            live().within(BUFFER_MIN..=BUFFER_MAX).example("\"9146B\""),
         /// Whether packets larger than a buffer are sent in several buffers (MEMIF_DESC_FLAG_NEXT) instead of
         /// fragments to programs other than Namewire. libmemif, VPP and DPDK support this; NDN-DPDK advises
         /// against it. Namewire always accepts such packets.
-        chains: bool = false => restart(),
+        chains: bool = false => live(),
         /// Maximum memory of all clients together. The clients of one user can have half of it, one client 1 GiB.
         /// A client that exceeds this is rejected.
         memory: ByteSize = ByteSize::mebibytes(4 << 10) =>
-            restart().within(ByteSize::mebibytes(1)..=ByteSize::mebibytes(1 << 20)),
+            restart(Memory).within(ByteSize::mebibytes(1)..=ByteSize::mebibytes(1 << 20)),
     }
 }
 

@@ -2,8 +2,12 @@
 
 use std::fmt::Write;
 
+use ndn_types::units_table;
+
 use crate::config::Config;
-use crate::declaration::{Described, Description, Reload, Table as _, describe_table};
+use crate::declaration::{
+    Described, Description, Reload, RestartReason, Table as _, describe_table,
+};
 
 /// The introduction of the reference.
 const REFERENCE_HEAD: &str = "# Configuration reference
@@ -13,18 +17,22 @@ and `namewire config sample` the same as a file to start from. No table is requi
 (`[[…]]`) can be repeated. `namewire config check FILE` validates a file, `namewire config convert FILE` converts an
 nfd.conf.
 
-Sizes are numbers with a unit (`\"64KiB\"`, `\"16MiB\"`, `\"1.5GB\"`; a number without a unit counts bytes), durations
-likewise (`\"20us\"`, `\"250ms\"`, `\"5s\"`, `\"10min\"`, `\"1h\"`). A default of *none* means that there is no
-value, and *required* that there is no default; the value in parentheses is an example. A changed setting takes
-effect at the next start (*restart*), or when SIGHUP makes the forwarder read its configuration again (*reload*).
+A default of *none* means that there is no value, and *required* that there is no default; the value in parentheses is
+an example. A changed setting takes effect when SIGHUP makes the forwarder read its configuration again (*reload*), or at
+the next start (*restart*), for one of these reasons:
+
+";
+
+/// The introduction of the table of units.
+const UNITS_HEAD: &str = "Sizes and durations have a unit, in this file, where they are in quotes, in scenario files of `namewire traffic`, and on
+command lines: `64KiB`, `1.5GB`, `250ms`, `1.5s`. A number without a unit is refused, except `0`.
 ";
 
 /// The introduction of the sample.
 const SAMPLE_HEAD: &str = "# Sample configuration of `namewire run`: every setting with its default. No setting is required.
 #
-# A setting behind a single `#` has no default value; its value is an example. Sizes are numbers with a unit
-# (\"64KiB\", \"16MiB\", \"1.5GB\"; a number without a unit counts bytes), durations likewise (\"20us\", \"250ms\", \"5s\",
-# \"10min\", \"1h\"). A changed setting takes effect at the next start (restart), or when SIGHUP makes the forwarder
+# A setting behind a single `#` has no default value; its value is an example. Sizes and durations are numbers
+# with a unit (\"64KiB\", \"1.5GB\"; \"20us\", \"1.5s\", \"10min\"). A changed setting takes effect at the next start (restart), or when SIGHUP makes the forwarder
 # read its configuration again (reload).
 #
 # `namewire config check FILE` validates a file, `namewire config reference` prints the same as a page.
@@ -38,6 +46,10 @@ fn describe() -> Vec<Described> {
 #[must_use]
 pub fn reference() -> String {
     let mut page = REFERENCE_HEAD.to_owned();
+    for reason in RestartReason::ALL {
+        let _ = writeln!(page, "- *{}*: {reason}.", reason.word());
+    }
+    let _ = write!(page, "\n## Units\n\n{UNITS_HEAD}\n{}", units_table());
     for table in describe() {
         let _ = write!(page, "\n## {}\n", title(table.key));
         write_reference(&mut page, &table);
@@ -159,7 +171,7 @@ fn write_sample_setting(out: &mut String, entry: &Described, mark: &str) {
 fn facts(values: &str, reload: Reload) -> String {
     let values = values.replace('`', "");
     let takes_effect = match reload {
-        Reload::Restart => "Takes effect at restart.",
+        Reload::Restart(_) => "Takes effect at restart.",
         Reload::NewFaces => "Takes effect at reload, for new faces.",
         Reload::Live => "Takes effect at reload.",
     };

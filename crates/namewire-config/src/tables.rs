@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use ndn_caching::PolicyKind;
 use ndn_packet::Name;
+use ndn_types::ByteSize;
 
+use crate::declaration::RestartReason::Memory;
 use crate::declaration::{live, restart, settings, table};
-use crate::units::ByteSize;
 use crate::value::words;
 
 /// Maximum number of entries of a table: entry numbers in PIT tokens have 24 bits.
@@ -17,12 +18,12 @@ settings! {
     /// Capacities of the tables of all workers together.
     pub struct Tables {
         /// Maximum number of PIT entries.
-        pit_capacity: usize = 1 << 18 => restart().within(64..=TABLE_ENTRIES_MAX),
+        pit_capacity: usize = 1 << 18 => restart(Memory).within(64..=TABLE_ENTRIES_MAX),
         /// Maximum number of FIB entries. Further routes are rejected.
-        fib_capacity: usize = 1 << 20 => restart().within(16..=TABLE_ENTRIES_MAX),
+        fib_capacity: usize = 1 << 20 => restart(Memory).within(16..=TABLE_ENTRIES_MAX),
         /// Time for which the dead nonce list remembers the nonce of a finished Interest, to detect loops.
         dead_nonce_lifetime: Duration = Duration::from_secs(6) =>
-            restart().within(Duration::from_millis(50)..=Duration::from_secs(3600)),
+            restart(Memory).within(Duration::from_millis(50)..=Duration::from_secs(3600)),
         /// Names of the regions of this forwarder, such as `["/net/example"]`. A forwarding hint that is a prefix of
         /// one of them has reached its region and is ignored.
         network_regions: Vec<Name> = Vec::new() => live(),
@@ -40,7 +41,7 @@ settings! {
         capacity_packets: usize = 65_536 => live().within(0..=TABLE_ENTRIES_MAX),
         /// Maximum memory for Data packets. The default has room for `capacity_packets`, and at least for 65536, of any
         /// length: 9363 bytes for each.
-        capacity_bytes: Option<ByteSize> = None => restart().example("\"1GiB\""),
+        capacity_bytes: Option<ByteSize> = None => restart(Memory).example("\"1GiB\""),
         /// Choice of the Data that a full store evicts. `"lru"`: the least recently used. `"priority-fifo"`, which can be
         /// written `"priority_fifo"` as in NFD: unsolicited, then stale, then the oldest. `"random"`: any. `"sieve"`,
         /// `"s3-fifo"`, `"w-tinylfu"`, `"arc"`, `"lfu"`, `"windowed-lfu"`: by recency and frequency of requests; `"gdsf"`: by
@@ -52,7 +53,7 @@ settings! {
         serve: bool = true => live(),
         /// Treatment of unsolicited Data: `"drop-all"` drops it, `"admit-local"` adds it to the store if it arrived on
         /// a local face, `"admit-network"` if it arrived on a non-local face, `"admit-all"` always.
-        unsolicited: UnsolicitedPolicy = UnsolicitedPolicy::DropAll => restart(),
+        unsolicited: UnsolicitedPolicy = UnsolicitedPolicy::DropAll => restart(Memory),
         /// The disk tier.
         disk: Disk = Disk::default() => table(),
     }
@@ -64,20 +65,20 @@ settings! {
     pub struct Disk {
         /// File or block device, which is locked. A file is created; contents of others are not overwritten. Without a
         /// path there is no disk tier.
-        path: Option<PathBuf> = None => restart().example("\"/var/cache/namewire/content\""),
+        path: Option<PathBuf> = None => restart(Memory).example("\"/var/cache/namewire/content\""),
         /// Size of the file, or the part of the device that is used: at least 3 MiB, and 2 MiB more for each further
         /// worker. Required for a file; of a device, all is used without it.
-        size: Option<ByteSize> = None => restart().example("\"100GiB\""),
+        size: Option<ByteSize> = None => restart(Memory).example("\"100GiB\""),
         /// Data packets for which the index in memory has room, of all workers together. Each takes up to 32 bytes.
         /// The default is one for each KiB of the disk.
-        packets: Option<usize> = None => restart().example("10000000"),
+        packets: Option<usize> = None => restart(Memory).example("10000000"),
         /// Data that is written. `"second-touch"`: Data that was requested again while it was in memory, or that memory
         /// evicts for the second time. `"all"`: all Data that memory evicts.
-        admission: DiskAdmission = DiskAdmission::SecondTouch => restart(),
+        admission: DiskAdmission = DiskAdmission::SecondTouch => restart(Memory),
         /// Maximum number of reads in progress for each worker. Interests beyond it are forwarded.
-        reads: usize = 128 => restart().within(1..=4096),
+        reads: usize = 128 => restart(Memory).within(1..=4096),
         /// Threads that read for each worker.
-        threads: usize = 16 => restart().within(1..=64),
+        threads: usize = 16 => restart(Memory).within(1..=64),
     }
 }
 

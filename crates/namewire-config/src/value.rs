@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use ndn_dataplane::Arrangement;
 use ndn_packet::Name;
-use ndn_types::FaceUri;
+use ndn_types::{
+    ByteSize, FaceUri, duration_of_number, format_duration, parse_duration, size_of_number,
+};
 #[cfg(test)]
 use proptest::prelude::*;
-use toml::de::DeValue;
+use toml::de::{DeInteger, DeValue};
 
-use crate::units::{ByteSize, FileMode, format_duration, parse_duration};
+use crate::file_mode::FileMode;
 
 /// The value of a setting.
 pub(crate) trait Value: Clone + fmt::Debug + PartialEq + 'static {
@@ -69,7 +71,7 @@ pub(crate) fn number_in<T: Number>(
     match (T::from_toml(value), value.as_integer()) {
         (Ok(read), _) if range.contains(&read) => Ok(read),
         (Ok(read), _) => outside(&read.shown()),
-        (Err(_), Some(integer)) if !T::HAS_UNIT => outside(&integer.to_string()),
+        (Err(_), Some(integer)) if !T::HAS_UNIT => outside(&decimal(integer)),
         (Err(reason), _) => Err(reason),
     }
 }
@@ -82,6 +84,18 @@ pub(crate) fn expected(expectation: &str, found: &DeValue<'_>) -> String {
         }
         _ => format!("expected {expectation}, found {}", found.type_str()),
     }
+}
+
+/// A number that is not in quotes, in decimal digits.
+fn number_text(value: &DeValue<'_>) -> Option<String> {
+    let float = || value.as_float().map(|float| float.as_str().to_owned());
+    value.as_integer().map(decimal).or_else(float)
+}
+
+/// A whole number in decimal digits, whatever its radix in the file.
+fn decimal(integer: &DeInteger<'_>) -> String {
+    let value = i128::from_str_radix(integer.as_str(), integer.radix());
+    value.map_or_else(|_| integer.to_string(), |value| value.to_string())
 }
 
 /// The string that a value is.
@@ -119,6 +133,7 @@ macro_rules! integer {
             fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
                 let integer = value.as_integer().ok_or_else(|| expected("a whole number", value))?;
                 <$number>::from_str_radix(integer.as_str(), integer.radix()).map_err(|_| {
+                    let integer = decimal(integer);
                     format!("{integer} is out of range: it must lie between 0 and {}", <$number>::MAX)
                 })
             }
@@ -196,7 +211,11 @@ impl Value for PathBuf {
 
 impl Value for Duration {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        parse_duration(string_of("a duration such as \"250ms\" or \"10min\"", value)?)
+        match (value.as_str(), number_text(value)) {
+            (Some(text), _) => parse_duration(text),
+            (None, Some(number)) => duration_of_number(&number),
+            (None, None) => Err(expected("a duration such as \"250ms\" or \"10min\"", value)),
+        }
     }
 
     fn to_toml(&self) -> Option<String> {
@@ -225,14 +244,10 @@ impl Number for Duration {
 
 impl Value for ByteSize {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        match value {
-            DeValue::String(text) => text.parse(),
-            DeValue::Integer(number) => number.as_str().parse(),
-            DeValue::Float(_)
-            | DeValue::Boolean(_)
-            | DeValue::Datetime(_)
-            | DeValue::Array(_)
-            | DeValue::Table(_) => Err(expected("a size such as \"64KiB\"", value)),
+        match (value.as_str(), number_text(value)) {
+            (Some(text), _) => text.parse(),
+            (None, Some(number)) => size_of_number(&number),
+            (None, None) => Err(expected("a size such as \"64KiB\"", value)),
         }
     }
 

@@ -114,6 +114,12 @@ macro_rules! requests {
             /// The forwarder's clock.
             fn clock(&self) -> &ndn_sys::clock::Clock;
 
+            /// Adds a receiver of the events of faces from now on. Requests have the stream of NFD's management protocol.
+            ///
+            /// # Errors
+            /// Management is turned off, or the forwarder is stopping.
+            fn watch_faces(&self, sink: $crate::FaceEventSink) -> Result<(), String>;
+
             $(
                 $(#[doc = $help])+
                 ///

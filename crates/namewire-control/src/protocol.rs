@@ -40,6 +40,8 @@ results! {
         pub has_file: bool,
         /// The reason why it cannot be used, with the lines of the file; null if it can.
         pub error: Option<String>,
+        /// Settings whose change takes effect at the next start, each with the reason.
+        pub waiting: Vec<String>,
     }
 
     /// A required face that is missing: a configured one, or a permanent one whose session has ended.

@@ -103,10 +103,10 @@ requests! {
         } -> CsPolicy, used by "`cs config`";
 
         /// Reads the configuration and reports whether it can be used; nothing changes.
-        "config.check" ConfigCheck => check_config -> ConfigStatus, used by "GraphQL";
+        "config.check" ConfigCheck => check_config -> ConfigStatus, used by "`config reload`, GraphQL";
 
         /// Reads the configuration again, as after SIGHUP. A configuration that cannot be used changes nothing.
-        "config.reload" ConfigReload => reload_config -> ConfigStatus, used by "GraphQL";
+        "config.reload" ConfigReload => reload_config -> ConfigStatus, used by "`config reload`, GraphQL";
     }
     streamed {
         /// Measures service times; the result follows when the time is over.

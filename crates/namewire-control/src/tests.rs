@@ -27,6 +27,10 @@ impl Operations for Recorder {
         unreachable!("the control socket does not read the forwarder's clock")
     }
 
+    fn watch_faces(&self, _: FaceEventSink) -> Result<(), String> {
+        unreachable!("the control socket has no stream of face events")
+    }
+
     fn version(&self) -> Result<Version, String> {
         Ok(Version { version: "1".to_owned(), process_id: 7 })
     }
@@ -114,7 +118,7 @@ impl Operations for Recorder {
     }
 
     fn check_config(&self) -> Result<ConfigStatus, String> {
-        Ok(ConfigStatus { has_file: true, error: Some("line 1".to_owned()) })
+        Ok(ConfigStatus { has_file: true, error: Some("line 1".to_owned()), waiting: Vec::new() })
     }
 
     fn reload_config(&self) -> Result<ConfigStatus, String> {

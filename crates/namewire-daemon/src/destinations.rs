@@ -49,8 +49,9 @@ impl Destinations {
             ((prefix.to_name(), route.origin), Kept { entry: *route, owner })
         });
         let next_hops = state.fib().own_next_hops(face_id).map(|(prefix, cost)| {
-            let owner = state.next_hop_owner(prefix, face_id);
-            (prefix.clone(), Kept { entry: cost, owner })
+            let prefix = prefix.to_name();
+            let owner = state.next_hop_owner(&prefix, face_id);
+            (prefix, Kept { entry: cost, owner })
         });
         let (routes, next_hops) = (routes.collect(), next_hops.collect());
         Self { routes, next_hops, refused: Refused::default() }
@@ -110,7 +111,7 @@ impl Destinations {
             && let Some((prefix, Kept { entry: cost, owner })) = self.next_hops.pop_first()
         {
             given += 1;
-            if state.fib().own_next_hop(&prefix, face_id).is_some() {
+            if state.fib().own_next_hop(prefix.as_ref(), face_id).is_some() {
                 continue;
             }
             let next_hop = NextHop { face_id, cost };

@@ -52,7 +52,8 @@ pub(super) fn open(config: &Config) -> anyhow::Result<Vec<OwnPort>> {
             interface,
             protocol: ndn_face::ETHER_TYPE,
             group,
-            mtu: *mtu,
+            // The configuration limits it to 16,000.
+            mtu: u16::try_from(mtu.0).unwrap_or(u16::MAX),
             descriptors: *descriptors,
             buffers: *buffers,
         })

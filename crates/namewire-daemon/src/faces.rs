@@ -13,9 +13,9 @@ use ndn_types::{Persistency, Scope, duration_ns};
 use ndn_webtransport::{Accepted, Target};
 
 use super::addresses;
-use super::listeners::LocalEnd;
 use super::local_peers::PeerIdentity;
 use super::settings;
+use super::streams::LocalEnd;
 use crate::config::{Config, PitTokens};
 
 /// Returns management's record of a new face.

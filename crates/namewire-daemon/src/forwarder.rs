@@ -266,6 +266,10 @@ impl Management for &Forwarder {
         self.operator.execute_interest(interest)?.map_err(CallError::NoAnswer)
     }
 
+    fn nonce(&mut self) -> u32 {
+        rand::random()
+    }
+
     fn unix_ms(&self) -> u64 {
         crate::environment::now(self.operator.clock()).unix_ms()
     }

@@ -14,6 +14,7 @@
 //! | `settings` | data-plane options from the configuration |
 //! | `identities` | signing of the forwarder's own commands |
 //! | `listeners` | listening sockets and their announcement |
+//! | `streams` | stream listeners, which a reload changes |
 //! | `control` | the control thread: a loop over services; `calls` is its queue of calls from other threads |
 //! | `balance` | load balancing between workers |
 //! | `addresses` | local and remote addresses of faces, from the kernel |
@@ -71,6 +72,7 @@ mod service_times;
 mod settings;
 mod static_setup;
 mod stepped;
+mod streams;
 mod tables;
 mod telemetry;
 pub mod text;

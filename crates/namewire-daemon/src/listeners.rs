@@ -2,78 +2,22 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use anyhow::{Context, bail};
 use ndn_sys::interface::{Interface, interfaces};
-use ndn_sys::stream::Listener;
 use ndn_sys::udp::{PeerSpread, UdpOptions, UdpSocket};
 use ndn_types::FaceUri;
 
 use super::addresses::named;
-use super::directory::{self, Access, OwnFile};
-use super::local_peers::{LocalPeers, PeerIdentity};
-use super::websocket::Admission;
+use super::directory::OwnFile;
+use super::streams::{LocalEnd, Streams, absolute, open_all};
 use super::webtransport;
 use crate::config::{self, Config, FaceDefaults};
 use crate::text::transport_uri;
 
 /// Default socket paths of other client libraries (ndn-cxx, python-ndn, NDNts, ndn-js).
 const WELL_KNOWN_SOCKETS: [&str; 2] = ["/run/nfd/nfd.sock", "/var/run/nfd/nfd.sock"];
-
-/// A listening stream socket and the kind of its faces.
-#[derive(Debug)]
-pub(super) struct StreamListener {
-    /// The socket.
-    pub(super) socket: Listener,
-    /// Its path or address.
-    pub(super) local: Arc<LocalEnd>,
-}
-
-/// Local address of a stream listener.
-#[derive(Debug, Clone)]
-pub(super) enum LocalEnd {
-    /// A Unix socket.
-    Unix(PathBuf),
-    /// A Unix socket for memif handshakes.
-    Memif(PathBuf),
-    /// A TCP address.
-    Tcp {
-        /// The address.
-        address: SocketAddr,
-        /// Which peers may use `/localhost`.
-        local: Arc<LocalPeers>,
-    },
-    /// A TCP address for WebSocket connections.
-    WebSocket {
-        /// The address.
-        address: SocketAddr,
-        /// Which pages may connect and which are local.
-        admission: Admission,
-        /// Which peers may use `/localhost`.
-        local: Arc<LocalPeers>,
-    },
-}
-
-impl LocalEnd {
-    /// Returns what the peer of a connection is. For a browser, the origin of the page matters too.
-    pub(super) fn identify(
-        &self,
-        connection: BorrowedFd<'_>,
-        peer: Option<SocketAddr>,
-    ) -> PeerIdentity {
-        match (self, peer) {
-            (Self::Tcp { local, .. } | Self::WebSocket { local, .. }, Some(peer)) => {
-                local.identify(connection, peer)
-            }
-            (Self::Tcp { .. } | Self::WebSocket { .. }, None) => PeerIdentity::unknown(),
-            (Self::Unix(_) | Self::Memif(_), _) => PeerIdentity::application(connection),
-        }
-    }
-}
 
 /// Addresses at which this forwarder listens.
 #[derive(Debug, Clone, Default)]
@@ -108,15 +52,13 @@ impl OwnAddresses {
 #[derive(Debug)]
 pub(super) struct Listeners {
     /// Streams.
-    pub(super) streams: Vec<StreamListener>,
+    pub(super) streams: Streams,
     /// One set per worker.
     udp: Vec<Vec<(UdpSocket, bool)>>,
     /// Sockets for WebTransport; the service takes them.
     pub(super) webtransport: webtransport::Opened,
     /// Addresses of the sockets.
     pub(super) addresses: OwnAddresses,
-    /// Which peers of TCP connections may use `/localhost`.
-    pub(super) local_peers: Arc<LocalPeers>,
     /// Files and directories created for sockets.
     pub(super) own_files: Vec<OwnFile>,
 }
@@ -125,55 +67,16 @@ impl Listeners {
     /// Opens the configured sockets. `spread` seeds the selection of the worker that receives from a UDP peer.
     pub(super) fn open(config: &Config, worker_count: usize, spread: u64) -> anyhow::Result<Self> {
         let Config { listeners: config, faces, bound_faces, .. } = config;
-        let udp = (0..worker_count.max(1)).map(|_| Vec::new()).collect();
+        let mut own_files = Vec::new();
+        let streams = Streams::open(config, &mut own_files)?;
+        let addresses = OwnAddresses { tcp: streams.tcp_addresses(), ..OwnAddresses::default() };
         let mut listeners = Self {
-            streams: Vec::new(),
-            udp,
+            streams,
+            udp: (0..worker_count.max(1)).map(|_| Vec::new()).collect(),
             webtransport: webtransport::Opened::default(),
-            addresses: OwnAddresses::default(),
-            local_peers: Arc::new(LocalPeers::Nobody),
-            own_files: Vec::new(),
+            addresses,
+            own_files,
         };
-        if config.unix.enabled {
-            let path = config.unix.path.clone().unwrap_or_else(config::default_socket_path);
-            let made = make_directory(&path);
-            let made =
-                made.with_context(|| format!("no place for the Unix socket{}", advice(&path)));
-            listeners.own_files.extend(made?);
-            let socket = open_unix(&path, config.unix.mode.0)?;
-            let own = socket.file_identity();
-            let own = own.map(|identity| OwnFile { path: path.clone(), identity, opened: None });
-            listeners.own_files.extend(own);
-            let local = Arc::new(LocalEnd::Unix(path));
-            listeners.streams.push(StreamListener { socket, local });
-        }
-        listeners.open_memif(config)?;
-        // The directory of the Unix socket exists now.
-        listeners.local_peers = Arc::new(LocalPeers::new(config, config.tcp.loopback_is_local)?);
-        if config.tcp.enabled {
-            let open = |address| Listener::tcp(address);
-            for socket in open_all("TCP", &config.tcp.addresses, config.tcp.port, open)? {
-                let address = socket.local_address()?;
-                let local = Arc::clone(&listeners.local_peers);
-                let local = Arc::new(LocalEnd::Tcp { address, local });
-                listeners.addresses.tcp.push(address);
-                listeners.streams.push(StreamListener { socket, local });
-            }
-        }
-        if config.websocket.enabled {
-            let (own, open) = (&config.websocket, |address| Listener::tcp(address));
-            let peers = Arc::new(LocalPeers::new(config, own.loopback_is_local)?);
-            for socket in open_all("WebSocket", &own.addresses, own.port, open)? {
-                let address = socket.local_address()?;
-                let admission = Admission {
-                    origins: own.origins.clone(),
-                    local_origins: own.local_origins.clone(),
-                };
-                let local = Arc::clone(&peers);
-                let local = Arc::new(LocalEnd::WebSocket { address, admission, local });
-                listeners.streams.push(StreamListener { socket, local });
-            }
-        }
         if config.udp.enabled {
             let shares = worker_count > 1 || !bound_faces.is_empty();
             let open =
@@ -200,36 +103,6 @@ impl Listeners {
             listeners.webtransport = webtransport::Opened { sockets, identity, kept_in };
         }
         Ok(listeners)
-    }
-
-    fn open_memif(&mut self, config: &config::Listeners) -> anyhow::Result<()> {
-        const ADVICE: &str = "choose another `path` in [listeners.memif]";
-        if !config.memif.enabled {
-            return Ok(());
-        }
-        let path = config.memif_path();
-        let made = make_directory(&path);
-        let made = made.with_context(|| format!("no place for the memif socket; {ADVICE}"));
-        self.own_files.extend(made?);
-        let socket = Listener::unix_messages(&path, config.memif.mode.0).map_err(|error| {
-            let shown = path.display();
-            if error.kind() == io::ErrorKind::AddrInUse {
-                anyhow::anyhow!("another program listens on {shown}; stop it, or {ADVICE}")
-            } else if error.kind() == io::ErrorKind::AlreadyExists {
-                anyhow::anyhow!("{shown} exists and is not a socket; {ADVICE}")
-            } else {
-                anyhow::anyhow!("cannot listen on {shown} for memif: {error}; {ADVICE}")
-            }
-        })?;
-        let own = socket.file_identity().map(|identity| OwnFile {
-            path: path.clone(),
-            identity,
-            opened: None,
-        });
-        self.own_files.extend(own);
-        let local = Arc::new(LocalEnd::Memif(absolute(&path)));
-        self.streams.push(StreamListener { socket, local });
-        Ok(())
     }
 
     /// The UDP sockets of all workers, until [`take_udp`](Self::take_udp).
@@ -262,7 +135,7 @@ impl Listeners {
         if text.is_empty() {
             text.push_str("listening on nothing: every listener is switched off\n");
         }
-        let unix = self.streams.iter().find_map(|listener| match &*listener.local {
+        let unix = self.streams.iter().find_map(|(_, listener)| match &*listener.local {
             LocalEnd::Unix(path) => Some(path),
             LocalEnd::Memif(_) | LocalEnd::Tcp { .. } | LocalEnd::WebSocket { .. } => None,
         });
@@ -301,12 +174,7 @@ impl Listeners {
 
     /// Local URIs of all listeners, for `faces/channels`.
     pub(super) fn local_uris(&self) -> Vec<String> {
-        let streams = self.streams.iter().map(|listener| match &*listener.local {
-            LocalEnd::Unix(path) => format!("unix://{}", path.display()),
-            LocalEnd::Memif(path) => format!("memif://{}", path.display()),
-            LocalEnd::Tcp { address, .. } => named(&FaceUri::tcp(*address)).to_string(),
-            LocalEnd::WebSocket { address, .. } => named(&FaceUri::websocket(*address)).to_string(),
-        });
+        let streams = self.streams.iter().map(|(_, listener)| listener.local.uri());
         let OwnAddresses { udp, sessions, .. } = &self.addresses;
         let udp = udp.iter().map(|address| named(&FaceUri::udp(*address)).to_string());
         let sessions = sessions.iter();
@@ -322,94 +190,8 @@ fn usual_control_socket(config: &Config) -> Option<PathBuf> {
     usual.control_socket_path()
 }
 
-fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
 fn is_well_known(path: &Path) -> bool {
     WELL_KNOWN_SOCKETS.iter().any(|known| Path::new(known) == path)
-}
-
-/// Creates the directory of a socket if it is missing; returns it if it was created.
-fn make_directory(path: &Path) -> anyhow::Result<Option<OwnFile>> {
-    directory::make_parent(path, Access::Enter)
-}
-
-fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {
-    let socket = Listener::unix(path, mode).map_err(|error| {
-        let shown = path.display();
-        if error.kind() == io::ErrorKind::AddrInUse {
-            anyhow::anyhow!(
-                "another forwarder listens on {shown}; stop it, or choose another path with --socket"
-            )
-        } else if error.kind() == io::ErrorKind::AlreadyExists {
-            anyhow::anyhow!("{shown} exists and is not a socket")
-        } else {
-            anyhow::anyhow!("cannot listen on {shown}: {error}{}", advice(path))
-        }
-    })?;
-    Ok(socket)
-}
-
-/// Advice for a Unix socket that cannot be opened.
-fn advice(path: &Path) -> &'static str {
-    let is_of_root = Path::new(config::SYSTEM_SOCKET_PATH) == path;
-    match is_of_root && !rustix::process::geteuid().is_root() {
-        true => {
-            "; this is the socket of root's forwarder, used because XDG_RUNTIME_DIR is not set: set it \
-             to a directory of yours, or choose a path with --socket"
-        }
-        false => "; choose another path with --socket",
-    }
-}
-
-/// Opens one socket per address. If both address families are configured by default, an unsupported family is
-/// skipped.
-fn open_all<T>(
-    kind: &str,
-    addresses: &[IpAddr],
-    port: u16,
-    open: impl Fn(SocketAddr) -> io::Result<T>,
-) -> anyhow::Result<Vec<T>> {
-    let may_lack_one = addresses.len() > 1 && addresses.iter().all(IpAddr::is_unspecified);
-    let mut sockets = Vec::new();
-    for &address in addresses {
-        let address = SocketAddr::new(address, port);
-        match open(address) {
-            Ok(socket) => sockets.push(socket),
-            Err(error) if may_lack_one && lacks_family(&error) => {
-                tracing::info!(%address, "{kind}: this kind of address is not available");
-            }
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && kind.starts_with("Web") => {
-                bail!(
-                    "{kind} port {port} is in use on {}; choose another in [listeners.{}]",
-                    address.ip(),
-                    kind.to_lowercase()
-                )
-            }
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => bail!(
-                "{kind} port {port} is in use on {}; choose another with --port, or switch {kind} \
-                 off with --no-{}",
-                address.ip(),
-                kind.to_lowercase()
-            ),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && port < 1024 => bail!(
-                "cannot listen on {kind} {address}: ports below 1024 need root or the capability \
-                 CAP_NET_BIND_SERVICE; the port of NDN is 6363 (--port 6363)"
-            ),
-            Err(error) => bail!("cannot listen on {kind} {address}: {error}"),
-        }
-    }
-    if sockets.is_empty() && !addresses.is_empty() {
-        bail!("no kind of address is available for {kind}");
-    }
-    Ok(sockets)
-}
-
-fn lacks_family(error: &io::Error) -> bool {
-    const ADDRESS_FAMILY_NOT_SUPPORTED: i32 = 97;
-    error.raw_os_error() == Some(ADDRESS_FAMILY_NOT_SUPPORTED)
-        || error.kind() == io::ErrorKind::AddrNotAvailable
 }
 
 /// Opens a socket on `address` per worker; the kernel distributes peers over them.

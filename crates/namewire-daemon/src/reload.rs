@@ -1,6 +1,5 @@
 //! Reload of the configuration on SIGHUP: all or nothing.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use ndn_management::{ControlState, StrategyChanges};
 use ndn_packet::Name;
 use tracing::{error, info, warn};
 
+use super::control::listening::Listening;
 use super::control::management::Management;
 use super::control::service::Core;
 use super::control::sessions::Sessions;
@@ -45,30 +45,47 @@ impl Reload {
         core: &mut Core,
         management: &mut Management,
         sessions: &Sessions,
-    ) -> Result<(), String> {
+        listening: &mut Listening,
+    ) -> Result<ConfigStatus, String> {
         if let Err(reason) = self.log.reopen() {
             error!("the log stays where it was: {reason}");
         }
         let read = (self.source.read)();
-        let applied = read.and_then(|config| self.apply(config, core, management, sessions));
+        let applied =
+            read.and_then(|config| self.apply(config, core, management, sessions, listening));
         match &applied {
-            Ok(()) if self.source.has_file => info!("the configuration was read again"),
-            Ok(()) => info!(
+            Ok(_) if self.source.has_file => info!("the configuration was read again"),
+            Ok(_) => info!(
                 "there is no configuration file to read again: the settings are as at the start"
             ),
             Err(reason) => error!("the configuration stays as it was: {reason}"),
         }
-        applied
+        applied.map(|pending| self.status(None, &pending))
     }
 
     /// Reads the configuration, without applying it.
     pub(super) fn check(&self) -> ConfigStatus {
-        self.status((self.source.read)().err())
+        match (self.source.read)() {
+            Ok(mut config) => self.status(None, &self.keep(&mut config)),
+            Err(error) => self.status(Some(error), &PendingChanges::default()),
+        }
+    }
+
+    /// Resets the settings that wait for the next start.
+    fn keep(&self, config: &mut Config) -> PendingChanges {
+        restart::keep(&self.started, settings::cs_capacity_max(&self.started), config)
     }
 
     /// The status of a configuration that was read.
-    pub(super) fn status(&self, error: Option<String>) -> ConfigStatus {
-        ConfigStatus { has_file: self.source.has_file, error }
+    fn status(&self, error: Option<String>, pending: &PendingChanges) -> ConfigStatus {
+        let waiting = pending.restart.iter().flat_map(|(reason, settings)| {
+            settings.iter().map(move |setting| format!("{setting}: {reason}"))
+        });
+        let on_demand = pending.new_faces.iter().map(|setting| {
+            format!("{setting}, for on-demand UDP faces: worker threads are set up at the start")
+        });
+        let waiting = waiting.chain(on_demand).collect();
+        ConfigStatus { has_file: self.source.has_file, error, waiting }
     }
 
     /// Steps that can fail come first and change nothing in force.
@@ -78,7 +95,10 @@ impl Reload {
         core: &mut Core,
         management: &mut Management,
         sessions: &Sessions,
-    ) -> Result<(), String> {
+        listening: &mut Listening,
+    ) -> Result<PendingChanges, String> {
+        // Settings that wait for the next start are as they were from here on.
+        let pending = self.keep(&mut config);
         let (state, tables) = management.change();
         let access = access::access_control(&config.management, &core.clock).map_err(|faults| {
             faults.into_iter().map(|fault| fault.reason).collect::<Vec<_>>().join("; ")
@@ -87,7 +107,11 @@ impl Reload {
         // The certificate may have been renewed in place; the listener's settings are unchanged.
         let certificate = sessions.read_certificate(&core.config);
         let certificate = certificate.map_err(|error| format!("{error:#}"))?;
-        state.set_authorizer(Box::new(access)).map_err(|error| error.to_string())?;
+        let listeners = listening.prepare(&config).map_err(|error| format!("{error:#}"))?;
+        if let Err(error) = state.set_authorizer(Box::new(access)) {
+            listening.abandon(&mut core.cx(), listeners);
+            return Err(error.to_string());
+        }
         // From here on the configuration is in force.
         if let Err(reason) = self.log.apply(&config.log) {
             error!("the levels of the log stay as they were: {reason}");
@@ -96,8 +120,7 @@ impl Reload {
         state.set_readvertise_nlsr(config.management.readvertise_nlsr);
         state.set_propagate(propagate(&config.management));
         state.change_strategies(strategies);
-        let capacity_max = settings::cs_capacity_max(&self.started);
-        log_pending(&restart::keep(&self.started, capacity_max, &mut config));
+        log_pending(&pending);
         reload_tables(&config, &core.config, state);
         let regions = ProducerRegions::new(config.tables.network_regions.clone());
         core.dataplane.send(Command::SetRegions(Arc::new(regions)));
@@ -106,9 +129,10 @@ impl Reload {
         {
             error!("the policy of the Content Store stays as it was: {reason}");
         }
-        // New faces use the new defaults. Sockets and threads stay, except multicast, bound and Ethernet faces.
+        // New faces use the new defaults. UDP sockets and threads stay.
         core.config = config;
-        Ok(())
+        listening.commit(&mut core.cx(), listeners);
+        Ok(pending)
     }
 }
 
@@ -142,11 +166,7 @@ fn reload_tables(config: &Config, before: &Config, state: &mut ControlState) {
 /// Logs, at each reload, the changes that take effect at the next start.
 fn log_pending(pending: &PendingChanges) {
     let PendingChanges { restart: waiting, new_faces } = pending;
-    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for setting in waiting {
-        by_reason.entry(restart::reason(setting)).or_default().push(setting);
-    }
-    for (reason, settings) in by_reason {
+    for (reason, settings) in waiting {
         let settings = settings.join(", ");
         warn!("changes of these settings take effect at the next start: {settings} ({reason})");
     }

@@ -220,7 +220,7 @@ pub(super) fn datagram_link(faces: &FaceDefaults, limits: &Limits) -> LinkOption
 
 /// Largest frame of a datagram face.
 pub(super) fn mtu(faces: &FaceDefaults) -> usize {
-    usize::try_from(faces.mtu).unwrap_or(usize::MAX)
+    size(faces.mtu)
 }
 
 fn size(size: config::ByteSize) -> usize {

@@ -1,7 +1,7 @@
 //! Permanent faces and routes: those of the configuration, and permanent faces of WebTransport sessions, which a
 //! worker cannot reopen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use ndn_forwarding::PitTokenPolicy;
@@ -38,6 +38,28 @@ struct StaticFace {
     failure: Option<String>,
     /// Set for a face created by command that lost its session; `None` for configured faces.
     lost: Option<LostFace>,
+}
+
+impl StaticFace {
+    fn peer(&self) -> Peer {
+        (self.remote.clone(), self.local.clone())
+    }
+}
+
+/// Remote URI of a face, and the network interface of an Ethernet face.
+type Peer = (FaceUri, Option<FaceUri>);
+
+/// The routes of each face, by remote URI and prefix.
+type Routes = BTreeMap<FaceUri, BTreeMap<Name, StaticRoute>>;
+
+/// The routes of each face. Of several for one prefix, the last is in force.
+fn by_face(routes: &[StaticRoute]) -> Routes {
+    let mut by_face = Routes::new();
+    for route in routes {
+        let of_face = by_face.entry(route.face.clone()).or_default();
+        of_face.insert(route.prefix.clone(), route.clone());
+    }
+    by_face
 }
 
 /// A face that waits until its session is open again or abandoned.
@@ -88,7 +110,8 @@ pub(super) struct StaticSetup {
     /// By ticket.
     faces: BTreeMap<u64, StaticFace>,
     next_ticket: u64,
-    routes: Vec<StaticRoute>,
+    /// The configured routes of each peer.
+    routes: Routes,
     /// First retry interval; doubled each time.
     retry_ns_min: u64,
     /// Maximum retry interval.
@@ -154,7 +177,7 @@ impl StaticSetup {
         let mut setup = Self {
             faces: BTreeMap::new(),
             next_ticket: FIRST_STATIC_TICKET,
-            routes: config.static_routes.clone(),
+            routes: by_face(&config.static_routes),
             retry_ns_min: duration_ns(config.faces.reconnect_min),
             retry_ns_max: duration_ns(config.faces.reconnect_max),
         };
@@ -174,12 +197,14 @@ impl StaticSetup {
         exists: impl Fn(u64) -> bool,
     ) -> Vec<Event> {
         let mut events = Vec::new();
-        let mut configured = Configured::all(config);
+        let mut configured: BTreeMap<Peer, Configured> =
+            Configured::all(config).into_iter().map(|face| (face.peer(), face)).collect();
         let mut gone = Vec::new();
         for (&ticket, face) in self.faces.iter_mut().filter(|(_, face)| face.lost.is_none()) {
-            let at = configured.iter().position(|configured| configured.is_at(face));
-            let has_changed = at.is_none_or(|at| !configured[at].is_like(face));
-            match (at, face.state) {
+            let peer = face.peer();
+            let same = configured.get(&peer);
+            let has_changed = same.is_none_or(|same| !same.is_like(face));
+            match (same, face.state) {
                 (None, _) | (Some(_), State::Begun) if has_changed => {
                     // One that has begun begins anew, under another ticket.
                     gone.push(ticket);
@@ -193,13 +218,13 @@ impl StaticSetup {
                 }
                 _ => {}
             }
-            if let Some(at) = at {
-                configured.swap_remove(at).apply_to(face);
+            if let Some(same) = configured.remove(&peer) {
+                same.apply_to(face);
             }
         }
         for ticket in gone {
             let Some(face) = self.faces.remove(&ticket) else { continue };
-            if !Configured::all(config).iter().any(|configured| configured.is_at(&face)) {
+            if !configured.contains_key(&face.peer()) {
                 info!(remote = %face.remote, "a face is no longer configured: it is destroyed");
             }
             events.push(match face.state.face_id() {
@@ -207,7 +232,7 @@ impl StaticSetup {
                 None => Event::Cancel { ticket },
             });
         }
-        for configured in configured {
+        for configured in configured.into_values() {
             self.add(configured, now_ns);
         }
         events.extend(self.change_routes(&config.static_routes));
@@ -216,31 +241,32 @@ impl StaticSetup {
 
     /// Replaces the configured routes. Returns the events for those of existing faces; those of others follow with the faces.
     fn change_routes(&mut self, configured: &[StaticRoute]) -> Vec<Event> {
-        let before = std::mem::replace(&mut self.routes, configured.to_vec());
-        let mut events = Vec::new();
-        for route in &before {
-            let is_same = |configured: &&StaticRoute| {
-                configured.prefix == route.prefix && configured.face == route.face
-            };
-            if !configured.iter().any(|configured| is_same(&configured)) {
-                events.extend(self.made(&route.face).map(|face_id| Event::RemoveRoute {
-                    prefix: route.prefix.clone(),
-                    face_id,
-                    origin: route_origin::STATIC,
-                }));
-            }
+        let before = std::mem::replace(&mut self.routes, by_face(configured));
+        let mut made: BTreeMap<&FaceUri, u64> = BTreeMap::new();
+        for (remote, face_id) in self.made() {
+            made.entry(remote).or_insert(face_id);
         }
-        for route in configured.iter().filter(|route| !before.contains(route)) {
-            let face_id = self.made(&route.face);
-            events.extend(face_id.map(|face_id| add_route(route, face_id)));
+        let mut events = Vec::new();
+        let none = BTreeMap::new();
+        for (remote, face_id) in made {
+            let former = before.get(remote).unwrap_or(&none);
+            let routes = self.routes.get(remote).unwrap_or(&none);
+            let gone = former.keys().filter(|prefix| !routes.contains_key(*prefix));
+            events.extend(gone.map(|prefix| Event::RemoveRoute {
+                prefix: prefix.clone(),
+                face_id,
+                origin: route_origin::STATIC,
+            }));
+            let is_new = |route: &&StaticRoute| former.get(&route.prefix) != Some(route);
+            events.extend(routes.values().filter(is_new).map(|route| add_route(route, face_id)));
         }
         events
     }
 
-    /// FaceId of the configured face of a peer.
-    fn made(&self, remote: &FaceUri) -> Option<u64> {
-        let mut configured = self.faces.values().filter(|face| face.lost.is_none());
-        configured.find(|face| face.remote == *remote)?.state.face_id()
+    /// The configured faces that exist, with their FaceIds.
+    fn made(&self) -> impl Iterator<Item = (&FaceUri, u64)> {
+        let configured = self.faces.values().filter(|face| face.lost.is_none());
+        configured.filter_map(|face| Some((&face.remote, face.state.face_id()?)))
     }
 
     /// Starts the creation of a face whose former face has closed.
@@ -308,9 +334,8 @@ impl StaticSetup {
             self.faces.remove(&ticket);
             return events;
         }
-        for route in self.routes.iter().filter(|route| route.face == remote) {
-            events.push(add_route(route, face_id));
-        }
+        let routes = self.routes.get(&remote).into_iter().flat_map(BTreeMap::values);
+        events.extend(routes.map(|route| add_route(route, face_id)));
         events
     }
 
@@ -381,11 +406,10 @@ impl StaticSetup {
 
     /// Returns whether a missing face will get a route for this name.
     fn leads(&self, face: &StaticFace, name: &Name) -> bool {
-        let is_for = |route: &StaticRoute| {
-            route.face == face.remote && name.starts_with(route.prefix.as_ref())
-        };
+        let is_for = |prefix: &Name| name.starts_with(prefix.as_ref());
         let away = face.away.as_ref();
-        self.routes.iter().any(is_for) || away.is_some_and(|(_, led_to)| led_to.include(name))
+        let mut prefixes = self.routes.get(&face.remote).into_iter().flat_map(BTreeMap::keys);
+        prefixes.any(is_for) || away.is_some_and(|(_, led_to)| led_to.include(name))
     }
 
     /// Stops reopening the session of the face with this former FaceId; returns the ticket of the request, if there is one.
@@ -424,8 +448,10 @@ impl Configured {
     /// The static faces, and a permanent face for each other next hop of static routes.
     fn all(config: &Config) -> Vec<Self> {
         let mut all: Vec<Self> = config.static_faces.iter().map(Self::of).collect();
+        let mut peers: HashSet<&FaceUri> =
+            config.static_faces.iter().map(|face| &face.uri).collect();
         for route in &config.static_routes {
-            if !all.iter().any(|face| face.remote == route.face) {
+            if peers.insert(&route.face) {
                 all.push(Self {
                     remote: route.face.clone(),
                     local: None,
@@ -445,13 +471,12 @@ impl Configured {
             local: face.interface.as_ref().and_then(dev),
             persistency: face.persistency,
             pit_tokens: faces::pit_token_policy(face.pit_tokens),
-            options: FaceOptions { mtu: face.mtu, ..FaceOptions::default() },
+            options: FaceOptions { mtu: face.mtu.map(|mtu| mtu.0), ..FaceOptions::default() },
         }
     }
 
-    /// Whether a face leads to this peer.
-    fn is_at(&self, face: &StaticFace) -> bool {
-        face.remote == self.remote && face.local == self.local
+    fn peer(&self) -> Peer {
+        (self.remote.clone(), self.local.clone())
     }
 
     /// Whether a face has these settings.

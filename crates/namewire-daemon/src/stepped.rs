@@ -230,6 +230,10 @@ impl Management for SteppedForwarder {
         self.step_until(|| call.poll())?
     }
 
+    fn nonce(&mut self) -> u32 {
+        ndn_management::nonce_at(self.control.clock().now_ns())
+    }
+
     fn unix_ms(&self) -> u64 {
         now(self.control.clock()).unix_ms()
     }

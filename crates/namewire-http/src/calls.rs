@@ -93,6 +93,10 @@ impl Management for ManagementBy<'_> {
         Ok(answer.data)
     }
 
+    fn nonce(&mut self) -> u32 {
+        ndn_management::nonce_at(self.0.clock().now_ns())
+    }
+
     fn unix_ms(&self) -> u64 {
         unix_ms(self.0)
     }

@@ -2,12 +2,12 @@
 //! `<prefix>/ping/<number>`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ndn_packet::{DataBuilder, NackReason, Name};
 use ndn_security::Signer;
 use ndn_types::duration_ms;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::endpoint::Endpoint;
@@ -95,7 +95,7 @@ impl Pinger {
 #[derive(Debug)]
 pub struct PingServer {
     registration: Registration,
-    answered: Arc<AtomicU64>,
+    answered: watch::Receiver<u64>,
 }
 
 impl PingServer {
@@ -113,17 +113,14 @@ impl PingServer {
     ) -> Result<Self, RegisterError> {
         let mut name = prefix.clone();
         name.push_generic(PING);
-        let answered = Arc::new(AtomicU64::new(0));
-        let counter = Arc::clone(&answered);
+        let (counter, answered) = watch::channel(0);
         let payload = payload_len.map_or_else(|| PAYLOAD.to_vec(), |length| vec![b'a'; length]);
         let freshness_ms = duration_ms(freshness);
         let handler = move |request: Request| {
             let name = request.name();
             let data = DataBuilder::new(name).freshness_ms(freshness_ms).content(&payload);
             match request.answer_with(&data, signer.as_ref()) {
-                Ok(()) => {
-                    counter.fetch_add(1, Ordering::Relaxed);
-                }
+                Ok(()) => counter.send_modify(|count| *count += 1),
                 Err(error) => tracing::warn!(%name, %error, "a ping cannot be answered"),
             }
         };
@@ -134,7 +131,14 @@ impl PingServer {
     /// Number of pings answered.
     #[must_use]
     pub fn answered(&self) -> u64 {
-        self.answered.load(Ordering::Relaxed)
+        *self.answered.borrow()
+    }
+
+    /// Returns once this number of pings was answered, or the server has ended.
+    pub async fn until_answered(&self, count: u64) {
+        let mut answered = self.answered.clone();
+        // An error means that the handler is gone.
+        let _ = answered.wait_for(|answered| *answered >= count).await;
     }
 
     /// The prefix that is served.

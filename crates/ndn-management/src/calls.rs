@@ -35,6 +35,14 @@ impl From<CallError> for String {
     }
 }
 
+/// A Nonce that differs from those of other times, in nanoseconds.
+#[must_use]
+pub fn nonce_at(now_ns: u64) -> u32 {
+    // The low bits change with each call, the high ones with each start.
+    let [a, b, c, d, e, f, g, h] = now_ns.to_be_bytes();
+    u32::from_be_bytes([a ^ e, b ^ f, c ^ g, d ^ h])
+}
+
 /// Management of a forwarder in this process. Each call consists of one or more Interests of NFD's management
 /// protocol.
 pub trait Management {
@@ -46,6 +54,10 @@ pub trait Management {
 
     /// Wall-clock time for command timestamps.
     fn unix_ms(&self) -> u64;
+
+    /// The Nonce of the next Interest for a dataset. An Interest with the name and the Nonce of one before is a duplicate to
+    /// forwarders on its way.
+    fn nonce(&mut self) -> u32;
 
     /// Executes a command; returns the parameters of the response.
     ///
@@ -97,7 +109,7 @@ pub trait Management {
         loop {
             let interest =
                 InterestBuilder::new(&name).can_be_prefix(is_first).must_be_fresh(is_first);
-            let interest = interest.nonce(0).to_vec();
+            let interest = interest.nonce(self.nonce()).to_vec();
             let interest = interest.map_err(|error| malformed(&error.to_string()))?;
             let wire = self.exchange(interest)?;
             let data = Data::parse(&wire).map_err(|error| malformed(&error.to_string()))?;
@@ -231,4 +243,53 @@ fn response(wire: &[u8]) -> Result<ControlResponse, CallError> {
     let data = Data::parse(wire).map_err(|error| malformed(error.to_string()))?;
     let content = data.content().unwrap_or_default();
     ControlResponse::decode(content).map_err(|error| malformed(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::collections::BTreeSet;
+
+    use ndn_packet::{DataBuilder, Interest};
+
+    use super::*;
+
+    /// A forwarder whose datasets have three segments.
+    #[derive(Default)]
+    struct Segments {
+        nonces: BTreeSet<Option<u32>>,
+        requests: u32,
+    }
+
+    impl Management for Segments {
+        fn exchange(&mut self, interest: Vec<u8>) -> Result<Vec<u8>, CallError> {
+            let interest = Interest::parse(&interest).unwrap();
+            self.nonces.insert(interest.nonce());
+            self.requests += 1;
+            let mut name = interest.name().to_name();
+            if name.as_ref().last().unwrap().as_segment().is_none() {
+                name.push_segment(0);
+            }
+            let data = DataBuilder::new(&name).final_segment(2);
+            Ok(ndn_security::sign_data(&data, &ndn_security::DigestSigner).unwrap())
+        }
+
+        fn unix_ms(&self) -> u64 {
+            0
+        }
+
+        fn nonce(&mut self) -> u32 {
+            self.requests
+        }
+    }
+
+    #[test]
+    fn each_interest_for_a_dataset_has_its_own_nonce() {
+        let mut management = Segments::default();
+        management.dataset_content(&Dataset::FibList).unwrap();
+        assert_eq!((management.requests, management.nonces.len()), (3, 3));
+        let near = [nonce_at(1 << 40), nonce_at((1 << 40) + 1), nonce_at(2 << 40)];
+        assert!(near[0] != near[1] && near[0] != near[2]);
+    }
 }

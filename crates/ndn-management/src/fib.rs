@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use ndn_packet::{Name, NameRef};
 
@@ -20,25 +21,34 @@ pub struct FibFull {
     pub entries_max: usize,
 }
 
+/// The value of a Name TLV, which sorts like the name. The tables share it.
+type Key = Arc<[u8]>;
+
 #[derive(Debug, Default)]
 struct Entry {
     /// Ascending cost; at equal cost in the order of the RIB, then those of `fib/*` commands by FaceId.
-    next_hops: Vec<NextHop>,
-    /// The next hops that the RIB last set.
-    from_rib: Vec<NextHop>,
+    next_hops: Box<[NextHop]>,
+    /// The next hops that the RIB last set, if they differ from `next_hops`.
+    from_rib: Option<Box<[NextHop]>>,
+}
+
+impl Entry {
+    fn from_rib(&self) -> &[NextHop] {
+        self.from_rib.as_deref().unwrap_or(&self.next_hops)
+    }
 }
 
 /// The authoritative FIB. Every change returns the update for the forwarding threads.
 #[derive(Debug)]
 pub struct Fib {
-    entries: BTreeMap<Name, Entry>,
-    faces: BTreeSet<(u64, Name)>,
+    entries: BTreeMap<Key, Entry>,
+    faces: BTreeSet<(u64, Key)>,
     entries_max: usize,
     entry_count: usize,
     generation: u64,
     pub(crate) listing: Listing,
     /// Next hops of `fib/*` commands of principals other than operators.
-    owners: Owners<(u64, Name)>,
+    owners: Owners<(u64, Key)>,
 }
 
 impl Fib {
@@ -78,8 +88,8 @@ impl Fib {
     }
 
     /// Prefixes in canonical order with their next hops in ascending cost.
-    pub fn iter(&self) -> impl Iterator<Item = (&Name, &[NextHop])> {
-        let entries = self.entries.iter().map(|(prefix, entry)| (prefix, &entry.next_hops[..]));
+    pub fn iter(&self) -> impl Iterator<Item = (NameRef<'_>, &[NextHop])> {
+        let entries = self.entries.iter().map(|(key, entry)| (name_ref(key), &entry.next_hops[..]));
         entries.filter(|(_, next_hops)| !next_hops.is_empty())
     }
 
@@ -92,11 +102,11 @@ impl Fib {
         let Self { entries, listing, .. } = self;
         let from = |start: &[u8]| {
             let entries = entries.range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
-            let named = entries.map(|(prefix, entry)| (prefix.value(), (prefix, entry)));
-            named.filter(|(_, (_, entry))| !entry.next_hops.is_empty())
+            let entries = entries.map(|(key, entry)| (&**key, entry));
+            entries.filter(|(_, entry)| !entry.next_hops.is_empty())
         };
-        listing.continue_encoding(work, from, |out, _, (prefix, entry)| {
-            encode(out, prefix.as_ref(), &entry.next_hops);
+        listing.continue_encoding(work, from, |out, key, entry| {
+            encode(out, name_ref(key), &entry.next_hops);
             false
         })
     }
@@ -129,23 +139,23 @@ impl Fib {
         next_hop: NextHop,
     ) -> Result<Option<FibUpdate>, FibFull> {
         self.check_room(prefix.as_ref())?;
-        Ok(self.change(prefix, |next_hops| insert(next_hops, next_hop)))
+        Ok(self.change(prefix, None, |next_hops| insert(next_hops, next_hop)))
     }
 
     /// Removes a next hop. `None` if it did not exist.
     pub fn remove_next_hop(&mut self, prefix: &Name, face_id: u64) -> Option<FibUpdate> {
         self.entries.get(prefix.value())?;
-        self.change(prefix, |next_hops| next_hops.retain(|hop| hop.face_id != face_id))
+        self.change(prefix, None, |next_hops| next_hops.retain(|hop| hop.face_id != face_id))
     }
 
     /// The charge for a next hop of `fib/*` commands; `None`: it is an operator's, or there is no such next hop.
     pub(crate) fn charge(&self, prefix: &Name, face_id: u64) -> Option<Charge> {
-        self.owners.find(&(face_id, prefix.clone()))
+        self.owners.find(&(face_id, self.key(prefix)))
     }
 
     /// Sets the charge for a next hop; `None`: it is an operator's.
     pub(crate) fn set_charge(&mut self, prefix: &Name, face_id: u64, charge: Option<Charge>) {
-        let key = (face_id, prefix.clone());
+        let key = (face_id, self.key(prefix));
         match charge {
             Some(charge) => self.owners.begin(key, charge),
             None => self.owners.end(&key),
@@ -170,15 +180,15 @@ impl Fib {
             FibUpdate::Set { prefix, next_hops } => (prefix, next_hops),
             FibUpdate::Remove { prefix } => (prefix, Vec::new()),
         };
-        let entry = self.entries.entry(prefix.clone()).or_default();
-        let before = std::mem::replace(&mut entry.from_rib, computed.clone());
-        let (old, new) = (by_face(&before), by_face(&computed));
-        let is_gone = |face_id| cost(&old, face_id).is_some() && cost(&new, face_id).is_none();
+        let before = self.entries.get(prefix.value()).map(|entry| entry.from_rib().to_vec());
+        let before = before.unwrap_or_default();
+        let (old, new) = (Costs::of(&before), Costs::of(&computed));
+        let is_gone = |face_id| old.find(face_id).is_some() && new.find(face_id).is_none();
         let is_changed = |face_id| {
-            let of_new = cost(&new, face_id);
-            of_new.is_some() && of_new != cost(&old, face_id)
+            let of_new = new.find(face_id);
+            of_new.is_some() && of_new != old.find(face_id)
         };
-        self.change(&prefix, |next_hops| {
+        self.change(&prefix, Some(&computed), |next_hops| {
             next_hops.retain(|hop| !is_gone(hop.face_id) && !is_changed(hop.face_id));
             next_hops.extend(computed.iter().filter(|hop| is_changed(hop.face_id)));
         })
@@ -191,7 +201,7 @@ impl Fib {
 
     /// Removes the next hop of the first prefix that has one through a face. `None` if there is none.
     pub fn remove_first(&mut self, face_id: u64) -> Option<FibUpdate> {
-        let prefix = self.prefixes_of(face_id).next()?.clone();
+        let prefix = name_ref(self.prefixes_of(face_id).next()?).to_name();
         self.remove_next_hop(&prefix, face_id)
     }
 
@@ -202,48 +212,60 @@ impl Fib {
     }
 
     /// The next hops through a face that differ from those of the RIB: prefix and cost.
-    pub fn own_next_hops(&self, face_id: u64) -> impl Iterator<Item = (&Name, u64)> {
-        self.prefixes_of(face_id)
-            .filter_map(move |prefix| Some((prefix, self.own_next_hop(prefix, face_id)?)))
+    pub fn own_next_hops(&self, face_id: u64) -> impl Iterator<Item = (NameRef<'_>, u64)> {
+        self.prefixes_of(face_id).filter_map(move |key| {
+            let prefix = name_ref(key);
+            Some((prefix, self.own_next_hop(prefix, face_id)?))
+        })
     }
 
     /// The cost of the next hop of a prefix through a face, if it differs from that of the RIB.
     #[must_use]
-    pub fn own_next_hop(&self, prefix: &Name, face_id: u64) -> Option<u64> {
+    pub fn own_next_hop(&self, prefix: NameRef<'_>, face_id: u64) -> Option<u64> {
         let hop_of = |hops: &[NextHop]| hops.iter().find(|hop| hop.face_id == face_id).copied();
         let entry = self.entries.get(prefix.value())?;
         let hop = hop_of(&entry.next_hops)?;
-        (hop_of(&entry.from_rib) != Some(hop)).then_some(hop.cost)
+        (hop_of(entry.from_rib()) != Some(hop)).then_some(hop.cost)
     }
 
-    fn prefixes_of(&self, face_id: u64) -> impl Iterator<Item = &Name> {
-        let from = self.faces.range((face_id, Name::new())..);
+    fn prefixes_of(&self, face_id: u64) -> impl Iterator<Item = &Key> {
+        let from = self.faces.range((face_id, Key::default())..);
         from.take_while(move |(face, _)| *face == face_id).map(|(_, prefix)| prefix)
     }
 
+    /// The key of a prefix: that of its entry, if there is one.
+    fn key(&self, prefix: &Name) -> Key {
+        let entry = self.entries.get_key_value(prefix.value());
+        entry.map_or_else(|| Key::from(prefix.value()), |(key, _)| Key::clone(key))
+    }
+
+    /// Changes the next hops of a prefix; `from_rib` are those of the RIB, if they change.
     fn change(
         &mut self,
         prefix: &Name,
+        from_rib: Option<&[NextHop]>,
         change: impl FnOnce(&mut Vec<NextHop>),
     ) -> Option<FibUpdate> {
-        let entry = self.entries.entry(prefix.clone()).or_default();
-        let before = entry.next_hops.clone();
-        change(&mut entry.next_hops);
-        let positions = entry.from_rib.iter().zip(0..).map(|(hop, at)| (hop.face_id, at));
-        let positions: HashMap<u64, usize> = positions.collect();
-        let position = |face_id| positions.get(&face_id).copied().unwrap_or(usize::MAX);
-        let order = |hop: &NextHop| (hop.cost, position(hop.face_id), hop.face_id);
-        entry.next_hops.sort_by_key(order);
-        let after = entry.next_hops.clone();
-        if after.is_empty() && entry.from_rib.is_empty() {
-            self.entries.remove(prefix.value());
+        let key = self.key(prefix);
+        let entry = self.entries.entry(Key::clone(&key)).or_default();
+        let from_rib: Box<[NextHop]> = from_rib.unwrap_or(entry.from_rib()).into();
+        let mut after = entry.next_hops.to_vec();
+        change(&mut after);
+        if after.len() > 1 {
+            sort(&mut after, &from_rib);
         }
-        if before == after {
+        let before = std::mem::replace(&mut entry.next_hops, after.as_slice().into());
+        let is_unused = after.is_empty() && from_rib.is_empty();
+        entry.from_rib = (*from_rib != *after).then_some(from_rib);
+        if is_unused {
+            self.entries.remove(&key);
+        }
+        if *before == *after {
             return None;
         }
         self.generation += 1;
-        self.listing.changed(prefix.value());
-        self.index(prefix, &before, &after);
+        self.listing.changed(&key);
+        self.index(&key, &before, &after);
         match (before.is_empty(), after.is_empty()) {
             (true, false) => self.entry_count += 1,
             (false, true) => self.entry_count -= 1,
@@ -257,34 +279,70 @@ impl Fib {
         })
     }
 
-    fn index(&mut self, prefix: &Name, before: &[NextHop], after: &[NextHop]) {
-        let (old, new) = (by_face(before), by_face(after));
+    fn index(&mut self, prefix: &Key, before: &[NextHop], after: &[NextHop]) {
+        let (old, new) = (Costs::of(before), Costs::of(after));
         for hop in before {
-            if cost(&new, hop.face_id).is_none() {
-                let key = (hop.face_id, prefix.clone());
+            if new.find(hop.face_id).is_none() {
+                let key = (hop.face_id, Key::clone(prefix));
                 self.faces.remove(&key);
                 self.owners.end(&key);
             }
         }
         for hop in after {
-            if cost(&old, hop.face_id).is_none() {
-                self.faces.insert((hop.face_id, prefix.clone()));
+            if old.find(hop.face_id).is_none() {
+                self.faces.insert((hop.face_id, Key::clone(prefix)));
             }
         }
     }
 }
 
-/// Next hops in the order of FaceIds, for [`cost`].
-fn by_face(next_hops: &[NextHop]) -> Vec<NextHop> {
-    let mut next_hops = next_hops.to_vec();
-    next_hops.sort_unstable_by_key(|hop| hop.face_id);
-    next_hops
+/// The name of a key.
+fn name_ref(key: &[u8]) -> NameRef<'_> {
+    // Keys are values of names.
+    NameRef::from_value(key).unwrap_or(NameRef::ROOT)
 }
 
-/// The cost of a face among next hops in the order of FaceIds.
-fn cost(by_face: &[NextHop], face_id: u64) -> Option<u64> {
-    let at = by_face.binary_search_by_key(&face_id, |hop| hop.face_id).ok()?;
-    Some(by_face[at].cost)
+/// Maximum number of next hops that are searched one after the other: most entries have fewer, and need no memory for it.
+const SEARCHED_MAX: usize = 16;
+
+/// Sorts next hops by cost; at equal cost, in the order of the RIB.
+fn sort(next_hops: &mut [NextHop], from_rib: &[NextHop]) {
+    let face_ids = || from_rib.iter().map(|hop| hop.face_id);
+    if from_rib.len() <= SEARCHED_MAX {
+        let position = |face_id| face_ids().position(|one| one == face_id).unwrap_or(usize::MAX);
+        return next_hops.sort_by_key(|hop| (hop.cost, position(hop.face_id), hop.face_id));
+    }
+    let positions: HashMap<u64, usize> = face_ids().zip(0..).collect();
+    let position = |face_id| positions.get(&face_id).copied().unwrap_or(usize::MAX);
+    next_hops.sort_by_key(|hop| (hop.cost, position(hop.face_id), hop.face_id));
+}
+
+/// The costs of next hops, by face.
+enum Costs<'a> {
+    Few(&'a [NextHop]),
+    /// In the order of FaceIds.
+    Sorted(Vec<NextHop>),
+}
+
+impl<'a> Costs<'a> {
+    fn of(next_hops: &'a [NextHop]) -> Self {
+        if next_hops.len() <= SEARCHED_MAX {
+            return Self::Few(next_hops);
+        }
+        let mut sorted = next_hops.to_vec();
+        sorted.sort_unstable_by_key(|hop| hop.face_id);
+        Self::Sorted(sorted)
+    }
+
+    fn find(&self, face_id: u64) -> Option<u64> {
+        match self {
+            Self::Few(hops) => hops.iter().find(|hop| hop.face_id == face_id).map(|hop| hop.cost),
+            Self::Sorted(hops) => {
+                let at = hops.binary_search_by_key(&face_id, |hop| hop.face_id).ok()?;
+                Some(hops[at].cost)
+            }
+        }
+    }
 }
 
 /// Adds or replaces the next hop of a face.

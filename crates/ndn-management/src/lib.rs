@@ -52,7 +52,7 @@ pub mod types;
 pub use access::{AccessControl, SignedInterests};
 pub use announcement::PrefixAnnouncement;
 pub use authorize::{Authorization, Authorizer, Requester};
-pub use calls::{CallError, Management};
+pub use calls::{CallError, Management, nonce_at};
 pub use client::CommandBuilder;
 pub use command::{Command, CommandError, Module, ParameterError, TopPrefix, Verb, parse_command};
 pub use dataset::{
@@ -72,8 +72,8 @@ pub use rib::{FibUpdate, NextHop, Registration, Rib, Route};
 pub use sign::{DataSigner, DigestSigner};
 pub use state::{
     Action, Collaborators, ControlConfig, ControlState, CreatedFace, CsConfiguration,
-    DEFAULT_STRATEGIES, FaceActivity, FaceCapabilities, FaceCreationError, FaceRecord,
-    FaceSpecification, Handled, PendingPlaces, RequestBytes, RouteError, RoutePlaces,
+    DEFAULT_STRATEGIES, FaceActivity, FaceCapabilities, FaceCreationError, FaceEventSink,
+    FaceRecord, FaceSpecification, Handled, PendingPlaces, RequestBytes, RouteError, RoutePlaces,
     STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoicePlaces, StrategyInstancePlaces,
     TableSizes, Telemetry, Ticket, WaitingPlaces,
 };

@@ -1,7 +1,12 @@
 //! Scenarios: what to send and how to answer, read from a TOML file.
 
+use std::fmt;
+use std::time::Duration;
+
 use ndn_packet::Name;
-use serde::Deserialize;
+use ndn_types::{ByteSize, duration_of_number, parse_duration, size_of_number};
+use serde::de::{Error as _, Visitor};
+use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 
 /// Maximum number of patterns in a scenario.
@@ -103,7 +108,8 @@ pub struct ConsumerPattern {
     pub can_be_prefix: bool,
     /// MustBeFresh.
     pub must_be_fresh: bool,
-    /// InterestLifetime, after which an Interest times out.
+    /// InterestLifetime in milliseconds, after which an Interest times out. In a file `lifetime`, with its unit.
+    #[serde(rename = "lifetime", deserialize_with = "milliseconds")]
     pub lifetime_ms: u32,
     /// HopLimit.
     pub hop_limit: Option<u8>,
@@ -149,9 +155,11 @@ pub struct ConsumerScenario {
 pub struct ProducerPattern {
     /// Prefix of the Interests; the longest match applies.
     pub prefix: String,
-    /// Bytes of content; one of the sizes is drawn for each Data.
+    /// Bytes of content; one of the sizes is drawn for each Data. In a file with their units.
+    #[serde(deserialize_with = "sizes")]
     pub payload: Vec<usize>,
-    /// FreshnessPeriod; 0: none.
+    /// FreshnessPeriod in milliseconds; 0: none. In a file `freshness`, with its unit.
+    #[serde(rename = "freshness", deserialize_with = "milliseconds")]
     pub freshness_ms: u32,
     /// Fraction of Interests answered by a Nack (NoRoute).
     pub nack_ratio: f64,
@@ -241,7 +249,7 @@ impl ConsumerPattern {
         let prefix = parse_name(&self.prefix)?;
         let demand = |ok: bool, what| demand(ok, &self.prefix, what);
         demand(self.weight > 0.0 && self.weight.is_finite(), "weight is a positive number")?;
-        demand(self.lifetime_ms > 0, "lifetime_ms is not 0")?;
+        demand(self.lifetime_ms > 0, "lifetime is at least 1ms")?;
         let components = prefix.components().count();
         demand(
             self.components == 0 || (components + 1..=COMPONENTS_MAX).contains(&self.components),
@@ -275,7 +283,7 @@ impl ProducerScenario {
             demand(
                 !pattern.payload.is_empty()
                     && pattern.payload.iter().all(|size| *size <= PAYLOAD_MAX),
-                "payload is a list of sizes of up to 8000 bytes",
+                "payload is a list of sizes of up to 8000B",
             )?;
             let ratio = 0.0..=1.0;
             demand(
@@ -286,6 +294,62 @@ impl ProducerScenario {
             )?;
         }
         Ok(())
+    }
+}
+
+/// Reads a duration with its unit as a number of milliseconds.
+fn milliseconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let read = Quantity { text: parse_duration, number: duration_of_number };
+    let duration: Duration = deserializer.deserialize_any(read)?;
+    u32::try_from(duration.as_millis())
+        .ok()
+        .filter(|_| duration.subsec_nanos().is_multiple_of(1_000_000))
+        .ok_or_else(|| D::Error::custom("it is a whole number of milliseconds below 2^32"))
+}
+
+/// Reads a list of sizes with their units.
+fn sizes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<usize>, D::Error> {
+    let sizes: Vec<Size> = Deserialize::deserialize(deserializer)?;
+    Ok(sizes.into_iter().map(|Size(size)| usize::try_from(size.0).unwrap_or(usize::MAX)).collect())
+}
+
+/// A size with its unit.
+struct Size(ByteSize);
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = Quantity { text: str::parse, number: size_of_number };
+        deserializer.deserialize_any(read).map(Self)
+    }
+}
+
+/// A quantity that a file has as a string, or as a number that lacks its unit.
+struct Quantity<T> {
+    text: fn(&str) -> Result<T, String>,
+    number: fn(&str) -> Result<T, String>,
+}
+
+impl<T> Visitor<'_> for Quantity<T> {
+    type Value = T;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a number with a unit, in quotes")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        (self.text)(text).map_err(E::custom)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<T, E> {
+        (self.number)(&number.to_string()).map_err(E::custom)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<T, E> {
+        (self.number)(&number.to_string()).map_err(E::custom)
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<T, E> {
+        (self.number)(&number.to_string()).map_err(E::custom)
     }
 }
 

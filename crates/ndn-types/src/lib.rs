@@ -10,6 +10,7 @@
 //! | `ranking` | [`RankedLedger`]: a ledger that knows who holds most |
 //! | `shares` | [`Reserves`], [`Capacity`], [`Verdict`]: the policy by which principals share |
 //! | `time` | [`Timestamp`]; [`duration_ns`] and [`duration_ms`], which convert durations |
+//! | `units` | [`ByteSize`], [`parse_duration`]: sizes and durations as people write them |
 //!
 //! Pure: no I/O, no clock, no threads.
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ mod principal;
 mod ranking;
 mod shares;
 mod time;
+mod units;
 
 pub use counter::{Counter, CounterInfo, CounterKind, CounterValues, DropReasonInfo, Unit};
 pub use face::{LinkType, Persistency, Scope};
@@ -33,3 +35,6 @@ pub use principal::{PrincipalClass, PrincipalKey, RemoteAddress};
 pub use ranking::{Debt, RankedLedger};
 pub use shares::{Capacity, Limits, Reserves, Verdict};
 pub use time::{NANOS_PER_MILLI, Timestamp, duration_ms, duration_ns};
+pub use units::{
+    ByteSize, duration_of_number, format_duration, parse_duration, size_of_number, units_table,
+};

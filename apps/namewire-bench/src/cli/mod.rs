@@ -9,6 +9,7 @@ mod management;
 mod overload;
 mod page;
 mod relay;
+mod sync;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -179,6 +180,7 @@ enum Bench {
     Overload(overload::Options),
     Management(management::Options),
     Access(access::Options),
+    Sync(sync::Options),
     /// Reads by a plan; started by `bench access`
     #[command(hide = true)]
     AccessReader(access::ReaderOptions),
@@ -296,6 +298,7 @@ fn run(bench: &Bench) -> Outcome {
         Bench::Overload(options) => overload::run(options),
         Bench::Management(options) => management::run(options),
         Bench::Access(options) => access::run(options),
+        Bench::Sync(options) => sync::run(options),
         Bench::AccessReader(options) => access::read(options),
         Bench::DumbRelay { unix, tcp, udp, consumers, statistics } => {
             let ended = match (unix, tcp, &udp[..]) {

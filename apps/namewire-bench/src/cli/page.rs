@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use clap::Args;
 use namewire::cli::output::{self, Table, grouped};
@@ -143,8 +142,13 @@ impl Inputs {
 
 pub(super) fn run(options: &Options) -> Outcome {
     let stop = Arc::new(AtomicBool::new(false));
+    let (interrupt, interrupted) = std::sync::mpsc::channel();
     let stopped = Arc::clone(&stop);
-    on_interrupt(move || stopped.store(true, Ordering::Relaxed))?;
+    on_interrupt(move || {
+        stopped.store(true, Ordering::Relaxed);
+        // A headless run does not wait for it.
+        let _ = interrupt.send(());
+    })?;
     let file = options.history.clone().or_else(page::default_file).ok_or_else(|| {
         Failure::Usage("there is no home directory: give --history FILE".to_owned())
     })?;
@@ -164,9 +168,8 @@ pub(super) fn run(options: &Options) -> Outcome {
         true => output::print_json(&serde_json::json!({ "url": url }))?,
         false => output::print_line(&format!("benchmark page: {url}"))?,
     }
-    while !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    // An error means that no interrupt can arrive any more.
+    let _ = interrupted.recv();
     // Ends a benchmark that runs.
     drop(server);
     Ok(())

@@ -1,8 +1,8 @@
 //! Values that the shell completes: names, faces, strategies, words of nfdc.
 //!
 //! The scripts of `namewire completions` run the program with [`VARIABLE`] set; it then prints the candidates for the
-//! word under the cursor. Names and faces are those of the forwarder that the environment names. There are none without a
-//! forwarder, or if it does not answer in time.
+//! word under the cursor. Names and faces are those of the forwarder that `--transport` or `--socket` names before it, else the
+//! environment. There are none without a forwarder, or if it does not answer in time.
 
 use std::any::TypeId;
 use std::collections::BTreeSet;
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use clap::Arg;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
-use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchOptions};
+use ndn_client::{Endpoint, ForwarderAddress};
 use ndn_forwarding::strategy::known_strategies;
 use ndn_management::{Dataset, FaceStatus, FibEntry};
 use ndn_packet::Name;
 
 use super::arguments::name;
-use super::connect::ConnectOptions;
+use super::connect::{ConnectOptions, transport};
 use super::manage::FaceArgument;
 use super::{nfdc, tree};
 
@@ -157,12 +157,39 @@ fn words_of_nfdc(typed: &OsStr) -> Vec<CompletionCandidate> {
     matching.map(CompletionCandidate::new).collect()
 }
 
-/// Runs `work` with a connection to the forwarder of the environment; `None` if there is none, or not in time.
+/// The forwarder that these words name: the value of the last `--transport` or `--socket`.
+fn forwarder_of(words: &[String]) -> Option<ForwarderAddress> {
+    const OPTIONS: [&str; 2] = ["--transport", "--socket"];
+    let value = |at: usize| match words[at].split_once('=') {
+        Some((option, value)) if OPTIONS.contains(&option) => joined(value, &words[at + 1..]),
+        _ if OPTIONS.contains(&&*words[at]) => {
+            let rest = &words[at + 1..];
+            let rest = rest.strip_prefix(&["=".to_owned()]).unwrap_or(rest);
+            rest.split_first().and_then(|(first, rest)| joined(first, rest))
+        }
+        _ => None,
+    };
+    (0..words.len()).rev().find_map(value).and_then(|text| transport(&text).ok())
+}
+
+/// A value that bash has split at its colons.
+fn joined(first: &str, rest: &[String]) -> Option<String> {
+    let mut value = first.to_owned();
+    let mut parts = rest.iter();
+    while parts.as_slice().first().is_some_and(|part| part == ":") {
+        value.extend(parts.by_ref().take(2).map(String::as_str));
+    }
+    (!value.is_empty()).then_some(value)
+}
+
+/// Runs `work` with a connection to the forwarder of the command line or the environment; `None` if there is none, or not in time.
 fn within_time<T>(work: impl AsyncFnOnce(Endpoint) -> Option<T>) -> Option<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let found = runtime.block_on(async {
         let candidates = async {
-            let endpoint = ConnectOptions::default().open().await.ok()?;
+            let words: Vec<String> = std::env::args().collect();
+            let options = ConnectOptions::with_transport(forwarder_of(&words));
+            let endpoint = options.open().await.ok()?;
             work(endpoint).await
         };
         tokio::time::timeout(TIME_LIMIT, candidates).await
@@ -187,6 +214,25 @@ mod tests {
         assert_eq!(found(""), ["/site/data", "/site/x"]);
         assert_eq!(found("/site/d"), ["/site/data"]);
         assert_eq!(found("/localhost"), ["/localhost/nfd"]);
+    }
+
+    #[test]
+    fn forwarder_of_the_line_is_found() {
+        for line in [
+            "get --transport unix:///tmp/x.sock /a",
+            "--transport unix : ///tmp/x.sock get /a",
+            "get --transport=unix : ///tmp/x.sock /a",
+            "get --transport = unix : ///tmp/x.sock /a",
+            "get --transport tcp://127.0.0.1:1 --socket /tmp/x.sock /a",
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let found = forwarder_of(&words).map(|address| address.to_string());
+            assert_eq!(found.as_deref(), Some("unix:///tmp/x.sock"), "{line}");
+        }
+        for line in ["get /a", "get --transport", "get --transport= /a", "get --transport x://y"] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            assert!(forwarder_of(&words).is_none(), "{line}");
+        }
     }
 
     #[test]

@@ -4,8 +4,11 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use namewire_control::ConfigStatus;
 use namewire_daemon::{machine_warnings, placement};
+use serde_json::json;
 
+use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
 use super::output;
 use crate::config::nfd_conf::{self, FreePorts};
@@ -19,6 +22,20 @@ pub(super) enum Command {
     Check {
         /// The file
         file: PathBuf,
+    },
+    /// Let a running forwarder read its configuration again, as SIGHUP does
+    ///
+    /// Prints what takes effect at the next start only, with the reason. A configuration with an error changes nothing; the
+    /// error is printed, and the exit status is 1.
+    Reload {
+        /// Report what a reload would do, without doing it
+        #[arg(long)]
+        check: bool,
+        #[command(flatten)]
+        control: ControlOptions,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Print a sample configuration file with every setting, its explanation and its default
     Sample,
@@ -43,11 +60,34 @@ pub(super) fn run(command: &Command) -> Outcome {
             };
             output::print_line(&format!("{}: {found}", file.display()))?;
         }
+        Command::Reload { check, control, json } => reload(control, *check, *json)?,
         Command::Convert { file, output } => convert(file, output.as_deref())?,
         Command::Reference => {
             std::io::stdout().lock().write_all(config::reference().as_bytes())?;
         }
         Command::Sample => std::io::stdout().lock().write_all(config::sample().as_bytes())?,
+    }
+    Ok(())
+}
+
+/// Asks a running forwarder to read its configuration again.
+fn reload(control: &ControlOptions, is_check: bool, as_json: bool) -> Outcome {
+    let mut client = control.connect()?;
+    let status = if is_check { client.check_config()? } else { client.reload_config()? };
+    let ConfigStatus { has_file, error, waiting } = status;
+    if let Some(error) = error {
+        return Err(Failure::Failed(error));
+    }
+    if as_json {
+        return Ok(output::print_json(&json!({ "has_file": has_file, "waiting": waiting }))?);
+    }
+    output::print_line(match (has_file, is_check) {
+        (true, false) => "the configuration was read again",
+        (true, true) => "the configuration can be read again",
+        (false, _) => "there is no configuration file: the settings are as at the start",
+    })?;
+    for setting in waiting {
+        output::print_line(&format!("takes effect at the next start: {setting}"))?;
     }
     Ok(())
 }

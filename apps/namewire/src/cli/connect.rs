@@ -58,6 +58,11 @@ pub(super) struct ConnectOptions {
 }
 
 impl ConnectOptions {
+    /// Options with this forwarder, if there is one.
+    pub(super) fn with_transport(transport: Option<ForwarderAddress>) -> Self {
+        Self { transport, ..Self::default() }
+    }
+
     /// Connects.
     pub(super) async fn open(&self) -> Outcome<Endpoint> {
         self.open_with(self.signer()?).await
@@ -219,8 +224,10 @@ pub(super) fn kind_of_connect(error: &std::io::Error) -> fn(String) -> Failure {
 
 /// The failure of an unsatisfied Interest.
 pub(super) fn kind_of(error: &ExpressError) -> fn(String) -> Failure {
-    if matches!(error, ExpressError::Timeout { .. } | ExpressError::Nack { .. }) {
+    if matches!(error, ExpressError::Timeout { .. }) {
         Failure::NoAnswer
+    } else if matches!(error, ExpressError::Nack { .. }) {
+        Failure::Nacked
     } else if matches!(error, ExpressError::Verification { .. }) {
         Failure::Unverified
     } else if matches!(error, ExpressError::Closed | ExpressError::NotListening { .. }) {
@@ -248,8 +255,10 @@ pub(super) fn kind_of_fetch(error: &FetchError) -> fn(String) -> Failure {
 fn kind_of_fetch_failure(failure: &FetchFailure) -> fn(String) -> Failure {
     if matches!(failure, FetchFailure::Verification { .. }) {
         Failure::Unverified
-    } else if matches!(failure, FetchFailure::Timeout { .. } | FetchFailure::Nack { .. }) {
+    } else if matches!(failure, FetchFailure::Timeout { .. }) {
         Failure::NoAnswer
+    } else if matches!(failure, FetchFailure::Nack { .. }) {
+        Failure::Nacked
     } else {
         Failure::Failed
     }
@@ -282,7 +291,8 @@ impl From<ExpressError> for Failure {
 
 impl From<CommandError> for Failure {
     fn from(error: CommandError) -> Self {
-        let unanswered = matches!(kind_of_command(&error)(String::new()), Failure::NoAnswer(_));
+        let kind = kind_of_command(&error)(String::new());
+        let unanswered = matches!(kind, Failure::NoAnswer(_) | Failure::Nacked(_));
         let hint = match is_forbidden_digest(&error) {
             true => HINT_OF_DIGEST.to_owned(),
             false => REACHED.get().filter(|_| unanswered).map(why_silent).unwrap_or_default(),

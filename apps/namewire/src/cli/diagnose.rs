@@ -24,10 +24,14 @@ pub(super) async fn explained<T>(
     endpoint: &Endpoint,
     name: &Name,
 ) -> Outcome<T> {
-    let Err(Failure::NoAnswer(text)) = outcome else { return outcome };
+    let (kind, text): (fn(String) -> Failure, _) = match outcome {
+        Err(Failure::NoAnswer(text)) => (Failure::NoAnswer, text),
+        Err(Failure::Nacked(text)) => (Failure::Nacked, text),
+        other => return other,
+    };
     let why = tokio::time::timeout(TIMEOUT, find(endpoint, name)).await;
     let why = why.ok().flatten();
-    Err(Failure::NoAnswer(why.map_or_else(|| text.clone(), |why| format!("{text} ({why})"))))
+    Err(kind(why.map_or_else(|| text.clone(), |why| format!("{text} ({why})"))))
 }
 
 /// The faces that Interests for a name are sent to, from the tables of a local forwarder: ` via face 288 (udp4://…)`.

@@ -485,6 +485,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     ("config", &[("Validate a file", "namewire config check namewire.toml")]),
     ("config check", &[("Validate a file", "namewire config check namewire.toml")]),
+    (
+        "config reload",
+        &[
+            ("Take over changes of the configuration file", "namewire config reload"),
+            ("Show what has to wait for the next start", "namewire config reload --check"),
+        ],
+    ),
     ("config sample", &[("Begin a configuration file", "namewire config sample > namewire.toml")]),
     (
         "config reference",

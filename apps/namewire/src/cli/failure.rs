@@ -30,8 +30,12 @@ pub enum Failure {
     Usage(String),
     /// The forwarder is unreachable.
     Unreachable(String),
-    /// Timeout or Nack.
+    /// Timeout.
     NoAnswer(String),
+    /// Nack.
+    Nacked(String),
+    /// The prefix of a producer was not registered, for this reason.
+    Unregistered(Box<Self>),
     /// The verification of fetched Data failed.
     Unverified(String),
     /// Other failures.
@@ -56,7 +60,8 @@ impl Failure {
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
             Self::Unreachable(_) => 3,
-            Self::NoAnswer(_) => 4,
+            Self::NoAnswer(_) | Self::Nacked(_) => 4,
+            Self::Unregistered(reason) => reason.status(),
             Self::Unverified(_) => 5,
             Self::Interrupted => INTERRUPTED,
             Self::OutputClosed => 0,
@@ -69,7 +74,8 @@ impl Failure {
             Self::Failed(_) => "failed",
             Self::Usage(_) => "usage",
             Self::Unreachable(_) => "unreachable",
-            Self::NoAnswer(_) => "no_answer",
+            Self::NoAnswer(_) | Self::Nacked(_) => "no_answer",
+            Self::Unregistered(reason) => reason.kind(),
             Self::Unverified(_) => "unverified",
             Self::Interrupted => "interrupted",
             Self::OutputClosed => "output_closed",
@@ -99,8 +105,10 @@ impl fmt::Display for Failure {
             Self::Usage(text)
             | Self::Unreachable(text)
             | Self::NoAnswer(text)
+            | Self::Nacked(text)
             | Self::Unverified(text)
             | Self::Failed(text) => formatter.write_str(&without_numbers(text)),
+            Self::Unregistered(reason) => reason.fmt(formatter),
             Self::Interrupted => formatter.write_str("interrupted"),
             Self::OutputClosed => formatter.write_str("the output was closed"),
         }

@@ -65,6 +65,9 @@ enum Kind {
 /// List identities with their keys and certificates; `*` marks defaults
 #[derive(Args, Debug)]
 pub(super) struct ListOptions {
+    /// Kind of the deepest entries to list
+    #[arg(long, value_enum, default_value_t = NameKind::Certificate, overrides_with = "depth")]
+    depth: NameKind,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -109,7 +112,7 @@ pub(super) struct DeleteOptions {
 }
 
 /// The kind of object that a name in the key chain denotes.
-#[derive(ValueEnum, Clone, Copy, Debug)]
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum NameKind {
     Identity,
     Key,
@@ -132,6 +135,15 @@ pub(super) struct DefaultOptions {
     /// Identity, key (of its identity) or certificate (of its key)
     #[arg(value_parser = name)]
     name: Option<Name>,
+    /// Show the default of this kind
+    #[arg(long, value_enum, value_name = "KIND", conflicts_with = "name", overrides_with = "show")]
+    show: Option<NameKind>,
+    /// Show the default of this identity or key, instead of the default identity
+    #[arg(long, value_parser = name, value_name = "NAME", conflicts_with = "name")]
+    of: Option<Name>,
+    /// Print no line break
+    #[arg(long, conflicts_with = "name")]
+    no_newline: bool,
 }
 
 pub(super) fn run(command: &Command) -> Outcome {
@@ -217,11 +229,15 @@ fn list(options: &ListOptions) -> Outcome {
     if options.json {
         return Ok(output::print_json(&Value::Array(tree))?);
     }
+    let below = |entry: &Value, key: &str, kind: NameKind| {
+        let entries = entry[key].as_array().filter(|_| options.depth >= kind);
+        entries.cloned().unwrap_or_default()
+    };
     for identity in &tree {
         print_entry(identity, 0)?;
-        for key in identity["keys"].as_array().into_iter().flatten() {
+        for key in &below(identity, "keys", NameKind::Key) {
             print_entry(key, 1)?;
-            for certificate in key["certificates"].as_array().into_iter().flatten() {
+            for certificate in &below(key, "certificates", NameKind::Certificate) {
                 print_entry(certificate, 2)?;
             }
         }
@@ -347,13 +363,58 @@ fn doomed(tree: &[Value], name: &str) -> Vec<String> {
 }
 
 fn default(options: &DefaultOptions) -> Outcome {
-    match &options.name {
-        Some(name) => open(Access::Write)?.set_default(name.as_ref()).map_err(failure),
-        None => {
-            let identity = open(Access::Read)?.default_identity().map_err(failure)?;
-            Ok(output::print_line(&identity.to_uri())?)
-        }
+    if let Some(name) = &options.name {
+        return open(Access::Write)?.set_default(name.as_ref()).map_err(failure);
     }
+    let name = default_name(options)?;
+    if options.no_newline {
+        let mut out = std::io::stdout().lock();
+        out.write_all(name.as_bytes())?;
+        return Ok(out.flush()?);
+    }
+    Ok(output::print_line(&name)?)
+}
+
+/// The default that is to be shown. Without `--show`, it is that below `--of`, or the default identity.
+fn default_name(options: &DefaultOptions) -> Outcome<String> {
+    let chain = open(Access::Read)?;
+    let of = match &options.of {
+        Some(of) => of.to_uri(),
+        None => chain.default_identity().map_err(failure)?.to_uri(),
+    };
+    let tree = tree(&chain).map_err(failure)?;
+    let list = |entry: &Value, key: &str| entry[key].as_array().cloned().unwrap_or_default();
+    let identity = tree.iter().find(|entry| entry["name"] == *of).cloned();
+    let keys: Vec<Value> = tree.iter().flat_map(|entry| list(entry, "keys")).collect();
+    let key = keys.into_iter().find(|entry| entry["name"] == *of);
+    let below = if identity.is_some() { NameKind::Key } else { NameKind::Certificate };
+    let usual = if options.of.is_some() { below } else { NameKind::Identity };
+    let missing = |what: &str| Failure::Failed(format!("{of} has no default {what}"));
+    let default_of = |entries: Vec<Value>, what: &str| {
+        entries.into_iter().find(|entry| entry["default"] == true).ok_or_else(|| missing(what))
+    };
+    let found = match (options.show.unwrap_or(usual), identity, key) {
+        (_, None, None) => {
+            return Err(Failure::Failed(format!(
+                "the key chain has neither an identity nor a key {of}"
+            )));
+        }
+        (NameKind::Identity, Some(identity), _) => identity,
+        (NameKind::Key, Some(identity), _) => default_of(list(&identity, "keys"), "key")?,
+        (NameKind::Certificate, Some(identity), _) => {
+            let key = default_of(list(&identity, "keys"), "key")?;
+            default_of(list(&key, "certificates"), "certificate")?
+        }
+        (NameKind::Certificate, None, Some(key)) => {
+            default_of(list(&key, "certificates"), "certificate")?
+        }
+        (NameKind::Identity | NameKind::Key, None, Some(_)) => {
+            return Err(Failure::Usage(format!(
+                "{of} is a key: it has a default certificate only"
+            )));
+        }
+    };
+    Ok(found["name"].as_str().unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ const USAGE_STATUS: i32 = 2;
 pub fn main() -> ExitCode {
     // Does not return if a shell requests candidates.
     CompleteEnv::with_factory(program).var(complete::VARIABLE).completer("namewire").complete();
-    let arguments = companions::arguments().unwrap_or_else(|reason| {
+    let (arguments, tool) = companions::invocation().unwrap_or_else(|reason| {
         output::note(&format_args!("namewire: {reason}"));
         std::process::exit(USAGE_STATUS);
     });
@@ -187,7 +187,7 @@ pub fn main() -> ExitCode {
             } else if !is_closed {
                 output::note(&format_args!("namewire: {failure}"));
             }
-            failure.exit_code()
+            tool.map_or_else(|| failure.exit_code(), |tool| tool.exit_status(&failure).into())
         }
     }
 }

@@ -213,7 +213,12 @@ pub fn grouped(number: u64) -> String {
 
 /// A count and what is counted: `1 packet`, `2 packets`.
 pub fn counted(number: u64, one: &str) -> String {
-    format!("{} {one}{}", grouped(number), if number == 1 { "" } else { "s" })
+    let ending = match number {
+        1 => "",
+        _ if one.ends_with(['s', 'x']) || one.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{} {one}{ending}", grouped(number))
 }
 
 /// Bytes in a suitable unit: `10.0 MiB`.
@@ -331,6 +336,7 @@ mod tests {
         assert_eq!(grouped(1_234_567), "1 234 567");
         assert_eq!(counted(0, "packet"), "0 packets");
         assert_eq!(counted(1, "packet"), "1 packet");
+        assert_eq!(counted(2, "process"), "2 processes");
         assert_eq!(counted(1000, "packet"), "1 000 packets");
         assert_eq!(bytes_for_people(1023), "1023 B");
         assert_eq!(bytes_for_people(1024), "1.0 KiB");

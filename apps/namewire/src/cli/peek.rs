@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -9,7 +10,7 @@ use ndn_client::{InterestRequest, ReceivedData};
 use ndn_packet::dissect::dissect;
 use ndn_packet::{Data, Name};
 
-use super::arguments::{name, positive_duration};
+use super::arguments::{from_base64, name, positive_duration};
 use super::connect::{ConnectOptions, block_on};
 use super::connection::while_connected;
 use super::failure::{Failure, Outcome};
@@ -44,6 +45,9 @@ pub(super) struct Options {
     /// File with ApplicationParameters, `-` for standard input
     #[arg(long, value_name = "FILE")]
     parameters: Option<String>,
+    /// ApplicationParameters in Base64
+    #[arg(long, value_name = "BASE64", conflicts_with = "parameters", value_parser = base64_bytes)]
+    parameters_base64: Option<Arc<[u8]>>,
     /// Output file, or `-` for standard output
     #[arg(long, short, value_name = "FILE", default_value = "-", value_parser = output_file)]
     output: PathBuf,
@@ -66,6 +70,10 @@ enum Format {
     Dissect,
     /// Name and fields as JSON, the content in Base64
     Json,
+}
+
+fn base64_bytes(text: &str) -> Result<Arc<[u8]>, String> {
+    from_base64(text).map(Arc::from)
 }
 
 /// A file name, but not a word that --format takes: earlier versions took it here.
@@ -91,6 +99,8 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
     if let Some(file) = &options.parameters {
         request = request.parameters(read(file)?);
+    } else if let Some(parameters) = &options.parameters_base64 {
+        request = request.parameters(parameters.to_vec());
     }
     block_on(async {
         let endpoint = options.connect.open().await?;

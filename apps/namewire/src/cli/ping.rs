@@ -19,7 +19,7 @@ use super::output;
 /// Measure the round-trip time to a ping server
 ///
 /// Uses the protocol of ndnping: Interests for PREFIX/ping/NUMBER. Runs until interrupted, or until COUNT pings are
-/// sent; the exit status is 4 if none was answered.
+/// sent; the exit status is 4 if none was answered, or, with --require-all, if one was not.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Prefix of the ping server
@@ -43,6 +43,12 @@ pub(super) struct Options {
     /// Allow answers from caches
     #[arg(long, short = 'a')]
     allow_cached: bool,
+    /// Print the time before each line, in seconds since 1970
+    #[arg(long)]
+    timestamp: bool,
+    /// Fail unless all pings are answered
+    #[arg(long)]
+    require_all: bool,
     /// Print only the statistics
     #[arg(long, short)]
     quiet: bool,
@@ -64,6 +70,9 @@ pub(super) struct ServerOptions {
     /// Content of each response [default: a short text]
     #[arg(long, short, value_name = "SIZE", value_parser = size(0..=MAX_PACKET_SIZE))]
     size: Option<usize>,
+    /// End after this number of responses; 0: never
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
+    count: u64,
     /// FreshnessPeriod of the responses
     #[arg(long, short = 'x', value_parser = duration, default_value = "1s", value_name = "DURATION")]
     freshness: Duration,
@@ -97,7 +106,12 @@ pub(super) fn run(options: &Options) -> Outcome {
         ended?;
         let mut name = options.prefix.clone();
         name.push_generic("ping");
-        super::diagnose::explained(statistics.verdict(&options.prefix), &endpoint, &name).await
+        super::diagnose::explained(
+            statistics.verdict(&options.prefix, options.require_all),
+            &endpoint,
+            &name,
+        )
+        .await
     })
 }
 
@@ -130,7 +144,9 @@ async fn ping_all(
             Some(joined) = waiting.join_next() => {
                 let (number, outcome) = joined.map_err(|error| Failure::Failed(error.to_string()))?;
                 let line = statistics.add(&options.prefix, number, outcome?);
-                if !options.quiet && !options.json {
+                if !options.quiet && !options.json && options.timestamp {
+                    output::print_line(&format!("[{}] {line}", unix_seconds()))?;
+                } else if !options.quiet && !options.json {
                     output::print_line(&line)?;
                 }
             }
@@ -165,6 +181,7 @@ pub(super) fn run_server(options: &ServerOptions) -> Outcome {
         output::print_line(&format!("responding to pings for {}; Ctrl-C ends it", options.prefix))?;
         tokio::select! {
             signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string()))?,
+            () = server.until_answered(options.count), if options.count > 0 => (),
             () = super::connection::report_losses(&endpoint) => (),
         }
         output::print_line(&format!("{} pings answered", output::grouped(server.answered())))?;
@@ -220,16 +237,20 @@ impl Statistics {
         text
     }
 
-    /// The failure if no ping was answered.
-    fn verdict(&self, prefix: &Name) -> Outcome {
+    /// The failure if no ping was answered, or, with `all_needed`, if one was not.
+    fn verdict(&self, prefix: &Name, all_needed: bool) -> Outcome {
+        let unanswered = self.sent - u64::try_from(self.round_trips.len()).unwrap_or(self.sent);
+        if !self.round_trips.is_empty() && all_needed && unanswered > 0 {
+            let lost = output::counted(unanswered, "ping");
+            return Err(Failure::NoAnswer(format!("{lost} for {prefix} without an answer")));
+        }
         if !self.round_trips.is_empty() {
             return Ok(());
         }
-        Err(Failure::NoAnswer(if self.sent > 0 && self.nacks == self.sent {
-            format!("Nack for all pings for {prefix}")
-        } else {
-            format!("no response from {prefix}")
-        }))
+        Err(match self.sent > 0 && self.nacks == self.sent {
+            true => Failure::Nacked(format!("Nack for all pings for {prefix}")),
+            false => Failure::NoAnswer(format!("no response from {prefix}")),
+        })
     }
 
     fn json(&self) -> serde_json::Value {
@@ -273,6 +294,12 @@ impl Statistics {
     }
 }
 
+/// The time since 1970 in seconds, to the microsecond.
+fn unix_seconds() -> String {
+    let now = ndn_sys::clock::wall_clock();
+    format!("{}.{:06}", now.as_secs(), now.subsec_micros())
+}
+
 fn milliseconds(duration: Duration) -> String {
     format!("{:.3}", duration.as_secs_f64() * 1000.0)
 }
@@ -305,11 +332,16 @@ mod tests {
         let prefix: Name = "/a".parse().unwrap();
         let reported = |sent, nacks| {
             let statistics = Statistics { sent, nacks, ..Statistics::default() };
-            statistics.verdict(&prefix).unwrap_err().to_string()
+            statistics.verdict(&prefix, false).unwrap_err().to_string()
         };
         assert_eq!(reported(2, 2), "Nack for all pings for /a");
         assert_eq!(reported(2, 1), "no response from /a");
         assert_eq!(reported(0, 0), "no response from /a");
+        let mut half = Statistics { sent: 2, timeouts: 1, ..Statistics::default() };
+        half.round_trips.push(Duration::from_millis(1));
+        assert!(half.verdict(&prefix, false).is_ok());
+        let refused = half.verdict(&prefix, true).unwrap_err().to_string();
+        assert_eq!(refused, "1 ping for /a without an answer");
     }
 
     #[test]

@@ -62,7 +62,9 @@ pub(super) fn run(options: &Options) -> Outcome {
                 }
             }
         };
-        let registration = endpoint.produce(&options.name, handler).await?;
+        let registration = endpoint.produce(&options.name, handler).await;
+        let registration =
+            registration.map_err(|error| Failure::Unregistered(Box::new(error.into())))?;
         if options.keep {
             super::output::note(&format_args!("serving {}; Ctrl-C ends it", options.name));
             interrupted().await.map_err(|error| Failure::Failed(error.to_string()))?;

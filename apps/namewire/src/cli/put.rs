@@ -46,6 +46,12 @@ pub(super) struct Options {
     /// Fail after this time without a forwarder [default: at once at the start, never later]
     #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
     wait: Option<Duration>,
+    /// Print the version component on standard output, and other lines on standard error
+    #[arg(long, conflicts_with = "json")]
+    print_version: bool,
+    /// Print nothing but errors, and what --print-version prints
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -79,7 +85,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             let (segments, bytes) = (object.segments_served(), object.bytes_served());
             let line =
                 format!("{} sent, {}", counted(segments, "segment"), bytes_for_people(bytes));
-            output::print_line(&line)?;
+            report_line(options, &line)?;
         }
         // The forwarder removes the route with the connection, even if it does not respond now.
         let _ = object.unpublish().await;
@@ -111,11 +117,24 @@ fn report_published(options: &Options, object: &PublishedObject, size: u64) -> O
         }))?);
     }
     let versioned = object.versioned_name();
+    if options.print_version
+        && let Some(version) = versioned.as_ref().last()
+    {
+        output::print_line(&version.to_string())?;
+    }
     let size = bytes_for_people(size);
-    Ok(output::print_line(&format!(
-        "published {versioned}: {size} in {}",
-        counted(segments, "segment")
-    ))?)
+    let segments = counted(segments, "segment");
+    report_line(options, &format!("published {versioned}: {size} in {segments}"))
+}
+
+/// Prints a line about the progress, unless it is suppressed.
+fn report_line(options: &Options, line: &str) -> Outcome {
+    if options.print_version && !options.quiet {
+        output::note(&line);
+    } else if !options.quiet {
+        output::print_line(line)?;
+    }
+    Ok(())
 }
 
 /// Returns once all segments were sent and no Interest has arrived for `idle`; never without

@@ -18,7 +18,7 @@ const WORDS: &[(&[&str], &str)] = &[
         "`namewire ls NAME` lists a directory; `face`, `route`, `strategy` and `key list` list the rest",
     ),
     (
-        &["cp", "copy", "fetch", "download", "cat", "wget", "catchunks", "ndncatchunks"],
+        &["cp", "copy", "fetch", "download", "pull", "cat", "wget", "catchunks", "ndncatchunks"],
         "`namewire get NAME` fetches an object",
     ),
     (
@@ -26,7 +26,7 @@ const WORDS: &[(&[&str], &str)] = &[
         "`namewire sync NAME DIRECTORY` copies a directory, and only what changed if repeated",
     ),
     (
-        &["publish", "send", "upload", "putchunks", "ndnputchunks"],
+        &["publish", "send", "push", "upload", "putchunks", "ndnputchunks"],
         "`namewire put NAME FILE` publishes a file, `namewire serve` a directory",
     ),
     (&["register", "advertise"], "`namewire route add PREFIX NEXTHOP` adds a route"),
@@ -40,7 +40,7 @@ const WORDS: &[(&[&str], &str)] = &[
     ),
     (
         &["restart", "reload"],
-        "`namewire stop` and `namewire start`; SIGHUP reloads the configuration",
+        "`namewire config reload` reads the configuration again; `namewire stop` and `namewire start` restart",
     ),
     (&["version"], "`namewire --version`"),
     (&["fib", "rib", "routes"], "`namewire route` lists routes, `namewire route fib` next hops"),

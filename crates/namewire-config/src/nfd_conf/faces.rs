@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ndn_security::info::Node;
-use ndn_types::FaceUri;
+use ndn_types::{ByteSize, FaceUri};
 
 use super::{Reader, seconds};
 use crate::ethernet::Ethernet;
@@ -278,7 +278,7 @@ impl Reader<'_> {
                 }
                 "unicast_mtu" => {
                     if let Some(mtu) = self.number(node, MTU_MIN, MTU_MAX) {
-                        self.config.faces.mtu = mtu;
+                        self.config.faces.mtu = ByteSize(mtu);
                     }
                 }
                 "keep_alive_interval" => self.no_effect(node, "NFD does not use it either"),

@@ -95,7 +95,7 @@ fn channels() {
     assert_eq!(config.listeners.tcp.port, 7000);
     assert_eq!(config.listeners.tcp.addresses.len(), 1);
     assert!(config.listeners.tcp.loopback_is_local);
-    assert_eq!((config.listeners.udp.port, config.faces.mtu), (7001, 1452));
+    assert_eq!((config.listeners.udp.port, config.faces.mtu.0), (7001, 1452));
     assert_eq!(config.faces.idle_timeout, Duration::from_secs(30));
     assert!(!config.listeners.unix.enabled);
     assert!(warnings(text).is_empty());

@@ -62,6 +62,9 @@ impl Service for Connector {
                     self.create(cx, &remote, local.as_ref(), &spec);
                 }
             }
+            Event::ListenersChanged { addresses, local_peers, .. } => {
+                (self.own, self.local_peers) = (addresses, local_peers);
+            }
             Event::Cancel { ticket } => self.cancel(cx, ticket),
             Event::Ready(TOKEN_NAMES) => self.resolved(cx),
             Event::Ready(token @ TOKEN_ATTEMPTS..TOKEN_HANDSHAKES) => self.connected(cx, token),

@@ -1,6 +1,7 @@
-//! Accepts connections: Unix and TCP become faces at once, WebSocket and memif clients after their handshakes.
+//! Accepts connections: Unix and TCP become faces at once, WebSocket and memif clients after their handshakes. A reload
+//! opens, closes and changes these listeners.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use super::commands::FaceCommands;
 use super::service::{Cx, Deadline, Event, Reason, Service, deadline};
 use super::tokens::{TOKEN_ATTEMPTS, TOKEN_LISTENERS};
 use crate::config::Config;
-use crate::listeners::{Listeners, LocalEnd};
+use crate::listeners::Listeners;
+use crate::streams::{LocalEnd, StreamChange};
 
 /// Maximum connections accepted per listener and round.
 const ACCEPTS_PER_ROUND: usize = 128;
@@ -24,17 +26,20 @@ const FULL: &str = ndn_dataplane::FACE_LIMIT_REACHED;
 
 /// The listeners for streams.
 #[derive(Debug)]
-pub(super) struct Listening {
+pub(crate) struct Listening {
     listeners: Listeners,
     /// Paused listeners, with the end of their pause.
-    paused: BTreeMap<usize, u64>,
+    paused: BTreeMap<u64, u64>,
+    /// Listeners whose connections are accepted.
+    watched: BTreeSet<u64>,
     /// The listening addresses have been announced.
     is_announced: bool,
 }
 
 impl Listening {
     pub(super) fn new(listeners: Listeners) -> Self {
-        Self { listeners, paused: BTreeMap::new(), is_announced: false }
+        let (paused, watched) = (BTreeMap::new(), BTreeSet::new());
+        Self { listeners, paused, watched, is_announced: false }
     }
 
     /// Announces the listening addresses once.
@@ -54,18 +59,49 @@ impl Listening {
         self.is_announced
     }
 
-    fn watch(&self, cx: &Cx<'_>, at: usize) {
-        let listener = &self.listeners.streams[at];
-        let token = TOKEN_LISTENERS + at as u64;
-        if let Err(error) = cx.watch(&listener.socket, token, Interest::Readable) {
+    /// Opens the listeners that a configuration adds; see [`Streams::prepare`](crate::streams::Streams::prepare).
+    pub(crate) fn prepare(&mut self, config: &Config) -> anyhow::Result<StreamChange> {
+        self.listeners.streams.prepare(&config.listeners)
+    }
+
+    /// Abandons a change.
+    pub(crate) fn abandon(&mut self, cx: &mut Cx<'_>, change: StreamChange) {
+        self.listeners.streams.abandon(change);
+        self.watch_new(cx);
+    }
+
+    /// Puts a change into force.
+    pub(crate) fn commit(&mut self, cx: &mut Cx<'_>, change: StreamChange) {
+        self.listeners.streams.commit(change);
+        self.watch_new(cx);
+        self.listeners.addresses.tcp = self.listeners.streams.tcp_addresses();
+        cx.post(Event::ListenersChanged {
+            addresses: self.listeners.addresses.clone(),
+            local_peers: Arc::clone(&self.listeners.streams.local_peers),
+            local_uris: self.listeners.local_uris(),
+        });
+    }
+
+    /// Accepts connections of listeners that were opened, and forgets those that were closed.
+    fn watch_new(&mut self, cx: &Cx<'_>) {
+        let open: BTreeSet<u64> = self.listeners.streams.iter().map(|(number, _)| number).collect();
+        self.watched.retain(|number| open.contains(number));
+        self.paused.retain(|number, _| open.contains(number));
+        open.difference(&self.watched.clone()).for_each(|number| self.watch(cx, *number));
+    }
+
+    fn watch(&mut self, cx: &Cx<'_>, number: u64) {
+        let Some(listener) = self.listeners.streams.get(number) else { return };
+        self.watched.insert(number);
+        if let Err(error) = cx.watch(&listener.socket, TOKEN_LISTENERS + number, Interest::Readable)
+        {
             error!(%error, local = ?listener.local, "no more connections are accepted");
         }
     }
 
     /// Accepts connections of a listener.
-    fn accept(&mut self, cx: &mut Cx<'_>, token: u64) {
-        let Ok(at) = usize::try_from(token - TOKEN_LISTENERS) else { return };
-        let Some(listener) = self.listeners.streams.get_mut(at) else { return };
+    fn accept(&mut self, cx: &mut Cx<'_>, number: u64) {
+        let Some(listener) = self.listeners.streams.get_mut(number) else { return };
         let mut is_exhausted = false;
         for _ in 0..ACCEPTS_PER_ROUND {
             match listener.socket.accept() {
@@ -95,7 +131,7 @@ impl Listening {
         }
         // The listener stays readable while connections wait, so polling it at once would spin.
         if is_exhausted && cx.unwatch(&listener.socket).is_ok() {
-            self.paused.insert(at, cx.after(ACCEPT_PAUSE));
+            self.paused.insert(number, cx.after(ACCEPT_PAUSE));
         }
     }
 }
@@ -109,11 +145,11 @@ impl Service for Listening {
             // Connections wait in the backlog until then: the worker gets the route to management before the first
             // application.
             Event::ManagementReachable => {
-                (0..self.listeners.streams.len()).for_each(|at| self.watch(cx, at));
+                self.watch_new(cx);
                 Some(event)
             }
             Event::Ready(token @ TOKEN_LISTENERS..TOKEN_ATTEMPTS) => {
-                self.accept(cx, token);
+                self.accept(cx, token - TOKEN_LISTENERS);
                 None
             }
             other => Some(other),
@@ -128,8 +164,8 @@ impl Service for Listening {
     fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
         let now_ns = cx.now_ns();
         let resumed = self.paused.extract_if(.., |_, until_ns| *until_ns <= now_ns);
-        let resumed: Vec<usize> = resumed.map(|(at, _)| at).collect();
-        resumed.into_iter().for_each(|at| self.watch(cx, at));
+        let resumed: Vec<u64> = resumed.map(|(number, _)| number).collect();
+        resumed.into_iter().for_each(|number| self.watch(cx, number));
     }
 }
 

@@ -290,6 +290,9 @@ impl Management {
                     self.state.cs_erase_done(ticket, erased, more);
                 }
             }
+            Event::ListenersChanged { ref local_uris, .. } => {
+                self.channels.clone_from(local_uris);
+            }
             Event::EthernetChannels(channels) => {
                 self.ethernet_channels = channels;
                 return None;

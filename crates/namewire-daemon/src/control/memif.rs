@@ -182,7 +182,7 @@ impl Memif {
             return self.count(MemifRefusal::TooManyHandshakes);
         }
         let options = ServerOptions {
-            buffer_length: cx.config().listeners.memif.dataroom,
+            buffer_length: buffer_length(cx.config()),
             chains: cx.config().listeners.memif.chains,
             memory: Some(Arc::clone(&self.memory)),
         };
@@ -305,7 +305,7 @@ impl Memif {
         let options = ClientOptions {
             id: address.id.unwrap_or(0),
             secret: cx.config().memif_secret(&address),
-            buffer_length: cx.config().listeners.memif.dataroom,
+            buffer_length: buffer_length(cx.config()),
             chains: cx.config().listeners.memif.chains,
             ..ClientOptions::default()
         };
@@ -367,6 +367,11 @@ impl Memif {
             }
         }
     }
+}
+
+/// The configured length of buffers, in bytes.
+fn buffer_length(config: &Config) -> Option<u32> {
+    config.listeners.memif.dataroom.map(|size| u32::try_from(size.0).unwrap_or(u32::MAX))
 }
 
 fn log_secrecy(config: &Config, secrecy: &MemifSecrecy) {

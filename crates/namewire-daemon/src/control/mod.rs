@@ -24,7 +24,7 @@ pub(crate) mod commands;
 mod connector;
 pub(crate) mod face_table;
 mod interfaces;
-mod listening;
+pub(crate) mod listening;
 pub(crate) mod management;
 mod memif;
 pub(crate) mod operator;
@@ -165,7 +165,7 @@ impl Control {
         let sessions = Sessions::new(opened, addresses.sessions.clone(), clock.clone())?;
         let connector = Connector::new(
             addresses,
-            Arc::clone(&listeners.local_peers),
+            Arc::clone(&listeners.streams.local_peers),
             settings::reserves(&config.limits),
         )?;
         let balance = BalanceSchedule::new(&dataplane);
@@ -317,10 +317,9 @@ impl Control {
     /// # Errors
     /// The reason why the settings are not in force.
     fn reload(&mut self) -> Result<ConfigStatus, String> {
-        let Self { core, management, sessions, reload, .. } = self;
+        let Self { core, management, sessions, listening, reload, .. } = self;
         let reload = reload.as_ref().ok_or(NO_CONFIGURATION)?;
-        reload.run(core, management, sessions)?;
-        let status = reload.status(None);
+        let status = reload.run(core, management, sessions, listening)?;
         core.events.push_back(Event::Reloaded);
         self.deliver();
         self.work();

@@ -15,8 +15,8 @@ use ndn_disk::DiskCounters;
 use ndn_face::{CallCounters, InternalEnd, MemoryKind};
 use ndn_forwarding::{Counters, DropReason, InterestAccount, ServiceTimes, TraceFilter};
 use ndn_management::{
-    CallError, PendingPlaces, RequestBytes, RoutePlaces, StrategyChoicePlaces,
-    StrategyInstancePlaces, WaitingPlaces,
+    CallError, FaceEventNotification, PendingPlaces, RequestBytes, RoutePlaces,
+    StrategyChoicePlaces, StrategyInstancePlaces, WaitingPlaces,
 };
 use ndn_packet::Name;
 use ndn_ring::PoolCounters;
@@ -38,10 +38,10 @@ use crate::websocket::Handshakes;
 use crate::{balance, telemetry};
 use namewire_control::capture::CaptureFilter;
 use namewire_control::{
-    CaptureStream, ConfigStatus, CsPolicy, Dispatch, FaceLimit, LedgerStatus, LinkCounters,
-    LogLevels, LogSelection, LogSeverity, LogStream, ManagementData, MemifStatus, Operations,
-    PacketTraceStream, ServiceTimesStream, Statistics, Version, VipStatus, WaitingFace,
-    WebTransportStatus, WorkerStatistics,
+    CaptureStream, ConfigStatus, CsPolicy, Dispatch, FaceEvent, FaceEventSink, FaceLimit,
+    LedgerStatus, LinkCounters, LogLevels, LogSelection, LogSeverity, LogStream, ManagementData,
+    MemifStatus, Operations, PacketTraceStream, ServiceTimesStream, Statistics, Version, VipStatus,
+    WaitingFace, WebTransportStatus, WorkerStatistics,
 };
 
 /// Timeout of the report of a worker.
@@ -181,6 +181,27 @@ impl Operator {
 impl Operations for Operator {
     fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    fn watch_faces(&self, sink: FaceEventSink) -> Result<(), String> {
+        let FaceEventSink(mut sink) = sink;
+        let notify = move |event: &FaceEventNotification| {
+            let properties = &event.properties;
+            sink(FaceEvent {
+                kind: event.kind.to_string(),
+                face_id: properties.face_id,
+                remote_uri: properties.remote_uri.clone(),
+                local_uri: properties.local_uri.clone(),
+                persistency: properties.persistency.to_string(),
+            })
+        };
+        self.control.call(move |control| match control.core.config.management.enabled {
+            true => {
+                control.management.change().0.add_face_event_sink(Box::new(notify));
+                Ok(())
+            }
+            false => Err("management is turned off (management.enabled)".to_owned()),
+        })?
     }
 
     fn version(&self) -> Result<Version, String> {

@@ -30,9 +30,10 @@ use crate::config::Config;
 use crate::destinations::Destinations;
 use crate::environment::now;
 use crate::faces::{self, FaceSpec};
-use crate::listeners::LocalEnd;
-use crate::local_peers::PeerIdentity;
+use crate::listeners::OwnAddresses;
+use crate::local_peers::{LocalPeers, PeerIdentity};
 use crate::settings;
+use crate::streams::LocalEnd;
 
 /// In place of the FaceId of Interests that arrive on the control socket; no face has it.
 pub(crate) const CONTROL_SOCKET: u64 = 0;
@@ -107,6 +108,13 @@ pub(crate) enum Event {
     ManagementReachable,
     /// The settings have changed.
     Reloaded,
+    /// A reload has changed the listeners: where the forwarder listens, the peers that are local over TCP, and the local
+    /// URIs.
+    ListenersChanged {
+        addresses: OwnAddresses,
+        local_peers: Arc<LocalPeers>,
+        local_uris: Vec<String>,
+    },
     /// Network interfaces have changed.
     LinksChanged,
     /// The Ethernet interfaces that accept stations have changed; their local URIs.
@@ -454,7 +462,7 @@ impl Core {
     }
 
     /// The view of a service that uses the part `D` of the data plane.
-    pub(super) fn cx<D: Part + ?Sized>(&mut self) -> Cx<'_, D> {
+    pub(crate) fn cx<D: Part + ?Sized>(&mut self) -> Cx<'_, D> {
         let Self { now, config, poller, dataplane, faces, log, events, .. } = self;
         let dataplane = D::of(dataplane);
         Cx { now: *now, config, poller, faces, log, events, dataplane }

@@ -11,7 +11,7 @@ pub(super) const TOKEN_SESSIONS: u64 = 6;
 pub(super) const TOKEN_NAMES: u64 = 7;
 #[cfg(feature = "vip")]
 pub(super) const TOKEN_VIP: u64 = 8;
-/// Listener `i` has token `TOKEN_LISTENERS + i`.
+/// The listener with number `i` has token `TOKEN_LISTENERS + i`.
 pub(super) const TOKEN_LISTENERS: u64 = 1 << 16;
 /// First token of connection attempts.
 pub(super) const TOKEN_ATTEMPTS: u64 = 1 << 32;

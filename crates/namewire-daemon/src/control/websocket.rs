@@ -13,8 +13,8 @@ use tracing::{debug, warn};
 use super::commands::FaceCommands;
 use super::service::{Cx, Deadline, Event, Reason, Service, deadline};
 use super::tokens::{TOKEN_HANDSHAKES, TOKEN_MEMIF};
-use crate::listeners::LocalEnd;
 use crate::local_peers::PeerIdentity;
+use crate::streams::LocalEnd;
 use crate::websocket::{Client, Handshake, HandshakeProgress, Handshakes};
 
 /// Maximum concurrent handshakes, which principals share.

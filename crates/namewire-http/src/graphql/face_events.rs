@@ -8,33 +8,63 @@ use async_graphql::dynamic::{
     FieldValue, Object, SubscriptionField, SubscriptionFieldFuture, TypeRef,
 };
 use futures_util::stream::unfold;
-use namewire_control::Operations;
-use ndn_management::{FaceEventNotification, Management, decode_dataset};
-use ndn_packet::{ComponentType, Data, InterestBuilder, Name};
+use namewire_control::{FaceEvent, FaceEventSink};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::broadcast::{
+    self,
+    error::{RecvError, TryRecvError},
+};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 use super::access;
 use super::shapes::{Shape, plain};
-use crate::calls::ManagementBy;
+use crate::calls::{Calls, Unanswered};
 use crate::tokens::Role;
 
-/// The stream of management (NFD wiki, `FaceMgmt`, `Notification`).
-const PREFIX: &str = "/localhost/nfd/faces/events";
-/// Interval between two reads of the stream.
-const INTERVAL: Duration = Duration::from_millis(250);
-/// Maximum number of events in one result: management keeps as many.
-const EVENTS_MAX: u64 = 256;
+/// Shortest interval between two results of a subscription.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Events that wait for a slow subscription, and maximum number of events in one result.
+const EVENTS_MAX: usize = 256;
 /// Maximum number of subscriptions, of all clients together.
 const SUBSCRIPTIONS_MAX: usize = 32;
 
-/// Limits the subscriptions.
+/// The events of faces, which the control thread pushes to all subscriptions.
 #[derive(Debug, Clone)]
-pub(super) struct FaceEventPlaces(Arc<Semaphore>);
+pub(super) struct FaceEventFeed(Arc<Feed>);
 
-impl FaceEventPlaces {
+#[derive(Debug)]
+struct Feed {
+    /// Limits the subscriptions.
+    places: Arc<Semaphore>,
+    events: broadcast::Sender<FaceEvent>,
+    /// Whether the control thread pushes events.
+    is_connected: Mutex<bool>,
+}
+
+impl FaceEventFeed {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(SUBSCRIPTIONS_MAX)))
+        Self(Arc::new(Feed {
+            places: Arc::new(Semaphore::new(SUBSCRIPTIONS_MAX)),
+            events: broadcast::Sender::new(EVENTS_MAX),
+            is_connected: Mutex::new(false),
+        }))
+    }
+
+    /// The events from now on. The first subscription connects the feed with the control thread.
+    async fn subscribe(&self, calls: &Calls) -> Result<broadcast::Receiver<FaceEvent>, Unanswered> {
+        let mut is_connected = self.0.is_connected.lock().await;
+        if !*is_connected {
+            let feed = Arc::downgrade(&self.0);
+            let push = move |event| {
+                let feed = feed.upgrade();
+                // Without a subscription, the event is lost.
+                feed.inspect(|feed| drop(feed.events.send(event))).is_some()
+            };
+            let sink = FaceEventSink(Box::new(push));
+            calls.call(move |operations| operations.watch_faces(sink)).await?;
+            *is_connected = true;
+        }
+        Ok(self.0.events.subscribe())
     }
 }
 
@@ -57,60 +87,46 @@ pub(super) fn types() -> [Object; 2] {
 }
 
 /// The events of a subscription.
-#[derive(Debug, Clone, Copy, Default)]
-struct Position {
-    /// Number of the next event.
-    next: u64,
+#[derive(Debug)]
+struct Events {
+    received: broadcast::Receiver<FaceEvent>,
     lost: u64,
+    /// Counts towards the limit of subscriptions.
+    _place: OwnedSemaphorePermit,
 }
 
-/// The event that answers an Interest, with its number.
-fn event(
-    management: &mut ManagementBy<'_>,
-    number: Option<u64>,
-) -> Option<(u64, FaceEventNotification)> {
-    let mut name = Name::from_uri(PREFIX).ok()?;
-    if let Some(number) = number {
-        name.push_sequence_num(number);
-    }
-    let interest = InterestBuilder::new(name.as_ref()).can_be_prefix(number.is_none()).nonce(1);
-    let answer = management.exchange(interest.to_vec().ok()?).ok()?;
-    let data = Data::parse(&answer).ok()?;
-    let number = data.name().last()?.number_of_type(ComponentType::SEQUENCE_NUM)?;
-    let events: Vec<FaceEventNotification> = decode_dataset(data.content()?).ok()?;
-    Some((number, events.into_iter().next()?))
-}
-
-/// The position after the latest event.
-fn begin(operations: &dyn Operations) -> Result<Position, String> {
-    let mut management = ManagementBy(operations);
-    // Management that is turned off is an error, and not a stream without events.
-    management.status().map_err(|error| error.to_string())?;
-    let next = event(&mut management, None).map_or(0, |(number, _)| number + 1);
-    Ok(Position { next, lost: 0 })
-}
-
-/// The events from a position on.
-fn read(operations: &dyn Operations, mut position: Position) -> (Position, Vec<Value>) {
-    let mut management = ManagementBy(operations);
-    let Some((latest, _)) = event(&mut management, None) else { return (position, Vec::new()) };
-    let first = (latest + 1).saturating_sub(EVENTS_MAX).max(position.next);
-    position.lost += first - position.next;
-    let mut events = Vec::new();
-    for number in first..=latest {
-        match event(&mut management, Some(number)) {
-            Some((_, FaceEventNotification { kind, properties })) => events.push(json!({
-                "kind": kind.to_string(),
-                "face_id": properties.face_id,
-                "remote_uri": properties.remote_uri,
-                "local_uri": properties.local_uri,
-                "persistency": properties.persistency.to_string(),
-            })),
-            None => position.lost += 1,
+impl Events {
+    /// Waits for events; `None` when the server ends.
+    async fn next(&mut self) -> Option<Value> {
+        let mut events = Vec::new();
+        let lost_before = self.lost;
+        let received = self.received.recv().await;
+        self.add(received, &mut events)?;
+        // What happens at the same time is one result.
+        tokio::time::sleep(INTERVAL).await;
+        while events.len() < EVENTS_MAX {
+            match self.received.try_recv() {
+                Ok(event) => events.push(event),
+                Err(TryRecvError::Lagged(count)) => self.lost += count,
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
         }
+        debug_assert!(!events.is_empty() || self.lost > lost_before);
+        Some(json!({ "lost": self.lost, "events": events }))
     }
-    position.next = position.next.max(latest + 1);
-    (position, events)
+
+    fn add(
+        &mut self,
+        received: Result<FaceEvent, RecvError>,
+        events: &mut Vec<FaceEvent>,
+    ) -> Option<()> {
+        match received {
+            Ok(event) => events.push(event),
+            Err(RecvError::Lagged(count)) => self.lost += count,
+            Err(RecvError::Closed) => return None,
+        }
+        Some(())
+    }
 }
 
 /// The subscription `faceEvents`.
@@ -118,29 +134,48 @@ pub(super) fn subscription() -> SubscriptionField {
     let field = SubscriptionField::new("faceEvents", TypeRef::named_nn("FaceEvents"), |context| {
         SubscriptionFieldFuture::new(async move {
             let (calls, _) = access::authorize(&context, Role::Read)?;
-            let places = Arc::clone(&context.data::<FaceEventPlaces>()?.0);
-            let place = places.try_acquire_owned();
+            let feed = context.data::<FaceEventFeed>()?;
+            let place = Arc::clone(&feed.0.places).try_acquire_owned();
             let place = place.map_err(|_| access::busy("too many subscriptions to face events"))?;
-            let started = calls.call(begin).await;
-            let position = started.map_err(|failure| access::unanswered(&failure))?;
-            Ok(unfold((position, calls, place), |(mut position, calls, place)| async move {
-                loop {
-                    tokio::time::sleep(INTERVAL).await;
-                    let read = calls.call(move |operations| Ok(read(operations, position))).await;
-                    // A forwarder that does not answer now may answer later.
-                    let Ok((now, events)) = read else { continue };
-                    let is_worth_it = !events.is_empty() || now.lost > position.lost;
-                    position = now;
-                    if is_worth_it {
-                        let result = json!({ "lost": position.lost, "events": events });
-                        let result = Ok::<_, Error>(FieldValue::owned_any(result));
-                        return Some((result, (position, calls, place)));
-                    }
-                }
+            let received = feed.subscribe(&calls).await;
+            let received = received.map_err(|failure| access::unanswered(&failure))?;
+            let events = Events { received, lost: 0, _place: place };
+            Ok(unfold(events, |mut events| async move {
+                let result = events.next().await?;
+                Some((Ok::<_, Error>(FieldValue::owned_any(result)), events))
             }))
         })
     });
-    let help = "Faces as they are created, destroyed, and go up or down, four times a second while there are events; \
-                role read. (`/localhost/nfd/faces/events` of NFD's management protocol)";
+    let help = "Faces as they are created, destroyed, and go up or down; ten results a second at most; role read. \
+                (`/localhost/nfd/faces/events` of NFD's management protocol)";
     field.description(help)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    fn event(face_id: u64) -> FaceEvent {
+        let [kind, persistency] = ["created", "persistent"].map(str::to_owned);
+        let (remote_uri, local_uri) = (String::new(), String::new());
+        FaceEvent { kind, face_id, remote_uri, local_uri, persistency }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_subscription_loses_the_oldest_events_and_receives_their_number() {
+        let feed = FaceEventFeed::new();
+        let place = Arc::clone(&feed.0.places).try_acquire_owned().unwrap();
+        let mut events = Events { received: feed.0.events.subscribe(), lost: 0, _place: place };
+        for face_id in 0..EVENTS_MAX as u64 + 3 {
+            feed.0.events.send(event(face_id)).unwrap();
+        }
+        let result = events.next().await.unwrap();
+        let received = result["events"].as_array().unwrap();
+        assert_eq!((&result["lost"], received.len()), (&3.into(), EVENTS_MAX));
+        assert_eq!(received[0], serde_json::to_value(event(3)).unwrap());
+        drop(feed);
+        assert!(events.next().await.is_none(), "the server has ended");
+    }
 }

@@ -82,7 +82,7 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler)>) -> Result<Schema, Str
         .limit_directives(DIRECTIVES_MAX);
     if let Some((calls, sampler)) = operations {
         builder = builder.data(calls).data(sampler).data(captures::CapturePlaces::new());
-        builder = builder.data(face_events::FaceEventPlaces::new());
+        builder = builder.data(face_events::FaceEventFeed::new());
     }
     let declared = packets::types().into_iter().chain(captures::types()).chain(log::types());
     let declared = declared.chain(face_events::types());

@@ -88,6 +88,10 @@ impl Management for Operator {
         }
     }
 
+    fn nonce(&mut self) -> u32 {
+        ndn_management::nonce_at(self.clock.now_ns())
+    }
+
     fn unix_ms(&self) -> u64 {
         let now_ms = self.clock.unix_time().as_millis() as u64;
         // NFD refuses a command whose time is not later than that of the one before.

@@ -177,9 +177,9 @@ proptest! {
             for face_id in 300..304 {
                 let through = naive.hops.iter().filter(|((_, face), _)| *face == face_id);
                 prop_assert_eq!(fib.has_face(face_id), through.clone().next().is_some());
-                let own: Vec<(&Name, u64)> = through
+                let own: Vec<(NameRef<'_>, u64)> = through
                     .filter(|(key, cost)| naive.from_rib.get(key) != Some(cost))
-                    .map(|((prefix, _), cost)| (&prefixes[*prefix], *cost))
+                    .map(|((prefix, _), cost)| (prefixes[*prefix].as_ref(), *cost))
                     .collect();
                 prop_assert_eq!(fib.own_next_hops(face_id).collect::<Vec<_>>(), own);
             }

@@ -50,6 +50,9 @@ pub(super) type FaceCosts = BTreeMap<u64, u64>;
 /// Changes of an inherited [`FaceCosts`]: the new cost, or `None` where the face is gone.
 pub(super) type FaceCostChanges = Vec<(u64, Option<u64>)>;
 
+/// Routes of a prefix that have no room for others beside them: most prefixes have one.
+const EXACT_MAX: usize = 4;
+
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     routes: Vec<Route>,
@@ -78,6 +81,9 @@ impl Entry {
             .find(|other| other.face_id == route.face_id && other.origin == route.origin);
         if let Some(existing) = existing {
             return Some(std::mem::replace(existing, route));
+        }
+        if self.routes.len() < EXACT_MAX {
+            self.routes.reserve_exact(1);
         }
         self.routes.push(route);
         None
@@ -149,6 +155,8 @@ impl Entry {
         }
         // Stable: own routes stay before inherited ones.
         self.next_hops.sort_by_key(|hop| hop.cost);
+        // Most prefixes have one next hop, and there may be a million of them.
+        self.next_hops.shrink_to_fit();
     }
 
     /// Whether a change of the inherited costs changes the next hops of this entry.

@@ -3,6 +3,8 @@
 //! The FIB, the RIB and the faces can be large: what has changed in them since their last version is encoded in slices,
 //! between which management serves other requests. The counters of faces have always changed.
 
+use std::fmt;
+
 use ndn_packet::{Interest, Name, NameRef};
 
 use super::action::{CsConfiguration, FaceRecord, Telemetry};
@@ -89,6 +91,19 @@ impl Listings {
     }
 }
 
+/// A receiver of events of faces in this process. It returns false when it needs no further events, and does not wait.
+pub type FaceEventSink = Box<dyn FnMut(&FaceEventNotification) -> bool + Send>;
+
+/// The receivers of events of faces in this process.
+#[derive(Default)]
+struct Sinks(Vec<FaceEventSink>);
+
+impl fmt::Debug for Sinks {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Sinks").field(&self.0.len()).finish()
+    }
+}
+
 /// Answers requests for datasets and for face events.
 #[derive(Debug)]
 pub(super) struct DatasetService {
@@ -96,6 +111,7 @@ pub(super) struct DatasetService {
     idle_ns: u64,
     listings: Listings,
     events: NotificationStream,
+    sinks: Sinks,
     /// Versions published.
     published: u64,
 }
@@ -109,6 +125,7 @@ impl DatasetService {
             idle_ns: limits.idle_ns,
             listings: Listings::default(),
             events: NotificationStream::new(events, NotificationStream::RECENT_MAX_DEFAULT),
+            sinks: Sinks::default(),
             published: 0,
         }
     }
@@ -127,9 +144,15 @@ impl DatasetService {
         outbox: &mut Outbox,
     ) {
         let notification = FaceEventNotification { kind, properties: face.properties.clone() };
+        self.sinks.0.retain_mut(|sink| sink(&notification));
         if let Some(notification) = self.events.post(now, notification.to_vec()) {
             outbox.send_data(&notification.data(), false);
         }
+    }
+
+    /// Adds a receiver of the events from now on.
+    pub(super) fn add_sink(&mut self, sink: FaceEventSink) {
+        self.sinks.0.push(sink);
     }
 
     /// Sends the event that an Interest requests; false if it is not there.

@@ -75,6 +75,7 @@ use certificates::{
     Admission, CertificateFetches, FETCH_MS_MAX, FetchContext, Progress, ReceivedCertificate,
     Waiting, WaitingAnnouncement, WaitingCommand, WaitingTable, command_deadline_ns,
 };
+pub use datasets::FaceEventSink;
 use datasets::{DatasetService, Tables};
 use faces::FaceRecords;
 use learning::Announcements;
@@ -538,6 +539,11 @@ impl ControlState {
         let Some(record) = self.faces.get(face_id) else { return };
         let kind = if is_up { FaceEventKind::Up } else { FaceEventKind::Down };
         self.datasets.notify(now, kind, record, &mut self.outbox);
+    }
+
+    /// Adds a receiver of events of faces, which is called in [`ControlState::face_created`] and the like.
+    pub fn add_face_event_sink(&mut self, sink: FaceEventSink) {
+        self.datasets.add_sink(sink);
     }
 
     /// Sets the MTU of a face whose path has changed.

@@ -3,24 +3,27 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use super::tools;
+use super::tools::{self, Tool};
 
 /// The default path of NFD's configuration.
 const NFD_CONF: &str = "/etc/ndn/nfd.conf";
+
+/// The arguments of this program, and the program by whose name it was started, if that has exit statuses of its own.
+pub(in crate::cli) type Invocation = (Vec<OsString>, Option<&'static Tool>);
 
 /// Translates the arguments of other programs to those of this program.
 ///
 /// # Errors
 /// The text about an option that has no counterpart.
-pub(in crate::cli) fn arguments() -> Result<Vec<OsString>, String> {
+pub(in crate::cli) fn invocation() -> Result<Invocation, String> {
     let given: Vec<_> = std::env::args_os().collect();
     let called = called(&given);
     let Some((tool, rest)) = tools::find(&called, given.get(1..).unwrap_or_default()) else {
-        return Ok(translate(given, Path::new(NFD_CONF).exists()));
+        return Ok((translate(given, Path::new(NFD_CONF).exists()), None));
     };
     let asks_version = rest.len() == 1 && (rest[0] == "-V" || rest[0] == "--version");
     let arguments = if asks_version { vec!["--version".into()] } else { tool.translate(rest)? };
-    Ok(std::iter::once("namewire".into()).chain(arguments).collect())
+    Ok((std::iter::once("namewire".into()).chain(arguments).collect(), Some(tool)))
 }
 
 /// The name by which the program was started.

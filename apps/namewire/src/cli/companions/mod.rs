@@ -14,5 +14,5 @@ pub(super) mod start;
 pub(super) mod status_server;
 mod tools;
 
-/// Names of NFD's programs, and the equivalent arguments of this program.
-pub(super) use invocation::arguments;
+/// Names of other programs, and the equivalent arguments of this program.
+pub(super) use invocation::invocation;

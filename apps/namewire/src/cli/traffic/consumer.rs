@@ -39,7 +39,7 @@ const OUTSTANDING_DEFAULT: u32 = 1 << 16;
 /// have timed out; the exit status is 4 if none was answered. A scenario file has the keys window, rate, arrivals
 /// (fixed or poisson), burst and outstanding_max, and a `[[pattern]]` for each kind of Interest with prefix, weight,
 /// components, names (unique, { zipf = { count, exponent } } or { repeated = { count } }), can_be_prefix,
-/// must_be_fresh, lifetime_ms and hop_limit. Options on the command line have precedence.
+/// must_be_fresh, lifetime (such as "4s") and hop_limit. Options on the command line have precedence.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Prefixes of the Interests, with equal shares

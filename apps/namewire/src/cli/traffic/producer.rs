@@ -25,7 +25,7 @@ use super::faces;
 ///
 /// Registers the prefixes and answers until interrupted. With several faces to a forwarder, prefixes are registered on
 /// the faces in turn. Data has a Null signature. A scenario file has a `[[pattern]]` for each prefix, with the keys
-/// prefix, payload (a list of sizes), freshness_ms, nack_ratio, silence_ratio and suffix.
+/// prefix, payload (a list of sizes such as "1kB"), freshness (such as "10s"), nack_ratio, silence_ratio and suffix.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Prefixes to answer, all with the given options

@@ -519,6 +519,21 @@ fn face_events_are_sent_to_readers_that_ask_before_and_after() {
     assert_eq!(event_of(&harness.sent.remove(0).0).0, 1);
 }
 
+#[test]
+fn sinks_receive_face_events_until_they_need_no_more() {
+    let mut harness = Harness::new();
+    let (sender, received) = std::sync::mpsc::channel();
+    harness.state.add_face_event_sink(Box::new(move |event| {
+        sender.send((event.kind, event.properties.face_id)).unwrap();
+        event.kind != FaceEventKind::Destroyed
+    }));
+    harness.state.face_changed_state(harness.now, TUNNEL, false);
+    harness.state.face_destroyed(harness.now, TUNNEL);
+    harness.state.face_changed_state(harness.now, APP, false);
+    let received: Vec<_> = received.iter().collect();
+    assert_eq!(received, [(FaceEventKind::Down, TUNNEL), (FaceEventKind::Destroyed, TUNNEL)]);
+}
+
 /// Its Data would be unsolicited.
 #[test]
 fn face_event_without_an_interest_is_not_sent() {

@@ -1,11 +1,10 @@
-//! Sizes, durations and file modes as they are written, in configurations and on command lines: `"64KiB"`, `"1.5s"`,
-//! `"0666"`.
+//! Sizes and durations as they are written in configurations, scenario files and on command lines: `64KiB`, `1.5s`.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 use std::time::Duration;
 
-use ndn_types::duration_ns;
+use crate::time::duration_ns;
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,10 +97,7 @@ fn read_in_units<'u>(
         return Ok(0);
     }
     if unit.is_empty() && number.parse::<f64>().is_ok() {
-        let names: Vec<_> =
-            units.map(|(name, _)| *name).filter(|name| COMMON_UNITS.contains(name)).collect();
-        let written = names.iter().map(|name| format!("{number}{name}")).collect::<Vec<_>>();
-        return Err(format!("`{text}` has no unit: write {}", written.join(" or ")));
+        return Err(lacks_unit(number, units, ""));
     }
     let factor = units.clone().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
     let amount = factor.and_then(|factor| multiple(number, factor));
@@ -116,6 +112,72 @@ fn read_in_units<'u>(
     })
 }
 
+/// The message about a number without a unit, with the mend.
+fn lacks_unit<'u>(
+    number: &str,
+    units: impl Iterator<Item = &'u (&'static str, u64)>,
+    quote: &str,
+) -> String {
+    let names = units.map(|(name, _)| *name).filter(|name| COMMON_UNITS.contains(name));
+    let written: Vec<_> = names.map(|name| format!("{quote}{number}{name}{quote}")).collect();
+    format!("`{number}` has no unit: write {}", written.join(" or "))
+}
+
+/// Reads a size that a file has as a number instead of a string, such as `8000`: `0` only.
+///
+/// # Errors
+/// The message with the mend, in quotes.
+pub fn size_of_number(number: &str) -> Result<ByteSize, String> {
+    match number.parse() {
+        Ok(zero) => Ok(zero),
+        Err(_) => Err(lacks_unit(number, SIZE_UNITS.iter(), "\"")),
+    }
+}
+
+/// Reads a duration that a file has as a number instead of a string, such as `250`: `0` only.
+///
+/// # Errors
+/// The message with the mend, in quotes.
+pub fn duration_of_number(number: &str) -> Result<Duration, String> {
+    match parse_duration(number) {
+        Ok(zero) => Ok(zero),
+        Err(_) => Err(lacks_unit(number, DURATION_UNITS.iter(), "\"")),
+    }
+}
+
+/// The units of sizes and durations, in Markdown.
+#[must_use]
+pub fn units_table() -> String {
+    let mut page = "| unit | value |\n|---|---|\n".to_owned();
+    for (name, bytes) in SIZE_UNITS {
+        let aliases = SIZE_ALIASES.iter().filter(|(_, same)| *same == bytes);
+        let aliases: String = aliases.map(|(alias, _)| format!(", `{alias}`")).collect();
+        let _ = writeln!(page, "| `{name}`{aliases} | {} |", counted(bytes, "byte"));
+    }
+    for (name, nanoseconds) in DURATION_UNITS {
+        let value = match nanoseconds / 1_000_000_000 {
+            0 => counted(nanoseconds, "nanosecond"),
+            seconds => counted(seconds, "second"),
+        };
+        let _ = writeln!(page, "| `{name}` | {value} |");
+    }
+    page
+}
+
+/// A number with its unit, in groups of three digits.
+fn counted(count: u64, unit: &str) -> String {
+    let digits = count.to_string();
+    let mut grouped = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{grouped} {unit}{ending}")
+}
+
 /// A decimal number times a factor, if that is a whole number of 64 bits.
 fn multiple(number: &str, factor: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -125,27 +187,6 @@ fn multiple(number: &str, factor: u64) -> Option<u64> {
     let scaled: u128 = format!("{whole}{fraction}").parse().ok()?;
     let product = scaled.checked_mul(u128::from(factor))?;
     product.is_multiple_of(scale).then(|| u64::try_from(product / scale).ok()).flatten()
-}
-
-/// Permission bits of a file, in octal as with chmod(1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileMode(pub u32);
-
-impl FromStr for FileMode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bits = u32::from_str_radix(text.trim_start_matches("0o"), 8).ok();
-        bits.filter(|bits| *bits <= 0o777).map(Self).ok_or_else(|| {
-            format!("expected permission bits in octal, such as \"0666\", found \"{text}\"")
-        })
-    }
-}
-
-impl fmt::Display for FileMode {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:04o}", self.0)
-    }
 }
 
 /// Writes a duration the way [`parse_duration`] reads it, in the largest unit that is exact.
@@ -234,6 +275,27 @@ mod tests {
         assert_eq!(reason, "`8000` has no unit: write 8000B or 8000KiB");
         let reason = parse_duration("3 parsecs").unwrap_err();
         assert!(reason.contains("parsecs is not a unit; the units are ns, us"), "{reason}");
+    }
+
+    #[test]
+    fn numbers_without_quotes_are_refused_with_the_mend() {
+        let reason = size_of_number("8000").unwrap_err();
+        assert_eq!(reason, "`8000` has no unit: write \"8000B\" or \"8000KiB\"");
+        let reason = duration_of_number("2.5").unwrap_err();
+        assert_eq!(reason, "`2.5` has no unit: write \"2.5ms\" or \"2.5s\" or \"2.5min\"");
+        assert_eq!(size_of_number("0"), Ok(ByteSize(0)));
+        assert_eq!(duration_of_number("0"), Ok(Duration::ZERO));
+    }
+
+    #[test]
+    fn table_has_every_unit() {
+        let table = units_table();
+        let units = SIZE_UNITS.iter().chain(&SIZE_ALIASES).chain(&DURATION_UNITS);
+        for (name, _) in units {
+            assert!(table.contains(&format!("`{name}`")), "{name}");
+        }
+        assert!(table.contains("| `kB`, `k`, `KB` | 1,000 bytes |\n"), "{table}");
+        assert!(table.contains("| `us` | 1,000 nanoseconds |\n| `ms`"), "{table}");
     }
 
     #[test]

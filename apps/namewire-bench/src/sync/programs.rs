@@ -1,0 +1,186 @@
+//! The programs that copy the tree: `namewire sync`, rsync and rclone, each from a server of its own over loopback.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+
+use crate::program;
+use crate::started::{Folder, Process};
+
+/// Maximum time of a start.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A program that keeps a copy of the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Copier {
+    Namewire,
+    Rsync,
+    Rclone,
+}
+
+impl Copier {
+    pub(super) const ALL: [Self; 3] = [Self::Namewire, Self::Rsync, Self::Rclone];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Namewire => "namewire",
+            Self::Rsync => "rsync",
+            Self::Rclone => "rclone",
+        }
+    }
+
+    /// The program; none if it is not installed.
+    fn executable(self) -> Option<PathBuf> {
+        match self {
+            Self::Namewire => program::namewire().ok(),
+            Self::Rsync | Self::Rclone => program::on_path(self.name()),
+        }
+    }
+}
+
+/// The servers of the tree, and the folder of all files.
+#[derive(Debug)]
+pub(super) struct Programs {
+    // Dropped in this order.
+    servers: Vec<Process>,
+    /// Each program that is installed, with the port of its server.
+    copiers: Vec<(Copier, PathBuf, u16)>,
+    folder: Folder,
+}
+
+impl Programs {
+    /// Creates the folder and starts the servers of the directory `source` in it.
+    pub(super) fn start(folder: Folder, source: &Path) -> anyhow::Result<Self> {
+        let mut programs = Self { servers: Vec::new(), copiers: Vec::new(), folder };
+        for copier in Copier::ALL {
+            let Some(executable) = copier.executable() else { continue };
+            let port = free_port()?;
+            let servers = match copier {
+                Copier::Namewire => programs.namewire(&executable, source)?,
+                Copier::Rsync => vec![programs.rsync(&executable, source, port)?],
+                Copier::Rclone => vec![programs.rclone(&executable, source, port)?],
+            };
+            // The file server ends before its forwarder.
+            programs.servers.splice(0..0, servers);
+            programs.copiers.push((copier, executable, port));
+        }
+        Ok(programs)
+    }
+
+    /// The programs that are installed.
+    pub(super) fn copiers(&self) -> Vec<Copier> {
+        self.copiers.iter().map(|(copier, ..)| *copier).collect()
+    }
+
+    /// Makes `copy` equal to the tree; returns the time of the process.
+    pub(super) fn copy(&self, copier: Copier, copy: &Path) -> anyhow::Result<Duration> {
+        let found = self.copiers.iter().find(|(one, ..)| *one == copier);
+        let (_, executable, port) = found.context(copier.name())?;
+        let mut command = self.command(executable);
+        match copier {
+            Copier::Namewire => {
+                command.args(["sync", "--delete", "/bench"]).arg(copy);
+            }
+            Copier::Rsync => {
+                let source = format!("rsync://127.0.0.1:{port}/tree/");
+                command.args(["--archive", "--delete", &source]).arg(copy);
+            }
+            Copier::Rclone => {
+                let url = format!("http://127.0.0.1:{port}");
+                command.args(["sync", "--create-empty-src-dirs", "--webdav-url", &url, ":webdav:"]);
+                command.arg(copy);
+            }
+        }
+        let start = Instant::now();
+        let output = command.stdin(Stdio::null()).output().with_context(|| copier.name())?;
+        let time = start.elapsed();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}: {}", copier.name(), complaint.trim());
+        Ok(time)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, executable: &Path) -> Command {
+        let mut command = Command::new(executable);
+        let socket = format!("unix://{}", self.path("nfd.sock").display());
+        command.env("NDN_CLIENT_TRANSPORT", socket).env("HOME", self.folder.path());
+        command.env("XDG_CACHE_HOME", self.path("cache")).env("NO_PROXY", "*");
+        command.env("RCLONE_CONFIG", self.path("rclone.conf")).current_dir(self.folder.path());
+        command
+    }
+
+    fn namewire(&self, executable: &Path, source: &Path) -> anyhow::Result<Vec<Process>> {
+        let mut forwarder = self.command(executable);
+        forwarder.arg("run").arg("--socket").arg(self.path("nfd.sock"));
+        forwarder.args(["--no-udp", "--no-tcp"]);
+        let ready = |printed: &str| printed.contains("listening on");
+        let forwarder = self.serve("forwarder", forwarder, ready)?;
+        let mut server = self.command(executable);
+        server.arg("serve").arg(source).args(["--prefix", "/bench"]);
+        let server = self.serve("server", server, |printed| printed.contains("serving "))?;
+        Ok(vec![server, forwarder])
+    }
+
+    fn rsync(&self, executable: &Path, source: &Path, port: u16) -> anyhow::Result<Process> {
+        let (file, path) = (self.path("rsyncd.conf"), source.display());
+        let user = rustix::process::geteuid().as_raw();
+        let group = rustix::process::getegid().as_raw();
+        // A daemon of root would read as another user.
+        let identity =
+            if user == 0 { format!("uid = {user}\ngid = {group}\n") } else { String::new() };
+        let text = format!("use chroot = no\n{identity}[tree]\npath = {path}\nread only = yes\n");
+        fs::write(&file, text)?;
+        let mut daemon = self.command(executable);
+        daemon.args(["--daemon", "--no-detach", "--address=127.0.0.1", &format!("--port={port}")]);
+        daemon.arg("--config").arg(&file);
+        self.serve("rsyncd", daemon, |_| is_listening(port))
+    }
+
+    fn rclone(&self, executable: &Path, source: &Path, port: u16) -> anyhow::Result<Process> {
+        let mut server = self.command(executable);
+        server.args(["serve", "webdav", "--read-only", "--dir-cache-time", "0s"]);
+        server.args(["--addr", &format!("127.0.0.1:{port}")]).arg(source);
+        self.serve("rclone", server, |_| is_listening(port))
+    }
+
+    /// Starts a server, and waits until `is_ready` accepts what it prints.
+    fn serve(
+        &self,
+        name: &str,
+        mut command: Command,
+        is_ready: impl Fn(&str) -> bool,
+    ) -> anyhow::Result<Process> {
+        let log = self.path(&format!("{name}.log"));
+        let out = fs::File::create(&log)?;
+        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        let mut process = Process::spawn(&mut command).with_context(|| name.to_owned())?;
+        let start = Instant::now();
+        loop {
+            let printed = fs::read_to_string(&log).unwrap_or_default();
+            if let Some(status) = process.try_wait()? {
+                bail!("{name} ended at once ({status}): {printed}");
+            }
+            if is_ready(&printed) {
+                return Ok(process);
+            }
+            ensure!(start.elapsed() < START_TIMEOUT, "{name} is not ready: {printed}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn is_listening(port: u16) -> bool {
+    TcpStream::connect(("127.0.0.1", port)).is_ok()
+}
+
+/// A TCP port that is free at this moment.
+fn free_port() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
