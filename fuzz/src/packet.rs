@@ -136,8 +136,7 @@ fn common_forms(bytes: &[u8]) {
         assert_eq!(Some(common.nonce), interest.nonce());
         assert_eq!(common.lifetime_ms.is_some(), interest.has_lifetime());
         assert_eq!(common.lifetime_ms.unwrap_or(DEFAULT_LIFETIME_MS), interest.lifetime_ms());
-        assert_eq!(common.hop_limit.map(|(offset, _)| offset), interest.hop_limit_offset());
-        assert_eq!(common.hop_limit.map(|(_, limit)| limit), interest.hop_limit());
+        assert_eq!(common.hop_limit, interest.hop_limit());
         assert!(!interest.has_forwarding_hint() && interest.parameters().is_none());
         assert!(!interest.name_ends_in_implicit_digest());
     }

@@ -308,6 +308,8 @@ fn cache_policy_changes_without_loss() {
 
     let erased = forwarder.json(&["cs", "erase", "/kept"])["erased_packets"].as_u64().unwrap();
     assert!(erased >= 300, "{erased} of more than 300 packets were cached");
+}
+
 /// A reload opens, moves and closes listeners, while faces and cached Data stay.
 #[test]
 fn reload_changes_listeners_and_keeps_faces_and_cache() {

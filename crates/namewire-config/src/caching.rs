@@ -1,11 +1,12 @@
 //! Caching and forwarding by virtual Interests.
 
-use crate::declaration::RestartReason::Memory;
 use std::time::Duration;
 
+use ndn_types::ByteSize;
+
+use crate::declaration::RestartReason::ManagementSetup;
 use crate::declaration::{restart, settings, table};
 use crate::management::TrustRules;
-use crate::units::ByteSize;
 use crate::value::words;
 
 settings! {
@@ -23,33 +24,33 @@ settings! {
     /// decide before you enable it.** An object is the name of its Data without the segment.
     pub struct Vip {
         /// Whether this forwarder takes part.
-        enabled: bool = false => restart(Memory),
+        enabled: bool = false => restart(ManagementSetup),
         /// Signers whose reports of counts are accepted from neighbors, as `management.localhop_rib`. Reports of this
         /// forwarder are signed by `management.identity`. `"nobody"`: only the requests of this host count.
-        signers: TrustRules = TrustRules::Nobody => restart(Memory),
+        signers: TrustRules = TrustRules::Nobody => restart(ManagementSetup),
         /// Duration of a slot, in which counts are exchanged once. Neighbors have the same; their slots need not start at
         /// the same time.
         slot: Duration = Duration::from_secs(1) =>
-            restart(Memory).within(Duration::from_millis(100)..=Duration::from_secs(60)),
+            restart(ManagementSetup).within(Duration::from_millis(100)..=Duration::from_secs(60)),
         /// Number of slots over which arrived and sent VIPs are averaged.
-        window_slots: usize = 100 => restart(Memory).within(1..=10_000),
+        window_slots: usize = 100 => restart(ManagementSetup).within(1..=10_000),
         /// Maximum number of objects. Neighbors and this host share them.
-        objects: usize = 1024 => restart(Memory).within(16..=65_536),
+        objects: usize = 1024 => restart(ManagementSetup).within(16..=65_536),
         /// Size of objects whose size no neighbor reports.
         object_size: ByteSize = ByteSize::mebibytes(1) =>
-            restart(Memory).within(ByteSize::kibibytes(1)..=ByteSize::mebibytes(1 << 20)),
+            restart(ManagementSetup).within(ByteSize::kibibytes(1)..=ByteSize::mebibytes(1 << 20)),
         /// Rate at which a link carries Data in each direction, per second.
         link_rate: ByteSize = ByteSize::mebibytes(125) =>
-            restart(Memory).within(ByteSize::kibibytes(1)..=ByteSize::mebibytes(1 << 20)),
+            restart(ManagementSetup).within(ByteSize::kibibytes(1)..=ByteSize::mebibytes(1 << 20)),
         /// Size of the cache that objects are chosen for. The default is 8KiB for each packet of
         /// `tables.cs.capacity_packets`.
-        cache_size: Option<ByteSize> = None => restart(Memory).example("\"20GiB\""),
+        cache_size: Option<ByteSize> = None => restart(ManagementSetup).example("\"20GiB\""),
         /// Rate at which the cache is read, per second.
         read_rate: ByteSize = ByteSize::mebibytes(125) =>
-            restart(Memory).within(ByteSize::kibibytes(1)..=ByteSize::mebibytes(1 << 20)),
+            restart(ManagementSetup).within(ByteSize::kibibytes(1)..=ByteSize::mebibytes(1 << 20)),
         /// Score by which objects are cached. `"count"`: the VIPs that wait here (VIP). `"arrivals"`: the mean of those that
         /// arrived in the window (VIP2).
-        score: VipScore = VipScore::Count => restart(Memory),
+        score: VipScore = VipScore::Count => restart(ManagementSetup),
     }
 }
 

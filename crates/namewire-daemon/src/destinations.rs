@@ -225,7 +225,7 @@ mod tests {
     fn fib(state: &ControlState, face_id: u64) -> Vec<(String, u64)> {
         let entries = state.fib().iter().flat_map(|(prefix, hops)| {
             let hops = hops.iter().filter(move |hop| hop.face_id == face_id);
-            hops.map(|hop| (prefix.to_uri(), hop.cost))
+            hops.map(move |hop| (prefix.to_uri(), hop.cost))
         });
         entries.collect()
     }

@@ -21,7 +21,9 @@ use crate::peers::PeerShards;
 use crate::pending_interest::{InterestPacket, PendingInterest, hinted_depth};
 use crate::strategy::{ArrivedNack, Context, DIRECTED, Strategy, StrategyTable};
 use crate::tables::{Ending, Tables};
-use crate::{CONTENT_STORE_FACE_ID, Counters, DropReason, TxKind, TxPacket, scope};
+use crate::{
+    CONTENT_STORE_FACE_ID, Counters, DropReason, INTERNAL_FACE_ID, TxKind, TxPacket, scope,
+};
 
 /// Maximum number of ForwardingHint delegations looked up.
 const DELEGATIONS_MAX: usize = 8;
@@ -541,7 +543,7 @@ impl Incoming<'_> {
         }
         let counters = &self.counters();
         counters.in_data.increment();
-        if rx.has(Flags::LOCALHOST) && !rx.has(Flags::FROM_LOCAL) {
+        if rx.has(Flags::LOCALHOST) && self.is_out_of_scope(rx) {
             counters.drop_packet(DropReason::DataLocalhostScope);
             return;
         }
@@ -1053,6 +1055,14 @@ impl Incoming<'_> {
         self.context.outgoing.finalize_satisfied(entry, answer.freshness_ms);
     }
 
+    /// Whether a Data under `/localhost` came from another host, or claims to be of management.
+    #[cold]
+    fn is_out_of_scope(&self, rx: &RxPacket<'_>) -> bool {
+        let is_internal =
+            || self.tables().faces.face_id(rx.descriptor.face) == Some(INTERNAL_FACE_ID);
+        !rx.has(Flags::FROM_LOCAL) || scope::is_management(rx.name()) && !is_internal()
+    }
+
     /// Processes a Data that matches short-prefix Interests of other shards, that may belong to another shard, or
     /// that has visited other shards (`visit`).
     #[cold]
@@ -1067,7 +1077,7 @@ impl Incoming<'_> {
         if stage == Stage::Name && !is_previous_owner {
             self.counters().in_data.increment();
         }
-        if rx.has(Flags::LOCALHOST) && !rx.has(Flags::FROM_LOCAL) {
+        if rx.has(Flags::LOCALHOST) && self.is_out_of_scope(rx) {
             self.counters().drop_packet(DropReason::DataLocalhostScope);
             return;
         }

@@ -82,5 +82,8 @@ pub use tx::{TxKind, TxPacket, TxSink};
 #[cfg(feature = "vip")]
 pub use vip::{VipNextHops, VipRequests};
 
+/// FaceId of the face of management.
+pub const INTERNAL_FACE_ID: u64 = 1;
+
 /// FaceId that stands for the Content Store in IncomingFaceId.
 pub const CONTENT_STORE_FACE_ID: u64 = 254;

@@ -6,6 +6,8 @@ use crate::Flags;
 
 /// The start of the value of a Name TLV whose first component is `localhost`.
 const LOCALHOST: &[u8] = b"\x08\x09localhost";
+/// The start of the value of a Name TLV under `/localhost/nfd`.
+const LOCALHOST_NFD: &[u8] = b"\x08\x09localhost\x08\x03nfd";
 /// The start of the value of a Name TLV whose first component is `localhop`.
 const LOCALHOP: &[u8] = b"\x08\x08localhop";
 /// Common part of both, after the component length.
@@ -14,6 +16,11 @@ const LOCAL: &[u8; 4] = b"loca";
 /// Whether `name` is under `/localhost`.
 pub(crate) fn is_localhost(name: NameRef<'_>) -> bool {
     name.value().starts_with(LOCALHOST)
+}
+
+/// Whether `name` is one of management.
+pub(crate) fn is_management(name: NameRef<'_>) -> bool {
+    name.value().starts_with(LOCALHOST_NFD)
 }
 
 /// Whether `name` is under `/localhop`.

@@ -241,7 +241,8 @@ impl DatasetPublisher {
         self.retain(|version| version.used_ns.saturating_add(idle_ns) > now.monotonic_ns);
     }
 
-    /// Drops old versions until one more is within the limits.
+    /// Drops old versions until one more is within the limits. Those of one segment, which has been sent, go first: a stream of
+    /// short answers does not keep others from reading long ones.
     fn make_room(&mut self, prefix: NameRef<'_>) {
         let limits = self.limits;
         let of_prefix = self.datasets.get(prefix.value()).map_or(0, VecDeque::len);
@@ -254,8 +255,7 @@ impl DatasetPublisher {
         while self.version_count >= limits.versions_max.max(1) || self.byte_count > limits.bytes_max
         {
             let versions = self.datasets.values().flatten();
-            let Some(oldest) = versions.min_by_key(|v| (v.used_ns, v.version)).map(|v| v.version)
-            else {
+            let Some(oldest) = versions.min_by_key(|v| v.worth()).map(|v| v.version) else {
                 break;
             };
             self.retain(|version| version.version != oldest);
@@ -276,6 +276,11 @@ impl DatasetPublisher {
 }
 
 impl Version {
+    /// Versions with less are dropped first.
+    fn worth(&self) -> (bool, u64, u64) {
+        (self.content.len() > SEGMENT_SIZE, self.used_ns, self.version)
+    }
+
     /// An empty dataset has one empty segment.
     fn last_segment(&self) -> u64 {
         (self.content.len().saturating_sub(1) / SEGMENT_SIZE) as u64

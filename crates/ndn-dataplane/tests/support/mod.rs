@@ -145,7 +145,7 @@ impl Bed {
 
     pub fn erase(&mut self, prefix: &str, limit: usize) -> (usize, bool) {
         let prefix = Name::from_uri(prefix).unwrap();
-        self.command(Command::EraseCs { ticket: 5, prefix, limit });
+        self.command(Command::EraseCs { ticket: 5, prefix, limit, is_whole_name: false });
         let event = self.event();
         let Event::CsErased { ticket: 5, erased, more } = event else { panic!("{event:?}") };
         (erased, more)

@@ -32,7 +32,7 @@ const ACKS_PER_FRAME: usize = 64;
 /// Acknowledgements that are queued. Further ones are not sent; the peer will retransmit.
 const ACKS_MAX: usize = 8192;
 /// Sequences that are remembered to detect duplicates.
-const RECENT_MAX: usize = 65_536;
+const RECENT_MAX: usize = WINDOW_SPAN_MAX;
 /// Room for the longest header: 64 acknowledgements of 12 bytes, and all other fields.
 const HEADER_LENGTH_MAX: usize = 160 + ACKS_PER_FRAME * ACK_LENGTH;
 /// Bytes of an Ack field.
@@ -112,7 +112,8 @@ impl Reliability {
             return Some(Timestamp::ZERO);
         }
         let oldest = self.window.oldest_sent().map(|sent| sent.plus(self.rtt.timeout()));
-        [oldest, self.idle_ack].into_iter().flatten().min()
+        let forgets = self.recent.back().map(|&(came, _)| came.plus(self.kept()).plus_nanos(1));
+        [oldest, self.idle_ack, forgets].into_iter().flatten().min()
     }
 
     /// Retransmits lost frames, and sends acknowledgements that could not be piggybacked.
@@ -142,6 +143,9 @@ impl Reliability {
         }
         if self.idle_ack.is_some_and(|deadline| deadline <= now) {
             self.send_idle(frame_max, sink, counters);
+        }
+        if self.recent.back().is_some_and(|&(came, _)| came.plus(self.kept()) < now) {
+            (self.recent, self.recent_set) = Default::default();
         }
     }
 
@@ -256,10 +260,15 @@ impl Reliability {
         });
     }
 
+    /// The time for which sequence numbers are remembered: until the last retransmission of the peer, assuming a similar
+    /// timeout.
+    fn kept(&self) -> Duration {
+        self.rtt.timeout() * (u32::from(RETRANSMISSIONS_MAX) + 1)
+    }
+
     /// Remembers `sequence`. False if it is remembered already.
     fn is_new(&mut self, now: Timestamp, sequence: u64) -> bool {
-        // Until the last retransmission of the peer, assuming a similar timeout.
-        let kept = self.rtt.timeout() * (u32::from(RETRANSMISSIONS_MAX) + 1);
+        let kept = self.kept();
         while let Some(&(came, oldest)) = self.recent.front()
             && (came.plus(kept) < now || self.recent.len() >= RECENT_MAX)
         {

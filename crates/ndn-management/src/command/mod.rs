@@ -118,5 +118,12 @@ pub fn parse_command<'a>(
     Ok(Command { name, top_prefix, verb, parameters, signature })
 }
 
+/// Whether no other command has this name: it ends in a signature of the older format, or in a digest of parameters, which
+/// contain a signature with time or nonce. Unsigned commands for the own face (FaceId 0) have equal names.
+pub(crate) fn has_own_name(name: NameRef<'_>) -> bool {
+    let is_announcement = || matches!(module_and_verb(name), Some((_, b"rib", b"announce")));
+    name.len() > TopPrefix::LEN + 3 || is_announcement()
+}
+
 #[cfg(test)]
 mod tests;

@@ -48,6 +48,19 @@ fn segments_of_a_version_are_kept_while_newer_versions_are_published() {
 }
 
 #[test]
+fn stream_of_short_versions_leaves_long_ones_to_their_readers() {
+    let mut publisher = DatasetPublisher::default();
+    let content = vec![1; SEGMENT_SIZE * 3];
+    let prefix = name("/localhost/nfd/fib/list");
+    let first = publisher.publish(at(1), prefix.as_ref(), content.clone(), None).name;
+    for query in 0..1000 {
+        let prefix = name(&format!("/localhost/nfd/faces/query/{query}"));
+        publisher.publish(at(2), prefix.as_ref(), vec![2; 10], None);
+    }
+    assert_eq!(fetch(&mut publisher, at(3), &first), Some(content));
+}
+
+#[test]
 fn content_around_the_segment_size_is_segmented() {
     let mut publisher = DatasetPublisher::default();
     let prefix = name("/p");

@@ -812,7 +812,7 @@ mod tests {
             let erased = around.outbox.pop();
             let name = identity.certificate.name();
             assert!(
-                matches!(&erased, Some(Action::EraseCs { prefix, .. }) if *prefix == name),
+                matches!(&erased, Some(Action::EraseCs { prefix, is_whole_name: true, .. }) if *prefix == name),
                 "{erased:?}"
             );
             now_ns = fetches.next_deadline_ns().unwrap();

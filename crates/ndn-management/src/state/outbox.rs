@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use ndn_packet::{ContentType, DataBuilder, NameRef};
 
 use super::action::Action;
+use crate::command;
 use crate::publisher::FRESHNESS_MS;
 use crate::response::ControlResponse;
 use crate::sign::DataSigner;
@@ -34,11 +35,12 @@ impl Outbox {
         self.unsigned
     }
 
-    /// Answers a command.
+    /// Answers a command. If its name is not its own, a cached answer would also answer the same command of other programs,
+    /// which would not be executed.
     pub(super) fn respond(&mut self, name: NameRef<'_>, response: &ControlResponse) {
         let content = response.to_vec();
         let data = DataBuilder::new(name).freshness_ms(FRESHNESS_MS).content(&content);
-        self.send_data(&data, true);
+        self.send_data(&data, command::has_own_name(name));
     }
 
     /// Answers the request for a dataset with an application Nack.

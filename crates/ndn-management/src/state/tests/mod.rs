@@ -183,7 +183,7 @@ impl Harness {
             }
         }
         let management: BTreeMap<Name, Vec<NextHop>> =
-            self.state.fib().iter().map(|(name, hops)| (name.clone(), hops.to_vec())).collect();
+            self.state.fib().iter().map(|(name, hops)| (name.to_name(), hops.to_vec())).collect();
         assert_eq!(self.fib, management, "the forwarding threads have another FIB than management");
     }
 

@@ -1,6 +1,8 @@
 //! `rib/*`, `fib/*`, `strategy-choice/*`, `cs/*`.
 
 use super::*;
+use crate::command::{Command, CommandSignature, TopPrefix};
+use crate::request::AcceptedCommand;
 use crate::strategy_name::StrategyError;
 use crate::types::{FACE_ID_INTERNAL, PREFIX_DEPTH_MAX, cs_flag, route_flag, route_origin};
 
@@ -307,7 +309,11 @@ fn erase(
 ) -> (u64, ControlParameters) {
     let handled = harness.begin(APP, Verb::CsErase, &ControlParameters { count, ..named("/a") });
     assert!(matches!(handled, Handled::Command { code: None, .. }));
-    let [Action::EraseCs { ticket, prefix, limit }] = &harness.take_actions()[..] else { panic!() };
+    let [Action::EraseCs { ticket, prefix, limit, is_whole_name: false }] =
+        &harness.take_actions()[..]
+    else {
+        panic!()
+    };
     assert_eq!(*prefix, name("/a"));
     assert!(harness.sent.is_empty());
     harness.state.cs_erase_done(*ticket, erased, more_remain);
@@ -435,11 +441,38 @@ fn management_route_cannot_be_changed() {
         (Verb::FibRemoveNextHop, &own),
         (Verb::FibAddNextHop, &own),
     ] {
-        assert_eq!(harness.command(APP, verb, parameters).code, 409, "{verb:?}");
+        let handled = harness.operator_command(verb, parameters);
+        assert!(matches!(handled, Handled::Command { code: Some(409), .. }), "{handled:?}");
+        harness.sent.clear();
         assert_eq!(harness.take_actions(), []);
     }
-    let below = ControlParameters { name: Some(name("/localhost/nfd/x")), ..own };
-    assert_eq!(harness.command(APP, Verb::RibRegister, &below).code, 200);
+}
+
+/// A route for a name below the management prefix would take the commands of all other programs.
+#[test]
+fn names_of_management_are_for_operators() {
+    let mut harness = Harness::new();
+    for prefix in ["/localhost/nfd", "/localhost/nfd/rib", "/localhop/nfd/rib/register"] {
+        let named = named(prefix);
+        let strategy = name("/localhost/nfd/strategy/multicast");
+        let choice = ControlParameters { strategy: Some(strategy), ..named.clone() };
+        for (verb, parameters) in [
+            (Verb::RibRegister, &named),
+            (Verb::RibUnregister, &named),
+            (Verb::FibAddNextHop, &named),
+            (Verb::FibRemoveNextHop, &named),
+            (Verb::StrategySet, &choice),
+            (Verb::StrategyUnset, &named),
+        ] {
+            assert_eq!(harness.command(APP, verb, parameters).code, 403, "{prefix} {verb:?}");
+            assert_eq!(harness.take_actions(), []);
+        }
+        let route = ControlParameters { face_id: Some(APP), ..named.clone() };
+        let handled = harness.operator_command(Verb::RibRegister, &route);
+        assert!(matches!(handled, Handled::Command { code: Some(200), .. }), "{handled:?}");
+        harness.sent.clear();
+        harness.take_actions();
+    }
 }
 
 /// A face with the principal of an address, which may send commands.
@@ -613,4 +646,23 @@ fn one_principal_leaves_routes_of_a_prefix_to_others() {
         .collect();
     assert_eq!((&taken[..8], &taken[8..]), (&[16, 16, 16, 16, 16, 16, 16, 1][..], &[1; 30][..]));
     assert!(!register(402, 200));
+}
+
+#[test]
+fn neighbour_changes_routes_of_its_own_face_only() {
+    let accepted = |top_prefix, face_id| {
+        let parameters = ControlParameters { face_id, ..named("/a") };
+        let name = name("/a");
+        let (verb, signature) = (Verb::RibUnregister, CommandSignature::Absent);
+        let command = Command { name: name.as_ref(), top_prefix, verb, parameters, signature };
+        let requester = Requester { face_id: TUNNEL, scope: Scope::NonLocal };
+        let signer = (String::new(), Authority::Requester);
+        AcceptedCommand::new(command, requester, signer).map_err(|response| response.code)
+    };
+    for face_id in [None, Some(0), Some(TUNNEL)] {
+        let command = accepted(TopPrefix::Localhop, face_id).unwrap();
+        assert_eq!(command.parameters.face_id, Some(TUNNEL));
+    }
+    assert_eq!(accepted(TopPrefix::Localhop, Some(APP)).unwrap_err(), 403);
+    assert!(accepted(TopPrefix::Localhost, Some(APP)).is_ok());
 }
