@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use namewire_tests::{Settings, run_to_end, wait_until};
+use namewire_tests::{Endpoint, Settings, run_to_end, wait_until};
 use serde_json::Value;
 
 const HEAD: &str = "# JSON
@@ -112,6 +112,56 @@ fn commands_with_json(run: &dyn Fn(&[&str]) -> Output) -> Vec<String> {
     headings.filter(has_json).collect()
 }
 
+/// Adds what servers print at the start, and the first line of commands that print one for each packet.
+fn add_servers_and_streams(
+    forwarder: &Endpoint,
+    served: &Path,
+    sections: &mut BTreeMap<String, Value>,
+) {
+    let content = served.join("file").display().to_string();
+    for (title, arguments) in [
+        ("put", &["put", "/object", &content][..]),
+        ("serve", &["serve", served.to_str().unwrap(), "--prefix", "/more"]),
+    ] {
+        let mut server = forwarder.spawn(title, &[arguments, &["--json"]].concat());
+        let printed = wait_until(title, || serde_json::from_str(&server.stdout()).ok());
+        assert!(server.is_running());
+        sections.insert(title.to_owned(), printed);
+    }
+    for (title, arguments) in [
+        ("capture", &["capture", "--count", "1"][..]),
+        ("trace packets", &["trace", "packets", "--count", "1"]),
+    ] {
+        let lines = forwarder.spawn("lines", &[arguments, &["--json"]].concat());
+        let printed = wait_until(title, || {
+            let _ = forwarder.run(&["ping", "/pings", "--count", "1"]);
+            lines.stdout().lines().next().and_then(|line| serde_json::from_str(line).ok())
+        });
+        sections.insert(title.to_owned(), printed);
+    }
+}
+
+/// The page of the reference.
+fn page_of(sections: &BTreeMap<String, Value>, failure: &Value) -> String {
+    let mut page = HEAD.to_owned();
+    for (title, value) in sections {
+        section(&mut page, &format!("`{title}`"), value);
+    }
+    let _ = write!(page, "\n{ELSEWHERE_HEAD}");
+    for (commands, place) in ELSEWHERE {
+        let commands: Vec<String> = commands.iter().map(|one| format!("`{one}`")).collect();
+        let _ = writeln!(page, "| {} | {place} |", commands.join(", "));
+    }
+    section(&mut page, "Failures", failure);
+    page
+}
+
+/// Whether the JSON of a command is described on another page.
+fn is_elsewhere(command: &str) -> bool {
+    let is_of = |one: &&str| command == *one || command.starts_with(&format!("{one} "));
+    ELSEWHERE.iter().any(|(commands, _)| commands.iter().any(is_of))
+}
+
 #[test]
 fn fields_of_json_are_those_of_the_reference() {
     let home = tempfile::tempdir().unwrap();
@@ -189,52 +239,15 @@ fn fields_of_json_are_those_of_the_reference() {
     shown["link"] = Value::Null;
     sections.insert("face show".to_owned(), shown);
     sections.insert("face list".to_owned(), faces);
-    // Servers print their object at the start.
-    let content = path("served/file");
-    for (title, arguments) in [
-        ("put", &["put", "/object", &content][..]),
-        ("serve", &["serve", served.to_str().unwrap(), "--prefix", "/more"]),
-    ] {
-        let mut server = forwarder.spawn(title, &[arguments, &["--json"]].concat());
-        let printed = wait_until(title, || serde_json::from_str(&server.stdout()).ok());
-        assert!(server.is_running());
-        sections.insert(title.to_owned(), printed);
-    }
-    for (title, arguments) in [
-        ("capture", &["capture", "--count", "1"][..]),
-        ("trace packets", &["trace", "packets", "--count", "1"]),
-    ] {
-        let lines = forwarder.spawn("lines", &[arguments, &["--json"]].concat());
-        let printed = wait_until(title, || {
-            let _ = run(&["ping", "/pings", "--count", "1"]);
-            lines.stdout().lines().next().and_then(|line| serde_json::from_str(line).ok())
-        });
-        sections.insert(title.to_owned(), printed);
-    }
-    let covered: BTreeSet<String> = sections.keys().cloned().collect();
-    let mut page = HEAD.to_owned();
-    for (title, value) in &sections {
-        section(&mut page, &format!("`{title}`"), value);
-    }
-    let _ = write!(page, "\n{ELSEWHERE_HEAD}");
-    for (commands, place) in ELSEWHERE {
-        let commands: Vec<String> = commands.iter().map(|one| format!("`{one}`")).collect();
-        let _ = writeln!(page, "| {} | {place} |", commands.join(", "));
-    }
+    add_servers_and_streams(&forwarder, &served, &mut sections);
     let failed = forwarder.run(&["get", "/files/missing", "--output", &path("missing"), "--json"]);
     let printed = String::from_utf8(failed.stderr).unwrap();
     let failure: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
     assert_eq!(failure["failure"]["exit_status"], failed.status.code().unwrap(), "{printed}");
-    section(&mut page, "Failures", &failure);
+    let page = page_of(&sections, &failure);
     for command in commands_with_json(&run) {
-        let is_elsewhere = |commands: &[&str]| {
-            commands.iter().any(|one| command == *one || command.starts_with(&format!("{one} ")))
-        };
-        assert!(
-            covered.contains(&command)
-                || ELSEWHERE.iter().any(|(commands, _)| is_elsewhere(commands)),
-            "`{command} --json` is not on the page"
-        );
+        let is_covered = sections.contains_key(&command) || is_elsewhere(&command);
+        assert!(is_covered, "`{command} --json` is not on the page");
     }
 
     let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/json.md");

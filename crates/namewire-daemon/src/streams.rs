@@ -258,7 +258,7 @@ impl Streams {
                 addresses.is_some_and(|(one, other)| overlap(one, other))
             };
             !requested.iter().any(|requested| requested.is_at(&listener.local))
-                && added.iter().any(|added| is_added_there(added))
+                && added.iter().any(is_added_there)
         };
         let closed: Vec<u64> = self
             .listeners

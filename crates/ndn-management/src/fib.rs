@@ -33,7 +33,7 @@ struct Entry {
 }
 
 impl Entry {
-    fn from_rib(&self) -> &[NextHop] {
+    fn next_hops_of_rib(&self) -> &[NextHop] {
         self.from_rib.as_deref().unwrap_or(&self.next_hops)
     }
 }
@@ -180,7 +180,8 @@ impl Fib {
             FibUpdate::Set { prefix, next_hops } => (prefix, next_hops),
             FibUpdate::Remove { prefix } => (prefix, Vec::new()),
         };
-        let before = self.entries.get(prefix.value()).map(|entry| entry.from_rib().to_vec());
+        let before =
+            self.entries.get(prefix.value()).map(|entry| entry.next_hops_of_rib().to_vec());
         let before = before.unwrap_or_default();
         let (old, new) = (Costs::of(&before), Costs::of(&computed));
         let is_gone = |face_id| old.find(face_id).is_some() && new.find(face_id).is_none();
@@ -225,7 +226,7 @@ impl Fib {
         let hop_of = |hops: &[NextHop]| hops.iter().find(|hop| hop.face_id == face_id).copied();
         let entry = self.entries.get(prefix.value())?;
         let hop = hop_of(&entry.next_hops)?;
-        (hop_of(entry.from_rib()) != Some(hop)).then_some(hop.cost)
+        (hop_of(entry.next_hops_of_rib()) != Some(hop)).then_some(hop.cost)
     }
 
     fn prefixes_of(&self, face_id: u64) -> impl Iterator<Item = &Key> {
@@ -248,7 +249,7 @@ impl Fib {
     ) -> Option<FibUpdate> {
         let key = self.key(prefix);
         let entry = self.entries.entry(Key::clone(&key)).or_default();
-        let from_rib: Box<[NextHop]> = from_rib.unwrap_or(entry.from_rib()).into();
+        let from_rib: Box<[NextHop]> = from_rib.unwrap_or(entry.next_hops_of_rib()).into();
         let mut after = entry.next_hops.to_vec();
         change(&mut after);
         if after.len() > 1 {
