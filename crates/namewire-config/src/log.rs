@@ -85,7 +85,7 @@ impl fmt::Display for LogLevel {
 }
 
 /// Modules with events of the log.
-const LOG_MODULES: [&str; 61] = [
+const LOG_MODULES: [&str; 63] = [
     "namewire::cli::control_queries",
     "namewire::process",
     "namewire::process::privileges",
@@ -105,6 +105,7 @@ const LOG_MODULES: [&str; 61] = [
     "namewire_daemon::control::refusals",
     "namewire_daemon::control::service",
     "namewire_daemon::control::sessions",
+    "namewire_daemon::control::vip",
     "namewire_daemon::control::websocket",
     "namewire_daemon::destinations",
     "namewire_daemon::disk",
@@ -120,6 +121,7 @@ const LOG_MODULES: [&str; 61] = [
     "namewire_daemon::multicast",
     "namewire_daemon::reload",
     "namewire_daemon::static_setup",
+    "namewire_daemon::streams",
     "namewire_http::connections",
     "namewire_http::graphql::access",
     "namewire_http::graphql::sampler",

@@ -496,3 +496,22 @@ fn one_read_serves_all_and_reads_are_limited() {
     world.share.recycle(answer);
     assert!(world.share.begin_read(hash_of(&name_of(50)), 50));
 }
+
+#[test]
+fn forgotten_name_is_a_miss_and_others_stay_however_often() {
+    let mut world = World::new(2);
+    for key in 0..1000 {
+        let wire = data(key, 0);
+        let packet = Packet { wire: &wire, fresh_until: Timestamp::ZERO };
+        world.share.offer(hash_of(&name_of(key)), packet, true);
+    }
+    world.share.flush();
+    world.settle();
+    world.share = recover(&world.disk, world.options).unwrap();
+    // More than there is room for erasures of prefixes.
+    (0..500).for_each(|key| world.share.forget(hash_of(&name_of(key))));
+    for key in 0..1000 {
+        let is_found = world.share.find(hash_of(&name_of(key)), false) == Lookup::OnDisk;
+        assert_eq!(is_found, key >= 500, "{key}");
+    }
+}

@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn amounts_are_shown_in_requests() {
-        assert_eq!(requests(1_234_567_890), "1,234.5");
+        assert_eq!(requests(1_234_567_890), format!("{}.5", grouped(1234)));
         assert_eq!(
             by_face(&BTreeMap::from([(300, 2_000_000), (301, 50_000)])),
             "300: 2.0, 301: 0.0"

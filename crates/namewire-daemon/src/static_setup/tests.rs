@@ -207,7 +207,7 @@ fn create_all(setup: &mut StaticSetup, now_ns: u64, first: u64) -> Vec<(String, 
 #[expect(clippy::wildcard_enum_match_arm, reason = "another event is a fault")]
 fn reload_makes_the_difference_between_two_configurations() {
     let before = r#"
-        static_faces = [{ uri = "udp4://192.0.2.1:6363" }, { uri = "udp4://192.0.2.2:6363", mtu = 1400 }]
+        static_faces = [{ uri = "udp4://192.0.2.1:6363" }, { uri = "udp4://192.0.2.2:6363", mtu = "1400B" }]
         static_routes = [
             { prefix = "/a", face = "udp4://192.0.2.1:6363" },
             { prefix = "/b", face = "udp4://192.0.2.1:6363", cost = 5 },

@@ -72,7 +72,11 @@ fn idle_acknowledgement_is_sent_after_5_ms() {
     let idle = resend(&mut far, at(15));
     assert_eq!(idle.len(), 1);
     assert_eq!(acks(&idle[0]), [tx_sequence(&frames[0])]);
-    assert_eq!((far.next_deadline(), far.counters().out_frames.value()), (None, 1));
+    assert_eq!(far.counters().out_frames.value(), 1);
+    let forgotten = at(4010).plus_nanos(1);
+    assert_eq!(far.next_deadline(), Some(forgotten), "the last retransmission of the peer");
+    assert!(resend(&mut far, forgotten).is_empty());
+    assert_eq!(far.next_deadline(), None);
     assert_eq!(receive(&mut near, at(25), &idle[0]), Ok(None));
     assert_eq!((near.next_deadline(), near.counters().out_acknowledged.value()), (None, 1));
     assert!(resend(&mut near, at(60_000)).is_empty());

@@ -199,6 +199,7 @@ fn hop_limit() {
 #[test]
 fn scope() {
     let local = || interest("/localhost/x", 1);
+    let request = || interest("/localhost/nfd/x", 1);
     let hop = |nonce| interest("/localhop/x", nonce);
     run([
         Case::new("/localhost from a remote face")
@@ -207,6 +208,10 @@ fn scope() {
             .at(1, from(LOCAL_B, local()), [to(LOCAL_A, local())])
             .dropped(2, from(1, data("/localhost/x")), DropReason::DataLocalhostScope)
             .at(3, from(LOCAL_A, data("/localhost/x")), [to(LOCAL_B, data("/localhost/x"))]),
+        Case::new("/localhost/nfd is answered by management alone")
+            .route("/localhost/nfd", LOCAL_A)
+            .at(0, from(LOCAL_B, request()), [to(LOCAL_A, request())])
+            .dropped(1, from(LOCAL_A, data("/localhost/nfd/x")), DropReason::DataLocalhostScope),
         Case::new("/localhost never leaves the machine")
             .route("/localhost", 2)
             .at(0, from(LOCAL_A, local()), [to(LOCAL_A, nack(NO_ROUTE, local()))])

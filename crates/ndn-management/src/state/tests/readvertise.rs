@@ -158,6 +158,7 @@ impl CommandSigner for KeyChain {
 
 fn host(identities: &[&str]) -> Harness {
     let mut harness = Harness::new();
+    harness.state.set_operator_users(vec![1000]);
     harness.state.command_signer = Box::new(KeyChain::with(identities));
     harness.state.set_propagate(Some(ReadvertiseOptions::gateway()));
     harness
@@ -326,6 +327,7 @@ fn unanswered_prefix_does_not_delay_others() {
 #[test]
 fn commands_wait_for_a_locked_key_chain() {
     let mut host = Harness::new();
+    host.state.set_operator_users(vec![1000]);
     let keys = KeyChain::with(&["/site"]);
     let is_locked = Arc::clone(&keys.is_locked);
     is_locked.store(true, Ordering::Relaxed);
@@ -353,6 +355,7 @@ fn commands_wait_for_a_locked_key_chain() {
 #[test]
 fn route_removed_while_identities_are_unknown_is_not_registered() {
     let mut host = Harness::new();
+    host.state.set_operator_users(vec![1000]);
     let keys = KeyChain::with(&["/site"]);
     let is_locked = Arc::clone(&keys.is_locked);
     is_locked.store(true, Ordering::Relaxed);
