@@ -162,7 +162,7 @@ fn configurations_in_the_documents_are_valid() {
     let mut count = 0;
     for page in pages() {
         for (before, block) in blocks(&read(&page), "toml") {
-            // Needs a certificate, or a program that was built with DPDK.
+            // Needs a certificate, or a program that was built with DPDK or VIP.
             if before != "<!-- not checked -->" {
                 check(&page, &directory.path().join("namewire.toml"), &block);
                 count += 1;
