@@ -444,6 +444,9 @@ fn rclone(bed: &Bed, arguments: &[&str]) -> String {
     command.env("RCLONE_CONFIG", home.join("rclone.conf")).env("HOME", home).env("NO_PROXY", "*");
     command.env("RCLONE_CONFIG_DAV_TYPE", "webdav").env("RCLONE_CONFIG_DAV_URL", url);
     command.env("RCLONE_CONFIG_S3_TYPE", "s3").env("RCLONE_CONFIG_S3_PROVIDER", "Other");
+    // The S3 library of rclone 1.60 does not start with such a bundle.
+    command.env_remove("AWS_CA_BUNDLE");
+    command.env("RCLONE_CONFIG_S3_LIST_VERSION", "2");
     command.env("RCLONE_CONFIG_S3_ENDPOINT", url).env("RCLONE_CONFIG_S3_FORCE_PATH_STYLE", "true");
     let output = run_to_end({
         command.args(arguments);

@@ -39,7 +39,7 @@ const ELSEWHERE_HEAD: &str = "## Other commands
 /// Commands whose JSON is described elsewhere.
 const ELSEWHERE: &[(&[&str], &str)] = &[
     (
-        &["workers", "limits", "ndt", "webtransport", "trace latency"],
+        &["workers", "limits", "ndt", "webtransport", "trace latency", "vip"],
         "results of the [control protocol](control-protocol.md), with [counters](counters.md)",
     ),
     (

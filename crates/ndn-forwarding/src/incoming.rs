@@ -149,6 +149,8 @@ impl<'a> Incoming<'a> {
     /// [`Self::search_and_forward`] for an Interest that [is unknown](Self::is_unknown).
     #[inline(always)]
     fn forward_unknown(&mut self, rx: &RxPacket<'_>, route: FibSlot) {
+        #[cfg(feature = "vip")]
+        self.tables_mut().vip.count_request(rx);
         self.counters().cs_misses.increment();
         self.tables_mut().pcct.count_miss();
         match self.insert_new(rx, self.strategy_at(route)) {

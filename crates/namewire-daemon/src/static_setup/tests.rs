@@ -214,7 +214,7 @@ fn reload_makes_the_difference_between_two_configurations() {
             { prefix = "/c", face = "udp4://192.0.2.3:6363" },
         ]"#;
     let after = r#"
-        static_faces = [{ uri = "udp4://192.0.2.1:6363" }, { uri = "udp4://192.0.2.2:6363", mtu = 1300 }]
+        static_faces = [{ uri = "udp4://192.0.2.1:6363" }, { uri = "udp4://192.0.2.2:6363", mtu = "1300B" }]
         static_routes = [
             { prefix = "/b", face = "udp4://192.0.2.1:6363", cost = 6 },
             { prefix = "/d", face = "udp4://192.0.2.1:6363" },

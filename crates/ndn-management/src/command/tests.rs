@@ -263,10 +263,10 @@ fn defaults_set_absent_fields_only() {
 /// The answer to an unsigned command is not cached: two programs that register for their own faces send the same name.
 #[test]
 fn only_signed_commands_and_announcements_have_names_of_their_own() {
-    let has_own_name = |uri: &str| super::has_own_name(name(uri).as_ref());
-    assert!(!has_own_name("/localhost/nfd/rib/register/h%01"));
-    assert!(!has_own_name("/localhost/nfd/faces/update/h%01"));
-    assert!(has_own_name("/localhost/nfd/rib/register/h%01/digest"));
-    assert!(has_own_name("/localhost/nfd/rib/register/h%01/time/nonce/info/value"));
-    assert!(has_own_name("/localhost/nfd/rib/announce/digest"));
+    let has_own = |uri: &str| has_own_name(name(uri).as_ref());
+    assert!(!has_own("/localhost/nfd/rib/register/h%01"));
+    assert!(!has_own("/localhost/nfd/faces/update/h%01"));
+    assert!(has_own("/localhost/nfd/rib/register/h%01/digest"));
+    assert!(has_own("/localhost/nfd/rib/register/h%01/time/nonce/info/value"));
+    assert!(has_own("/localhost/nfd/rib/announce/digest"));
 }
