@@ -9,6 +9,11 @@ impl Model {
         if data.name.is_empty() || (!spec.local && is_under(&data.name, "localhost")) {
             return;
         }
+        // No face of the model is management's.
+        let second = data.name.get(1).is_some_and(|component| component.1 == b"nfd");
+        if is_under(&data.name, "localhost") && second {
+            return;
+        }
         let may_cache = !arrival.no_cache;
         let full_name = data.full_name();
         let matches: Vec<PitKey> = self
