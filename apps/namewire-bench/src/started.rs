@@ -2,13 +2,18 @@
 
 use std::fs;
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// Maximum time of the start of a server.
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Existing processes and folders.
 static STARTED: Mutex<Started> = Mutex::new(Started { processes: Vec::new(), folders: Vec::new() });
@@ -39,6 +44,11 @@ pub fn end_started() {
     std::mem::forget(started);
 }
 
+/// A TCP port that is free at this moment.
+pub(crate) fn free_port() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
 /// A started program; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Process(Child);
@@ -59,6 +69,31 @@ impl Process {
                 let _ = child.wait();
                 Err(error)
             }
+        }
+    }
+
+    /// Starts a server that prints to a file of its name in `folder`, and waits until `is_ready` accepts what it prints.
+    pub(crate) fn serve(
+        folder: &Path,
+        name: &str,
+        mut command: Command,
+        is_ready: impl Fn(&str) -> bool,
+    ) -> anyhow::Result<Self> {
+        let log = folder.join(format!("{name}.log"));
+        let out = fs::File::create(&log)?;
+        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        let mut process = Self::spawn(&mut command).with_context(|| name.to_owned())?;
+        let start = Instant::now();
+        loop {
+            let printed = fs::read_to_string(&log).unwrap_or_default();
+            if let Some(status) = process.try_wait()? {
+                bail!("{name} ended at once ({status}): {printed}");
+            }
+            if is_ready(&printed) {
+                return Ok(process);
+            }
+            ensure!(start.elapsed() < START_TIMEOUT, "{name} is not ready: {printed}");
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 

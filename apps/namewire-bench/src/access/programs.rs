@@ -1,22 +1,19 @@
 //! The programs beside the readers: forwarder, file server, mount, nginx and XRootD.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use ndn_security::{KeyType, PrivateKey};
 
 use super::plan::Plan;
 use crate::program;
-use crate::started::{Folder, Process};
+use crate::started::{Folder, Process, START_TIMEOUT, free_port};
 use crate::transfer::write_noise;
 
-/// Maximum time of a start.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// The served file, below the served directory.
 const FILE: &str = "data";
 
@@ -85,13 +82,15 @@ impl Programs {
         forwarder.arg("run").arg("--socket").arg(programs.path("nfd.sock"));
         forwarder.args(["--no-udp", "--no-tcp"]);
         let ready = |printed: &str| printed.contains("listening on");
-        let forwarder = programs.serve("forwarder", forwarder, ready)?;
+        let forwarder = Process::serve(programs.folder.path(), "forwarder", forwarder, ready)?;
         programs.servers.push(forwarder);
         fs::set_permissions(programs.path("nfd.sock"), fs::Permissions::from_mode(0o666))?;
         let mut server = programs.command(&namewire);
         server.arg("serve").arg(programs.path("served")).args(["--prefix", "/bench", "--sign"]);
         server.arg(programs.key());
-        let server = programs.serve("server", server, |printed| printed.contains("serving "))?;
+        let server = Process::serve(programs.folder.path(), "server", server, |printed| {
+            printed.contains("serving ")
+        })?;
         programs.servers.insert(0, server);
         Ok(programs)
     }
@@ -165,7 +164,9 @@ impl Programs {
         fs::create_dir_all(&directory)?;
         let mut command = self.command(&program::namewire()?);
         command.args(["mount", "/bench"]).arg(&directory).arg("--verify").arg(self.public_key());
-        let process = self.serve("mount", command, |printed| printed.contains("mounted "))?;
+        let process = Process::serve(self.folder.path(), "mount", command, |printed| {
+            printed.contains("mounted ")
+        })?;
         let address = directory.join(FILE).display().to_string();
         Ok(Server { process: Some(process), address, mounted: Some(directory) })
     }
@@ -190,7 +191,7 @@ impl Programs {
         let mut command = self.command(&executable);
         command.arg("-c").arg(&configuration).arg("-p").arg(self.path("nginx"));
         let is_ready = |_: &str| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
-        let process = self.serve("nginx", command, is_ready)?;
+        let process = Process::serve(self.folder.path(), "nginx", command, is_ready)?;
         let address = format!("http://127.0.0.1:{port}/{FILE}");
         Ok(Server { process: Some(process), address, mounted: None })
     }
@@ -214,40 +215,12 @@ impl Programs {
         }
         command.arg("-c").arg(&configuration);
         let ended = format!(":{port} initialization completed");
-        let process = self.serve("xrootd", command, |printed| printed.contains(&ended))?;
+        let process = Process::serve(self.folder.path(), "xrootd", command, |printed| {
+            printed.contains(&ended)
+        })?;
         let address = format!("root://127.0.0.1:{port}//{FILE}");
         Ok(Server { process: Some(process), address, mounted: None })
     }
-
-    /// Starts a server, and waits until `is_ready` accepts what it prints.
-    fn serve(
-        &self,
-        name: &str,
-        mut command: Command,
-        is_ready: impl Fn(&str) -> bool,
-    ) -> anyhow::Result<Process> {
-        let log = self.path(&format!("{name}.log"));
-        let out = fs::File::create(&log)?;
-        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
-        let mut process = Process::spawn(&mut command).with_context(|| name.to_owned())?;
-        let start = Instant::now();
-        loop {
-            let printed = fs::read_to_string(&log).unwrap_or_default();
-            if let Some(status) = process.try_wait()? {
-                bail!("{name} ended at once ({status}): {printed}");
-            }
-            if is_ready(&printed) {
-                return Ok(process);
-            }
-            ensure!(start.elapsed() < START_TIMEOUT, "{name} is not ready: {printed}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-/// A TCP port that is free at this moment.
-fn free_port() -> anyhow::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// The output of a command that succeeds.

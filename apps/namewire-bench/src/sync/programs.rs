@@ -1,18 +1,15 @@
 //! The programs that copy the tree: `namewire sync`, rsync and rclone, each from a server of its own over loopback.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 
 use crate::program;
-use crate::started::{Folder, Process};
-
-/// Maximum time of a start.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+use crate::started::{Folder, Process, free_port};
 
 /// A program that keeps a copy of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,10 +118,12 @@ impl Programs {
         forwarder.arg("run").arg("--socket").arg(self.path("nfd.sock"));
         forwarder.args(["--no-udp", "--no-tcp"]);
         let ready = |printed: &str| printed.contains("listening on");
-        let forwarder = self.serve("forwarder", forwarder, ready)?;
+        let forwarder = Process::serve(self.folder.path(), "forwarder", forwarder, ready)?;
         let mut server = self.command(executable);
         server.arg("serve").arg(source).args(["--prefix", "/bench"]);
-        let server = self.serve("server", server, |printed| printed.contains("serving "))?;
+        let server = Process::serve(self.folder.path(), "server", server, |printed| {
+            printed.contains("serving ")
+        })?;
         Ok(vec![server, forwarder])
     }
 
@@ -140,47 +139,17 @@ impl Programs {
         let mut daemon = self.command(executable);
         daemon.args(["--daemon", "--no-detach", "--address=127.0.0.1", &format!("--port={port}")]);
         daemon.arg("--config").arg(&file);
-        self.serve("rsyncd", daemon, |_| is_listening(port))
+        Process::serve(self.folder.path(), "rsyncd", daemon, |_| is_listening(port))
     }
 
     fn rclone(&self, executable: &Path, source: &Path, port: u16) -> anyhow::Result<Process> {
         let mut server = self.command(executable);
         server.args(["serve", "webdav", "--read-only", "--dir-cache-time", "0s"]);
         server.args(["--addr", &format!("127.0.0.1:{port}")]).arg(source);
-        self.serve("rclone", server, |_| is_listening(port))
-    }
-
-    /// Starts a server, and waits until `is_ready` accepts what it prints.
-    fn serve(
-        &self,
-        name: &str,
-        mut command: Command,
-        is_ready: impl Fn(&str) -> bool,
-    ) -> anyhow::Result<Process> {
-        let log = self.path(&format!("{name}.log"));
-        let out = fs::File::create(&log)?;
-        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
-        let mut process = Process::spawn(&mut command).with_context(|| name.to_owned())?;
-        let start = Instant::now();
-        loop {
-            let printed = fs::read_to_string(&log).unwrap_or_default();
-            if let Some(status) = process.try_wait()? {
-                bail!("{name} ended at once ({status}): {printed}");
-            }
-            if is_ready(&printed) {
-                return Ok(process);
-            }
-            ensure!(start.elapsed() < START_TIMEOUT, "{name} is not ready: {printed}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        Process::serve(self.folder.path(), "rclone", server, |_| is_listening(port))
     }
 }
 
 fn is_listening(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_ok()
-}
-
-/// A TCP port that is free at this moment.
-fn free_port() -> anyhow::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
