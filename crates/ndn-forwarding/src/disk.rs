@@ -3,7 +3,7 @@
 
 use ndn_disk::{Answer, Completion, Request, Share};
 use ndn_packet::Data;
-use ndn_table::{DataKey, DiskLookup, FibSlot, PREFIX_HASHES_MAX, PitIndex, PitPhase, Token};
+use ndn_table::{DataKey, DiskLookup, FibEntry, PREFIX_HASHES_MAX, PitIndex, PitPhase, Token};
 use ndn_types::{NANOS_PER_MILLI, Timestamp};
 
 use crate::descriptor::Flags;
@@ -71,7 +71,7 @@ impl Incoming<'_> {
         rx: &RxPacket<'_>,
         pending: Option<&Joined>,
         is_pending: bool,
-        route: FibSlot,
+        route: &FibEntry,
     ) -> bool {
         if rx.has(Flags::NEXT_HOP) {
             return false;
@@ -83,7 +83,7 @@ impl Incoming<'_> {
     }
 
     /// An Interest that joins one whose Data is being read waits with it.
-    fn join_disk_read(&mut self, rx: &RxPacket<'_>, pending: &Joined, route: FibSlot) -> bool {
+    fn join_disk_read(&mut self, rx: &RxPacket<'_>, pending: &Joined, route: &FibEntry) -> bool {
         let hash = rx.interest_key().disk_hash();
         let waiter = waiter(self.tables(), pending.entry);
         let now = self.now();
@@ -95,13 +95,13 @@ impl Incoming<'_> {
             return false;
         }
         disk.counters().joined.increment();
-        if let Err(reason) = self.join(rx, Some(pending), self.strategy_at(route)) {
+        if let Err(reason) = self.join(rx, Some(pending), route.strategy()) {
             self.refuse_for_room(rx, reason);
         }
         true
     }
 
-    fn search_disk(&mut self, rx: &RxPacket<'_>, route: FibSlot) -> bool {
+    fn search_disk(&mut self, rx: &RxPacket<'_>, route: &FibEntry) -> bool {
         let key = rx.interest_key();
         let tables = &mut *self.context.outgoing.tables;
         let hash = match tables.pcct.find_on_disk(&key) {
@@ -119,7 +119,7 @@ impl Incoming<'_> {
                 return false;
             }
         };
-        let entry = match self.join(rx, None, self.strategy_at(route)) {
+        let entry = match self.join(rx, None, route.strategy()) {
             Ok(entry) => entry,
             Err(reason) => {
                 self.refuse_for_room(rx, reason);

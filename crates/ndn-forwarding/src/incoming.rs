@@ -6,7 +6,7 @@ use ndn_packet::interest::ForwardingHint;
 use ndn_packet::{Data, Interest, MAX_PACKET_SIZE, NackReason};
 use ndn_ring::PacketPool;
 use ndn_table::{
-    CsIndex, DataKey, FaceIndex, FibSlot, FibSnapshot, InRecord, InRecordSearch, InterestKey,
+    CsIndex, DataKey, FaceIndex, FibEntry, FibSnapshot, InRecord, InRecordSearch, InterestKey,
     NextHop, PIT_TOKEN_INLINE_MAX, PREFIX_HASHES_MAX, PitIndex, PitMatches, PitPhase, Resource,
     StrategyId, Token,
 };
@@ -18,7 +18,7 @@ use crate::dispatch::{Answer, CsProbe, DataVisit, ShardMessage, Stage};
 use crate::outgoing::{Outgoing, outgoing_arrived_data, outgoing_data};
 use crate::packet::{RxPacket, sha256};
 use crate::peers::PeerShards;
-use crate::pending_interest::{InterestPacket, PendingInterest, hinted_depth};
+use crate::pending_interest::{PendingInterest, hinted_depth};
 use crate::strategy::{ArrivedNack, Context, DIRECTED, Strategy, StrategyTable};
 use crate::tables::{Ending, Tables};
 use crate::{
@@ -64,6 +64,17 @@ impl Matches {
     }
 }
 
+/// A Data that is to be cached.
+#[derive(Debug, Clone, Copy)]
+enum Arrival {
+    /// An Interest was pending for it, and no Data of its name is cached.
+    New,
+    /// An Interest was pending for it.
+    Solicited,
+    /// No Interest was pending for it.
+    Unsolicited,
+}
+
 /// A shard while it processes packets: its tables and its sink, the FIB and the strategies.
 pub(crate) struct Incoming<'a> {
     pub(crate) context: Context<'a>,
@@ -107,22 +118,22 @@ impl<'a> Incoming<'a> {
     /// Incoming Interest pipeline. [`Ingress`](crate::Ingress) has checked and decremented
     /// HopLimit, and removed the ForwardingHint in a producer region.
     #[inline]
-    pub(crate) fn incoming_interest(&mut self, rx: &RxPacket<'_>, route: FibSlot) {
+    pub(crate) fn incoming_interest(&mut self, rx: &RxPacket<'_>, route: &FibEntry) {
         self.counters().in_interests.increment();
         if rx.descriptor.flags.intersects(Flags::LOCALHOST.union(Flags::REFUSED))
             && self.reject_if_flagged(rx)
         {
             return;
         }
-        if self.tables().faces.find(rx.descriptor.face).is_none() {
+        let Some(principal) = self.tables().faces.principal(rx.descriptor.face) else {
             self.counters().drop_packet(DropReason::ArrivalFaceGone);
             return;
-        }
+        };
         if !rx.token.is_empty() {
             self.tables_mut().note_token(rx.descriptor.face);
         }
         if self.is_unknown(rx) {
-            self.forward_unknown(rx, route);
+            self.forward_unknown(rx, principal, route);
         } else {
             self.search_and_forward(rx, route);
         }
@@ -148,12 +159,12 @@ impl<'a> Incoming<'a> {
 
     /// [`Self::search_and_forward`] for an Interest that [is unknown](Self::is_unknown).
     #[inline(always)]
-    fn forward_unknown(&mut self, rx: &RxPacket<'_>, route: FibSlot) {
+    fn forward_unknown(&mut self, rx: &RxPacket<'_>, principal: PrincipalIndex, route: &FibEntry) {
         #[cfg(feature = "vip")]
         self.tables_mut().vip.count_request(rx);
         self.counters().cs_misses.increment();
         self.tables_mut().pcct.count_miss();
-        match self.insert_new(rx, self.strategy_at(route)) {
+        match self.insert_new(rx, principal, route.strategy()) {
             Ok(entry) => self.run_strategy(rx, entry, route),
             Err(reason) => self.refuse_for_room(rx, reason),
         }
@@ -161,7 +172,7 @@ impl<'a> Incoming<'a> {
 
     /// The pipeline from the search for a pending entry on.
     #[inline(never)]
-    fn search_and_forward(&mut self, rx: &RxPacket<'_>, route: FibSlot) {
+    fn search_and_forward(&mut self, rx: &RxPacket<'_>, route: &FibEntry) {
         let key = &rx.interest_key();
         let pending = self.find_or_expire(key).map(|entry| self.search_downstreams(rx, entry));
         let pending = pending.as_ref();
@@ -325,9 +336,9 @@ impl<'a> Incoming<'a> {
         &mut self,
         rx: &RxPacket<'_>,
         pending: Option<&Joined>,
-        route: FibSlot,
+        route: &FibEntry,
     ) {
-        match self.join(rx, pending, self.fib.entry(route).strategy()) {
+        match self.join(rx, pending, route.strategy()) {
             Ok(entry) => self.run_strategy(rx, entry, route),
             Err(reason) => self.refuse_for_room(rx, reason),
         }
@@ -343,25 +354,23 @@ impl<'a> Incoming<'a> {
 
     /// Passes an Interest that has joined `entry` to the strategy of its name.
     #[inline]
-    pub(crate) fn run_strategy(&mut self, rx: &RxPacket<'_>, entry: PitIndex, route: FibSlot) {
-        let fib: &'a FibSnapshot = self.fib;
-        let fib_entry = fib.entry(route);
-        self.context.strategy = fib_entry.strategy();
-        let next_hops = match rx.forwarding_hint() {
-            None => fib_entry.next_hops(),
-            Some(hint) => self.next_hops_by_hint(hint),
+    pub(crate) fn run_strategy(&mut self, rx: &RxPacket<'_>, entry: PitIndex, route: &FibEntry) {
+        self.context.strategy = route.strategy();
+        let (next_hops, next_hops_depth) = match rx.forwarding_hint() {
+            None => (route.next_hops(), route.next_hops_depth()),
+            Some(hint) => (self.next_hops_by_hint(hint), hinted_depth(rx.hashes())),
         };
         let descriptor = rx.descriptor;
         let interest = PendingInterest {
             entry,
             face: descriptor.face,
             next_hops,
-            next_hops_depth: match rx.forwarding_hint() {
-                None => fib_entry.next_hops_depth(),
-                Some(_) => hinted_depth(rx.hashes()),
-            },
+            next_hops_depth,
             prefix_hashes: rx.hashes(),
-            packet: rx.interest_packet(),
+            wire: rx.interest_wire(),
+            handle: descriptor.handle.as_ref(),
+            congestion_mark: descriptor.congestion_mark,
+            non_discovery: rx.has(Flags::NON_DISCOVERY),
             nonce: descriptor.nonce,
             lifetime_ms: descriptor.period_ms,
             is_at_hop_limit: rx.has(Flags::HOP_LIMIT) && descriptor.hop_limit == 0,
@@ -386,7 +395,7 @@ impl<'a> Incoming<'a> {
         strategy: StrategyId,
     ) -> Result<PitIndex, DropReason> {
         if pending.is_none() && rx.token.len() <= PIT_TOKEN_INLINE_MAX {
-            return self.insert_new(rx, strategy);
+            return self.insert_new(rx, self.principal_of(rx.descriptor.face), strategy);
         }
         let record = self.new_in_record(rx);
         let entry = match pending {
@@ -430,14 +439,14 @@ impl<'a> Incoming<'a> {
     fn insert_new(
         &mut self,
         rx: &RxPacket<'_>,
+        principal: PrincipalIndex,
         strategy: StrategyId,
     ) -> Result<PitIndex, DropReason> {
         let descriptor = rx.descriptor;
-        let (key, wire) = (rx.interest_key(), rx.interest_packet().wire);
-        let principal = self.principal_of(descriptor.face);
+        let (key, wire) = (rx.interest_key(), rx.interest_wire());
         self.context.outgoing.admit_entry(principal, wire.len())?;
         let Outgoing { now, tables, .. } = &mut self.context.outgoing;
-        let inserted = tables.pcct.insert_with_in_record(&key, wire, strategy, || {
+        let inserted = tables.pcct.insert_with_in_record(&key, wire, principal, strategy, || {
             InRecord::new(descriptor.face, descriptor.nonce, descriptor.period_ms, *now)
                 .charged_to(principal)
                 .with_token(descriptor.token, descriptor.token_length)
@@ -550,27 +559,27 @@ impl Incoming<'_> {
             return;
         }
         let key = &rx.data_key();
-        let Matches { found, copies } = matches;
-        self.find_matches(rx, key, found);
-        let entries = found.as_slice();
-        self.count_token(rx, entries);
-        match entries {
-            [] => self.unsolicited_data(rx),
-            [_] => self.satisfy(rx, key, entries, copies),
-            _ => self.satisfy_several(rx, key, entries, copies),
+        let pcct = &self.tables().pcct;
+        match pcct.find_only_match(key) {
+            Some(entry) if pcct.entry(entry).expiry() > self.now() => {
+                self.satisfy(rx, key, &[entry], &mut matches.copies, Arrival::New);
+            }
+            _ => self.satisfy_matches(rx, key, matches),
         }
     }
 
-    /// [`Self::satisfy`], compiled apart from the usual case of one entry.
+    /// Searches the entries that a Data satisfies.
     #[inline(never)]
-    fn satisfy_several(
-        &mut self,
-        rx: &RxPacket<'_>,
-        key: &DataKey<'_>,
-        entries: &[PitIndex],
-        copies: &mut SentCopies,
-    ) {
-        self.satisfy(rx, key, entries, copies);
+    fn satisfy_matches(&mut self, rx: &RxPacket<'_>, key: &DataKey<'_>, matches: &mut Matches) {
+        let Matches { found, copies } = matches;
+        self.find_matches(rx, key, found);
+        match found.as_slice() {
+            [] => {
+                self.count_token(rx, &[]);
+                self.unsolicited_data(rx);
+            }
+            entries => self.satisfy(rx, key, entries, copies, Arrival::Solicited),
+        }
     }
 
     /// Caches a Data that satisfies these PIT entries, sends it to their downstreams, and ends them.
@@ -581,8 +590,10 @@ impl Incoming<'_> {
         key: &DataKey<'_>,
         entries: &[PitIndex],
         copies: &mut SentCopies,
+        arrival: Arrival,
     ) {
-        self.store(rx, key, true);
+        self.count_token(rx, entries);
+        self.store(rx, key, arrival);
         for &entry in entries {
             self.before_satisfy(rx, entry);
         }
@@ -655,7 +666,7 @@ impl Incoming<'_> {
     pub(crate) fn unsolicited_data(&mut self, rx: &RxPacket<'_>) {
         self.counters().unsolicited_data.increment();
         if self.tables().unsolicited.admits(rx.has(Flags::FROM_LOCAL)) {
-            self.store(rx, &rx.data_key(), false);
+            self.store(rx, &rx.data_key(), Arrival::Unsolicited);
         } else {
             self.counters().drop_packet(DropReason::UnsolicitedData);
         }
@@ -664,20 +675,20 @@ impl Incoming<'_> {
     /// Inserts a Data into the Content Store, unless it has CachePolicy NoCache.
     // A call: within its callers, registers do not suffice.
     #[inline(never)]
-    pub(crate) fn store(&mut self, rx: &RxPacket<'_>, key: &DataKey<'_>, solicited: bool) {
+    fn store(&mut self, rx: &RxPacket<'_>, key: &DataKey<'_>, arrival: Arrival) {
         if rx.has(Flags::NO_CACHE) {
             return;
         }
         let freshness_ms = u64::from(rx.descriptor.period_ms);
         let Outgoing { now, tables, .. } = &mut self.context.outgoing;
         // Not an error: the Content Store may not admit, or have no room for so large a packet.
-        let _ = tables.pcct.insert_data(key, rx.wire(), freshness_ms, solicited, *now);
-    }
-
-    /// The strategy instance of a FIB entry.
-    #[inline(always)]
-    pub(crate) fn strategy_at(&self, route: FibSlot) -> StrategyId {
-        self.fib.entry(route).strategy()
+        let _ = match arrival {
+            Arrival::New => tables.pcct.insert_new_data(key, rx.wire(), freshness_ms, *now),
+            Arrival::Solicited => tables.pcct.insert_data(key, rx.wire(), freshness_ms, true, *now),
+            Arrival::Unsolicited => {
+                tables.pcct.insert_data(key, rx.wire(), freshness_ms, false, *now)
+            }
+        };
     }
 
     /// The strategy instance of a PIT entry.
@@ -833,12 +844,10 @@ impl<'a> Incoming<'a> {
                 next_hops,
                 next_hops_depth,
                 prefix_hashes,
-                packet: InterestPacket {
-                    wire,
-                    handle: None,
-                    congestion_mark: 0,
-                    non_discovery: false,
-                },
+                wire,
+                handle: None,
+                congestion_mark: 0,
+                non_discovery: false,
                 nonce: interest.nonce().unwrap_or_default(),
                 lifetime_ms,
                 is_at_hop_limit: interest.hop_limit() == Some(0),
@@ -906,7 +915,7 @@ impl Incoming<'_> {
         rx: &RxPacket<'_>,
         pending: Option<&Joined>,
         is_pending: bool,
-        route: FibSlot,
+        route: &FibEntry,
     ) {
         if rx.has(Flags::PREVIOUS_OWNER) && pending.is_none() {
             self.pass_on(rx);
@@ -938,10 +947,9 @@ impl Incoming<'_> {
         &mut self,
         rx: &RxPacket<'_>,
         pending: Option<&Joined>,
-        route: FibSlot,
+        route: &FibEntry,
     ) -> Result<PitIndex, DropReason> {
-        let strategy = self.fib.entry(route).strategy();
-        let entry = self.join(rx, pending, strategy)?;
+        let entry = self.join(rx, pending, route.strategy())?;
         // An Interest may become a short-prefix one while it is pending, when its entry of the
         // dispatch table is split.
         if !self.publish(entry) && pending.is_none() {
@@ -1014,7 +1022,7 @@ impl Incoming<'_> {
         }
         self.counters().cs_misses.increment();
         let route = self.fib.find_longest_prefix(rx.name(), rx.hashes());
-        self.run_strategy(rx, entry, route);
+        self.run_strategy(rx, entry, self.fib.entry(route));
     }
 
     /// Satisfies a pending Interest with a Data that a probe has found in another shard.
@@ -1116,7 +1124,7 @@ impl Incoming<'_> {
             self.unsolicited_data(rx);
             return false;
         }
-        self.store(rx, &rx.data_key(), true);
+        self.store(rx, &rx.data_key(), Arrival::Solicited);
         true
     }
 

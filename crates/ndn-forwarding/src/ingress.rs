@@ -1,6 +1,5 @@
 //! Parses received packets into descriptors: the only parser on the packet path.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -148,11 +147,9 @@ impl Ingress {
         }
         // Fields go into the descriptor at once: registers do not suffice to keep them.
         match wire.first() {
-            Some(&TYPE_DATA) => {
-                describe_common_data(&self.hasher, wire, descriptor, prefix_hashes)?
-            }
+            Some(&TYPE_DATA) => describe_common_data(wire, descriptor)?,
             _ => {
-                describe_common_interest(&self.hasher, wire, descriptor, prefix_hashes)?;
+                describe_common_interest(wire, descriptor)?;
                 if self.default_hop_limit > 0 && !descriptor.flags.contains(Flags::HOP_LIMIT) {
                     return None;
                 }
@@ -162,7 +159,13 @@ impl Ingress {
         (descriptor.token_length, descriptor.token) = lp.pit_token.length_and_start();
         descriptor.face = face.index;
         descriptor.flags = descriptor.flags.union(face.flags);
-        Some(())
+        let name = usize::from(descriptor.name_offset);
+        let name = name..name + usize::from(descriptor.name_length);
+        // `None` if the name is empty or has uncommon components.
+        let components = self.hasher.hash_common(wire, name, prefix_hashes)?;
+        descriptor.name_hash = *prefix_hashes.get(components)?;
+        descriptor.components = u8::try_from(components).ok()?;
+        (components > 0).then_some(())
     }
 
     /// The maximum lifetime of the Interests of a face.
@@ -407,16 +410,11 @@ fn describe(
     Ok(())
 }
 
-/// Replaces `descriptor` by what a Data in the common form contributes to it, and writes the hashes of its name. `None` for
-/// other packets.
+/// Replaces `descriptor` by what a Data in the common form contributes to it, except what depends on the components of its
+/// name. `None` for other packets.
 // A call: with both parsers inside one function, registers do not suffice.
 #[inline(never)]
-fn describe_common_data(
-    hasher: &NameHasher,
-    wire: &[u8],
-    descriptor: &mut Descriptor,
-    prefix_hashes: &mut [u64],
-) -> Option<()> {
+fn describe_common_data(wire: &[u8], descriptor: &mut Descriptor) -> Option<()> {
     let data = CommonData::read(wire)?;
     *descriptor = Descriptor {
         period_ms: saturate_u32(data.freshness_ms.unwrap_or(0)),
@@ -426,18 +424,13 @@ fn describe_common_data(
         kind: PacketKind::Data,
         ..Descriptor::EMPTY
     };
-    describe_common_name(hasher, wire, data.name, descriptor, prefix_hashes)
+    Some(())
 }
 
-/// Replaces `descriptor` by what an Interest in the common form contributes to it, and writes the hashes of its name.
-/// `None` for other packets, and for HopLimit 0.
+/// Replaces `descriptor` by what an Interest in the common form contributes to it, except what depends on the components of
+/// its name. `None` for other packets, and for HopLimit 0.
 #[inline(never)]
-fn describe_common_interest(
-    hasher: &NameHasher,
-    wire: &[u8],
-    descriptor: &mut Descriptor,
-    prefix_hashes: &mut [u64],
-) -> Option<()> {
+fn describe_common_interest(wire: &[u8], descriptor: &mut Descriptor) -> Option<()> {
     let interest = CommonInterest::read(wire)?;
     let hop_limit = match interest.hop_limit {
         None => 0,
@@ -456,22 +449,7 @@ fn describe_common_interest(
         hop_limit,
         ..Descriptor::EMPTY
     };
-    describe_common_name(hasher, wire, interest.name, descriptor, prefix_hashes)
-}
-
-/// Validates and hashes the name at `name`. `None` if it is empty or has uncommon components.
-#[inline(always)]
-fn describe_common_name(
-    hasher: &NameHasher,
-    wire: &[u8],
-    name: Range<usize>,
-    descriptor: &mut Descriptor,
-    prefix_hashes: &mut [u64],
-) -> Option<()> {
-    let components = hasher.hash_common(wire, name, prefix_hashes)?;
-    descriptor.name_hash = *prefix_hashes.get(components)?;
-    descriptor.components = u8::try_from(components).ok()?;
-    (components > 0).then_some(())
+    Some(())
 }
 
 /// Result of parsing a packet.
@@ -559,6 +537,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use std::cell::Cell;
+    use std::ops::Range;
 
     use ndn_ring::PagePreference;
     use ndn_table::FaceIndex;

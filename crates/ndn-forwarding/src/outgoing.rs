@@ -13,7 +13,7 @@ use crate::descriptor::Flags;
 use crate::face_table::FaceFlags;
 use crate::learning::{Held, LearningRequest};
 use crate::packet::RxPacket;
-use crate::pending_interest::{InterestPacket, PendingInterest};
+use crate::pending_interest::PendingInterest;
 use crate::tables::{Ending, Tables};
 use crate::{DropReason, TxKind, TxPacket, TxSink};
 
@@ -121,13 +121,12 @@ impl Outgoing<'_> {
         let incoming_face_id =
             if flags.has_local_fields() { tables.faces.face_id(interest.face) } else { None };
         tables.counters.out_interests.increment();
-        let InterestPacket { wire, handle, congestion_mark, non_discovery } = interest.packet;
         let packet = TxPacket {
             pit_token: if flags.sends_tokens() { &token } else { &[] },
-            congestion_mark: u64::from(congestion_mark),
+            congestion_mark: u64::from(interest.congestion_mark),
             incoming_face_id,
-            non_discovery,
-            ..TxPacket::new(TxKind::Interest, wire, handle)
+            non_discovery: interest.non_discovery,
+            ..TxPacket::new(TxKind::Interest, interest.wire, interest.handle)
         };
         self.tx.send(face, &packet);
         Ok(())

@@ -7,7 +7,6 @@ use ndn_table::{DataKey, FaceIndex, InterestKey, Token};
 
 use crate::cross_shard_packet::{CrossShardPacket, HASHES};
 use crate::descriptor::{Descriptor, Flags};
-use crate::pending_interest::InterestPacket;
 use crate::{BURST_SIZE, Burst, PacketKind, TxKind, TxPacket};
 
 /// A received packet of a burst, borrowed.
@@ -167,16 +166,11 @@ impl<'a> RxPacket<'a> {
         }
     }
 
-    /// An Interest as it leaves. Only Data have announcements.
+    /// The packet, which is an Interest. Only Data have announcements.
     #[inline(always)]
-    pub(crate) fn interest_packet(&self) -> InterestPacket<'a> {
+    pub(crate) fn interest_wire(&self) -> &'a [u8] {
         debug_assert!(!self.has(Flags::ANNOUNCEMENT));
-        InterestPacket {
-            wire: self.bytes,
-            handle: self.descriptor.handle.as_ref(),
-            congestion_mark: self.descriptor.congestion_mark,
-            non_discovery: self.has(Flags::NON_DISCOVERY),
-        }
+        self.bytes
     }
 }
 

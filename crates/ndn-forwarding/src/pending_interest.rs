@@ -17,26 +17,19 @@ pub struct PendingInterest<'a> {
     pub next_hops_depth: usize,
     /// Hashes of the prefixes of its name, the empty prefix first.
     pub prefix_hashes: &'a [u64],
-    /// The Interest as it leaves.
-    pub(crate) packet: InterestPacket<'a>,
-    pub(crate) nonce: u32,
-    pub(crate) lifetime_ms: u32,
-    /// HopLimit is present and 0.
-    pub(crate) is_at_hop_limit: bool,
-    /// Its scope permits local faces only: `/localhost`, or `/localhop` of another host.
-    pub(crate) is_for_local: bool,
-}
-
-/// An Interest as it leaves, without what differs between the faces that it is sent to.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct InterestPacket<'a> {
-    /// The network packet.
+    /// The network packet as it leaves.
     pub(crate) wire: &'a [u8],
     /// The pool buffer of the same bytes, if any.
     pub(crate) handle: Option<&'a PacketHandle>,
     /// Congestion mark; 0 for none.
     pub(crate) congestion_mark: u16,
     pub(crate) non_discovery: bool,
+    pub(crate) nonce: u32,
+    pub(crate) lifetime_ms: u32,
+    /// HopLimit is present and 0.
+    pub(crate) is_at_hop_limit: bool,
+    /// Its scope permits local faces only: `/localhost`, or `/localhop` of another host.
+    pub(crate) is_for_local: bool,
 }
 
 /// Components of the prefix for which the measurements of Interests with a ForwardingHint are kept. Data that comes back

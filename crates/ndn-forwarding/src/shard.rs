@@ -211,10 +211,19 @@ impl Shard {
         self.prefetch_payloads(rx, pool, &hits);
     }
 
-    /// Releases what the tables kept for the next packet of the burst, and updates the gauges.
-    pub fn end_burst(&mut self) {
-        self.tables.pcct.end_burst();
-        self.publish_levels();
+    /// Updates the gauges.
+    pub fn end_burst(&self) {
+        let (counters, pcct) = (&self.tables.counters, &self.tables.pcct);
+        counters.pit_entries.set(pcct.pit_len() as u64);
+        counters.in_records.set(pcct.in_records_len() as u64);
+        counters.cs_entries.set(pcct.cs_len() as u64);
+        let cs = pcct.cs_counters();
+        counters.cs_inserts.set(cs.insertions);
+        counters.cs_evictions.set(cs.evictions);
+        counters.cs_bytes.set(pcct.cs_bytes_in_use() as u64);
+        if let Some(peers) = &self.tables.peers {
+            counters.latest_expiry_ns.set(peers.latest_expiry().as_nanos());
+        }
     }
 
     /// Ends expired PIT entries and runs strategy timers. Does a bounded amount of work; returns
@@ -420,26 +429,11 @@ impl Shard {
                 PacketKind::Interest => {
                     let search = self.routes[index % BURST_SIZE];
                     let route = self.fib.finish_search(search, packet.name(), packet.hashes());
-                    incoming.incoming_interest(packet, route);
+                    incoming.incoming_interest(packet, self.fib.entry(route));
                 }
                 PacketKind::Data => incoming.incoming_data(packet, &mut self.matches),
                 PacketKind::Nack => incoming.incoming_nack(packet),
             }
-        }
-    }
-
-    /// Updates the gauges.
-    fn publish_levels(&self) {
-        let (counters, pcct) = (&self.tables.counters, &self.tables.pcct);
-        counters.pit_entries.set(pcct.pit_len() as u64);
-        counters.in_records.set(pcct.in_records_len() as u64);
-        counters.cs_entries.set(pcct.cs_len() as u64);
-        let cs = pcct.cs_counters();
-        counters.cs_inserts.set(cs.insertions);
-        counters.cs_evictions.set(cs.evictions);
-        counters.cs_bytes.set(pcct.cs_bytes_in_use() as u64);
-        if let Some(peers) = &self.tables.peers {
-            counters.latest_expiry_ns.set(peers.latest_expiry().as_nanos());
         }
     }
 }

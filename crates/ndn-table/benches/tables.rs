@@ -354,7 +354,6 @@ impl Exchanges {
             }
             pcct.insert_data(&key, &name.wire, 1000, true, *now).unwrap();
         }
-        pcct.end_burst();
     }
 }
 

@@ -73,10 +73,6 @@ pub(crate) struct ByteSlab {
     partial: [u32; CLASS_SIZES.len()],
     /// Empty chunks, linked by `next`.
     empty: u32,
-    /// The block released last, and its class: the next packet often has the size of the last
-    /// victim.
-    spare: BlockRef,
-    spare_class: usize,
 }
 
 impl ByteSlab {
@@ -95,8 +91,6 @@ impl ByteSlab {
             chunk_count: 0,
             partial: [NONE; CLASS_SIZES.len()],
             empty: NONE,
-            spare: BlockRef::NONE,
-            spare_class: 0,
         }
     }
 
@@ -120,10 +114,6 @@ impl ByteSlab {
     #[inline]
     pub(crate) fn allocate(&mut self, length: usize) -> Option<BlockRef> {
         let class = class_of(length)?;
-        if self.spare_class == class && self.spare != BlockRef::NONE {
-            return Some(std::mem::replace(&mut self.spare, BlockRef::NONE));
-        }
-        self.release_spare();
         let mut number = self.partial[class];
         if number == NONE {
             number = self.take_chunk(class)?;
@@ -140,24 +130,15 @@ impl ByteSlab {
         u32::try_from(unit).ok().map(BlockRef)
     }
 
+    /// Whether a block has the size that is allocated for `length`.
+    #[inline(always)]
+    pub(crate) fn has_size_of(&self, block: BlockRef, length: usize) -> bool {
+        let class = self.chunks[block.0 as usize / CHUNK_UNITS].class;
+        class_of(length) == Some(usize::from(class))
+    }
+
     /// Releases a block; its bytes stay readable until it is allocated again.
-    #[inline]
     pub(crate) fn release(&mut self, block: BlockRef) {
-        self.release_spare();
-        self.spare = block;
-        self.spare_class = usize::from(self.chunks[block.0 as usize / CHUNK_UNITS].class);
-    }
-
-    /// Returns the spare block to its chunk.
-    #[inline]
-    pub(crate) fn release_spare(&mut self) {
-        if self.spare != BlockRef::NONE {
-            let block = std::mem::replace(&mut self.spare, BlockRef::NONE);
-            self.release_to_chunk(block);
-        }
-    }
-
-    fn release_to_chunk(&mut self, block: BlockRef) {
         let number = block.0 as usize / CHUNK_UNITS;
         let chunk = &mut self.chunks[number];
         let class = usize::from(chunk.class);
@@ -344,7 +325,6 @@ mod tests {
                 prop_assert!(slab.bytes(BlockRef(slot), length).iter().all(|&b| b == fill));
                 slab.release(BlockRef(slot));
             }
-            slab.release_spare();
             prop_assert_eq!(slab.bytes_in_use(), 0);
         }
     }

@@ -106,7 +106,7 @@ impl NameHasher {
     /// Validates the name whose value lies at `range` in `packet`, and writes the same hashes as
     /// [`Self::hash_prefixes`]. Returns the number of components; `None` if `range` is not in
     /// `packet`, and also when a component is not [common](CommonComponents), but perhaps valid.
-    #[inline]
+    #[inline(always)]
     pub fn hash_common(
         &self,
         packet: &[u8],

@@ -38,7 +38,6 @@ enum Operation {
     Erase { name: Vec<u16>, limit: usize },
     SetCapacity(usize),
     Switch { admit: bool, serve: bool },
-    EndBurst,
     Advance { nanos: u64 },
 }
 
@@ -66,7 +65,6 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => (0..2 * CAPACITY).prop_map(Operation::SetCapacity),
         1 => (prop::bool::weighted(0.8), prop::bool::weighted(0.8))
             .prop_map(|(admit, serve)| Operation::Switch { admit, serve }),
-        3 => Just(Operation::EndBurst),
         4 => (0..50 * NANOS_PER_MILLI).prop_map(|nanos| Operation::Advance { nanos }),
         1 => (0..100_000 * NANOS_PER_MILLI).prop_map(|nanos| Operation::Advance { nanos }),
     ]
@@ -277,7 +275,6 @@ impl World {
                 self.pcct.set_cs_admit(admit);
                 self.pcct.set_cs_serve(serve);
             }
-            Operation::EndBurst => self.pcct.end_burst(),
             Operation::Advance { nanos } => {
                 self.now = self.now.plus_nanos(nanos);
                 self.poll();

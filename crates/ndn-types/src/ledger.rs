@@ -181,7 +181,7 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
     }
 
     /// Charges `count` units to a principal.
-    #[inline]
+    #[inline(always)]
     pub fn charge(&mut self, index: PrincipalIndex, resource: R, count: u32) {
         let account = &mut self.accounts[index.index()];
         debug_assert_eq!(self.by_key.get(&account.key), Some(&index), "{} is gone", account.key);

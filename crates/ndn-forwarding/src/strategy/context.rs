@@ -11,7 +11,7 @@ use crate::face_table::{FaceFlags, LinkState};
 use crate::learning::LearningRequest;
 use crate::outgoing::Outgoing;
 use crate::packet::RxPacket;
-use crate::pending_interest::{InterestPacket, PendingInterest};
+use crate::pending_interest::PendingInterest;
 use crate::tables::Ending;
 
 /// State of the out-record of an Interest whose NextHopFaceId named the face: no strategy chose it, and
@@ -367,7 +367,7 @@ impl Context<'_> {
         nonce: u32,
         act: impl FnOnce(&mut Self, &PendingInterest<'_>),
     ) {
-        let wire = interest.packet.wire;
+        let wire = interest.wire;
         let offset = Interest::parse(wire).ok().and_then(|view| view.nonce_offset());
         let Some(place) = offset.map(|offset| offset..offset + 4) else { return };
         let mut copy = std::mem::take(&mut self.outgoing.tables.probe_scratch);
@@ -375,8 +375,7 @@ impl Context<'_> {
         copy.extend_from_slice(wire);
         if let Some(place) = copy.get_mut(place) {
             place.copy_from_slice(&nonce.to_be_bytes());
-            let packet = InterestPacket { wire: &copy, handle: None, ..interest.packet };
-            act(self, &PendingInterest { packet, nonce, ..*interest });
+            act(self, &PendingInterest { wire: &copy, handle: None, nonce, ..*interest });
         }
         self.outgoing.tables.probe_scratch = copy;
     }

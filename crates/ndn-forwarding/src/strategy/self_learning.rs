@@ -12,7 +12,6 @@ use crate::DropReason;
 use crate::descriptor::Flags;
 use crate::learning::LearningRequest;
 use crate::packet::RxPacket;
-use crate::pending_interest::InterestPacket;
 
 /// The last Interest of this record was a discovery Interest.
 const DISCOVERY: u8 = 1;
@@ -32,8 +31,7 @@ impl SelfLearning {
     }
 
     fn multicast(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
-        let packet = InterestPacket { non_discovery: true, ..interest.packet };
-        let marked = PendingInterest { packet, ..*interest };
+        let marked = PendingInterest { non_discovery: true, ..*interest };
         for hop in interest.next_hops {
             if context.is_eligible(interest, hop.face) && context.send_interest(&marked, hop.face) {
                 note_sent(context, interest.entry, hop.face, NON_DISCOVERY);
@@ -65,7 +63,7 @@ fn wants_announcement(context: &Context<'_>, entry: PitIndex) -> bool {
 
 impl Strategy for SelfLearning {
     fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
-        let is_discovery = !interest.packet.non_discovery;
+        let is_discovery = !interest.non_discovery;
         let state = if is_discovery { DISCOVERY } else { NON_DISCOVERY };
         context.set_downstream_state(interest.entry, interest.face, state);
         match (interest.next_hops.is_empty(), is_discovery) {

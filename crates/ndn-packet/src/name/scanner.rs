@@ -62,8 +62,8 @@ impl<'a> RawComponent<'a> {
 pub struct CommonComponents<'a> {
     /// The packet, from the next component on.
     rest: &'a [u8],
-    /// Bytes of the name in `rest`, at most all of them.
-    left: usize,
+    /// Bytes of the packet after the name, at most all of `rest`.
+    after: usize,
 }
 
 impl<'a> CommonComponents<'a> {
@@ -73,14 +73,14 @@ impl<'a> CommonComponents<'a> {
     pub fn within(packet: &'a [u8], range: Range<usize>) -> Self {
         let end = range.end.min(packet.len());
         let start = range.start.min(end);
-        Self { rest: packet.get(start..).unwrap_or_default(), left: end - start }
+        Self { rest: packet.get(start..).unwrap_or_default(), after: packet.len() - end }
     }
 
     /// Whether all components were visited, so that the name is valid.
     #[inline(always)]
     #[must_use]
     pub fn is_at_end(&self) -> bool {
-        self.left == 0
+        self.rest.len() == self.after
     }
 
     /// Visits the next component if it is a [`RawComponent::Short`], without a call; returns that.
@@ -89,26 +89,25 @@ impl<'a> CommonComponents<'a> {
         let block = self.rest.first_chunk::<SHORT_COMPONENT_LEN_MAX>()?;
         let [ty, value_len, ..] = *block;
         let len = 2 + usize::from(value_len);
-        if ty.wrapping_sub(3) < 250 && len <= SHORT_COMPONENT_LEN_MAX && len <= self.left {
-            self.rest = self.rest.get(len..)?;
-            self.left -= len;
-            return Some((block, len));
+        if ty.wrapping_sub(3) >= 250 || len > SHORT_COMPONENT_LEN_MAX {
+            return None;
         }
-        None
+        let rest = self.rest.get(len..).filter(|rest| rest.len() >= self.after)?;
+        self.rest = rest;
+        Some((block, len))
     }
 
     /// Visits the next component; `None` at the end and before one that is not common.
     #[inline(always)]
     pub fn next_component(&mut self) -> Option<RawComponent<'a>> {
-        if self.left == 0 {
+        if self.is_at_end() {
             return None;
         }
         if let Some((block, len)) = self.next_short() {
             return Some(RawComponent::Short { block, len });
         }
-        let component = long_common_component(self.rest, self.left)?;
+        let component = long_common_component(self.rest, self.rest.len() - self.after)?;
         self.rest = self.rest.get(component.len()..)?;
-        self.left -= component.len();
         Some(RawComponent::Long(component))
     }
 }

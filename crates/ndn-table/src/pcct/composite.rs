@@ -1,7 +1,5 @@
 //! [`Pcct`]: the PIT and the Content Store behind one hash index, as a shard calls them.
 
-use std::cell::Cell;
-
 use ndn_caching::PolicyKind;
 use ndn_packet::NameRef;
 use ndn_types::{Limits, PrincipalIndex, Timestamp};
@@ -26,7 +24,6 @@ pub struct Pcct {
     index: HashIndex,
     pit: Pit,
     pub(super) cs: Cs,
-    absent: KnownAbsent,
 }
 
 impl Pcct {
@@ -41,13 +38,7 @@ impl Pcct {
             index: HashIndex::new(items),
             pit: Pit::new(config, hasher),
             cs: Cs::new(config, hasher),
-            absent: KnownAbsent::default(),
         }
-    }
-
-    /// Ends a burst: releases the block that its last eviction kept for the next Data.
-    pub fn end_burst(&mut self) {
-        self.cs.end_burst();
     }
 
     /// Plants a fault: cached Data stay fresh. Returns whether there are any whose freshness ends.
@@ -197,8 +188,8 @@ impl Pcct {
         self.pit.insert(&mut self.index, key, wire, principal)
     }
 
-    /// [`Self::insert_new_interest`] for the strategy `strategy`, with the in-record that `record` returns, which the entry is
-    /// charged to and expires with. It is renewed now; its token is that of [`InRecord::with_token`].
+    /// [`Self::insert_new_interest`] for the strategy `strategy`, with the in-record of `principal` that `record` returns. The
+    /// entry expires with it. It is renewed now; its token is that of [`InRecord::with_token`].
     ///
     /// # Errors
     /// When a limit is reached; nothing is changed then.
@@ -207,11 +198,12 @@ impl Pcct {
         &mut self,
         key: &InterestKey<'_>,
         wire: &[u8],
+        principal: PrincipalIndex,
         strategy: StrategyId,
         record: impl FnOnce() -> InRecord,
     ) -> Result<PitIndex, PitError> {
         debug_assert!(self.find_interest(key).is_none(), "there is an entry already");
-        self.pit.insert_with_in_record(&mut self.index, key, wire, strategy, record)
+        self.pit.place(&mut self.index, key, wire, principal, Some((strategy, record)))
     }
 
     /// Whether it is certain that there is neither an entry nor cached Data under the hash of a name.
@@ -225,11 +217,7 @@ impl Pcct {
     #[must_use]
     #[inline]
     pub fn find_interest(&self, key: &InterestKey<'_>) -> Option<PitIndex> {
-        let mut has_cached = false;
-        let found = self.pit.find(&self.index, key, &mut has_cached);
-        let saw_all = found.is_none() && !key.has_digest;
-        self.absent.set(key.name_hash(), saw_all && !has_cached);
-        found
+        self.pit.find(&self.index, key)
     }
 
     /// The entry that a returning token identifies, if its generation is current. The caller must
@@ -263,8 +251,15 @@ impl Pcct {
         digest: impl FnOnce() -> [u8; 32],
         found: &mut PitMatches,
     ) {
-        let has_cached = self.pit.matches(&self.index, key, digest, found);
-        self.absent.set(key.name_hash(), !has_cached);
+        self.pit.matches(&self.index, key, digest, found);
+    }
+
+    /// The entry that a Data satisfies, if it is certain without a search that there is exactly one and that no Data of the
+    /// name is cached: the usual case.
+    #[must_use]
+    #[inline(always)]
+    pub fn find_only_match(&self, key: &DataKey<'_>) -> Option<PitIndex> {
+        self.pit.only_match(&self.index, key)
     }
 
     /// An entry.
@@ -642,8 +637,7 @@ impl Pcct {
         now: Timestamp,
         digest: impl FnMut(&[u8]) -> [u8; 32],
     ) -> Option<CsIndex> {
-        let is_absent = self.absent.contains(key.data_hash());
-        self.cs.find(&self.index, key, is_absent, now, digest)
+        self.cs.find(&self.index, key, now, digest)
     }
 
     /// Counts a miss of an Interest that needs no search, see [`Self::excludes`].
@@ -665,7 +659,7 @@ impl Pcct {
     ///
     /// # Errors
     /// When the Data is not cached; other Data may have been evicted nevertheless.
-    #[inline]
+    #[inline(never)]
     pub fn insert_data(
         &mut self,
         key: &DataKey<'_>,
@@ -674,9 +668,23 @@ impl Pcct {
         solicited: bool,
         now: Timestamp,
     ) -> Result<CsIndex, CsError> {
-        let is_absent = self.absent.contains(key.name_hash());
-        self.absent.clear();
-        let arrival = NewData { wire, freshness_ms, solicited, is_absent };
+        let arrival = NewData { wire, freshness_ms, solicited, is_new: false };
+        self.cs.insert(&mut self.index, key, &arrival, now)
+    }
+
+    /// [`Self::insert_data`] of a solicited Data, if no Data of its name is cached, see [`Self::find_only_match`].
+    ///
+    /// # Errors
+    /// As for [`Self::insert_data`].
+    #[inline(always)]
+    pub fn insert_new_data(
+        &mut self,
+        key: &DataKey<'_>,
+        wire: &[u8],
+        freshness_ms: u64,
+        now: Timestamp,
+    ) -> Result<CsIndex, CsError> {
+        let arrival = NewData { wire, freshness_ms, solicited: true, is_new: true };
         self.cs.insert(&mut self.index, key, &arrival, now)
     }
 
@@ -689,31 +697,6 @@ impl Pcct {
     /// capacity was lowered, handing Data over after a change of policy. Returns true when more work is due.
     pub fn poll_cs(&mut self, now: Timestamp, limit: usize) -> bool {
         self.cs.poll(&mut self.index, now, limit)
-    }
-}
-
-/// Caches the result of the last PIT lookup that nothing is cached under a hash, so that the
-/// Content Store operation that follows need not read the bucket again.
-#[derive(Debug, Default)]
-struct KnownAbsent(Cell<Option<u64>>);
-
-impl KnownAbsent {
-    /// Records the result of a search that saw every item of `hash`.
-    #[inline(always)]
-    fn set(&self, hash: u64, is_absent: bool) {
-        self.0.set(is_absent.then_some(hash));
-    }
-
-    /// Whether `hash` is known to have no cached Data.
-    #[inline(always)]
-    fn contains(&self, hash: u64) -> bool {
-        self.0.get() == Some(hash)
-    }
-
-    /// Clears the memo, because the Content Store changes.
-    #[inline(always)]
-    fn clear(&self) {
-        self.0.set(None);
     }
 }
 

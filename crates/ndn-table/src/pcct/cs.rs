@@ -1,6 +1,6 @@
 //! Content Store: lookup, admission, eviction, erase.
 
-use ndn_caching::PolicyKind;
+use ndn_caching::{Object, PolicyKind};
 use ndn_disk::{Packet, Share};
 use ndn_types::Timestamp;
 
@@ -25,7 +25,7 @@ pub const CS_VARIANTS_PER_NAME_MAX: usize = 4;
 pub const EVICTIONS_PER_INSERT_MAX: usize = 16;
 
 /// The digest is stored in the block, behind the packet.
-const DIGEST_LENGTH: usize = 32;
+pub(super) const DIGEST_LENGTH: usize = 32;
 
 /// Largest packet that can be cached.
 const CACHED_PACKET_LENGTH_MAX: usize = BLOCK_SIZE_MAX - DIGEST_LENGTH;
@@ -48,8 +48,8 @@ pub(super) struct NewData<'a> {
     pub(super) freshness_ms: u64,
     /// A PIT entry was pending for it.
     pub(super) solicited: bool,
-    /// No Data with its hash is cached.
-    pub(super) is_absent: bool,
+    /// It is certain that no Data of its name is cached.
+    pub(super) is_new: bool,
 }
 
 /// The Content Store of one shard. It shares the hash index with the PIT.
@@ -160,12 +160,10 @@ impl Cs {
         &mut self,
         index: &HashIndex,
         key: &InterestKey<'_>,
-        is_absent: bool,
         now: Timestamp,
         digest: impl FnMut(&[u8]) -> [u8; 32],
     ) -> Option<CsIndex> {
-        let may_match = self.serve && (!is_absent || key.can_be_prefix);
-        let found = if may_match { self.find_match(index, key, now, digest) } else { None };
+        let found = if self.serve { self.find_match(index, key, now, digest) } else { None };
         let Some(slot) = found else {
             self.counters.misses += 1;
             return None;
@@ -282,7 +280,7 @@ impl Cs {
         arrival: &NewData<'_>,
         now: Timestamp,
     ) -> Result<CsIndex, CsError> {
-        let NewData { wire, freshness_ms, solicited, is_absent } = *arrival;
+        let NewData { wire, freshness_ms, solicited, is_new } = *arrival;
         if !self.admit || self.capacity == 0 {
             return Err(CsError::NotAdmitted);
         }
@@ -291,32 +289,17 @@ impl Cs {
         }
         let fresh_until =
             if freshness_ms == 0 { Timestamp::ZERO } else { now.plus_millis(freshness_ms) };
-        if !is_absent && let Some(slot) = self.find_same_or_evict_variant(index, key, wire) {
+        if !is_new && let Some(slot) = self.find_same_or_evict_variant(index, key, wire) {
             self.refresh(index, key, slot, fresh_until);
             self.requeue_arrived(slot, solicited, now);
             return Ok(CsIndex(slot));
         }
-        let is_object = self.replacement.is_object();
-        if is_object && solicited {
-            self.note_miss(key, arrival);
+        if self.replacement.is_object() {
+            return self.insert_by_policy(index, key, arrival, fresh_until);
         }
-        let slot = self.allocate(index, key, arrival)?;
-        let entry = &mut self.entries[slot];
-        entry.hash = key.name_hash();
-        entry.fresh_until = fresh_until;
-        entry.wire_length = u16::try_from(wire.len()).unwrap_or(u16::MAX);
-        entry.name_components = u8::try_from(key.hashes.len() - 1).unwrap_or(u8::MAX);
-        entry.is_in_use = true;
-        entry.has_digest = false;
-        entry.was_requested = false;
-        let block = entry.block;
-        self.link(index, key, slot)?;
-        self.blocks.bytes_mut(block, wire.len()).copy_from_slice(wire);
-        if is_object {
-            self.insert_by_policy(slot, key, arrival);
-        } else {
-            self.enqueue(slot, solicited, now);
-        }
+        let slot = self.allocate(index, wire.len() + DIGEST_LENGTH)?;
+        self.fill(index, key, wire, slot, fresh_until)?;
+        self.enqueue(slot, solicited, now);
         self.prefetch_victims(index);
         self.counters.insertions += 1;
         Ok(CsIndex(slot))
@@ -368,8 +351,10 @@ impl Cs {
         fresh_until: Timestamp,
     ) {
         self.forget_prefixes(slot);
-        self.entries[slot].fresh_until = fresh_until;
-        self.log_arrival(index, slot, key.hashes);
+        let place = self.log_arrival(index, slot, key.hashes, fresh_until);
+        let entry = &mut self.entries[slot];
+        entry.fresh_until = fresh_until;
+        entry.set_place(place);
     }
 
     /// Puts a Data that arrived again at the end of its queue. A solicited Data stays solicited.
@@ -382,24 +367,42 @@ impl Cs {
             return;
         }
         let solicited = solicited || queue != QueueKind::Unsolicited;
-        self.invalidate_cursors(slot);
-        self.queues.unlink(&mut self.entries, slot);
+        self.leave_queue(slot);
         self.enqueue(slot, solicited, now);
     }
 
-    /// Allocates a header and a block, evicting by policy if necessary.
-    #[inline]
-    fn allocate(
+    /// Allocates a header and a block, evicting from the queues if necessary.
+    #[inline(always)]
+    fn allocate(&mut self, index: &mut HashIndex, length: usize) -> Result<u32, CsError> {
+        let mut evictions_max = EVICTIONS_PER_INSERT_MAX;
+        // The usual case, without a loop.
+        if self.entries.len() == self.capacity
+            && let Some(victim) = self.pop_queued()
+        {
+            if self.take_over(index, victim, length) {
+                return Ok(victim);
+            }
+            evictions_max -= 1;
+        }
+        self.allocate_for(index, length, None, evictions_max)
+    }
+
+    /// Allocates a header and a block after at most `evictions_max` evictions. `incoming` is what they are for, if a policy object
+    /// is in force.
+    #[inline(never)]
+    pub(super) fn allocate_for(
         &mut self,
         index: &mut HashIndex,
-        key: &DataKey<'_>,
-        arrival: &NewData<'_>,
+        length: usize,
+        incoming: Option<Object>,
+        evictions_max: usize,
     ) -> Result<u32, CsError> {
-        let length = arrival.wire.len() + DIGEST_LENGTH;
-        let mut evictions_left = EVICTIONS_PER_INSERT_MAX;
+        let mut evictions_left = evictions_max;
         loop {
-            let has_room = self.entries.len() < self.capacity && !self.blocks.is_over_limit();
-            if has_room && let Some(block) = self.blocks.allocate(length) {
+            if self.entries.len() < self.capacity
+                && !self.blocks.is_over_limit()
+                && let Some(block) = self.blocks.allocate(length)
+            {
                 let Some(slot) = self.entries.allocate(|| CsEntry::EMPTY) else {
                     self.blocks.release(block);
                     return Err(CsError::Full);
@@ -407,36 +410,70 @@ impl Cs {
                 self.entries[slot].block = block;
                 return Ok(slot);
             }
-            if evictions_left == 0 {
-                return Err(CsError::Full);
+            evictions_left = evictions_left.checked_sub(1).ok_or(CsError::Full)?;
+            let victim = self.pop_victim(incoming)?;
+            if self.take_over(index, victim, length) {
+                return Ok(victim);
             }
-            self.evict(index, Some((key, arrival)))?;
-            evictions_left -= 1;
         }
     }
 
-    /// Adds a new entry to the index and the log, or releases its memory.
-    #[inline]
-    fn link(&mut self, index: &mut HashIndex, key: &DataKey<'_>, slot: u32) -> Result<(), CsError> {
-        if index.insert(key.name_hash(), slot).is_ok() {
-            self.log_arrival(index, slot, key.hashes);
-            return Ok(());
-        }
-        let entry = &mut self.entries[slot];
-        entry.is_in_use = false;
-        self.blocks.release(entry.block);
-        self.entries.release(slot);
-        Err(CsError::Full)
-    }
-
-    /// Makes a Data with these prefix hashes the latest arrival.
+    /// Evicts a Data. Returns whether the next Data takes over its header and its block, which has the right size; otherwise
+    /// both are released.
     #[inline(always)]
-    fn log_arrival(&mut self, index: &mut HashIndex, slot: u32, hashes: &[u64]) {
+    fn take_over(&mut self, index: &mut HashIndex, victim: u32, length: usize) -> bool {
+        self.evict(index, victim);
+        let fits = self.entries.len() <= self.capacity
+            && !self.blocks.is_over_limit()
+            && self.blocks.has_size_of(self.entries[victim].block, length);
+        if !fits {
+            self.release(victim);
+        }
+        fits
+    }
+
+    /// Stores a Data in a header and a block, and adds it to the index and the log; releases them if the index is full.
+    #[inline(always)]
+    pub(super) fn fill(
+        &mut self,
+        index: &mut HashIndex,
+        key: &DataKey<'_>,
+        wire: &[u8],
+        slot: u32,
+        fresh_until: Timestamp,
+    ) -> Result<(), CsError> {
+        let hash = key.name_hash();
+        if index.insert(hash, slot).is_err() {
+            self.release(slot);
+            return Err(CsError::Full);
+        }
+        let place = self.log_arrival(index, slot, key.hashes, fresh_until);
+        let entry = &mut self.entries[slot];
+        entry.hash = hash;
+        entry.fresh_until = fresh_until;
+        entry.set_place(place);
+        entry.wire_length = u16::try_from(wire.len()).unwrap_or(u16::MAX);
+        entry.name_components = u8::try_from(key.hashes.len() - 1).unwrap_or(u8::MAX);
+        entry.is_in_use = true;
+        entry.has_digest = false;
+        entry.was_requested = false;
+        self.blocks.bytes_mut(entry.block, wire.len()).copy_from_slice(wire);
+        Ok(())
+    }
+
+    /// Makes a Data with these prefix hashes the latest arrival; returns its place.
+    #[inline(always)]
+    fn log_arrival(
+        &mut self,
+        index: &mut HashIndex,
+        slot: u32,
+        hashes: &[u64],
+        fresh_until: Timestamp,
+    ) -> u32 {
         if let Some(oldest) = self.log.oldest_if_full() {
             self.move_to_tree(index, oldest);
         }
-        let entry = &mut self.entries[slot];
-        entry.set_place(self.log.append(slot, hashes, entry.fresh_until));
+        self.log.append(slot, hashes, fresh_until)
     }
 
     /// Moves a Data from the log to the prefix tree. If that has no room, evicts the Data.
@@ -485,8 +522,7 @@ impl Cs {
     }
 
     pub(super) fn requeue(&mut self, slot: u32, kind: QueueKind) {
-        self.invalidate_cursors(slot);
-        self.queues.unlink(&mut self.entries, slot);
+        self.leave_queue(slot);
         self.queues.push(&mut self.entries, slot, kind);
     }
 
@@ -500,30 +536,36 @@ impl Cs {
         }
     }
 
-    /// Evicts the next victim, to make room for `incoming` if there is one.
-    #[inline]
-    fn evict(
-        &mut self,
-        index: &mut HashIndex,
-        incoming: Option<(&DataKey<'_>, &NewData<'_>)>,
-    ) -> Result<(), CsError> {
-        let Some(victim) = self.queues.victim() else {
-            return self.evict_by_policy(index, incoming);
-        };
-        self.invalidate_cursors(victim);
-        self.queues.unlink(&mut self.entries, victim);
-        self.release_victim(index, victim);
-        Ok(())
+    /// Takes the next victim out of its queue or policy object, to make room for `incoming` if there is one.
+    fn pop_victim(&mut self, incoming: Option<Object>) -> Result<u32, CsError> {
+        match self.pop_queued() {
+            Some(victim) => Ok(victim),
+            None => self.choose_by_policy(incoming),
+        }
     }
 
-    /// Evicts a Data that is in no queue.
-    #[inline]
-    pub(super) fn release_victim(&mut self, index: &mut HashIndex, victim: u32) {
+    /// Takes the next victim out of its queue.
+    #[inline(always)]
+    fn pop_queued(&mut self) -> Option<u32> {
+        let victim = self.queues.victim()?;
+        self.leave_queue(victim);
+        Some(victim)
+    }
+
+    #[inline(always)]
+    pub(super) fn leave_queue(&mut self, slot: u32) {
+        self.invalidate_cursors(slot);
+        self.queues.unlink(&mut self.entries, slot);
+    }
+
+    /// Takes a victim that is in no queue out of the other structures. Its memory is the caller's.
+    #[inline(always)]
+    fn evict(&mut self, index: &mut HashIndex, victim: u32) {
         self.counters.evictions += 1;
         if self.disk.is_some() {
             self.offer_to_disk(victim);
         }
-        self.release(index, victim);
+        self.forget(index, victim);
     }
 
     #[cold]
@@ -541,27 +583,28 @@ impl Cs {
         if self.entries[slot].queue == QueueKind::Policy {
             self.forget_by_policy(slot);
         } else {
-            self.invalidate_cursors(slot);
-            self.queues.unlink(&mut self.entries, slot);
+            self.leave_queue(slot);
         }
-        self.release(index, slot);
+        self.forget(index, slot);
+        self.release(slot);
     }
 
-    /// Removes an entry that is in no queue from the other structures and frees its memory.
-    #[inline]
-    fn release(&mut self, index: &mut HashIndex, slot: u32) {
-        self.forget_prefixes(slot);
+    /// Removes an entry that is in no queue from the other structures.
+    #[inline(always)]
+    fn forget(&mut self, index: &mut HashIndex, slot: u32) {
         let entry = &mut self.entries[slot];
         entry.is_in_use = false;
-        let removed = index.remove(entry.hash, slot);
+        let hash = entry.hash;
+        self.forget_prefixes(slot);
+        let removed = index.remove(hash, slot);
         debug_assert!(removed);
-        self.blocks.release(entry.block);
-        self.entries.release(slot);
     }
 
-    /// Releases the block that was kept for the next Data.
-    pub(super) fn end_burst(&mut self) {
-        self.blocks.release_spare();
+    /// Frees the memory of an entry that is in no structure.
+    #[inline]
+    fn release(&mut self, slot: u32) {
+        self.blocks.release(self.entries[slot].block);
+        self.entries.release(slot);
     }
 
     /// Moves entries that became stale, evicts what exceeds the capacity, and hands entries over after a change of
@@ -569,8 +612,9 @@ impl Cs {
     pub(super) fn poll(&mut self, index: &mut HashIndex, now: Timestamp, limit: usize) -> bool {
         for _ in 0..limit {
             let is_above = self.entries.len() > self.capacity || self.blocks.is_over_limit();
-            if is_above && self.evict(index, None).is_ok() {
-                self.blocks.release_spare();
+            if is_above && let Ok(victim) = self.pop_victim(None) {
+                self.evict(index, victim);
+                self.release(victim);
                 continue;
             }
             if self.replacement.is_changing && self.hand_over(now) {

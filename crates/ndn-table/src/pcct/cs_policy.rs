@@ -10,8 +10,8 @@ use ndn_packet::NameRef;
 use ndn_types::Timestamp;
 
 use super::config::CsError;
-use super::cs::{Cs, NewData};
-use super::cs_entry::QueueKind;
+use super::cs::{Cs, DIGEST_LENGTH, EVICTIONS_PER_INSERT_MAX, NewData};
+use super::cs_entry::{CsIndex, QueueKind};
 use super::cs_replacement::{CsObjects, CsReplacement, Replacement};
 use super::packet_name::packet_name;
 use crate::arena::NONE;
@@ -64,8 +64,7 @@ impl Cs {
         if self.replacement.is_object()
             && let Some(slot) = self.queues.victim()
         {
-            self.invalidate_cursors(slot);
-            self.queues.unlink(&mut self.entries, slot);
+            self.leave_queue(slot);
             let object = self.object_in(slot);
             self.give_to_policy(slot, object);
             return true;
@@ -90,11 +89,29 @@ impl Cs {
 
 /// Events for the policy object in force.
 impl Cs {
-    /// Adds new Data.
+    /// Inserts a copy of a Data.
     #[cold]
-    pub(super) fn insert_by_policy(&mut self, slot: u32, key: &DataKey<'_>, arrival: &NewData<'_>) {
-        let object = self.incoming(key, arrival);
+    pub(super) fn insert_by_policy(
+        &mut self,
+        index: &mut HashIndex,
+        key: &DataKey<'_>,
+        arrival: &NewData<'_>,
+        fresh_until: Timestamp,
+    ) -> Result<CsIndex, CsError> {
+        let wire = arrival.wire;
+        let object = self.replacement.object(self.replacement.key(key), wire.len());
+        if arrival.solicited
+            && let Some(policy) = &mut self.replacement.current
+        {
+            // An Interest found none.
+            policy.miss(object);
+        }
+        let length = wire.len() + DIGEST_LENGTH;
+        let slot = self.allocate_for(index, length, Some(object), EVICTIONS_PER_INSERT_MAX)?;
+        self.fill(index, key, wire, slot, fresh_until)?;
         self.enqueue_object(slot, object);
+        self.counters.insertions += 1;
+        Ok(CsIndex(slot))
     }
 
     /// Adds Data that are in no queue.
@@ -104,7 +121,7 @@ impl Cs {
         self.enqueue_object(slot, object);
     }
 
-    /// Adds Data to the main queue while a former policy object has Data.
+    /// Adds Data to the policy object, or to the main queue while a former policy object has Data.
     fn enqueue_object(&mut self, slot: u32, object: Object) {
         if self.replacement.former.is_some() {
             self.queues.push(&mut self.entries, slot, QueueKind::Main);
@@ -121,10 +138,6 @@ impl Cs {
         if let Some(policy) = &mut self.replacement.current {
             policy.insert(slot, object);
         }
-    }
-
-    fn incoming(&self, key: &DataKey<'_>, arrival: &NewData<'_>) -> Object {
-        self.replacement.object(self.replacement.key(key), arrival.wire.len())
     }
 
     fn object_in(&self, slot: u32) -> Object {
@@ -152,15 +165,6 @@ impl Cs {
         }
     }
 
-    /// Data arrived for an Interest that found none.
-    #[cold]
-    pub(super) fn note_miss(&mut self, key: &DataKey<'_>, arrival: &NewData<'_>) {
-        let object = self.incoming(key, arrival);
-        if let Some(policy) = &mut self.replacement.current {
-            policy.miss(object);
-        }
-    }
-
     /// Data that the policy object has are removed.
     #[cold]
     pub(super) fn forget_by_policy(&mut self, slot: u32) {
@@ -169,33 +173,21 @@ impl Cs {
         }
     }
 
-    /// Evicts the choice of the policy object.
+    /// Takes out the choice of the policy object, to make room for `incoming` if there is one.
     #[cold]
-    pub(super) fn evict_by_policy(
-        &mut self,
-        index: &mut HashIndex,
-        incoming: Option<(&DataKey<'_>, &NewData<'_>)>,
-    ) -> Result<(), CsError> {
+    pub(super) fn choose_by_policy(&mut self, incoming: Option<Object>) -> Result<u32, CsError> {
         let len = self.entries.len();
-        let object = incoming.map(|(key, arrival)| self.incoming(key, arrival));
         let Replacement { current, former, capacity, .. } = &mut self.replacement;
-        let mut victim = former.as_mut().and_then(|former| former.evict(None));
-        if victim.is_none()
-            && let Some(policy) = current
-        {
-            // The limit of bytes applies, or the capacity was changed: the policy divides the room that there is.
-            if *capacity != len {
-                *capacity = len;
-                policy.set_capacity(len as u64);
-            }
-            victim = policy.evict(object);
+        if let Some(victim) = former.as_mut().and_then(|former| former.evict(None)) {
+            return Ok(victim);
         }
-        match victim {
-            Some(victim) => self.release_victim(index, victim),
-            None if len == 0 => return Err(CsError::Full),
-            None => return Err(CsError::Refused),
+        let Some(policy) = current.as_mut().filter(|_| len > 0) else { return Err(CsError::Full) };
+        // The limit of bytes applies, or the capacity was changed: the policy divides the room that there is.
+        if *capacity != len {
+            *capacity = len;
+            policy.set_capacity(len as u64);
         }
-        Ok(())
+        policy.evict(incoming).ok_or(CsError::Refused)
     }
 
     /// The scores that the policy object reads from outside have changed.

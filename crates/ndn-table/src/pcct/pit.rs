@@ -177,22 +177,15 @@ impl Pit {
         NameRef::from_validated(packet_name(self.interest(index)), count)
     }
 
-    /// The entry of an Interest. If there is none, sets `has_cached` if anything is cached under
-    /// the hash.
+    /// The entry of an Interest.
     #[inline]
-    pub(super) fn find(
-        &self,
-        index: &HashIndex,
-        key: &InterestKey<'_>,
-        has_cached: &mut bool,
-    ) -> Option<PitIndex> {
+    pub(super) fn find(&self, index: &HashIndex, key: &InterestKey<'_>) -> Option<PitIndex> {
         if index.excludes(key.name_hash()) {
             return None;
         }
         let selectors = selectors_of(key);
         let found = index.find(key.name_hash(), |reference| {
             if !Self::owns(reference) {
-                *has_cached = true;
                 return false;
             }
             let slot = PitIndex(reference & !PIT_BIT);
@@ -211,19 +204,18 @@ impl Pit {
         wire: &[u8],
         principal: PrincipalIndex,
     ) -> Result<PitIndex, PitError> {
-        let slot = self.place(index, key, wire)?;
-        self.entries[slot.0].principal = principal;
-        self.charge_new(principal, wire.len());
-        Ok(slot)
+        self.place(index, key, wire, principal, None::<(StrategyId, fn() -> InRecord)>)
     }
 
-    /// Places a new entry in a slot and in the index, not charged to anybody yet.
+    /// Adds a new entry, with a strategy and an in-record if they are known, in which case it expires with the in-record.
     #[inline(always)]
-    fn place(
+    pub(super) fn place<R: FnOnce() -> InRecord>(
         &mut self,
         index: &mut HashIndex,
         key: &InterestKey<'_>,
         wire: &[u8],
+        principal: PrincipalIndex,
+        first: Option<(StrategyId, R)>,
     ) -> Result<PitIndex, PitError> {
         debug_assert_eq!(packet_name(wire), key.name.value());
         let wire_length = u16::try_from(wire.len()).map_err(|_| PitError::TooLong)?;
@@ -247,13 +239,28 @@ impl Pit {
         }
         let entry = &mut self.entries[slot];
         entry.hash = key.name_hash();
-        entry.expiry = Timestamp::MAX;
         entry.strategy_state = 0;
-        entry.strategy_id = 0;
         entry.stored = stored;
+        entry.principal = principal;
         entry.flags = PitFlags(selectors_of(key) | PitFlags::IN_USE);
         entry.name_components = u8::try_from(key.hashes.len() - 1).unwrap_or(u8::MAX);
         entry.wire_length = wire_length;
+        match first {
+            None => {
+                entry.expiry = Timestamp::MAX;
+                entry.strategy_id = 0;
+            }
+            Some((strategy, record)) => {
+                let record = record();
+                entry.strategy_id = strategy.0;
+                entry.in_first = record;
+                entry.in_list = RecordList::ONE;
+                // The record was renewed just now.
+                let (expiry, now) = (record.expiry(), record.renewed);
+                schedule_expiry(&mut self.wheel, entry, PitIndex(slot), expiry, now);
+                self.in_records_len += 1;
+            }
+        }
         if stored == StoredInterest::NONE {
             entry.inline[..wire.len()].copy_from_slice(wire);
         }
@@ -262,31 +269,8 @@ impl Pit {
         } else if key.can_be_prefix {
             self.prefix_lengths.add(key.depth());
         }
+        self.charge_new(principal, wire.len());
         Ok(PitIndex(slot))
-    }
-
-    /// [`Self::insert`] for a strategy, with the first in-record, whose token fits it.
-    #[inline(always)]
-    pub(super) fn insert_with_in_record(
-        &mut self,
-        index: &mut HashIndex,
-        key: &InterestKey<'_>,
-        wire: &[u8],
-        strategy: StrategyId,
-        record: impl FnOnce() -> InRecord,
-    ) -> Result<PitIndex, PitError> {
-        let slot = self.place(index, key, wire)?;
-        let entry = &mut self.entries[slot.0];
-        let record = record();
-        entry.strategy_id = strategy.0;
-        entry.principal = record.principal;
-        entry.in_first = record;
-        entry.in_list = RecordList::ONE;
-        // The record was renewed just now.
-        schedule_expiry(&mut self.wheel, entry, slot, record.expiry(), record.renewed);
-        self.in_records_len += 1;
-        self.charge_new(record.principal, wire.len());
-        Ok(slot)
     }
 
     /// Charges a new entry, with an Interest of this length.
@@ -848,22 +832,42 @@ impl Pit {
 
 /// Data match.
 impl Pit {
-    /// Finds every entry that a Data satisfies. Returns whether anything is cached under its hash.
-    #[inline]
+    /// The entry that a Data satisfies, see [`Pcct::find_only_match`](super::Pcct::find_only_match).
+    #[inline(always)]
+    pub(super) fn only_match(&self, index: &HashIndex, key: &DataKey<'_>) -> Option<PitIndex> {
+        let depth = key.hashes.len() - 1;
+        let reference = index.find_only(key.hashes[depth])?;
+        if !Self::owns(reference) || self.digest_waiters.may_include(key.hashes[depth]) {
+            return None;
+        }
+        let mut lengths = self.prefix_lengths_below(depth);
+        while lengths != 0 {
+            if !index.excludes(key.hashes[lengths.trailing_zeros() as usize]) {
+                return None;
+            }
+            lengths &= lengths - 1;
+        }
+        let slot = PitIndex(reference & !PIT_BIT);
+        self.is_for_name(slot, key.name.value()).then_some(slot)
+    }
+
+    /// Finds every entry that a Data satisfies.
     pub(super) fn matches(
         &self,
         index: &HashIndex,
         key: &DataKey<'_>,
         digest: impl FnOnce() -> [u8; 32],
         found: &mut PitMatches,
-    ) -> bool {
+    ) {
         found.clear();
         let name = key.name.value();
         let depth = key.hashes.len() - 1;
-        let has_cached = match index.find_only(key.hashes[depth]) {
-            Some(reference) => self.match_own_name(reference, name, found),
-            None => self.match_own_names(index, key, found),
-        };
+        index.for_each(key.hashes[depth], |reference| {
+            let slot = PitIndex(reference & !PIT_BIT);
+            if Self::owns(reference) && self.is_for_name(slot, name) {
+                found.push(slot);
+            }
+        });
         if self.digest_waiters.may_include(key.hashes[depth]) {
             self.matches_of_digest(index, name, &digest(), found);
         }
@@ -886,37 +890,13 @@ impl Pit {
                 }
             });
         }
-        has_cached
     }
 
-    /// Adds what a reference refers to if it is an entry of this name. Returns whether it is cached Data.
+    /// Whether an entry is for this name, without a digest.
     #[inline(always)]
-    fn match_own_name(&self, reference: u32, name: &[u8], found: &mut PitMatches) -> bool {
-        if !Self::owns(reference) {
-            return true;
-        }
-        let slot = PitIndex(reference & !PIT_BIT);
+    fn is_for_name(&self, slot: PitIndex, name: &[u8]) -> bool {
         let entry = &self.entries[slot.0];
-        let is_by_name = !entry.flags.has(PitFlags::HAS_DIGEST);
-        if is_by_name && packet_has_name(self.interest_of(entry), name) {
-            found.push(slot);
-        }
-        false
-    }
-
-    /// Adds every entry of the name of a Data. Returns whether anything is cached under its hash.
-    #[inline(never)]
-    fn match_own_names(
-        &self,
-        index: &HashIndex,
-        key: &DataKey<'_>,
-        found: &mut PitMatches,
-    ) -> bool {
-        let mut has_cached = false;
-        index.for_each(key.name_hash(), |reference| {
-            has_cached |= self.match_own_name(reference, key.name.value(), found);
-        });
-        has_cached
+        !entry.flags.has(PitFlags::HAS_DIGEST) && packet_has_name(self.interest_of(entry), name)
     }
 
     /// Finds every entry that names a Data by its full name.
