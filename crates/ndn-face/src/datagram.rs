@@ -430,10 +430,9 @@ impl Datagrams {
                 }
             }
         }
-        let Some((message, block)) = input.current() else { return Progress::Done };
-        let sender = message.sender.map(Sender::Internet);
+        let Some((face, datagram, block)) = input.current() else { return Progress::Done };
         loop {
-            let length = message.segment_length.min(block.filled().len());
+            let length = datagram.length.min(block.filled().len());
             if length == 0 {
                 break;
             }
@@ -442,8 +441,8 @@ impl Datagrams {
             }
             cx.shared.calls.received_frames.increment();
             cx.shared.calls.received_bytes.add(length as u64);
-            let arrival = ReceivedFrame { length, sender, delay: message.delay };
-            if !cx.deliver_to(faces, message.face, arrival, block, sink) {
+            let arrival = ReceivedFrame { length, ..datagram };
+            if !cx.deliver_to(faces, face, arrival, block, sink) {
                 break;
             }
         }
@@ -638,18 +637,6 @@ const SLOTS: usize = 16;
 /// A block with less room than this, or than recent messages needed, is replaced.
 const ROOM_MIN: usize = 2048;
 
-/// The message whose datagrams are being taken.
-#[derive(Debug, Clone, Copy)]
-struct OpenMessage {
-    face: FaceIndex,
-    /// The sender, if the face has several.
-    sender: Option<SocketAddr>,
-    /// Its time in the queue of the socket, if the kernel reports that.
-    delay: Option<SocketDelay>,
-    /// Length of each datagram but the last.
-    segment_length: usize,
-}
-
 /// Result of [`DatagramInput::open`].
 #[derive(Debug)]
 enum Opened {
@@ -685,7 +672,8 @@ struct DatagramInput {
     /// Messages received by the last call, and the next of them.
     count: usize,
     next: usize,
-    open: Option<OpenMessage>,
+    /// The message whose datagrams are being taken: its face, and each datagram but the last.
+    open: Option<(FaceIndex, ReceivedFrame)>,
     /// The unknown peer that sent message `next` has been reported.
     reported: bool,
     /// Decaying maximum of message lengths.
@@ -802,8 +790,9 @@ impl DatagramInput {
     }
 
     /// The message being taken, if there is one, and the block it lies in.
-    fn current(&mut self) -> Option<(OpenMessage, &mut FillBlock)> {
-        Some((self.open?, &mut self.blocks[self.next]))
+    fn current(&mut self) -> Option<(FaceIndex, ReceivedFrame, &mut FillBlock)> {
+        let (face, datagram) = self.open?;
+        Some((face, datagram, &mut self.blocks[self.next]))
     }
 
     /// Ends the current message; what is left of it is skipped.
@@ -841,14 +830,14 @@ impl DatagramInput {
             self.close();
             return Opened::Dropped(face, LinkDropReason::NoBuffer);
         }
-        let segment_length = message.segment_length.unwrap_or(message.length).max(1);
-        self.taken += message.length.div_ceil(segment_length);
+        let length = message.segment_length.unwrap_or(message.length).max(1);
+        self.taken += message.length.div_ceil(length);
         // On a connected socket there is one peer, so there it makes no difference.
-        let sender = message.peer.filter(|_| channel.owner.is_some());
+        let sender = message.peer.filter(|_| channel.owner.is_some()).map(Sender::Internet);
         let delay_ns = message.received_at.and_then(|at| self.delay_ns(at));
         let since = |delay_ns| Timestamp::from_nanos(cx.now.as_nanos().saturating_sub(delay_ns));
         let delay = delay_ns.map(|delay_ns| SocketDelay { channel: id, since: since(delay_ns) });
-        self.open = Some(OpenMessage { face, sender, delay, segment_length });
+        self.open = Some((face, ReceivedFrame { length, sender, delay }));
         Opened::Message(face)
     }
 

@@ -57,17 +57,6 @@ impl Target {
     }
 }
 
-/// A frame to be sent.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct OutputFrame<'a> {
-    pub(crate) header: &'a [u8],
-    pub(crate) payload: &'a [u8],
-    /// Names the bytes of `payload`.
-    pub(crate) handle: Option<&'a PacketHandle>,
-    /// Length of the first frame of the same packet: its own, unless it is a fragment.
-    pub(crate) first_length: usize,
-}
-
 /// Counters of a flush.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SendCounters<'a> {
@@ -156,43 +145,6 @@ impl DatagramQueue {
     #[inline]
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending_bytes
-    }
-
-    /// Adds a frame, or refuses it if the queue would exceed `bytes_max`.
-    #[inline]
-    pub(crate) fn push(
-        &mut self,
-        to: Destination,
-        frame: &OutputFrame<'_>,
-        pool: &PacketPool,
-        bytes_max: usize,
-    ) -> Result<(), LinkDropReason> {
-        let OutputFrame { header, payload, handle, first_length } = *frame;
-        let length = header.len() + payload.len();
-        if self.pending_bytes + length > bytes_max {
-            return Err(LinkDropReason::QueueFull);
-        }
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(header);
-        let large = match handle {
-            Some(handle) if payload.len() >= LARGE_PACKET && !self.blocked => {
-                Some(pool.retain(handle))
-            }
-            Some(_) | None => {
-                self.bytes.extend_from_slice(payload);
-                None
-            }
-        };
-        let copied = self.bytes.len() - start;
-        self.mixed |= self
-            .datagrams
-            .get(self.ordered)
-            .is_some_and(|first| first.to.face != to.face || first.first_length != first_length);
-        let serial = self.pushed;
-        self.datagrams.push(Datagram { to, first_length, serial, start, copied, large });
-        self.pushed += 1;
-        self.pending_bytes += length;
-        Ok(())
     }
 
     /// Sends as much as the kernel accepts. Calls `refused` for frames that it rejects.
@@ -495,10 +447,33 @@ impl FrameSink for DatagramSink<'_> {
         payload: &[u8],
         handle: Option<&PacketHandle>,
     ) -> Result<(), LinkDropReason> {
-        let first_length = *self.first_length.get_or_insert(header.len() + payload.len());
-        let frame = OutputFrame { header, payload, handle, first_length };
-        self.queue.push(self.to, &frame, self.pool, self.bytes_max)?;
-        self.tap.sent(header, payload);
+        let Self { queue, to, pool, bytes_max, tap, first_length } = self;
+        let length = header.len() + payload.len();
+        let first_length = *first_length.get_or_insert(length);
+        if queue.pending_bytes + length > *bytes_max {
+            return Err(LinkDropReason::QueueFull);
+        }
+        let start = queue.bytes.len();
+        queue.bytes.extend_from_slice(header);
+        let large = match handle {
+            Some(handle) if payload.len() >= LARGE_PACKET && !queue.blocked => {
+                Some(pool.retain(handle))
+            }
+            Some(_) | None => {
+                queue.bytes.extend_from_slice(payload);
+                None
+            }
+        };
+        let copied = queue.bytes.len() - start;
+        let (to, serial) = (*to, queue.pushed);
+        queue.mixed |= queue
+            .datagrams
+            .get(queue.ordered)
+            .is_some_and(|first| first.to.face != to.face || first.first_length != first_length);
+        queue.datagrams.push(Datagram { to, first_length, serial, start, copied, large });
+        queue.pushed += 1;
+        queue.pending_bytes += length;
+        tap.sent(header, payload);
         Ok(())
     }
 }

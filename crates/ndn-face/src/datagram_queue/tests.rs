@@ -3,6 +3,7 @@
 
 use std::os::fd::OwnedFd;
 
+use ndn_types::Timestamp;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
 use super::*;
@@ -19,13 +20,19 @@ fn push(
     handle: Option<&PacketHandle>,
     pool: &PacketPool,
 ) {
-    let first_length = header.len() + payload.len();
-    let frame = OutputFrame { header, payload, handle, first_length };
-    queue.push(to(slot), &frame, pool, usize::MAX).unwrap();
+    sink(queue, slot, pool, usize::MAX).push_frame(header, payload, handle).unwrap();
 }
 
-fn to(slot: u32) -> Destination {
-    Destination { face: face(slot), target: Target::Connected }
+/// The sink of the frames of one packet.
+fn sink<'a>(
+    queue: &'a mut DatagramQueue,
+    slot: u32,
+    pool: &'a PacketPool,
+    bytes_max: usize,
+) -> DatagramSink<'a> {
+    let to = Destination { face: face(slot), target: Target::Connected };
+    let tap = TapPoint { tap: None, now: Timestamp::ZERO, face: face(slot) };
+    DatagramSink::new(queue, to, pool, bytes_max, tap)
 }
 
 fn queue_of(lengths: &[usize], pool: &PacketPool) -> DatagramQueue {
@@ -100,8 +107,7 @@ fn blocked_frames_hold_no_blocks() {
     assert_eq!(pool.counters().blocks_in_use(), 0);
     let waiting = queue.pending_bytes();
     assert!(waiting > 0);
-    let frame = OutputFrame { header: &[], payload: &[0; 10], handle: None, first_length: 10 };
-    let limit = queue.push(to(1), &frame, &pool, waiting + 9);
+    let limit = sink(&mut queue, 1, &pool, waiting + 9).push_frame(&[], &[0; 10], None);
     assert_eq!(limit, Err(LinkDropReason::QueueFull));
 
     let mut buffer = vec![0; 10_000];
@@ -184,12 +190,9 @@ fn fragments_of_a_packet_stay_together() {
     for packet in 0..10_u8 {
         // A short packet, then one in four fragments of which the last is short.
         push(&mut queue, 1, (&[0xFF], &[0; 40]), None, &pool);
+        let mut fragments = sink(&mut queue, 1, &pool, usize::MAX);
         for (index, length) in (0_u8..).zip([99, 99, 99, 40]) {
-            let payload = vec![index; length];
-            let header = [packet];
-            let frame =
-                OutputFrame { header: &header, payload: &payload, handle: None, first_length: 100 };
-            queue.push(to(1), &frame, &pool, usize::MAX).unwrap();
+            fragments.push_frame(&[packet], &vec![index; length], None).unwrap();
         }
     }
     let received = sent(&mut queue, &pool);
