@@ -360,7 +360,7 @@ impl Share {
         let position = self.log.position(place);
         let is_erased =
             name_of(record.bytes).is_none_or(|name| self.erasures.cover(name, position));
-        if is_erased || record.hash != hash || must_be_fresh && fresh_until < self.now {
+        if is_erased || record.hash != hash || must_be_fresh && fresh_until <= self.now {
             return Lookup::Miss;
         }
         self.index.update(hash, place.hot());
@@ -546,7 +546,7 @@ impl Share {
             && let Some(place) = self.index.find(read.hash)
             && place.location() == read.place.location()
         {
-            let is_stale = packet.fresh_until < self.now;
+            let is_stale = packet.fresh_until <= self.now;
             let place = if is_stale { place.stale() } else { place };
             self.index.update(read.hash, place.hot());
         }

@@ -201,7 +201,7 @@ impl Incoming<'_> {
                 self.context.outgoing.finalize_unsatisfied(entry, Ending::Expiry);
                 continue;
             }
-            if pending.must_be_fresh() && fresh_until < now {
+            if pending.must_be_fresh() && fresh_until <= now {
                 continue;
             }
             is_requested = true;

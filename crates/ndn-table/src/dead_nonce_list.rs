@@ -106,10 +106,10 @@ impl DeadNonceList {
     /// Prefetches the lines that [`Self::contains`] will read.
     #[inline(always)]
     pub fn prefetch(&self, name_hash: u64, nonce: u32, now: Timestamp) {
-        if now <= self.last_until {
+        if now < self.last_until {
             let mixed = mix(name_hash, nonce);
             prefetch_slice(&self.words, self.line(mixed, self.mask));
-            if now <= self.old_until {
+            if now < self.old_until {
                 prefetch_slice(&self.words, self.line(mixed, self.old_mask));
             }
         }
@@ -122,12 +122,12 @@ impl DeadNonceList {
         if self.pending_count > 0 {
             self.flush_pending();
         }
-        if now > self.last_until {
+        if now >= self.last_until {
             return false;
         }
         let mixed = mix(name_hash, nonce);
         self.position(mixed, self.mask, now).is_some()
-            || now <= self.old_until && self.position(mixed, self.old_mask, now).is_some()
+            || now < self.old_until && self.position(mixed, self.old_mask, now).is_some()
     }
 
     /// Adds a pair.
@@ -136,7 +136,7 @@ impl DeadNonceList {
         if self.pending_count == PENDING_MAX || self.pending_at != now {
             self.flush_pending();
         }
-        if now > self.last_until {
+        if now >= self.last_until {
             // No record is alive: records of any size may be ignored.
             self.mask = LINES_MIN - 1;
             self.old_until = Timestamp::ZERO;
@@ -172,7 +172,7 @@ impl DeadNonceList {
             (line..line + LINE_RECORDS).max_by_key(|&slot| age(self.words[slot])).unwrap_or(line);
         if age(self.words[slot]) <= LIFETIME_STEPS {
             self.losses += 1;
-            if self.losses >= LOSSES_MAX && now > self.old_until {
+            if self.losses >= LOSSES_MAX && now >= self.old_until {
                 self.grow(now);
             }
         }
@@ -274,6 +274,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn newest_record_ends_at_the_instant_of_its_expiry() {
+        // A step is 2 ns long.
+        let mut list = DeadNonceList::new(10_000, 100);
+        list.insert(1, 1, Timestamp::ZERO);
+        assert!(list.contains(1, 1, Timestamp::from_nanos(101)));
+        assert!(!list.contains(1, 1, Timestamp::from_nanos(102)));
     }
 
     #[test]

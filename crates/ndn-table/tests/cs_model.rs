@@ -27,7 +27,7 @@ struct Cached {
 
 impl Cached {
     fn is_fresh(&self, now: Timestamp) -> bool {
-        self.fresh_until != Timestamp::ZERO && now <= self.fresh_until
+        now < self.fresh_until
     }
 }
 

@@ -6,6 +6,9 @@ use std::time::Duration;
 ///
 /// Tables and state machines do not read a clock: an operation that depends on time takes a `Timestamp`, one reading per
 /// burst. Values must not decrease between calls on one object. Arithmetic saturates at [`Timestamp::MAX`].
+///
+/// An expiry, a deadline or an `until` is the first point at which the time is over: what expires at `expiry` is alive
+/// while `now < expiry`, and a deadline has passed when `deadline <= now`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 

@@ -93,7 +93,7 @@ impl Context<'_> {
     #[must_use]
     pub fn is_awaited(&self, record: &OutRecord) -> bool {
         record.nack_reason.is_none()
-            && record.expiry() >= self.outgoing.now
+            && record.expiry() > self.outgoing.now
             && self.has_upstream(record)
     }
 

@@ -372,7 +372,7 @@ mod tests {
         fresh_at: Option<Timestamp>,
     ) -> Option<&'a Entry> {
         let accepts = |(name, entry): &&(Vec<u64>, Entry)| {
-            let is_fresh = |now| entry.fresh_until != Timestamp::ZERO && now <= entry.fresh_until;
+            let is_fresh = |now| now < entry.fresh_until;
             name.len() > prefix.len() && name.starts_with(prefix) && fresh_at.is_none_or(is_fresh)
         };
         model.iter().rev().find(accepts).map(|(_, entry)| entry)
@@ -437,7 +437,7 @@ mod tests {
                         let accept = |slot| {
                             let (name, entry) =
                                 model.iter().find(|(_, entry)| entry.slot == slot).unwrap();
-                            let is_fresh = |now| entry.fresh_until != Timestamp::ZERO && now <= entry.fresh_until;
+                            let is_fresh = |now| now < entry.fresh_until;
                             name.len() > prefix.len()
                                 && name.starts_with(&prefix)
                                 && fresh_at.is_none_or(is_fresh)

@@ -528,7 +528,7 @@ impl Cs {
 
     pub(super) fn schedule_stale(&mut self, slot: u32, now: Timestamp) {
         let entry = &mut self.entries[slot];
-        let deadline = entry.fresh_until.plus_nanos(1).min(now.plus_nanos(TIMER_AHEAD_MAX_NANOS));
+        let deadline = entry.fresh_until.min(now.plus_nanos(TIMER_AHEAD_MAX_NANOS));
         if entry.timer_count < TIMERS_PER_ENTRY_MAX
             && self.wheel.schedule(u64::from(slot), deadline).is_ok()
         {

@@ -78,10 +78,10 @@ impl CsEntry {
         self.sibling_newer = place;
     }
 
-    /// Whether MustBeFresh accepts it: at most its FreshnessPeriod has passed since it arrived.
+    /// Whether MustBeFresh accepts it: less than its FreshnessPeriod has passed since it arrived.
     #[inline(always)]
     pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
-        self.fresh_until != Timestamp::ZERO && now <= self.fresh_until
+        now < self.fresh_until
     }
 }
 

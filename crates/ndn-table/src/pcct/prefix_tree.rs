@@ -401,7 +401,7 @@ impl PrefixTree {
         fresh_at: Option<Timestamp>,
         mut has_prefix: impl FnMut(u32) -> bool,
     ) -> Option<u32> {
-        let may_enter = |node: &Node| fresh_at.is_none_or(|now| now <= node.fresh_bound);
+        let may_enter = |node: &Node| fresh_at.is_none_or(|now| now < node.fresh_bound);
         let mut steps = 0;
         let mut slot = start;
         loop {

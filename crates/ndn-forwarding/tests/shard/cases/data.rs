@@ -54,7 +54,7 @@ fn must_be_fresh() {
             .at(0, from(1, fresh(1)), [to(2, fresh(1))])
             .at(5, from(2, x()), [to(1, x())])
             .at(104, from(1, fresh(2)), [to(1, x())])
-            .at(106, from(1, fresh(3)), [to(2, fresh(3))])
+            .at(105, from(1, fresh(3)), [to(2, fresh(3))])
             .at(107, from(1, interest("/a/x", 4)), [to(1, x())]),
         Case::new("Data without FreshnessPeriod is never fresh")
             .route("/a", 2)

@@ -110,7 +110,7 @@ pub(crate) struct OutRecord {
 impl OutRecord {
     /// Whether the upstream may still answer.
     fn is_awaited(&self, now: Time, gone: &[Face]) -> bool {
-        self.expiry >= now && self.nack.is_none() && !gone.contains(&self.face)
+        self.expiry > now && self.nack.is_none() && !gone.contains(&self.face)
     }
 }
 
