@@ -56,11 +56,13 @@ pub enum PlantedFault {
     FramesUnacknowledged,
     /// Prefix announcements in answers are refused.
     AnnouncementRefused,
+    /// Faces of neighbours have the scope of applications.
+    NeighbourLocal,
 }
 
 impl PlantedFault {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::LostRingMessage,
         Self::PitEntryKept,
         Self::WrongNextHopAfterRestart,
@@ -70,6 +72,7 @@ impl PlantedFault {
         Self::MtuIgnored,
         Self::FramesUnacknowledged,
         Self::AnnouncementRefused,
+        Self::NeighbourLocal,
     ];
 }
 
@@ -85,6 +88,7 @@ impl fmt::Display for PlantedFault {
             Self::MtuIgnored => "mtu-ignored",
             Self::FramesUnacknowledged => "frames-unacknowledged",
             Self::AnnouncementRefused => "announcement-refused",
+            Self::NeighbourLocal => "neighbour-local",
         })
     }
 }
@@ -199,6 +203,9 @@ impl ForwarderNode {
         if self.fault == Some(PlantedFault::MtuIgnored) {
             options.mtu = MTU_MAX;
         }
+        if self.fault == Some(PlantedFault::NeighbourLocal) {
+            options.scope = Scope::Local;
+        }
         let (face_id, end) = self.forwarder.add_memory_face(&options)?;
         self.faces[port] = Some(Face { face_id, end });
         let is_silent =
@@ -279,7 +286,8 @@ impl ForwarderNode {
                     PlantedFault::WrongNextHopAfterRestart
                     | PlantedFault::MtuIgnored
                     | PlantedFault::FramesUnacknowledged
-                    | PlantedFault::AnnouncementRefused,
+                    | PlantedFault::AnnouncementRefused
+                    | PlantedFault::NeighbourLocal,
                 )
                 | None => false,
             };

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ndn_packet::{Data, Interest, LpPacket, Name, Packet};
 
 use crate::node::{Port, PortKind, PortSpec};
+use crate::scenario::is_localhop;
 
 /// Time after its lifetime in which an Interest may still be answered: timers have a granularity.
 const EXPIRY_SLACK: Duration = Duration::from_millis(50);
@@ -25,7 +26,7 @@ pub enum Violation {
     UnsolicitedNack(Name, u32),
     /// An Interest was forwarded more often by one face than it arrived by any.
     Loop(Name, u32),
-    /// An Interest of scope `/localhost` left the host, or Data of it.
+    /// An Interest or Data under `/localhost` left the host, or an Interest under `/localhop` that came from a neighbour.
     Scope(Name),
     /// Data that was no longer fresh answered an Interest with MustBeFresh.
     Stale(Name),
@@ -239,14 +240,14 @@ const ACKS_MAX: usize = 8192;
 
 /// The link layer of a port.
 #[derive(Debug, Default)]
-struct Link {
+struct LinkLayer {
     sent: Fragments,
     received: Fragments,
     /// TxSequences of received frames that the node has not acknowledged; `None` once there were too many.
     unacknowledged: Option<HashSet<u64>>,
 }
 
-impl Link {
+impl LinkLayer {
     fn new(spec: &PortSpec) -> Self {
         Self { unacknowledged: spec.is_reliable.then(HashSet::new), ..Self::default() }
     }
@@ -256,7 +257,7 @@ impl Link {
 #[derive(Debug)]
 pub struct Monitor {
     ports: Vec<PortSpec>,
-    links: Vec<Link>,
+    links: Vec<LinkLayer>,
     /// By port and by the value of the name.
     pending: Vec<HashMap<Vec<u8>, Vec<Pending>>>,
     /// By the value of the name.
@@ -273,7 +274,7 @@ impl Monitor {
     pub fn new(ports: &[PortSpec]) -> Self {
         Self {
             ports: ports.to_vec(),
-            links: ports.iter().map(Link::new).collect(),
+            links: ports.iter().map(LinkLayer::new).collect(),
             pending: ports.iter().map(|_| HashMap::new()).collect(),
             passages: HashMap::new(),
             cached: HashMap::new(),
@@ -310,7 +311,7 @@ impl Monitor {
         for passage in self.passages.values_mut().flat_map(|of_name| &mut of_name.passages) {
             passage.sent.remove(&port);
         }
-        self.links[port] = Link::new(&self.ports[port]);
+        self.links[port] = LinkLayer::new(&self.ports[port]);
     }
 
     /// Notes a frame that is delivered to the node.
@@ -358,7 +359,7 @@ impl Monitor {
         let of_name = self.passages.entry(name.value().to_vec()).or_default();
         let until = &mut of_name.pending_until[selectors.index()];
         *until = (*until).max(expires);
-        of_name.passages.retain(|passage| now <= passage.last + NONCE_LIFETIME);
+        of_name.passages.retain(|passage| now < passage.last + NONCE_LIFETIME);
         match of_name.passages.iter_mut().find(|passage| passage.nonce == nonce) {
             Some(passage) => {
                 passage.selectors = selectors;
@@ -398,6 +399,7 @@ impl Monitor {
             Seen::Idle => Ok(()),
             Seen::Interest { name, nonce, .. } => {
                 self.check_scope(port, &name)?;
+                self.check_hop(now, port, &name, nonce)?;
                 self.check_loop(now, port, name, nonce)
             }
             Seen::Data(data) => {
@@ -412,7 +414,7 @@ impl Monitor {
                 let pending = self.pending[port].get_mut(name.value());
                 let pending = pending.and_then(|pending| {
                     let is_match =
-                        |interest: &Pending| interest.nonce == nonce && interest.expires >= now;
+                        |interest: &Pending| interest.nonce == nonce && interest.expires > now;
                     let position = pending.iter().position(is_match)?;
                     Some(pending.remove(position))
                 });
@@ -430,8 +432,7 @@ impl Monitor {
             let Some(of_name) = self.passages.get_mut(name) else { continue };
             let pending_until = of_name.pending_until;
             let is_satisfied = |selectors: Selectors| {
-                (selectors.can_be_prefix || !needs_prefix)
-                    && pending_until[selectors.index()] >= now
+                (selectors.can_be_prefix || !needs_prefix) && pending_until[selectors.index()] > now
             };
             of_name.passages.retain(|passage| {
                 let is_kept = passage.selectors.must_be_fresh && data.freshness < NONCE_LIFETIME;
@@ -454,10 +455,10 @@ impl Monitor {
             let Some(pending) = self.pending[port].get_mut(name) else { continue };
             let position = pending.iter().position(|interest| {
                 let is_match =
-                    interest.expires >= now && (interest.selectors.can_be_prefix || !needs_prefix);
+                    interest.expires > now && (interest.selectors.can_be_prefix || !needs_prefix);
                 // Data that arrived after the Interest satisfies it in any case.
                 let is_from_cache = |cached: &Cached| cached.arrived < interest.arrived;
-                let is_too_old = |cached: Cached| cached.fresh_until < now;
+                let is_too_old = |cached: Cached| cached.fresh_until <= now;
                 let is_refused = interest.selectors.must_be_fresh
                     && cached.filter(is_from_cache).is_some_and(is_too_old);
                 is_stale |= is_match && is_refused;
@@ -480,6 +481,35 @@ impl Monitor {
             return Err(Violation::Scope(name.clone()));
         }
         Ok(())
+    }
+
+    /// An Interest under `/localhop` goes to a neighbour only if an application sent it, or waits for the same name. Data is
+    /// not restricted: it answers a neighbour from the Content Store, as in NFD, and comes from other neighbours only if an
+    /// application has requested it.
+    fn check_hop(
+        &self,
+        now: Duration,
+        port: Port,
+        name: &Name,
+        nonce: u32,
+    ) -> Result<(), Violation> {
+        if self.ports[port].is_local() || !is_localhop(name) {
+            return Ok(());
+        }
+        let local = |port: &Port| self.ports[*port].is_local();
+        let waits = |port: Port| {
+            let pending = self.pending[port].get(name.value());
+            pending.is_some_and(|pending| pending.iter().any(|interest| interest.expires > now))
+        };
+        let of_name = self.passages.get(name.value());
+        let mut passages = of_name.into_iter().flat_map(|of_name| &of_name.passages);
+        let is_of_neighbour = passages
+            .find(|passage| passage.nonce == nonce)
+            .is_some_and(|passage| !passage.received.keys().any(local));
+        match is_of_neighbour && !(0..self.ports.len()).filter(local).any(waits) {
+            true => Err(Violation::Scope(name.clone())),
+            false => Ok(()),
+        }
     }
 
     /// The forwarder's own Interests arrive by no port, so they are not checked.
@@ -564,6 +594,24 @@ mod tests {
         // It arrives again after the Interest.
         monitor.note_delivered(at(210), UPSTREAM, &data("/a", 100));
         monitor.check_sent(at(210), CONSUMER, &data("/a", 100)).unwrap();
+    }
+
+    #[test]
+    fn localhop_interest_of_a_neighbour_goes_to_applications_only() {
+        let mut monitor = Monitor::new(&PORTS);
+        let [of_neighbour, of_application] =
+            [1, 2].map(|nonce| interest("/localhop/a", nonce, false, false));
+        monitor.note_delivered(at(0), OTHER_UPSTREAM, &of_neighbour);
+        monitor.check_sent(at(0), CONSUMER, &of_neighbour).unwrap();
+        let sent = monitor.check_sent(at(0), UPSTREAM, &of_neighbour);
+        assert_eq!(sent, Err(Violation::Scope(Name::from_uri("/localhop/a").unwrap())));
+        // The application waits for the same Data from then on.
+        monitor.note_delivered(at(10), CONSUMER, &of_application);
+        monitor.check_sent(at(10), UPSTREAM, &of_application).unwrap();
+        monitor.check_sent(at(10), UPSTREAM, &of_neighbour).unwrap();
+        monitor.note_delivered(at(20), UPSTREAM, &data("/localhop/a", 0));
+        monitor.check_sent(at(20), CONSUMER, &data("/localhop/a", 0)).unwrap();
+        monitor.check_sent(at(20), OTHER_UPSTREAM, &data("/localhop/a", 0)).unwrap();
     }
 
     #[test]

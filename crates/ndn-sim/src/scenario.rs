@@ -27,6 +27,8 @@ pub const STRATEGIES: [&str; 9] = [
 
 /// The strategy of prefixes whose routes are learnt from answers.
 pub(crate) const SELF_LEARNING: &str = "self-learning";
+/// Interests for a prefix under `/localhop`.
+const LOCALHOP_REQUESTS: usize = 10;
 /// MTU of most links: longer than any packet of a scenario.
 pub(crate) const MTU_MAX: usize = 8800;
 
@@ -331,6 +333,19 @@ impl Scenario {
         let prefixes: Vec<_> = prefixes.iter().filter(is_routed).copied().collect();
         let bursts = random_bursts(count, &prefixes, limits, &mut random);
         let faults = random_faults(count, edges.len(), routed, limits, &mut random);
+        if random.random_bool(0.25) {
+            let producer = localhop_producer(count, &mut random);
+            let prefix = producer.prefix.clone();
+            let more = (0..LOCALHOP_REQUESTS)
+                .map(|_| random_request(count, &[&prefix], limits, &mut random));
+            requests.extend(more);
+            requests.sort_by_key(|request| request.at);
+            producers.push(producer);
+            if random.random_bool(0.5) {
+                let strategy = STRATEGIES[random.random_range(0..STRATEGIES.len())];
+                strategies.push(StrategyChoice { prefix, strategy });
+            }
+        }
         Self {
             seed,
             nodes,
@@ -507,6 +522,21 @@ fn learnt_producer(node: usize, random: &mut StdRng) -> Producer {
     let prefix = learnt_prefix();
     let processing = Duration::from_micros(random.random_range(0..5_000));
     Producer { node, prefix, processing, freshness: None, is_learnt: true }
+}
+
+/// A producer that serves its own node and the neighbours of it. All nodes have routes to it.
+fn localhop_producer(count: usize, random: &mut StdRng) -> Producer {
+    let mut prefix = Name::new();
+    prefix.push_generic("localhop").push_generic("p");
+    let processing = Duration::from_micros(random.random_range(0..5_000));
+    let freshness = Some(Duration::from_millis(random.random_range(1..2_000)));
+    let node = random.random_range(0..count);
+    Producer { node, prefix, processing, freshness, is_learnt: false }
+}
+
+/// Whether `name` is under `/localhop`.
+pub(crate) fn is_localhop(name: &Name) -> bool {
+    name.component(0).is_some_and(|first| first.value() == b"localhop")
 }
 
 fn random_link(random: &mut StdRng) -> LinkOptions {

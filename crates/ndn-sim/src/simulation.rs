@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 use crate::monitor::{DataSeen, Monitor, Seen};
 use crate::node::{Node, NodeSpec, Port, PortKind, PortSpec, Pressure};
 use crate::scenario::{
-    Burst, Edge, Fault, MTU_MAX, Medium, Producer, Request, Scenario, clear_impairment,
+    Burst, Edge, Fault, MTU_MAX, Medium, Producer, Request, Scenario, clear_impairment, is_localhop,
 };
 
 /// Starts a node. The clock of all nodes shows the time that is passed to [`Node::step`].
@@ -723,7 +723,9 @@ impl Simulation {
                 continue;
             }
             let distances = self.scenario.distances_to(producer.node);
-            for node in (0..self.hosts.len()).filter(|node| distances[*node].is_some()) {
+            let hops_max = if is_localhop(&producer.prefix) { 1 } else { u32::MAX };
+            let is_served = |node: &usize| distances[*node].is_some_and(|hops| hops <= hops_max);
+            for node in (0..self.hosts.len()).filter(is_served) {
                 let mut name = producer.prefix.clone();
                 name.push_generic(format!("check-{number}-{node}"));
                 let request = Request {

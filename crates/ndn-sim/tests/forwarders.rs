@@ -87,6 +87,7 @@ fn faults_planted_in_a_forwarder_are_found_and_shrunk() {
         (PlantedFault::MtuIgnored, &["exceeds the MTU"]),
         (PlantedFault::FramesUnacknowledged, &["were not acknowledged"]),
         (PlantedFault::AnnouncementRefused, &["has learnt no route"]),
+        (PlantedFault::NeighbourLocal, &["beyond its scope"]),
     ] {
         found.push(fault);
         let mut start = start_faulty_forwarder(Some(fault));

@@ -25,6 +25,8 @@ enum Fault {
     ForwardLoops,
     /// Interests of `/localhost` are forwarded to neighbours.
     LeakScope,
+    /// Interests of neighbours under `/localhop` are forwarded to neighbours.
+    LeakLocalhop,
 }
 
 #[derive(Debug)]
@@ -104,7 +106,11 @@ impl Reference {
         });
         let mut next_hops = next_hops.unwrap_or_default();
         next_hops.sort_unstable();
-        if let Some((_, out)) = next_hops.into_iter().find(|(_, out)| *out != port) {
+        let is_restricted = self.fault != Fault::LeakLocalhop
+            && !self.ports_local[port]
+            && name.starts_with(Name::from_uri("/localhop").unwrap().as_ref());
+        let may_leave = |out: Port| out != port && (self.ports_local[out] || !is_restricted);
+        if let Some((_, out)) = next_hops.into_iter().find(|(_, out)| may_leave(*out)) {
             self.outgoing.push_back((out, wire.to_vec()));
         }
         if self.fault == Fault::ForwardLoops {
@@ -293,6 +299,7 @@ fn every_planted_fault_is_found_and_shrunk() {
         (Fault::FloodData, "no such pending Interest"),
         (Fault::ForwardLoops, "looping Interest"),
         (Fault::LeakScope, "beyond its scope"),
+        (Fault::LeakLocalhop, "beyond its scope"),
     ] {
         let failing = (0..200).find_map(|seed| {
             let failure = run(seed, &limits, fault).err()?;
