@@ -345,6 +345,12 @@ impl Dataplane {
         workers.into_iter().all(|(worker, sent)| worker.worker_counters.commands.value() >= *sent)
     }
 
+    /// Whether a worker is behind with its commands: those that can wait should not be sent.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.workers.iter().any(|worker| worker.commands.is_full())
+    }
+
     /// Whether all workers have carried out all commands. They announce it by the
     /// [event waker](Self::event_waker).
     #[must_use]

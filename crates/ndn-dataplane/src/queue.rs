@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use ndn_sys::poll::Waker;
 
 /// Number of waiting messages from which a queue is [full](Sender::is_full).
-const QUEUE_LENGTH: usize = 4096;
+pub(crate) const QUEUE_LENGTH: usize = 4096;
 
 /// The worker has ended, by a command or a panic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +17,9 @@ pub struct WorkerGone;
 /// The sending end of one direction.
 #[derive(Debug)]
 pub(crate) struct Sender<T> {
-    /// Without a limit of its own: there is one event per face and command at most.
+    /// Without a limit of its own. While it is full, the control thread accepts no connections, and handles commands until
+    /// their replies, which wait for the workers, reach their limit; a worker makes no on-demand faces and keeps the last
+    /// change of each face ([`EventQueue`](crate::worker::EventQueue)).
     queue: mpsc::Sender<T>,
     /// After the queue, because fields are dropped in order: the other side must find the queue closed when it
     /// wakes.

@@ -21,9 +21,9 @@ use crate::peers::PeerRegistry;
 use crate::queue::{channel, channel_with};
 use crate::view::WorkerView;
 use crate::worker::{
-    COMMAND_TOKEN, ContentErasures, DISK_TOKEN, EVENTS_MAX, FaceAdmission, INTER_WORKER_TOKEN,
-    Idle, InterWorker, ManagementBudget, Overload, ReadOrder, Refusals, RoundState, ServiceMeter,
-    Worker, WorkerCounters, WorkerDisk,
+    COMMAND_TOKEN, ContentErasures, DISK_TOKEN, EVENTS_MAX, EventQueue, FaceAdmission,
+    INTER_WORKER_TOKEN, Idle, InterWorker, ManagementBudget, Overload, ReadOrder, Refusals,
+    RoundState, ServiceMeter, Worker, WorkerCounters, WorkerDisk,
 };
 
 /// Stack of a worker's thread: several times the largest burst.
@@ -138,7 +138,7 @@ impl Parts {
             pool,
             admission,
             commands: command_inbox,
-            events: event_sender,
+            events: EventQueue::new(event_sender),
             counters: worker_counters,
             idle,
             state: RoundState::default(),

@@ -379,6 +379,39 @@ fn memory_face_is_read_in_parts_until_it_is_empty() {
 }
 
 #[test]
+fn udp_peers_get_no_face_while_the_control_thread_is_behind() {
+    let clock = ManualClock::new(0, Duration::ZERO);
+    let mut node = Node::new(1, &clock);
+    let channel = node.dataplane.workers()[0].channels()[0].0;
+    let send = |peer: &UdpSocket| peer.send_to(&interest("/a", 1), channel).unwrap();
+    let peer = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let first = peer();
+    send(&first);
+    node.settle();
+    node.added();
+    // Each command is answered by an event, which is not received.
+    while !node.dataplane.is_behind() {
+        let (prefix, ticket) = (Name::from_uri("/none").unwrap(), 0);
+        let erase = Command::EraseCs { ticket, prefix, limit: 1, is_whole_name: false };
+        node.dataplane.send(erase);
+    }
+    node.dataplane.wake();
+    while node.workers[0].step() {}
+    assert!(!node.dataplane.is_behind());
+    let (second, counters) = (peer(), Arc::clone(node.dataplane.workers()[0].worker_counters()));
+    send(&second);
+    node.settle();
+    assert_eq!(counters.refused_peers.value(), 1);
+    while let Some(event) = node.dataplane.next_event().unwrap() {
+        assert!(matches!(event, Event::CsErased { .. }), "{event:?}");
+    }
+    send(&second);
+    node.settle();
+    node.added();
+    assert_eq!(counters.refused_peers.value(), 1);
+}
+
+#[test]
 fn commands_are_executed_once_a_single_worker_has_run() {
     let mut node = Node::new(1, &ManualClock::new(0, Duration::ZERO));
     let (face, _end) = node.memory_face(1, 4);

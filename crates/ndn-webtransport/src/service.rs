@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use ndn_sys::clock::Clock;
 use tokio::runtime;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use wtransport::quinn::{Endpoint, VarInt};
@@ -24,6 +25,9 @@ use crate::session::{END_TIMEOUT, Timeouts};
 
 /// Interval between checks whether a certificate has to be renewed.
 const POLL_INTERVAL: Duration = Duration::from_secs(600);
+/// Maximum number of commands that wait for the thread. An attempt to connect beyond it fails.
+const COMMANDS_MAX: usize = 1024;
+const TOO_MANY_COMMANDS: &str = "too many requests wait for the thread of WebTransport";
 /// Time in which peers are notified of the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -75,7 +79,7 @@ enum Command {
 
 /// The thread, as long as this is there.
 pub struct Service {
-    commands: Option<UnboundedSender<Command>>,
+    commands: Option<Sender<Command>>,
     counters: Arc<Counters>,
     hashes: Arc<Mutex<Vec<CertificateHash>>>,
     thread: Option<JoinHandle<()>>,
@@ -98,7 +102,7 @@ impl Service {
 
     fn start_with(listen: Option<Listen>, timeouts: Timeouts) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let (commands, requests) = unbounded_channel();
+        let (commands, requests) = channel(COMMANDS_MAX);
         let (counters, hashes) = (Arc::<Counters>::default(), Arc::default());
         let listening = {
             let _entered = runtime.enter();
@@ -145,7 +149,7 @@ impl Service {
 
     fn command(&self, command: Command) {
         if let Some(commands) = &self.commands {
-            let _ = commands.send(command);
+            queue(commands, command);
         }
     }
 }
@@ -157,6 +161,19 @@ impl Drop for Service {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// Queues a command for the thread, or rejects it.
+fn queue(commands: &Sender<Command>, command: Command) {
+    match commands.try_send(command) {
+        Err(TrySendError::Full(Command::Connect(request))) => {
+            (request.on_connected)(Err(TOO_MANY_COMMANDS.to_owned()));
+        }
+        Err(TrySendError::Full(Command::SetIdentity(_))) => {
+            tracing::warn!("the certificate of WebTransport stays as it was: {TOO_MANY_COMMANDS}");
+        }
+        Ok(()) | Err(TrySendError::Closed(_)) => {}
     }
 }
 
@@ -237,7 +254,7 @@ impl Listening {
 
 async fn serve(
     mut listening: Option<Listening>,
-    mut commands: UnboundedReceiver<Command>,
+    mut commands: Receiver<Command>,
     counters: Arc<Counters>,
     timeouts: Timeouts,
 ) {

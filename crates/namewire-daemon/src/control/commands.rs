@@ -40,6 +40,9 @@ pub(crate) trait FaceCommands: Debug {
 
     /// Gives a UDP face a socket of its own.
     fn separate_input(&mut self, face_id: u64);
+
+    /// See [`Dataplane::is_behind`].
+    fn is_behind(&self) -> bool;
 }
 
 /// Commands about network devices and faces.
@@ -166,6 +169,10 @@ impl FaceCommands for Dataplane {
 
     fn separate_input(&mut self, face_id: u64) {
         self.send(Command::SeparateInput { face_id });
+    }
+
+    fn is_behind(&self) -> bool {
+        Self::is_behind(self)
     }
 }
 

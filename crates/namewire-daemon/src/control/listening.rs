@@ -19,7 +19,8 @@ use crate::streams::{LocalEnd, StreamChange};
 
 /// Maximum connections accepted per listener and round.
 const ACCEPTS_PER_ROUND: usize = 128;
-/// Pause of a listener after the process ran out of descriptors or memory.
+/// Pause of a listener after the process ran out of descriptors or memory, and while workers are behind with their
+/// commands.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Disconnect reason for memif clients at the face limit; workers send the same text.
 const FULL: &str = ndn_dataplane::FACE_LIMIT_REACHED;
@@ -99,8 +100,11 @@ impl Listening {
         }
     }
 
-    /// Accepts connections of a listener.
+    /// Accepts connections of a listener. While workers are behind, they wait in its backlog.
     fn accept(&mut self, cx: &mut Cx<'_>, number: u64) {
+        if cx.dataplane().is_behind() {
+            return self.pause(cx, number);
+        }
         let Some(listener) = self.listeners.streams.get_mut(number) else { return };
         let mut is_exhausted = false;
         for _ in 0..ACCEPTS_PER_ROUND {
@@ -129,8 +133,16 @@ impl Listening {
                 }
             }
         }
-        // The listener stays readable while connections wait, so polling it at once would spin.
-        if is_exhausted && cx.unwatch(&listener.socket).is_ok() {
+        if is_exhausted {
+            self.pause(cx, number);
+        }
+    }
+
+    /// Stops to poll a listener for a while: it stays readable while connections wait, so polling it would spin.
+    fn pause(&mut self, cx: &Cx<'_>, number: u64) {
+        if let Some(listener) = self.listeners.streams.get(number)
+            && cx.unwatch(&listener.socket).is_ok()
+        {
             self.paused.insert(number, cx.after(ACCEPT_PAUSE));
         }
     }

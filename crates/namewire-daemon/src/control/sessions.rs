@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 
 use anyhow::Context;
 use ndn_management::status;
@@ -22,11 +22,12 @@ use crate::websocket::Admission;
 use crate::webtransport::{Opened, identity};
 use namewire_control::WebTransportStatus;
 
-/// Events of sessions, from the thread of WebTransport.
+/// Maximum number of accepted sessions that wait for the control thread; further ones are closed.
+const ACCEPTED_MAX: usize = 256;
+
+/// Events of sessions that have a face or were requested, from the thread of WebTransport: few for each of them.
 #[derive(Debug)]
 enum SessionEvent {
-    /// A peer has opened a session.
-    Accepted(Accepted),
     /// The path MTU of a session has changed.
     Path {
         /// FaceId of the session.
@@ -61,6 +62,9 @@ pub(crate) struct Sessions {
     service: Option<ndn_webtransport::Service>,
     events: Receiver<SessionEvent>,
     sender: Sender<SessionEvent>,
+    /// Sessions that peers have opened.
+    accepted: Receiver<Accepted>,
+    accepted_sender: SyncSender<Accepted>,
     waker: Arc<Waker>,
     /// Attempts to open sessions, by ticket.
     connecting: HashMap<u64, Connecting>,
@@ -112,9 +116,22 @@ impl Sessions {
         clock: Clock,
     ) -> std::io::Result<Self> {
         let (sender, events) = channel();
+        let (accepted_sender, accepted) = sync_channel(ACCEPTED_MAX);
         let (waker, connecting) = (Arc::new(Waker::new()?), HashMap::new());
         let (service, followed) = (None, HashMap::new());
-        Ok(Self { service, events, sender, waker, connecting, followed, opened, addresses, clock })
+        Ok(Self {
+            service,
+            events,
+            sender,
+            accepted,
+            accepted_sender,
+            waker,
+            connecting,
+            followed,
+            opened,
+            addresses,
+            clock,
+        })
     }
 
     /// Readable after events.
@@ -125,9 +142,11 @@ impl Sessions {
     /// Handles sessions that have opened, failed or changed.
     fn take_events(&mut self, cx: &mut Cx<'_>) {
         self.waker.reset();
+        while let Ok(session) = self.accepted.try_recv() {
+            self.accepted(cx, session);
+        }
         while let Ok(event) = self.events.try_recv() {
             match event {
-                SessionEvent::Accepted(session) => self.accepted(cx, session),
                 SessionEvent::Path { face_id, length } => {
                     if let Some(followed) = self.followed.get_mut(&face_id) {
                         followed.found = length;
@@ -187,7 +206,7 @@ impl Sessions {
         let settings = &config.listeners.webtransport;
         let admission = Admission { origins: settings.origins.clone(), local_origins: Vec::new() };
         let admits = move |origin: Option<&str>| admission.client(origin.as_slice()).is_some();
-        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
+        let (sender, waker) = (self.accepted_sender.clone(), Arc::clone(&self.waker));
         let listen = Listen {
             kept_in: opened.kept_in,
             sockets: opened.sockets,
@@ -199,8 +218,7 @@ impl Sessions {
                 admits: Box::new(admits),
             },
             on_accepted: Box::new(move |session| {
-                // The receiver is gone only while the forwarder stops.
-                let _ = sender.send(SessionEvent::Accepted(session));
+                pass_on(&sender, session);
                 waker.wake();
             }),
         };
@@ -251,7 +269,7 @@ impl Sessions {
     /// Creates a face, or closes the session by dropping its stream.
     fn accepted(&mut self, cx: &mut Cx<'_>, session: Accepted) {
         let peer = session.remote;
-        if !cx.has_room() || !cx.admits(PrincipalKey::remote(peer)) {
+        if cx.dataplane().is_behind() || !cx.has_room() || !cx.admits(PrincipalKey::remote(peer)) {
             return;
         }
         let face_id = cx.dataplane().allocate_face_id();
@@ -321,7 +339,31 @@ impl Sessions {
     }
 }
 
+/// Queues an accepted session. If the queue is full, or the forwarder stops, the session is dropped, which closes it.
+fn pass_on<T>(sender: &SyncSender<T>, session: T) {
+    if let Err(TrySendError::Full(_)) = sender.try_send(session) {
+        debug!(waiting = ACCEPTED_MAX, "WebTransport session closed: too many wait for a face");
+    }
+}
+
 fn failed(cx: &mut Cx<'_>, uri: &str, spec: &FaceSpec, reason: &str) {
     let text = format!("Cannot connect to {uri}: {reason}");
     cx.attempt_failed(&uri, spec, status::CONNECT_FAILED, text);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn session_beyond_the_limit_of_waiting_sessions_is_closed() {
+        let (sender, accepted) = sync_channel(ACCEPTED_MAX);
+        (0..ACCEPTED_MAX).for_each(|_| pass_on(&sender, None));
+        let (near, mut far) = UnixStream::pair().unwrap();
+        pass_on(&sender, Some(near));
+        assert_eq!(std::io::Read::read(&mut far, &mut [0]).unwrap(), 0, "its stream is closed");
+        assert_eq!(accepted.try_iter().count(), ACCEPTED_MAX);
+    }
 }

@@ -6,9 +6,8 @@ use ndn_forwarding::Shard;
 use ndn_packet::{Name, NameRef};
 use ndn_table::{DataKey, NameHasher, PREFIX_HASHES_MAX};
 
-use super::WorkerDisk;
+use super::{EventQueue, WorkerDisk};
 use crate::event::Event;
-use crate::queue::Sender;
 
 /// Maximum number of packets that one round erases.
 const ERASED_PER_ROUND: usize = 256;
@@ -31,7 +30,7 @@ struct Erasure {
 }
 
 impl Erasure {
-    fn end(&self, more: bool, events: &mut Sender<Event>) {
+    fn end(&self, more: bool, events: &mut EventQueue) {
         events.send(Event::CsErased { ticket: self.ticket, erased: self.erased, more });
     }
 }
@@ -54,7 +53,7 @@ impl ContentErasures {
         shard: &mut Shard,
         hasher: &NameHasher,
         disk: Option<&mut WorkerDisk>,
-        events: &mut Sender<Event>,
+        events: &mut EventQueue,
     ) {
         if !self.waiting_for_disk.is_empty()
             && shard.disk().is_none_or(ndn_disk::Share::erasures_are_durable)

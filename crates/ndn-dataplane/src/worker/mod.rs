@@ -8,6 +8,7 @@
 mod content_erasures;
 mod counters;
 mod disk;
+mod event_queue;
 mod face_admission;
 mod idle;
 mod ingress_sink;
@@ -39,11 +40,12 @@ use crate::event::{Event, FaceCreated};
 use crate::exchange::{KINDS, Message, Notice, RemoteFrame, RoutedSink};
 use crate::faces::FACE_LIMIT_REACHED;
 use crate::peers::ClaimError;
-use crate::queue::{Inbox, Sender};
+use crate::queue::Inbox;
 
 pub(crate) use content_erasures::ContentErasures;
 pub use counters::{BURST_SIZE_CLASSES, WorkerCounters, WorkerValues};
 pub(crate) use disk::WorkerDisk;
+pub(crate) use event_queue::EventQueue;
 use face_admission::Refused;
 pub(crate) use face_admission::{FaceAdmission, Refusals};
 pub(crate) use idle::Idle;
@@ -92,7 +94,7 @@ pub(crate) struct Worker {
     pub(crate) pool: PacketPool,
     pub(crate) admission: FaceAdmission,
     pub(crate) commands: Inbox<Command>,
-    pub(crate) events: Sender<Event>,
+    pub(crate) events: EventQueue,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) idle: Idle,
     pub(crate) state: RoundState,
@@ -1025,6 +1027,7 @@ impl Worker {
                     self.flush(now);
                     self.faces.remove(index, &self.pool);
                     self.forget_face(index);
+                    self.events.forget(face_id);
                     self.events.send(Event::FaceClosed { face_id, reason: None });
                 }
             }
@@ -1086,6 +1089,7 @@ impl Worker {
 
     /// Reports what happened to faces without a command.
     fn report_faces(&mut self, now: Timestamp) {
+        self.events.report_deferred();
         while let Some(event) = self.faces.poll_event() {
             let Some(face_id) = self.admission.numbers.face_id(event.face) else { continue };
             let event = match event.change {
@@ -1110,7 +1114,7 @@ impl Worker {
                     Event::FaceUp { face_id, is_reached: false }
                 }
             };
-            self.events.send(event);
+            self.events.report(face_id, event);
         }
     }
 
@@ -1197,6 +1201,10 @@ impl Worker {
             return self.adopt_remote(peer, index);
         }
         let Some((transport, found)) = on_demand else { return };
+        if self.events.is_full() {
+            self.counters.refused_peers.increment();
+            return;
+        }
         let Some((face_id, index)) = self.admission.allocate_for_peer(peer, &found, now) else {
             return self.refuse_peer(now, found.remote);
         };

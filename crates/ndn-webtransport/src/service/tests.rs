@@ -175,6 +175,24 @@ fn attempt_that_is_given_up_is_not_reported_and_others_use_the_given_addresses()
 }
 
 #[test]
+fn attempt_beyond_the_limit_of_waiting_commands_fails() {
+    // The thread does not run.
+    let (commands, requests) = tokio::sync::mpsc::channel(1);
+    let (sender, reported) = channel();
+    for _ in 0..2 {
+        let (sender, (_, given_up)) = (sender.clone(), oneshot::channel());
+        let on_connected = Box::new(move |result| drop(sender.send(result)));
+        let target = "https://192.0.2.1/ndn".parse().unwrap();
+        let addresses = Vec::new();
+        let request = Request { target, addresses, idle_timeout: IDLE, on_connected, given_up };
+        queue(&commands, Command::Connect(request));
+    }
+    assert_eq!(reported.try_recv().unwrap().unwrap_err(), TOO_MANY_COMMANDS);
+    assert!(reported.try_recv().is_err());
+    assert_eq!(requests.len(), 1);
+}
+
+#[test]
 fn sessions_above_the_limit_are_rejected() {
     let listener = listen(2, |_| true);
     let clients = Service::start(None).unwrap();
