@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ndn_memif::{
-    ClientHandshake, ClientOptions, Link, MESSAGE_LENGTH, MemoryBudget, Message, Name, Progress,
-    Received, Secret, ServerHandshake, ServerOptions,
+    ClientHandshake, ClientOptions, Connection, MESSAGE_LENGTH, MemoryBudget, Message, Name,
+    Progress, Received, Secret, ServerHandshake, ServerOptions,
 };
 use ndn_sys::interrupt::{Interrupt, Interrupter};
 use ndn_sys::seqpacket;
@@ -110,7 +110,7 @@ fn small() -> ClientOptions {
 }
 
 /// Takes and sends something, whatever the memory holds.
-fn use_rings(link: &mut Link) -> Option<()> {
+fn use_rings(link: &mut Connection) -> Option<()> {
     // Longer than a piece, shorter than some chains.
     let mut buffer = [0; 1500];
     for receiver in &mut link.receivers {
@@ -141,7 +141,7 @@ fn use_rings(link: &mut Link) -> Option<()> {
 }
 
 /// Writes what the input says, and lets the other side work in between: where, what, how wide.
-fn write(memory: &SharedMemory, bytes: &[u8], link: &mut Link) -> Option<()> {
+fn write(memory: &SharedMemory, bytes: &[u8], link: &mut Connection) -> Option<()> {
     for operation in bytes.chunks_exact(7) {
         let &[a, b, c, d, e, f, how] = operation else { continue };
         let at = usize::from(u16::from_ne_bytes([a, b])) % memory.len();

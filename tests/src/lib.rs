@@ -37,7 +37,7 @@ pub use peers::{
 pub use process::{Process, ended_by_hangup, run_to_end, run_to_end_within};
 pub use program::{bench_program, program};
 pub use topology::Topology;
-pub use well_known::WellKnownLink;
+pub use well_known::WellKnownPath;
 pub use xrootd::{XRootD, try_xrdcp, xrdcp, xrootd_command, xrootd_vector_reads};
 
 /// Maximum time that a test waits for a condition.

@@ -3,7 +3,7 @@
 //! The Content Store is off, so that every fetch reaches the producer. Prefixes are registered and versions discovered
 //! (RDR) by each library's own means.
 
-use crate::{Forwarder, Peer, Settings, Transport, WellKnownLink, noise, require};
+use crate::{Forwarder, Peer, Settings, Transport, WellKnownPath, noise, require};
 
 /// Length of the object.
 pub const OBJECT_BYTES: usize = 10 * 1024 * 1024;
@@ -19,8 +19,8 @@ fn transfer(
 ) {
     let directory = forwarder.directory();
     let _link = match (producer, consumer) {
-        (Peer::NdnApp, _) => WellKnownLink::to(producing.socket()),
-        (_, Peer::NdnApp) => WellKnownLink::to(consuming.socket()),
+        (Peer::NdnApp, _) => WellKnownPath::to(producing.socket()),
+        (_, Peer::NdnApp) => WellKnownPath::to(consuming.socket()),
         _ => None,
     };
     let object = noise(7, OBJECT_BYTES);

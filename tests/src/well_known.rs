@@ -48,12 +48,12 @@ pub(crate) fn is_by_link() -> bool {
 
 /// While it exists, the well-known path leads to one forwarder; dropped, it is gone.
 #[derive(Debug)]
-pub struct WellKnownLink {
+pub struct WellKnownPath {
     path: PathBuf,
     _turn: MutexGuard<'static, ()>,
 }
 
-impl WellKnownLink {
+impl WellKnownPath {
     /// Makes the path lead to `socket`, if that is what it takes here.
     ///
     /// # Panics
@@ -71,7 +71,7 @@ impl WellKnownLink {
     }
 }
 
-impl Drop for WellKnownLink {
+impl Drop for WellKnownPath {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }

@@ -193,7 +193,7 @@ fn a_neighbour_registers_with_a_certificate_that_is_fetched_from_it() {
     assert_eq!(neighbour.code(&digest, &[]), 403);
     wait_until("the refusals to be logged with their signer", || {
         let text = forwarder.process.stderr();
-        (text.contains("refused") && text.contains("/net/site/user/KEY/k")).then_some(())
+        (text.contains("rejected") && text.contains("/net/site/user/KEY/k")).then_some(())
     });
     let routes = forwarder.run(&["nfdc", "route", "show", "/stolen"]);
     assert_eq!(routes.status.code(), Some(6));

@@ -316,7 +316,7 @@ fn a_full_fib_refuses_further_routes() {
     }
     let (number, complaint) = refused.expect("a FIB of 32 entries does not take 64");
     assert!((20..=32).contains(&number), "refused at {number}");
-    assert!(complaint.contains("refused"), "{complaint}");
+    assert!(complaint.contains("rejected"), "{complaint}");
     forwarder.assert_healthy();
     let _ = forwarder.output(&["route", "remove", "/full/0", peer]);
     let _ = forwarder.output(&["route", "add", "/full/again", peer]);

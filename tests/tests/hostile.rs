@@ -383,7 +383,7 @@ fn every_face_is_answered_by_its_rights() {
         for signer in ["nobody", "DigestSha256", "/unknown/KEY/k", "/operator/KEY/k"] {
             wait_until(&format!("the refusal of {signer} to be logged"), || {
                 let text = forwarder.process.stderr();
-                let mut lines = text.lines().filter(|line| line.contains("command refused"));
+                let mut lines = text.lines().filter(|line| line.contains("command rejected"));
                 let signer = format!("signer=\"{signer}\"");
                 lines.any(|line| line.contains(&signer)).then_some(())
             });

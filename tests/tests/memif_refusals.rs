@@ -56,7 +56,10 @@ fn applications_send_the_secret_of_their_interface() {
             let output = attach(&forwarder, transport, wrong, arguments);
             assert_eq!(output.status.code(), Some(1));
             let printed = printed(&output);
-            assert!(printed.contains("it refuses: \"Incorrect secret\""), "{printed}");
+            assert!(
+                printed.contains("it rejects the connection: \"Incorrect secret\""),
+                "{printed}"
+            );
             assert!(printed.contains("What NDN_CLIENT_MEMIF_SECRET holds"), "{printed}");
             assert!(!printed.contains("forwarder can be reached"), "{printed}");
             assert!(!printed.contains(wrong) && !printed.contains(right), "{printed}");
@@ -86,9 +89,9 @@ fn secret_of_a_server_is_sent_and_its_rejection_is_reported() {
     let down = wait_until("a refusal", || {
         let faces = &wrong.json(&["status"])["down_faces"];
         let reason = faces[0]["reason"].as_str()?.to_owned();
-        reason.contains("refuses").then_some(reason)
+        reason.contains("rejects").then_some(reason)
     });
-    assert_eq!(down, "the peer refuses: \"Incorrect secret\"");
+    assert_eq!(down, "the peer rejects the connection: \"Incorrect secret\"");
     let shown = wrong.output(&["face", "show", &remote]);
     assert!(shown.contains(&down), "{shown}");
     assert!(wrong.process.stderr().contains(&down), "{}", wrong.process.stderr());
@@ -123,7 +126,7 @@ fn client_at_the_limit_of_faces_is_informed() {
     let output = attach(&forwarder, &transport, "", &["peek", "/any/name"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let printed = printed(&output);
-    assert!(printed.contains("it refuses: \"limits.faces reached\""), "{printed}");
+    assert!(printed.contains("it rejects the connection: \"limits.faces reached\""), "{printed}");
     forwarder.assert_healthy();
     drop(held);
 }

@@ -145,7 +145,7 @@ fn operation_without_privileges_fails() {
     // Who may read is not restricted.
     assert!(forwarder.run(&["status"]).status.success());
     wait_until("the refusals to be logged", || {
-        forwarder.process.stderr().contains("management command refused").then_some(())
+        forwarder.process.stderr().contains("management command rejected").then_some(())
     });
 }
 

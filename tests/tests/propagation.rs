@@ -113,7 +113,7 @@ fn gateway_rejects_unknown_clients() {
     let mut server = host.spawn("server", &["ping-server", "/site/ping"]);
     server.wait_for_output("/site/ping");
     wait_until("the refusal", || {
-        gateway.process.stderr().contains("management command refused").then_some(())
+        gateway.process.stderr().contains("management command rejected").then_some(())
     });
     assert!(routes(&gateway, "/site").is_empty());
 }

@@ -25,7 +25,7 @@ the next start (*restart*), for one of these reasons:
 
 /// The introduction of the table of units.
 const UNITS_HEAD: &str = "Sizes and durations have a unit, in this file, where they are in quotes, in scenario files of `namewire traffic`, and on
-command lines: `64KiB`, `1.5GB`, `250ms`, `1.5s`. A number without a unit is refused, except `0`.
+command lines: `64KiB`, `1.5GB`, `250ms`, `1.5s`. A number without a unit is rejected, except `0`.
 ";
 
 /// The introduction of the sample.

@@ -44,7 +44,7 @@ pub struct FieldInfo {
 }
 
 /// Declares requests. Those of the second group are answered over time: their operation returns an
-/// [`AnswerStream`](crate::streams::AnswerStream), and their methods of the client are written by hand.
+/// [`ResponseStream`](crate::streams::ResponseStream), and their methods of the client are written by hand.
 macro_rules! requests {
     (
         answered {
@@ -138,14 +138,14 @@ macro_rules! requests {
 
         impl Request {
             /// Executes the request on the forwarder.
-            pub(crate) fn execute(self, operations: &dyn Operations) -> Result<Answer, String> {
+            pub(crate) fn execute(self, operations: &dyn Operations) -> Result<ResponseBody, String> {
                 match self {
                     $( Self::$Request $({ $($field),+ })? => {
-                        Answer::result(operations.$call($($($field),+)?)?)
+                        ResponseBody::result(operations.$call($($($field),+)?)?)
                     } )+
                     $( Self::$StreamRequest { $($stream_field),+ } => {
                         let stream = operations.$stream_call($($stream_field),+)?;
-                        Ok(Answer::stream::<$crate::declare::stream_result!($($StreamResult)?)>(stream))
+                        Ok(ResponseBody::stream::<$crate::declare::stream_result!($($StreamResult)?)>(stream))
                     } )+
                 }
             }

@@ -17,7 +17,7 @@ use crate::protocol::{
     ManagementData, MemifStatus, Statistics, Version, VipStatus, WaitingFace, WebTransportStatus,
 };
 use crate::service_times::{ServiceTimesReport, ServiceTimesStream};
-use crate::streams::{Answer, CaptureStream};
+use crate::streams::{CaptureStream, ResponseBody};
 
 requests! {
     answered {
@@ -177,8 +177,8 @@ pub fn execute(
     }
     let request: Request = serde_json::from_value(request).map_err(|error| error.to_string())?;
     match request.execute(operations)? {
-        Answer::Result(result) => Ok(result),
-        Answer::Stream(_) => Err(format!("{method} is answered over time")),
+        ResponseBody::Result(result) => Ok(result),
+        ResponseBody::Stream(_) => Err(format!("{method} is answered over time")),
     }
 }
 

@@ -13,7 +13,7 @@ use ndn_sys::stream::listen_unix;
 
 use super::protocol::{LINE_LEN_MAX, Response};
 use super::requests::{Operations, Request};
-use super::streams::{Answer, respond};
+use super::streams::{ResponseBody, respond};
 
 /// Maximum concurrent connections; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 16;
@@ -249,8 +249,8 @@ fn serve_connection(stream: &UnixStream, operations: &dyn Operations) -> io::Res
             }
         };
         match request.execute(operations) {
-            Ok(Answer::Result(value)) => respond(stream, &Response::Result(value))?,
-            Ok(Answer::Stream(answer)) => {
+            Ok(ResponseBody::Result(value)) => respond(stream, &Response::Result(value))?,
+            Ok(ResponseBody::Stream(answer)) => {
                 if answer(stream)?.is_break() {
                     return Ok(());
                 }

@@ -27,23 +27,23 @@ const TRACE_MS_MAX: u64 = 3_600_000;
 const PAUSE_STEP: Duration = Duration::from_millis(100);
 
 /// Writes an answer over time. Further requests may follow, unless it breaks.
-type WriteAnswer = dyn FnOnce(&UnixStream) -> io::Result<ControlFlow<()>>;
+type WriteResponse = dyn FnOnce(&UnixStream) -> io::Result<ControlFlow<()>>;
 
 /// The answer to a request.
-pub(crate) enum Answer {
+pub(crate) enum ResponseBody {
     /// A result.
     Result(Value),
     /// A result that takes time, or a stream.
-    Stream(Box<WriteAnswer>),
+    Stream(Box<WriteResponse>),
 }
 
-impl Answer {
+impl ResponseBody {
     pub(crate) fn result(result: impl Serialize) -> Result<Self, String> {
         serde_json::to_value(result).map(Self::Result).map_err(|error| error.to_string())
     }
 
     /// An answer over time whose result has type `R`.
-    pub(crate) fn stream<R: Serialize>(stream: impl AnswerStream<Result = R> + 'static) -> Self {
+    pub(crate) fn stream<R: Serialize>(stream: impl ResponseStream<Result = R> + 'static) -> Self {
         Self::Stream(Box::new(move |connection| {
             let Some(result) = stream.result(connection)? else {
                 return Ok(ControlFlow::Break(()));
@@ -55,7 +55,7 @@ impl Answer {
 }
 
 /// An answer that the server writes over time. Dropping it ends what it measures.
-pub(crate) trait AnswerStream {
+pub(crate) trait ResponseStream {
     /// The type of its result.
     type Result: Serialize;
 
@@ -87,7 +87,7 @@ impl fmt::Debug for CaptureStream {
     }
 }
 
-impl AnswerStream for ServiceTimesStream {
+impl ResponseStream for ServiceTimesStream {
     type Result = ServiceTimesReport;
 
     fn result(&self, connection: &UnixStream) -> io::Result<Option<ServiceTimesReport>> {
@@ -100,7 +100,7 @@ impl AnswerStream for ServiceTimesStream {
     }
 }
 
-impl AnswerStream for CaptureStream {
+impl ResponseStream for CaptureStream {
     type Result = ();
 
     fn result(&self, _: &UnixStream) -> io::Result<Option<()>> {
@@ -113,7 +113,7 @@ impl AnswerStream for CaptureStream {
     }
 }
 
-impl AnswerStream for PacketTraceStream {
+impl ResponseStream for PacketTraceStream {
     type Result = ();
 
     fn result(&self, _: &UnixStream) -> io::Result<Option<()>> {
@@ -127,7 +127,7 @@ impl AnswerStream for PacketTraceStream {
     }
 }
 
-impl AnswerStream for LogStream {
+impl ResponseStream for LogStream {
     type Result = ();
 
     fn result(&self, _: &UnixStream) -> io::Result<Option<()>> {

@@ -121,7 +121,7 @@ impl Destinations {
         }
         let is_done = self.routes.is_empty() && self.next_hops.is_empty();
         if is_done && let Refused { count, first: Some(first) } = &self.refused {
-            warn!(face_id, count, first, "routes of a face that has come back were refused");
+            warn!(face_id, count, first, "routes of a face that has come back were rejected");
         }
         is_done
     }

@@ -12,7 +12,7 @@ use ndn_dataplane::{NewFace, NewPort, PortChange};
 use ndn_face::{NewStation, PortId, PortSocket};
 use ndn_management::FaceDriver;
 use ndn_sys::interface::{Interface, interfaces};
-use ndn_sys::netlink::{Link, links};
+use ndn_sys::netlink::{NetworkDevice, network_devices};
 use ndn_types::{FaceUri, PrincipalKey, Scope, duration_ns};
 use tracing::{info, warn};
 
@@ -111,7 +111,7 @@ impl EthernetPorts {
         }
         self.last_poll_ns = context.now_ns;
         self.next_poll_ns = context.now_ns + duration_ns(POLL_INTERVAL);
-        let (all, addresses) = match links().and_then(|all| Ok((all, interfaces()?))) {
+        let (all, addresses) = match network_devices().and_then(|all| Ok((all, interfaces()?))) {
             Ok(found) => found,
             Err(error) => return warn!(%error, "network interfaces cannot be listed"),
         };
@@ -121,16 +121,16 @@ impl EthernetPorts {
     fn update(
         &mut self,
         context: &mut Context<'_>,
-        all: &[Link],
+        all: &[NetworkDevice],
         addresses: &[Interface],
         has_face: impl Fn(&str) -> bool,
     ) {
-        let usable: BTreeMap<&str, &Link> = all
+        let usable: BTreeMap<&str, &NetworkDevice> = all
             .iter()
             .filter(|link| is_usable(link))
             .map(|link| (link.name.as_str(), link))
             .collect();
-        let purpose_of = |link: &Link| {
+        let purpose_of = |link: &NetworkDevice| {
             let interface = as_interface(link, addresses);
             Purpose::of(&context.config.listeners.ethernet, &interface)
         };
@@ -223,7 +223,7 @@ impl EthernetPorts {
     /// Opens an interface.
     fn open(
         &mut self,
-        link: &Link,
+        link: &NetworkDevice,
         purpose: Purpose,
         chosen: Option<FaceDriver>,
         found: &Found<'_>,
@@ -288,7 +288,7 @@ impl EthernetPorts {
         let driver = spec.options.driver;
         let is_other = |port: &Port| driver.is_some_and(|driver| driver != port.driver);
         if self.ports.get(name).is_none_or(|port| port.device.is_none() || is_other(port)) {
-            let all = links().map_err(|error| error.to_string())?;
+            let all = network_devices().map_err(|error| error.to_string())?;
             let addresses = interfaces().map_err(|error| error.to_string())?;
             let link = all.iter().find(|link| link.name == name);
             let link = link.ok_or_else(|| format!("there is no interface {name}"))?;
@@ -329,12 +329,12 @@ impl EthernetPorts {
 
 /// Returns whether the interface receives frames itself: those of a bridge port or bond member go to the bridge or
 /// bond.
-fn is_usable(link: &Link) -> bool {
+fn is_usable(link: &NetworkDevice) -> bool {
     link.is_ethernet() && !link.is_loopback() && link.master.is_none()
 }
 
 /// Returns the reason why the interface receives no frames, as text.
-fn check_usable(link: &Link, all: &[Link]) -> Result<(), String> {
+fn check_usable(link: &NetworkDevice, all: &[NetworkDevice]) -> Result<(), String> {
     let name = &link.name;
     if is_usable(link) {
         return Ok(());
@@ -346,7 +346,7 @@ fn check_usable(link: &Link, all: &[Link]) -> Result<(), String> {
 }
 
 /// Converts an interface for the configuration's rules.
-fn as_interface(link: &Link, addresses: &[Interface]) -> Interface {
+fn as_interface(link: &NetworkDevice, addresses: &[Interface]) -> Interface {
     let with_addresses = addresses.iter().find(|interface| interface.index == link.index);
     Interface {
         name: link.name.clone(),
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn faces_on_bridge_and_bond_members_are_rejected() {
-        let link = |name: &str, index: u32, master: Option<u32>| Link {
+        let link = |name: &str, index: u32, master: Option<u32>| NetworkDevice {
             name: name.to_owned(),
             index,
             hardware_type: 1,
@@ -386,7 +386,7 @@ mod tests {
         assert!(refused.contains("eth1 is a part of br0"), "{refused}");
         let refused = check_usable(&all[2], &all).unwrap_err();
         assert!(refused.contains("eth2 is a part of interface 9"), "{refused}");
-        let tunnel = Link { mac: None, ..link("tun0", 4, None) };
+        let tunnel = NetworkDevice { mac: None, ..link("tun0", 4, None) };
         let refused = check_usable(&tunnel, &all).unwrap_err();
         assert!(refused.contains("does not carry Ethernet"), "{refused}");
     }

@@ -1,7 +1,7 @@
 //! Selection of the driver for a network interface.
 
 use ndn_management::FaceDriver;
-use ndn_sys::netlink::{Link, XdpSupport};
+use ndn_sys::netlink::{NetworkDevice, XdpSupport};
 
 /// Properties that the selection depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,12 @@ pub struct Facts {
 impl Facts {
     /// Collects the properties of `link`, one of `all`.
     #[must_use]
-    pub fn of(link: &Link, all: &[Link], xdp: Option<XdpSupport>, has_address: bool) -> Self {
+    pub fn of(
+        link: &NetworkDevice,
+        all: &[NetworkDevice],
+        xdp: Option<XdpSupport>,
+        has_address: bool,
+    ) -> Self {
         Self {
             xdp,
             has_address,
@@ -52,7 +57,7 @@ impl Facts {
 /// Returns whether VLAN interfaces are configured on an interface. A driver may remove the VLAN tags before an XDP
 /// program reads the frame.
 #[must_use]
-pub fn has_vlans(link: &Link, all: &[Link]) -> bool {
+pub fn has_vlans(link: &NetworkDevice, all: &[NetworkDevice]) -> bool {
     all.iter().any(|other| other.vlan.is_some() && other.lower == Some(link.index))
 }
 

@@ -32,7 +32,7 @@ ndn_types::resource! {
 
 /// Result of a look-up.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct LookupResult {
     /// Remote URI, with the host name.
     pub(super) remote: FaceUri,
     /// The requested face.
@@ -46,13 +46,13 @@ type Resolve = dyn Fn(&FaceUri) -> Result<Vec<FaceUri>, String> + Send + Sync;
 
 /// Look-ups that wait for a thread.
 #[derive(Debug)]
-struct Queue {
+struct LookupQueue {
     waiting: VecDeque<(FaceUri, FaceSpec)>,
     threads: usize,
     threads_max: usize,
 }
 
-impl Queue {
+impl LookupQueue {
     fn new(threads_max: usize) -> Arc<Mutex<Self>> {
         Arc::new(Mutex::new(Self { waiting: VecDeque::new(), threads: 0, threads_max }))
     }
@@ -62,14 +62,14 @@ impl Queue {
 pub(super) struct HostNames {
     resolve: Arc<Resolve>,
     /// For the configuration and for operators.
-    queue: Arc<Mutex<Queue>>,
+    queue: Arc<Mutex<LookupQueue>>,
     /// For users.
-    of_users: Arc<Mutex<Queue>>,
+    of_users: Arc<Mutex<LookupQueue>>,
     ledger: Ledger<Lookups, 1>,
     /// The user that each of these look-ups is charged to, by ticket.
     charged: HashMap<u64, PrincipalIndex>,
-    answers: Receiver<Answer>,
-    sender: Sender<Answer>,
+    answers: Receiver<LookupResult>,
+    sender: Sender<LookupResult>,
     waker: Arc<Waker>,
     /// Remaining addresses for the faces of these tickets, for use if the current attempt fails. None are known during a
     /// look-up.
@@ -96,7 +96,7 @@ impl HostNames {
     ) -> std::io::Result<Self> {
         let (sender, answers) = channel();
         let waker = Arc::new(Waker::new()?);
-        let (queue, of_users) = (Queue::new(THREADS_MAX), Queue::new(LOOKUPS_MAX));
+        let (queue, of_users) = (LookupQueue::new(THREADS_MAX), LookupQueue::new(LOOKUPS_MAX));
         let ledger = Ledger::new([Capacity::of(LOOKUPS_MAX)], reserves);
         let (charged, left) = (HashMap::new(), HashMap::new());
         let resolve = Arc::new(resolve);
@@ -114,9 +114,9 @@ impl HostNames {
     }
 
     /// Returns the answers since the last call.
-    pub(super) fn take_answers(&mut self) -> Vec<Answer> {
+    pub(super) fn take_answers(&mut self) -> Vec<LookupResult> {
         self.waker.reset();
-        let mut answers: Vec<Answer> = self.answers.try_iter().collect();
+        let mut answers: Vec<LookupResult> = self.answers.try_iter().collect();
         answers.retain(|answer| {
             let Some(ticket) = answer.spec.ticket else { return true };
             self.release(ticket);
@@ -158,7 +158,7 @@ impl HostNames {
 
     fn start(
         &self,
-        shared: &Arc<Mutex<Queue>>,
+        shared: &Arc<Mutex<LookupQueue>>,
         uri: &FaceUri,
         spec: FaceSpec,
     ) -> std::io::Result<()> {
@@ -173,7 +173,7 @@ impl HostNames {
             while let Some((remote, spec)) = next(&shared) {
                 let result = resolve(&remote);
                 // The receiver is gone only while the forwarder stops.
-                let _ = sender.send(Answer { remote, spec, result });
+                let _ = sender.send(LookupResult { remote, spec, result });
                 waker.wake();
             }
         };
@@ -226,12 +226,12 @@ impl HostNames {
 }
 
 /// Locks the queue. No code panics while it holds the lock.
-fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+fn lock(queue: &Mutex<LookupQueue>) -> MutexGuard<'_, LookupQueue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the next look-up of a thread; the thread ends on `None`.
-fn next(queue: &Mutex<Queue>) -> Option<(FaceUri, FaceSpec)> {
+fn next(queue: &Mutex<LookupQueue>) -> Option<(FaceUri, FaceSpec)> {
     let mut queue = lock(queue);
     let next = queue.waiting.pop_front();
     if next.is_none() {

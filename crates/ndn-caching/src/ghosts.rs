@@ -2,14 +2,14 @@
 
 use hashbrown::HashTable;
 
-use crate::queue::{Links, Queue};
+use crate::queue::{SlotLinks, SlotQueue};
 use crate::random::mix;
 
 /// A queue of keys with a limit of entries. It does not allocate after its creation.
 #[derive(Debug)]
 pub(crate) struct Ghosts {
-    links: Links,
-    queue: Queue,
+    links: SlotLinks,
+    queue: SlotQueue,
     keys: Vec<u64>,
     free: Vec<u32>,
     index: HashTable<u32>,
@@ -19,8 +19,8 @@ impl Ghosts {
     /// An empty queue for up to `entries` keys.
     pub(crate) fn new(entries: u32) -> Self {
         Self {
-            links: Links::new(entries),
-            queue: Queue::new(),
+            links: SlotLinks::new(entries),
+            queue: SlotQueue::new(),
             keys: vec![0; entries as usize],
             free: (0..entries).rev().collect(),
             // Twice the size: the table then drops its tombstones in place.

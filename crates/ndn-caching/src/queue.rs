@@ -5,7 +5,7 @@ use crate::policy::Slot;
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy)]
-struct Link {
+struct SlotLink {
     newer: u32,
     older: u32,
     weight: u32,
@@ -13,13 +13,13 @@ struct Link {
 
 /// The links of all slots. A slot is in at most one queue.
 #[derive(Debug)]
-pub(crate) struct Links {
-    links: Vec<Link>,
+pub(crate) struct SlotLinks {
+    links: Vec<SlotLink>,
 }
 
-impl Links {
+impl SlotLinks {
     pub(crate) fn new(slots: u32) -> Self {
-        Self { links: vec![Link { newer: NONE, older: NONE, weight: 0 }; slots as usize] }
+        Self { links: vec![SlotLink { newer: NONE, older: NONE, weight: 0 }; slots as usize] }
     }
 
     /// The weight with which a queued slot was pushed.
@@ -38,13 +38,13 @@ impl Links {
 
 /// Slots in order of age, with their total weight.
 #[derive(Debug, Clone)]
-pub(crate) struct Queue {
+pub(crate) struct SlotQueue {
     newest: u32,
     oldest: u32,
     weight: u64,
 }
 
-impl Queue {
+impl SlotQueue {
     pub(crate) const fn new() -> Self {
         Self { newest: NONE, oldest: NONE, weight: 0 }
     }
@@ -66,8 +66,8 @@ impl Queue {
 
     /// Adds `slot` as the newest. It is in no queue.
     #[inline]
-    pub(crate) fn push(&mut self, links: &mut Links, slot: Slot, weight: u32) {
-        links.links[slot as usize] = Link { newer: NONE, older: self.newest, weight };
+    pub(crate) fn push(&mut self, links: &mut SlotLinks, slot: Slot, weight: u32) {
+        links.links[slot as usize] = SlotLink { newer: NONE, older: self.newest, weight };
         match self.newest {
             NONE => self.oldest = slot,
             newest => links.links[newest as usize].newer = slot,
@@ -78,8 +78,8 @@ impl Queue {
 
     /// Removes `slot`, which is in this queue.
     #[inline]
-    pub(crate) fn remove(&mut self, links: &mut Links, slot: Slot) {
-        let Link { newer, older, weight } = links.links[slot as usize];
+    pub(crate) fn remove(&mut self, links: &mut SlotLinks, slot: Slot) {
+        let SlotLink { newer, older, weight } = links.links[slot as usize];
         match newer {
             NONE => self.newest = older,
             newer => links.links[newer as usize].older = older,
@@ -93,7 +93,7 @@ impl Queue {
 
     /// Removes the oldest slot.
     #[inline]
-    pub(crate) fn pop(&mut self, links: &mut Links) -> Option<Slot> {
+    pub(crate) fn pop(&mut self, links: &mut SlotLinks) -> Option<Slot> {
         let slot = self.oldest()?;
         self.remove(links, slot);
         Some(slot)
@@ -101,7 +101,7 @@ impl Queue {
 
     /// Makes `slot`, which is in this queue, the newest.
     #[inline]
-    pub(crate) fn touch(&mut self, links: &mut Links, slot: Slot) {
+    pub(crate) fn touch(&mut self, links: &mut SlotLinks, slot: Slot) {
         if self.newest != slot {
             let weight = links.weight(slot);
             self.remove(links, slot);

@@ -31,7 +31,7 @@ pub enum CommandError {
     #[error("the forwarder does not answer: {0}")]
     NoAnswer(#[from] ExpressError),
     /// The forwarder rejected the command.
-    #[error("the forwarder refused {command}: {code} {text}")]
+    #[error("the forwarder rejected {command}: {code} {text}")]
     Refused {
         /// Module and verb.
         command: String,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use ndn_memif::{
-    Address, ClientHandshake, ClientOptions, DisconnectReason, Ended, Fault, HandshakeError, Link,
-    Progress, Received, Receiver, Secret, Sender, Sent,
+    Address, ClientHandshake, ClientOptions, Connection, DisconnectReason, Ended, Fault,
+    HandshakeError, Progress, Received, Receiver, Secret, Sender, Sent,
 };
 use ndn_sys::clock;
 use ndn_sys::interrupt::Interrupter;
@@ -56,7 +56,7 @@ fn secret_of(variable: Result<String, VarError>) -> io::Result<Secret> {
 
 /// A refusal by the forwarder, with advice.
 #[derive(Debug, thiserror::Error)]
-#[error("it refuses: {reason}{advice}")]
+#[error("it rejects the connection: {reason}{advice}")]
 pub(crate) struct MemifRefusal {
     reason: DisconnectReason,
     advice: String,
@@ -89,7 +89,7 @@ pub fn explain_memif(error: io::Error, address: &Address, secret: &Secret) -> io
 /// A shared memory connection.
 pub(crate) struct MemifSocket {
     /// Closed after the descriptors below, which are duplicates of its own.
-    link: Box<Link>,
+    link: Box<Connection>,
     socket: AsyncFd<OwnedFd>,
     interrupt: AsyncFd<OwnedFd>,
     interrupter: Interrupter,
@@ -153,7 +153,7 @@ impl MemifSocket {
 
     pub(crate) fn split(&mut self) -> io::Result<Halves<'_>> {
         let Self { link, socket, interrupt, interrupter } = self;
-        let Link { receivers, senders, frame_length_max, .. } = &mut **link;
+        let Connection { receivers, senders, frame_length_max, .. } = &mut **link;
         let (Some(receiver), Some(sender)) = (receivers.first_mut(), senders.first_mut()) else {
             return Err(io::ErrorKind::InvalidData.into());
         };

@@ -93,11 +93,11 @@ struct Inner {
     signer: Arc<dyn Signer>,
     segments_served: AtomicU64,
     bytes_served: AtomicU64,
-    queue: Mutex<Queue>,
+    queue: Mutex<RequestQueue>,
 }
 
 #[derive(Default)]
-struct Queue {
+struct RequestQueue {
     waiting: VecDeque<(Request, RequestedPart)>,
     /// Whether a blocking thread is running.
     running: bool,

@@ -33,4 +33,4 @@ pub use format::{
 pub use reads::WAITERS_MAX;
 pub use recovery::recover;
 pub use request::{Buffer, Completion, Found, ReadFault, Request, Storage};
-pub use share::{Admission, Answer, Lookup, Packet, Share, ShareOptions};
+pub use share::{Admission, Lookup, Packet, ReadResult, Share, ShareOptions};

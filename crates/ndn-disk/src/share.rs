@@ -77,7 +77,7 @@ pub enum Lookup<'a> {
 
 /// End of a read that Interests waited for.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ReadResult {
     /// Hash of the name.
     pub hash: u64,
     waiters: [u64; WAITERS_MAX],
@@ -86,7 +86,7 @@ pub struct Answer {
     packet: Option<(std::ops::Range<usize>, Timestamp)>,
 }
 
-impl Answer {
+impl ReadResult {
     /// The waiters, as passed to [`Share::begin_read`] and [`Share::join_read`].
     #[must_use]
     pub fn waiters(&self) -> &[u64] {
@@ -491,7 +491,7 @@ impl Share {
 
     /// Accepts the end of a request. Returns what the Interests that wait for it get; [`recycle`](Self::recycle) it
     /// afterwards.
-    pub fn complete(&mut self, now: Timestamp, completion: Completion) -> Option<Answer> {
+    pub fn complete(&mut self, now: Timestamp, completion: Completion) -> Option<ReadResult> {
         self.now = now;
         match completion {
             Completion::Write { sequence, end, length, result, buffer } => {
@@ -529,7 +529,7 @@ impl Share {
     }
 
     /// Returns the memory of an answer.
-    pub fn recycle(&mut self, answer: Answer) {
+    pub fn recycle(&mut self, answer: ReadResult) {
         self.reads.recycle(answer.buffer);
     }
 
@@ -577,7 +577,7 @@ impl Share {
         read: &Read,
         buffer: Buffer,
         packet: Option<(std::ops::Range<usize>, Timestamp)>,
-    ) -> Option<Answer> {
+    ) -> Option<ReadResult> {
         if read.purpose == Purpose::Survive {
             if let Some((range, fresh_until)) = packet
                 && let Some(wire) = buffer.bytes().get(range)
@@ -591,7 +591,7 @@ impl Share {
         self.counters.read_ns.add(took_ns);
         self.counters.reads_slow.add(u64::from(took_ns > SLOW_READ_MS * NANOS_PER_MILLI));
         let Read { hash, waiters, waiter_count, .. } = *read;
-        Some(Answer { hash, waiters, waiter_count, buffer, packet })
+        Some(ReadResult { hash, waiters, waiter_count, buffer, packet })
     }
 
     /// Gives the disk up, because of an error that it or its threads reported. Interests that wait are answered
@@ -609,7 +609,7 @@ impl Share {
     }
 
     /// Reads that were requested and not passed on, when the disk was given up: their Interests go upstream.
-    pub fn abandon_read(&mut self) -> Option<Answer> {
+    pub fn abandon_read(&mut self) -> Option<ReadResult> {
         self.failure.as_ref()?;
         loop {
             match self.requests.pop_front()? {

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Mutex;
 
 use ndn_disk::{
-    Admission, Answer, Completion, Lookup, Packet, Request, Share, ShareOptions, Storage,
+    Admission, Completion, Lookup, Packet, ReadResult, Request, Share, ShareOptions, Storage,
     Superblock, recover,
 };
 use ndn_types::Timestamp;
@@ -212,7 +212,7 @@ impl World {
         }
     }
 
-    fn take(&mut self, answer: Answer) {
+    fn take(&mut self, answer: ReadResult) {
         if let Some(packet) = answer.packet() {
             for &key in answer.waiters() {
                 // Hashes of these names are distinct.

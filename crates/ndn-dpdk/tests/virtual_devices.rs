@@ -202,7 +202,7 @@ fn frames_cross(port_name: &str, interface: u32) {
 }
 
 fn index_of(name: &str) -> Option<u32> {
-    let links = ndn_sys::netlink::links().ok()?;
+    let links = ndn_sys::netlink::network_devices().ok()?;
     links.into_iter().find(|link| link.name == name).map(|link| link.index)
 }
 

@@ -49,7 +49,7 @@ impl fmt::Display for CloseReason {
         match self {
             Self::PeerClosed => formatter.write_str("closed by the peer"),
             Self::Left(reason) => write!(formatter, "the peer has left: {reason}"),
-            Self::Refused(reason) => write!(formatter, "the peer refuses: {reason}"),
+            Self::Refused(reason) => write!(formatter, "the peer rejects the connection: {reason}"),
             Self::Failed(kind) => write!(formatter, "connection failed: {kind}"),
             Self::FrameTooLong => formatter.write_str("the peer sent a frame that is too long"),
             Self::MalformedFrame => formatter.write_str("the peer sent a malformed TLV"),

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use ndn_memif::{
-    Address, ClientHandshake, ClientOptions, Ended, Fault, HandshakeError, Link,
+    Address, ClientHandshake, ClientOptions, Connection, Ended, Fault, HandshakeError,
     Progress as HandshakeProgress, Received, Receiver, Sent,
 };
 use ndn_ring::{FillBlock, PacketPool};
@@ -41,7 +41,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub enum MemifEnd {
     /// A client has connected to our socket, and the handshake is done.
-    Accepted(Box<Link>),
+    Accepted(Box<Connection>),
     /// We are connecting to a server.
     Client(Box<MemifClient>),
     /// We have connected to a server, and the handshake is done.
@@ -67,7 +67,7 @@ pub struct MemifConnection {
     /// The requested rings, also of the next connection when this one is lost.
     pub options: ClientOptions,
     /// The connection.
-    pub link: Box<Link>,
+    pub link: Box<Connection>,
 }
 
 impl MemifClient {
@@ -84,7 +84,7 @@ impl MemifClient {
 /// The rings of a face, or how it is getting them.
 #[derive(Debug)]
 enum Rings {
-    Up(Box<Link>),
+    Up(Box<Connection>),
     /// The handshake with the server is in progress.
     Connecting {
         handshake: Box<ClientHandshake>,
@@ -736,7 +736,7 @@ impl MemifState {
 }
 
 /// Adds the descriptors of the rings and their socket to the poller.
-fn attach(link: &Link, poller: &Poller, token: u64) -> io::Result<()> {
+fn attach(link: &Connection, poller: &Poller, token: u64) -> io::Result<()> {
     let added = poller.add(link, token, Interest::Closed).and_then(|()| {
         let mut receivers = link.receivers.iter();
         receivers.try_for_each(|one| poller.add(one, token, Interest::Readable))
@@ -748,7 +748,7 @@ fn attach(link: &Link, poller: &Poller, token: u64) -> io::Result<()> {
 }
 
 /// Removes them. Closing is not enough: the peer may have the same eventfds open.
-fn detach(link: &Link, poller: &Poller) {
+fn detach(link: &Connection, poller: &Poller) {
     let receivers = link.receivers.iter().map(AsFd::as_fd);
     for descriptor in receivers.chain([link.as_fd()]) {
         // One that was never added need not be removed.
@@ -758,7 +758,7 @@ fn detach(link: &Link, poller: &Poller) {
 
 /// Puts a frame into the first ring with room, so that frames keep their order while there is some.
 #[inline]
-fn send(link: &mut Link, parts: &[&[u8]]) -> Result<Sent, Fault> {
+fn send(link: &mut Connection, parts: &[&[u8]]) -> Result<Sent, Fault> {
     let mut outcome = Sent::Full;
     for sender in &mut link.senders {
         outcome = sender.send(parts)?;

@@ -12,7 +12,7 @@ use ndn_face::{
     CloseReason, ETHER_TYPE, FaceChange, FaceCounters, FaceEvent, FaceOptions, LinkDropReason,
     NewStation, OnDemandSettings, PeerKey, PortId, PortOptions, PortSocket, Ports,
 };
-use ndn_sys::netlink::{Link, links};
+use ndn_sys::netlink::{NetworkDevice, network_devices};
 use ndn_sys::packet::{LinkAddress, PacketSocket, PacketSocketOptions};
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_sys::udp::SendBatch;
@@ -59,12 +59,12 @@ fn ip(arguments: &str) {
     assert!(output.status.success(), "ip {arguments}: {output:?}");
 }
 
-fn link(name: &str) -> Link {
-    links().unwrap().into_iter().find(|link| link.name == name).unwrap()
+fn link(name: &str) -> NetworkDevice {
+    network_devices().unwrap().into_iter().find(|link| link.name == name).unwrap()
 }
 
 /// The driver that a worker receives by.
-fn port_socket(link: &Link) -> PortSocket {
+fn port_socket(link: &NetworkDevice) -> PortSocket {
     if std::env::var_os(BY_XDP).is_none() {
         return socket(link).into();
     }
@@ -84,7 +84,7 @@ fn port_socket(link: &Link) -> PortSocket {
     opened.unwrap().unwrap().into()
 }
 
-fn socket(link: &Link) -> PacketSocket {
+fn socket(link: &NetworkDevice) -> PacketSocket {
     let options = PacketSocketOptions {
         interface: link.index,
         protocol: ETHER_TYPE,
@@ -96,8 +96,8 @@ fn socket(link: &Link) -> PacketSocket {
 }
 
 /// Waits until frames go from one end to the other: the kernel starts that some time after both are up.
-fn settle(links: &[Link; 2]) {
-    let open = |link: &Link| {
+fn settle(links: &[NetworkDevice; 2]) {
+    let open = |link: &NetworkDevice| {
         let (protocol, payload_max, ring_bytes) = (EXPERIMENTAL, 100, 1 << 16);
         let (interface, group) = (link.index, None);
         let options = PacketSocketOptions { interface, protocol, group, payload_max, ring_bytes };
@@ -138,7 +138,7 @@ fn options(persistency: Persistency, mtu: u32) -> FaceOptions {
 }
 
 /// A worker with the device of `link`, on which it makes faces on demand.
-fn worker(link: &Link) -> Worker {
+fn worker(link: &NetworkDevice) -> Worker {
     let mut worker = Worker::new();
     let port = PortOptions {
         name: link.name.as_str().into(),
@@ -157,7 +157,7 @@ fn worker(link: &Link) -> Worker {
 struct Ends {
     near: Worker,
     far: Worker,
-    links: [Link; 2],
+    links: [NetworkDevice; 2],
 }
 
 impl Ends {

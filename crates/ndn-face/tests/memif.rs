@@ -10,8 +10,8 @@ use ndn_face::{
     WORKER_TOKEN_MIN,
 };
 use ndn_memif::{
-    Address, ClientOptions, DisconnectReason, HandshakeError, Link, Progress, Refusal, Secret,
-    ServerHandshake, ServerOptions,
+    Address, ClientOptions, Connection, DisconnectReason, HandshakeError, Progress, Refusal,
+    Secret, ServerHandshake, ServerOptions,
 };
 use ndn_sys::interrupt::Interrupter;
 use ndn_sys::poll::{Events, Interest, Waker};
@@ -38,7 +38,7 @@ impl Server {
     }
 
     /// Accepts a client that `worker` has, whose face is then up.
-    fn accept(&mut self, worker: &mut Worker) -> Link {
+    fn accept(&mut self, worker: &mut Worker) -> Connection {
         self.admit(worker, |_| Ok(())).unwrap()
     }
 
@@ -47,7 +47,7 @@ impl Server {
         &mut self,
         worker: &mut Worker,
         admit: impl Fn(&Secret) -> Result<(), Refusal>,
-    ) -> Result<Link, HandshakeError> {
+    ) -> Result<Connection, HandshakeError> {
         let accepted = loop {
             match self.listener.accept() {
                 Ok(accepted) => break accepted.stream,

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use ndn_face::{CloseReason, FaceChange, FaceEvent, FaceOptions, MemifEnd};
 use ndn_memif::{
-    DisconnectReason, Fault, Link, MESSAGE_LENGTH, Message, Name, Progress, Secret,
+    Connection, DisconnectReason, Fault, MESSAGE_LENGTH, Message, Name, Progress, Secret,
     ServerHandshake, ServerOptions,
 };
 use ndn_sys::interrupt::{Interrupt, Interrupter};
@@ -27,7 +27,7 @@ struct Hostile {
 impl Hostile {
     const RING: usize = 128 + 4 * 16;
 
-    fn connect() -> (Self, Box<Link>) {
+    fn connect() -> (Self, Box<Connection>) {
         let (socket, far) = seqpacket::pair().unwrap();
         let (memory, file) = SharedMemory::create("hostile", 2 * Self::RING).unwrap();
         let interrupt = Interrupt::new().unwrap();

@@ -1,7 +1,7 @@
 //! Interests that the disk tier of the Content Store may answer. An Interest whose Data is read is pending as any other;
 //! when the read ends, the Data is sent to all who wait, or the Interest goes to its strategy.
 
-use ndn_disk::{Answer, Completion, Request, Share};
+use ndn_disk::{Completion, ReadResult, Request, Share};
 use ndn_packet::Data;
 use ndn_table::{DataKey, DiskLookup, FibEntry, PREFIX_HASHES_MAX, PitIndex, PitPhase, Token};
 use ndn_types::{NANOS_PER_MILLI, Timestamp};
@@ -153,7 +153,7 @@ impl Incoming<'_> {
     }
 
     /// The end of a read: sends the Data to all who wait for it. Interests that it does not satisfy go upstream.
-    fn disk_answer(&mut self, answer: &Answer, matches: &mut Matches) {
+    fn disk_answer(&mut self, answer: &ReadResult, matches: &mut Matches) {
         if let Some(packet) = answer.packet() {
             self.satisfy_from_disk(answer.hash, packet.wire, packet.fresh_until, matches);
         }

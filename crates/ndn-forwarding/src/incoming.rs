@@ -14,7 +14,7 @@ use ndn_types::{PrincipalIndex, Timestamp};
 
 use crate::copies::SentCopies;
 use crate::descriptor::{Descriptor, Flags};
-use crate::dispatch::{Answer, CsProbe, DataVisit, ShardMessage, Stage};
+use crate::dispatch::{CsProbe, DataVisit, ProbeAnswer, ShardMessage, Stage};
 use crate::outgoing::{Outgoing, outgoing_arrived_data, outgoing_data};
 use crate::packet::{RxPacket, sha256};
 use crate::peers::PeerShards;
@@ -988,7 +988,7 @@ impl Incoming<'_> {
             let wire = tables.pcct.data(data);
             let handle = tables.peers.as_deref_mut()?.copies.copy([wire], pool)?;
             let freshness_ms = Data::parse(wire).ok().and_then(|data| data.freshness_ms());
-            Some(Answer {
+            Some(ProbeAnswer {
                 entry: probe.entry,
                 handle,
                 freshness_ms: freshness_ms.unwrap_or(0),
@@ -997,7 +997,7 @@ impl Incoming<'_> {
         });
         let peers = self.peers();
         match answer {
-            Some(answer) => peers.send(probe.entry.shard, ShardMessage::Answer(answer)),
+            Some(answer) => peers.send(probe.entry.shard, ShardMessage::ProbeAnswer(answer)),
             None => {
                 let to = peers.next_shard();
                 peers.send(to, ShardMessage::Probe(rx.to_other_shard(), probe));
@@ -1026,7 +1026,7 @@ impl Incoming<'_> {
     }
 
     /// Satisfies a pending Interest with a Data that a probe has found in another shard.
-    pub(crate) fn answer_from_probe(&mut self, answer: &Answer, wire: &[u8]) {
+    pub(crate) fn answer_from_probe(&mut self, answer: &ProbeAnswer, wire: &[u8]) {
         self.peers().end_probe(answer.entry);
         let Some(entry) = self.tables().pcct.find_token(answer.entry) else { return };
         // The token is a hint: its entry may have been erased, and its slot reused.

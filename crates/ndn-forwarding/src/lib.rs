@@ -59,7 +59,7 @@ pub use counters::{Counters, ShardValues};
 pub use cross_shard_packet::CrossShardPacket;
 pub use descriptor::{Descriptor, Flags, PacketKind};
 pub use dispatch::{
-    AddressedMessage, Answer, CsProbe, DataVisit, Dispatcher, LOAD_SAMPLE, NdtLoads, Sampled,
+    AddressedMessage, CsProbe, DataVisit, Dispatcher, LOAD_SAMPLE, NdtLoads, ProbeAnswer, Sampled,
     ShardMessage,
 };
 pub use drop_reason::DropReason;

@@ -508,7 +508,7 @@ impl Shard {
                     incoming.process_probe(&rx, probe, pool);
                 }
             }
-            ShardMessage::Answer(answer) => {
+            ShardMessage::ProbeAnswer(answer) => {
                 let outgoing = Outgoing { now, tables: &mut self.tables, tx };
                 let mut incoming = Incoming::new(outgoing, &self.fib, &self.strategies);
                 incoming.answer_from_probe(&answer, pool.bytes(&answer.handle));

@@ -23,7 +23,7 @@ const CHALLENGES: [&str; 2] = ["Bearer realm=\"ndn\"", "Basic realm=\"ndn\", cha
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("2");
 
 /// An answer without its record.
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) content: Content,
@@ -37,7 +37,7 @@ pub(crate) enum Content {
     Chunks(Chunks, Option<u64>),
 }
 
-impl Answer {
+impl HttpAnswer {
     pub(crate) fn new(status: StatusCode) -> Self {
         Self { status, headers: HeaderMap::new(), content: Content::Empty }
     }
@@ -111,8 +111,8 @@ impl Answer {
 }
 
 /// The answer for a failure.
-pub(crate) fn refusal(failure: &Failure) -> Answer {
-    let mut answer = Answer::new(failure.status).with_text(&failure.text);
+pub(crate) fn refusal(failure: &Failure) -> HttpAnswer {
+    let mut answer = HttpAnswer::new(failure.status).with_text(&failure.text);
     if failure.status == StatusCode::METHOD_NOT_ALLOWED {
         answer.headers.insert(ALLOW, ALLOWED);
     }

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 use crate::access::Tokens;
 use crate::access_log::Record;
-use crate::answer::{ALLOWED, Answer, Content, refusal};
+use crate::answer::{ALLOWED, Content, HttpAnswer, refusal};
 use crate::body::GatewayBody;
 use crate::conditions::{Validators, Verdict};
 use crate::details::Details;
@@ -128,7 +128,7 @@ async fn answer(
     client: &Client,
     request: &Parts,
     record: &mut Record,
-) -> Result<Answer, Failure> {
+) -> Result<HttpAnswer, Failure> {
     let bad = |text: &str| Failure::new(StatusCode::BAD_REQUEST, text);
     if request.version >= Version::HTTP_11 && request.headers.get(HOST).is_none() {
         return Err(bad("the request has no Host field"));
@@ -142,7 +142,7 @@ async fn answer(
         return Err(Failure::new(StatusCode::UNAUTHORIZED, text));
     }
     if request.method == Method::OPTIONS {
-        let mut answer = Answer::new(StatusCode::OK);
+        let mut answer = HttpAnswer::new(StatusCode::OK);
         answer.headers.insert(ALLOW, ALLOWED);
         answer.headers.insert(DAV, HeaderValue::from_static("1"));
         answer.set_length(0);
@@ -229,7 +229,7 @@ impl Shared {
         request: &Parts,
         target: &PathTarget,
         record: &mut Record,
-    ) -> Result<Answer, ReadFailure> {
+    ) -> Result<HttpAnswer, ReadFailure> {
         let resource = self.catalog.find(&target.name).await?;
         record.note("name", &resource.name().to_uri());
         if request.method == *PROPFIND {
@@ -256,16 +256,16 @@ impl Shared {
         request: &Parts,
         target: &PathTarget,
         resource: &Resource,
-    ) -> Result<Answer, ReadFailure> {
+    ) -> Result<HttpAnswer, ReadFailure> {
         let format = Format::of(&request.headers);
         let mut validators = Details::from(resource.details()).validators;
         // Each format is a separate representation with its own tag.
         let tag = validators.etag.trim_end_matches('"');
         validators.etag = format!("{tag}-{}\"", format.word());
         let mut answer = match validators.judge(&request.headers) {
-            Verdict::NotModified => Answer::new(StatusCode::NOT_MODIFIED),
+            Verdict::NotModified => HttpAnswer::new(StatusCode::NOT_MODIFIED),
             Verdict::Failed => return Ok(precondition_failed()),
-            Verdict::Proceed => Answer::new(StatusCode::OK),
+            Verdict::Proceed => HttpAnswer::new(StatusCode::OK),
         };
         if answer.status == StatusCode::OK {
             let permit = self.permit(client).await?;
@@ -292,7 +292,7 @@ impl Shared {
         request: &Parts,
         target: &PathTarget,
         resource: &Resource,
-    ) -> Result<Answer, ReadFailure> {
+    ) -> Result<HttpAnswer, ReadFailure> {
         let depth = request.headers.get("depth").map(HeaderValue::as_bytes);
         let is_alone = depth == Some(b"0") || !resource.details().is_directory;
         if !is_alone && depth != Some(b"1") {
@@ -321,7 +321,7 @@ impl Shared {
         );
         let mut page = Box::new(page);
         let length = page.length();
-        let mut answer = Answer::new(StatusCode::MULTI_STATUS);
+        let mut answer = HttpAnswer::new(StatusCode::MULTI_STATUS);
         answer.set(CONTENT_TYPE, Format::Dav.content_type());
         answer.set_length(length);
         answer.content = Content::Page(page, length, permit);
@@ -329,14 +329,14 @@ impl Shared {
     }
 
     /// Lists the bucket of S3, or one of its attributes.
-    async fn list_bucket(&self, client: &Client, request: &Parts) -> Result<Answer, Failure> {
+    async fn list_bucket(&self, client: &Client, request: &Parts) -> Result<HttpAnswer, Failure> {
         let bucket = self.bucket.as_deref().unwrap_or_default();
         let list = match s3::Query::parse(request.uri.query().unwrap_or_default())? {
             s3::Query::Location => return Ok(s3::location()),
             s3::Query::List(list) => list,
         };
         if request.method == Method::HEAD {
-            return Ok(Answer::new(StatusCode::OK));
+            return Ok(HttpAnswer::new(StatusCode::OK));
         }
         let _permit = self.permit(client).await?;
         let listing = list.list(&self.prefix, self).await?;
@@ -408,11 +408,11 @@ impl Shared {
         request: &Parts,
         target: &PathTarget,
         resource: Arc<Resource>,
-    ) -> Result<Answer, ReadFailure> {
+    ) -> Result<HttpAnswer, ReadFailure> {
         let validators = Details::from(resource.details()).validators;
         match validators.judge(&request.headers) {
             Verdict::NotModified => {
-                return Ok(Answer::new(StatusCode::NOT_MODIFIED).with_validators(&validators));
+                return Ok(HttpAnswer::new(StatusCode::NOT_MODIFIED).with_validators(&validators));
             }
             Verdict::Failed => return Ok(precondition_failed()),
             Verdict::Proceed => {}
@@ -427,7 +427,7 @@ impl Shared {
         else {
             let size = resource.details().size.unwrap_or(0);
             let text = format!("the file has {size} bytes: there is no such range");
-            let mut answer = Answer::new(StatusCode::RANGE_NOT_SATISFIABLE).with_text(&text);
+            let mut answer = HttpAnswer::new(StatusCode::RANGE_NOT_SATISFIABLE).with_text(&text);
             answer.set(CONTENT_RANGE, &format!("bytes */{size}"));
             return Ok(answer);
         };
@@ -493,13 +493,15 @@ impl s3::Directories for Shared {
     }
 }
 
-fn precondition_failed() -> Answer {
-    Answer::new(StatusCode::PRECONDITION_FAILED).with_text("the file is not in the state asked for")
+fn precondition_failed() -> HttpAnswer {
+    HttpAnswer::new(StatusCode::PRECONDITION_FAILED)
+        .with_text("the file is not in the state asked for")
 }
 
 /// Directories end with `/`, so that relative links in their listings work.
-fn with_slash(target: &PathTarget) -> Answer {
-    let mut answer = Answer::new(StatusCode::MOVED_PERMANENTLY).with_text("this is a directory");
+fn with_slash(target: &PathTarget) -> HttpAnswer {
+    let mut answer =
+        HttpAnswer::new(StatusCode::MOVED_PERMANENTLY).with_text("this is a directory");
     if let Some(last) = target.name.as_ref().last() {
         answer.set(LOCATION, &format!("./{}/", encode(last.value())));
     }
@@ -524,11 +526,11 @@ fn plan(
     requested_range: &RequestedRange,
     ty: &str,
     size: Option<u64>,
-) -> Option<(Answer, Plan, Option<u64>)> {
+) -> Option<(HttpAnswer, Plan, Option<u64>)> {
     let ranges = match requested_range {
         RequestedRange::Unsatisfiable => return None,
         RequestedRange::Whole => {
-            let mut answer = Answer::new(StatusCode::OK);
+            let mut answer = HttpAnswer::new(StatusCode::OK);
             answer.set(CONTENT_TYPE, ty);
             let pieces = vec![Piece { head: Bytes::new(), range: None }];
             return Some((answer, Plan { pieces, tail: Bytes::new() }, size));
@@ -537,7 +539,7 @@ fn plan(
     };
     let size = size?;
     let content_range = |range: &Range| format!("bytes {}-{}/{size}", range.first, range.last);
-    let mut answer = Answer::new(StatusCode::PARTIAL_CONTENT);
+    let mut answer = HttpAnswer::new(StatusCode::PARTIAL_CONTENT);
     if let [range] = ranges.as_slice() {
         answer.set(CONTENT_TYPE, ty);
         answer.set(CONTENT_RANGE, &content_range(range));

@@ -7,7 +7,7 @@ use hyper::{HeaderMap, StatusCode};
 use ndn_packet::Name;
 
 use crate::access_log::rfc_3339;
-use crate::answer::Answer;
+use crate::answer::HttpAnswer;
 use crate::details::Details;
 use crate::failure::Failure;
 use crate::listing::escape;
@@ -47,7 +47,7 @@ pub(crate) fn is_signed(headers: &HeaderMap) -> bool {
 }
 
 /// A list of the one bucket.
-pub(crate) fn buckets(bucket: &str) -> Answer {
+pub(crate) fn buckets(bucket: &str) -> HttpAnswer {
     let bucket = escape(bucket);
     xml(
         StatusCode::OK,
@@ -60,12 +60,12 @@ pub(crate) fn buckets(bucket: &str) -> Answer {
 }
 
 /// The place of the bucket: the default one.
-pub(crate) fn location() -> Answer {
+pub(crate) fn location() -> HttpAnswer {
     xml(StatusCode::OK, &format!("<LocationConstraint xmlns=\"{NAMESPACE}\"/>"))
 }
 
 /// A failure in the form of S3.
-pub(crate) fn refusal(failure: &Failure, path: &str) -> Answer {
+pub(crate) fn refusal(failure: &Failure, path: &str) -> HttpAnswer {
     let code = match failure.status {
         StatusCode::BAD_REQUEST => "InvalidArgument",
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "AccessDenied",
@@ -87,8 +87,8 @@ pub(crate) fn refusal(failure: &Failure, path: &str) -> Answer {
     )
 }
 
-fn xml(status: StatusCode, content: &str) -> Answer {
-    Answer::new(status).with_content("application/xml", format!("{XML_HEAD}{content}\n"))
+fn xml(status: StatusCode, content: &str) -> HttpAnswer {
+    HttpAnswer::new(status).with_content("application/xml", format!("{XML_HEAD}{content}\n"))
 }
 
 /// The arguments of ListObjectsV2.
@@ -261,7 +261,7 @@ impl ListRequest {
         bucket: &str,
         listing: &Listing,
         details: &[Option<Details>],
-    ) -> Answer {
+    ) -> HttpAnswer {
         let shown = |key: &[u8]| match self.is_url_encoded {
             true => encode_path(key),
             false => escape(&String::from_utf8_lossy(key)),

@@ -8,8 +8,8 @@
 //! | type | content |
 //! |---|---|
 //! | [`Message`] | the messages on the socket |
-//! | [`ClientHandshake`], [`ServerHandshake`] | from a connected socket to a [`Link`] |
-//! | [`Link`] | the rings of a connection |
+//! | [`ClientHandshake`], [`ServerHandshake`] | from a connected socket to a [`Connection`] |
+//! | [`Connection`] | the rings of a connection |
 //! | [`Receiver`], [`Sender`] | one ring, from either side |
 //! | [`Secret`], [`Refusal`], [`MemoryBudget`] | which clients a server admits |
 //! | [`DisconnectReason`] | why a side ends the connection |
@@ -23,10 +23,10 @@
 
 mod address;
 mod budget;
+mod connection;
 mod disconnect;
 mod handshake;
 mod limits;
-mod link;
 mod message;
 mod receive;
 mod regions;
@@ -39,13 +39,13 @@ mod text;
 
 pub use address::{Address, AddressError};
 pub use budget::MemoryBudget;
+pub use connection::{Connection, Ended, ended, send_disconnect};
 pub use disconnect::DisconnectReason;
 pub use handshake::{
     ClientHandshake, ClientOptions, HandshakeError, Progress, Refusal, ServerHandshake,
     ServerOptions,
 };
 pub use limits::{BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN};
-pub use link::{Ended, Link, ended, send_disconnect};
 pub use message::{MESSAGE_LENGTH, Message, MessageError, Name};
 pub use receive::{Received, Receiver};
 pub use ring::Fault;

@@ -12,19 +12,21 @@ use ndn_sys::interrupt::Interrupter;
 use ndn_sys::seqpacket;
 
 use crate::{
-    ClientHandshake, ClientOptions, HandshakeError, Link, Progress, Received, Sent,
+    ClientHandshake, ClientOptions, Connection, HandshakeError, Progress, Received, Sent,
     ServerHandshake, ServerOptions,
 };
 
 /// A client and a server in one process.
-pub(crate) fn connect(options: ClientOptions) -> (Link, Link) {
+pub(crate) fn connect(options: ClientOptions) -> (Connection, Connection) {
     let (near, far) = seqpacket::pair().unwrap();
     let client = ClientHandshake::new(near, options);
     finish((client, ServerHandshake::new(far, ServerOptions::default()).unwrap()))
 }
 
 /// Lets both sides talk until they are connected.
-fn finish((mut client, mut server): (ClientHandshake, ServerHandshake)) -> (Link, Link) {
+fn finish(
+    (mut client, mut server): (ClientHandshake, ServerHandshake),
+) -> (Connection, Connection) {
     loop {
         client = match client.advance().unwrap() {
             Progress::Waiting(client) => client,
@@ -45,8 +47,8 @@ fn finish((mut client, mut server): (ClientHandshake, ServerHandshake)) -> (Link
 /// Sends `frame` from one side to the other.
 fn transfer(
     interrupter: &mut Interrupter,
-    from: &mut Link,
-    to: &mut Link,
+    from: &mut Connection,
+    to: &mut Connection,
     frame: &[u8],
 ) -> Received {
     assert_eq!(from.senders[0].send(&[frame]).unwrap(), Sent::Queued);

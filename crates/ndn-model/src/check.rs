@@ -162,7 +162,7 @@ impl From<MethodError> for CheckError {
 
 /// The answer to a property.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct CheckResult {
     /// The decision, for P >= threshold.
     pub verdict: Option<Verdict>,
     /// The point estimate.
@@ -380,7 +380,7 @@ impl Checker {
     ///
     /// # Errors
     /// A parameter of the method out of range.
-    pub fn answer(&self) -> Result<Answer, CheckError> {
+    pub fn answer(&self) -> Result<CheckResult, CheckError> {
         let (successes, trials) = (self.sequence.successes(), self.sequence.trials());
         let mut sequence = self.sequence;
         let interval = match self.method {
@@ -429,7 +429,7 @@ impl Checker {
             self.sum / f64::from(self.count)
         };
         let (traces, is_complete) = (self.count, self.is_complete);
-        Ok(Answer {
+        Ok(CheckResult {
             verdict,
             estimate,
             interval,
@@ -452,7 +452,7 @@ mod tests {
     use super::*;
     use crate::file::tests::EXAMPLE;
 
-    fn check(model: &Model, text: &str, method: Method) -> Answer {
+    fn check(model: &Model, text: &str, method: Method) -> CheckResult {
         let property = Property::parse(text, model).unwrap();
         let mut runner = Runner::new(model, &property, 1);
         let mut checker = Checker::new(&property, method, 0.01).unwrap();

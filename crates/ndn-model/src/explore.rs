@@ -7,7 +7,7 @@
 //! The error holds for each point by itself ([`ERROR_SCOPE`]): of n points with error e, up to n e answers
 //! are wrong on average. Common random numbers make these faults dependent, so that they may come together.
 
-use crate::check::{Answer, CheckError, Checker, Method, Runner};
+use crate::check::{CheckError, CheckResult, Checker, Method, Runner};
 use crate::file::{FileError, Model};
 use crate::property::{Property, PropertyError};
 
@@ -187,7 +187,7 @@ impl Point {
     ///
     /// # Errors
     /// A parameter of the method out of range.
-    pub fn answer(&self) -> Result<Answer, CheckError> {
+    pub fn answer(&self) -> Result<CheckResult, CheckError> {
         self.checker.answer()
     }
 

@@ -51,7 +51,7 @@ ndn_types::counter_values! {
         /// Maximum number of blocks in use at one time, which is what the kernel has populated.
         packet_blocks_max: Gauge(Blocks) as "packet memory at most",
         /// Requests for a block when none was free.
-        packet_block_failures: Monotone(Requests) as "packet memory refused",
+        packet_block_failures: Monotone(Requests) as "packet memory not available",
         /// Capacity of the packet memory.
         packet_blocks_capacity: Gauge(Blocks),
         /// Packet memory in reserved huge pages.

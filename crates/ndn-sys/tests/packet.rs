@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::Duration;
 
-use ndn_sys::netlink::{Link, LinkMonitor, LinkState, links};
+use ndn_sys::netlink::{LinkMonitor, LinkState, NetworkDevice, network_devices};
 use ndn_sys::packet::{Delivery, LinkAddress, PacketSocket, PacketSocketOptions};
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_sys::udp::SendBatch;
@@ -38,11 +38,11 @@ fn ip(arguments: &str) {
     assert!(output.status.success(), "ip {arguments}: {output:?}");
 }
 
-fn link(name: &str) -> Link {
-    links().unwrap().into_iter().find(|link| link.name == name).unwrap()
+fn link(name: &str) -> NetworkDevice {
+    network_devices().unwrap().into_iter().find(|link| link.name == name).unwrap()
 }
 
-fn pair() -> [Link; 2] {
+fn pair() -> [NetworkDevice; 2] {
     ip("link add near type veth peer name far");
     ip("link set near up");
     ip("link set far up");
@@ -52,8 +52,8 @@ fn pair() -> [Link; 2] {
 }
 
 /// Waits until frames go from one end to the other: the kernel starts that some time after both are up.
-fn settle([near, far]: &[Link; 2]) {
-    let open = |link: &Link| {
+fn settle([near, far]: &[NetworkDevice; 2]) {
+    let open = |link: &NetworkDevice| {
         PacketSocket::open(&PacketSocketOptions {
             interface: link.index,
             protocol: EXPERIMENTAL,
@@ -74,7 +74,7 @@ fn settle([near, far]: &[Link; 2]) {
     }
 }
 
-fn open(link: &Link, group: Option<[u8; 6]>) -> PacketSocket {
+fn open(link: &NetworkDevice, group: Option<[u8; 6]>) -> PacketSocket {
     let options = PacketSocketOptions {
         interface: link.index,
         protocol: PROTOCOL,
@@ -309,6 +309,6 @@ fn inner_devices() {
     assert_ne!(far_mac, link("far").mac.unwrap());
     ip("link del far");
     expect();
-    assert!(links().unwrap().iter().all(|link| link.name != "far"));
+    assert!(network_devices().unwrap().iter().all(|link| link.name != "far"));
     assert!(far.take_error().is_err());
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use ndn_sys::interface::queues;
-use ndn_sys::netlink::{Link, links};
+use ndn_sys::netlink::{NetworkDevice, network_devices};
 use ndn_sys::packet::{Delivery, LinkAddress, PacketSocket, PacketSocketOptions};
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_sys::udp::SendBatch;
@@ -46,11 +46,11 @@ fn ip(arguments: &str) {
     assert!(output.status.success(), "ip {arguments}: {output:?}");
 }
 
-fn link(name: &str) -> Link {
-    links().unwrap().into_iter().find(|link| link.name == name).unwrap()
+fn link(name: &str) -> NetworkDevice {
+    network_devices().unwrap().into_iter().find(|link| link.name == name).unwrap()
 }
 
-fn pair(options: &str) -> [Link; 2] {
+fn pair(options: &str) -> [NetworkDevice; 2] {
     ip(&format!("link add near {options} type veth peer name far {options}"));
     ip("link set near up");
     ip("link set far up");
@@ -60,7 +60,7 @@ fn pair(options: &str) -> [Link; 2] {
     [link("near"), link("far")]
 }
 
-fn options(link: &Link, mode: Option<XdpMode>) -> XdpOptions {
+fn options(link: &NetworkDevice, mode: Option<XdpMode>) -> XdpOptions {
     XdpOptions {
         interface: link.index,
         protocol: PROTOCOL,
@@ -84,7 +84,7 @@ fn open(options: &XdpOptions) -> XdpPort {
     panic!("the queues stay busy");
 }
 
-fn packet_socket(link: &Link, protocol: u16, group: Option<[u8; 6]>) -> PacketSocket {
+fn packet_socket(link: &NetworkDevice, protocol: u16, group: Option<[u8; 6]>) -> PacketSocket {
     let payload_max = link.mtu as usize;
     let ring_bytes = 1 << 18;
     let interface = link.index;

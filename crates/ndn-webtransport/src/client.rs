@@ -261,7 +261,7 @@ async fn open_at(
 fn not_opened(target: &Target, error: &ConnectingError) -> String {
     match matches!(error, ConnectingError::SessionRejected) && target.path != PATH {
         true => format!(
-            "the listener refuses a session at {}; forwarders have theirs at {PATH}",
+            "the listener rejects sessions at {}; forwarders have theirs at {PATH}",
             target.path
         ),
         false => error.to_string(),

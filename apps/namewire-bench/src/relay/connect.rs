@@ -96,7 +96,7 @@ fn connect_frames(program: Program, addresses: &Addresses) -> anyhow::Result<Soc
     let link = addresses.link.as_ref().context("frames take devices")?;
     let open = |side| {
         let name = link.near_device(side);
-        let links = ndn_sys::netlink::links()?;
+        let links = ndn_sys::netlink::network_devices()?;
         let device = links.iter().find(|link| link.name == name).context("no device")?;
         anyhow::Ok(Endpoint::frames(device.index, link.mtu(), Link::far_mac(side))?)
     };

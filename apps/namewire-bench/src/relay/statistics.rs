@@ -14,7 +14,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Answer to `statistics` on the control socket of `namewire run`; the dumb relay sends the same.
 #[derive(Debug, Serialize, Deserialize)]
-struct Answer<T> {
+struct StatisticsResponse<T> {
     result: Workers<T>,
 }
 
@@ -37,7 +37,7 @@ fn ask_workers_by<T: DeserializeOwned>(mut stream: &UnixStream) -> anyhow::Resul
     stream.write_all(b"{\"method\":\"statistics\"}\n")?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
-    let answer: Answer<T> = serde_json::from_str(&line).context("no statistics")?;
+    let answer: StatisticsResponse<T> = serde_json::from_str(&line).context("no statistics")?;
     Ok(answer.result.workers)
 }
 
@@ -105,7 +105,8 @@ impl CallFigures for Calls {
     fn answer(self, mut stream: &UnixStream) -> io::Result<()> {
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         BufReader::new(stream).read_line(&mut String::new())?;
-        let mut line = serde_json::to_vec(&Answer { result: Workers { workers: vec![self] } })?;
+        let mut line =
+            serde_json::to_vec(&StatisticsResponse { result: Workers { workers: vec![self] } })?;
         line.push(b'\n');
         stream.write_all(&line)
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use ndn_management::FaceDriver;
 use ndn_sys::device::Device;
 use ndn_sys::interface;
-use ndn_sys::netlink::{self, Link, XdpSupport};
+use ndn_sys::netlink::{self, NetworkDevice, XdpSupport};
 use ndn_sys::packet;
 use ndn_sys::xdp::{self, XdpHolder};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ impl Driver {
 /// The properties of one interface.
 #[derive(Debug)]
 struct Found {
-    link: Link,
+    link: NetworkDevice,
     device: Device,
     has_address: bool,
     /// None if the kernel does not report it.
@@ -168,8 +168,8 @@ fn holder_for_people(program: u32, holder: &XdpHolder) -> String {
 
 fn find(root: &Path) -> Outcome<Vec<Found>> {
     let failed = |what: &str, error: &std::io::Error| Failure::Failed(format!("{what}: {error}"));
-    let links =
-        netlink::links().map_err(|error| failed("network interfaces cannot be listed", &error))?;
+    let links = netlink::network_devices()
+        .map_err(|error| failed("network interfaces cannot be listed", &error))?;
     let with_addresses = interface::interfaces()
         .map_err(|error| failed("addresses of interfaces cannot be listed", &error))?;
     let xdp = netlink::xdp_support().ok();
@@ -326,7 +326,7 @@ mod tests {
 
     fn ethernet() -> Found {
         Found {
-            link: Link {
+            link: NetworkDevice {
                 name: "eth1".to_owned(),
                 index: 4,
                 hardware_type: 1,

@@ -12,7 +12,7 @@ mod screen;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use ndn_model::check::{Answer, Checker, Runner};
+use ndn_model::check::{CheckResult, Checker, Runner};
 use ndn_model::file::{Model, law};
 use ndn_model::fit::{Fit, FitReport, PpccReport, fit, fit_by_ppcc};
 use ndn_model::property::Property;
@@ -166,7 +166,7 @@ fn run_traces(
     model: &Model,
     property: &Property,
     mut checker: Checker,
-) -> Outcome<Answer> {
+) -> Outcome<CheckResult> {
     let threads = question.threads();
     let mut runners: Vec<Runner> =
         (0..threads).map(|_| Runner::new(model, property, question.seed)).collect();
@@ -198,7 +198,7 @@ fn run_traces(
     checker.answer().map_err(failed)
 }
 
-fn print_answer(question: &Question, property: &Property, answer: &Answer) -> Outcome {
+fn print_answer(question: &Question, property: &Property, answer: &CheckResult) -> Outcome {
     output::print_line(&format!("{}: {}", question.property, verdict_text(answer)))?;
     output::print_line(&format!("estimate    {}", quantity(property, answer.estimate)))?;
     if let Some(interval) = answer.interval {

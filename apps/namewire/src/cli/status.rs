@@ -134,7 +134,7 @@ fn memif_for_people(memif: &MemifStatus) -> String {
     let MemifStatus { clients, memory_bytes, memory_bytes_max, refused, .. } = memif;
     let mebibytes = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
     let refused = refused.iter().map(|(reason, count)| {
-        format!("; {} refused {}", grouped(*count), output::reason_in_words(reason))
+        format!("; {} rejected, {}", grouped(*count), output::reason_in_words(reason))
     });
     format!(
         "{}, with {} of {}{}",
@@ -237,7 +237,7 @@ impl Found {
             fields.extend(labelled(workers.iter().map(|one| one.work)));
         }
         if let Some(refused) = refused_for_people(*limit) {
-            fields.push(("refused", refused));
+            fields.push(("rejected", refused));
         }
         if !dropped.is_empty() {
             let reasons = dropped.iter().map(|(reason, count)| {

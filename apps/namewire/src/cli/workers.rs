@@ -17,10 +17,10 @@ use ndn_dataplane::QueueDepthValues;
 type Figure = fn(&WorkerStatistics) -> u64;
 
 /// A queue of messages from other workers.
-type Queue = fn(&WorkerStatistics) -> &QueueDepthValues;
+type DepthOf = fn(&WorkerStatistics) -> &QueueDepthValues;
 
 /// The queues, with the kinds of packets that are in them.
-const QUEUES: [(&str, Queue); 3] = [
+const QUEUES: [(&str, DepthOf); 3] = [
     ("data", |worker| &worker.queued_data),
     ("nacks", |worker| &worker.queued_nacks),
     ("interests", |worker| &worker.queued_interests),
@@ -71,7 +71,7 @@ impl Interval {
 
     /// Mean number of queued messages of other workers when the worker polls.
     #[expect(clippy::cast_precision_loss, reason = "a mean for display")]
-    fn queued(&self, queue: Queue) -> f64 {
+    fn queued(&self, queue: DepthOf) -> f64 {
         let (before, after) = (queue(&self.before), queue(&self.after));
         let polls = after.polls.saturating_sub(before.polls);
         after.sum.saturating_sub(before.sum) as f64 / polls.max(1) as f64

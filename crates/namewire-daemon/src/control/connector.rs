@@ -21,7 +21,7 @@ use crate::addresses::{self, NoAddress, words};
 use crate::faces::{self, FaceSpec};
 use crate::listeners::OwnAddresses;
 use crate::local_peers::LocalPeers;
-use crate::names::{self, Answer, HostNames};
+use crate::names::{self, HostNames, LookupResult};
 
 /// Connection timeout of `faces/create` (NFD answers 504 after 4 s).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
@@ -151,7 +151,7 @@ impl Connector {
 
     /// Continues to create faces whose host names have been resolved.
     fn resolved(&mut self, cx: &mut Cx<'_>) {
-        for Answer { remote, spec, result } in self.names.take_answers() {
+        for LookupResult { remote, spec, result } in self.names.take_answers() {
             match result.and_then(|ends| names::reachable(ends, &self.own.udp)) {
                 Ok(ends) if remote.scheme() == "https" => {
                     let addresses = ends.iter().filter_map(FaceUri::socket_address).collect();

@@ -257,7 +257,7 @@ impl Management {
             }
             Event::AddRoute { prefix, route } => {
                 if let Err(error) = self.state.add_route(prefix.as_ref(), route) {
-                    warn!(%prefix, %error, "a route of the configuration was refused");
+                    warn!(%prefix, %error, "a route of the configuration was rejected");
                 }
                 self.is_touched = true;
                 return None;

@@ -11,8 +11,8 @@ use ndn_face::{FaceOptions, MemifClient, MemifConnection, MemifEnd};
 use ndn_forwarding::{FaceProperties, PitTokenPolicy};
 use ndn_management::status;
 use ndn_memif::{
-    Address, ClientHandshake, ClientOptions, HandshakeError, Link, MemoryBudget, Progress, Refusal,
-    Secret, ServerHandshake, ServerOptions,
+    Address, ClientHandshake, ClientOptions, Connection, HandshakeError, MemoryBudget, Progress,
+    Refusal, Secret, ServerHandshake, ServerOptions,
 };
 use ndn_sys::poll::Interest;
 use ndn_sys::seqpacket;
@@ -268,7 +268,13 @@ impl Memif {
         }
     }
 
-    fn add_client(&mut self, cx: &mut Cx<'_>, link: Box<Link>, remote: Address, local: &Address) {
+    fn add_client(
+        &mut self,
+        cx: &mut Cx<'_>,
+        link: Box<Connection>,
+        remote: Address,
+        local: &Address,
+    ) {
         if let Err(error) = cx.unwatch(link.as_fd()) {
             warn!(%error, "a memif client was lost");
             return;

@@ -178,7 +178,7 @@ impl Quotas {
                     remote = %addresses::named(&face.remote),
                     limit = per_second,
                     unlogged,
-                    "too many commands refused: the rate of commands of the face is limited from now on"
+                    "too many commands rejected: the rate of commands of the face is limited from now on"
                 );
             }
             self.held.push(face_id);

@@ -172,9 +172,9 @@ impl Refusals {
             }
             Handled::Refused { verb, signer, code, reason } => {
                 if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
-                    warn!(face_id, %verb, signer, code, reason, "management command refused");
+                    warn!(face_id, %verb, signer, code, reason, "management command rejected");
                     if let Some(unlogged) = unlogged {
-                        warn!(unlogged, "more management commands were refused before");
+                        warn!(unlogged, "more management commands were rejected before");
                     }
                 }
             }
@@ -191,7 +191,7 @@ impl Refusals {
                 debug!(face_id, %prefix, "a learnt route has ended");
             }
             Handled::Announcement(Learning::Refused(reason)) => {
-                debug!(face_id, reason, "an announcement was refused");
+                debug!(face_id, reason, "an announcement was rejected");
             }
         }
     }

@@ -225,7 +225,7 @@ impl Participant {
                 self.handle_data(cx, face_id, wire)
             };
             if let Err(reason) = result {
-                debug!(face_id, %reason, "message of VIP refused");
+                debug!(face_id, %reason, "message of VIP rejected");
             }
         }
     }

@@ -6,7 +6,7 @@ use std::io;
 use ndn_face::{ETHER_TYPE, PortSocket};
 use ndn_management::FaceDriver;
 use ndn_sys::interface::queues;
-use ndn_sys::netlink::{Link, xdp_support};
+use ndn_sys::netlink::{NetworkDevice, xdp_support};
 use ndn_sys::packet::{PacketSocket, PacketSocketOptions};
 use ndn_sys::privileges::raise_locked_memory;
 use ndn_sys::xdp::{XdpError, XdpOptions, XdpPort, XdpSetup};
@@ -18,9 +18,9 @@ use crate::frames::{Facts, has_vlans};
 /// Request to open an interface.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Request<'a> {
-    pub(super) link: &'a Link,
+    pub(super) link: &'a NetworkDevice,
     /// All interfaces.
-    pub(super) all: &'a [Link],
+    pub(super) all: &'a [NetworkDevice],
     pub(super) has_address: bool,
     pub(super) group: Option<[u8; 6]>,
     /// Maximum useful frame payload, bytes.

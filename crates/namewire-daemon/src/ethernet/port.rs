@@ -7,7 +7,7 @@ use ndn_face::{FaceOptions, NewStation, OnDemandSettings, PortId};
 use ndn_forwarding::{FaceProperties, PitTokenPolicy};
 use ndn_management::FaceDriver;
 use ndn_sys::interface::Interface;
-use ndn_sys::netlink::Link;
+use ndn_sys::netlink::NetworkDevice;
 use ndn_sys::packet::FramePort;
 use ndn_types::{FaceUri, LinkType, Persistency, PrincipalKey, Scope};
 use tracing::{info, warn};
@@ -51,7 +51,7 @@ pub(super) struct Device {
 }
 
 impl Device {
-    pub(super) fn of(link: &Link) -> Self {
+    pub(super) fn of(link: &NetworkDevice) -> Self {
         Self { index: link.index, mtu: link.mtu.min(PAYLOAD_MAX) as usize }
     }
 }
@@ -128,14 +128,14 @@ pub(super) struct Port {
 /// The existing network interfaces.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found<'a> {
-    pub(super) all: &'a [Link],
+    pub(super) all: &'a [NetworkDevice],
     pub(super) addresses: &'a [Interface],
 }
 
 impl<'a> Found<'a> {
     pub(super) fn request(
         &self,
-        link: &'a Link,
+        link: &'a NetworkDevice,
         purpose: Purpose,
         driver: Driver,
         context: &Context<'a>,
@@ -180,7 +180,7 @@ impl Port {
     pub(super) fn change_driver(
         &mut self,
         driver: FaceDriver,
-        link: &Link,
+        link: &NetworkDevice,
         found: &Found<'_>,
         context: &mut Context<'_>,
     ) -> Result<(), Refusal> {
@@ -212,7 +212,7 @@ impl Port {
     pub(super) fn follow(
         &mut self,
         name: &str,
-        link: Option<&Link>,
+        link: Option<&NetworkDevice>,
         found: &Found<'_>,
         context: &mut Context<'_>,
     ) {

@@ -118,7 +118,7 @@ pub(super) fn log_change<T>(
         }
         Err(error) => tracing::warn!(
             principal = name, role, operation, %arguments, reason = error.message,
-            "a change by the HTTP API was refused"
+            "a change by the HTTP API was rejected"
         ),
     }
 }

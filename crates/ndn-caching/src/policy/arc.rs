@@ -1,18 +1,18 @@
 use super::{Capacity, Object, Policy, Slot};
 use crate::ghosts::Ghosts;
-use crate::queue::{Links, Queue};
+use crate::queue::{SlotLinks, SlotQueue};
 
 /// Adaptive replacement cache (Megiddo, Modha: "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST
 /// 2003, figure 4). The paper's lengths are weights here: with weights of 1 they are the same.
 #[derive(Debug)]
 pub(super) struct Arc {
-    links: Links,
+    links: SlotLinks,
     /// Key, and whether it is in `frequent`.
     entries: Vec<(u64, bool)>,
     /// T1: requested once.
-    recent: Queue,
+    recent: SlotQueue,
     /// T2: requested at least twice.
-    frequent: Queue,
+    frequent: SlotQueue,
     /// B1: evicted from `recent`.
     recent_ghosts: Ghosts,
     /// B2: evicted from `frequent`.
@@ -25,10 +25,10 @@ pub(super) struct Arc {
 impl Arc {
     pub(super) fn new(capacity: Capacity) -> Self {
         Self {
-            links: Links::new(capacity.entries),
+            links: SlotLinks::new(capacity.entries),
             entries: vec![(0, false); capacity.entries as usize],
-            recent: Queue::new(),
-            frequent: Queue::new(),
+            recent: SlotQueue::new(),
+            frequent: SlotQueue::new(),
             recent_ghosts: Ghosts::new(capacity.entries),
             // After removals these can be the whole directory of twice the capacity.
             frequent_ghosts: Ghosts::new(capacity.entries.saturating_mul(2)),

@@ -1,16 +1,16 @@
 use super::{Capacity, Object, Policy, Slot};
-use crate::queue::{Links, Queue};
+use crate::queue::{SlotLinks, SlotQueue};
 
 /// Least recently used.
 #[derive(Debug)]
 pub(super) struct Lru {
-    links: Links,
-    queue: Queue,
+    links: SlotLinks,
+    queue: SlotQueue,
 }
 
 impl Lru {
     pub(super) fn new(capacity: Capacity) -> Self {
-        Self { links: Links::new(capacity.entries), queue: Queue::new() }
+        Self { links: SlotLinks::new(capacity.entries), queue: SlotQueue::new() }
     }
 }
 

@@ -1,22 +1,22 @@
 use super::{Capacity, Class, Object, Policy, Slot};
-use crate::queue::{Links, Queue};
+use crate::queue::{SlotLinks, SlotQueue};
 
 /// NFD's priority FIFO (NFD Developer's Guide, section 3.3): unsolicited Data is evicted before stale, stale
 /// before fresh; each queue in the order in which Data entered it. Unsolicited Data stays in its queue when it
 /// becomes stale.
 #[derive(Debug)]
 pub(super) struct PriorityFifo {
-    links: Links,
+    links: SlotLinks,
     classes: Vec<Class>,
-    queues: [Queue; 3],
+    queues: [SlotQueue; 3],
 }
 
 impl PriorityFifo {
     pub(super) fn new(capacity: Capacity) -> Self {
         Self {
-            links: Links::new(capacity.entries),
+            links: SlotLinks::new(capacity.entries),
             classes: vec![Class::Fresh; capacity.entries as usize],
-            queues: [Queue::new(), Queue::new(), Queue::new()],
+            queues: [SlotQueue::new(), SlotQueue::new(), SlotQueue::new()],
         }
     }
 

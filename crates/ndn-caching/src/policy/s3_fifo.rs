@@ -1,6 +1,6 @@
 use super::{Capacity, Object, Policy, Slot};
 use crate::ghosts::Ghosts;
-use crate::queue::{Links, Queue};
+use crate::queue::{SlotLinks, SlotQueue};
 
 /// Largest number of requests that is counted.
 const COUNT_MAX: u8 = 3;
@@ -18,10 +18,10 @@ struct Entry {
 /// object: if a move fills the main queue beyond nine tenths, that object comes from the main queue.
 #[derive(Debug)]
 pub(super) struct S3Fifo {
-    links: Links,
+    links: SlotLinks,
     entries: Vec<Entry>,
-    small: Queue,
-    main: Queue,
+    small: SlotQueue,
+    main: SlotQueue,
     ghosts: Ghosts,
     small_weight_max: u64,
     main_weight_max: u64,
@@ -30,10 +30,10 @@ pub(super) struct S3Fifo {
 impl S3Fifo {
     pub(super) fn new(capacity: Capacity) -> Self {
         let mut policy = Self {
-            links: Links::new(capacity.entries),
+            links: SlotLinks::new(capacity.entries),
             entries: vec![Entry { key: 0, count: 0, is_main: false }; capacity.entries as usize],
-            small: Queue::new(),
-            main: Queue::new(),
+            small: SlotQueue::new(),
+            main: SlotQueue::new(),
             ghosts: Ghosts::new(capacity.entries),
             small_weight_max: 0,
             main_weight_max: 0,

@@ -1,12 +1,12 @@
 use super::{Capacity, Object, Policy, Slot};
-use crate::queue::{Links, Queue};
+use crate::queue::{SlotLinks, SlotQueue};
 
 /// SIEVE (Zhang, Yang, Yue, Vigfusson, Rashmi: "SIEVE is Simpler than LRU", NSDI 2024): a FIFO queue; a hand
 /// moves from old to new, clears the mark of requested objects and evicts the first without.
 #[derive(Debug)]
 pub(super) struct Sieve {
-    links: Links,
-    queue: Queue,
+    links: SlotLinks,
+    queue: SlotQueue,
     is_visited: Vec<bool>,
     hand: Option<Slot>,
 }
@@ -14,8 +14,8 @@ pub(super) struct Sieve {
 impl Sieve {
     pub(super) fn new(capacity: Capacity) -> Self {
         Self {
-            links: Links::new(capacity.entries),
-            queue: Queue::new(),
+            links: SlotLinks::new(capacity.entries),
+            queue: SlotQueue::new(),
             is_visited: vec![false; capacity.entries as usize],
             hand: None,
         }

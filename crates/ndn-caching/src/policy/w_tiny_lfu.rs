@@ -1,5 +1,5 @@
 use super::{Capacity, Object, Policy, Slot};
-use crate::queue::{Links, Queue};
+use crate::queue::{SlotLinks, SlotQueue};
 use crate::sketch::Sketch;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,11 +16,11 @@ enum Segment {
 /// paper's optional doorkeeper.
 #[derive(Debug)]
 pub(super) struct WTinyLfu {
-    links: Links,
+    links: SlotLinks,
     entries: Vec<(u64, Segment)>,
-    window: Queue,
-    probation: Queue,
-    protected: Queue,
+    window: SlotQueue,
+    probation: SlotQueue,
+    protected: SlotQueue,
     sketch: Sketch,
     window_weight_max: u64,
     main_weight_max: u64,
@@ -30,11 +30,11 @@ pub(super) struct WTinyLfu {
 impl WTinyLfu {
     pub(super) fn new(capacity: Capacity) -> Self {
         let mut policy = Self {
-            links: Links::new(capacity.entries),
+            links: SlotLinks::new(capacity.entries),
             entries: vec![(0, Segment::Window); capacity.entries as usize],
-            window: Queue::new(),
-            probation: Queue::new(),
-            protected: Queue::new(),
+            window: SlotQueue::new(),
+            probation: SlotQueue::new(),
+            protected: SlotQueue::new(),
             sketch: Sketch::new(capacity.entries),
             window_weight_max: 0,
             main_weight_max: 0,

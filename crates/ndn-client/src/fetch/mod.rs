@@ -29,7 +29,7 @@ use crate::handle::Handle;
 use crate::trust::Trust;
 
 pub use cache_bypass::CacheBypass;
-pub use congestion::{Answer, Congestion, Controller, Cubic, Delay, Fixed, WindowMode};
+pub use congestion::{AnsweredSegment, Congestion, Controller, Cubic, Delay, Fixed, WindowMode};
 pub use discovery::{Discovery, FoundObject};
 pub(crate) use discovery::{METADATA, discover};
 pub use driver::ObjectStream;

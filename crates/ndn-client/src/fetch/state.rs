@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use super::congestion::{Answer, Congestion, Controller, WindowMode};
+use super::congestion::{AnsweredSegment, Congestion, Controller, WindowMode};
 use super::rtt::{RtoBounds, RttEstimator};
 use super::segments::{Segments, Slot, Status};
 use super::{FetchFailure, FetchProgress};
@@ -432,7 +432,7 @@ impl FetchState {
             return;
         }
         let size = self.window.size();
-        self.window.on_answer(&Answer {
+        self.window.on_answer(&AnsweredSegment {
             now,
             sequence: slot.sequence,
             next_sequence: self.next_sequence,

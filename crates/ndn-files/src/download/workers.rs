@@ -42,7 +42,7 @@ pub(super) struct Job {
 }
 
 #[derive(Default)]
-struct Queue {
+struct JobQueue {
     jobs: VecDeque<Job>,
     /// Number of idle threads.
     idle: usize,
@@ -51,12 +51,12 @@ struct Queue {
 
 #[derive(Default)]
 struct Shared {
-    queue: Mutex<Queue>,
+    queue: Mutex<JobQueue>,
     ready: Condvar,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, JobQueue> {
         // No invariant spans a panic.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

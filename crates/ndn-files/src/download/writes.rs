@@ -78,7 +78,7 @@ pub(super) struct Verified {
 }
 
 #[derive(Default)]
-struct Queue {
+struct WriteQueue {
     waiting: VecDeque<Verified>,
     /// A thread is writing, and takes queued jobs when it is done.
     is_busy: bool,
@@ -87,7 +87,7 @@ struct Queue {
 /// Queue of writes to a file.
 pub(super) struct Writes {
     file: Arc<File>,
-    queue: Mutex<Queue>,
+    queue: Mutex<WriteQueue>,
 }
 
 impl Writes {
@@ -95,7 +95,7 @@ impl Writes {
         Self { file, queue: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, WriteQueue> {
         // No invariant spans a panic.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -27,7 +27,7 @@ pub enum ShardMessage {
     /// A short-prefix Interest that probes the Content Stores, or returns without a match.
     Probe(CrossShardPacket, CsProbe),
     /// A cached Data for a probe.
-    Answer(Answer),
+    ProbeAnswer(ProbeAnswer),
     /// A face has sent its first PIT token, and so accepts PIT tokens.
     FaceSendsTokens(FaceIndex),
 }
@@ -38,7 +38,7 @@ impl ShardMessage {
     pub fn kind(&self) -> PacketKind {
         match self {
             Self::Packet(packet) => packet.kind(),
-            Self::Visit(..) | Self::Answer(_) | Self::FaceSendsTokens(_) => PacketKind::Data,
+            Self::Visit(..) | Self::ProbeAnswer(_) | Self::FaceSendsTokens(_) => PacketKind::Data,
             Self::Probe(..) => PacketKind::Interest,
         }
     }
@@ -49,7 +49,7 @@ impl ShardMessage {
             Self::Packet(mut packet) | Self::Visit(mut packet, _) | Self::Probe(mut packet, _) => {
                 packet.release(pool);
             }
-            Self::Answer(answer) => pool.release(answer.handle),
+            Self::ProbeAnswer(answer) => pool.release(answer.handle),
             Self::FaceSendsTokens(_) => {}
         }
     }
@@ -119,7 +119,7 @@ pub struct CsProbe {
 
 /// A cached Data that a probe has found, copied for the home shard.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ProbeAnswer {
     /// The PIT entry.
     pub(crate) entry: Token,
     pub(crate) handle: PacketHandle,

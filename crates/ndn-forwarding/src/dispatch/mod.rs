@@ -25,7 +25,7 @@ use crate::{Burst, PacketKind};
 
 pub use load::{LOAD_SAMPLE, NdtLoads, Sampled};
 pub(crate) use message::Stage;
-pub use message::{AddressedMessage, Answer, CsProbe, DataVisit, ShardMessage};
+pub use message::{AddressedMessage, CsProbe, DataVisit, ProbeAnswer, ShardMessage};
 
 /// Samples that wait for their prefetched counters: about a burst of packets.
 const SAMPLES_AHEAD: usize = 8;

@@ -158,7 +158,7 @@ impl Bed {
     }
 
     /// One GET on a separate connection.
-    pub(super) async fn get(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub(super) async fn get(&self, path: &str, fields: &[(&str, &str)]) -> HttpResponse {
         self.request("GET", path, fields).await
     }
 
@@ -167,7 +167,7 @@ impl Bed {
         method: &str,
         path: &str,
         fields: &[(&str, &str)],
-    ) -> Answer {
+    ) -> HttpResponse {
         self.connect().await.request(method, path, fields).await
     }
 
@@ -197,13 +197,13 @@ pub(super) struct Client {
 }
 
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     pub(super) status: u16,
     head: String,
     pub(super) body: Vec<u8>,
 }
 
-impl Answer {
+impl HttpResponse {
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
             let (its_name, value) = line.split_once(':')?;
@@ -231,7 +231,7 @@ impl Client {
         method: &str,
         path: &str,
         fields: &[(&str, &str)],
-    ) -> Answer {
+    ) -> HttpResponse {
         let mut text = format!("{method} {path} HTTP/1.1\r\nHost: gateway\r\n");
         for (name, value) in fields {
             text.push_str(&format!("{name}: {value}\r\n"));
@@ -241,11 +241,11 @@ impl Client {
     }
 
     /// Reads an answer whose body has a Content-Length or is chunked.
-    pub(super) async fn answer(&mut self, is_head: bool) -> Answer {
+    pub(super) async fn answer(&mut self, is_head: bool) -> HttpResponse {
         let end = self.receive_until(b"\r\n\r\n").await.expect("the head of an answer");
         let head = String::from_utf8(self.received.drain(..end).collect()).unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let mut answer = Answer { status, head, body: Vec::new() };
+        let mut answer = HttpResponse { status, head, body: Vec::new() };
         if is_head || status == 304 {
             return answer;
         }
@@ -304,7 +304,7 @@ impl Client {
 }
 
 /// One GET of a gateway at `address`.
-pub(super) async fn get(address: SocketAddr, path: &str, fields: &[(&str, &str)]) -> Answer {
+pub(super) async fn get(address: SocketAddr, path: &str, fields: &[(&str, &str)]) -> HttpResponse {
     let stream = TcpStream::connect(address).await.unwrap();
     Client { stream, received: Vec::new() }.request("GET", path, fields).await
 }

@@ -139,7 +139,7 @@ impl Node {
             ..ControlParameters::default()
         };
         let added = self.forwarder.command(Verb::RibRegister, &parameters);
-        added.map(drop).map_err(|error| format!("a route is refused: {error}"))
+        added.map(drop).map_err(|error| format!("a route is rejected: {error}"))
     }
 
     /// Hands over a frame; false if the queue of the face is full.

@@ -13,8 +13,8 @@ use super::{
     HandshakeError, MODE_ETHERNET, PROGRAM, Progress, VERSION, buffer_length, frame_length_max,
     is_own, next_message, none, report,
 };
+use crate::connection::Connection;
 use crate::limits::{LOG2_RING_SIZE_MAX, MEMORY_MAX, RINGS_MAX, log2_ring_size};
-use crate::link::Link;
 use crate::message::{Message, Name};
 use crate::receive::Receiver;
 use crate::regions::Regions;
@@ -130,8 +130,15 @@ impl ClientHandshake {
                 let ring_size = senders.iter().map(Sender::ring_size).min().unwrap_or(1);
                 let takes_chains = chains || is_own(&peer);
                 let frame_length_max = frame_length_max(buffer_length, ring_size, takes_chains);
-                let link =
-                    Link { socket, id, peer, interface, frame_length_max, receivers, senders };
+                let link = Connection {
+                    socket,
+                    id,
+                    peer,
+                    interface,
+                    frame_length_max,
+                    receivers,
+                    senders,
+                };
                 Ok(Progress::Done(Box::new(link)))
             }
             Err(error) => {

@@ -11,12 +11,12 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use ndn_sys::seqpacket;
 
+use crate::connection::{Connection, send_disconnect};
 use crate::disconnect::DisconnectReason;
 use crate::limits::{
     BUFFER_LENGTH_DEFAULT, BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN, BUFFER_LENGTH_OWN,
     CHAIN_MAX_PIECES,
 };
-use crate::link::{Link, send_disconnect};
 use crate::message::{MESSAGE_LENGTH, Message, MessageError, Name};
 use crate::ring::Fault;
 
@@ -75,7 +75,7 @@ pub enum Progress<Handshake> {
     /// Continue when the socket is readable.
     Waiting(Handshake),
     /// Frames can travel.
-    Done(Box<Link>),
+    Done(Box<Connection>),
 }
 
 /// Why a handshake has failed.
@@ -88,7 +88,7 @@ pub enum HandshakeError {
     #[error("the peer has closed the connection")]
     Closed,
     /// The peer has sent DISCONNECT.
-    #[error("the peer refuses: {0}")]
+    #[error("the peer rejects the connection: {0}")]
     Refused(DisconnectReason),
     /// The peer has sent a malformed message.
     #[error(transparent)]

@@ -12,8 +12,8 @@ use super::{
     frame_length_max, is_own, next_message, none, report, single,
 };
 use crate::budget::MemoryBudget;
+use crate::connection::Connection;
 use crate::limits::{LOG2_RING_SIZE_MAX, MEMORY_MAX, REGIONS_MAX, RINGS_MAX};
-use crate::link::Link;
 use crate::message::{Message, Name};
 use crate::receive::Receiver;
 use crate::regions::{Region, Regions};
@@ -104,8 +104,15 @@ impl ServerHandshake {
                 let buffer_length = buffer_length(self.options.buffer_length, &peer);
                 let takes_chains = self.options.chains || is_own(&peer);
                 let frame_length_max = frame_length_max(buffer_length, ring_size, takes_chains);
-                let link =
-                    Link { socket, id, peer, interface, frame_length_max, receivers, senders };
+                let link = Connection {
+                    socket,
+                    id,
+                    peer,
+                    interface,
+                    frame_length_max,
+                    receivers,
+                    senders,
+                };
                 Ok(Progress::Done(Box::new(link)))
             }
             Err(error) => {

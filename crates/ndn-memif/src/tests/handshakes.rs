@@ -176,7 +176,7 @@ fn secrets_and_interfaces_are_checked() {
 
 #[test]
 fn memory_of_all_clients_is_limited() {
-    let shares = |link: &Link| link.receivers[0].ring().regions().length();
+    let shares = |link: &Connection| link.receivers[0].ring().regions().length();
     let own = shares(&connect(ClientOptions::default()).0);
     // Half of it is for one user: room for two, but not for three.
     let memory = MemoryBudget::new(own * 5);
@@ -275,7 +275,7 @@ fn long_frames_are_sent_only_to_peers_that_accept_chains() {
 }
 
 /// A client and a server that take each other for another program, as somebody in between changes their names.
-fn connect_others(options: ClientOptions, serving: ServerOptions) -> (Link, Link) {
+fn connect_others(options: ClientOptions, serving: ServerOptions) -> (Connection, Connection) {
     let ((near, of_client), (of_server, far)) =
         (seqpacket::pair().unwrap(), seqpacket::pair().unwrap());
     let mut client = ClientHandshake::new(near, options);

@@ -75,7 +75,7 @@ impl Client {
     }
 
     /// Does everything right.
-    fn finish(&mut self) -> Link {
+    fn finish(&mut self) -> Connection {
         self.init();
         self.add_region().waits();
         self.add_ring(true, 0, 2).waits();
@@ -110,7 +110,7 @@ impl Client {
 #[derive(Debug)]
 enum Outcome {
     Waiting,
-    Done(Box<Link>),
+    Done(Box<Connection>),
     Failed(String),
 }
 

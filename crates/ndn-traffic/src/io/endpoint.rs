@@ -58,12 +58,12 @@ enum Input {
 /// The sending half: packets queued since the last flush.
 #[derive(Debug)]
 pub struct Output {
-    queue: Queue,
+    queue: OutputQueue,
     fragmenter: Fragmenter,
 }
 
 #[derive(Debug)]
-enum Queue {
+enum OutputQueue {
     /// Unix, TCP, or a session: a byte stream, and the start of the last packet.
     Stream { bytes: Vec<u8>, sent: usize, last: usize },
     /// UDP: bytes and the end of each packet.
@@ -120,7 +120,7 @@ impl Endpoint {
             socket: Socket::Stream(socket),
             input: Input::Stream { buffer: vec![0; READ_BUFFER], filled: 0 },
             output: Output {
-                queue: Queue::Stream { bytes, sent: 0, last: 0 },
+                queue: OutputQueue::Stream { bytes, sent: 0, last: 0 },
                 fragmenter: Fragmenter::following(mtu),
             },
             pieces: PacketReassembler::default(),
@@ -147,7 +147,7 @@ impl Endpoint {
         Ok(Self {
             socket: Socket::Datagram(socket),
             input: Input::Datagram(DatagramInput::default()),
-            output: Output::new(Queue::Datagram(DatagramOutput::default()), usize::MAX),
+            output: Output::new(OutputQueue::Datagram(DatagramOutput::default()), usize::MAX),
             pieces: PacketReassembler::default(),
             calls: Calls::default(),
         })
@@ -170,7 +170,7 @@ impl Endpoint {
         Ok(Self {
             socket: Socket::Frames(socket),
             input: Input::Frames,
-            output: Output::new(Queue::Frames(FrameOutput::new(to)), mtu),
+            output: Output::new(OutputQueue::Frames(FrameOutput::new(to)), mtu),
             pieces: PacketReassembler::default(),
             calls: Calls::default(),
         })
@@ -191,7 +191,7 @@ impl Endpoint {
         Ok(Self {
             socket: Socket::Memif(socket),
             input: Input::Memif,
-            output: Output::new(Queue::Memif(MemifOutput::default()), mtu),
+            output: Output::new(OutputQueue::Memif(MemifOutput::default()), mtu),
             pieces: PacketReassembler::default(),
             calls: Calls::default(),
         })
@@ -200,14 +200,14 @@ impl Endpoint {
     /// Maximum number of packets in a message that the kernel segments (default: its maximum). With 1, the peer
     /// receives packets one by one at any rate. No effect on a stream.
     pub fn set_packets_per_message(&mut self, packets: usize) {
-        if let Queue::Datagram(output) = &mut self.output.queue {
+        if let OutputQueue::Datagram(output) = &mut self.output.queue {
             output.set_run_max(packets);
         }
     }
 
     /// Longest frame in bytes on UDP; longer packets are fragmented (default: none).
     pub fn set_mtu(&mut self, mtu: usize) {
-        if let Queue::Datagram(_) = self.output.queue {
+        if let OutputQueue::Datagram(_) = self.output.queue {
             self.output.fragmenter = Fragmenter::new(mtu);
         }
     }
@@ -249,12 +249,14 @@ impl Endpoint {
     pub fn flush(&mut self) -> io::Result<bool> {
         let calls = &mut self.calls.send_calls;
         match (&mut self.socket, &mut self.output.queue) {
-            (Socket::Stream(socket), Queue::Stream { bytes, sent, .. }) => {
+            (Socket::Stream(socket), OutputQueue::Stream { bytes, sent, .. }) => {
                 flush_stream(socket, bytes, sent, calls)
             }
-            (Socket::Datagram(socket), Queue::Datagram(output)) => output.flush(socket, calls),
-            (Socket::Frames(socket), Queue::Frames(output)) => output.flush(socket, calls),
-            (Socket::Memif(socket), Queue::Memif(output)) => output.flush(socket),
+            (Socket::Datagram(socket), OutputQueue::Datagram(output)) => {
+                output.flush(socket, calls)
+            }
+            (Socket::Frames(socket), OutputQueue::Frames(output)) => output.flush(socket, calls),
+            (Socket::Memif(socket), OutputQueue::Memif(output)) => output.flush(socket),
             _ => unreachable!("both halves are of the socket's kind"),
         }
     }
@@ -296,10 +298,10 @@ impl Endpoint {
     #[must_use]
     pub fn backlog(&self) -> usize {
         match &self.output.queue {
-            Queue::Stream { bytes, sent, .. } => bytes.len() - sent,
-            Queue::Datagram(output) => output.backlog(),
-            Queue::Frames(output) => output.backlog(),
-            Queue::Memif(output) => output.backlog(),
+            OutputQueue::Stream { bytes, sent, .. } => bytes.len() - sent,
+            OutputQueue::Datagram(output) => output.backlog(),
+            OutputQueue::Frames(output) => output.backlog(),
+            OutputQueue::Memif(output) => output.backlog(),
         }
     }
 
@@ -328,7 +330,7 @@ impl Endpoint {
 }
 
 impl Output {
-    fn new(queue: Queue, mtu: usize) -> Self {
+    fn new(queue: OutputQueue, mtu: usize) -> Self {
         Self { queue, fragmenter: Fragmenter::new(mtu) }
     }
 
@@ -344,7 +346,7 @@ impl Output {
     }
 }
 
-impl Queue {
+impl OutputQueue {
     /// Queues what `write` appends; returns its length.
     #[inline]
     fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> usize {

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use ndn_memif::{
-    Address, ClientHandshake, ClientOptions, Fault, Link, Progress, Received, Secret, Sender, Sent,
+    Address, ClientHandshake, ClientOptions, Connection, Fault, Progress, Received, Secret, Sender,
+    Sent,
 };
 use ndn_sys::interrupt::Interrupter;
 use ndn_sys::poll::{Events, Interest, Poller};
@@ -20,7 +21,7 @@ const BUFFER_LENGTH: usize = 65_536;
 /// A connection to a forwarder.
 #[derive(Debug)]
 pub(super) struct MemifSocket {
-    link: Box<Link>,
+    link: Box<Connection>,
     interrupter: Interrupter,
     buffer: Vec<u8>,
     /// Whether the caller announces its waits.

@@ -15,7 +15,7 @@ use crate::cli::output::{self, Table, bytes_for_people, bytes_in_four, grouped, 
 use namewire_control::{LinkCounters, LinkDown, WaitingFace};
 
 /// Link counters by FaceId.
-type Links = BTreeMap<u64, LinkCounters>;
+type CountersByFace = BTreeMap<u64, LinkCounters>;
 
 /// Options of `face list`.
 #[derive(Args, Debug)]
@@ -93,7 +93,7 @@ async fn others(endpoint: &Endpoint, scheme: &str) -> Outcome<String> {
 }
 
 /// Peers, states and bytes: with an IPv6 address of any length, a line has 80 characters at most.
-fn short_table(faces: &[FaceStatus], links: &Links) -> Table {
+fn short_table(faces: &[FaceStatus], links: &CountersByFace) -> Table {
     let mut table = Table::new(&["FACE", "STATE", "PEER", ">IN", ">OUT"]).whole();
     for face in faces {
         let (properties, counters) = (&face.properties, &face.counters);
@@ -113,7 +113,7 @@ fn short_table(faces: &[FaceStatus], links: &Links) -> Table {
     table
 }
 
-fn long_table(faces: &[FaceStatus], links: &Links) -> Table {
+fn long_table(faces: &[FaceStatus], links: &CountersByFace) -> Table {
     // Only some faces have one.
     let has_drivers = links.values().any(|link| link.driver.is_some());
     let mut headings = vec![
@@ -187,7 +187,7 @@ fn waiting_line(face: &WaitingFace) -> String {
 }
 
 /// Shows one face.
-pub(super) fn show(face: &FaceStatus, links: &Links, json: bool) -> Outcome {
+pub(super) fn show(face: &FaceStatus, links: &CountersByFace, json: bool) -> Outcome {
     if json {
         return Ok(output::print_json(&json_of(face, links))?);
     }
@@ -273,7 +273,7 @@ fn json_of_waiting(face: &WaitingFace) -> Value {
     })
 }
 
-fn json_of(face: &FaceStatus, links: &Links) -> Value {
+fn json_of(face: &FaceStatus, links: &CountersByFace) -> Value {
     let (properties, counters) = (&face.properties, &face.counters);
     json!({
         "face_id": properties.face_id,
@@ -339,7 +339,7 @@ mod tests {
             face(10_257, peer, "udp6://[::1]:6363"),
             face(3, "fd://24", "unix:///run/nfd/nfd.sock"),
         ];
-        let text = short_table(&faces, &Links::new()).render(Some(80));
+        let text = short_table(&faces, &CountersByFace::new()).render(Some(80));
         assert!(text.contains(peer) && text.contains("unix:///run/nfd/nfd.sock"), "{text}");
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{line}");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ndn_lab::figure::{Lines, Point, Series};
-use ndn_model::check::Answer;
+use ndn_model::check::CheckResult;
 use ndn_model::explore::{Factor, Sweep};
 use ndn_model::file::Model;
 use ndn_model::property::Property;
@@ -145,7 +145,7 @@ fn save(sweep: &Sweep, path: &Path, key: &Value) -> Outcome {
 }
 
 fn report(sweep: &Sweep, options: &Options) -> Outcome {
-    let answers: Result<Vec<Answer>, _> =
+    let answers: Result<Vec<CheckResult>, _> =
         sweep.points().iter().map(|point| point.answer()).collect();
     let answers = answers.map_err(|error| Failure::Failed(error.to_string()))?;
     if let Some(path) = &options.csv {
@@ -199,7 +199,7 @@ fn report(sweep: &Sweep, options: &Options) -> Outcome {
 }
 
 /// The first factor across, a line for each value of the second, a panel for each combination of the others.
-fn panels(sweep: &Sweep, answers: &[Answer]) -> Vec<Lines> {
+fn panels(sweep: &Sweep, answers: &[CheckResult]) -> Vec<Lines> {
     let mut panels: Vec<Lines> = Vec::new();
     for (point, answer) in sweep.points().iter().zip(answers) {
         let described = |(key, value): &(String, String)| format!("{key}={value}");
@@ -241,7 +241,7 @@ fn panels(sweep: &Sweep, answers: &[Answer]) -> Vec<Lines> {
     panels
 }
 
-fn csv(sweep: &Sweep, answers: &[Answer]) -> String {
+fn csv(sweep: &Sweep, answers: &[CheckResult]) -> String {
     let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
     let mut lines = Vec::new();
     let keys = sweep.points().first().map_or(&[][..], |point| &point.changes);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ndn_lab::figure::{Lines, Panel};
-use ndn_model::check::{Answer, Method};
+use ndn_model::check::{CheckResult, Method};
 use ndn_model::property::{Number, Property};
 use ndn_model::smc::Verdict;
 use serde_json::{Value, json};
@@ -158,7 +158,7 @@ impl Question {
     }
 }
 
-pub(super) fn verdict_text(answer: &Answer) -> &'static str {
+pub(super) fn verdict_text(answer: &CheckResult) -> &'static str {
     match answer.verdict {
         Some(Verdict::Holds) => "holds",
         Some(Verdict::Fails) => "fails",
@@ -195,7 +195,7 @@ fn duration(ps: f64) -> String {
     format!("{:.3} {unit}", ps / size)
 }
 
-pub(super) fn answer_json(answer: &Answer, warnings: &[String]) -> Value {
+pub(super) fn answer_json(answer: &CheckResult, warnings: &[String]) -> Value {
     json!({
         "verdict": verdict_text(answer),
         "estimate": answer.estimate,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Answer, Congestion, Controller, WINDOW_MIN, whole};
+use super::{AnsweredSegment, Congestion, Controller, WINDOW_MIN, whole};
 
 /// CUBIC's constant C in segments per second cubed.
 const CUBIC_C: f64 = 0.4;
@@ -107,7 +107,7 @@ impl Cubic {
         self.phase != Phase::Avoidance
     }
 
-    fn judge_round(&mut self, answer: &Answer) {
+    fn judge_round(&mut self, answer: &AnsweredSegment) {
         if answer.sequence >= self.rounds.end_sequence {
             self.rounds = Rounds {
                 end_sequence: answer.next_sequence,
@@ -147,14 +147,14 @@ impl Cubic {
         }
     }
 
-    fn is_queue_standing(&self, answer: &Answer) -> bool {
+    fn is_queue_standing(&self, answer: &AnsweredSegment) -> bool {
         let (factor, excess) = STANDING_QUEUE;
         let shortest = self.shortest.min(Duration::from_secs(1));
         let bound = (shortest * factor).max(shortest + excess);
         self.size >= STANDING_QUEUE_SIZE_MIN && answer.smoothed_rtt > bound
     }
 
-    fn grow_cubic(&mut self, answer: &Answer) {
+    fn grow_cubic(&mut self, answer: &AnsweredSegment) {
         let epoch = *self.epoch.get_or_insert_with(|| {
             self.reno_size = self.size;
             let plateau = self.max_size.max(self.size);
@@ -174,7 +174,7 @@ impl Controller for Cubic {
         whole(self.size)
     }
 
-    fn on_answer(&mut self, answer: &Answer) {
+    fn on_answer(&mut self, answer: &AnsweredSegment) {
         if self.phase != Phase::Avoidance {
             self.judge_round(answer);
         }
@@ -220,8 +220,8 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(50);
 
-    fn answer(now: Duration, sequence: u64, rtt: Duration) -> Answer {
-        Answer {
+    fn answer(now: Duration, sequence: u64, rtt: Duration) -> AnsweredSegment {
+        AnsweredSegment {
             now,
             sequence,
             next_sequence: sequence + 64,
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn window_does_not_grow_while_application_limited() {
         let mut window = cubic();
-        window.on_answer(&Answer { window_limited: false, ..answer(RTT, 0, RTT) });
+        window.on_answer(&AnsweredSegment { window_limited: false, ..answer(RTT, 0, RTT) });
         assert_eq!(window.size(), 10);
     }
 

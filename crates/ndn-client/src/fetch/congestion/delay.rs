@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use super::{Answer, Congestion, Controller, WINDOW_MIN, whole};
+use super::{AnsweredSegment, Congestion, Controller, WINDOW_MIN, whole};
 
 /// Minimum target for the time in the queue: shorter times are noise of schedulers and batches.
 const TARGET_MIN: Duration = Duration::from_millis(2);
@@ -173,7 +173,7 @@ impl Controller for Delay {
         whole(self.size)
     }
 
-    fn on_answer(&mut self, answer: &Answer) {
+    fn on_answer(&mut self, answer: &AnsweredSegment) {
         self.round.answers += 1;
         if let Some(rtt) = answer.rtt {
             self.sample(answer.now, rtt);
@@ -228,7 +228,7 @@ mod tests {
         let count = u64::try_from(window.size()).unwrap();
         *now += rtt;
         for _ in 0..count {
-            window.on_answer(&Answer {
+            window.on_answer(&AnsweredSegment {
                 now: *now,
                 sequence: *sequence,
                 next_sequence: *sequence + count,

@@ -78,7 +78,7 @@ pub enum Congestion {
 
 /// An answered transmission, as controllers see it.
 #[derive(Debug, Clone, Copy)]
-pub struct Answer {
+pub struct AnsweredSegment {
     /// Time of the answer.
     pub now: Duration,
     /// Sequence number of the answered transmission.
@@ -99,7 +99,7 @@ pub trait Controller: std::fmt::Debug + Send {
     fn size(&self) -> usize;
 
     /// An answer without a congestion mark.
-    fn on_answer(&mut self, answer: &Answer);
+    fn on_answer(&mut self, answer: &AnsweredSegment);
 
     /// A transmission declared lost.
     fn on_lost(&mut self) {}
@@ -130,7 +130,7 @@ impl Controller for Fixed {
         self.size
     }
 
-    fn on_answer(&mut self, _answer: &Answer) {}
+    fn on_answer(&mut self, _answer: &AnsweredSegment) {}
 
     fn on_congestion(&mut self, _congestion: Congestion) {}
 }

@@ -77,7 +77,7 @@ impl LinkState {
 
 /// A network device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
+pub struct NetworkDevice {
     /// Its name, such as `eth0`.
     pub name: String,
     /// The kernel's number of it.
@@ -106,7 +106,7 @@ pub struct Link {
     pub xdp_program: Option<u32>,
 }
 
-impl Link {
+impl NetworkDevice {
     /// Whether it carries Ethernet frames.
     #[must_use]
     pub fn is_ethernet(&self) -> bool {
@@ -179,10 +179,10 @@ impl Link {
 ///
 /// # Errors
 /// Those of netlink sockets.
-pub fn links() -> io::Result<Vec<Link>> {
+pub fn network_devices() -> io::Result<Vec<NetworkDevice>> {
     let mut socket = NetlinkSocket::new(libc::NETLINK_ROUTE)?;
     let request = || Request::new(RTM_GETLINK, FLAG_REQUEST | FLAG_DUMP, &[0; INFO_LENGTH]);
-    let mut links = socket.call(request, Link::of)?;
+    let mut links = socket.call(request, NetworkDevice::of)?;
     links.sort_unstable_by_key(|link| link.index);
     Ok(links)
 }
@@ -221,14 +221,14 @@ mod tests {
             .finish(1)
     }
 
-    fn read(bytes: &[u8]) -> Option<Link> {
-        messages(bytes).next().and_then(|message| Link::of(&message))
+    fn read(bytes: &[u8]) -> Option<NetworkDevice> {
+        messages(bytes).next().and_then(|message| NetworkDevice::of(&message))
     }
 
     #[test]
     fn a_link_is_read_from_its_message() {
         let link = read(&vlan(0x1001, 6)).unwrap();
-        let expected = Link {
+        let expected = NetworkDevice {
             name: "eth1.42".to_owned(),
             index: 7,
             hardware_type: TYPE_ETHERNET,
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_loopback_device() {
-        let all = links().unwrap();
+        let all = network_devices().unwrap();
         let loopback = all.iter().find(|link| link.is_loopback()).unwrap();
         assert!(loopback.name == "lo" && loopback.index == 1 && !loopback.is_ethernet());
     }

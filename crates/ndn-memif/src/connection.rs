@@ -15,7 +15,7 @@ use crate::send::Sender;
 ///
 /// The socket reports the end of the peer, and carries nothing else.
 #[derive(Debug)]
-pub struct Link {
+pub struct Connection {
     pub(crate) socket: OwnedFd,
     /// The interface of the server.
     pub id: u32,
@@ -49,7 +49,7 @@ impl fmt::Display for Ended {
     }
 }
 
-impl Link {
+impl Connection {
     /// Whether the peer has ended the connection.
     #[must_use]
     pub fn ended(&self) -> Option<Ended> {
@@ -74,7 +74,7 @@ pub fn send_disconnect(socket: BorrowedFd<'_>, reason: &str) {
     let _ = seqpacket::send(socket, &message.encode(), None);
 }
 
-/// As [`Link::ended`], for the socket of a link.
+/// As [`Connection::ended`], for the socket of a link.
 #[must_use]
 pub fn ended(socket: BorrowedFd<'_>) -> Option<Ended> {
     let mut bytes = [0; MESSAGE_LENGTH];
@@ -89,7 +89,7 @@ pub fn ended(socket: BorrowedFd<'_>) -> Option<Ended> {
     }
 }
 
-impl AsFd for Link {
+impl AsFd for Connection {
     /// The socket.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
