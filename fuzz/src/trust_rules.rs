@@ -119,7 +119,7 @@ mod tests {
 
     /// The corpus has rules by which packets are accepted: what lies behind is fuzzed as well.
     #[test]
-    fn rules_of_the_corpus_accept_what_is_signed() {
+    fn trust_rules_of_the_corpus_accept_signed_packets() {
         for (rules, accepted) in [
             (include_str!("../corpus/trust_rules/lines_with_a_chain"), 3),
             (include_str!("../corpus/trust_rules/ndn_cxx_with_an_anchor"), 7),

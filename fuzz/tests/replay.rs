@@ -8,7 +8,7 @@ use std::path::PathBuf;
 const CUT_LEN_MAX: usize = 512;
 
 #[test]
-fn every_target_takes_its_corpus() {
+fn every_target_accepts_its_corpus() {
     for (name, target) in TARGETS {
         let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
         let mut count = 0;

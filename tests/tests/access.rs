@@ -171,7 +171,7 @@ fn hub<F>(root: &Identity, start: impl FnOnce(&Settings) -> F) -> F {
 }
 
 #[test]
-fn a_neighbour_registers_with_a_certificate_that_is_fetched_from_it() {
+fn neighbour_registers_with_a_certificate_fetched_from_it() {
     let root = Identity::new("/net", None);
     let site = Identity::new("/net/site", Some(&root));
     let user = Identity::new("/net/site/user", Some(&site));
@@ -301,7 +301,7 @@ fn without_localhop_rules_neighbours_get_no_answer() {
 }
 
 #[test]
-fn a_flood_of_bad_commands_leaves_the_forwarder_as_it_was() {
+fn flood_of_rejected_commands_changes_nothing() {
     let root = Identity::new("/net", None);
     let forwarder = hub(&root, Settings::start_program);
     let neighbour = Neighbour::new(&forwarder);

@@ -150,7 +150,7 @@ fn malformed_packets_on_a_stream_affect_no_other_peer() {
 }
 
 #[test]
-fn a_malformed_packet_does_not_spoil_the_one_behind_it() {
+fn packet_after_a_malformed_one_is_processed() {
     let victim = Victim::start(&Settings::new());
     // Framed properly, wrong inside: the stream goes on behind them.
     for what in [
@@ -194,7 +194,7 @@ fn malformed_datagrams_affect_no_other_peer() {
 }
 
 #[test]
-fn fragments_that_are_never_completed_are_forgotten() {
+fn incomplete_fragments_expire() {
     let toml = "[limits]\nreassembly_packets = 8\nreassembly_timeout = \"50ms\"";
     let victim = Victim::start(&Settings::new().udp().toml(toml));
     let before = victim.forwarder.resident_kib();
@@ -261,7 +261,7 @@ fn peer_that_reads_nothing_delays_no_other() {
 }
 
 #[test]
-fn a_full_pit_drops_and_recovers() {
+fn full_pit_drops_interests_and_recovers() {
     let victim = Victim::start(&Settings::new().toml("[tables]\npit_capacity = 256"));
     let before = victim.forwarder.resident_kib();
     let mut silent =
@@ -283,7 +283,7 @@ fn a_full_pit_drops_and_recovers() {
 }
 
 #[test]
-fn a_flood_of_nonces_is_bounded() {
+fn nonce_flood_takes_bounded_memory() {
     let victim = Victim::start(&Settings::new());
     // Warm: tables that fill up once are not growth.
     let flood = |seed: u32| {
@@ -303,7 +303,7 @@ fn a_flood_of_nonces_is_bounded() {
 }
 
 #[test]
-fn a_full_fib_refuses_further_routes() {
+fn full_fib_rejects_further_routes() {
     let forwarder = Settings::new().udp().toml("[tables]\nfib_capacity = 32").start();
     let peer = "udp4://127.0.0.1:9";
     let mut refused = None;
@@ -416,7 +416,7 @@ fn forwarder_serves_its_faces_without_free_descriptors() {
 }
 
 #[test]
-fn management_takes_no_nonsense() {
+fn malformed_management_requests_are_rejected() {
     let forwarder = Settings::new().start();
     let mut stream = forwarder.connect();
     let verbs = [
@@ -457,7 +457,7 @@ fn management_takes_no_nonsense() {
 }
 
 #[test]
-fn the_control_socket_takes_no_nonsense() {
+fn malformed_control_requests_are_rejected() {
     let forwarder = Settings::new().start();
     let control = forwarder.socket().with_extension("control.sock");
     for nonsense in [&b"\n"[..], b"{}\n", b"{\"method\":1}\n", b"\xff\xfe\n", &noise(4, 100_000)] {

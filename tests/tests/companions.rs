@@ -133,7 +133,7 @@ fn a_hub_is_found_by_the_dns_or_a_web_server() {
 }
 
 #[test]
-fn a_configuration_that_does_not_enable_it_changes_nothing() {
+fn autoconfig_does_nothing_unless_enabled() {
     let forwarder = Settings::new().start();
     let file = forwarder.directory().join("autoconfig.conf");
     std::fs::write(&file, "# enabled = true\nenabled = false\n").unwrap();
@@ -257,7 +257,7 @@ fn by_name(directory: &Path, name: &str) -> Command {
 }
 
 #[test]
-fn names_of_other_programs_do_what_those_do() {
+fn program_names_of_nfd_run_their_counterparts() {
     let forwarder = Settings::new().udp().start();
     let directory = forwarder.directory();
     let output = |name: &str, arguments: &[&str]| {
@@ -285,7 +285,7 @@ fn names_of_other_programs_do_what_those_do() {
 }
 
 #[test]
-fn names_of_ndn_tools_and_ndnsec_take_their_options() {
+fn program_names_of_ndn_tools_and_ndnsec_accept_their_options() {
     let forwarder = Settings::new().start();
     let directory = forwarder.directory();
     let command = |name: &str, arguments: &[&str]| {
@@ -385,7 +385,7 @@ fn a_forwarder_starts_in_the_background_and_stops() {
 }
 
 #[test]
-fn start_leaves_the_outputs_of_its_caller() {
+fn started_forwarder_closes_the_outputs_of_its_caller() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (socket, config) = (path("forwarder.sock"), path("namewire.toml"));
@@ -411,7 +411,7 @@ fn start_leaves_the_outputs_of_its_caller() {
 
 /// The exit statuses are those of the manual pages of ndn-tools.
 #[test]
-fn names_of_ndn_tools_have_their_exit_statuses() {
+fn program_names_of_ndn_tools_keep_exit_statuses() {
     let forwarder = Settings::new().start();
     let directory = forwarder.directory();
     let status = |name: &str, arguments: &[&str]| {

@@ -15,7 +15,7 @@ fn run(arguments: &[&str]) -> Output {
 
 /// `run` and `config check` refuse the same files, with the same messages.
 #[test]
-fn run_and_check_refuse_the_same_files() {
+fn run_and_config_check_reject_the_same_files() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("namewire.toml");
     let path = file.to_str().unwrap();
@@ -107,7 +107,7 @@ fn missing_devices_are_reported_with_their_line() {
 }
 
 #[test]
-fn settings_that_do_not_fit_the_machine_are_warned_of() {
+fn settings_that_exceed_the_machine_cause_warnings() {
     let directory = tempfile::tempdir().unwrap();
     let toml = directory.path().join("namewire.toml").to_str().unwrap().to_owned();
     let text = "forwarder.workers = 64\npool.capacity = \"1GiB\"\n\
@@ -139,7 +139,7 @@ fn settings_that_do_not_fit_the_machine_are_warned_of() {
 }
 
 #[test]
-fn a_conversion_that_fails_leaves_nothing_that_could_be_used() {
+fn failed_conversion_writes_no_configuration() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (conf, toml) = (path("nfd.conf"), path("namewire.toml"));
@@ -197,7 +197,7 @@ fn existing_route_is_updated_or_kept() {
 }
 
 #[test]
-fn applications_that_come_and_go_leave_no_line() {
+fn connecting_applications_are_not_logged() {
     let forwarder = Settings::new().tcp().start_program();
     let _ = forwarder.output(&["status"]);
     assert!(!forwarder.process.stderr().contains("face created"), "{}", forwarder.process.stderr());
@@ -237,7 +237,7 @@ fn reload_that_exceeds_the_fib_changes_nothing() {
 
 /// Faces and routes follow the configuration, and what has to wait is named with the reason.
 #[test]
-fn reload_takes_static_faces_and_routes() {
+fn reload_applies_static_faces_and_routes() {
     let route = |prefix: &str, port: u16| {
         format!("[[static_routes]]\nprefix = \"{prefix}\"\nface = \"udp4://127.0.0.1:{port}\"\n")
     };

@@ -217,7 +217,7 @@ fn one_file_serves_one_forwarder() {
 }
 
 #[test]
-fn forwarder_goes_on_without_a_disk_that_is_full() {
+fn forwarder_continues_without_a_full_disk() {
     let directory = tempfile::tempdir().unwrap();
     let (mounted, socket) = (directory.path().join("mounted"), directory.path().join("full.sock"));
     fs::create_dir(&mounted).unwrap();

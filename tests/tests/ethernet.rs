@@ -31,7 +31,7 @@ fn namewire(directory: &Path, host: usize) -> String {
 }
 
 #[test]
-fn four_hosts_on_a_bridge() {
+fn four_hosts_on_a_bridge_exchange_packets() {
     let Some(bridge) = Bridge::new(&[namewire as Script; 4]) else { return };
     let faces: Vec<Value> = (1..=4).map(|host| bridge.face(host, GROUP)).collect();
     for face in &faces {
@@ -235,7 +235,7 @@ fn nfd(directory: &Path, host: usize) -> String {
 }
 
 #[test]
-fn nfd_is_a_neighbour() {
+fn nfd_and_namewire_exchange_packets_over_ethernet() {
     if !skip_unless_found("nfd") {
         return;
     }

@@ -82,7 +82,7 @@ fn forwarder_at_its_limit_of_faces_is_reported_at_once() {
 
 /// Without the control socket the reason is unknown; that the connection is refused is reported soon all the same.
 #[test]
-fn a_forwarder_that_closes_connections_at_once_is_not_waited_for() {
+fn commands_do_not_wait_for_a_forwarder_that_closes_connections() {
     let (forwarder, _held) = full("[control]\nenabled = false\n");
     let status = forwarder.run(&["status"]);
     assert_eq!(status.status.code(), Some(1), "{status:?}");
@@ -101,7 +101,7 @@ fn missing_interface_of_an_ethernet_face_is_reported_with_an_example() {
 
 /// However short the content is: the next one may be longer.
 #[test]
-fn segments_that_fit_no_packet_are_refused_for_short_contents_too() {
+fn segment_size_above_the_packet_limit_is_rejected_for_short_contents() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("short");
     std::fs::write(&file, "short").unwrap();
@@ -130,7 +130,7 @@ fn status_by_tcp_does_not_report_full_tables() {
 }
 
 #[test]
-fn a_key_chain_that_is_closed_to_us_is_no_absent_one() {
+fn unreadable_key_chain_is_distinguished_from_a_missing_one() {
     let home = tempfile::tempdir().unwrap();
     std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let absent = run_to_end(at_home(home.path(), &["key", "list"]));

@@ -162,7 +162,7 @@ fn fetch_resumes_when_its_producer_is_back() {
 }
 
 #[test]
-fn a_part_that_is_whole_becomes_the_file() {
+fn complete_part_becomes_the_file() {
     let bed = Bed::new();
     bed.interrupt(Signal::TERM);
     // As if the interruption had come after the last segment.
@@ -180,7 +180,7 @@ fn a_part_that_is_whole_becomes_the_file() {
 }
 
 #[test]
-fn a_part_that_does_not_fit_is_not_gone_on_with() {
+fn part_of_another_version_is_not_resumed() {
     let mut bed = Bed::new();
     // Damaged on the disk.
     bed.interrupt(Signal::TERM);
@@ -207,7 +207,7 @@ fn a_part_that_does_not_fit_is_not_gone_on_with() {
 }
 
 #[test]
-fn a_file_that_exists_keeps_its_mode_and_its_links() {
+fn replaced_file_keeps_its_mode_and_links() {
     let bed = Bed::new();
     fs::write(&bed.file, "old").unwrap();
     fs::set_permissions(&bed.file, fs::Permissions::from_mode(0o640)).unwrap();
@@ -221,7 +221,7 @@ fn a_file_that_exists_keeps_its_mode_and_its_links() {
 }
 
 #[test]
-fn a_fetch_that_finds_nothing_leaves_nothing() {
+fn failed_fetch_leaves_no_files() {
     let bed = Bed::new();
     let nobody = |file: &Path| {
         let file = file.display().to_string();

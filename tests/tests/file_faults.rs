@@ -96,7 +96,7 @@ fn wait_for_part(out: &Path) {
 }
 
 #[test]
-fn a_fetcher_that_is_killed_leaves_nothing_wrong() {
+fn killed_fetch_leaves_no_wrong_content() {
     let bed = Bed::new();
     for (round, signal) in
         [Signal::KILL, Signal::INT, Signal::KILL, Signal::TERM].into_iter().enumerate()
@@ -112,7 +112,7 @@ fn a_fetcher_that_is_killed_leaves_nothing_wrong() {
 }
 
 #[test]
-fn a_fetcher_that_is_killed_at_any_time_leaves_nothing_wrong() {
+fn fetch_killed_at_any_time_leaves_no_wrong_content() {
     let bed = Bed::new();
     let mut seed = 1_u64;
     for round in 0..50 {
@@ -131,7 +131,7 @@ fn a_fetcher_that_is_killed_at_any_time_leaves_nothing_wrong() {
 }
 
 #[test]
-fn a_tree_that_is_interrupted_is_gone_on_with() {
+fn interrupted_fetch_of_a_tree_is_resumed() {
     let bed = Bed::new();
     let tree = bed.forwarder.directory().join("tree");
     let tree = tree.to_str().unwrap();
@@ -148,7 +148,7 @@ fn a_tree_that_is_interrupted_is_gone_on_with() {
 }
 
 #[test]
-fn a_file_that_is_rewritten_in_the_middle_is_not_mixed() {
+fn versions_of_a_file_rewritten_during_a_fetch_are_not_mixed() {
     let mut bed = Bed::new();
     let mut fetcher = bed.get("rewritten", &["--window", "1"]);
     wait_for_part(&bed.out);
@@ -160,7 +160,7 @@ fn a_file_that_is_rewritten_in_the_middle_is_not_mixed() {
 }
 
 #[test]
-fn a_server_that_is_killed_and_comes_back_is_waited_for() {
+fn fetch_waits_for_a_restarted_server() {
     let mut bed = Bed::new();
     let before = bed.packets();
     let mut fetcher = bed.get("patient", &["--window", "4"]);
@@ -174,7 +174,7 @@ fn a_server_that_is_killed_and_comes_back_is_waited_for() {
 }
 
 #[test]
-fn a_forwarder_that_is_killed_and_comes_back_is_waited_for() {
+fn fetch_waits_for_a_restarted_forwarder() {
     let mut bed = Bed::with(Settings::new().toml(NO_CACHE).start_program());
     let before = bed.packets();
     let mut fetcher = bed.get("waiting", &["--window", "4"]);
@@ -219,13 +219,13 @@ fn fetch_past(segment: u64, answer: impl FnOnce(&mut Application, &str)) -> Valu
 }
 
 #[test]
-fn a_wrong_packet_in_a_cache_is_passed_by() {
+fn wrong_packet_in_a_cache_is_bypassed() {
     let report = fetch_past(7, |liar, uri| liar.answer(uri, &[0x5a; 8192], Some(3_600_000)));
     assert_eq!(report["refused"], 1, "{report}");
 }
 
 /// Also by a consumer that asks for segments before the manifest, which has their digests, has come.
 #[test]
-fn a_false_nack_in_a_cache_is_passed_by() {
+fn false_nack_in_a_cache_is_bypassed() {
     fetch_past(0, |liar, uri| liar.answer_nack(uri, 3_600_000));
 }

@@ -70,7 +70,7 @@ fn printed(output: &Output) -> (String, String) {
 }
 
 #[test]
-fn a_file_that_does_not_fit_is_refused_before_it_comes() {
+fn file_larger_than_the_disk_is_rejected_before_the_fetch() {
     let bed = Bed::new();
     let Some(output) = bed.get_into("size=2m", &bed.key) else { return };
     let (there, complaint) = printed(&output);

@@ -136,7 +136,7 @@ fn key(directory: &Path, name: &str) -> String {
 }
 
 #[test]
-fn one_signature_vouches_for_a_file() {
+fn file_is_verified_by_one_signature() {
     let keys = tempfile::tempdir().unwrap();
     let (trusted, other) = (key(keys.path(), "server"), key(keys.path(), "other"));
     for more in [&["--sign-segments"][..], &[]] {
@@ -166,7 +166,7 @@ fn one_signature_vouches_for_a_file() {
 }
 
 #[test]
-fn a_tree_is_fetched_with_all_that_is_in_it() {
+fn tree_is_fetched_completely() {
     let keys = tempfile::tempdir().unwrap();
     let trusted = key(keys.path(), "server");
     let bed = Bed::new(&Settings::new(), &["--sign", trusted.as_str()]);
@@ -231,7 +231,7 @@ fn a_tree_is_fetched_with_all_that_is_in_it() {
 }
 
 #[test]
-fn a_tree_cannot_plant_the_beginning_of_another_file() {
+fn names_of_part_files_in_a_tree_are_rejected() {
     let bed = Bed::new(&Settings::new(), &["--hidden"]);
     let (good, evil) = (bed.served.join("good"), bed.served.join("evil"));
     for directory in [&good, &evil, &evil.join(".bar.part")] {
@@ -271,7 +271,7 @@ fn a_tree_cannot_plant_the_beginning_of_another_file() {
 }
 
 #[test]
-fn parts_of_a_file_are_fetched() {
+fn byte_ranges_of_a_file_are_fetched() {
     let keys = tempfile::tempdir().unwrap();
     let trusted = key(keys.path(), "server");
     let bed = Bed::new(&Settings::new(), &["--sign", trusted.as_str()]);

@@ -257,7 +257,7 @@ fn the_client_of_xrootd_copies_files() {
 }
 
 #[test]
-fn xrootd_reads_many_places_with_one_request() {
+fn vector_read_of_xrootd_is_one_request() {
     let module = Path::new("/usr/lib/python3/dist-packages/XRootD/__init__.py");
     if !xrootd_found() || !skip_unless_file(module, "python3-xrootd") {
         return;
@@ -291,7 +291,7 @@ fn xrootd_reads_many_places_with_one_request() {
 }
 
 #[test]
-fn the_cache_of_xrootd_asks_once() {
+fn cache_of_xrootd_fetches_a_file_once() {
     if !xrootd_found() || !skip_unless_found("xrootd") {
         return;
     }

@@ -359,7 +359,7 @@ fn ask_all(
 }
 
 #[test]
-fn every_face_is_answered_by_its_rights() {
+fn commands_are_answered_by_the_rights_of_each_kind_of_face() {
     let (operator, certificate) = signer("/operator");
     let (unknown_peer, _) = signer("/unknown");
     let mut commands = Commands { time_ms: unix_ms(), operator, unknown_peer };

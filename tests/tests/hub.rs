@@ -181,7 +181,7 @@ impl Hub {
 
 #[test]
 #[ignore = "minutes: make attack"]
-fn application_and_neighbour_keep_their_rates_on_a_hub_under_attack() {
+fn rates_of_application_and_neighbour_hold_during_an_attack() {
     with_hosts(|| {
         let hub = Hub::start();
         let (time, rate) = (setting("ATTACK_SECONDS", 600), setting("ATTACK_RATE", ATTACK_RATE));

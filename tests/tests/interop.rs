@@ -47,7 +47,7 @@ mod on_path {
 }
 
 #[test]
-fn a_second_fetch_comes_from_the_content_store() {
+fn second_fetch_is_served_by_the_content_store() {
     let forwarder = Settings::new().start();
     let unix = Transport(forwarder.unix());
     let object = noise(3, 1 << 20);

@@ -107,7 +107,7 @@ fn error_names_the_wrong_item() {
 }
 
 #[test]
-fn ndnsec_uses_what_is_made_here() {
+fn ndnsec_uses_keys_made_by_namewire() {
     if !skip_unless_found("ndnsec") {
         return;
     }
@@ -139,7 +139,7 @@ fn ndnsec_uses_what_is_made_here() {
 }
 
 #[test]
-fn keys_of_ndnsec_are_used() {
+fn keys_made_by_ndnsec_are_used() {
     if !skip_unless_found("ndnsec") {
         return;
     }
@@ -179,7 +179,7 @@ fn python_key_chain(home: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn keys_of_python_ndn_are_used() {
+fn keys_made_by_python_ndn_are_used() {
     if !require(&[Peer::Python]) {
         return;
     }
@@ -206,7 +206,7 @@ fn keys_of_python_ndn_are_used() {
 }
 
 #[test]
-fn python_ndn_uses_what_is_made_here() {
+fn python_ndn_uses_keys_made_by_namewire() {
     if !require(&[Peer::Python]) {
         return;
     }
@@ -250,7 +250,7 @@ fn from_base64(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_passphrase_is_asked_for_at_the_terminal() {
+fn passphrase_is_read_from_the_terminal() {
     if !require(&[Peer::Python]) {
         return;
     }

@@ -220,7 +220,7 @@ fn failed_runs_are_kept_with_their_output_and_repeated() {
 }
 
 #[test]
-fn runs_that_give_no_number_or_do_not_end_fail() {
+fn runs_without_a_number_or_an_end_fail() {
     let budget = "[budget]\nrun-time = \"200ms\"\n";
     for (body, reason) in [
         ("sleep 1000", "did not end within 200ms"),

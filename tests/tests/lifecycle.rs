@@ -32,7 +32,7 @@ fn program_ends_cleanly_on_request() {
 }
 
 #[test]
-fn second_instance_names_the_first() {
+fn second_instance_reports_the_first() {
     let first = Settings::new().start();
     let socket = first.socket().display().to_string();
     let output =
@@ -45,7 +45,7 @@ fn second_instance_names_the_first() {
 }
 
 #[test]
-fn impossible_settings_are_refused_before_listening() {
+fn impossible_settings_are_rejected_before_listening() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("namewire.toml");
     let file_name = file.display().to_string();
@@ -74,7 +74,7 @@ fn impossible_settings_are_refused_before_listening() {
 }
 
 #[test]
-fn a_port_in_use_is_named() {
+fn port_in_use_is_reported() {
     let first = Settings::new().tcp().udp().start();
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("second.sock").display().to_string();
@@ -109,7 +109,7 @@ fn a_stale_socket_is_replaced() {
 }
 
 #[test]
-fn a_file_that_is_no_socket_is_left_alone() {
+fn file_in_place_of_the_socket_is_not_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("precious");
     std::fs::write(&path, "data").unwrap();
@@ -122,7 +122,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
 }
 
 #[test]
-fn listening_socket_of_another_process_is_left_alone() {
+fn listening_socket_of_another_process_is_not_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("other.sock");
     let _listener = UnixListener::bind(&path).unwrap();
@@ -163,7 +163,7 @@ fn listening_addresses_are_announced() {
 }
 
 #[test]
-fn a_bad_configuration_is_refused_before_anything_starts() {
+fn invalid_configuration_is_rejected_before_the_start() {
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("bad.toml");
     let socket = directory.path().join("forwarder.sock");

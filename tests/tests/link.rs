@@ -7,7 +7,7 @@ use namewire_tests::{Settings, bench_program, noise};
 use rustix::process::Signal;
 
 #[test]
-fn a_file_comes_whole_over_a_link_that_loses_and_reorders() {
+fn file_is_fetched_over_a_lossy_reordering_link() {
     let [near, far] = [(); 2].map(|()| Settings::new().udp().start());
     let served = far.directory().join("served");
     fs::create_dir(&served).unwrap();

@@ -67,7 +67,7 @@ fn faces_are_created_shown_changed_and_destroyed() {
 }
 
 #[test]
-fn faces_that_cannot_be_are_refused() {
+fn impossible_faces_are_rejected() {
     let forwarder = Settings::new().udp().start();
     for (uri, code) in [
         ("udp4://router.invalid:6363", 1),
@@ -98,7 +98,7 @@ fn next_hops_may_have_host_names() {
 }
 
 #[test]
-fn datasets_that_are_not_answered_are_no_answer() {
+fn unanswered_datasets_are_reported_with_the_reason() {
     let forwarder = Settings::new().udp().start();
     let transport = format!("udp4://127.0.0.1:{}", forwarder.port());
     let output = forwarder.run(&["status", "--transport", &transport]);
@@ -178,7 +178,7 @@ fn strategies_are_chosen_and_inherited() {
 }
 
 #[test]
-fn routes_and_strategies_of_the_configuration_are_there() {
+fn configured_routes_and_strategies_are_in_force() {
     let toml = "[[strategy_choices]]\nprefix = \"/sync\"\nstrategy = \"/localhost/nfd/strategy/multicast\"\n\
         [[static_faces]]\nuri = \"udp4://127.0.0.1:9\"\npersistency = \"permanent\"\n\
         [[static_routes]]\nprefix = \"/far\"\nface = \"udp4://127.0.0.1:9\"\ncost = 3\n\
@@ -305,7 +305,7 @@ fn check_dissector(forwarder: &Forwarder, capture: &str) {
 }
 
 #[test]
-fn captured_packets_are_shown_as_they_come() {
+fn captured_packets_are_shown_as_they_arrive() {
     let forwarder = Settings::new().start();
     let arguments = ["capture", "--name", "/live", "--type", "interest", "--count", "1"];
     let mut capture = forwarder.spawn("capture", &arguments);
@@ -323,7 +323,7 @@ fn captured_packets_are_shown_as_they_come() {
 }
 
 #[test]
-fn a_capture_of_one_face_has_no_other() {
+fn capture_of_one_face_excludes_others() {
     let forwarder = Settings::new().start();
     let missing = forwarder.run(&["capture", "--face", "99999", "-w", "-"]);
     assert_eq!(missing.status.code(), Some(1));
@@ -343,7 +343,7 @@ fn applications_find_the_socket_by_client_conf() {
 }
 
 #[test]
-fn ping_peek_and_poke_find_each_other() {
+fn ping_peek_and_poke_interoperate() {
     let forwarder = Settings::new().start();
     let mut server = forwarder.spawn("ping-server", &["ping-server", "/pong"]);
     server.wait_for_output("responding");
@@ -365,7 +365,7 @@ fn ping_peek_and_poke_find_each_other() {
 }
 
 #[test]
-fn ndnping_and_ndnpingserver_join_in() {
+fn ndnping_and_ndnpingserver_interoperate_with_ping() {
     if !(skip_unless_found("ndnping") && skip_unless_found("ndnpingserver")) {
         return;
     }
@@ -394,7 +394,7 @@ fn ndnping_and_ndnpingserver_join_in() {
 }
 
 #[test]
-fn a_fetch_is_verified_by_the_key_it_is_given() {
+fn fetch_is_verified_by_the_given_key() {
     let forwarder = Settings::new().start();
     let directory = forwarder.directory();
     let key = |name: &str| {

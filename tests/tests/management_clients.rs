@@ -43,7 +43,7 @@ fn face_id_of(forwarder: &Forwarder, uri: &str) -> u64 {
 }
 
 #[test]
-fn ndnts_knows_its_way_around() {
+fn ndnts_manages_faces_and_routes() {
     if !require(&[Peer::Ndnts]) {
         return;
     }
@@ -114,7 +114,7 @@ fn ndnts_knows_its_way_around() {
 }
 
 #[test]
-fn python_ndn_knows_its_way_around() {
+fn python_ndn_manages_faces_and_routes() {
     if !require(&[Peer::Python]) {
         return;
     }

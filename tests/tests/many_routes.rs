@@ -29,7 +29,7 @@ fn register(number: u64) -> Vec<u8> {
 }
 
 #[test]
-fn thousands_of_routes_a_second_and_all_are_listed_once() {
+fn thousands_of_routes_per_second_are_added_and_listed_once() {
     let forwarder = Settings::new().start();
     let mut stream = forwarder.connect();
     let mut reader = PacketReader::new(&stream);
@@ -101,7 +101,7 @@ impl Drop for Over<'_> {
 }
 
 #[test]
-fn connection_during_others_is_answered_at_once() {
+fn new_connection_is_answered_while_others_register_routes() {
     let forwarder = Settings::new().start();
     let (mut busy, is_over) = (forwarder.connect(), AtomicBool::new(false));
     std::thread::scope(|scope| {

@@ -44,7 +44,7 @@ fn remotes(forwarder: &Forwarder) -> Vec<(String, String)> {
 }
 
 #[test]
-fn files_go_from_program_to_program_by_shared_memory() {
+fn files_are_fetched_over_shared_memory() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
     let forwarder = listening(&path).start();
@@ -63,7 +63,7 @@ fn files_go_from_program_to_program_by_shared_memory() {
 }
 
 #[test]
-fn an_operator_makes_a_face() {
+fn operator_creates_a_memif_face() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
     let listener = listening(&path).start();
@@ -132,7 +132,7 @@ fn refusal(forwarder: &Forwarder, remote: &str) -> String {
 }
 
 #[test]
-fn a_file_goes_through_dpdk() {
+fn file_is_fetched_through_dpdk() {
     if !skip_unless_found("dpdk-testpmd") {
         return;
     }

@@ -132,7 +132,7 @@ fn client_at_the_limit_of_faces_is_informed() {
 }
 
 #[test]
-fn clients_share_so_much_memory_together() {
+fn memory_of_all_memif_clients_is_limited() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
     // One application shares less than 5 MiB, and all of one user half of the memory.
@@ -185,7 +185,7 @@ fn reload_changes_secrets_for_later_connections() {
 }
 
 #[test]
-fn invalid_memif_address_is_wrong_usage() {
+fn invalid_memif_address_is_reported_as_a_usage_error() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
     let mut forwarder = listening(&path, &secret(&path, Some(7), "seven")).start_program();
@@ -232,7 +232,7 @@ fn invalid_memif_address_is_wrong_usage() {
 
 /// The requester of a face learns whether the server accepts it, as over TCP.
 #[test]
-fn a_face_is_made_once_the_server_has_answered() {
+fn memif_face_is_created_after_the_server_has_answered() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
     let server = listening(&path, &secret(&path, Some(3), "swordfish")).start_program();
@@ -275,7 +275,7 @@ fn a_face_is_made_once_the_server_has_answered() {
 /// Each holds a socket until its server answers.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "commands are judged by the real clock")]
-fn so_many_faces_wait_for_servers_at_a_time() {
+fn faces_that_wait_for_memif_servers_are_limited() {
     let directory = tempfile::tempdir().unwrap();
     let silent = directory.path().join("silent.sock");
     let _listener = ndn_sys::stream::Listener::unix_messages(&silent, 0o600).unwrap();
@@ -319,7 +319,7 @@ fn permanent_face_created_by_command_reconnects() {
 }
 
 #[test]
-fn one_user_cannot_have_all_handshakes() {
+fn handshakes_of_one_user_leave_room_for_others() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
     let forwarder = listening(&path, "").start();

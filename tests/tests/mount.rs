@@ -90,7 +90,7 @@ fn is_mounted(path: &Path) -> bool {
 }
 
 #[test]
-fn mount_has_the_files_that_are_served() {
+fn mounted_directory_equals_the_served_one() {
     if !can_mount() {
         return;
     }
@@ -157,7 +157,7 @@ fn reads_anywhere_return_the_bytes_of_the_file() {
 }
 
 #[test]
-fn databases_are_read() {
+fn sqlite_database_is_read_from_a_mount() {
     if !can_mount() {
         return;
     }
@@ -243,7 +243,7 @@ fn mount_ends_with_its_program_and_its_program_with_the_mount() {
 }
 
 #[test]
-fn servers_that_are_gone_leave_no_stuck_process() {
+fn process_is_not_stuck_when_its_file_server_ends() {
     if !can_mount() {
         return;
     }

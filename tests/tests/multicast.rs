@@ -204,7 +204,7 @@ fn neighbours_on_a_link_receive_from_each_other() {
 }
 
 #[test]
-fn faces_come_and_go_with_their_interfaces() {
+fn faces_are_created_and_destroyed_with_their_interfaces() {
     let Some(link) = Link::new([toml, toml]) else { return };
     let first = link.face("near", "10.9.0.1");
     link.change(
@@ -306,7 +306,7 @@ fn create(link: &Link, uri: &str) -> Result<Value, String> {
 }
 
 #[test]
-fn near_ends_have_addresses_and_peers_need_a_way() {
+fn local_uri_has_an_address_and_unroutable_peers_are_rejected() {
     let Some(link) = Link::new([unicast, unicast]) else { return };
     link.face("near", "10.9.0.1");
     let face = create(&link, "udp4://10.9.0.2").unwrap();

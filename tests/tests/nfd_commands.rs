@@ -62,7 +62,7 @@ fn is_known_difference(command: &str, nfd: &Value, ours: &Value) -> bool {
 }
 
 #[test]
-fn nfd_and_namewire_answer_alike() {
+fn nfd_and_namewire_give_the_same_answers() {
     if !(require(&[Peer::Python]) && skip_unless_found("nfd")) {
         return;
     }

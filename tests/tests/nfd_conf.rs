@@ -150,7 +150,7 @@ fn operation_without_privileges_fails() {
 }
 
 #[test]
-fn the_samples_of_an_installed_nfd_start() {
+fn sample_configurations_of_an_installed_nfd_start() {
     let Some(sample) = installed_sample() else {
         eprintln!("SKIPPED: no nfd.conf.sample is installed");
         return;
@@ -202,7 +202,7 @@ fn converted_file_has_the_same_settings() {
 }
 
 #[test]
-fn a_reload_takes_what_is_new_and_refuses_what_is_wrong() {
+fn reload_applies_valid_changes_and_rejects_invalid_ones() {
     let conf = |privilege: &str, packets: u32| {
         format!(
             "face_system {{ unix {{ path SOCKET }} }}\n\

@@ -144,7 +144,7 @@ fn normalized(output: &Output) -> String {
 }
 
 #[test]
-fn a_session_prints_what_nfdc_prints() {
+fn nfdc_session_prints_the_text_of_nfdc() {
     let forwarder = forwarder();
     for (line, expected, status) in SESSION {
         let output = ours(&forwarder, line);
@@ -156,7 +156,7 @@ fn a_session_prints_what_nfdc_prints() {
 }
 
 #[test]
-fn the_nfdc_of_nfd_sees_the_same() {
+fn nfdc_of_nfd_reads_the_same_state() {
     if !found_on_path("nfdc") {
         eprintln!("SKIPPED: there is no nfdc on PATH");
         return;
@@ -267,7 +267,7 @@ fn check_compared(line: &str, compared: &[String]) {
 }
 
 #[test]
-fn nfdc_prints_the_same_of_nfd() {
+fn own_nfdc_prints_the_state_of_nfd_equally() {
     if !(skip_unless_found("nfdc") && skip_unless_found("nfd")) {
         return;
     }
@@ -381,7 +381,7 @@ fn stable(output: &Output) -> Vec<String> {
 }
 
 #[test]
-fn a_batch_is_carried_out_up_to_the_first_failure() {
+fn batch_stops_at_the_first_failure() {
     let forwarder = forwarder();
     let file = forwarder.directory().join("batch");
     std::fs::write(

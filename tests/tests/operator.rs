@@ -34,7 +34,7 @@ fn all_commands_find_the_same_forwarder() {
 }
 
 #[test]
-fn outputs_that_cannot_be_written_are_no_reason_to_panic() {
+fn closed_outputs_do_not_cause_a_panic() {
     let full = || Stdio::from(OpenOptions::new().write(true).open("/dev/full").unwrap());
     for (arguments, status) in [
         (&["status", "--transport", "unix:///nope"][..], 3),
@@ -92,7 +92,7 @@ fn unusable_root_is_reported() {
 }
 
 #[test]
-fn a_level_of_one_module_can_be_taken_away_again() {
+fn log_level_of_a_module_can_be_reset() {
     let forwarder = Settings::new().start_program();
     let before = forwarder.output(&["log"]);
     assert!(forwarder.output(&["log", "ndn_dataplane=trace"]).contains("ndn_dataplane=trace"));
@@ -107,7 +107,7 @@ fn a_level_of_one_module_can_be_taken_away_again() {
 }
 
 #[test]
-fn lost_forwarder_is_reported() {
+fn end_of_the_forwarder_is_reported() {
     let mut forwarder = Settings::new().start_program();
     let file = forwarder.directory().join("object");
     std::fs::write(&file, "content").unwrap();

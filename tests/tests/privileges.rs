@@ -48,7 +48,7 @@ fn can_become_another() -> bool {
 }
 
 #[test]
-fn root_becomes_another_once_the_sockets_are_open() {
+fn privileges_are_dropped_once_the_sockets_are_open() {
     if !can_become_another() {
         eprintln!("*** SKIPPED: only root with all its rights can become another user ***");
         return;

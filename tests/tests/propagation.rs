@@ -128,7 +128,7 @@ sys.stdin.read()
 ";
 
 #[test]
-fn a_locked_key_chain_holds_up_nothing_but_the_commands() {
+fn locked_key_chain_delays_only_signed_commands() {
     let python = concat!(env!("CARGO_MANIFEST_DIR"), "/../.venv/bin/python");
     if !skip_unless_file(Path::new(python), "python") {
         return;

@@ -180,14 +180,14 @@ fn between_two_of_ours(switch: &str, timeout: Duration) -> (usize, u64) {
 }
 
 #[test]
-fn everything_arrives_where_the_link_is_reliable() {
+fn all_interests_are_answered_with_link_reliability() {
     let (answered, lost) = between_two_of_ours("on", Duration::from_secs(10));
     assert_eq!(answered, INTERESTS as usize);
     assert!(lost > 50, "{lost} lost");
 }
 
 #[test]
-fn much_is_lost_where_it_is_not() {
+fn interests_are_lost_without_link_reliability() {
     let (answered, lost) = between_two_of_ours("off", Duration::from_secs(1));
     assert!(answered < INTERESTS as usize && lost > 0, "{answered} answered, {lost} lost");
 }
@@ -243,7 +243,7 @@ fn nfd(directory: &Path, socket: &Path, port: u16) -> Process {
 
 /// NFD and we acknowledge each other's frames: in either direction nothing is missing.
 #[test]
-fn nfd_and_namewire_are_reliable_together() {
+fn nfd_and_namewire_interoperate_with_link_reliability() {
     if !(skip_unless_found("nfd") && skip_unless_found("nfdc")) {
         return;
     }

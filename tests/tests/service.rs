@@ -9,7 +9,7 @@ use std::time::Duration;
 use namewire_tests::{program, run_to_end, run_to_end_within, skip_unless_found};
 
 #[test]
-fn the_unit_is_one_that_systemd_takes() {
+fn systemd_accepts_the_unit() {
     if !skip_unless_found("systemd-analyze") {
         return;
     }
@@ -37,7 +37,7 @@ fn the_unit_is_one_that_systemd_takes() {
 }
 
 #[test]
-fn the_options_of_the_unit_are_those_of_the_program() {
+fn program_accepts_the_options_of_the_unit() {
     let unit = include_str!("../../dist/namewire.service");
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
     let mut command = Command::new(program());
@@ -48,7 +48,7 @@ fn the_options_of_the_unit_are_those_of_the_program() {
 
 /// The stages of the Dockerfile, without building it: what is copied is there, and options exist.
 #[test]
-fn the_dockerfile_names_what_is_there() {
+fn paths_in_the_dockerfile_exist() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let text = std::fs::read_to_string(root.join("Dockerfile")).unwrap();
     let toolchain = std::fs::read_to_string(root.join("rust-toolchain.toml")).unwrap();

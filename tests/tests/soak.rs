@@ -233,7 +233,7 @@ fn median(mut samples: Vec<u64>) -> u64 {
 }
 
 #[test]
-fn nothing_is_lost_or_kept_while_everything_changes() {
+fn no_packet_or_memory_is_lost_while_everything_changes() {
     let (duration, begin) = (duration(), now());
     let mut soak = Soak::start();
     let mut memory = Vec::new();

@@ -49,7 +49,7 @@ fn add_files(directory: &Path, files: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn files_of_a_source_archive_are_those_of_git() {
+fn source_archive_has_the_files_of_git() {
     let mut found = Vec::new();
     add_files(&root(), &mut found);
     let found: BTreeSet<_> =

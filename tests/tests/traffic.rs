@@ -55,7 +55,7 @@ fn every_interest_of_a_window_is_answered_over_every_transport() {
 /// No connection ends with a producer over UDP: it takes its face and route back, and lets the next one be.
 /// Its route has a period of a minute at most, after which it expires where the producer was killed.
 #[test]
-fn a_producer_over_udp_leaves_nothing_behind() {
+fn producer_over_udp_unregisters_its_prefix_at_the_end() {
     let forwarder = Settings::new().udp().start();
     let udp = format!("udp4://127.0.0.1:{}", forwarder.port());
     let transport = ["/load", "--transport", &udp];
@@ -137,7 +137,7 @@ fn a_scenario_mixes_patterns_and_each_interest_ends_once() {
 }
 
 #[test]
-fn numbers_without_units_in_a_scenario_are_refused_with_the_mend() {
+fn number_without_unit_in_a_scenario_is_rejected_with_the_correct_form() {
     let forwarder = Settings::new().start();
     let scenario = forwarder.directory().join("scenario.toml");
     for (role, line, mend) in [

@@ -147,7 +147,7 @@ impl Bed {
 }
 
 #[test]
-fn a_chain_of_certificates_vouches_for_files() {
+fn files_are_verified_by_a_chain_of_certificates() {
     let bed = Bed::new(Maker::Namewire, &["site.cert", "server.cert"]);
     bed.assert_fetched("lab.rules");
     bed.assert_fetched("ndn-cxx.rules");
@@ -179,13 +179,13 @@ fn a_chain_of_certificates_vouches_for_files() {
 }
 
 #[test]
-fn a_certificate_that_is_not_served_is_named() {
+fn missing_certificate_is_reported_by_name() {
     let bed = Bed::new(Maker::Namewire, &["server.cert"]);
     bed.assert_refused("/lab/a/files/x", "lab.rules", "certificate /lab/a/KEY/");
 }
 
 #[test]
-fn certificates_of_ndnsec_vouch_for_files() {
+fn files_are_verified_by_certificates_of_ndnsec() {
     if skip_unless_found("ndnsec") {
         let bed = Bed::new(Maker::Ndnsec, &["site.cert", "server.cert"]);
         bed.assert_fetched("lab.rules");

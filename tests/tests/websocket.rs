@@ -213,7 +213,7 @@ fn only_pages_of_listed_origins_connect() {
 }
 
 #[test]
-fn clients_are_answered_as_they_deserve() {
+fn websocket_requests_are_accepted_or_rejected_with_a_status() {
     let forwarder = Settings::new().websocket().start();
     let dataset = name("/localhost/nfd/status/general");
     let asked = InterestBuilder::new(&dataset).can_be_prefix(true).nonce(1).to_vec().unwrap();

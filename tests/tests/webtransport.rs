@@ -106,7 +106,7 @@ fn certificate(directory: &Path) -> (PathBuf, PathBuf) {
 }
 
 #[test]
-fn a_configured_face_trusts_an_authority_and_comes_back() {
+fn configured_face_trusts_an_authority_and_reconnects() {
     if !skip_unless_found("openssl") {
         return;
     }
@@ -144,7 +144,7 @@ fn a_configured_face_trusts_an_authority_and_comes_back() {
 /// A certificate that a listener has made is the same after its next start, so that who knows its hash comes
 /// back; for another one it reports that it does not fit.
 #[test]
-fn a_permanent_face_by_hash_comes_back_to_the_same_listener_only() {
+fn permanent_face_by_hash_reconnects_to_the_same_listener_only() {
     let [kept, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let settings = |state: &Path| {
         let state = format!("state_directory = \"{}\"", state.display());
@@ -234,7 +234,7 @@ fn open(service: &Service, url: &str) -> Result<Accepted, String> {
 }
 
 #[test]
-fn clients_get_what_they_may_have() {
+fn clients_are_admitted_by_origin_and_path() {
     let text = "[limits]\nfaces_per_peer = 3";
     let forwarder = Settings::new().webtransport().toml(text).start();
     let url = forwarder.webtransport();

@@ -90,7 +90,7 @@ fn pings_are_answered() {
 }
 
 #[test]
-fn traffic_is_made_in_sessions() {
+fn traffic_runs_over_webtransport_sessions() {
     let forwarder = gateway();
     let url = forwarder.webtransport();
     // Long Data take eight datagrams each. Datagrams get lost where nobody has time to read them.
@@ -117,7 +117,7 @@ fn traffic_is_made_in_sessions() {
 
 /// Where nobody may register over the network, the producer says which setting is in its way, as others do.
 #[test]
-fn a_producer_that_may_not_register_names_the_setting() {
+fn rejected_registration_names_the_setting() {
     let forwarder = Settings::new().webtransport().start();
     let url = forwarder.webtransport();
     let file = forwarder.directory().join("file");

@@ -10,7 +10,7 @@ fn start(workers: usize) -> Forwarder {
 }
 
 #[test]
-fn a_file_that_is_one_hot_prefix_is_fetched_while_names_move() {
+fn file_is_fetched_while_its_names_move_between_workers() {
     let forwarder = start(3);
     let file = forwarder.directory().join("object");
     std::fs::write(&file, namewire_tests::noise(1, 4_000_000)).unwrap();
@@ -59,7 +59,7 @@ fn ndt_entry_moves_to_the_given_worker() {
 }
 
 #[test]
-fn a_window_of_thousands_over_one_face_loses_nothing_between_workers() {
+fn no_packet_of_a_large_window_is_lost_between_workers() {
     // On a slow machine, Interests may well wait for longer than is good.
     let settings = Settings::new().workers(2);
     let forwarder = settings.toml("[overload]\nshed = \"never\"").start();
@@ -107,7 +107,7 @@ fn service_times_are_measured_while_packets_flow() {
 }
 
 #[test]
-fn one_worker_has_all_names() {
+fn single_worker_owns_all_names() {
     let forwarder = start(1);
     let refused = forwarder.run(&["ndt", "list"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("one worker"));

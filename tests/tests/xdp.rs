@@ -75,7 +75,7 @@ fn flows(bridge: &Bridge) {
 }
 
 #[test]
-fn hosts_by_af_xdp_beside_others() {
+fn hosts_with_af_xdp_exchange_packets_with_others() {
     if let Err(error) = ndn_sys::xdp::may_use() {
         return eprintln!("*** SKIPPED: {error} ***");
     }

@@ -324,7 +324,7 @@ fn data_of_another_key_is_refused() {
 }
 
 #[test]
-fn missing_answers_are_errors_and_pass() {
+fn missing_answers_are_errors_until_the_producer_returns() {
     if !is_testable() {
         return;
     }
@@ -373,7 +373,7 @@ fn server_starts_before_the_forwarder() {
 }
 
 #[test]
-fn wrong_options_end_the_start() {
+fn invalid_options_prevent_the_start() {
     if !is_testable() {
         return;
     }
@@ -422,7 +422,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 
 /// The configuration and the commands of docs/data/xrootd.md, with the plug-in as it is installed.
 #[test]
-fn page_shows_what_works() {
+fn documented_commands_succeed() {
     if !is_testable() {
         return;
     }

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queue_of_the_verdict_loses_as_much_as_it_must() {
+    fn loss_of_the_modelled_queue_equals_the_excess_load() {
         let model = model_of(QUEUE).unwrap();
         let share = Property::parse("E(share(dropped))", &model).unwrap();
         let mut runner = Runner::new(&model, &share, 1);

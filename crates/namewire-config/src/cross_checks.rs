@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn dpdk_queues_leave_buffers_to_send() {
+    fn dpdk_queues_leave_buffers_for_sending() {
         let read = |descriptors: u32, buffers: u32| {
             let keys = format!("descriptors = {descriptors}\nbuffers = {buffers}");
             parse("test", &format!("[listeners.dpdk]\n{keys}\n"))

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_beyond_loopback_need_tls_or_an_explicit_word() {
+    fn addresses_beyond_loopback_require_tls_or_plaintext() {
         let loopback = Http::default();
         let remote = Http { listen: vec!["0.0.0.0:6380".parse().unwrap()], ..Http::default() };
         let (certificate, key) = (Some(PathBuf::from("c")), Some(PathBuf::from("k")));

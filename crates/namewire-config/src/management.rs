@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn route_rules_that_other_modules_evade_are_reported() {
+    fn unrestricted_modules_beside_route_rules_are_reported() {
         let rules = "[management]\nlocalhost_rib = \"route /scratch/** by digest\"\n";
         let found = warning(rules).unwrap_or_default();
         assert!(found.starts_with("management.localhost_rib: "), "{found}");

@@ -310,7 +310,7 @@ fn every_invalid_item_of_a_list_is_reported() {
 }
 
 #[test]
-fn defaults_are_written_as_nothing() {
+fn default_settings_are_omitted_when_written() {
     assert_eq!(Config::default().to_toml(), "");
 }
 

@@ -137,7 +137,7 @@ fn connected_forwarders_exchange_packets_until_one_stops() {
 }
 
 #[test]
-fn call_that_was_begun_is_due_at_once() {
+fn started_call_makes_the_forwarder_due_at_once() {
     let clock = ManualClock::new(1_000_000_000, Duration::from_secs(1_700_000_000));
     let mut node = Stepped::new(&clock, 7);
     node.settle();
@@ -153,7 +153,7 @@ fn call_that_was_begun_is_due_at_once() {
 }
 
 #[test]
-fn unusable_settings_are_named() {
+fn unusable_settings_are_reported_by_name() {
     let mut config = config();
     config.forwarder.cpus = vec![4000];
     let error =

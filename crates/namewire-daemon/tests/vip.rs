@@ -367,7 +367,7 @@ fn interests_follow_the_vips_over_both_ways() {
 }
 
 #[test]
-fn dead_neighbour_is_left_and_used_again() {
+fn failed_neighbour_is_avoided_and_used_again_after_recovery() {
     let mut network = diamond();
     network.load(4, 20);
     for dead in [1, 2] {
@@ -394,7 +394,7 @@ fn dead_neighbour_is_left_and_used_again() {
 }
 
 #[test]
-fn lying_neighbour_is_contained() {
+fn false_reports_of_a_neighbour_have_bounded_effect() {
     let mut network = diamond();
     // A liar beside node 3, by a link that the test plays.
     let (liar, mut end) =
@@ -468,7 +468,7 @@ fn reports_that_no_rule_accepts_have_no_effect() {
 }
 
 #[test]
-fn forwarder_without_vip_is_probed_and_left_alone() {
+fn forwarder_without_vip_receives_probes_only() {
     let mut without = config(1);
     without.caching.vip.enabled = false;
     let mut network = Network::new(vec![without, config(1)], &[(0, 1)]);

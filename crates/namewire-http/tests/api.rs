@@ -915,7 +915,7 @@ async fn face_events_are_pushed_in_order() {
 }
 
 #[tokio::test]
-async fn idle_websockets_do_not_keep_others_out() {
+async fn idle_websockets_leave_room_for_others() {
     let served = serve(&settings());
     let mut open = Vec::new();
     for _ in 0..100 {

@@ -431,7 +431,7 @@ fn node(score: Score) -> VirtualPlane {
 }
 
 #[test]
-fn links_share_what_there_is_in_order_of_their_difference() {
+fn vips_are_sent_to_links_in_order_of_count_difference() {
     let mut plane = node(Score::Count);
     plane.request(0, 5 * REQUEST);
     plane.end_slot();
@@ -486,7 +486,7 @@ fn excessive_vips_and_counts_are_contained() {
 }
 
 #[test]
-fn penalties_keep_objects_out() {
+fn write_penalty_prevents_caching() {
     let penalties = Settings { read_penalty: REQUEST, write_penalty: 2 * REQUEST, ..settings() };
     let mut plane = VirtualPlane::new(Settings { cache_bytes: 1000, ..penalties });
     plane.add_object(1000, false);

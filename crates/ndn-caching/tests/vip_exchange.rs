@@ -257,7 +257,7 @@ fn load(network: &mut Network, node: usize, slots: u64) {
 }
 
 #[test]
-fn vips_flow_to_the_source_and_none_is_lost() {
+fn vips_reach_the_source_without_loss() {
     let mut network = Network::line(1, 3, Faults::default());
     load(&mut network, 2, 60);
     network.run(60_000);
@@ -282,7 +282,7 @@ fn popular_objects_are_cached_in_the_order_of_their_requests() {
 }
 
 #[test]
-fn faults_of_links_neither_repeat_vips_nor_keep_counts_wrong() {
+fn link_faults_neither_duplicate_vips_nor_leave_wrong_counts() {
     for seed in 0..20 {
         let faults = Faults { loss: 30, duplication: 30, jitter_ms: 400 };
         let mut network = Network::line(seed, 4, faults);
@@ -459,7 +459,7 @@ impl Liar {
 }
 
 #[test]
-fn lying_neighbour_is_contained() {
+fn false_reports_of_a_neighbour_have_bounded_effect() {
     let mut network = Network::line(7, 3, Faults::default());
     load(&mut network, 2, 10);
     let (now_ns, unix_us) = (network.now_ns, network.unix_us());
@@ -573,7 +573,7 @@ fn neighbour_with_other_slots_is_refused() {
 }
 
 #[test]
-fn neighbours_beyond_the_limit_are_not_taken() {
+fn neighbours_beyond_the_limit_are_ignored() {
     let mut node = Node::new(settings(), 0);
     (0..100).for_each(|number| node.add_neighbour(number, 0, 1));
     assert_eq!(node.neighbours().count(), 8);

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn zipf_traffic_is_even_within_five_seconds() {
+    fn zipf_traffic_is_balanced_within_five_seconds() {
         let weights: Vec<f64> = (1..=1000).map(|rank| 1.0 / f64::from(rank)).collect();
         let total: f64 = weights.iter().sum();
         for shards in [2, 8, 16] {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn even_traffic_moves_nothing() {
+    fn balanced_traffic_causes_no_moves() {
         let mut simulation = Simulation::new(4);
         let mut serial = 0_u64;
         for _ in 0..6 {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn little_traffic_moves_nothing_and_moves_settle() {
+    fn little_traffic_causes_no_moves_and_moves_settle() {
         let mut balancer = Balancer::new(Arc::new(Ndt::new(2, 2)));
         let later = Timestamp::from_millis(100);
         let load = |entry| EntryLoad { count: if entry < 20 { 9 } else { 0 }, components: 3 };

@@ -242,7 +242,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn full_means_that_no_newcomer_is_admitted(
+        fn full_shares_admit_no_new_principal(
             all in 0..40_usize,
             operations in proptest::collection::vec((0..5_u8, 0..40_u64, 0..12_u8), 0..120),
         ) {

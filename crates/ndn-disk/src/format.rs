@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn superblock_with_a_wrong_bit_is_damaged_or_foreign() {
+    fn changed_bit_in_the_superblock_is_detected() {
         let bytes = superblock().encode();
         assert_eq!(Superblock::decode(&bytes, 64 << 20), FirstBlock::Valid(superblock()));
         assert_eq!(Superblock::decode(&bytes, 1 << 20), FirstBlock::Damaged);

@@ -404,7 +404,7 @@ fn changed_bits_are_misses_and_counted() {
 }
 
 #[test]
-fn failing_disk_is_left_out() {
+fn failing_disk_is_not_used() {
     for kind in [io::ErrorKind::StorageFull, io::ErrorKind::Other] {
         let mut world = World::new(2);
         for _ in 0..3000 {
@@ -498,7 +498,7 @@ fn one_read_serves_all_and_reads_are_limited() {
 }
 
 #[test]
-fn forgotten_name_is_a_miss_and_others_stay_however_often() {
+fn erased_name_is_a_miss_and_others_stay_after_many_erasures() {
     let mut world = World::new(2);
     for key in 0..100 {
         let wire = data(key, 0);

@@ -223,7 +223,7 @@ impl Drop for Interface {
 
 /// DPDK starts once in a process, so there is one test.
 #[test]
-fn frames_go_and_come_by_virtual_devices() {
+fn frames_are_sent_and_received_by_virtual_devices() {
     let id = std::process::id() % 100_000;
     let (tap, near, far) = (format!("nwt{id}"), format!("nwv{id}"), format!("nww{id}"));
     let may_tap =

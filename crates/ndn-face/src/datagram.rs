@@ -904,7 +904,7 @@ mod tests {
     }
 
     #[test]
-    fn step_of_the_wall_clock_is_no_queueing_delay() {
+    fn step_of_the_wall_clock_is_not_counted_as_queueing_delay() {
         let at = |millis: u64| Duration::from_millis(1_700_000_000_000 + millis);
         let wait = |from, to| {
             let wall_ns = u64::try_from(at(to).as_nanos()).unwrap_or(u64::MAX);

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn faces_that_come_and_go_leave_no_changes() {
+    fn created_and_removed_faces_leave_no_charge() {
         let mut shares = FrameShares::new(8, Reserves::default());
         let principals = shares.principals();
         principals.set(300, process(1));

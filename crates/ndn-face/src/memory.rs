@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn faces_that_cannot_shed_are_closed_and_each_is_asked_once() {
+    fn faces_that_cannot_release_memory_are_closed_after_one_request() {
         let mut memory = memory();
         let hog: Vec<_> = (1..=10).map(|slot| memory.attach(face(slot), neighbour(1))).collect();
         let other = memory.attach(face(20), neighbour(2));
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn account_of_a_closed_face_leaves_nothing() {
+    fn closed_face_leaves_no_charge() {
         let mut memory = memory();
         for round in 0..1000 {
             let holder = memory.attach(face(round), neighbour(1));

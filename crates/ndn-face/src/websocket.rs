@@ -254,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_of_any_length_survive(length in prop_oneof![0..300_usize, 65_000..66_000_usize]) {
+        fn frames_of_any_length_round_trip(length in prop_oneof![0..300_usize, 65_000..66_000_usize]) {
             let payload: Vec<u8> = (0..length).map(|at| u8::try_from(at % 251).unwrap()).collect();
             let mut bytes = frame(0x82, &payload);
             let head = Head::parse(&bytes, 70_000).unwrap().unwrap();
@@ -268,7 +268,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
             if let Ok(Some(head)) = Head::parse(&bytes, 1000) {
                 prop_assert!(head.length <= bytes.len() && head.payload_length <= 1000);
             }
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_answers_no_ping_is_silent() {
+    fn peer_that_does_not_answer_a_ping_times_out() {
         let at = Timestamp::from_millis;
         let mut websocket = WebSocket::new(at(0));
         assert_eq!(
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_in_parts_has_to_end() {
+    fn unfinished_fragmented_message_times_out() {
         let at = Timestamp::from_millis;
         let mut websocket = WebSocket::new(at(0));
         websocket.note_part(at(1000), false);

@@ -179,7 +179,7 @@ fn unknown_peers_get_a_face_or_are_dropped() {
 }
 
 #[test]
-fn bursts_cross_in_few_system_calls() {
+fn burst_is_sent_and_received_in_few_system_calls() {
     let Linked { mut near, mut far, face, sent, received, near_socket, far_socket } = linked(8800);
     let packets: Vec<_> = (0..100_u8).map(|seed| tlv(6, 150, seed)).collect();
     for packet in &packets {
@@ -198,7 +198,7 @@ fn bursts_cross_in_few_system_calls() {
 }
 
 #[test]
-fn packets_of_many_sizes_arrive_whole_and_equal_ones_in_order() {
+fn packets_of_many_sizes_arrive_complete_and_those_of_one_size_in_order() {
     let Linked { mut near, mut far, face, received, near_socket, .. } = linked(8800);
     let mut expected = Vec::new();
     for round in 0..5 {
@@ -287,7 +287,7 @@ fn changed_mtu_applies_to_the_next_packet() {
 }
 
 #[test]
-fn faces_of_one_socket_do_not_mix() {
+fn packets_of_faces_on_one_socket_are_not_mixed_up() {
     let mut worker = Worker::new();
     let (address, counters) = channel(&mut worker, false);
     let peers: Vec<_> = (0..10).map(|_| peer()).collect();

@@ -143,7 +143,7 @@ fn queue_of_a_face_is_charged_to_its_new_principal() {
 }
 
 #[test]
-fn a_persistent_stream_closes_with_its_connection() {
+fn persistent_stream_face_closes_with_its_connection() {
     let mut worker = Worker::new();
     let (near, far) = stream::unix_pair().unwrap();
     let options = FaceOptions { persistency: Persistency::Persistent, ..local_stream() };
@@ -209,7 +209,7 @@ fn removed_face_leaves_no_packets() {
 }
 
 #[test]
-fn without_free_blocks_reads_are_deferred() {
+fn reads_are_deferred_while_no_block_is_free() {
     let pool = PacketPool::new(1).unwrap();
     let mut faces = FaceSet::new(&FaceSetOptions::default()).unwrap();
     let (near, far) = stream::unix_pair().unwrap();
@@ -242,7 +242,7 @@ fn internal(worker: &mut Worker, capacity: usize) -> (FaceIndex, InternalEnd) {
 }
 
 #[test]
-fn an_internal_face_carries_packets_both_ways() {
+fn internal_face_carries_packets_in_both_directions() {
     let mut worker = Worker::new();
     let (face, mut far) = internal(&mut worker, 64);
     for seed in 0..50 {
@@ -409,7 +409,7 @@ fn ten_thousand_connections_open_and_close() {
 }
 
 #[test]
-fn a_listener_feeds_faces() {
+fn accepted_connections_become_faces() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nfd.sock");
     let mut listener = Listener::unix(&path, 0o666).unwrap();

@@ -195,7 +195,7 @@ fn rings_are_polled_until_the_worker_sleeps() {
 }
 
 #[test]
-fn only_polling_peers_are_shown_frames_early() {
+fn frames_are_published_early_to_polling_peers_only() {
     let (mut near, watched, mut busy, busy_face, mut server) = connected(ClientOptions::default());
     let mut asleep = Worker::new();
     let (sleeping, _) = connect(&mut near, &mut asleep, &mut server, ClientOptions::default());
@@ -267,7 +267,7 @@ fn polled_rings_are_served_in_turn() {
 }
 
 #[test]
-fn a_permanent_client_connects_again() {
+fn permanent_client_reconnects() {
     let (mut near, client, mut far, accepted, mut server) = connected(ClientOptions::default());
     far.faces.remove(accepted, &far.pool);
     near.settle();

@@ -97,7 +97,7 @@ fn device(frames: impl Into<VecDeque<Vec<u8>>>, lost: u64) -> PortOptions {
 }
 
 #[test]
-fn event_that_is_not_readable_takes_no_frames() {
+fn frames_are_read_only_after_a_readable_event() {
     let mut worker = Worker::new();
     let channel =
         worker.faces.transport_mut::<Ports>().add(PORT, device([tlv(5, 60, 1)], 0)).unwrap();

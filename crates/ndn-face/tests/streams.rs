@@ -71,7 +71,7 @@ fn partial_frames_of_faces_do_not_mix() {
 }
 
 #[test]
-fn small_packets_are_joined_and_large_ones_not_copied() {
+fn small_packets_are_coalesced_and_large_ones_not_copied() {
     let mut worker = Worker::new();
     let (input, _, input_far) = worker.add_stream();
     let (output, counters, far) = worker.add_stream();
@@ -114,7 +114,7 @@ impl<T: ndn_forwarding::TxSink> SendBoth for T {
 }
 
 #[test]
-fn header_fields_go_both_ways() {
+fn header_fields_are_sent_and_received() {
     let mut worker = Worker::new();
     let mut options = local_stream();
     options.properties.local_fields = true;
@@ -163,7 +163,7 @@ fn closed(worker: &mut Worker, face: ndn_table::FaceIndex, reason: CloseReason) 
 }
 
 #[test]
-fn a_peer_that_breaks_the_framing_is_closed_with_the_reason() {
+fn malformed_framing_closes_the_face_with_the_reason() {
     let too_long = [6, 253, 0x40, 0];
     let number_too_long = [6, 254, 0, 0, 0x10, 0];
     let huge = [6, 255, 255, 255, 255, 255, 255, 255, 255, 255];

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn too_heavy_value_is_not_kept() {
+    fn value_above_the_capacity_is_not_cached() {
         let mut lru = Lru::new(10);
         let key: Key = Arc::from([1]);
         lru.insert(&key, 1, 11);

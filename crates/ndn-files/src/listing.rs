@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn transient_error_fails_the_listing_and_does_not_leave_the_entry_out() {
+    fn transient_error_fails_the_listing_instead_of_omitting_the_entry() {
         use rustix::io::Errno;
         for errno in [Errno::MFILE, Errno::NFILE, Errno::IO, Errno::NOMEM] {
             let failure = OpenFailure::from(errno);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn address_that_comes_and_goes_ends_one_connection_of_another() {
+    async fn reconnecting_address_ends_one_connection_of_another_only() {
         let connections = Connections::new(6);
         let held: Vec<_> = (0..6).map(|_| connections.admit(peer(1)).unwrap()).collect();
         let _busy: Vec<_> = held.iter().map(Connection::begin_request).collect();

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn permits_of_clients_that_left_are_free_again() {
+    async fn permits_of_disconnected_clients_are_free_again() {
         let transfers = Transfers::new(2);
         let end = || Arc::new(Notify::new());
         let first = transfers.acquire(address(1), end()).await;
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn promise_to_a_client_that_left_is_void() {
+    async fn place_reserved_for_a_disconnected_client_is_free_again() {
         let transfers = Transfers::new(4);
         let mut ends = Vec::new();
         let mut permits = Vec::new();
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn address_that_comes_and_goes_ends_one_transfer_of_another() {
+    async fn reconnecting_address_ends_one_transfer_of_another_only() {
         let transfers = Transfers::new(8);
         let mut permits = Vec::new();
         for _ in 0..8 {

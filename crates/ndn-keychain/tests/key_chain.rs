@@ -84,7 +84,7 @@ fn private_keys_are_for_their_owner_alone() {
 
 /// Rows as ndn-cxx writes them: a name in its TLV, the TPM's locator as a blob.
 #[test]
-fn a_database_of_another_program_is_read() {
+fn key_chains_of_ndn_cxx_and_python_ndn_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let from = directory.path().join("from");
     let mut chain = open(&from);
@@ -136,7 +136,7 @@ fn a_database_of_another_program_is_read() {
 }
 
 #[test]
-fn a_safe_bag_moves_a_key() {
+fn safe_bag_exports_and_imports_a_key() {
     let directory = tempfile::tempdir().unwrap();
     let mut from = open(&directory.path().join("from"));
     let key = generate(&mut from, "/a", b"1");
@@ -235,7 +235,7 @@ fn error_names_the_missing_or_wrong_item() {
 }
 
 #[test]
-fn a_database_that_another_program_holds_is_locked() {
+fn database_locked_by_another_program_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let mut chain = open(directory.path());
     generate(&mut chain, "/a", b"1");
@@ -250,7 +250,7 @@ fn a_database_that_another_program_holds_is_locked() {
 
 /// SQLite refuses for root as well if the database itself says so.
 #[test]
-fn a_key_chain_that_cannot_be_written_is_named() {
+fn unwritable_key_chain_is_reported_with_its_path() {
     let directory = tempfile::tempdir().unwrap();
     let mut chain = open(directory.path());
     generate(&mut chain, "/a", b"1");
@@ -268,7 +268,7 @@ fn a_key_chain_that_cannot_be_written_is_named() {
 
 /// SQLite has one code for all that keeps a file from being opened.
 #[test]
-fn only_missing_rights_are_reported_as_such() {
+fn only_permission_errors_are_reported_as_missing_rights() {
     let directory = tempfile::tempdir().unwrap();
     let locations = Locations::in_directory(directory.path());
     fs::create_dir(directory.path().join("pib.db")).unwrap();

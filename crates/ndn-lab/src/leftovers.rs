@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn owner_that_runs_has_not_ended() {
+    fn running_owner_is_recognized() {
         let own = own_identity();
         assert!(!has_ended(&own), "{own}");
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();

@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn untimed_components_synchronise_and_exchange_data() {
+    fn components_synchronise_and_exchange_data_at_ports() {
         let mut composition = Composition::default();
         let (left, tick) = counter(3);
         let left = composition.component(left);

@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_that_does_not_answer_is_refused() {
+    fn method_that_cannot_decide_the_property_is_rejected() {
         let model = edge();
         let new = |text: &str, method| {
             Checker::new(&Property::parse(text, &model).unwrap(), method, 0.01).map(|_| ())

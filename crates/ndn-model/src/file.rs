@@ -1038,7 +1038,7 @@ warm-up = "1 ms"
 "#;
 
     #[test]
-    fn an_example_makes_a_model() {
+    fn example_file_is_a_valid_model() {
         let model = Model::parse(EXAMPLE).unwrap();
         assert_eq!(model.network.stations.len(), 3);
         assert_eq!(model.horizon_ps, 10_000_000_000);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_neighbouring_draws_differ() {
+    fn consecutive_draws_use_distinct_words() {
         let random = TraceRandom::new(1, 2);
         let mut words: Vec<u64> = (0..50)
             .flat_map(|index| {

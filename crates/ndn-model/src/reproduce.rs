@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn more_threads_satisfy_more_and_remote_memory_less() {
+    fn published_effects_of_threads_and_remote_memory_are_reproduced() {
         let assumptions = Assumptions { is_balanced: true, ..Assumptions::default() };
         let cell = Cell {
             threads: 2,

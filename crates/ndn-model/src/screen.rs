@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn designs_that_answer_nothing_are_refused() {
+    fn designs_without_degrees_of_freedom_are_rejected() {
         let one = Factor { name: "a".to_owned(), levels: vec!["x".to_owned()] };
         assert_eq!(screen(&[one], &[]), Err(ScreenError::NoFactors));
         let few = screen(&factors(), &runs()[..6]);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_forgotten_with_the_last_look_up() {
+    fn inode_is_removed_with_its_last_lookup() {
         let inodes = Inodes::new(inode("/x", 1, true));
         let number = inodes.look_up(inode("/x/file", 1, false));
         inodes.look_up(inode("/x/file", 1, false));

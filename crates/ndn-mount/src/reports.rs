@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn failures_are_reported_once_in_a_while() {
+    async fn repeated_failures_are_reported_once_per_interval() {
         let texts = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&texts);
         let reports =

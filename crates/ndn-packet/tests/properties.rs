@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn near_uris_parse_or_fail(text in "(ndn:)?(/{0,2}(seg|off|v|t|seq|8|42|x|sha256digest)?=?[0-9a-f.%]{0,5}){0,5}/?") {
+    fn almost_valid_uris_parse_or_fail(text in "(ndn:)?(/{0,2}(seg|off|v|t|seq|8|42|x|sha256digest)?=?[0-9a-f.%]{0,5}){0,5}/?") {
         if let Ok(name) = Name::from_uri(&text) {
             prop_assert_eq!(Name::from_uri(&name.to_uri()).unwrap(), name);
         }
@@ -299,7 +299,7 @@ proptest! {
 
     /// Sequences of elements with known types, in a packet's outer element.
     #[test]
-    fn near_packets_never_panic(
+    fn almost_valid_packets_never_panic(
         outer in prop_oneof![Just(5_u32), Just(6), Just(100), Just(7)],
         elements in vec((prop_oneof![1_u32..60, 80..100_u32, 800..850_u32, 250..260_u32], vec(any::<u8>(), 0..10)), 0..12),
         with_name in any::<bool>(),

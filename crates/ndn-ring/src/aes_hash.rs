@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_agree_with_the_reference_implementation() {
+    fn hashes_of_strings_equal_those_of_the_reference_implementation() {
         let Some(hasher) = AesHasher::new(keys()) else { return };
         for length in [0, 1, 15, 16, 17, 32, 40] {
             let bytes = bytes(usize::from(length));
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_agree_with_the_reference_implementation() {
+    fn hashes_of_prefixes_equal_those_of_the_reference_implementation() {
         let Some(hasher) = AesHasher::new(keys()) else { return };
         for length in [1, 10, 16, 17, 50] {
             let bytes = bytes(length);

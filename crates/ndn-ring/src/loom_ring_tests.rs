@@ -92,7 +92,7 @@ fn each_message_is_taken_once_and_each_slot_has_one_owner() {
 }
 
 #[test]
-fn last_side_drops_the_messages_left() {
+fn last_dropped_end_drops_the_remaining_messages() {
     loom::model(|| {
         let owners = std::sync::Arc::new(());
         let (mut producer, mut consumer) = ring(2);

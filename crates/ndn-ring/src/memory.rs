@@ -242,7 +242,7 @@ mod tests {
 
     /// More than the machine has free: the mapping succeeds nevertheless.
     #[test]
-    fn missing_huge_pages_fall_back_to_other_pages() {
+    fn pool_uses_ordinary_pages_without_huge_pages() {
         // Other processes may release some meanwhile.
         let length = crate::pages::free_huge_bytes(None) + 64 * HUGE_PAGE_BYTES;
         let blocks = u32::try_from(length / BLOCK_SIZE).unwrap();

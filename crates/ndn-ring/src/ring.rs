@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn panicking_consumer_loses_nothing_and_drops_nothing_twice() {
+    fn messages_are_dropped_once_if_the_consumer_panics() {
         let owners = Arc::new(());
         let (mut producer, mut consumer) = ring(4);
         for number in 0..4 {
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn producer_sees_that_the_consumer_is_gone() {
+    fn producer_detects_a_dropped_consumer() {
         let (producer, consumer) = ring::<u32>(4);
         assert!(!producer.is_closed());
         drop(consumer);

@@ -93,7 +93,7 @@ fn every_reference_is_returned() {
 /// More handles are released on the owner's thread than it carved, before it has counted the
 /// retains.
 #[test]
-fn retained_handles_come_back_before_their_block_is_finished() {
+fn handles_retained_elsewhere_return_before_their_block_is_full() {
     let pool = PacketPool::new(1).unwrap();
     let mut fill = pool.allocate_block().unwrap();
     fill.spare_mut()[..9].fill(7);

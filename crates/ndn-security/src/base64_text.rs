@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_survives_a_round_trip() {
+    fn base64_round_trips() {
         for length in [0, 1, 47, 48, 49, 200] {
             let bytes: Vec<u8> = (0..length).collect();
             let text = encode_lines(&bytes);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_text_is_refused() {
+    fn malformed_base64_is_rejected() {
         assert_eq!(decode("@@@@", "it").unwrap_err(), KeyError::Base64 { what: "it" });
         for text in [
             "",

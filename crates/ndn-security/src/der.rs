@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_it_writes() {
+    fn der_round_trips() {
         for length in [0usize, 1, 127, 128, 255, 256, 70_000] {
             let value = vec![0x5a; length];
             let encoded = element(OCTET_STRING, &[&value]);
@@ -222,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_panics(input in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn arbitrary_der_never_panics(input in proptest::collection::vec(any::<u8>(), 0..64)) {
             let mut reader = DerReader::new(&input);
             while let Some(tag) = reader.peek_tag() {
                 let before = reader.rest.len();

@@ -114,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn two_at_a_time_have_the_digests_that_they_have_alone(
+        fn digests_of_two_at_a_time_equal_single_digests(
             bytes in proptest::collection::vec(any::<u8>(), 0..1000),
             cut in any::<proptest::sample::Index>(),
         ) {
@@ -125,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn many_at_a_time_have_the_digests_that_they_have_alone(
+        fn digests_of_many_at_a_time_equal_single_digests(
             inputs in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..700), 0..40),
             even in proptest::option::of(0_usize..700),
         ) {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_in_every_lane_is_padded() {
+    fn messages_of_every_length_are_padded_in_every_lane() {
         let bytes: Vec<u8> = (0..=255).collect();
         for length in 0..bytes.len() - 16 {
             // All of one length; and lengths that end in different blocks.
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_of_the_last_block_is_padded() {
+    fn last_blocks_of_every_length_are_padded() {
         let bytes: Vec<u8> = (0..=255).collect();
         for length in 0..=bytes.len() {
             for other in [0, length / 2, length] {
@@ -167,7 +167,7 @@ mod tests {
     ];
 
     #[test]
-    fn all_forms_give_the_digest_of_fips_180_4() {
+    fn all_interfaces_give_the_digests_of_fips_180_4() {
         assert_eq!(sha256(b"abc"), ABC);
         assert_eq!(sha256_parts(&[b"a", b"", b"bc"]), ABC);
         let mut incremental = Sha256::new();

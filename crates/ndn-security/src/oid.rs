@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dotted_form() {
+    fn object_identifiers_are_printed_in_dotted_form() {
         assert_eq!(dotted(RSA_ENCRYPTION), "1.2.840.113549.1.1.1");
         assert_eq!(dotted(P256), "1.2.840.10045.3.1.7");
         assert_eq!(dotted(AES_256_CBC), "2.16.840.1.101.3.4.1.42");

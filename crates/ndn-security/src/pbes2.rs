@@ -172,7 +172,7 @@ mod tests {
     const SEED: EncryptionSeed = EncryptionSeed { salt: [7; 16], iv: [9; 16] };
 
     #[test]
-    fn decrypts_what_it_encrypts() {
+    fn encrypted_key_round_trips() {
         let plain = der::element(der::SEQUENCE, &[&[5; 77]]);
         let encrypted = encrypt(&plain, b"passphrase", &SEED).unwrap();
         assert_eq!(*decrypt(&encrypted, b"passphrase").unwrap(), plain);

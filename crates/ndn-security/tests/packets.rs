@@ -223,7 +223,7 @@ fn options<'a>(
 }
 
 #[test]
-fn a_chain_of_our_own_verifies() {
+fn generated_certificate_chain_verifies() {
     let root_key = Arc::new(PrivateKey::generate(KeyType::Ed25519).unwrap());
     let root_name = key_name(name("/root").as_ref(), Component::generic(&[1, 2]));
     let root = Certificate::self_sign(root_name.as_ref(), &root_key, &options(SELF, &[])).unwrap();
@@ -282,7 +282,7 @@ fn safe_bags_of_ndn_cxx_open() {
 }
 
 #[test]
-fn safe_bags_of_our_own_open_and_do_not_mix_keys() {
+fn generated_safe_bag_opens_with_its_own_key_only() {
     let key = Arc::new(PrivateKey::generate(KeyType::Ed25519).unwrap());
     let other = PrivateKey::generate(KeyType::Ed25519).unwrap();
     let seed = EncryptionSeed { salt: [3; 16], iv: [4; 16] };

@@ -12,7 +12,7 @@ const ATTACKS: u64 = 30;
 const SEEDS_MAX: u64 = 60;
 
 #[test]
-fn bystanders_are_served_during_random_attacks() {
+fn other_principals_are_served_during_random_attacks() {
     let count = std::env::var("NAMEWIRE_CASES").ok().and_then(|count| count.parse().ok());
     let count = count.unwrap_or(ATTACKS);
     let (next, total) = (AtomicU64::new(0), Mutex::new(AttackOutcome::default()));
@@ -39,7 +39,7 @@ fn bystanders_are_served_during_random_attacks() {
 }
 
 #[test]
-fn equal_seeds_attack_equally() {
+fn equal_seeds_give_equal_attacks() {
     for seed in 0..3 {
         assert_eq!(Attack::random(seed).run(None), Attack::random(seed).run(None));
     }

@@ -269,7 +269,7 @@ fn run(seed: u64, limits: &Limits, fault: Fault) -> Result<ndn_sim::Outcome, ndn
 }
 
 #[test]
-fn a_correct_forwarder_passes() {
+fn correct_forwarder_passes_all_checks() {
     // Its PIT is a list.
     let limits = Limits { nodes_max: 12, burst_size_max: 500, ..Limits::default() };
     let mut satisfied = 0;

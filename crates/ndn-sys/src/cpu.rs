@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn work_takes_cpu_time() {
+    fn cpu_time_grows_with_work() {
         let before = CpuTimes::of_thread().unwrap();
         let mut sum = 0_u64;
         while CpuTimes::of_thread().unwrap().total() == before.total() {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_process_is_that_of_all_its_threads() {
+    fn cpu_time_of_a_process_includes_all_threads() {
         let id = std::process::id();
         let (earlier, measured) = (CpuTimes::of_process().unwrap(), process_time(id).unwrap());
         let later = process_time(id).unwrap();

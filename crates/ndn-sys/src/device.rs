@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_and_a_virtual_device() {
+    fn properties_of_physical_and_virtual_devices_are_read() {
         let root = tempfile::tempdir().unwrap();
         let net = root.path().join("sys/class/net");
         let card = net.join("eth1");

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_interface_is_known_with_its_address() {
+    fn loopback_interface_is_listed_with_its_address() {
         let all = interfaces().unwrap();
         let loopback = all.iter().find(|interface| interface.is_loopback).unwrap();
         assert!(loopback.index > 0 && loopback.name == "lo");

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_fills_the_counter_and_makes_calls_wait_does_not_block() {
+    fn full_counter_of_a_blocking_descriptor_does_not_block() {
         let (interrupt, mut interrupter) = (Interrupt::new().unwrap(), Interrupter::new().unwrap());
         rustix::io::ioctl_fionbio(&interrupt, false).unwrap();
         interrupt.clear();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn something_else_is_refused() {
+    fn descriptor_of_another_kind_is_rejected() {
         let (pipe, _) = rustix::pipe::pipe().unwrap();
         assert!(Interrupt::adopt(pipe).is_err());
         assert!(Interrupt::adopt(tempfile::tempfile().unwrap().into()).is_err());

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_starts_on_a_huge_page_and_is_all_there() {
+    fn mapping_is_aligned_to_huge_pages_and_writable() {
         let (mapping, kind) = Mapping::zeroed(3 << 20).unwrap();
         assert_eq!(mapping.len(), 4 << 20, "{kind:?}");
         assert!(mapping.start().addr().get().is_multiple_of(HUGE_PAGE));

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_seen_with_and_without_other_descriptors() {
+    fn waker_is_reported_with_and_without_other_descriptors() {
         let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
         let (poller, wakers) = (Poller::new().unwrap(), [(); 2].map(|()| Waker::new().unwrap()));
         let mut events = Events::with_capacity(4);
@@ -332,7 +332,7 @@ mod tests {
 
     /// Each call that follows a reset is seen by a wait, however calls and resets overlap.
     #[test]
-    fn calls_of_another_thread_are_not_lost() {
+    fn wake_up_by_another_thread_is_not_lost() {
         const COUNT: u64 = 20_000;
         let (poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
         let done = std::sync::atomic::AtomicU64::new(0);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_leaves_room_for_pushed_events() {
+    fn wait_leaves_room_for_pushed_events() {
         let (poller, wakers) = (Poller::new().unwrap(), [(); 3].map(|()| Waker::new().unwrap()));
         for (token, waker) in (0..).zip(&wakers) {
             poller.add(waker, token, Interest::Readable).unwrap();

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_given_up_while_other_threads_would_keep_it() {
+    fn privileges_are_not_dropped_while_other_threads_run() {
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let other = std::thread::spawn(move || stopped.recv());
         let before = rustix::process::getuid();

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_keep_their_limits_and_bring_descriptors() {
+    fn message_boundaries_are_kept_and_descriptors_passed() {
         let (near, far) = pair().unwrap();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         send(near.as_fd(), b"with", Some(writer.as_fd())).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn listener_takes_connections() {
+    fn listener_accepts_connections() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("messages.sock");
         let mut listener = crate::stream::Listener::unix_messages(&path, 0o600).unwrap();

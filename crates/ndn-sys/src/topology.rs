@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_process_may_use_counts() {
+    fn only_allowed_processors_are_counted() {
         let files = server("allowed", &[]);
         let some = Topology::read(&files.0, &[2, 6, 7]);
         assert_eq!(cpus(&some.cores()), [2, 7]);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_group_may_have_less_time() {
+    fn quota_of_the_control_group_limits_the_count() {
         let all = [0, 1, 2, 3, 4, 5, 6, 7];
         for (name, group, file, parallelism) in [
             ("half", "0::/a/b\n", ("sys/fs/cgroup/a/b/cpu.max", "150000 100000\n"), 2),
@@ -264,13 +264,13 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_a_core() {
+    fn topology_of_this_machine_has_a_core() {
         let found = Topology::of_machine().unwrap();
         assert!(found.parallelism() >= 1 && !found.processors().is_empty());
     }
 
     #[test]
-    fn lists_that_make_no_sense_are_short() {
+    fn malformed_processor_lists_are_read_as_far_as_valid() {
         assert_eq!(parse_list("0-2,7,x,9-8,5-\n"), [0, 1, 2, 7]);
         assert!(parse_list("0-99999999999").is_empty());
     }

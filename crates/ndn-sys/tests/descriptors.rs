@@ -7,7 +7,7 @@ use std::fs::File;
 use ndn_sys::stream::{self, AcceptError, Listener};
 
 #[test]
-fn peers_are_turned_away_when_descriptors_run_out() {
+fn peers_are_rejected_without_free_descriptors() {
     let limit = rustix::process::Rlimit { current: Some(64), maximum: Some(64) };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
     let directory = tempfile::tempdir().unwrap();

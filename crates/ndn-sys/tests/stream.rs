@@ -78,7 +78,7 @@ fn unix_socket_never_has_more_permissions_than_asked_for() {
 }
 
 #[test]
-fn the_mode_of_a_socket_reaches_nothing_that_was_put_in_its_place() {
+fn socket_mode_is_not_applied_to_a_replaced_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     let mode = |name: &str| std::fs::metadata(path(name)).unwrap().permissions().mode() & 0o777;
@@ -162,7 +162,7 @@ fn tcp_connection_refused_is_reported() {
 }
 
 #[test]
-fn full_stream_blocks_no_other() {
+fn full_stream_does_not_block_others() {
     let (near, far) = stream::unix_pair().unwrap();
     let chunk = vec![7; 64 * 1024];
     let mut written = 0;

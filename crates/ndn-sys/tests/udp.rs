@@ -58,7 +58,7 @@ fn receive(socket: &UdpSocket, lengths: [usize; 2], count: usize) -> Vec<(Vec<u8
 
 /// Tells runs of equal size apart from single datagrams, if the kernel joins datagrams at all.
 #[test]
-fn a_run_of_equal_datagrams_is_one_message_each_way() {
+fn datagrams_of_equal_length_are_sent_and_received_as_one_message() {
     let (receiver, receiver_address) = bound();
     let (sender, sender_address) = bound();
     assert!(sender.can_segment(), "this kernel cannot segment UDP");
@@ -87,7 +87,7 @@ fn a_run_of_equal_datagrams_is_one_message_each_way() {
 }
 
 #[test]
-fn a_message_that_does_not_fit_is_marked() {
+fn truncated_message_is_marked() {
     let (receiver, address) = bound();
     let sender = connected(address);
     let mut batch = SendBatch::with_capacity(1, 1);
@@ -181,7 +181,7 @@ fn rejected_message_is_reported_by_position() {
 }
 
 #[test]
-fn a_connected_socket_shares_the_port_of_a_listener() {
+fn connected_socket_shares_the_port_of_a_listener() {
     let shared = UdpOptions { reuse_address: true, ..UdpOptions::bound_to(localhost()) };
     let listener = UdpSocket::new(&shared).unwrap();
     let local = listener.local_address().unwrap();

@@ -297,7 +297,7 @@ fn inner_jumbo() {
 }
 
 #[test]
-fn frames_of_all_queues_are_received() {
+fn frames_of_all_device_queues_are_received() {
     in_namespace("inner_queues");
 }
 
@@ -330,7 +330,7 @@ fn inner_queues() {
 }
 
 #[test]
-fn queues_are_dealt_over_threads() {
+fn device_queues_are_divided_between_threads() {
     in_namespace("inner_parts");
 }
 
@@ -386,7 +386,7 @@ fn inner_parts() {
 }
 
 #[test]
-fn the_other_end_may_not_send_by_more_queues() {
+fn peer_sends_by_the_queues_that_this_end_receives_from() {
     in_namespace("inner_fewer");
 }
 

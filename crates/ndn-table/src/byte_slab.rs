@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_fit_their_lengths() {
+    fn size_class_fits_the_requested_length() {
         for length in 0..=BLOCK_SIZE_MAX {
             let class = class_of(length).unwrap();
             assert!(usize::from(CLASS_SIZES[class]) >= length);

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn items_that_overflowed_are_not_excluded() {
+    fn items_in_overflow_buckets_are_found() {
         let mut table = HashIndex::new(1);
         let (many, one) = (1 << 56, 2 << 56);
         assert!(table.excludes(many) && table.excludes(one));

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not_common_are_not_hashed_as_such() {
+    fn names_with_unusual_types_take_the_general_hash_path() {
         let common = component(8, b"a");
         let mut others = vec![component(8, &[0x41; 253]), vec![8, 253, 0, 1, 0x41]];
         others.extend([0, 1, 2, 253, 254, 255, 256].map(|kind| component(kind, &[7; 32])));
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn short_tails_at_the_end_of_the_value() {
+    fn names_with_short_last_words_are_hashed_correctly() {
         for (hasher, reference) in hashers() {
             for length in 0..40 {
                 let value = component(8, &vec![0xA5; length]);

@@ -323,7 +323,7 @@ mod tests {
         /// Against an ordered map: every record is returned once, never early, and no later than a
         /// tick after its deadline when the owner polls every tick.
         #[test]
-        fn records_are_returned_on_time(start in 0..1_u64 << 50, operations in operations()) {
+        fn records_are_returned_at_their_deadline(start in 0..1_u64 << 50, operations in operations()) {
             let mut now = Timestamp::from_nanos(start);
             let mut wheel = TimerWheel::new(300, now);
             let mut model: BTreeMap<(Timestamp, u64), Timestamp> = BTreeMap::new();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn full_wheel_refuses_and_recovers() {
+    fn full_wheel_rejects_records_until_one_is_taken() {
         let mut wheel = TimerWheel::new(0, Timestamp::ZERO);
         let mut accepted = 0;
         while wheel.schedule(accepted, Timestamp::from_millis(5)).is_ok() {

@@ -210,7 +210,7 @@ fn content_store_equals_the_models_of_the_policies() {
 
 /// After a change, the Content Store equals a model that got the Data in the order of eviction of the former policy.
 #[test]
-fn data_are_handed_over_in_the_order_of_the_former_policy() {
+fn change_of_policy_keeps_the_eviction_order_of_cached_data() {
     // The queues of priority FIFO are compared in `cs_model`.
     let kinds: Vec<_> = modelled().filter(|kind| *kind != PolicyKind::PriorityFifo).collect();
     for (number, &from) in (0_u64..).zip(&kinds) {
@@ -343,7 +343,7 @@ impl Known {
 }
 
 #[test]
-fn changes_of_the_policy_lose_nothing() {
+fn change_of_policy_keeps_all_cached_data() {
     for (seed, kind) in (0_u64..400).zip(PolicyKind::ALL.into_iter().cycle()) {
         let packets_max = if seed % 10 == 0 { 600 } else { 30 };
         let mut known = Known::new(kind, packets_max, 100_000_000, seed);

@@ -232,7 +232,7 @@ proptest! {
 
 /// Thousands of prefixes, so that buckets overflow and the index is rebuilt.
 #[test]
-fn many_prefixes_of_all_lengths() {
+fn many_prefixes_of_all_lengths_agree_with_the_model() {
     let mut random = Random(1);
     let mut writer = new_writer(100_000);
     let mut model = Model::default();
@@ -304,7 +304,7 @@ fn full_fib_rejects_only_new_prefixes() {
 }
 
 #[test]
-fn many_next_hops_and_long_prefixes() {
+fn many_next_hops_and_long_prefixes_are_stored() {
     let mut writer = new_writer(10);
     let long = Hashed::new(&[&[8, 200][..], &[7; 200]].concat());
     let hops: Vec<_> = (0..50_u32)

@@ -41,7 +41,7 @@ fn expire(pcct: &mut Pcct, now: Timestamp) -> Option<PitIndex> {
 }
 
 #[test]
-fn lateness_is_bounded_however_often_the_deadline_was_moved() {
+fn timer_lateness_is_bounded_after_many_changes_of_the_deadline() {
     let cases: [(&[(u64, u64)], u64); 7] = [
         (&[(0, 7000)], 0),
         (&[(0, 20_000)], 0),
@@ -61,7 +61,7 @@ fn lateness_is_bounded_however_often_the_deadline_was_moved() {
 
 /// The worst case of a sequence of decreasing lifetimes, at every position in it.
 #[test]
-fn lateness_is_bounded_for_any_sequence_of_earlier_deadlines() {
+fn timer_lateness_is_bounded_for_random_sequences_of_deadlines() {
     for start in (100..8000).step_by(373) {
         for factor in [50, 80, 95, 99] {
             let mut moves: Vec<(u64, u64)> = Vec::new();

@@ -46,7 +46,7 @@ fn fill(shard_count: usize, components: usize) {
 }
 
 #[test]
-fn shard_can_fill_its_tables() {
+fn tables_of_one_shard_can_be_filled_to_capacity() {
     for shard_count in 1..=8 {
         for components in [2, 4] {
             fill(shard_count, components);

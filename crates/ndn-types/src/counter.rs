@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn values_sums_and_declarations_follow_from_one_declaration() {
+    fn counter_declaration_generates_values_sums_and_names() {
         let counters = TestCounters::default();
         counters.received.add(1);
         counters.add(&TestValues { received: 2, used_bytes: 0 });

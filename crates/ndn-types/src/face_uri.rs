@@ -595,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn canonical_form_is_its_own_canonization() {
+    fn canonization_does_not_change_a_canonical_uri() {
         for text in [
             "udp4://192.0.2.1:6363",
             "udp4://224.0.23.170:56363",

@@ -429,7 +429,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn something_is_left_for_the_next_one_of_each_class() {
+    fn one_principal_of_a_class_leaves_room_for_the_next_one() {
         let reserves = Reserves { management: 1, local: 10, neighbour: 20 };
         let mut ledger = ledger(4096, reserves);
         let mut taken = |key| {
@@ -488,7 +488,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn use_of_the_own_reserve_is_evicted_for_the_same_class_only() {
+    fn use_of_a_reserve_is_evicted_for_principals_of_the_same_class_only() {
         let mut ledger = ledger(100, Reserves { management: 0, local: 20, neighbour: 0 });
         let [first, second] = [1, 2].map(|pid| ledger.attach(local(pid)));
         let peers = [1, 2].map(|number| ledger.attach(remote(number)));
@@ -530,7 +530,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn principal_without_faces_is_known_while_it_holds_something() {
+    fn principal_without_faces_keeps_its_account_while_it_has_charges() {
         let mut ledger = ledger(100, Reserves::NONE);
         let peer = ledger.attach(remote(1));
         ledger.charge(peer, R, 3);
@@ -561,7 +561,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn shares_are_parts_of_the_open_places_and_of_the_reserve() {
+    fn share_has_a_part_of_the_shared_places_and_of_the_reserve() {
         // Reserves of 50, 100 and 200 places leave 650.
         let mut ledger = ledger(1000, Reserves { management: 5, local: 10, neighbour: 20 });
         let neighbour = PrincipalKey::Neighbour { face_id: 300 };
@@ -624,7 +624,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn free_reserve_is_granted_while_others_use_more_than_what_is_open() {
+    fn free_reserve_is_granted_while_others_exceed_the_shared_part() {
         let mut ledger = ledger(100, Reserves { management: 0, local: 80, neighbour: 0 });
         let [first, second] = [1, 2].map(|pid| ledger.attach(local(pid)));
         let peer = ledger.attach(remote(1));
@@ -644,7 +644,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn newcomer_is_refused_without_a_search_when_all_hold_the_least() {
+    fn new_principal_is_refused_without_a_search_when_all_have_the_least_share() {
         let mut ledger = ledger(10, Reserves::NONE);
         for number in 0..10 {
             let index = ledger.attach(remote(number));
@@ -660,7 +660,7 @@ pub(crate) mod tests {
     #[test]
     #[should_panic(expected = "is gone")]
     #[cfg(debug_assertions)]
-    fn principal_that_is_gone_is_not_charged() {
+    fn departed_principal_is_not_charged() {
         let mut ledger = ledger(10, Reserves::NONE);
         let index = ledger.attach(remote(1));
         ledger.charge(index, R, 1);
@@ -736,7 +736,7 @@ pub(crate) mod tests {
         /// However long the search takes, there is a place for a principal below its share or within the reserve of
         /// its class.
         #[test]
-        fn spare_places_last_until_the_search_has_found_what_gives_way(
+        fn spare_places_suffice_until_the_search_finds_a_victim(
             places in 10..100_usize,
             percents in [0..20_u8, 0..40_u8, 0..30_u8],
             requests in proptest::collection::vec((0..6_usize, 0..10_u8, any::<usize>()), 0..600),
@@ -780,7 +780,7 @@ pub(crate) mod tests {
         /// The table never overflows, a principal below its share is never refused, and when it
         /// has to displace another, there is one.
         #[test]
-        fn below_its_share_nobody_is_refused(
+        fn principal_below_its_share_is_never_refused(
             capacity in 1..80_usize,
             percents in [0..20_u8, 0..40_u8, 0..30_u8],
             requests in requests(),

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn principals_are_shown_as_operators_know_them() {
+    fn principals_are_printed_as_process_user_or_address() {
         let application = PrincipalKey::LocalApplication { uid: 1000, pid: 77 };
         for (key, text) in [
             (PrincipalKey::Management, "management"),

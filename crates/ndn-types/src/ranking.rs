@@ -295,7 +295,7 @@ mod tests {
         /// The units granted beyond the capacity are owed by another principal, which keeps its share, and the ranking
         /// equals that of a search.
         #[test]
-        fn units_granted_beyond_the_capacity_are_owed(
+        fn units_granted_beyond_the_capacity_are_a_debt(
             percents in (0..20_u8, 0..30_u8),
             requests in proptest::collection::vec((0..8_usize, 0..40_u32, any::<bool>()), 0..200),
         ) {

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_without_quotes_are_refused_with_the_mend() {
+    fn number_without_unit_is_rejected_with_the_correct_form() {
         let reason = size_of_number("8000").unwrap_err();
         assert_eq!(reason, "`8000` has no unit: write \"8000B\" or \"8000KiB\"");
         let reason = duration_of_number("2.5").unwrap_err();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn table_has_every_unit() {
+    fn documented_table_lists_every_unit() {
         let table = units_table();
         let units = SIZE_UNITS.iter().chain(&SIZE_ALIASES).chain(&DURATION_UNITS);
         for (name, _) in units {

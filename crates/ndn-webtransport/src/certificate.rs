@@ -169,7 +169,7 @@ mod tests {
     const NOW_S: u64 = 1_795_000_000;
 
     #[test]
-    fn hashes_are_read_as_they_are_written() {
+    fn certificate_hash_round_trips() {
         let hash = hash_of(b"certificate");
         assert_eq!(hash.to_string().parse(), Ok(hash));
         let with_colons: Vec<String> = hash.0.iter().map(|byte| format!("{byte:02X}")).collect();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_do_not_fit_are_refused() {
+    fn certificate_without_its_key_is_rejected() {
         let (key, certificate) = x509::self_signed(NOW_S, NOW_S + DAY_S).unwrap();
         let (certificate, key) = (pem("CERTIFICATE", &certificate), pem("PRIVATE KEY", &key));
         let identity = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();

@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_is_refused_is_named() {
+    fn rejected_path_is_reported() {
         let reported =
             |url: &str| not_opened(&url.parse().unwrap(), &ConnectingError::SessionRejected);
         let other = reported("https://host.example/other");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn other_addresses_are_refused() {
+    fn addresses_of_other_forms_are_rejected() {
         for text in [
             "",
             "http://host",

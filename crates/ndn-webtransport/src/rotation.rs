@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_slept_for_weeks_has_a_certificate_that_holds() {
+    fn certificate_is_renewed_after_a_sleep_of_weeks() {
         let mut rotation = Rotation::new(None, NOW_S).unwrap();
         rotation.poll(NOW_S + 7 * DAY_S).unwrap();
         let earlier = rotation.hashes();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_start_shows_the_same_certificate() {
+    fn certificate_is_kept_over_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("state").join("certificate.pem");
         let open = |now_s: u64| Rotation::new(Some(file.clone()), now_s).unwrap();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_a_little_leaves_the_kept_certificate() {
+    fn certificate_is_kept_if_the_clock_steps_back_a_little() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("certificate.pem");
         let open = |now_s: u64| Rotation::new(Some(file.clone()), now_s).unwrap();
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_now_is_left_alone() {
+    fn unreadable_certificate_file_is_not_overwritten() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("certificate.pem");
         let first = Rotation::new(Some(file.clone()), NOW_S).unwrap().hashes();
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_ours_alone_is_not_used() {
+    fn certificate_file_accessible_to_others_is_not_used() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("certificate.pem");

@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_given_back() {
+    fn place_of_an_ended_session_is_free_again() {
         let places = Arc::default();
         let peer = |n: u32| IpAddr::from((0x0a00_0000 + n).to_be_bytes());
         let mut taken: Vec<Place> = (0..HANDSHAKES_PER_PEER_MAX)
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_peer() {
+    fn addresses_of_one_ipv6_network_count_as_one_peer() {
         let places = Arc::default();
         let address = |n: u16| IpAddr::from([0x2001, 0xdb8, 0, 1, n, 0, 0, 1]);
         let taken: Vec<_> = (0..16).map(|n| Place::take(&places, 100, address(n))).collect();

@@ -225,7 +225,7 @@ mod tests {
 
     /// Streams that have hardly begun take hardly any memory, whatever they announce.
     #[tokio::test]
-    async fn a_buffer_is_no_longer_than_twice_what_has_come() {
+    async fn stream_buffer_is_at_most_twice_the_received_length() {
         let whole = [&[6, 0xfd, 0x1f, 0x3c][..], &[7; 0x1f3c]].concat();
         for length in (0..200).chain((200..whole.len()).step_by(97)).chain([whole.len()]) {
             let mut frame = BytesMut::new();

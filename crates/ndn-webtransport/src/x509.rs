@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn unix_times_convert_to_calendar_dates() {
         for (days, expected) in [
             (0, (1970, 1, 1)),
             (58, (1970, 2, 28)),
@@ -240,14 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn times_are_written_as_rfc_5280_says() {
+    fn times_are_encoded_as_in_rfc_5280() {
         assert_eq!(time(0), b"\x17\x0d700101000000Z");
         assert_eq!(time(2_524_607_999), b"\x17\x0d491231235959Z");
         assert_eq!(time(2_524_608_000), b"\x18\x0f20500101000000Z");
     }
 
     #[test]
-    fn the_end_of_a_certificate_is_read_as_it_is_written() {
+    fn expiry_of_a_certificate_round_trips() {
         for end_s in [86_400, 951_782_400, 951_868_799, 1_795_000_000, 2_524_607_999, 4_102_444_800]
         {
             let (_, certificate) = self_signed(end_s - 86_400, end_s).unwrap();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn long_elements_have_long_lengths() {
+    fn long_der_elements_have_multi_byte_lengths() {
         assert_eq!(element(4, &[&[7; 127]])[..2], [4, 127]);
         assert_eq!(element(4, &[&[7; 128]])[..3], [4, 0x81, 128]);
         assert_eq!(element(4, &[&[7; 200], &[7; 100]])[..4], [4, 0x82, 1, 44]);

@@ -52,7 +52,7 @@ impl Diamond {
 }
 
 #[test]
-fn around_a_diamond() {
+fn strategies_use_both_paths_of_a_diamond() {
     let Some(mut diamond) = Diamond::new() else { return };
     an_interest_does_not_go_round(&diamond);
     multicast_sends_to_all_next_hops(&diamond);

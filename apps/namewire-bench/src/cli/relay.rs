@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_pairs_have_no_spread() {
+    fn spread_of_few_pairs_is_omitted() {
         let of = |count| spread(&Quartiles { lower: 1.0, median: 1.5, upper: 2.0, count });
         assert_eq!([of(1), of(2)], ["1 pair", "2 pairs"]);
         assert_eq!(of(3), "half of 3 pairs between 1.00 and 2.00");

@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_those_of_the_time_between_two_lines() {
+    fn rates_cover_the_time_between_two_lines() {
         let before = Figures {
             elapsed_ms: 250.0,
             data: 10,

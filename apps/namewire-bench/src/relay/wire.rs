@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn scatter_is_a_bijection() {
+    fn scattered_numbers_are_a_permutation() {
         let seen: std::collections::BTreeSet<u64> = (0..100_000).map(scatter).collect();
         assert_eq!(seen.len(), 100_000);
     }

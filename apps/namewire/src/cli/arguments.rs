@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_wait_is_not_zero() {
+    fn zero_timeout_is_rejected() {
         assert_eq!(positive_duration("1ms"), Ok(Duration::from_millis(1)));
         assert!(positive_duration("0").is_err());
         assert!(positive_duration("0s").is_err());

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_interest_is_answered_with_the_reason_and_the_stream_goes_on() {
+    fn rejected_interest_gets_the_reason_and_the_stream_continues() {
         let (near, far) = UnixStream::pair().unwrap();
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("nfd.control.sock");

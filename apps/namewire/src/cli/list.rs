@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_round_trip() {
+    fn number_lists_round_trip() {
         let list: List<usize> = "1, 2,30".parse().unwrap();
         assert_eq!((list.0.as_slice(), list.to_string().as_str()), (&[1, 2, 30][..], "1,2,30"));
         assert_eq!("0.5,2".parse::<List<f64>>().unwrap().to_string(), "0.5,2");

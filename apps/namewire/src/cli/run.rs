@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_without_options() {
+    fn run_without_options_uses_the_defaults() {
         assert_eq!(configured(&[]).unwrap(), Config::default());
     }
 

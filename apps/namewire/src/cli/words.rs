@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_other_programs_are_answered() {
+    fn commands_of_other_programs_get_a_hint() {
         let answer = |line: &str| {
             let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             answer(arguments.last()?.to_str()?, &arguments)

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_of_others_are_quiet_unless_they_are_named() {
+    fn libraries_log_only_if_they_are_selected() {
         let lets = |directives: &str, module: &str, level: LevelFilter| {
             let levels = Levels::of(&Log::default()).merged(directives).unwrap();
             levels.filter().would_enable(module, &level.into_level().unwrap())

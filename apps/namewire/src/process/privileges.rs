@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_user_nothing_changes() {
+    fn privileges_stay_without_a_configured_user() {
         assert_eq!(plan_of("").unwrap(), Change::None);
     }
 
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_made_changes_its_owner() {
+    fn only_created_files_change_their_owner() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let bind = |name: &str| std::os::unix::net::UnixListener::bind(path(name)).unwrap();

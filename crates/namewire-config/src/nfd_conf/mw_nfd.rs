@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores() {
+    fn core_lists_become_workers_and_processors() {
         assert_eq!(core_list("1,2"), Some(vec![1, 2]));
         assert_eq!(core_list("4-6,8,10,12-13"), Some(vec![4, 5, 6, 8, 10, 12, 13]));
         assert_eq!(core_list("6-4"), None);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn two_content_stores_are_one() {
+    fn capacities_of_both_content_stores_are_added() {
         let capacity = |tables: &str| {
             let text = with_unix(&format!("tables {{\n{tables}\n}}"));
             (config(&text).tables.cs.capacity_packets, warnings(&text).len())

@@ -49,7 +49,7 @@ fn absent_sections_grant_nothing() {
 }
 
 #[test]
-fn tables_and_logs() {
+fn table_and_log_settings_are_converted() {
     let text = with_unix(
         "tables { cs_max_packets 100 cs_policy priority_fifo cs_unsolicited_policy admit-local
            strategy_choice { / /localhost/nfd/strategy/multicast }
@@ -71,7 +71,7 @@ fn tables_and_logs() {
 }
 
 #[test]
-fn default_level_and_modules_without_counterpart() {
+fn log_modules_without_counterpart_are_reported() {
     let text =
         with_unix("log {\n nfd.* DEBUG\n default_level WARN\n Forwarder TRACE\n Nothing INFO\n}");
     assert_eq!(config(&text).log.level, LogLevel::Debug);
@@ -85,7 +85,7 @@ fn default_level_and_modules_without_counterpart() {
 }
 
 #[test]
-fn channels() {
+fn face_system_settings_are_converted() {
     let text = "face_system {
         general { enable_congestion_marking no }
         tcp { listen yes port 7000 enable_v6 no }
@@ -120,7 +120,7 @@ fn tcp_local_subnets_outside_loopback_are_rejected() {
 }
 
 #[test]
-fn privileges_and_trust_rules() {
+fn authorizations_and_trust_rules_are_converted() {
     let text = with_unix(
         "authorizations {
            authorize { certfile keys/admin.ndncert privileges { faces \n cs \n } }

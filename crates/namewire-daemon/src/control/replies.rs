@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn full_ring_loses_no_reply() {
+    fn replies_wait_while_the_ring_is_full() {
         let (mut near, mut far) = InternalEnd::pair(2).unwrap();
         let mut replies = Replies::default();
         push(&mut replies, 0);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn no_interests_are_taken_while_the_queue_is_full() {
+    fn no_interests_are_accepted_while_the_queue_is_full() {
         let (mut near, mut far) = InternalEnd::pair(4).unwrap();
         let mut replies = Replies::default();
         while !replies.is_full() {

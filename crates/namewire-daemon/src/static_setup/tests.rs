@@ -91,7 +91,7 @@ fn reopened_permanent_session_gets_its_routes() {
 
 /// A user has made the face before the next attempt of the forwarder.
 #[test]
-fn configured_face_whose_session_a_user_made_stays_configured() {
+fn configured_face_with_a_session_created_by_a_user_stays_configured() {
     let text = "[[static_faces]]\nuri = \"https://192.0.2.1:443/ndn\"\npit_tokens = \"always\"";
     let mut setup = StaticSetup::new(&config::parse("test", text).unwrap());
     let due = setup.due(0);
@@ -205,7 +205,7 @@ fn create_all(setup: &mut StaticSetup, now_ns: u64, first: u64) -> Vec<(String, 
 
 #[test]
 #[expect(clippy::wildcard_enum_match_arm, reason = "another event is a fault")]
-fn reload_makes_the_difference_between_two_configurations() {
+fn reload_applies_the_difference_between_two_configurations() {
     let before = r#"
         static_faces = [{ uri = "udp4://192.0.2.1:6363" }, { uri = "udp4://192.0.2.2:6363", mtu = "1400B" }]
         static_routes = [

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn address_with_many_connections_keeps_no_other_address_out() {
+    async fn address_with_many_connections_leaves_room_for_others() {
         let waiting = Waiting::default();
         let other = waiting.enter(address(2));
         let flood: Vec<_> = (0..3 * WAITING_MAX).map(|_| waiting.enter(address(1))).collect();

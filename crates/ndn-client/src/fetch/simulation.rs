@@ -207,7 +207,7 @@ fn fetch_completes_under_heavy_loss() {
 }
 
 #[test]
-fn reordering_is_learned() {
+fn reordering_raises_the_loss_detection_threshold() {
     let network = Network { jitter: 40 * MS, ..Network::default() };
     let run = run(&network, FetchConfig::default(), 50_000);
     let progress = run.state.progress();
@@ -224,7 +224,7 @@ fn half_full_cache_does_not_cause_loss_detection() {
 }
 
 #[test]
-fn stall_costs_two_probes() {
+fn pause_of_the_network_costs_two_retransmissions() {
     let config = FetchConfig { window: WindowMode::Fixed(500), ..FetchConfig::default() };
     let mut state = FetchState::new(config, 0, Some(10_000));
     let mut now = Duration::ZERO;
@@ -278,7 +278,7 @@ fn missing_answers_cause_back_off() {
 }
 
 #[test]
-fn silence_fails_within_the_attempts() {
+fn fetch_without_any_answer_fails_after_its_attempts() {
     for window in [WindowMode::Fixed(1), WindowMode::Fixed(4096), WindowMode::default()] {
         for (rto_max_s, retransmissions_max, answered) in
             [(1, 0, 0), (1, 15, 40), (2, 2, 0), (4, 2, 40), (4, 15, 0), (30, 5, 0), (30, 5, 40)]

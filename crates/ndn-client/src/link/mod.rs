@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn full_queue_drops() {
+    fn full_link_queue_drops_packets() {
         let options = LinkOptions { rate: 8_000_000, queue_bytes: 3000, ..LinkOptions::default() };
         let mut link = Link::new(options);
         let passed = (0..10).filter(|_| link.send(MS, 1000) != Passage::Overflow).count();

@@ -83,7 +83,7 @@ async fn prefixes_and_digests_match_and_other_names_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_times_out_after_all_attempts_with_new_nonces() {
+async fn unanswered_interest_times_out_after_all_attempts_with_new_nonces() {
     let (endpoint, mut other) = raw();
     let request = InterestRequest::new(name("/silent"))
         .lifetime(Duration::from_millis(500))

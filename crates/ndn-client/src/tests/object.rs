@@ -29,7 +29,7 @@ fn pair(behaviour: Behaviour) -> (FakeForwarder, Endpoint, Endpoint) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_of_many_sizes_arrive_whole() {
+async fn objects_of_many_sizes_are_fetched_completely() {
     let (forwarder, producer, consumer) = pair(Behaviour { tokens: true, ..Behaviour::default() });
     for length in [0, 1, 7999, 8000, 8001, 16_000, 1_000_003] {
         let content = bytes(length);
@@ -189,7 +189,7 @@ async fn no_segment_beyond_the_last_is_requested_of_a_published_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_is_not_taken_for_the_object() {
+async fn metadata_is_not_mistaken_for_the_object() {
     let (_forwarder, producer, consumer) = pair(Behaviour::default());
     let asked_for_metadata = std::sync::atomic::AtomicUsize::new(0);
     // An Interest for the prefix is answered by a cache with what it holds below it; metadata
@@ -281,7 +281,7 @@ async fn missing_object_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn vanished_producer_fails_the_fetch_after_retries() {
+async fn fetch_fails_after_retries_when_its_producer_ends() {
     let (forwarder, producer, consumer) = pair(Behaviour::default());
     let content = Content::Bytes(bytes(10_000_000));
     let _object =

@@ -367,7 +367,7 @@ async fn unsigned_nack_is_rejected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn directory_entry_is_not_taken_for_the_directory() {
+async fn directory_entry_is_not_mistaken_for_the_directory() {
     let lab = Lab::new();
     let _site = lab.site.serve(&lab.producer).await;
     let _server = lab.server.serve(&lab.producer).await;

@@ -258,7 +258,7 @@ fn of_peak(answers_first: bool, options: &OverloadOptions) -> Vec<(f64, f64)> {
 }
 
 #[test]
-fn data_first_keeps_the_satisfied_rate() {
+fn processing_data_first_keeps_the_satisfied_rate() {
     for shed in [ShedAction::Nack, ShedAction::Drop, ShedAction::Never] {
         let rows = of_peak(true, &OverloadOptions { shed, ..OverloadOptions::default() });
         for &(ratio, rate) in rows.iter().filter(|(ratio, _)| *ratio >= 1.0) {
@@ -268,7 +268,7 @@ fn data_first_keeps_the_satisfied_rate() {
 }
 
 #[test]
-fn order_of_arrival_collapses() {
+fn processing_in_arrival_order_collapses_under_overload() {
     let rows = of_peak(false, &OverloadOptions::default());
     let (ratio, rate) = rows[RATIOS.len() - 1];
     assert!(rate < 0.75, "{rate:.2} of the peak at {ratio}: {rows:?}");

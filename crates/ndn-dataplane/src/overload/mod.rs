@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn full_queue_is_too_long_at_any_rate() {
+    fn full_queue_is_signalled_at_any_rate() {
         let options = OverloadOptions { shed: ShedAction::Drop, ..OverloadOptions::default() };
         for (is_full, expected) in [(true, Verdict::Drop), (false, Verdict::Pass)] {
             let mut queue = InterestQueue::new(&options);

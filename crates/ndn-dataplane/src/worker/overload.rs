@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn emptied_socket_has_no_long_queue() {
+    fn drained_socket_ends_signalling() {
         let mut faces = FaceSet::new(&FaceSetOptions::default()).unwrap();
         let address = "127.0.0.1:0".parse().unwrap();
         let socket = UdpSocket::new(&UdpOptions::bound_to(address)).unwrap();

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn poll_counts_once_whatever_its_reads_and_a_drop_wins() {
+    fn round_is_counted_once_and_a_drop_takes_precedence() {
         let mut batch = InterestBatch { packets: 100, ..InterestBatch::new() };
         poll(&mut batch, &[NOTHING; 16]);
         poll(&mut batch, &[]);

@@ -60,14 +60,14 @@ mod tests {
     }
 
     #[test]
-    fn marks_come_closer_while_the_queue_stays_long() {
+    fn mark_interval_shrinks_while_the_queue_stays_long() {
         let marks = marks(|_| LONG);
         // 100, then + 100 / sqrt(2), + 100 / sqrt(3), ...
         assert_eq!(marks[..5], [100, 171, 229, 279, 324]);
     }
 
     #[test]
-    fn a_queue_that_drains_in_time_is_not_marked() {
+    fn queue_that_drains_within_the_interval_is_not_marked() {
         assert_eq!(marks(|ms| if ms % 100 == 99 { 65_536 } else { LONG }), [0_u64; 0]);
         // After a break it starts from the beginning.
         let marks = marks(|ms| if ms == 500 { 0 } else { LONG });
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_face_can_do_without() {
+    fn face_without_congestion_marking_never_marks() {
         let options = LinkOptions { congestion_marking: false, ..LinkOptions::stream() };
         let mut marker = CongestionMarker::default();
         assert!((0..1000).all(|ms| !marker.marks(Timestamp::from_millis(ms), LONG, &options)));

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_allows_one_burst() {
+    fn unused_rate_allows_one_burst() {
         let mut rate = InterestRate::default();
         let burst = admitted(&mut rate, 60_000, 60_001, 10_000);
         assert!((2_500..2_502).contains(&burst), "{burst}");

@@ -268,7 +268,7 @@ fn memory_for_a_silent_peer_is_limited() {
 }
 
 #[test]
-fn full_queue_costs_one_retransmission() {
+fn frame_dropped_by_a_full_queue_is_retransmitted_once() {
     struct Full;
     impl FrameSink for Full {
         fn queued_bytes(&self) -> usize {
@@ -367,7 +367,7 @@ proptest! {
 
 /// One frame in twenty is lost: with reliability all arrive, without it they do not.
 #[test]
-fn a_lossy_link_delivers_everything() {
+fn all_packets_are_delivered_over_a_lossy_link() {
     let packets: Vec<_> = (0..250_u8).map(|seed| wire(400, seed)).collect();
     let mut state = 1_u64;
     let loses = || {

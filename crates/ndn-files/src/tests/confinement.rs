@@ -14,7 +14,7 @@ async fn with(root: RootOptions) -> Bed {
 }
 
 #[tokio::test]
-async fn names_that_could_lead_out_are_refused_and_counted() {
+async fn names_that_leave_the_directory_are_rejected_and_counted() {
     let bed = with(RootOptions { hidden: true, symlinks: true, ..RootOptions::default() }).await;
     bed.write("dir/file", b"content");
     let outside = bed.directory.path().parent().unwrap().join("outside-the-mount");
@@ -41,7 +41,7 @@ async fn names_that_could_lead_out_are_refused_and_counted() {
 }
 
 #[tokio::test]
-async fn symbolic_links_are_followed_by_choice_and_never_out() {
+async fn symbolic_links_are_followed_if_enabled_and_never_leave_the_directory() {
     for follow in [false, true] {
         let bed = with(RootOptions { symlinks: follow, ..RootOptions::default() }).await;
         let secret = tempfile::tempdir().unwrap();
@@ -84,7 +84,7 @@ async fn special_files_are_never_opened() {
 }
 
 #[tokio::test]
-async fn hidden_files_are_served_by_choice() {
+async fn hidden_files_are_served_only_if_enabled() {
     for hidden in [false, true] {
         let bed = with(RootOptions { hidden, ..RootOptions::default() }).await;
         bed.write(".git/config", b"content");
@@ -96,7 +96,7 @@ async fn hidden_files_are_served_by_choice() {
 }
 
 #[tokio::test]
-async fn other_file_systems_are_entered_by_choice() {
+async fn other_file_systems_are_entered_only_if_enabled() {
     for other_file_systems in [false, true] {
         let options = RootOptions { other_file_systems, ..RootOptions::default() };
         let root = crate::Root::open(std::path::Path::new("/"), options).unwrap();

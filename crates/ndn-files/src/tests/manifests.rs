@@ -48,7 +48,7 @@ async fn fetch(
 }
 
 #[tokio::test]
-async fn one_signature_covers_files_of_any_size() {
+async fn file_of_any_size_is_verified_by_one_signature() {
     // With segments of 200 bytes a node lists five: three levels below the root. Those of 50 bytes are shorter
     // than any node.
     for (segment_len, sizes) in [
@@ -133,7 +133,7 @@ async fn claims_of_metadata_are_verified() {
 
 /// Metadata that would not fit their packet with it leave the root out, and it is asked for.
 #[tokio::test]
-async fn short_packets_have_no_room_for_roots() {
+async fn manifest_root_is_omitted_from_packets_without_room() {
     let mut have_root = Vec::new();
     for packet_len_max in [500, 1000] {
         let (signer, options) = key();
@@ -287,7 +287,7 @@ async fn signed_leaves_of_others_are_rejected() {
 }
 
 #[tokio::test]
-async fn a_manifest_is_made_once_for_a_version() {
+async fn manifest_is_built_once_per_version() {
     let (bed, options) = with_key(1000).await;
     bed.write("file", &bytes(1, 100_000));
     let first = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
@@ -306,7 +306,7 @@ async fn a_manifest_is_made_once_for_a_version() {
 }
 
 #[tokio::test]
-async fn a_server_that_starts_again_does_not_hash_again() {
+async fn restarted_server_uses_stored_digests() {
     let cache = tempfile::tempdir().unwrap();
     let served = tempfile::tempdir().unwrap();
     let content = bytes(1, 100_000);

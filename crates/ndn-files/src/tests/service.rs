@@ -10,7 +10,7 @@ use super::bed::{Bed, bytes, name};
 use crate::{Event, FileStat, Observer, RootOptions, ServerOptions};
 
 #[tokio::test]
-async fn files_of_many_sizes_arrive_whole() {
+async fn files_of_many_sizes_are_fetched_completely() {
     let bed = Bed::new().await;
     for (seed, length) in [0, 1, 8191, 8192, 8193, 100_000, 3_000_000].into_iter().enumerate() {
         let content = bytes(seed, length);
@@ -99,7 +99,7 @@ async fn directories_are_listed() {
 }
 
 #[tokio::test]
-async fn listings_of_many_segments_are_whole() {
+async fn listings_of_many_segments_are_fetched_completely() {
     let bed = Bed::new().await;
     let mut expected = Vec::new();
     for number in 0..3000 {
@@ -175,7 +175,7 @@ async fn more_files_than_the_open_limit_are_served() {
 }
 
 #[tokio::test]
-async fn observer_sees_fetches_that_begin_and_refusals() {
+async fn observer_is_notified_of_fetches_and_rejections() {
     let seen: Arc<Mutex<Vec<(String, Event)>>> = Arc::default();
     let noted = Arc::clone(&seen);
     let observer: Observer =

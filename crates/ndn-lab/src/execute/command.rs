@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn responses_are_in_the_last_line() {
+    fn responses_are_read_from_the_last_line() {
         let found = responses("note\n{\"a\": 1, \"b\": 2.5, \"c\": \"x\"}\n\n").unwrap();
         assert_eq!(found, [("a".to_owned(), 1.0), ("b".to_owned(), 2.5)].into());
         for output in ["", "\n", "1", "{\"a\": 1", "[1]"] {

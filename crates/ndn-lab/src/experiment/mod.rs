@@ -419,7 +419,7 @@ load = { objects = "{objects}", zipf = "{zipf}", duration_s = 10 }
 "#;
 
     #[test]
-    fn a_file_is_an_experiment() {
+    fn example_file_is_a_valid_experiment() {
         let experiment = Experiment::parse(FILE).unwrap();
         let names: Vec<&str> =
             experiment.design.factors().iter().map(|factor| factor.name.as_str()).collect();

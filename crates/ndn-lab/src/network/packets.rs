@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_are_parsed_as_they_were_made() {
+    fn packets_round_trip() {
         for components in [NAME_COMPONENTS_MIN, 10, NAME_COMPONENTS_MAX] {
             let name = SegmentName { source: 3, object: 70_000, segment: 12, components };
             assert_eq!(name.name().len(), components);

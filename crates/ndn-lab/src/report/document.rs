@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markup_in_texts_is_text() {
+    fn markup_in_texts_is_escaped() {
         let cells = |row: [&str; 2]| row.map(str::to_owned).to_vec();
         let blocks = [
             Block::Heading(1, "a < b".to_owned()),

@@ -46,7 +46,7 @@ fn assert_digest_is_right(signature: &CommandSignature<'_>) {
 }
 
 #[test]
-fn signed_interest_of_python_ndn() {
+fn signed_interest_of_python_ndn_is_parsed() {
     let wire = hex(PYTHON_NDN_V3);
     let command = parse(&wire).unwrap();
     assert_eq!((command.top_prefix, command.verb), (TopPrefix::Localhost, Verb::RibRegister));
@@ -60,7 +60,7 @@ fn signed_interest_of_python_ndn() {
 }
 
 #[test]
-fn command_interest_of_2013() {
+fn command_interest_in_the_format_of_2013_is_parsed() {
     let wire = hex(PYTHON_NDN_V2);
     let command = parse(&wire).unwrap();
     assert_eq!(command.verb, Verb::RibRegister);
@@ -70,7 +70,7 @@ fn command_interest_of_2013() {
 }
 
 #[test]
-fn signed_interest_of_ndnts() {
+fn signed_interest_of_ndnts_is_parsed() {
     let wire = hex(NDNTS);
     let command = parse(&wire).unwrap();
     assert_eq!(command.verb, Verb::FaceDestroy);
@@ -199,7 +199,7 @@ fn signature_info_without_value_is_incomplete() {
 }
 
 #[test]
-fn parameter_rules() {
+fn missing_and_excess_parameters_are_rejected() {
     let none = ControlParameters::default();
     let with_name = ControlParameters { name: Some(name("/a")), ..none.clone() };
     let with_face = ControlParameters { face_id: Some(300), ..none.clone() };

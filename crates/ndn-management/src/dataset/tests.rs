@@ -52,7 +52,7 @@ fn application_face() -> FaceStatus {
 }
 
 #[test]
-fn face_status() {
+fn face_status_has_the_wire_format_of_nfd() {
     assert_wire(
         &application_face(),
         "8069 69020106 720766643a2f2f3230 8118756e69783a2f2f2f72756e2f6e66642f6e66642e736f636b 6d021388
@@ -70,7 +70,7 @@ fn face_status() {
 }
 
 #[test]
-fn forwarder_status() {
+fn forwarder_status_has_the_wire_format_of_nfd() {
     let status = ForwarderStatus {
         version: "24.07".to_owned(),
         start_timestamp_ms: 1_700_000_000_000,
@@ -106,13 +106,13 @@ fn forwarder_status() {
 }
 
 #[test]
-fn channel_status() {
+fn channel_status_has_the_wire_format_of_nfd() {
     let channel = ChannelStatus { local_uri: "udp4://0.0.0.0:6363".to_owned() };
     assert_wire(&channel, "8215 8113 756470343a2f2f302e302e302e303a36333633");
 }
 
 #[test]
-fn face_query_filter() {
+fn face_query_filter_has_the_wire_format_of_nfd() {
     let filter = FaceQueryFilter {
         face_id: Some(7),
         uri_scheme: Some("udp4".to_owned()),
@@ -159,7 +159,7 @@ fn filter_matches_faces_that_agree_in_every_field() {
 }
 
 #[test]
-fn face_event_notification() {
+fn face_event_notification_has_the_wire_format_of_nfd() {
     let notification = FaceEventNotification {
         kind: FaceEventKind::Down,
         properties: FaceProperties {
@@ -180,7 +180,7 @@ fn face_event_notification() {
 }
 
 #[test]
-fn rib_entry() {
+fn rib_entry_has_the_wire_format_of_nfd() {
     let entry = RibEntry {
         name: name("/a/b"),
         routes: vec![
@@ -208,7 +208,7 @@ fn rib_entry() {
 }
 
 #[test]
-fn fib_entry() {
+fn fib_entry_has_the_wire_format_of_nfd() {
     let entry = FibEntry {
         name: Name::new(),
         next_hops: vec![
@@ -220,7 +220,7 @@ fn fib_entry() {
 }
 
 #[test]
-fn strategy_choice() {
+fn strategy_choice_has_the_wire_format_of_nfd() {
     let choice = StrategyChoice {
         name: Name::new(),
         strategy: name("/localhost/nfd/strategy/best-route/v=5"),
@@ -233,7 +233,7 @@ fn strategy_choice() {
 }
 
 #[test]
-fn cs_info() {
+fn cs_info_has_the_wire_format_of_nfd() {
     let info = CsInfo {
         capacity: 65_536,
         flags: cs_flag::ADMIT | cs_flag::SERVE,

@@ -15,7 +15,7 @@ fn assert_wire(parameters: &ControlParameters, wire: &str) {
 }
 
 #[test]
-fn route_registration() {
+fn route_parameters_have_the_wire_format_of_nfd() {
     let parameters = ControlParameters {
         name: Some(name("/a/b")),
         face_id: Some(300),
@@ -29,7 +29,7 @@ fn route_registration() {
 }
 
 #[test]
-fn face_creation() {
+fn face_parameters_have_the_wire_format_of_nfd() {
     let mut parameters = ControlParameters {
         uri: Some("udp4://192.0.2.1:6363".to_owned()),
         local_uri: Some("udp4://192.0.2.2:6363".to_owned()),
@@ -63,7 +63,7 @@ fn driver_is_a_field_that_other_implementations_ignore() {
 }
 
 #[test]
-fn strategy_choice() {
+fn strategy_parameters_have_the_wire_format_of_nfd() {
     let parameters = ControlParameters {
         name: Some(name("/x")),
         strategy: Some(name("/localhost/nfd/strategy/asf/v=5")),
@@ -76,7 +76,7 @@ fn strategy_choice() {
 }
 
 #[test]
-fn content_store() {
+fn content_store_parameters_have_the_wire_format_of_nfd() {
     let parameters = ControlParameters {
         capacity: Some(1 << 40),
         count: Some(256),
@@ -202,7 +202,7 @@ fn malformed_block_is_refused() {
 }
 
 #[test]
-fn response_with_and_without_body() {
+fn response_is_encoded_with_and_without_body() {
     let bare = ControlResponse::new(status::NOT_FOUND, "no");
     assert_eq!(bare.to_vec(), hex("6508 66020194 67026e6f"));
     assert_eq!(ControlResponse::decode(&bare.to_vec()).unwrap(), bare);

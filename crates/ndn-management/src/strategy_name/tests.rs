@@ -26,7 +26,7 @@ fn resolve(text: &str) -> Result<String, StrategyError> {
 }
 
 #[test]
-fn versions() {
+fn strategy_version_is_completed_and_kept() {
     assert_eq!(resolve("/best-route").unwrap(), "/best-route/v=5");
     // A given version stands in the name even where the next higher one serves.
     for version in [1, 4, 5] {
@@ -43,7 +43,7 @@ fn versions() {
 }
 
 #[test]
-fn parameters() {
+fn strategy_parameters_are_parsed_from_the_name() {
     let text = "/best-route/v=5/retx-suppression-initial~10/retx-suppression-max~250";
     assert_eq!(resolve(text).unwrap(), text);
     let strategy = name(&format!("/localhost/nfd/strategy{text}"));

@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[test]
-fn frames_travel_in_both_directions() {
+fn frames_cross_in_both_directions() {
     let mut interrupter = Interrupter::new().unwrap();
     for (rings, log2_ring_size, buffer_length) in
         [(1, 0, Some(512)), (3, 4, None), (8, 10, Some(600))]
@@ -232,7 +232,7 @@ fn refused_client_gets_the_reason() {
 }
 
 #[test]
-fn listening_socket_is_a_file() {
+fn listener_creates_and_removes_its_socket_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
     assert!(ClientHandshake::connect(&path, ClientOptions::default()).is_err());

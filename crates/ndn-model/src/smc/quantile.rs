@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_samples_leave_the_end_open() {
+    fn interval_of_a_small_sample_is_open_at_one_end() {
         let sample: Vec<f64> = (1..=100).map(f64::from).collect();
         let interval = dkw_interval(&sample, 0.99, 0.05).unwrap();
         assert!(interval.high.is_infinite() && interval.low > 80.0);

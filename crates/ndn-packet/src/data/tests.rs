@@ -96,7 +96,7 @@ fn smallest_packet_is_valid() {
 }
 
 #[test]
-fn digest_at_the_end_of_the_name() {
+fn digest_is_recognised_as_the_last_component_only() {
     let digest = tlv(1, &[7; 32]);
     // Has the same last bytes.
     let inside = tlv(8, &digest);
@@ -116,7 +116,7 @@ fn digest_at_the_end_of_the_name() {
 }
 
 #[test]
-fn required_elements() {
+fn missing_required_element_is_rejected() {
     assert_eq!(error(&[]), DecodeError::Missing { ty: t::NAME, offset: 2 });
     assert_eq!(error(&[NAME, INFO]), DecodeError::Missing { ty: t::SIGNATURE_VALUE, offset: 12 });
     assert_eq!(error(&[NAME, VALUE]), DecodeError::Missing { ty: t::SIGNATURE_INFO, offset: 11 });
@@ -129,7 +129,7 @@ fn required_elements() {
 }
 
 #[test]
-fn order_of_elements() {
+fn elements_out_of_order_are_rejected() {
     let elements: [(u32, &[u8]); 5] =
         [(7, NAME), (20, &[20, 0]), (21, &[21, 1, 0]), (22, INFO), (23, VALUE)];
     for (i, (ty, element)) in elements.iter().enumerate() {
@@ -145,7 +145,7 @@ fn order_of_elements() {
 }
 
 #[test]
-fn unrecognised_elements() {
+fn unrecognised_elements_are_skipped_unless_critical() {
     let unknown = tlv(1000, b"later");
     let wire = data(&[NAME, &unknown, &[21, 1, 5], &unknown, INFO, &unknown, VALUE, &unknown]);
     let data_ = parse(&wire);
@@ -162,7 +162,7 @@ fn unrecognised_elements() {
 }
 
 #[test]
-fn meta_info() {
+fn meta_info_fields_are_read_and_invalid_ones_rejected() {
     let with = |parts: &[&[u8]]| data(&[NAME, &nested(t::META_INFO, parts), INFO, VALUE]);
     let meta_error = |parts: &[&[u8]]| Data::parse(&with(parts)).unwrap_err();
     let content_type = tlv(t::CONTENT_TYPE, &[4, 0]);
@@ -262,7 +262,7 @@ fn builder_shrinks_headers_for_short_signatures() {
 }
 
 #[test]
-fn builder_errors() {
+fn builder_reports_failed_signatures_and_short_buffers() {
     let name: Name = "/a".parse().unwrap();
     let info = SignatureInfo::new(SignatureType::SHA256_WITH_ECDSA);
     let builder = DataBuilder::new(&name).content(b"x");
@@ -276,7 +276,7 @@ fn builder_errors() {
 }
 
 #[test]
-fn builder_final_block_id_of_any_type() {
+fn builder_accepts_a_final_block_id_of_any_type() {
     let name: Name = "/a".parse().unwrap();
     let info = SignatureInfo::new(SignatureType::NULL);
     let offset = crate::tlv::Number::new(4096);

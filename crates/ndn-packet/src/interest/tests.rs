@@ -128,7 +128,7 @@ fn smallest_packet_is_valid() {
 }
 
 #[test]
-fn offsets_are_those_of_the_packet() {
+fn ranges_select_their_bytes_of_the_packet() {
     let parts = elements();
     let parts: Vec<&[u8]> = parts.iter().map(|(_, part)| &part[..]).collect();
     let wire = interest(&[&[NAME], &parts[..]].concat());
@@ -166,7 +166,7 @@ fn name_is_first_unique_and_not_empty() {
 }
 
 #[test]
-fn lengths_of_elements() {
+fn elements_of_invalid_length_are_rejected() {
     let invalid = |ty, value: &[u8]| {
         let length = u32::try_from(value.len()).unwrap();
         assert_eq!(
@@ -198,7 +198,7 @@ fn lengths_of_elements() {
 
 /// Puts each element where it is invalid: after each of those that follow it, or twice.
 #[test]
-fn order_of_elements() {
+fn elements_out_of_order_are_rejected_if_critical() {
     let elements = elements();
     for (i, (ty, element)) in elements.iter().enumerate() {
         for (_, later) in &elements[i..] {
@@ -219,7 +219,7 @@ fn order_of_elements() {
 }
 
 #[test]
-fn unrecognised_elements() {
+fn unrecognised_elements_are_skipped_unless_critical() {
     // Skipped at any position after the name.
     let unknown = tlv(1000, b"later");
     let mut parts: Vec<&[u8]> = vec![NAME, &unknown];
@@ -244,7 +244,7 @@ fn unrecognised_elements() {
 }
 
 #[test]
-fn forwarding_hint_forms() {
+fn forwarding_hint_is_read_in_both_formats() {
     let hint = |parts: &[&[u8]]| interest(&[NAME, &nested(t::FORWARDING_HINT, parts)]);
     let names =
         |wire: &[u8]| parse(wire).forwarding_hint().map(|name| name.to_uri()).collect::<Vec<_>>();

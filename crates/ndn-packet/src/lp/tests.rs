@@ -84,7 +84,7 @@ fn reads_every_field() {
 }
 
 #[test]
-fn every_field_alone() {
+fn each_field_is_read_without_the_others() {
     for (ty, field) in fields() {
         let wire = lp(&[&field, FRAGMENT]);
         assert_eq!(parse(&wire).fragment(), Some(&FRAGMENT[2..]), "{ty}");
@@ -94,7 +94,7 @@ fn every_field_alone() {
 }
 
 #[test]
-fn absent_fields() {
+fn absent_fields_have_defaults() {
     let wire = lp(&[FRAGMENT]);
     let packet = parse(&wire);
     assert!(!packet.is_bare() && !packet.has_fragmentation() && !packet.non_discovery());
@@ -107,7 +107,7 @@ fn absent_fields() {
 }
 
 #[test]
-fn bare_packets() {
+fn bare_packet_is_its_own_fragment() {
     for first in [5, 6] {
         let wire = [first, 3, 7, 1, 0];
         let packet = parse(&wire);
@@ -121,7 +121,7 @@ fn bare_packets() {
 }
 
 #[test]
-fn idle_packets() {
+fn idle_packet_has_no_fragment() {
     let wire = lp(&[]);
     assert_eq!(parse(&wire).fragment(), None);
     let acks = [1, 2, u64::MAX];
@@ -171,7 +171,7 @@ fn fragment_comes_last() {
 }
 
 #[test]
-fn unknown_fields() {
+fn unknown_fields_are_ignored_or_rejected_by_type() {
     // From 800 to 959 with two low bits of zero: ignored, repeated or not.
     for ty in [804, 808, 828, 852, 956] {
         let field = tlv(ty, b"new");
@@ -195,7 +195,7 @@ fn unknown_fields() {
 }
 
 #[test]
-fn lengths_of_fields() {
+fn fields_of_invalid_length_are_rejected() {
     let refused = |ty, lengths: &[usize]| {
         for &len in lengths {
             let length = u32::try_from(len).unwrap();
@@ -227,7 +227,7 @@ fn lengths_of_fields() {
 }
 
 #[test]
-fn nack_reasons() {
+fn nack_reasons_are_read_and_printed() {
     let nack = |value: &[u8]| lp(&[&tlv(t::LP_NACK, value), FRAGMENT]);
     assert_eq!(parse(&nack(&[])).nack(), Some(NackReason::NONE));
     for (reason, text) in
@@ -252,7 +252,7 @@ fn nack_reasons() {
 }
 
 #[test]
-fn cache_policies_and_announcements() {
+fn malformed_cache_policy_and_announcement_are_rejected() {
     let policy_error = |value: &[u8]| error(&[&tlv(t::LP_CACHE_POLICY, value)]);
     assert!(matches!(policy_error(&[]), DecodeError::Missing { ty: t::LP_CACHE_POLICY_TYPE, .. }));
     assert!(matches!(policy_error(&tlv(821, &[])), DecodeError::InvalidLength { .. }));

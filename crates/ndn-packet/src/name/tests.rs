@@ -67,7 +67,7 @@ fn invalid_components_are_rejected() {
 }
 
 #[test]
-fn long_components_and_long_numbers() {
+fn components_with_long_length_fields_are_read() {
     for len in [252, 253, 65_535, 65_536] {
         let mut name = Name::new();
         name.push_generic(vec![1; len]).push_generic("end");
@@ -90,7 +90,7 @@ fn component_count_is_limited_to_what_fits_a_packet() {
 }
 
 #[test]
-fn prefixes_and_suffixes() {
+fn prefix_and_suffix_select_components() {
     let name = name("/a/b/c");
     let name = name.as_ref();
     assert_eq!(name.prefix(0), NameRef::ROOT);
@@ -119,7 +119,7 @@ fn starts_with_compares_components() {
 }
 
 #[test]
-fn canonical_order() {
+fn names_sort_in_canonical_order() {
     // Type, then length, then bytes; a prefix comes first.
     let sorted = [
         "/",
@@ -151,7 +151,7 @@ fn canonical_order() {
 }
 
 #[test]
-fn digests_in_names() {
+fn implicit_digest_is_recognised_as_the_last_component_only() {
     let digest = [7; 32];
     let mut with_digest = name("/a");
     with_digest.push_implicit_digest(&digest);
@@ -173,7 +173,7 @@ fn digests_in_names() {
 }
 
 #[test]
-fn numbers_in_components() {
+fn numbers_are_read_by_component_type() {
     let name = name("/seg=256/off=1/v=18446744073709551615/t=70000/seq=0/258");
     let component = |i| name.component(i).unwrap();
     assert_eq!(component(0).as_segment(), Some(256));
@@ -186,7 +186,7 @@ fn numbers_in_components() {
 }
 
 #[test]
-fn builds_names() {
+fn pushed_components_build_a_name() {
     let mut built = Name::new();
     built
         .push_generic("a")
@@ -297,7 +297,7 @@ fn hex_digest() -> [u8; 32] {
 }
 
 #[test]
-fn uri_other_spellings() {
+fn uri_variants_parse_to_the_canonical_form() {
     let digest = "AB".repeat(32);
     let cases = [
         ("", "/".to_owned()),
@@ -326,7 +326,7 @@ fn uri_other_spellings() {
 }
 
 #[test]
-fn uri_errors() {
+fn invalid_uri_is_rejected_with_its_offset() {
     use crate::error::UriError as E;
     let digest_31 = format!("/sha256digest={}", "ab".repeat(31));
     let digest_odd = format!("/sha256digest={}a", "ab".repeat(31));
@@ -376,7 +376,7 @@ fn uri_errors() {
 }
 
 #[test]
-fn component_uri_alone() {
+fn single_component_is_parsed_and_printed() {
     let mut value = Vec::new();
     assert_eq!(Component::parse_uri("seg=256", &mut value), Ok(ComponentType::SEGMENT));
     assert_eq!(value, [1, 0]);

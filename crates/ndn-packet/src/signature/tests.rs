@@ -65,7 +65,7 @@ fn signature_type_is_required_and_first() {
 }
 
 #[test]
-fn order_and_evolution() {
+fn fields_out_of_order_are_skipped_unless_critical() {
     let (nonce, time, sequence) = (tlv(38, &[9]), tlv(40, &[1]), tlv(42, &[2]));
     let validity = period(b"20200101T000000", b"20300101T000000");
     let all = parse(&[TYPE, &nonce, &time, &sequence, &validity]).unwrap();
@@ -97,7 +97,7 @@ fn order_and_evolution() {
 }
 
 #[test]
-fn key_locators() {
+fn key_locators_are_read_and_malformed_ones_rejected() {
     let locator = |parts: &[&[u8]]| {
         parse(&[TYPE, &nested(types::KEY_LOCATOR, parts)]).map(|info| info.key_locator)
     };
@@ -123,7 +123,7 @@ fn key_locators() {
 }
 
 #[test]
-fn validity_periods() {
+fn validity_periods_are_read_and_invalid_times_rejected() {
     let read = |first: &[u8], last: &[u8]| {
         parse(&[TYPE, &period(first, last)]).map(|info| info.validity_period)
     };
@@ -181,7 +181,7 @@ fn times_round_trip() {
 }
 
 #[test]
-fn additional_descriptions() {
+fn malformed_additional_description_is_rejected() {
     let read =
         |value: &[u8]| parse(&[TYPE, &tlv(types::ADDITIONAL_DESCRIPTION, value)]).map(|_| ());
     let (key, text) = (tlv(types::DESCRIPTION_KEY, b"k"), tlv(types::DESCRIPTION_VALUE, b"v"));

@@ -211,7 +211,7 @@ fn identity_named_key_is_not_confused_with_another() {
 
 /// Certificates that lead nowhere stand beside the right one, before it or behind it.
 #[test]
-fn a_forged_certificate_does_not_hide_the_right_one() {
+fn forged_certificate_does_not_hide_the_genuine_one() {
     let root = Identity::new("/net", None, NOW + 1000);
     let user = Identity::new("/net/user", Some(&root), NOW + 1000);
     let other_key = Identity::new("/net/user", None, NOW + 1000);
@@ -226,7 +226,7 @@ fn a_forged_certificate_does_not_hide_the_right_one() {
 }
 
 #[test]
-fn two_certificates_that_sign_each_other_lead_nowhere() {
+fn certificates_that_sign_each_other_are_not_trusted() {
     let a = Identity::new("/net/a", None, NOW + 1000);
     let b = Identity::new("/net/a/b", Some(&a), NOW + 1000);
     let root = Identity::new("/net", None, NOW + 1000);
@@ -238,7 +238,7 @@ fn two_certificates_that_sign_each_other_lead_nowhere() {
 }
 
 #[test]
-fn every_continuation_of_a_chain_is_named() {
+fn each_possible_next_certificate_of_a_chain_is_requested() {
     let root = Identity::new("/net", None, NOW + 1000);
     let site = Identity::new("/net/site", Some(&root), NOW + 1000);
     let user = Identity::new("/net/site/user", Some(&site), NOW + 1000);
@@ -271,7 +271,7 @@ fn genuine_certificate_of_another_key_refutes_the_packet() {
 }
 
 #[test]
-fn relations_and_digests() {
+fn name_relations_and_digest_signatures_are_checked() {
     let root = Identity::new("/net", None, NOW + 1000);
     let rules = r"
       rule { id named for interest
@@ -312,7 +312,7 @@ fn any_accepts_all_and_bad_rules_name_their_line() {
 }
 
 #[test]
-fn a_base64_anchor_is_read() {
+fn base64_trust_anchor_is_read() {
     let root = Identity::new("/net", None, NOW + 1000);
     let text = root.certificate.to_text().replace('\n', "");
     let rules = format!("trust-anchor {{ type base64 base64-string \"{text}\" }}");

@@ -54,7 +54,7 @@ impl Lab {
 }
 
 #[test]
-fn a_chain_of_three_is_trusted() {
+fn chain_of_three_certificates_is_trusted() {
     let lab = Lab::new();
     let mut policy = policy(RULES, &lab.root).unwrap();
     let wire = data("/lab/a/files/x", &lab.server.signer());
@@ -66,7 +66,7 @@ fn a_chain_of_three_is_trusted() {
 
 /// The cached verdict on a chain expires with the first of its certificates.
 #[test]
-fn a_leaf_is_trusted_no_longer_than_what_it_rests_on() {
+fn certificate_is_trusted_no_longer_than_its_issuers() {
     let root = Identity::new("/lab", None, NOW + 1000);
     let site = Identity::new("/lab/a", Some(&root), NOW + 200);
     let server = Identity::new("/lab/a/server", Some(&site), NOW + 500);
@@ -207,7 +207,7 @@ fn certificates_are_trusted_within_their_time() {
 }
 
 #[test]
-fn a_valid_certificate_comes_before_one_that_has_expired() {
+fn valid_certificate_is_preferred_to_an_expired_one() {
     let lab = Lab::new();
     let mut policy = policy(RULES, &lab.root).unwrap();
     let options = crate::CertificateOptions {

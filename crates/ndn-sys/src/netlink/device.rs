@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_read_from_its_message() {
+    fn network_device_is_decoded_from_its_message() {
         let link = read(&vlan(0x1001, 6)).unwrap();
         let expected = NetworkDevice {
             name: "eth1.42".to_owned(),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn no_length_of_a_message_is_trusted() {
+    fn truncated_messages_are_rejected() {
         let whole = vlan(1, 6);
         for at in 0..whole.len() {
             for value in [0, 1, 3, 5, 0x7f, 0xff] {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_a_loopback_device() {
+    fn loopback_device_of_this_machine_is_found() {
         let all = network_devices().unwrap();
         let loopback = all.iter().find(|link| link.is_loopback()).unwrap();
         assert!(loopback.name == "lo" && loopback.index == 1 && !loopback.is_ethernet());

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_for_us_is_taken() {
+    fn filter_accepts_frames_for_this_station_only() {
         const GROUP: [u8; 6] = [1, 0, 0x5e, 0, 0x17, 0xaa];
         let with = program(7, Some(GROUP));
         let without = program(7, None);

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_names_the_vlan() {
+    fn vlan_is_read_from_the_tag() {
         let tagged = |tag: u16, protocol: u16| {
             let mut bytes = READER.header(OWN).to_vec();
             bytes.splice(12..12, [&[0x81, 0][..], &tag.to_be_bytes()].concat());
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn no_length_makes_it_panic() {
+    fn headers_of_any_length_never_panic() {
         let mut bytes = READER.header(OWN).to_vec();
         for length in 0..HEADER_LENGTH {
             assert_eq!(READER.read(&bytes[..length]), None);

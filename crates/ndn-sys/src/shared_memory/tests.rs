@@ -24,7 +24,7 @@ fn ranges_are_copied_wherever_they_lie() {
 }
 
 #[test]
-fn words_are_shared() {
+fn atomic_words_are_shared() {
     let (memory, file) = SharedMemory::create("test", 128).unwrap();
     let peer = SharedMemory::adopt(file.as_fd(), 128).unwrap();
     memory.word16(6).unwrap().store(0x1234, Ordering::Release);
@@ -36,7 +36,7 @@ fn words_are_shared() {
 }
 
 #[test]
-fn access_outside_the_memory_is_refused() {
+fn access_outside_the_memory_is_rejected() {
     let (memory, _) = SharedMemory::create("test", 100).unwrap();
     assert_eq!(memory.len(), 100);
     for offset in [99, 100, 4096, usize::MAX - 1, usize::MAX] {
@@ -52,7 +52,7 @@ fn access_outside_the_memory_is_refused() {
 }
 
 #[test]
-fn only_what_stays_is_mapped() {
+fn memory_that_can_be_shortened_is_not_mapped() {
     let open = || {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("test", flags).unwrap();

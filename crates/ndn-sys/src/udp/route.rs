@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_interface_is_the_way_to_this_host() {
+    fn route_to_this_host_leads_to_the_loopback_interface() {
         let route = udp_route("127.0.0.1:6363".parse().unwrap()).unwrap();
         assert_eq!(route.source, IpAddr::from([127, 0, 0, 1]));
         // It may have been given another MTU, but none that carries no packets.

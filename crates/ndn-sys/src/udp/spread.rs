@@ -164,7 +164,7 @@ mod tests {
 
     /// Short enough for the kernel and for the reserved memory.
     #[test]
-    fn filters_are_short() {
+    fn reuseport_filter_has_few_instructions() {
         let kernel_max = usize::try_from(libc::BPF_MAXINSNS).unwrap();
         for is_ipv6 in [false, true] {
             let length = PeerSpread::new(7, 3).filter(is_ipv6).len();

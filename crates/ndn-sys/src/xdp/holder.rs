@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_found_by_its_descriptors() {
+    fn process_with_an_xdp_program_is_found_by_its_descriptors() {
         let proc = tempfile::tempdir().unwrap();
         let add = |process: &str, target: &str, info: &str| {
             let directory = proc.path().join(process);

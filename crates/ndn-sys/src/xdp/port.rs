@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_become_one_frame() {
+    fn descriptors_of_a_chain_become_one_frame() {
         let parts = [&b"abc"[..], b"", b"defgh"];
         for piece in 1..14 {
             let mut parts = Parts { head: b"12", parts: &parts };

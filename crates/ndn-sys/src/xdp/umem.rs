@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_do_not_meet_and_lie_in_the_memory() {
+    fn chunks_are_disjoint_and_inside_the_memory() {
         for (payload_max, bytes, queues) in
             [(1500, 4 << 20, 1), (9000, 4 << 20, 4), (1500, 64 << 10, 64), (60, 1 << 30, 3)]
         {

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_length_is_reached_within_six_steps() {
+    fn search_reaches_every_depth_within_six_steps() {
         for depth in 1..=FIB_DEPTH_MAX {
             let mut search = DepthSearch::START;
             let mut steps = 1;

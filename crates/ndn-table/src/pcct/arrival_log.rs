@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_as_many_as_they_are_long() {
+    fn segment_length_grows_with_the_square_root_of_the_capacity() {
         for (capacity, expected) in [
             (1, RUN),
             (CAPACITY, RUN),
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn search_among_stale_data_ends() {
+    fn search_among_stale_data_is_bounded() {
         let mut log = ArrivalLog::new(10_000);
         let hashes = hashes_of(&[1, 2]);
         let fresh_until = Timestamp::from_nanos(10 * SECOND);

@@ -90,7 +90,7 @@ fn frame(length: usize, fill: u8) -> Vec<u8> {
 }
 
 #[test]
-fn frames_travel_both_ways_and_either_end_ends_a_session() {
+fn frames_cross_in_both_directions_and_either_end_closes_the_session() {
     let listener = listen(8, |_| true);
     let clients = Service::start(None).unwrap();
     for server_ends in [false, true] {
@@ -230,7 +230,7 @@ fn new_certificate_applies_to_later_connections() {
 }
 
 #[test]
-fn rubbish_is_dropped_and_counted() {
+fn malformed_datagrams_are_dropped_and_counted() {
     let listener = listen(8, |_| true);
     let target = listener.target();
     // Not QUIC, and what begins as QUIC does.

@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_are_no_tools() {
+    fn unknown_program_names_are_not_translated() {
         assert!(find("namewire", &[]).is_none() && find("ndnsec", &[]).is_none());
         assert!(find("ndnsec", &["frobnicate".into()]).is_none());
     }

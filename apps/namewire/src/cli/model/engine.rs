@@ -395,14 +395,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_of_a_task_are_the_task() {
+    fn divided_task_has_the_result_of_the_whole() {
         let all: Vec<Task> = pieces(Task { point: 3, first: 10, count: 520 }).collect();
         let of = |first, count| Task { point: 3, first, count };
         assert_eq!(all, [of(10, 256), of(266, 256), of(522, 8)]);
     }
 
     #[test]
-    fn observations_are_read_as_they_were_written() {
+    fn observations_round_trip() {
         for value in [0.1 + 0.2, 1.0 / 3.0, 5e-324, f64::MAX, f64::INFINITY, 0.0] {
             assert_eq!(written(value).parse::<f64>().unwrap().to_bits(), value.to_bits());
         }

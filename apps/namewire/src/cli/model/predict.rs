@@ -671,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn search_goes_on_around_the_capacity_or_beyond_all_rates() {
+    fn search_continues_around_the_capacity_or_beyond_all_rates() {
         let next = |measured: &[(f64, u64)], search| case(measured).next_rate(0.001, search);
         assert!((next(&[(80e3, 0), (120e3, 500)], 1) - 1.03 * 97_980.0).abs() < 10.0);
         assert!((next(&[(110e3, 0)], 0) - 132e3).abs() < 1.0);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_comments_and_quotes() {
+    fn batch_lines_with_comments_quotes_and_continuations_are_parsed() {
         let text = "# a comment\n\n  face list\nroute add \\\n  \"/a b\" 300\n\tcs\n";
         let commands = parse(text, "x").unwrap();
         let names: Vec<&str> = commands.iter().map(|parsed| parsed.command).collect();

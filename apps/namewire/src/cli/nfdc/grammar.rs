@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn words_follow_those_of_the_grammar() {
+    fn options_follow_the_words_of_the_command() {
         let after = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             words_after(&words).into_iter().collect::<Vec<_>>()
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn positional_and_named_arguments() {
+    fn arguments_are_read_by_position_or_name() {
         for line in [
             "route add /p 300 cost 5",
             "route add prefix /p nexthop 300 cost 5",

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_align_their_names() {
+    fn attribute_names_of_a_block_are_aligned() {
         let mut block = Attributes::block(8);
         block.put("prefix", "/").put("strategy", "/s");
         assert_eq!(block.end(), "  prefix=/\nstrategy=/s\n");
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_routes() {
+    fn route_flags_have_the_words_of_nfdc() {
         for (flags, words) in
             [(0, "none"), (1, "child-inherit"), (2, "capture"), (3, "child-inherit|capture")]
         {

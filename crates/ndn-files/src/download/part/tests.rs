@@ -453,7 +453,7 @@ fn file_is_complete_where_attributes_cannot_be_set() {
 
 /// The permissions are those of a new file, not of what the link leads to.
 #[test]
-fn link_is_replaced_and_what_it_leads_to_is_unchanged() {
+fn link_is_replaced_and_its_target_is_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let (other, path) = (directory.path().join("other"), directory.path().join("object"));
     fs::write(&other, "mine").unwrap();

@@ -14,7 +14,7 @@ fn interest_for(data: &Data, nonce: u32) -> Interest {
 }
 
 #[test]
-fn unsolicited_data() {
+fn unsolicited_data_is_cached_by_policy_or_dropped() {
     use Unsolicited::{AdmitAll, AdmitLocal, AdmitNetwork, DropAll};
     for (policy, local_is_cached, remote_is_cached) in [
         (DropAll, false, false),
@@ -45,7 +45,7 @@ fn unsolicited_data() {
 }
 
 #[test]
-fn must_be_fresh() {
+fn must_be_fresh_is_answered_until_the_freshness_period_has_passed() {
     let fresh = |nonce| interest("/a/x", nonce).must_be_fresh();
     let x = || data("/a/x").freshness_ms(100);
     run([
@@ -72,7 +72,7 @@ fn must_be_fresh() {
 }
 
 #[test]
-fn can_be_prefix_with_several_versions() {
+fn can_be_prefix_finds_one_of_several_versions() {
     let prefix = |nonce| interest("/a", nonce).can_be_prefix();
     let version = |uri| data(uri).freshness_ms(100);
     let cached = |title| {
@@ -119,7 +119,7 @@ fn can_be_prefix_with_several_versions() {
 }
 
 #[test]
-fn one_data_for_entries_at_three_prefix_lengths() {
+fn data_satisfies_entries_at_three_prefix_lengths_once_per_downstream() {
     let prefix = |uri, nonce| interest(uri, nonce).can_be_prefix();
     run([
         Case::new("from three downstreams")
@@ -155,7 +155,7 @@ fn one_data_for_entries_at_three_prefix_lengths() {
 }
 
 #[test]
-fn implicit_digest() {
+fn implicit_digest_is_satisfied_by_its_packet_only() {
     let (right, wrong) = (data("/a/x").content(b"right"), data("/a/x").content(b"wrong"));
     let exact = |nonce| interest_for(&right, nonce);
     run([
@@ -177,7 +177,7 @@ fn implicit_digest() {
 }
 
 #[test]
-fn data_does_not_go_back() {
+fn data_is_not_sent_to_its_arrival_face() {
     let x = |nonce| interest("/a/x", nonce);
     run([Case::new("to the face it came from")
         .multicast("/a")
@@ -189,7 +189,7 @@ fn data_does_not_go_back() {
 }
 
 #[test]
-fn no_cache() {
+fn data_with_no_cache_field_is_not_cached() {
     let x = |nonce| interest("/a/x", nonce);
     let mut uncached = from(LOCAL_A, data("/a/x"));
     uncached.no_cache = true;

@@ -141,7 +141,7 @@ impl Rig {
 }
 
 #[test]
-fn one_read_answers_all_waiters_and_memory_answers_next() {
+fn one_disk_read_satisfies_all_waiting_interests_and_fills_memory() {
     let mut rig = Rig::new(8);
     rig.fill(0);
     rig.at(10, from(1, interest("/d/3", 100)), []).at(11, from(3, interest("/d/3", 101)), []).at(
@@ -161,7 +161,7 @@ fn one_read_answers_all_waiters_and_memory_answers_next() {
 }
 
 #[test]
-fn failed_read_sends_the_interest_upstream() {
+fn interest_goes_upstream_if_the_read_fails() {
     let mut rig = Rig::new(8);
     rig.fill(0);
     rig.disk.0.lock().unwrap()[(1 << 20) + 64..].fill(7);
@@ -174,7 +174,7 @@ fn failed_read_sends_the_interest_upstream() {
 }
 
 #[test]
-fn full_queue_sends_the_interest_upstream() {
+fn interest_goes_upstream_if_the_disk_queue_is_full() {
     let mut rig = Rig::new(2);
     rig.fill(0);
     rig.at(10, from(1, interest("/d/0", 100)), [])
@@ -185,7 +185,7 @@ fn full_queue_sends_the_interest_upstream() {
 }
 
 #[test]
-fn freshness_is_kept() {
+fn freshness_of_data_on_disk_counts_from_its_arrival() {
     let mut rig = Rig::new(8);
     let fresh = |uri, nonce| interest(uri, nonce).must_be_fresh();
     let packet = |uri| data(uri).freshness_ms(1000);
@@ -203,7 +203,7 @@ fn freshness_is_kept() {
 }
 
 #[test]
-fn digest_and_prefix_are_respected() {
+fn data_on_disk_matches_digest_and_exact_name() {
     let mut rig = Rig::new(8);
     rig.fill(0);
     let exact = |nonce| super::super::wire::Interest {

@@ -7,7 +7,7 @@ use crate::model::Arrival;
 use crate::wire::{DUPLICATE, NO_ROUTE, name};
 
 #[test]
-fn aggregation() {
+fn equal_interests_are_aggregated_in_one_entry() {
     run([
         Case::new("two downstreams, one upstream Interest, two Data")
             .route("/a", 2)
@@ -57,7 +57,7 @@ fn aggregation() {
 }
 
 #[test]
-fn retransmission() {
+fn retransmission_is_suppressed_or_sent_to_the_next_upstream() {
     let x = |nonce| interest("/a/x", nonce);
     run([
         Case::new("best-route tries the next upstream, then the one tried longest ago")
@@ -88,7 +88,7 @@ fn retransmission() {
 }
 
 #[test]
-fn duplicate_nonce() {
+fn interest_with_duplicate_nonce_is_dropped() {
     let x = || interest("/a/x", 1);
     let looped = DropReason::DuplicateNonce;
     run([
@@ -167,7 +167,7 @@ fn duplicate_nonce() {
 }
 
 #[test]
-fn hop_limit() {
+fn hop_limit_is_decremented_and_ends_the_interest() {
     run([
         Case::new("0 is dropped on arrival").route("/a", 2).dropped(
             0,
@@ -197,7 +197,7 @@ fn hop_limit() {
 }
 
 #[test]
-fn scope() {
+fn localhost_and_localhop_interests_stay_in_their_scope() {
     let local = || interest("/localhost/x", 1);
     let request = || interest("/localhost/nfd/x", 1);
     let hop = |nonce| interest("/localhop/x", nonce);
@@ -235,7 +235,7 @@ fn scope() {
 }
 
 #[test]
-fn forwarding_hint() {
+fn hinted_interest_follows_its_hint_until_the_region() {
     let hinted = |nonce| interest("/a/x", nonce).hint("/none").hint("/region/r1");
     run([
         Case::new("out of region: by the first delegation with a route, and the hint stays")
@@ -262,7 +262,7 @@ fn forwarding_hint() {
 }
 
 #[test]
-fn packets_return_on_ad_hoc_faces() {
+fn packets_are_sent_back_on_ad_hoc_faces_only() {
     let x = |nonce| interest("/a/x", nonce);
     run([
         Case::new("on an ad-hoc face")
@@ -277,7 +277,7 @@ fn packets_return_on_ad_hoc_faces() {
 }
 
 #[test]
-fn local_fields() {
+fn local_fields_are_used_where_they_are_enabled() {
     let x = || interest("/a/x", 1);
     let chosen = |face| {
         let mut arrival = from(LOCAL_A, x());
@@ -314,7 +314,7 @@ fn local_fields() {
 }
 
 #[test]
-fn congestion_marks_are_carried() {
+fn congestion_marks_are_forwarded() {
     run([Case::new("in both directions")
         .route("/a", 2)
         .at(0, from(1, interest("/a/x", 1)).mark(1), [to(2, interest("/a/x", 1)).mark(1)])

@@ -12,7 +12,7 @@ fn long_name(components: usize) -> Name {
 }
 
 #[test]
-fn names() {
+fn empty_and_too_deep_names_are_dropped() {
     let named = |name| Interest { name, ..interest("/a", 1) };
     run([
         Case::new("empty").route("/", 2).dropped(
@@ -62,7 +62,7 @@ fn missing_nonce_is_added() {
 }
 
 #[test]
-fn pit_is_full() {
+fn full_pit_refuses_new_entries_and_accepts_joins() {
     run([Case::new("of entries")
         .with(|world| world.pit_capacity = 2)
         .route("/a", 2)
@@ -77,7 +77,7 @@ fn pit_is_full() {
 }
 
 #[test]
-fn burst_is_full() {
+fn packet_beyond_a_full_burst_is_rejected() {
     let case = Case::new("burst").route("/a", 2);
     let mut bed = case.world.bed(1);
     for number in 0..BURST_SIZE {
@@ -146,7 +146,7 @@ fn removed_face_gets_no_answer() {
 }
 
 #[test]
-fn records_are_limited() {
+fn in_records_with_tokens_are_limited() {
     // Many downstreams for one name, with long tokens, in a PIT with few records.
     let mut case = Case::new("records").route("/a", 2);
     for face in 100..3000 {
@@ -210,7 +210,7 @@ fn remote() -> crate::model::FaceSpec {
 }
 
 #[test]
-fn one_data_for_many_downstreams_in_many_entries() {
+fn data_reaches_many_downstreams_of_many_entries_once() {
     // Each of them has its own token in each entry, so every one of them gets a copy.
     let faces = 100..400;
     let case = Case::new("fan-out").route("/", 2).with(|world| world.pit_capacity = 10_000);

@@ -7,7 +7,7 @@ use crate::bed::SentKind;
 use crate::wire::{CONGESTION, DUPLICATE, NO_ROUTE};
 
 #[test]
-fn no_route() {
+fn interest_without_route_gets_a_nack_or_is_dropped() {
     let x = || interest("/a/x", 1);
     run([
         Case::new("to the one that asked")
@@ -28,7 +28,7 @@ fn no_route() {
 }
 
 #[test]
-fn returned_after_all_upstreams() {
+fn nack_is_returned_after_those_of_all_upstreams() {
     let x = |nonce| interest("/a/x", nonce);
     let two_upstreams = |title| {
         Case::new(title)
@@ -86,7 +86,7 @@ fn returned_after_all_upstreams() {
 }
 
 #[test]
-fn refused() {
+fn nack_without_matching_out_record_is_dropped() {
     let x = |nonce| interest("/a/x", nonce);
     let pending = |title| Case::new(title).route("/a", 2).at(0, from(1, x(1)), [to(2, x(1))]);
     run([

@@ -228,7 +228,7 @@ fn ports_of_one_address_take_few_in_records_of_an_entry() {
 }
 
 #[test]
-fn in_records_that_have_expired_leave_their_places_in_an_entry() {
+fn expired_in_records_free_their_places_in_an_entry() {
     let mut bed = bed(1, 5000);
     bed.process(0, &[from(OTHER_PEER, interest("/good/all", 1).lifetime_ms(LONGEST_MS))]);
     for face in 200..265 {
@@ -384,7 +384,7 @@ fn principal_with_its_share_does_not_get_entries_of_others_by_joining_them() {
 
 /// A neighbour leaves, and what it has waited for is charged to a peer that has its share already.
 #[test]
-fn one_interest_ends_few_others() {
+fn admission_of_one_interest_evicts_few_others() {
     let mut bed = bed(1, 1000);
     let neighbour = 52;
     for serial in 0..200 {

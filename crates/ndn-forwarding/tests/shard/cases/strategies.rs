@@ -75,7 +75,7 @@ fn round_robin_skips_removed_faces() {
 }
 
 #[test]
-fn retransmission_takes_a_turn_unless_suppressed() {
+fn round_robin_advances_with_retransmissions_that_are_not_suppressed() {
     let mut scene = Scene::new("round-robin");
     assert_eq!(scene.ask(0, "/a/1"), [2]);
     assert_eq!(scene.ask(5, "/a/1"), []);
@@ -84,7 +84,7 @@ fn retransmission_takes_a_turn_unless_suppressed() {
 }
 
 #[test]
-fn weighted_gives_turns_by_weight() {
+fn weighted_selects_next_hops_by_weight() {
     let mut scene = Scene::new("weighted/v=1/weights~3,1");
     let count = |face: Face, asked: &[Vec<Face>]| asked.iter().filter(|a| a[0] == face).count();
     let asked: Vec<_> = (0..50).map(|n| scene.ask(n, &uri(n))).collect();
@@ -118,7 +118,7 @@ fn random_uses_all_eligible_next_hops() {
 }
 
 #[test]
-fn nack_is_sent_without_eligible_next_hop() {
+fn interest_without_eligible_next_hop_gets_a_nack() {
     for strategy in ["random", "round-robin", "weighted", "sequential", "fast-route", "asf"] {
         let mut scene = Scene::new(strategy);
         for face in [2, 3, 4] {

@@ -77,7 +77,7 @@ fn equal_vips_go_to_the_next_hop_that_answers_sooner() {
 }
 
 #[test]
-fn next_hop_that_does_not_answer_is_left_and_used_again() {
+fn next_hop_that_does_not_answer_is_avoided_and_probed_again() {
     let mut scene = Scene::new("/probing-interval~10000");
     scene.bed.set_vips(&[("/a/x", &[(3, 5), (4, 9)])]);
     let mut now = 1;

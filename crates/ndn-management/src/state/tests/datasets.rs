@@ -48,7 +48,7 @@ fn list<T: DatasetItem>(harness: &mut Harness, uri: &str) -> Vec<T> {
 }
 
 #[test]
-fn faces() {
+fn face_list_has_all_faces_with_their_counters() {
     let mut harness = Harness::new();
     let faces: Vec<FaceStatus> = list(&mut harness, "/localhost/nfd/faces/list");
     let ids: Vec<u64> = faces.iter().map(|face| face.properties.face_id).collect();
@@ -194,7 +194,7 @@ fn malformed_query_is_nacked() {
 }
 
 #[test]
-fn tables() {
+fn rib_fib_and_strategy_lists_have_all_entries() {
     let mut harness = Harness::new();
     let parameters = ControlParameters { expiration_period_ms: Some(10_000), ..named("/a") };
     harness.command(APP, Verb::RibRegister, &parameters);

@@ -222,7 +222,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn removed_a_part_at_a_time_is_what_is_removed_at_once(
+    fn removal_in_slices_has_the_result_of_removal_at_once(
         steps in prop::collection::vec(any_step(), 1..120),
     ) {
         let mut pair = Pair::new();

@@ -474,7 +474,7 @@ fn conflicting_update_lists_conflicts_and_changes_nothing() {
 }
 
 #[test]
-fn destruction() {
+fn destroy_command_is_idempotent() {
     let mut harness = Harness::new();
     let face =
         |face_id| ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };

@@ -196,7 +196,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn whatever_comes_answers_are_single_and_nothing_points_to_a_face_that_is_gone(
+    fn random_requests_get_one_answer_each_and_leave_no_reference_to_a_destroyed_face(
         steps in prop::collection::vec(any_step(), 1..60),
     ) {
         let mut harness = Harness::new();

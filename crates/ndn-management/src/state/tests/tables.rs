@@ -49,7 +49,7 @@ fn operator_registers_another_face_and_longer_prefixes_inherit() {
 }
 
 #[test]
-fn a_route_to_a_face_that_does_not_exist_is_answered_200_and_not_there() {
+fn route_to_a_face_that_does_not_exist_is_answered_200_and_not_added() {
     let mut harness = Harness::new();
     let parameters = ControlParameters { face_id: Some(9999), ..named("/a") };
     assert!(harness.command(APP, Verb::RibRegister, &parameters).is_ok());
@@ -72,7 +72,7 @@ fn prefixes_of_more_than_32_components_are_refused() {
 }
 
 #[test]
-fn routes_expire() {
+fn route_expires_unless_it_is_renewed() {
     let mut harness = Harness::new();
     let expiring = |ms| ControlParameters { expiration_period_ms: Some(ms), ..named("/a") };
     let response = harness.command(APP, Verb::RibRegister, &expiring(5000));
@@ -114,7 +114,7 @@ fn full_table_refuses_new_prefixes() {
 }
 
 #[test]
-fn direct_next_hops() {
+fn fib_commands_add_and_remove_next_hops() {
     let mut harness = Harness::new();
     let parameters = ControlParameters { face_id: Some(TUNNEL), cost: Some(7), ..named("/a") };
     let response = harness.command(APP, Verb::FibAddNextHop, &parameters);
@@ -169,7 +169,7 @@ fn choice(prefix: &str, strategy: &str) -> ControlParameters {
 }
 
 #[test]
-fn strategy_choices() {
+fn strategy_choice_commands_set_and_unset_a_strategy() {
     let mut harness = Harness::new();
     let response = harness.command(APP, Verb::StrategySet, &choice("/a", "/multicast"));
     assert_eq!((response.code, response.text.as_str()), (200, "OK"));

@@ -89,7 +89,7 @@ pub(super) fn announcement(prefix: &str, expiration_ms: u64, signer: &dyn Signer
 }
 
 #[test]
-fn localhop_is_routed_only_where_it_is_enabled() {
+fn localhop_management_has_a_route_only_if_enabled() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut plain = Harness::new();
     let internal = FACE_ID_INTERNAL;
@@ -400,7 +400,7 @@ fn refusals_that_no_certificate_changes_are_immediate() {
 }
 
 #[test]
-fn announcement_waits_on_after_a_forged_certificate() {
+fn announcement_continues_to_wait_after_a_forged_certificate() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let sub = Identity::issued("/net/sub", KeyType::Ecdsa, Some(&root));
     let mut harness = guarded(&root);

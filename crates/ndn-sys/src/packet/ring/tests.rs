@@ -56,7 +56,7 @@ impl Kernel {
 }
 
 #[test]
-fn slots_do_not_meet_and_lie_in_blocks() {
+fn ring_slots_are_disjoint_and_inside_blocks() {
     for (bytes, payload_max) in [(4 << 20, 1500), (4 << 20, 9000), (1, 60), (1 << 20, 16_000)] {
         let layout = Layout::new(bytes, payload_max);
         assert!(layout.block_length.is_power_of_two() && layout.block_length >= 4096);
@@ -121,7 +121,7 @@ fn frames_equal_those_of_a_queue() {
 }
 
 #[test]
-fn lengths_that_cannot_be_make_an_empty_frame() {
+fn impossible_lengths_give_an_empty_frame() {
     let mut slot = vec![0xff; 188];
     let frame = frame(&slot, STATUS_USER | STATUS_LOSING | STATUS_VLAN);
     assert!(frame.payload.is_empty() && frame.is_truncated && frame.follows_loss);

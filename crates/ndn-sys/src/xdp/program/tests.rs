@@ -32,7 +32,7 @@ fn listing(program: &[Instruction]) -> Vec<String> {
 
 #[test]
 #[cfg(target_endian = "little")]
-fn the_instructions_are_those_of_the_source() {
+fn generated_instructions_equal_the_source() {
     let expected = [
         "0: r2 = *(u32 *)(r1 +4)",
         "1: r3 = *(u32 *)(r1 +0)",
@@ -62,7 +62,7 @@ fn the_instructions_are_those_of_the_source() {
 
 #[test]
 #[cfg(target_endian = "little")]
-fn instructions_lie_in_memory_as_the_kernel_reads_them() {
+fn instructions_have_the_memory_layout_of_the_kernel() {
     let bytes = |at: usize| {
         let Instruction { code, registers, offset, constant } = assemble(PROTOCOL, 9)[at];
         let [low, high] = offset.to_ne_bytes();
@@ -154,7 +154,7 @@ fn redirects(frame: &[u8]) -> bool {
 }
 
 #[test]
-fn frames_of_the_protocol_are_taken_and_no_others() {
+fn only_ndn_frames_are_redirected() {
     let frame = |after: &[u8], length: usize| {
         let mut frame = [&[2; 12][..], after].concat();
         frame.resize(length, 0);

@@ -44,7 +44,7 @@ impl<T> Drop for Plain<T> {
 }
 
 #[test]
-fn a_ring_is_a_bounded_queue() {
+fn ring_behaves_like_a_bounded_queue() {
     let rounds = if cfg!(miri) { 400 } else { 50_000 };
     // Positions pass the largest number and begin again at 0.
     for (start, capacity) in [(0, 8), (u32::MAX - 50, 8), (u32::MAX, 1), (u32::MAX - 3, 64)] {
@@ -144,7 +144,7 @@ fn kernel_reports_that_it_sleeps() {
 }
 
 #[test]
-fn a_position_that_cannot_be_is_not_followed() {
+fn impossible_ring_position_is_ignored() {
     let plain = Plain::new(0, 4, 5_u64);
     let (_, mut consumer) = plain.ends();
     consumer.memory.producer().store(1000, Ordering::Release);

@@ -37,7 +37,7 @@ fn read_frames(mut stream: &UnixStream, count: usize) -> Vec<(u8, usize)> {
 
 /// More than QUIC lets be on its way at one time, in both directions. None gets lost.
 #[test]
-fn long_packets_go_whole_between_peers_that_read_streams() {
+fn long_packets_cross_unfragmented_between_peers_with_streams() {
     const COUNT: u8 = 200;
     let listener = listen(8, |_| true);
     let clients = Service::start_with(None, WAITING).unwrap();
@@ -151,7 +151,7 @@ fn frames_received_before_the_peer_disappears_are_delivered() {
 
 /// A session whose client says nothing has the longest datagrams that QUIC looks for, which loopback takes.
 #[test]
-fn frames_become_longer_where_the_path_takes_them() {
+fn frame_length_grows_with_the_path_mtu() {
     let listener = listen(8, |_| true);
     let (runtime, session, far) = plain_client(&listener);
     let (sender, reported) = channel();
@@ -232,7 +232,7 @@ fn session_without_stream_support_receives_datagrams() {
 
 /// More than a new connection may send at once, to a client that has not begun to read when the session ends.
 #[test]
-fn the_end_of_a_session_waits_for_what_is_on_its_way() {
+fn session_end_waits_for_frames_in_flight() {
     const COUNT: u8 = 8;
     let listener = listen_with(8, |_| true, WAITING);
     // It does nothing but while a test waits for it.
@@ -275,7 +275,7 @@ fn the_end_of_a_session_waits_for_what_is_on_its_way() {
 }
 
 #[test]
-fn streams_that_are_no_packet_are_refused_and_counted() {
+fn malformed_streams_are_rejected_and_counted() {
     let listener = listen(8, |_| true);
     let (runtime, session, far) = plain_client(&listener);
     let far = stream(far);
@@ -311,7 +311,7 @@ fn streams_that_are_no_packet_are_refused_and_counted() {
 }
 
 #[test]
-fn streams_without_an_end_are_bounded_and_end() {
+fn endless_streams_are_bounded_and_reset() {
     let listener = listen(8, |_| true);
     let (runtime, session, far) = plain_client(&listener);
     let far = stream(far);
