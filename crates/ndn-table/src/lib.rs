@@ -42,9 +42,9 @@ pub use name_hash::{NAME_COMPONENTS_MAX, NameHasher, PREFIX_HASHES_MAX};
 pub use ndt::{NDT_ENTRIES, Ndt, NdtEntry, NdtError, NdtRoute, SHARDS_MAX};
 pub use pcct::{
     CS_VARIANTS_PER_NAME_MAX, CsCounters, CsError, CsIndex, CsObjects, CsReplacement, DiskLookup,
-    EVICTIONS_PER_INSERT_MAX, EraseResult, IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordSearch,
-    OutRecord, PIT_TOKEN_INLINE_MAX, Pcct, PcctConfig, PitEntry, PitError, PitIndex, PitMatches,
-    PitPhase, RecordPlace, VICTIM_STEPS, Victim, long_blocks,
+    EVICTIONS_PER_INSERT_MAX, EraseRest, EraseResult, EraseSearch, IN_RECORDS_PER_ENTRY_MAX,
+    InRecord, InRecordSearch, OutRecord, PIT_TOKEN_INLINE_MAX, Pcct, PcctConfig, PitEntry,
+    PitError, PitIndex, PitMatches, PitPhase, RecordPlace, VICTIM_STEPS, Victim, long_blocks,
 };
 pub use short_prefix_interests::{ShortPrefixInterests, ShortPrefixInterestsFull};
 pub use timer_wheel::{Step, TimerWheel, WheelFull};

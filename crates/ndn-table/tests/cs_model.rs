@@ -6,10 +6,11 @@ mod common;
 
 use std::collections::VecDeque;
 
-use common::{Hashed, data, digest, hasher, name_of, with_digest};
+use common::{Hashed, data, digest, erase, hasher, name_of, with_digest};
 use ndn_caching::PolicyKind;
 use ndn_table::{
-    CS_VARIANTS_PER_NAME_MAX, CsError, EVICTIONS_PER_INSERT_MAX, EraseResult, Pcct, PcctConfig,
+    CS_VARIANTS_PER_NAME_MAX, CsError, EVICTIONS_PER_INSERT_MAX, EraseRest, EraseSearch, Pcct,
+    PcctConfig,
 };
 use ndn_types::{NANOS_PER_MILLI, Timestamp};
 use proptest::prelude::*;
@@ -212,8 +213,8 @@ impl World {
     fn erase(&mut self, name: &[u8], limit: usize) {
         let before = self.all().filter(|cached| cached.name.starts_with(name)).count();
         let hashed = Hashed::new(name);
-        let result = self.pcct.erase_data(&hashed.data(), limit);
-        assert_eq!(result, EraseResult { erased: before.min(limit), more: before > limit });
+        let result = erase(&mut self.pcct, &hashed, limit);
+        assert_eq!(result, (before.min(limit), before > limit));
         // The implementation may choose which of them.
         let left: Vec<Vec<u8>> = self.pcct.cached_packets().map(<[u8]>::to_vec).collect();
         for queue in &mut self.queues {
@@ -427,8 +428,8 @@ impl Store {
         Some(self.pcct.data(found).to_vec())
     }
 
-    fn erase(&mut self, components: &[u16], limit: usize) -> EraseResult {
-        self.pcct.erase_data(&Hashed::new(&name_of(components)).data(), limit)
+    fn erase(&mut self, components: &[u16], limit: usize) -> (usize, bool) {
+        erase(&mut self.pcct, &Hashed::new(&name_of(components)), limit)
     }
 }
 
@@ -452,7 +453,7 @@ fn data_that_arrives_again_is_found_by_prefix_before_older_data() {
     let renewed = Some(data(&name_of(&[1, 0]), &[1]));
     assert_eq!(store.find(&[1], true), renewed);
     assert_eq!(store.find(&[1], false), renewed);
-    assert_eq!(store.erase(&[1], usize::MAX), EraseResult { erased: 1000, more: false });
+    assert_eq!(store.erase(&[1], usize::MAX), (1000, false));
 }
 
 #[test]
@@ -528,7 +529,7 @@ fn data_cached_for_long_is_found_by_prefix_after_what_arrived_lately() {
     store.insert(&names[3], 0);
     assert_eq!(store.find(&[0], false), Some(data(&name_of(&names[3]), &[1])));
     assert_eq!(store.find(&[0], true), fresh);
-    assert_eq!(store.erase(&[0], 100), EraseResult { erased: 11, more: false });
+    assert_eq!(store.erase(&[0], 100), (11, false));
     assert_eq!(store.find(&[0], false), None);
     assert!(store.find(&[1], false).is_some());
 }
@@ -555,8 +556,64 @@ fn erasure_by_prefix_ends_with_the_last_data_of_the_prefix() {
     (0..256).for_each(|number| store.insert(&[1, number], 0));
     store.insert(&[2, 1], 0);
     (0..4000).for_each(|number| store.insert(&[3, number], 0));
-    assert_eq!(store.erase(&[2], 256), EraseResult { erased: 1, more: false });
-    assert_eq!(store.erase(&[1], 255), EraseResult { erased: 255, more: true });
-    assert_eq!(store.erase(&[1], 1), EraseResult { erased: 1, more: false });
+    assert_eq!(store.erase(&[2], 256), (1, false));
+    assert_eq!(store.erase(&[1], 255), (255, true));
+    assert_eq!(store.erase(&[1], 1), (1, false));
     assert_eq!(store.pcct.cs_len(), 4000);
+}
+
+/// Names that tags and filters do not distinguish: they have 16 components in common, and many further prefixes each.
+#[test]
+fn erasure_of_nothing_among_deep_names_is_searched_in_steps() {
+    let name = |number: u16| (0..16).chain([number; 40]).collect::<Vec<u16>>();
+    let mut store = Store::new(4000, 4000);
+    (0..4000).for_each(|number| store.insert(&name(number), 0));
+    let absent = Hashed::new(&name_of(&name(5000)));
+    let (mut search, mut calls) = (EraseSearch::default(), 1);
+    while store.pcct.erase_data(&absent.data(), &mut search, 256).rest == EraseRest::NotSearched {
+        calls += 1;
+    }
+    // 64 names each, of the segments that may have the prefix.
+    assert!((10..=64).contains(&calls), "{calls} calls");
+    assert_eq!(store.pcct.cs_len(), 4000);
+}
+
+/// Also that in the prefix tree.
+#[test]
+fn erasure_finds_all_data_while_others_arrive() {
+    let name = |number: u16| (0..17).chain([number % 2, number]).collect::<Vec<u16>>();
+    let mut store = Store::new(2000, 2000);
+    let early: Vec<Vec<u16>> = (0..300).map(name).collect();
+    early.iter().for_each(|name| store.insert(name, 0));
+    store.age(&early);
+    (300..600).for_each(|number| store.insert(&name(number), 0));
+    let erased = Hashed::new(&name_of(&name(1)[..18]));
+    let (mut search, mut count, mut calls) = (EraseSearch::default(), 0, 0);
+    loop {
+        let result = store.pcct.erase_data(&erased.data(), &mut search, 20);
+        (count, calls) = (count + result.erased, calls + 1);
+        if result.rest == EraseRest::Nothing {
+            break;
+        }
+        (0..10).for_each(|number| store.insert(&[7, calls, number], 0));
+    }
+    assert_eq!((count, calls > 15), (300, true), "{calls}");
+    assert_eq!(store.find(&name(1)[..18], false), None);
+    assert!(store.find(&name(0)[..18], false).is_some());
+}
+
+/// A Data that arrives again and again leaves a place with its tags each time.
+#[test]
+fn data_that_arrives_again_does_not_hide_older_data_from_prefixes_for_long() {
+    let mut store = Store::new(40_000, 40_000);
+    store.insert(&[1, 1, 1], 0);
+    (0..30_000).for_each(|_| store.insert(&[1, 2, 2], 0));
+    (0..10).for_each(|_| {
+        store.find(&[1], false);
+    });
+    assert_eq!(store.erase(&[1, 2], 10), (1, false));
+    let searches = (1..20).find(|_| store.find(&[1], false).is_some());
+    // 4,096 places each.
+    assert_eq!(searches, Some(8));
+    assert!((0..3).all(|_| store.find(&[1], false).is_some()));
 }

@@ -11,7 +11,7 @@ mod naive;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use common::{Hashed, Random, data, digest, hasher, name_of};
+use common::{Hashed, Random, data, digest, erase, hasher, name_of};
 use naive::Naive;
 use ndn_caching::{Class, Object, Policy, PolicyKind, Slot};
 use ndn_table::{CS_VARIANTS_PER_NAME_MAX, CsError, CsObjects, CsReplacement, Pcct, PcctConfig};
@@ -128,7 +128,7 @@ impl Pair {
 
     fn erase(&mut self, number: u16) {
         let (name, object) = self.object(number);
-        let erased = self.pcct.erase_data(&name.data(), 1).erased;
+        let (erased, _) = erase(&mut self.pcct, &name, 1);
         assert_eq!(erased == 1, self.model.erase(object.key), "{}", self.kind);
     }
 
@@ -280,7 +280,7 @@ impl Known {
         let is_fresh = self.random.below(2) == 0;
         match self.random.below(40) {
             0 => {
-                self.erased += self.pcct.erase_data(&name.data(), 10).erased as u64;
+                self.erased += erase(&mut self.pcct, &name, 10).0 as u64;
             }
             1 => {
                 let capacity = 1 + self.random.below(2 * u64::from(self.packets_max)) as usize;
@@ -356,7 +356,7 @@ fn change_of_policy_keeps_all_cached_data() {
         known.check();
         while known.pcct.poll_cs(known.now, 5) {}
         known.check();
-        let erased = known.pcct.erase_data(&Hashed::new(&[]).data(), usize::MAX).erased;
+        let (erased, _) = erase(&mut known.pcct, &Hashed::new(&[]), usize::MAX);
         assert!(erased > 0);
         assert_eq!(known.pcct.cs_len(), 0);
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use ndn_forwarding::Shard;
 use ndn_packet::{Name, NameRef};
-use ndn_table::{DataKey, NameHasher, PREFIX_HASHES_MAX};
+use ndn_table::{DataKey, EraseRest, EraseSearch, NameHasher, PREFIX_HASHES_MAX};
 
 use super::{EventQueue, WorkerDisk};
 use crate::event::Event;
@@ -27,6 +27,7 @@ struct Erasure {
     is_whole_name: bool,
     left: usize,
     erased: usize,
+    search: EraseSearch,
 }
 
 impl Erasure {
@@ -38,7 +39,8 @@ impl Erasure {
 impl ContentErasures {
     /// Begins to erase up to `limit` packets under `prefix`; answered by [`Event::CsErased`].
     pub(super) fn begin(&mut self, ticket: u64, prefix: Name, limit: usize, is_whole_name: bool) {
-        let erasure = Erasure { ticket, prefix, is_whole_name, left: limit, erased: 0 };
+        let search = EraseSearch::default();
+        let erasure = Erasure { ticket, prefix, is_whole_name, left: limit, erased: 0, search };
         self.erasures.push_back(erasure);
     }
 
@@ -69,12 +71,14 @@ impl ContentErasures {
         };
         let key = DataKey::new(prefix, &hashes[..count]);
         let hash = key.name_hash();
-        let result = shard.pcct_mut().erase_data(&key, erasure.left.min(ERASED_PER_ROUND));
+        let limit = erasure.left.min(ERASED_PER_ROUND);
+        let result = shard.pcct_mut().erase_data(&key, &mut erasure.search, limit);
         erasure.erased += result.erased;
         erasure.left -= result.erased.min(erasure.left);
-        if result.more && erasure.left > 0 {
+        let has_more = result.rest == EraseRest::Data;
+        if result.rest == EraseRest::NotSearched || has_more && erasure.left > 0 {
             self.erasures.push_back(erasure);
-        } else if let Some(disk) = disk.filter(|_| !result.more) {
+        } else if let Some(disk) = disk.filter(|_| !has_more) {
             if erasure.is_whole_name {
                 if let Some(disk) = shard.disk_mut() {
                     disk.forget(hash);
@@ -85,7 +89,7 @@ impl ContentErasures {
                 self.waiting_for_disk.push(erasure);
             }
         } else {
-            erasure.end(result.more, events);
+            erasure.end(has_more, events);
         }
         shard.end_burst();
     }

@@ -11,8 +11,8 @@ use ndn_forwarding::{
 use ndn_packet::{NackReason, Name as PacketName, NameRef};
 use ndn_ring::PacketPool;
 use ndn_table::{
-    DataKey, FaceIndex, FibConfig, FibWriter, NDT_ENTRIES, NameHasher, Ndt, PREFIX_HASHES_MAX,
-    PcctConfig, Token,
+    DataKey, EraseRest, EraseSearch, FaceIndex, FibConfig, FibWriter, NDT_ENTRIES, NameHasher, Ndt,
+    PREFIX_HASHES_MAX, PcctConfig, Token,
 };
 use ndn_types::{CounterValues as _, LinkType, PrincipalKey, Reserves, Scope, Timestamp};
 
@@ -257,7 +257,8 @@ impl Bed {
         let count = self.hasher.hash_prefixes(name, &mut hashes).unwrap();
         for shard in &mut self.shards {
             let key = DataKey::new(name, &hashes[..count]);
-            assert!(!shard.pcct_mut().erase_data(&key, usize::MAX).more);
+            let (pcct, mut search) = (shard.pcct_mut(), EraseSearch::default());
+            while pcct.erase_data(&key, &mut search, usize::MAX).rest != EraseRest::Nothing {}
         }
     }
 

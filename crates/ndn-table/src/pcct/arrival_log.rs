@@ -32,8 +32,9 @@ const RUN: usize = 32;
 /// and then names.
 const TAGGED_LENGTHS: usize = 16;
 
-/// Steps that one search may take: one for each stale Data, and [`STEPS_PER_NAME`] for each name that is compared. Without
-/// MustBeFresh and up to [`TAGGED_LENGTHS`] components, a search compares one name, or a second in 65,536 cases.
+/// Steps that one search may take: one for each Data that is stale or gone, and [`STEPS_PER_NAME`] for each name that is
+/// compared. Without MustBeFresh and up to [`TAGGED_LENGTHS`] components, a search compares one name, or a second in
+/// 65,536 cases.
 const STEPS_MAX: u32 = 4096;
 
 /// A name is compared in the packet, which is seldom in the processor's cache.
@@ -92,7 +93,7 @@ fn bound_after(fresh_until: Timestamp) -> u32 {
 }
 
 /// A search through the log, latest arrival first, which can be continued.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Search {
     /// The places before this one are next.
     end: usize,
@@ -102,9 +103,14 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// A search that visits all places.
-    pub(super) fn without_limit(self) -> Self {
-        Self { steps_left: u32::MAX, ..self }
+    /// The rest of the search, with this number of steps. Data that arrives meanwhile may be visited or not.
+    pub(super) fn continued(self, steps: u32) -> Self {
+        Self { steps_left: steps, ..self }
+    }
+
+    /// Whether places are left that were not visited: the steps did not suffice.
+    pub(super) fn has_more(&self) -> bool {
+        self.left > 0
     }
 
     /// Passes the places from `start` on.
@@ -182,12 +188,6 @@ impl ArrivalLog {
         place
     }
 
-    /// The word of a segment's filter with the bits of a prefix.
-    #[inline(always)]
-    fn filter_word(&self, segment: usize, key: PrefixKey) -> usize {
-        segment + (key.word & (self.segment_length - 1))
-    }
-
     /// Frees a place.
     #[inline(always)]
     pub(super) fn remove(&mut self, place: u32) {
@@ -201,75 +201,74 @@ impl ArrivalLog {
 
     /// The next Data that has the prefix with these hashes and that `accept` accepts, with `fresh_at` among those
     /// that may be fresh at that time. `accept` compares the name.
+    ///
+    /// The tags of Data that is gone are replaced, so that a later search does not stop at them: however often Data comes
+    /// and goes, each of its tags costs one step at most.
     pub(super) fn find(
-        &self,
+        &mut self,
         search: &mut Search,
         hashes: &[u64],
         fresh_at: Option<Timestamp>,
         mut accept: impl FnMut(u32) -> bool,
     ) -> Option<u32> {
+        let Self { places, tags, stride, filters, segment_length, .. } = self;
         let length = hashes.len() - 1;
         let key = PrefixKey::of(hashes[length]);
         let tagged_length = length.min(TAGGED_LENGTHS);
         let tag = PrefixKey::of(hashes[tagged_length]).tag;
-        let column = match tagged_length {
+        let mut column = match tagged_length {
             0 => None,
-            _ => self.tags.get((tagged_length - 1) * self.stride..),
+            _ => tags.get_mut((tagged_length - 1) * *stride..),
         };
         while search.left > 0 {
             if search.end == 0 {
-                search.end = self.places.len();
+                search.end = places.len();
             }
-            let segment = (search.end - 1) & !(self.segment_length - 1);
+            let segment = (search.end - 1) & !(*segment_length - 1);
             let start = search.end.saturating_sub(search.left).max(segment);
-            let word = self.filters[self.filter_word(segment, key)];
+            let word = filters[segment + (key.word & (*segment_length - 1))];
             if column.is_some() && word & key.bits != key.bits {
                 search.pass(start);
                 continue;
             }
             loop {
-                if let Some(tags) = column {
+                if let Some(tags) = &column {
                     search.pass(start + length_up_to(&tags[start..search.end], tag));
                 }
                 if search.end == start {
                     break;
                 }
                 search.pass(search.end - 1);
-                let place = Place(self.places[search.end]);
-                let Some(slot) = place.slot() else { continue };
-                let may_match = fresh_at.is_none_or(|now| place.may_be_fresh(now));
-                if may_match && accept(slot) {
-                    return Some(slot);
-                }
-                let steps = if may_match { STEPS_PER_NAME } else { 1 };
-                match search.steps_left.checked_sub(steps) {
-                    Some(left) => search.steps_left = left,
-                    None => {
-                        search.left = 0;
-                        return None;
+                let place = Place(places[search.end]);
+                let may_match = match place.slot() {
+                    Some(slot) => {
+                        let may_match = fresh_at.is_none_or(|now| place.may_be_fresh(now));
+                        if may_match && accept(slot) {
+                            return Some(slot);
+                        }
+                        may_match
                     }
-                }
+                    None => {
+                        if let Some(tags) = &mut column {
+                            tags[search.end] = other_tag(tag, search.end);
+                        }
+                        false
+                    }
+                };
+                let steps = if may_match { STEPS_PER_NAME } else { 1 };
+                search.steps_left = search.steps_left.checked_sub(steps)?;
             }
         }
         None
     }
+}
 
-    /// Clears the filters of the segments that a search has passed and in which nothing is left.
-    pub(super) fn forget_empty_segments(&mut self, passed: &Search) {
-        let length = self.places.len();
-        let mut visited = 0;
-        let mut end = self.next;
-        while visited < length - passed.left {
-            let last = if end == 0 { length - 1 } else { end - 1 };
-            let segment = last & !(self.segment_length - 1);
-            let range = segment..segment + self.segment_length;
-            if self.places[range.clone()].iter().all(|&place| place == 0) {
-                self.filters[range].fill(0);
-            }
-            visited += last + 1 - segment;
-            end = segment;
-        }
-    }
+/// A tag other than `tag` for a free place. Different places get different ones, so that no search stops at all of them.
+#[cold]
+fn other_tag(tag: u16, place: usize) -> u16 {
+    #[expect(clippy::cast_possible_truncation, reason = "modulo the number of other tags")]
+    let offset = (place % usize::from(u16::MAX)) as u16 + 1;
+    tag.wrapping_add(offset)
 }
 
 /// The bits that a prefix leaves in the log.
@@ -447,7 +446,7 @@ mod tests {
                         prop_assert_eq!(found, expected.map(|entry| entry.slot));
                     }
                     Operation::Erase { prefix, count } => {
-                        let mut search = log.search().without_limit();
+                        let mut search = log.search();
                         let hashes = hashes_of(&prefix);
                         for _ in 0..count {
                             let accept = |slot: u32| {
@@ -462,7 +461,6 @@ mod tests {
                             log.remove(next.place);
                             model.retain(|(_, entry)| entry.slot != next.slot);
                         }
-                        log.forget_empty_segments(&search);
                     }
                 }
                 prop_assert!(model.len() <= CAPACITY + RUN);
@@ -471,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn search_among_stale_data_is_bounded() {
+    fn search_among_stale_data_ends_and_is_continued() {
         let mut log = ArrivalLog::new(10_000);
         let hashes = hashes_of(&[1, 2]);
         let fresh_until = Timestamp::from_nanos(10 * SECOND);
@@ -481,13 +479,47 @@ mod tests {
         });
         let prefix = hashes_of(&[1]);
         let now = Some(Timestamp::from_nanos(SECOND));
-        assert_eq!(log.find(&mut log.search(), &prefix, now, |_| true), None);
-        assert_eq!(log.find(&mut log.search().without_limit(), &prefix, now, |_| true), Some(0));
+        let mut search = log.search();
+        assert_eq!(log.find(&mut search, &prefix, now, |_| true), None);
+        assert!(search.has_more());
+        search = search.continued(STEPS_MAX);
+        assert_eq!(log.find(&mut search, &prefix, now, |_| true), Some(0));
+        assert_eq!(log.find(&mut search, &prefix, now, |_| true), None);
+        assert!(!search.has_more());
         let mut compared = 0;
         let found = log.find(&mut log.search(), &prefix, None, |_| {
             compared += 1;
             false
         });
         assert_eq!((found, compared), (None, STEPS_MAX / STEPS_PER_NAME + 1));
+    }
+
+    #[test]
+    fn tags_of_data_that_is_gone_cost_one_step_each() {
+        let mut log = ArrivalLog::new(10_000);
+        let hashes = hashes_of(&[1, 2]);
+        let kept = log.append(0, &hashes, Timestamp::ZERO);
+        // One Data arrives again and again.
+        let mut place = log.append(1, &hashes, Timestamp::ZERO);
+        for _ in 0..9000 {
+            log.remove(place);
+            place = log.append(1, &hashes, Timestamp::ZERO);
+        }
+        log.remove(place);
+        let prefix = hashes_of(&[1]);
+        let mut searches = 0;
+        let steps = loop {
+            let mut search = log.search();
+            searches += 1;
+            if let Some(slot) = log.find(&mut search, &prefix, None, |_| true) {
+                assert_eq!((slot, search.end), (0, kept as usize));
+                break STEPS_MAX - search.steps_left;
+            }
+            assert!(search.has_more() && searches < 10);
+        };
+        assert_eq!((searches, steps), (3, 9001 - 2 * (STEPS_MAX + 1)));
+        let mut search = log.search();
+        assert_eq!(log.find(&mut search, &prefix, None, |_| true), Some(0));
+        assert_eq!(search.steps_left, STEPS_MAX, "no tag is left");
     }
 }

@@ -5,7 +5,7 @@ use ndn_packet::NameRef;
 use ndn_types::{Limits, PrincipalIndex, Timestamp};
 
 use super::config::{CsCounters, CsError, PcctConfig, PitError};
-use super::cs::{Cs, EraseResult, NewData};
+use super::cs::{Cs, EraseResult, EraseSearch, NewData};
 use super::cs_entry::CsIndex;
 use super::cs_replacement::CsReplacement;
 use super::data_match::PitMatches;
@@ -688,9 +688,16 @@ impl Pcct {
         self.cs.insert(&mut self.index, key, &arrival, now)
     }
 
-    /// Erases up to `limit` Data whose name starts with the name of `key`.
-    pub fn erase_data(&mut self, key: &DataKey<'_>, limit: usize) -> EraseResult {
-        self.cs.erase(&mut self.index, key, limit)
+    /// Erases up to `limit` Data whose name starts with the name of `key`. A call searches a part of the Content Store
+    /// and erases what it finds; `search` says which part is next. Data that arrives between the calls may be erased or
+    /// not.
+    pub fn erase_data(
+        &mut self,
+        key: &DataKey<'_>,
+        search: &mut EraseSearch,
+        limit: usize,
+    ) -> EraseResult {
+        self.cs.erase(&mut self.index, key, search, limit)
     }
 
     /// Up to `limit` steps of background work: moving Data that became stale, evicting after the

@@ -194,23 +194,28 @@ impl Cs {
             return None;
         }
         let fresh_at = key.must_be_fresh.then_some(now);
-        self.find_below(&mut self.log.search(), key.hashes, key.name.value(), fresh_at)
+        let mut search = self.log.search();
+        self.find_below(&mut search, key.hashes, key.name.value(), fresh_at)
     }
 
     /// A Data whose name is longer than `prefix`, with these hashes, and starts with it; the latest arrivals first. With
     /// `fresh_at`, only Data that is fresh at that time.
     fn find_below(
-        &self,
+        &mut self,
         search: &mut Search,
         hashes: &[u64],
         prefix: &[u8],
         fresh_at: Option<Timestamp>,
     ) -> Option<u32> {
-        let has_prefix = |slot| packet_name(self.packet(slot)).starts_with(prefix);
-        let is_fresh = |slot: u32| fresh_at.is_none_or(|now| self.entries[slot].is_fresh(now));
-        self.log
-            .find(search, hashes, fresh_at, |slot| is_fresh(slot) && has_prefix(slot))
-            .or_else(|| self.tree.find_below(&self.entries, hashes, fresh_at, has_prefix))
+        let Self { log, tree, entries, blocks, .. } = self;
+        let has_prefix = |slot: u32| {
+            let entry = &entries[slot];
+            let packet = blocks.bytes(entry.block, usize::from(entry.wire_length));
+            packet_name(packet).starts_with(prefix)
+        };
+        let is_fresh = |slot: u32| fresh_at.is_none_or(|now| entries[slot].is_fresh(now));
+        log.find(search, hashes, fresh_at, |slot| is_fresh(slot) && has_prefix(slot))
+            .or_else(|| tree.find_below(entries, hashes, fresh_at, has_prefix))
     }
 
     /// Of several Data of the name, the one whose freshness ends last.
@@ -734,30 +739,41 @@ impl Cs {
 
 /// Erase.
 impl Cs {
-    /// Erases up to `limit` Data whose name starts with the name of `key`.
+    /// Continues to erase up to `limit` Data whose name starts with the name of `key`, for [`ERASE_STEPS`] at most.
     pub(super) fn erase(
         &mut self,
         index: &mut HashIndex,
         key: &DataKey<'_>,
+        search: &mut EraseSearch,
         limit: usize,
     ) -> EraseResult {
+        let begun = search.0.unwrap_or_else(|| self.log.search());
+        let mut position = begun.continued(ERASE_STEPS);
         let mut erased = 0;
-        let mut search = self.log.search().without_limit();
-        let mut more = false;
-        while let Some(slot) = self.find_under(index, key, &mut search) {
+        let rest = loop {
+            let before = position;
+            let Some(slot) = self.find_under(index, key, &mut position) else {
+                let has_more = position.has_more();
+                break if has_more { EraseRest::NotSearched } else { EraseRest::Nothing };
+            };
             if erased == limit {
-                more = true;
-                break;
+                position = before;
+                break EraseRest::Data;
             }
             self.remove(index, slot);
             erased += 1;
-        }
-        self.log.forget_empty_segments(&search);
-        EraseResult { erased, more }
+        };
+        search.0 = Some(position);
+        EraseResult { erased, rest }
     }
 
     /// Any Data at or below a name.
-    fn find_under(&self, index: &HashIndex, key: &DataKey<'_>, search: &mut Search) -> Option<u32> {
+    fn find_under(
+        &mut self,
+        index: &HashIndex,
+        key: &DataKey<'_>,
+        search: &mut Search,
+    ) -> Option<u32> {
         let name = key.name().value();
         let exact = index.find(key.name_hash(), |slot| {
             !Pit::owns(slot) && packet_name(self.packet(slot)) == name
@@ -769,11 +785,29 @@ impl Cs {
     }
 }
 
+/// Steps of the search that one call of [`Pcct::erase_data`](crate::Pcct::erase_data) may take: 64 names.
+const ERASE_STEPS: u32 = 1024;
+
+/// The part of the Content Store that an erasure has searched: nothing at first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EraseSearch(Option<Search>);
+
 /// Result of one call of [`Pcct::erase_data`](crate::Pcct::erase_data).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EraseResult {
     /// Data erased.
     pub erased: usize,
-    /// Whether more Data of the prefix remain.
-    pub more: bool,
+    /// The rest of the prefix.
+    pub rest: EraseRest,
+}
+
+/// The rest of a prefix after a call of [`Pcct::erase_data`](crate::Pcct::erase_data).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EraseRest {
+    /// No Data that was cached when the erasure began.
+    Nothing,
+    /// At least one Data, which would have exceeded the limit.
+    Data,
+    /// Not known: a part of the Content Store is not searched yet.
+    NotSearched,
 }

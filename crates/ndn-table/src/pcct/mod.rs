@@ -39,7 +39,9 @@ mod records;
 
 pub use composite::Pcct;
 pub use config::{CsCounters, CsError, PcctConfig, PitError};
-pub use cs::{CS_VARIANTS_PER_NAME_MAX, EVICTIONS_PER_INSERT_MAX, EraseResult};
+pub use cs::{
+    CS_VARIANTS_PER_NAME_MAX, EVICTIONS_PER_INSERT_MAX, EraseRest, EraseResult, EraseSearch,
+};
 pub use cs_entry::CsIndex;
 pub use cs_replacement::{CsObjects, CsReplacement};
 pub use data_match::PitMatches;

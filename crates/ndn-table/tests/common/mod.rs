@@ -3,10 +3,26 @@
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "test helpers fail loudly")]
 
 use ndn_packet::NameRef;
-use ndn_table::{DataKey, InterestKey, NameHasher, PREFIX_HASHES_MAX};
+use ndn_table::{
+    DataKey, EraseRest, EraseSearch, InterestKey, NameHasher, PREFIX_HASHES_MAX, Pcct,
+};
 
 pub(crate) fn hasher() -> NameHasher {
     NameHasher::new(*b"key of the tests")
+}
+
+/// Erases up to `limit` Data at or below a name. Returns the number of them, and whether there are more.
+pub(crate) fn erase(pcct: &mut Pcct, name: &Hashed, limit: usize) -> (usize, bool) {
+    let (mut search, mut erased) = (EraseSearch::default(), 0);
+    loop {
+        let result = pcct.erase_data(&name.data(), &mut search, limit - erased);
+        erased += result.erased;
+        match result.rest {
+            EraseRest::NotSearched => {}
+            EraseRest::Nothing => return (erased, false),
+            EraseRest::Data => return (erased, true),
+        }
+    }
 }
 
 /// A name of generic components of two bytes.
