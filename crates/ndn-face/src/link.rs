@@ -27,7 +27,7 @@ use ndn_ring::PacketHandle;
 use ndn_types::Timestamp;
 
 use crate::counters::{FaceCounters, LinkDropReason};
-use crate::memory::Account;
+use crate::memory::{Account, MemoryKind};
 use crate::options::{LinkOptions, ReassemblyLimits};
 use crate::output::FrameSink;
 use crate::source::Sender;
@@ -255,11 +255,29 @@ impl LinkService {
         reassembler.is_some_and(|reassembler| reassembler.evict_oldest(memory, &self.counters))
     }
 
-    /// Releases the memory of incomplete messages when the face ends.
+    /// Releases the memory of incomplete messages and of frames that were sent when the face ends.
     pub fn close(&mut self, memory: &mut Account<'_>) {
         if let Some(mut reassembler) = self.reassembler.take() {
             reassembler.clear(memory);
         }
+        self.reliability = None;
+        self.settle(&mut memory.of(MemoryKind::Reliability));
+    }
+
+    /// Charges what a reliable link has taken since the last call to `memory`, or gives back what it has freed.
+    pub(crate) fn settle(&mut self, memory: &mut Account<'_>) {
+        match &mut self.reliability {
+            Some(reliability) => reliability.settle(memory),
+            None => memory.give_back(memory.held()),
+        }
+    }
+
+    /// Forgets the frames that a reliable link may have to send again, and the numbers of those it has received.
+    pub(crate) fn forget_sent(&mut self, memory: &mut Account<'_>) {
+        if let Some(reliability) = &mut self.reliability {
+            reliability.forget();
+        }
+        self.settle(memory);
     }
 }
 

@@ -9,6 +9,9 @@ use ndn_types::{
 const OUTPUT_SHARE_MIN: usize = 64 << 10;
 /// Least share of a principal in the memory for reassembly: one of the largest packets, and what is kept beside it.
 const REASSEMBLY_SHARE_MIN: usize = 16 << 10;
+/// Memory for link reliability of the faces of a worker, and the least share of a principal: a few frames.
+const RELIABILITY_BYTES_MAX: usize = 32 << 20;
+const RELIABILITY_SHARE_MIN: usize = 64 << 10;
 
 /// The memory of the face layer, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,15 +20,17 @@ pub enum MemoryKind {
     Output,
     /// Messages of which not all fragments have arrived.
     Reassembly,
+    /// Frames that reliable links may have to send again, and the numbers of received ones.
+    Reliability,
 }
 
 impl MemoryKind {
     /// Number of kinds.
-    pub const COUNT: usize = 2;
+    pub const COUNT: usize = 3;
 }
 
 impl Resources<{ MemoryKind::COUNT }> for MemoryKind {
-    const ALL: [Self; Self::COUNT] = [Self::Output, Self::Reassembly];
+    const ALL: [Self; Self::COUNT] = [Self::Output, Self::Reassembly, Self::Reliability];
 
     #[inline]
     fn index(self) -> usize {
@@ -36,6 +41,7 @@ impl Resources<{ MemoryKind::COUNT }> for MemoryKind {
         match self {
             Self::Output => "output_bytes",
             Self::Reassembly => "reassembly_bytes",
+            Self::Reliability => "reliability_bytes",
         }
     }
 }
@@ -101,14 +107,15 @@ pub(crate) struct Eviction {
 }
 
 impl FaceMemory {
-    /// Memory of which nothing is used, in bytes.
+    /// Memory of which nothing is used, in bytes; that for link reliability has a size of its own.
     #[must_use]
     pub fn new(output_bytes: usize, reassembly_bytes: usize, reserves: Reserves) -> Self {
         let output = Capacity::with_floor(output_bytes, OUTPUT_SHARE_MIN.min(output_bytes));
         let floor = REASSEMBLY_SHARE_MIN.min(reassembly_bytes);
         let reassembly = Capacity::with_floor(reassembly_bytes, floor);
+        let reliability = Capacity::with_floor(RELIABILITY_BYTES_MAX, RELIABILITY_SHARE_MIN);
         Self {
-            ledger: RankedLedger::new([output, reassembly], reserves),
+            ledger: RankedLedger::new([output, reassembly, reliability], reserves),
             accounts: vec![FaceAccount::default()],
             unused: Vec::new(),
             lists: Vec::new(),
@@ -182,6 +189,12 @@ impl FaceMemory {
         Account { memory: self, holder, kind: MemoryKind::Reassembly }
     }
 
+    /// The memory for the reliable link of a face.
+    #[inline]
+    pub fn reliability(&mut self, holder: Holder) -> Account<'_> {
+        Account { memory: self, holder, kind: MemoryKind::Reliability }
+    }
+
     /// Memory that principals hold.
     #[must_use]
     pub fn report(&self) -> MemoryReport {
@@ -197,8 +210,7 @@ impl FaceMemory {
     /// Whether an eviction may be due ([`next_eviction`](Self::next_eviction)).
     #[inline]
     pub(crate) fn is_scarce(&self) -> bool {
-        !self.ledger.is_open(MemoryKind::Output, 0)
-            || !self.ledger.is_open(MemoryKind::Reassembly, 0)
+        MemoryKind::ALL.into_iter().any(|kind| !self.ledger.is_open(kind, 0))
     }
 
     /// While more is used than there is: the face that gives back next. Its account says when it is done.
@@ -246,6 +258,11 @@ pub struct Account<'a> {
 }
 
 impl Account<'_> {
+    /// The memory of another kind, as the face uses it.
+    pub(crate) fn of(&mut self, kind: MemoryKind) -> Account<'_> {
+        Account { memory: self.memory, holder: self.holder, kind }
+    }
+
     fn face(&mut self) -> &mut FaceAccount {
         &mut self.memory.accounts[self.holder.0 as usize]
     }

@@ -243,6 +243,7 @@ impl FaceSet {
         face.rx = RxFace::new(index, &options.properties);
         face.options = *options;
         face.set_link_options(transport.frame_length_max());
+        face.link.settle(&mut self.shared.memory.reliability(face.holder));
         if transport.is_down() && !face.is_permanent() {
             self.close(index, CloseReason::NotPermanent, pool);
             return true;
@@ -535,6 +536,11 @@ impl FaceSet {
                 }
                 true
             }
+            MemoryKind::Reliability => {
+                let memory = &mut self.shared.memory.reliability(eviction.holder);
+                entry.face.link.forget_sent(memory);
+                false
+            }
             MemoryKind::Output => {
                 let shed = self.transports.shed(&mut self.shared, entry, eviction.keeps);
                 let counters = entry.face.link.counters();
@@ -585,6 +591,7 @@ impl FaceSet {
         if entry.face.link.is_reliable() {
             let FaceEntry { face, transport } = entry;
             self.transports.send(&mut cx, face, transport, SendRequest::Due);
+            face.link.settle(&mut self.shared.memory.reliability(face.holder));
         }
         self.arm(index);
         Ok(())
@@ -634,6 +641,7 @@ impl TxSink for FaceSink<'_> {
         set.transports.send(&mut cx, face, transport, SendRequest::Packet(packet));
         if face.link.is_reliable() {
             cx.shared.deadlines.arm(face, face.link.next_deadline());
+            face.link.settle(&mut cx.shared.memory.reliability(face.holder));
         }
     }
 }

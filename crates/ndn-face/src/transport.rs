@@ -585,6 +585,7 @@ impl TransportContext<'_> {
             // A fragment starts the reassembly timer, a reliable frame that of its acknowledgement.
             let deadline = face.next_deadline();
             self.shared.deadlines.arm(face, deadline);
+            face.link.settle(&mut self.shared.memory.reliability(face.holder));
         }
     }
 

@@ -133,7 +133,9 @@ fn queue_of_a_face_is_charged_to_its_new_principal() {
     options.properties.principal = PrincipalKey::Neighbour { face_id: 7000 };
     assert!(worker.faces.update(face, &options, &worker.pool));
     let report = worker.faces.memory();
-    let holds = |principal: &&PrincipalReport<{ MemoryKind::COUNT }>| principal.held != [0; 2];
+    let holds = |principal: &&PrincipalReport<{ MemoryKind::COUNT }>| {
+        principal.held != [0; MemoryKind::COUNT]
+    };
     let holders: Vec<_> = report.principals.iter().filter(holds).collect();
     assert_eq!(holders.len(), 1);
     assert_eq!((holders[0].key, holders[0].faces), (options.properties.principal, 1));

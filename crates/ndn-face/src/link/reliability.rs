@@ -5,8 +5,8 @@
 //! acknowledged; it is then retransmitted under a new TxSequence. After three retransmissions its packet is
 //! dropped. Acknowledgements are piggybacked on frames in the other direction, or sent alone after 5 ms.
 //!
-//! A state machine without I/O and clock. Its memory is limited: a frame that exceeds the limit is sent without
-//! protection.
+//! A state machine without I/O and clock. Its memory is limited, and charged to the principal of the face: a frame for which
+//! there is no room is sent without protection.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use ndn_ring::PacketHandle;
 use ndn_types::Timestamp;
 
 use crate::counters::{FaceCounters, LinkDropReason};
+use crate::memory::Account;
 use crate::output::FrameSink;
 
 /// Maximum number of retransmissions of a frame.
@@ -37,6 +38,10 @@ const RECENT_MAX: usize = WINDOW_SPAN_MAX;
 const HEADER_LENGTH_MAX: usize = 160 + ACKS_PER_FRAME * ACK_LENGTH;
 /// Bytes of an Ack field.
 const ACK_LENGTH: usize = 12;
+/// Bytes of a sequence that is remembered.
+const RECENT_LENGTH: usize = size_of::<(Timestamp, u64)>() + 2 * size_of::<u64>();
+/// Memory that one packet takes at most, in some hundred fragments.
+const PACKET_MEMORY_MAX: usize = 2 * MAX_PACKET_SIZE + 400 * size_of::<Option<Unacked>>();
 
 /// The state of one reliable link.
 #[derive(Debug)]
@@ -52,6 +57,8 @@ pub(crate) struct Reliability {
     /// Sequences received within the last retransmission timeouts, oldest first.
     recent: VecDeque<(Timestamp, u64)>,
     recent_set: HashSet<u64>,
+    /// Whether the principal of the face may take memory for one more packet.
+    has_memory: bool,
 }
 
 impl Reliability {
@@ -65,7 +72,37 @@ impl Reliability {
             idle_ack: None,
             recent: VecDeque::new(),
             recent_set: HashSet::new(),
+            has_memory: true,
         }
+    }
+
+    /// Bytes that the link keeps.
+    fn memory(&self) -> usize {
+        let Self { window, lost, acks, recent, .. } = self;
+        let numbers = recent.len() * RECENT_LENGTH + acks.len() * size_of::<u64>();
+        let frames = window.frames.len() + lost.len();
+        numbers + frames * size_of::<Option<Unacked>>() + window.bytes + window.spare_bytes
+    }
+
+    /// Charges what the link has taken since the last call, or gives back what it has freed. What one packet takes is
+    /// charged afterwards, even if others have taken the memory meanwhile: they are owed then.
+    pub(crate) fn settle(&mut self, account: &mut Account<'_>) {
+        let (memory, held) = (self.memory(), account.held());
+        if memory > held {
+            account.force(memory - held);
+        } else {
+            account.give_back(held - memory);
+        }
+        self.has_memory = account.has_room(PACKET_MEMORY_MAX);
+        if !self.has_memory && self.window.spare_bytes > 0 {
+            account.give_back(self.window.drop_spare());
+        }
+    }
+
+    /// Forgets all frames that were sent or received.
+    pub(crate) fn forget(&mut self) {
+        self.window.forget();
+        (self.lost, self.acks, self.recent, self.recent_set) = Default::default();
     }
 
     /// Processes the header of a frame. False if the frame is a duplicate.
@@ -97,7 +134,8 @@ impl Reliability {
         sink: &mut impl FrameSink,
     ) -> Result<usize, LinkDropReason> {
         let length = header.encoded_len(payload.len()) + payload.len();
-        let tx_sequence = self.window.has_room(length).then(|| self.window.next());
+        let has_room = self.has_memory && self.window.has_room(length);
+        let tx_sequence = has_room.then(|| self.window.next());
         let header = LpHeader { tx_sequence, ..*header };
         let sent = self.push(&header, payload, handle, frame_max, sink)?;
         if tx_sequence.is_some() {
@@ -269,8 +307,10 @@ impl Reliability {
     /// Remembers `sequence`. False if it is remembered already.
     fn is_new(&mut self, now: Timestamp, sequence: u64) -> bool {
         let kept = self.kept();
+        let recent_max =
+            if self.has_memory { RECENT_MAX } else { self.recent.len().min(RECENT_MAX) };
         while let Some(&(came, oldest)) = self.recent.front()
-            && (came.plus(kept) < now || self.recent.len() >= RECENT_MAX)
+            && (came.plus(kept) < now || self.recent.len() >= recent_max)
         {
             self.recent.pop_front();
             self.recent_set.remove(&oldest);
@@ -352,11 +392,12 @@ struct Window {
     frames: VecDeque<Option<Unacked>>,
     bytes: usize,
     spare: Vec<Vec<u8>>,
+    spare_bytes: usize,
 }
 
 impl Window {
     fn new(first: u64) -> Self {
-        Self { first, frames: VecDeque::new(), bytes: 0, spare: Vec::new() }
+        Self { first, frames: VecDeque::new(), bytes: 0, spare: Vec::new(), spare_bytes: 0 }
     }
 
     /// Whether a frame of `length` bytes may be added.
@@ -372,6 +413,7 @@ impl Window {
     /// Keeps a copy of a frame that was sent as [`next`](Self::next).
     fn add(&mut self, now: Timestamp, header: &LpHeader<'_>, payload: &[u8]) {
         let mut bytes = self.spare.pop().unwrap_or_default();
+        self.spare_bytes -= bytes.capacity();
         bytes.clear();
         bytes.resize(header.encoded_len(payload.len()) + payload.len(), 0);
         let written = header.write(payload, &mut bytes);
@@ -442,8 +484,20 @@ impl Window {
     /// Keeps the buffer of a frame for a later one.
     fn recycle(&mut self, frame: Unacked) {
         if self.spare.len() < SPARE_BUFFERS_MAX {
+            self.spare_bytes += frame.bytes.capacity();
             self.spare.push(frame.bytes);
         }
+    }
+
+    /// Frees the buffers for later frames; returns their bytes.
+    fn drop_spare(&mut self) -> usize {
+        self.spare = Vec::new();
+        std::mem::take(&mut self.spare_bytes)
+    }
+
+    /// Forgets all frames, and continues their numbers.
+    fn forget(&mut self) {
+        *self = Self::new(self.next());
     }
 
     /// The position of a TxSequence that is not before the window.

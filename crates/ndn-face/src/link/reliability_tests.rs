@@ -8,13 +8,15 @@ use std::time::Duration;
 use ndn_forwarding::TxPacket;
 use ndn_packet::LpHeader;
 use ndn_ring::PacketHandle;
+use ndn_table::FaceIndex;
+use ndn_types::PrincipalKey;
 use proptest::prelude::*;
 
 use super::announcement_tests::announcement;
 use super::tests::{Frames, OWNER, at, memory, packet, wire};
 use super::*;
 use crate::LinkDropReason as Reason;
-use crate::memory::MemoryKind;
+use crate::memory::{FaceMemory, Holder, MemoryKind};
 
 fn reliable(mtu: usize) -> LinkService {
     let options = LinkOptions { reliability: true, ..LinkOptions::datagram(mtu) };
@@ -265,6 +267,49 @@ fn memory_for_a_silent_peer_is_limited() {
     }
     let acks: usize = resend(&mut far, at(5)).iter().map(|frame| acks(frame).len()).sum();
     assert_eq!(acks, 8192);
+}
+
+/// Faces of two principals on links whose peers acknowledge nothing.
+#[test]
+fn frames_of_one_principal_leave_memory_to_others() {
+    const KIND: MemoryKind = MemoryKind::Reliability;
+    let mut memory = memory();
+    let principal = |number: usize| match number {
+        0 => PrincipalKey::Neighbour { face_id: 1 },
+        _ => PrincipalKey::LocalApplication { uid: 1, pid: 0 },
+    };
+    let mut links: Vec<(LinkService, Holder)> = (0..=20)
+        .map(|number| {
+            let face = FaceIndex::new(u32::try_from(number).unwrap(), 1);
+            (reliable(8800), memory.attach(face, principal(number)))
+        })
+        .collect();
+    let send = |memory: &mut FaceMemory, (link, holder): &mut (LinkService, Holder)| {
+        let frames = send(link, at(0), &wire(8000, 1));
+        link.settle(&mut memory.reliability(*holder));
+        LpPacket::parse(&frames[0]).unwrap().tx_sequence().is_some()
+    };
+    // The first principal is the bystander.
+    let before = (0..100).filter(|_| send(&mut memory, &mut links[0])).count();
+    let protected: usize =
+        (1..=20).map(|at| (0..1000).filter(|_| send(&mut memory, &mut links[at])).count()).sum();
+    assert!((3900..4100).contains(&protected), "{protected} of 8 KB: 32 MiB");
+    let during = (0..300).filter(|_| {
+        let is_protected = send(&mut memory, &mut links[0]);
+        while let Some(eviction) = memory.next_eviction(KIND) {
+            let (link, holder) = &mut links[eviction.face.slot() as usize];
+            assert_ne!(eviction.face.slot(), 0);
+            link.forget_sent(&mut memory.reliability(*holder));
+            memory.note_shed(KIND, eviction, false);
+        }
+        is_protected
+    });
+    assert_eq!((before, during.count()), (100, 300));
+    for (link, holder) in &mut links {
+        link.close(&mut memory.reassembly(*holder));
+        memory.detach(*holder);
+    }
+    assert!(memory.report().is_zero());
 }
 
 #[test]
