@@ -64,7 +64,7 @@ pub use dataset::{
 pub use dispatch::{Dataset, Dispatch, IgnoreReason, dispatch};
 pub use fib::Fib;
 pub use parameters::{ControlParameters, Parameter};
-pub use publisher::Segment;
+pub use publisher::{PublishedResource, Segment};
 pub use readvertise::Readvertise;
 pub use request::{FaceOptions, Request};
 pub use response::{ControlResponse, status};
@@ -72,10 +72,10 @@ pub use rib::{FibUpdate, NextHop, Registration, Rib, Route};
 pub use sign::{DataSigner, DigestSigner};
 pub use state::{
     Action, Collaborators, ControlConfig, ControlState, CreatedFace, CsConfiguration,
-    DEFAULT_STRATEGIES, FaceActivity, FaceCapabilities, FaceCreationError, FaceEventSink,
-    FaceRecord, FaceSpecification, Handled, PendingPlaces, RequestBytes, RouteError, RoutePlaces,
-    STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoicePlaces, StrategyInstancePlaces,
-    TableSizes, Telemetry, Ticket, WaitingPlaces,
+    DEFAULT_STRATEGIES, DatasetPlaces, FaceActivity, FaceCapabilities, FaceCreationError,
+    FaceEventSink, FaceRecord, FaceSpecification, Handled, PendingPlaces, RequestBytes, RouteError,
+    RoutePlaces, STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoicePlaces,
+    StrategyInstancePlaces, TableSizes, Telemetry, Ticket, WaitingPlaces,
 };
 pub use strategy_name::{StrategyCatalog, StrategyError, StrategyList, StrategyName};
 pub use time::Now;

@@ -2,13 +2,16 @@
 //! tables change (NFD wiki, `StatusDataset`).
 //!
 //! A version is encoded once and segmented on request: the cost of a segment does not depend on the size of the version.
-//! Memory is limited by numbers of versions, of prefixes and of bytes.
+//! Numbers of versions and of bytes are limited, and divided between the principals that requested the versions.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ndn_packet::{ComponentType, DataBuilder, Name, NameRef};
+use ndn_types::{
+    Capacity, LedgerReport, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Resources,
+};
 
 use crate::Now;
 
@@ -21,11 +24,11 @@ pub const FRESHNESS_MS: u64 = 1000;
 /// Limits of a [`DatasetPublisher`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublisherLimits {
-    /// Versions kept per prefix.
+    /// Versions kept per prefix and principal.
     pub versions_per_prefix_max: usize,
-    /// Versions kept over all prefixes.
+    /// Versions kept over all prefixes, which principals share.
     pub versions_max: usize,
-    /// Bytes kept over all prefixes, the newest version not counted.
+    /// Bytes kept over all prefixes, which principals share, the newest version not counted.
     pub bytes_max: usize,
     /// A version that is not requested during this time is dropped, nanoseconds.
     pub idle_ns: u64,
@@ -66,6 +69,11 @@ impl Content {
         self.len() == 0
     }
 
+    /// The length, as far as a ledger counts.
+    fn bytes_charged(&self) -> u32 {
+        u32::try_from(self.len()).unwrap_or(u32::MAX)
+    }
+
     /// The bytes from `start` to `end`, both within the length.
     fn bytes(&self, start: usize, end: usize) -> Cow<'_, [u8]> {
         let first = self.ends.partition_point(|run_end| *run_end <= start);
@@ -102,9 +110,40 @@ impl From<Vec<u8>> for Content {
     }
 }
 
+/// The resources that versions take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PublishedResource {
+    /// Versions.
+    Versions,
+    /// Their bytes.
+    Bytes,
+}
+
+impl PublishedResource {
+    /// Number of resources.
+    pub const COUNT: usize = 2;
+}
+
+impl Resources<{ PublishedResource::COUNT }> for PublishedResource {
+    const ALL: [Self; Self::COUNT] = [Self::Versions, Self::Bytes];
+
+    fn index(self) -> usize {
+        self as usize
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Versions => "dataset_versions",
+            Self::Bytes => "dataset_bytes",
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Version {
     version: u64,
+    /// The principal that requested it.
+    owner: PrincipalIndex,
     content: Content,
     /// Generation of the table at the time of the version, if the table has one.
     generation: Option<u64>,
@@ -135,12 +174,11 @@ impl Segment<'_> {
 }
 
 /// Holds the recent versions of every dataset.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct DatasetPublisher {
     limits: PublisherLimits,
     datasets: BTreeMap<Name, VecDeque<Version>>,
-    version_count: usize,
-    byte_count: usize,
+    ledger: RankedLedger<PublishedResource, { PublishedResource::COUNT }>,
     last_version: u64,
 }
 
@@ -164,20 +202,28 @@ fn split_version(name: NameRef<'_>) -> Option<(NameRef<'_>, u64, Option<u64>)> {
 impl DatasetPublisher {
     /// A publisher without versions.
     #[must_use]
-    pub fn new(limits: PublisherLimits) -> Self {
-        Self { limits, ..Self::default() }
+    pub fn new(limits: PublisherLimits, reserves: Reserves) -> Self {
+        let capacities = [limits.versions_max.max(1), limits.bytes_max].map(Capacity::of);
+        let ledger = RankedLedger::new(capacities, reserves);
+        Self { limits, datasets: BTreeMap::new(), ledger, last_version: 0 }
+    }
+
+    /// Returns the versions and bytes that each principal holds.
+    #[must_use]
+    pub fn report(&self) -> LedgerReport<{ PublishedResource::COUNT }> {
+        self.ledger.report()
     }
 
     /// Number of versions.
     #[must_use]
-    pub const fn version_count(&self) -> usize {
-        self.version_count
+    pub fn version_count(&self) -> usize {
+        self.ledger.used(PublishedResource::Versions) as usize
     }
 
     /// Number of bytes.
     #[must_use]
-    pub const fn byte_count(&self) -> usize {
-        self.byte_count
+    pub fn byte_count(&self) -> usize {
+        self.ledger.used(PublishedResource::Bytes) as usize
     }
 
     /// The first segment of a recent version, if the table has not changed since it was published.
@@ -192,29 +238,32 @@ impl DatasetPublisher {
         newest.segment(prefix, 0)
     }
 
-    /// Publishes `content` as a new version under `prefix` and returns its first segment. With the
-    /// `generation` of the table, [`DatasetPublisher::reuse`] can find it again.
+    /// Publishes `content` as a new version under `prefix`, which a principal has requested, and returns its first segment.
+    /// With the `generation` of the table, [`DatasetPublisher::reuse`] can find it again.
     pub fn publish(
         &mut self,
         now: Now,
-        prefix: NameRef<'_>,
+        (requester, prefix): (PrincipalKey, NameRef<'_>),
         content: impl Into<Content>,
         generation: Option<u64>,
     ) -> Segment<'_> {
         self.last_version = now.unix_us.max(self.last_version + 1);
         self.drop_idle(now);
-        self.make_room(prefix);
+        let owner = self.ledger.attach(requester);
+        self.replace_oldest(owner, prefix);
         let content = content.into();
-        self.version_count += 1;
-        self.byte_count += content.len();
-        let versions = self.datasets.entry(prefix.to_name()).or_default();
-        versions.push_back(Version {
+        self.ledger.charge(owner, PublishedResource::Versions, 1);
+        self.ledger.charge(owner, PublishedResource::Bytes, content.bytes_charged());
+        self.datasets.entry(prefix.to_name()).or_default().push_back(Version {
             version: self.last_version,
+            owner,
             content,
             generation,
             created_ns: now.monotonic_ns,
             used_ns: now.monotonic_ns,
         });
+        self.settle();
+        let versions = self.datasets.entry(prefix.to_name()).or_default();
         let newest = versions.len() - 1;
         versions[newest].first_segment(prefix)
     }
@@ -241,37 +290,51 @@ impl DatasetPublisher {
         self.retain(|version| version.used_ns.saturating_add(idle_ns) > now.monotonic_ns);
     }
 
-    /// Drops old versions until one more is within the limits. Those of one segment, which has been sent, go first: a stream of
-    /// short answers does not keep others from reading long ones.
-    fn make_room(&mut self, prefix: NameRef<'_>) {
-        let limits = self.limits;
-        let of_prefix = self.datasets.get(prefix.value()).map_or(0, VecDeque::len);
-        if of_prefix >= limits.versions_per_prefix_max.max(1)
-            && let Some(oldest) = self.datasets.get(prefix.value()).and_then(VecDeque::front)
+    /// Drops the oldest version that a principal has under a prefix, if it has the maximum number.
+    fn replace_oldest(&mut self, owner: PrincipalIndex, prefix: NameRef<'_>) {
+        let versions = self.datasets.get(prefix.value()).into_iter().flatten();
+        let mut own = versions.filter(|version| version.owner == owner).map(|v| v.version);
+        let oldest = own.next();
+        if let Some(oldest) = oldest
+            && own.count() + 1 >= self.limits.versions_per_prefix_max.max(1)
         {
-            let oldest = oldest.version;
-            self.retain(|version| version.version != oldest);
-        }
-        while self.version_count >= limits.versions_max.max(1) || self.byte_count > limits.bytes_max
-        {
-            let versions = self.datasets.values().flatten();
-            let Some(oldest) = versions.min_by_key(|v| v.worth()).map(|v| v.version) else {
-                break;
-            };
             self.retain(|version| version.version != oldest);
         }
     }
 
+    /// Drops versions while there are too many: those of principals above their shares. Of a principal, those of one
+    /// segment, which has been sent, go first: a stream of short answers does not keep it from reading long ones. The newest
+    /// version stays.
+    fn settle(&mut self) {
+        for resource in PublishedResource::ALL {
+            while let Some(debt) = self.ledger.debt(resource) {
+                let newest = self.last_version;
+                let of_debtor =
+                    self.datasets.values().flatten().filter(|version| {
+                        version.owner == debt.principal && version.version != newest
+                    });
+                let Some(least) = of_debtor.min_by_key(|version| version.worth()) else { break };
+                let least = least.version;
+                self.retain(|version| version.version != least);
+            }
+        }
+    }
+
     fn retain(&mut self, keep: impl Fn(&Version) -> bool) {
-        let (mut version_count, mut byte_count) = (0, 0);
-        self.datasets.retain(|_, versions| {
-            versions.retain(&keep);
-            version_count += versions.len();
-            byte_count += versions.iter().map(|version| version.content.len()).sum::<usize>();
+        let Self { datasets, ledger, .. } = self;
+        datasets.retain(|_, versions| {
+            versions.retain(|version| {
+                let is_kept = keep(version);
+                if !is_kept {
+                    ledger.release(version.owner, PublishedResource::Versions, 1);
+                    let bytes = version.content.bytes_charged();
+                    ledger.release(version.owner, PublishedResource::Bytes, bytes);
+                    ledger.detach(version.owner);
+                }
+                is_kept
+            });
             !versions.is_empty()
         });
-        self.version_count = version_count;
-        self.byte_count = byte_count;
     }
 }
 

@@ -3,6 +3,12 @@
 use super::*;
 use crate::testing::name;
 
+const READER: PrincipalKey = PrincipalKey::LocalApplication { uid: 1, pid: 1 };
+
+fn publisher() -> DatasetPublisher {
+    DatasetPublisher::new(PublisherLimits::default(), Reserves::default())
+}
+
 const fn at(seconds: u64) -> Now {
     Now {
         monotonic_ns: seconds * 1_000_000_000,
@@ -28,12 +34,12 @@ fn fetch(publisher: &mut DatasetPublisher, now: Now, first: &Name) -> Option<Vec
 
 #[test]
 fn segments_of_a_version_are_kept_while_newer_versions_are_published() {
-    let mut publisher = DatasetPublisher::default();
+    let mut publisher = publisher();
     let prefix = name("/localhost/nfd/fib/list");
     let contents: Vec<Vec<u8>> = (0..3_u8).map(|byte| vec![byte; SEGMENT_SIZE * 2 + 1]).collect();
     let mut firsts = Vec::new();
     for content in &contents {
-        let first = publisher.publish(at(1), prefix.as_ref(), content.clone(), None);
+        let first = publisher.publish(at(1), (READER, prefix.as_ref()), content.clone(), None);
         assert_eq!((first.content.len(), first.last_segment), (SEGMENT_SIZE, 2));
         firsts.push(first.name);
     }
@@ -49,26 +55,51 @@ fn segments_of_a_version_are_kept_while_newer_versions_are_published() {
 
 #[test]
 fn stream_of_short_versions_leaves_long_ones_to_their_readers() {
-    let mut publisher = DatasetPublisher::default();
+    let mut publisher = publisher();
     let content = vec![1; SEGMENT_SIZE * 3];
     let prefix = name("/localhost/nfd/fib/list");
-    let first = publisher.publish(at(1), prefix.as_ref(), content.clone(), None).name;
+    let first = publisher.publish(at(1), (READER, prefix.as_ref()), content.clone(), None).name;
     for query in 0..1000 {
         let prefix = name(&format!("/localhost/nfd/faces/query/{query}"));
-        publisher.publish(at(2), prefix.as_ref(), vec![2; 10], None);
+        publisher.publish(at(2), (READER, prefix.as_ref()), vec![2; 10], None);
     }
     assert_eq!(fetch(&mut publisher, at(3), &first), Some(content));
 }
 
+/// With different parameters, and so under prefixes of their own, and under the prefix of the reader.
+#[test]
+fn stream_of_long_versions_leaves_those_of_others_to_their_readers() {
+    let limits = PublisherLimits { bytes_max: 4 << 20, ..PublisherLimits::default() };
+    let mut publisher = DatasetPublisher::new(limits, Reserves::default());
+    let content = vec![1; SEGMENT_SIZE * 3];
+    let prefix = name("/localhost/nfd/faces/list");
+    let first = publisher.publish(at(1), (READER, prefix.as_ref()), content.clone(), None).name;
+    let second = publisher.publish(at(1), (READER, prefix.as_ref()), content.clone(), None).name;
+    let flooder = |pid| PrincipalKey::LocalApplication { uid: 2, pid };
+    for number in 0..1000_u32 {
+        let long = vec![2; SEGMENT_SIZE * 20];
+        let other = name(&format!("/localhost/nfd/faces/list/{number}"));
+        let requester = flooder(number % 3);
+        publisher.publish(at(2), (requester, other.as_ref()), long, None);
+        publisher.publish(at(2), (requester, prefix.as_ref()), content.clone(), None);
+        assert!(publisher.version_count() <= 256 && publisher.byte_count() <= 4 << 20);
+    }
+    for first in [first, second] {
+        assert_eq!(fetch(&mut publisher, at(3), &first).as_ref(), Some(&content));
+    }
+    publisher.drop_idle(at(100));
+    assert!(publisher.report().is_zero());
+}
+
 #[test]
 fn content_around_the_segment_size_is_segmented() {
-    let mut publisher = DatasetPublisher::default();
+    let mut publisher = publisher();
     let prefix = name("/p");
     for (length, last_segment) in
         [(0, 0), (1, 0), (SEGMENT_SIZE, 0), (SEGMENT_SIZE + 1, 1), (2 * SEGMENT_SIZE, 1)]
     {
         let content = vec![1; length];
-        let first = publisher.publish(at(1), prefix.as_ref(), content.clone(), None);
+        let first = publisher.publish(at(1), (READER, prefix.as_ref()), content.clone(), None);
         assert_eq!(first.last_segment, last_segment, "{length}");
         let first = first.name;
         assert_eq!(fetch(&mut publisher, at(1), &first), Some(content));
@@ -78,9 +109,10 @@ fn content_around_the_segment_size_is_segmented() {
 #[test]
 fn segment_fits_the_largest_packet() {
     use crate::sign::{DataSigner, DigestSigner};
-    let mut publisher = DatasetPublisher::default();
+    let mut publisher = publisher();
     let prefix = name("/localhost/nfd/faces/list");
-    let segment = publisher.publish(at(1), prefix.as_ref(), vec![7; SEGMENT_SIZE * 300], None);
+    let segment =
+        publisher.publish(at(1), (READER, prefix.as_ref()), vec![7; SEGMENT_SIZE * 300], None);
     let wire = DigestSigner.sign(&segment.data()).unwrap();
     assert!(wire.len() <= ndn_packet::MAX_PACKET_SIZE, "{}", wire.len());
     let data = ndn_packet::Data::parse(&wire).unwrap();
@@ -92,8 +124,8 @@ fn segment_fits_the_largest_packet() {
 
 #[test]
 fn version_without_segment_is_answered_with_the_first_segment() {
-    let mut publisher = DatasetPublisher::default();
-    let first = publisher.publish(at(1), name("/p").as_ref(), vec![1], None).name;
+    let mut publisher = publisher();
+    let first = publisher.publish(at(1), (READER, name("/p").as_ref()), vec![1], None).name;
     let version = first.as_ref().parent();
     assert_eq!(publisher.find(at(1), version).unwrap().name, first);
     for other in ["/p", "/p/seg=0", "/p/v=5", "/p/v=5/seg=0", "/q/v=1/seg=0", "/p/v=5/off=0"] {
@@ -103,14 +135,14 @@ fn version_without_segment_is_answered_with_the_first_segment() {
 
 #[test]
 fn unchanged_table_is_published_once_within_its_freshness() {
-    let mut publisher = DatasetPublisher::default();
+    let mut publisher = publisher();
     let prefix = name("/p");
     assert_eq!(publisher.reuse(at(1), prefix.as_ref(), 7), None);
-    let first = publisher.publish(at(1), prefix.as_ref(), vec![1], Some(7)).name;
+    let first = publisher.publish(at(1), (READER, prefix.as_ref()), vec![1], Some(7)).name;
     assert_eq!(publisher.reuse(at(1), prefix.as_ref(), 7).unwrap().name, first);
     assert_eq!(publisher.reuse(at(1), prefix.as_ref(), 8), None);
     assert_eq!(publisher.reuse(at(2), prefix.as_ref(), 7), None);
-    publisher.publish(at(2), prefix.as_ref(), vec![1], None);
+    publisher.publish(at(2), (READER, prefix.as_ref()), vec![1], None);
     assert_eq!(publisher.reuse(at(2), prefix.as_ref(), 7), None);
 }
 
@@ -123,28 +155,30 @@ fn newest_version_survives_the_limits() {
         idle_ns: 10_000_000_000,
         ..PublisherLimits::default()
     };
-    let mut publisher = DatasetPublisher::new(limits);
+    let mut publisher = DatasetPublisher::new(limits, Reserves::NONE);
     let mut firsts = Vec::new();
     for round in 0..40 {
         let prefix = name(&format!("/p{}", round % 7));
         let length = if round % 5 == 0 { 5000 } else { 100 };
-        firsts.push(publisher.publish(at(1), prefix.as_ref(), vec![1; length], None).name);
+        firsts
+            .push(publisher.publish(at(1), (READER, prefix.as_ref()), vec![1; length], None).name);
         assert!(publisher.version_count() <= 5);
-        assert!(publisher.byte_count() <= 1000 + length);
+        assert!(publisher.byte_count() <= 1000.max(length));
         assert!(publisher.find(at(1), firsts[round].as_ref()).is_some(), "the newest is gone");
     }
     let same = name("/same");
-    let firsts: Vec<Name> =
-        (0..3).map(|_| publisher.publish(at(1), same.as_ref(), vec![1], None).name).collect();
+    let firsts: Vec<Name> = (0..3)
+        .map(|_| publisher.publish(at(1), (READER, same.as_ref()), vec![1], None).name)
+        .collect();
     assert!(publisher.find(at(1), firsts[0].as_ref()).is_none());
     assert!(publisher.find(at(1), firsts[1].as_ref()).is_some());
 }
 
 #[test]
 fn idle_version_is_dropped_unless_requested() {
-    let mut publisher = DatasetPublisher::default();
-    let used = publisher.publish(at(0), name("/p").as_ref(), vec![1], None).name;
-    let idle = publisher.publish(at(0), name("/q").as_ref(), vec![1], None).name;
+    let mut publisher = publisher();
+    let used = publisher.publish(at(0), (READER, name("/p").as_ref()), vec![1], None).name;
+    let idle = publisher.publish(at(0), (READER, name("/q").as_ref()), vec![1], None).name;
     assert_eq!(publisher.next_deadline_ns(), Some(30_000_000_000));
     assert!(publisher.find(at(20), used.as_ref()).is_some());
     publisher.drop_idle(at(30));
@@ -162,7 +196,7 @@ fn segments_are_assembled_from_runs() {
     let whole: Vec<u8> = runs.concat();
     let content: Content = runs.into_iter().map(Arc::from).collect();
     assert_eq!(content.len(), whole.len());
-    let mut publisher = DatasetPublisher::default();
-    let first = publisher.publish(at(1), name("/p").as_ref(), content, None).name;
+    let mut publisher = publisher();
+    let first = publisher.publish(at(1), (READER, name("/p").as_ref()), content, None).name;
     assert_eq!(fetch(&mut publisher, at(1), &first), Some(whole));
 }

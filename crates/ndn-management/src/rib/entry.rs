@@ -53,10 +53,14 @@ pub(super) type FaceCostChanges = Vec<(u64, Option<u64>)>;
 /// Routes of a prefix that have no room for others beside them: most prefixes have one.
 const EXACT_MAX: usize = 4;
 
+/// Maximum number of inherited next hops of an entry of the FIB: the cheapest. Own ones, which are charged to principals,
+/// are not limited by it. Without it, some routes of short prefixes would take the memory of any number of entries below.
+pub(super) const INHERITED_MAX: usize = 64;
+
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     routes: Vec<Route>,
-    /// The next hops of this prefix in the FIB: ascending cost; at equal cost own routes first, then by FaceId.
+    /// The next hops of this prefix: ascending cost; at equal cost own routes first, then by FaceId.
     next_hops: Vec<NextHop>,
 }
 
@@ -65,8 +69,18 @@ impl Entry {
         &self.routes
     }
 
-    pub(super) fn next_hops(&self) -> &[NextHop] {
-        &self.next_hops
+    /// The next hops of this prefix in the FIB: all own ones, and [`INHERITED_MAX`] others.
+    pub(super) fn fib_next_hops(&self) -> Vec<NextHop> {
+        if self.next_hops.len() <= INHERITED_MAX {
+            return self.next_hops.clone();
+        }
+        let mut inherited = 0;
+        let fits = |hop: &&NextHop| {
+            let is_own = self.has_face(hop.face_id);
+            inherited += usize::from(!is_own);
+            is_own || inherited <= INHERITED_MAX
+        };
+        self.next_hops.iter().filter(fits).copied().collect()
     }
 
     pub(super) fn find(&self, face_id: u64, origin: u64) -> Option<&Route> {

@@ -366,13 +366,13 @@ impl Rib {
         let touched = std::mem::take(&mut self.touched);
         let mut updates = Vec::with_capacity(touched.len());
         for (key, before) in touched {
-            let after = self.entries.get(&key).map(Entry::next_hops);
-            if after == before.as_deref() {
+            let after = self.entries.get(&key).map(Entry::fib_next_hops);
+            if after == before {
                 continue;
             }
             let prefix = name(&key).to_name();
             updates.push(match after {
-                Some(next_hops) => FibUpdate::Set { prefix, next_hops: next_hops.to_vec() },
+                Some(next_hops) => FibUpdate::Set { prefix, next_hops },
                 None => FibUpdate::Remove { prefix },
             });
         }
@@ -400,7 +400,7 @@ impl Rib {
             changed.insert(Arc::clone(key));
         }
         let inherited = self.inherited(prefix);
-        let before = self.entries.get(key).map(|entry| entry.next_hops().to_vec());
+        let before = self.entries.get(key).map(Entry::fib_next_hops);
         self.touched.entry(Arc::clone(key)).or_insert(before);
 
         let entry = self.entries.entry(Arc::clone(key)).or_default();
@@ -497,8 +497,8 @@ impl Rib {
             }
             let (_, changes) = path.last()?;
             if !entry.has_capture() && entry.is_affected(changes) {
-                let before = entry.next_hops();
-                self.touched.entry(Arc::clone(key)).or_insert_with(|| Some(before.to_vec()));
+                let touched = self.touched.entry(Arc::clone(key));
+                touched.or_insert_with(|| Some(entry.fib_next_hops()));
                 entry.apply_inherited(changes);
             }
             let passed_on = entry.passed_on(changes);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::entry::INHERITED_MAX;
 use super::*;
 use crate::types::{route_flag, route_origin};
 
@@ -259,6 +260,33 @@ fn routes_are_inherited_until_a_prefix_captures() {
         rib.take_updates(),
         [FibUpdate::Remove { prefix: prefix("/a") }, set("/a/b", &[(301, 1), (300, 5)])]
     );
+}
+
+#[test]
+fn cheapest_inherited_next_hops_are_in_the_fib_beside_own_ones() {
+    let mut rib = Rib::default();
+    let inherited = |number: u64| route(1000 + number, number, route_flag::CHILD_INHERIT);
+    register(&mut rib, "/a", route(5, 10_000, 0));
+    for number in 0..100 {
+        register(&mut rib, "/", inherited(number));
+    }
+    let next_hops = |first: u64| {
+        let cheapest = (first..).take(INHERITED_MAX).map(|number| (1000 + number, number));
+        cheapest.chain([(5, 10_000)]).collect::<Vec<_>>()
+    };
+    rib.unregister(prefix("/").as_ref(), 1000, route_origin::APP).unwrap();
+    assert_eq!(rib.take_updates()[1], set("/a", &next_hops(1)));
+    // A change of another one changes nothing there.
+    rib.unregister(prefix("/").as_ref(), 1099, route_origin::APP).unwrap();
+    assert_eq!(rib.take_updates().len(), 1);
+    // Own next hops are never left out.
+    for number in 1..99 {
+        register(&mut rib, "/a", route(1000 + number, 20_000 + number, 0));
+    }
+    let own = (1..99).map(|number| (1000 + number, 20_000 + number));
+    let own: Vec<_> = [(5, 10_000)].into_iter().chain(own).collect();
+    register(&mut rib, "/a", route(5, 9_999, 0));
+    assert_eq!(register(&mut rib, "/a", route(5, 10_000, 0)), [set("/a", &own)]);
 }
 
 #[test]

@@ -6,6 +6,9 @@
 use std::fmt;
 
 use ndn_packet::{Interest, Name, NameRef};
+use ndn_types::{
+    Capacity, LedgerReport, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Verdict,
+};
 
 use super::action::{CsConfiguration, FaceRecord, Telemetry};
 use super::config::ControlConfig;
@@ -21,7 +24,7 @@ use crate::dataset::{
 use crate::dispatch::Dataset;
 use crate::listing::Listing;
 use crate::notification::NotificationStream;
-use crate::publisher::{Content, DatasetPublisher, PublisherLimits};
+use crate::publisher::{Content, DatasetPublisher, PublishedResource, PublisherLimits};
 use crate::rib::{NextHop, Route};
 use crate::time::Now;
 use crate::types::{FaceEventKind, cs_flag};
@@ -37,11 +40,34 @@ const ENTRY_LENGTH: usize = 64;
 /// Typical length of a face's entry, bytes.
 const FACE_LENGTH: usize = 256;
 
-/// Maximum number of prefixes under which one version is published; further requests get no answer.
-const PREFIXES_MAX: usize = 16;
+/// Maximum number of requests that wait for the encoding of a large table or of the answer to a query. Principals share the
+/// places; further requests get no answer.
+const WAITING_MAX: usize = 64;
 
-/// Maximum number of face queries that are being answered in slices; further ones get no answer.
-const QUERIES_MAX: usize = 64;
+ndn_types::resource! {
+    /// Places for requests whose answers are being encoded, which principals share.
+    pub struct DatasetPlaces = "dataset_requests";
+}
+
+/// A request whose answer is being encoded.
+#[derive(Debug)]
+pub(super) struct DatasetRequest {
+    /// The name of the dataset with the parameters of the request.
+    prefix: Name,
+    /// The principal whose place it has.
+    owner: PrincipalIndex,
+}
+
+impl DatasetRequest {
+    /// Whether it is this one, which its principal has repeated.
+    fn is(
+        &self,
+        (requester, prefix): (PrincipalKey, NameRef<'_>),
+        places: &RankedLedger<DatasetPlaces, 1>,
+    ) -> bool {
+        self.prefix == prefix && places.key(self.owner) == requester
+    }
+}
 
 /// The tables that datasets show.
 pub(super) struct Tables<'a> {
@@ -64,8 +90,7 @@ enum SlicedTable {
 /// A version that is being encoded.
 #[derive(Debug)]
 struct Unfinished {
-    /// The prefixes of the requests.
-    prefixes: Vec<Name>,
+    requests: Vec<DatasetRequest>,
     /// Slices until it is completed in one step.
     slices_left: usize,
 }
@@ -110,6 +135,10 @@ pub(super) struct DatasetService {
     publisher: DatasetPublisher,
     idle_ns: u64,
     listings: Listings,
+    /// The places of requests.
+    places: RankedLedger<DatasetPlaces, 1>,
+    /// Slices of queries so far.
+    query_slices: u64,
     events: NotificationStream,
     sinks: Sinks,
     /// Versions published.
@@ -117,17 +146,24 @@ pub(super) struct DatasetService {
 }
 
 impl DatasetService {
-    pub(super) fn new(limits: PublisherLimits) -> Self {
+    pub(super) fn new(limits: PublisherLimits, reserves: Reserves) -> Self {
         let mut events = TopPrefix::Localhost.to_name();
         events.push_generic("faces").push_generic("events");
         Self {
-            publisher: DatasetPublisher::new(limits),
+            publisher: DatasetPublisher::new(limits, reserves),
             idle_ns: limits.idle_ns,
             listings: Listings::default(),
+            places: RankedLedger::new([Capacity::of(WAITING_MAX)], reserves),
+            query_slices: 0,
             events: NotificationStream::new(events, NotificationStream::RECENT_MAX_DEFAULT),
             sinks: Sinks::default(),
             published: 0,
         }
+    }
+
+    /// Returns the places for requests, and the versions and bytes, that each principal holds.
+    pub(super) fn reports(&self) -> (LedgerReport<1>, LedgerReport<{ PublishedResource::COUNT }>) {
+        (self.places.report(), self.publisher.report())
     }
 
     /// The number of versions published.
@@ -172,10 +208,11 @@ impl DatasetService {
     pub(super) fn publish(
         &mut self,
         now: Now,
-        (dataset, prefix): (&Dataset, NameRef<'_>),
+        (requester, dataset, prefix): (PrincipalKey, &Dataset, NameRef<'_>),
         tables: &mut Tables<'_>,
         outbox: &mut Outbox,
     ) {
+        let request = (requester, prefix);
         let generation = generation_of(dataset, tables);
         if let Some(segment) =
             generation.and_then(|current| self.publisher.reuse(now, prefix, current))
@@ -184,16 +221,16 @@ impl DatasetService {
         }
         let content = match dataset {
             Dataset::FibList => {
-                return self.begin_listing(now, (SlicedTable::Fib, prefix), tables, outbox);
+                return self.begin_listing(now, (SlicedTable::Fib, request), tables, outbox);
             }
             Dataset::RibList => {
-                return self.begin_listing(now, (SlicedTable::Rib, prefix), tables, outbox);
+                return self.begin_listing(now, (SlicedTable::Rib, request), tables, outbox);
             }
             Dataset::FaceList => {
-                return self.begin_listing(now, (SlicedTable::Faces, prefix), tables, outbox);
+                return self.begin_listing(now, (SlicedTable::Faces, request), tables, outbox);
             }
             Dataset::FaceQuery(filter) => {
-                return self.begin_query(now, (filter, prefix), tables, outbox);
+                return self.begin_query(now, (filter, request), tables, outbox);
             }
             Dataset::ForwarderStatus => tables.forwarder_status(now).to_vec(),
             Dataset::ChannelList => encode_all(
@@ -211,7 +248,7 @@ impl DatasetService {
                 }))
             }
         };
-        self.publish_content(now, prefix, (content.into(), generation), outbox);
+        self.publish_content(now, request, (content.into(), generation), outbox);
     }
 
     /// Sends a segment of a version that is still kept; false if it is not.
@@ -231,9 +268,10 @@ impl DatasetService {
         for listed in [SlicedTable::Fib, SlicedTable::Rib, SlicedTable::Faces] {
             self.slice(now, listed, tables, outbox);
         }
-        // One query at a time, in the order of the requests.
-        if !tables.faces.queries.is_empty() {
-            self.slice_query(now, 0, tables, outbox);
+        // Principals take turns; of each, one query at a time, in the order of the requests.
+        let queries = tables.faces.queries.iter().enumerate();
+        if let Some((number, _)) = queries.min_by_key(|(_, query)| query.served) {
+            self.slice_query(now, number, tables, outbox);
         }
     }
 
@@ -284,13 +322,73 @@ impl DatasetService {
     fn publish_content(
         &mut self,
         now: Now,
-        prefix: NameRef<'_>,
+        request: (PrincipalKey, NameRef<'_>),
         (content, generation): (Content, Option<u64>),
         outbox: &mut Outbox,
     ) {
         self.published += 1;
-        let segment = self.publisher.publish(now, prefix, content, generation);
+        let segment = self.publisher.publish(now, request, content, generation);
         outbox.send_data(&segment.data(), false);
+    }
+
+    /// Takes a place for a request. If there is none, the latest request of the principal with the most gives way to one of a
+    /// principal below its share.
+    fn place(
+        &mut self,
+        (requester, prefix): (PrincipalKey, NameRef<'_>),
+        faces: &mut FaceRecords,
+    ) -> Option<DatasetRequest> {
+        let owner = self.places.attach(requester);
+        let has_room = match self.places.verdict(owner, DatasetPlaces, 1) {
+            Verdict::Room => true,
+            Verdict::Refused => false,
+            Verdict::Evict(limits) => {
+                let victim = self.places.victim(DatasetPlaces, limits);
+                victim.is_some_and(|victim| self.give_way(victim, faces))
+            }
+        };
+        if !has_room {
+            self.places.detach(owner);
+            return None;
+        }
+        self.places.charge(owner, DatasetPlaces, 1);
+        Some(DatasetRequest { prefix: prefix.to_name(), owner })
+    }
+
+    fn give_way(&mut self, victim: PrincipalIndex, faces: &mut FaceRecords) -> bool {
+        let is_own = |request: &DatasetRequest| request.owner == victim;
+        if let Some(at) = faces.queries.iter().rposition(|query| is_own(&query.request)) {
+            let query = faces.queries.remove(at);
+            self.release(&query.request);
+            return true;
+        }
+        for listed in [SlicedTable::Fib, SlicedTable::Rib, SlicedTable::Faces] {
+            let Some(unfinished) = self.listings.of(listed) else { continue };
+            if let Some(at) = unfinished.requests.iter().rposition(is_own) {
+                let request = unfinished.requests.remove(at);
+                self.release(&request);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn release(&mut self, request: &DatasetRequest) {
+        self.places.release(request.owner, DatasetPlaces, 1);
+        self.places.detach(request.owner);
+    }
+
+    /// Publishes the answer to a request, which gives its place back.
+    fn answer(
+        &mut self,
+        now: Now,
+        request: &DatasetRequest,
+        content: (Content, Option<u64>),
+        outbox: &mut Outbox,
+    ) {
+        let requester = self.places.key(request.owner);
+        self.release(request);
+        self.publish_content(now, (requester, request.prefix.as_ref()), content, outbox);
     }
 
     /// Begins a version, unless one is being encoded, which answers this request too. Requests differ in their prefixes
@@ -298,17 +396,20 @@ impl DatasetService {
     fn begin_listing(
         &mut self,
         now: Now,
-        (listed, prefix): (SlicedTable, NameRef<'_>),
+        (listed, request): (SlicedTable, (PrincipalKey, NameRef<'_>)),
         tables: &mut Tables<'_>,
         outbox: &mut Outbox,
     ) {
         self.listings.used_ns = now.monotonic_ns;
-        if let Some(Unfinished { prefixes, .. }) = self.listings.of(listed) {
-            let is_new = prefixes.iter().all(|known| known.as_ref() != prefix);
-            if is_new && prefixes.len() < PREFIXES_MAX {
-                prefixes.push(prefix.to_name());
-            }
+        let Self { listings, places, .. } = self;
+        let requests = listings.of(listed).as_ref().map(|unfinished| &unfinished.requests);
+        let is_waiting = requests.is_some();
+        if requests.is_some_and(|known| known.iter().any(|one| one.is(request, places))) {
             return;
+        }
+        let Some(request) = self.place(request, tables.faces) else { return };
+        if is_waiting && let Some(unfinished) = self.listings.of(listed) {
+            return unfinished.requests.push(request);
         }
         let Tables { routes, faces, .. } = tables;
         let slices_left = match listed {
@@ -325,8 +426,7 @@ impl DatasetService {
                 slices_max(faces.len(), FACE_LENGTH)
             }
         };
-        let prefixes = vec![prefix.to_name()];
-        *self.listings.of(listed) = Some(Unfinished { prefixes, slices_left });
+        *self.listings.of(listed) = Some(Unfinished { requests: vec![request], slices_left });
         self.slice(now, listed, tables, outbox);
     }
 
@@ -334,20 +434,21 @@ impl DatasetService {
     fn begin_query(
         &mut self,
         now: Now,
-        (filter, prefix): (&FaceQueryFilter, NameRef<'_>),
+        (filter, request): (&FaceQueryFilter, (PrincipalKey, NameRef<'_>)),
         tables: &mut Tables<'_>,
         outbox: &mut Outbox,
     ) {
         if let Some(content) = tables.faces.answer_at_once(filter, tables.telemetry) {
-            return self.publish_content(now, prefix, (content.into(), None), outbox);
+            return self.publish_content(now, request, (content.into(), None), outbox);
         }
-        let slices_left = slices_max(tables.faces.len(), FACE_LENGTH);
-        let queries = &mut tables.faces.queries;
-        if queries.len() >= QUERIES_MAX || queries.iter().any(|query| query.prefix == prefix) {
+        let mut queries = tables.faces.queries.iter();
+        if queries.any(|query| query.request.is(request, &self.places)) {
             return;
         }
-        let number = queries.len();
-        queries.push(FaceQuery::new(prefix.to_name(), filter.clone(), slices_left));
+        let Some(request) = self.place(request, tables.faces) else { return };
+        let slices_left = slices_max(tables.faces.len(), FACE_LENGTH);
+        let number = tables.faces.queries.len();
+        tables.faces.queries.push(FaceQuery::new(request, filter.clone(), slices_left));
         self.slice_query(now, number, tables, outbox);
     }
 
@@ -360,13 +461,18 @@ impl DatasetService {
         outbox: &mut Outbox,
     ) {
         let Tables { faces, telemetry, .. } = tables;
+        self.query_slices += 1;
+        let owner = faces.queries[number].request.owner;
+        for query in faces.queries.iter_mut().filter(|query| query.request.owner == owner) {
+            query.served = self.query_slices;
+        }
         let query = &mut faces.queries[number];
         let work = if query.slices_left == 0 { usize::MAX } else { SLICE };
         query.slices_left = query.slices_left.saturating_sub(1);
         if faces.continue_query(number, work, *telemetry) {
             let query = faces.queries.remove(number);
             let content = query.listing.runs().collect();
-            self.publish_content(now, query.prefix.as_ref(), (content, None), outbox);
+            self.answer(now, &query.request, (content, None), outbox);
         }
     }
 
@@ -395,14 +501,19 @@ impl DatasetService {
         if !is_complete {
             return;
         }
-        let Some(Unfinished { prefixes, .. }) = self.listings.of(listed).take() else { return };
+        let Some(Unfinished { requests, .. }) = self.listings.of(listed).take() else { return };
         let content: (Content, Option<u64>) = match listed {
             SlicedTable::Fib => (fib.listing.runs().collect(), Some(fib.generation())),
             SlicedTable::Rib => (rib.listing.runs().collect(), Some(rib.generation())),
             SlicedTable::Faces => (faces.listing.runs().collect(), None),
         };
-        for prefix in prefixes {
-            self.publish_content(now, prefix.as_ref(), content.clone(), outbox);
+        for (at, request) in requests.iter().enumerate() {
+            // Several principals may have sent the same request.
+            if requests[..at].iter().any(|earlier| earlier.prefix == request.prefix) {
+                self.release(request);
+            } else {
+                self.answer(now, request, content.clone(), outbox);
+            }
         }
     }
 }

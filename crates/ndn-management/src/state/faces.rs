@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ndn_packet::Name;
 use ndn_types::Persistency;
 
 use super::action::{FaceRecord, FaceSpecification, Telemetry};
+use super::datasets::DatasetRequest;
 use crate::dataset::{DatasetItem, FaceQueryFilter};
 use crate::listing::Listing;
 use crate::types::{FACE_ID_CONTENT_STORE, FACE_ID_INTERNAL, FACE_ID_NULL, MTU_MIN};
@@ -28,20 +28,26 @@ pub(super) struct FaceRecords {
 /// A query that is being answered in slices.
 #[derive(Debug)]
 pub(super) struct FaceQuery {
-    /// The prefix of the request.
-    pub(super) prefix: Name,
+    /// The request.
+    pub(super) request: DatasetRequest,
     filter: FaceQueryFilter,
     pub(super) listing: Listing,
     /// Slices until it is completed in one step.
     pub(super) slices_left: usize,
+    /// The number of the slice, of all queries, that its principal got last.
+    pub(super) served: u64,
 }
 
 impl FaceQuery {
     /// A query of which nothing is encoded.
-    pub(super) fn new(prefix: Name, filter: FaceQueryFilter, slices_left: usize) -> Self {
+    pub(super) fn new(
+        request: DatasetRequest,
+        filter: FaceQueryFilter,
+        slices_left: usize,
+    ) -> Self {
         let mut listing = Listing::default();
         listing.begin();
-        Self { prefix, filter, listing, slices_left }
+        Self { request, filter, listing, slices_left, served: 0 }
     }
 }
 

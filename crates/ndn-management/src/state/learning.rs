@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use ndn_packet::{Name, NameRef};
+use ndn_types::{Capacity, Ledger, PrincipalIndex, PrincipalKey, Reserves, Resources};
 
 use crate::announcement::{ANNOUNCEMENT_COST, PrefixAnnouncement};
 use crate::rib::{Rib, Route};
@@ -16,10 +17,10 @@ const LIFETIME_MS: u64 = 10 * 60 * 1000;
 /// Bounds of the validity of an announcement that is made here.
 const MADE_MS_MIN: u64 = 15 * 1000;
 const MADE_MS_MAX: u64 = 60 * 60 * 1000;
-/// Maximum number and bytes of announcements that are kept to be forwarded, of all faces and of one. New announcements are
+/// Maximum number and bytes of announcements that are kept to be forwarded, which principals share. New announcements are
 /// made for further routes.
-const KEPT_MAX: Usage = Usage { count: 65_536, bytes: 32 << 20 };
-const KEPT_PER_FACE_MAX: Usage = Usage { count: 8192, bytes: 4 << 20 };
+const KEPT_COUNT_MAX: usize = 65_536;
+const KEPT_BYTES_MAX: usize = 32 << 20;
 
 /// The result of an announcement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,79 +40,94 @@ pub enum Learning {
 struct Kept {
     wire: Box<[u8]>,
     valid_until_ns: u64,
+    owner: PrincipalIndex,
+}
+
+impl Kept {
+    fn bytes(&self) -> u32 {
+        u32::try_from(self.wire.len()).unwrap_or(u32::MAX)
+    }
 }
 
 /// Minimum time between two searches for announcements whose routes have ended.
 const SWEEP_NS: u64 = 10_000_000_000;
 
-/// A number of announcements and their bytes.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Usage {
-    count: usize,
-    bytes: usize,
+/// The resources that kept announcements take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeptResource {
+    Count,
+    Bytes,
 }
 
-impl Usage {
-    fn has_room(self, length: usize, limit: Self) -> bool {
-        self.count < limit.count && self.bytes + length <= limit.bytes
+impl Resources<2> for KeptResource {
+    const ALL: [Self; 2] = [Self::Count, Self::Bytes];
+
+    fn index(self) -> usize {
+        self as usize
     }
 
-    fn add(&mut self, length: usize) {
-        self.count += 1;
-        self.bytes += length;
-    }
-
-    fn remove(&mut self, length: usize) {
-        self.count = self.count.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(length);
+    fn name(self) -> &'static str {
+        match self {
+            Self::Count => "kept_announcements",
+            Self::Bytes => "kept_announcement_bytes",
+        }
     }
 }
 
-/// The kept announcements, by prefix and face.
-#[derive(Debug, Default)]
+/// The kept announcements, by prefix and face. Each is charged to the principal of the face, which may hold as many as are
+/// left for it: they are kept until their routes end.
+#[derive(Debug)]
 struct KeptTable {
     entries: BTreeMap<(Name, u64), Kept>,
-    total: Usage,
-    /// By face.
-    faces: BTreeMap<u64, Usage>,
+    ledger: Ledger<KeptResource, 2>,
     next_sweep_ns: u64,
 }
 
 impl KeptTable {
+    fn new(reserves: Reserves) -> Self {
+        let capacities = [KEPT_COUNT_MAX, KEPT_BYTES_MAX].map(Capacity::of);
+        let ledger = Ledger::new(capacities, reserves);
+        Self { entries: BTreeMap::new(), ledger, next_sweep_ns: 0 }
+    }
+
     fn find(&self, prefix: &Name, face_id: u64) -> Option<&Kept> {
         self.entries.get(&(prefix.clone(), face_id))
     }
 
-    /// Keeps an announcement in place of its predecessor, if there is room.
-    fn insert(&mut self, now_ns: u64, rib: &Rib, prefix: &Name, face_id: u64, kept: Kept) {
-        let length = kept.wire.len();
+    /// Keeps an announcement, valid until this time, in place of its predecessor, if there is room.
+    fn insert(
+        &mut self,
+        (now_ns, rib): (u64, &Rib),
+        (prefix, face_id): (&Name, u64),
+        principal: PrincipalKey,
+        (wire, valid_until_ns): (&[u8], u64),
+    ) {
         self.remove(prefix, face_id);
-        if !self.has_room(face_id, length) && now_ns >= self.next_sweep_ns {
+        let owner = self.ledger.attach(principal);
+        let kept = Kept { wire: wire.into(), valid_until_ns, owner };
+        if !self.has_room(&kept) && now_ns >= self.next_sweep_ns {
             self.next_sweep_ns = now_ns.saturating_add(SWEEP_NS);
             self.drop_without_route(rib);
         }
-        if self.has_room(face_id, length) {
-            self.total.add(length);
-            self.faces.entry(face_id).or_default().add(length);
+        if self.has_room(&kept) {
+            self.ledger.charge(owner, KeptResource::Count, 1);
+            self.ledger.charge(owner, KeptResource::Bytes, kept.bytes());
             self.entries.insert((prefix.clone(), face_id), kept);
+        } else {
+            self.ledger.detach(owner);
         }
     }
 
-    fn has_room(&self, face_id: u64, length: usize) -> bool {
-        let of_face = self.faces.get(&face_id).copied().unwrap_or_default();
-        self.total.has_room(length, KEPT_MAX) && of_face.has_room(length, KEPT_PER_FACE_MAX)
+    fn has_room(&self, kept: &Kept) -> bool {
+        self.ledger.has_room_beside_others(kept.owner, KeptResource::Count, 1)
+            && self.ledger.has_room_beside_others(kept.owner, KeptResource::Bytes, kept.bytes())
     }
 
     fn remove(&mut self, prefix: &Name, face_id: u64) {
         let Some(kept) = self.entries.remove(&(prefix.clone(), face_id)) else { return };
-        let length = kept.wire.len();
-        self.total.remove(length);
-        if let Some(of_face) = self.faces.get_mut(&face_id) {
-            of_face.remove(length);
-            if of_face.count == 0 {
-                self.faces.remove(&face_id);
-            }
-        }
+        self.ledger.release(kept.owner, KeptResource::Count, 1);
+        self.ledger.release(kept.owner, KeptResource::Bytes, kept.bytes());
+        self.ledger.detach(kept.owner);
     }
 
     /// Drops the announcements whose routes have ended.
@@ -140,22 +156,26 @@ pub(super) fn learnt_route(now: Now, face_id: u64, valid_until_ns: u64) -> Route
 }
 
 /// The announcements behind learnt routes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Announcements {
     kept: KeptTable,
 }
 
 impl Announcements {
-    /// Keeps the announcement of a learnt route, to be forwarded with Data.
+    pub(super) fn new(reserves: Reserves) -> Self {
+        Self { kept: KeptTable::new(reserves) }
+    }
+
+    /// Keeps the announcement of a learnt route, valid until this time, to be forwarded with Data. It is charged to the
+    /// principal of the face.
     pub(super) fn keep(
         &mut self,
-        now: Now,
-        rib: &Rib,
-        (prefix, face_id): (&Name, u64),
-        (wire, valid_until_ns): (&[u8], u64),
+        (now, rib): (Now, &Rib),
+        route: (&Name, u64),
+        principal: PrincipalKey,
+        announcement: (&[u8], u64),
     ) {
-        let kept = Kept { wire: wire.into(), valid_until_ns };
-        self.kept.insert(now.monotonic_ns, rib, prefix, face_id, kept);
+        self.kept.insert((now.monotonic_ns, rib), route, principal, announcement);
     }
 
     /// Drops the announcement of a route that has ended.
@@ -177,7 +197,7 @@ impl Announcements {
         let (routes, prefix) = (rib.routes(prefix), prefix.to_name());
         let mut latest = None;
         for route in routes.iter().filter(|r| r.origin == route_origin::PREFIX_ANNOUNCEMENT) {
-            if let Some(Kept { wire, valid_until_ns }) = self.kept.find(&prefix, route.face_id)
+            if let Some(Kept { wire, valid_until_ns, .. }) = self.kept.find(&prefix, route.face_id)
                 && *valid_until_ns > now.monotonic_ns
                 && latest.is_none_or(|(_, expires)| expires < route.expires_at_ns)
             {
@@ -210,18 +230,23 @@ mod tests {
         Route { face_id, origin, cost: ANNOUNCEMENT_COST, flags: 0, expires_at_ns: None }
     }
 
-    fn kept(length: usize) -> Kept {
-        Kept { wire: vec![0; length].into(), valid_until_ns: 0 }
+    fn peer(face_id: u64) -> PrincipalKey {
+        let last = u8::try_from(face_id / 4).unwrap();
+        PrincipalKey::remote(([192, 0, 2, last], 6363).into())
+    }
+
+    fn insert(table: &mut KeptTable, at: (u64, &Rib), (prefix, face_id): (&Name, u64), len: usize) {
+        table.insert(at, (prefix, face_id), peer(face_id), (&vec![0; len], 0));
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn usage_counts_the_kept_announcements(
-            steps in proptest::collection::vec((0..6_u64, 0..4_u64, 0..9000_usize, 0..3_u8), 0..60),
+        fn charges_are_those_of_the_kept_announcements(
+            steps in proptest::collection::vec((0..6_u64, 0..9_u64, 0..9000_usize, 0..3_u8), 0..60),
         ) {
-            let (mut table, mut rib) = (KeptTable::default(), Rib::new(1000));
+            let (mut table, mut rib) = (KeptTable::new(Reserves::NONE), Rib::new(1000));
             let mut oracle: BTreeMap<(Name, u64), usize> = BTreeMap::new();
             for (prefix, face_id, length, what) in steps {
                 let mut uri = name("/p");
@@ -229,7 +254,7 @@ mod tests {
                 match what {
                     0 => {
                         rib.register(uri.as_ref(), route(face_id)).unwrap();
-                        table.insert(0, &rib, &uri, face_id, kept(length));
+                        insert(&mut table, (0, &rib), (&uri, face_id), length);
                         oracle.insert((uri, face_id), length);
                     }
                     1 => {
@@ -248,41 +273,45 @@ mod tests {
                 let found: BTreeMap<_, _> =
                     table.entries.iter().map(|(key, kept)| (key.clone(), kept.wire.len())).collect();
                 prop_assert_eq!(&found, &oracle);
-                let total = Usage { count: oracle.len(), bytes: oracle.values().sum() };
-                prop_assert_eq!(table.total, total);
-                for face_id in 0..4 {
-                    let own = oracle.iter().filter(|((_, face), _)| *face == face_id);
-                    let lengths: Vec<usize> = own.map(|(_, length)| *length).collect();
-                    let expected = Usage { count: lengths.len(), bytes: lengths.iter().sum() };
-                    prop_assert_eq!(table.faces.get(&face_id).copied().unwrap_or_default(), expected);
+                let mut expected: BTreeMap<PrincipalKey, [u32; 2]> = BTreeMap::new();
+                for ((_, face_id), length) in &oracle {
+                    let [count, bytes] = expected.entry(peer(*face_id)).or_default();
+                    *count += 1;
+                    *bytes += u32::try_from(*length).unwrap();
                 }
+                let report = table.ledger.report();
+                let charged = report.principals.iter().filter(|one| one.held[0] > 0);
+                let charged: BTreeMap<_, _> = charged.map(|one| (one.key, one.held)).collect();
+                prop_assert_eq!(charged, expected);
             }
         }
     }
 
+    /// From four faces of one address, and from those of further addresses.
     #[test]
-    fn kept_announcements_are_limited_per_face_and_in_total() {
-        let (mut table, mut rib) = (KeptTable::default(), Rib::new(100_000));
+    fn announcements_of_some_addresses_leave_room_to_others() {
+        let (mut table, mut rib) = (KeptTable::new(Reserves::NONE), Rib::new(100_000));
         let length = 8000;
-        let per_face = KEPT_PER_FACE_MAX.bytes / length;
-        for face_id in 300..320 {
-            for number in 0..per_face as u64 + 10 {
+        let mut fill = |table: &mut KeptTable, faces: std::ops::Range<u64>| {
+            let before = table.entries.len();
+            for (face_id, number) in faces.flat_map(|face| (0..1500).map(move |at| (face, at))) {
                 let mut uri = name("/p");
                 uri.push_segment(number);
                 rib.register(uri.as_ref(), route(face_id)).unwrap();
-                table.insert(0, &rib, &uri, face_id, kept(length));
+                insert(table, (0, &rib), (&uri, face_id), length);
             }
-            let of_face = table.faces.get(&face_id).copied().unwrap_or_default();
-            assert!(of_face.bytes <= KEPT_PER_FACE_MAX.bytes);
-            assert!(table.total.bytes <= KEPT_MAX.bytes && table.total.count <= KEPT_MAX.count);
-        }
-        assert_eq!(table.faces[&300].count, per_face);
-        assert!(table.total.bytes + length > KEPT_MAX.bytes, "the limit is reached");
+            table.entries.len() - before
+        };
+        let half = KEPT_BYTES_MAX / length / 2;
+        assert_eq!(fill(&mut table, 0..4), half);
+        assert_eq!(fill(&mut table, 4..8), half / 2);
+        assert_eq!(fill(&mut table, 8..12), half / 4);
         // Ended routes make room.
-        rib.remove_face(300, usize::MAX);
-        table.insert(SWEEP_NS - 1, &rib, &name("/p"), 400, kept(length));
-        assert!(table.find(&name("/p"), 400).is_none(), "the search is rate-limited");
-        table.insert(SWEEP_NS, &rib, &name("/p"), 400, kept(length));
-        assert!(table.find(&name("/p"), 400).is_some() && !table.faces.contains_key(&300));
+        rib.remove_face(0, usize::MAX);
+        let own = |table: &KeptTable| table.find(&name("/p"), 1).is_some();
+        insert(&mut table, (SWEEP_NS - 1, &rib), (&name("/p"), 1), length);
+        assert!(!own(&table), "the search is rate-limited");
+        insert(&mut table, (SWEEP_NS, &rib), (&name("/p"), 1), length);
+        assert!(own(&table));
     }
 }

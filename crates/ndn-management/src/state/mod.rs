@@ -45,6 +45,7 @@ pub use action::{
 };
 pub use certificates::WaitingPlaces;
 pub use config::{Collaborators, ControlConfig};
+pub use datasets::DatasetPlaces;
 pub use learning::Learning;
 pub use pending::PendingPlaces;
 pub use report::{ControlCounters, Handled};
@@ -61,6 +62,7 @@ use crate::command::{TopPrefix, Verb};
 use crate::dispatch::{self, Dispatch};
 use crate::fib::Fib;
 use crate::parameters::ControlParameters;
+use crate::publisher::PublishedResource;
 use crate::readvertise::{CommandSigner, ReadvertiseOptions};
 use crate::request::{AcceptedCommand, FaceOptions, Request};
 use crate::response::{ControlResponse, status};
@@ -80,7 +82,7 @@ use datasets::{DatasetService, Tables};
 use faces::FaceRecords;
 use learning::Announcements;
 use outbox::Outbox;
-use pending::{Claim, Displaced, NewCommand, Pending, PendingTable, Placed, Work};
+use pending::{Claim, Displaced, NewCommand, Pending, PendingTable, Placed, Retry, Work};
 use readvertise::Readvertising;
 use requests::{Request as Queued, Requests};
 use routes::RoutingTables;
@@ -193,12 +195,12 @@ impl ControlState {
             faces: FaceRecords::new(),
             strategies: StrategyChoices::new(strategies, strategies_max, reserves),
             cs: config.cs,
-            datasets: DatasetService::new(config.publisher),
+            datasets: DatasetService::new(config.publisher, reserves),
             pending: PendingTable::new(reserves),
             requests: Requests::new(reserves),
             waiting: WaitingTable::new(reserves),
             fetches: CertificateFetches::default(),
-            announcements: Announcements::default(),
+            announcements: Announcements::new(reserves),
             readvertising: Readvertising::default(),
             outbox: Outbox::new(signer),
             outcomes: VecDeque::new(),
@@ -319,6 +321,12 @@ impl ControlState {
         self.waiting.report()
     }
 
+    /// Returns the places for requests for datasets, and the versions and their bytes, that each principal holds.
+    #[must_use]
+    pub fn dataset_places(&self) -> (LedgerReport<1>, LedgerReport<{ PublishedResource::COUNT }>) {
+        self.datasets.reports()
+    }
+
     /// The principal that a route is charged to; `None`: it is an operator's.
     #[must_use]
     pub fn route_owner(
@@ -409,8 +417,10 @@ impl ControlState {
                 self.wait_for_certificates(now, interest, unverified, (verb, signer, search))
             }
             Dispatch::Publish { dataset, prefix } => {
+                let requester = self.requester(requester.face_id);
                 let (datasets, mut tables, outbox) = self.dataset_service(telemetry);
-                datasets.publish(now, (&dataset, prefix.as_ref()), &mut tables, outbox);
+                let request = (requester, &dataset, prefix.as_ref());
+                datasets.publish(now, request, &mut tables, outbox);
                 Handled::Data { answered: true }
             }
             Dispatch::NackDataset(response) => {
@@ -741,6 +751,14 @@ impl ControlState {
         self.faces.get(face_id).map_or(PrincipalKey::OTHER, |face| face.principal)
     }
 
+    /// The principal of a request from this face, or from the control socket.
+    fn requester(&self, face_id: u64) -> PrincipalKey {
+        match face_id {
+            NO_FACE => PrincipalKey::Management,
+            face_id => self.principal(face_id),
+        }
+    }
+
     /// Verifies a command again, with one certificate more.
     fn verify_waiting(&mut self, now: Now, command: WaitingCommand) -> Handled {
         let WaitingCommand { wire, requester, mut progress, .. } = command;
@@ -895,11 +913,11 @@ impl ControlState {
         if TopPrefix::of(prefix.as_ref()).is_some() {
             return refused(&"names of management are not learnt");
         }
-        let owner = Some(self.principal(face_id).without_process());
-        match self.add_owned_route(prefix.as_ref(), route, owner) {
+        let owner = self.principal(face_id).without_process();
+        match self.add_owned_route(prefix.as_ref(), route, Some(owner)) {
             Ok(()) => {
                 let (rib, kept) = (&self.routes.rib, (&**wire, valid_until_ns));
-                self.announcements.keep(now, rib, (&prefix, face_id), kept);
+                self.announcements.keep((now, rib), (&prefix, face_id), owner, kept);
                 Learning::Learnt(prefix)
             }
             Err(error) => refused(&error),
@@ -939,10 +957,7 @@ impl ControlState {
     ) -> Handled {
         let success = command.success();
         let AcceptedCommand { verb, request, parameters, signer, authority } = command;
-        let principal = match requester.face_id {
-            NO_FACE => PrincipalKey::Management,
-            face_id => self.principal(face_id),
-        };
+        let principal = self.requester(requester.face_id);
         let users = &self.operator_users;
         let is_operator =
             matches!(principal, PrincipalKey::LocalApplication { uid, .. } if users.contains(&uid));
@@ -1263,6 +1278,8 @@ impl ControlState {
         if is_new {
             let specification = Box::new(specification);
             self.outbox.push(Action::CreateFace { ticket, specification });
+        } else if executing.keeper().is_none() {
+            self.pending.retry_for_operator(ticket, specification);
         }
         Outcome::Deferred
     }
@@ -1275,14 +1292,19 @@ impl ControlState {
         ticket: Ticket,
         result: Result<CreatedFace, FaceCreationError>,
     ) {
+        let result = result.map_err(|error| ControlResponse::new(error.code, error.reason));
+        if let Err(response) = &result
+            && let Some(retry) = self.pending.retry(now, ticket)
+        {
+            let Retry { ticket, specification, failed } = retry;
+            self.respond_to(&failed, response);
+            return self.outbox.push(Action::CreateFace { ticket, specification });
+        }
         let claims = self.pending.take(ticket).map(|pending| pending.claims).unwrap_or_default();
         let (record, is_new) = match result {
             Ok(CreatedFace::New(record)) => (record, true),
             Ok(CreatedFace::Existing(record)) => (record, false),
-            Err(error) => {
-                let response = ControlResponse::new(error.code, error.reason);
-                return self.respond_to(&claims, &response);
-            }
+            Err(response) => return self.respond_to(&claims, &response),
         };
         let created = ControlResponse::new(status::OK, "OK").with_body(&record.create_response());
         let (exists, face_id) = (record.already_exists(), record.properties.face_id);

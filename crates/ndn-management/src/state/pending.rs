@@ -7,7 +7,7 @@ use ndn_types::{
     Capacity, LedgerReport, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Verdict,
 };
 
-use super::action::Ticket;
+use super::action::{FaceSpecification, Ticket};
 use crate::time::Now;
 
 /// Maximum number of waiting commands, and of work that no command waits for. Principals share the places.
@@ -69,7 +69,18 @@ pub(super) struct Pending {
     /// In the order of their arrival; at least one.
     pub(super) claims: Vec<Claim>,
     pub(super) work: Work,
+    /// The face as an operator's command has requested it, if a user's command has begun the work.
+    retry: Option<Box<FaceSpecification>>,
     deadline_ns: u64,
+}
+
+/// Work that is begun again for commands of operators, after it has failed for that of a user.
+#[derive(Debug)]
+pub(super) struct Retry {
+    pub(super) ticket: Ticket,
+    pub(super) specification: Box<FaceSpecification>,
+    /// The other commands, which have failed.
+    pub(super) failed: Vec<Claim>,
 }
 
 /// The place of a new command.
@@ -170,8 +181,36 @@ impl PendingTable {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         let deadline_ns = now.monotonic_ns.saturating_add(LIFETIME_NS);
-        self.entries.insert(ticket, Pending { claims: vec![claim], work, deadline_ns });
+        let (claims, retry) = (vec![claim], None);
+        self.entries.insert(ticket, Pending { claims, work, retry, deadline_ns });
         ticket
+    }
+
+    /// A command of an operator has joined others. If a user's has begun the work, which may fail because of the shares of
+    /// that user, it is to be begun again then.
+    pub(super) fn retry_for_operator(&mut self, ticket: Ticket, specification: FaceSpecification) {
+        if let Some(pending) = self.entries.get_mut(&ticket)
+            && pending.claims.first().is_some_and(|first| first.keeper.is_some())
+        {
+            pending.retry.get_or_insert_with(|| Box::new(specification));
+        }
+    }
+
+    /// Work has failed. If it is to be begun again for the commands of operators, these wait for it.
+    pub(super) fn retry(&mut self, now: Now, ticket: Ticket) -> Option<Retry> {
+        let pending = self.entries.get_mut(&ticket)?;
+        // The commands of operators may have given way.
+        pending.claims.iter().find(|claim| claim.keeper.is_none())?;
+        let specification = pending.retry.take()?;
+        let Pending { claims, work, .. } = self.entries.remove(&ticket)?;
+        let (failed, claims): (Vec<_>, Vec<_>) =
+            claims.into_iter().partition(|claim| claim.keeper.is_some());
+        failed.iter().for_each(|claim| self.release(claim));
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        let deadline_ns = now.monotonic_ns.saturating_add(LIFETIME_NS);
+        self.entries.insert(ticket, Pending { claims, work, retry: None, deadline_ns });
+        Some(Retry { ticket, specification, failed })
     }
 
     /// The oldest command of a principal gives way.

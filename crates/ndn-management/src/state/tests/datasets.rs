@@ -440,3 +440,74 @@ fn remaining_lifetime_is_encoded_anew_and_idle_listing_is_dropped() {
     harness.advance(60 * SECOND_NS);
     assert!(!harness.state.routes.rib.listing.is_kept());
 }
+
+/// An application at FaceId `face_id` with a process of its own.
+fn application(harness: &mut Harness, face_id: u64) {
+    let pid = u32::try_from(face_id).unwrap();
+    let principal = PrincipalKey::LocalApplication { uid: 1000, pid };
+    let face = FaceRecord { principal, ..record(face_id, "fd://21", Scope::Local) };
+    harness.state.face_created(harness.now, face);
+}
+
+/// One of 32 filters that all remote faces of a test match.
+fn filter(number: u64) -> FaceQueryFilter {
+    let is_set = |bit: u64| number >> bit & 1 == 1;
+    FaceQueryFilter {
+        face_id: None,
+        remote_uri: None,
+        uri_scheme: is_set(0).then(|| "udp4".to_owned()),
+        local_uri: is_set(1).then(|| "unix:///run/nfd/nfd.sock".to_owned()),
+        scope: is_set(2).then_some(Scope::NonLocal.number()),
+        persistency: is_set(3).then_some(Persistency::OnDemand.number()),
+        link_type: is_set(4).then_some(LinkType::PointToPoint.number()),
+    }
+}
+
+/// Queries that take many slices each, from processes with more than all places.
+#[test]
+fn queries_of_some_processes_leave_places_and_turns_to_others() {
+    let mut harness = Harness::new();
+    for face_id in 6000..10_000 {
+        let face = record(face_id, &format!("udp4://192.0.2.1:{face_id}"), Scope::NonLocal);
+        harness.state.face_created(harness.now, face);
+    }
+    for face_id in [500, 501, 502, 600] {
+        application(&mut harness, face_id);
+    }
+    harness.run();
+    harness.sent.clear();
+    let ask = |harness: &mut Harness, face_id, number| {
+        let query = crate::Dataset::FaceQuery(filter(number)).prefix();
+        let wire = InterestBuilder::new(&query).can_be_prefix(true).to_vec().unwrap();
+        harness.interest(&wire, face_id);
+    };
+    for number in 1..31 {
+        for face_id in 500..503 {
+            ask(&mut harness, face_id, number);
+        }
+    }
+    let (places, _) = harness.state.dataset_places();
+    assert_eq!(places.resources[0].total, 52, "the reserve of neighbours is left");
+    ask(&mut harness, 600, 31);
+    let mut slices = 0;
+    let is_answered = |harness: &Harness| {
+        harness.sent.iter().any(|(wire, _)| {
+            let uri = Data::parse(wire).unwrap().name().to_uri();
+            uri.starts_with(&crate::Dataset::FaceQuery(filter(31)).prefix().to_uri())
+        })
+    };
+    while !is_answered(&harness) {
+        harness.handle_timeout();
+        harness.run();
+        slices += 1;
+        assert!(slices < 1000);
+    }
+    // A slice for each of the four processes in turn.
+    let own = 4000 * 256 / (256 << 10) + 2;
+    assert!(slices <= own * 4, "{slices} slices");
+    while harness.state.is_listing() {
+        harness.handle_timeout();
+    }
+    let (places, _) = harness.state.dataset_places();
+    assert!(places.is_zero());
+}

@@ -247,6 +247,29 @@ fn face_is_created_for_others_although_the_first_command_gave_way() {
     }
 }
 
+/// It may have failed because of the shares of the user, or for lack of time.
+#[test]
+fn face_that_fails_for_a_user_is_tried_again_for_an_operator() {
+    let mut harness = Harness::new();
+    let parameters = create("tcp4://192.0.2.7:6363");
+    let (ticket, _) = begin_creation(&mut harness, &parameters);
+    harness.operator_command(Verb::FaceCreate, &parameters);
+    assert_eq!(harness.take_actions(), []);
+    harness.state.face_creation_done(harness.now, ticket, Err(failed()));
+    harness.run();
+    assert_eq!(harness.response().code, 504, "that of the user");
+    let actions = harness.take_actions();
+    let [Action::CreateFace { ticket, specification }] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(specification.keeper, None);
+    harness.state.face_creation_done(harness.now, *ticket, Err(failed()));
+    harness.run();
+    assert_eq!(harness.response().code, 504, "once");
+    assert_eq!(harness.take_actions(), []);
+    assert!(harness.state.pending_places().is_zero());
+}
+
 #[test]
 fn commands_that_wait_for_one_face_are_charged() {
     let mut harness = Harness::new();
