@@ -1,6 +1,7 @@
 //! Shared memory that is refused: secrets, interfaces in use, memory.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Output;
 
@@ -11,6 +12,8 @@ use ndn_management::{CommandBuilder, ControlParameters, ControlResponse, Verb};
 use rustix::process::Signal;
 
 const VARIABLE: &str = "NDN_CLIENT_MEMIF_SECRET";
+/// A user without rights.
+const NOBODY: u32 = 65_534;
 
 fn listening(path: &Path, more: &str) -> Settings {
     let toml = format!("[listeners.memif]\nenabled = true\npath = {path:?}\n{more}");
@@ -318,17 +321,38 @@ fn permanent_face_created_by_command_reconnects() {
     assert_eq!(server.json(&["status"])["memif"]["clients"], 1);
 }
 
+/// They say nothing for as long as they may.
 #[test]
-fn handshakes_of_one_user_leave_room_for_others() {
+fn handshakes_of_one_user_leave_some_to_another() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
     let forwarder = listening(&path, "").start();
-    // Half of the 64. They say nothing for as long as they may.
-    let _silent: Vec<_> = (0..32).map(|_| ndn_sys::seqpacket::connect(&path).unwrap()).collect();
+    let _silent: Vec<_> = (0..64).map(|_| ndn_sys::seqpacket::connect(&path).unwrap()).collect();
     let output = attach(&forwarder, &format!("memif://{}", path.display()), "", &["face", "list"]);
-    assert!(printed(&output).contains("Too many clients of this user"), "{}", printed(&output));
+    assert!(printed(&output).contains("Too many clients connect"), "{}", printed(&output));
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(refused(&forwarder, "too_many_handshakes"), 1);
+    if !rustix::process::geteuid().is_root() {
+        return namewire_tests::skip("root", "only root can connect as another user");
+    }
+    for (file, mode) in [(directory.path(), 0o755), (&path, 0o666)] {
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let connect = || {
+        rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(NOBODY)).unwrap();
+        ndn_sys::seqpacket::connect(&path).unwrap()
+    };
+    // Each takes the place of the oldest of the first user, until both have half of them.
+    let _others: Vec<_> =
+        std::thread::scope(|scope| (0..33).map(|_| scope.spawn(connect).join().unwrap()).collect());
+    wait_until("the other user", || {
+        (refused(&forwarder, "too_many_handshakes") == 1 + 33).then_some(())
+    });
+    let limits = forwarder.json(&["limits"]);
+    assert_eq!(limits["tables"]["memif_handshakes"]["used"], 64);
+    let principals = limits["principals"].as_array().unwrap();
+    let held = principals.iter().filter_map(|one| one["held"]["memif_handshakes"].as_u64());
+    assert_eq!(held.filter(|held| *held > 0).collect::<Vec<_>>(), [32, 32]);
 }
 
 #[test]

@@ -140,7 +140,7 @@ settings! {
         state_directory: Option<PathBuf> = None => restart(WebTransportThread).example("\"/var/lib/namewire\""),
         /// Origins whose pages can connect, as in `[listeners.websocket]`.
         origins: Option<Vec<Origin>> = None => restart(WebTransportThread).example("[]"),
-        /// Maximum number of sessions and handshakes at one time.
+        /// Maximum number of accepted sessions at one time, which addresses share.
         sessions: usize = 4096 => restart(WebTransportThread).within(1..=SESSIONS_MAX),
         /// Time without a packet from the peer after which a session is closed. Keep-alive packets are sent
         /// three times in this time. It applies to sessions that this forwarder opens, too.

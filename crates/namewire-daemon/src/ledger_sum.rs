@@ -24,9 +24,12 @@ impl LedgerSum {
         }
     }
 
-    /// Adds the report of a resource that the control thread divides.
-    pub(super) fn add_of_control<R: Resources<1>>(&mut self, report: &LedgerReport<1>) {
-        self.add_held::<R, 1>(report);
+    /// Adds the report of resources that the control thread divides.
+    pub(super) fn add_of_control<R: Resources<N>, const N: usize>(
+        &mut self,
+        report: &LedgerReport<N>,
+    ) {
+        self.add_held::<R, N>(report);
     }
 
     fn add_held<R: Resources<N>, const N: usize>(&mut self, report: &LedgerReport<N>) {
@@ -100,7 +103,7 @@ mod tests {
         let principals = vec![PrincipalReport { key: peer, faces: 9, held: [5] }];
         let waiting = LedgerReport { resources: [table], principals };
         let mut sum = LedgerSum::default();
-        sum.add_of_control::<ndn_management::WaitingPlaces>(&waiting);
+        sum.add_of_control::<ndn_management::WaitingPlaces, 1>(&waiting);
         sum.add::<Resource, _>(&report);
         let [of_peer] = &sum.into_status().principals[..] else { panic!() };
         assert_eq!((of_peer.faces, of_peer.held["waiting_for_certificates"]), (3, 5));

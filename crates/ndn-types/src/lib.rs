@@ -21,6 +21,7 @@ mod face_uri;
 mod ledger;
 mod principal;
 mod ranking;
+mod shared_places;
 mod shares;
 mod time;
 mod units;
@@ -33,6 +34,7 @@ pub use ledger::{
 };
 pub use principal::{PrincipalClass, PrincipalKey, RemoteAddress};
 pub use ranking::{Debt, RankedLedger};
+pub use shared_places::{NoRoom, SharedPlaces};
 pub use shares::{Capacity, Limits, Reserves, Verdict};
 pub use time::{NANOS_PER_MILLI, Timestamp, duration_ms, duration_ns};
 pub use units::{

@@ -8,7 +8,7 @@ ndn_types::counters! {
         accepted: Monotone(Sessions),
         /// Sessions that have ended.
         ended: Monotone(Sessions),
-        /// Connections rejected because a limit, in total or of one peer, was reached.
+        /// Connections rejected or ended because their peer had its share of the handshakes or sessions.
         refused_full: Monotone(Connections),
         /// Connections that had to prove their address first, because many handshakes were in progress.
         retried: Monotone(Connections),

@@ -32,7 +32,7 @@ pub use certificate::{CertificateError, CertificateHash, Identity};
 pub use client::{Attached, ConnectError, Target, TargetError, attach, connect};
 pub use counters::{Counters, WebTransportValues};
 pub use path::PathMtu;
-pub use server::{Accepted, Admits, PATH, Rules, bind};
+pub use server::{Accepted, Admits, HandshakePlaces, PATH, Rules, SessionPlaces, bind};
 pub use service::{Connecting, Listen, OnConnected, Service};
 pub use session::Session;
 

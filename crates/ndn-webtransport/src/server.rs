@@ -1,14 +1,15 @@
 //! The listener: handshakes, who may connect, sessions.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ndn_types::{LedgerReport, NoRoom, PrincipalKey, Reserves, SharedPlaces};
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::sync::Notify;
 use wtransport::endpoint::{IncomingSessionFuture, SessionRequest};
 use wtransport::quinn::{self, Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime};
 
@@ -19,10 +20,8 @@ use crate::session::{Session, Timeouts, transport_config};
 
 /// The path that clients ask for, as with other forwarders.
 pub const PATH: &str = "/ndn";
-/// Handshakes under way at one time.
+/// Handshakes under way at one time, which peers share.
 const HANDSHAKES_MAX: usize = 256;
-/// And of one peer that is not this host.
-const HANDSHAKES_PER_PEER_MAX: usize = 16;
 /// Handshakes beyond which peers must prove their address.
 const UNPROVEN_MAX: usize = 32;
 /// Timeout of a handshake.
@@ -35,7 +34,7 @@ pub type Admits = Box<dyn Fn(Option<&str>) -> bool + Send + Sync>;
 
 /// Who may connect, and how many.
 pub struct Rules {
-    /// Sessions and handshakes at one time.
+    /// Sessions at one time, which peers share.
     pub sessions_max: usize,
     /// Idle timeout of a peer.
     pub idle_timeout: Duration,
@@ -77,12 +76,37 @@ pub(crate) struct Server {
     on_accepted: Box<dyn Fn(Accepted) + Send + Sync>,
 }
 
-/// Current sessions.
-#[derive(Debug, Default)]
-struct Places {
-    taken: usize,
-    handshakes: usize,
-    handshakes_of: HashMap<IpAddr, usize>,
+ndn_types::resource! {
+    /// Handshakes, which peers share.
+    pub struct HandshakePlaces = "webtransport_handshakes";
+}
+
+ndn_types::resource! {
+    /// Accepted sessions, which peers share.
+    pub struct SessionPlaces = "webtransport_sessions";
+}
+
+/// Current handshakes and sessions; each ends when it is notified. A peer is charged by its address, as its face.
+#[derive(Debug)]
+pub(crate) struct Places {
+    handshakes: SharedPlaces<HandshakePlaces, Arc<Notify>>,
+    sessions: SharedPlaces<SessionPlaces, Arc<Notify>>,
+    last_number: u64,
+}
+
+impl Places {
+    /// Room for this number of sessions.
+    pub(crate) fn new(sessions_max: usize) -> Arc<Mutex<Self>> {
+        // All peers are remote: nobody needs a reserve.
+        let handshakes = SharedPlaces::new(HANDSHAKES_MAX, Reserves::NONE);
+        let sessions = SharedPlaces::new(sessions_max, Reserves::NONE);
+        Arc::new(Mutex::new(Self { handshakes, sessions, last_number: 0 }))
+    }
+
+    /// The handshakes and sessions that peers hold.
+    pub(crate) fn reports(&self) -> (LedgerReport<1>, LedgerReport<1>) {
+        (self.handshakes.report(), self.sessions.report())
+    }
 }
 
 /// A socket to listen on. One for IPv6 takes IPv6 only.
@@ -109,7 +133,13 @@ impl Server {
         timeouts: Timeouts,
         on_accepted: Box<dyn Fn(Accepted) + Send + Sync>,
     ) -> Self {
-        Self { rules, counters, places: Arc::default(), timeouts, on_accepted }
+        let places = Places::new(rules.sessions_max);
+        Self { rules, counters, places, timeouts, on_accepted }
+    }
+
+    /// The handshakes and sessions.
+    pub(crate) fn places(&self) -> &Arc<Mutex<Places>> {
+        &self.places
     }
 
     /// The configuration of connections with this certificate.
@@ -132,27 +162,39 @@ impl Server {
     pub(crate) async fn listen(self: Arc<Self>, endpoint: Endpoint) {
         while let Some(incoming) = endpoint.accept().await {
             let peer = incoming.remote_address();
-            let Some(place) = Place::take(&self.places, self.rules.sessions_max, peer.ip()) else {
-                self.counters.refused_full.increment();
-                incoming.refuse();
-                continue;
-            };
-            if place.is_crowded() && !incoming.remote_address_validated() && incoming.may_retry() {
+            // Before it takes the place of another, a peer proves its address.
+            if lock(&self.places).handshakes.len() >= UNPROVEN_MAX
+                && !incoming.remote_address_validated()
+                && incoming.may_retry()
+            {
                 self.counters.retried.increment();
                 let _ = incoming.retry();
                 continue;
             }
+            let Ok(place) = Place::take_handshake(&self.places, PrincipalKey::remote(peer)) else {
+                self.counters.refused_full.increment();
+                incoming.refuse();
+                continue;
+            };
             let bound = endpoint.local_addr().unwrap_or(peer);
             tokio::spawn(Arc::clone(&self).serve(incoming, bound, place));
         }
     }
 
-    async fn serve(self: Arc<Self>, incoming: Incoming, bound: SocketAddr, mut place: Place) {
+    async fn serve(self: Arc<Self>, incoming: Incoming, bound: SocketAddr, place: Place) {
         let peer = incoming.remote_address();
         let local = SocketAddr::new(incoming.local_ip().unwrap_or(bound.ip()), bound.port());
-        let greeted = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.greet(incoming, local)).await;
-        place.end_handshake();
-        let (session, origin) = match greeted {
+        let greeting = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.greet(incoming, local));
+        let greeted = tokio::select! {
+            greeted = greeting => greeted,
+            () = place.end.notified() => {
+                self.counters.refused_full.increment();
+                tracing::debug!(%peer, "a WebTransport handshake ended: another peer has fewer");
+                return;
+            }
+        };
+        drop(place);
+        let Greeted { session, origin, place } = match greeted {
             Ok(Ok(greeted)) => greeted,
             Ok(Err(reason)) => {
                 tracing::debug!(%peer, reason, "no WebTransport session");
@@ -176,17 +218,20 @@ impl Server {
         let (remote, mtu) = (session.remote, session.mtu.clone());
         (self.on_accepted)(Accepted { stream: far, remote, local, mtu, origin });
         let (reader, writer) = near.into_split();
-        let end = session.carry(reader, writer, &self.counters, self.timeouts).await;
+        let carrying = session.carry(reader, writer, &self.counters, self.timeouts);
+        tokio::select! {
+            end = carrying => tracing::debug!(%peer, %end, "a WebTransport session has ended"),
+            () = place.end.notified() => {
+                tracing::debug!(%peer, "a WebTransport session ended: another peer has fewer");
+            }
+        }
+        drop(place);
         self.counters.ended.increment();
-        tracing::debug!(%peer, %end, "a WebTransport session has ended");
     }
 
     /// Waits for the request of a connection, and answers it.
-    async fn greet(
-        &self,
-        incoming: Incoming,
-        local: SocketAddr,
-    ) -> Result<(Session, Option<String>), String> {
+    async fn greet(&self, incoming: Incoming, local: SocketAddr) -> Result<Greeted, String> {
+        let peer = PrincipalKey::remote(incoming.remote_address());
         let request = IncomingSessionFuture::with_quic_incoming(incoming).await;
         let request = request.map_err(|error| {
             self.counters.failed.increment();
@@ -204,7 +249,13 @@ impl Server {
             request.forbidden().await;
             return Err(format!("pages of {origin:?} may not connect"));
         }
-        self.accept(request, local).await.map(|session| (session, origin))
+        let Ok(place) = Place::take_session(&self.places, peer) else {
+            self.counters.refused_full.increment();
+            request.too_many_requests().await;
+            return Err("the peer has its share of the sessions".to_owned());
+        };
+        let session = self.accept(request, local).await?;
+        Ok(Greeted { session, origin, place })
     }
 
     async fn accept(&self, request: SessionRequest, local: SocketAddr) -> Result<Session, String> {
@@ -219,6 +270,14 @@ impl Server {
     }
 }
 
+/// A session that is accepted.
+struct Greeted {
+    session: Session,
+    /// Origin of the page that opened it.
+    origin: Option<String>,
+    place: Place,
+}
+
 /// Two ends of a stream: one for a task, one for the face.
 pub(crate) fn stream_pair() -> io::Result<(tokio::net::UnixStream, OwnedFd)> {
     let (near, far) = ndn_sys::stream::unix_pair()?;
@@ -227,102 +286,112 @@ pub(crate) fn stream_pair() -> io::Result<(tokio::net::UnixStream, OwnedFd)> {
     Ok((tokio::net::UnixStream::from_std(near)?, far))
 }
 
-/// One of the places for connections. It is free again when this is dropped.
+/// The place of a handshake or a session. It is free again when this is dropped.
 #[derive(Debug)]
 struct Place {
     places: Arc<Mutex<Places>>,
-    peer: IpAddr,
-    shakes_hands: bool,
+    number: u64,
+    is_session: bool,
+    /// Notified when a peer with fewer needs the place.
+    end: Arc<Notify>,
 }
 
 impl Place {
-    fn take(places: &Arc<Mutex<Places>>, sessions_max: usize, peer: IpAddr) -> Option<Self> {
-        let peer = peer_key(peer);
-        let mut all = places.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_peer = all.handshakes_of.get(&peer).copied().unwrap_or(0);
-        let is_free = all.taken < sessions_max
-            && all.handshakes < HANDSHAKES_MAX
-            && (of_peer < HANDSHAKES_PER_PEER_MAX || peer.is_loopback());
-        if !is_free {
-            return None;
-        }
-        all.taken += 1;
-        all.handshakes += 1;
-        all.handshakes_of.insert(peer, of_peer + 1);
-        Some(Self { places: Arc::clone(places), peer, shakes_hands: true })
+    fn take_handshake(places: &Arc<Mutex<Places>>, peer: PrincipalKey) -> Result<Self, NoRoom> {
+        Self::take(places, peer, false)
     }
 
-    fn is_crowded(&self) -> bool {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).handshakes > UNPROVEN_MAX
+    fn take_session(places: &Arc<Mutex<Places>>, peer: PrincipalKey) -> Result<Self, NoRoom> {
+        Self::take(places, peer, true)
     }
 
-    fn end_handshake(&mut self) {
-        if !std::mem::take(&mut self.shakes_hands) {
-            return;
-        }
-        let mut all = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        all.handshakes -= 1;
-        if let Some(of_peer) = all.handshakes_of.get_mut(&self.peer) {
-            *of_peer -= 1;
-            if *of_peer == 0 {
-                all.handshakes_of.remove(&self.peer);
-            }
-        }
+    fn take(
+        places: &Arc<Mutex<Places>>,
+        peer: PrincipalKey,
+        is_session: bool,
+    ) -> Result<Self, NoRoom> {
+        let end = Arc::new(Notify::new());
+        let mut all = lock(places);
+        all.last_number += 1;
+        let number = all.last_number;
+        let displaced = if is_session {
+            let displaced = all.sessions.make_room(peer)?;
+            all.sessions.insert(number, peer, Arc::clone(&end));
+            displaced
+        } else {
+            let displaced = all.handshakes.make_room(peer)?;
+            all.handshakes.insert(number, peer, Arc::clone(&end));
+            displaced
+        };
+        displaced.inspect(|displaced| displaced.notify_one());
+        Ok(Self { places: Arc::clone(places), number, is_session, end })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.end_handshake();
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).taken -= 1;
+        let mut all = lock(&self.places);
+        // It was removed already if another peer took it.
+        if self.is_session {
+            all.sessions.remove(self.number);
+        } else {
+            all.handshakes.remove(self.number);
+        }
     }
 }
 
-/// The key by which connections count as those of one peer: an IPv4 address, or a /64 of IPv6.
-fn peer_key(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) if !address.is_loopback() => {
-            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64))
-        }
-        other @ (IpAddr::V4(_) | IpAddr::V6(_)) => other,
-    }
+/// Locks the places. No code panics while it holds the lock.
+fn lock(places: &Mutex<Places>) -> MutexGuard<'_, Places> {
+    places.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn place_of_an_ended_session_is_free_again() {
-        let places = Arc::default();
-        let peer = |n: u32| IpAddr::from((0x0a00_0000 + n).to_be_bytes());
-        let mut taken: Vec<Place> = (0..HANDSHAKES_PER_PEER_MAX)
-            .map(|_| Place::take(&places, 100, peer(1)).unwrap())
-            .collect();
-        assert!(Place::take(&places, 100, peer(1)).is_none());
-        taken.extend((2..=85).map(|n| Place::take(&places, 100, peer(n)).unwrap()));
-        assert!(Place::take(&places, 100, peer(90)).is_none(), "all are taken");
-        assert!(taken[0].is_crowded());
-        taken[0].end_handshake();
-        taken[0].end_handshake();
-        assert!(Place::take(&places, 100, peer(1)).is_none(), "a session has its place, too");
-        taken.pop();
-        let again = Place::take(&places, 100, peer(1)).unwrap();
-        taken.clear();
-        drop(again);
-        let places = places.lock().unwrap();
-        assert_eq!((places.taken, places.handshakes, places.handshakes_of.len()), (0, 0, 0));
+    fn peer(last: u8) -> PrincipalKey {
+        PrincipalKey::remote(([192, 0, 2, last], 6367).into())
+    }
+
+    fn is_ended(place: &Place) -> bool {
+        let places = lock(&place.places);
+        let is_own = |end: &Arc<Notify>| Arc::ptr_eq(end, &place.end);
+        !if place.is_session {
+            places.sessions.values().any(is_own)
+        } else {
+            places.handshakes.values().any(is_own)
+        }
     }
 
     #[test]
-    fn addresses_of_one_ipv6_network_count_as_one_peer() {
-        let places = Arc::default();
-        let address = |n: u16| IpAddr::from([0x2001, 0xdb8, 0, 1, n, 0, 0, 1]);
-        let taken: Vec<_> = (0..16).map(|n| Place::take(&places, 100, address(n))).collect();
-        assert!(taken.iter().all(Option::is_some));
-        assert!(Place::take(&places, 100, address(99)).is_none());
-        let loopback = IpAddr::V6(Ipv6Addr::LOCALHOST);
-        let taken: Vec<_> = (0..50).map(|_| Place::take(&places, 100, loopback)).collect();
-        assert!(taken.iter().all(Option::is_some), "this host is not limited");
+    fn sessions_and_handshakes_of_few_peers_leave_some_to_others() {
+        for take in [Place::take_handshake, Place::take_session] {
+            let places = Places::new(HANDSHAKES_MAX);
+            let few: Vec<Place> =
+                (0..300).filter_map(|number| take(&places, peer(number % 4)).ok()).collect();
+            assert_eq!(few.len(), HANDSHAKES_MAX);
+            assert!(take(&places, peer(0)).is_err(), "it has its share");
+            let other: Vec<Place> = (0..51).map(|_| take(&places, peer(9)).unwrap()).collect();
+            assert!(take(&places, peer(9)).is_err());
+            assert_eq!(few.iter().filter(|place| is_ended(place)).count(), 51);
+            assert!(is_ended(&few[0]) && !is_ended(&few[255]), "the oldest give way");
+            assert!(!other.iter().any(is_ended));
+            drop((few, other));
+            let (handshakes, sessions) = lock(&places).reports();
+            assert!(handshakes.is_zero() && sessions.is_zero());
+        }
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_peer() {
+        let places = Places::new(8);
+        let take = |n: u16| {
+            let address = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 1, n, 0, 0, 1);
+            Place::take_session(&places, PrincipalKey::remote((address, 6367).into()))
+        };
+        let taken: Vec<_> = (0..8).map(take).collect();
+        assert!(taken.iter().all(Result::is_ok));
+        assert!(take(99).is_err());
+        assert!(Place::take_session(&places, peer(1)).is_ok());
     }
 }

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ndn_sys::clock::Clock;
+use ndn_types::LedgerReport;
 use tokio::runtime;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -20,7 +21,7 @@ use crate::certificate::{CertificateHash, Identity};
 use crate::client::{self, Target};
 use crate::counters::Counters;
 use crate::rotation::Rotation;
-use crate::server::{Accepted, Rules, Server, stream_pair};
+use crate::server::{Accepted, Places, Rules, Server, stream_pair};
 use crate::session::{END_TIMEOUT, Timeouts};
 
 /// Interval between checks whether a certificate has to be renewed.
@@ -82,6 +83,8 @@ pub struct Service {
     commands: Option<Sender<Command>>,
     counters: Arc<Counters>,
     hashes: Arc<Mutex<Vec<CertificateHash>>>,
+    /// The handshakes and sessions of the listeners, if there are any.
+    places: Option<Arc<Mutex<Places>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -109,10 +112,11 @@ impl Service {
             let listening = |listen| Listening::new(listen, timeouts, &counters, &hashes);
             listen.map(listening).transpose()?
         };
+        let places = listening.as_ref().map(|one| Arc::clone(one.server.places()));
         let of_clients = Arc::clone(&counters);
         let run = move || runtime.block_on(serve(listening, requests, of_clients, timeouts));
         let thread = std::thread::Builder::new().name("webtransport".to_owned()).spawn(run)?;
-        Ok(Self { commands: Some(commands), counters, hashes, thread: Some(thread) })
+        Ok(Self { commands: Some(commands), counters, hashes, places, thread: Some(thread) })
     }
 
     /// Opens a session with a listener at one of these addresses, and reports the result to `on_connected`. If there are no
@@ -145,6 +149,13 @@ impl Service {
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
+    }
+
+    /// The handshakes and the accepted sessions that peers hold, if there are listeners.
+    #[must_use]
+    pub fn place_reports(&self) -> Option<(LedgerReport<1>, LedgerReport<1>)> {
+        let places = self.places.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(places.reports())
     }
 
     fn command(&self, command: Command) {

@@ -1,7 +1,7 @@
 //! Memif handshakes: clients of this forwarder, and servers that it connects to.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use ndn_memif::{
 };
 use ndn_sys::poll::Interest;
 use ndn_sys::seqpacket;
-use ndn_types::{FaceUri, Persistency, Scope};
+use ndn_types::{FaceUri, LedgerReport, Persistency, PrincipalKey, Reserves, Scope, SharedPlaces};
 use tracing::{debug, info, warn};
 
 use super::commands::FaceCommands;
@@ -28,18 +28,27 @@ use crate::local_peers::PeerIdentity;
 use crate::settings;
 use namewire_control::{MemifRefusal, MemifStatus};
 
-/// Maximum concurrent handshakes; further clients are rejected.
+/// Maximum concurrent handshakes with clients, which users share. Starting one costs a client nothing.
 const HANDSHAKES_MAX: usize = 64;
-/// Maximum concurrent handshakes per user: half, so that other users always find some. Starting one costs a client
-/// nothing.
-const HANDSHAKES_OF_USER_MAX: usize = HANDSHAKES_MAX / 2;
-/// Maximum concurrent connections to servers that commands wait for: each holds a socket, and requesting one is
-/// cheap.
+/// Maximum concurrent connections to servers that commands wait for, which users share with operators: each holds a socket,
+/// and requesting one is cheap.
 const ATTEMPTS_MAX: usize = 64;
+/// Failure of a command whose principal has its share of the connections being made.
+const TOO_MANY_ATTEMPTS: &str = "too many connections are being made";
 /// Handshake timeout of a client.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Handshake timeout of a server for a requested face: equal to the TCP timeout of `faces/create`.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(4);
+
+ndn_types::resource! {
+    /// Handshakes with memif clients, which users share.
+    pub(super) struct MemifHandshakes = "memif_handshakes";
+}
+
+ndn_types::resource! {
+    /// Connections being made to memif servers, which users share with operators.
+    pub(super) struct MemifAttempts = "memif_attempts";
+}
 
 /// A client during its handshake.
 #[derive(Debug)]
@@ -65,8 +74,9 @@ struct Attempt {
 /// Clients during the handshake, servers being connected to, and interfaces in use.
 #[derive(Debug)]
 pub(super) struct Memif {
-    pending: BTreeMap<u64, Pending>,
-    attempts: BTreeMap<u64, Attempt>,
+    /// By token, as the attempts.
+    pending: SharedPlaces<MemifHandshakes, Pending>,
+    attempts: SharedPlaces<MemifAttempts, Attempt>,
     next_token: u64,
     /// Interface of each face.
     taken: BTreeMap<u64, Address>,
@@ -86,12 +96,12 @@ impl Service for Memif {
         match event {
             Event::MemifClient { stream, socket } => self.begin(cx, stream, socket),
             Event::CreateMemif { address, spec } => self.create(cx, address, &spec),
-            Event::Ready(token) if token >= TOKEN_MEMIF => match self.attempts.remove(&token) {
+            Event::Ready(token) if token >= TOKEN_MEMIF => match self.attempts.remove(token) {
                 Some(attempt) => self.advance_attempt(cx, token, attempt),
                 None => self.advance_client(cx, token),
             },
             Event::Abandon { ticket } => {
-                self.attempts.retain(|_, attempt| attempt.spec.ticket != Some(ticket));
+                drop(self.attempts.remove_all(|attempt| attempt.spec.ticket == Some(ticket)));
                 return Some(event);
             }
             Event::FaceRefused(face_id) | Event::FaceClosed { face_id, .. } => {
@@ -118,13 +128,11 @@ impl Service for Memif {
     /// Drops attempts and clients that have timed out.
     fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
         let now_ns = cx.now_ns();
-        let late = self.pending.extract_if(.., |_, pending| pending.deadline_ns <= now_ns);
-        for (_, pending) in late {
+        for pending in self.pending.remove_all(|pending| pending.deadline_ns <= now_ns) {
             ndn_memif::send_disconnect(pending.handshake.as_fd(), "The handshake takes too long");
             *self.refused.entry(MemifRefusal::TooSlow).or_default() += 1;
         }
-        let late = self.attempts.extract_if(.., |_, attempt| attempt.deadline_ns <= now_ns);
-        for (_, attempt) in late {
+        for attempt in self.attempts.remove_all(|attempt| attempt.deadline_ns <= now_ns) {
             ndn_memif::send_disconnect(attempt.handshake.as_fd(), "The handshake takes too long");
             server_failed(cx, &attempt.address, &attempt.spec, "the server does not answer");
         }
@@ -134,7 +142,9 @@ impl Service for Memif {
 impl Memif {
     pub(super) fn new(config: &Config) -> Self {
         let memory = MemoryBudget::new(config.listeners.memif.memory.0);
-        let (pending, attempts) = (BTreeMap::new(), BTreeMap::new());
+        // Only users of this host and operators take these places: nobody needs a reserve.
+        let pending = SharedPlaces::new(HANDSHAKES_MAX, Reserves::NONE);
+        let attempts = SharedPlaces::new(ATTEMPTS_MAX, Reserves::NONE);
         let (taken, refused) = (BTreeMap::new(), BTreeMap::new());
         let (next_token, secrecy) = (TOKEN_MEMIF, None);
         Self { pending, attempts, next_token, taken, memory, refused, secrecy }
@@ -161,6 +171,11 @@ impl Memif {
         }
     }
 
+    /// The handshakes with clients, and the connections being made to servers, that principals hold.
+    pub(super) fn reports(&self) -> (LedgerReport<1>, LedgerReport<1>) {
+        (self.pending.report(), self.attempts.report())
+    }
+
     fn count(&mut self, reason: MemifRefusal) {
         *self.refused.entry(reason).or_default() += 1;
     }
@@ -171,15 +186,15 @@ impl Memif {
             Ok(user) => user,
             Err(error) => return debug!(%error, "a memif client was lost"),
         };
-        if let Err(limit) = room_for(user, self.pending.values().map(|other| other.user)) {
-            let now = cx.now();
-            cx.log().refused.memif_turned_away(now, user, limit);
-            let reason = match limit {
-                HANDSHAKES_MAX => "Too many clients connect at this moment",
-                _ => "Too many clients of this user connect at this moment",
-            };
-            ndn_memif::send_disconnect(stream.as_fd(), reason);
-            return self.count(MemifRefusal::TooManyHandshakes);
+        let ended = match self.pending.make_room(principal_of(user)) {
+            Ok(displaced) => displaced.map(|Pending { handshake, user, .. }| (handshake, user)),
+            Err(_) => {
+                self.turn_away(cx, stream.as_fd(), user);
+                return;
+            }
+        };
+        if let Some((handshake, user)) = ended {
+            self.turn_away(cx, handshake.as_fd(), user);
         }
         let options = ServerOptions {
             buffer_length: buffer_length(cx.config()),
@@ -197,14 +212,23 @@ impl Memif {
             Ok(handshake) => {
                 self.next_token += 1;
                 let deadline_ns = cx.after(TIMEOUT);
-                self.pending.insert(token, Pending { handshake, socket, user, deadline_ns });
+                let pending = Pending { handshake, socket, user, deadline_ns };
+                self.pending.insert(token, principal_of(user), pending);
             }
         }
     }
 
+    /// Rejects a client whose user has its share of the handshakes.
+    fn turn_away(&mut self, cx: &mut Cx<'_>, stream: BorrowedFd<'_>, user: u32) {
+        let now = cx.now();
+        cx.log().refused.memif_turned_away(now, user, HANDSHAKES_MAX);
+        ndn_memif::send_disconnect(stream, "Too many clients connect at this moment");
+        self.count(MemifRefusal::TooManyHandshakes);
+    }
+
     /// Continues the handshake of a client.
     fn advance_client(&mut self, cx: &mut Cx<'_>, token: u64) {
-        let Some(pending) = self.pending.remove(&token) else { return };
+        let Some(pending) = self.pending.remove(token) else { return };
         let Pending { handshake, socket, user, deadline_ns } = pending;
         let interface = |id| Address { socket: socket.clone(), id: Some(id) };
         let is_taken = |id| {
@@ -224,7 +248,8 @@ impl Memif {
         };
         match handshake.advance(admit) {
             Ok(Progress::Waiting(handshake)) => {
-                self.pending.insert(token, Pending { handshake, socket, user, deadline_ns });
+                let pending = Pending { handshake, socket, user, deadline_ns };
+                self.pending.insert(token, principal_of(user), pending);
             }
             Err(error) => self.client_failed(cx, &socket, &error),
             Ok(Progress::Done(link)) => {
@@ -304,9 +329,15 @@ impl Memif {
             return server_failed(cx, &address, spec, "this forwarder listens there itself");
         }
         let is_command = spec.is_command();
-        if is_command && self.attempts.len() >= ATTEMPTS_MAX {
-            let text = format!("Cannot connect to {address}: too many connections are being made");
-            return cx.attempt_failed(&address, spec, status::CONNECT_FAILED, text);
+        let requester = spec.keeper.unwrap_or(PrincipalKey::Management);
+        if is_command {
+            match self.attempts.make_room(requester) {
+                Ok(None) => {}
+                Ok(Some(Attempt { address, spec, .. })) => {
+                    server_failed(cx, &address, &spec, TOO_MANY_ATTEMPTS);
+                }
+                Err(_) => return server_failed(cx, &address, spec, TOO_MANY_ATTEMPTS),
+            }
         }
         let options = ClientOptions {
             id: address.id.unwrap_or(0),
@@ -331,7 +362,7 @@ impl Memif {
                 let MemifClient { address, options, handshake } = client;
                 let (spec, deadline_ns) = (*spec, cx.after(SERVER_TIMEOUT));
                 let attempt = Attempt { handshake, address, options, spec, deadline_ns };
-                self.attempts.insert(token, attempt);
+                self.attempts.insert(token, requester, attempt);
                 self.next_token += 1;
             }
             // A configured face exists at once and is down until the server answers.
@@ -347,8 +378,9 @@ impl Memif {
         let Attempt { handshake, address, options, spec, deadline_ns } = attempt;
         match handshake.advance() {
             Ok(Progress::Waiting(handshake)) => {
+                let requester = spec.keeper.unwrap_or(PrincipalKey::Management);
                 let attempt = Attempt { handshake, address, options, spec, deadline_ns };
-                self.attempts.insert(token, attempt);
+                self.attempts.insert(token, requester, attempt);
             }
             Ok(Progress::Done(link)) => {
                 // From now on a worker polls this socket.
@@ -425,40 +457,12 @@ fn add_server(cx: &mut Cx<'_>, end: MemifEnd, address: &Address, local: i32, spe
     });
 }
 
-/// Checks the handshake limits for one more handshake of `user`; returns the limit that is reached.
-fn room_for(user: u32, others: impl ExactSizeIterator<Item = u32>) -> Result<(), usize> {
-    if others.len() >= HANDSHAKES_MAX {
-        return Err(HANDSHAKES_MAX);
-    }
-    match others.filter(|other| *other == user).count() < HANDSHAKES_OF_USER_MAX {
-        true => Ok(()),
-        false => Err(HANDSHAKES_OF_USER_MAX),
-    }
+/// The principal of a client's user.
+const fn principal_of(uid: u32) -> PrincipalKey {
+    PrincipalKey::LocalApplication { uid, pid: 0 }
 }
 
 /// Returns the face URI of an end of a memif connection.
 fn face_uri(address: &Address) -> FaceUri {
     FaceUri::memif(&address.socket, address.id)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn handshakes_per_user_are_limited() {
-        let mut users = Vec::new();
-        while room_for(1, users.iter().copied()).is_ok() {
-            users.push(1);
-        }
-        assert_eq!(users.len(), HANDSHAKES_OF_USER_MAX);
-        assert_eq!(room_for(1, users.iter().copied()), Err(HANDSHAKES_OF_USER_MAX));
-        for user in [2, 3] {
-            users.extend([user; HANDSHAKES_OF_USER_MAX / 2]);
-        }
-        assert_eq!(users.len(), HANDSHAKES_MAX);
-        assert_eq!(room_for(4, users.iter().copied()), Err(HANDSHAKES_MAX));
-        users.retain(|user| *user != 1);
-        assert_eq!(room_for(1, users.iter().copied()), Ok(()));
-    }
 }

@@ -15,16 +15,18 @@ use ndn_disk::DiskCounters;
 use ndn_face::{CallCounters, InternalEnd, MemoryKind};
 use ndn_forwarding::{Counters, DropReason, InterestAccount, ServiceTimes, TraceFilter};
 use ndn_management::{
-    CallError, FaceEventNotification, PendingPlaces, RequestBytes, RoutePlaces,
-    StrategyChoicePlaces, StrategyInstancePlaces, WaitingPlaces,
+    CallError, DatasetPlaces, FaceEventNotification, PendingPlaces, PublishedResource,
+    RequestBytes, RoutePlaces, StrategyChoicePlaces, StrategyInstancePlaces, WaitingPlaces,
 };
 use ndn_packet::Name;
 use ndn_ring::PoolCounters;
 use ndn_sys::clock::Clock;
 use ndn_table::Resource;
 use ndn_types::{Counter, Timestamp};
+use ndn_webtransport::{HandshakePlaces, SessionPlaces};
 
 use super::management::LocalAnswer;
+use super::memif::{MemifAttempts, MemifHandshakes};
 use super::service::Core;
 use super::{Control, NO_CONFIGURATION};
 use crate::calls::Caller;
@@ -258,18 +260,28 @@ impl Operations for Operator {
     fn limits(&self) -> Result<LedgerStatus, String> {
         let (workers, reports) = sync_channel(self.workers.len());
         let mut sum = self.control.call(|control| {
-            let Control { core, management, websocket, connector, .. } = control;
+            let Control { core, management, websocket, connector, memif, sessions, .. } = control;
             let mut sum = LedgerSum::default();
-            sum.add_of_control::<Faces>(&core.dataplane.face_report());
-            sum.add_of_control::<Handshakes>(&websocket.report());
-            sum.add_of_control::<Lookups>(&connector.names().report());
-            sum.add_of_control::<RequestBytes>(&management.state().request_bytes());
-            sum.add_of_control::<WaitingPlaces>(&management.state().waiting_places());
-            sum.add_of_control::<PendingPlaces>(&management.state().pending_places());
-            sum.add_of_control::<RoutePlaces>(&management.state().route_places());
+            sum.add_of_control::<Faces, 1>(&core.dataplane.face_report());
+            sum.add_of_control::<Handshakes, 1>(&websocket.report());
+            sum.add_of_control::<Lookups, 1>(&connector.names().report());
+            let (handshakes, attempts) = memif.reports();
+            sum.add_of_control::<MemifHandshakes, 1>(&handshakes);
+            sum.add_of_control::<MemifAttempts, 1>(&attempts);
+            if let Some((handshakes, accepted)) = sessions.place_reports() {
+                sum.add_of_control::<HandshakePlaces, 1>(&handshakes);
+                sum.add_of_control::<SessionPlaces, 1>(&accepted);
+            }
+            sum.add_of_control::<RequestBytes, 1>(&management.state().request_bytes());
+            sum.add_of_control::<WaitingPlaces, 1>(&management.state().waiting_places());
+            sum.add_of_control::<PendingPlaces, 1>(&management.state().pending_places());
+            sum.add_of_control::<RoutePlaces, 1>(&management.state().route_places());
+            let (requests, published) = management.state().dataset_places();
+            sum.add_of_control::<DatasetPlaces, 1>(&requests);
+            sum.add_of_control::<PublishedResource, _>(&published);
             let (choices, instances) = management.state().strategy_places();
-            sum.add_of_control::<StrategyChoicePlaces>(&choices);
-            sum.add_of_control::<StrategyInstancePlaces>(&instances);
+            sum.add_of_control::<StrategyChoicePlaces, 1>(&choices);
+            sum.add_of_control::<StrategyInstancePlaces, 1>(&instances);
             core.dataplane.send(Command::ReportLedgers { forwards: true, answer: workers });
             sum
         })?;

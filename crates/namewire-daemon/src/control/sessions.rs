@@ -9,7 +9,7 @@ use anyhow::Context;
 use ndn_management::status;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::Waker;
-use ndn_types::{CounterValues as _, FaceUri, PrincipalKey};
+use ndn_types::{CounterValues as _, FaceUri, LedgerReport, PrincipalKey};
 use ndn_webtransport::{Accepted, Connecting, Identity, Listen, PathMtu, Rules, Target};
 use tracing::{debug, error};
 
@@ -163,6 +163,11 @@ impl Sessions {
                 }
             }
         }
+    }
+
+    /// The handshakes and the accepted sessions that peers hold, if there are listeners.
+    pub(super) fn place_reports(&self) -> Option<(LedgerReport<1>, LedgerReport<1>)> {
+        self.service.as_ref()?.place_reports()
     }
 
     /// Status for the control socket, if a listener or a session exists.

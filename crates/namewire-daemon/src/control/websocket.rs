@@ -1,13 +1,12 @@
 //! WebSocket handshakes.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_sys::poll::Interest;
-use ndn_types::{Capacity, LedgerReport, PrincipalIndex, RankedLedger, Reserves, Verdict};
+use ndn_types::{LedgerReport, Reserves, SharedPlaces};
 use tracing::{debug, warn};
 
 use super::commands::FaceCommands;
@@ -29,7 +28,6 @@ struct PendingHandshake {
     peer: Option<SocketAddr>,
     /// Identity of the peer, unless a page of another origin connects.
     identity: PeerIdentity,
-    holder: PrincipalIndex,
     /// The listener that accepted it.
     local: Arc<LocalEnd>,
     deadline_ns: u64,
@@ -39,20 +37,19 @@ struct PendingHandshake {
 #[derive(Debug)]
 pub(super) struct WebSocketHandshakes {
     /// By token.
-    pending: BTreeMap<u64, PendingHandshake>,
+    pending: SharedPlaces<Handshakes, PendingHandshake>,
     next_token: u64,
-    ledger: RankedLedger<Handshakes, 1>,
 }
 
 impl WebSocketHandshakes {
     pub(super) fn new(reserves: Reserves) -> Self {
-        let ledger = RankedLedger::new([Capacity::of(HANDSHAKES_MAX)], reserves);
-        Self { pending: BTreeMap::new(), next_token: TOKEN_HANDSHAKES, ledger }
+        let pending = SharedPlaces::new(HANDSHAKES_MAX, reserves);
+        Self { pending, next_token: TOKEN_HANDSHAKES }
     }
 
     /// Handshakes that principals hold.
     pub(super) fn report(&self) -> LedgerReport<1> {
-        self.ledger.report()
+        self.pending.report()
     }
 
     /// Waits for the HTTP request of a connection. If all handshakes are taken, the oldest of the principal with the
@@ -65,60 +62,32 @@ impl WebSocketHandshakes {
         local: Arc<LocalEnd>,
     ) {
         let identity = local.identify(stream.as_fd(), peer);
-        let holder = self.ledger.attach(identity.principal);
-        if !self.make_room(holder) {
-            self.ledger.detach(holder);
+        if self.pending.make_room(identity.principal).is_err() {
             debug!(?peer, "a WebSocket was closed: the peer has its share of the handshakes");
             return;
         }
         let token = self.next_token;
         if let Err(error) = cx.watch(&stream, token, Interest::Readable) {
-            self.ledger.detach(holder);
             warn!(%error, "a WebSocket was closed");
             return;
         }
         self.next_token += 1;
-        self.ledger.charge(holder, Handshakes, 1);
         let (deadline_ns, handshake) = (cx.after(TIMEOUT), Handshake::new(stream));
-        let pending = PendingHandshake { handshake, peer, identity, holder, local, deadline_ns };
-        self.pending.insert(token, pending);
-    }
-
-    /// Whether there is room for a handshake of a principal, which may have to be made.
-    fn make_room(&mut self, holder: PrincipalIndex) -> bool {
-        match self.ledger.verdict(holder, Handshakes, 1) {
-            Verdict::Room => true,
-            Verdict::Refused => false,
-            Verdict::Evict(limits) => {
-                let Some(payer) = self.ledger.victim(Handshakes, limits) else { return false };
-                // Tokens are in the order of arrival.
-                let oldest = self.pending.iter().find(|(_, pending)| pending.holder == payer);
-                let Some((&token, _)) = oldest else { return false };
-                self.take(token).is_some()
-            }
-        }
-    }
-
-    /// Removes a handshake. Unless it is put back, it has ended.
-    fn take(&mut self, token: u64) -> Option<PendingHandshake> {
-        let pending = self.pending.remove(&token)?;
-        self.ledger.release(pending.holder, Handshakes, 1);
-        self.ledger.detach(pending.holder);
-        Some(pending)
+        let principal = identity.principal;
+        let pending = PendingHandshake { handshake, peer, identity, local, deadline_ns };
+        self.pending.insert(token, principal, pending);
     }
 
     /// Continues the handshake of a connection that is readable.
     fn advance(&mut self, cx: &mut Cx<'_>, token: u64) {
-        let Some(pending) = self.take(token) else { return };
-        let PendingHandshake { handshake, peer, identity, local, deadline_ns, .. } = pending;
+        let Some(pending) = self.pending.remove(token) else { return };
+        let PendingHandshake { handshake, peer, identity, local, deadline_ns } = pending;
         let LocalEnd::WebSocket { admission, .. } = &*local else { return };
         match handshake.advance(admission) {
             HandshakeProgress::NotYet(handshake) => {
-                let holder = self.ledger.attach(identity.principal);
-                self.ledger.charge(holder, Handshakes, 1);
-                let pending =
-                    PendingHandshake { handshake, peer, identity, holder, local, deadline_ns };
-                self.pending.insert(token, pending);
+                let principal = identity.principal;
+                let pending = PendingHandshake { handshake, peer, identity, local, deadline_ns };
+                self.pending.insert(token, principal, pending);
             }
             HandshakeProgress::Refused(reason) => {
                 debug!(?peer, reason, "a WebSocket handshake has failed")
@@ -162,8 +131,6 @@ impl Service for WebSocketHandshakes {
     /// Closes connections whose handshake has timed out.
     fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
         let now_ns = cx.now_ns();
-        let due = self.pending.iter().filter(|(_, pending)| pending.deadline_ns <= now_ns);
-        let due: Vec<u64> = due.map(|(token, _)| *token).collect();
-        due.into_iter().for_each(|token| drop(self.take(token)));
+        drop(self.pending.remove_all(|pending| pending.deadline_ns <= now_ns));
     }
 }
