@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +11,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use ndn_gateway::StallGuard;
+use ndn_gateway::{Connection, Connections, StallGuard, principal_of};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -21,8 +21,9 @@ use crate::counters::HttpCounters;
 use crate::shared::Body;
 use crate::tls::TlsFiles;
 
-/// Maximum number of connections. Further ones wait until one ends.
-pub(crate) const CONNECTIONS_MAX: usize = 256;
+/// Maximum number of connections, which users of this host and addresses share. A further one takes the place of the oldest
+/// connection without a request, of the one with the most or its own.
+const CONNECTIONS_MAX: usize = 256;
 /// Maximum length of the head of a request, and of one write, in bytes.
 const HEAD_LEN_MAX: usize = 16 << 10;
 /// Maximum number of fields of a request.
@@ -51,22 +52,24 @@ where
 {
     /// Accepts and serves connections of all sockets forever. Dropping the future ends them.
     pub(crate) async fn accept_all(self, sockets: Vec<TcpListener>) {
-        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let places = Connections::new(CONNECTIONS_MAX);
         let mut accepting = JoinSet::new();
         for socket in sockets {
-            let (own, permits) = (self.clone(), Arc::clone(&permits));
+            let (own, places) = (self.clone(), Arc::clone(&places));
             accepting.spawn(async move {
                 let mut connections = JoinSet::new();
                 loop {
                     while connections.try_join_next().is_some() {}
-                    let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
                     match socket.accept().await {
                         Ok((stream, peer)) => {
-                            let own = own.clone();
-                            connections.spawn(async move {
-                                own.serve(stream, peer).await;
-                                drop(permit);
-                            });
+                            let client = principal_of(stream.as_fd(), peer);
+                            let place = places.admit(client);
+                            match place.or_else(|| places.admit_in_place_of_own(client)) {
+                                Some(place) => {
+                                    connections.spawn(own.clone().hold(stream, peer, place));
+                                }
+                                None => own.note_broken(peer, &"its share of the connections is busy"),
+                            }
                         }
                         Err(error) => {
                             tracing::warn!(%error, "a connection to the HTTP API cannot be accepted");
@@ -79,15 +82,26 @@ where
         while accepting.join_next().await.is_some() {}
     }
 
-    async fn serve(self, stream: TcpStream, peer: SocketAddr) {
+    /// Serves a connection until it ends, or another client takes its place.
+    async fn hold(self, stream: TcpStream, peer: SocketAddr, place: Connection) {
+        let (end, place) = (Arc::clone(place.end()), Arc::new(place));
+        tokio::select! {
+            () = self.serve(stream, (peer, Arc::clone(&place))) => {}
+            () = end.notified() => {
+                tracing::debug!(%peer, "a connection to the HTTP API ended: another one needs its place");
+            }
+        }
+    }
+
+    async fn serve(self, stream: TcpStream, (peer, place): (SocketAddr, Arc<Connection>)) {
         self.counters.connections.increment();
         // Data of one write is sent at once.
         let _ = stream.set_nodelay(true);
         let stream = StallGuard::new(stream, STALL_TIME, RATE_MIN);
-        let Some(tls) = &self.tls else { return self.serve_stream(stream, peer).await };
+        let Some(tls) = &self.tls else { return self.serve_stream(stream, peer, place).await };
         let session = TlsAcceptor::from(tls.current()).accept(stream);
         match tokio::time::timeout(HEAD_TIME, session).await {
-            Ok(Ok(session)) => self.serve_stream(session, peer).await,
+            Ok(Ok(session)) => self.serve_stream(session, peer, place).await,
             Ok(Err(error)) => self.note_broken(peer, &error),
             Err(elapsed) => self.note_broken(peer, &elapsed),
         }
@@ -97,11 +111,15 @@ where
         self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         peer: SocketAddr,
+        place: Arc<Connection>,
     ) {
         let respond = self.respond.clone();
         let service = service_fn(move |request| {
-            let response = respond(peer, request);
-            async move { Ok::<_, Infallible>(response.await) }
+            let (response, busy) = (respond(peer, request), place.begin_request());
+            async move {
+                let _busy = busy;
+                Ok::<_, Infallible>(response.await)
+            }
         });
         let served = http1::Builder::new()
             .timer(TokioTimer::new())

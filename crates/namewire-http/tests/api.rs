@@ -261,7 +261,7 @@ fn incomplete_heads_are_disconnected() {
     assert!(response.is_empty() || status(&response) == 408, "{response}");
 }
 
-/// More connections than the server takes, which send nothing: the others wait until these are closed.
+/// More connections than the server takes, which send nothing: the oldest ones make room.
 #[test]
 fn many_idle_connections_end_and_others_are_served() {
     let served = serve(&settings());

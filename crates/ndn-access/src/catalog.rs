@@ -21,7 +21,7 @@ const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 /// Limit on all manifests in KiB: cached, in use by transfers, or being fetched.
 const MANIFEST_ROOM: usize = 512 << 10;
 /// Maximum number of concurrent look-ups.
-const LOOKUPS_MAX: usize = 64;
+pub const LOOKUPS_MAX: usize = 64;
 /// Maximum time that a look-up waits for others before it is rejected.
 const QUEUE_TIME: Duration = Duration::from_secs(30);
 /// Bytes of a manifest per segment.

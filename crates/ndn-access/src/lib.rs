@@ -18,7 +18,7 @@ mod versions;
 
 pub use access::{Access, AccessOptions};
 pub use blocking::{Blocking, BlockingFile};
-pub use catalog::{Catalog, Details, Resource};
+pub use catalog::{Catalog, Details, LOOKUPS_MAX, Resource};
 pub use error::{AccessError, ErrorKind};
 pub use file::File;
 pub use range_reader::RangeReader;

@@ -1,11 +1,10 @@
 //! Shares of client addresses in the connections.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ndn_types::PrincipalIndex;
+use ndn_types::{PrincipalIndex, PrincipalKey};
 use tokio::sync::Notify;
 
 use crate::shares::Shares;
@@ -15,7 +14,7 @@ use crate::shares::Shares;
 /// If there is no room, an address below its share takes the place of a connection of the address with the most: the
 /// oldest one without a request, or the latest.
 #[derive(Debug)]
-pub(crate) struct Connections(Mutex<State>);
+pub struct Connections(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -34,7 +33,7 @@ struct Open {
 
 /// The right to one connection.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub struct Connection {
     connections: Arc<Connections>,
     address: PrincipalIndex,
     id: u64,
@@ -44,18 +43,20 @@ pub(crate) struct Connection {
 
 /// A request of a connection, until its answer is sent.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<AtomicUsize>);
+pub struct Busy(Arc<AtomicUsize>);
 
 impl Connections {
-    pub(crate) fn new(connections_max: usize) -> Arc<Self> {
+    /// Room for this number of connections.
+    #[must_use]
+    pub fn new(connections_max: usize) -> Arc<Self> {
         let shares = Shares::new(connections_max);
         Arc::new(Self(Mutex::new(State { shares, open: HashMap::new(), next_id: 0 })))
     }
 
-    /// Counts a connection of `peer`; `None` if there is no room and the address has its share.
-    pub(crate) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<Connection> {
+    /// Counts a connection of a client; `None` if there is no room and the client has its share.
+    pub fn admit(self: &Arc<Self>, client: PrincipalKey) -> Option<Connection> {
         let mut state = self.lock();
-        let address = state.shares.enter(peer);
+        let address = state.shares.enter(client);
         if state.shares.has_room(address) {
             state.shares.take(address);
         } else {
@@ -67,11 +68,28 @@ impl Connections {
                 state.end_one(payer);
             }
         }
+        Some(self.open(&mut state, address))
+    }
+
+    /// Counts a connection of a client that has its share, in place of its oldest one without a request; `None` if all have
+    /// requests.
+    pub fn admit_in_place_of_own(self: &Arc<Self>, client: PrincipalKey) -> Option<Connection> {
+        let mut state = self.lock();
+        let address = state.shares.enter(client);
+        if !state.end_idle(address) {
+            state.shares.leave(address);
+            return None;
+        }
+        Some(self.open(&mut state, address))
+    }
+
+    /// Adds a connection of an address, which has taken a place.
+    fn open(self: &Arc<Self>, state: &mut State, address: PrincipalIndex) -> Connection {
         state.next_id += 1;
         let (id, requests, end) = (state.next_id, Arc::default(), Arc::new(Notify::new()));
         let open = Open { id, requests: Arc::clone(&requests), end: Arc::clone(&end) };
         state.open.entry(address).or_default().push_back(open);
-        Some(Connection { connections: Arc::clone(self), address, id, requests, end })
+        Connection { connections: Arc::clone(self), address, id, requests, end }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -82,23 +100,35 @@ impl Connections {
 impl State {
     /// Ends a connection of an address that has some. It does not count from now on.
     fn end_one(&mut self, address: PrincipalIndex) {
-        let Some(open) = self.open.get_mut(&address) else { return };
+        if !self.end_idle(address)
+            && let Some(latest) = self.open.get_mut(&address).and_then(VecDeque::pop_back)
+        {
+            latest.end.notify_one();
+        }
+    }
+
+    /// Ends the oldest connection of an address without a request, if there is one. It does not count from now on.
+    fn end_idle(&mut self, address: PrincipalIndex) -> bool {
+        let Some(open) = self.open.get_mut(&address) else { return false };
         let idle = open.iter().position(|one| one.requests.load(Ordering::Relaxed) == 0);
-        let latest = open.len().saturating_sub(1);
-        if let Some(ended) = open.remove(idle.unwrap_or(latest)) {
+        let ended = idle.and_then(|at| open.remove(at));
+        if let Some(ended) = &ended {
             ended.end.notify_one();
         }
+        ended.is_some()
     }
 }
 
 impl Connection {
     /// Notified when the connection has to end because an address with fewer needs its place.
-    pub(crate) fn end(&self) -> &Arc<Notify> {
+    #[must_use]
+    pub fn end(&self) -> &Arc<Notify> {
         &self.end
     }
 
     /// Notes that a request has begun.
-    pub(crate) fn begin_request(&self) -> Busy {
+    #[must_use]
+    pub fn begin_request(&self) -> Busy {
         self.requests.fetch_add(1, Ordering::Relaxed);
         Busy(Arc::clone(&self.requests))
     }
@@ -130,8 +160,8 @@ mod tests {
     use super::*;
     use crate::shares::KEPT;
 
-    fn peer(last: u8) -> SocketAddr {
-        ([192, 0, 2, last], 4000).into()
+    fn peer(last: u8) -> PrincipalKey {
+        PrincipalKey::remote(([192, 0, 2, last], 4000).into())
     }
 
     fn is_ended(connection: &Connection) -> bool {
@@ -169,6 +199,22 @@ mod tests {
         assert_eq!(ended, [false, false, false, false, false, true], "the latest");
         tokio::time::sleep(KEPT).await;
         assert!(connections.admit(peer(1)).is_some(), "it is kept no longer");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn address_replaces_its_own_idle_connection() {
+        let connections = Connections::new(3);
+        let held: Vec<_> = (0..3).map(|_| connections.admit(peer(1)).unwrap()).collect();
+        let busy = held[0].begin_request();
+        assert!(connections.admit(peer(1)).is_none());
+        let next = connections.admit_in_place_of_own(peer(1)).unwrap();
+        assert_eq!(held.iter().map(is_ended).collect::<Vec<_>>(), [false, true, false]);
+        let _all = [held[2].begin_request(), next.begin_request()];
+        assert!(connections.admit_in_place_of_own(peer(1)).is_none(), "all have requests");
+        assert!(connections.admit_in_place_of_own(peer(2)).is_none(), "it has none");
+        drop((busy, held, next));
+        let mut state = connections.lock();
+        assert!(state.shares.is_unused() && state.open.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

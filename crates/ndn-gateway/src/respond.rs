@@ -1,6 +1,5 @@
 //! From a request to its answer.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,6 +15,7 @@ use ndn_access::{AccessError, Catalog, ErrorKind, Resource};
 use ndn_client::{ConnectionState, Endpoint};
 use ndn_files::ListingEntry;
 use ndn_packet::Name;
+use ndn_types::PrincipalKey;
 use rand::RngExt;
 use tokio::sync::Notify;
 
@@ -28,6 +28,7 @@ use crate::details::Details;
 use crate::failure::Failure;
 use crate::hosts::is_host_allowed;
 use crate::listing::{Entry, Format, Page, entries};
+use crate::lookups::{Lookup, Lookups};
 use crate::media_type::media_type;
 use crate::path::{PathTarget, encode, parse_path};
 use crate::range::{Range, RequestedRange, requested_range};
@@ -76,13 +77,15 @@ pub(crate) struct Shared {
     pub(crate) tokens: Tokens,
     /// Limits concurrent transfers.
     pub(crate) transfers: Arc<Transfers>,
+    /// Limits concurrent look-ups of names.
+    pub(crate) lookups: Arc<Lookups>,
 }
 
 /// The client of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
-    /// Its address, which its transfers count for.
-    pub(crate) peer: SocketAddr,
+    /// Its user or address, which its transfers and look-ups count for.
+    pub(crate) principal: PrincipalKey,
     /// Ends the connection.
     pub(crate) end: Arc<Notify>,
     /// Connected over loopback.
@@ -229,8 +232,10 @@ impl Shared {
         request: &Parts,
         target: &PathTarget,
         record: &mut Record,
-    ) -> Result<HttpAnswer, ReadFailure> {
+    ) -> Result<Answer, ReadFailure> {
+        let turn = self.turn(client).await?;
         let resource = self.catalog.find(&target.name).await?;
+        drop(turn);
         record.note("name", &resource.name().to_uri());
         if request.method == *PROPFIND {
             return self.describe(client, request, target, &resource).await;
@@ -270,7 +275,8 @@ impl Shared {
         if answer.status == StatusCode::OK {
             let permit = self.permit(client).await?;
             let entries = self.entries(target, resource).await?;
-            let entries = self.with_details(&target.name, entries, Missing::Omitted).await?;
+            let entries =
+                self.with_details(client, (&target.name, entries), Missing::Omitted).await?;
             let (path, name) = (request.uri.path(), target.name.to_uri());
             let mut page = Box::new(Page::new(format, path, &name, entries));
             let length = page.length();
@@ -304,7 +310,7 @@ impl Shared {
             true => Vec::new(),
             false => {
                 let entries = self.entries(target, resource).await?;
-                self.with_details(&target.name, entries, Missing::Fails).await?
+                self.with_details(client, (&target.name, entries), Missing::Fails).await?
             }
         };
         let mut href = request.uri.path().to_owned();
@@ -339,15 +345,21 @@ impl Shared {
             return Ok(HttpAnswer::new(StatusCode::OK));
         }
         let _permit = self.permit(client).await?;
-        let listing = list.list(&self.prefix, self).await?;
+        let directories = ClientDirectories { shared: self, client };
+        let listing = list.list(&self.prefix, &directories).await?;
         let names = listing.objects.iter().map(|object| object.name.clone()).collect();
-        let details = self.details(names).await?;
+        let details = self.details(client, names).await?;
         Ok(list.answer(bucket, &listing, &details))
     }
 
     /// Details of these names, in their order.
-    async fn details(&self, names: Vec<Name>) -> Result<Vec<Option<Details>>, Failure> {
+    async fn details(
+        &self,
+        client: &Client,
+        names: Vec<Name>,
+    ) -> Result<Vec<Option<Details>>, Failure> {
         let describe = |name: Name| async move {
+            let _turn = self.turn(client).await?;
             let found = self.catalog.describe(&name).await?;
             Ok(found.as_ref().map(Details::from))
         };
@@ -358,8 +370,8 @@ impl Shared {
     /// The entries of a directory with their sizes and times; entries that do not exist any more are left out.
     async fn with_details(
         &self,
-        directory: &Name,
-        entries: Vec<ListingEntry>,
+        client: &Client,
+        (directory, entries): (&Name, Vec<ListingEntry>),
         missing: Missing,
     ) -> Result<Vec<Entry>, Failure> {
         if missing == Missing::Omitted && entries.len() > DETAILS_MAX {
@@ -370,7 +382,7 @@ impl Shared {
             name.push_generic(&entry.file_name);
             name
         };
-        match (self.details(entries.iter().map(name_of).collect()).await, missing) {
+        match (self.details(client, entries.iter().map(name_of).collect()).await, missing) {
             (Ok(details), _) => {
                 let entries = entries.into_iter().zip(details);
                 let existing = entries.filter(|(_, details)| details.is_some());
@@ -456,8 +468,17 @@ impl Shared {
         ReadFailure::For(Failure::from(error))
     }
 
+    /// Waits for a look-up of a name.
+    async fn turn(&self, client: &Client) -> Result<Lookup, Failure> {
+        let turn = self.lookups.acquire(client.principal);
+        tokio::time::timeout(QUEUE_TIME, turn).await.map_err(|_| {
+            let text = "limit of concurrent name look-ups of your address reached; try again later";
+            Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
+        })
+    }
+
     async fn permit(&self, client: &Client) -> Result<TransferPermit, Failure> {
-        let permit = self.transfers.acquire(client.peer, Arc::clone(&client.end));
+        let permit = self.transfers.acquire(client.principal, Arc::clone(&client.end));
         match tokio::time::timeout(QUEUE_TIME, permit).await {
             Ok(permit) => Ok(permit),
             Err(_) => {
@@ -468,17 +489,25 @@ impl Shared {
     }
 }
 
-impl s3::Directories for Shared {
+/// The directories of the bucket, as they are read for a client.
+struct ClientDirectories<'a> {
+    shared: &'a Shared,
+    client: &'a Client,
+}
+
+impl s3::Directories for ClientDirectories<'_> {
     async fn entries(&self, name: &Name) -> Result<Option<Vec<(Vec<u8>, bool)>>, Failure> {
         let target = PathTarget { name: name.clone(), is_directory: true };
-        let resource = match self.catalog.find(name).await {
+        let turn = self.shared.turn(self.client).await?;
+        let resource = match self.shared.catalog.find(name).await {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             resource => resource?,
         };
+        drop(turn);
         if !resource.details().is_directory {
             return Ok(None);
         }
-        match Self::entries(self, &target, &resource).await {
+        match self.shared.entries(&target, &resource).await {
             Ok(entries) => {
                 let entries = entries.into_iter();
                 Ok(Some(entries.map(|entry| (entry.file_name, entry.is_directory)).collect()))

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use ndn_access::Catalog;
 use ndn_client::Endpoint;
 use ndn_client::fetch::FetchOptions;
 use ndn_packet::Name;
+use ndn_types::PrincipalKey;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -25,7 +27,9 @@ use crate::access::Tokens;
 use crate::access_log::{AccessLog, Counters, Record};
 use crate::body::GatewayBody;
 use crate::connections::{Connection, Connections};
+use crate::lookups::Lookups;
 use crate::respond::{Client, Shared, respond};
+use crate::shares::principal_of;
 use crate::stall_guard::StallGuard;
 use crate::transfers::Transfers;
 
@@ -125,8 +129,10 @@ impl Gateway {
         fetching.config.buffer_segments = limits.read_ahead_segments.max(1);
         let catalog = Catalog::new(endpoint.clone(), &fetching, metadata_lifetime, allow_older);
         let transfers = Transfers::new(limits.transfers);
+        let lookups = Lookups::new(ndn_access::LOOKUPS_MAX);
         let shared =
-            Arc::new(Shared { endpoint, prefix, catalog, hosts, bucket, tokens, transfers });
+            Shared { endpoint, prefix, catalog, hosts, bucket, tokens, transfers, lookups };
+        let shared = Arc::new(shared);
         let connections = Connections::new(limits.connections);
         Self { shared, limits, tls, connections, log, counters: Arc::default() }
     }
@@ -146,11 +152,12 @@ impl Gateway {
                 Ok((stream, peer)) => {
                     self.counters.count_connection();
                     // An address that has used up its share gets no answer: that would use more.
-                    let Some(own) = self.connections.admit(peer) else {
+                    let principal = principal_of(stream.as_fd(), peer);
+                    let Some(own) = self.connections.admit(principal) else {
                         tracing::debug!(%peer, "the address has its share of the connections");
                         continue;
                     };
-                    connections.spawn(self.connection(stream, peer, own));
+                    connections.spawn(self.connection(stream, (peer, principal), own));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection cannot be accepted");
@@ -163,7 +170,7 @@ impl Gateway {
     fn connection(
         &self,
         stream: TcpStream,
-        peer: SocketAddr,
+        (peer, principal): (SocketAddr, PrincipalKey),
         own: Connection,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (shared, log) = (Arc::clone(&self.shared), self.log.clone());
@@ -175,7 +182,7 @@ impl Gateway {
             let is_local =
                 stream.local_addr().is_ok_and(|own| own.ip().to_canonical().is_loopback());
             let (end, own) = (Arc::clone(own.end()), Arc::new(own));
-            let client = Client { peer, end: Arc::clone(&end), is_local };
+            let client = Client { principal, end: Arc::clone(&end), is_local };
             let served = Arc::clone(&own);
             let service = service_fn(move |request: Request<Incoming>| {
                 let record = Record::new(&log, &counters, peer, unix_time());

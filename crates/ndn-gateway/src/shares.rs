@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -22,14 +23,18 @@ ndn_types::resource! {
 /// Time for which an address keeps a place that another one had to return.
 pub(crate) const KEPT: Duration = Duration::from_secs(30);
 
-/// The principal of a client.
-fn principal(peer: SocketAddr) -> PrincipalKey {
-    // In tests, each loopback address stands for a host.
+/// The principal of a client: its user if it is on this host and the kernel names the user, otherwise its address.
+pub fn principal_of(connection: BorrowedFd<'_>, peer: SocketAddr) -> PrincipalKey {
+    // In tests of the gateway, each loopback address stands for a host.
     #[cfg(test)]
     if let std::net::IpAddr::V4(address) = peer.ip() {
         return PrincipalKey::Remote(ndn_types::RemoteAddress::V4(address));
     }
-    PrincipalKey::remote(peer)
+    let is_on_this_host = peer.ip().to_canonical().is_loopback();
+    match is_on_this_host.then(|| ndn_sys::netlink::user_of_tcp_peer(connection)) {
+        Some(Ok(Some(uid))) => PrincipalKey::LocalApplication { uid, pid: 0 },
+        Some(Ok(None) | Err(_)) | None => PrincipalKey::remote(peer),
+    }
 }
 
 /// Places that addresses share.
@@ -55,8 +60,8 @@ impl Shares {
     }
 
     /// Adds a connection or a request of an address, without a place.
-    pub(crate) fn enter(&mut self, peer: SocketAddr) -> PrincipalIndex {
-        self.ledger.attach(principal(peer))
+    pub(crate) fn enter(&mut self, key: PrincipalKey) -> PrincipalIndex {
+        self.ledger.attach(key)
     }
 
     /// Removes it.

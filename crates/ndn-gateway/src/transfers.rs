@@ -1,10 +1,9 @@
 //! Shares of client addresses in the transfers.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ndn_types::PrincipalIndex;
+use ndn_types::{PrincipalIndex, PrincipalKey};
 use tokio::sync::{Notify, oneshot};
 
 use crate::shares::{KEPT, Shares};
@@ -62,11 +61,11 @@ impl Transfers {
         })))
     }
 
-    /// Waits for a transfer of a connection from `peer`. `end` is notified if the connection has to end because an
+    /// Waits for a transfer of a connection of `client`. `end` is notified if the connection has to end because an
     /// address with fewer transfers needs one.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
-        peer: SocketAddr,
+        client: PrincipalKey,
         end: Arc<Notify>,
     ) -> TransferPermit {
         loop {
@@ -74,7 +73,7 @@ impl Transfers {
             let end = Arc::clone(&end);
             {
                 let mut state = self.lock();
-                let address = state.shares.enter(peer);
+                let address = state.shares.enter(client);
                 state.waiting.push(Waiting { address, is_promised: false, end, answer });
             }
             self.dispatch();
@@ -220,8 +219,8 @@ mod tests {
 
     use super::*;
 
-    fn address(last: u8) -> SocketAddr {
-        ([192, 0, 2, last], 4000).into()
+    fn address(last: u8) -> PrincipalKey {
+        PrincipalKey::remote(([192, 0, 2, last], 4000).into())
     }
 
     /// A transfer that ends when its connection has to.
