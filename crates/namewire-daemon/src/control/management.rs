@@ -398,7 +398,8 @@ impl Management {
         self.report_outcomes(cx);
     }
 
-    /// Handles the request whose turn it is, unless too many replies wait. Returns false if there is none.
+    /// Handles the request whose turn it is, unless too many replies wait, and performs its actions: both take time of its
+    /// principal. Returns false if there is none.
     fn handle_next(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.replies.is_full() || !self.state.has_requests() {
             return false;
@@ -407,6 +408,7 @@ impl Management {
         let telemetry = figures.telemetry(cx.faces().all(), cx.now_ns());
         let began_ns = self.clock.now_ns();
         let has_handled = self.state.handle_next(cx.now(), &telemetry);
+        self.perform_actions(cx);
         self.state.charge(self.clock.now_ns().saturating_sub(began_ns));
         self.report_outcomes(cx);
         has_handled
