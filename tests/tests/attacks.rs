@@ -582,39 +582,14 @@ fn commands_of_one_user_leave_those_of_another_answered() {
 /// A choice for `/` visits all entries of the FIB. One user sends such commands as fast as possible.
 #[test]
 fn strategy_choices_of_one_user_leave_commands_of_another_answered() {
-    const PREFIXES: u64 = 8000;
     if !rustix::process::geteuid().is_root() {
         return namewire_tests::skip("root", "only root can connect as another user");
     }
     let forwarder = Settings::new().start();
-    let command = |verb, parameters: &ControlParameters, number| {
-        CommandBuilder::new(name("/localhost/nfd"))
-            .digest_signed_interest(verb, parameters, number, unix_ms())
-            .unwrap()
-    };
+    let mut bystander = Application::attach(forwarder.socket());
+    (0..4000).for_each(|number| bystander.register(&format!("/routes/{number}"), 0));
     let mut user = connect_as_user(&forwarder, NOBODY);
     user.set_read_timeout(Some(TIMEOUT)).unwrap();
-    let send = |user: &mut UnixStream, commands: &[u8]| {
-        let (mut sending, receiving) = (user.try_clone().unwrap(), user.try_clone().unwrap());
-        std::thread::scope(|scope| {
-            scope.spawn(move || sending.write_all(commands).unwrap());
-            // The answers make room for further ones.
-            scope.spawn(move || {
-                receiving.set_read_timeout(Some(TIMEOUT / 10)).unwrap();
-                while (&receiving).read(&mut [0; 65_536]).is_ok_and(|length| length > 0) {}
-            });
-        });
-    };
-    let registrations: Vec<u8> = (0..PREFIXES)
-        .flat_map(|number| {
-            let name = Some(name(&format!("/attack/strategy/{number}")));
-            let parameters = ControlParameters { name, ..ControlParameters::default() };
-            command(Verb::RibRegister, &parameters, number)
-        })
-        .collect();
-    send(&mut user, &registrations);
-    let routes = forwarder.json(&["limits"])["tables"]["routes"]["used"].as_u64().unwrap();
-    assert!(routes >= PREFIXES, "{routes}");
     let choice = |number: u64| {
         let strategy = ["best-route", "multicast"][usize::from(number % 2 == 1)];
         let parameters = ControlParameters {
@@ -622,9 +597,10 @@ fn strategy_choices_of_one_user_leave_commands_of_another_answered() {
             strategy: Some(name(&format!("/localhost/nfd/strategy/{strategy}"))),
             ..ControlParameters::default()
         };
-        command(Verb::StrategySet, &parameters, PREFIXES + number)
+        CommandBuilder::new(name("/localhost/nfd"))
+            .digest_signed_interest(Verb::StrategySet, &parameters, number, unix_ms())
+            .unwrap()
     };
-    let mut bystander = Application::attach(forwarder.socket());
     let began = now();
     for number in 0..8 {
         user.write_all(&choice(number)).unwrap();
@@ -634,7 +610,11 @@ fn strategy_choices_of_one_user_leave_commands_of_another_answered() {
     let choices: Vec<u8> = (8..400).flat_map(choice).collect();
     let (mut slowest, mut answered) = (Duration::ZERO, 0);
     std::thread::scope(|scope| {
-        let attack = scope.spawn(|| send(&mut user, &choices));
+        let attack = scope.spawn(|| {
+            user.write_all(&choices).unwrap();
+            user.set_read_timeout(Some(TIMEOUT / 30)).unwrap();
+            while user.read(&mut [0; 65_536]).is_ok_and(|length| length > 0) {}
+        });
         while !attack.is_finished() || answered < EXCHANGES {
             let asked = now();
             bystander.register("/bystander", 0);

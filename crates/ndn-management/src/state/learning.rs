@@ -304,8 +304,8 @@ mod tests {
         };
         let half = KEPT_BYTES_MAX / length / 2;
         assert_eq!(fill(&mut table, 0..4), half);
-        assert_eq!(fill(&mut table, 4..8), half / 2);
-        assert_eq!(fill(&mut table, 8..12), half / 4);
+        assert!(fill(&mut table, 4..8).abs_diff(half / 2) <= 1);
+        assert!(fill(&mut table, 8..12).abs_diff(half / 4) <= 1);
         // Ended routes make room.
         rib.remove_face(0, usize::MAX);
         let own = |table: &KeptTable| table.find(&name("/p"), 1).is_some();
