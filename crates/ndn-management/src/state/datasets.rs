@@ -5,13 +5,14 @@
 
 use std::fmt;
 
-use ndn_packet::{Interest, Name, NameRef};
+use ndn_packet::{Interest, NameRef};
 use ndn_types::{
     Capacity, LedgerReport, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Verdict,
 };
 
 use super::action::{CsConfiguration, FaceRecord, Telemetry};
 use super::config::ControlConfig;
+use super::dataset_requests::{DatasetPlaces, DatasetRequest, WAITING_MAX};
 use super::faces::{FaceQuery, FaceRecords};
 use super::outbox::Outbox;
 use super::routes::RoutingTables;
@@ -39,35 +40,6 @@ const EXTRA_SLICES_MAX: usize = 256;
 const ENTRY_LENGTH: usize = 64;
 /// Typical length of a face's entry, bytes.
 const FACE_LENGTH: usize = 256;
-
-/// Maximum number of requests that wait for the encoding of a large table or of the answer to a query. Principals share the
-/// places; further requests get no answer.
-const WAITING_MAX: usize = 64;
-
-ndn_types::resource! {
-    /// Places for requests whose answers are being encoded, which principals share.
-    pub struct DatasetPlaces = "dataset_requests";
-}
-
-/// A request whose answer is being encoded.
-#[derive(Debug)]
-pub(super) struct DatasetRequest {
-    /// The name of the dataset with the parameters of the request.
-    prefix: Name,
-    /// The principal whose place it has.
-    owner: PrincipalIndex,
-}
-
-impl DatasetRequest {
-    /// Whether it is this one, which its principal has repeated.
-    fn is(
-        &self,
-        (requester, prefix): (PrincipalKey, NameRef<'_>),
-        places: &RankedLedger<DatasetPlaces, 1>,
-    ) -> bool {
-        self.prefix == prefix && places.key(self.owner) == requester
-    }
-}
 
 /// The tables that datasets show.
 pub(super) struct Tables<'a> {

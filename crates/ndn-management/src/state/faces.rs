@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ndn_types::Persistency;
 
 use super::action::{FaceRecord, FaceSpecification, Telemetry};
-use super::datasets::DatasetRequest;
+use super::dataset_requests::DatasetRequest;
 use crate::dataset::{DatasetItem, FaceQueryFilter};
 use crate::listing::Listing;
 use crate::types::{FACE_ID_CONTENT_STORE, FACE_ID_INTERNAL, FACE_ID_NULL, MTU_MIN};

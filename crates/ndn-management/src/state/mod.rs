@@ -8,6 +8,7 @@
 //! | `faces` | face records |
 //! | `strategies` | strategy choices |
 //! | `datasets` | published datasets, the stream of face events |
+//! | `dataset_requests` | requests for datasets whose answers are being encoded |
 //! | `pending` | commands that wait for the data plane |
 //! | `requests` | Interests, commands and announcements that wait for their turn |
 //! | `waiting`, `fetches` | commands that wait for certificates, and how these are fetched |
@@ -21,6 +22,7 @@
 mod action;
 mod certificates;
 mod config;
+mod dataset_requests;
 mod datasets;
 mod faces;
 mod learning;
@@ -45,7 +47,7 @@ pub use action::{
 };
 pub use certificates::WaitingPlaces;
 pub use config::{Collaborators, ControlConfig};
-pub use datasets::DatasetPlaces;
+pub use dataset_requests::DatasetPlaces;
 pub use learning::Learning;
 pub use pending::PendingPlaces;
 pub use report::{ControlCounters, Handled};

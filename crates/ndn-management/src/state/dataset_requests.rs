@@ -1,0 +1,33 @@
+//! Requests for datasets whose answers are being encoded.
+
+use ndn_packet::{Name, NameRef};
+use ndn_types::{PrincipalIndex, PrincipalKey, RankedLedger};
+
+/// Maximum number of requests that wait for the encoding of a large table or of the answer to a query. Principals share the
+/// places; further requests get no answer.
+pub(super) const WAITING_MAX: usize = 64;
+
+ndn_types::resource! {
+    /// Places for requests whose answers are being encoded, which principals share.
+    pub struct DatasetPlaces = "dataset_requests";
+}
+
+/// A request whose answer is being encoded.
+#[derive(Debug)]
+pub(super) struct DatasetRequest {
+    /// The name of the dataset with the parameters of the request.
+    pub(super) prefix: Name,
+    /// The principal whose place it has.
+    pub(super) owner: PrincipalIndex,
+}
+
+impl DatasetRequest {
+    /// Whether it is this one, which its principal has repeated.
+    pub(super) fn is(
+        &self,
+        (requester, prefix): (PrincipalKey, NameRef<'_>),
+        places: &RankedLedger<DatasetPlaces, 1>,
+    ) -> bool {
+        self.prefix == prefix && places.key(self.owner) == requester
+    }
+}
