@@ -252,9 +252,10 @@ impl Access {
         work: impl Future<Output = Result<T, AccessError>>,
     ) -> Result<T, AccessError> {
         let deadline = self.shared.options.deadline;
-        tokio::time::timeout(deadline, work).await.unwrap_or_else(|_| {
+        let done = tokio::time::timeout(deadline, work).await.unwrap_or_else(|_| {
             let text = format!("{name} was not answered within {deadline:?}");
             Err(AccessError::new(ErrorKind::Unanswered, text))
-        })
+        });
+        done.map_err(|error| error.of(|| name.to_uri()))
     }
 }

@@ -134,12 +134,26 @@ impl Blocking {
         connection: EndpointOptions,
         options: AccessOptions,
     ) -> Result<Self, AccessError> {
+        Self::connect_unless(connection, options, &mut || false)
+    }
+
+    /// As [`Self::connect`].
+    ///
+    /// # Errors
+    /// As [`Self::connect`], and `Interrupted`.
+    pub fn connect_unless(
+        connection: EndpointOptions,
+        options: AccessOptions,
+        interrupted: Interrupted<'_>,
+    ) -> Result<Self, AccessError> {
         let disconnected = |text: String| AccessError::new(ErrorKind::Disconnected, text);
         let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
         let runtime = runtime.map_err(|error| disconnected(format!("no threads: {error}")))?;
-        let endpoint = runtime.block_on(Endpoint::connect(connection));
-        let endpoint = endpoint.map_err(|error| disconnected(error.to_string()))?;
         let runtime = OwnRuntime { runtime: Some(runtime), process: std::process::id() };
+        let endpoint = runtime.wait(interrupted, async {
+            let endpoint = Endpoint::connect(connection).await;
+            endpoint.map_err(|error| disconnected(error.to_string()))
+        })?;
         let access = Access::new(endpoint, options);
         Ok(Self { access: OnRuntime::new(access, Arc::new(runtime)) })
     }
@@ -218,6 +232,19 @@ impl BlockingFile {
         interrupted: Interrupted<'_>,
     ) -> Result<usize, AccessError> {
         self.file.wait(interrupted, |file| file.read_into(offset, buffer))
+    }
+
+    /// As [`File::read_parts`].
+    ///
+    /// # Errors
+    /// As [`File::read_parts`], and `Interrupted`.
+    pub fn read_parts(
+        &self,
+        offset: u64,
+        length: u64,
+        interrupted: Interrupted<'_>,
+    ) -> Result<Vec<Bytes>, AccessError> {
+        self.file.wait(interrupted, |file| file.read_parts(offset, length))
     }
 
     /// As [`File::read_vectored`].

@@ -7,12 +7,13 @@ use ndn_client::fetch::{FetchError, FetchFailure};
 use ndn_files::{ManifestError, MetadataError};
 use ndn_packet::NackReason;
 
-/// Why a file or directory cannot be read: a kind for programs, and a text for people, which names what failed.
+/// Why a file or directory cannot be read: a kind and the name of the packet or object for programs, and a text for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct AccessError {
     kind: ErrorKind,
     text: Arc<str>,
+    name: Option<Arc<str>>,
 }
 
 /// Kinds of errors.
@@ -47,7 +48,20 @@ pub enum ErrorKind {
 impl AccessError {
     /// An error of this kind.
     pub fn new(kind: ErrorKind, text: impl Into<Arc<str>>) -> Self {
-        Self { kind, text: text.into() }
+        Self { kind, text: text.into(), name: None }
+    }
+
+    /// The error, of the packet or object of this name unless it has a name already.
+    #[must_use]
+    pub fn of(self, name: impl FnOnce() -> String) -> Self {
+        let name = self.name.unwrap_or_else(|| name().into());
+        Self { name: Some(name), ..self }
+    }
+
+    /// Name of the packet, or of the object, that could not be fetched or does not verify.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// The kind.
@@ -72,7 +86,7 @@ impl From<&FetchError> for AccessError {
         } else {
             ErrorKind::Unusable
         };
-        Self::new(kind, error.to_string())
+        Self { name: name_of_fetch(error).map(Into::into), ..Self::new(kind, error.to_string()) }
     }
 }
 
@@ -84,7 +98,8 @@ impl From<FetchError> for AccessError {
 
 impl From<ExpressError> for AccessError {
     fn from(error: ExpressError) -> Self {
-        Self::new(kind_of(&error), error.to_string())
+        let name = name_of(&error).map(Into::into);
+        Self { name, ..Self::new(kind_of(&error), error.to_string()) }
     }
 }
 
@@ -109,6 +124,46 @@ impl From<MetadataError> for AccessError {
     fn from(error: MetadataError) -> Self {
         Self::new(ErrorKind::Unusable, error.to_string())
     }
+}
+
+fn name_of(error: &ExpressError) -> Option<&str> {
+    if let ExpressError::Timeout { name, .. }
+    | ExpressError::Nack { name, .. }
+    | ExpressError::Verification { name, .. } = error
+    {
+        return Some(name);
+    }
+    None
+}
+
+fn name_of_fetch(error: &FetchError) -> Option<String> {
+    if let FetchError::Discovery(error) = error {
+        return name_of(error).map(str::to_owned);
+    }
+    if let FetchError::Failed { name, failure } = error {
+        return Some(match segment_of(failure) {
+            Some(segment) => format!("{name}/seg={segment}"),
+            None => name.clone(),
+        });
+    }
+    if let FetchError::NotFound { name, .. }
+    | FetchError::MalformedMetadata { name }
+    | FetchError::Verification { name, .. } = error
+    {
+        return Some(name.clone());
+    }
+    None
+}
+
+fn segment_of(failure: &FetchFailure) -> Option<u64> {
+    if let FetchFailure::Timeout { segment, .. }
+    | FetchFailure::Nack { segment }
+    | FetchFailure::ApplicationNack { segment }
+    | FetchFailure::Verification { segment, .. } = failure
+    {
+        return Some(*segment);
+    }
+    None
 }
 
 fn kind_of(error: &ExpressError) -> ErrorKind {
@@ -171,5 +226,14 @@ mod tests {
         let reason = "forged".to_owned();
         let forged = FetchFailure::Verification { segment: 1, reason };
         assert_eq!(failed(forged), ErrorKind::Unverified);
+    }
+
+    #[test]
+    fn errors_have_the_name_of_the_packet() {
+        let failure = FetchFailure::Nack { segment: 7 };
+        let error = AccessError::from(FetchError::Failed { name: "/x/v=1".to_owned(), failure });
+        assert_eq!(error.of(|| "/x".to_owned()).name(), Some("/x/v=1/seg=7"));
+        let error = AccessError::from(FetchError::Closed).of(|| "/x".to_owned());
+        assert_eq!(error.name(), Some("/x"));
     }
 }

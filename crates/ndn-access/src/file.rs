@@ -112,21 +112,33 @@ impl File {
     /// # Errors
     /// As [`Self::read_at`], for buffers of any length.
     pub async fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, AccessError> {
-        let end = offset.saturating_add(u64::try_from(buffer.len()).unwrap_or(u64::MAX));
-        let (mut offset, mut filled) = (offset, 0);
-        while offset < end.min(self.size()) {
-            let length = (end - offset).min(HELD_BYTES_MAX);
-            let contents = self.contents(offset, length).await?;
-            let Some((start, end)) = self.bounds(offset, length) else { break };
-            let mut left = start..end;
-            for content in &contents {
-                let part = part(content, &mut left);
-                buffer[filled..filled + part.len()].copy_from_slice(part);
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let [read, left] = [filled, buffer.len() - filled].map(|length| length as u64);
+            let parts = self.read_parts(offset.saturating_add(read), left).await?;
+            if parts.is_empty() {
+                break;
+            }
+            for part in parts {
+                buffer[filled..filled + part.len()].copy_from_slice(&part);
                 filled += part.len();
             }
-            offset += length;
         }
         Ok(filled)
+    }
+
+    /// The next bytes at `offset`, up to `length` and 16 MiB of them, in the segments that have them: nothing is copied. None
+    /// at the end of the file.
+    ///
+    /// # Errors
+    /// As [`Self::read_at`].
+    pub async fn read_parts(&self, offset: u64, length: u64) -> Result<Vec<Bytes>, AccessError> {
+        let length = length.min(HELD_BYTES_MAX);
+        let contents = self.contents(offset, length).await?;
+        let Some((start, end)) = self.bounds(offset, length) else { return Ok(Vec::new()) };
+        let mut left = start..end;
+        let parts = contents.iter().map(|content| content.slice_ref(part(content, &mut left)));
+        Ok(parts.filter(|part| !part.is_empty()).collect())
     }
 
     /// Reads several ranges, which may be in any order and overlap; each part is shorter at the end of the file.
@@ -323,10 +335,11 @@ impl File {
         &self,
         work: impl Future<Output = Result<T, AccessError>>,
     ) -> Result<T, AccessError> {
-        tokio::time::timeout(self.deadline, work).await.unwrap_or_else(|_| {
+        let done = tokio::time::timeout(self.deadline, work).await.unwrap_or_else(|_| {
             let text = format!("{} was not answered within {:?}", self.name(), self.deadline);
             Err(AccessError::new(ErrorKind::Unanswered, text))
-        })
+        });
+        done.map_err(|error| error.of(|| self.name().to_uri()))
     }
 }
 
