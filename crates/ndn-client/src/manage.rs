@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use ndn_management::{
     CommandBuilder, ControlParameters, ControlResponse, CsInfo, Dataset, DatasetItem,
-    ForwarderStatus, Verb, decode_dataset,
+    ForwarderStatus, Verb, decode_dataset, status,
 };
-use ndn_packet::{DecodeError, LpHeader, SignatureInfo};
+use ndn_packet::{DecodeError, LpHeader, Name, SignatureInfo};
 use ndn_security::Signer;
 use rand::RngExt;
 use thiserror::Error;
@@ -92,6 +92,67 @@ impl Management {
             code: response.code,
             text: response.text,
         })
+    }
+
+    /// As [`Self::command`]; returns the parameters of the response.
+    ///
+    /// # Errors
+    /// As [`Self::command`].
+    pub async fn execute(
+        &self,
+        verb: Verb,
+        parameters: &ControlParameters,
+    ) -> Result<ControlParameters, CommandError> {
+        let response = self.command(verb, parameters).await?;
+        response
+            .parameters()
+            .map_err(|error| CommandError::Malformed { command: command_name(verb), error })
+    }
+
+    /// Creates a face; returns the parameters of the response, and whether the face is new. A face to the same peer that exists
+    /// already is left as it is.
+    ///
+    /// # Errors
+    /// As [`Self::command`].
+    pub async fn create_face(
+        &self,
+        parameters: &ControlParameters,
+    ) -> Result<(ControlParameters, bool), CommandError> {
+        let response = self.respond(Verb::FaceCreate, parameters).await?;
+        let face = response.parameters().ok().filter(|face| face.face_id.is_some());
+        match (face, response.code) {
+            (Some(face), status::OK) => Ok((face, true)),
+            // The body names the face that exists.
+            (Some(face), status::CONFLICT) => Ok((face, false)),
+            (_, code) => {
+                let command = command_name(Verb::FaceCreate);
+                Err(CommandError::Refused { command, code, text: response.text })
+            }
+        }
+    }
+
+    /// Erases the Data under a prefix from the Content Store, at most `count` packets; returns their number. The command is
+    /// repeated while the response reports that more packets remain: forwarders erase in steps.
+    ///
+    /// # Errors
+    /// As [`Self::command`].
+    pub async fn erase(&self, prefix: &Name, count: Option<u64>) -> Result<u64, CommandError> {
+        let mut erased = 0;
+        loop {
+            let parameters = ControlParameters {
+                name: Some(prefix.clone()),
+                count: count.map(|count| count.saturating_sub(erased)),
+                ..ControlParameters::default()
+            };
+            let answer = self.execute(Verb::CsErase, &parameters).await?;
+            let step = answer.count.unwrap_or(0);
+            erased += step;
+            // Capacity in the response means that more packets remain.
+            if step == 0 || answer.capacity.is_none() || count.is_some_and(|count| erased >= count)
+            {
+                return Ok(erased);
+            }
+        }
     }
 
     /// Sends a command and waits for its response, whatever its status code.

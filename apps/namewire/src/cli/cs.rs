@@ -126,26 +126,9 @@ fn as_before(before: &CsInfo) -> ControlParameters {
     parameters
 }
 
-/// Repeats the command while the response reports that more packets remain: forwarders erase in
-/// steps.
 async fn erase(prefix: &Name, count: Option<u64>, common: &CommonOptions) -> Outcome {
     let endpoint = common.connect.open_as_operator().await?;
-    let mut erased = 0;
-    loop {
-        let remaining = count.map(|count| count.saturating_sub(erased));
-        let parameters = ControlParameters {
-            name: Some(prefix.clone()),
-            count: remaining,
-            ..ControlParameters::default()
-        };
-        let answer = command(&endpoint, Verb::CsErase, &parameters).await?;
-        let step = answer.count.unwrap_or(0);
-        erased += step;
-        // Capacity in the response means that more packets remain.
-        if step == 0 || answer.capacity.is_none() || count.is_some_and(|count| erased >= count) {
-            break;
-        }
-    }
+    let erased = endpoint.management().erase(prefix, count).await?;
     if common.json {
         return Ok(output::print_json(
             &json!({ "prefix": prefix.to_string(), "erased_packets": erased }),

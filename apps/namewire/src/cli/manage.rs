@@ -1,7 +1,7 @@
 //! Common parts of the management commands: sending commands, faces by FaceId or URI.
 
 use clap::Args;
-use ndn_client::Endpoint;
+use ndn_client::{CommandError, Endpoint};
 use ndn_management::{
     ControlParameters, ControlResponse, Dataset, FaceQueryFilter, FaceStatus, Verb,
 };
@@ -170,12 +170,12 @@ pub(super) async fn find_or_create_face(
             let uri = canonical(uri).await?;
             let parameters =
                 ControlParameters { uri: Some(uri.to_string()), ..ControlParameters::default() };
-            let response = endpoint.management().respond(Verb::FaceCreate, &parameters).await?;
-            let face_id = response.parameters().ok().and_then(|parameters| parameters.face_id);
-            // 409: the face exists, and the body names it.
-            match (face_id, response.code) {
-                (Some(face_id), 200 | 409) => Ok(face_id),
-                _ => Err(refused(&uri, &response)),
+            match endpoint.management().create_face(&parameters).await {
+                Ok((face, _)) => Ok(face.face_id.unwrap_or(0)),
+                Err(CommandError::Refused { code, text, .. }) => {
+                    Err(refused(&uri, &ControlResponse::new(code, text)))
+                }
+                Err(error) => Err(error.into()),
             }
         }
         FaceArgument::Uri(_) => Ok(find_face(endpoint, argument).await?.properties.face_id),
