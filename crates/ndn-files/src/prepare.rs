@@ -105,7 +105,9 @@ impl<'a> Preparer<'a> {
         failed: &HashMap<Name, FileStat>,
         walk: &mut Walk,
     ) {
-        let mut directories = vec![(point.prefix.clone(), PathBuf::from("."), 0)];
+        // A single file is hashed when it is requested.
+        let root = (point.file.is_none()).then(|| (point.prefix.clone(), PathBuf::from("."), 0));
+        let mut directories: Vec<_> = root.into_iter().collect();
         let now_ns = crate::real_time::unix_ns();
         while let Some((name, path, depth)) = directories.pop() {
             if self.service.preparations.is_closed() {

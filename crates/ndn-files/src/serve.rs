@@ -68,11 +68,13 @@ pub(crate) struct Job {
     pub(crate) requested: Requested,
 }
 
-/// A directory under a prefix.
+/// A directory under a prefix, or a file of it.
 #[derive(Debug)]
 pub(crate) struct MountPoint {
     pub(crate) prefix: Name,
     pub(crate) root: Root,
+    /// The file that the prefix names.
+    pub(crate) file: Option<PathBuf>,
     pub(crate) limits: PacketLimits,
 }
 
@@ -1045,8 +1047,12 @@ impl<'a> Target<'a> {
         let name = name.prefix(job.path_end);
         let mount = Arc::clone(&job.mount);
         let below = name.suffix(mount.prefix.len());
-        let path = path_of(below, mount.root.options().hidden)
-            .map_err(|refusal| Rejection { event: refusal.into(), sends_nack: true })?;
+        let path = match &mount.file {
+            Some(file) if below.is_empty() => file.clone(),
+            Some(_) => return Err(OpenFailure::NotFound.into()),
+            None => path_of(below, mount.root.options().hidden)
+                .map_err(|refusal| Rejection { event: refusal.into(), sends_nack: true })?,
+        };
         Ok(Self { key, mount, name: name.to_name(), path })
     }
 

@@ -31,16 +31,18 @@ const BATCH: usize = 64;
 /// Default maximum number of threads.
 const THREADS_MAX_DEFAULT: usize = 16;
 
-/// A directory to be served.
+/// A directory or a file to be served.
 #[derive(Debug)]
 pub struct Mount {
-    /// Name of the directory.
+    /// Name of the directory, or of the file.
     pub prefix: Name,
     /// The directory.
     pub root: Root,
     /// Content length of each segment; `None`: chosen for the transport. Long names and small
     /// packets reduce it.
     pub segment_len: Option<usize>,
+    /// The file of the directory that alone is served, as `prefix`.
+    pub file: Option<PathBuf>,
 }
 
 impl Mount {
@@ -49,7 +51,22 @@ impl Mount {
     /// # Errors
     /// Those of [`Root::open`].
     pub fn open(prefix: Name, directory: &Path, options: RootOptions) -> std::io::Result<Self> {
-        Ok(Self { prefix, root: Root::open(directory, options)?, segment_len: None })
+        Ok(Self { prefix, root: Root::open(directory, options)?, segment_len: None, file: None })
+    }
+
+    /// Opens the directory of `file`, which alone is served, as `name`.
+    ///
+    /// # Errors
+    /// Those of [`Root::open`], and of finding the file.
+    pub fn open_file(name: Name, file: &Path) -> std::io::Result<Self> {
+        let file = file.canonicalize()?;
+        if !file.metadata()?.is_file() {
+            let text = format!("{} is not a regular file", file.display());
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, text));
+        }
+        let (directory, file_name) = (file.parent(), file.file_name());
+        let mount = Self::open(name, directory.unwrap_or(&file), RootOptions::default())?;
+        Ok(Self { file: file_name.map(PathBuf::from), ..mount })
     }
 }
 
@@ -197,7 +214,8 @@ impl FileServer {
                 freshness_ms: duration_ms(options.freshness),
             };
             let prefix = mount.prefix.clone();
-            let mount = Arc::new(MountPoint { prefix: mount.prefix, root: mount.root, limits });
+            let Mount { prefix: name, root, file, .. } = mount;
+            let mount = Arc::new(MountPoint { prefix: name, root, file, limits });
             let mounted = Arc::clone(&mount);
             let handler = MountHandler { inner: Arc::clone(&server.inner), mount };
             let registered = endpoint.produce(&prefix, handler).await;

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use ndn_client::fetch::FetchError;
+use ndn_client::fetch::{FetchError, FetchOptions};
 use ndn_packet::ContentType;
 use ndn_security::{KeySigner, KeyType, Locator, PrivateKey};
 
-use super::bed::{Bed, bytes, name};
-use crate::{Event, FileStat, Observer, RootOptions, ServerOptions};
+use super::bed::{Bed, bytes, name, pair};
+use crate::{Event, FileServer, FileStat, Mount, Observer, RootOptions, ServerOptions};
 
 #[tokio::test]
 async fn files_of_many_sizes_are_fetched_completely() {
@@ -28,6 +28,27 @@ async fn files_of_many_sizes_are_fetched_completely() {
     // A segment may be asked for more than once.
     let least = 8191 + 8192 + 8193 + 1 + 100_000 + 3_000_000;
     assert!(bed.server.counters().content_bytes() >= least);
+}
+
+#[tokio::test]
+async fn single_file_is_served_by_a_name_of_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(".file");
+    std::fs::write(&path, bytes(1, 100_000)).unwrap();
+    std::fs::write(directory.path().join("other"), b"other").unwrap();
+    let (producer, consumer) = pair();
+    let mount = Mount::open_file(name("/a/object"), &path).unwrap();
+    let options = ServerOptions::default();
+    let server = FileServer::start(&producer, vec![mount], &options).await.unwrap();
+    let fetching = FetchOptions::default();
+    let fetched = consumer.fetch(&name("/a/object"), &fetching).await.unwrap();
+    assert!(fetched.collect(1 << 20).await.unwrap() == bytes(1, 100_000));
+    for other in ["/a/object/other", "/a/object/.file"] {
+        let refused = consumer.fetch(&name(other), &fetching).await.unwrap_err();
+        assert!(matches!(refused, FetchError::NotFound { .. }), "{refused}");
+    }
+    assert!(Mount::open_file(name("/a"), directory.path()).is_err());
+    drop(server);
 }
 
 #[tokio::test]
