@@ -1,24 +1,27 @@
 //! The connection to a forwarder.
 
+use std::path::PathBuf;
+
 use bytes::Bytes;
-use ndn_access::keys::verification;
-use ndn_access::{AccessError, AccessOptions, Blocking, ErrorKind};
-use ndn_client::fetch::{FetchOptions, Verification};
+use ndn_access::{Access, AccessOptions, Blocking};
+use ndn_client::fetch::FetchOptions;
 use ndn_client::{
-    Endpoint, EndpointOptions, ExpressError, InterestRequest, PublishError, PublishOptions,
-    RegisterError, Request,
+    ConnectionState, Endpoint, EndpointOptions, ExpressError, InterestRequest, PublishOptions,
+    Request,
 };
+use ndn_files::{FileServer, Mount, RootOptions, ServerOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use tokio::sync::mpsc;
 
-use crate::arguments::{duration, name_of, signing, unusable};
+use crate::arguments::{SignArgument, VerifyArgument, duration, name_of};
+use crate::control::NativeControl;
 use crate::describe::describe;
-use crate::error::{exception, wait};
+use crate::error::{Failure, wait, without_lock};
 use crate::file::NativeFile;
 use crate::packets::{
-    Content, ReceivedInterest, ReceivedPacket, Running, Served, Service, pass_on, report,
+    Content, ReceivedInterest, ReceivedPacket, Running, Served, Service, pass_on, start,
 };
 
 /// Interests that wait for the event loop of a program; more are dropped.
@@ -27,49 +30,58 @@ const INTERESTS_MAX: usize = 4096;
 /// A connection to a forwarder.
 ///
 /// It may be used by many threads.
-#[pyclass(frozen, module = "namewire")]
+#[pyclass(frozen, module = "namewire", name = "NativeClient")]
 #[derive(Debug)]
 pub(crate) struct Client {
     blocking: Blocking,
-    verification: Verification,
+    options: AccessOptions,
 }
 
 impl Client {
     /// Starts a task, which calls `done` with its result and its exception, one of which is None.
     fn start<T>(
         &self,
+        py: Python<'_>,
         done: Py<PyAny>,
-        work: impl Future<Output = Result<T, AccessError>> + Send + 'static,
+        work: impl Future<Output = Result<T, Failure>> + Send + 'static,
     ) -> PyResult<Running>
     where
         T: for<'py> IntoPyObject<'py> + Send + 'static,
     {
-        let runtime = self.blocking.runtime().map_err(|error| exception(&error))?;
-        let task = runtime.spawn(async move { report(done, work.await).await });
-        Ok(Running { handle: task.abort_handle() })
+        let runtime = self.blocking.runtime();
+        let runtime = runtime.map_err(|error| Failure::from(error).exception(py))?;
+        Ok(start(&runtime, done, work))
     }
 
     fn endpoint(&self) -> Endpoint {
         self.blocking.access().endpoint().clone()
     }
-}
 
-fn refused(error: &RegisterError) -> AccessError {
-    let is_own = matches!(error, RegisterError::InUse(_));
-    let kind = if is_own { ErrorKind::Invalid } else { ErrorKind::Unusable };
-    AccessError::new(kind, error.to_string())
+    /// The parameters of fetches, with another verification if there is one.
+    fn fetching(
+        &self,
+        py: Python<'_>,
+        verify: Option<&VerifyArgument<'_>>,
+    ) -> PyResult<FetchOptions> {
+        let mut fetching = self.options.fetching.clone();
+        if let Some(verify) = verify {
+            fetching.verification = verify.verification(py)?;
+        }
+        Ok(fetching)
+    }
 }
 
 #[pymethods]
 impl Client {
     #[new]
-    #[pyo3(signature = (transport = None, *, verify = "digest", timeout = 60.0, lifetime = 4.0, metadata_lifetime = 2.0,
-        cache_bytes = 256 << 20, read_ahead_bytes = 16 << 20, allow_older = false))]
+    #[pyo3(signature = (transport, *, verify, sign_commands, timeout, lifetime, metadata_lifetime, cache_bytes,
+        read_ahead_bytes, allow_older))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
         transport: Option<&str>,
-        verify: &str,
+        verify: VerifyArgument<'_>,
+        sign_commands: SignArgument<'_>,
         timeout: f64,
         lifetime: f64,
         metadata_lifetime: f64,
@@ -79,10 +91,9 @@ impl Client {
     ) -> PyResult<Self> {
         let address = transport.map(str::parse).transpose();
         let address = address.map_err(|error| PyValueError::new_err(format!("{error}")))?;
-        let verification = verification(verify).map_err(|error| unusable(&error))?;
         let fetching = FetchOptions {
             lifetime: duration("lifetime", lifetime)?,
-            verification: verification.clone(),
+            verification: verify.verification(py)?,
             ..FetchOptions::default()
         };
         let options = AccessOptions {
@@ -93,9 +104,12 @@ impl Client {
             read_ahead_bytes_max: read_ahead_bytes,
             deadline: duration("timeout", timeout)?,
         };
-        let connection = EndpointOptions { address, ..EndpointOptions::default() };
-        let blocking = wait(py, |_| Blocking::connect(connection, options))?;
-        Ok(Self { blocking, verification })
+        let command_signer = sign_commands.signer(py)?;
+        let connection = EndpointOptions { address, command_signer, ..EndpointOptions::default() };
+        let own = options.clone();
+        let blocking =
+            wait(py, |interrupted| Blocking::connect_unless(connection, own, interrupted))?;
+        Ok(Self { blocking, options })
     }
 
     /// Open the current version of a file.
@@ -126,9 +140,10 @@ impl Client {
 
     /// Express an Interest; the Data that answers it is verified.
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
-    #[pyo3(signature = (name, done, *, can_be_prefix, must_be_fresh, lifetime, retransmissions, parameters))]
+    #[pyo3(signature = (name, done, *, can_be_prefix, must_be_fresh, lifetime, retransmissions, parameters, verify))]
     fn start_express(
         &self,
+        py: Python<'_>,
         name: &str,
         done: Py<PyAny>,
         can_be_prefix: bool,
@@ -136,6 +151,7 @@ impl Client {
         lifetime: f64,
         retransmissions: u32,
         parameters: Option<Vec<u8>>,
+        verify: Option<VerifyArgument<'_>>,
     ) -> PyResult<Running> {
         let lifetime = duration("lifetime", lifetime)?;
         let mut request = InterestRequest::new(name_of(name)?)
@@ -146,22 +162,39 @@ impl Client {
         if let Some(parameters) = parameters {
             request = request.parameters(parameters);
         }
-        let (endpoint, verification) = (self.endpoint(), self.verification.clone());
-        self.start(done, async move {
-            let received = endpoint.express(&request).await?;
+        let verification = self.fetching(py, verify.as_ref())?.verification;
+        let endpoint = self.endpoint();
+        self.start(py, done, async move {
+            let failed = |error| Failure::from(ndn_access::AccessError::from(error));
+            let received = endpoint.express(&request).await.map_err(failed)?;
             let verified = endpoint.verify(&received.data(), &verification, lifetime).await;
             verified.map_err(|reason| {
                 let name = received.data().name().to_uri();
-                AccessError::from(ExpressError::Verification { name, reason })
+                failed(ExpressError::Verification { name, reason })
             })?;
             Ok(ReceivedPacket::new(received))
         })
     }
 
     /// Fetch the current version of a whole file.
-    fn start_fetch(&self, name: &str, done: Py<PyAny>) -> PyResult<Running> {
-        let (access, name) = (self.blocking.access().clone(), name_of(name)?);
-        self.start(done, async move {
+    #[pyo3(signature = (name, done, *, verify))]
+    fn start_fetch(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        done: Py<PyAny>,
+        verify: Option<VerifyArgument<'_>>,
+    ) -> PyResult<Running> {
+        let name = name_of(name)?;
+        // Content that was verified otherwise is not taken from the cache.
+        let access = match verify {
+            None => self.blocking.access().clone(),
+            Some(verify) => {
+                let fetching = self.fetching(py, Some(&verify))?;
+                Access::new(self.endpoint(), AccessOptions { fetching, ..self.options.clone() })
+            }
+        };
+        self.start(py, done, async move {
             let file = access.open(&name).await?;
             let content = file.read_at(0, file.size()).await?;
             Ok(Content(content))
@@ -172,83 +205,132 @@ impl Client {
     #[pyo3(signature = (prefix, receive, done, *, sign))]
     fn start_serve(
         &self,
+        py: Python<'_>,
         prefix: &str,
         receive: Py<PyAny>,
         done: Py<PyAny>,
-        sign: &str,
+        sign: SignArgument<'_>,
     ) -> PyResult<Running> {
-        let (prefix, signing) = (name_of(prefix)?, signing(sign)?);
+        let (prefix, signer) = (name_of(prefix)?, sign.signer(py)?);
         let endpoint = self.endpoint();
         let (sender, receiver) = mpsc::channel(INTERESTS_MAX);
-        self.start(done, async move {
+        self.start(py, done, async move {
             tokio::task::spawn_blocking(move || pass_on(receiver, &receive));
             let handler = move |request: Request| {
                 // A full queue drops: the consumer asks again.
-                let _ = sender.try_send(ReceivedInterest::new(request, signing.clone()));
+                let _ = sender.try_send(ReceivedInterest::new(request, signer.clone()));
             };
-            let served = endpoint.produce(&prefix, handler).await;
-            let served = served.map_err(|error| refused(&error))?;
+            let served = endpoint.produce(&prefix, handler).await?;
             Ok(Served::new(prefix, Service::Prefix(served)))
         })
     }
 
-    /// Publish a version of an object in segments.
+    /// Publish a version of an object in segments, each signed.
     #[pyo3(signature = (name, content, done, *, version, segment_size, freshness, sign))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn start_publish(
         &self,
+        py: Python<'_>,
         name: &str,
         content: Vec<u8>,
         done: Py<PyAny>,
         version: Option<u64>,
         segment_size: usize,
         freshness: f64,
-        sign: &str,
+        sign: SignArgument<'_>,
     ) -> PyResult<Running> {
         let name = name_of(name)?;
         let options = PublishOptions {
             version,
             segment_len: segment_size,
             freshness: duration("freshness", freshness)?,
-            signer: signing(sign)?.0,
+            signer: sign.signer(py)?,
             ..PublishOptions::default()
         };
         let content = ndn_client::Content::Bytes(Bytes::from(content));
         let endpoint = self.endpoint();
-        self.start(done, async move {
-            let published = endpoint.publish(&name, content, &options).await;
-            let published = published.map_err(|error| {
-                if let PublishError::Register(error) = &error {
-                    return refused(error);
-                }
-                AccessError::new(ErrorKind::Invalid, error.to_string())
-            })?;
+        self.start(py, done, async move {
+            let published = endpoint.publish(&name, content, &options).await?;
             let versioned = published.versioned_name().clone();
             Ok(Served::new(versioned, Service::Object(published)))
         })
     }
 
+    /// Serve a directory, or a file, with manifests unless segments are to be signed.
+    #[pyo3(signature = (prefix, path, done, *, is_file, segment_size, freshness, sign, sign_segments, hidden, symlinks,
+        other_file_systems, manifest_directory))]
+    #[expect(
+        clippy::too_many_arguments,
+        clippy::fn_params_excessive_bools,
+        reason = "keyword arguments of Python"
+    )]
+    fn start_serve_files(
+        &self,
+        py: Python<'_>,
+        prefix: &str,
+        path: PathBuf,
+        done: Py<PyAny>,
+        is_file: bool,
+        segment_size: Option<usize>,
+        freshness: f64,
+        sign: SignArgument<'_>,
+        sign_segments: bool,
+        hidden: bool,
+        symlinks: bool,
+        other_file_systems: bool,
+        manifest_directory: Option<PathBuf>,
+    ) -> PyResult<Running> {
+        let name = name_of(prefix)?;
+        let root = RootOptions { symlinks, other_file_systems, hidden };
+        let mount = without_lock(py, || {
+            let mount = match is_file {
+                true => Mount::open_file(name.clone(), &path),
+                false => Mount::open(name.clone(), &path, root),
+            };
+            let mount = mount.map_err(|error| Failure::of_path(&path, &error))?;
+            // Segments longer than a packet can contain are shortened.
+            let segment_len = segment_size.map(|length| length.clamp(1, 1 << 16));
+            Ok(Mount { segment_len, ..mount })
+        })?;
+        let options = ServerOptions {
+            signer: sign.signer(py)?,
+            freshness: duration("freshness", freshness)?,
+            manifests: !sign_segments,
+            prepare_manifests: manifest_directory.is_some(),
+            manifest_directory,
+            ..ServerOptions::default()
+        };
+        let endpoint = self.endpoint();
+        self.start(py, done, async move {
+            let server = FileServer::start(&endpoint, vec![mount], &options).await?;
+            Ok(Served::new(name, Service::Files(server)))
+        })
+    }
+
     /// Stop serving; `done` is called once the route is removed.
-    fn start_end(&self, served: &Served, done: Py<PyAny>) -> PyResult<Running> {
+    fn start_end(&self, py: Python<'_>, served: &Served, done: Py<PyAny>) -> PyResult<Running> {
         let service = served.take();
-        self.start(done, async move {
-            match service {
-                Some(service) => service.end().await,
-                None => Ok(()),
+        let mut state = self.endpoint().state();
+        self.start(py, done, async move {
+            let Some(service) = service else { return Ok(()) };
+            tokio::select! {
+                ended = service.end() => ended,
+                // The forwarder has removed the route with the connection.
+                _ = state.wait_for(|state| *state != ConnectionState::Connected) => Ok(()),
             }
         })
+    }
+
+    /// Management of the forwarder.
+    fn control(&self, py: Python<'_>) -> PyResult<NativeControl> {
+        let runtime = self.blocking.runtime();
+        let runtime = runtime.map_err(|error| Failure::from(error).exception(py))?;
+        Ok(NativeControl::new(self.endpoint(), runtime))
     }
 
     /// Number of bytes in the cache.
     #[getter]
     fn cached_bytes(&self) -> usize {
         self.blocking.access().cached_bytes()
-    }
-
-    fn __repr__(&self) -> String {
-        match self.blocking.access().endpoint().address() {
-            Some(address) => format!("<namewire.Client of {address}>"),
-            None => "<namewire.Client>".to_owned(),
-        }
     }
 }

@@ -1,9 +1,10 @@
 //! Open files.
 
 use ndn_access::BlockingFile;
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyMemoryView, PySlice};
 
 use crate::describe::describe;
 use crate::error::wait;
@@ -58,6 +59,31 @@ impl NativeFile {
         Ok(bytes)
     }
 
+    /// Fills a view of bytes from `offset` on, from the verified segments; returns the number of bytes.
+    fn read_into(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        buffer: &Bound<'_, PyMemoryView>,
+    ) -> PyResult<usize> {
+        let (length, mut filled) = (buffer.len()?, 0);
+        while filled < length {
+            let [at, left] = [filled, length - filled].map(|count| count as u64);
+            let at = offset.saturating_add(at);
+            let parts = wait(py, |interrupted| self.file.read_parts(at, left, interrupted))?;
+            if parts.is_empty() {
+                break;
+            }
+            for part in parts {
+                let end = filled + part.len();
+                let place = buffer.get_item(PySlice::new(py, bound(filled)?, bound(end)?, 1))?;
+                PyBuffer::<u8>::get(&place)?.copy_from_slice(py, &part)?;
+                filled = end;
+            }
+        }
+        Ok(filled)
+    }
+
     /// The bytes of ranges, given by their first bytes and their ends.
     fn read_ranges<'py>(
         &self,
@@ -68,4 +94,9 @@ impl NativeFile {
         let parts = wait(py, |interrupted| self.file.read_vectored(&ranges, interrupted))?;
         Ok(parts.iter().map(|part| PyBytes::new(py, part)).collect())
     }
+}
+
+/// A bound of a slice.
+fn bound(position: usize) -> PyResult<isize> {
+    isize::try_from(position).map_err(|_| PyValueError::new_err("too long"))
 }

@@ -1,11 +1,14 @@
-//! Native part of the Python package: files by name. See README.md.
+//! Native part of the Python package. See README.md.
 #![forbid(unsafe_code)]
 
 mod arguments;
 mod client;
+mod control;
 mod describe;
 mod error;
 mod file;
+mod forwarder;
+mod keys;
 mod packets;
 
 use pyo3::prelude::*;
@@ -14,11 +17,17 @@ use pyo3::prelude::*;
 #[pymodule(name = "_namewire")]
 mod module {
     #[pymodule_export]
+    use crate::arguments::{Signing, Verifying};
+    #[pymodule_export]
     use crate::client::Client;
     #[pymodule_export]
-    use crate::error::{ChangedError, UnreachableError, VerificationError};
+    use crate::control::NativeControl;
     #[pymodule_export]
     use crate::file::NativeFile;
+    #[pymodule_export]
+    use crate::forwarder::NativeForwarder;
+    #[pymodule_export]
+    use crate::keys::NativeKeyChain;
     #[pymodule_export]
     use crate::packets::{ReceivedInterest, ReceivedPacket, Running, Served};
 

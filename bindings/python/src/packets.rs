@@ -1,11 +1,12 @@
 //! Single packets: Interests that are expressed and answered, for asyncio.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ndn_access::{AccessError, ErrorKind};
 use ndn_client::{ReceivedData, Registration, Request};
+use ndn_files::FileServer;
 use ndn_packet::{DataBuilder, NackReason, Name};
+use ndn_security::Signer;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -13,8 +14,8 @@ use pyo3::types::PyBytes;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use crate::arguments::{Signing, duration, name_of};
-use crate::error::exception;
+use crate::arguments::{duration, name_of};
+use crate::error::Failure;
 
 /// A Data packet that was received and verified.
 #[pyclass(frozen, module = "namewire", name = "Data")]
@@ -70,7 +71,7 @@ impl ReceivedPacket {
 #[pyclass(frozen, module = "namewire", name = "Interest")]
 pub(crate) struct ReceivedInterest {
     request: Request,
-    signing: Signing,
+    signer: Arc<dyn Signer>,
 }
 
 impl std::fmt::Debug for ReceivedInterest {
@@ -82,8 +83,8 @@ impl std::fmt::Debug for ReceivedInterest {
 }
 
 impl ReceivedInterest {
-    pub(crate) fn new(request: Request, signing: Signing) -> Self {
-        Self { request, signing }
+    pub(crate) fn new(request: Request, signer: Arc<dyn Signer>) -> Self {
+        Self { request, signer }
     }
 }
 
@@ -144,7 +145,7 @@ impl ReceivedInterest {
             if let Some(segment) = final_segment {
                 data = data.final_segment(segment);
             }
-            self.request.answer_with(&data, self.signing.0.as_ref())
+            self.request.answer_with(&data, self.signer.as_ref())
         })
         .map_err(|error| PyValueError::new_err(format!("{}: {error}", name.to_uri())))
     }
@@ -159,25 +160,28 @@ impl ReceivedInterest {
     }
 }
 
-/// A service: a prefix that is answered, or a published object.
-#[pyclass(frozen, module = "namewire")]
+/// A service: a prefix that is answered, a published object, or served files.
+#[pyclass(frozen, module = "namewire", name = "NativeServed")]
 #[derive(Debug)]
 pub(crate) struct Served {
     name: Name,
     service: Mutex<Option<Service>>,
     runtime: Handle,
+    process: u32,
 }
 
 #[derive(Debug)]
 pub(crate) enum Service {
     Prefix(Registration),
     Object(ndn_client::PublishedObject),
+    Files(FileServer),
 }
 
 impl Served {
     /// Within the runtime of the connection.
     pub(crate) fn new(name: Name, service: Service) -> Self {
-        Self { name, service: Mutex::new(Some(service)), runtime: Handle::current() }
+        let (service, process) = (Mutex::new(Some(service)), std::process::id());
+        Self { name, service, runtime: Handle::current(), process }
     }
 
     /// The service, to be ended.
@@ -188,9 +192,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It ends by commands, which need the runtime.
-        let service = self.take();
-        self.runtime.spawn(async move { drop(service) });
+        self.release();
     }
 }
 
@@ -201,23 +203,52 @@ impl Served {
     fn name(&self) -> String {
         self.name.to_uri()
     }
+
+    /// Stop serving, without waiting for the forwarder. In a process that was forked, nothing happens.
+    fn release(&self) {
+        if self.process != std::process::id() {
+            // Locks may be held by threads that are in the other process only.
+            if let Ok(mut service) = self.service.try_lock() {
+                std::mem::forget(service.take());
+            }
+            return;
+        }
+        // It ends by commands, which need the runtime.
+        if let Some(service) = self.take() {
+            self.runtime.spawn(async move { drop(service) });
+        }
+    }
 }
 
 impl Service {
-    pub(crate) async fn end(self) -> Result<(), AccessError> {
-        let ended = match self {
-            Self::Prefix(registration) => registration.unregister().await,
-            Self::Object(object) => object.unpublish().await,
-        };
-        ended.map_err(|error| AccessError::new(ErrorKind::Unusable, error.to_string()))
+    pub(crate) async fn end(self) -> Result<(), Failure> {
+        match self {
+            Self::Prefix(registration) => registration.unregister().await?,
+            Self::Object(object) => object.unpublish().await?,
+            Self::Files(server) => server.stop().await?,
+        }
+        Ok(())
     }
+}
+
+/// Starts a task, which calls `done` with its result and its exception, one of which is None.
+pub(crate) fn start<T>(
+    runtime: &Handle,
+    done: Py<PyAny>,
+    work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+) -> Running
+where
+    T: for<'py> IntoPyObject<'py> + Send + 'static,
+{
+    let task = runtime.spawn(async move { report(done, work.await).await });
+    Running { handle: task.abort_handle() }
 }
 
 /// Something that runs, and can be cancelled.
 #[pyclass(frozen, module = "namewire")]
 #[derive(Debug)]
 pub(crate) struct Running {
-    pub(crate) handle: tokio::task::AbortHandle,
+    handle: tokio::task::AbortHandle,
 }
 
 #[pymethods]
@@ -252,27 +283,28 @@ pub(crate) fn pass_on(mut receiver: mpsc::Receiver<ReceivedInterest>, receive: &
             waiting.push(more);
         }
         let interests = std::mem::take(&mut waiting);
-        let called = Python::attach(|py| receive.call1(py, (interests,)).map(drop));
-        // The event loop of the program has ended.
-        if called.is_err() {
+        let called = Python::try_attach(|py| receive.call1(py, (interests,)).map(drop));
+        // The event loop of the program, or the interpreter, has ended.
+        if !called.is_some_and(|called| called.is_ok()) {
             break;
         }
     }
 }
 
 /// Calls `done` with a result and an exception, one of which is None, on a thread that may wait for the interpreter.
-pub(crate) async fn report<T>(done: Py<PyAny>, result: Result<T, AccessError>)
+async fn report<T>(done: Py<PyAny>, result: Result<T, Failure>)
 where
     T: for<'py> IntoPyObject<'py> + Send + 'static,
 {
     let call = move || {
-        Python::attach(|py| {
+        // Nobody waits for the result if the interpreter has ended.
+        Python::try_attach(|py| {
             let called = match result {
                 Ok(value) => match value.into_py_any(py) {
                     Ok(value) => done.call1(py, (value, py.None())),
                     Err(error) => done.call1(py, (py.None(), error)),
                 },
-                Err(error) => done.call1(py, (py.None(), exception(&error).into_value(py))),
+                Err(error) => done.call1(py, (py.None(), error.exception(py).into_value(py))),
             };
             // The event loop has ended: nobody waits for the result.
             if let Err(error) = called

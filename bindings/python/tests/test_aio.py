@@ -121,8 +121,11 @@ def test_objects_are_published_and_fetched():
             assert opened.read() == content
         async with await producer.publish("/object/empty", b"") as published:
             assert await client.fetch("/object/empty") == b""
+        async with await producer.publish("/object/segments", content, version=8, sign_segments=True) as published:
+            assert published.name == "/object/segments/v=8"
+            assert await client.fetch("/object/segments") == content
         with pytest.raises(ValueError, match="segments of 9000 bytes"):
-            await producer.publish("/object/large", content, segment_size=9000)
+            await producer.publish("/object/large", content, segment_size=9000, sign_segments=True)
 
     run(test)
 

@@ -21,13 +21,6 @@ def content(length: int) -> bytes:
     return random.Random(length).randbytes(length)
 
 
-def wait_until(condition) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def has(client, name: str, expected: bytes) -> bool:
     """Whether the file has this content; the server may still state a version that was replaced."""
     try:
@@ -77,7 +70,7 @@ def test_text_is_read_line_by_line(served, client):
         assert file.read() == "one\ntwo\nthree\n"
 
 
-def test_open_file_keeps_its_version(served, client):
+def test_open_file_keeps_its_version(served, client, wait_until):
     old, new = content(50_000), content(40_000)
     replace(served / "versions", old)
     file = client.open("/files/versions", buffering=0)
@@ -87,7 +80,7 @@ def test_open_file_keeps_its_version(served, client):
     assert file.pread(50_000, 0) == old, "from the cache"
 
 
-def test_version_that_is_gone_is_an_error(served, client):
+def test_version_that_is_gone_is_an_error(served, client, wait_until):
     replace(served / "gone", content(300_000))
     file = client.open("/files/gone", buffering=0)
     assert file.pread(10, 0) == content(300_000)[:10]

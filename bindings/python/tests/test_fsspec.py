@@ -1,12 +1,16 @@
 """The file system for fsspec, and the programs that read through it."""
 
+import os
 import pathlib
+import random
+import time
 import uuid
 
 import fsspec
 import fsspec.tests.abstract as abstract
 import pytest
 from fsspec.implementations.local import LocalFileSystem, make_path_posix
+from fsspec.spec import AbstractBufferedFile
 
 import namewire
 
@@ -87,8 +91,6 @@ class TestOpen(Fixtures):
 
 
 def test_entry_point_is_registered_by_installation():
-    """The package metadata names the class; without installation it is registered here."""
-    fsspec.register_implementation("ndn", namewire.FileSystem, clobber=True)
     assert isinstance(fsspec.filesystem("ndn", **OPTIONS), namewire.FileSystem)
 
 
@@ -111,6 +113,63 @@ def test_paths_and_patterns(served, fs):
     )
 
 
+def test_files_are_found_without_being_described(served, fs, monkeypatch):
+    directory = served / "found"
+    for name in ("a/one", "a/b/two", "three"):
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(name)
+    names = [f"/files/found/{name}" for name in ("a/b/two", "a/one", "three")]
+    described = fs.find("/files/found", detail=True)
+    assert {name: info["size"] for name, info in described.items()} == dict(zip(names, (7, 5, 5), strict=True))
+    assert fs.glob("/files/found/**/t*", detail=True)["/files/found/three"]["size"] == 5
+    asked = []
+    stat = namewire.Client.stat
+    monkeypatch.setattr(namewire.Client, "stat", lambda client, name: asked.append(name) or stat(client, name))
+    assert fs.find("/files/found") == names
+    assert fs.find("/files/found", maxdepth=1) == names[2:]
+    assert fs.glob("/files/found/**/t*") == [names[0], names[2]]
+    assert fs.find("/files/found/three") == names[2:]
+    # The beginning of the search only.
+    assert set(asked) <= {"/files/found", "/files/found/three"}, asked
+    assert fs.find("/files/found", withdirs=True) == sorted([*names, "/files/found", "/files/found/a", "/files/found/a/b"])
+
+
+def test_checksums_are_those_of_versions(served, fs):
+    path = served / "checksum"
+    path.write_bytes(b"one")
+    # Times that differ in seconds only.
+    os.utime(path, ns=(10**18, 10**18))
+    one = fs.checksum("/files/checksum")
+    assert one == fs.checksum("/files/checksum")
+    os.utime(path, ns=(10**18 + 10**9, 10**18 + 10**9))
+    deadline = time.monotonic() + 20
+    while fs.checksum("/files/checksum") == one:
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("cache_type", ["none", "readahead", "bytes", "blockcache", "mmap", "all", "first", "background"])
+def test_caches_of_fsspec_read_the_same(served, fs, cache_type):
+    content = random.Random(6).randbytes(200_000)
+    (served / f"cached-{cache_type}").write_bytes(content)
+    with fs.open(f"/files/cached-{cache_type}", cache_type=cache_type, block_size=16_384) as file:
+        assert isinstance(file, AbstractBufferedFile)
+        for offset, length in [(0, 10), (150_000, 50_000), (16_380, 10), (199_990, 100)]:
+            file.seek(offset)
+            assert file.read(length) == content[offset : offset + length]
+
+
+@pytest.mark.parametrize("protocol", ["simplecache", "filecache", "blockcache"])
+def test_copies_are_cached_on_disk(served, tmp_path, protocol):
+    content = random.Random(7).randbytes(100_000)
+    (served / f"copied-{protocol}").write_bytes(content)
+    options = {"ndn": OPTIONS, protocol: {"cache_storage": str(tmp_path / "cache")}}
+    for _ in range(2):
+        with fsspec.open(f"{protocol}::ndn://files/copied-{protocol}", **options) as file:
+            file.seek(50_000)
+            assert file.read(100) == content[50_000:50_100]
+    assert os.listdir(tmp_path / "cache")
+
+
 def test_parts_of_files(served, fs):
     content = bytes(range(256)) * 1000
     (served / "parts").write_bytes(content)
@@ -128,7 +187,6 @@ def test_parts_of_files(served, fs):
 def test_pandas_reads_csv_and_parquet(served):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
-    fsspec.register_implementation("ndn", namewire.FileSystem, clobber=True)
     table = pandas.DataFrame({"number": range(50_000), "text": [f"row {n % 97}" for n in range(50_000)]})
     table.to_csv(served / "table.csv", index=False)
     table.to_parquet(served / "table.parquet", row_group_size=5000)
@@ -142,7 +200,6 @@ def test_xarray_opens_zarr(served):
     xarray = pytest.importorskip("xarray")
     pytest.importorskip("zarr")
     numpy = pytest.importorskip("numpy")
-    fsspec.register_implementation("ndn", namewire.FileSystem, clobber=True)
     values = numpy.arange(60 * 40 * 30, dtype="float64").reshape(60, 40, 30)
     made = xarray.Dataset({"field": (("time", "y", "x"), values)}, coords={"time": range(60)})
     made.to_zarr(str(served / "field.zarr"), encoding={"field": {"chunks": (10, 20, 30)}})

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import datetime
 import os
+from typing import Any
 from urllib.parse import quote_from_bytes
 
-from fsspec.spec import AbstractFileSystem
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem  # type: ignore[import-untyped]
+from fsspec.utils import tokenize  # type: ignore[import-untyped]
 
-from . import Client
+from ._client import Client, ClientOptions, File
+
+__all__ = ["BufferedFile", "FileSystem"]
 
 _UNRESERVED = "-._~"
+# Entries of a directory that are described at a time.
+_INFOS_MAX = 16
 
 
 def _name(path: str) -> str:
@@ -25,26 +32,39 @@ def _name(path: str) -> str:
     return "/" + "/".join(parts)
 
 
-class FileSystem(AbstractFileSystem):
+class BufferedFile(AbstractBufferedFile):  # type: ignore[misc]
+    """A file with a cache of fsspec, which the argument ``cache_type`` of ``open`` chooses."""
+
+    def __init__(self, fs: FileSystem, path: str, file: File, block_size: int | str, **options: Any) -> None:
+        self._file = file
+        super().__init__(fs, path, "rb", block_size, size=file.size, **options)
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        return self._file.pread(max(end - start, 0), start)
+
+
+class FileSystem(AbstractFileSystem):  # type: ignore[misc]
     """Read-only file system of the files that a forwarder can reach.
 
-    Options are those of :class:`namewire.Client`. A file that is open keeps its version.
+    Options are those of :class:`namewire.Client`. A file that is open keeps its version. Verified content is cached by the
+    client (``cache_bytes``), which also reads ahead; ``open`` uses a cache of fsspec in addition if ``cache_type`` names one
+    (``readahead``, ``blockcache``, ``bytes``, …), and ``simplecache::``, ``filecache::`` and ``blockcache::`` keep copies on
+    disk, whose versions :meth:`ukey` tells apart.
     """
 
     protocol = "ndn"
     root_marker = "/"
 
-    def __init__(self, transport: str | None = None, **options):
-        known = ("verify", "timeout", "lifetime", "metadata_lifetime", "cache_bytes", "read_ahead_bytes", "allow_older")
-        of_client = {key: value for key, value in options.items() if key in known}
-        of_fsspec = {key: value for key, value in options.items() if key not in known}
+    def __init__(self, transport: str | None = None, **options: Any) -> None:
+        of_client = {key: value for key, value in options.items() if key in ClientOptions.__annotations__}
+        of_fsspec = {key: value for key, value in options.items() if key not in of_client}
         # Listings are cached by the client, for the lifetime of metadata.
         of_fsspec.setdefault("use_listings_cache", False)
         super().__init__(**of_fsspec)
         self.client = Client(transport, **of_client)
 
     @classmethod
-    def _strip_protocol(cls, path):
+    def _strip_protocol(cls, path: Any) -> Any:
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
         path = os.fspath(path)
@@ -57,14 +77,13 @@ class FileSystem(AbstractFileSystem):
 
     @property
     def fsid(self) -> str:
+        """Always ``ndn``: a name means the same file everywhere."""
         return "ndn"
 
-    def info(self, path, **kwargs):
+    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        """Name, type, size, mtime and mode of a file or directory; ``ndn_name`` is its name with the version."""
         path = self._strip_protocol(path)
-        return self._described(path, self.client.stat(_name(path)))
-
-    @staticmethod
-    def _described(path, stat):
+        stat = self.client.stat(_name(path))
         return {
             "name": path,
             "type": stat["type"],
@@ -75,7 +94,15 @@ class FileSystem(AbstractFileSystem):
             "mode": stat["mode"],
         }
 
-    def ls(self, path, detail=True, **kwargs):
+    def _info_if_there(self, path: str) -> dict[str, Any] | None:
+        try:
+            return self.info(path)
+        except FileNotFoundError:
+            # It was removed since the directory was listed.
+            return None
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
+        """The entries of a directory. With ``sizes=False``, files are not described, which takes an Interest each."""
         path = self._strip_protocol(path)
         try:
             entries = self.client.scandir(_name(path))
@@ -85,52 +112,95 @@ class FileSystem(AbstractFileSystem):
         names = [path.rstrip("/") + "/" + entry for entry, _ in entries]
         if not detail:
             return names
-        described = []
-        for name, (_, is_directory) in zip(names, entries):
-            if is_directory:
-                described.append({"name": name, "type": "directory", "size": 0})
-                continue
-            try:
-                described.append(self.info(name))
-            except FileNotFoundError:
-                # It was removed since the directory was listed.
-                pass
-        return described
+        is_directory = dict(zip(names, (is_directory for _, is_directory in entries), strict=True))
+        files = [name for name in names if not is_directory[name]]
+        infos: dict[str, dict[str, Any] | None] = {}
+        if not kwargs.get("sizes", True):
+            infos = {name: {"name": name, "type": "file", "size": None} for name in files}
+        elif len(files) == 1:
+            infos = {files[0]: self._info_if_there(files[0])}
+        elif files:
+            with concurrent.futures.ThreadPoolExecutor(min(len(files), _INFOS_MAX)) as threads:
+                infos = dict(zip(files, threads.map(self._info_if_there, files), strict=True))
+        directory = {"type": "directory", "size": 0}
+        found = [{"name": name, **directory} if is_directory[name] else infos[name] for name in names]
+        return [info for info in found if info is not None]
 
-    def exists(self, path, **kwargs):
+    def find(
+        self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: Any
+    ) -> Any:
+        """All files below a path, which is listed by directory. Files are described with ``detail`` only."""
+        kwargs.setdefault("sizes", detail)
+        return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **kwargs)
+
+    def glob(self, path: str, maxdepth: int | None = None, **kwargs: Any) -> Any:
+        """The paths that a pattern matches. Files are described with ``detail`` only."""
+        kwargs.setdefault("sizes", kwargs.get("detail", False))
+        return super().glob(path, maxdepth=maxdepth, **kwargs)
+
+    def exists(self, path: str, **kwargs: Any) -> bool:
+        """Whether there is a file or directory."""
         try:
             self.info(path)
         except FileNotFoundError:
             return False
         return True
 
-    def created(self, path):
+    def created(self, path: str) -> datetime.datetime:
+        """As :meth:`modified`."""
         return self.modified(path)
 
-    def modified(self, path):
+    def modified(self, path: str) -> datetime.datetime:
+        """Time of modification."""
         mtime = self.info(path)["mtime"]
         if mtime is None:
             raise NotImplementedError(f"{path} has no time of modification")
         return datetime.datetime.fromtimestamp(mtime, tz=datetime.timezone.utc)
 
-    def ukey(self, path):
+    def ukey(self, path: str) -> str:
         """The name with the version: equal only for equal content."""
-        return self.info(path)["ndn_name"]
+        return str(self.info(path)["ndn_name"])
 
-    def checksum(self, path):
-        return int.from_bytes(self.ukey(path).encode()[-7:], "big")
+    def checksum(self, path: str) -> int:
+        """A number that is equal only for equal content: of the name with the version."""
+        return int(tokenize(self.ukey(path)), 16)
 
-    def _open(self, path, mode="rb", block_size=None, autocommit=True, cache_options=None, **kwargs):
+    def _open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        autocommit: bool = True,
+        cache_options: dict[str, Any] | None = None,
+        cache_type: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
         if mode != "rb":
             raise NotImplementedError("files of NDN can only be read")
-        return self.client.open(_name(self._strip_protocol(path)), buffering=-1 if block_size is None else 1 << 16)
+        path = self._strip_protocol(path)
+        name = _name(path)
+        if cache_type is not None:
+            file = self.client.open(name, buffering=0)
+            options = {"cache_type": cache_type, "cache_options": cache_options}
+            return BufferedFile(self, path, file, block_size or "default", **options)
+        return self.client.open(name, buffering=-1 if block_size is None else block_size)
 
-    def cat_file(self, path, start=None, end=None, **kwargs):
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
+        """The content of a file, or of a part of it."""
         file = self.client.open(_name(self._strip_protocol(path)), buffering=0)
         first, last, _ = slice(start, end).indices(file.size)
         return file.pread(max(last - first, 0), first)
 
-    def cat_ranges(self, paths, starts, ends, max_gap=None, on_error="return", **kwargs):
+    def cat_ranges(
+        self,
+        paths: list[str],
+        starts: Any,
+        ends: Any,
+        max_gap: int | None = None,
+        on_error: str = "return",
+        **kwargs: Any,
+    ) -> list[Any]:
+        """Parts of files; those of one file are fetched together."""
         if not isinstance(starts, (list, tuple)):
             starts = [starts] * len(paths)
         if not isinstance(ends, (list, tuple)):
@@ -140,16 +210,17 @@ class FileSystem(AbstractFileSystem):
         wanted: dict[str, list[int]] = {}
         for index, path in enumerate(paths):
             wanted.setdefault(path, []).append(index)
-        results: list = [None] * len(paths)
+        results: list[Any] = [None] * len(paths)
         for path, indices in wanted.items():
+            parts: list[Any]
             try:
                 file = self.client.open(_name(self._strip_protocol(path)), buffering=0)
                 bounds = [slice(starts[index], ends[index]).indices(file.size)[:2] for index in indices]
-                parts = file.read_ranges([(first, max(first, last)) for first, last in bounds])
+                parts = list(file.read_ranges([(first, max(first, last)) for first, last in bounds]))
             except Exception as error:
                 if on_error != "return":
                     raise
                 parts = [error] * len(indices)
-            for index, part in zip(indices, parts):
+            for index, part in zip(indices, parts, strict=True):
                 results[index] = part
         return results
