@@ -10,6 +10,8 @@ BIN := target/$(PROFILE)/namewire
 BENCH := target/$(PROFILE)/namewire-bench
 # Made by `make c-library`; where it exists, the C library is installed and packaged, too.
 C_LIBRARY := target/$(PROFILE)/libnamewire.a
+# Made by `make python`; where it exists, the Python package is packaged, too.
+WHEEL = $(shell ls -t target/wheels/namewire-*.whl 2>/dev/null | head -n 1)
 # All packages each time: cargo compiles libraries anew when other packages are selected, because of their features.
 TESTS = $(CARGO) test --workspace --no-fail-fast
 # These wait for sockets and processes most of the time: a test needs about a quarter of a processor. More than eight at a
@@ -53,13 +55,13 @@ install: ## Install what is built: the program, completions, man pages, namewire
 	scripts/install "$(or $(PREFIX),/usr/local)" "$(BIN)" $(wildcard $(C_LIBRARY))
 
 .PHONY: deb
-deb: build ## Make Debian packages (target/debian)
-	scripts/package-deb "$(BIN)" target/debian $(wildcard $(C_LIBRARY))
+deb: build ## Make Debian packages, with what c-library and python have made (target/debian)
+	scripts/package-deb "$(BIN)" target/debian "$(wildcard $(C_LIBRARY))" "$(WHEEL)"
 
 .PHONY: dist
-dist: build ## Make a release: archive, Debian packages, apt repository, all in target/dist (RELEASE_KEY=OpenPGP key)
+dist: build c-library python ## Make a release: archive, wheel, Debian packages, apt repository, all in target/dist (RELEASE_KEY=OpenPGP key)
 	SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}" \
-		scripts/package-release "$(BIN)" target/dist "$(RELEASE_KEY)" $(wildcard $(C_LIBRARY))
+		scripts/package-release "$(BIN)" target/dist "$(RELEASE_KEY)" "$(C_LIBRARY)" "$(WHEEL)"
 
 # The crates for applications, with those that they need.
 LIBRARIES := ndn-packet ndn-types ndn-sha256 ndn-ring ndn-sys ndn-security ndn-keychain ndn-memif ndn-management \

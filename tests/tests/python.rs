@@ -4,13 +4,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use namewire_tests::{Forwarder, Process, Settings, program, run_to_end};
+use namewire_tests::{
+    Forwarder, Process, Settings, program, run_to_end, run_to_end_within, skip_unless_found,
+};
 
 /// The repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// Copies the package with the native module of this build to `directory`.
+/// Copies the package with the native module of this build to `directory`, as pip installs it.
 fn install(directory: &Path) {
     let package = directory.join("namewire");
     fs::create_dir(&package).unwrap();
@@ -24,6 +27,67 @@ fn install(directory: &Path) {
     let library = program().with_file_name("lib_namewire.so");
     assert!(library.is_file(), "`cargo build --workspace` makes {}", library.display());
     fs::copy(library, package.join("_namewire.abi3.so")).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let described = directory.join(format!("namewire-{version}.dist-info"));
+    fs::create_dir(&described).unwrap();
+    let metadata = format!("Metadata-Version: 2.4\nName: namewire\nVersion: {version}\n");
+    fs::write(described.join("METADATA"), metadata).unwrap();
+    let entry_points = "[fsspec.specs]\nndn = namewire.filesystem:FileSystem\n";
+    fs::write(described.join("entry_points.txt"), entry_points).unwrap();
+}
+
+/// Makes the wheel of an installed package.
+fn make_wheel(packages: &Path, directory: &Path) -> PathBuf {
+    let version = env!("CARGO_PKG_VERSION");
+    let described = packages.join(format!("namewire-{version}.dist-info"));
+    let wheel = directory.join(format!("namewire-{version}-cp311-abi3-linux_x86_64.whl"));
+    let mut command = Command::new("python3");
+    command.args(["-m", "zipfile", "--create"]).arg(&wheel).arg(packages.join("namewire"));
+    command.arg(&described);
+    assert!(run_to_end(command).status.success());
+    wheel
+}
+
+#[test]
+fn debian_package_and_release_have_the_python_package() {
+    if !["dpkg-deb", "dpkg-scanpackages"].into_iter().all(skip_unless_found) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::create_dir(path("packages")).unwrap();
+    install(&path("packages"));
+    let wheel = make_wheel(&path("packages"), directory.path());
+    let mut command = Command::new(Path::new(ROOT).join("scripts/package-release"));
+    command.arg(program()).arg(path("release")).args(["", ""]).arg(&wheel);
+    command.env("DEB_COMPRESSION", "none").env("SOURCE_DATE_EPOCH", "1700000000");
+    let ended = run_to_end_within(Duration::from_secs(300), command);
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let release: Vec<_> =
+        fs::read_dir(path("release")).unwrap().map(|file| file.unwrap().path()).collect();
+    let found = |text: &str| {
+        let has = |file: &&PathBuf| file.file_name().unwrap().to_string_lossy().contains(text);
+        release.iter().find(has).unwrap_or_else(|| panic!("no {text} in {release:?}"))
+    };
+    assert_eq!(fs::read(found(".whl")).unwrap(), fs::read(&wheel).unwrap());
+    let mut command = Command::new("tar");
+    command.arg("--list").arg("--file").arg(found("-linux-"));
+    let listed = String::from_utf8(run_to_end(command).stdout).unwrap();
+    assert!(listed.contains("/share/namewire/namewire-"), "{listed}");
+    let mut command = Command::new("dpkg-deb");
+    command.arg("--extract").arg(found("python3-namewire")).arg(path("root"));
+    assert!(run_to_end(command).status.success());
+    let mut command = Command::new(Path::new(ROOT).join(".venv/bin/python"));
+    let script = "import namewire, importlib.metadata as m\n\
+                  assert m.version('namewire') == namewire.__version__, m.version('namewire')\n\
+                  with namewire.Forwarder() as f, f.client().publish('/a', b'content'):\n\
+                  \x20   print(f.client().fetch('/a'), namewire.__file__)";
+    command.args(["-c", script]).env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("PYTHONPATH", path("root/usr/lib/python3/dist-packages"));
+    let ended = run_to_end(command);
+    let printed = String::from_utf8_lossy(&ended.stdout);
+    assert!(printed.starts_with("b'content' "), "{printed}{ended:?}");
+    assert!(printed.contains("dist-packages/namewire"), "{printed}");
 }
 
 /// Serves the same files as `/trusted`, signed by an identity that the rules of the returned file trust.
@@ -78,7 +142,8 @@ fn python_package_passes_its_tests() {
     command.env("PYTHONDONTWRITEBYTECODE", "1").env("NAMEWIRE_SERVED", &served);
     command.env("NAMEWIRE_KEY", &keys[0].1).env("NAMEWIRE_OTHER_KEY", &keys[1].1);
     command.env("NAMEWIRE_PRIVATE_KEY", &keys[0].0).env("NAMEWIRE_RULES", rules);
-    let ended = run_to_end(command);
+    // They check types, run a notebook, and start clusters of processes.
+    let ended = run_to_end_within(Duration::from_secs(900), command);
     let printed = String::from_utf8_lossy(&ended.stdout);
     assert!(ended.status.success(), "{printed}{}", String::from_utf8_lossy(&ended.stderr));
     assert!(printed.contains(" passed") && !printed.contains("skipped"), "{printed}");
