@@ -146,7 +146,7 @@ print(path, flush=True)
 )
 def test_the_interpreter_ends_while_there_is_work(body, tmp_path):
     ended = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(body=body)],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT.format(body=body)],
         capture_output=True,
         text=True,
         timeout=60,

@@ -9,12 +9,18 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ._calls import Awaitable, Call, Known, Sign, key
 from ._namewire import NativeClient, NativeServed
 
 # Bytes, or another object with the buffer protocol; or the path of a file.
-Content = bytes | bytearray | memoryview | os.PathLike[str]
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    Content = Buffer | os.PathLike[str]
+else:
+    Content = bytes | os.PathLike
 
 
 def _release(native: NativeServed, directory: str | None, process: int) -> None:
