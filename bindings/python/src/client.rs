@@ -259,11 +259,7 @@ impl Client {
     /// Serve a directory, or a file, with manifests unless segments are to be signed.
     #[pyo3(signature = (prefix, path, done, *, is_file, segment_size, freshness, sign, sign_segments, hidden, symlinks,
         other_file_systems, manifest_directory))]
-    #[expect(
-        clippy::too_many_arguments,
-        clippy::fn_params_excessive_bools,
-        reason = "keyword arguments of Python"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn start_serve_files(
         &self,
         py: Python<'_>,

@@ -106,7 +106,7 @@ impl<'a> Preparer<'a> {
         walk: &mut Walk,
     ) {
         // A single file is hashed when it is requested.
-        let root = (point.file.is_none()).then(|| (point.prefix.clone(), PathBuf::from("."), 0));
+        let root = point.file.is_none().then(|| (point.prefix.clone(), PathBuf::from("."), 0));
         let mut directories: Vec<_> = root.into_iter().collect();
         let now_ns = crate::real_time::unix_ns();
         while let Some((name, path, depth)) = directories.pop() {
