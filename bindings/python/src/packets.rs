@@ -285,7 +285,7 @@ pub(crate) fn pass_on(mut receiver: mpsc::Receiver<ReceivedInterest>, receive: &
         let interests = std::mem::take(&mut waiting);
         let called = Python::try_attach(|py| receive.call1(py, (interests,)).map(drop));
         // The event loop of the program, or the interpreter, has ended.
-        if !called.is_some_and(|called| called.is_ok()) {
+        if called.is_none_or(|called| called.is_err()) {
             break;
         }
     }
