@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use ndn_packet::Name;
 use ndn_types::ByteSize;
 
 use crate::declaration::RestartReason::ManagementSetup;
-use crate::declaration::{restart, settings, table};
+use crate::declaration::{Reload, list_item, restart, settings, table, tables, value};
+use crate::faces::{check_depth, example_prefix};
 use crate::management::TrustRules;
 use crate::value::words;
 
@@ -21,7 +23,8 @@ settings! {
     /// Caching and forwarding by virtual Interests (VIP): forwarders count requests by object, exchange the counts, and derive
     /// next hops (strategy `vip`) and the objects to be cached from them. **The method is patented in the United States
     /// (US 12155738 B2). Only programs built with the cargo feature `vip` have it; whether you need a licence is yours to
-    /// decide before you enable it.** An object is the name of its Data without the segment.
+    /// decide before you enable it.** The replacement policy `vip` of the Content Store (`tables.cs.policy`) uses the scores. An
+    /// object is the name of its Data without the segment, or what `rules` say.
     pub struct Vip {
         /// Whether this forwarder takes part.
         enabled: bool = false => restart(ManagementSetup),
@@ -36,7 +39,7 @@ settings! {
         window_slots: usize = 100 => restart(ManagementSetup).within(1..=10_000),
         /// Maximum number of objects. Neighbors and this host share them.
         objects: usize = 1024 => restart(ManagementSetup).within(16..=65_536),
-        /// Size of objects whose size no neighbor reports.
+        /// Size of objects until it is known: the FinalBlockId of a first segment shows it, or a neighbor reports it.
         object_size: ByteSize = ByteSize::mebibytes(1) =>
             restart(ManagementSetup).within(ByteSize::kibibytes(1)..=ByteSize::mebibytes(1 << 20)),
         /// Rate at which a link carries Data in each direction, per second.
@@ -51,6 +54,20 @@ settings! {
         /// Score by which objects are cached. `"count"`: the VIPs that wait here (VIP). `"arrivals"`: the mean of those that
         /// arrived in the window (VIP2).
         score: VipScore = VipScore::Count => restart(ManagementSetup),
+        /// Objects of names under a prefix, at most 64. The longest prefix decides.
+        rules: Vec<ObjectRule> = Vec::new() => tables(Reload::Restart(ManagementSetup)),
+    }
+}
+
+list_item! {
+    /// The objects of the names under a prefix: the name with `components` components after the prefix. Interests for the
+    /// object itself, and for first segments under it, are its requests. Sizes of such objects are not learned, unless
+    /// the object is the name without the segment.
+    pub struct ObjectRule {
+        /// Name prefix.
+        prefix: Name = example_prefix() => value().required().checked(check_depth),
+        /// Number of components after the prefix.
+        components: usize = 1 => value().required().within(0..=32),
     }
 }
 

@@ -234,7 +234,7 @@ fn name(uri: &str) -> Name {
     Name::from_uri(uri).unwrap_or_else(|error| unreachable!("{uri}: {error}"))
 }
 
-fn example_prefix() -> Name {
+pub(crate) fn example_prefix() -> Name {
     name("/example")
 }
 

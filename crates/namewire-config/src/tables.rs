@@ -45,7 +45,8 @@ settings! {
         /// Choice of the Data that a full store evicts. `"lru"`: the least recently used. `"priority-fifo"`, which can be
         /// written `"priority_fifo"` as in NFD: unsolicited, then stale, then the oldest. `"random"`: any. `"sieve"`,
         /// `"s3-fifo"`, `"w-tinylfu"`, `"arc"`, `"lfu"`, `"windowed-lfu"`: by recency and frequency of requests; `"gdsf"`: by
-        /// size, too. The page on caching says what each is good for. A change evicts nothing.
+        /// size, too; `"vip"`: whole objects by the scores of `[caching.vip]`, which programs built with the cargo feature `vip`
+        /// have. The page on caching says what each is good for. A change evicts nothing.
         policy: PolicyKind = PolicyKind::Lru => live(),
         /// Whether forwarded Data is added to the store.
         admit: bool = true => live(),
@@ -105,6 +106,7 @@ words!(PolicyKind {
     "arc" => Self::Arc,
     "gdsf" => Self::Gdsf,
     "random" => Self::Random,
+    "vip" => Self::Vip,
 });
 
 /// The treatment of Data that matches no PIT entry.

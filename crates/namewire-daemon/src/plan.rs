@@ -59,7 +59,6 @@ impl Plan {
         if config.listeners.webtransport.enabled {
             faults.extend(check_webtransport(&config.listeners.webtransport).err());
         }
-        #[cfg(not(feature = "vip"))]
         faults.extend(vip::check(config));
         #[cfg(feature = "vip")]
         let vip = vip::keys(config, clock).unwrap_or_else(|refused| {

@@ -141,7 +141,7 @@ fn shard_config(config: &Config, hasher: NameHasher, count: usize, now: Timestam
         pcct: PcctConfig {
             reserves: reserves(&config.limits),
             cs_bytes_max: bytes,
-            cs_policy: tables.cs.policy,
+            cs_policy: super::vip::policy_at_start(config),
             ..sized
         },
         dead_nonce_lifetime_ms: duration_ms(tables.dead_nonce_lifetime),

@@ -1,17 +1,50 @@
 //! The settings of VIP (`[caching.vip]`), if the program was built with it.
 
-#[cfg(not(feature = "vip"))]
+use ndn_caching::PolicyKind;
+use ndn_table::{NameHasher, OBJECT_RULES_MAX, ObjectRules};
+
 use crate::config::{Config, Conflict};
 
-/// Rejects VIP if the program was built without it.
-#[cfg(not(feature = "vip"))]
+const ENABLED: &str = "caching.vip.enabled";
+const POLICY: &str = "tables.cs.policy";
+const RULES: &str = "caching.vip.rules";
+
+/// Rejects settings of VIP if the program was built without it, and the policy without the exchange.
 pub(super) fn check(config: &Config) -> Option<Conflict> {
-    const ENABLED: &str = "caching.vip.enabled";
-    let reason = format!(
-        "{ENABLED}: this program was built without VIP (cargo build --features vip), which is patented in the United \
-         States (US 12155738 B2)"
-    );
-    config.caching.vip.enabled.then(|| Conflict::new(&[ENABLED], reason))
+    let is_vip = config.tables.cs.policy == PolicyKind::Vip;
+    if let Some(reason) = policy_refusal(config).filter(|_| is_vip) {
+        return Some(Conflict::new(&[POLICY], format!("{POLICY}: {reason}")));
+    }
+    if config.caching.vip.rules.len() > OBJECT_RULES_MAX {
+        let reason = format!("the maximum number of rules is {OBJECT_RULES_MAX}");
+        return Some(Conflict::new(&[RULES], reason));
+    }
+    let is_without = cfg!(not(feature = "vip")) && config.caching.vip.enabled;
+    is_without.then(|| Conflict::new(&[ENABLED], format!("{ENABLED}: {WITHOUT}")))
+}
+
+const WITHOUT: &str = "this program was built without VIP (cargo build --features vip), which is patented in the United \
+    States (US 12155738 B2)";
+
+/// The reason why the replacement policy `vip` cannot be used, if there is one.
+pub(super) fn policy_refusal(config: &Config) -> Option<String> {
+    if cfg!(not(feature = "vip")) {
+        return Some(WITHOUT.to_owned());
+    }
+    let is_alone = !config.caching.vip.enabled;
+    is_alone.then(|| format!("\"vip\" needs {ENABLED} = true, which computes the scores"))
+}
+
+/// The objects of names.
+pub(super) fn object_rules(config: &Config, hasher: NameHasher) -> ObjectRules {
+    let rules = config.caching.vip.rules.iter();
+    ObjectRules::new(rules.map(|rule| (rule.prefix.as_ref(), rule.components)), hasher)
+}
+
+/// The replacement policy of the Content Store before the control thread chooses that of the configuration.
+pub(super) fn policy_at_start(config: &Config) -> PolicyKind {
+    let policy = config.tables.cs.policy;
+    if policy == PolicyKind::Vip { PolicyKind::Lru } else { policy }
 }
 
 #[cfg(feature = "vip")]

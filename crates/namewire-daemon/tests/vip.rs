@@ -5,9 +5,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use namewire_config::{Config, TrustRules};
+use namewire_config::{Config, ObjectRule, TrustRules};
 use namewire_control::{VipObject, VipStatus};
 use namewire_daemon::{Environment, Management, Seeds, SteppedForwarder};
+use ndn_caching::PolicyKind;
 use ndn_caching::vip::{Entry, REQUEST, Report, Score, Settings, VirtualPlane};
 use ndn_dataplane::MemoryFaceOptions;
 use ndn_face::InternalEnd;
@@ -31,6 +32,9 @@ const SETTINGS: &str = "control.enabled = false\n\
 const SLOT: Duration = Duration::from_secs(1);
 const OBJECTS: u64 = 8;
 const PREFIX: &str = "/objects";
+/// Prefix of the objects whose Data has a FinalBlockId, and their number of segments of 7 bytes.
+const SIZED: &str = "/objects/sized";
+const SIZED_SEGMENTS: u64 = 300_000;
 
 fn config(workers: usize) -> Config {
     // `parse` also rejects a configuration without listeners.
@@ -125,7 +129,11 @@ impl Network {
 
     /// Requests the first segment of an object.
     fn request(&mut self, node: usize, number: u64) {
-        let mut segment = object(number);
+        self.request_object(node, object(number));
+    }
+
+    fn request_object(&mut self, node: usize, object: Name) {
+        let mut segment = object;
         segment.push_segment(0);
         self.nonce += 1;
         let interest = InterestBuilder::new(&segment).nonce(self.nonce).lifetime_ms(900);
@@ -165,7 +173,13 @@ impl Network {
         while let Some(frame) = producer.as_mut().and_then(InternalEnd::receive) {
             let packet = LpPacket::parse(&frame).unwrap();
             let interest = Interest::parse(packet.fragment().unwrap()).unwrap();
-            let data = DataBuilder::new(interest.name()).content(b"content");
+            let mut last = Name::new();
+            last.push_segment(SIZED_SEGMENTS - 1);
+            let is_sized = interest.name().starts_with(name(SIZED).as_ref());
+            let mut data = DataBuilder::new(interest.name()).content(b"content");
+            if let Some(last) = last.as_ref().last().filter(|_| is_sized) {
+                data = data.final_block_id(last);
+            }
             producer.as_mut().unwrap().send(DigestSigner.sign(&data).unwrap()).unwrap();
             *produced += 1;
             has_moved = true;
@@ -324,6 +338,73 @@ fn objects_are_cached_in_the_order_that_the_equations_predict() {
         let objects: Vec<u64> = objects.map(|one| number(&one.name)).collect();
         assert_eq!(objects[..2], predicted[..2], "{node}");
     }
+}
+
+/// A popular object among objects that are requested once, at a Content Store of two packets.
+#[test]
+fn content_store_keeps_the_object_of_highest_score() {
+    let produced = |policy: PolicyKind, capacity_packets: usize| {
+        let mut with_store = config(1);
+        with_store.tables.cs.capacity_packets = capacity_packets;
+        with_store.tables.cs.policy = policy;
+        with_store.caching.vip.score = namewire_config::VipScore::Arrivals;
+        let mut network = Network::new(vec![config(1), with_store], &[(0, 1)]);
+        network.route(1, &[0]);
+        let mut once = 100;
+        let mut slot = |network: &mut Network| {
+            let before = network.nodes[0].produced;
+            for _ in 0..8 {
+                network.request(1, 0);
+                (0..3).for_each(|number| network.request(1, once + number));
+                once += 3;
+            }
+            network.run(SLOT);
+            network.nodes[0].produced - before
+        };
+        for _ in 0..10 {
+            slot(&mut network);
+        }
+        let produced = (0..10).map(|_| slot(&mut network)).sum::<u64>();
+        assert_eq!(network.nodes[1].consumed, 20 * 32);
+        produced
+    };
+    assert_eq!(produced(PolicyKind::Lru, 2), 10 * 32);
+    assert_eq!(produced(PolicyKind::Vip, 2), 10 * 24);
+    assert_eq!(produced(PolicyKind::Vip, 0), 10 * 32, "without a store");
+}
+
+#[test]
+fn sizes_of_objects_are_those_of_their_data() {
+    let mut network = line(&config(1));
+    let mut sized = name(SIZED);
+    sized.push_version(1);
+    for _ in 0..10 {
+        network.request_object(4, sized.clone());
+        network.request(4, 0);
+        network.run(SLOT);
+    }
+    for node in 0..5 {
+        let uri = sized.to_uri();
+        let status = network.status(node);
+        let object = status.objects.iter().find(|object| object.name == uri).unwrap();
+        assert_eq!(object.size_bytes, 7 * SIZED_SEGMENTS, "{node}");
+        let other = network.object(node, 0).unwrap();
+        assert_eq!(other.size_bytes, config(1).caching.vip.object_size.0, "without FinalBlockId");
+    }
+}
+
+#[test]
+fn object_of_a_rule_has_the_requests_for_all_its_names() {
+    let mut config = config(1);
+    config.caching.vip.rules = vec![ObjectRule { prefix: name(PREFIX), components: 0 }];
+    let mut network = line(&config);
+    network.load(4, 20);
+    for node in 0..5 {
+        let status = network.status(node);
+        let names: Vec<&str> = status.objects.iter().map(|object| object.name.as_str()).collect();
+        assert_eq!(names, [PREFIX], "{node}");
+    }
+    assert!(network.status(0).counters["absorbed"] > 20_000_000);
 }
 
 /// 4 is connected with 0 by 1 and by 2 and 3.

@@ -26,6 +26,13 @@ impl<K: Ord + Copy> Heap<K> {
         self.entries.iter().map(|&(value, _)| value)
     }
 
+    /// Whether `slot` is in the heap.
+    #[cfg(feature = "vip")]
+    #[inline]
+    pub(crate) fn contains(&self, slot: Slot) -> bool {
+        self.positions[slot as usize] != NONE
+    }
+
     /// The slot with the smallest value.
     #[inline]
     pub(crate) fn first(&self) -> Option<(K, Slot)> {

@@ -22,4 +22,4 @@ pub mod sketch;
 pub mod vip;
 
 pub use cache::Cache;
-pub use policy::{Capacity, Class, Object, Policy, PolicyKind, Slot};
+pub use policy::{Capacity, Class, Object, ObjectScores, Policy, PolicyKind, Slot};

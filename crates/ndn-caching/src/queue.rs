@@ -54,6 +54,12 @@ impl SlotQueue {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
+    #[cfg(feature = "vip")]
+    #[inline]
+    pub(crate) fn newest(&self) -> Option<Slot> {
+        (self.newest != NONE).then_some(self.newest)
+    }
+
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.oldest == NONE

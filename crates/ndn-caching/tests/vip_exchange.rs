@@ -478,7 +478,7 @@ fn false_reports_of_a_neighbour_have_bounded_effect() {
             let mut entries: Vec<Entry> = (number..number + 60)
                 .map(|number| Entry {
                     name: object(number),
-                    size_bytes: 0,
+                    size_bytes: 1,
                     count: u64::MAX,
                     sent: u64::MAX,
                 })

@@ -85,12 +85,12 @@ pub enum Command {
         /// The announcement to send with the Data, if there is one.
         announcement: Option<Box<[u8]>>,
     },
-    /// Use these next hops of VIP, and count local requests anew; answered by
+    /// Follow these decisions of VIP, and count local requests anew; answered by
     /// [`Event::VipRequests`](crate::Event::VipRequests) with those counted before, if they were counted.
     #[cfg(feature = "vip")]
     ExchangeVip {
-        /// The next hops.
-        next_hops: Arc<ndn_forwarding::VipNextHops>,
+        /// The decisions.
+        decisions: Arc<ndn_forwarding::VipDecisions>,
         /// An empty table of requests.
         requests: Box<ndn_forwarding::VipRequests>,
     },

@@ -262,10 +262,10 @@ impl Dataplane {
                 strategies: strategies.clone(),
             }),
             #[cfg(feature = "vip")]
-            Command::ExchangeVip { next_hops, requests } => {
+            Command::ExchangeVip { decisions, requests } => {
                 let objects = requests.capacity();
                 self.broadcast(|| Command::ExchangeVip {
-                    next_hops: Arc::clone(&next_hops),
+                    decisions: Arc::clone(&decisions),
                     requests: Box::new(ndn_forwarding::VipRequests::with_capacity(objects)),
                 });
             }
@@ -391,7 +391,6 @@ impl Dataplane {
     }
 
     /// The hasher of names.
-    #[cfg(feature = "vip")]
     #[must_use]
     pub const fn hasher(&self) -> NameHasher {
         self.hasher

@@ -302,15 +302,17 @@ impl Shard {
         self.strategies = strategies;
     }
 
-    /// Replaces the next hops of VIP from the next burst on, and counts local requests into `requests`. Returns those counted
+    /// Follows other decisions of VIP from the next burst on, and counts local requests into `requests`. Returns those counted
     /// so far.
     #[cfg(feature = "vip")]
     pub fn exchange_vip(
         &mut self,
-        next_hops: Arc<crate::VipNextHops>,
+        decisions: Arc<crate::VipDecisions>,
         requests: Box<crate::VipRequests>,
     ) -> Option<Box<crate::VipRequests>> {
-        self.tables.vip.exchange(next_hops, requests)
+        let counted = self.tables.vip.exchange(decisions, requests);
+        self.tables.pcct.set_cs_scores(self.tables.vip.scores());
+        counted
     }
 
     /// Plants a fault: the strategies forget Interests, until their table is replaced. Returns whether they did not before.

@@ -36,7 +36,7 @@ pub(crate) struct Tables {
     pub(crate) counters: Arc<Counters>,
     /// Requests and held Data of self-learning.
     pub(crate) learning: Learning,
-    /// Local requests and next hops of VIP.
+    /// Local requests and decisions of VIP.
     #[cfg(feature = "vip")]
     pub(crate) vip: crate::vip::Vip,
     /// Communication with other shards; `None` for a single shard.

@@ -1,10 +1,11 @@
-//! The packet path's side of VIP: counts of local requests for the control thread, and next hops by object from it.
+//! The packet path's side of VIP: counts of local requests and sizes of objects for the control thread, and its decisions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ndn_packet::NameRef;
-use ndn_table::FaceIndex;
+use ndn_caching::ObjectScores;
+use ndn_packet::{Data, NameRef};
+use ndn_table::{FaceIndex, ObjectRules};
 
 use crate::descriptor::Flags;
 use crate::packet::RxPacket;
@@ -12,22 +13,36 @@ use crate::packet::RxPacket;
 /// Maximum length of the names in [`VipRequests`], on average, in bytes.
 const NAME_LEN_MEAN: usize = 128;
 
-/// The VIPs that were lately sent to next hops, by object. The control thread makes it, and the shards read it.
+/// Decisions of a slot: the VIPs that were lately sent to next hops, by object, and the scores of objects. The control
+/// thread makes it, and the shards read it.
 #[derive(Debug, Default)]
-pub struct VipNextHops {
+pub struct VipDecisions {
+    /// The objects of names.
+    rules: Arc<ObjectRules>,
     /// By the hash of the object's name.
     objects: HashMap<u64, Vec<(FaceIndex, u64)>>,
+    /// Scores of objects, for the Content Store.
+    scores: Arc<ObjectScores>,
 }
 
-impl VipNextHops {
+impl VipDecisions {
+    /// Scores without VIPs. The keys are the hashes of the objects' names.
+    #[must_use]
+    pub fn new(rules: Arc<ObjectRules>, scores: ObjectScores) -> Self {
+        Self { rules, objects: HashMap::new(), scores: Arc::new(scores) }
+    }
+
     /// Sets the VIPs sent to each next hop, in millionths of a request, for the object whose name has this hash.
     pub fn insert(&mut self, object_hash: u64, sent: Vec<(FaceIndex, u64)>) {
         self.objects.insert(object_hash, sent);
     }
 
-    /// The key of the object that an Interest belongs to, by the hashes of the prefixes of its name: that of the name without
-    /// the last component, or of the whole name.
+    /// The key of the object that an Interest belongs to, by the hashes of the prefixes of its name: that of the rules, or
+    /// that of the name without the last component, or of the whole name.
     fn find_object(&self, prefix_hashes: &[u64]) -> Option<u64> {
+        if let Some(len) = self.rules.find(prefix_hashes) {
+            return prefix_hashes.get(len).copied().filter(|hash| self.objects.contains_key(hash));
+        }
         let longest = prefix_hashes.iter().rev().copied();
         let (whole, object) = (longest.clone().take(1), longest.skip(1).take(1));
         object.chain(whole).find(|hash| self.objects.contains_key(hash))
@@ -39,8 +54,9 @@ impl VipNextHops {
     }
 }
 
-/// Requests of local applications by object: Interests for first segments. It has room for a fixed number of objects, and
-/// does not allocate when it counts.
+/// Requests of local applications by object: Interests for first segments, and for objects that are single Data; and sizes
+/// of objects whose first segments have arrived. It has room for a fixed number of objects, and does not allocate when it
+/// counts.
 #[derive(Debug)]
 pub struct VipRequests {
     objects: Vec<Requested>,
@@ -54,6 +70,8 @@ pub struct VipRequests {
 #[derive(Debug, Clone, Copy)]
 struct Requested {
     requests: u64,
+    /// 0 if it was not learned.
+    size_bytes: u64,
     name_start: usize,
     name_end: usize,
 }
@@ -78,9 +96,20 @@ impl VipRequests {
 
     /// The objects that were requested, in the order of their first requests, and the numbers of requests.
     pub fn iter(&self) -> impl Iterator<Item = (NameRef<'_>, u64)> {
-        self.objects.iter().filter_map(|requested| {
-            let name = self.names.get(requested.name_start..requested.name_end)?;
-            Some((NameRef::from_value(name).ok()?, requested.requests))
+        let counts = self.named().map(|(name, object)| (name, object.requests));
+        counts.filter(|(_, requests)| *requests > 0)
+    }
+
+    /// The objects whose size was learned, and their sizes in bytes.
+    pub fn sizes(&self) -> impl Iterator<Item = (NameRef<'_>, u64)> {
+        let sizes = self.named().map(|(name, object)| (name, object.size_bytes));
+        sizes.filter(|(_, size_bytes)| *size_bytes > 0)
+    }
+
+    fn named(&self) -> impl Iterator<Item = (NameRef<'_>, &Requested)> {
+        self.objects.iter().filter_map(|object| {
+            let name = self.names.get(object.name_start..object.name_end)?;
+            Some((NameRef::from_value(name).ok()?, object))
         })
     }
 
@@ -91,42 +120,48 @@ impl VipRequests {
     }
 
     fn count(&mut self, object_hash: u64, object: NameRef<'_>) {
+        match self.find_or_add(object_hash, object) {
+            Some(requested) => requested.requests += 1,
+            None => self.uncounted += 1,
+        }
+    }
+
+    fn find_or_add(&mut self, object_hash: u64, object: NameRef<'_>) -> Option<&mut Requested> {
         if let Some(&position) = self.positions.get(&object_hash) {
-            self.objects[position].requests += 1;
-            return;
+            return self.objects.get_mut(position);
         }
         let name = object.value();
         let has_room = self.objects.len() < self.objects.capacity()
             && self.positions.len() < self.positions.capacity()
             && name.len() <= self.names.capacity() - self.names.len();
         if !has_room {
-            self.uncounted += 1;
-            return;
+            return None;
         }
         let name_start = self.names.len();
         self.names.extend_from_slice(name);
         let name_end = self.names.len();
         self.positions.insert(object_hash, self.objects.len());
-        self.objects.push(Requested { requests: 1, name_start, name_end });
+        self.objects.push(Requested { requests: 0, size_bytes: 0, name_start, name_end });
+        self.objects.last_mut()
     }
 }
 
 /// The state of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Vip {
-    next_hops: Arc<VipNextHops>,
+    decisions: Arc<VipDecisions>,
     /// `None` until the control thread asks for counts.
     requests: Option<Box<VipRequests>>,
 }
 
 impl Vip {
-    /// Uses other next hops, and counts into `requests` from now on. Returns the counts so far.
+    /// Follows other decisions, and counts into `requests` from now on. Returns the counts so far.
     pub(crate) fn exchange(
         &mut self,
-        next_hops: Arc<VipNextHops>,
+        decisions: Arc<VipDecisions>,
         requests: Box<VipRequests>,
     ) -> Option<Box<VipRequests>> {
-        self.next_hops = next_hops;
+        self.decisions = decisions;
         self.requests.replace(requests)
     }
 
@@ -142,24 +177,55 @@ impl Vip {
     fn count_local(&mut self, interest: &RxPacket<'_>) {
         let Some(requests) = &mut self.requests else { return };
         let name = interest.name();
-        let is_first = name.last().and_then(|last| last.as_segment()) == Some(0);
-        let Some(&hash) = name.len().checked_sub(1).and_then(|len| interest.hashes().get(len))
-        else {
-            return;
+        let rule = self.decisions.rules.find(interest.hashes());
+        let len = match name.last().and_then(|last| last.as_segment()) {
+            Some(0) => rule.or(name.len().checked_sub(1)),
+            Some(_) => None,
+            None => rule.filter(|len| *len == name.len()),
         };
-        if is_first {
-            requests.count(hash, name.parent());
+        if let Some((len, &hash)) = len.and_then(|len| Some((len, interest.hashes().get(len)?))) {
+            requests.count(hash, name.prefix(len));
+        }
+    }
+
+    /// Learns the size of an object from the FinalBlockId of its first segment, unless a rule maps several such names to one
+    /// object.
+    #[inline]
+    pub(crate) fn learn_size(&mut self, data: &RxPacket<'_>) {
+        let scopes = Flags::LOCALHOST.union(Flags::LOCALHOP);
+        let is_first = || data.name().last().and_then(|last| last.as_segment()) == Some(0);
+        if self.requests.is_some() && !data.descriptor.flags.intersects(scopes) && is_first() {
+            self.learn_from_first(data);
+        }
+    }
+
+    #[cold]
+    fn learn_from_first(&mut self, data: &RxPacket<'_>) {
+        let (Some(requests), name) = (&mut self.requests, data.name()) else { return };
+        let len = self.decisions.rules.object_len(name, data.hashes());
+        let Some(&hash) = data.hashes().get(len).filter(|_| len + 1 == name.len()) else { return };
+        let Ok(packet) = Data::parse(data.wire()) else { return };
+        let last = packet.final_block_id().and_then(|last| last.as_segment());
+        let (Some(last), Some(content)) = (last, packet.content()) else { return };
+        let size_bytes = last.saturating_add(1).saturating_mul(content.len() as u64);
+        if let Some(object) = requests.find_or_add(hash, name.prefix(len)) {
+            object.size_bytes = size_bytes;
         }
     }
 
     /// The key of the object that an Interest belongs to, if VIPs were sent for it.
     pub(crate) fn find_object(&self, prefix_hashes: &[u64]) -> Option<u64> {
-        self.next_hops.find_object(prefix_hashes)
+        self.decisions.find_object(prefix_hashes)
+    }
+
+    /// Scores of objects.
+    pub(crate) fn scores(&self) -> Arc<ObjectScores> {
+        Arc::clone(&self.decisions.scores)
     }
 
     /// VIPs sent to a next hop.
     pub(crate) fn sent(&self, object: u64, face: FaceIndex) -> u64 {
-        self.next_hops.sent(object, face)
+        self.decisions.sent(object, face)
     }
 }
 
@@ -191,7 +257,7 @@ mod tests {
 
     #[test]
     fn object_of_a_segment_is_found_before_one_of_its_name() {
-        let mut next_hops = VipNextHops::default();
+        let mut next_hops = VipDecisions::default();
         let face = FaceIndex::new(3, 1);
         next_hops.insert(20, vec![(face, 7)]);
         assert_eq!(next_hops.find_object(&[1, 20, 30]), Some(20));

@@ -9,6 +9,7 @@
 //! | `pcct` | [`Pcct`]: PIT and Content Store |
 //! | `dead_nonce_list` | [`DeadNonceList`] |
 //! | `ndt` | [`Ndt`]: the shard of a name |
+//! | `object_rules` | [`ObjectRules`]: the object that a name belongs to |
 //! | `short_prefix_interests` | [`ShortPrefixInterests`]: pending Interests that Data of other shards may satisfy |
 //! | `timer_wheel` | [`TimerWheel`] |
 //! | `bucket`, `hash_index`, `arena`, `byte_slab` | building blocks of the tables |
@@ -25,6 +26,7 @@ mod key;
 mod ledger;
 mod name_hash;
 mod ndt;
+mod object_rules;
 mod pcct;
 mod short_prefix_interests;
 mod sip;
@@ -40,6 +42,7 @@ pub use key::{DataKey, InterestKey};
 pub use ledger::{Ledger, LedgerReport, PrincipalReport, Resource};
 pub use name_hash::{NAME_COMPONENTS_MAX, NameHasher, PREFIX_HASHES_MAX};
 pub use ndt::{NDT_ENTRIES, Ndt, NdtEntry, NdtError, NdtRoute, SHARDS_MAX};
+pub use object_rules::{OBJECT_RULES_MAX, ObjectRules};
 pub use pcct::{
     CS_VARIANTS_PER_NAME_MAX, CsCounters, CsError, CsIndex, CsObjects, CsReplacement, DiskLookup,
     EVICTIONS_PER_INSERT_MAX, EraseRest, EraseResult, EraseSearch, IN_RECORDS_PER_ENTRY_MAX,

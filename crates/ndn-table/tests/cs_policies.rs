@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use common::{Hashed, Random, data, digest, erase, hasher, name_of};
 use naive::Naive;
-use ndn_caching::{Class, Object, Policy, PolicyKind, Slot};
+use ndn_caching::{Class, Object, ObjectScores, Policy, PolicyKind, Slot};
 use ndn_table::{CS_VARIANTS_PER_NAME_MAX, CsError, CsObjects, CsReplacement, Pcct, PcctConfig};
 use ndn_types::Timestamp;
 
@@ -412,13 +412,25 @@ fn a_policy_that_resists_scans_keeps_the_popular_data() {
 struct Recorder {
     keys: Arc<Mutex<Vec<u64>>>,
     slots: Vec<Slot>,
+    scores: Arc<ObjectScores>,
 }
 
 impl Policy for Recorder {
     fn hit(&mut self, _slot: Slot) {}
 
-    fn evict(&mut self, _incoming: Option<Object>) -> Option<Slot> {
+    fn evict(&mut self, incoming: Option<Object>) -> Option<Slot> {
+        if incoming.is_some_and(|incoming| !self.is_scored(incoming)) {
+            return None;
+        }
         self.slots.pop()
+    }
+
+    fn set_scores(&mut self, scores: Arc<ObjectScores>) {
+        self.scores = scores;
+    }
+
+    fn is_scored(&self, object: Object) -> bool {
+        self.scores.contains_key(&object.key)
     }
 
     fn insert(&mut self, slot: Slot, object: Object) {
@@ -441,12 +453,26 @@ fn segments_of_an_object_have_its_key() {
         pcct.insert_data(&name.data(), &data(&name.value, &[1]), 0, true, START).unwrap();
     };
     let keys = Arc::new(Mutex::new(Vec::new()));
-    let policy = Recorder { keys: Arc::clone(&keys), slots: Vec::new() };
+    let policy = Recorder { keys: Arc::clone(&keys), slots: Vec::new(), scores: Arc::default() };
     // The first is handed over, the others are new.
     insert(&mut pcct, &names[0]);
-    let new = CsReplacement::with_policy(PolicyKind::Lfu, CsObjects::Segments, Box::new(policy));
+    let new = CsReplacement::with_policy(
+        PolicyKind::Lfu,
+        CsObjects::Segments(Arc::default()),
+        Box::new(policy),
+    );
     pcct.set_cs_policy(new, START);
     names[1..].iter().for_each(|name| insert(&mut pcct, name));
     let object_hash = Hashed::new(&object).hashes()[1];
     assert_eq!(*keys.lock().unwrap(), [object_hash, names[1].hashes()[1], object_hash]);
+    // The policy refuses segments of objects without a score.
+    pcct.set_cs_capacity(3);
+    let segment = Hashed::new(&segment(2));
+    let store = |pcct: &mut Pcct| {
+        pcct.insert_data(&segment.data(), &data(&segment.value, &[1]), 0, true, START)
+    };
+    assert_eq!(store(&mut pcct).err(), Some(CsError::Refused));
+    pcct.set_cs_scores(Arc::new([(object_hash, 1)].into()));
+    assert!(store(&mut pcct).is_ok());
+    assert_eq!(keys.lock().unwrap().last(), Some(&object_hash));
 }

@@ -93,11 +93,11 @@ pub(crate) trait VipCommands: Debug {
     /// Creates the face of the exchange.
     fn add_vip_face(&mut self, face: NewFace);
 
-    /// Gives the workers next hops of VIP; [`Event::VipRequests`](super::service::Event::VipRequests) has the requests
+    /// Gives the workers decisions of VIP; [`Event::VipRequests`](super::service::Event::VipRequests) has the requests
     /// that they have counted.
     fn exchange_vip(
         &mut self,
-        next_hops: Arc<ndn_forwarding::VipNextHops>,
+        decisions: Arc<ndn_forwarding::VipDecisions>,
         requests: Box<ndn_forwarding::VipRequests>,
     );
 }
@@ -110,10 +110,10 @@ impl VipCommands for Dataplane {
 
     fn exchange_vip(
         &mut self,
-        next_hops: Arc<ndn_forwarding::VipNextHops>,
+        decisions: Arc<ndn_forwarding::VipDecisions>,
         requests: Box<ndn_forwarding::VipRequests>,
     ) {
-        self.send(Command::ExchangeVip { next_hops, requests });
+        self.send(Command::ExchangeVip { decisions, requests });
     }
 }
 

@@ -53,7 +53,7 @@ use ndn_forwarding::ProducerRegions;
 use ndn_management::{ControlState, FACE_ID_INTERNAL, status};
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Events, Interest, Waker};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use connector::Connector;
 use face_table::MemoryFaceAnswer;
@@ -170,6 +170,10 @@ impl Control {
         )?;
         let balance = BalanceSchedule::new(&dataplane);
         let mut core = Core::new(config, clock.clone(), dataplane, principals)?;
+        // Without memory for it, the policy of the start stays.
+        if let Err(reason) = core.set_cs_policy(config.tables.cs.policy) {
+            error!("the Content Store has the policy {}: {reason}", core.cs_policy);
+        }
         let management = Management::new(state, near, tables, key_chain, local_uris, clock.clone());
         let mut control = Self {
             timers: Timers::default(),

@@ -438,7 +438,7 @@ impl Core {
             clock,
             poller: Poller::new()?,
             dataplane,
-            cs_policy: config.tables.cs.policy,
+            cs_policy: crate::vip::policy_at_start(config),
             faces: FaceTable::new(principals),
             log: ConnectionLog::default(),
             events: VecDeque::new(),
@@ -448,14 +448,22 @@ impl Core {
     /// Puts another replacement policy of the Content Store in force.
     ///
     /// # Errors
-    /// This system has no memory for it.
+    /// This system has no memory for it, or VIP is not enabled.
     pub(crate) fn set_cs_policy(&mut self, policy: PolicyKind) -> Result<(), String> {
         if policy == self.cs_policy {
             return Ok(());
         }
         settings::policy_excess(&self.config, policy).map_or(Ok(()), Err)?;
+        if policy == PolicyKind::Vip {
+            crate::vip::policy_refusal(&self.config).map_or(Ok(()), Err)?;
+        }
         let now = Timestamp::from_nanos(self.now.monotonic_ns);
-        self.dataplane.set_cs_policy(|packets| CsReplacement::new(policy, packets, now));
+        let rules = Arc::new(crate::vip::object_rules(&self.config, self.dataplane.hasher()));
+        let is_vip = policy == PolicyKind::Vip;
+        self.dataplane.set_cs_policy(|packets| match is_vip {
+            true => CsReplacement::vip(packets, Arc::clone(&rules)),
+            false => CsReplacement::new(policy, packets, now),
+        });
         self.cs_policy = policy;
         info!(%policy, "the Content Store has another replacement policy");
         Ok(())

@@ -61,6 +61,20 @@ fn created(face_id: u64, scope: ndn_types::Scope) -> ndn_dataplane::FaceCreated 
 }
 
 #[test]
+fn policy_vip_is_refused_where_vip_is_not_enabled() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut control = control(directory.path());
+    let reason = if cfg!(feature = "vip") { "caching.vip.enabled = true" } else { "US 12155738" };
+    let refused = control.core.set_cs_policy(ndn_caching::PolicyKind::Vip).unwrap_err();
+    assert!(refused.contains(reason), "{refused}");
+    assert_eq!(control.core.cs_policy, ndn_caching::PolicyKind::Lru);
+    let mut config = control.core.config.clone();
+    config.tables.cs.policy = ndn_caching::PolicyKind::Vip;
+    let faults = Plan::new(&config, &control.core.clock).unwrap_err();
+    assert!(faults.iter().any(|fault| fault.reason.contains(reason)), "{faults:?}");
+}
+
+#[test]
 fn unregistered_route_does_not_return_in_the_same_round() {
     const APP: u64 = 300;
     const GONE: u64 = 301;

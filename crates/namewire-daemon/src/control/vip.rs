@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use namewire_control::{VipNeighbour, VipObject, VipStatus};
+use ndn_caching::ObjectScores;
 use ndn_caching::random::Random;
-use ndn_caching::vip::{Node, ObjectRoutes, Transmission, prefix};
+use ndn_caching::vip::{Node, ObjectRoutes, Transmission, prefix, worth};
 use ndn_dataplane::Dataplane;
 use ndn_face::InternalEnd;
-use ndn_forwarding::{VipNextHops, VipRequests};
+use ndn_forwarding::{VipDecisions, VipRequests};
 use ndn_management::{FaceRecord, Route, route_flag, route_origin};
 use ndn_packet::{
     Data, DataBuilder, Interest, InterestBuilder, LpPacket, Name, NameRef, SignatureInfo,
 };
 use ndn_security::{sha256, sign_data};
 use ndn_sys::poll::Waker;
-use ndn_table::{FibSnapshot, NameHasher, PREFIX_HASHES_MAX};
+use ndn_table::{FibSnapshot, NameHasher, ObjectRules, PREFIX_HASHES_MAX};
 use ndn_types::{FaceUri, LinkType, Persistency, Scope};
 use tracing::debug;
 
@@ -26,7 +27,7 @@ use super::service::{Deadline, Event, Reason, Service, deadline};
 use super::setup::own_face;
 use super::tokens::TOKEN_VIP;
 use crate::config::Config;
-use crate::vip::{Keys, node_settings};
+use crate::vip::{Keys, node_settings, object_rules};
 
 /// Capacity of the face, in frames per direction.
 const QUEUE: usize = 1024;
@@ -57,6 +58,7 @@ struct Participant {
     face_id: u64,
     prefix: Name,
     hasher: NameHasher,
+    rules: Arc<ObjectRules>,
     fib: Option<Arc<FibSnapshot>>,
     /// Neighbours with on-demand faces.
     on_demand: Vec<u64>,
@@ -135,8 +137,11 @@ impl Vip {
         VipCommands::add_vip_face(dataplane, own_face(face_id, FaceUri::memory(face_id), far));
         let settings = node_settings(config);
         let objects_max = settings.objects_max;
-        dataplane.exchange_vip(Arc::default(), Box::new(VipRequests::with_capacity(objects_max)));
         let (prefix, hasher) = (prefix(), dataplane.hasher());
+        let rules = Arc::new(object_rules(config, hasher));
+        let decisions = VipDecisions::new(Arc::clone(&rules), ObjectScores::new());
+        let requests = Box::new(VipRequests::with_capacity(objects_max));
+        dataplane.exchange_vip(Arc::new(decisions), requests);
         let nonces = Random::new(hasher.hash_value(prefix.value()), 0);
         Ok(Self(Some(Box::new(Participant {
             node: Node::new(settings, now_ns),
@@ -145,6 +150,7 @@ impl Vip {
             face_id,
             prefix,
             hasher,
+            rules,
             fib: None,
             on_demand: Vec::new(),
             objects_max,
@@ -202,6 +208,9 @@ impl Participant {
         let routes = Routes::new(cx.faces(), self.fib.as_deref(), self.hasher);
         for (object, count) in requests.iter() {
             self.node.request(object, count, |name| routes.find(name));
+        }
+        for (object, size_bytes) in requests.sizes() {
+            self.node.learn_size(object, size_bytes);
         }
         self.node.note_uncounted(requests.uncounted());
     }
@@ -292,22 +301,33 @@ impl Participant {
             .ok()
     }
 
-    /// Gives the workers the next hops of the slot, and takes their counts.
+    /// Gives the workers the next hops and scores of the slot, and takes their counts.
     fn publish(&mut self, cx: &mut Cx<'_>) {
-        let mut next_hops = VipNextHops::default();
         let mut hashes = [0; PREFIX_HASHES_MAX];
-        for object in self.node.objects().filter(|object| !object.sent.is_empty()) {
-            let count = self.hasher.hash_prefixes(object.name.as_ref(), &mut hashes);
-            let hash = count.and_then(|count| hashes[..count].last().copied());
+        let mut hash = |name: &Name| {
+            let count = self.hasher.hash_prefixes(name.as_ref(), &mut hashes)?;
+            hashes[..count].last().copied()
+        };
+        let mut scores = ObjectScores::new();
+        let mut sent_by_object = Vec::new();
+        for object in self.node.objects() {
+            let Some(hash) = hash(&object.name) else { continue };
+            // The Data of a source is at hand without a cache.
+            let worth = worth(object.score, object.size_bytes);
+            if worth > 0 && !object.is_source {
+                scores.insert(hash, worth);
+            }
             let sent = object
                 .sent
                 .iter()
                 .filter_map(|&(face_id, amount)| Some((cx.faces().get(face_id)?.index, amount)));
             let sent: Vec<_> = sent.collect();
-            hash.into_iter().for_each(|hash| next_hops.insert(hash, sent.clone()));
+            sent_by_object.extend((!sent.is_empty()).then_some((hash, sent)));
         }
+        let mut decisions = VipDecisions::new(Arc::clone(&self.rules), scores);
+        sent_by_object.into_iter().for_each(|(hash, sent)| decisions.insert(hash, sent));
         let requests = Box::new(VipRequests::with_capacity(self.objects_max));
-        cx.dataplane().exchange_vip(Arc::new(next_hops), requests);
+        cx.dataplane().exchange_vip(Arc::new(decisions), requests);
     }
 }
 

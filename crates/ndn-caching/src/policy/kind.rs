@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::{Capacity, Policy};
 
-/// The policies that [`PolicyKind::build`] makes.
+/// The policies by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PolicyKind {
     /// Least recently used.
@@ -28,10 +28,12 @@ pub enum PolicyKind {
     Gdsf,
     /// A uniformly random object (UNIF in the VIP papers).
     Random,
+    /// Whole objects by the scores of VIP, which is patented in the United States (US 12155738 B2).
+    Vip,
 }
 
 impl PolicyKind {
-    /// All policies.
+    /// The policies that decide by what a single cache observes: all but VIP.
     pub const ALL: [Self; 10] = [
         Self::Lru,
         Self::PriorityFifo,
@@ -44,6 +46,10 @@ impl PolicyKind {
         Self::Gdsf,
         Self::Random,
     ];
+
+    fn named() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().chain([Self::Vip])
+    }
 
     /// The name, in lower case.
     #[must_use]
@@ -59,6 +65,7 @@ impl PolicyKind {
             Self::Arc => "arc",
             Self::Gdsf => "gdsf",
             Self::Random => "random",
+            Self::Vip => "vip",
         }
     }
 
@@ -75,10 +82,11 @@ impl PolicyKind {
             Self::Arc => 170,
             Self::Gdsf => 36,
             Self::Random => 8,
+            Self::Vip => 110,
         }
     }
 
-    /// Builds the policy for a cache.
+    /// Builds the policy for a cache. Without the cargo feature `vip`, VIP is LRU; configurations refuse it then.
     #[must_use]
     pub fn build(self, capacity: Capacity) -> Box<dyn Policy> {
         match self {
@@ -92,6 +100,10 @@ impl PolicyKind {
             Self::Arc => Box::new(super::arc::Arc::new(capacity)),
             Self::Gdsf => Box::new(super::gdsf::Gdsf::new(capacity)),
             Self::Random => Box::new(super::random::Uniform::new(capacity)),
+            #[cfg(feature = "vip")]
+            Self::Vip => Box::new(crate::vip::ObjectPolicy::new(capacity)),
+            #[cfg(not(feature = "vip"))]
+            Self::Vip => Box::new(super::lru::Lru::new(capacity)),
         }
     }
 }
@@ -108,7 +120,7 @@ pub struct UnknownPolicy(String);
 
 impl fmt::Display for UnknownPolicy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<_> = PolicyKind::ALL.iter().map(|kind| kind.name()).collect();
+        let known: Vec<_> = PolicyKind::named().map(PolicyKind::name).collect();
         write!(formatter, "unknown cache policy '{}'; known: {}", self.0, known.join(", "))
     }
 }
@@ -119,7 +131,7 @@ impl FromStr for PolicyKind {
     type Err = UnknownPolicy;
 
     fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
-        let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        let known = Self::named().find(|kind| kind.name() == name);
         known.ok_or_else(|| UnknownPolicy(name.to_owned()))
     }
 }

@@ -15,7 +15,9 @@ mod sieve;
 mod w_tiny_lfu;
 mod windowed_lfu;
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 pub use kind::{PolicyKind, UnknownPolicy};
 
@@ -75,6 +77,9 @@ impl Capacity {
     }
 }
 
+/// Worth of objects to a cache, by [`Object::key`]; that of others is 0.
+pub type ObjectScores = HashMap<u64, u64>;
+
 /// A replacement policy. The owner of the cache reports every request by `hit` or `miss`. To store an object
 /// it calls `evict` until the object fits, then `insert`.
 pub trait Policy: fmt::Debug + Send {
@@ -104,4 +109,12 @@ pub trait Policy: fmt::Debug + Send {
 
     /// Scores that are set from outside changed.
     fn rescore(&mut self) {}
+
+    /// Replaces the scores of a policy that orders objects by scores from outside.
+    fn set_scores(&mut self, _scores: Arc<ObjectScores>) {}
+
+    /// Whether an object has a score, so that a further tier should have it when it is evicted.
+    fn is_scored(&self, _object: Object) -> bool {
+        false
+    }
 }

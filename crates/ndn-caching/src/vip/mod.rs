@@ -27,9 +27,8 @@
 //!
 //! # Actual plane
 //!
-//! [`VirtualPlane::next_hop`] selects the neighbour for an Interest, [`ScorePolicy`] the objects that stay
-//! cached.
-
+//! [`VirtualPlane::next_hop`] selects the neighbour for an Interest, [`ObjectPolicy`] the objects that stay in a Content
+//! Store, and [`ScorePolicy`] those in a cache of the simulator.
 //!
 //! # Exchange
 //!
@@ -39,6 +38,7 @@
 mod exchange;
 mod message;
 mod node;
+mod objects;
 mod plane;
 mod policy;
 
@@ -51,7 +51,7 @@ pub use node::{
     NeighbourStatus, Node, NodeCounters, NodeSettings, ObjectRoutes, ObjectStatus, Refusal,
     Transmission,
 };
-
+pub use objects::{ObjectPolicy, worth};
 pub use plane::{
     Amount, Counters, Neighbour, NeighbourId, ObjectId, REQUEST, Score, Settings, Transfer,
     VirtualPlane,

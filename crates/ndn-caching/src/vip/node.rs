@@ -8,8 +8,8 @@ use super::exchange::{Acknowledged, Receiver, Reception, Reported, Sender};
 use super::message::{Acknowledgement, Entry, MessageError, OBJECT_NAME_LEN_MAX, Report};
 use super::plane::{Amount, NeighbourId, ObjectId, REQUEST, Settings, VirtualPlane};
 
-/// Sizes of objects that a neighbour reports are accepted within these bounds, in bytes. With the first, no more VIPs are
-/// accepted from a link than it carries Data packets.
+/// Sizes of objects that Data shows and neighbours report are accepted within these bounds, in bytes. With the first, no more
+/// VIPs are accepted from a link than it carries Data packets.
 const OBJECT_BYTES: std::ops::RangeInclusive<u64> = 8192..=1 << 40;
 /// Slots after which all counts are reported again.
 const REFRESH_SLOTS: u64 = 64;
@@ -106,6 +106,8 @@ enum Party {
 struct Known {
     name: Name,
     size_bytes: u64,
+    /// The size was learned from Data, or a neighbour has reported it.
+    is_sized: bool,
     party: Party,
     is_source: bool,
 }
@@ -157,8 +159,9 @@ impl Reported for Objects {
     }
 
     fn entry(&self, object: ObjectId, count: Amount, sent: Amount) -> Option<Entry> {
-        let Known { name, size_bytes, .. } = self.find(object)?;
-        Some(Entry { name: name.clone(), size_bytes: *size_bytes, count, sent })
+        let Known { name, size_bytes, is_sized, .. } = self.find(object)?;
+        let size_bytes = if *is_sized { *size_bytes } else { 0 };
+        Some(Entry { name: name.clone(), size_bytes, count, sent })
     }
 }
 
@@ -297,7 +300,7 @@ impl Node {
     ) {
         let id = match self.objects.ids.get(&object.to_name()) {
             Some(id) => Some(*id),
-            None => self.add_object(object, self.settings.object_bytes, Party::Local, routes),
+            None => self.add_object(object, 0, Party::Local, routes),
         };
         match id {
             Some(id) => self.plane.request(id, requests.saturating_mul(REQUEST)),
@@ -310,7 +313,22 @@ impl Node {
         self.counters.requests_refused += requests;
     }
 
-    /// Adds an object to which a route leads, if there is room for it.
+    /// Sets the size of an object, in bytes, as the Data that passes shows it. No effect on unknown objects.
+    pub fn learn_size(&mut self, object: NameRef<'_>, size_bytes: u64) {
+        if let Some(&id) = self.objects.ids.get(&object.to_name()) {
+            self.set_size(id, size_bytes);
+        }
+    }
+
+    fn set_size(&mut self, id: ObjectId, size_bytes: u64) {
+        let size_bytes = size_bytes.clamp(*OBJECT_BYTES.start(), *OBJECT_BYTES.end());
+        if let Some(Some(known)) = self.objects.known.get_mut(id) {
+            (known.size_bytes, known.is_sized) = (size_bytes, true);
+            self.plane.set_size(id, size_bytes);
+        }
+    }
+
+    /// Adds an object to which a route leads, if there is room for it. A size of 0 is unknown.
     fn add_object(
         &mut self,
         name: NameRef<'_>,
@@ -325,9 +343,14 @@ impl Node {
         if routes.is_empty() || !self.make_room(party) {
             return None;
         }
-        let id = self.plane.add_object(size_bytes, routes.is_source);
-        let is_source = routes.is_source;
-        self.objects.insert(id, Known { name: name.to_name(), size_bytes, party, is_source });
+        let (is_source, default_bytes) = (routes.is_source, self.settings.object_bytes);
+        let id = self.plane.add_object(default_bytes, is_source);
+        let name = name.to_name();
+        let known = Known { name, size_bytes: default_bytes, is_sized: false, party, is_source };
+        self.objects.insert(id, known);
+        if size_bytes > 0 {
+            self.set_size(id, size_bytes);
+        }
         self.set_routes(id, &routes);
         Some(id)
     }
@@ -369,7 +392,7 @@ impl Node {
         for peer in self.peers.values_mut() {
             let entry = || Entry {
                 name: known.name.clone(),
-                size_bytes: known.size_bytes,
+                size_bytes: if known.is_sized { known.size_bytes } else { 0 },
                 count: 0,
                 sent: 0,
             };
@@ -459,9 +482,8 @@ impl Node {
             // Nothing is known about the object, as is now reported.
             None if entry.count == 0 && entry.sent == 0 => return,
             None => {
-                let size_bytes = entry.size_bytes.clamp(*OBJECT_BYTES.start(), *OBJECT_BYTES.end());
                 let party = Party::Neighbour(neighbour);
-                match self.add_object(entry.name.as_ref(), size_bytes, party, routes) {
+                match self.add_object(entry.name.as_ref(), entry.size_bytes, party, routes) {
                     Some(object) => object,
                     None => {
                         self.counters.entries_refused += 1;
@@ -470,6 +492,10 @@ impl Node {
                 }
             }
         };
+        let is_sized = self.objects.find(object).is_some_and(|known| known.is_sized);
+        if entry.size_bytes > 0 && !is_sized {
+            self.set_size(object, entry.size_bytes);
+        }
         self.plane.receive_counts(id, &[(object, entry.count)]);
         if entry.sent > 0 {
             self.plane.receive_vips(id, object, entry.sent);

@@ -59,7 +59,7 @@ pub(crate) fn model(kind: PolicyKind, capacity: u64) -> Box<dyn Naive> {
         PolicyKind::Sieve => Box::new(Sieve::default()),
         PolicyKind::Arc => Box::new(Arc { c: capacity, ..Default::default() }),
         PolicyKind::Gdsf => Box::new(Gdsf::default()),
-        PolicyKind::Random => unreachable!("has no order to compare"),
+        PolicyKind::Random | PolicyKind::Vip => unreachable!("has no order to compare"),
     }
 }
 

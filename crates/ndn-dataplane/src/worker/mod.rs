@@ -1040,8 +1040,8 @@ impl Worker {
                 self.shard.set_fib(fib);
             }
             #[cfg(feature = "vip")]
-            Command::ExchangeVip { next_hops, requests } => {
-                let counted = self.shard.exchange_vip(next_hops, requests);
+            Command::ExchangeVip { decisions, requests } => {
+                let counted = self.shard.exchange_vip(decisions, requests);
                 counted
                     .into_iter()
                     .for_each(|counted| self.events.send(Event::VipRequests(counted)));

@@ -219,19 +219,35 @@ impl Bed {
     /// Gives the shards the VIPs that were sent to next hops, by object.
     #[cfg(feature = "vip")]
     pub fn set_vips(&mut self, objects: &[(&str, &[(Face, u64)])]) {
-        let mut next_hops = ndn_forwarding::VipNextHops::default();
+        self.set_vips_by_rules(objects, &[]);
+    }
+
+    /// As [`Self::set_vips`], with rules of objects: prefixes and numbers of components after them.
+    #[cfg(feature = "vip")]
+    pub fn set_vips_by_rules(
+        &mut self,
+        objects: &[(&str, &[(Face, u64)])],
+        rules: &[(&str, usize)],
+    ) {
+        let values: Vec<_> =
+            rules.iter().map(|(uri, _)| name_value(&crate::wire::name(uri))).collect();
+        let prefixes = values.iter().map(|value| NameRef::from_value(value).unwrap());
+        let prefixes = prefixes.zip(rules.iter().map(|(_, components)| *components));
+        let rules = ndn_table::ObjectRules::new(prefixes, self.hasher);
+        let mut decisions =
+            ndn_forwarding::VipDecisions::new(Arc::new(rules), std::collections::HashMap::new());
         for (uri, sent) in objects {
             let value = name_value(&crate::wire::name(uri));
             let mut hashes = [0; PREFIX_HASHES_MAX];
             let name = NameRef::from_value(&value).unwrap();
             let count = self.hasher.hash_prefixes(name, &mut hashes).unwrap();
             let sent = sent.iter().map(|&(face, vips)| (FaceIndex::new(face, 1), vips));
-            next_hops.insert(hashes[count - 1], sent.collect());
+            decisions.insert(hashes[count - 1], sent.collect());
         }
-        let next_hops = Arc::new(next_hops);
+        let decisions = Arc::new(decisions);
         for shard in &mut self.shards {
             let requests = Box::new(ndn_forwarding::VipRequests::with_capacity(10));
-            shard.exchange_vip(Arc::clone(&next_hops), requests);
+            shard.exchange_vip(Arc::clone(&decisions), requests);
         }
     }
 

@@ -1,6 +1,9 @@
 //! [`Pcct`]: the PIT and the Content Store behind one hash index, as a shard calls them.
 
-use ndn_caching::PolicyKind;
+use std::cell::Cell;
+use std::sync::Arc;
+
+use ndn_caching::{ObjectScores, PolicyKind};
 use ndn_packet::NameRef;
 use ndn_types::{Limits, PrincipalIndex, Timestamp};
 
@@ -576,9 +579,9 @@ impl Pcct {
         self.cs.set_replacement(new, now);
     }
 
-    /// Lets the policy read again the scores that are set from outside.
-    pub fn rescore_cs(&mut self) {
-        self.cs.rescore();
+    /// Gives the policy in force other scores, if it orders objects by scores from outside.
+    pub fn set_cs_scores(&mut self, scores: Arc<ObjectScores>) {
+        self.cs.set_scores(scores);
     }
 
     /// Enables or disables admission of Data.

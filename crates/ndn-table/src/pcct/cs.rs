@@ -575,11 +575,12 @@ impl Cs {
 
     #[cold]
     fn offer_to_disk(&mut self, victim: u32) {
+        let is_scored = self.is_scored(victim);
         let Self { entries, blocks, disk: Some(disk), .. } = self else { return };
         let entry = &entries[victim];
         let wire = blocks.bytes(entry.block, usize::from(entry.wire_length));
         let packet = Packet { wire, fresh_until: entry.fresh_until };
-        disk.offer(entry.hash, packet, entry.was_requested);
+        disk.offer(entry.hash, packet, entry.was_requested || is_scored);
     }
 
     /// Removes an entry from all structures and frees its memory.

@@ -5,7 +5,9 @@
 //! them: from a former policy object to the main queue, then from the queues to the policy object in force. Data that
 //! are still in a queue are evicted first.
 
-use ndn_caching::Object;
+use std::sync::Arc;
+
+use ndn_caching::{Object, ObjectScores};
 use ndn_packet::NameRef;
 use ndn_types::Timestamp;
 
@@ -143,7 +145,7 @@ impl Cs {
     fn object_in(&self, slot: u32) -> Object {
         let packet = self.packet(slot);
         let mut key = self.entries[slot].hash;
-        if self.replacement.objects == CsObjects::Segments {
+        if matches!(self.replacement.objects, CsObjects::Segments(_)) {
             let name = packet_name(packet);
             let mut hashes = [0; PREFIX_HASHES_MAX];
             if let Some(count) = self.hasher.hash_value_prefixes(name, &mut hashes)
@@ -190,11 +192,17 @@ impl Cs {
         policy.evict(incoming).ok_or(CsError::Refused)
     }
 
-    /// The scores that the policy object reads from outside have changed.
-    pub(super) fn rescore(&mut self) {
+    /// Gives the policy in force other scores, if it orders objects by scores from outside.
+    pub(super) fn set_scores(&mut self, scores: Arc<ObjectScores>) {
         if let Some(policy) = &mut self.replacement.current {
-            policy.rescore();
+            policy.set_scores(scores);
         }
+    }
+
+    /// Whether the object of a Data has a score.
+    pub(super) fn is_scored(&self, slot: u32) -> bool {
+        let policy = self.replacement.current.as_ref();
+        policy.is_some_and(|policy| policy.is_scored(self.object_in(slot)))
     }
 
     /// The slots that policy objects have, in no order.

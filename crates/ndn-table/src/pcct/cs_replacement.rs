@@ -1,24 +1,25 @@
 //! [`CsReplacement`]: a replacement policy with the memory that it needs, and [`Replacement`]: the one in force.
 
+use std::sync::Arc;
+
 use ndn_caching::{Capacity, Class, Object, Policy, PolicyKind};
 use ndn_types::Timestamp;
 
-use crate::DataKey;
 use crate::timer_wheel::TimerWheel;
+use crate::{DataKey, ObjectRules};
 
 /// Maximum number of timer records for one slot (priority FIFO).
 pub(super) const TIMERS_PER_ENTRY_MAX: u8 = 2;
 
 /// The objects that a policy orders: all are single packets in the Content Store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CsObjects {
     /// Packets of weight 1; the key is the hash of the name.
     Packets,
     /// Packets whose weight is their length in bytes; the key is the hash of the name.
     Sized,
-    /// Packets of weight 1; the key is the hash of the name without a segment number, which the segments of an object
-    /// have in common.
-    Segments,
+    /// Packets of weight 1; the key is the hash of the name of the object that they belong to by these rules.
+    Segments(Arc<ObjectRules>),
 }
 
 /// A replacement policy with the memory that it needs, so that the thread that puts it in force does not allocate.
@@ -46,6 +47,13 @@ impl CsReplacement {
         } else {
             Self::with_policy(kind, objects, kind.build(Capacity::entries(packets)))
         }
+    }
+
+    /// VIP for a Content Store of up to `packets`, whose objects are those of the rules.
+    #[must_use]
+    pub fn vip(packets: u32, rules: Arc<ObjectRules>) -> Self {
+        let policy = PolicyKind::Vip.build(Capacity::entries(packets));
+        Self::with_policy(PolicyKind::Vip, CsObjects::Segments(rules), policy)
     }
 
     /// A policy that was built for [`Capacity::entries`] of the packets of the Content Store. `kind` is what is reported.
@@ -112,10 +120,9 @@ impl Replacement {
 
     /// The key of the object that a Data belongs to.
     pub(super) fn key(&self, key: &DataKey<'_>) -> u64 {
-        let is_segment = || key.name().last().is_some_and(|last| last.as_segment().is_some());
-        match key.hashes() {
-            [.., parent, _] if self.objects == CsObjects::Segments && is_segment() => *parent,
-            _ => key.name_hash(),
+        match &self.objects {
+            CsObjects::Segments(rules) => key.hashes()[rules.object_len(key.name(), key.hashes())],
+            CsObjects::Packets | CsObjects::Sized => key.name_hash(),
         }
     }
 
@@ -123,7 +130,7 @@ impl Replacement {
     pub(super) fn object(&self, key: u64, length: usize) -> Object {
         let weight = match self.objects {
             CsObjects::Sized => u32::try_from(length).unwrap_or(u32::MAX),
-            CsObjects::Packets | CsObjects::Segments => 1,
+            CsObjects::Packets | CsObjects::Segments(_) => 1,
         };
         Object { key, weight, class: Class::Fresh }
     }

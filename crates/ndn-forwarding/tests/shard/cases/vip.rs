@@ -59,6 +59,18 @@ fn interest_goes_where_most_vips_were_sent_for_its_object() {
 }
 
 #[test]
+fn rules_decide_which_object_a_name_belongs_to() {
+    let mut scene = Scene::new("");
+    let rules = [("/a", 1), ("/a/b", 2)];
+    scene.bed.set_vips_by_rules(&[("/a/x", &[(4, 9)]), ("/a/b/c/d", &[(3, 6)])], &rules);
+    assert_eq!(scene.request(0, "/a/x/1/2/3"), [4]);
+    assert_eq!(scene.request(1, "/a/x"), [4]);
+    assert_eq!(scene.request(2, "/a/b/c/d/e"), [3]);
+    assert_eq!(scene.request(3, "/a/b/c"), [2], "shorter than the object");
+    assert_eq!(scene.request(4, "/a/y/x"), [2], "without VIPs as best-route");
+}
+
+#[test]
 fn equal_vips_go_to_the_next_hop_that_answers_sooner() {
     let mut scene = Scene::new("");
     let vips = |scene: &mut Scene, third, fourth| {
@@ -143,4 +155,25 @@ fn local_requests_for_first_segments_are_counted_by_object() {
         assert_eq!(bed.take_requests(), expected, "{shards}");
         assert_eq!(bed.take_requests(), []);
     }
+}
+
+#[test]
+fn requests_are_counted_by_the_objects_of_rules() {
+    let mut bed = Case::new("rules").route("/a", 2).world.bed(1);
+    bed.set_vips_by_rules(&[], &[("/a", 1), ("/a/one", 0)]);
+    bed.process(
+        0,
+        &[
+            from(LOCAL_A, segment("/a/x/1", 0, 1)),
+            from(LOCAL_A, segment("/a/x/2", 0, 2)),
+            // The object itself.
+            from(LOCAL_A, interest("/a/x", 3)),
+            from(LOCAL_A, interest("/a/one", 4)),
+            // Further segments, and other names under the object.
+            from(LOCAL_A, segment("/a/x/1", 1, 5)),
+            from(LOCAL_A, interest("/a/x/3", 6)),
+        ],
+    );
+    let expected = [("/a/one".to_owned(), 1), ("/a/x".to_owned(), 3)];
+    assert_eq!(bed.take_requests(), expected);
 }
