@@ -126,7 +126,7 @@ test: cargo setup ## Run all tests, with real applications of other projects
 	scripts/report-skipped target/skipped-tests tests/optional-programs || failed=1; \
 	$(TESTS) --features $(VIP) $(VIP_TARGETS) || failed=1; \
 	$(TESTS) --features $(VIP) --test shard cases::vip || failed=1; \
-	$(CARGO) test -p ndn-caching -p ndn-forwarding --features ndn-caching/vip,ndn-forwarding/vip --lib vip || failed=1; \
+	$(TESTS) --features $(VIP) --lib vip || failed=1; \
 	exit $$failed ) 2>&1 | tee target/tests.log; \
 	failed=$${PIPESTATUS[0]}; \
 	grep -E '^test .* FAILED$$|^tests were skipped|^error' target/tests.log; \

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use namewire_config::VipScore;
 use ndn_cache_sim::engine::{WARM_UP_SHARE, sources};
 use ndn_cache_sim::topology::Topology;
 use ndn_cache_sim::trace::{Request, Trace};
+use ndn_caching::PolicyKind;
 use ndn_client::fetch::WindowMode;
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_sys::clock::Clock;
@@ -15,7 +17,7 @@ use super::networks;
 use super::outcome::{Outcome, RunFailure};
 use crate::experiment::{Experiment, NETWORK_KINDS, Network as Executor, SeededRun, Values};
 use crate::network::packets::{NAME_COMPONENTS_MAX, NAME_COMPONENTS_MIN};
-use crate::network::{Measures, Network, cs_packets};
+use crate::network::{CsPolicy, Measures, Network, cs_packets};
 use crate::simulation::{cache_memory, simulate};
 use crate::testbed::{self, Program, RunMark, Testbed};
 
@@ -40,6 +42,7 @@ struct Settings {
     name_components: usize,
     window: WindowMode,
     strategy: String,
+    cs_policy: CsPolicy,
     loss: f64,
     /// `None` for a simulation.
     testbed: Option<Testbed>,
@@ -142,9 +145,23 @@ fn settings(inputs: &Inputs, executor: &Executor, values: &Values) -> Result<Set
     let text = executor.loss.fill(values);
     let loss = text.parse().ok().filter(|loss| (0.0..=0.5).contains(loss));
     let loss = loss.ok_or_else(|| format!("loss: '{text}' is not a share from 0 to 0.5"))?;
-    let strategy = executor.strategy.fill(values);
+    let cs_policy = cs_policy(&executor.cs_policy.fill(values))?;
+    // Without a Content Store, no policy decides.
+    let cs_packets = if cs_policy.is_some() { cs_packets } else { Some(0) };
+    let cs_policy = cs_policy.unwrap_or(CsPolicy::LRU);
+    let strategy = match executor.strategy.fill(values) {
+        own if !own.is_empty() => own,
+        _ if cs_policy.kind == PolicyKind::Vip => "vip".to_owned(),
+        _ => "best-route".to_owned(),
+    };
     check_strategy(&strategy)?;
     let testbed = testbed(executor, values)?;
+    if let Some(testbed) = testbed
+        && testbed.program != Program::Namewire
+        && cs_policy.kind != PolicyKind::Lru
+    {
+        return Err("cs_policy: other forwarders than namewire have lru and none".to_owned());
+    }
     if loss > 0.0 && testbed.is_some_and(|testbed| !testbed.is_emulated) {
         return Err("loss: direct links lose nothing on purpose".to_owned());
     }
@@ -157,9 +174,28 @@ fn settings(inputs: &Inputs, executor: &Executor, values: &Values) -> Result<Set
         name_components,
         window,
         strategy,
+        cs_policy,
         loss,
         testbed,
     })
+}
+
+/// The replacement policy of this name; `None` for no Content Store.
+fn cs_policy(name: &str) -> Result<Option<CsPolicy>, String> {
+    let (name, vip_score) = match name {
+        "none" => return Ok(None),
+        "vip2" => ("vip", VipScore::Arrivals),
+        name => (name, VipScore::Count),
+    };
+    if name == "vip" && cfg!(not(feature = "vip")) {
+        return Err(format!(
+            "cs_policy: '{name}' is patented in the United States (US 12155738 B2): build with the cargo feature 'vip' to \
+             enable it"
+        ));
+    }
+    let kind = name.parse::<PolicyKind>();
+    let kind = kind.map_err(|error| format!("cs_policy: {error}, vip2, none"))?;
+    Ok(Some(CsPolicy { kind, vip_score }))
 }
 
 fn check_strategy(strategy: &str) -> Result<(), String> {
@@ -236,6 +272,7 @@ impl Settings {
             name_components: self.name_components,
             window: self.window,
             strategy: &self.strategy,
+            cs_policy: self.cs_policy,
             loss: self.loss,
             warm_up: load.warm_up,
             seed,

@@ -58,8 +58,10 @@ pub struct Network {
     pub name_components: Template,
     /// Congestion control: cubic, delay, or a constant window in segments.
     pub window: Template,
-    /// Strategy of all forwarders.
+    /// Strategy of all forwarders; empty for that of the replacement policy.
     pub strategy: Template,
+    /// Replacement policy of all Content Stores, none, or vip2.
+    pub cs_policy: Template,
     /// Share of the frames that each link loses.
     pub loss: Template,
     /// The forwarder of all nodes.
@@ -179,7 +181,7 @@ impl Executor {
 
 impl Network {
     fn read(section: &Section<'_>, kind: &str) -> Result<Self, Fault> {
-        const KEYS: [&str; 10] = [
+        const KEYS: [&str; 11] = [
             "kind",
             "topology",
             "pattern",
@@ -189,6 +191,7 @@ impl Network {
             "name_components",
             "window",
             "strategy",
+            "cs_policy",
             "loss",
         ];
         let of_testbeds: &[&str] = match kind {
@@ -205,7 +208,8 @@ impl Network {
             cs_packets: template_or(section, "cs_packets", "")?,
             name_components: template_or(section, "name_components", "3")?,
             window: template_or(section, "window", "cubic")?,
-            strategy: template_or(section, "strategy", "best-route")?,
+            strategy: template_or(section, "strategy", "")?,
+            cs_policy: template_or(section, "cs_policy", "lru")?,
             loss: template_or(section, "loss", "0")?,
             forwarder: template_or(section, "forwarder", "namewire")?,
             workers: template_or(section, "workers", "1")?,
@@ -229,6 +233,7 @@ impl Network {
             ("name_components", &self.name_components),
             ("window", &self.window),
             ("strategy", &self.strategy),
+            ("cs_policy", &self.cs_policy),
             ("loss", &self.loss),
             ("forwarder", &self.forwarder),
             ("workers", &self.workers),

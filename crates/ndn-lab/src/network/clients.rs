@@ -154,7 +154,8 @@ impl<'a> Clients<'a> {
         self.counts.origin_bytes[node] += len;
         let components = self.network.name_components;
         let name = SegmentName { source: node as u32, object, segment, components };
-        Some(data(name, len as usize, token.as_deref()))
+        let last = self.network.last_segment(object);
+        Some(data(name, last, len as usize, token.as_deref()))
     }
 
     /// Handles a frame for the consumers of a node. Returns the fetches that transmit next.

@@ -6,11 +6,36 @@ pub(crate) mod packets;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use namewire_config::VipScore;
 use ndn_cache_sim::topology::Topology;
 use ndn_cache_sim::trace::Request;
+use ndn_caching::PolicyKind;
 use ndn_client::fetch::WindowMode;
 
 pub(crate) use clients::Clients;
+
+/// Replacement policy of the Content Stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CsPolicy {
+    /// The policy.
+    pub kind: PolicyKind,
+    /// Score of VIP, of the policy and the strategy.
+    pub vip_score: VipScore,
+}
+
+impl CsPolicy {
+    /// Least recently used.
+    pub const LRU: Self = Self { kind: PolicyKind::Lru, vip_score: VipScore::Count };
+}
+
+/// Settings of VIP in the forwarders of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct VipSettings {
+    pub(crate) score: VipScore,
+    pub(crate) objects: usize,
+    pub(crate) link_bytes_per_s: u64,
+    pub(crate) read_bytes_per_s: u64,
+}
 
 /// A network, its load and its settings.
 #[derive(Debug)]
@@ -33,6 +58,8 @@ pub struct Network<'a> {
     pub window: WindowMode,
     /// Strategy of all forwarders: its name below `/localhost/nfd/strategy`.
     pub strategy: &'a str,
+    /// Replacement policy of all Content Stores.
+    pub cs_policy: CsPolicy,
     /// Share of the frames that each link loses.
     pub loss: f64,
     /// Requests that begin before this time are not measured.
@@ -49,6 +76,18 @@ impl Network<'_> {
             true => cs_packets(self.topology, self.segment_bytes, self.cs_packets),
             false => 0,
         }
+    }
+
+    /// The settings of VIP, if the policy or the strategy is VIP.
+    pub(crate) fn vip(&self) -> Option<VipSettings> {
+        let load = &self.topology.load;
+        let is_vip = self.cs_policy.kind == PolicyKind::Vip || self.strategy == "vip";
+        is_vip.then(|| VipSettings {
+            score: self.cs_policy.vip_score,
+            objects: self.sizes.len(),
+            link_bytes_per_s: (load.link_mbit_per_s * 125_000.0) as u64,
+            read_bytes_per_s: (load.cache_read_mbit_per_s * 125_000.0) as u64,
+        })
     }
 
     /// Number of the last segment of an object.

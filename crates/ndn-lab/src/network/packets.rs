@@ -92,11 +92,17 @@ pub(crate) fn parse(frame: &[u8]) -> Option<(Received, Option<Vec<u8>>)> {
     Some((received, token))
 }
 
-/// A Data with `len` bytes of content. The node of its source does not cache it (NDNLPv2, CachePolicy).
-pub(crate) fn data(segment: SegmentName, len: usize, token: Option<&[u8]>) -> Vec<u8> {
+/// A Data with `len` bytes of content, of an object whose last segment is `last`. The node of its source does not cache it
+/// (NDNLPv2, CachePolicy).
+pub(crate) fn data(segment: SegmentName, last: u64, len: usize, token: Option<&[u8]>) -> Vec<u8> {
     let name = segment.name();
     let content = vec![0; len];
-    let builder = DataBuilder::new(&name).content(&content).freshness_ms(3_600_000);
+    let mut builder = DataBuilder::new(&name).content(&content).freshness_ms(3_600_000);
+    let mut last_name = Name::new();
+    last_name.push_segment(last);
+    if let Some(last) = last_name.as_ref().last() {
+        builder = builder.final_block_id(last);
+    }
     let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
     // Forwarders do not verify Data that they forward.
     let sign = |_: &[&[u8]], signature: &mut [u8]| {
@@ -123,7 +129,7 @@ mod tests {
             let frame = interest(name, 1);
             let expected = Received::Interest { object: 70_000, segment: 12 };
             assert_eq!(parse(&frame), Some((expected, None)));
-            let frame = data(name, 8000, Some(&[1, 2]));
+            let frame = data(name, 12, 8000, Some(&[1, 2]));
             let expected = Received::Data { object: 70_000, segment: 12, is_marked: false };
             assert_eq!(parse(&frame), Some((expected, Some(vec![1, 2]))));
             let rest = frame.len() - 8000 - fillers(components) * (FILLER.len() + 2);

@@ -84,6 +84,8 @@ impl<'a> Simulation<'a> {
                 cs_packets: network.cs_packets_of(number) as usize,
                 segment_bytes: network.segment_bytes,
                 strategy: network.strategy,
+                cs_policy: network.cs_policy.kind,
+                vip: network.vip(),
                 prefixes: sources.len(),
                 neighbours: hops.len(),
                 has_consumers: consumers.contains(&(number as u32)),

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use namewire_config::{ByteSize, Config, Pages, WorkerCount};
+use namewire_config::{ByteSize, Config, Pages, TrustRules, WorkerCount};
 use namewire_daemon::{Environment, Management, Seeds, SteppedForwarder};
+use ndn_caching::PolicyKind;
 use ndn_dataplane::MemoryFaceOptions;
 use ndn_face::InternalEnd;
 use ndn_management::{ControlParameters, Verb, face_flag};
 use ndn_packet::{MAX_PACKET_SIZE, Name};
 use ndn_sys::clock::ManualClock;
 use ndn_types::{LinkType, Persistency, Scope};
+
+use crate::network::VipSettings;
 
 /// Frames that wait at a face in each direction at most: of neighbours, which send one after the other, and of applications,
 /// which send a whole window.
@@ -24,6 +27,9 @@ const POOL_BYTES: u64 = 4 << 20;
 const DATA_OVERHEAD: u64 = 400;
 /// The smallest Content Store that a configuration can have.
 const CS_BYTES_MIN: u64 = 1 << 18;
+/// Numbers of objects that VIP can have, and the lowest rate of its links and caches in bytes per second.
+const VIP_OBJECTS: (usize, usize) = (16, 65_536);
+const VIP_RATE_MIN: u64 = 1024;
 
 /// Settings of a node.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +40,10 @@ pub(crate) struct NodeSettings<'a> {
     pub(crate) segment_bytes: u64,
     /// Strategy for all names: its name below `/localhost/nfd/strategy`.
     pub(crate) strategy: &'a str,
+    /// Replacement policy of the Content Store.
+    pub(crate) cs_policy: PolicyKind,
+    /// Settings of VIP, if it takes part.
+    pub(crate) vip: Option<VipSettings>,
     /// Number of prefixes with routes.
     pub(crate) prefixes: usize,
     /// Number of neighbours.
@@ -195,8 +205,20 @@ pub(crate) fn tables(settings: NodeSettings<'_>, workers: usize) -> Config {
     config.tables.pit_capacity = PIT_ENTRIES;
     config.tables.fib_capacity = settings.prefixes.max(256);
     config.tables.cs.capacity_packets = settings.cs_packets;
+    let cs_content = (settings.cs_packets as u64).saturating_mul(settings.segment_bytes);
     let bytes = cs_bytes(settings.cs_packets as u64, settings.segment_bytes);
     config.tables.cs.capacity_bytes = Some(ByteSize(bytes));
+    config.tables.cs.policy = settings.cs_policy;
+    if let Some(settings) = settings.vip {
+        let vip = &mut config.caching.vip;
+        vip.enabled = true;
+        vip.signers = TrustRules::Any;
+        vip.objects = settings.objects.clamp(VIP_OBJECTS.0, VIP_OBJECTS.1);
+        vip.link_rate = ByteSize(settings.link_bytes_per_s.max(VIP_RATE_MIN));
+        vip.read_rate = ByteSize(settings.read_bytes_per_s.max(VIP_RATE_MIN));
+        vip.cache_size = Some(ByteSize(cs_content.max(1)));
+        vip.score = settings.score;
+    }
     config.limits.faces = settings.neighbours + FACES_SPARE;
     config
 }

@@ -244,6 +244,8 @@ impl Testbed {
                 cs_packets: network.cs_packets_of(number) as usize,
                 segment_bytes: network.segment_bytes,
                 strategy: network.strategy,
+                cs_policy: network.cs_policy.kind,
+                vip: network.vip(),
                 prefixes,
                 neighbours: topology.hops[number].len(),
                 has_consumers: topology.consumers.contains(&number),

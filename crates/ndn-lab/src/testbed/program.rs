@@ -194,6 +194,8 @@ mod tests {
         cs_packets: 1000,
         segment_bytes: 8000,
         strategy: "best-route",
+        cs_policy: ndn_caching::PolicyKind::Lru,
+        vip: None,
         prefixes: 3,
         neighbours: 2,
         has_consumers: true,
