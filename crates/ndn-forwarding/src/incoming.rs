@@ -675,7 +675,7 @@ impl Incoming<'_> {
     /// Inserts a Data into the Content Store, unless it has CachePolicy NoCache.
     // A call: within its callers, registers do not suffice.
     #[inline(never)]
-    pub(crate) fn store(&mut self, rx: &RxPacket<'_>, key: &DataKey<'_>, solicited: bool) {
+    fn store(&mut self, rx: &RxPacket<'_>, key: &DataKey<'_>, arrival: Arrival) {
         #[cfg(feature = "vip")]
         self.tables_mut().vip.learn_size(rx);
         if rx.has(Flags::NO_CACHE) {
