@@ -387,6 +387,17 @@ fn networks_of_other_forwarders_are_measured() {
     }
 }
 
+/// Routing daemons find the same routes as the lab.
+#[test]
+fn routes_of_daemons_are_used() {
+    if !skip_unless_found("ndnd") {
+        return;
+    }
+    let bench = Bench::new("", "");
+    set_network(&bench, "topology = \"./ff.toml\"\nrouting = \"ndnd-dv\"\n", "");
+    measure_network(&bench);
+}
+
 #[test]
 fn network_of_namespaces_is_measured() {
     let bench = Bench::new("", "");
@@ -443,6 +454,115 @@ fn measure_network(bench: &Bench) {
 }
 
 #[test]
+fn bulk_transfers_are_measured() {
+    let bench = Bench::new("", "");
+    set_network(&bench, "topology = \"./ff.toml\"\nworkload = \"transfer\"\n", "");
+    bench.printed(&["run", "net.toml"]);
+    let (same, different) = (row(&bench, "1"), row(&bench, "2"));
+    for found in [&same, &different] {
+        // Beside the 200 segments, those of metadata and manifests.
+        assert!((200.0..300.0).contains(&found["interests"]), "{found:?}");
+        assert!(found["delay_ms.a"] > 6.0 && found["cpu_ms.f"] > 0.1, "{found:?}");
+        assert!(found["packets_per_s.f"] > 100.0, "{found:?}");
+    }
+    // The second consumer begins more than half a second later.
+    assert!((0.49..0.6).contains(&same["hit_share"]), "{same:?}");
+    assert!((0.49..0.6).contains(&same["origin_share"]), "{same:?}");
+    assert!(same["distribution_ms"] > 500.0, "{same:?}");
+    assert!((0.99..1.2).contains(&different["origin_share"]), "{different:?}");
+    assert!(different["hit_share"] < 0.1, "{different:?}");
+    assert_eq!(bench.leftovers(), 0);
+}
+
+#[test]
+fn traffic_is_measured() {
+    let bench = Bench::new("", "");
+    let executor = "topology = \"./ff.toml\"\nworkload = \"traffic\"\ntime_lines = true\n";
+    let set = |pattern: &str| {
+        set_network(&bench, executor, "");
+        let text = fs::read_to_string(bench.path("net.toml")).unwrap();
+        let text = text
+            .replace("\"one-each\"", &format!("\"{pattern}\""))
+            .replace(
+                "distribution_ms = \"ms\"",
+                "satisfied_per_s = \"1/s\"\nloss_share = \"share\"",
+            )
+            .replace("load = { ", "load = { requests_per_s = 200, duration_s = 4, ");
+        fs::write(bench.path("net.toml"), text).unwrap();
+    };
+    set("one-each");
+    bench.refused(&["check", "net.toml"], 2, "the workload 'traffic' has zipf and unique");
+    for (pattern, hit_share) in [("zipf", 0.3..1.0), ("unique", 0.0..0.01)] {
+        set(pattern);
+        let _ = fs::remove_file(bench.path("net.sqlite"));
+        bench.printed(&["run", "net.toml"]);
+        for diversity in ["1", "2"] {
+            let found = row(&bench, diversity);
+            // Two Poisson processes of 200 Interests a second for four seconds.
+            assert!((1350.0..1850.0).contains(&found["interests"]), "{found:?}");
+            assert!(found["satisfied_per_s"] > 250.0 && found["loss_share"] < 0.1, "{found:?}");
+            assert!(hit_share.contains(&found["hit_share"]), "{pattern}: {found:?}");
+            assert!(found["delay_ms.a"] > 2.0, "{found:?}");
+        }
+        let report = fs::read_to_string(bench.path("net-report/report.md")).unwrap();
+        assert!(
+            report.contains("## Nodes over time") && report.contains("time-lines-2.svg"),
+            "{report}"
+        );
+    }
+    assert_eq!(bench.leftovers(), 0);
+}
+
+/// Files for containers have the form that their specifications demand, and configurations that the forwarder accepts.
+#[test]
+fn cells_are_rendered_for_containers() {
+    let bench = Bench::new("", "");
+    set_network(&bench, "topology = \"./ff.toml\"\nstrategy = \"multicast\"\n", "");
+    bench.printed(&["render", "net.toml", "--cell", "2", "--compose", "compose"]);
+    bench.printed(&["render", "net.toml", "--cell", "2", "--kubernetes", "manifests"]);
+    for file in [
+        "compose/node-0.toml",
+        "compose/node-2.toml",
+        "manifests/forwarder.toml",
+        "manifests/origin.toml",
+    ] {
+        let mut command = Command::new(program());
+        command.args(["config", "check"]).arg(bench.path(file));
+        let output = run_to_end(command);
+        assert!(output.status.success(), "{file}: {output:?}");
+    }
+    let router = fs::read_to_string(bench.path("compose/node-2.toml")).unwrap();
+    // The third link of the router leads to the source, the fourth node.
+    assert!(
+        router.contains("prefix = \"/source-3\"\nface = \"udp4://10.64.0.13:6363\""),
+        "{router}"
+    );
+    let compose = fs::read_to_string(bench.path("compose/compose.yaml")).unwrap();
+    assert!(
+        compose.starts_with("# net: diversity=2\n# Made by `namewire lab render`; not run by it.")
+    );
+    for part in
+        ["truncate -s 100000 /content/object-1", "\"/source-3/object-1\",\"-o\",\"/tmp/object\""]
+    {
+        assert!(compose.contains(part), "{part}: {compose}");
+    }
+    bench.refused(&["render", "net.toml", "--cell", "3", "--compose", "x"], 2, "there are 2 cells");
+    bench.refused(&["render", "speed.toml", "--compose", "x"], 2, "only networks of forwarders");
+    let python = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.venv/bin/python"));
+    if !namewire_tests::skip_unless_file(&python, "schemas-of-containers") {
+        return;
+    }
+    let mut command = Command::new(python);
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/interop/python/manifests.py"));
+    command.arg(bench.path("compose/compose.yaml")).arg(bench.path("manifests"));
+    let output = run_to_end(command);
+    assert!(output.status.success(), "{output:?}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    // Four nodes, a producer with its files, and two consumers, of which each has another object.
+    assert_eq!(printed.trim(), "8 DaemonSet Deployment Job Job Namespace Service", "{printed}");
+}
+
+#[test]
 fn settings_of_networks_of_processes_are_checked() {
     let bench = Bench::new("", "");
     for (executor, expected) in [
@@ -455,6 +575,14 @@ fn settings_of_networks_of_processes_are_checked() {
         ("topology = \"a-f-b\"\nforwarder = \"nfd\"\nworkers = 2", "forwarder: the program 'nfd'"),
         ("topology = \"a-f-b\"\nworkers = 0", "workers: '0' is not a number"),
         ("topology = \"a-f-b\"\nlinks = \"fast\"", "links: 'fast' is none of"),
+        (
+            "topology = \"a-f-b\"\nworkload = \"files\"",
+            "workload: 'files' is unknown; known: distribution",
+        ),
+        (
+            "topology = \"a-f-b\"\nworkload = \"transfer\"\nname_components = 5",
+            "name_components: names of the workload 'transfer'",
+        ),
         ("topology = \"a-f-b\"\nlinks = \"direct\"\nloss = 0.1", "loss: direct links"),
         ("topology = \"a-f-b\"\nname_components = 65", "name_components: '65' is not"),
         ("topology = \"a-f-b\"\ncs_packets = 1_000_000_000", "cache_bytes is too large"),
@@ -476,16 +604,20 @@ fn settings_of_networks_of_processes_are_checked() {
 fn killed_network_of_processes_leaves_nothing_behind() {
     let bench = Bench::new("", "");
     set_network(&bench, "topology = \"./ff.toml\"\n", "replications = 4");
+    kill_at_twenty_moments(&bench, 6);
+}
+
+/// The moments are those at which there are 1 to `most` processes and files of a run.
+fn kill_at_twenty_moments(bench: &Bench, most: u32) {
     for number in 0..20_u32 {
         let arguments = match bench.path("net.sqlite").exists() {
             false => &["run", "net.toml"][..],
             true => &["resume", "net.sqlite"],
         };
         let mut process = Process::start("lab", bench.command(arguments), bench.directory.path());
-        // Between the first process of a run and its end: from 0 to 4 forwarders, and random times of these.
         wait_until("a run", || {
             let is_ended = !process.is_running();
-            (is_ended || bench.leftovers() > (number % 6) as usize).then_some(())
+            (is_ended || bench.leftovers() > (number % most) as usize).then_some(())
         });
         process.signal(Signal::KILL);
         process.wait();
@@ -505,7 +637,131 @@ fn killed_network_of_processes_leaves_nothing_behind() {
         .flat_map(|diversity| (0..4).map(move |replication| format!("{diversity},{replication}")))
         .collect();
     assert_eq!(cells, all, "{text}");
-    assert_eq!(bench.leftovers(), 0);
+    // Agents on other hosts end when their connection has ended.
+    wait_until("all to end", || (bench.leftovers() == 0).then_some(()));
+}
+
+/// An OpenSSH server on the loopback interface with keys of its own, for the user of the test.
+struct SshServer {
+    _process: Process,
+}
+
+impl SshServer {
+    /// Starts one whose sessions have this `PATH`. The client finds it by `ssh.config` under the names `near` and `far`.
+    fn start(bench: &Bench, path: &str) -> Option<Self> {
+        let sshd = PathBuf::from("/usr/sbin/sshd");
+        if !namewire_tests::skip_unless_file(&sshd, "sshd") || !skip_unless_found("ssh") {
+            return None;
+        }
+        let show = |name: &str| bench.path(name).display().to_string();
+        for key in ["host-key", "user-key"] {
+            let mut command = Command::new("ssh-keygen");
+            command.args(["-q", "-t", "ed25519", "-N", "", "-f", &show(key)]);
+            assert!(run_to_end(command).status.success());
+        }
+        fs::copy(bench.path("user-key.pub"), bench.path("authorized-keys")).unwrap();
+        let port = namewire_tests::free_port();
+        let host_key = fs::read_to_string(bench.path("host-key.pub")).unwrap();
+        fs::write(bench.path("known-hosts"), format!("[127.0.0.1]:{port} {host_key}")).unwrap();
+        let sshd_config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\n\
+             PasswordAuthentication no\nPermitRootLogin yes\nMaxStartups 100\nSetEnv PATH={path} TMPDIR={}\n",
+            show("host-key"),
+            show("authorized-keys"),
+            show("tmp"),
+        );
+        fs::write(bench.path("sshd.config"), sshd_config).unwrap();
+        let ssh_config = format!(
+            "Host near far\nHostName 127.0.0.1\nPort {port}\nIdentityFile {}\nIdentitiesOnly yes\nIdentityAgent none\n\
+             UserKnownHostsFile {}\nGlobalKnownHostsFile none\n",
+            show("user-key"),
+            show("known-hosts"),
+        );
+        fs::write(bench.path("ssh.config"), ssh_config).unwrap();
+        if rustix::process::getuid().is_root() {
+            // sshd(8): the directory of its processes without rights.
+            fs::create_dir_all("/run/sshd").unwrap();
+        }
+        let mut command = Command::new(sshd);
+        command.args(["-D", "-e", "-f", &show("sshd.config")]);
+        let process = Process::start("sshd", command, bench.directory.path());
+        wait_until("the SSH server", || {
+            std::net::TcpStream::connect(("127.0.0.1", port)).ok().map(drop)
+        });
+        Some(Self { _process: process })
+    }
+}
+
+/// `PATH` of sessions, with this program or without it.
+fn session_path(has_program: bool) -> String {
+    let own = program().parent().unwrap().display().to_string();
+    if has_program { format!("{own}:/usr/bin:/bin") } else { "/usr/bin:/bin".to_owned() }
+}
+
+fn set_hosts(bench: &Bench, hosts: &str, design: &str) {
+    let executor = format!("topology = \"./ff.toml\"\nssh = [\"-F\", \"ssh.config\"]\n{hosts}\n");
+    set_network(bench, &executor, design);
+    let text = fs::read_to_string(bench.path("net.toml")).unwrap();
+    fs::write(bench.path("net.toml"), text.replace("\"processes\"", "\"ssh\"")).unwrap();
+}
+
+#[test]
+fn network_of_hosts_is_measured() {
+    let bench = Bench::new("", "");
+    let Some(_server) = SshServer::start(&bench, &session_path(true)) else { return };
+    set_hosts(&bench, "hosts = [\"near\", \"far=127.0.0.1\"]\nplacement = { f = \"far\" }", "");
+    measure_network(&bench);
+    let report = fs::read_to_string(bench.path("net-report/report.md")).unwrap();
+    assert!(report.contains("The clocks of the hosts were compared"), "{report}");
+    for (hosts, expected) in [
+        ("", "executor.hosts: the kind 'ssh' needs names of hosts"),
+        ("hosts = [\"near\", \"near\"]", "executor.hosts: 'near' occurs twice"),
+        ("hosts = [\"near=x\"]", "executor.hosts: \"x\" is not an IPv4 address"),
+        (
+            "hosts = [\"near\"]\nplacement = { f = \"far\" }",
+            "placement.f: 'far' is not one of hosts",
+        ),
+        ("hosts = [\"absent.invalid\"]", "host absent.invalid: "),
+        ("hosts = [\"near\"]\nforwarder = \"ndnd\"", "the program 'ndnd' is not on PATH"),
+    ] {
+        set_hosts(&bench, hosts, "");
+        bench.refused(&["check", "net.toml"], 2, expected);
+    }
+    wait_until("all to end", || (bench.leftovers() == 0).then_some(()));
+}
+
+#[test]
+fn program_is_copied_to_hosts() {
+    let bench = Bench::new("", "");
+    let Some(_server) = SshServer::start(&bench, &session_path(false)) else { return };
+    set_hosts(&bench, "hosts = [\"near\"]", "");
+    bench.refused(&["check", "net.toml"], 2, "host near: the connection has ended");
+    set_hosts(&bench, "hosts = [\"near\"]\ncopy = true\nlinks = \"direct\"", "");
+    bench.printed(&["run", "net.toml"]);
+    wait_until("all to end", || (bench.leftovers() == 0).then_some(()));
+}
+
+#[test]
+fn killed_network_of_hosts_leaves_nothing_behind() {
+    let bench = Bench::new("", "");
+    let Some(_server) = SshServer::start(&bench, &session_path(true)) else { return };
+    set_hosts(&bench, "hosts = [\"near\", \"far\"]", "replications = 4");
+    kill_at_twenty_moments(&bench, 14);
+}
+
+#[test]
+fn interrupted_network_of_hosts_leaves_nothing_behind() {
+    let bench = Bench::new("", "");
+    let Some(_server) = SshServer::start(&bench, &session_path(true)) else { return };
+    set_hosts(&bench, "hosts = [\"near\", \"far\"]", "");
+    let mut process =
+        Process::start("lab", bench.command(&["run", "net.toml"]), bench.directory.path());
+    // Lab, two connections and agents with their directories, and four forwarders.
+    wait_until("forwarders", || (bench.leftovers() > 9).then_some(()));
+    process.signal(Signal::INT);
+    assert_eq!(process.wait().code(), Some(130), "{}", process.everything());
+    wait_until("all to end", || (bench.leftovers() == 0).then_some(()));
+    bench.printed(&["resume", "net.sqlite"]);
 }
 
 /// The run of another experiment ends what a killed one left.

@@ -21,7 +21,7 @@ const OWNER: &str = "NAMEWIRE_LAB_OWNER";
 /// Name of the file with the process of the lab in a temporary directory.
 const OWNER_FILE: &str = "owner";
 /// Prefix of the names of temporary directories.
-const PREFIX: &str = "namewire-lab-";
+pub(crate) const PREFIX: &str = "namewire-lab-";
 /// Rounds of the search for processes: one that is being ended may have started another.
 const ROUNDS: u32 = 10;
 /// Time for a killed process to end. One that waits for a device takes longer.
@@ -94,21 +94,40 @@ fn has_ended(owner: &str) -> bool {
     namespace(owner) == namespace(&own) && identity(number).as_deref() != Some(owner)
 }
 
+/// Marks a temporary directory as one of this process. Its name begins with [`PREFIX`].
+///
+/// # Errors
+/// The mark cannot be written.
+pub(crate) fn adopt(directory: &Path) -> std::io::Result<()> {
+    fs::write(directory.join(OWNER_FILE), own_identity())
+}
+
 /// Ends what labs left that were killed, whatever their experiment: processes, and temporary directories. Returns how many
 /// processes.
 pub(crate) fn end_orphans() -> usize {
-    let is_orphan = |process: Pid| variable(process, OWNER).is_some_and(|owner| has_ended(&owner));
+    end_owned(has_ended)
+}
+
+/// Ends what this process has started, and removes its temporary directories.
+pub(crate) fn end_own() {
+    let own = own_identity();
+    end_owned(|owner| owner == own);
+}
+
+/// Ends processes, and removes temporary directories, of the owners for which this holds.
+fn end_owned(is_meant: impl Fn(&str) -> bool) -> usize {
+    let is_owned = |process: Pid| variable(process, OWNER).is_some_and(|owner| is_meant(&owner));
     let mut ended = 0;
     for _ in 0..ROUNDS {
-        let found: Vec<Pid> = all_processes().into_iter().filter(|one| is_orphan(*one)).collect();
+        let found: Vec<Pid> = all_processes().into_iter().filter(|one| is_owned(*one)).collect();
         if found.is_empty() {
             break;
         }
-        ended += found.into_iter().filter(|process| kill(*process, is_orphan)).count();
+        ended += found.into_iter().filter(|process| kill(*process, is_owned)).count();
     }
     for directory in directories(PREFIX) {
         let owner = fs::read_to_string(directory.join(OWNER_FILE)).unwrap_or_default();
-        if has_ended(&owner) {
+        if is_meant(&owner) {
             let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
             remove_namespaces(&format!("{name}-"));
             // Another lab may be doing the same.

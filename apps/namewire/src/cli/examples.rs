@@ -386,6 +386,19 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     ("lab report", &[("Write a report", "namewire lab report experiment.sqlite --output report")]),
     (
+        "lab render",
+        &[
+            (
+                "Write a Compose file of the second cell",
+                "namewire lab render experiment.toml --cell 2 --compose containers",
+            ),
+            (
+                "Write manifests for Kubernetes",
+                "namewire lab render experiment.toml --kubernetes manifests",
+            ),
+        ],
+    ),
+    (
         "lab list",
         &[
             ("Results in this directory", "namewire lab list"),

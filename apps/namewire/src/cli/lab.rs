@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use ndn_lab::campaign::{self, Progress, Summary};
 use ndn_lab::execute::{self, Prepared};
 use ndn_lab::experiment::Experiment;
+use ndn_lab::render::Form;
 use ndn_lab::report::{Report, Study};
 use ndn_lab::results::{Origin, Results, Session, missing};
 use ndn_sys::clock::Clock;
@@ -50,6 +51,16 @@ enum LabCommand {
     Report(ReportOptions),
     /// List results of experiments, or the failed runs of one
     List(ListOptions),
+    /// Write files that run a cell in containers
+    ///
+    /// A Compose file has the nodes of the topology; manifests for Kubernetes (kustomize) have a forwarder on each machine, a
+    /// file server, and consumers. The files are written, and not run.
+    Render(RenderOptions),
+    /// Perform the part of a host in runs of the kind `ssh`
+    ///
+    /// `lab run` starts it on the hosts, and sends orders on its standard input. It ends with that.
+    #[command(hide = true)]
+    Agent,
 }
 
 #[derive(Args, Debug)]
@@ -98,6 +109,25 @@ struct ReportOptions {
 }
 
 #[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("form").required(true))]
+struct RenderOptions {
+    /// Experiment file
+    experiment: PathBuf,
+    /// Write compose.yaml and its files to this directory
+    #[arg(long, value_name = "DIRECTORY", group = "form")]
+    compose: Option<PathBuf>,
+    /// Write kustomization.yaml and its manifests to this directory
+    #[arg(long, value_name = "DIRECTORY", group = "form")]
+    kubernetes: Option<PathBuf>,
+    /// Number of the cell in the order of the design, from 1
+    #[arg(long, value_name = "N", default_value = "1")]
+    cell: NonZeroUsize,
+    /// Image of namewire (Dockerfile)
+    #[arg(long, value_name = "IMAGE", default_value = "namewire")]
+    image: String,
+}
+
+#[derive(Args, Debug)]
 struct ListOptions {
     /// Results, or directories with results
     #[arg(default_value = ".")]
@@ -118,7 +148,39 @@ pub(super) fn run(options: &Options) -> Outcome {
         LabCommand::Analyse(options) => analyse::run(options),
         LabCommand::Report(options) => report(options),
         LabCommand::List(options) => list(options),
+        LabCommand::Render(options) => render(options),
+        LabCommand::Agent => agent(),
     }
+}
+
+fn render(options: &RenderOptions) -> Outcome {
+    let (experiment, origin) = read(&options.experiment)?;
+    let prepared = prepare(&experiment, &origin)?;
+    let (form, directory, first) = match (&options.compose, &options.kubernetes) {
+        (Some(directory), _) => (Form::Compose, directory, "compose.yaml"),
+        (None, Some(directory)) => (Form::Kubernetes, directory, "kustomization.yaml"),
+        (None, None) => return Err(Failure::Usage("--compose or --kubernetes".to_owned())),
+    };
+    let files = prepared
+        .render(options.cell.get() - 1, form, &options.image)
+        .map_err(|reason| Failure::Usage(format!("{}: {reason}", experiment.name)))?;
+    fs::create_dir_all(directory).map_err(|error| Failure::file(directory.display(), &error))?;
+    for (name, content) in files {
+        let file = directory.join(name);
+        fs::write(&file, content).map_err(|error| Failure::file(file.display(), &error))?;
+    }
+    Ok(output::print_line(&directory.join(first).display().to_string())?)
+}
+
+#[expect(clippy::disallowed_methods, reason = "runs take real time")]
+fn agent() -> Outcome {
+    on_interrupt(|| {
+        execute::abandon();
+        std::process::exit(INTERRUPTED.into());
+    })?;
+    ndn_sys::allocation::take_from_kernel(LARGE_ALLOCATION);
+    let served = execute::serve_agent(std::io::stdin(), std::io::stdout(), &Clock::system());
+    served.map_err(Failure::Failed)
 }
 
 /// Reads an experiment file; paths in it are relative to its directory.
@@ -254,9 +316,9 @@ fn perform(
     let plan = experiment.plan().map_err(|error| Failure::Usage(error.to_string()))?;
     let stored = results.runs()?;
     let runs = missing(&plan, &stored, again);
-    let (id, shown) = (results.id().to_owned(), path.display().to_string());
+    let shown = path.display().to_string();
     on_interrupt(move || {
-        execute::abandon(&id);
+        execute::abandon();
         output::note(&format_args!(
             "namewire: interrupted; `namewire lab resume {shown}` continues"
         ));

@@ -19,6 +19,19 @@ impl Inputs {
         Self { directory: directory.to_owned(), files: BTreeMap::new() }
     }
 
+    /// Files of which the contents are known.
+    pub(super) fn of_texts(texts: &[(String, String)]) -> Self {
+        let file = |(path, text): &(String, String)| (path.clone(), text.clone().into_bytes());
+        Self { directory: PathBuf::new(), files: texts.iter().map(file).collect() }
+    }
+
+    /// Paths and texts of the files of this machine.
+    pub(super) fn texts(&self) -> Vec<(String, String)> {
+        let files = self.files.iter().filter(|(path, _)| !path.starts_with(VERSION_INPUT));
+        let text = |content: &Vec<u8>| String::from_utf8_lossy(content).into_owned();
+        files.map(|(path, content)| (path.clone(), text(content))).collect()
+    }
+
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -36,11 +49,15 @@ impl Inputs {
     /// Adds the version of a forwarder, so that runs of another one are not added to those of this one. That of this program
     /// is stored with the sessions.
     pub(super) fn add_version(&mut self, program: Program) -> Result<(), String> {
-        let key = format!("{VERSION_INPUT}{}", program.name());
-        if program != Program::Namewire && !self.files.contains_key(&key) {
-            self.files.insert(key, program.version()?.into_bytes());
+        if program != Program::Namewire && !self.files.contains_key(&version_key(program)) {
+            self.set_version(program, program.version()?);
         }
         Ok(())
+    }
+
+    /// Sets the version of a forwarder of hosts.
+    pub(super) fn set_version(&mut self, program: Program, version: String) {
+        self.files.insert(version_key(program), version.into_bytes());
     }
 
     /// The text of a file that was read.
@@ -53,4 +70,8 @@ impl Inputs {
     pub(super) fn all(&self) -> Vec<(String, Vec<u8>)> {
         self.files.iter().map(|(path, content)| (path.clone(), content.clone())).collect()
     }
+}
+
+fn version_key(program: Program) -> String {
+    format!("{VERSION_INPUT}{}", program.name())
 }

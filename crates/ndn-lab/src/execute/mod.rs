@@ -1,5 +1,6 @@
 //! Performs runs.
 
+mod agent;
 mod cache;
 mod command;
 mod inputs;
@@ -7,14 +8,21 @@ mod model;
 mod network;
 mod networks;
 mod outcome;
+mod remote;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::experiment::{Executor, Experiment, SeededRun};
+use crate::hosts::Hosts;
 use crate::leftovers;
+use crate::render::Form;
+pub use agent::serve as serve_agent;
 use inputs::Inputs;
 pub use outcome::RunFailure;
+
+/// Response: largest error of times between hosts, in milliseconds.
+pub(crate) const CLOCK_ERROR: &str = "clock_error_ms";
 
 /// Ends what runs of a killed program left: their processes and temporary directories. Returns how many processes.
 pub fn end_leftovers(id: &str) -> usize {
@@ -29,9 +37,9 @@ pub fn end_orphans() -> usize {
 }
 
 /// Ends the runs of this process, which exits afterwards: no further program is started, and no run ends with a result.
-pub fn abandon(id: &str) {
+pub fn abandon() {
     leftovers::abandon();
-    end_leftovers(id);
+    leftovers::end_own();
 }
 
 /// An experiment that is ready to run: all that its cells need was found.
@@ -39,6 +47,7 @@ pub fn abandon(id: &str) {
 pub struct Prepared<'e> {
     experiment: &'e Experiment,
     inputs: Inputs,
+    hosts: Option<Hosts>,
 }
 
 impl<'e> Prepared<'e> {
@@ -47,7 +56,16 @@ impl<'e> Prepared<'e> {
     /// # Errors
     /// Names the cell and what is wrong with it.
     pub fn new(experiment: &'e Experiment, directory: &Path) -> Result<Self, String> {
-        let mut prepared = Self { experiment, inputs: Inputs::new(directory) };
+        let hosts = match &experiment.executor {
+            Executor::Network(network) if !network.hosts.is_empty() => {
+                Some(Hosts::new(&network.hosts, &network.ssh, network.copy, directory)?)
+            }
+            Executor::Network(_)
+            | Executor::Command(_)
+            | Executor::Cache(_)
+            | Executor::Model(_) => None,
+        };
+        let mut prepared = Self { experiment, inputs: Inputs::new(directory), hosts };
         let cells = experiment.design.cells().len();
         for cell in 0..cells {
             let checked = prepared.check(cell);
@@ -71,9 +89,32 @@ impl<'e> Prepared<'e> {
         match &experiment.executor {
             Executor::Command(command) => command::check(command, &values, self.inputs.directory()),
             Executor::Cache(cache) => cache::check(experiment, &mut self.inputs, cache, &values),
-            Executor::Network(one) => network::check(experiment, &mut self.inputs, one, &values),
+            Executor::Network(one) => {
+                let hosts = self.hosts.as_ref();
+                network::check((experiment, hosts), &mut self.inputs, one, &values)
+            }
             Executor::Model(model) => model::check(experiment, &mut self.inputs, model, &values),
         }
+    }
+
+    /// Names and contents of files that run a cell, numbered from 0, in containers of this image.
+    ///
+    /// # Errors
+    /// The experiment has no networks of forwarders, or the cell cannot be rendered.
+    pub fn render(
+        &self,
+        cell: usize,
+        form: Form,
+        image: &str,
+    ) -> Result<Vec<(String, String)>, String> {
+        let Executor::Network(executor) = &self.experiment.executor else {
+            return Err("only networks of forwarders can be rendered".to_owned());
+        };
+        let plan = self.experiment.plan().map_err(|error| error.to_string())?;
+        let run = plan.into_iter().find(|one| (one.run.cell, one.run.replication) == (cell, 0));
+        let run =
+            run.ok_or_else(|| format!("there are {} cells", self.experiment.design.cells().len()))?;
+        network::render((self.experiment, run), &self.inputs, executor, (form, image))
     }
 
     /// Paths, as the experiment names them, and contents of the files that runs read in this process.
@@ -93,7 +134,10 @@ impl<'e> Prepared<'e> {
                 command::run(self.experiment, self.inputs.directory(), command, (run, id))?
             }
             Executor::Cache(cache) => cache::run(&self.inputs, cache, run, &values)?,
-            Executor::Network(one) => network::run(self.experiment, &self.inputs, one, (run, id))?,
+            Executor::Network(one) => {
+                let experiment = (self.experiment, self.hosts.as_ref());
+                network::run(experiment, &self.inputs, one, (run, id))?
+            }
             Executor::Model(model) => model::run(self.experiment, &self.inputs, model, run)?,
         };
         let mut responses = BTreeMap::new();
@@ -105,6 +149,10 @@ impl<'e> Prepared<'e> {
             }
             responses.insert(name.clone(), *value);
         }
+        // Reports have them, whether the experiment names them or not.
+        let is_reported = |name: &str| name == CLOCK_ERROR || name.contains('@');
+        let reported = measured.into_iter().filter(|(name, _)| is_reported(name));
+        responses.extend(reported);
         Ok(responses)
     }
 }

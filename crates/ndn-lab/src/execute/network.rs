@@ -1,6 +1,6 @@
 //! Runs of networks of whole forwarders: simulated, or as processes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use namewire_config::VipScore;
@@ -12,18 +12,24 @@ use ndn_client::fetch::WindowMode;
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_sys::clock::Clock;
 
+use super::CLOCK_ERROR;
 use super::inputs::Inputs;
 use super::networks;
 use super::outcome::{Outcome, RunFailure};
+use super::remote::RemoteRun;
 use crate::experiment::{Experiment, NETWORK_KINDS, Network as Executor, SeededRun, Values};
+use crate::hosts::{Assignment, Hosts};
 use crate::network::packets::{NAME_COMPONENTS_MAX, NAME_COMPONENTS_MIN};
-use crate::network::{CsPolicy, Measures, Network, cs_packets};
+use crate::network::{Measures, Network, cs_packets};
+use crate::render::{self, Form};
 use crate::simulation::{cache_memory, simulate};
-use crate::testbed::{self, Program, RunMark, Testbed};
+use crate::testbed::{self, Place, Program, RunMark, Testbed, Workload};
 
 /// The pattern in which each consumer requests one object at a random time within the first second: the first consumer the
 /// first object, and so on, and after the last object the first one again. All requests are measured.
 const ONE_EACH: &str = "one-each";
+/// The pattern of the workload `traffic` in which all names differ.
+const UNIQUE: &str = "unique";
 /// Stream of the random numbers that are times of requests.
 const STARTS: StreamId = StreamId(2);
 /// Largest content of a Data.
@@ -49,17 +55,20 @@ struct Settings {
 }
 
 pub(super) fn check(
-    experiment: &Experiment,
+    (experiment, hosts): (&Experiment, Option<&Hosts>),
     inputs: &mut Inputs,
     executor: &Executor,
     values: &Values,
 ) -> Result<(), String> {
     networks::read(inputs, &executor.topology.fill(values))?;
     let settings = settings(inputs, executor, values)?;
-    let (names, of_nodes) = match settings.testbed {
-        Some(_) => testbed::names(),
+    let (mut names, of_nodes) = match settings.testbed {
+        Some(testbed) => testbed::names(testbed.workload),
         None => (Measures::NAMES.to_vec(), Measures::NODE_NAMES.to_vec()),
     };
+    if settings.testbed.is_some_and(|testbed| testbed.place == Place::Hosts) {
+        names.push(CLOCK_ERROR);
+    }
     networks::check_node_responses(experiment, &names, &of_nodes, &settings.topology.nodes)?;
     if let Some(testbed) = settings.testbed {
         let load = Load {
@@ -69,17 +78,43 @@ pub(super) fn check(
             warm_up: Duration::ZERO,
         };
         testbed.check(&settings.network(&load, 0))?;
+        if testbed.place == Place::Hosts {
+            let hosts =
+                hosts.ok_or_else(|| "hosts: the kind 'ssh' needs names of hosts".to_owned())?;
+            // The memory is that of the hosts, which check their parts.
+            return check_hosts(inputs, hosts, testbed.program);
+        }
         inputs.add_version(testbed.program)?;
     }
-    check_memory(&settings)
+    check_memory(&settings, settings.topology.nodes.len())
 }
 
-/// Refuses networks that take more than half of the memory.
-fn check_memory(settings: &Settings) -> Result<(), String> {
+/// Checks that all hosts have the same version of a forwarder.
+fn check_hosts(inputs: &mut Inputs, hosts: &Hosts, program: Program) -> Result<(), String> {
+    let mut agents = hosts.take()?;
+    let versions: Result<BTreeSet<String>, String> =
+        agents.iter_mut().map(|agent| agent.version(program.name())).collect();
+    let versions = versions?;
+    hosts.give_back(agents);
+    if versions.len() > 1 {
+        let versions: Vec<String> = versions.into_iter().collect();
+        return Err(format!(
+            "the hosts have different versions of {}: {}",
+            program.name(),
+            versions.join("; ")
+        ));
+    }
+    versions.into_iter().for_each(|version| inputs.set_version(program, version));
+    Ok(())
+}
+
+/// Refuses networks of which `nodes` nodes take more than half of the memory.
+fn check_memory(settings: &Settings, nodes: usize) -> Result<(), String> {
     let (topology, segment_bytes) = (&settings.topology, settings.segment_bytes);
     let packets = cs_packets(topology, segment_bytes, settings.cs_packets);
-    let caches = cache_memory(topology, segment_bytes, packets);
-    let forwarders = settings.testbed.map_or(0, |_| Testbed::memory(&settings.topology));
+    let (own, all) = (nodes as u64, topology.nodes.len() as u64);
+    let caches = cache_memory(topology, segment_bytes, packets).saturating_mul(own) / all;
+    let forwarders = settings.testbed.map_or(0, |_| Testbed::memory(nodes));
     match available_memory() {
         Some(available) if caches > available / 2 => Err(format!(
             "the Content Stores take up to {} MiB, more than half of the {} MiB that are available: cache_bytes is too \
@@ -88,8 +123,7 @@ fn check_memory(settings: &Settings) -> Result<(), String> {
             available >> 20
         )),
         Some(available) if caches + forwarders > available / 2 => Err(format!(
-            "{} forwarders take up to {} MiB, more than half of the {} MiB that are available",
-            settings.topology.nodes.len(),
+            "{nodes} forwarders take up to {} MiB, more than half of the {} MiB that are available",
             (caches + forwarders) >> 20,
             available >> 20
         )),
@@ -114,8 +148,19 @@ fn whole(key: &str, text: &str, range: std::ops::RangeInclusive<usize>) -> Resul
 fn settings(inputs: &Inputs, executor: &Executor, values: &Values) -> Result<Settings, String> {
     let topology = networks::topology(inputs, (&executor.topology, &executor.load), values)?;
     let pattern = executor.pattern.fill(values);
-    if pattern != ONE_EACH {
-        networks::pattern(&pattern).map_err(|error| format!("{error}, {ONE_EACH}"))?;
+    let testbed = testbed(executor, values)?;
+    let is_traffic = testbed.is_some_and(|testbed| testbed.workload == Workload::Traffic);
+    match pattern.as_str() {
+        UNIQUE | "zipf" if is_traffic => {}
+        _ if is_traffic => {
+            return Err(format!(
+                "pattern: '{pattern}': the workload 'traffic' has zipf and {UNIQUE}"
+            ));
+        }
+        ONE_EACH => {}
+        _ => {
+            networks::pattern(&pattern).map_err(|error| format!("{error}, {ONE_EACH}"))?;
+        }
     }
     let segment_bytes = whole(
         "segment_bytes",
@@ -155,13 +200,6 @@ fn settings(inputs: &Inputs, executor: &Executor, values: &Values) -> Result<Set
         _ => "best-route".to_owned(),
     };
     check_strategy(&strategy)?;
-    let testbed = testbed(executor, values)?;
-    if let Some(testbed) = testbed
-        && testbed.program != Program::Namewire
-        && cs_policy.kind != PolicyKind::Lru
-    {
-        return Err("cs_policy: other forwarders than namewire have lru and none".to_owned());
-    }
     if loss > 0.0 && testbed.is_some_and(|testbed| !testbed.is_emulated) {
         return Err("loss: direct links lose nothing on purpose".to_owned());
     }
@@ -223,14 +261,41 @@ fn testbed(executor: &Executor, values: &Values) -> Result<Option<Testbed>, Stri
         "direct" => false,
         other => return Err(format!("links: '{other}' is none of emulated and direct")),
     };
-    let has_namespaces = place == "namespaces";
-    let testbed = Testbed { program, workers, has_namespaces, is_emulated };
+    let text = executor.workload.fill(values);
+    let known = Workload::ALL.into_iter().find(|(_, name)| *name == text);
+    let (workload, _) = known.ok_or_else(|| {
+        let known = Workload::ALL.map(|(_, name)| name).join(", ");
+        format!("workload: '{text}' is unknown; known: {known}")
+    })?;
+    let has_time_lines = executor.time_lines;
+    let has_routing_daemons = match executor.routing.fill(values).as_str() {
+        "computed" => false,
+        "ndnd-dv" => true,
+        other => return Err(format!("routing: '{other}' is none of computed and ndnd-dv")),
+    };
+    let testbed = |place| Testbed {
+        program,
+        workers,
+        place,
+        workload,
+        has_time_lines,
+        has_routing_daemons,
+        is_emulated,
+    };
     match place.as_str() {
+        "simulation" if workload != Workload::Distribution => {
+            Err("workload: a simulation starts no programs".to_owned())
+        }
+        "simulation" if has_routing_daemons => {
+            Err("routing: a simulation starts no programs".to_owned())
+        }
         "simulation" if program != Program::Namewire || workers != 1 || !is_emulated => {
             Err("a simulation runs namewire with one worker and emulated links only".to_owned())
         }
         "simulation" => Ok(None),
-        "processes" | "namespaces" => Ok(Some(testbed)),
+        "processes" => Ok(Some(testbed(Place::Loopback))),
+        "namespaces" => Ok(Some(testbed(Place::Namespaces))),
+        "ssh" => Ok(Some(testbed(Place::Hosts))),
         _ => Err(format!("unknown kind '{place}'; known: {}", NETWORK_KINDS.join(", "))),
     }
 }
@@ -244,8 +309,16 @@ struct Load {
 }
 
 impl Settings {
+    fn is_traffic(&self) -> bool {
+        self.testbed.is_some_and(|testbed| testbed.workload == Workload::Traffic)
+    }
+
     fn load(&self, seed: u64) -> Result<Load, String> {
-        let (trace, warm_up_s) = if self.pattern == ONE_EACH {
+        let (trace, warm_up_s) = if self.is_traffic() {
+            // The traffic generators have requests of their own.
+            let sizes = vec![self.topology.load.object_bytes; self.topology.load.objects];
+            (Trace { requests: Vec::new(), sizes, rates: None }, 0.0)
+        } else if self.pattern == ONE_EACH {
             (one_each(&self.topology, seed), 0.0)
         } else {
             let trace = Trace::generate(&self.topology, networks::pattern(&self.pattern)?, seed);
@@ -271,6 +344,7 @@ impl Settings {
             cs_packets: self.cs_packets,
             name_components: self.name_components,
             window: self.window,
+            has_popular_names: self.pattern != UNIQUE,
             strategy: &self.strategy,
             cs_policy: self.cs_policy,
             loss: self.loss,
@@ -281,7 +355,7 @@ impl Settings {
 }
 
 pub(super) fn run(
-    experiment: &Experiment,
+    (experiment, hosts): (&Experiment, Option<&Hosts>),
     inputs: &Inputs,
     executor: &Executor,
     (run, id): (SeededRun, &str),
@@ -291,12 +365,82 @@ pub(super) fn run(
     let seed = u64::from(run.seed);
     let load = settings.load(seed)?;
     let network = settings.network(&load, seed);
-    let Some(testbed) = settings.testbed else {
-        return Ok(simulate(&network)?.named());
-    };
-    let mark = format!("{id}-{}-{}", run.run.cell, run.run.replication);
+    let Some(testbed) = settings.testbed else { return Ok(simulate(&network)?.named()) };
     let limit = Duration::from_millis(experiment.budget.run_time_ms);
+    if testbed.place == Place::Hosts {
+        let hosts = hosts.ok_or_else(|| "hosts: the kind 'ssh' needs names of hosts".to_owned())?;
+        let places = hosts.places(&network.topology.nodes, &executor.placement);
+        let assignment = Assignment {
+            text: experiment.text.clone(),
+            inputs: inputs.texts(),
+            cell: run.run.cell,
+            replication: run.run.replication,
+            seed: run.seed,
+            id: id.to_owned(),
+            host: 0,
+            nodes: BTreeSet::new(),
+            limit_ms: experiment.budget.run_time_ms,
+        };
+        return perform_on(
+            hosts,
+            &RemoteRun { testbed, network: &network, places, assignment, limit },
+        );
+    }
+    let mark = format!("{id}-{}-{}", run.run.cell, run.run.replication);
     perform(testbed, &network, RunMark { id, mark: &mark }, limit)
+}
+
+/// Performs the part of a run that the nodes of a host are: its network has their requests only.
+pub(super) fn part<T>(
+    (experiment, run): (&Experiment, SeededRun),
+    inputs: &Inputs,
+    executor: &Executor,
+    (nodes, host): (&BTreeSet<usize>, usize),
+    perform: impl FnOnce(Testbed, &Network<'_>) -> Result<T, RunFailure>,
+) -> Result<T, RunFailure> {
+    let settings = settings(inputs, executor, &experiment.values(run))?;
+    let testbed = settings.testbed.ok_or_else(|| "a simulation has no hosts".to_owned())?;
+    check_memory(&settings, nodes.len())?;
+    let seed = u64::from(run.seed);
+    let mut load = settings.load(seed)?;
+    load.requests.retain(|request| nodes.contains(&(request.node as usize)));
+    // Consumers of different hosts do not use the same Nonces.
+    let seed = seed ^ (host as u64 + 1) << 32;
+    perform(testbed, &settings.network(&load, seed))
+}
+
+/// Files of a cell for an orchestrator.
+pub(super) fn render(
+    (experiment, run): (&Experiment, SeededRun),
+    inputs: &Inputs,
+    executor: &Executor,
+    (form, image): (Form, &str),
+) -> Result<Vec<(String, String)>, String> {
+    let settings = settings(inputs, executor, &experiment.values(run))?;
+    let seed = u64::from(run.seed);
+    let load = settings.load(seed)?;
+    let network = &settings.network(&load, seed);
+    let title = format!("{}: {}", experiment.name, experiment.design.describe(run.run.cell));
+    let (place, workload) = (Place::Loopback, Workload::Distribution);
+    let (program, workers) = (Program::Namewire, 1);
+    // A simulation has the same network.
+    let (has_time_lines, has_routing_daemons, is_emulated) = (false, false, false);
+    let of_simulation = Testbed {
+        program,
+        workers,
+        place,
+        workload,
+        has_time_lines,
+        has_routing_daemons,
+        is_emulated,
+    };
+    let testbed = settings.testbed.unwrap_or(of_simulation);
+    render::Cell { title, network, testbed, image }.render(form)
+}
+
+#[expect(clippy::disallowed_methods, reason = "hosts take real time")]
+fn perform_on(hosts: &Hosts, run: &RemoteRun<'_>) -> Outcome {
+    run.perform(hosts, &Clock::system())
 }
 
 #[expect(clippy::disallowed_methods, reason = "processes and sockets take real time")]

@@ -1,5 +1,7 @@
 //! Executors: what performs a run.
 
+use std::net::Ipv4Addr;
+
 use super::reader::{Fault, Section};
 use super::template::Template;
 
@@ -70,11 +72,37 @@ pub struct Network {
     pub workers: Template,
     /// Whether links are emulated or direct.
     pub links: Template,
+    /// Consumers and producers.
+    pub workload: Template,
+    /// Whether the lab computes routes, or daemons do.
+    pub routing: Template,
+    /// Whether the forwarders are read once a second.
+    pub time_lines: bool,
+    /// Machines of the kind `ssh`.
+    pub hosts: Vec<Host>,
+    /// By node: the host on which it runs. Nodes without one are dealt out in turn.
+    pub placement: Vec<(String, String)>,
+    /// Options of `ssh`.
+    pub ssh: Vec<String>,
+    /// Whether this program is copied to the hosts.
+    pub copy: bool,
 }
 
-/// Kinds of executors that run networks of whole forwarders: on virtual time, as processes on the loopback interface, and as
-/// processes in network namespaces.
-pub const NETWORK_KINDS: [&str; 3] = ["simulation", "processes", "namespaces"];
+/// A machine that runs forwarders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// Its name for `ssh`.
+    pub name: String,
+    /// Its address for the forwarders of other hosts; `None` for the one that `ssh` connects to.
+    pub address: Option<Ipv4Addr>,
+}
+
+/// Kinds of executors that run networks of whole forwarders: on virtual time, as processes on the loopback interface, as
+/// processes in network namespaces, and as processes of other machines.
+pub const NETWORK_KINDS: [&str; 4] = ["simulation", "processes", "namespaces", "ssh"];
+
+/// Largest number of hosts.
+const HOSTS_MAX: usize = 1000;
 
 /// A capacity model (`namewire model check`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,11 +222,30 @@ impl Network {
             "cs_policy",
             "loss",
         ];
+        const OF_TESTBEDS: [&str; 6] =
+            ["forwarder", "workers", "links", "workload", "routing", "time_lines"];
+        const OF_HOSTS: [&str; 10] = [
+            "forwarder",
+            "workers",
+            "links",
+            "workload",
+            "routing",
+            "time_lines",
+            "hosts",
+            "placement",
+            "ssh",
+            "copy",
+        ];
         let of_testbeds: &[&str] = match kind {
             "simulation" => &[],
-            _ => &["forwarder", "workers", "links"],
+            "processes" | "namespaces" => &OF_TESTBEDS,
+            _ => &OF_HOSTS,
         };
         section.only(&[&KEYS, of_testbeds].concat())?;
+        let hosts = hosts(section)?;
+        if kind == "ssh" && hosts.is_empty() {
+            return Err(section.fault("hosts", "the kind 'ssh' needs names of hosts"));
+        }
         Ok(Self {
             place: required(section, "kind")?,
             topology: required(section, "topology")?,
@@ -214,6 +261,13 @@ impl Network {
             forwarder: template_or(section, "forwarder", "namewire")?,
             workers: template_or(section, "workers", "1")?,
             links: template_or(section, "links", "emulated")?,
+            workload: template_or(section, "workload", "distribution")?,
+            routing: template_or(section, "routing", "computed")?,
+            time_lines: section.flag("time_lines")?.unwrap_or(false),
+            placement: placement(section, &hosts)?,
+            hosts,
+            ssh: section.scalars("ssh")?.unwrap_or_default(),
+            copy: section.flag("copy")?.unwrap_or(false),
         })
     }
 
@@ -238,6 +292,8 @@ impl Network {
             ("forwarder", &self.forwarder),
             ("workers", &self.workers),
             ("links", &self.links),
+            ("workload", &self.workload),
+            ("routing", &self.routing),
         ]
         .map(|(key, template)| (key.to_owned(), template))
         .to_vec()
@@ -258,6 +314,47 @@ fn template_or(section: &Section<'_>, key: &str, default: &str) -> Result<Templa
 
 fn required(section: &Section<'_>, key: &str) -> Result<Template, Fault> {
     template(section, key)?.ok_or_else(|| section.fault(key, "is missing"))
+}
+
+/// Hosts: `NAME` or `NAME=ADDRESS`.
+fn hosts(section: &Section<'_>) -> Result<Vec<Host>, Fault> {
+    let mut hosts: Vec<Host> = Vec::new();
+    for text in section.scalars("hosts")?.unwrap_or_default() {
+        let (name, address) = match text.split_once('=') {
+            Some((name, address)) => (name, Some(address)),
+            None => (text.as_str(), None),
+        };
+        let fault = |reason: String| section.fault("hosts", reason);
+        let parse = |text: &str| {
+            let wrong = |_| fault(format!("\"{text}\" is not an IPv4 address"));
+            text.trim().parse::<Ipv4Addr>().map_err(wrong)
+        };
+        let (name, address) = (name.trim().to_owned(), address.map(parse).transpose()?);
+        if name.is_empty() || name.starts_with('-') {
+            return Err(fault(format!("\"{text}\": expected \"NAME\" or \"NAME=ADDRESS\"")));
+        }
+        if hosts.iter().any(|known| known.name == name) {
+            return Err(fault(format!("'{name}' occurs twice")));
+        }
+        hosts.push(Host { name, address });
+    }
+    match hosts.len() > HOSTS_MAX {
+        true => Err(section.fault("hosts", format!("more than {HOSTS_MAX} hosts"))),
+        false => Ok(hosts),
+    }
+}
+
+/// Hosts of nodes.
+fn placement(section: &Section<'_>, hosts: &[Host]) -> Result<Vec<(String, String)>, Fault> {
+    let Some(below) = section.section("placement")? else { return Ok(Vec::new()) };
+    let place = |node: &str| {
+        let host = below.required_text(node)?;
+        match hosts.iter().any(|known| known.name == host) {
+            true => Ok((node.to_owned(), host)),
+            false => Err(below.fault(node, format!("'{host}' is not one of hosts"))),
+        }
+    };
+    below.keys().into_iter().map(place).collect()
 }
 
 /// A table of templates.

@@ -7,7 +7,7 @@ mod template;
 use ndn_model::random::{StreamId, TraceRandom};
 
 use crate::design::{Design, DesignError, Factor, Generator, Kind, RUNS_MAX, Run};
-pub use executor::{Cache, Command, Executor, Model, NETWORK_KINDS, Network};
+pub use executor::{Cache, Command, Executor, Host, Model, NETWORK_KINDS, Network};
 pub use reader::Fault;
 use reader::{Section, read_file};
 pub use template::{Template, Values};
@@ -44,6 +44,8 @@ pub struct Experiment {
     pub budget: Budget,
     /// Performs the runs.
     pub executor: Executor,
+    /// The file.
+    pub text: String,
 }
 
 /// A quantity that each run measures.
@@ -83,7 +85,8 @@ impl Experiment {
     /// # Errors
     /// Names line, key and reason.
     pub fn parse(text: &str) -> Result<Self, Fault> {
-        read_file(text, Self::read)
+        let experiment = read_file(text, Self::read)?;
+        Ok(Self { text: text.to_owned(), ..experiment })
     }
 
     fn read(file: &Section<'_>) -> Result<Self, Fault> {
@@ -121,6 +124,7 @@ impl Experiment {
             responses,
             budget: read_budget(file.section("budget")?.as_ref(), &executor)?,
             executor,
+            text: String::new(),
         };
         let runs = experiment.design.cells().len().saturating_mul(experiment.replications);
         if runs > experiment.budget.runs_max {

@@ -2,6 +2,7 @@
 
 mod clients;
 pub(crate) mod packets;
+mod record;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,8 +12,10 @@ use ndn_cache_sim::topology::Topology;
 use ndn_cache_sim::trace::Request;
 use ndn_caching::PolicyKind;
 use ndn_client::fetch::WindowMode;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use clients::Clients;
+pub(crate) use record::{Counts, Download, Flow, Record, TRAFFIC_NAMES};
 
 /// Replacement policy of the Content Stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +59,8 @@ pub struct Network<'a> {
     pub name_components: usize,
     /// Congestion control of the fetches.
     pub window: WindowMode,
+    /// Whether traffic generators draw names by popularity; otherwise all names differ.
+    pub has_popular_names: bool,
     /// Strategy of all forwarders: its name below `/localhost/nfd/strategy`.
     pub strategy: &'a str,
     /// Replacement policy of all Content Stores.
@@ -104,7 +109,7 @@ pub fn cs_packets(topology: &Topology, segment_bytes: u64, packets: Option<u64>)
 }
 
 /// Counts of the forwarders of a network since its start.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkCounts {
     /// By node: Interests that its Content Store has answered.
     pub cs_hits: Vec<u64>,

@@ -1,5 +1,7 @@
 //! Figures of an analysis.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use libm::sqrt;
 use ndn_model::special::student_t_quantile;
 
@@ -7,6 +9,7 @@ use crate::analysis::transform::Transform;
 use crate::analysis::{Analysis, CONFIDENCE, Observation};
 use crate::design::Design;
 use crate::figure::{Bars, Distributions, Lines, Panel, Point, Scatter, Series};
+use crate::testbed::TIME_LINES;
 
 /// Interactions that are drawn, the greatest first.
 const INTERACTIONS_MAX: usize = 6;
@@ -18,6 +21,46 @@ pub(super) struct Figure {
     pub(super) file: &'static str,
     pub(super) caption: String,
     pub(super) panels: Vec<Panel>,
+}
+
+/// Lines of a diagram of nodes over time: the busiest nodes.
+const NODES_MAX: usize = 7;
+
+/// Nodes over time in a run: for each quantity the seconds of its samples, and the values of the busiest nodes.
+pub(super) fn time_lines(responses: &BTreeMap<String, f64>) -> Vec<Panel> {
+    let mut panels = Vec::new();
+    for quantity in TIME_LINES {
+        let mut nodes: BTreeMap<&str, BTreeMap<u64, f64>> = BTreeMap::new();
+        for (name, value) in responses {
+            let below = name.strip_prefix(quantity).and_then(|rest| rest.strip_prefix('.'));
+            let Some((node, at_ms)) = below.and_then(|rest| rest.split_once('@')) else { continue };
+            let Ok(at_ms) = at_ms.parse() else { continue };
+            nodes.entry(node).or_default().insert(at_ms, *value);
+        }
+        let times: BTreeSet<u64> = nodes.values().flat_map(BTreeMap::keys).copied().collect();
+        let times: Vec<u64> = times.into_iter().collect();
+        let mut nodes: Vec<_> = nodes.into_iter().collect();
+        let sum = |samples: &BTreeMap<u64, f64>| samples.values().sum::<f64>();
+        nodes.sort_by(|a, b| sum(&b.1).total_cmp(&sum(&a.1)));
+        let line = |(node, samples): (&str, BTreeMap<u64, f64>)| {
+            let point = |(position, at_ms): (usize, &u64)| {
+                let value = samples.get(at_ms).copied().unwrap_or(f64::NAN);
+                Point { position, value, interval: None }
+            };
+            let points = times.iter().enumerate().map(point).collect();
+            Series { name: node.to_owned(), points }
+        };
+        if times.len() > 1 {
+            panels.push(Panel::Lines(Lines {
+                title: quantity.to_owned(),
+                x: "seconds".to_owned(),
+                y: if quantity == "cpu_share" { "processors" } else { "1/s" }.to_owned(),
+                series: nodes.into_iter().take(NODES_MAX).map(line).collect(),
+                positions: times.iter().map(|at_ms| (at_ms / 1000).to_string()).collect(),
+            }));
+        }
+    }
+    panels
 }
 
 /// Shares of the variation: names and shares, the greatest first.
@@ -244,4 +287,30 @@ fn residuals(analysis: &Analysis, label: &str) -> [Panel; 2] {
             ordered.map(|(x, y)| unnamed((x as f64 + 1.0, *y))).collect(),
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_over_time_are_those_of_the_samples() {
+        let mut responses: BTreeMap<String, f64> = BTreeMap::new();
+        for (name, value) in [
+            ("packets_per_s.a", 1.0),
+            ("packets_per_s.a@1003", 10.0),
+            ("packets_per_s.a@2100", 30.0),
+            ("packets_per_s.b.c@1003", 90.0),
+            ("cpu_share.a@1003", 0.5),
+        ] {
+            responses.insert(name.to_owned(), value);
+        }
+        let panels = time_lines(&responses);
+        let [Panel::Lines(lines)] = &panels[..] else { panic!("{panels:?}") };
+        assert_eq!(lines.positions, ["1", "2"]);
+        let names: Vec<&str> = lines.series.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["b.c", "a"]);
+        let values = |line: usize| lines.series[line].points.iter().map(|point| point.value);
+        assert!(values(0).nth(1).unwrap().is_nan() && values(1).eq([10.0, 30.0]));
+    }
 }

@@ -6,11 +6,14 @@ mod figures;
 use std::time::{Duration, SystemTime};
 
 use crate::analysis::{Analysis, AnalysisError, analyse, digits};
+use crate::execute::CLOCK_ERROR;
 use crate::experiment::{Experiment, Response};
 use crate::figure;
 use crate::results::{Origin, Results, ResultsError, Session, StoredRun, observations};
 use document::Block;
 
+/// Cells whose nodes are drawn over time.
+const TIME_LINES_MAX: usize = 16;
 /// Rows of the table of cells.
 const CELLS_MAX: usize = 200;
 
@@ -81,6 +84,7 @@ impl Study {
             self.add_response(response, &mut blocks)?;
         }
         blocks.extend(self.cells());
+        self.add_time_lines(&mut blocks)?;
         blocks.extend(self.failures());
         blocks.extend(self.circumstances(file));
         let mut figures = Vec::new();
@@ -182,8 +186,9 @@ impl Study {
                 let mean = values.iter().sum::<f64>() / n;
                 let squares: f64 = values.iter().map(|one| (one - mean) * (one - mean)).sum();
                 let deviation = libm::sqrt(squares / (n - 1.0));
-                let shown =
-                    |value: f64| if value.is_finite() { digits(value) } else { String::new() };
+                let shown = |value: f64| {
+                    if value.is_finite() { digits(value) } else { String::new() }
+                };
                 row.extend([shown(mean), shown(deviation)]);
             }
             rows.push(row);
@@ -194,6 +199,28 @@ impl Study {
             blocks.push(Block::Paragraph(format!("{more} further cells are in runs.csv.")));
         }
         blocks
+    }
+
+    /// Nodes over time in the first run of each cell that has samples.
+    fn add_time_lines(&self, blocks: &mut Vec<Block>) -> Result<(), String> {
+        let design = &self.experiment.design;
+        let mut is_first = true;
+        for cell in 0..design.cells().len().min(TIME_LINES_MAX) {
+            let mut runs = self.runs.iter().filter(|run| run.cell == cell && run.error.is_none());
+            let panels = runs.next().map(|run| figures::time_lines(&run.responses));
+            let Some(panels) = panels.filter(|panels| !panels.is_empty()) else { continue };
+            if std::mem::take(&mut is_first) {
+                blocks.push(Block::Heading(2, "Nodes over time".to_owned()));
+            }
+            let file = format!("time-lines-{}.svg", cell + 1);
+            let svg = figure::draw("", &panels, panels.len())?;
+            let caption = format!(
+                "The busiest nodes in the first run of {}: packets on links, and processors in use",
+                design.describe(cell)
+            );
+            blocks.push(Block::Figure { file, caption, svg });
+        }
+        Ok(())
     }
 
     fn failures(&self) -> Vec<Block> {
@@ -246,7 +273,18 @@ impl Study {
             )),
             Block::Code(self.origin.text.clone()),
         ];
-        [head, versions, rest].concat()
+        [head, versions, self.clocks(), rest].concat()
+    }
+
+    /// The error of times between hosts.
+    fn clocks(&self) -> Vec<Block> {
+        let errors_ms = self.runs.iter().filter_map(|run| run.responses.get(CLOCK_ERROR).copied());
+        let Some(error_ms) = errors_ms.max_by(f64::total_cmp) else { return Vec::new() };
+        vec![Block::Paragraph(format!(
+            "The clocks of the hosts were compared before and after each run. Times between hosts (distribution_ms) are \
+             uncertain by up to {} ms; times of one consumer (delay_ms) are of one clock.",
+            digits(error_ms)
+        ))]
     }
 
     /// All runs: a line for each.

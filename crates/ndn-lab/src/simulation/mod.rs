@@ -68,7 +68,7 @@ struct Simulation<'a> {
 pub fn simulate(network: &Network<'_>) -> Result<Measures, String> {
     let mut simulation = Simulation::new(network)?;
     simulation.run()?;
-    simulation.clients.measures(&simulation.counts())
+    simulation.clients.record(simulation.counts()).measures(network)
 }
 
 impl<'a> Simulation<'a> {
@@ -90,6 +90,7 @@ impl<'a> Simulation<'a> {
                 neighbours: hops.len(),
                 has_consumers: consumers.contains(&(number as u32)),
                 is_source: sources.contains(&(number as u32)),
+                has_routing_daemon: false,
             };
             let seed = network.seed ^ (number as u64) << 32;
             nodes.push(Node::start(settings, &clock, seed)?);
@@ -141,11 +142,16 @@ impl<'a> Simulation<'a> {
         self.events.push(Reverse((at.max(self.now), self.event_count, event)));
     }
 
+    /// Schedules the begin of a request, which are in the order of time: one at a time, as there are millions.
+    fn schedule_begin(&mut self, request: usize) {
+        if let Some(next) = self.network.requests.get(request) {
+            self.schedule(self.clients.begin_of(next), Event::Begin { request });
+        }
+    }
+
     fn run(&mut self) -> Result<(), String> {
         let requests = self.network.requests;
-        for (number, request) in requests.iter().enumerate() {
-            self.schedule(self.clients.begin_of(request), Event::Begin { request: number });
-        }
+        self.schedule_begin(0);
         let last = requests.last().map_or(ORIGIN, |request| self.clients.begin_of(request));
         let (end, warm_up_end) = (last + REST, self.clients.warm_up_end());
         self.step_due()?;
@@ -176,6 +182,7 @@ impl<'a> Simulation<'a> {
         match event {
             Event::Arrive { node, face, frame } => self.deliver(node, face, frame),
             Event::Begin { request } => {
+                self.schedule_begin(request + 1);
                 let fetch = self.clients.begin(self.now, self.network.requests[request]);
                 self.transmit(fetch);
             }

@@ -21,6 +21,8 @@ const QUEUE_FRAMES: (usize, usize) = (1024, 16_384);
 const PIT_ENTRIES: usize = 16_384;
 /// Faces beside those of neighbours: applications and management.
 const FACES_SPARE: usize = 16;
+/// Capacity of the FIB at least, without and with a routing daemon, which has some prefixes for each node.
+const FIB_ENTRIES_MIN: (usize, usize) = (256, 4096);
 /// Memory for packets on their way.
 const POOL_BYTES: u64 = 4 << 20;
 /// Memory of the Content Store for a Data beside its content: name, signature and entry.
@@ -52,6 +54,8 @@ pub(crate) struct NodeSettings<'a> {
     pub(crate) has_consumers: bool,
     /// Whether the node is a source of objects.
     pub(crate) is_source: bool,
+    /// Whether a routing daemon learns the prefixes of applications.
+    pub(crate) has_routing_daemon: bool,
 }
 
 /// Bytes of memory of a Content Store.
@@ -202,23 +206,16 @@ fn configuration(settings: NodeSettings<'_>) -> Config {
 pub(crate) fn tables(settings: NodeSettings<'_>, workers: usize) -> Config {
     let mut config = Config::default();
     config.forwarder.workers = WorkerCount::Fixed(workers);
+    config.management.readvertise_nlsr = settings.has_routing_daemon;
     config.tables.pit_capacity = PIT_ENTRIES;
-    config.tables.fib_capacity = settings.prefixes.max(256);
+    let (without, with) = FIB_ENTRIES_MIN;
+    let entries = if settings.has_routing_daemon { with } else { without };
+    config.tables.fib_capacity = settings.prefixes.max(entries);
     config.tables.cs.capacity_packets = settings.cs_packets;
     let cs_content = (settings.cs_packets as u64).saturating_mul(settings.segment_bytes);
     let bytes = cs_bytes(settings.cs_packets as u64, settings.segment_bytes);
     config.tables.cs.capacity_bytes = Some(ByteSize(bytes));
-    config.tables.cs.policy = settings.cs_policy;
-    if let Some(settings) = settings.vip {
-        let vip = &mut config.caching.vip;
-        vip.enabled = true;
-        vip.signers = TrustRules::Any;
-        vip.objects = settings.objects.clamp(VIP_OBJECTS.0, VIP_OBJECTS.1);
-        vip.link_rate = ByteSize(settings.link_bytes_per_s.max(VIP_RATE_MIN));
-        vip.read_rate = ByteSize(settings.read_bytes_per_s.max(VIP_RATE_MIN));
-        vip.cache_size = Some(ByteSize(cs_content.max(1)));
-        vip.score = settings.score;
-    }
-    config.limits.faces = settings.neighbours + FACES_SPARE;
+    // A third of the faces are reserved for other classes of principals.
+    config.limits.faces = 2 * settings.neighbours + FACES_SPARE;
     config
 }

@@ -29,6 +29,7 @@ fn measure(
         cs_packets: None,
         name_components: 3,
         window: WindowMode::CUBIC,
+        has_popular_names: true,
         strategy: "best-route",
         cs_policy: CsPolicy::LRU,
         loss: 0.0,

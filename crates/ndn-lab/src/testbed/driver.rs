@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Duration;
 
 use ndn_sys::clock::Clock;
@@ -71,21 +71,23 @@ impl<'c, 'n> Driver<'c, 'n> {
         Duration::from_nanos(self.clock.now_ns())
     }
 
-    /// Performs the requests, which are in the order of time.
+    /// Performs the requests, which are in the order of time, and continues until `may_end`, which is called once they are complete.
     ///
     /// # Errors
     /// A forwarder closes a connection, or requests are not complete at the limit of time.
     pub(super) fn run(
         &mut self,
         requests: &[ndn_cache_sim::trace::Request],
-        warm_up: Option<&WarmUp>,
+        warm_up: &WarmUp,
+        mut may_end: impl FnMut() -> bool,
     ) -> Result<(), String> {
         let mut requests = requests.iter().peekable();
         let mut is_requested = false;
-        while !self.clients.is_done() {
+        while !(self.clients.is_done() && self.clients.is_warm() && may_end()) {
             let now = self.now();
             if now >= self.limit {
-                return self.clients.check_complete("at the end of run-time");
+                self.clients.check_complete("at the end of run-time")?;
+                return Err("the other hosts were not done at the end of run-time".to_owned());
             }
             while let Some(request) =
                 requests.next_if(|request| self.clients.begin_of(request) <= now)
@@ -100,14 +102,20 @@ impl<'c, 'n> Driver<'c, 'n> {
                 self.clients.wake(now, fetch);
                 self.transmit(now, fetch);
             }
-            if let Some(warm_up) = warm_up.filter(|_| !self.clients.is_warm()) {
+            if !self.clients.is_warm() {
                 if !is_requested && now >= self.clients.warm_up_end() {
                     is_requested = true;
                     // The other thread ends only after this one.
                     let _ = warm_up.request.send(());
                 }
-                if let Ok(counts) = warm_up.counts.try_recv() {
-                    self.clients.end_warm_up(counts);
+                match warm_up.counts.try_recv() {
+                    Ok(counts) => self.clients.end_warm_up(counts),
+                    Err(TryRecvError::Empty) => {}
+                    Err(TryRecvError::Disconnected) => {
+                        return Err(
+                            "the counts at the end of the warm-up cannot be read".to_owned()
+                        );
+                    }
                 }
             }
             let begin = requests.peek().map(|request| self.clients.begin_of(request));

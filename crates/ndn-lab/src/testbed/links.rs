@@ -63,7 +63,7 @@ struct Datagram {
 
 /// All links of a testbed, on a thread of their own, which ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Links {
+pub(crate) struct Links {
     stop: Arc<AtomicBool>,
     overflows: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
@@ -93,7 +93,7 @@ impl Links {
     }
 
     /// Datagrams that found the queue of a link full, so far.
-    pub(super) fn overflows(&self) -> u64 {
+    pub(crate) fn overflows(&self) -> u64 {
         self.overflows.load(Ordering::Relaxed)
     }
 }

@@ -3,39 +3,43 @@
 //! Consumers and producers are in this process. The face of a link leads to a socket of the emulator (`links`), or to the
 //! other forwarder.
 
+pub(crate) mod applications;
 mod driver;
 mod links;
 mod management;
 mod namespaces;
 mod node;
-mod place;
+mod part;
+pub(crate) mod place;
 mod program;
+mod routing;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::path::Path;
 use std::time::Duration;
 
-use ndn_cache_sim::engine::closer_hops;
-use ndn_cache_sim::topology::Topology;
 use ndn_client::link::LinkOptions;
 use ndn_sys::clock::Clock;
-use ndn_sys::cpu::CpuTimes;
 
 use crate::leftovers;
-use crate::network::packets::prefix;
-use crate::network::{Clients, Measures, Network, NetworkCounts};
-use crate::simulation::node::NodeSettings;
-use driver::{ClientFace, Driver, WarmUp};
+use crate::network::packets::NAME_COMPONENTS_MIN;
+use crate::network::{Measures, Network, TRAFFIC_NAMES};
 use links::{Direction, Links};
 use namespaces::Namespaces;
-use node::{Node, NodeCounts};
+#[cfg(test)]
+pub(crate) use part::Reading;
+pub(crate) use part::{Driven, Endpoints, Part};
 use place::Addresses;
 pub use program::Program;
-use program::Sockets;
+pub(crate) use program::Sockets;
 
 /// Time between the start of the clients and the first request.
 const LEAD: Duration = Duration::from_millis(20);
+
+/// Measurements of a node over time. `QUANTITY.NODE@MS` is the mean since the reading before.
+pub(crate) const TIME_LINES: [&str; 2] = ["packets_per_s", "cpu_share"];
+/// Measurement: processor time of the consumers and producers of the lab over the time.
+const CLIENTS_CPU_SHARE: &str = "clients_cpu_share";
 
 /// Settings of a testbed beside those of its network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,10 +48,47 @@ pub struct Testbed {
     pub program: Program,
     /// Forwarding threads of each.
     pub workers: usize,
-    /// Whether each node has a network namespace of its own.
-    pub has_namespaces: bool,
+    /// Where the forwarders run.
+    pub place: Place,
+    /// Consumers and producers.
+    pub workload: Workload,
+    /// Whether the forwarders are read once a second, for time lines.
+    pub has_time_lines: bool,
+    /// Whether routing daemons (`ndnd dv`) find the routes; otherwise the lab computes shortest paths.
+    pub has_routing_daemons: bool,
     /// Whether links have the rates, delays and losses of the network; otherwise those of the loopback interface.
     pub is_emulated: bool,
+}
+
+/// Where the forwarders of a testbed run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// On this machine, on its loopback interface.
+    Loopback,
+    /// On this machine, each in a network namespace of its own.
+    Namespaces,
+    /// On other machines.
+    Hosts,
+}
+
+/// Consumers and producers of a testbed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workload {
+    /// Fetchers and producers of the lab.
+    Distribution,
+    /// `namewire get` for each request, and `namewire serve` at each source.
+    Transfer,
+    /// `namewire traffic consumer` at each consumer, and `namewire traffic producer` at each source.
+    Traffic,
+}
+
+impl Workload {
+    /// All workloads and their names.
+    pub const ALL: [(Self, &'static str); 3] = [
+        (Self::Distribution, "distribution"),
+        (Self::Transfer, "transfer"),
+        (Self::Traffic, "traffic"),
+    ];
 }
 
 /// A run that failed.
@@ -71,7 +112,7 @@ pub struct RunMark<'a> {
 impl Testbed {
     /// Names of the measurements of the whole network beside those of [`Measures`].
     pub const NAMES: [&'static str; 5] =
-        ["cpu_ms", "memory_mib", "start_ms", "clients_cpu_share", "link_overflows"];
+        ["cpu_ms", "memory_mib", "start_ms", CLIENTS_CPU_SHARE, "link_overflows"];
     /// Names of the measurements of a node beside those of [`Measures`]; that of the node follows after a dot.
     pub const NODE_NAMES: [&'static str; 4] =
         ["cpu_ms", "memory_mib", "packets_per_s", "mbit_per_s"];
@@ -81,8 +122,27 @@ impl Testbed {
     /// # Errors
     /// Names the setting.
     pub fn check(&self, network: &Network<'_>) -> Result<(), String> {
-        self.program.locate().map_err(|error| format!("forwarder: {error}"))?;
-        if self.has_namespaces {
+        if self.place != Place::Hosts {
+            self.program.locate().map_err(|error| format!("forwarder: {error}"))?;
+        }
+        if self.workload == Workload::Transfer && network.name_components != NAME_COMPONENTS_MIN {
+            return Err(
+                "name_components: names of the workload 'transfer' are those of the file server"
+                    .to_owned(),
+            );
+        }
+        if self.has_routing_daemons {
+            if self.place != Place::Hosts {
+                Program::Ndnd.locate().map_err(|error| format!("routing: {error}"))?;
+            }
+            if self.workload != Workload::Distribution {
+                return Err(
+                    "routing: programs of the other workloads do not announce their prefixes"
+                        .to_owned(),
+                );
+            }
+        }
+        if self.place == Place::Namespaces {
             namespaces::check(network.topology)?;
         }
         if !(1..=program::WORKERS_MAX).contains(&self.workers) {
@@ -110,10 +170,10 @@ impl Testbed {
         Ok(())
     }
 
-    /// Memory of the forwarders of a network beside their Content Stores, in bytes.
+    /// Memory of forwarders beside their Content Stores, in bytes.
     #[must_use]
-    pub fn memory(topology: &Topology) -> u64 {
-        topology.nodes.len() as u64 * program::NODE_BYTES
+    pub fn memory(nodes: usize) -> u64 {
+        nodes as u64 * program::NODE_BYTES
     }
 
     /// Starts the network, performs its requests and ends it. It fails if requests are not complete within `limit`.
@@ -134,13 +194,10 @@ impl Testbed {
         drop(permission);
         let directory =
             directory.map_err(|error| plain(format!("temporary directory: {error}")))?;
-        let mut nodes = Vec::new();
-        let outcome = self.perform((network, run.mark), (directory.path(), &mut nodes), clock, end);
-        let log: String = match &outcome {
-            Ok(_) => String::new(),
-            Err(_) => nodes.iter().map(Node::log).collect(),
-        };
-        nodes.clear();
+        let mut part = Part::new(*self, network, clock);
+        let outcome = self.perform(network, (directory.path(), run.mark, &mut part), clock, end);
+        let log = outcome.as_ref().map_or_else(|_| part.log(), |_| String::new());
+        drop(part);
         // Programs that forwarders started, and forwarders that were not stored.
         leftovers::end_processes(run.mark);
         // Blocks if the forwarders were ended by an interrupt.
@@ -150,8 +207,8 @@ impl Testbed {
 
     fn perform(
         &self,
-        (network, mark): (&Network<'_>, &str),
-        (directory, nodes): (&Path, &mut Vec<Node>),
+        network: &Network<'_>,
+        (directory, mark, part): (&Path, &str, &mut Part<'_>),
         clock: &Clock,
         end: Duration,
     ) -> Result<BTreeMap<String, f64>, String> {
@@ -159,7 +216,7 @@ impl Testbed {
         let topology = network.topology;
         let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
         // Removed after the forwarders have ended, when this returns.
-        let (namespaces, addresses) = if self.has_namespaces {
+        let (namespaces, addresses) = if self.place == Place::Namespaces {
             let made = Namespaces::make(&name, topology, self.is_emulated);
             let (namespaces, addresses) = made.map_err(|error| format!("namespaces: {error}"))?;
             (Some(namespaces), addresses)
@@ -167,122 +224,24 @@ impl Testbed {
             let addresses = place::on_loopback(topology, self.is_emulated, network.seed);
             (None, addresses.map_err(|error| format!("addresses: {error}"))?)
         };
-        let place = (&addresses, namespaces.as_ref());
-        self.start_nodes((network, mark), directory, (place, nodes), clock)?;
+        let all: BTreeSet<usize> = (0..topology.nodes.len()).collect();
+        let endpoints = addresses.endpoints.clone();
         let links = self.start_links(network, addresses, clock)?;
-        let faces = add_routes(network, nodes, self.program)?;
+        part.start(&all, (directory, mark), &endpoints, namespaces.as_ref())?;
         let start_ms = (clock.now_ns() - begin_ns) as f64 / 1e6;
-        let baseline = read_counts(nodes)?;
+        part.read()?;
         let overflows = links.as_ref().map_or(0, Links::overflows);
-
         let origin = Duration::from_nanos(clock.now_ns()) + LEAD;
-        let mut clients = Clients::new(network, origin);
-        let has_warm_up = network.warm_up > Duration::ZERO;
-        if !has_warm_up {
-            clients.end_warm_up(network_counts(&baseline));
-        }
-        let (request, requested) = mpsc::channel::<()>();
-        let (send, counts) = mpsc::channel();
-        let warm_up = has_warm_up.then_some(WarmUp { request, counts });
-        let cpu = CpuTimes::of_thread().map_err(|error| error.to_string())?;
-        let counted_nodes = &mut *nodes;
-        let (driven, counted) = std::thread::scope(|scope| {
-            let counting = scope.spawn(move || -> Result<(), String> {
-                if requested.recv().is_ok() {
-                    // The driver does not take it if it has ended.
-                    let _ = send.send(network_counts(&read_counts(counted_nodes)?));
-                }
-                Ok(())
-            });
-            let mut driver = Driver::new(&mut clients, faces, clock, end);
-            let driven = driver.run(network.requests, warm_up.as_ref());
-            drop(warm_up);
-            (driven, counting.join())
-        });
-        driven?;
-        counted.map_err(|_| "the thread that reads counts has ended".to_owned())??;
-        let elapsed = Duration::from_nanos(clock.now_ns()).saturating_sub(origin).as_secs_f64();
-        let used = CpuTimes::of_thread().map_err(|error| error.to_string())?.total() - cpu.total();
-        let memory: Vec<u64> = nodes.iter().map(Node::memory_bytes).collect();
-        let until = read_counts(nodes)?;
-        let mut all = clients.measures(&network_counts(&until))?.named();
-        add_node_measures(&mut all, topology, (&baseline, &until, &memory), elapsed);
+        let driven = part.drive(origin, end, || true)?;
         let overflows = links.as_ref().map_or(0, Links::overflows) - overflows;
-        let count = topology.nodes.len() as f64;
-        let cpu_ms: f64 =
-            until.iter().zip(&baseline).map(|(until, from)| cpu_ms(from, until)).sum();
-        let memory_mib = memory.iter().sum::<u64>() as f64 / count / f64::from(1 << 20);
-        let values = [
-            cpu_ms,
-            memory_mib,
-            start_ms,
-            used.as_secs_f64() / elapsed.max(1e-9),
-            overflows as f64,
-        ];
-        all.extend(Self::NAMES.map(str::to_owned).into_iter().zip(values));
-        Ok(all)
+        measures(network, &driven, (start_ms, overflows))
     }
 
-    fn start_nodes(
-        &self,
-        (network, mark): (&Network<'_>, &str),
-        directory: &Path,
-        ((addresses, namespaces), nodes): ((&Addresses, Option<&Namespaces>), &mut Vec<Node>),
-        clock: &Clock,
-    ) -> Result<(), String> {
-        let topology = network.topology;
-        let executable = self.program.locate()?;
-        let prefixes = network.sources.iter().collect::<BTreeSet<_>>().len();
-        for (number, name) in topology.nodes.iter().enumerate() {
-            let own = directory.join(number.to_string());
-            let permission = leftovers::starting();
-            let made = std::fs::create_dir(&own);
-            drop(permission);
-            made.map_err(|error| format!("{}: {error}", own.display()))?;
-            let sockets = Sockets { unix: own.join("s"), udp: addresses.listen[number] };
-            let settings = NodeSettings {
-                cs_packets: network.cs_packets_of(number) as usize,
-                segment_bytes: network.segment_bytes,
-                strategy: network.strategy,
-                cs_policy: network.cs_policy.kind,
-                vip: network.vip(),
-                prefixes,
-                neighbours: topology.hops[number].len(),
-                has_consumers: topology.consumers.contains(&number),
-                is_source: topology.producers.contains(&number),
-            };
-            let configuration = self.write_configuration(&own, settings, &sockets)?;
-            let command = self.program.command(&executable, &configuration);
-            let namespace = namespaces.map(|all| all.node(number));
-            let command = place::wrapped(command, namespace.as_deref());
-            nodes.push(Node::start((name, self.program), command, (&own, mark), sockets, clock)?);
-        }
-        for (number, node) in nodes.iter_mut().enumerate() {
-            node.await_listening()?;
-            let hops = topology.hops[number].iter();
-            let uris: Vec<String> =
-                hops.map(|hop| format!("udp4://{}", addresses.remotes[hop.link])).collect();
-            node.create_faces(&uris)?;
-            if network.strategy != "best-route" && self.program != Program::Nfd {
-                node.set_strategy(network.strategy)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn write_configuration(
-        &self,
-        directory: &Path,
-        settings: NodeSettings<'_>,
-        sockets: &Sockets,
-    ) -> Result<PathBuf, String> {
-        let (name, text) = self.program.configuration(settings, self.workers, sockets);
-        let path = directory.join(name);
-        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(path)
-    }
-
-    fn start_links(
+    /// Starts the emulator, if links are emulated.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub(crate) fn start_links(
         &self,
         network: &Network<'_>,
         addresses: Addresses,
@@ -303,6 +262,62 @@ impl Testbed {
     }
 }
 
+/// All measurements of a load, by name.
+pub(crate) fn measures(
+    network: &Network<'_>,
+    driven: &Driven,
+    (start_ms, overflows): (f64, u64),
+) -> Result<BTreeMap<String, f64>, String> {
+    let record = &driven.record;
+    let mut all = match record.flows[..] {
+        [] => record.measures(network)?.named(),
+        _ => record.traffic(network)?,
+    };
+    let elapsed_s = driven.elapsed.as_secs_f64().max(1e-9);
+    let (mut cpu_ms_of_all, mut memory_mib_of_all) = (0.0, 0.0);
+    for (number, name) in network.topology.nodes.iter().enumerate() {
+        let from = driven.baseline.get(&number).copied().unwrap_or_default().counts;
+        let until = driven.until.get(&number).copied().unwrap_or_default();
+        let per_s = |from: u64, until: u64| until.saturating_sub(from) as f64 / elapsed_s;
+        let cpu_ms = until.counts.cpu.saturating_sub(from.cpu).as_secs_f64() * 1e3;
+        let memory_mib = until.memory_bytes as f64 / f64::from(1 << 20);
+        cpu_ms_of_all += cpu_ms;
+        memory_mib_of_all += memory_mib;
+        let values = [
+            cpu_ms,
+            memory_mib,
+            per_s(from.link_packets, until.counts.link_packets),
+            per_s(from.link_bytes, until.counts.link_bytes) * 8e-6,
+        ];
+        let names = Testbed::NODE_NAMES.map(|quantity| format!("{quantity}.{name}"));
+        all.extend(names.into_iter().zip(values));
+        let mut last = (Duration::ZERO, from);
+        for (at, readings) in &driven.samples {
+            let Some(reading) = readings.get(&number) else { continue };
+            let span_s = at.saturating_sub(last.0).as_secs_f64().max(1e-9);
+            let packets = reading.counts.link_packets.saturating_sub(last.1.link_packets);
+            let cpu = reading.counts.cpu.saturating_sub(last.1.cpu);
+            let values = [packets as f64 / span_s, cpu.as_secs_f64() / span_s];
+            let names = TIME_LINES.map(|line| format!("{line}.{name}@{}", at.as_millis()));
+            all.extend(names.into_iter().zip(values));
+            last = (*at, reading.counts);
+        }
+    }
+    let values = [
+        cpu_ms_of_all,
+        memory_mib_of_all / network.topology.nodes.len() as f64,
+        start_ms,
+        driven.used.as_secs_f64() / elapsed_s,
+        overflows as f64,
+    ];
+    all.extend(Testbed::NAMES.map(str::to_owned).into_iter().zip(values));
+    if driven.used == Duration::ZERO {
+        // The clients were other programs.
+        all.remove(CLIENTS_CPU_SHARE);
+    }
+    Ok(all)
+}
+
 /// The link of a hop, as a simulation has it.
 pub(crate) fn link_options(
     network: &Network<'_>,
@@ -317,77 +332,14 @@ pub(crate) fn link_options(
     }
 }
 
-/// Adds the routes to all sources, and connects the clients.
-fn add_routes(
-    network: &Network<'_>,
-    nodes: &mut [Node],
-    program: Program,
-) -> Result<Vec<ClientFace>, String> {
-    let topology = network.topology;
-    let failed = |error: std::io::Error| format!("{}: {error}", program.name());
-    let mut faces = Vec::new();
-    for &source in &network.sources.iter().copied().collect::<BTreeSet<u32>>() {
-        let name = prefix(source);
-        let producer = nodes[source as usize].connect_producer(&name)?;
-        faces.push(ClientFace::new(source as usize, true, producer).map_err(failed)?);
-        let closer = closer_hops(topology, source as usize);
-        for (number, node) in nodes.iter_mut().enumerate() {
-            for (rank, hop) in closer[number].iter().enumerate() {
-                let place = topology.hops[number].iter().position(|one| one.link == hop.link);
-                if let Some(neighbour) = place {
-                    node.add_route(&name, neighbour, 1 + rank as u64)?;
-                }
-            }
-        }
-    }
-    let consumers: BTreeSet<u32> = network.requests.iter().map(|request| request.node).collect();
-    for &consumer in &consumers {
-        let stream = nodes[consumer as usize].connect_consumers()?;
-        faces.push(ClientFace::new(consumer as usize, false, stream).map_err(failed)?);
-    }
-    Ok(faces)
-}
-
-fn read_counts(nodes: &mut [Node]) -> Result<Vec<NodeCounts>, String> {
-    nodes.iter_mut().map(Node::counts).collect()
-}
-
-fn network_counts(counts: &[NodeCounts]) -> NetworkCounts {
-    NetworkCounts {
-        cs_hits: counts.iter().map(|one| one.cs_hits).collect(),
-        link_interests: counts.iter().map(|one| one.link_interests).sum(),
-    }
-}
-
-fn cpu_ms(from: &NodeCounts, until: &NodeCounts) -> f64 {
-    until.cpu.saturating_sub(from.cpu).as_secs_f64() * 1e3
-}
-
-fn add_node_measures(
-    all: &mut BTreeMap<String, f64>,
-    topology: &Topology,
-    (baseline, until, memory): (&[NodeCounts], &[NodeCounts], &[u64]),
-    elapsed_s: f64,
-) {
-    for (number, name) in topology.nodes.iter().enumerate() {
-        let (from, until) = (&baseline[number], &until[number]);
-        let per_s = |from: u64, until: u64| until.saturating_sub(from) as f64 / elapsed_s.max(1e-9);
-        let values = [
-            cpu_ms(from, until),
-            memory[number] as f64 / f64::from(1 << 20),
-            per_s(from.link_packets, until.link_packets),
-            per_s(from.link_bytes, until.link_bytes) * 8e-6,
-        ];
-        let names = Testbed::NODE_NAMES.map(|quantity| format!("{quantity}.{name}"));
-        all.extend(names.into_iter().zip(values));
-    }
-}
-
 /// Names of all measurements of the whole network, and of a node.
 #[must_use]
-pub fn names() -> (Vec<&'static str>, Vec<&'static str>) {
-    (
-        [&Measures::NAMES[..], &Testbed::NAMES].concat(),
-        [&Measures::NODE_NAMES[..], &Testbed::NODE_NAMES].concat(),
-    )
+pub fn names(workload: Workload) -> (Vec<&'static str>, Vec<&'static str>) {
+    let of_clients = match workload {
+        Workload::Distribution | Workload::Transfer => &Measures::NAMES[..],
+        Workload::Traffic => &TRAFFIC_NAMES,
+    };
+    let mut names = [of_clients, &Testbed::NAMES].concat();
+    names.retain(|name| *name != CLIENTS_CPU_SHARE || workload == Workload::Distribution);
+    (names, [&Measures::NODE_NAMES[..], &Testbed::NODE_NAMES].concat())
 }

@@ -10,6 +10,7 @@ use ndn_cache_sim::topology::Topology;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::links::socket;
+use super::part::Endpoints;
 use super::place::{Addresses, ends, first_node};
 use crate::leftovers;
 use crate::programs::find;
@@ -49,7 +50,7 @@ pub(super) fn check(topology: &Topology) -> Result<(), String> {
 
 /// The namespaces of a run; removed when dropped.
 #[derive(Debug)]
-pub(super) struct Namespaces {
+pub(crate) struct Namespaces {
     prefix: String,
 }
 
@@ -72,9 +73,9 @@ impl Namespaces {
         let lines: String = all.map(|name| format!("netns add {name}\n")).collect();
         batch(None, &lines)?;
         let ends = ends(topology);
+        let listen = vec![SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT); nodes.len()];
         let mut addresses = Addresses {
-            listen: vec![SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT); nodes.len()],
-            remotes: Vec::new(),
+            endpoints: Endpoints { listen, remotes: Vec::new() },
             locals: Vec::new(),
             sockets: Vec::new(),
         };
@@ -102,7 +103,7 @@ impl Namespaces {
                 ));
             }
             addresses.locals.push(SocketAddrV4::new(local, PORT));
-            addresses.remotes.push(SocketAddrV4::new(remote, PORT));
+            addresses.endpoints.remotes.push(SocketAddrV4::new(remote, PORT));
         }
         batch(None, &pairs)?;
         for (name, lines) in nodes.iter().zip(&of_nodes) {
@@ -110,7 +111,8 @@ impl Namespaces {
         }
         if is_emulated {
             batch(Some(&hub), &of_hub)?;
-            let places: Vec<Ipv4Addr> = addresses.remotes.iter().map(|one| *one.ip()).collect();
+            let places: Vec<Ipv4Addr> =
+                addresses.endpoints.remotes.iter().map(|one| *one.ip()).collect();
             addresses.sockets = sockets_in(&hub, places)?;
         }
         drop(permission);

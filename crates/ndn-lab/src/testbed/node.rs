@@ -1,15 +1,20 @@
 //! A node of a testbed: the process of a forwarder, its faces and routes.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ndn_management::{ControlParameters, CsInfo, Dataset, FaceStatus, Management, Verb, face_flag};
+use ndn_management::{
+    ControlParameters, CsInfo, Dataset, FaceStatus, Management, RibEntry, Verb, face_flag,
+    route_origin,
+};
 use ndn_packet::Name;
 use ndn_sys::clock::Clock;
 use ndn_types::Persistency;
+use serde::{Deserialize, Serialize};
 
 use super::management::Operator;
 use super::program::{Program, Sockets};
@@ -41,17 +46,19 @@ pub(super) struct Node {
 }
 
 /// Counts of a node since its start.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct NodeCounts {
-    pub(super) cs_hits: u64,
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeCounts {
+    pub(crate) cs_hits: u64,
     /// Interests that it sent on links.
-    pub(super) link_interests: u64,
+    pub(crate) link_interests: u64,
     /// Interests and Data that it sent and received on links.
-    pub(super) link_packets: u64,
+    pub(crate) link_packets: u64,
     /// Bytes of those.
-    pub(super) link_bytes: u64,
+    pub(crate) link_bytes: u64,
+    /// Data that applications sent to it.
+    pub(crate) application_data: u64,
     /// Time of its processors.
-    pub(super) cpu: Duration,
+    pub(crate) cpu: Duration,
 }
 
 impl Node {
@@ -87,6 +94,11 @@ impl Node {
             read_at_ns: None,
             clock: clock.clone(),
         })
+    }
+
+    /// Path of its Unix socket.
+    pub(super) fn socket(&self) -> &Path {
+        &self.sockets.unix
     }
 
     /// Number of its process.
@@ -165,6 +177,27 @@ impl Node {
         added.map(drop).map_err(|error| self.failed(format!("route {prefix}: {error}")))
     }
 
+    /// Prefixes with routes.
+    ///
+    /// # Errors
+    /// Its management does not answer.
+    pub(super) fn prefixes(&mut self) -> Result<BTreeSet<String>, String> {
+        self.await_dataset();
+        let entries = self.operator()?.dataset::<RibEntry>(&Dataset::RibList);
+        let entries = entries.map_err(|error| self.failed(format!("rib/list: {error}")))?;
+        self.read_at_ns = Some(self.clock.now_ns());
+        Ok(entries.into_iter().map(|entry| entry.name.to_string()).collect())
+    }
+
+    /// Waits until datasets are read anew.
+    fn await_dataset(&self) {
+        let now_ns = self.clock.now_ns();
+        let next_ns = self.read_at_ns.map_or(0, |at| at + DATASET_INTERVAL_NS);
+        if next_ns > now_ns {
+            std::thread::sleep(Duration::from_nanos(next_ns - now_ns));
+        }
+    }
+
     /// Sets the strategy of all names: its name below `/localhost/nfd/strategy`.
     ///
     /// # Errors
@@ -199,6 +232,8 @@ impl Node {
         let mut producer = connected.map_err(|error| self.failed(error))?;
         let parameters = ControlParameters {
             name: Some(prefix.clone()),
+            // Routing daemons announce the prefixes of clients.
+            origin: Some(route_origin::CLIENT),
             cost: Some(0),
             flags: Some(0),
             ..ControlParameters::default()
@@ -220,11 +255,7 @@ impl Node {
     /// # Errors
     /// Its management does not answer.
     pub(super) fn counts(&mut self) -> Result<NodeCounts, String> {
-        let now_ns = self.clock.now_ns();
-        let next_ns = self.read_at_ns.map_or(0, |at| at + DATASET_INTERVAL_NS);
-        if next_ns > now_ns {
-            std::thread::sleep(Duration::from_nanos(next_ns - now_ns));
-        }
+        self.await_dataset();
         let cpu = ndn_sys::cpu::process_time(self.process());
         let cpu = cpu.map_err(|error| self.failed(error))?;
         let infos = self.operator()?.dataset::<CsInfo>(&Dataset::CsInfo);
@@ -241,6 +272,13 @@ impl Node {
                 own.in_interests + own.in_data + own.out_interests + own.out_data;
             counts.link_bytes += own.in_bytes + own.out_bytes;
         }
+        let is_application = |face: &&FaceStatus| {
+            let uri = &face.properties.remote_uri;
+            let is_own = ["internal", "null", "dev"].iter().any(|scheme| uri.starts_with(scheme));
+            !is_own && !self.faces.contains(&face.properties.face_id)
+        };
+        let applications = faces.iter().filter(is_application);
+        counts.application_data = applications.map(|face| face.counters.in_data).sum();
         Ok(counts)
     }
 

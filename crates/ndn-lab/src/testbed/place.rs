@@ -8,6 +8,7 @@ use ndn_cache_sim::topology::Topology;
 use ndn_model::random::{StreamId, TraceRandom};
 
 use super::links::socket;
+use super::part::Endpoints;
 use super::program::LOOPBACK;
 
 /// Stream of the random numbers that are ports.
@@ -20,15 +21,41 @@ const ATTEMPTS_MAX: usize = 20_000;
 
 /// Addresses of a testbed.
 #[derive(Debug)]
-pub(super) struct Addresses {
-    /// By node: the address on which its forwarder listens.
-    pub(super) listen: Vec<SocketAddrV4>,
-    /// By direction of links: the address to which the face of its first node leads.
-    pub(super) remotes: Vec<SocketAddrV4>,
+pub(crate) struct Addresses {
+    /// Those that the forwarders need.
+    pub(crate) endpoints: Endpoints,
     /// By direction of links: the address from which its first node sends.
-    pub(super) locals: Vec<SocketAddrV4>,
+    pub(crate) locals: Vec<SocketAddrV4>,
     /// By direction of links: the socket of the emulator; empty if links are direct.
-    pub(super) sockets: Vec<UdpSocket>,
+    pub(crate) sockets: Vec<UdpSocket>,
+}
+
+impl Addresses {
+    /// The addresses of a network whose forwarders listen on these. The emulator, if there is one, has the address `emulator`
+    /// for the links of a node.
+    ///
+    /// # Errors
+    /// A socket of the emulator cannot be opened.
+    pub(crate) fn new(
+        topology: &Topology,
+        listen: Vec<SocketAddrV4>,
+        emulator: impl Fn(usize) -> Option<Ipv4Addr>,
+    ) -> io::Result<Self> {
+        let ends = ends(topology);
+        let first = |direction: usize| listen[first_node(&ends, direction)];
+        let locals: Vec<SocketAddrV4> = (0..topology.links).map(first).collect();
+        let (mut sockets, mut remotes) = (Vec::new(), Vec::new());
+        for direction in 0..topology.links {
+            if let Some(address) = emulator(first_node(&ends, direction)) {
+                let socket = socket(address, 0)?;
+                remotes.push(SocketAddrV4::new(address, socket.local_addr()?.port()));
+                sockets.push(socket);
+            } else {
+                remotes.push(locals[direction ^ 1]);
+            }
+        }
+        Ok(Self { endpoints: Endpoints { listen, remotes }, locals, sockets })
+    }
 }
 
 /// First and second node of each link; the directions of link `n` are `2 n` and `2 n + 1`.
@@ -57,38 +84,31 @@ pub(super) fn on_loopback(
     is_emulated: bool,
     seed: u64,
 ) -> io::Result<Addresses> {
+    let ports = free_ports(topology.nodes.len(), seed)?;
+    let listen = ports.into_iter().map(|port| SocketAddrV4::new(LOOPBACK, port)).collect();
+    Addresses::new(topology, listen, |_| is_emulated.then_some(LOOPBACK))
+}
+
+/// UDP ports of this machine that are free.
+///
+/// # Errors
+/// There are too few.
+pub(crate) fn free_ports(count: usize, seed: u64) -> io::Result<Vec<u16>> {
     let random = TraceRandom::new(seed, std::process::id());
     // Held until all are chosen, so that they differ.
-    let mut held = Vec::new();
-    let mut listen = Vec::new();
+    let (mut held, mut ports) = (Vec::new(), Vec::new());
     for attempt in 0..ATTEMPTS_MAX {
-        if listen.len() == topology.nodes.len() {
-            break;
+        if ports.len() == count {
+            return Ok(ports);
         }
         let bits = random.draw(PORTS, attempt as u64).bits();
         let port = PORT_MIN + (bits % u64::from(PORT_COUNT)) as u16;
         if let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)) {
             held.push(socket);
-            listen.push(SocketAddrV4::new(LOOPBACK, port));
+            ports.push(port);
         }
     }
-    if listen.len() < topology.nodes.len() {
-        return Err(io::Error::other("too few free UDP ports"));
-    }
-    let ends = ends(topology);
-    let first = |direction: usize| listen[first_node(&ends, direction)];
-    let locals: Vec<SocketAddrV4> = (0..topology.links).map(first).collect();
-    let (mut sockets, mut remotes) = (Vec::new(), Vec::new());
-    for direction in 0..topology.links {
-        if is_emulated {
-            let socket = socket(LOOPBACK, 0)?;
-            remotes.push(SocketAddrV4::new(LOOPBACK, socket.local_addr()?.port()));
-            sockets.push(socket);
-        } else {
-            remotes.push(locals[direction ^ 1]);
-        }
-    }
-    Ok(Addresses { listen, remotes, locals, sockets })
+    Err(io::Error::other("too few free UDP ports"))
 }
 
 /// The command that starts a program in the namespace of a node, if there is one.

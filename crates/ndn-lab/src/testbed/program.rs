@@ -31,11 +31,11 @@ pub enum Program {
 
 /// Sockets of a node.
 #[derive(Debug, Clone)]
-pub(super) struct Sockets {
+pub(crate) struct Sockets {
     /// Path of the Unix socket.
-    pub(super) unix: PathBuf,
+    pub(crate) unix: PathBuf,
     /// Address of the UDP socket.
-    pub(super) udp: SocketAddrV4,
+    pub(crate) udp: SocketAddrV4,
 }
 
 impl Program {
@@ -108,7 +108,7 @@ impl Program {
     }
 
     /// Name and text of its configuration file.
-    pub(super) fn configuration(
+    pub(crate) fn configuration(
         self,
         settings: NodeSettings<'_>,
         workers: usize,
@@ -157,10 +157,11 @@ fn nfd(settings: NodeSettings<'_>, sockets: &Sockets) -> String {
          \x20 udp\n  {{\n    listen yes\n    port {}\n    enable_v6 no\n    mcast no\n    unicast_mtu 8800\n  }}\n}}\n\
          authorizations\n{{\n  authorize\n  {{\n    certfile any\n    privileges\n    {{\n\
          faces\nfib\ncs\nstrategy-choice\n    }}\n  }}\n}}\n\
-         rib\n{{\n  localhost_security\n  {{\n    trust-anchor\n    {{\n      type any\n    }}\n  }}\n}}\n",
+         rib\n{{\n  localhost_security\n  {{\n    trust-anchor\n    {{\n      type any\n    }}\n  }}\n  readvertise_nlsr {}\n}}\n",
         settings.cs_packets,
         sockets.unix.display(),
         sockets.udp.port(),
+        if settings.has_routing_daemon { "yes" } else { "no" },
     )
 }
 
@@ -177,7 +178,8 @@ fn ndnd(settings: NodeSettings<'_>, workers: usize, sockets: &Sockets) -> String
          \x20 http3:\n    enabled: false\n\
          fw:\n  threads: {workers}\n  queue_size: 4096\n\
          tables:\n  content_store:\n    capacity: {capacity}\n    admit: {is_caching}\n    serve: {is_caching}\n\
-         \x20   replacement_policy: lru\n  fib:\n    algorithm: hashtable\n  rib:\n    readvertise_nlsr: false\n",
+         \x20   replacement_policy: lru\n  fib:\n    algorithm: hashtable\n  rib:\n    readvertise_nlsr: {}\n",
+        settings.has_routing_daemon,
         port = sockets.udp.port(),
         socket = sockets.unix.display(),
     )
@@ -200,6 +202,7 @@ mod tests {
         neighbours: 2,
         has_consumers: true,
         is_source: false,
+        has_routing_daemon: false,
     };
 
     #[test]
