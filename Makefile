@@ -65,7 +65,7 @@ dist: build c-library python ## Make a release: archive, wheel, Debian packages,
 
 # The crates for applications, with those that they need.
 LIBRARIES := ndn-packet ndn-types ndn-sha256 ndn-ring ndn-sys ndn-security ndn-keychain ndn-memif ndn-management \
-	ndn-webtransport ndn-client ndn-files ndn-access ndn-gateway \
+	ndn-webtransport ndn-client ndn-files ndn-origins ndn-access ndn-gateway \
 	ndn-mount
 
 .PHONY: package

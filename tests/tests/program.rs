@@ -41,6 +41,7 @@ mod nfd_commands;
 mod nfd_conf;
 mod nfdc;
 mod operator;
+mod origins;
 mod pages;
 mod privileges;
 mod prometheus;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ndn_packet::NameRef;
 
 use crate::path::Refusal;
-use crate::root::OpenFailure;
+use crate::source::OpenFailure;
 
 /// Outcomes of Interests, and events of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

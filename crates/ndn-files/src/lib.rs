@@ -5,6 +5,7 @@ mod cache;
 mod counters;
 mod download;
 mod listing;
+mod local;
 mod manifest;
 mod metadata;
 mod packet;
@@ -18,7 +19,9 @@ mod root;
 mod schedule;
 mod serve;
 mod server;
+mod source;
 mod stat;
+mod walk;
 // The tests contain the example.
 #[cfg(test)]
 extern crate self as ndn_files;
@@ -39,6 +42,9 @@ pub use metadata::{FileMetadata, MetadataError, SignedLeaves};
 pub use path::Refusal;
 pub use preparations::Preparation;
 pub use request::{LEAVES, LIST, MANIFEST, METADATA};
-pub use root::{OpenFailure, Root, RootOptions};
+pub use root::{Root, RootOptions};
 pub use server::{FileServer, Mount, ServerOptions, StartError};
+pub use source::{
+    FileSource, ListFailure, OpenFailure, Opened, SourceEntry, SourceFile, SourceListing,
+};
 pub use stat::{FileKind, FileStat};

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use rustix::fs::{Dir, FileType};
 
-use crate::root::{OpenFailure, Root};
+use crate::root::Root;
+use crate::source::{ListFailure, OpenFailure, SourceEntry};
 use crate::stat::FileKind;
 
 /// Maximum length of a listing in bytes. A larger directory is not listed.
@@ -52,22 +53,13 @@ pub fn parse_listing(listing: &[u8]) -> Option<Vec<ListingEntry>> {
     Some(entries)
 }
 
-/// Why a directory cannot be listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ListFailure {
-    Open(OpenFailure),
-    TooLong,
-}
-
-impl<E: Into<OpenFailure>> From<E> for ListFailure {
-    fn from(error: E) -> Self {
-        Self::Open(error.into())
-    }
-}
-
-/// Lists the open directory at `path`: the entries that `root` serves.
-pub(crate) fn list(root: &Root, path: &Path, directory: &File) -> Result<Vec<u8>, ListFailure> {
-    let mut entries: Vec<(Vec<u8>, bool)> = Vec::new();
+/// The entries of the open directory at `path` that `root` serves.
+pub(crate) fn read_directory(
+    root: &Root,
+    path: &Path,
+    directory: &File,
+) -> Result<Vec<SourceEntry>, ListFailure> {
+    let mut entries: Vec<SourceEntry> = Vec::new();
     let mut length = 0;
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
@@ -82,17 +74,27 @@ pub(crate) fn list(root: &Root, path: &Path, directory: &File) -> Result<Vec<u8>
         if length > LISTING_LEN_MAX {
             return Err(ListFailure::TooLong);
         }
-        entries.push((name.to_vec(), is_directory));
+        entries.push(SourceEntry { file_name: name.to_vec(), is_directory, stat: None });
     }
-    entries.sort_unstable();
-    // The kernel returns an entry twice if it is renamed meanwhile.
-    entries.dedup_by(|one, other| one.0 == other.0);
-    let mut listing = Vec::with_capacity(length);
-    for (name, is_directory) in entries {
-        listing.extend_from_slice(&name);
-        listing.extend_from_slice(if is_directory { b"/\0" } else { b"\0" });
+    Ok(entries)
+}
+
+/// A listing of entries; `None` if it is too long.
+pub(crate) fn encode_listing(mut entries: Vec<SourceEntry>) -> Option<Vec<u8>> {
+    entries.sort_unstable_by(|one, other| {
+        (&one.file_name, one.is_directory).cmp(&(&other.file_name, other.is_directory))
+    });
+    // The kernel returns an entry twice if it is renamed meanwhile; a bucket can have an object and a directory of one name.
+    entries.dedup_by(|one, other| one.file_name == other.file_name);
+    let mut listing = Vec::new();
+    for entry in entries {
+        listing.extend_from_slice(&entry.file_name);
+        listing.extend_from_slice(if entry.is_directory { b"/\0" } else { b"\0" });
+        if listing.len() > LISTING_LEN_MAX {
+            return None;
+        }
     }
-    Ok(listing)
+    Some(listing)
 }
 
 /// Whether an entry is a directory; `None` if it is not served.

@@ -6,25 +6,21 @@
 //! ask again.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ndn_packet::{Component, Name};
+use ndn_packet::Name;
 
 use crate::cache::Key;
-use crate::listing::{list, parse_listing};
 use crate::serve::{MountPoint, Prepared, Service};
-use crate::stat::{FileKind, FileStat};
+use crate::stat::FileStat;
+use crate::walk::{Found, walk as walk_files};
 
 /// A file that was changed less than this ago may still be being written.
-const SETTLED_NS: u64 = 2_000_000_000;
+pub(crate) const SETTLED_NS: u64 = 2_000_000_000;
 /// Maximum number of files found by one walk; the next walk finds others.
 const FILES_PER_WALK_MAX: usize = 100_000;
-/// Directories deeper than this are not walked.
-const DEPTH_MAX: usize = 64;
 
 /// A file without stored digests.
 struct Missing {
@@ -105,41 +101,24 @@ impl<'a> Preparer<'a> {
         failed: &HashMap<Name, FileStat>,
         walk: &mut Walk,
     ) {
-        // A single file is hashed when it is requested.
-        let root = point.file.is_none().then(|| (point.prefix.clone(), PathBuf::from("."), 0));
-        let mut directories: Vec<_> = root.into_iter().collect();
         let now_ns = crate::real_time::unix_ns();
-        while let Some((name, path, depth)) = directories.pop() {
-            if self.service.preparations.is_closed() {
-                return;
-            }
-            let Ok(opened) = point.root.open_file(&path) else { continue };
-            let Ok(listing) = list(&point.root, &path, &opened.file) else { continue };
-            for entry in parse_listing(&listing).unwrap_or_default() {
-                let path = path.join(OsStr::from_bytes(&entry.file_name));
-                let mut name = name.clone();
-                name.push(Component::generic(&entry.file_name));
-                if entry.is_directory {
-                    if depth < DEPTH_MAX {
-                        directories.push((name, path, depth + 1));
-                    }
-                    continue;
-                }
-                let Ok(stat) = point.root.stat(&path) else { continue };
+        let is_closed = || self.service.preparations.is_closed();
+        walk_files(
+            point.source.as_ref(),
+            &point.prefix,
+            is_closed,
+            |Found { name, path, stat }| {
                 let is_settled = now_ns.saturating_sub(stat.mtime_ns) >= SETTLED_NS;
-                if stat.kind != FileKind::Regular || !is_settled {
-                    continue;
-                }
-                if !self.is_unprepared(point, &name, &stat) {
-                    continue;
+                if !is_settled || !self.is_unprepared(point, &name, &stat) {
+                    return;
                 }
                 if failed.get(&name).is_some_and(|failed| failed.is_same_content(&stat)) {
                     walk.failed.insert(name, stat);
                 } else if walk.missing.len() < FILES_PER_WALK_MAX {
                     walk.missing.push(Missing { mount, name, path, stat });
                 }
-            }
-        }
+            },
+        );
     }
 
     /// Whether a file needs digests on disk, and has none. Those that it has are noted as in use.
@@ -154,17 +133,7 @@ impl<'a> Preparer<'a> {
 
     /// Builds and stores the manifest of a file. Failures are left to the first request, which reports them.
     fn prepare(&self, point: &Arc<MountPoint>, key: Key, name: Name, path: PathBuf) -> Prepared {
-        let target = crate::serve::Target {
-            key: &key,
-            mount: Arc::clone(point),
-            name,
-            path: path_of(&path),
-        };
+        let target = crate::serve::Target { key: &key, mount: Arc::clone(point), name, path };
         self.service.prepare_target(&target)
     }
-}
-
-/// The path without the leading `.`, as requests have it.
-fn path_of(path: &Path) -> PathBuf {
-    path.strip_prefix(".").unwrap_or(path).to_owned()
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use crate::source::OpenFailure;
 use crate::stat::{FileKind, FileStat};
 
 /// Number of attempts while directories are being renamed.
@@ -25,37 +26,6 @@ pub struct RootOptions {
     pub other_file_systems: bool,
     /// Serve files whose name begins with a period, and what is in such directories.
     pub hidden: bool,
-}
-
-/// Why a file cannot be opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenFailure {
-    /// It does not exist.
-    #[error("there is no such file")]
-    NotFound,
-    /// The path leads out of the directory, or into another file system.
-    #[error("the path leads out of the directory")]
-    Outside,
-    /// The path goes through a symbolic link.
-    #[error("the path goes through a symbolic link")]
-    Symlink,
-    /// A device, a pipe, a socket.
-    #[error("not a regular file or directory")]
-    Special,
-    /// This process may not read it.
-    #[error("permission denied")]
-    Denied,
-    /// A transient error: no descriptors left, a failing disk.
-    #[error("{0}")]
-    Other(Errno),
-}
-
-/// A file or directory opened for reading.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    pub(crate) file: File,
-    pub(crate) stat: FileStat,
 }
 
 /// A directory, and what may be reached below it.
@@ -100,7 +70,7 @@ impl Root {
 
     /// Opens a regular file or directory for reading. Special files are never opened: that can
     /// block, or rewind a tape.
-    pub(crate) fn open_file(&self, path: &Path) -> Result<Opened, OpenFailure> {
+    pub(crate) fn open_any(&self, path: &Path) -> Result<(File, FileStat), OpenFailure> {
         let before = self.stat(path)?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let file = self.resolve(path, flags)?;
@@ -109,7 +79,7 @@ impl Root {
         if stat.kind != before.kind {
             return Err(OpenFailure::Special);
         }
-        Ok(Opened { file: file.into(), stat })
+        Ok((file.into(), stat))
     }
 
     fn resolve(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -124,17 +94,5 @@ impl Root {
             }
         }
         Err(Errno::AGAIN)
-    }
-}
-
-impl From<Errno> for OpenFailure {
-    fn from(errno: Errno) -> Self {
-        match errno {
-            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => Self::NotFound,
-            Errno::XDEV => Self::Outside,
-            Errno::LOOP => Self::Symlink,
-            Errno::ACCESS | Errno::PERM => Self::Denied,
-            other => Self::Other(other),
-        }
     }
 }

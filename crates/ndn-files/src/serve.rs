@@ -12,7 +12,7 @@ use ndn_security::{DigestSigner, Signer, sign_data};
 
 use crate::cache::{Key, Lru};
 use crate::counters::{Counters, Event, Observer};
-use crate::listing::{ListFailure, list};
+use crate::listing::encode_listing;
 use crate::manifest::{
     BuildFailure, Built, DiskCache, Source, Store, build, leaf_fanout, leaves_name, manifest_name,
     signed_leaf, store_for,
@@ -21,10 +21,9 @@ use crate::metadata::{FileMetadata, SignedLeaves};
 use crate::packet::{Layout, PacketLimits, PreparedSigner, Slot};
 use crate::path::path_of;
 use crate::preparations::{Building, Preparations};
-use crate::read::read_run;
 use crate::request::{LIST, Requested};
-use crate::root::{OpenFailure, Opened, Root};
 use crate::schedule::{Limits, Schedule};
+use crate::source::{FileSource, ListFailure, OpenFailure, Opened};
 use crate::stat::{FileKind, FileStat};
 
 /// Number of attempts if a file changes while it is read.
@@ -72,9 +71,7 @@ pub(crate) struct Job {
 #[derive(Debug)]
 pub(crate) struct MountPoint {
     pub(crate) prefix: Name,
-    pub(crate) root: Root,
-    /// The file that the prefix names.
-    pub(crate) file: Option<PathBuf>,
+    pub(crate) source: Arc<dyn FileSource>,
     pub(crate) limits: PacketLimits,
 }
 
@@ -278,7 +275,7 @@ impl Service {
         target: &Target<'_>,
         requested: Requested,
     ) -> Result<FileMetadata, Rejection> {
-        let stat = target.mount.root.stat(&target.path)?;
+        let stat = target.mount.source.stat(&target.path)?;
         if stat.kind == FileKind::Directory {
             // Both kinds of metadata name the listing.
             return Ok(FileMetadata::new(target.listing_name(stat.mtime_ns), &stat, None));
@@ -314,17 +311,14 @@ impl Service {
             let same = match now {
                 Some(now) => now.is_same_content(&file.opened.stat),
                 None if recent => true,
-                None => target.mount.root.stat(&target.path)?.is_same_content(&file.opened.stat),
+                None => target.mount.source.stat(&target.path)?.is_same_content(&file.opened.stat),
             };
             if same && recent {
                 return Ok(file);
             }
             self.files().remove(target.key);
         }
-        let opened = target.mount.root.open_file(&target.path)?;
-        if opened.stat.kind != FileKind::Regular {
-            return Err(OpenFailure::NotFound.into());
-        }
+        let opened = target.mount.source.open_file(&target.path)?;
         self.counters.add(Event::Opened, 1);
         let layout = self
             .layout(&target.mount, &target.name, &opened.stat)
@@ -450,9 +444,10 @@ impl Service {
             tracing::warn!(name = %file.layout.name, %error, "a file cannot be read");
             return Err(Rejection::silently(Event::Failed));
         }
-        let now = FileStat::of(&file.opened.file).map_err(failed_to_stat)?;
-        if !now.is_same_content(&file.opened.stat) {
-            return Ok(false);
+        match still_same(file) {
+            Ok(_) => {}
+            Err(refused) if refused.event == Event::Changed => return Ok(false),
+            Err(refused) => return Err(refused),
         }
         let mut content_bytes = 0;
         let mut packets = Vec::with_capacity(requests.len());
@@ -509,14 +504,14 @@ fn fill(
     let mut last = first;
     for (segment, buffer) in contents {
         if segment != last + 1 {
-            read_run(&file.opened.file, file.layout.extent(first).0, &mut run)?;
+            file.opened.file.read(file.layout.extent(first).0, &mut run)?;
             run.clear();
             first = segment;
         }
         run.push(buffer);
         last = segment;
     }
-    read_run(&file.opened.file, file.layout.extent(first).0, &mut run)
+    file.opened.file.read(file.layout.extent(first).0, &mut run)
 }
 
 /// Directory listings.
@@ -556,24 +551,23 @@ impl Service {
             return Ok(Arc::clone(listing));
         }
         for _ in 0..ATTEMPTS_MAX {
-            let opened = target.mount.root.open_file(&target.path)?;
-            if opened.stat.kind != FileKind::Directory {
-                return Err(OpenFailure::NotFound.into());
-            }
-            let current = opened.stat.mtime_ns;
+            let current = target.mount.source.stat(&target.path)?.mtime_ns;
             if version != current {
                 return Err(Rejection {
                     event: Event::WrongVersion,
                     sends_nack: version < current,
                 });
             }
+            let listing = match target.mount.source.list(&target.path) {
+                Ok(listing) if listing.stat.mtime_ns == current => listing,
+                Ok(_) | Err(ListFailure::Changed) => {
+                    self.counters.add(Event::Changed, 1);
+                    continue;
+                }
+                Err(failure) => return Err(failure.into()),
+            };
             self.counters.add(Event::Opened, 1);
-            let bytes = list(&target.mount.root, &target.path, &opened.file)?;
-            let now = FileStat::of(&opened.file).map_err(failed_to_stat)?;
-            if now.mtime_ns != current {
-                self.counters.add(Event::Changed, 1);
-                continue;
-            }
+            let bytes = encode_listing(listing.entries).ok_or(ListFailure::TooLong)?;
             let seal = self.seal()?;
             let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
             let layout = Layout::new(name.clone(), size, &target.mount.limits, &seal)
@@ -627,7 +621,8 @@ impl Service {
     /// Builds and stores the manifest of a file that was not requested yet.
     pub(crate) fn prepare_target(&self, target: &Target<'_>) -> Prepared {
         let Some(manifests) = &self.manifests else { return Prepared::Failed };
-        let (Some(disk), Ok(opened)) = (&manifests.disk, target.mount.root.open_file(&target.path))
+        let (Some(disk), Ok(opened)) =
+            (&manifests.disk, target.mount.source.open_file(&target.path))
         else {
             return Prepared::Failed;
         };
@@ -670,11 +665,11 @@ impl Service {
         let is_small = layout.final_segment < PREPARED_IN_MEMORY_MAX;
         let store = if is_small { Store::Memory } else { Store::Disk };
         let mut built = build(&source, limits, self.signer.as_ref(), threads, Some(disk), store)?;
-        let now = FileStat::of(&opened.file).map_err(std::io::Error::from)?;
-        if !now.is_same_content(&opened.stat) {
+        let unchanged = opened.file.is_unchanged(&opened.stat);
+        if !unchanged.map_err(std::io::Error::other)? {
             return Ok(Prepared::Later);
         }
-        built.store(disk, layout, &now)?;
+        built.store(disk, layout, &opened.stat)?;
         self.counters.add(Event::ManifestBuilt, 1);
         Ok(Prepared::Stored)
     }
@@ -993,9 +988,10 @@ impl ManifestCache {
 
 /// State of a file, if it has not changed since it was opened.
 fn still_same(file: &OpenFile) -> Result<FileStat, Rejection> {
-    let now = FileStat::of(&file.opened.file).map_err(failed_to_stat)?;
-    let same = now.is_same_content(&file.opened.stat);
-    same.then_some(now).ok_or(Rejection::silently(Event::Changed))
+    let stat = file.opened.stat;
+    let failed = |failure: OpenFailure| Rejection::silently(failure.into());
+    let same = file.opened.file.is_unchanged(&stat).map_err(failed)?;
+    same.then_some(stat).ok_or(Rejection::silently(Event::Changed))
 }
 
 /// Why a request gets no content.
@@ -1024,12 +1020,9 @@ impl From<ListFailure> for Rejection {
         match failure {
             ListFailure::Open(failure) => failure.into(),
             ListFailure::TooLong => Self { event: Event::Failed, sends_nack: true },
+            ListFailure::Changed => Self::silently(Event::Changed),
         }
     }
-}
-
-pub(crate) fn failed_to_stat(errno: rustix::io::Errno) -> Rejection {
-    Rejection::silently(OpenFailure::from(errno).into())
 }
 
 /// Target of a request.
@@ -1047,12 +1040,8 @@ impl<'a> Target<'a> {
         let name = name.prefix(job.path_end);
         let mount = Arc::clone(&job.mount);
         let below = name.suffix(mount.prefix.len());
-        let path = match &mount.file {
-            Some(file) if below.is_empty() => file.clone(),
-            Some(_) => return Err(OpenFailure::NotFound.into()),
-            None => path_of(below, mount.root.options().hidden)
-                .map_err(|refusal| Rejection { event: refusal.into(), sends_nack: true })?,
-        };
+        let path = path_of(below, mount.source.serves_hidden())
+            .map_err(|refusal| Rejection { event: refusal.into(), sends_nack: true })?;
         Ok(Self { key, mount, name: name.to_name(), path })
     }
 

@@ -20,6 +20,7 @@ use crate::root::{Root, RootOptions};
 use crate::schedule::{Limits, Schedule};
 use crate::serve::ManifestCache;
 use crate::serve::{Job, MountPoint, Scratch, Service};
+use crate::source::FileSource;
 
 /// Content length of a segment where packets may have the maximum length.
 const SEGMENT_LEN_DEFAULT: usize = 8192;
@@ -28,8 +29,12 @@ const SEGMENT_LEN_DEFAULT: usize = 8192;
 const UDP_PACKET_LEN: usize = 1452;
 /// Requests of one file that are served together.
 const BATCH: usize = 64;
+/// Requests of one remote file that one thread serves together: others read further parts at the same time.
+const REMOTE_BATCH: usize = 16;
 /// Default maximum number of threads.
 const THREADS_MAX_DEFAULT: usize = 16;
+/// Threads that wait for remote sources.
+const REMOTE_THREADS: usize = 16;
 
 /// A directory or a file to be served.
 #[derive(Debug)]
@@ -37,7 +42,7 @@ pub struct Mount {
     /// Name of the directory, or of the file.
     pub prefix: Name,
     /// The directory.
-    pub root: Root,
+    pub source: Arc<dyn FileSource>,
     /// Content length of each segment; `None`: chosen for the transport. Long names and small
     /// packets reduce it.
     pub segment_len: Option<usize>,
@@ -51,22 +56,13 @@ impl Mount {
     /// # Errors
     /// Those of [`Root::open`].
     pub fn open(prefix: Name, directory: &Path, options: RootOptions) -> std::io::Result<Self> {
-        Ok(Self { prefix, root: Root::open(directory, options)?, segment_len: None, file: None })
+        Ok(Self::of(prefix, Arc::new(Root::open(directory, options)?)))
     }
 
-    /// Opens the directory of `file`, which alone is served, as `name`.
-    ///
-    /// # Errors
-    /// Those of [`Root::open`], and of finding the file.
-    pub fn open_file(name: Name, file: &Path) -> std::io::Result<Self> {
-        let file = file.canonicalize()?;
-        if !file.metadata()?.is_file() {
-            let text = format!("{} is not a regular file", file.display());
-            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, text));
-        }
-        let (directory, file_name) = (file.parent(), file.file_name());
-        let mount = Self::open(name, directory.unwrap_or(&file), RootOptions::default())?;
-        Ok(Self { file: file_name.map(PathBuf::from), ..mount })
+    /// A source to be served as `prefix`.
+    #[must_use]
+    pub fn of(prefix: Name, source: Arc<dyn FileSource>) -> Self {
+        Self { prefix, source, segment_len: None }
     }
 }
 
@@ -104,6 +100,8 @@ pub struct ServerOptions {
     pub manifest_directory_bytes_max: u64,
     /// Whether the manifests of all files are built before they are requested; with `manifest_directory` only.
     pub prepare_manifests: bool,
+    /// Whether this includes files of remote sources, which are read whole for it.
+    pub prepare_remote: bool,
     /// Called with the name and the outcome of each Interest for metadata, which begins a fetch, and of each Interest that
     /// was refused; not for segments. It must not block.
     pub observer: Option<Observer>,
@@ -128,6 +126,7 @@ impl Default for ServerOptions {
             manifest_directory: None,
             manifest_directory_bytes_max: 32 << 30,
             prepare_manifests: false,
+            prepare_remote: false,
             observer: None,
             packet_len_max: None,
         }
@@ -160,7 +159,10 @@ pub enum StartError {
 
 struct Inner {
     service: Service,
+    /// Requests for files of local sources.
     schedule: Schedule<Job>,
+    /// Requests for files of remote sources, which have threads of their own: local files do not wait for them.
+    remote: Schedule<Job>,
 }
 
 /// Serves directories over one connection. Dropped, it ends.
@@ -202,9 +204,14 @@ impl FileServer {
             options.listing_bytes_max,
         );
         service.observer = options.observer.clone();
-        let inner = Arc::new(Inner { service, schedule: Schedule::new(limits) });
+        let inner = Arc::new(Inner {
+            service,
+            schedule: Schedule::new(limits),
+            remote: Schedule::new(Limits { batch: REMOTE_BATCH, ..limits }),
+        });
         let mut server = Self { inner, registrations: Vec::new(), threads: Vec::new() };
-        server.start_threads(options)?;
+        let has_remote = mounts.iter().any(|mount| mount.source.is_remote());
+        server.start_threads(options, has_remote)?;
         let packet_len_max = options.packet_len_max.unwrap_or_else(|| packet_len_of(endpoint));
         let mut served = Vec::new();
         for mount in mounts {
@@ -214,9 +221,10 @@ impl FileServer {
                 freshness_ms: duration_ms(options.freshness),
             };
             let prefix = mount.prefix.clone();
-            let Mount { prefix: name, root, file, .. } = mount;
-            let mount = Arc::new(MountPoint { prefix: name, root, file, limits });
-            let mounted = Arc::clone(&mount);
+            let mount = Arc::new(MountPoint { prefix: mount.prefix, source: mount.source, limits });
+            if options.prepare_remote || !mount.source.is_remote() {
+                served.push(Arc::clone(&mount));
+            }
             let handler = MountHandler { inner: Arc::clone(&server.inner), mount };
             let registered = endpoint.produce(&prefix, handler).await;
             let registration = registered.map_err(|error| {
@@ -227,7 +235,6 @@ impl FileServer {
                 }
             })?;
             server.registrations.push(registration);
-            served.push(mounted);
         }
         if options.prepare_manifests && options.manifests && options.manifest_directory.is_some() {
             server.start_thread("files-prepare".to_owned(), move |inner| {
@@ -237,11 +244,18 @@ impl FileServer {
         Ok(server)
     }
 
-    fn start_threads(&mut self, options: &ServerOptions) -> Result<(), StartError> {
+    fn start_threads(
+        &mut self,
+        options: &ServerOptions,
+        has_remote: bool,
+    ) -> Result<(), StartError> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let count = options.threads.unwrap_or(processors.min(THREADS_MAX_DEFAULT)).max(1);
         for number in 0..count {
-            self.start_thread(format!("files-{number}"), Inner::work)?;
+            self.start_thread(format!("files-{number}"), |inner| inner.work(&inner.schedule))?;
+        }
+        for number in 0..if has_remote { REMOTE_THREADS } else { 0 } {
+            self.start_thread(format!("origin-{number}"), |inner| inner.work(&inner.remote))?;
         }
         if self.inner.service.manifests.is_some() {
             self.start_thread("files-manifest".to_owned(), Inner::work_on_manifests)?;
@@ -290,6 +304,7 @@ impl Drop for FileServer {
         self.registrations.clear();
         // Threads end with what they are at. They are not waited for: one may wait for a connection.
         self.inner.schedule.close();
+        self.inner.remote.close();
         self.inner.service.preparations.close();
         if let Some(manifests) = &self.inner.service.manifests {
             manifests.waiting.close();
@@ -305,11 +320,11 @@ impl std::fmt::Debug for FileServer {
 }
 
 impl Inner {
-    /// Serves requests until the schedule is closed; run by each thread.
-    fn work(&self) {
+    /// Serves requests until `schedule` is closed; run by each thread.
+    fn work(&self, schedule: &Schedule<Job>) {
         let mut scratch = Scratch::default();
         let mut jobs = Vec::with_capacity(BATCH);
-        while let Some(key) = self.schedule.take(&mut jobs) {
+        while let Some(key) = schedule.take(&mut jobs) {
             self.service.serve(&key, &mut jobs, &mut scratch);
         }
     }
@@ -363,13 +378,19 @@ impl Handler for MountHandler {
             path_end: classified.path_end,
             requested: classified.requested,
         };
-        if self.inner.schedule.push(key.value(), job).is_err() {
+        if self.schedule().push(key.value(), job).is_err() {
             counters.add(Event::Overload, 1);
         }
     }
 
     fn handle_batch_end(&self) {
-        self.inner.schedule.wake();
+        self.schedule().wake();
+    }
+}
+
+impl MountHandler {
+    fn schedule(&self) -> &Schedule<Job> {
+        if self.mount.source.is_remote() { &self.inner.remote } else { &self.inner.schedule }
     }
 }
 

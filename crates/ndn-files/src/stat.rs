@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd;
 
+use ndn_security::sha256;
 use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp};
 
 /// The kind of a file.
@@ -46,6 +47,25 @@ impl FileStat {
         let requested = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let found = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, requested)?;
         Ok(Self::from_statx(&found))
+    }
+
+    /// State of a file or directory that no local file system keeps. `version_ns` is the time of its last change, and its
+    /// version; `identity` distinguishes states with the same time, such as an entity tag.
+    #[must_use]
+    pub fn remote(kind: FileKind, size: u64, version_ns: u64, identity: &[u8]) -> Self {
+        let digest = sha256(identity);
+        let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| digest[at + byte]));
+        Self {
+            kind,
+            size,
+            mode: if kind == FileKind::Directory { 0o040_555 } else { 0o100_444 },
+            atime_ns: version_ns,
+            btime_ns: None,
+            ctime_ns: version_ns,
+            mtime_ns: version_ns,
+            device: (word(0), word(4)),
+            inode: u64::from(word(8)) << 32 | u64::from(word(12)),
+        }
     }
 
     fn from_statx(found: &Statx) -> Self {

@@ -187,6 +187,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "Serve several directories, signed with an identity",
                 "namewire serve --mounts mounts.toml --identity /example",
             ),
+            (
+                "Serve a bucket, with the credentials in the environment",
+                "namewire serve s3://my-bucket/run-3 --prefix /example/run-3",
+            ),
         ],
     ),
     (

@@ -1,4 +1,4 @@
-//! `namewire serve`: serves directories as the file service.
+//! `namewire serve`: serves directories, buckets and trees of web servers as the file service.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -12,6 +12,7 @@ use ndn_client::{Endpoint, Registration, Request};
 use ndn_files::{
     Event, FileServer, Mount, Observer, Preparation, RootOptions, ServerOptions, StartError,
 };
+use ndn_origins::{Address, OpenError, Origin, OriginOptions};
 use ndn_packet::Name;
 use ndn_security::Certificate;
 use serde::de::Error as _;
@@ -34,14 +35,19 @@ const ENTRIES_EXAMINED_MAX: usize = 10_000;
 /// Time between two messages about the preparation of manifests.
 const PREPARATION_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Serve directories
+/// Serve directories, buckets and web servers
 ///
 /// The file service of NDN-DPDK, ndn6-tools and NDNts: PREFIX/PATH/32=metadata has version, size and times of a file,
 /// PREFIX/PATH/VERSION/SEGMENT its content, PREFIX/PATH/32=ls the entries of a directory. Nothing outside the directory
 /// is served, and no devices or pipes. Serves until interrupted.
+///
+/// s3://BUCKET/PREFIX serves the objects of an S3-compatible service, https://HOST/PATH/ the files of a web server: they
+/// are read by range requests when they are requested, and an object that changes is a new version. Credentials for S3
+/// come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT_URL,
+/// AWS_SKIP_SIGNATURE and others), from a token of a container, or from the metadata of the cloud's machine.
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// The directory
+    /// The directory, s3://BUCKET/PREFIX or https://HOST/PATH/
     #[arg(required_unless_present = "mounts", requires = "prefix")]
     directory: Option<PathBuf>,
     /// Name of the directory
@@ -49,7 +55,7 @@ pub(super) struct Options {
     prefix: Option<Name>,
     /// Also serve the mounts of this TOML file
     ///
-    /// Each is a table `[[mount]]` with `prefix` and `directory`, and optionally `symlinks`, `hidden`,
+    /// Each is a table `[[mount]]` with `prefix` and `directory` (also an address), and optionally `symlinks`, `hidden`,
     /// `other-file-systems` and `segment-size`, which override the options here.
     #[arg(long, short, value_name = "FILE")]
     mounts: Option<PathBuf>,
@@ -85,6 +91,9 @@ pub(super) struct Options {
     /// Hash files when they are first requested, instead of ahead in the background
     #[arg(long, conflicts_with = "sign_segments")]
     no_prehash: bool,
+    /// Hash the objects of buckets and web servers ahead, too, for which they are read whole
+    #[arg(long, conflicts_with_all = ["sign_segments", "no_prehash"])]
+    prehash_origins: bool,
     /// Also serve this certificate, so that consumers can fetch it by name; may be repeated
     ///
     /// In Base64, as `namewire cert dump` and `ndnsec cert-dump` print it: the certificate of the signing key, and
@@ -143,6 +152,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         threads: options.threads,
         manifests: !options.sign_segments,
         prepare_manifests: !options.no_prehash,
+        prepare_remote: options.prehash_origins,
         open_files_max: options.open_files,
         observer: options.log.as_deref().map(observer).transpose()?,
         ..ServerOptions::default()
@@ -299,7 +309,11 @@ fn mounts(options: &Options) -> Outcome<Vec<Mount>> {
             };
             let segment_size = entry.segment_size.or(options.segment_size);
             // Relative to the file, not to the current directory.
-            mounts.push(open(prefix, &base.join(&entry.directory), root, segment_size)?);
+            let directory = match origin_address(&entry.directory)? {
+                Some(_) => entry.directory,
+                None => base.join(&entry.directory),
+            };
+            mounts.push(open(prefix, &directory, root, segment_size)?);
         }
     }
     Ok(mounts)
@@ -311,6 +325,19 @@ fn open(
     options: RootOptions,
     segment_size: Option<u64>,
 ) -> Outcome<Mount> {
+    // Segments longer than a packet can contain are shortened.
+    let segment_len = segment_size.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
+    let segment_len = segment_len.map(|length| length.min(1 << 16));
+    if let Some(address) = origin_address(directory)? {
+        let origin = OriginOptions { hidden: options.hidden, ..OriginOptions::default() };
+        let origin = Origin::open(&address, &origin).map_err(origin_failure)?;
+        if !origin.lists() {
+            output::note(&format_args!(
+                "namewire: {address} does not list directories (WebDAV): files are found by their names only"
+            ));
+        }
+        return Ok(Mount { segment_len, ..Mount::of(prefix, Arc::new(origin)) });
+    }
     if directory.is_file() {
         let path = directory.display();
         return Err(Failure::Usage(format!(
@@ -319,9 +346,20 @@ fn open(
     }
     let mount = Mount::open(prefix, directory, options)
         .map_err(|error| Failure::file(directory.display(), &error))?;
-    // Segments longer than a packet can contain are shortened.
-    let segment_len = segment_size.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
-    Ok(Mount { segment_len: segment_len.map(|length| length.min(1 << 16)), ..mount })
+    Ok(Mount { segment_len, ..mount })
+}
+
+/// The address of an origin; `None` for the path of a directory.
+fn origin_address(directory: &Path) -> Outcome<Option<Address>> {
+    let text = directory.to_str().filter(|text| ndn_origins::is_origin(text));
+    let parse =
+        |text| Address::parse(text).map_err(|error| OpenError::Address(text.to_owned(), error));
+    text.map(parse).transpose().map_err(origin_failure)
+}
+
+fn origin_failure(error: OpenError) -> Failure {
+    let is_usage = matches!(error, OpenError::Address(..) | OpenError::Settings(..));
+    if is_usage { Failure::Usage(error.to_string()) } else { Failure::Failed(error.to_string()) }
 }
 
 fn read(file: &Path) -> Outcome<MountFile> {
@@ -335,7 +373,7 @@ fn read(file: &Path) -> Outcome<MountFile> {
 }
 
 fn describe(mount: &Mount) -> (String, String) {
-    (mount.prefix.to_uri(), mount.root.path().display().to_string())
+    (mount.prefix.to_uri(), mount.source.location())
 }
 
 fn report_serving(options: &Options, mounts: &[(String, String)]) -> Outcome {

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,8 +15,7 @@ use super::nodes::{BuildFailure, Leaves, NodeForm, Nodes};
 use super::root::{Root, leaves_name, manifest_name};
 use super::tree::{FANOUT_MAX, Tree};
 use crate::packet::{Layout, PacketLimits, PreparedSigner};
-use crate::read::read_run;
-use crate::root::Opened;
+use crate::source::{Opened, SourceFile};
 use crate::stat::FileStat;
 
 /// Segments that a thread takes at a time.
@@ -204,7 +202,7 @@ pub(crate) fn signed_leaf(
     let (mut first, end) = (leaf * fanout, ((leaf + 1) * fanout).min(tree.segments));
     while first < end {
         let last = (first + RUN).min(end) - 1;
-        digests.extend(scratch.hash_run(&file.file, layout, &seal, first, last)?.1);
+        digests.extend(scratch.hash_run(file.file.as_ref(), layout, &seal, first, last)?.1);
         first = last + 1;
     }
     let root = Root {
@@ -298,7 +296,7 @@ fn hash_all(
     threads: NonZero<usize>,
     keep: impl Fn(u64, Hashed) -> io::Result<()> + Sync,
 ) -> Result<(), BuildFailure> {
-    let (file, layout) = (&source.file.file, source.layout);
+    let (file, layout) = (source.file.file.as_ref(), source.layout);
     let next = AtomicU64::new(0);
     let failed = AtomicBool::new(false);
     let work = || -> Result<(), BuildFailure> {
@@ -347,7 +345,7 @@ impl Scratch {
 
     fn hash_run(
         &mut self,
-        file: &File,
+        file: &dyn SourceFile,
         layout: &Layout,
         seal: &PreparedSigner<'_>,
         first: u64,
@@ -360,7 +358,7 @@ impl Scratch {
         let contents = slots.iter().zip(self.packets.chunks_mut(self.stride));
         let mut contents: Vec<_> =
             contents.map(|(slot, out)| IoSliceMut::new(&mut out[slot.content.clone()])).collect();
-        read_run(file, layout.extent(first).0, &mut contents)?;
+        file.read(layout.extent(first).0, &mut contents)?;
         let strided = slots.iter().zip(self.packets.chunks(self.stride));
         let signed: Vec<_> = strided.map(|(slot, out)| slot.signed(out)).collect();
         let signatures = sha256_each(&signed);

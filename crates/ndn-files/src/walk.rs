@@ -1,0 +1,73 @@
+//! Walks all files of a source.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use ndn_packet::{Component, Name};
+
+use crate::source::{FileSource, ListFailure, OpenFailure};
+use crate::stat::{FileKind, FileStat};
+
+/// Directories deeper than this are not walked.
+const DEPTH_MAX: usize = 64;
+
+/// A file that was found.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) name: Name,
+    pub(crate) path: PathBuf,
+    pub(crate) stat: FileStat,
+}
+
+/// Calls `visit` for every regular file of a source that is served as `prefix`, in no order, until `is_closed`. Directories and
+/// files that cannot be read are left out. Returns false if some are left out that may be readable later.
+pub(crate) fn walk(
+    source: &dyn FileSource,
+    prefix: &Name,
+    is_closed: impl Fn() -> bool,
+    mut visit: impl FnMut(Found),
+) -> bool {
+    let mut directories = vec![(prefix.clone(), PathBuf::from("."), 0)];
+    let mut is_complete = true;
+    while let Some((name, path, depth)) = directories.pop() {
+        if is_closed() {
+            return false;
+        }
+        let listing = match source.list(&path) {
+            Ok(listing) => listing,
+            Err(failure) => {
+                is_complete &= !is_transient(failure);
+                continue;
+            }
+        };
+        for entry in listing.entries {
+            let path = path.join(OsStr::from_bytes(&entry.file_name));
+            let mut name = name.clone();
+            name.push(Component::generic(&entry.file_name));
+            if entry.is_directory {
+                if depth < DEPTH_MAX {
+                    directories.push((name, path, depth + 1));
+                }
+                continue;
+            }
+            match entry.stat.map_or_else(|| source.stat(&path), Ok) {
+                Ok(stat) if stat.kind == FileKind::Regular => {
+                    visit(Found { name, path: path_of(&path), stat });
+                }
+                Ok(_) => {}
+                Err(failure) => is_complete &= !is_transient(failure.into()),
+            }
+        }
+    }
+    is_complete
+}
+
+fn is_transient(failure: ListFailure) -> bool {
+    matches!(failure, ListFailure::Open(OpenFailure::Other(_)) | ListFailure::Changed)
+}
+
+/// The path without the leading `.`, as requests have it.
+fn path_of(path: &Path) -> PathBuf {
+    path.strip_prefix(".").unwrap_or(path).to_owned()
+}
