@@ -5,6 +5,7 @@
 //! [`TARGETS`] and put a few small inputs into `corpus/<name>/`.
 #![forbid(unsafe_code)]
 
+mod catalogue;
 mod configuration;
 mod disk;
 mod ethernet;
@@ -23,6 +24,7 @@ mod trust_rules;
 mod vip;
 mod websocket;
 
+pub use catalogue::catalogue;
 pub use configuration::configuration;
 pub use disk::disk;
 pub use ethernet::ethernet;
@@ -57,6 +59,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("configuration", configuration),
     ("keys", keys),
     ("file_service", file_service),
+    ("catalogue", catalogue),
     ("trust_rules", trust_rules),
     ("gateway", gateway),
     ("disk", disk),

@@ -47,6 +47,7 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
         "depends on the devices of the host; `namewire interfaces --help` lists the columns",
     ),
     (&["mount"], "an object with the fields `name` and `directory`"),
+    (&["find"], "[Catalogues](../data/catalogue.md#publishing-and-searching)"),
     (&["gateway"], "an object with the fields `prefix` and `url`"),
     (&["traffic producer"], "at the end, counts by pattern as of `traffic consumer`"),
     (

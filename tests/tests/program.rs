@@ -9,6 +9,7 @@ mod bench_access;
 mod bench_page;
 mod bench_sync;
 mod c_library;
+mod catalogue;
 mod companions;
 mod compatibility;
 mod completion;

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod catalogue;
 mod counters;
 mod download;
 mod listing;
@@ -28,6 +29,10 @@ extern crate self as ndn_files;
 #[cfg(test)]
 mod tests;
 
+pub use catalogue::{
+    CatalogueEntry, CatalogueError, CatalogueIndex, PageCache, PageReference, decode_page,
+    encode_page, fetch_index, fetch_page,
+};
 pub use counters::{Counters, Event, Observer};
 pub use download::{
     Attributes, EarlierFetch, Extent, Origin, PartError, PartFile, Progress, ReceiveError,

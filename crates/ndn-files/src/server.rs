@@ -10,6 +10,7 @@ use ndn_packet::{MAX_PACKET_SIZE, Name};
 use ndn_security::{DigestSigner, Signer};
 use ndn_types::{duration_ms, duration_ns};
 
+use crate::catalogue::{Catalogued, Cataloguer, PublishedCatalogue};
 use crate::counters::{Counters, Event, Observer};
 use crate::manifest::DiskCache;
 use crate::packet::PacketLimits;
@@ -46,8 +47,8 @@ pub struct Mount {
     /// Content length of each segment; `None`: chosen for the transport. Long names and small
     /// packets reduce it.
     pub segment_len: Option<usize>,
-    /// The file of the directory that alone is served, as `prefix`.
-    pub file: Option<PathBuf>,
+    /// Other names under which the same files are served, for the catalogue; `None`: there is no catalogue.
+    pub catalogue: Option<Vec<Name>>,
 }
 
 impl Mount {
@@ -62,7 +63,7 @@ impl Mount {
     /// A source to be served as `prefix`.
     #[must_use]
     pub fn of(prefix: Name, source: Arc<dyn FileSource>) -> Self {
-        Self { prefix, source, segment_len: None }
+        Self { prefix, source, segment_len: None, catalogue: None }
     }
 }
 
@@ -169,6 +170,8 @@ struct Inner {
 pub struct FileServer {
     inner: Arc<Inner>,
     registrations: Vec<Registration>,
+    /// Handlers of catalogues, below the registered prefixes.
+    catalogues: Vec<Registration>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -209,11 +212,13 @@ impl FileServer {
             schedule: Schedule::new(limits),
             remote: Schedule::new(Limits { batch: REMOTE_BATCH, ..limits }),
         });
-        let mut server = Self { inner, registrations: Vec::new(), threads: Vec::new() };
+        let mut server =
+            Self { inner, registrations: Vec::new(), catalogues: Vec::new(), threads: Vec::new() };
         let has_remote = mounts.iter().any(|mount| mount.source.is_remote());
         server.start_threads(options, has_remote)?;
         let packet_len_max = options.packet_len_max.unwrap_or_else(|| packet_len_of(endpoint));
         let mut served = Vec::new();
+        let mut catalogued = Vec::new();
         for mount in mounts {
             let limits = PacketLimits {
                 segment_len: mount.segment_len.unwrap_or(SEGMENT_LEN_DEFAULT),
@@ -221,9 +226,21 @@ impl FileServer {
                 freshness_ms: duration_ms(options.freshness),
             };
             let prefix = mount.prefix.clone();
+            let replicas = mount.catalogue;
             let mount = Arc::new(MountPoint { prefix: mount.prefix, source: mount.source, limits });
             if options.prepare_remote || !mount.source.is_remote() {
                 served.push(Arc::clone(&mount));
+            }
+            if let Some(replicas) = replicas {
+                let signer = Arc::clone(&options.signer);
+                let published =
+                    PublishedCatalogue::new(prefix.clone(), replicas, signer, packet_len_max);
+                let published = Arc::new(published);
+                let answering = Arc::clone(&published);
+                let name = published.name();
+                let answer = move |request: Request| answering.handle(request);
+                server.catalogues.push(endpoint.attach(&name, answer)?);
+                catalogued.push(Catalogued { mount: Arc::clone(&mount), published });
             }
             let handler = MountHandler { inner: Arc::clone(&server.inner), mount };
             let registered = endpoint.produce(&prefix, handler).await;
@@ -235,6 +252,13 @@ impl FileServer {
                 }
             })?;
             server.registrations.push(registration);
+        }
+        if !catalogued.is_empty() {
+            let (directory, remote) = (options.manifest_directory.clone(), options.prepare_remote);
+            server.start_thread("files-catalogue".to_owned(), move |inner| {
+                let preparations = &inner.service.preparations;
+                Cataloguer::new(preparations, directory.as_deref(), remote).run(&catalogued);
+            })?;
         }
         if options.prepare_manifests && options.manifests && options.manifest_directory.is_some() {
             server.start_thread("files-prepare".to_owned(), move |inner| {
@@ -302,6 +326,7 @@ impl FileServer {
 impl Drop for FileServer {
     fn drop(&mut self) {
         self.registrations.clear();
+        self.catalogues.clear();
         // Threads end with what they are at. They are not waited for: one may wait for a connection.
         self.inner.schedule.close();
         self.inner.remote.close();

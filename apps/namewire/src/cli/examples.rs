@@ -180,6 +180,16 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     ("ls", &[("List a directory with sizes and times", "namewire ls -l /example/data")]),
     (
+        "find",
+        &[
+            ("Find the files of a name", "namewire find /example/data '*.root'"),
+            (
+                "Find them by their metadata, which are in FILE.meta.json beside each file",
+                "namewire find /example/data --where detector=CMS --where 'run>3' --long",
+            ),
+        ],
+    ),
+    (
         "serve",
         &[
             ("Serve a directory", "namewire serve /srv/data --prefix /example/data"),
@@ -190,6 +200,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             (
                 "Serve a bucket, with the credentials in the environment",
                 "namewire serve s3://my-bucket/run-3 --prefix /example/run-3",
+            ),
+            (
+                "Publish a catalogue of the files, too",
+                "namewire serve /srv/data --prefix /example/data --catalogue --identity /example",
             ),
         ],
     ),

@@ -12,6 +12,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "get",
             "sync",
             "ls",
+            "find",
             "put",
             "serve",
             "gateway",

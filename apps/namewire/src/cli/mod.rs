@@ -27,6 +27,7 @@ mod extcap;
 mod face;
 mod failure;
 mod fetch_file;
+mod find;
 mod gateway;
 mod get;
 mod groups;
@@ -119,6 +120,7 @@ enum Command {
     Put(put::Options),
     Get(get::Options),
     Ls(ls::Options),
+    Find(find::Options),
     Sync(sync::Options),
     Serve(serve::Options),
     Gateway(gateway::Options),
@@ -233,6 +235,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Put(options) => put::run(options),
         Command::Get(options) => sync::run_get(options),
         Command::Ls(options) => ls::run(options),
+        Command::Find(options) => find::run(options),
         Command::Sync(options) => sync::run(options),
         Command::Serve(options) => serve::run(options),
         Command::Gateway(options) => gateway::run(options),

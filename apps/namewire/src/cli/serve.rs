@@ -56,7 +56,7 @@ pub(super) struct Options {
     /// Also serve the mounts of this TOML file
     ///
     /// Each is a table `[[mount]]` with `prefix` and `directory` (also an address), and optionally `symlinks`, `hidden`,
-    /// `other-file-systems` and `segment-size`, which override the options here.
+    /// `other-file-systems`, `segment-size` and `catalogue`, which override the options here, and `replicas`.
     #[arg(long, short, value_name = "FILE")]
     mounts: Option<PathBuf>,
     /// Follow symbolic links that stay within the directory
@@ -94,6 +94,16 @@ pub(super) struct Options {
     /// Hash the objects of buckets and web servers ahead, too, for which they are read whole
     #[arg(long, conflicts_with_all = ["sign_segments", "no_prehash"])]
     prehash_origins: bool,
+    /// Publish a signed catalogue of the files, for `namewire find`
+    ///
+    /// It lists names, versions, sizes, times and SHA-256 of all files, and free metadata: the fields of NAME.meta.json
+    /// beside a file NAME, an object of JSON whose values are strings, numbers, true or false. Files are read once for their
+    /// digests; those of buckets and web servers only with --prehash-origins. It is brought up to date once a minute.
+    #[arg(long)]
+    catalogue: bool,
+    /// State in the catalogue that the same files are served under this name, too; may be repeated
+    #[arg(long, value_name = "NAME", value_parser = served_name, requires_all = ["catalogue", "directory"])]
+    replica: Vec<Name>,
     /// Also serve this certificate, so that consumers can fetch it by name; may be repeated
     ///
     /// In Base64, as `namewire cert dump` and `ndnsec cert-dump` print it: the certificate of the signing key, and
@@ -136,6 +146,9 @@ struct MountEntry {
     other_file_systems: Option<bool>,
     #[serde(default, deserialize_with = "segment_size")]
     segment_size: Option<u64>,
+    catalogue: Option<bool>,
+    #[serde(default)]
+    replicas: Vec<String>,
 }
 
 /// Reads a size with its unit; a bare number is refused as on the command line.
@@ -294,7 +307,9 @@ fn mounts(options: &Options) -> Outcome<Vec<Mount>> {
         hidden: options.hidden,
     };
     if let (Some(directory), Some(prefix)) = (&options.directory, &options.prefix) {
-        mounts.push(open(prefix.clone(), directory, defaults, options.segment_size)?);
+        let mount = open(prefix.clone(), directory, defaults, options.segment_size)?;
+        let catalogue = options.catalogue.then(|| options.replica.clone());
+        mounts.push(Mount { catalogue, ..mount });
     }
     if let Some(file) = &options.mounts {
         let base = file.parent().unwrap_or(Path::new(""));
@@ -313,7 +328,14 @@ fn mounts(options: &Options) -> Outcome<Vec<Mount>> {
                 Some(_) => entry.directory,
                 None => base.join(&entry.directory),
             };
-            mounts.push(open(prefix, &directory, root, segment_size)?);
+            let mount = open(prefix, &directory, root, segment_size)?;
+            let catalogue = entry.catalogue.unwrap_or(options.catalogue);
+            let replicas = entry.replicas.iter().map(|name| {
+                served_name(name)
+                    .map_err(|error| Failure::Usage(format!("{}: {name}: {error}", file.display())))
+            });
+            let replicas = replicas.collect::<Outcome<Vec<_>>>()?;
+            mounts.push(Mount { catalogue: catalogue.then_some(replicas), ..mount });
         }
     }
     Ok(mounts)

@@ -89,7 +89,7 @@ impl FromArgMatches for Filter {
 
 /// A pattern of rsync(1), section "INCLUDE/EXCLUDE PATTERN RULES".
 #[derive(Debug)]
-struct Pattern {
+pub(in crate::cli) struct Pattern {
     matcher: PikeVM,
     cache: Mutex<Cache>,
     /// It ended with a slash.
@@ -101,7 +101,7 @@ struct Pattern {
 }
 
 impl Pattern {
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(in crate::cli) fn parse(text: &str) -> Result<Self, String> {
         let (text, is_of_directories) = match text.strip_suffix('/') {
             Some(rest) => (rest, true),
             None => (text, false),
@@ -132,7 +132,7 @@ impl Pattern {
         Ok(Self { matcher, cache, is_of_directories, has_contents, is_of_paths })
     }
 
-    fn matches(&self, path: &[u8], is_directory: bool) -> bool {
+    pub(in crate::cli) fn matches(&self, path: &[u8], is_directory: bool) -> bool {
         if self.is_of_directories && !is_directory {
             return false;
         }

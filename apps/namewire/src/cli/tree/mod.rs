@@ -31,7 +31,7 @@ use super::output::{self, bytes_for_people};
 use super::target::Target;
 use fetched::Action;
 pub(super) use fetched::{Change, Fetched, TreeProgress};
-pub(super) use filter::Filter;
+pub(super) use filter::{Filter, Pattern};
 use local::Extra;
 pub(super) use local::umask;
 pub(super) use plan::list;

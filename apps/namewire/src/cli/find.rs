@@ -1,0 +1,294 @@
+//! `namewire find`: searches the catalogue of a file server.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use futures_util::{StreamExt, stream};
+use ndn_client::fetch::FetchOptions;
+use ndn_files::{CatalogueEntry, CatalogueError, PageCache, fetch_index, fetch_page};
+use ndn_packet::Name;
+use serde_json::{Value, json};
+
+use super::arguments::{name, size};
+use super::connect::{ConnectOptions, block_on};
+use super::failure::{Failure, Outcome};
+use super::fetch_file::failure;
+use super::keys;
+use super::nfdc::extended_timestamp;
+use super::output::{self, bytes_for_people};
+use super::tree::Pattern;
+
+/// Pages that are fetched at a time.
+const PAGES_AT_A_TIME: usize = 16;
+/// Bytes of pages that are kept for the next search.
+const CACHE_BYTES_MAX: u64 = 256 << 20;
+
+/// Search the catalogue of a file server
+///
+/// Prints the paths of the files that match, in the order of the catalogue, which `namewire serve --catalogue` publishes and
+/// signs. Pages of the catalogue are kept, so that the next search fetches only those that have changed. The exit status is 0
+/// also if nothing matches.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// Name whose catalogue is searched, as `serve --prefix` has it
+    #[arg(value_parser = name)]
+    name: Name,
+    /// Pattern of the path below NAME, as of `sync --include`; all files without it
+    #[arg(value_parser = parse_pattern)]
+    pattern: Option<String>,
+    /// Only files whose metadata meet this condition; may be repeated
+    ///
+    /// KEY=VALUE, KEY!=VALUE, KEY~TEXT (contains), KEY<VALUE, KEY<=VALUE, KEY>VALUE, KEY>=VALUE. KEY is that of a field of
+    /// the metadata beside the file, or `size`, whose value has a unit (`size>1GB`). Two numbers are compared as numbers,
+    /// anything else as text. A file without the field does not match.
+    #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse)]
+    conditions: Vec<Condition>,
+    /// Show sizes, times of modification and digests
+    #[arg(long, short)]
+    long: bool,
+    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
+    verify: String,
+    /// Do not keep pages of the catalogue, and use none [default: they are kept in namewire/catalogues in $XDG_CACHE_HOME or
+    /// ~/.cache]
+    #[arg(long)]
+    no_cache: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: ConnectOptions,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let fetching = FetchOptions {
+        verification: keys::verification(&options.verify)?,
+        ..FetchOptions::default()
+    };
+    let pattern = options.pattern.as_deref().map(Pattern::parse).transpose();
+    let pattern = pattern.map_err(Failure::Usage)?;
+    let cache = if options.no_cache { None } else { page_cache() };
+    block_on(async {
+        let endpoint = options.connect.open().await?;
+        let index = fetch_index(&endpoint, &options.name, &fetching).await.map_err(failed)?;
+        let replicas: Vec<String> = index.replicas.iter().map(Name::to_uri).collect();
+        let (endpoint, cache, fetching) = (&endpoint, cache.as_ref(), &fetching);
+        let pages = index.pages.iter().map(|page| async move {
+            fetch_page(endpoint, &options.name, page, cache, fetching).await
+        });
+        let mut pages = stream::iter(pages).buffered(PAGES_AT_A_TIME);
+        let mut listed = Vec::new();
+        while let Some(page) = pages.next().await {
+            for entry in page.map_err(failed)? {
+                let path = path_of(&entry);
+                let matches = pattern.as_ref().is_none_or(|pattern| pattern.matches(&path, false))
+                    && options.conditions.iter().all(|condition| condition.is_met(&entry));
+                if !matches {
+                    continue;
+                }
+                if options.json {
+                    listed.push(described(&options.name, &entry));
+                } else {
+                    output::print_line(&line(&path, &entry, options.long))?;
+                }
+            }
+        }
+        if options.json {
+            let found = json!({
+                "prefix": options.name.to_uri(),
+                "replicas": replicas,
+                "searched": index.entries(),
+                "files": listed,
+            });
+            output::print_json(&found)?;
+        }
+        Ok(())
+    })
+}
+
+fn parse_pattern(text: &str) -> Result<String, String> {
+    Pattern::parse(text).map(|_| text.to_owned())
+}
+
+/// The directory for pages; `None` if there is none that can be used.
+fn page_cache() -> Option<PageCache> {
+    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let cache = of("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(of("HOME")?).join(".cache")))?;
+    PageCache::open(&cache.join("namewire/catalogues"), CACHE_BYTES_MAX).ok()
+}
+
+pub(super) fn failed(error: CatalogueError) -> Failure {
+    if let CatalogueError::Fetch(error) = error {
+        return failure(error);
+    }
+    Failure::Failed(error.to_string())
+}
+
+/// The path below the prefix, without a leading slash.
+fn path_of(entry: &CatalogueEntry) -> Vec<u8> {
+    let components: Vec<&[u8]> =
+        entry.path.components().map(|component| component.value()).collect();
+    components.join(&b'/')
+}
+
+fn hexadecimal(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn line(path: &[u8], entry: &CatalogueEntry, is_long: bool) -> String {
+    let path = output::without_control(&String::from_utf8_lossy(path));
+    if !is_long {
+        return path;
+    }
+    let size = bytes_for_people(entry.size);
+    // Whole seconds.
+    let time = extended_timestamp(entry.mtime_ns / 1_000_000_000 * 1000);
+    let digest = entry.digest.map_or_else(|| "-".to_owned(), |digest| hexadecimal(&digest));
+    format!("{size:>10}  {time}  {digest}  {path}")
+}
+
+fn described(prefix: &Name, entry: &CatalogueEntry) -> Value {
+    let mut name = prefix.clone();
+    entry.path.components().for_each(|component| {
+        name.push(component);
+    });
+    let fields: BTreeMap<&str, &str> =
+        entry.fields.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    json!({
+        "name": name.to_uri(),
+        "bytes": entry.size,
+        "version": entry.version,
+        "modified_ns": entry.mtime_ns,
+        "sha256": entry.digest.map(|digest| hexadecimal(&digest)),
+        "metadata": fields,
+    })
+}
+
+/// A condition on a field.
+#[derive(Debug, Clone, PartialEq)]
+struct Condition {
+    key: String,
+    relation: Relation,
+    value: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Relation {
+    Equal,
+    Unequal,
+    Contains,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// The signs of relations; a longer one before its beginning.
+const RELATIONS: [(&str, Relation); 7] = [
+    ("!=", Relation::Unequal),
+    ("<=", Relation::LessOrEqual),
+    (">=", Relation::GreaterOrEqual),
+    ("=", Relation::Equal),
+    ("~", Relation::Contains),
+    ("<", Relation::Less),
+    (">", Relation::Greater),
+];
+
+impl Condition {
+    fn parse(text: &str) -> Result<Self, String> {
+        let at = text.find(['!', '<', '>', '=', '~']);
+        let (key, rest) = text.split_at(at.unwrap_or(text.len()));
+        let sign = RELATIONS.into_iter().find(|(sign, _)| rest.starts_with(sign));
+        let (sign, relation) =
+            sign.ok_or("a condition is KEY=VALUE, or has another of != ~ < <= > >=")?;
+        if key.is_empty() {
+            return Err("the key is missing before the relation".to_owned());
+        }
+        let value = &rest[sign.len()..];
+        let value = match key {
+            "size" if relation != Relation::Contains => {
+                size(0..=u64::MAX)(value).map_err(|error| format!("size: {error}"))?.to_string()
+            }
+            _ => value.to_owned(),
+        };
+        Ok(Self { key: key.to_owned(), relation, value })
+    }
+
+    fn is_met(&self, entry: &CatalogueEntry) -> bool {
+        let size;
+        let found = match self.key.as_str() {
+            "size" => {
+                size = entry.size.to_string();
+                Some(&size)
+            }
+            key => entry.fields.iter().find(|(known, _)| known == key).map(|(_, value)| value),
+        };
+        let Some(found) = found else { return false };
+        let ordering = match (found.parse::<f64>(), self.value.parse::<f64>()) {
+            (Ok(found), Ok(value)) => found.partial_cmp(&value),
+            _ => Some(found.as_str().cmp(&self.value)),
+        };
+        match self.relation {
+            Relation::Contains => found.contains(&self.value),
+            Relation::Equal => ordering.is_some_and(|ordering| ordering.is_eq()),
+            Relation::Unequal => ordering.is_none_or(|ordering| ordering.is_ne()),
+            Relation::Less => ordering.is_some_and(|ordering| ordering.is_lt()),
+            Relation::LessOrEqual => ordering.is_some_and(|ordering| ordering.is_le()),
+            Relation::Greater => ordering.is_some_and(|ordering| ordering.is_gt()),
+            Relation::GreaterOrEqual => ordering.is_some_and(|ordering| ordering.is_ge()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> CatalogueEntry {
+        let fields = [("detector", "CMS"), ("energy", "13.6"), ("run", "9")];
+        CatalogueEntry {
+            path: Name::from_uri("/2026/run.root").unwrap(),
+            version: 1,
+            size: 1500,
+            mtime_ns: 1,
+            digest: None,
+            fields: fields.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec(),
+        }
+    }
+
+    #[test]
+    fn conditions_compare_numbers_as_numbers() {
+        for (condition, is_met) in [
+            ("detector=CMS", true),
+            ("detector=cms", false),
+            ("detector!=ATLAS", true),
+            ("detector~M", true),
+            ("run<10", true),
+            ("run<=9.0", true),
+            ("run=9.0", true),
+            ("run>9", false),
+            ("energy>=13.6", true),
+            ("size>1kB", true),
+            ("size<=1kB", false),
+            ("size=1500B", true),
+            ("none!=1", false),
+        ] {
+            let parsed = Condition::parse(condition).unwrap();
+            assert_eq!(parsed.is_met(&entry()), is_met, "{condition}");
+        }
+    }
+
+    #[test]
+    fn malformed_conditions_are_rejected() {
+        for condition in ["", "run", "=3", "size>3", "size>x", "!run"] {
+            assert!(Condition::parse(condition).is_err(), "{condition}");
+        }
+    }
+
+    #[test]
+    fn lines_have_no_control_characters() {
+        assert_eq!(line(b"a\x1b[2J", &entry(), false), "a\\u{1b}[2J");
+        assert!(line(b"a", &entry(), true).ends_with("  -  a"));
+    }
+}
