@@ -48,6 +48,7 @@ mod privileges;
 mod prometheus;
 mod propagation;
 mod python;
+mod replicas;
 mod service;
 mod soak;
 mod sync;

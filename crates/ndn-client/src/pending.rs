@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use bytes::Bytes;
-use ndn_packet::{Data, DataLayout, Interest, NackReason, NameRef};
+use ndn_packet::{Data, DataLayout, DecodeError, Interest, NackReason, NameRef};
 use ndn_security::sha256;
 use tokio::sync::{mpsc, oneshot};
 
@@ -20,6 +20,15 @@ impl ReceivedData {
     /// `layout` must be that of `wire`.
     pub(crate) fn new(wire: Bytes, layout: DataLayout, congestion_mark: bool) -> Self {
         Self { wire, layout, congestion_mark }
+    }
+
+    /// A packet that was not received by an endpoint.
+    ///
+    /// # Errors
+    /// It is not one Data.
+    pub fn from_wire(wire: Bytes) -> Result<Self, DecodeError> {
+        let layout = Data::parse(&wire)?.layout();
+        Ok(Self { wire, layout, congestion_mark: false })
     }
 
     /// The parsed packet.

@@ -9,7 +9,7 @@ use ndn_client::fetch::{
 use ndn_client::{Endpoint, ReceivedData};
 use ndn_files::{
     EarlierFetch, FileMetadata, Manifest, ManifestError, Origin, PartFile, Progress, ReceiveError,
-    Received, Workers, receive,
+    Received, ReplicaError, ReplicaReport, ReplicaStream, SegmentStream, Workers, receive,
 };
 use ndn_packet::{Convention, Name};
 
@@ -36,6 +36,10 @@ pub(super) struct Policy {
     pub(super) listing: Listing,
     /// Whether files are synced to disk before they are renamed.
     pub(super) durable: bool,
+    /// Further names of the object, without version.
+    pub(super) replicas: Vec<Name>,
+    /// The time for which one of several replicas may be silent.
+    pub(super) replica_timeout: Duration,
 }
 
 /// Whether to fetch the listing of a directory.
@@ -85,6 +89,8 @@ pub(super) struct Fetched {
     pub(super) refused: u64,
     /// The key that the object claims to be signed with, if only digests were checked.
     pub(super) unchecked_key: Option<Name>,
+    /// The replicas with the numbers of their segments, if there were several.
+    pub(super) replicas: Vec<ReplicaReport>,
 }
 
 impl Policy {
@@ -139,6 +145,10 @@ pub(super) async fn fetch_found(
     {
         part.refuse_older(found.name())?;
     }
+    if !policy.replicas.is_empty() {
+        let known = for_replicas(endpoint, found, &policy.fetching).await?;
+        return receive_known(endpoint, known, None, policy, target, workers, observe).await;
+    }
     let early = match target {
         Target::File(part) => early(endpoint, &found, policy, part),
         Target::Stdout(_) | Target::InPlace { .. } => None,
@@ -186,7 +196,8 @@ async fn receive_known(
     let progress = *progress.borrow();
     let refused = progress.refused;
     let name = stream.name().clone();
-    Ok(Fetched { name, convention, already, progress, refused, unchecked_key })
+    let replicas = Vec::new();
+    Ok(Fetched { name, convention, already, progress, refused, unchecked_key, replicas })
 }
 
 /// Segments requested before their manifest has arrived, if the metadata states their number and there is no part to
@@ -244,20 +255,37 @@ async fn positional(
     let segment_len = known.layout.map(|(_, segment_len)| segment_len);
     loop {
         let is_early = early.is_some();
-        let stream = early
-            .take()
-            .unwrap_or_else(|| endpoint.fetch_packets(found.clone(), part.segments(), fetching));
+        let mut reports: Option<Box<dyn Fn() -> Vec<ReplicaReport> + Send + Sync>> = None;
+        let stream = match (&known.manifest, early.take()) {
+            (Some(manifest), _) => {
+                let stream = from_replicas(endpoint, manifest, part.segments(), policy).await?;
+                reports = Some(Box::new(stream.watch_reports()));
+                SegmentStream::from(stream)
+            }
+            (None, Some(early)) => early.into(),
+            (None, None) => endpoint.fetch_packets(found.clone(), part.segments(), fetching).into(),
+        };
         let (progress, name) = (stream.progress(), stream.name().clone());
         let received = receive(stream, part, &fetching.verification, segment_len, workers, || {
             observe(&progress.borrow(), already);
         });
-        match received.await {
+        let received = received.await;
+        let replicas = reports.map(|reports| reports()).unwrap_or_default();
+        note_left(&replicas);
+        match received {
             Ok(Received { refused }) => {
                 let progress = *progress.borrow();
                 let convention = found.convention();
                 let unchecked_key = policy.unchecked_key(&found);
-                let fetched =
-                    Fetched { name, convention, already, progress, refused, unchecked_key };
+                let fetched = Fetched {
+                    name,
+                    convention,
+                    already,
+                    progress,
+                    refused,
+                    unchecked_key,
+                    replicas,
+                };
                 return Ok(Some(fetched));
             }
             Err(ReceiveError::Irregular(_)) => return Ok(None),
@@ -280,6 +308,59 @@ pub(super) struct Known {
     layout: Option<(u64, u64)>,
     /// It is a file of a server that offers no manifest for it.
     pub(super) lacks_manifest: bool,
+    /// Its manifest, if it is fetched from several replicas.
+    manifest: Option<Arc<Manifest>>,
+}
+
+/// An object whose manifest verifies the segments of replicas.
+async fn for_replicas(
+    endpoint: &Endpoint,
+    found: FoundObject,
+    fetching: &FetchOptions,
+) -> Outcome<Known> {
+    let found = with_metadata(endpoint, found, fetching).await;
+    let manifest = manifest_of(endpoint, &found, fetching).await?.ok_or_else(|| {
+        Failure::Usage(format!(
+            "{} has no manifest, which verifies the segments of replicas: fetch it without --replica and --catalogue",
+            found.name()
+        ))
+    })?;
+    let verification = manifest.verification();
+    Ok(Known {
+        found: manifest.to_found(),
+        fetching: FetchOptions { verification, ..fetching.clone() },
+        layout: Some((manifest.size(), manifest.segment_size())),
+        lacks_manifest: false,
+        manifest: Some(manifest),
+    })
+}
+
+/// Begins to fetch an object from all its names.
+async fn from_replicas(
+    endpoint: &Endpoint,
+    manifest: &Arc<Manifest>,
+    first_segment: u64,
+    policy: &Policy,
+) -> Outcome<ReplicaStream> {
+    let timeout = policy.replica_timeout;
+    let (replicas, options) = (&policy.replicas, &policy.fetching);
+    let started =
+        ReplicaStream::start(endpoint, manifest, first_segment, replicas, timeout, options).await;
+    started.map_err(|error| {
+        if let ReplicaError::Fetch(error) = error {
+            return failure(error);
+        }
+        Failure::Usage(error.to_string())
+    })
+}
+
+/// Names the replicas that were left.
+fn note_left(replicas: &[ReplicaReport]) {
+    for replica in replicas {
+        if let Some(reason) = &replica.left {
+            output::note(&format_args!("namewire: replica {} was left: {reason}", replica.name));
+        }
+    }
 }
 
 /// With a key and a manifest, the key verifies the manifest, and the manifest the segments.
@@ -289,7 +370,8 @@ pub(super) async fn under_manifest(
     fetching: &FetchOptions,
 ) -> Outcome<Known> {
     let without = |found, lacks_manifest| {
-        Ok(Known { found, fetching: fetching.clone(), layout: None, lacks_manifest })
+        let fetching = fetching.clone();
+        Ok(Known { found, fetching, layout: None, lacks_manifest, manifest: None })
     };
     if !fetching.verification.is_by_key() {
         return without(found, false);
@@ -307,7 +389,8 @@ pub(super) async fn under_manifest(
             let verification = manifest.verification();
             let fetching = FetchOptions { verification, ..fetching.clone() };
             let layout = Some((manifest.size(), manifest.segment_size()));
-            Ok(Known { found: manifest.to_found(), fetching, layout, lacks_manifest: false })
+            let found = manifest.to_found();
+            Ok(Known { found, fetching, layout, lacks_manifest: false, manifest: None })
         }
         Err(error) => Err(manifest_failure(&error)),
     }

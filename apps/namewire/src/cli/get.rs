@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use namewire_http::ProgramMetric;
 use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchConfig, FetchOptions, FetchProgress, WindowMode};
-use ndn_files::{LIST, Workers};
+use ndn_files::{LIST, Workers, fetch_index};
 use ndn_packet::{Convention, Name};
 use serde_json::json;
 
@@ -68,6 +68,18 @@ pub(super) struct Options {
     /// Only for files of a file server (`namewire serve`): objects of `namewire put` do not state their length.
     #[arg(long, value_name = "A-B", value_parser = range::parse)]
     range: Option<range::ByteRange>,
+    /// Also fetch from this name, under which the same file is served; may be repeated
+    ///
+    /// All are used at the same time, in proportion to their rates. The manifest of NAME, as --verify demands it, verifies
+    /// the segments of each. A replica that fails, is silent for too long or sends other content is left and named.
+    #[arg(long, value_name = "NAME", value_parser = name, requires = "output", conflicts_with_all = ["range", "recursive", "listing"])]
+    replica: Vec<Name>,
+    /// Also fetch from the replicas that the catalogue of this name lists, below which NAME is
+    #[arg(long, value_name = "NAME", value_parser = name, requires = "output", conflicts_with_all = ["range", "recursive", "listing"])]
+    catalogue: Option<Name>,
+    /// Time without an answer after which a replica is left
+    #[arg(long, value_parser = positive_duration, default_value = "5s", value_name = "DURATION")]
+    replica_timeout: Duration,
     #[command(flatten)]
     pub(super) fetch: FetchArguments,
 }
@@ -174,7 +186,15 @@ pub(super) fn run(options: &Options) -> Outcome {
     if options.range.is_some() && options.fetch.metrics.is_given() {
         return Err(Failure::Usage("--metrics: not with --range".to_owned()));
     }
-    let policy = options.fetch.policy(discovery, listing)?;
+    let mut policy = options.fetch.policy(discovery, listing)?;
+    policy.replicas.clone_from(&options.replica);
+    policy.replica_timeout = options.replica_timeout;
+    if options.output.as_deref().is_some_and(|path| path.as_os_str() == "-")
+        && (!options.replica.is_empty() || options.catalogue.is_some())
+    {
+        let reason = "--replica and --catalogue: the output is a file, not `-`";
+        return Err(Failure::Usage(reason.to_owned()));
+    }
     let mut target = Target::open(options.output.as_deref())?;
     target.set_durable(policy.durable);
     let workers = start_workers()?;
@@ -184,6 +204,10 @@ pub(super) fn run(options: &Options) -> Outcome {
     let _metrics = options.fetch.metrics.serve(move || fetch_metrics(&lock(&scraped)))?;
     let fetched = block_on(async {
         let endpoint = options.fetch.connect.open().await?;
+        if let Some(prefix) = &options.catalogue {
+            policy.replicas.extend(replicas(&endpoint, &options.name, prefix, &policy).await?);
+        }
+        let policy = policy;
         let fetched = while_connected(&endpoint, options.fetch.timeout(), async {
             if let Some(range) = options.range {
                 return range::fetch(&endpoint, &options.name, range, &policy, &mut target).await;
@@ -217,6 +241,32 @@ pub(super) fn run(options: &Options) -> Outcome {
             Err(failure)
         }
     }
+}
+
+/// Names of an object at the replicas that the catalogue of `prefix` lists.
+async fn replicas(
+    endpoint: &Endpoint,
+    name: &Name,
+    prefix: &Name,
+    policy: &Policy,
+) -> Outcome<Vec<Name>> {
+    if !name.as_ref().starts_with(prefix.as_ref()) {
+        return Err(Failure::Usage(format!("--catalogue: {name} is not below {prefix}")));
+    }
+    let index = fetch_index(endpoint, prefix, &policy.fetching).await;
+    let index = index.map_err(super::find::failed)?;
+    let below = name.as_ref().suffix(prefix.len());
+    // A version is that of one name.
+    let is_version = below.last().is_some_and(|last| last.as_version().is_some());
+    let below = if is_version { below.parent() } else { below };
+    let at = |replica: &Name| {
+        let mut name = replica.clone();
+        below.components().for_each(|component| {
+            name.push(component);
+        });
+        name
+    };
+    Ok(index.replicas.iter().map(at).collect())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -289,6 +339,8 @@ impl FetchArguments {
             restart: self.restart,
             durable: !self.no_sync,
             listing,
+            replicas: Vec::new(),
+            replica_timeout: Duration::MAX,
         })
     }
 
@@ -508,7 +560,18 @@ impl Report {
     }
 
     fn line(&self) -> String {
-        let Fetched { name, convention, already, progress, refused, unchecked_key } = &self.fetched;
+        let Fetched { name, convention, already, progress, refused, unchecked_key, replicas } =
+            &self.fetched;
+        let used = replicas.iter().filter(|replica| replica.segments > 0);
+        let replicas = match replicas.len() {
+            0 => String::new(),
+            _ => format!(
+                ", {}",
+                used.map(|replica| format!("{} from {}", grouped(replica.segments), replica.name))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ),
+        };
         let rate = bytes_for_people(per_second(progress.bytes, self.elapsed));
         let resumed = match already.bytes {
             0 => String::new(),
@@ -526,7 +589,7 @@ impl Report {
             .as_ref()
             .map_or_else(String::new, |key| format!(", signed by {key}, which was not checked"));
         format!(
-            "{}: {} in {:.3} s ({rate}/s), {}, {} retransmitted{resumed}{refused}{convention}{signer}",
+            "{}: {} in {:.3} s ({rate}/s), {}, {} retransmitted{replicas}{resumed}{refused}{convention}{signer}",
             name,
             bytes_for_people(progress.bytes),
             self.elapsed.as_secs_f64(),
@@ -536,7 +599,18 @@ impl Report {
     }
 
     fn json(&self) -> serde_json::Value {
-        let Fetched { name, convention, already, progress, refused, unchecked_key } = &self.fetched;
+        let Fetched { name, convention, already, progress, refused, unchecked_key, replicas } =
+            &self.fetched;
+        let replicas: Vec<_> = replicas
+            .iter()
+            .map(|replica| {
+                json!({
+                    "name": replica.name.to_uri(),
+                    "segments": replica.segments,
+                    "left": replica.left,
+                })
+            })
+            .collect();
         let milliseconds = |duration: Duration| duration.as_secs_f64() * 1000.0;
         json!({
             "name": name.to_string(),
@@ -557,6 +631,7 @@ impl Report {
             "congestion_marks": progress.congestion_marks,
             "window": progress.window,
             "rtt_ms": progress.rtt.map(milliseconds),
+            "replicas": replicas,
         })
     }
 }

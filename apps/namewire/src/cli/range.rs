@@ -81,7 +81,16 @@ pub(super) async fn fetch(
     if segment * segment_size >= end {
         let progress = FetchProgress::default();
         let (name, convention) = (found.name().clone(), found.convention());
-        return Ok(Fetched { name, convention, already, progress, refused: 0, unchecked_key });
+        let replicas = Vec::new();
+        return Ok(Fetched {
+            name,
+            convention,
+            already,
+            progress,
+            refused: 0,
+            unchecked_key,
+            replicas,
+        });
     }
     let convention = found.convention();
     let mut stream = endpoint.fetch_found(found, segment, &fetching);
@@ -113,7 +122,8 @@ pub(super) async fn fetch(
     let bytes = end - range.first - already.bytes;
     let progress = FetchProgress { bytes, ..*progress.borrow() };
     let refused = progress.refused;
-    Ok(Fetched { name, convention, already, progress, refused, unchecked_key })
+    let replicas = Vec::new();
+    Ok(Fetched { name, convention, already, progress, refused, unchecked_key, replicas })
 }
 
 /// The part of an interrupted fetch of the same range.

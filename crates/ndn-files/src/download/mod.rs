@@ -4,6 +4,7 @@
 mod checksum;
 mod part;
 mod recheck;
+mod replicas;
 mod retry;
 mod workers;
 mod writes;
@@ -11,10 +12,11 @@ mod writes;
 use std::sync::Arc;
 
 use ndn_client::fetch::{
-    FetchError, FetchFailure, PacketStream, ReceivedSegment, Release, Verification,
+    CacheBypass, FetchError, FetchFailure, FetchProgress, PacketStream, ReceivedSegment, Release,
+    Verification,
 };
-use ndn_packet::ContentType;
-use tokio::sync::mpsc;
+use ndn_packet::{ContentType, Name};
+use tokio::sync::{mpsc, watch};
 
 use self::part::{Irregular, NoteError};
 use self::retry::{Refusal, Retries};
@@ -26,6 +28,7 @@ pub use self::part::{
     is_reserved_name, is_unchanged, newer_version, record,
 };
 pub use self::recheck::has_content;
+pub use self::replicas::{REPLICAS_MAX, ReplicaError, ReplicaReport, ReplicaStream};
 pub use self::workers::Workers;
 
 /// Objects of at most this many segments are verified and written in the receiving task.
@@ -52,6 +55,76 @@ pub enum ReceiveError {
     Incomplete(String),
 }
 
+/// The segments of an object in the order of arrival, from one name or from several.
+#[derive(Debug)]
+pub enum SegmentStream {
+    /// From one name.
+    Packets(PacketStream),
+    /// From several.
+    Replicas(ReplicaStream),
+}
+
+impl SegmentStream {
+    /// Name of the object with its version.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        match self {
+            Self::Packets(stream) => stream.name(),
+            Self::Replicas(stream) => stream.name(),
+        }
+    }
+
+    /// Counters and estimates, updated during the fetch.
+    #[must_use]
+    pub fn progress(&self) -> watch::Receiver<FetchProgress> {
+        match self {
+            Self::Packets(stream) => stream.progress(),
+            Self::Replicas(stream) => stream.progress(),
+        }
+    }
+
+    fn last_segment(&self) -> Option<u64> {
+        match self {
+            Self::Packets(stream) => stream.last_segment(),
+            Self::Replicas(stream) => Some(stream.last_segment()),
+        }
+    }
+
+    async fn next(&mut self) -> Result<Option<Vec<ReceivedSegment>>, FetchError> {
+        match self {
+            Self::Packets(stream) => stream.next().await,
+            Self::Replicas(stream) => stream.next().await,
+        }
+    }
+
+    /// Releases segments that were written; those of replicas are released when they arrive.
+    fn release(&self) -> Option<Release> {
+        match self {
+            Self::Packets(stream) => Some(stream.release()),
+            Self::Replicas(_) => None,
+        }
+    }
+
+    fn cache_bypass(&self) -> CacheBypass {
+        match self {
+            Self::Packets(stream) => stream.cache_bypass(),
+            Self::Replicas(stream) => stream.cache_bypass(),
+        }
+    }
+}
+
+impl From<PacketStream> for SegmentStream {
+    fn from(stream: PacketStream) -> Self {
+        Self::Packets(stream)
+    }
+}
+
+impl From<ReplicaStream> for SegmentStream {
+    fn from(stream: ReplicaStream) -> Self {
+        Self::Replicas(stream)
+    }
+}
+
 /// Result of receiving an object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Received {
@@ -71,13 +144,14 @@ pub struct Received {
 /// # Errors
 /// All of [`ReceiveError`].
 pub async fn receive(
-    mut stream: PacketStream,
+    stream: impl Into<SegmentStream>,
     part: &mut PartFile,
     verification: &Verification,
     segment_len: Option<u64>,
     workers: &Workers,
     mut observe: impl FnMut(),
 ) -> Result<Received, ReceiveError> {
+    let mut stream = stream.into();
     if let (0, Some(length)) = (part.segment_len(), segment_len) {
         part.set_segment_len(length);
     }
@@ -105,7 +179,7 @@ pub async fn receive(
             biased;
             Some(outcome) = outcomes.recv() => {
                 receiving.jobs -= 1;
-                receiving.release.release(outcome.released);
+                receiving.release(outcome.released);
                 if let Err(error) = receiving.finish(outcome) {
                     failure.get_or_insert(error);
                 }
@@ -140,7 +214,7 @@ pub async fn receive(
     Ok(Received { refused: receiving.retries.refused() })
 }
 
-fn is_small(stream: &PacketStream) -> bool {
+fn is_small(stream: &SegmentStream) -> bool {
     stream.last_segment().is_some_and(|last| last < SMALL_SEGMENTS_MAX)
 }
 
@@ -159,10 +233,16 @@ struct Receiving<'a> {
     jobs: usize,
     /// Segments that failed verification.
     retries: Retries,
-    release: Release,
+    release: Option<Release>,
 }
 
 impl Receiving<'_> {
+    fn release(&self, count: usize) {
+        if let Some(release) = &self.release {
+            release.release(count);
+        }
+    }
+
     /// Fetches the digests of segments.
     async fn load(&self, segments: &[ReceivedSegment]) -> Result<(), FetchError> {
         let numbers = segments.iter().map(|(segment, _)| *segment);
@@ -181,7 +261,7 @@ impl Receiving<'_> {
             };
             let first = self.waiting.swap_remove(at);
             if !self.learn_segment_len(&first)? {
-                self.release.release(1);
+                self.release(1);
                 return Ok(());
             }
             self.waiting.push(first);

@@ -5,4 +5,5 @@ mod confinement;
 mod examples;
 mod manifests;
 mod receiving;
+mod replicas;
 mod service;
