@@ -5,15 +5,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use futures_util::{StreamExt, stream};
-use ndn_client::fetch::FetchOptions;
+use ndn_client::fetch::{FetchError, FetchOptions};
 use ndn_files::{CatalogueEntry, CatalogueError, PageCache, fetch_index, fetch_page};
 use ndn_packet::Name;
 use serde_json::{Value, json};
 
 use super::arguments::{name, size};
-use super::connect::{ConnectOptions, block_on};
+use super::connect::{ConnectOptions, block_on, kind_of_fetch};
 use super::failure::{Failure, Outcome};
-use super::fetch_file::failure;
 use super::keys;
 use super::nfdc::extended_timestamp;
 use super::output::{self, bytes_for_people};
@@ -119,10 +118,12 @@ fn page_cache() -> Option<PageCache> {
 }
 
 pub(super) fn failed(error: CatalogueError) -> Failure {
-    if let CatalogueError::Fetch(error) = error {
-        return failure(error);
-    }
-    Failure::Failed(error.to_string())
+    let CatalogueError::Fetch(error) = error else {
+        return Failure::Failed(error.to_string());
+    };
+    let is_missing = matches!(error, FetchError::Discovery(_) | FetchError::NotFound { .. });
+    let hint = if is_missing { " (`namewire serve --catalogue` publishes catalogues)" } else { "" };
+    kind_of_fetch(&error)(format!("{error}{hint}"))
 }
 
 /// The path below the prefix, without a leading slash.

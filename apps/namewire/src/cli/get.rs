@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use namewire_http::ProgramMetric;
 use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchConfig, FetchOptions, FetchProgress, WindowMode};
-use ndn_files::{LIST, Workers, fetch_index};
+use ndn_files::{LIST, REPLICAS_MAX, Workers, fetch_index};
 use ndn_packet::{Convention, Name};
 use serde_json::json;
 
@@ -206,6 +206,10 @@ pub(super) fn run(options: &Options) -> Outcome {
         let endpoint = options.fetch.connect.open().await?;
         if let Some(prefix) = &options.catalogue {
             policy.replicas.extend(replicas(&endpoint, &options.name, prefix, &policy).await?);
+        }
+        if policy.replicas.len() >= REPLICAS_MAX {
+            let most = REPLICAS_MAX - 1;
+            return Err(Failure::Usage(format!("a file is fetched from at most {most} replicas")));
         }
         let policy = policy;
         let fetched = while_connected(&endpoint, options.fetch.timeout(), async {

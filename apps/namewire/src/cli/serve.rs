@@ -1,6 +1,7 @@
 //! `namewire serve`: serves directories, buckets and trees of web servers as the file service.
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +19,10 @@ use ndn_security::Certificate;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use super::arguments::{duration, served_name, size};
 use super::connect::{ConnectOptions, block_on_until_done};
@@ -159,6 +164,7 @@ fn segment_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
+    log_warnings();
     let serving = ServerOptions {
         signer: options.connect.data_signer(&options.sign)?,
         freshness: options.freshness,
@@ -197,6 +203,17 @@ pub(super) fn run(options: &Options) -> Outcome {
         drop(certificates);
         Ok(())
     })
+}
+
+/// Logs warnings of the file server and its origins on standard error: files that cannot be read, objects that change.
+fn log_warnings() {
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    let crates = ["ndn_files", "ndn_origins"].map(|name| (name, LevelFilter::WARN));
+    let lines = lines.with_filter(Targets::new().with_targets(crates));
+    // A program that has a log already shows them there.
+    let _ = tracing_subscriber::registry().with(lines).try_init();
 }
 
 /// Writes the access log.

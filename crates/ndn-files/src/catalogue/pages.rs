@@ -27,7 +27,7 @@ pub(super) fn paginate(entries: &[CatalogueEntry]) -> Vec<Page> {
         entry.append_to(&mut scratch);
         length += scratch.len();
         let digest = sha256(entry.path.value());
-        let ends = u16::from_be_bytes([digest[0], digest[1]]) % ENTRIES_MEAN == 0;
+        let ends = u16::from_be_bytes([digest[0], digest[1]]).is_multiple_of(ENTRIES_MEAN);
         let is_full = at + 1 - from >= ENTRIES_MAX || length >= LEN_TARGET;
         if ends || is_full || at + 1 == entries.len() {
             pages.push(Page { bytes: encode_page(&entries[from..=at]), entries: at + 1 - from });

@@ -139,14 +139,7 @@ impl ReplicaStream {
         Ok(Self { shared, name, batches, left, _tasks: tasks, progress, cache_bypass })
     }
 
-    /// The state of all replicas, the first one first.
-    #[must_use]
-    pub fn reports(&self) -> Vec<ReplicaReport> {
-        self.shared.state().reports.clone()
-    }
-
-    /// A handle for the reports, which remains when the stream is used up.
-    #[must_use]
+    /// A function for the state of all replicas, the first one first, also when the stream is used up.
     pub fn watch_reports(&self) -> impl Fn() -> Vec<ReplicaReport> + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.state().reports.clone()
