@@ -451,11 +451,18 @@ impl Task {
             };
             release.release(segments.len());
             let mut new = Vec::with_capacity(segments.len());
+            let mut wrong = None;
             for (segment, packet) in segments {
                 if self.shared.state().is_here(segment) {
                     continue;
                 }
-                let packet = self.verified(segment, packet).map_err(|reason| (reason, None))?;
+                let packet = match self.verified(segment, packet) {
+                    Ok(packet) => packet,
+                    Err(reason) => {
+                        wrong = Some(reason);
+                        break;
+                    }
+                };
                 if self.shared.state().note(self.number, segment) {
                     self.report(&packet);
                     new.push((segment, packet));
@@ -463,6 +470,10 @@ impl Task {
             }
             if !new.is_empty() && self.sender.send(new).await.is_err() {
                 return Ok(Ended::Unwanted);
+            }
+            // Segments before the wrong one are noted, and delivered.
+            if let Some(reason) = wrong {
+                return Err((reason, None));
             }
         }
     }

@@ -27,7 +27,7 @@ enum Kind {
     Slow(Duration),
     /// Answers this number of Interests.
     Ends(u64),
-    /// Sends other content from this segment on.
+    /// Sends other content in one segment of each group of this length.
     Lies(u64),
     /// States another length.
     Longer,
@@ -133,7 +133,7 @@ fn replica(bed: &Bed, name: &Name, kind: Kind, content: &Arc<Vec<u8>>) -> Regist
             let start = usize::try_from(segment).unwrap() * SEGMENT_LEN;
             let end = (start + SEGMENT_LEN).min(content.len());
             let mut part = content[start..end].to_vec();
-            if matches!(kind, Kind::Lies(from) if segment >= from) {
+            if matches!(kind, Kind::Lies(every) if segment % every == every - 1) {
                 part[0] ^= 1;
             }
             let name = request.name().to_name();
@@ -180,9 +180,9 @@ async fn silent_replica_is_left_in_its_time_and_named() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lying_replica_is_found_out_by_the_manifest_and_named() {
-    for from in [0, 20] {
+    for every in [1, 5, 37] {
         let replicated =
-            Replicated::new(&[("/liar", Kind::Lies(from)), ("/good", Kind::Good)]).await;
+            Replicated::new(&[("/liar", Kind::Lies(every)), ("/good", Kind::Good)]).await;
         let (content, reports, _) = replicated.fetch(&["/liar", "/good"]).await;
         assert!(content.unwrap() == *replicated.content, "no byte of it");
         let reason = reports[1].left.as_deref().unwrap();
