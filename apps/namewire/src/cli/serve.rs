@@ -13,7 +13,7 @@ use ndn_client::{Endpoint, Registration, Request};
 use ndn_files::{
     Event, FileServer, Mount, Observer, Preparation, RootOptions, ServerOptions, StartError,
 };
-use ndn_origins::{Address, OpenError, Origin, OriginOptions};
+use ndn_origins::{Address, AddressError, OpenError, Origin, OriginOptions};
 use ndn_packet::Name;
 use ndn_security::Certificate;
 use serde::de::Error as _;
@@ -391,8 +391,14 @@ fn open(
 /// The address of an origin; `None` for the path of a directory.
 fn origin_address(directory: &Path) -> Outcome<Option<Address>> {
     let text = directory.to_str().filter(|text| ndn_origins::is_origin(text));
-    let parse =
-        |text| Address::parse(text).map_err(|error| OpenError::Address(text.to_owned(), error));
+    let parse = |text: &str| {
+        Address::parse(text).map_err(|error| {
+            // A password is not repeated.
+            let is_secret = error == AddressError::Credentials;
+            let shown = if is_secret { "the address of the origin" } else { text };
+            OpenError::Address(shown.to_owned(), error)
+        })
+    };
     text.map(parse).transpose().map_err(origin_failure)
 }
 
