@@ -150,6 +150,7 @@ fn bucket_is_served_as_a_directory_is() {
 
     // Digests outlive the server: no object is read whole again for its manifest.
     let mut server = serve_json(&forwarder, "again", &arguments, &moto);
+    let _ = forwarder.output(&["cs", "erase", "/files"]);
     let _ = forwarder.output(&compare);
     let report = end(&mut server);
     assert!(report["manifests_loaded"].as_u64().unwrap() >= 1, "{report}");
