@@ -7,6 +7,7 @@ mod connect;
 mod directories;
 mod error;
 mod origin;
+mod real_time;
 mod runtime;
 mod version;
 

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use ndn_files::{
     FileSource, FileStat, ListFailure, OpenFailure, Opened, SourceEntry, SourceFile, SourceListing,
 };
-use ndn_types::duration_ns;
 use object_store::path::Path as ObjectPath;
 use object_store::{GetOptions, ListResult, ObjectMeta, ObjectStore};
 use rustix::io::Errno;
@@ -21,6 +20,7 @@ use crate::blocks::{BLOCK_LEN, Blocks, Limits, Object, ReadFailure};
 use crate::connect::{Connected, connect};
 use crate::directories::Directories;
 use crate::error::{OpenError, failure};
+use crate::real_time;
 use crate::runtime::Runtime;
 use crate::version::stat_of;
 
@@ -197,7 +197,7 @@ impl FileSource for Origin {
     }
 
     fn list(&self, path: &Path) -> Result<SourceListing, ListFailure> {
-        let now_ns = ndn_sys::clock::now();
+        let now_ns = real_time::now_ns();
         if let Some(listing) = self.directories.recent(path, now_ns) {
             return Ok(listing);
         }
@@ -212,7 +212,7 @@ impl FileSource for Origin {
         if entries.is_empty() && !self.is_base(path) {
             return Err(OpenFailure::NotFound.into());
         }
-        let unix_ns = duration_ns(ndn_sys::clock::wall_clock());
+        let unix_ns = real_time::unix_ns();
         Ok(self.directories.listed(path, entries, (now_ns, unix_ns)))
     }
 
