@@ -310,11 +310,7 @@ impl Reliability {
         let recent_max =
             if self.has_memory { RECENT_MAX } else { self.recent.len().min(RECENT_MAX) };
         while let Some(&(came, oldest)) = self.recent.front()
-<<<<<<< ours
             && (came.plus(kept) < now || self.recent.len() >= recent_max)
-=======
-            && (came.plus(kept) < now || self.recent.len() >= RECENT_MAX)
->>>>>>> theirs
         {
             self.recent.pop_front();
             self.recent_set.remove(&oldest);
