@@ -757,6 +757,7 @@ fn interrupted_network_of_hosts_leaves_nothing_behind() {
     let mut process =
         Process::start("lab", bench.command(&["run", "net.toml"]), bench.directory.path());
     // Lab, two connections and agents with their directories, and four forwarders.
+    wait_until("a run", || process.stderr().contains("to do").then_some(()));
     wait_until("forwarders", || (bench.leftovers() > 9).then_some(()));
     process.signal(Signal::INT);
     assert_eq!(process.wait().code(), Some(130), "{}", process.everything());

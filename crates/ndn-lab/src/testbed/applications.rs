@@ -138,7 +138,7 @@ pub(crate) fn traffic_arguments(network: &Network<'_>, node: usize) -> Vec<Strin
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
     add("--duration", format!("{}ms", (load.duration_s * 1e3) as u64));
     add("--components", network.name_components.to_string());
-    add("--seed", (network.seed.wrapping_add(node as u64) >> 1).to_string());
+    add("--seed", ((network.seed >> 1) + node as u64).to_string());
     if network.has_popular_names {
         add("--repeat", load.objects.to_string());
         add("--zipf", load.zipf.to_string());
