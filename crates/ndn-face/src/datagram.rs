@@ -257,6 +257,7 @@ impl Transport for Datagrams {
             self.close_channel(shared, state.channel, pool);
         } else if let Some(peer) = state.peer {
             channel.remove_peer(peer, face.index);
+            channel.queue.forget_path(face.index);
         }
     }
 }
@@ -471,7 +472,8 @@ impl Datagrams {
             }
         };
         let counters = SendCounters { channel: &channel.counters, calls: &cx.shared.calls };
-        let flushed = channel.queue.flush(&channel.socket, cx.pool, writer, counters, refused);
+        let (queue, socket) = (&mut channel.queue, &channel.socket);
+        let flushed = queue.flush(cx.now, socket, cx.pool, writer, counters, refused);
         if let Some((index, error)) = unreachable
             && let Some(face) = faces.face_mut(index)
         {

@@ -7,12 +7,15 @@ use std::cmp::Reverse;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
+use hashbrown::HashMap;
 use ndn_ring::{PacketHandle, PacketPool};
 use ndn_sys::packet::{FramePort, FrameRefusal, FrameTransmitted, LinkAddress};
 use ndn_sys::udp::{MESSAGE_LENGTH_MAX, SEGMENTS_MAX, SendBatch, SendBuilder};
 use ndn_sys::xdp::XdpPort;
 use ndn_table::FaceIndex;
+use ndn_types::Timestamp;
 use rustix::io::Errno;
 
 use crate::counters::{CallCounters, ChannelCounters, LinkDropReason};
@@ -26,6 +29,11 @@ const MESSAGES_MAX: usize = 64;
 const SLICES_MAX: usize = 1024;
 /// A queue that has become longer than this gives its memory back when it is empty.
 const KEPT_BYTES: usize = 1 << 20;
+
+/// Time after which the kernel forgets a path MTU that it has learned (`net.ipv4.route.mtu_expires`).
+const PATH_MTU_LIFETIME: Duration = Duration::from_mins(10);
+/// Faces whose paths are remembered as narrow.
+const NARROW_PATHS_MAX: usize = 4096;
 
 /// An Ethernet frame has no less payload than this.
 const PAYLOAD_MIN: usize = 46;
@@ -101,8 +109,47 @@ pub(crate) struct DatagramQueue {
     blocked: bool,
     /// Frames are reordered for long runs.
     sorts: bool,
-    /// Longest datagram to send in a run: GSO fails for datagrams that exceed the path MTU. 0 without GSO.
-    segment_length_max: usize,
+    /// Frames may be sent in runs (GSO).
+    segments: bool,
+    narrow_paths: NarrowPaths,
+}
+
+/// Faces to whose peers the kernel rejected a run: GSO fails for datagrams that exceed the path MTU, which differs
+/// between the peers of a socket. Of each, the longest datagram to send in a run, and until when that holds.
+#[derive(Debug, Default)]
+struct NarrowPaths {
+    faces: HashMap<FaceIndex, (usize, Timestamp)>,
+    /// No entry ends earlier.
+    next_end: Timestamp,
+}
+
+impl NarrowPaths {
+    /// Longest datagram to send to the peer of a face in a run.
+    #[inline]
+    fn segment_length_max(&self, face: FaceIndex) -> usize {
+        self.faces.get(&face).map_or(MESSAGE_LENGTH_MAX, |&(length, _)| length)
+    }
+
+    fn note(&mut self, now: Timestamp, face: FaceIndex, segment_length_max: usize) {
+        if self.faces.len() >= NARROW_PATHS_MAX {
+            // Each costs one rejected call to be found again.
+            self.faces.clear();
+        }
+        let until = now.plus(PATH_MTU_LIFETIME);
+        if self.faces.is_empty() {
+            self.next_end = until;
+        }
+        self.faces.insert(face, (segment_length_max, until));
+    }
+
+    /// Forgets paths that may have become wider.
+    #[inline]
+    fn expire(&mut self, now: Timestamp) {
+        if !self.faces.is_empty() && self.next_end <= now {
+            self.faces.retain(|_, (_, until)| *until > now);
+            self.next_end = self.faces.values().map(|(_, until)| *until).min().unwrap_or(now);
+        }
+    }
 }
 
 /// Buffers for `sendmmsg`, which the sockets of one kind share.
@@ -133,7 +180,8 @@ impl DatagramQueue {
             mixed: false,
             blocked: false,
             sorts: true,
-            segment_length_max: if segments { MESSAGE_LENGTH_MAX } else { 0 },
+            segments,
+            narrow_paths: NarrowPaths::default(),
         }
     }
 
@@ -150,6 +198,7 @@ impl DatagramQueue {
     /// Sends as much as the kernel accepts. Calls `refused` for frames that it rejects.
     pub(crate) fn flush(
         &mut self,
+        now: Timestamp,
         socket: &impl AsFd,
         pool: &PacketPool,
         writer: &mut DatagramWriter,
@@ -157,6 +206,7 @@ impl DatagramQueue {
         mut refused: impl FnMut(FaceIndex, io::ErrorKind),
     ) -> Flushed {
         self.order();
+        self.narrow_paths.expire(now);
         let mut done = 0;
         let mut retried = false;
         while done < self.datagrams.len() {
@@ -184,7 +234,7 @@ impl DatagramQueue {
                 }
                 Err(error) => {
                     let run = writer.runs[0];
-                    if !self.shorten_runs(run, done, &error) {
+                    if !self.shorten_runs(now, run, done, &error) {
                         let frames = &self.datagrams[done..done + run];
                         frames.iter().for_each(|datagram| refused(datagram.to.face, error.kind()));
                         done += run;
@@ -317,7 +367,7 @@ impl DatagramQueue {
     /// the last, which may be shorter.
     pub(super) fn run_at(&self, first: usize) -> usize {
         let (face, length) = (self.datagrams[first].to.face, self.datagrams[first].length());
-        if length > self.segment_length_max {
+        if !self.segments || length > self.narrow_paths.segment_length_max(face) {
             return 1;
         }
         let mut total = length;
@@ -337,19 +387,27 @@ impl DatagramQueue {
     }
 
     /// After the kernel rejected a run: whether the same frames may be sent one by one.
-    pub(super) fn shorten_runs(&mut self, run: usize, first: usize, error: &io::Error) -> bool {
+    pub(super) fn shorten_runs(
+        &mut self,
+        now: Timestamp,
+        run: usize,
+        first: usize,
+        error: &io::Error,
+    ) -> bool {
         if run == 1 {
             return false;
         }
         match Errno::from_io_error(error) {
-            // The datagrams are longer than the route takes; the kernel fragments single ones.
+            // The datagrams are longer than the path to this peer takes; the kernel fragments single ones.
             Some(Errno::INVAL | Errno::MSGSIZE) => {
-                self.segment_length_max = self.datagrams[first].length() - 1;
+                let datagram = &self.datagrams[first];
+                let (face, length) = (datagram.to.face, datagram.length());
+                self.narrow_paths.note(now, face, length - 1);
                 true
             }
             // The network card cannot.
             Some(Errno::IO | Errno::OPNOTSUPP) => {
-                self.segment_length_max = 0;
+                self.segments = false;
                 true
             }
             Some(_) | None => false,
@@ -400,6 +458,11 @@ impl DatagramQueue {
         self.ordered = 0;
         self.mixed = false;
         self.blocked = false;
+    }
+
+    /// Forgets the path of a face that closes.
+    pub(crate) fn forget_path(&mut self, face: FaceIndex) {
+        self.narrow_paths.faces.remove(&face);
     }
 
     /// Drops all frames.

@@ -506,7 +506,7 @@ impl Ports {
         let retry = match socket {
             PortSocket::Packet(socket) => {
                 let refused = |index, _| refused(index);
-                let flushed = port.queue.flush(socket, cx.pool, writer, counters, refused);
+                let flushed = port.queue.flush(cx.now, socket, cx.pool, writer, counters, refused);
                 let is_blocked = flushed == Flushed::Blocked;
                 if is_blocked != port.waits_writable {
                     port.waits_writable = is_blocked;

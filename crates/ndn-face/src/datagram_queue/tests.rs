@@ -8,6 +8,9 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
 use super::*;
 
+/// The time of all flushes that do not depend on it.
+const AT: Timestamp = Timestamp::from_millis(1);
+
 fn face(slot: u32) -> FaceIndex {
     FaceIndex::new(slot, 0)
 }
@@ -65,12 +68,42 @@ fn rejected_runs_are_sent_one_by_one() {
     let mut queue = queue_of(&[2000, 2000, 1000, 1000], &pool);
     let refusal = |error: Errno| io::Error::from(error);
     let too_long = refusal(Errno::INVAL);
-    assert!(!queue.shorten_runs(1, 0, &too_long), "a single one is refused for good");
-    assert!(!queue.shorten_runs(2, 0, &refusal(Errno::NETUNREACH)));
-    assert!(queue.shorten_runs(2, 0, &too_long));
+    assert!(!queue.shorten_runs(AT, 1, 0, &too_long), "a single one is refused for good");
+    assert!(!queue.shorten_runs(AT, 2, 0, &refusal(Errno::NETUNREACH)));
+    assert!(queue.shorten_runs(AT, 2, 0, &too_long));
     assert_eq!((queue.run_at(0), queue.run_at(2)), (1, 2));
-    assert!(queue.shorten_runs(2, 2, &refusal(Errno::IO)));
+    assert!(queue.shorten_runs(AT, 2, 2, &refusal(Errno::IO)));
     assert_eq!(queue.run_at(2), 1);
+}
+
+/// The path MTU is one of the peer, and is learned again when the kernel may have forgotten it.
+#[test]
+fn rejected_run_shortens_only_those_to_the_same_peer_for_a_while() {
+    let pool = PacketPool::new(1).unwrap();
+    let mut queue = DatagramQueue::new(true);
+    let fill = |queue: &mut DatagramQueue| {
+        for slot in [1, 1, 2, 2] {
+            push(queue, slot, (&[], &[0; 1400]), None, &pool);
+        }
+    };
+    fill(&mut queue);
+    assert!(queue.shorten_runs(AT, 2, 0, &io::Error::from(Errno::MSGSIZE)));
+    let runs = |queue: &DatagramQueue| [0, 2].map(|first| queue.run_at(first));
+    assert_eq!(runs(&queue), [1, 2]);
+    let before = AT.plus(PATH_MTU_LIFETIME - Duration::from_nanos(1));
+    for (now, expected) in [(before, [1, 2]), (before.plus_nanos(1), [2, 2])] {
+        queue.discard(&pool);
+        queue.narrow_paths.expire(now);
+        fill(&mut queue);
+        assert_eq!(runs(&queue), expected, "{now:?}");
+    }
+    assert!(queue.shorten_runs(AT, 2, 2, &io::Error::from(Errno::INVAL)));
+    queue.forget_path(face(2));
+    assert_eq!(runs(&queue), [2, 2]);
+    for slot in 10..10 + u32::try_from(2 * NARROW_PATHS_MAX).unwrap() {
+        queue.narrow_paths.note(AT, face(slot), 1279);
+        assert!(queue.narrow_paths.faces.len() <= NARROW_PATHS_MAX);
+    }
 }
 
 /// A datagram socket whose peer reads nothing; unlike UDP it has an end of patience.
@@ -100,7 +133,7 @@ fn blocked_frames_hold_no_blocks() {
     }
     pool.release(handle);
     let mut flush = |queue: &mut DatagramQueue| {
-        queue.flush(&near, &pool, &mut writer, counters, |_, _| panic!("nothing is refused"))
+        queue.flush(AT, &near, &pool, &mut writer, counters, |_, _| panic!("nothing is refused"))
     };
     assert_eq!(flush(&mut queue), Flushed::Blocked);
     pool.reclaim();
@@ -137,8 +170,9 @@ fn sent(queue: &mut DatagramQueue, pool: &PacketPool) -> Vec<Vec<u8>> {
     let counters = SendCounters { channel: &channel, calls: &calls };
     let (mut received, mut buffer) = (Vec::new(), vec![0; 10_000]);
     while queue.pending_bytes() > 0 {
-        queue
-            .flush(&near, pool, &mut DatagramWriter::default(), counters, |_, _| panic!("refused"));
+        queue.flush(AT, &near, pool, &mut DatagramWriter::default(), counters, |_, _| {
+            panic!("refused")
+        });
         while let Ok((length, _)) = rustix::net::recv(&far, &mut buffer[..], RecvFlags::empty()) {
             received.push(buffer[..length].to_vec());
         }
@@ -213,7 +247,7 @@ fn blocked_frames_are_not_overtaken() {
         push(&mut queue, 1, (&[1], &[0; 50]), None, &pool);
     }
     let mut flush = |queue: &mut DatagramQueue| {
-        queue.flush(&near, &pool, &mut writer, counters, |_, _| panic!("nothing is refused"))
+        queue.flush(AT, &near, &pool, &mut writer, counters, |_, _| panic!("nothing is refused"))
     };
     assert_eq!(flush(&mut queue), Flushed::Blocked);
     // Longer ones go first, but not before what has waited already.
@@ -242,6 +276,7 @@ fn closed_socket_rejects_all_frames_and_keeps_none() {
     let (channel, calls) = (ChannelCounters::default(), CallCounters::default());
     let counters = SendCounters { channel: &channel, calls: &calls };
     let flushed =
-        queue.flush(&near, &pool, &mut DatagramWriter::default(), counters, |_, _| refused += 1);
+        queue
+            .flush(AT, &near, &pool, &mut DatagramWriter::default(), counters, |_, _| refused += 1);
     assert_eq!((flushed, refused, queue.pending_bytes()), (Flushed::All, 10, 0));
 }
