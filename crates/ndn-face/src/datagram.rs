@@ -234,7 +234,8 @@ impl Transport for Datagrams {
         let to = Destination { face: face.index, target: Target::of(state.peer) };
         let bytes_max = face.link.options().queue_bytes_max;
         let tap = TransportContext::tap_point(&mut cx.shared.tap, cx.now, face.index);
-        let mut sink = DatagramSink::new(&mut channel.queue, to, cx.pool, bytes_max, tap);
+        let sink = DatagramSink::new(&mut channel.queue, to, cx.pool, bytes_max, tap);
+        let mut sink = sink.in_order(face.link.is_reliable());
         outgoing.encode(&mut face.link, cx.now, &mut sink);
         if !channel.listed && !channel.waits_writable {
             channel.listed = true;

@@ -77,7 +77,7 @@ pub(crate) struct SendCounters<'a> {
 struct Datagram {
     to: Destination,
     /// Frames of one length go together: by this, longest first. All fragments of a packet have
-    /// the length of the first here, so that they stay together.
+    /// the length of the first here, so that they stay together; all frames of a face in order have 0.
     first_length: usize,
     /// Frames that were pushed before it since the queue was empty.
     serial: u64,
@@ -494,6 +494,13 @@ impl<'a> DatagramSink<'a> {
         tap: TapPoint<'a>,
     ) -> Self {
         Self { queue, to, pool, bytes_max, tap, first_length: None }
+    }
+
+    /// Keeps the order of all frames of the face: with link reliability, the peer takes frames that arrive after later
+    /// ones for lost.
+    #[inline]
+    pub(crate) fn in_order(self, is_ordered: bool) -> Self {
+        Self { first_length: is_ordered.then_some(0), ..self }
     }
 }
 

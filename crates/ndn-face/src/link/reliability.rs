@@ -49,7 +49,9 @@ pub(crate) struct Reliability {
     window: Window,
     rtt: RttEstimator,
     /// Frames that later acknowledgements show to be lost. Their bytes count as those of the window.
-    lost: VecDeque<Unacked>,
+    lost: LostFrames,
+    /// TxSequences that the header being processed acknowledges.
+    acknowledged: Vec<u64>,
     /// TxSequences to acknowledge.
     acks: VecDeque<u64>,
     /// When they are sent alone.
@@ -67,7 +69,8 @@ impl Reliability {
         Self {
             window: Window::new(first_tx_sequence),
             rtt: RttEstimator::default(),
-            lost: VecDeque::new(),
+            lost: LostFrames::default(),
+            acknowledged: Vec::new(),
             acks: VecDeque::new(),
             idle_ack: None,
             recent: VecDeque::new(),
@@ -115,6 +118,10 @@ impl Reliability {
         for tx_sequence in lp.acks() {
             self.acknowledge(now, tx_sequence, counters);
         }
+        // Only now: what one header acknowledges together has arrived, in whatever order.
+        for tx_sequence in self.acknowledged.drain(..) {
+            self.window.acknowledged_later(tx_sequence, &mut self.lost);
+        }
         let (Some(tx_sequence), Some(_)) = (lp.tx_sequence(), lp.fragment()) else { return true };
         if self.acks.len() < ACKS_MAX {
             self.acks.push_back(tx_sequence);
@@ -146,7 +153,7 @@ impl Reliability {
 
     /// When [`handle_timeout`](Self::handle_timeout) has something to do.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
-        if !self.lost.is_empty() {
+        if !self.lost.frames.is_empty() {
             return Some(Timestamp::ZERO);
         }
         let oldest = self.window.oldest_sent().map(|sent| sent.plus(self.rtt.timeout()));
@@ -164,9 +171,11 @@ impl Reliability {
     ) {
         let mut budget = TIMEOUTS_PER_CALL;
         while budget > 0
-            && let Some(frame) = self.lost.pop_front()
+            && let Some(frame) = self.lost.frames.pop_front()
         {
             budget -= 1;
+            // Its acknowledgement may have arrived since.
+            let Some(frame) = frame.frame else { continue };
             self.window.bytes -= frame.bytes.len();
             self.send_again(now, frame, frame_max, sink, counters);
         }
@@ -277,25 +286,31 @@ impl Reliability {
     }
 
     fn acknowledge(&mut self, now: Timestamp, tx_sequence: u64, counters: &FaceCounters) {
-        let Some(frame) = self.window.take(tx_sequence) else { return };
+        let frame = match self.window.take(tx_sequence) {
+            Some(frame) => {
+                self.acknowledged.push(tx_sequence);
+                frame
+            }
+            None => {
+                let Some(frame) = self.lost.take(tx_sequence) else { return };
+                self.window.bytes -= frame.bytes.len();
+                frame
+            }
+        };
         counters.out_acknowledged.increment();
         if frame.retransmissions == 0 {
             self.rtt.add(now.since(frame.sent));
         }
         self.window.recycle(frame);
-        self.window.acknowledged_later(tx_sequence, &mut self.lost);
     }
 
     /// Drops the other fragments of a packet that is given up.
     fn drop_message(&mut self, message: u64) {
         self.window.remove_message(message);
-        self.lost.retain(|frame| {
-            let is_other = frame.message != message;
-            if !is_other {
-                self.window.bytes -= frame.bytes.len();
-            }
-            is_other
-        });
+        let frames = self.lost.frames.iter_mut().map(|lost| &mut lost.frame);
+        for frame in frames.filter_map(|frame| frame.take_if(|frame| frame.message == message)) {
+            self.window.bytes -= frame.bytes.len();
+        }
     }
 
     /// The time for which sequence numbers are remembered: until the last retransmission of the peer, assuming a similar
@@ -383,6 +398,32 @@ struct Unacked {
     later_acks: u8,
 }
 
+/// Frames that were lost and are to be sent again, by ascending TxSequence: each acknowledgement counts for all frames
+/// before it, so that the earlier of two reaches the limit first.
+#[derive(Debug, Default)]
+struct LostFrames {
+    frames: VecDeque<LostFrame>,
+}
+
+/// A frame that was lost; `None` if its acknowledgement has arrived since.
+#[derive(Debug)]
+struct LostFrame {
+    tx_sequence: u64,
+    frame: Option<Unacked>,
+}
+
+impl LostFrames {
+    /// Removes a frame that was not lost, but only acknowledged late.
+    fn take(&mut self, tx_sequence: u64) -> Option<Unacked> {
+        let first = self.frames.front()?.tx_sequence;
+        // TxSequences wrap.
+        let distance = |other: u64| other.wrapping_sub(first);
+        let sought = distance(tx_sequence);
+        let place = self.frames.binary_search_by_key(&sought, |lost| distance(lost.tx_sequence));
+        self.frames.get_mut(place.ok()?)?.frame.take()
+    }
+}
+
 /// The frames between the oldest that is not acknowledged and the newest.
 #[derive(Debug)]
 struct Window {
@@ -455,14 +496,16 @@ impl Window {
 
     /// Counts an acknowledgement for the frames before it, and moves those that it shows to be lost. As they leave the
     /// window, which begins with the oldest frame then, a frame is visited by at most [`LATER_ACKS_MAX`] acknowledgements.
-    fn acknowledged_later(&mut self, tx_sequence: u64, lost: &mut VecDeque<Unacked>) {
+    fn acknowledged_later(&mut self, tx_sequence: u64, lost: &mut LostFrames) {
         // The frame itself is gone, and with it perhaps the beginning of the window.
         let Some(count) = self.position(tx_sequence) else { return };
-        for place in self.frames.iter_mut().take(count) {
+        let first = self.first;
+        for (place, tx_sequence) in self.frames.iter_mut().take(count).zip(0..) {
             if let Some(frame) = place {
                 frame.later_acks += 1;
                 if frame.later_acks == LATER_ACKS_MAX {
-                    lost.extend(place.take());
+                    let tx_sequence = first.wrapping_add(tx_sequence);
+                    lost.frames.push_back(LostFrame { tx_sequence, frame: place.take() });
                 }
             }
         }

@@ -189,6 +189,40 @@ fn three_later_acknowledgements_trigger_retransmission() {
     assert_eq!(lp.tx_sequence(), Some(later[3].wrapping_add(1)));
 }
 
+/// They have arrived together; only their order on the way differs.
+#[test]
+fn order_of_acknowledgements_in_one_header_is_no_loss() {
+    let mut near = reliable(1400);
+    let sent: Vec<_> = (0..5).flat_map(|seed| send(&mut near, at(0), &wire(50, seed))).collect();
+    let mut all: Vec<_> = sent.iter().map(|frame| tx_sequence(frame)).collect();
+    all.rotate_left(1);
+    receive(&mut near, at(10), &ack(&all)).unwrap();
+    assert_eq!(near.next_deadline(), None);
+    assert!(resend(&mut near, at(10)).is_empty());
+    assert_eq!(near.counters().out_acknowledged.value(), 5);
+}
+
+#[test]
+fn late_acknowledgement_stops_the_retransmission() {
+    let mut near = reliable(1400);
+    let sent: Vec<_> = (0..9).flat_map(|seed| send(&mut near, at(0), &wire(50, seed))).collect();
+    let sequences: Vec<_> = sent.iter().map(|frame| tx_sequence(frame)).collect();
+    // The first four are lost, and then two of them are not.
+    receive(&mut near, at(10), &ack(&sequences[4..])).unwrap();
+    for late in [2, 0, 2] {
+        receive(&mut near, at(11), &ack(&[sequences[late]])).unwrap();
+    }
+    assert_eq!(near.counters().out_acknowledged.value(), 7);
+    let again = resend(&mut near, at(11));
+    let fragments: Vec<_> =
+        again.iter().map(|frame| LpPacket::parse(frame).unwrap().fragment().unwrap()).collect();
+    assert_eq!(fragments, [wire(50, 1), wire(50, 3)]);
+    let again: Vec<_> = again.iter().map(|frame| tx_sequence(frame)).collect();
+    receive(&mut near, at(12), &ack(&again)).unwrap();
+    assert_eq!(near.next_deadline(), None, "no bytes are left");
+    assert!(resend(&mut near, at(60_000)).is_empty());
+}
+
 #[test]
 fn duplicate_frame_is_acknowledged_and_dropped() {
     let (mut near, mut far) = (reliable(1400), reliable(1400));
