@@ -50,6 +50,23 @@ pub struct StreamState {
     websocket: Option<Box<WebSocket>>,
 }
 
+impl StreamState {
+    /// Bytes that the partial frame lacks; 0 if its header is not complete.
+    fn missing_bytes(&self) -> usize {
+        if self.partial.is_empty() {
+            return 0;
+        }
+        let length = match &self.websocket {
+            None => frame_len(&self.partial).ok().flatten(),
+            Some(_) => {
+                let head = Head::parse(&self.partial, FRAME_LENGTH_MAX).ok().flatten();
+                head.map(|head| head.total())
+            }
+        };
+        length.map_or(0, |length| length.saturating_sub(self.partial.len()))
+    }
+}
+
 /// The connection of a stream face.
 #[derive(Debug)]
 enum Connection {
@@ -293,7 +310,6 @@ impl Streams {
         };
         let partial = stream.partial.len();
         let spare = block.spare_mut();
-        spare[..partial].copy_from_slice(&stream.partial);
         calls.receive_calls.increment();
         let length = match stream::read(connection.as_fd(), &mut spare[partial..]) {
             Ok(0) => return Err(CloseReason::PeerClosed),
@@ -305,9 +321,15 @@ impl Streams {
             Err(error) => return Err(failed(&error)),
         };
         report.has_more = partial + length == spare.len();
+        face.note_arrival(cx.now, None);
+        if length < stream.missing_bytes() {
+            // Each byte of a frame is kept once, however small the pieces are in which it arrives.
+            stream.partial.extend_from_slice(&spare[partial..partial + length]);
+            return Ok(Progress::Done);
+        }
+        spare[..partial].copy_from_slice(&stream.partial);
         block.commit(partial + length);
         stream.partial.clear();
-        face.note_arrival(cx.now, None);
         self.resume(cx, face, stream, sink)
     }
 

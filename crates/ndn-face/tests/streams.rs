@@ -48,6 +48,24 @@ fn packets_split_anywhere_are_received() {
     }
 }
 
+/// The bytes of the frame that have arrived are not written into the packet pool again with each further one.
+#[test]
+fn frame_in_many_pieces_takes_the_room_of_one() {
+    let mut worker = Worker::new();
+    let (_, _, far) = worker.add_stream();
+    let packets = [tlv(5, 100, 1), tlv(6, 8000, 2), tlv(5, 100, 3)];
+    for byte in packets.concat() {
+        write_all(&mut worker, &far, &[byte]);
+        worker.settle();
+    }
+    assert_eq!(worker.received.len(), packets.len());
+    assert_eq!(worker.pool.counters().blocks_in_use_max(), 1);
+    for packet in &packets {
+        assert_eq!(worker.receive().1, *packet);
+    }
+    worker.finish();
+}
+
 #[test]
 fn partial_frames_of_faces_do_not_mix() {
     let mut worker = Worker::new();
