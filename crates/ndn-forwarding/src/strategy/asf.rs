@@ -2,7 +2,6 @@
 //! An experimental evaluation of the adaptive smoothed round-trip time based forwarding strategy",
 //! NFD).
 
-use ndn_packet::NackReason;
 use ndn_table::{FaceIndex, NextHop, PitIndex};
 use ndn_types::Timestamp;
 
@@ -299,11 +298,7 @@ impl Strategy for Asf {
         }
         match self.best(context, interest, false) {
             Some(face) => self.forward_and_probe(context, interest, face),
-            None => {
-                context.count_drop(DropReason::NoNextHop);
-                context.send_nack(interest.entry, interest.face, NackReason::NO_ROUTE, 0);
-                context.reject(interest.entry);
-            }
+            None => context.reject_downstream(interest.entry, interest.face),
         }
     }
 

@@ -1,6 +1,5 @@
 //! Best-route strategy, version 5: the cheapest next hop, and further ones for retransmissions.
 
-use ndn_packet::NackReason;
 use ndn_table::{FaceIndex, OutRecord, PitIndex};
 
 use super::parameters::{ParameterError, Parameters};
@@ -42,7 +41,7 @@ impl BestRoute {
             Some(face) => {
                 context.send_interest(interest, face);
             }
-            None => Self::reject(context, interest.entry, interest.face),
+            None => context.reject_downstream(interest.entry, interest.face),
         }
     }
 
@@ -63,15 +62,8 @@ impl BestRoute {
             Some((face, flags)) => {
                 context.send_to_known(interest, face, Some(flags));
             }
-            None => Self::reject(context, interest.entry, interest.face),
+            None => context.reject_downstream(interest.entry, interest.face),
         }
-    }
-
-    #[cold]
-    fn reject(context: &mut Context<'_>, entry: PitIndex, downstream: FaceIndex) {
-        context.count_drop(DropReason::NoNextHop);
-        context.send_nack(entry, downstream, NackReason::NO_ROUTE, 0);
-        context.reject(entry);
     }
 
     fn forward_again(context: &mut Context<'_>, interest: &PendingInterest<'_>) {

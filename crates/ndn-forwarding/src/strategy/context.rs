@@ -187,7 +187,21 @@ impl Context<'_> {
         }
     }
 
-    /// Ends a PIT entry without next hop, without notifying its downstreams.
+    /// Rejects the Interest of a downstream for which there is no next hop: returns a Nack of reason `NoRoute`. The entry
+    /// ends, too, unless other downstreams wait for an upstream that may still answer.
+    #[cold]
+    pub fn reject_downstream(&mut self, entry: PitIndex, face: FaceIndex) {
+        self.count_drop(DropReason::NoNextHop);
+        self.send_nack(entry, face, NackReason::NO_ROUTE, 0);
+        let now = self.now();
+        let is_left = self.in_records(entry).any(|record| record.expiry() > now)
+            && self.out_records(entry).any(|record| self.is_awaited(record));
+        if !is_left {
+            self.reject(entry);
+        }
+    }
+
+    /// Ends a PIT entry without next hop for all of its downstreams, without notifying them.
     pub fn reject(&mut self, entry: PitIndex) {
         self.outgoing.finalize_unsatisfied(entry, Ending::Rejection);
     }

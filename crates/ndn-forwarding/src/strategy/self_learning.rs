@@ -8,7 +8,6 @@ use ndn_table::{FaceIndex, PitIndex};
 
 use super::parameters::{ParameterError, Parameters};
 use super::{ArrivedNack, Context, PendingInterest, Strategy};
-use crate::DropReason;
 use crate::descriptor::Flags;
 use crate::learning::LearningRequest;
 use crate::packet::RxPacket;
@@ -69,11 +68,7 @@ impl Strategy for SelfLearning {
         match (interest.next_hops.is_empty(), is_discovery) {
             (false, _) => Self::multicast(context, interest),
             (true, true) => Self::broadcast(context, interest),
-            (true, false) => {
-                context.count_drop(DropReason::NoNextHop);
-                context.send_nack(interest.entry, interest.face, NackReason::NO_ROUTE, 0);
-                context.reject(interest.entry);
-            }
+            (true, false) => context.reject_downstream(interest.entry, interest.face),
         }
     }
 

@@ -16,13 +16,6 @@ const LIFETIME_MS: u64 = 3_600_000;
 /// Maximum number of weights.
 const WEIGHTS_MAX: usize = 32;
 
-/// Ends an Interest without an eligible next hop.
-fn refuse(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
-    context.count_drop(DropReason::NoNextHop);
-    context.send_nack(interest.entry, interest.face, NackReason::NO_ROUTE, 0);
-    context.reject(interest.entry);
-}
-
 /// The first eligible next hop at `position` or after it, cyclically, with its position.
 fn from_position(
     context: &Context<'_>,
@@ -54,7 +47,7 @@ impl Strategy for Random {
         };
         let count = eligible(context);
         if count == 0 {
-            return refuse(context, interest);
+            return context.reject_downstream(interest.entry, interest.face);
         }
         // Consumers choose Nonces at random; the time distinguishes those that do not.
         let random = mix(u64::from(interest.nonce) ^ context.now().as_nanos());
@@ -136,7 +129,7 @@ impl Strategy for RoundRobin {
             Some((_, face)) => {
                 context.send_interest(interest, face);
             }
-            None => refuse(context, interest),
+            None => context.reject_downstream(interest.entry, interest.face),
         }
     }
 
@@ -165,7 +158,7 @@ impl Strategy for Sequential {
                 context.set_strategy_state(interest.entry, at as u64 + 1);
                 context.send_interest(interest, face);
             }
-            None => refuse(context, interest),
+            None => context.reject_downstream(interest.entry, interest.face),
         }
     }
 
@@ -221,7 +214,7 @@ impl Strategy for FastRoute {
             }
         }
         if count == 0 {
-            refuse(context, interest);
+            context.reject_downstream(interest.entry, interest.face);
         }
     }
 

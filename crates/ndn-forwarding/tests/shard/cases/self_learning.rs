@@ -102,6 +102,16 @@ fn plain(faces: &[Face]) -> Vec<(Face, Vec<u8>)> {
 }
 
 #[test]
+fn discovery_goes_on_while_another_downstream_has_no_route() {
+    let mut scene = Scene::new(1);
+    assert!(scene.ask(0, 1, "/a/1", false).contains(&(2, false)));
+    assert_eq!(scene.ask(1, 3, "/a/1", true), []);
+    let nacks: Vec<_> = scene.left(SentKind::Nack(NO_ROUTE)).into_iter().map(|one| one.0).collect();
+    assert_eq!(nacks, [3]);
+    assert_eq!(scene.answer(10, 2, "/a/1", &[]), plain(&[1]));
+}
+
+#[test]
 fn interest_without_route_is_broadcast_and_answer_is_learned() {
     for shard_count in [1, 3] {
         let mut scene = Scene::new(shard_count);

@@ -2,6 +2,7 @@
 //! the model does not implement them.
 
 use ndn_forwarding::DropReason;
+use ndn_forwarding::strategy::known_strategies;
 
 use super::{Case, data, from, interest, nack};
 use crate::bed::{Bed, SentKind};
@@ -16,9 +17,14 @@ struct Scene {
 
 impl Scene {
     fn new(strategy: &str) -> Self {
-        let case = Case::new("strategy").route("/a", 2).route("/a", 3).route("/a", 4);
-        let mut bed = case.with(|world| world.cs_capacity = 0).world.bed(1);
-        bed.set_strategy(&name("/a"), &format!("/localhost/nfd/strategy/{strategy}"));
+        Self::with_next_hops(&[2, 3, 4], &format!("/localhost/nfd/strategy/{strategy}"))
+    }
+
+    fn with_next_hops(next_hops: &[Face], strategy: &str) -> Self {
+        let case = Case::new("strategy").with(|world| world.cs_capacity = 0);
+        let case = next_hops.iter().fold(case, |case, &face| case.route("/a", face));
+        let mut bed = case.world.bed(1);
+        bed.set_strategy(&name("/a"), strategy);
         Self { bed, nonce: 0 }
     }
 
@@ -126,6 +132,35 @@ fn interest_without_eligible_next_hop_gets_a_nack() {
         }
         assert_eq!(scene.ask(0, "/a/1"), [], "{strategy}");
         assert_eq!(scene.left(SentKind::Nack(NO_ROUTE)), [1], "{strategy}");
+    }
+}
+
+/// The next hop asks for the same name: it is no next hop for itself.
+#[test]
+fn downstream_keeps_waiting_while_another_has_no_next_hop() {
+    let names = known_strategies().map(|strategy| strategy.name.to_uri());
+    // It holds the Data until the control thread has answered: it has a test of its own.
+    for strategy in names.filter(|name| !name.contains("self-learning")) {
+        let mut scene = Scene::with_next_hops(&[2], &strategy);
+        assert_eq!(scene.ask(0, "/a/1"), [2], "{strategy}");
+        assert_eq!(scene.ask_from(2, 500, "/a/1"), [], "{strategy}");
+        assert_eq!(scene.left(SentKind::Nack(NO_ROUTE)).iter().filter(|one| **one != 2).count(), 0);
+        assert_eq!(scene.answer(510, 2, "/a/1"), [1], "{strategy}");
+        scene.bed.check_accounts().unwrap();
+    }
+}
+
+/// A later Data would be for nobody.
+#[test]
+fn entry_ends_with_the_last_downstream_without_next_hop() {
+    for strategy in ["random", "round-robin", "weighted", "sequential", "fast-route"] {
+        let mut scene = Scene::with_next_hops(&[2], &format!("/localhost/nfd/strategy/{strategy}"));
+        assert_eq!(scene.ask(0, "/a/1"), [2], "{strategy}");
+        assert!(scene.bed.remove_route(&name("/a"), 2));
+        assert_eq!(scene.ask(500, "/a/1"), [], "{strategy}");
+        assert_eq!(scene.left(SentKind::Nack(NO_ROUTE)), [1], "{strategy}");
+        assert_eq!(scene.bed.counters[0].pit_entries.value(), 0, "{strategy}");
+        scene.bed.check_accounts().unwrap();
     }
 }
 
