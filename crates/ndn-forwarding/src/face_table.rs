@@ -66,6 +66,12 @@ impl FaceFlags {
         Self(flags)
     }
 
+    /// State that stays when the face gets other properties.
+    fn kept_by(self, new: Self) -> u16 {
+        let learns = self.has(Self::LEARNS_TOKENS) && new.has(Self::LEARNS_TOKENS);
+        self.0 & (Self::LINK_STATE | if learns { Self::SENDS_TOKENS } else { 0 })
+    }
+
     fn has(self, flag: u16) -> bool {
         self.0 & flag != 0
     }
@@ -173,7 +179,8 @@ impl ShardFaces {
         }
         let slot = &mut self.slots[position];
         let is_free = slot.flags == FaceFlags::default();
-        let link_state = if slot.is_live(index) { slot.flags.0 & FaceFlags::LINK_STATE } else { 0 };
+        let flags = FaceFlags::new(properties);
+        let kept = if slot.is_live(index) { slot.flags.kept_by(flags) } else { 0 };
         let previous = (!is_free).then_some(slot.principal);
         self.count += usize::from(is_free);
         let old_id = slot.face_id;
@@ -181,7 +188,7 @@ impl ShardFaces {
             face_id: properties.face_id,
             index,
             principal,
-            flags: FaceFlags(FaceFlags::new(properties).0 | link_state),
+            flags: FaceFlags(flags.0 | kept),
         };
         self.uncertain.retain(|one| one.face.slot() != index.slot() || one.face == index);
         self.forget_id(old_id, index.slot());
@@ -387,6 +394,27 @@ mod tests {
             assert!(!table.note_token(FaceIndex::new(slot, 0)), "it is known by now");
         }
         assert_eq!(sends(&table), [false, true, true]);
+    }
+
+    /// An upstream that sends no Interests has no further occasion to send a token.
+    #[test]
+    fn changed_face_keeps_learned_tokens_if_the_policy_allows() {
+        use PitTokenPolicy::{Always, Never, WhenSeen};
+        let mut table = ShardFaces::new();
+        let (face, other) = (FaceIndex::new(3, 1), FaceIndex::new(3, 2));
+        let set = |table: &mut ShardFaces, face, pit_tokens, local_fields| {
+            let properties = FaceProperties { pit_tokens, local_fields, ..properties(300) };
+            table.insert(face, &properties, PrincipalIndex::OTHER);
+            table.find(face).unwrap().sends_tokens()
+        };
+        assert!(!set(&mut table, face, WhenSeen, false));
+        assert!(table.note_token(face));
+        assert!(set(&mut table, face, WhenSeen, true));
+        assert!(!set(&mut table, face, Never, true));
+        assert!(!set(&mut table, face, WhenSeen, true), "it was not seen since");
+        assert!(table.note_token(face));
+        assert!(!set(&mut table, other, WhenSeen, true), "another face in the slot");
+        assert!(set(&mut table, other, Always, true));
     }
 
     #[test]
