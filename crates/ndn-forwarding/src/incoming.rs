@@ -14,7 +14,7 @@ use ndn_types::{PrincipalIndex, Timestamp};
 
 use crate::copies::SentCopies;
 use crate::descriptor::{Descriptor, Flags};
-use crate::dispatch::{CsProbe, DataVisit, ProbeAnswer, ShardMessage, Stage};
+use crate::dispatch::{CsProbe, DataVisit, InterestMark, ProbeAnswer, ShardMessage, Stage};
 use crate::outgoing::{Outgoing, outgoing_arrived_data, outgoing_data};
 use crate::packet::{RxPacket, sha256};
 use crate::peers::PeerShards;
@@ -990,8 +990,14 @@ impl Incoming<'_> {
             let wire = tables.pcct.data(data);
             let handle = tables.peers.as_deref_mut()?.copies.copy([wire], pool)?;
             let freshness_ms = Data::parse(wire).ok().and_then(|data| data.freshness_ms());
+            let interest = InterestMark {
+                name_hash: rx.descriptor.name_hash,
+                can_be_prefix: rx.has(Flags::CAN_BE_PREFIX),
+                must_be_fresh: rx.has(Flags::MUST_BE_FRESH),
+            };
             Some(ProbeAnswer {
                 entry: probe.entry,
+                interest,
                 handle,
                 freshness_ms: freshness_ms.unwrap_or(0),
                 is_localhost: rx.has(Flags::LOCALHOST),
@@ -1032,8 +1038,7 @@ impl Incoming<'_> {
         self.peers().end_probe(answer.entry);
         let Some(entry) = self.tables().pcct.find_token(answer.entry) else { return };
         // The token is a hint: its entry may have been erased, and its slot reused.
-        let interest_name = self.tables().pcct.interest_name(entry);
-        if !Data::parse(wire).is_ok_and(|data| data.name().starts_with(interest_name)) {
+        if self.mark_of(entry) != answer.interest {
             return;
         }
         if self.tables().pcct.entry(entry).expiry() <= self.now() {
@@ -1065,6 +1070,16 @@ impl Incoming<'_> {
             self.tables_mut().pcct.entry_mut(entry).set_phase(PitPhase::Pending);
         }
         self.context.outgoing.finalize_satisfied(entry, answer.freshness_ms);
+    }
+
+    fn mark_of(&self, entry: PitIndex) -> InterestMark {
+        let Tables { pcct, hasher, .. } = self.tables();
+        let pending = pcct.entry(entry);
+        InterestMark {
+            name_hash: hasher.hash_value(pcct.interest_name(entry).value()),
+            can_be_prefix: pending.can_be_prefix(),
+            must_be_fresh: pending.must_be_fresh(),
+        }
     }
 
     /// Whether a Data under `/localhost` came from another host, or claims to be of management.

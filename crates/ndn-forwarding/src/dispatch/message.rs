@@ -117,11 +117,22 @@ pub struct CsProbe {
     pub(crate) entry: Token,
 }
 
+/// The properties by which Interests differ that have the same PIT entry one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct InterestMark {
+    /// Keyed hash of its name.
+    pub(crate) name_hash: u64,
+    pub(crate) can_be_prefix: bool,
+    pub(crate) must_be_fresh: bool,
+}
+
 /// A cached Data that a probe has found, copied for the home shard.
 #[derive(Debug)]
 pub struct ProbeAnswer {
     /// The PIT entry.
     pub(crate) entry: Token,
+    /// The Interest of the probe.
+    pub(crate) interest: InterestMark,
     pub(crate) handle: PacketHandle,
     pub(crate) freshness_ms: u64,
     pub(crate) is_localhost: bool,

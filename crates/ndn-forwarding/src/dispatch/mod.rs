@@ -24,8 +24,8 @@ use crate::descriptor::{Descriptor, Flags};
 use crate::{Burst, PacketKind};
 
 pub use load::{LOAD_SAMPLE, NdtLoads, Sampled};
-pub(crate) use message::Stage;
 pub use message::{AddressedMessage, CsProbe, DataVisit, ProbeAnswer, ShardMessage};
+pub(crate) use message::{InterestMark, Stage};
 
 /// Samples that wait for their prefetched counters: about a burst of packets.
 const SAMPLES_AHEAD: usize = 8;

@@ -1,11 +1,13 @@
 //! PIT tokens: returned downstream, originated upstream, used only as hints.
 
-use ndn_table::Token;
+use ndn_packet::NameRef;
+use ndn_table::{InterestKey, NameHasher, PREFIX_HASHES_MAX, Token};
+use ndn_types::PrincipalIndex;
 
 use super::{Case, LOCAL_A, data, from, interest, nack, run, to};
-use crate::bed::SentKind;
+use crate::bed::{Bed, SentKind};
 use crate::model::Tokens;
-use crate::wire::NO_ROUTE;
+use crate::wire::{Interest, NO_ROUTE, name, name_value};
 
 #[test]
 fn downstream_tokens_of_every_length_are_returned() {
@@ -66,7 +68,7 @@ fn tokens_are_originated_by_policy() {
 }
 
 /// Sends Interests for `/a/x` and `/a/y`; returns the tokens sent with them.
-fn two_pending(case: &Case) -> (crate::bed::Bed, Vec<Vec<u8>>) {
+fn two_pending(case: &Case) -> (Bed, Vec<Vec<u8>>) {
     let mut bed = case.world.bed(1);
     bed.process(0, &[from(1, interest("/a/x", 1)), from(3, interest("/a/y", 2))]);
     let tokens: Vec<_> = bed.sent.0.drain(..).map(|sent| sent.token).collect();
@@ -108,4 +110,61 @@ fn own_token_is_only_a_hint() {
         assert_eq!(bed.sent.0.len(), 1);
         assert_eq!(bed.sent.0[0].face, 3);
     }
+}
+
+/// The PIT entry of an Interest in a shard, and its token.
+fn token_of(bed: &mut Bed, shard: u8, interest: &Interest) -> Option<Token> {
+    with_key(interest, |key| {
+        let pcct = bed.shards[usize::from(shard)].pcct_mut();
+        pcct.find_interest(key).map(|entry| pcct.token(entry, shard))
+    })
+}
+
+fn with_key<T>(interest: &Interest, then: impl FnOnce(&InterestKey<'_>) -> T) -> T {
+    let value = name_value(&interest.name);
+    let name = NameRef::from_value(&value).unwrap();
+    let mut hashes = [0; PREFIX_HASHES_MAX];
+    let count = NameHasher::new(*b"a key for tests.").hash_prefixes(name, &mut hashes).unwrap();
+    then(&InterestKey::new(name, &hashes[..count], interest.can_be_prefix, interest.must_be_fresh))
+}
+
+/// The answer of a probe is on its way while the entry ends, and another Interest gets the same entry and generation.
+#[test]
+fn late_answer_of_a_probe_is_not_for_the_next_interest_of_its_entry() {
+    let mut bed = Case::new("probe").route("/s", 2).world.bed(2);
+    let shard_of = |bed: &Bed, uri: &str| {
+        let entry = bed.ndt_entry(&name(uri));
+        bed.ndt().get(entry).unwrap().shard
+    };
+    let home = shard_of(&bed, "/s");
+    let long = (0..).map(|n| format!("/s/{n}")).find(|uri| shard_of(&bed, uri) != home).unwrap();
+    bed.process(0, &[from(1, interest(&long, 1)), from(2, data(&long))]);
+    let short = || interest("/s", 2).can_be_prefix();
+    // The probe arrives in the other shard, and its answer not yet here.
+    bed.process_in_disorder(1, &[from(1, short().lifetime_ms(1))], &mut |_| 0);
+    let token = token_of(&mut bed, home, &short()).unwrap();
+    let mut script = [1, 0, 0].into_iter();
+    bed.process_in_disorder(1, &[], &mut |_| script.next().unwrap());
+    bed.advance(5);
+    assert_eq!(token_of(&mut bed, home, &short()), None);
+    let other = interest("/another", 3);
+    let before = token.generation.wrapping_sub(1);
+    let reached = (0..=u32::from(u16::MAX)).any(|_| {
+        let pcct = bed.shards[usize::from(home)].pcct_mut();
+        let wire = other.encode();
+        let entry = with_key(&other, |key| {
+            pcct.insert_new_interest(key, &wire, PrincipalIndex::OTHER).unwrap()
+        });
+        let used = pcct.token(entry, home);
+        pcct.erase(entry);
+        (used.entry, used.generation) == (token.entry, before)
+    });
+    assert!(reached, "the generation returns");
+    let fresh = || interest("/s", 4).can_be_prefix().must_be_fresh();
+    bed.process_in_disorder(6, &[from(3, fresh())], &mut |_| 0);
+    assert_eq!(token_of(&mut bed, home, &fresh()), Some(token));
+    bed.sent.0.clear();
+    bed.settle_crossings(6);
+    let sent: Vec<_> = bed.sent.0.iter().map(|sent| (sent.kind, sent.face)).collect();
+    assert_eq!(sent, [(SentKind::Interest, 2)], "the cached Data is stale");
 }
