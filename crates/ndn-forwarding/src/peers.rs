@@ -17,6 +17,8 @@ use crate::dispatch::{AddressedMessage, DataVisit, ShardMessage};
 const PROBES_MAX: usize = 1024;
 /// Time after which a probe counts as lost.
 const PROBE_TIME_MAX_MS: u64 = 100;
+/// Minimum time between two searches for lost probes.
+const CLEANUP_PAUSE_MS: u64 = 10;
 /// Maximum number of spare visits kept for reuse.
 const SPARE_VISITS_MAX: usize = 64;
 /// Initial capacity of the outbox, in messages.
@@ -66,18 +68,11 @@ pub(crate) struct PeerShards {
     noted_expiry: Timestamp,
     /// The latest expiry of Interests that have ended since that pass started.
     ended_expiry: Timestamp,
-    probes: HashMap<(u32, u16), ProbeState>,
+    probes: Probes,
     #[expect(clippy::vec_box, reason = "they travel as boxes")]
     spare_visits: Vec<Box<DataVisit>>,
     /// Copies of cached Data sent to another shard.
     pub(crate) copies: CopyBlock,
-}
-
-/// The probes of one PIT entry.
-#[derive(Debug, Clone, Copy)]
-struct ProbeState {
-    count: u32,
-    until: Timestamp,
 }
 
 impl PeerShards {
@@ -89,7 +84,7 @@ impl PeerShards {
             latest_expiry: Timestamp::ZERO,
             noted_expiry: Timestamp::ZERO,
             ended_expiry: Timestamp::ZERO,
-            probes: HashMap::with_capacity(PROBES_MAX),
+            probes: Probes::new(),
             spare_visits: Vec::with_capacity(SPARE_VISITS_MAX),
             copies: CopyBlock::default(),
         }
@@ -202,33 +197,108 @@ impl PeerShards {
 
     /// Records that a probe for a PIT entry starts.
     pub(crate) fn begin_probe(&mut self, entry: Token, now: Timestamp) {
-        let until = now.plus_millis(PROBE_TIME_MAX_MS);
-        if self.probes.len() >= PROBES_MAX {
-            self.probes.retain(|_, probe| probe.until > now);
-        }
-        if self.probes.len() < PROBES_MAX {
-            let probe = self.probes.entry(key_of(entry)).or_insert(ProbeState { count: 0, until });
-            *probe = ProbeState { count: probe.count + 1, until };
-        }
+        self.probes.begin(entry, now);
     }
 
     /// Records that a probe has returned.
     pub(crate) fn end_probe(&mut self, entry: Token) {
-        if let Some(probe) = self.probes.get_mut(&key_of(entry)) {
-            probe.count -= 1;
-            if probe.count == 0 {
-                self.probes.remove(&key_of(entry));
-            }
-        }
+        self.probes.end(entry);
     }
 
     /// Whether a probe for this entry is in progress, so that its Interest has not been forwarded
     /// yet.
     pub(crate) fn is_probing(&self, entry: Token, now: Timestamp) -> bool {
-        self.probes.get(&key_of(entry)).is_some_and(|probe| probe.until > now)
+        self.probes.is_in_progress(entry, now)
+    }
+}
+
+/// The probes in progress, by PIT entry.
+#[derive(Debug)]
+struct Probes {
+    entries: HashMap<(u32, u16), ProbeState>,
+    /// When lost probes may be removed again.
+    next_cleanup: Timestamp,
+}
+
+/// The probes of one PIT entry.
+#[derive(Debug, Clone, Copy)]
+struct ProbeState {
+    count: u32,
+    until: Timestamp,
+}
+
+impl Probes {
+    fn new() -> Self {
+        Self { entries: HashMap::with_capacity(PROBES_MAX), next_cleanup: Timestamp::ZERO }
+    }
+
+    fn begin(&mut self, entry: Token, now: Timestamp) {
+        let until = now.plus_millis(PROBE_TIME_MAX_MS);
+        if self.entries.len() >= PROBES_MAX {
+            self.clean_up(now);
+        }
+        if self.entries.len() < PROBES_MAX {
+            let probe = self.entries.entry(key_of(entry)).or_insert(ProbeState { count: 0, until });
+            *probe = ProbeState { count: probe.count + 1, until };
+        }
+    }
+
+    /// Removes lost probes, unless it did so a short time ago: a search visits all.
+    #[cold]
+    fn clean_up(&mut self, now: Timestamp) {
+        if now >= self.next_cleanup {
+            self.next_cleanup = now.plus_millis(CLEANUP_PAUSE_MS);
+            self.entries.retain(|_, probe| probe.until > now);
+        }
+    }
+
+    fn end(&mut self, entry: Token) {
+        if let Some(probe) = self.entries.get_mut(&key_of(entry)) {
+            probe.count -= 1;
+            if probe.count == 0 {
+                self.entries.remove(&key_of(entry));
+            }
+        }
+    }
+
+    fn is_in_progress(&self, entry: Token, now: Timestamp) -> bool {
+        self.entries.get(&key_of(entry)).is_some_and(|probe| probe.until > now)
     }
 }
 
 fn key_of(entry: Token) -> (u32, u16) {
     (entry.entry, entry.generation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(number: u32) -> Token {
+        Token { shard: 0, entry: number, generation: 0 }
+    }
+
+    /// Any peer causes probes by short names.
+    #[test]
+    fn flood_of_probes_is_searched_for_lost_ones_now_and_then() {
+        let mut probes = Probes::new();
+        let begin = Timestamp::from_millis(1000);
+        let count = u32::try_from(PROBES_MAX).unwrap_or(u32::MAX);
+        (0..count).for_each(|number| probes.begin(token(number), begin));
+        let (mut searches, mut now) = (0, begin);
+        let last = count + 100_500;
+        for number in count..=last {
+            now = now.plus_nanos(1000);
+            let before = probes.next_cleanup;
+            probes.begin(token(number), now);
+            searches += u32::from(probes.next_cleanup != before);
+            assert!(probes.entries.len() <= PROBES_MAX);
+        }
+        // In 100.5 ms.
+        assert!((2..=11).contains(&searches), "{searches} searches");
+        assert!(!probes.is_in_progress(token(0), now), "lost");
+        assert!(probes.is_in_progress(token(last), now), "in the place of a lost one");
+        probes.end(token(last));
+        assert!(!probes.is_in_progress(token(last), now));
+    }
 }
