@@ -101,7 +101,7 @@ impl Shard {
             peers: None,
             scratch: Box::new([0; MAX_PACKET_SIZE]),
             timer_scratch: Vec::with_capacity(MAX_PACKET_SIZE),
-            probe_scratch: Vec::with_capacity(MAX_PACKET_SIZE),
+            nonce_scratch: (0..2).map(|_| Vec::with_capacity(MAX_PACKET_SIZE)).collect(),
         };
         Self {
             tables,

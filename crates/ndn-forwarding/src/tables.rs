@@ -45,8 +45,8 @@ pub(crate) struct Tables {
     pub(crate) scratch: Box<[u8; MAX_PACKET_SIZE]>,
     /// Buffer for an Interest that a timer sends again.
     pub(crate) timer_scratch: Vec<u8>,
-    /// Buffer for an Interest that is sent with another Nonce.
-    pub(crate) probe_scratch: Vec<u8>,
+    /// Buffers for an Interest that is sent with another Nonce; one that is sent again may be probed meanwhile.
+    pub(crate) nonce_scratch: Vec<Vec<u8>>,
 }
 
 impl Tables {

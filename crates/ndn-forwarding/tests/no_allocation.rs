@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use ndn_forwarding::{
-    BURST_SIZE, Burst, Counters, FaceProperties, Ingress, LpFields, PitToken, PitTokenPolicy,
-    RxFace, Shard, ShardConfig, StrategyTable, TxPacket, TxSink, UnsolicitedPolicy,
+    BURST_SIZE, Burst, Counters, FaceProperties, Ingress, LinkEvent, LpFields, PitToken,
+    PitTokenPolicy, RxFace, Shard, ShardConfig, StrategyTable, TxPacket, TxSink, UnsolicitedPolicy,
 };
 use ndn_packet::tlv::Writer;
 use ndn_packet::{InterestBuilder, NackReason, Name, types};
@@ -18,6 +18,9 @@ use ndn_types::{Scope, Timestamp};
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const PACKET_COUNT: usize = 100_000;
+
+/// Bursts between two changes of links.
+const BURSTS_PER_LINK_STATE: usize = 32;
 
 /// The next received packet and its arrival face.
 struct Received {
@@ -158,6 +161,17 @@ fn no_packet_allocates() {
     for start in (0..PACKET_COUNT).step_by(BURST_SIZE / 4) {
         let packets: Vec<_> = (start..start + BURST_SIZE / 4).map(received).collect();
         let now = Timestamp::from_millis(start as u64 / 40);
+        // What waits for one face alone is sent again, and another one is probed then.
+        let link_events = match start / (BURST_SIZE / 4) % (2 * BURSTS_PER_LINK_STATE) {
+            0 => [Some((4, LinkEvent::Doubted)), Some((3, LinkEvent::Lost))],
+            BURSTS_PER_LINK_STATE => {
+                [Some((4, LinkEvent::Reached)), Some((3, LinkEvent::Restored))]
+            }
+            _ => [None; 2],
+        };
+        for (slot, event) in link_events.into_iter().flatten() {
+            shard.handle_link_event(now, FaceIndex::new(slot, 1), event);
+        }
         let before = CountingAllocator::count_of_thread();
         let mut block = pool.allocate_block().unwrap();
         for packet in &packets {
@@ -188,6 +202,7 @@ fn no_packet_allocates() {
         ("satisfied", counters.satisfied_interests.value()),
         ("dead nonces", counters.dead_nonces.value()),
         ("unsolicited", counters.unsolicited_data.value()),
+        ("sent again", counters.resent_interests.value()),
         ("suppressed", counters.dropped(ndn_forwarding::DropReason::RetransmissionSuppressed)),
     ];
     for (what, count) in must_have_happened {

@@ -384,14 +384,14 @@ impl Context<'_> {
         let wire = interest.wire;
         let offset = Interest::parse(wire).ok().and_then(|view| view.nonce_offset());
         let Some(place) = offset.map(|offset| offset..offset + 4) else { return };
-        let mut copy = std::mem::take(&mut self.outgoing.tables.probe_scratch);
+        let mut copy = self.outgoing.tables.nonce_scratch.pop().unwrap_or_default();
         copy.clear();
         copy.extend_from_slice(wire);
         if let Some(place) = copy.get_mut(place) {
             place.copy_from_slice(&nonce.to_be_bytes());
             act(self, &PendingInterest { wire: &copy, handle: None, nonce, ..*interest });
         }
-        self.outgoing.tables.probe_scratch = copy;
+        self.outgoing.tables.nonce_scratch.push(copy);
     }
 
     /// Sends copies of a new Interest to the next hops that came back or are in doubt, until something arrives on them.
