@@ -75,6 +75,15 @@ enum Arrival {
     Unsolicited,
 }
 
+/// A Data that concerns several shards.
+#[derive(Debug)]
+pub(crate) enum CrossShardData {
+    /// It has arrived here, and concerns these other shards, a bit each.
+    Arrived(u64),
+    /// It comes from another shard.
+    Visiting(Box<DataVisit>),
+}
+
 /// A shard while it processes packets: its tables and its sink, the FIB and the strategies.
 pub(crate) struct Incoming<'a> {
     pub(crate) context: Context<'a>,
@@ -548,8 +557,8 @@ impl Incoming<'_> {
             let now = self.now();
             self.tables_mut().faces.note_answer(rx.descriptor.face, now);
         }
-        if self.may_concern_others(rx) {
-            self.cross_shard_data(rx, None, matches);
+        if let Some(others) = self.find_others(rx) {
+            self.cross_shard_data(rx, CrossShardData::Arrived(others), matches);
             return;
         }
         let counters = &self.counters();
@@ -864,27 +873,25 @@ impl<'a> Incoming<'a> {
 // Packets that concern more than one shard: short-prefix Interests, the Data that match them, and packets whose names
 // move between shards. See `crate::dispatch`.
 impl Incoming<'_> {
-    /// Whether a Data may concern other shards.
+    /// The other shards that a Data concerns, a bit each: those where a matching short-prefix Interest is pending. None of
+    /// them are known for a Data that may belong to another shard. `None` if it concerns no other shard.
     #[inline]
-    pub(crate) fn may_concern_others(&self, rx: &RxPacket<'_>) -> bool {
-        match &self.tables().peers {
-            None => false,
-            Some(peers) => {
-                let short_prefix = &peers.shared.short_prefix;
-                rx.has(Flags::PREVIOUS_OWNER)
-                    || !short_prefix.is_empty() && self.is_pending_elsewhere(rx)
-            }
+    fn find_others(&self, rx: &RxPacket<'_>) -> Option<u64> {
+        let peers = self.tables().peers.as_ref()?;
+        if rx.has(Flags::PREVIOUS_OWNER) {
+            return Some(0);
         }
+        if peers.shared.short_prefix.is_empty() {
+            return None;
+        }
+        Some(self.find_homes(peers, rx)).filter(|homes| *homes != 0)
     }
 
-    /// Whether a short-prefix Interest that is pending in another shard matches a Data. Without this check,
-    /// one Interest for `/` or a first component would send all Data of all shards through this path.
+    /// The other shards where a short-prefix Interest that matches a Data is pending, a bit each. The search visits all
+    /// shards and prefix lengths, so a Data is searched for once.
     #[cold]
-    fn is_pending_elsewhere(&self, rx: &RxPacket<'_>) -> bool {
-        let homes = self.tables().peers.as_ref().map_or(0, |peers| {
-            peers.shared.short_prefix.find(rx.hashes(), self.now()) & !(1 << self.tables().shard)
-        });
-        homes != 0
+    fn find_homes(&self, peers: &PeerShards, rx: &RxPacket<'_>) -> u64 {
+        peers.shared.short_prefix.find(rx.hashes(), self.now()) & !(1 << self.tables().shard)
     }
 
     fn peers(&mut self) -> &mut PeerShards {
@@ -1091,16 +1098,19 @@ impl Incoming<'_> {
     }
 
     /// Processes a Data that matches short-prefix Interests of other shards, that may belong to another shard, or
-    /// that has visited other shards (`visit`).
+    /// that has visited other shards.
     #[cold]
     pub(crate) fn cross_shard_data(
         &mut self,
         rx: &RxPacket<'_>,
-        visit: Option<Box<DataVisit>>,
+        data: CrossShardData,
         matches: &mut Matches,
     ) {
         let is_previous_owner = rx.has(Flags::PREVIOUS_OWNER);
-        let stage = visit.as_ref().map_or(Stage::Name, |visit| visit.stage);
+        let stage = match &data {
+            CrossShardData::Arrived(_) => Stage::Name,
+            CrossShardData::Visiting(visit) => visit.stage,
+        };
         if stage == Stage::Name && !is_previous_owner {
             self.counters().in_data.increment();
         }
@@ -1108,7 +1118,21 @@ impl Incoming<'_> {
             self.counters().drop_packet(DropReason::DataLocalhostScope);
             return;
         }
-        let mut visit = visit.unwrap_or_else(|| self.peers().take_visit());
+        let mut visit = match data {
+            CrossShardData::Visiting(mut visit) => {
+                if stage == Stage::Name
+                    && let Some(peers) = &self.tables().peers
+                {
+                    visit.homes = self.find_homes(peers, rx);
+                }
+                visit
+            }
+            CrossShardData::Arrived(homes) => {
+                let mut visit = self.peers().take_visit();
+                visit.homes = homes;
+                visit
+            }
+        };
         self.find_pending_matches(rx, matches);
         if is_previous_owner {
             visit.is_solicited |= !matches.pending().is_empty();
@@ -1118,7 +1142,7 @@ impl Incoming<'_> {
             self.peers().send(to, ShardMessage::Visit(packet, visit));
             return;
         }
-        if stage == Stage::Name && !self.admit_and_store(rx, &mut visit, matches) {
+        if stage == Stage::Name && !self.admit_and_store(rx, &visit, matches) {
             self.peers().return_visit(visit);
             return;
         }
@@ -1126,16 +1150,13 @@ impl Incoming<'_> {
         self.visit_next_home(rx, visit);
     }
 
-    /// In the shard that owns the name: finds the other shards where a matching Interest is pending, and caches the
-    /// Data. Returns false if it is unsolicited.
+    /// In the shard that owns the name: caches the Data. Returns false if it is unsolicited.
     fn admit_and_store(
         &mut self,
         rx: &RxPacket<'_>,
-        visit: &mut DataVisit,
+        visit: &DataVisit,
         matches: &Matches,
     ) -> bool {
-        let (shard, now) = (self.tables().shard, self.now());
-        visit.homes = self.peers().shared.short_prefix.find(rx.hashes(), now) & !(1 << shard);
         let is_solicited = !matches.pending().is_empty() || visit.homes != 0;
         if !is_solicited && !visit.is_solicited {
             self.unsolicited_data(rx);

@@ -13,7 +13,7 @@ use ndn_types::{NANOS_PER_MILLI, Timestamp};
 
 use crate::descriptor::{Descriptor, Flags};
 use crate::dispatch::{AddressedMessage, ShardMessage};
-use crate::incoming::{Incoming, Matches};
+use crate::incoming::{CrossShardData, Incoming, Matches};
 use crate::learning::{Learning, LearningRequest};
 use crate::outgoing::Outgoing;
 use crate::packet::{Positions, RxPacket};
@@ -499,7 +499,8 @@ impl Shard {
                 let outgoing = Outgoing { now, tables: &mut self.tables, tx };
                 let mut incoming = Incoming::new(outgoing, &self.fib, &self.strategies);
                 if let Some(rx) = RxPacket::new(&burst, 0, pool) {
-                    incoming.cross_shard_data(&rx, Some(visit), &mut self.matches);
+                    let data = CrossShardData::Visiting(visit);
+                    incoming.cross_shard_data(&rx, data, &mut self.matches);
                 }
             }
             ShardMessage::Probe(packet, probe) => {
