@@ -56,6 +56,13 @@ fn log(done: Balanced) {
     if done.moved > 0 || done.split > 0 {
         tracing::debug!(moved = done.moved, split = done.split, "names move between workers");
     }
+    if done.overdue > 0 {
+        let overdue = done.overdue;
+        tracing::debug!(
+            overdue,
+            "names have moved, though Interests for them are renewed at their previous workers"
+        );
+    }
 }
 
 /// Moves the entry of a name to a worker; reports the resulting dispatch.

@@ -2,9 +2,12 @@
 //! machine of the control thread; workers only count.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ndn_table::{NDT_ENTRIES, Ndt};
 use ndn_types::Timestamp;
+
+use crate::worker::RING_TIMEOUT;
 
 /// Minimum number of packets counted in a period; with fewer, the table stays as it is.
 const COUNTED_MIN: u64 = 200;
@@ -15,6 +18,11 @@ pub const MEASURED_PACKETS_MIN: u64 = COUNTED_MIN / 2 * ndn_forwarding::LOAD_SAM
 const TOLERANCE_PERMILLE: u64 = 50;
 /// Maximum number of entries moved in one period.
 const MOVES_MAX: usize = 1024;
+/// Maximum number of times that the end of a move is put off because Interests were renewed at the previous shard.
+const RENEWALS_MAX: u8 = 4;
+/// Maximum time from the dispatch of a packet to the publication of its PIT entry: the wait of a worker for room in a
+/// ring, and a round.
+const CROSSING_TIME_MAX: Duration = RING_TIMEOUT.saturating_add(Duration::from_millis(200));
 /// An entry is split if its load is above this fraction of the mean load of a shard.
 const SPLIT_DIVISOR: u64 = 2;
 
@@ -36,6 +44,56 @@ pub struct Balanced {
     pub split: usize,
     /// Entries whose change has settled.
     pub settled: usize,
+    /// Those of them whose previous shard may have Interests that were renewed too often.
+    pub overdue: usize,
+}
+
+/// The latest expiries of Interests that are pending in a shard.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LatestExpiries {
+    /// Of all.
+    pub all: Timestamp,
+    /// Of those that were renewed there after their names had moved to another shard.
+    pub renewed: Timestamp,
+}
+
+/// A changed entry.
+#[derive(Debug)]
+struct Unsettled {
+    entry: usize,
+    previous: u8,
+    /// The end of the stage.
+    at: Timestamp,
+    stage: Stage,
+}
+
+/// The stages of a change.
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    /// Packets dispatched before are on their way to the previous shard.
+    Crossing,
+    /// Interests are pending in the previous shard. This many times they were renewed meanwhile.
+    Pending(u8),
+}
+
+impl Unsettled {
+    fn new(entry: usize, previous: u8, now: Timestamp) -> Self {
+        Self { entry, previous, at: now.plus(CROSSING_TIME_MAX), stage: Stage::Crossing }
+    }
+
+    /// Ends the stages that are over. Returns whether there is a further one.
+    fn advance(&mut self, now: Timestamp, latest_of: impl Fn(u8) -> LatestExpiries) -> bool {
+        if self.at > now {
+            return true;
+        }
+        let LatestExpiries { all, renewed } = latest_of(self.previous);
+        (self.at, self.stage) = match self.stage {
+            Stage::Crossing => (all.max(renewed), Stage::Pending(0)),
+            Stage::Pending(RENEWALS_MAX) => return false,
+            Stage::Pending(renewals) => (renewed, Stage::Pending(renewals + 1)),
+        };
+        self.at > now
+    }
 }
 
 /// Moves and splits entries of a dispatch table.
@@ -46,8 +104,8 @@ pub struct Balancer {
     seen: Vec<u32>,
     /// Load: packets of the last period, plus those of earlier periods with halving weights.
     loads: Vec<u32>,
-    /// Changed entries, each with the time from which no Interest is pending in its previous shard.
-    unsettled: Vec<(usize, Timestamp)>,
+    /// Changed entries whose previous shards may have pending Interests for their names.
+    unsettled: Vec<Unsettled>,
 }
 
 impl Balancer {
@@ -73,27 +131,37 @@ impl Balancer {
     /// When the next change settles.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.unsettled.iter().map(|(_, at)| *at).min()
+        self.unsettled.iter().map(|one| one.at).min()
     }
 
-    /// Settles changes that are due.
-    pub fn settle(&mut self, now: Timestamp) -> usize {
+    /// Settles changes that are due. Returns their number, and that of those that are overdue.
+    fn settle(
+        &mut self,
+        now: Timestamp,
+        latest_of: impl Fn(u8) -> LatestExpiries,
+    ) -> (usize, usize) {
         let before = self.unsettled.len();
-        let ndt = &self.ndt;
-        self.unsettled.retain(|&(entry, at)| at > now || !ndt.settle(entry));
-        before - self.unsettled.len()
+        let (ndt, mut overdue) = (&self.ndt, 0);
+        self.unsettled.retain_mut(|one| {
+            if one.advance(now, &latest_of) {
+                return true;
+            }
+            overdue += usize::from(latest_of(one.previous).renewed > now);
+            !ndt.settle(one.entry)
+        });
+        (before - self.unsettled.len(), overdue)
     }
 
-    /// Evaluates the counts since the last call, and changes the table. `pending_until` returns the latest expiry of
-    /// the Interests that are pending in a shard.
+    /// Evaluates the counts since the last call, and changes the table. `latest_of` returns the latest expiries of the
+    /// Interests that are pending in a shard.
     pub fn balance(
         &mut self,
         now: Timestamp,
         load_of: impl Fn(usize) -> EntryLoad,
-        pending_until: impl Fn(u8) -> Timestamp,
+        latest_of: impl Fn(u8) -> LatestExpiries,
     ) -> Balanced {
-        let settled = self.settle(now);
-        let mut done = Balanced { settled, ..Balanced::default() };
+        let (settled, overdue) = self.settle(now, latest_of);
+        let mut done = Balanced { settled, overdue, ..Balanced::default() };
         for entry in 0..NDT_ENTRIES {
             let count = load_of(entry).count;
             // Half of what was before counts, too: less noise, and still soon forgotten.
@@ -111,14 +179,12 @@ impl Balancer {
         // While names move, nothing can be split, and the other way round. So what moves can do
         // is left to them.
         if !is_enough && self.unsettled.is_empty() {
-            done.split = self.split(now, mean, &load_of, &pending_until);
+            done.split = self.split(now, mean, &load_of);
         }
         if done.split == 0 {
-            let made = moves.into_iter().filter(|&(entry, shard)| {
-                let moved = self.set(entry, shard, &pending_until);
-                moved.is_ok()
-            });
-            done.moved = made.count();
+            let moves = moves.into_iter();
+            done.moved =
+                moves.filter(|&(entry, shard)| self.set(entry, shard, now).is_ok()).count();
         }
         done
     }
@@ -131,12 +197,12 @@ impl Balancer {
         &mut self,
         entry: usize,
         shard: u8,
-        pending_until: impl Fn(u8) -> Timestamp,
+        now: Timestamp,
     ) -> Result<(), ndn_table::NdtError> {
         let previous = self.ndt.get(entry).ok_or(ndn_table::NdtError::NoSuchEntry)?.shard;
         self.ndt.move_entry(entry, shard)?;
         if previous != shard {
-            self.unsettled.push((entry, pending_until(previous)));
+            self.unsettled.push(Unsettled::new(entry, previous, now));
         }
         Ok(())
     }
@@ -154,13 +220,7 @@ impl Balancer {
     }
 
     /// Splits the entries with too much load for one shard, at the depth of their names.
-    fn split(
-        &mut self,
-        now: Timestamp,
-        mean: u64,
-        load_of: &impl Fn(usize) -> EntryLoad,
-        pending_until: &impl Fn(u8) -> Timestamp,
-    ) -> usize {
+    fn split(&mut self, now: Timestamp, mean: u64, load_of: &impl Fn(usize) -> EntryLoad) -> usize {
         let too_much = mean / SPLIT_DIVISOR;
         let mut count = 0;
         for entry in 0..NDT_ENTRIES {
@@ -171,7 +231,7 @@ impl Balancer {
                 continue;
             }
             if self.ndt.split_entry(entry, components).is_ok() {
-                self.unsettled.push((entry, pending_until(found.shard).max(now)));
+                self.unsettled.push(Unsettled::new(entry, found.shard, now));
                 count += 1;
             }
         }
@@ -285,7 +345,8 @@ mod tests {
                 count: loads.count(entry),
                 components: loads.components(entry),
             };
-            self.balancer.balance(self.now, load_of, |_| until)
+            let latest = LatestExpiries { all: until, ..LatestExpiries::default() };
+            self.balancer.balance(self.now, load_of, |_| latest)
         }
 
         /// Largest load over the mean, in the last period.
@@ -354,15 +415,55 @@ mod tests {
     #[test]
     fn little_traffic_causes_no_moves_and_moves_settle() {
         let mut balancer = Balancer::new(Arc::new(Ndt::new(2, 2)));
-        let later = Timestamp::from_millis(100);
+        let start = Timestamp::from_millis(100);
         let load = |entry| EntryLoad { count: if entry < 20 { 9 } else { 0 }, components: 3 };
-        assert_eq!(balancer.balance(Timestamp::ZERO, load, |_| later), Balanced::default());
-        balancer.set(5, 0, |shard| if shard == 1 { later } else { Timestamp::MAX }).unwrap();
-        assert_eq!(balancer.next_deadline(), Some(later));
+        let none = |_| LatestExpiries::default();
+        assert_eq!(balancer.balance(Timestamp::ZERO, load, none), Balanced::default());
+        balancer.set(5, 0, start).unwrap();
+        let crossed = start.plus(CROSSING_TIME_MAX);
+        assert_eq!(balancer.next_deadline(), Some(crossed));
         assert!(!balancer.ndt().get(5).unwrap().is_settled);
-        assert_eq!(balancer.settle(Timestamp::from_millis(99)), 0);
-        assert_eq!(balancer.settle(later), 1);
+        assert_eq!(balancer.settle(start, none), (0, 0));
+        assert_eq!(balancer.settle(crossed, none), (1, 0));
         assert!(balancer.ndt().get(5).unwrap().is_settled);
-        assert!(balancer.set(5, 2, |_| later).is_err(), "there is no such shard");
+        assert!(balancer.set(5, 2, crossed).is_err(), "there is no such shard");
+    }
+
+    /// Pending Interests are known once no packet is on its way any more; a renewed one is pending for longer.
+    #[test]
+    fn move_settles_when_the_last_interest_at_the_previous_shard_has_ended() {
+        let mut balancer = Balancer::new(Arc::new(Ndt::new(2, 2)));
+        let start = Timestamp::from_millis(100);
+        let crossed = start.plus(CROSSING_TIME_MAX);
+        let after = |millis| crossed.plus_millis(millis);
+        balancer.set(5, 0, start).unwrap();
+        let settle = |balancer: &mut Balancer, now, all, renewed| {
+            let other = LatestExpiries { all: Timestamp::MAX, renewed: Timestamp::MAX };
+            let previous = LatestExpiries { all, renewed };
+            balancer.settle(now, |shard| if shard == 1 { previous } else { other })
+        };
+        // Read when the last packet has arrived.
+        assert_eq!(settle(&mut balancer, after(0), after(10), Timestamp::ZERO), (0, 0));
+        assert_eq!(balancer.next_deadline(), Some(after(10)));
+        // Others that have arrived since do not count, renewed ones do.
+        assert_eq!(settle(&mut balancer, after(9), after(90), after(30)), (0, 0));
+        assert_eq!(settle(&mut balancer, after(10), after(90), after(30)), (0, 0));
+        assert_eq!(balancer.next_deadline(), Some(after(30)));
+        assert_eq!(settle(&mut balancer, after(30), after(90), after(30)), (1, 0));
+        // Not without end.
+        let mut now = after(30);
+        balancer.set(5, 1, now).unwrap();
+        let mut renewals = 0;
+        let overdue = loop {
+            now = now.plus(CROSSING_TIME_MAX);
+            let later = LatestExpiries { all: now, renewed: now.plus_millis(1) };
+            match balancer.settle(now, |_| later) {
+                (0, 0) => renewals += 1,
+                (1, overdue) => break overdue,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!((renewals, overdue), (u32::from(RENEWALS_MAX) + 1, 1));
+        assert!(balancer.ndt().get(5).unwrap().is_settled);
     }
 }

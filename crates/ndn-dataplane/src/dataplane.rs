@@ -5,7 +5,6 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use ndn_face::{Direction, FacePlacement, FrameTap, InternalEnd, PortId};
 use ndn_forwarding::{Counters, Dispatcher, SharedTables, StrategyTable};
@@ -16,7 +15,7 @@ use ndn_table::{
 };
 use ndn_types::{LedgerReport, Persistency, PrincipalKey, Timestamp};
 
-use crate::balance::{Balanced, Balancer, EntryLoad};
+use crate::balance::{Balanced, Balancer, EntryLoad, LatestExpiries};
 use crate::command::{Command, CsSettings, NewFace, NewPort, PortChange};
 use crate::erasures::{Erasures, Progress};
 use crate::event::Event;
@@ -31,8 +30,6 @@ use crate::stepped::SteppedWorker;
 use crate::view::WorkerView;
 use crate::worker::{InterWorker, Worker};
 
-/// Maximum time from the dispatch of a packet to its entry into a PIT.
-const CROSSING_TIME_MAX: Duration = Duration::from_millis(200);
 /// The first FaceId of faces that are not the forwarder's own (NFD reserves those up to 255).
 const FIRST_FACE_ID: u64 = 256;
 
@@ -548,7 +545,7 @@ impl Dataplane {
                 components: sum.components.max(load.components(entry)),
             })
         };
-        balancer.balance(now, load_of, |shard| pending_until(workers, shard, now))
+        balancer.balance(now, load_of, |shard| latest_expiries(workers, shard))
     }
 
     /// Gives an entry of the dispatch table to a shard.
@@ -561,17 +558,16 @@ impl Dataplane {
         shard: u8,
         now: Timestamp,
     ) -> Result<(), NdtError> {
-        let Self { balancer, workers, .. } = self;
-        let balancer = balancer.as_mut().ok_or(NdtError::NoSuchEntry)?;
-        balancer.set(entry, shard, |shard| pending_until(workers, shard, now))
+        let balancer = self.balancer.as_mut().ok_or(NdtError::NoSuchEntry)?;
+        balancer.set(entry, shard, now)
     }
 }
 
-/// The time from which no Interest is pending in a shard that is pending now or on its way there.
-fn pending_until(workers: &[WorkerView], shard: u8, now: Timestamp) -> Timestamp {
-    let latest =
-        workers.get(usize::from(shard)).map(|worker| worker.counters.latest_expiry_ns.value());
-    Timestamp::from_nanos(latest.unwrap_or(0)).max(now).plus(CROSSING_TIME_MAX)
+fn latest_expiries(workers: &[WorkerView], shard: u8) -> LatestExpiries {
+    workers.get(usize::from(shard)).map_or_else(LatestExpiries::default, |worker| LatestExpiries {
+        all: Timestamp::from_nanos(worker.counters.latest_expiry_ns.value()),
+        renewed: Timestamp::from_nanos(worker.counters.latest_renewed_expiry_ns.value()),
+    })
 }
 
 /// A tap that several workers share.

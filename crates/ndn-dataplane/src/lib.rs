@@ -35,7 +35,7 @@ mod stepped;
 mod view;
 mod worker;
 
-pub use balance::{Balanced, Balancer, EntryLoad, MEASURED_PACKETS_MIN};
+pub use balance::{Balanced, Balancer, EntryLoad, LatestExpiries, MEASURED_PACKETS_MIN};
 pub use command::{Command, CsSettings, NewFace, NewPort, PortChange, WorkerLedgers};
 pub use dataplane::{CommandMark, Dataplane};
 pub use disk::{DiskError, DiskFile, DiskPort, DiskPortOptions};

@@ -14,7 +14,9 @@ use ndn_dataplane::{Command, Dataplane, Event, MemoryFaceOptions, NewFace, Roles
 use ndn_face::{FaceOptions, InternalEnd, NewDatagram, NewStream};
 use ndn_forwarding::FaceProperties;
 use ndn_packet::tlv::Reader;
-use ndn_packet::{DataBuilder, Interest as InterestView, Name, SignatureInfo, SignatureType};
+use ndn_packet::{
+    DataBuilder, Interest as InterestView, InterestBuilder, Name, SignatureInfo, SignatureType,
+};
 use ndn_sys::clock::{Clock, ManualClock};
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_table::{FaceIndex, FibWriter, NextHop};
@@ -184,6 +186,60 @@ fn pending_interest_expires_when_the_clock_passes_its_lifetime() {
         (Duration::from_secs(4)..Duration::from_millis(4100)).contains(&lifetime),
         "{lifetime:?}"
     );
+}
+
+/// It was dispatched to the previous shard before the move, and may be renewed there.
+#[test]
+fn interest_at_the_previous_shard_is_satisfied_after_its_name_has_moved() {
+    let long = |uri: &str, nonce| {
+        let name = Name::from_uri(uri).unwrap();
+        InterestBuilder::new(&name).nonce(nonce).lifetime_ms(10_000).to_vec().unwrap()
+    };
+    for is_renewed in [false, true] {
+        let clock = ManualClock::new(1_000_000_000, Duration::ZERO);
+        let mut node = Node::new(2, &clock);
+        let (face, mut producer) = node.application();
+        let (consumer_face, mut consumer) = node.application();
+        node.route("/p", face);
+        let own = consumer_face.slot() % 2;
+        let entry_of = |node: &Node, uri: &str| {
+            node.dataplane.dispatch_entry(Name::from_uri(uri).unwrap().as_ref()).unwrap()
+        };
+        let shard_of = |node: &Node, uri: &str| {
+            let balancer = node.dataplane.balancer().unwrap();
+            u32::from(balancer.ndt().get(entry_of(node, uri)).unwrap().shard)
+        };
+        let mut names = (0..).map(|number| format!("/p/{number}"));
+        let uri = names.find(|uri| shard_of(&node, uri) != own).unwrap();
+        let now = |clock: &ManualClock| Timestamp::from_nanos(clock.now_ns());
+        consumer.write_all(&long(&uri, 1)).unwrap();
+        assert!(node.workers[own as usize].step());
+        let entry = entry_of(&node, &uri);
+        node.dataplane.set_dispatch(entry, u8::try_from(own).unwrap(), now(&clock)).unwrap();
+        let wait = |node: &mut Node, seconds: u32| {
+            for _ in 0..10 * seconds {
+                clock.advance(Duration::from_millis(100));
+                node.settle();
+                node.dataplane.balance(now(&clock));
+            }
+        };
+        clock.advance(Duration::from_millis(100));
+        node.settle();
+        assert_eq!(read(&mut producer), long(&uri, 1));
+        wait(&mut node, 9);
+        if is_renewed {
+            consumer.write_all(&long(&uri, 2)).unwrap();
+            node.settle();
+            assert_eq!(read(&mut producer), long(&uri, 2));
+            wait(&mut node, 9);
+        }
+        // Without a PIT token.
+        producer.write_all(&data(&uri)).unwrap();
+        node.settle();
+        assert_eq!(read(&mut consumer), data(&uri), "renewed: {is_renewed}");
+        wait(&mut node, 2);
+        assert_eq!(node.dataplane.balancer().unwrap().next_deadline(), None);
+    }
 }
 
 /// Only the worker of the face learns from the kernel that the peer is gone.

@@ -80,6 +80,8 @@ ndn_types::counters! {
         /// A time not before the expiry of any pending Interest, in nanoseconds on the worker's clock. Maintained
         /// only with several shards.
         pub latest_expiry_ns: Counter,
+        /// The same for Interests that were renewed here after their names had moved to another shard.
+        pub latest_renewed_expiry_ns: Counter,
         dropped: Drops,
     }
 }

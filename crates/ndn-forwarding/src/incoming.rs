@@ -440,6 +440,10 @@ impl<'a> Incoming<'a> {
         if let Some(peers) = &mut tables.peers {
             peers.note_expiry(expiry);
         }
+        if rx.has(Flags::PREVIOUS_OWNER) {
+            let latest = &tables.counters.latest_renewed_expiry_ns;
+            latest.set(latest.value().max(expiry.as_nanos()));
+        }
         Ok(entry)
     }
 
@@ -1151,12 +1155,7 @@ impl Incoming<'_> {
     }
 
     /// In the shard that owns the name: caches the Data. Returns false if it is unsolicited.
-    fn admit_and_store(
-        &mut self,
-        rx: &RxPacket<'_>,
-        visit: &DataVisit,
-        matches: &Matches,
-    ) -> bool {
+    fn admit_and_store(&mut self, rx: &RxPacket<'_>, visit: &DataVisit, matches: &Matches) -> bool {
         let is_solicited = !matches.pending().is_empty() || visit.homes != 0;
         if !is_solicited && !visit.is_solicited {
             self.unsolicited_data(rx);

@@ -22,7 +22,7 @@ use crate::overload::{InterestQueue, OverloadOptions, Verdict};
 use crate::peers::PeerRegistry;
 
 /// Time for which a worker waits for room in the rings of others before it goes on and drops packets.
-const TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 /// Time for which it only yields the processor, before it sleeps a little each time.
 const YIELD_TIME: Duration = Duration::from_millis(1);
 /// Sleep between two checks for room.

@@ -50,7 +50,7 @@ use face_admission::Refused;
 pub(crate) use face_admission::{FaceAdmission, Refusals};
 pub(crate) use idle::Idle;
 use ingress_sink::IngressSink;
-pub(crate) use inter_worker::InterWorker;
+pub(crate) use inter_worker::{InterWorker, TIMEOUT as RING_TIMEOUT};
 use inter_worker::{ROOM_PAUSE, TakeContext, TakeLimit, pause};
 pub(crate) use management_budget::ManagementBudget;
 pub(crate) use overload::Overload;
