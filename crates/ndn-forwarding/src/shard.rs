@@ -57,7 +57,8 @@ pub struct ShardConfig {
 ///
 /// A worker calls [`process_burst`](Self::process_burst) and [`end_burst`](Self::end_burst) for each
 /// burst, and [`poll_timers`](Self::poll_timers) once per round, with one reading of the clock. The sink
-/// queues packets, which are written later. Changes by the control thread are applied between bursts.
+/// queues packets, which are written later. Changes by the control thread are applied between bursts. Time never goes back
+/// from one call to the next.
 #[derive(Debug)]
 pub struct Shard {
     pub(crate) tables: Tables,

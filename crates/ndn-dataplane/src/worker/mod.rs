@@ -112,6 +112,8 @@ pub(crate) struct Worker {
 /// Unfinished work of a round, for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct RoundState {
+    /// Time of the round, which goes on while it waits for room. Never goes back: the shard relies on that.
+    now: Timestamp,
     /// Packets since the last flush.
     unflushed: usize,
     /// Packets in this round.
@@ -276,6 +278,8 @@ impl Worker {
 
     #[inline]
     fn work(&mut self, now: Timestamp, events: &Events, has_polled: bool) {
+        self.state.now = self.state.now.max(now);
+        let now = self.state.now;
         self.state.packets = 0;
         self.state.starved = false;
         let left = self.faces.transport::<Internals>().bytes_left();
@@ -289,8 +293,9 @@ impl Worker {
             inter_worker.note_room(now);
         }
         if has_polled {
-            self.receive_ready(now, events);
+            self.receive_ready(events);
         }
+        let now = self.state.now;
         self.run_burst(now, BurstSource::Received);
         // Messages that arrived meanwhile are written with the rest.
         if self.has_messages() {
@@ -489,11 +494,12 @@ impl Worker {
     }
 
     /// Reads what is ready, until enough has been read for a round.
-    fn receive_ready(&mut self, now: Timestamp, events: &Events) {
+    fn receive_ready(&mut self, events: &Events) {
         self.state.upstreams_read_at = 0;
         self.state.held_back = false;
         let begin = self.state.packets + self.burst.len();
         while self.state.next_event < events.len() && self.state.packets < PACKETS_PER_ROUND {
+            let now = self.state.now;
             let place = self.state.next_event;
             let event = events.event(self.read_order.event(place));
             self.state.next_event += 1;
@@ -509,21 +515,21 @@ impl Worker {
                 }
                 // The event comes again, but output need not wait.
                 if event.writable {
-                    self.receive(now, &PollEvent { readable: false, ..event });
+                    self.receive(&PollEvent { readable: false, ..event });
                 }
                 continue;
             }
             if is_upstream {
-                self.receive_all(now, &event);
+                self.receive_all(&event);
                 self.state.upstreams_read_at = self.state.packets;
                 continue;
             }
             // Ends the poll of the upstream events that come first; later polls have ended already.
             self.end_upstream_poll();
-            self.receive_once(now, &event);
+            self.receive_once(&event);
             let unpolled = self.state.packets - self.state.upstreams_read_at;
             if unpolled >= self.read_order.batch.packets() {
-                self.poll_upstreams(now);
+                self.poll_upstreams();
             }
         }
         self.end_upstream_poll();
@@ -539,15 +545,15 @@ impl Worker {
     }
 
     /// Reads a face or socket until it is empty, within a limit.
-    fn receive_all(&mut self, now: Timestamp, event: &PollEvent) {
+    fn receive_all(&mut self, event: &PollEvent) {
         let end = self.state.packets + UPSTREAM_PACKETS_MAX;
         loop {
-            self.receive_once(now, event);
+            self.receive_once(event);
             self.read_order.batch.note(self.faces.report().counts);
             if !self.faces.report().has_more || self.state.starved || self.state.packets >= end {
                 return;
             }
-            if self.should_hold_back(now, PacketKind::Data) {
+            if self.should_hold_back(self.state.now, PacketKind::Data) {
                 self.state.held_back = true;
                 return;
             }
@@ -555,15 +561,15 @@ impl Worker {
     }
 
     /// Reads the upstream faces and sockets again, in the middle of a round.
-    fn poll_upstreams(&mut self, now: Timestamp) {
-        self.state.has_messages |= self.take_messages(now);
+    fn poll_upstreams(&mut self) {
+        self.state.has_messages |= self.take_messages(self.state.now);
         let mut number = 0;
         while let Some(token) = self.read_order.recent(number) {
             number += 1;
             // The token may belong to another connection by now.
             if self.faces.is_upstream(token) {
                 let readable = PollEvent { token, readable: true, writable: false, closed: false };
-                self.receive_all(now, &readable);
+                self.receive_all(&readable);
             }
         }
         self.end_upstream_poll();
@@ -577,9 +583,9 @@ impl Worker {
     }
 
     /// Reads once, and notes which kind of packets the face or socket brings.
-    fn receive_once(&mut self, now: Timestamp, event: &PollEvent) {
+    fn receive_once(&mut self, event: &PollEvent) {
         let begin = self.state.packets + self.burst.len();
-        self.receive(now, event);
+        self.receive(event);
         if self.state.packets + self.burst.len() > begin
             && let Some(kind) = self.last_kind()
         {
@@ -593,7 +599,8 @@ impl Worker {
     }
 
     /// Handles an event: reads once, and forwards in bursts.
-    fn receive(&mut self, now: Timestamp, event: &PollEvent) {
+    fn receive(&mut self, event: &PollEvent) {
+        let mut now = self.state.now;
         let (faces, pool, mut sink) = self.receiving(now);
         let mut progress = faces.handle_event(now, event, pool, &mut sink);
         loop {
@@ -608,6 +615,7 @@ impl Worker {
                     let kind = self.last_kind();
                     self.run_burst(now, BurstSource::Received);
                     self.make_room(kind.unwrap_or(PacketKind::Interest));
+                    now = self.state.now;
                 }
                 Progress::NewPeer(peer) => self.add_peer(now, peer),
                 Progress::NoBlock => {
@@ -941,16 +949,18 @@ impl Worker {
         // The round may have taken long.
         let begin = self.now();
         let mut now = begin;
+        self.state.now = self.state.now.max(now);
         while self.inter_worker.as_mut().is_some_and(|one| one.should_wait_for_room(now)) {
             self.pool.settle();
             self.wake_others();
-            self.state.has_messages |= self.take_messages(now);
+            self.state.has_messages |= self.take_messages(self.state.now);
             if self.has_burst_room(kind) {
                 self.inter_worker.iter_mut().for_each(|one| one.end_wait());
                 return;
             }
             pause(now.since(begin));
             now = self.now();
+            self.state.now = self.state.now.max(now);
         }
     }
 
