@@ -65,6 +65,8 @@ pub struct Datagrams {
     input: Box<DatagramInput>,
     writer: DatagramWriter,
     unflushed: Vec<ChannelId>,
+    /// Number of sockets opened so far.
+    opened: u32,
 }
 
 impl Transport for Datagrams {
@@ -293,7 +295,9 @@ impl Datagrams {
         let number = u32::try_from(slot).ok().filter(|slot| *slot < Source::NUMBER_COUNT_MAX);
         let id = ChannelId(number.ok_or(io::ErrorKind::OutOfMemory)?);
         shared.poller.add(&socket, source(id).token(), Interest::Readable)?;
-        let opened = Box::new(Channel::new(socket, local, owner, accepts));
+        let mut opened = Box::new(Channel::new(socket, local, owner, accepts));
+        self.opened = self.opened.wrapping_add(1);
+        opened.opened = self.opened;
         let counters = Arc::clone(&opened.counters);
         if slot == self.channels.len() {
             self.channels.push(None);
@@ -517,6 +521,8 @@ struct Channel {
     peers: HashMap<SocketAddr, FaceIndex>,
     /// Whether peers without a face are reported.
     accepts: bool,
+    /// Number of sockets opened until this one.
+    opened: u32,
     queue: DatagramQueue,
     /// The socket is registered for writability.
     waits_writable: bool,
@@ -539,6 +545,7 @@ impl Channel {
             only: None,
             peers: HashMap::new(),
             accepts,
+            opened: 0,
             queue,
             waits_writable: false,
             listed: false,
@@ -839,7 +846,9 @@ impl DatagramInput {
         let sender = message.peer.filter(|_| channel.owner.is_some()).map(Sender::Internet);
         let delay_ns = message.received_at.and_then(|at| self.delay_ns(at));
         let since = |delay_ns| Timestamp::from_nanos(cx.now.as_nanos().saturating_sub(delay_ns));
-        let delay = delay_ns.map(|delay_ns| SocketDelay { channel: id, since: since(delay_ns) });
+        let opened = channel.opened;
+        let delay =
+            delay_ns.map(|delay_ns| SocketDelay { channel: id, opened, since: since(delay_ns) });
         self.open = Some((face, ReceivedFrame { length, sender, delay }));
         Opened::Message(face)
     }

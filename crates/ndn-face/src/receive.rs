@@ -50,6 +50,8 @@ pub trait RxSink {
 pub struct SocketDelay {
     /// The socket.
     pub channel: ChannelId,
+    /// Number of sockets opened until this one: another socket may have its number after it.
+    pub opened: u32,
     /// When the kernel received the packet.
     pub since: Timestamp,
 }

@@ -16,8 +16,9 @@ const MARKS_DUE_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Overload {
     options: OverloadOptions,
-    /// By number of the socket; made for the first Interest that has waited.
-    sockets: Vec<InterestQueue>,
+    /// By number of the socket; made for the first Interest that has waited. The queue is that of the socket which is
+    /// the last one with this number, by the number of sockets opened until it.
+    sockets: Vec<(u32, InterestQueue)>,
     /// Congestion marks that are still to be put on Data.
     marks_due: usize,
     counters: Arc<WorkerCounters>,
@@ -42,17 +43,22 @@ impl Overload {
     #[cold]
     pub(super) fn dequeue_from_socket(&mut self, now: Timestamp, waited: SocketDelay) -> Verdict {
         let number = waited.channel.number();
+        let new = || (waited.opened, InterestQueue::new(&self.options));
         if number >= self.sockets.len() {
-            self.sockets.resize(number + 1, InterestQueue::new(&self.options));
+            self.sockets.resize(number + 1, new());
         }
-        self.sockets[number].dequeue(now, waited.since, false)
+        let (opened, queue) = &mut self.sockets[number];
+        if *opened != waited.opened {
+            (*opened, *queue) = new();
+        }
+        queue.dequeue(now, waited.since, false)
     }
 
     /// Notes that a read of a socket has found the end of its queue.
     #[inline]
     pub(super) fn socket_is_empty(&mut self, channel: ChannelId) {
         // Most have never had a queue at all.
-        if let Some(queue) = self.sockets.get_mut(channel.number()) {
+        if let Some((_, queue)) = self.sockets.get_mut(channel.number()) {
             queue.note_empty();
         }
     }
@@ -108,7 +114,8 @@ mod tests {
             overload.socket_is_empty(channel);
             let mut verdicts = Vec::new();
             for millis in (1000..2000).step_by(90) {
-                let waited = SocketDelay { channel, since: Timestamp::from_millis(millis - 30) };
+                let since = Timestamp::from_millis(millis - 30);
+                let waited = SocketDelay { channel, opened: 1, since };
                 verdicts.push(overload.dequeue_from_socket(Timestamp::from_millis(millis), waited));
                 if is_emptied {
                     overload.socket_is_empty(channel);
@@ -116,6 +123,27 @@ mod tests {
             }
             let are_all_passed = verdicts.iter().all(|verdict| *verdict == Verdict::Pass);
             assert_eq!(are_all_passed, is_emptied, "{verdicts:?}");
+        }
+    }
+
+    #[test]
+    fn socket_with_the_number_of_a_closed_one_has_a_queue_of_its_own() {
+        let mut faces = FaceSet::new(&FaceSetOptions::default()).unwrap();
+        let address = "127.0.0.1:0".parse().unwrap();
+        let socket = UdpSocket::new(&UdpOptions::bound_to(address)).unwrap();
+        let (channel, _) = faces.transport_mut::<Datagrams>().add_channel(socket, false).unwrap();
+        for (opened, passes) in [(1, false), (2, true)] {
+            let options = OverloadOptions::default();
+            let mut overload = Overload::new(options, Arc::default(), Arc::default());
+            let mut dequeue = |opened, millis: u64| {
+                let since = Timestamp::from_millis(millis - 30);
+                let waited = SocketDelay { channel, opened, since };
+                overload.dequeue_from_socket(Timestamp::from_millis(millis), waited)
+            };
+            let verdicts: Vec<_> =
+                (1000..2000).step_by(10).map(|millis| dequeue(1, millis)).collect();
+            assert!(verdicts.iter().any(|verdict| *verdict != Verdict::Pass), "{verdicts:?}");
+            assert_eq!(dequeue(opened, 5000) == Verdict::Pass, passes);
         }
     }
 }
