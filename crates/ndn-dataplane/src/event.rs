@@ -22,8 +22,10 @@ pub enum Event {
     FaceExists {
         /// The ticket of the command.
         ticket: Option<u64>,
-        /// The existing face.
+        /// The existing face. The worker that made it may report it later.
         face_id: u64,
+        /// The FaceId that the face would have had.
+        unused: u64,
     },
     /// A face could not be made.
     FaceRefused {

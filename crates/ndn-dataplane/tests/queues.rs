@@ -207,13 +207,12 @@ fn station_has_one_face_across_queues() {
         assert!(queues[1 - own].sent_by_now(station(number)).is_empty());
         // It exists already for requests on any worker.
         let command = new_face(&bed, station(number));
+        let Command::AddFace(new) = &command else { panic!("{command:?}") };
+        let new_id = new.options.properties.face_id;
         bed.command(command);
-        let event = bed.event();
+        let Event::FaceExists { face_id: existing, unused, .. } = bed.event() else { panic!() };
         let face_id = face.options.properties.face_id;
-        assert!(
-            matches!(event, Event::FaceExists { face_id: existing, .. } if existing == face_id),
-            "{event:?}"
-        );
+        assert_eq!((existing, unused), (face_id, new_id));
         // Without it, the station gets another one, wherever it speaks.
         bed.command(Command::RemoveFace { face_id });
         assert!(matches!(bed.event(), Event::FaceClosed { .. }));

@@ -26,6 +26,17 @@ use crate::names::{self, HostNames, LookupResult};
 /// Connection timeout of `faces/create` (NFD answers 504 after 4 s).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// Time for which a request waits for the report of a face that exists; it may have closed.
+const AWAITED_FACE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// A request for a face that exists, but is not reported yet.
+#[derive(Debug)]
+struct AwaitedFace {
+    ticket: Option<u64>,
+    face_id: u64,
+    deadline_ns: u64,
+}
+
 /// A TCP connection attempt.
 #[derive(Debug)]
 struct Attempt {
@@ -42,6 +53,8 @@ pub(super) struct Connector {
     attempts: BTreeMap<u64, Attempt>,
     next_attempt: u64,
     shared: SharedAttempts,
+    /// Each is a request that waits.
+    awaited: Vec<AwaitedFace>,
     names: HostNames,
     own: OwnAddresses,
     /// Which peers of TCP connections may use `/localhost`.
@@ -72,8 +85,20 @@ impl Service for Connector {
                 self.end_shared(cx, ticket, face_id);
                 return Some(event);
             }
+            Event::FaceAwaited { ticket, face_id } => {
+                let deadline_ns = cx.after(AWAITED_FACE_TIME_MAX);
+                self.awaited.push(AwaitedFace { ticket, face_id, deadline_ns });
+            }
             Event::FaceAdded { ticket, ref record, .. } => {
-                self.end_shared(cx, ticket, record.properties.face_id);
+                let face_id = record.properties.face_id;
+                self.end_shared(cx, ticket, face_id);
+                for AwaitedFace { ticket, .. } in self.take_awaited(face_id) {
+                    cx.post(Event::FaceExists { ticket, face_id });
+                }
+                return Some(event);
+            }
+            Event::FaceRefused(face_id) | Event::FaceClosed { face_id, .. } => {
+                self.take_awaited(face_id).iter().for_each(|awaited| closed(cx, awaited));
                 return Some(event);
             }
             Event::AttemptFailed { ticket, code, text } => {
@@ -85,7 +110,8 @@ impl Service for Connector {
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
-        let deadlines = self.attempts.values().map(|attempt| attempt.deadline_ns);
+        let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns);
+        let deadlines = attempts.chain(self.awaited.iter().map(|awaited| awaited.deadline_ns));
         deadlines.min().map(|at_ns| deadline(at_ns, Reason::Connect))
     }
 
@@ -93,6 +119,9 @@ impl Service for Connector {
         let now_ns = cx.now_ns();
         for (_, late) in self.attempts.extract_if(.., |_, attempt| attempt.deadline_ns <= now_ns) {
             connect_failed(cx, &late.spec, late.remote, "Connection timed out");
+        }
+        for late in self.awaited.extract_if(.., |awaited| awaited.deadline_ns <= now_ns) {
+            closed(cx, &late);
         }
     }
 }
@@ -111,6 +140,7 @@ impl Connector {
             attempts: BTreeMap::new(),
             next_attempt: TOKEN_ATTEMPTS,
             shared: SharedAttempts::default(),
+            awaited: Vec::new(),
             names: HostNames::new(reserves)?,
             own,
             local_peers,
@@ -120,6 +150,11 @@ impl Connector {
     /// Readable when host names have been resolved.
     pub(super) fn names(&self) -> &HostNames {
         &self.names
+    }
+
+    /// Ends the wait of the requests for a face.
+    fn take_awaited(&mut self, face_id: u64) -> Vec<AwaitedFace> {
+        self.awaited.extract_if(.., |awaited| awaited.face_id == face_id).collect()
     }
 
     /// Stops to create the face of this ticket, unless other requests wait for it.
@@ -132,6 +167,7 @@ impl Connector {
         match cancelled {
             Cancelled::Alone => {
                 self.attempts.retain(|_, attempt| attempt.spec.ticket != Some(ticket));
+                self.awaited.retain(|awaited| awaited.ticket != Some(ticket));
                 cx.post(Event::Abandon { ticket });
             }
             Cancelled::Further => {}
@@ -335,6 +371,12 @@ fn no_address(cx: &mut Cx<'_>, remote: &FaceUri, spec: &FaceSpec, why: &NoAddres
         NoAddress::NoZone | NoAddress::NoInterface(_) => (status::BAD_REQUEST, why.to_string()),
     };
     cx.attempt_failed(remote, spec, code, text);
+}
+
+/// Reports that a requested face existed, and has closed.
+fn closed(cx: &mut Cx<'_>, awaited: &AwaitedFace) {
+    let text = "the face that the peer had has closed".to_owned();
+    cx.post(Event::AttemptFailed { ticket: awaited.ticket, code: status::INTERNAL_ERROR, text });
 }
 
 /// Creates the face of an Ethernet station, at the interface of the local URI.

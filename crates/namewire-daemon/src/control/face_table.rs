@@ -223,6 +223,11 @@ impl FaceTable {
         self.end_memory_face(face_id, Err(refused));
     }
 
+    /// A face was not made because its peer has one, so this FaceId belongs to no face.
+    pub(super) fn face_unused(&self, face_id: u64) {
+        self.principals.remove(face_id);
+    }
+
     /// Removes a face; `reason` is set if an operator did not destroy it.
     pub(super) fn face_closed(
         &mut self,
@@ -400,6 +405,19 @@ mod tests {
             counters: Arc::default(),
         };
         KnownFace::new(&created, false)
+    }
+
+    /// A user asks for the same face again and again, by a host name or another spelling of the URI.
+    #[test]
+    fn face_that_is_not_made_leaves_no_principal() {
+        let table = FaceTable::default();
+        for face_id in 1000..2000 {
+            let principal = PrincipalKey::LocalApplication { uid: 1000, pid: 0 };
+            table.note_principal(&face(face_id, principal).options);
+            table.face_unused(face_id);
+        }
+        let left = format!("{:?}", table.principals);
+        assert!(left.contains("changes: {}"), "{left}");
     }
 
     #[test]

@@ -483,7 +483,14 @@ impl Core {
                 self.settle_faces();
                 Event::FaceAdded { ticket, index, record }
             }
-            DataplaneEvent::FaceExists { ticket, face_id } => Event::FaceExists { ticket, face_id },
+            DataplaneEvent::FaceExists { ticket, face_id, unused } => {
+                self.faces.face_unused(unused);
+                match self.faces.get(face_id) {
+                    Some(_) => Event::FaceExists { ticket, face_id },
+                    // The events of workers are received in turn.
+                    None => Event::FaceAwaited { ticket, face_id },
+                }
+            }
             DataplaneEvent::FaceRefused { ticket, face_id, error } => {
                 match ticket {
                     // Connections of one burst can exceed the limit before this thread has counted them.

@@ -138,6 +138,8 @@ pub(crate) enum Event {
     FaceFailed { ticket: Option<u64>, code: u32, text: String },
     /// The requested face exists already.
     FaceExists { ticket: Option<u64>, face_id: u64 },
+    /// The same, but the worker that has made the face has not reported it yet.
+    FaceAwaited { ticket: Option<u64>, face_id: u64 },
     /// A face was created.
     FaceAdded { ticket: Option<u64>, index: FaceIndex, record: Box<FaceRecord> },
     /// A worker did not create the face with this FaceId.

@@ -155,3 +155,55 @@ fn attempt_to_connect_ends_with_its_command_unless_others_wait_for_it() {
     assert!(cancel(&mut control, 2), "another command waits for it");
     control.finish().unwrap();
 }
+
+/// The events of the worker that has found the face are received before those of the worker that has made it.
+#[test]
+fn request_for_a_face_that_another_worker_has_made_is_answered_when_that_is_reported() {
+    const FACE: u64 = 301;
+    for closes in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut control = control(directory.path());
+        // The attempt to connect goes on: this thread does not notice that the listener accepts.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let remote = ndn_types::FaceUri::tcp(listener.local_addr().unwrap());
+        let parameters = ControlParameters {
+            uri: Some(remote.to_string()),
+            ..ControlParameters::default()
+        };
+        let now = control.core.now;
+        let wire = ndn_management::client::CommandBuilder::default()
+            .digest_signed_interest(Verb::FaceCreate, &parameters, 1, now.unix_ms())
+            .unwrap();
+        let (answer, answered) = std::sync::mpsc::sync_channel(1);
+        control.handle_local_interest(&wire, answer);
+        control.work();
+        let (ticket, unused) = (Some(1), 999);
+        control.handle_event(DataplaneEvent::FaceExists { ticket, face_id: FACE, unused });
+        control.work();
+        assert!(answered.try_recv().is_err(), "the face is not known");
+        if closes {
+            let (deadline, _) = control.connector.next_deadline().unwrap();
+            control.core.now.monotonic_ns = deadline.as_nanos();
+            control.handle_timeouts();
+        } else {
+            let face = created(FACE, ndn_types::Scope::NonLocal);
+            control.handle_event(DataplaneEvent::FaceAdded { ticket: None, face: Box::new(face) });
+        }
+        let begin_ns = control.core.clock.now_ns();
+        let reply = loop {
+            // Replies wait for the workers.
+            control.work();
+            if let Ok(reply) = answered.try_recv() {
+                break reply.unwrap();
+            }
+            let waited_ns = control.core.clock.now_ns() - begin_ns;
+            assert!(waited_ns < 10_000_000_000, "no answer");
+            std::thread::yield_now();
+        };
+        let reply = ndn_packet::Data::parse(&reply).unwrap();
+        let response = ndn_management::ControlResponse::decode(reply.content().unwrap()).unwrap();
+        let expected = if closes { status::INTERNAL_ERROR } else { status::CONFLICT };
+        assert_eq!(response.code, expected, "{response:?}");
+        control.finish().unwrap();
+    }
+}

@@ -1158,7 +1158,7 @@ impl Worker {
             Err(error) => return self.refuse_face(ticket, face_id, error),
         };
         if let Some(existing) = peer.and_then(|peer| self.existing_face(peer)) {
-            self.events.send(Event::FaceExists { ticket, face_id: existing });
+            self.events.send(Event::FaceExists { ticket, face_id: existing, unused: face_id });
             return;
         }
         let Some(index) = self.admission.numbers.allocate(face_id, options.holder()) else {
@@ -1168,10 +1168,10 @@ impl Worker {
             return self.refuse_face(ticket, face_id, std::io::Error::new(kind, reason));
         };
         if let Some(peer) = peer
-            && let Err((_, face_id)) = self.claim(peer, index, face_id)
+            && let Err((_, existing)) = self.claim(peer, index, face_id)
         {
             self.admission.numbers.release(index);
-            self.events.send(Event::FaceExists { ticket, face_id });
+            self.events.send(Event::FaceExists { ticket, face_id: existing, unused: face_id });
             return;
         }
         match self.faces.open(now, index, transport, &options) {
