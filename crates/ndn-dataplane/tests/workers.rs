@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use ndn_dataplane::{Command, Dataplane, Event, ExchangeCounters, NewFace, Roles};
+use ndn_dataplane::{Command, Dataplane, Event, ExchangeCounters, NewFace, Roles, WorkerView};
 use ndn_face::{FaceOptions, NewDatagram};
 use ndn_forwarding::{FaceProperties, Histogram, ServiceTimes};
 use ndn_packet::{InterestBuilder, Name};
@@ -164,8 +164,10 @@ fn idle_workers_sleep() {
     let rounds = |bed: &Bed| -> u64 {
         bed.dataplane.workers().iter().map(|worker| worker.worker_counters().rounds.value()).sum()
     };
-    std::thread::sleep(Duration::from_millis(100));
+    let waits = |worker: &WorkerView| worker.worker_counters().waiting_since_ns.value() != 0;
+    wait_until("all workers to wait", || bed.dataplane.workers().iter().all(waits));
     let before = rounds(&bed);
+    // Time itself is measured: the rounds in it.
     std::thread::sleep(Duration::from_millis(400));
     let woken = rounds(&bed) - before;
     assert!(woken < 60, "{woken} rounds of three workers with nothing to do");
