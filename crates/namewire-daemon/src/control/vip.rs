@@ -35,6 +35,8 @@ const QUEUE: usize = 1024;
 const PACKETS_PER_ROUND: usize = 64;
 /// Maximum number of neighbours with on-demand faces.
 const ON_DEMAND_MAX: usize = 32;
+/// Reports in a slot whose signatures are verified although their senders are no neighbours.
+const JOINS_PER_SLOT_MAX: usize = 64;
 /// Maximum number of objects in a status.
 const OBJECTS_REPORTED_MAX: usize = 1000;
 /// Lifetime of the Interests that carry reports, in milliseconds.
@@ -62,6 +64,8 @@ struct Participant {
     fib: Option<Arc<FibSnapshot>>,
     /// Neighbours with on-demand faces.
     on_demand: Vec<u64>,
+    /// Reports of others whose signatures are still verified in this slot.
+    joins_left: usize,
     objects_max: usize,
     /// The last SignatureTime; each report has a later one.
     time_ms: u64,
@@ -153,6 +157,7 @@ impl Vip {
             rules,
             fib: None,
             on_demand: Vec::new(),
+            joins_left: JOINS_PER_SLOT_MAX,
             objects_max,
             time_ms: 0,
             nonces,
@@ -193,15 +198,17 @@ impl Participant {
         }
     }
 
-    /// Adds the peer of an on-demand face, which has sent a report.
-    fn add_on_demand(&mut self, cx: &Cx<'_>, face_id: u64) {
-        if self.on_demand.len() < ON_DEMAND_MAX
-            && !self.node.has_neighbour(face_id)
-            && is_link(cx.faces(), face_id)
+    /// Whether the signature of a report from the peer of an on-demand face, which is no neighbour yet, is verified: a
+    /// valid one makes it a neighbour.
+    fn admits_on_demand(&mut self, cx: &Cx<'_>, face_id: u64) -> bool {
+        if self.joins_left == 0
+            || self.on_demand.len() >= ON_DEMAND_MAX
+            || !is_link(cx.faces(), face_id)
         {
-            self.on_demand.push(face_id);
-            self.node.add_neighbour(face_id, cx.now_ns(), cx.now().unix_us);
+            return false;
         }
+        self.joins_left -= 1;
+        true
     }
 
     fn count(&mut self, cx: &Cx<'_>, requests: &VipRequests) {
@@ -245,12 +252,21 @@ impl Participant {
         if interest.name().parent() != self.prefix.as_ref() {
             return Err("the Interest has another name".to_owned());
         }
-        self.add_on_demand(cx, face_id);
+        let is_neighbour = self.node.has_neighbour(face_id);
         // Before the signature, whose verification takes time.
-        if !self.node.admits_report(face_id) {
+        let is_admitted = if is_neighbour {
+            self.node.admits_report(face_id)
+        } else {
+            self.admits_on_demand(cx, face_id)
+        };
+        if !is_admitted {
             return Err("the sender is no neighbour, or sends too many reports".to_owned());
         }
         self.keys.accepted.accept(cx.now(), &interest)?;
+        if !is_neighbour {
+            self.on_demand.push(face_id);
+            self.node.add_neighbour(face_id, cx.now_ns(), cx.now().unix_us);
+        }
         let routes = Routes::new(cx.faces(), self.fib.as_deref(), self.hasher);
         let answer =
             self.node.handle_report(face_id, report, cx.now_ns(), |name| routes.find(name));
@@ -303,6 +319,7 @@ impl Participant {
 
     /// Gives the workers the next hops and scores of the slot, and takes their counts.
     fn publish(&mut self, cx: &mut Cx<'_>) {
+        self.joins_left = JOINS_PER_SLOT_MAX;
         let mut hashes = [0; PREFIX_HASHES_MAX];
         let mut hash = |name: &Name| {
             let count = self.hasher.hash_prefixes(name.as_ref(), &mut hashes)?;
