@@ -72,6 +72,8 @@ pub(crate) struct Job {
 pub(crate) struct MountPoint {
     pub(crate) prefix: Name,
     pub(crate) source: Arc<dyn FileSource>,
+    /// The file that the prefix names.
+    pub(crate) file: Option<PathBuf>,
     pub(crate) limits: PacketLimits,
 }
 
@@ -1040,8 +1042,12 @@ impl<'a> Target<'a> {
         let name = name.prefix(job.path_end);
         let mount = Arc::clone(&job.mount);
         let below = name.suffix(mount.prefix.len());
-        let path = path_of(below, mount.source.serves_hidden())
-            .map_err(|refusal| Rejection { event: refusal.into(), sends_nack: true })?;
+        let path = match &mount.file {
+            Some(file) if below.is_empty() => file.clone(),
+            Some(_) => return Err(OpenFailure::NotFound.into()),
+            None => path_of(below, mount.source.serves_hidden())
+                .map_err(|refusal| Rejection { event: refusal.into(), sends_nack: true })?,
+        };
         Ok(Self { key, mount, name: name.to_name(), path })
     }
 

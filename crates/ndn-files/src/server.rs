@@ -49,6 +49,8 @@ pub struct Mount {
     pub segment_len: Option<usize>,
     /// Other names under which the same files are served, for the catalogue; `None`: there is no catalogue.
     pub catalogue: Option<Vec<Name>>,
+    /// The file of the directory that alone is served, as `prefix`.
+    pub file: Option<PathBuf>,
 }
 
 impl Mount {
@@ -63,7 +65,22 @@ impl Mount {
     /// A source to be served as `prefix`.
     #[must_use]
     pub fn of(prefix: Name, source: Arc<dyn FileSource>) -> Self {
-        Self { prefix, source, segment_len: None, catalogue: None }
+        Self { prefix, source, segment_len: None, catalogue: None, file: None }
+    }
+
+    /// Opens the directory of `file`, which alone is served, as `name`. Its manifest is made when it is requested.
+    ///
+    /// # Errors
+    /// Those of [`Root::open`], and of finding the file.
+    pub fn open_file(name: Name, file: &Path) -> std::io::Result<Self> {
+        let file = file.canonicalize()?;
+        if !file.metadata()?.is_file() {
+            let text = format!("{} is not a regular file", file.display());
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, text));
+        }
+        let (directory, file_name) = (file.parent(), file.file_name());
+        let mount = Self::open(name, directory.unwrap_or(&file), RootOptions::default())?;
+        Ok(Self { file: file_name.map(PathBuf::from), ..mount })
     }
 }
 
@@ -227,8 +244,10 @@ impl FileServer {
             };
             let prefix = mount.prefix.clone();
             let replicas = mount.catalogue;
-            let mount = Arc::new(MountPoint { prefix: mount.prefix, source: mount.source, limits });
-            if options.prepare_remote || !mount.source.is_remote() {
+            let Mount { prefix: name, source, file, .. } = mount;
+            let mount = Arc::new(MountPoint { prefix: name, source, file, limits });
+            let is_prepared = options.prepare_remote || !mount.source.is_remote();
+            if is_prepared && mount.file.is_none() {
                 served.push(Arc::clone(&mount));
             }
             if let Some(replicas) = replicas {

@@ -232,7 +232,7 @@ impl Shared {
         request: &Parts,
         target: &PathTarget,
         record: &mut Record,
-    ) -> Result<Answer, ReadFailure> {
+    ) -> Result<HttpAnswer, ReadFailure> {
         let turn = self.turn(client).await?;
         let resource = self.catalog.find(&target.name).await?;
         drop(turn);

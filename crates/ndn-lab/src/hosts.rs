@@ -191,6 +191,7 @@ impl Agent {
     ///
     /// # Errors
     /// It is not there.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "another report is a fault")]
     pub(crate) fn version(&mut self, program: &str) -> Result<String, String> {
         self.send(&Order::Version(program.to_owned()))?;
         match self.receive(START_TIMEOUT)? {

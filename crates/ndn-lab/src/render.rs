@@ -91,6 +91,8 @@ impl Cell<'_> {
             cs_packets: network.cs_packets_of(node) as usize,
             segment_bytes: network.segment_bytes,
             strategy: network.strategy,
+            cs_policy: network.cs_policy.kind,
+            vip: network.vip(),
             prefixes: network.sources.iter().collect::<BTreeSet<_>>().len(),
             neighbours: topology.hops[node].len(),
             has_consumers: true,
@@ -535,7 +537,12 @@ fn append_yaml(text: &mut String, value: &Value, indent: usize) {
                 text.push_str(&format!("{margin}- {}", below.trim_start()));
             }
         }
-        _ => text.push_str(&format!("{margin}{value}\n")),
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_) => text.push_str(&format!("{margin}{value}\n")),
     }
 }
 

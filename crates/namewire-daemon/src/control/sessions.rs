@@ -27,6 +27,7 @@ const ACCEPTED_MAX: usize = 256;
 
 /// Events of sessions that have a face or were requested, from the thread of WebTransport: few for each of them.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a queue of them is short")]
 enum SessionEvent {
     /// The path MTU of a session has changed.
     Path {

@@ -166,10 +166,8 @@ fn request_for_a_face_that_another_worker_has_made_is_answered_when_that_is_repo
         // The attempt to connect goes on: this thread does not notice that the listener accepts.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let remote = ndn_types::FaceUri::tcp(listener.local_addr().unwrap());
-        let parameters = ControlParameters {
-            uri: Some(remote.to_string()),
-            ..ControlParameters::default()
-        };
+        let parameters =
+            ControlParameters { uri: Some(remote.to_string()), ..ControlParameters::default() };
         let now = control.core.now;
         let wire = ndn_management::client::CommandBuilder::default()
             .digest_signed_interest(Verb::FaceCreate, &parameters, 1, now.unix_ms())

@@ -83,7 +83,7 @@ impl Reliability {
     fn memory(&self) -> usize {
         let Self { window, lost, acks, recent, .. } = self;
         let numbers = recent.len() * RECENT_LENGTH + acks.len() * size_of::<u64>();
-        let frames = window.frames.len() + lost.len();
+        let frames = window.frames.len() + lost.frames.len();
         numbers + frames * size_of::<Option<Unacked>>() + window.bytes + window.spare_bytes
     }
 

@@ -77,7 +77,7 @@ async fn slow_signatures_are_made_on_all_threads() {
     bed.write("file", &content);
     let verification =
         ndn_client::fetch::Verification::Verifier(Arc::new(key.public_key().unwrap()));
-    let fetching = ndn_client::fetch::FetchOptions { verification, ..Default::default() };
+    let fetching = FetchOptions { verification, ..Default::default() };
     let stream = bed.consumer.fetch(&name("/x/file"), &fetching).await.unwrap();
     assert!(stream.collect(usize::MAX).await.unwrap() == content);
 }

@@ -20,7 +20,7 @@ use super::remote::RemoteRun;
 use crate::experiment::{Experiment, NETWORK_KINDS, Network as Executor, SeededRun, Values};
 use crate::hosts::{Assignment, Hosts};
 use crate::network::packets::{NAME_COMPONENTS_MAX, NAME_COMPONENTS_MIN};
-use crate::network::{Measures, Network, cs_packets};
+use crate::network::{CsPolicy, Measures, Network, cs_packets};
 use crate::render::{self, Form};
 use crate::simulation::{cache_memory, simulate};
 use crate::testbed::{self, Place, Program, RunMark, Testbed, Workload};
@@ -200,6 +200,12 @@ fn settings(inputs: &Inputs, executor: &Executor, values: &Values) -> Result<Set
         _ => "best-route".to_owned(),
     };
     check_strategy(&strategy)?;
+    if let Some(testbed) = testbed
+        && testbed.program != Program::Namewire
+        && cs_policy.kind != PolicyKind::Lru
+    {
+        return Err("cs_policy: other forwarders than namewire have lru and none".to_owned());
+    }
     if loss > 0.0 && testbed.is_some_and(|testbed| !testbed.is_emulated) {
         return Err("loss: direct links lose nothing on purpose".to_owned());
     }

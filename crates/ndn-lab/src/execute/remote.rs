@@ -124,12 +124,11 @@ impl RemoteRun<'_> {
 
     /// The next message of an agent; the failure if it is one.
     fn receive(&self, agent: &Agent) -> Result<Report, RunFailure> {
-        match agent.receive(self.limit + GRACE)? {
-            Report::Failed { reason, log } => {
-                Err(RunFailure { reason: agent.failed(&reason), log })
-            }
-            report => Ok(report),
+        let report = agent.receive(self.limit + GRACE)?;
+        if let Report::Failed { reason, log } = report {
+            return Err(RunFailure { reason: agent.failed(&reason), log });
         }
+        Ok(report)
     }
 }
 

@@ -87,7 +87,7 @@ impl Network<'_> {
     pub(crate) fn vip(&self) -> Option<VipSettings> {
         let load = &self.topology.load;
         let is_vip = self.cs_policy.kind == PolicyKind::Vip || self.strategy == "vip";
-        is_vip.then(|| VipSettings {
+        is_vip.then_some(VipSettings {
             score: self.cs_policy.vip_score,
             objects: self.sizes.len(),
             link_bytes_per_s: (load.link_mbit_per_s * 125_000.0) as u64,

@@ -215,6 +215,17 @@ pub(crate) fn tables(settings: NodeSettings<'_>, workers: usize) -> Config {
     let cs_content = (settings.cs_packets as u64).saturating_mul(settings.segment_bytes);
     let bytes = cs_bytes(settings.cs_packets as u64, settings.segment_bytes);
     config.tables.cs.capacity_bytes = Some(ByteSize(bytes));
+    config.tables.cs.policy = settings.cs_policy;
+    if let Some(settings) = settings.vip {
+        let vip = &mut config.caching.vip;
+        vip.enabled = true;
+        vip.signers = TrustRules::Any;
+        vip.objects = settings.objects.clamp(VIP_OBJECTS.0, VIP_OBJECTS.1);
+        vip.link_rate = ByteSize(settings.link_bytes_per_s.max(VIP_RATE_MIN));
+        vip.read_rate = ByteSize(settings.read_bytes_per_s.max(VIP_RATE_MIN));
+        vip.cache_size = Some(ByteSize(cs_content.max(1)));
+        vip.score = settings.score;
+    }
     // A third of the faces are reserved for other classes of principals.
     config.limits.faces = 2 * settings.neighbours + FACES_SPARE;
     config

@@ -218,6 +218,8 @@ impl<'n> Part<'n> {
             cs_packets: network.cs_packets_of(number) as usize,
             segment_bytes: network.segment_bytes,
             strategy: network.strategy,
+            cs_policy: network.cs_policy.kind,
+            vip: network.vip(),
             prefixes: network.sources.iter().collect::<BTreeSet<_>>().len(),
             neighbours: topology.hops[number].len(),
             has_consumers: topology.consumers.contains(&number),

@@ -1,6 +1,5 @@
 //! [`Pcct`]: the PIT and the Content Store behind one hash index, as a shard calls them.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use ndn_caching::{ObjectScores, PolicyKind};
