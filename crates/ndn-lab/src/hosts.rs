@@ -356,7 +356,7 @@ impl Hosts {
     }
 }
 
-/// The command that starts an agent; with a length, of a program of so many bytes on its standard input.
+/// The command that starts an agent; with a length, of the program, of that length in bytes, on its standard input.
 fn remote_command(program_len: Option<u64>) -> String {
     let Some(len) = program_len else { return "exec namewire lab agent".to_owned() };
     // Users have various shells. The agent removes the directory, too, if this one is killed.

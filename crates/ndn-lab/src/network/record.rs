@@ -1,4 +1,4 @@
-//! What clients observe: downloads and counts, of which measurements are computed. Parts of a network on several hosts have one
+//! Observations of clients: downloads and counts, of which measurements are computed. Parts of a network on several hosts have one
 //! each, and they are added.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub(crate) struct Download {
     pub(crate) end: Duration,
 }
 
-/// What a traffic generator measured.
+/// Measurements of a traffic generator.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Flow {
     pub(crate) node: u32,

@@ -167,7 +167,7 @@ pub(super) struct Consumer {
     command: Command,
 }
 
-/// What a consumer measured.
+/// Measurements of a consumer.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Outcome {
     /// From its first Interest to the last segment.

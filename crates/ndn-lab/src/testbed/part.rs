@@ -66,7 +66,7 @@ fn network_counts(nodes: usize, readings: &Readings) -> NetworkCounts {
 /// The outcome of a load.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Driven {
-    /// What the clients observed.
+    /// Observations of the clients.
     pub(crate) record: Record,
     /// Readings before and after the load.
     pub(crate) baseline: Readings,
