@@ -617,7 +617,8 @@ fn kill_at_twenty_moments(bench: &Bench, most: u32) {
         let mut process = Process::start("lab", bench.command(arguments), bench.directory.path());
         wait_until("a run", || {
             let is_ended = !process.is_running();
-            (is_ended || bench.leftovers() > (number % most) as usize).then_some(())
+            let has_begun = bench.path("net.sqlite").exists();
+            (is_ended || has_begun && bench.leftovers() > (number % most) as usize).then_some(())
         });
         process.signal(Signal::KILL);
         process.wait();

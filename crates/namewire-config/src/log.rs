@@ -85,7 +85,7 @@ impl fmt::Display for LogLevel {
 }
 
 /// Modules with events of the log.
-const LOG_MODULES: [&str; 63] = [
+const LOG_MODULES: [&str; 68] = [
     "namewire::cli::control_queries",
     "namewire::process",
     "namewire::process::privileges",
@@ -142,9 +142,14 @@ const LOG_MODULES: [&str; 63] = [
     "ndn_dataplane::port_workers",
     "ndn_dataplane::start",
     "ndn_dataplane::worker",
+    "ndn_files::catalogue::fetch",
+    "ndn_files::catalogue::update",
     "ndn_files::serve",
     "ndn_gateway::access_log",
     "ndn_gateway::server",
+    "ndn_origins::connect",
+    "ndn_origins::error",
+    "ndn_origins::origin",
     "ndn_webtransport::client",
     "ndn_webtransport::rotation",
     "ndn_webtransport::server",

@@ -95,7 +95,7 @@ fn every_problem_is_reported_with_its_position() {
             "test.toml:2:1: unknown key `prt` in `listeners.tcp` (did you mean `port`?)",
             "test.toml:3:8: `listeners.tcp.port`: expected a whole number, found \"6363\" in quotes",
             "test.toml:6:12: `tables.cs.policy`: `mru` is not one of \"lru\", \"priority-fifo\", \"priority_fifo\", \"lfu\", \"windowed-lfu\", \
-             \"w-tinylfu\", \"s3-fifo\", \"sieve\", \"arc\", \"gdsf\", \"random\"",
+             \"w-tinylfu\", \"s3-fifo\", \"sieve\", \"arc\", \"gdsf\", \"random\", \"vip\"",
             "test.toml:7:2: unknown key `tabels` (did you mean `tables`?)",
         ]
     );

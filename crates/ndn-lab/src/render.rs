@@ -557,8 +557,8 @@ mod tests {
             "list": [{ "name": "1", "n": 2 }, [{ "deep": true }], "text\n"],
             "k:v": null,
         });
-        let expected = "a:\n  b: [\"x\",\"y: z\"]\n  empty: {}\n  none: []\n\"k:v\": null\nlist:\n- n: 2\n  name: \"1\"\n\
-                        - - deep: true\n- \"text\\n\"\n";
+        let expected = "a:\n  b: [\"x\",\"y: z\"]\n  empty: {}\n  none: []\n\"k:v\": null\nlist:\n  - n: 2\n    name: \"1\"\n  \
+                        - - deep: true\n  - \"text\\n\"\n";
         assert_eq!(yaml(&value), expected);
     }
 }

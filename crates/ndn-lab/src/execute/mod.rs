@@ -19,10 +19,8 @@ use crate::leftovers;
 use crate::render::Form;
 pub use agent::serve as serve_agent;
 use inputs::Inputs;
+pub(crate) use outcome::CLOCK_ERROR;
 pub use outcome::RunFailure;
-
-/// Response: largest error of times between hosts, in milliseconds.
-pub(crate) const CLOCK_ERROR: &str = "clock_error_ms";
 
 /// Ends what runs of a killed program left: their processes and temporary directories. Returns how many processes.
 pub fn end_leftovers(id: &str) -> usize {

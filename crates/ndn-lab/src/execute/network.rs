@@ -12,10 +12,9 @@ use ndn_client::fetch::WindowMode;
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_sys::clock::Clock;
 
-use super::CLOCK_ERROR;
 use super::inputs::Inputs;
 use super::networks;
-use super::outcome::{Outcome, RunFailure};
+use super::outcome::{CLOCK_ERROR, Outcome, RunFailure};
 use super::remote::RemoteRun;
 use crate::experiment::{Experiment, NETWORK_KINDS, Network as Executor, SeededRun, Values};
 use crate::hosts::{Assignment, Hosts};

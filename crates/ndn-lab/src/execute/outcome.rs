@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// Response: largest error of times between hosts, in milliseconds.
+pub(crate) const CLOCK_ERROR: &str = "clock_error_ms";
+
 /// Numbers that a run measured, by name, or why it failed.
 pub(super) type Outcome = Result<BTreeMap<String, f64>, RunFailure>;
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use ndn_sys::clock::Clock;
 
-use super::CLOCK_ERROR;
-use super::outcome::RunFailure;
+use super::outcome::{CLOCK_ERROR, RunFailure};
 use crate::hosts::{Agent, Assignment, ClockOffset, Hosts, Order, Report};
 use crate::network::Network;
 use crate::testbed::place::Addresses;

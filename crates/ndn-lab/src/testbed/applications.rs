@@ -12,8 +12,8 @@ use ndn_client::fetch::WindowMode;
 use ndn_sys::clock::Clock;
 use serde_json::Value;
 
-use super::Workload;
 use super::program::Program;
+use super::settings::Workload;
 use crate::leftovers;
 use crate::network::packets::prefix;
 use crate::network::{Flow, Network};

@@ -10,8 +10,7 @@ use ndn_cache_sim::topology::Topology;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::links::socket;
-use super::part::Endpoints;
-use super::place::{Addresses, ends, first_node};
+use super::place::{Addresses, Endpoints, ends, first_node};
 use crate::leftovers;
 use crate::programs::find;
 

@@ -16,9 +16,10 @@ use super::applications::{self, Consumer, Producer};
 use super::driver::{ClientFace, Driver, WarmUp};
 use super::namespaces::Namespaces;
 use super::node::{Node, NodeCounts};
-use super::program::Sockets;
+use super::place::{self, Endpoints};
+use super::program::{Program, Sockets};
 use super::routing::{self, Daemon};
-use super::{Testbed, Workload, place};
+use super::settings::{Testbed, Workload};
 use crate::leftovers;
 use crate::network::packets::prefix;
 use crate::network::{Clients, Counts, Download, Network, NetworkCounts, Record};
@@ -32,15 +33,6 @@ const SAMPLES_MAX: usize = 1000;
 const CONVERGENCE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Longest wait, so that the limit of time and messages are noticed.
 const WAIT_MAX: Duration = Duration::from_millis(20);
-
-/// Addresses of the nodes and links of a network.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Endpoints {
-    /// By node: the address on which its forwarder listens.
-    pub(crate) listen: Vec<SocketAddrV4>,
-    /// By direction of links: the address to which the face of its first node leads.
-    pub(crate) remotes: Vec<SocketAddrV4>,
-}
 
 /// Counts and memory of a forwarder.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,7 +142,7 @@ impl<'n> Part<'n> {
             let uris: Vec<String> =
                 hops.map(|hop| format!("udp4://{}", endpoints.remotes[hop.link])).collect();
             node.create_faces(&uris)?;
-            if self.network.strategy != "best-route" && program != super::Program::Nfd {
+            if self.network.strategy != "best-route" && program != Program::Nfd {
                 node.set_strategy(self.network.strategy)?;
             }
         }

@@ -6,10 +6,19 @@ use std::process::Command;
 
 use ndn_cache_sim::topology::Topology;
 use ndn_model::random::{StreamId, TraceRandom};
+use serde::{Deserialize, Serialize};
 
 use super::links::socket;
-use super::part::Endpoints;
 use super::program::LOOPBACK;
+
+/// Addresses of the nodes and links of a network.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Endpoints {
+    /// By node: the address on which its forwarder listens.
+    pub(crate) listen: Vec<SocketAddrV4>,
+    /// By direction of links: the address to which the face of its first node leads.
+    pub(crate) remotes: Vec<SocketAddrV4>,
+}
 
 /// Stream of the random numbers that are ports.
 const PORTS: StreamId = StreamId(3);
