@@ -5,7 +5,7 @@ use hashbrown::HashTable;
 use super::plane::Amount;
 use crate::heap::Heap;
 use crate::policy::{Capacity, Object, ObjectScores, Policy, Slot};
-use crate::queue::{Links, Queue};
+use crate::queue::{SlotLinks, SlotQueue};
 use crate::random::mix;
 
 /// Fixed point of [`worth`]: VIPs per byte are small numbers.
@@ -21,7 +21,7 @@ pub fn worth(score: Amount, size_bytes: u64) -> u64 {
 #[derive(Debug, Clone)]
 struct Cached {
     key: u64,
-    segments: Queue,
+    segments: SlotQueue,
 }
 
 /// Replacement of VIP in a Content Store: whole objects by their worth. Segments with the same key are one object, of which
@@ -33,15 +33,15 @@ pub struct ObjectPolicy {
     scores: Arc<ObjectScores>,
     /// The object of each slot.
     object_of: Vec<u32>,
-    segments: Links,
+    segments: SlotLinks,
     /// The cached objects, by number.
     cached: Vec<Cached>,
     free: Vec<u32>,
     /// Number of an object, by key.
     index: HashTable<u32>,
-    objects: Links,
+    objects: SlotLinks,
     /// Objects without a worth, in the order of use.
-    without: Queue,
+    without: SlotQueue,
     /// Objects with a worth: worth and number.
     with: Heap<(u64, u32)>,
 }
@@ -54,13 +54,13 @@ impl ObjectPolicy {
         Self {
             scores: Arc::default(),
             object_of: vec![0; entries as usize],
-            segments: Links::new(entries),
-            cached: vec![Cached { key: 0, segments: Queue::new() }; entries as usize],
+            segments: SlotLinks::new(entries),
+            cached: vec![Cached { key: 0, segments: SlotQueue::new() }; entries as usize],
             free: (0..entries).rev().collect(),
             // Twice the size: the table then drops its tombstones in place.
             index: HashTable::with_capacity(2 * entries as usize),
-            objects: Links::new(entries),
-            without: Queue::new(),
+            objects: SlotLinks::new(entries),
+            without: SlotQueue::new(),
             with: Heap::new(entries),
         }
     }
