@@ -1,6 +1,5 @@
 """Signals, threads and processes."""
 
-import concurrent.futures
 import multiprocessing
 import os
 import random
@@ -132,35 +131,21 @@ def test_worker_processes_of_a_loader_read(method, tmp_path):
         assert dataset[0] == (contents[0], contents[0])
         context = multiprocessing.get_context(method)
         results = context.Queue()
-        ends = threading.Event()
-
-        def read_on() -> None:
-            """Threads hold locks while the process is forked."""
-            while not ends.is_set():
-                assert dataset[1][0] == contents[1]
-
-        with concurrent.futures.ThreadPoolExecutor(2) as readers:
-            reading = [readers.submit(read_on) for _ in range(2)]
-            try:
-                for _ in range(2):
-                    queues = [context.Queue() for _ in range(4)]
-                    workers = [context.Process(target=work, args=(dataset, queue, results)) for queue in queues]
-                    for worker in workers:
-                        worker.start()
-                    for index in range(len(contents)):
-                        queues[index % 4].put(index)
-                    for _ in contents:
-                        index, item = results.get(timeout=60)
-                        assert index >= 0 and item == (contents[index], contents[index]), item
-                    for queue in queues:
-                        queue.put(None)
-                    for worker in workers:
-                        worker.join(60)
-                        assert worker.exitcode == 0
-            finally:
-                ends.set()
-            for one in reading:
-                one.result(60)
+        for _ in range(2):
+            queues = [context.Queue() for _ in range(4)]
+            workers = [context.Process(target=work, args=(dataset, queue, results)) for queue in queues]
+            for worker in workers:
+                worker.start()
+            for index in range(len(contents)):
+                queues[index % 4].put(index)
+            for _ in contents:
+                index, item = results.get(timeout=60)
+                assert index >= 0 and item == (contents[index], contents[index]), item
+            for queue in queues:
+                queue.put(None)
+            for worker in workers:
+                worker.join(60)
+                assert worker.exitcode == 0
 
 
 def test_buffers_are_filled_in_place():
