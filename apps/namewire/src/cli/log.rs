@@ -11,7 +11,8 @@ use super::{interrupt, output};
 ///
 /// Without directives, the current levels are printed. `debug` sets the default level, `ndn_dataplane=debug` that of one
 /// module, and `ndn_dataplane=default` resets it. Levels: off, error, warn, info, debug, trace. Modules: namewire,
-/// namewire_control, namewire_daemon, namewire_http, ndn_access, ndn_client, ndn_dataplane, ndn_files, ndn_gateway, ndn_webtransport,
+/// namewire_control, namewire_daemon, namewire_http, ndn_access, ndn_client, ndn_dataplane, ndn_files, ndn_gateway, ndn_origins,
+/// ndn_webtransport,
 /// and parts of them such as ndn_dataplane::worker; and libraries, which log below info only if they are named: h3, quinn, quinn_proto, quinn_udp,
 /// rustls, tokio, wtransport.
 ///
