@@ -610,14 +610,15 @@ fn killed_network_of_processes_leaves_nothing_behind() {
 /// The moments are those at which there are 1 to `most` processes and files of a run.
 fn kill_at_twenty_moments(bench: &Bench, most: u32) {
     for number in 0..20_u32 {
-        let arguments = match bench.path("net.sqlite").exists() {
+        let resumes = bench.path("net.sqlite").exists();
+        let arguments = match resumes {
             false => &["run", "net.toml"][..],
             true => &["resume", "net.sqlite"],
         };
         let mut process = Process::start("lab", bench.command(arguments), bench.directory.path());
         wait_until("a run", || {
             let is_ended = !process.is_running();
-            let has_begun = bench.path("net.sqlite").exists();
+            let has_begun = resumes || process.stderr().contains("to do");
             (is_ended || has_begun && bench.leftovers() > (number % most) as usize).then_some(())
         });
         process.signal(Signal::KILL);
