@@ -86,18 +86,12 @@ impl Cell<'_> {
     }
 
     fn configuration(&self, node: usize, udp: SocketAddrV4, routes: &str) -> String {
-        let (network, topology) = (self.network, self.network.topology);
+        let network = self.network;
+        let prefixes = network.sources.iter().collect::<BTreeSet<_>>().len();
         let settings = NodeSettings {
-            cs_packets: network.cs_packets_of(node) as usize,
-            segment_bytes: network.segment_bytes,
-            strategy: network.strategy,
-            cs_policy: network.cs_policy.kind,
-            vip: network.vip(),
-            prefixes: network.sources.iter().collect::<BTreeSet<_>>().len(),
-            neighbours: topology.hops[node].len(),
             has_consumers: true,
             is_source: true,
-            has_routing_daemon: false,
+            ..NodeSettings::of(network, node, prefixes)
         };
         let sockets = Sockets { unix: SOCKET.into(), udp };
         let (_, text) = Program::Namewire.configuration(settings, self.testbed.workers, &sockets);

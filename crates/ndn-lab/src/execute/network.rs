@@ -426,18 +426,15 @@ pub(super) fn render(
     let load = settings.load(seed)?;
     let network = &settings.network(&load, seed);
     let title = format!("{}: {}", experiment.name, experiment.design.describe(run.run.cell));
-    let (place, workload) = (Place::Loopback, Workload::Distribution);
-    let (program, workers) = (Program::Namewire, 1);
     // A simulation has the same network.
-    let (has_time_lines, has_routing_daemons, is_emulated) = (false, false, false);
     let of_simulation = Testbed {
-        program,
-        workers,
-        place,
-        workload,
-        has_time_lines,
-        has_routing_daemons,
-        is_emulated,
+        program: Program::Namewire,
+        workers: 1,
+        place: Place::Loopback,
+        workload: Workload::Distribution,
+        has_time_lines: false,
+        has_routing_daemons: false,
+        is_emulated: false,
     };
     let testbed = settings.testbed.unwrap_or(of_simulation);
     render::Cell { title, network, testbed, image }.render(form)

@@ -79,18 +79,11 @@ impl<'a> Simulation<'a> {
         let consumers: BTreeSet<u32> =
             network.requests.iter().map(|request| request.node).collect();
         let mut nodes = Vec::new();
-        for (number, hops) in topology.hops.iter().enumerate() {
+        for number in 0..topology.hops.len() {
             let settings = NodeSettings {
-                cs_packets: network.cs_packets_of(number) as usize,
-                segment_bytes: network.segment_bytes,
-                strategy: network.strategy,
-                cs_policy: network.cs_policy.kind,
-                vip: network.vip(),
-                prefixes: sources.len(),
-                neighbours: hops.len(),
                 has_consumers: consumers.contains(&(number as u32)),
                 is_source: sources.contains(&(number as u32)),
-                has_routing_daemon: false,
+                ..NodeSettings::of(network, number, sources.len())
             };
             let seed = network.seed ^ (number as u64) << 32;
             nodes.push(Node::start(settings, &clock, seed)?);

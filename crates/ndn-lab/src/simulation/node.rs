@@ -12,7 +12,7 @@ use ndn_packet::{MAX_PACKET_SIZE, Name};
 use ndn_sys::clock::ManualClock;
 use ndn_types::{LinkType, Persistency, Scope};
 
-use crate::network::VipSettings;
+use crate::network::{Network, VipSettings};
 
 /// Frames that wait at a face in each direction at most: of neighbours, which send one after the other, and of applications,
 /// which send a whole window.
@@ -56,6 +56,25 @@ pub(crate) struct NodeSettings<'a> {
     pub(crate) is_source: bool,
     /// Whether a routing daemon learns the prefixes of applications.
     pub(crate) has_routing_daemon: bool,
+}
+
+impl<'a> NodeSettings<'a> {
+    /// The settings of a node of `network`, which has `prefixes` prefixes with routes, without a routing daemon.
+    pub(crate) fn of(network: &Network<'a>, node: usize, prefixes: usize) -> Self {
+        let topology = network.topology;
+        Self {
+            cs_packets: network.cs_packets_of(node) as usize,
+            segment_bytes: network.segment_bytes,
+            strategy: network.strategy,
+            cs_policy: network.cs_policy.kind,
+            vip: network.vip(),
+            prefixes,
+            neighbours: topology.hops[node].len(),
+            has_consumers: topology.consumers.contains(&node),
+            is_source: topology.producers.contains(&node),
+            has_routing_daemon: false,
+        }
+    }
 }
 
 /// Bytes of memory of a Content Store.

@@ -206,17 +206,10 @@ impl<'n> Part<'n> {
         drop(permission);
         made.map_err(|error| format!("{}: {error}", own.display()))?;
         let sockets = Sockets { unix: own.join("s"), udp };
+        let prefixes = network.sources.iter().collect::<BTreeSet<_>>().len();
         let settings = NodeSettings {
-            cs_packets: network.cs_packets_of(number) as usize,
-            segment_bytes: network.segment_bytes,
-            strategy: network.strategy,
-            cs_policy: network.cs_policy.kind,
-            vip: network.vip(),
-            prefixes: network.sources.iter().collect::<BTreeSet<_>>().len(),
-            neighbours: topology.hops[number].len(),
-            has_consumers: topology.consumers.contains(&number),
-            is_source: topology.producers.contains(&number),
             has_routing_daemon: self.testbed.has_routing_daemons,
+            ..NodeSettings::of(network, number, prefixes)
         };
         let (name, text) = program.configuration(settings, self.testbed.workers, &sockets);
         let path = own.join(name);
