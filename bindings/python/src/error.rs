@@ -8,6 +8,8 @@ use ndn_keychain::KeyChainError;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::interpreter;
+
 /// A failed operation, before it is an exception, which takes the interpreter.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -173,7 +175,7 @@ pub(crate) fn wait<T: Send>(
 ) -> PyResult<T> {
     let mut raised = None;
     let result = py.detach(|| {
-        let mut interrupted = || match Python::try_attach(|py| py.check_signals()) {
+        let mut interrupted = || match interpreter::call(|py| py.check_signals()) {
             Some(checked) => {
                 raised = checked.err();
                 raised.is_some()

@@ -8,6 +8,7 @@ mod describe;
 mod error;
 mod file;
 mod forwarder;
+mod interpreter;
 mod keys;
 mod packets;
 
@@ -31,10 +32,12 @@ mod module {
     #[pymodule_export]
     use crate::packets::{ReceivedInterest, ReceivedPacket, Running, Served};
 
-    use super::{Bound, PyModule, PyModuleMethods, PyResult};
+    use super::{Bound, PyAnyMethods, PyModule, PyModuleMethods, PyResult, wrap_pyfunction};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let end_calls = wrap_pyfunction!(crate::interpreter::end_calls, module)?;
+        module.py().import("atexit")?.call_method1("register", (end_calls,))?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::arguments::{duration, name_of};
 use crate::error::Failure;
+use crate::interpreter;
 
 /// A Data packet that was received and verified.
 #[pyclass(frozen, module = "namewire", name = "Data")]
@@ -283,7 +284,7 @@ pub(crate) fn pass_on(mut receiver: mpsc::Receiver<ReceivedInterest>, receive: &
             waiting.push(more);
         }
         let interests = std::mem::take(&mut waiting);
-        let called = Python::try_attach(|py| receive.call1(py, (interests,)).map(drop));
+        let called = interpreter::call(|py| receive.call1(py, (interests,)).map(drop));
         // The event loop of the program, or the interpreter, has ended.
         if called.is_none_or(|called| called.is_err()) {
             break;
@@ -298,7 +299,7 @@ where
 {
     let call = move || {
         // Nobody waits for the result if the interpreter has ended.
-        Python::try_attach(|py| {
+        interpreter::call(|py| {
             let called = match result {
                 Ok(value) => match value.into_py_any(py) {
                     Ok(value) => done.call1(py, (value, py.None())),
