@@ -11,6 +11,7 @@ use std::time::Duration;
 use namewire_tests::{
     Forwarder, Process, Settings, program, run_to_end, skip_unless_found, wait_until_within,
 };
+use rustix::process::Signal;
 
 /// The directory of the bindings.
 const BINDINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bindings/c");
@@ -42,8 +43,8 @@ struct Bed {
     _server: Process,
     forwarder: Forwarder,
     served: PathBuf,
-    /// Public keys: of the server, and another.
-    keys: [PathBuf; 2],
+    /// Public keys (of the server, and another), and the private key of the server.
+    keys: [PathBuf; 3],
 }
 
 impl Bed {
@@ -63,7 +64,9 @@ impl Bed {
         let serve = ["serve", path.as_str(), "--prefix", "/files", "--sign", key.as_str()];
         let mut server = forwarder.spawn("server", &serve);
         server.wait_for_output("serving ");
-        Self { _server: server, forwarder, served, keys: keys.map(|(_, public)| public) }
+        let [(private, own), (_, other)] = keys;
+        let keys = [own, other, private];
+        Self { _server: server, forwarder, served, keys }
     }
 
     /// Compiles a source file of the bindings.
@@ -107,8 +110,8 @@ impl Bed {
     }
 
     /// The arguments of the test program.
-    fn arguments(&self) -> [&Path; 3] {
-        [&self.served, &self.keys[0], &self.keys[1]]
+    fn arguments(&self) -> [&Path; 4] {
+        [&self.served, &self.keys[0], &self.keys[1], &self.keys[2]]
     }
 
     fn assert_passes(&self, program: &Path) {
@@ -164,7 +167,8 @@ fn program_in_c_passes_under_valgrind() {
     // The child of the fork leaves alone what the threads of its parent own.
     valgrind.args(["--error-exitcode=99", "--child-silent-after-fork=yes", "--leak-check=full"]);
     valgrind.args(["--show-leak-kinds=definite", "--errors-for-leak-kinds=none"]).arg(compiled);
-    let valgrind = bed.prepared(valgrind, &bed.arguments());
+    let mut valgrind = bed.prepared(valgrind, &bed.arguments());
+    valgrind.env("WITHOUT_OPENAT2", "1");
     // It takes fifty times as long as without.
     let mut process = bed.run_long("valgrind", valgrind);
     let printed = process.stderr();
@@ -299,6 +303,23 @@ fn program_in_c_plus_plus_lists_a_directory() {
     assert!(printed.contains("/files/none"), "{printed}");
 }
 
+#[test]
+fn program_in_c_plus_plus_answers_interests() {
+    let bed = Bed::new();
+    let program = bed.compile("c++", &["-std=c++17"], "examples/serve.cpp");
+    let command = bed.prepared(Command::new(program), &[Path::new("/greetings")]);
+    let mut serving = Process::start("serve", command, bed.forwarder.directory());
+    serving.wait_for_output("serving /greetings");
+    let peek = |name: &str| bed.forwarder.run(&["peek", name]);
+    let answered = peek("/greetings/alice");
+    assert!(answered.status.success() && answered.stdout == b"Hello, alice!\n", "{answered:?}");
+    // The function throws an exception.
+    assert!(!peek("/greetings").status.success());
+    serving.signal(Signal::INT);
+    assert!(serving.wait().success(), "{}", serving.everything());
+    assert!(!peek("/greetings/bob").status.success());
+}
+
 /// The names of functions in the header.
 fn declared() -> BTreeSet<String> {
     let header = fs::read_to_string(Path::new(BINDINGS).join("include/namewire.h")).unwrap();
@@ -339,7 +360,7 @@ fn library_exports_what_the_header_declares() {
         .collect();
     let versioned = |name: &String| format!("{name}@@NAMEWIRE_0.1");
     assert_eq!(exported, listed("NAMEWIRE_0.1").iter().map(versioned).collect());
-    assert_eq!(exported.len(), 13);
+    assert_eq!(exported.len(), 22);
     assert_eq!(listed("NAMEWIRE_0.1"), declared());
     let properties = output_of("readelf", &["--dynamic", "--wide"], &library);
     let soname = properties.lines().find(|line| line.contains("(SONAME)")).unwrap();

@@ -1,4 +1,4 @@
-/* Files from Named Data Networking: verified, by name.
+/* Files from Named Data Networking: verified, by name; and what programs serve.
  *
  * Functions that return a pointer return NULL on failure, those that return a number -1. They fill `error` then, unless it is
  * NULL. All functions may be called by many threads at a time; an object may not be used after it was closed.
@@ -21,7 +21,8 @@ extern "C" {
 struct namewire_error {
 	/* As in errno: ENOENT, EISDIR, ENOTDIR; ESTALE: the version that is open no longer exists; ETIMEDOUT: no answer;
 	 * ENETUNREACH: no route, or congestion; EHOSTDOWN: no connection to the forwarder; EAGAIN: a limit of the process;
-	 * EIO: the Data does not verify, or is malformed; EINVAL: an argument. */
+	 * EIO: the Data does not verify, or is malformed; EACCES: the forwarder rejected the registration of a prefix;
+	 * EINVAL: an argument. Errors of local files have the numbers of the system. */
 	int number;
 	/* What failed, and why; ends with a zero. */
 	char text[NAMEWIRE_ERROR_TEXT_LEN];
@@ -33,6 +34,10 @@ struct namewire_context;
 struct namewire_file;
 /* The entries of a directory. */
 struct namewire_directory;
+/* Something that is served. */
+struct namewire_service;
+/* An Interest that waits for the answer of this program. */
+struct namewire_interest;
 
 /* Options of a connection. Zero and NULL mean the default, so initialise it with zeros. Members may be added at the end. */
 struct namewire_options {
@@ -125,6 +130,60 @@ struct namewire_directory *namewire_opendir(struct namewire_context *context, co
 int namewire_readdir(struct namewire_directory *directory, struct namewire_entry *entry);
 /* Closes a directory. NULL is allowed. */
 void namewire_closedir(struct namewire_directory *directory);
+
+/* Options of what is served. Zero and NULL mean the default, so initialise it with zeros. Members may be added at the end. */
+struct namewire_serve_options {
+	/* sizeof(struct namewire_serve_options) */
+	size_t size;
+	/* "digest" (the default; integrity only), the path of a private key that is not encrypted (PEM), or "hmac:FILE" (a
+	 * shared key in Base64). */
+	const char *sign;
+	/* FreshnessPeriod of Data; 10 s. */
+	uint64_t freshness_ms;
+	/* Content bytes in a segment; what fits a packet. */
+	size_t segment_bytes;
+	/* Directory for the digests of files, so that they are computed once and ahead; by default they are kept in memory. */
+	const char *manifest_directory;
+};
+
+/* Publishes a copy of `length` bytes as the current version of an object: every segment is signed. */
+struct namewire_service *namewire_publish(struct namewire_context *context, const char *name, const void *content,
+	size_t length, const struct namewire_serve_options *options, struct namewire_error *error);
+
+/* Serves a file as an object, or the files below a directory, without hidden ones and symbolic links. Changes get new versions. */
+struct namewire_service *namewire_serve_path(struct namewire_context *context, const char *name, const char *path,
+	const struct namewire_serve_options *options, struct namewire_error *error);
+
+/* Answers an Interest. It is called with the argument `data` of namewire_serve, on a thread of the library, for one Interest at a
+ * time; it may not throw. The Interest belongs to the program, which ends it by namewire_answer or namewire_nack, in the function or
+ * later, on any thread. */
+typedef void (*namewire_answer_function)(void *data, struct namewire_interest *interest);
+
+/* Calls `answer` for the Interests below a prefix. When more than 4,096 wait, further ones are dropped; consumers repeat them. */
+struct namewire_service *namewire_serve(struct namewire_context *context, const char *prefix, namewire_answer_function answer,
+	void *data, const struct namewire_serve_options *options, struct namewire_error *error);
+
+/* The prefix, or the name with version of what was published; valid until the service ends. */
+const char *namewire_service_name(const struct namewire_service *service);
+
+/* Ends a service, and removes its route. A function of namewire_serve has returned then, and is not called again; if it is
+ * that function which ends its service, it is not called again. Returns -1 if the forwarder did not remove the route; the
+ * service has ended all the same. NULL is allowed. */
+int namewire_unserve(struct namewire_service *service, struct namewire_error *error);
+
+/* Name of an Interest; valid until the Interest ends. */
+const char *namewire_interest_name(const struct namewire_interest *interest);
+
+/* ApplicationParameters of an Interest; NULL if it has none. Valid until the Interest ends. */
+const void *namewire_interest_parameters(const struct namewire_interest *interest, size_t *length);
+
+/* Answers an Interest with signed Data, whose name is that of the Interest if `name` is NULL. It ends the Interest, also when it
+ * fails because the Data does not fit a packet. */
+int namewire_answer(struct namewire_interest *interest, const char *name, const void *content, size_t length,
+	struct namewire_error *error);
+
+/* Answers an Interest with a Nack (reason NoRoute), and ends it. NULL is allowed. */
+void namewire_nack(struct namewire_interest *interest);
 
 #ifdef __cplusplus
 }

@@ -3,8 +3,10 @@
 #define NAMEWIRE_HPP
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -75,6 +77,86 @@ private:
 	std::unique_ptr<namewire_file, Close> file_;
 };
 
+/* An Interest that waits for an answer. Destroyed without one, it is answered with a Nack. */
+class Interest {
+public:
+	explicit Interest(namewire_interest *interest) : interest_(interest) {}
+
+	std::string name() const { return namewire_interest_name(interest_.get()); }
+
+	/* ApplicationParameters; empty if there are none. Valid until the Interest is answered. */
+	std::string_view parameters() const
+	{
+		std::size_t length = 0;
+		const void *bytes = namewire_interest_parameters(interest_.get(), &length);
+		return {static_cast<const char *>(bytes), bytes ? length : 0};
+	}
+
+	/* Answers with Data of the name of the Interest. */
+	void answer(std::string_view content) { answer_as(nullptr, content); }
+
+	/* Answers with Data of a longer name. */
+	void answer(const std::string &name, std::string_view content) { answer_as(name.c_str(), content); }
+
+	/* Answers with a Nack. */
+	void nack() { interest_.reset(); }
+
+private:
+	struct Nack {
+		void operator()(namewire_interest *interest) const { namewire_nack(interest); }
+	};
+
+	void answer_as(const char *name, std::string_view content)
+	{
+		namewire_error error{};
+		if (namewire_answer(interest_.release(), name, content.data(), content.size(), &error) != 0)
+			throw Error(error);
+	}
+
+	std::unique_ptr<namewire_interest, Nack> interest_;
+};
+
+/* Something that is served, until it is destroyed. A function that answers Interests may not destroy its own service. */
+class Service {
+public:
+	/* The prefix, or the name with version of what was published. */
+	std::string name() const { return namewire_service_name(service_.get()); }
+
+	/* Ends it; throws if the forwarder did not remove the route. */
+	void end()
+	{
+		namewire_error error{};
+		if (namewire_unserve(service_.release(), &error) != 0)
+			throw Error(error);
+	}
+
+private:
+	friend class Context;
+	using Answer = std::function<void(Interest)>;
+
+	struct End {
+		void operator()(namewire_service *service) const { namewire_unserve(service, nullptr); }
+	};
+
+	explicit Service(namewire_service *service, std::unique_ptr<Answer> answer = nullptr)
+		: answer_(std::move(answer)), service_(service)
+	{
+	}
+
+	static void call(void *answer, namewire_interest *interest)
+	{
+		try {
+			(*static_cast<Answer *>(answer))(Interest(interest));
+		} catch (...) {
+			/* The Interest was answered with a Nack when it was destroyed. */
+		}
+	}
+
+	/* Destroyed after the service, which calls it. */
+	std::unique_ptr<Answer> answer_;
+	std::unique_ptr<namewire_service, End> service_;
+};
+
 /* A connection to a forwarder. May be used by many threads. */
 class Context {
 public:
@@ -134,7 +216,50 @@ public:
 		return entries;
 	}
 
+	/* Options that all have their defaults. */
+	static namewire_serve_options default_serve_options()
+	{
+		namewire_serve_options options{};
+		options.size = sizeof options;
+		return options;
+	}
+
+	/* Publishes bytes as the current version of an object. */
+	Service publish(const std::string &name, std::string_view content,
+		const namewire_serve_options &options = default_serve_options()) const
+	{
+		namewire_error error{};
+		return served(namewire_publish(context_.get(), name.c_str(), content.data(), content.size(), &options, &error), error);
+	}
+
+	/* Serves a file, or the files below a directory. */
+	Service serve_path(const std::string &name, const std::string &path,
+		const namewire_serve_options &options = default_serve_options()) const
+	{
+		namewire_error error{};
+		return served(namewire_serve_path(context_.get(), name.c_str(), path.c_str(), &options, &error), error);
+	}
+
+	/* Calls a function for the Interests below a prefix, on a thread of the library. */
+	Service serve(const std::string &prefix, std::function<void(Interest)> answer,
+		const namewire_serve_options &options = default_serve_options()) const
+	{
+		namewire_error error{};
+		auto kept = std::make_unique<Service::Answer>(std::move(answer));
+		namewire_service *service =
+			namewire_serve(context_.get(), prefix.c_str(), Service::call, kept.get(), &options, &error);
+		return served(service, error, std::move(kept));
+	}
+
 private:
+	static Service served(namewire_service *service, const namewire_error &error,
+		std::unique_ptr<Service::Answer> answer = nullptr)
+	{
+		if (!service)
+			throw Error(error);
+		return Service(service, std::move(answer));
+	}
+
 	struct Close {
 		void operator()(namewire_context *context) const { namewire_disconnect(context); }
 	};

@@ -1,6 +1,7 @@
 //! The C library: `include/namewire.h` documents the interface, README.md the rules.
 
 mod error;
+pub mod serve;
 mod types;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -13,8 +14,8 @@ use ndn_client::EndpointOptions;
 use ndn_client::fetch::FetchOptions;
 use ndn_packet::Name;
 
-use crate::error::{Error, fill, invalid};
-use crate::types::{Entry, Options, Part, Stat};
+use crate::error::{Error, Failure, fill, invalid};
+use crate::types::{Entry, Options, Part, Stat, copy_of};
 
 /// A connection to a forwarder.
 #[derive(Debug)]
@@ -45,13 +46,11 @@ fn uninterrupted() -> bool {
 ///
 /// # Safety
 /// `error` is null or points to a `struct namewire_error`.
-unsafe fn run<T>(error: *mut Error, failed: T, work: impl FnOnce() -> Result<T, AccessError>) -> T {
+unsafe fn run<T>(error: *mut Error, failed: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
     let result = catch_unwind(AssertUnwindSafe(work));
     let result = result.unwrap_or_else(|_| {
-        Err(AccessError::new(
-            ErrorKind::Unusable,
-            "the library failed: this is a fault of Namewire",
-        ))
+        let text = "the library failed: this is a fault of Namewire";
+        Err(AccessError::new(ErrorKind::Unusable, text).into())
     });
     match result {
         Ok(value) => value,
@@ -152,7 +151,7 @@ pub unsafe extern "C" fn namewire_connect(
     // SAFETY: as the caller guarantees.
     unsafe {
         run(error, std::ptr::null_mut(), || {
-            let options = Options::of(options)?;
+            let options = copy_of(options)?;
             Ok(Box::into_raw(Box::new(connect(&options)?)))
         })
     }
@@ -328,7 +327,7 @@ pub unsafe extern "C" fn namewire_preadv(
                 return Ok(0);
             }
             if parts.is_null() {
-                return Err(invalid("the parts are NULL"));
+                return Err(invalid("the parts are NULL").into());
             }
             let parts = std::slice::from_raw_parts_mut(parts, count);
             let range = |part: &Part| {

@@ -20,32 +20,42 @@ pub struct Options {
     pub(crate) read_ahead_bytes: u64,
 }
 
-impl Options {
-    /// A copy of the options of a caller, who may have been compiled with an older version of the library: what that did not
-    /// have is zero. The defaults if `options` is null.
-    ///
-    /// # Safety
-    /// `options` is null or points to as many bytes as its first member states.
-    pub(crate) unsafe fn of(options: *const Self) -> Result<Self, AccessError> {
-        let mut own = Self::default();
-        if options.is_null() {
-            return Ok(own);
-        }
-        // SAFETY: as the caller guarantees.
-        let size = unsafe { options.cast::<usize>().read() };
-        let is_ours = (size_of::<usize>()..=size_of::<Self>()).contains(&size);
-        // All members have the size of the alignment, so that none is cut.
-        if !is_ours || !size.is_multiple_of(align_of::<Self>()) {
-            return Err(invalid(
-                "the size of the options is wrong, or that of a newer version of the library",
-            ));
-        }
-        // SAFETY: both have `size` bytes, and every member is an integer or a pointer.
-        unsafe {
-            std::ptr::copy_nonoverlapping(options.cast::<u8>(), (&raw mut own).cast(), size);
-        }
-        Ok(own)
+/// Options that begin with their size.
+///
+/// # Safety
+/// The first member is the size, as `usize`; all members are integers or pointers of the size of the alignment.
+pub(crate) unsafe trait SizedOptions: Default {}
+
+// SAFETY: as the trait requires.
+unsafe impl SizedOptions for Options {}
+
+// SAFETY: as the trait requires.
+unsafe impl SizedOptions for ServeOptions {}
+
+/// A copy of the options of a caller, who may have been compiled with an older version of the library: what that did not have
+/// is zero. The defaults if `options` is null.
+///
+/// # Safety
+/// `options` is null or points to as many bytes as its first member states.
+pub(crate) unsafe fn copy_of<T: SizedOptions>(options: *const T) -> Result<T, AccessError> {
+    let mut own = T::default();
+    if options.is_null() {
+        return Ok(own);
     }
+    // SAFETY: as the caller guarantees.
+    let size = unsafe { options.cast::<usize>().read() };
+    let is_ours = (size_of::<usize>()..=size_of::<T>()).contains(&size);
+    // No member is cut.
+    if !is_ours || !size.is_multiple_of(align_of::<T>()) {
+        return Err(invalid(
+            "the size of the options is wrong, or that of a newer version of the library",
+        ));
+    }
+    // SAFETY: both have `size` bytes, and every member is an integer or a pointer.
+    unsafe {
+        std::ptr::copy_nonoverlapping(options.cast::<u8>(), (&raw mut own).cast(), size);
+    }
+    Ok(own)
 }
 
 impl Default for Options {
@@ -59,6 +69,29 @@ impl Default for Options {
             metadata_lifetime_ms: 0,
             cache_bytes: 0,
             read_ahead_bytes: 0,
+        }
+    }
+}
+
+/// `struct namewire_serve_options`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ServeOptions {
+    pub(crate) size: usize,
+    pub(crate) sign: *const c_char,
+    pub(crate) freshness_ms: u64,
+    pub(crate) segment_bytes: usize,
+    pub(crate) manifest_directory: *const c_char,
+}
+
+impl Default for ServeOptions {
+    fn default() -> Self {
+        Self {
+            size: size_of::<Self>(),
+            sign: std::ptr::null(),
+            freshness_ms: 0,
+            segment_bytes: 0,
+            manifest_directory: std::ptr::null(),
         }
     }
 }

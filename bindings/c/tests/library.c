@@ -1,4 +1,5 @@
-/* Tests of the library: the arguments are a directory that is served as /files, and public keys: of the server, and another. */
+/* Tests of the library: the arguments are a directory that is served as /files, public keys (of the server, and another), and the
+ * private key of the server. */
 #include <errno.h>
 #include <namewire.h>
 #include <pthread.h>
@@ -171,11 +172,159 @@ static void test_fork(struct namewire_context *context)
 	namewire_close(file);
 }
 
+static struct namewire_serve_options serving(void)
+{
+	struct namewire_serve_options options = {0};
+
+	options.size = sizeof options;
+	return options;
+}
+
+static void assert_reads(struct namewire_context *context, const char *name, const void *expected, size_t length)
+{
+	static unsigned char buffer[LENGTH + 1];
+	struct namewire_file *file = namewire_open(context, name, &error);
+
+	CHECK(file);
+	CHECK(namewire_pread(file, buffer, sizeof buffer, 0, &error) == (ssize_t)length);
+	CHECK(memcmp(buffer, expected, length) == 0);
+	namewire_close(file);
+}
+
+static void test_publishing(struct namewire_context *context, const char *directory, const char *private_key)
+{
+	struct namewire_serve_options options = serving();
+	struct namewire_context *producer = connect_with(NULL);
+	struct namewire_service *service;
+	char path[4096];
+
+	/* The consumer's key is that of the server. */
+	options.sign = private_key;
+	service = namewire_publish(producer, "/made/object", content, 100000, &options, &error);
+	CHECK(service && strncmp(namewire_service_name(service), "/made/object/v=", 15) == 0);
+	assert_reads(context, "/made/object", content, 100000);
+	assert_reads(context, namewire_service_name(service), content, 100000);
+	CHECK(!namewire_publish(producer, "/made/object", content, 1, &options, &error));
+	CHECK(error.number == EINVAL && strstr(error.text, "/made/object"));
+	CHECK(namewire_unserve(service, &error) == 0);
+	/* With another signature it is not accepted. */
+	service = namewire_publish(producer, "/made/other", content, 10, NULL, &error);
+	CHECK(service && !namewire_open(context, "/made/other", &error) && error.number == EIO);
+	CHECK(namewire_unserve(service, &error) == 0);
+	service = namewire_publish(producer, "/made/empty", NULL, 0, &options, &error);
+	CHECK(service);
+	assert_reads(context, "/made/empty", content, 0);
+	/* Its context may have ended before. */
+	namewire_disconnect(producer);
+	CHECK(namewire_unserve(service, &error) == 0);
+
+	producer = connect_with(NULL);
+	snprintf(path, sizeof path, "%s/content", directory);
+	options.segment_bytes = 1000;
+	service = namewire_serve_path(producer, "/made/file", path, &options, &error);
+	/* valgrind 3.19 does not know openat2. */
+	if (!service && error.number == ENOSYS && getenv("WITHOUT_OPENAT2")) {
+		namewire_disconnect(producer);
+		return;
+	}
+	CHECK(service && strcmp(namewire_service_name(service), "/made/file") == 0);
+	assert_reads(context, "/made/file", content, LENGTH);
+	CHECK(namewire_unserve(service, &error) == 0);
+	service = namewire_serve_path(producer, "/made/files", directory, &options, &error);
+	CHECK(service);
+	assert_reads(context, "/made/files/content", content, LENGTH);
+	namewire_disconnect(producer);
+	CHECK(namewire_unserve(service, NULL) == 0);
+}
+
+static void answer_lengths(void *data, struct namewire_interest *interest)
+{
+	int *calls = data;
+	const char *name = namewire_interest_name(interest);
+	char text[256];
+	size_t length;
+
+	++*calls;
+	if (strstr(name, "/refused")) {
+		namewire_nack(interest);
+		return;
+	}
+	if (namewire_interest_parameters(interest, &length) || length != 0)
+		abort();
+	/* Too long for a packet. */
+	if (strstr(name, "/long")) {
+		struct namewire_error reason;
+
+		if (namewire_answer(interest, NULL, content, 100000, &reason) != -1 || reason.number != EINVAL)
+			abort();
+		return;
+	}
+	snprintf(text, sizeof text, "%s", name);
+	if (namewire_answer(interest, NULL, text, strlen(text), NULL) != 0)
+		abort();
+}
+
+static void test_answers(void)
+{
+	struct namewire_context *producer = connect_with(NULL), *consumer = connect_with("none");
+	int calls = 0, before;
+	struct namewire_service *service = namewire_serve(producer, "/answers", answer_lengths, &calls, NULL, &error);
+	struct namewire_stat found;
+
+	CHECK(service && strcmp(namewire_service_name(service), "/answers") == 0);
+	/* What it answers is no file, but the answer arrives: no wait for the time limit, and calls. */
+	CHECK(namewire_stat(consumer, "/answers/text", &found, &error) == -1 && error.number != ETIMEDOUT);
+	CHECK(namewire_stat(consumer, "/answers/refused", &found, &error) == -1 && error.number == ENETUNREACH);
+	CHECK(namewire_unserve(service, &error) == 0);
+	before = calls;
+	CHECK(before >= 2);
+	CHECK(namewire_stat(consumer, "/answers/text2", &found, &error) == -1 && error.number == ENETUNREACH);
+	CHECK(calls == before);
+	namewire_disconnect(producer);
+	namewire_disconnect(consumer);
+}
+
+static void test_errors_of_services(struct namewire_context *context)
+{
+	struct namewire_serve_options options = serving();
+	int status;
+
+	CHECK(!namewire_publish(NULL, "/made/x", "", 0, NULL, &error) && error.number == EINVAL);
+	CHECK(!namewire_publish(context, "/made/x", NULL, 5, NULL, &error) && error.number == EINVAL);
+	CHECK(!namewire_publish(context, "/made/%", "", 0, NULL, &error) && error.number == EINVAL);
+	CHECK(!namewire_serve(context, "/made/x", NULL, NULL, NULL, &error) && error.number == EINVAL);
+	CHECK(!namewire_serve_path(context, "/made/x", NULL, NULL, &error) && error.number == EINVAL);
+	CHECK(!namewire_serve_path(context, "/made/x", "/nonexistent", NULL, &error) && error.number == ENOENT);
+	CHECK(strstr(error.text, "/nonexistent"));
+	options.sign = "/nonexistent.pem";
+	CHECK(!namewire_publish(context, "/made/x", "", 0, &options, &error) && error.number == EINVAL);
+	CHECK(strstr(error.text, "/nonexistent.pem"));
+	options = serving();
+	options.segment_bytes = 1000000;
+	CHECK(!namewire_publish(context, "/made/x", content, LENGTH, &options, &error) && error.number == EINVAL);
+	options.size = 3;
+	CHECK(!namewire_publish(context, "/made/x", "", 0, &options, &error) && error.number == EINVAL);
+	CHECK(namewire_unserve(NULL, &error) == 0 && !namewire_service_name(NULL) && !namewire_interest_name(NULL));
+	CHECK(namewire_answer(NULL, NULL, "", 0, &error) == -1 && error.number == EINVAL);
+	namewire_nack(NULL);
+	/* A child leaves the services of its parent alone. */
+	struct namewire_service *service = namewire_publish(context, "/made/forked", content, 10, NULL, &error);
+	CHECK(service);
+	pid_t child = fork();
+	if (child == 0)
+		_exit(namewire_unserve(service, &error) == -1 && error.number == EHOSTDOWN ? 0 : 1);
+	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	struct namewire_context *any = connect_with(NULL);
+	assert_reads(any, "/made/forked", content, 10);
+	namewire_disconnect(any);
+	CHECK(namewire_unserve(service, &error) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	char path[4096];
 
-	if (argc != 4)
+	if (argc != 5)
 		return 2;
 	for (size_t i = 0; i < LENGTH; i++)
 		content[i] = (unsigned char)(i * 7 + i / 251);
@@ -190,6 +339,9 @@ int main(int argc, char **argv)
 	test_errors(context);
 	test_threads();
 	test_fork(context);
+	test_publishing(context, argv[1], argv[4]);
+	test_answers();
+	test_errors_of_services(context);
 	namewire_disconnect(context);
 	struct namewire_context *other = connect_with(argv[3]);
 	CHECK(other);

@@ -78,6 +78,7 @@ impl From<AccessError> for Failure {
             ErrorKind::Busy => Class::Error("BusyError"),
             ErrorKind::Unverified => Class::Error("VerificationError"),
             ErrorKind::Unusable => Class::Error("UnusableError"),
+            ErrorKind::Refused(code) => Class::Refused(code),
             ErrorKind::Invalid => Class::Value,
             ErrorKind::Interrupted => Class::Interrupt,
         };
@@ -87,52 +88,31 @@ impl From<AccessError> for Failure {
 
 impl From<CommandError> for Failure {
     fn from(error: CommandError) -> Self {
-        let text = error.to_string();
-        if let CommandError::Refused { command, code, .. } = error {
-            return Self { class: Class::Refused(code), text, name: Some(command) };
-        }
-        let cause = if let CommandError::NoAnswer(cause) = error {
-            Self::from(AccessError::from(cause))
-        } else if let CommandError::Fetch { error, .. } = error {
-            Self::from(AccessError::from(error))
-        } else {
-            Self::unusable(text.clone())
-        };
-        Self { text, ..cause }
+        AccessError::from(error).into()
     }
 }
 
 impl From<RegisterError> for Failure {
     fn from(error: RegisterError) -> Self {
-        let text = error.to_string();
-        if let RegisterError::Command { prefix, error } = error {
-            return Self { text, name: Some(prefix), ..Self::from(error) };
-        }
-        Self::value(text)
+        AccessError::from(error).into()
     }
 }
 
 impl From<PublishError> for Failure {
     fn from(error: PublishError) -> Self {
-        if let PublishError::Register(error) = error {
-            return error.into();
-        }
-        Self::value(error.to_string())
+        AccessError::from(error).into()
     }
 }
 
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
-        if let StartError::Register(error) = error {
-            return error.into();
-        }
         if let StartError::ManifestDirectory(path, error) = &error {
             return Self::of_path(path.as_ref(), error);
         }
         if matches!(error, StartError::Thread(_)) {
             return Self::unusable(error.to_string());
         }
-        Self::value(error.to_string())
+        AccessError::from(error).into()
     }
 }
 

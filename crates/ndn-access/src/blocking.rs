@@ -30,9 +30,9 @@ pub struct Blocking {
     access: OnRuntime<Access>,
 }
 
-/// A value whose tasks run on a runtime of this process.
+/// A value whose tasks run on the runtime of a connection, which ends after it. In a process that was forked it cannot be used.
 #[derive(Debug)]
-struct OnRuntime<T> {
+pub struct OnRuntime<T> {
     // Dropped before the runtime.
     value: Option<T>,
     runtime: Arc<OwnRuntime>,
@@ -43,29 +43,51 @@ impl<T> OnRuntime<T> {
         Self { value: Some(value), runtime }
     }
 
-    fn value(&self) -> &T {
+    /// The value.
+    #[must_use]
+    pub fn value(&self) -> &T {
         self.value.as_ref().expect("it is taken when this is dropped")
     }
 
-    fn wait<'a, R, W>(
+    fn wait<'a, R, E, W>(
         &'a self,
         interrupted: Interrupted<'_>,
         work: impl FnOnce(&'a T) -> W,
-    ) -> Result<R, AccessError>
+    ) -> Result<R, E>
     where
-        W: Future<Output = Result<R, AccessError>>,
+        E: From<AccessError>,
+        W: Future<Output = Result<R, E>>,
     {
         self.runtime.check_process()?;
         self.runtime.wait(interrupted, work(self.value()))
+    }
+
+    /// Waits for `work`, which ends the value.
+    ///
+    /// # Errors
+    /// Those of `work`; `Disconnected` in a process that was forked from the one that made the value.
+    pub fn end<R, E, W>(mut self, work: impl FnOnce(T) -> W) -> Result<R, E>
+    where
+        E: From<AccessError>,
+        W: Future<Output = Result<R, E>>,
+    {
+        self.runtime.check_process()?;
+        let value = self.value.take().expect("it is taken here or when this is dropped");
+        self.runtime.wait(&mut || false, async move { work(value).await })
     }
 }
 
 impl<T> Drop for OnRuntime<T> {
     fn drop(&mut self) {
+        let Some(value) = self.value.take() else { return };
         if self.runtime.check_process().is_err() {
             // Locks may be held by threads that are in the other process only.
-            std::mem::forget(self.value.take());
+            std::mem::forget(value);
+            return;
         }
+        // What ends may start tasks.
+        let _entered = self.runtime.runtime.as_ref().map(Runtime::enter);
+        drop(value);
     }
 }
 
@@ -98,13 +120,13 @@ impl OwnRuntime {
         Err(AccessError::new(ErrorKind::Disconnected, text))
     }
 
-    fn wait<T>(
+    fn wait<T, E: From<AccessError>>(
         &self,
         interrupted: Interrupted<'_>,
-        work: impl Future<Output = Result<T, AccessError>>,
-    ) -> Result<T, AccessError> {
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         let Some(runtime) = &self.runtime else {
-            return Err(ended());
+            return Err(ended().into());
         };
         runtime.block_on(async {
             let mut work = std::pin::pin!(work);
@@ -112,7 +134,7 @@ impl OwnRuntime {
                 match tokio::time::timeout(POLL_INTERVAL, &mut work).await {
                     Ok(result) => return result,
                     Err(_) if interrupted() => {
-                        return Err(AccessError::new(ErrorKind::Interrupted, "interrupted"));
+                        return Err(AccessError::new(ErrorKind::Interrupted, "interrupted").into());
                     }
                     Err(_) => {}
                 }
@@ -172,6 +194,23 @@ impl Blocking {
         self.access.runtime.check_process()?;
         let runtime = self.access.runtime.runtime.as_ref();
         runtime.map(|runtime| runtime.handle().clone()).ok_or_else(ended)
+    }
+
+    /// Waits for `work`, whose result uses the runtime of the connection, such as something that is served.
+    ///
+    /// # Errors
+    /// Those of `work`; `Disconnected` in a process that was forked from the one that connected; `Interrupted`.
+    pub fn start<'a, T, E, W>(
+        &'a self,
+        interrupted: Interrupted<'_>,
+        work: impl FnOnce(&'a Access) -> W,
+    ) -> Result<OnRuntime<T>, E>
+    where
+        E: From<AccessError>,
+        W: Future<Output = Result<T, E>>,
+    {
+        let started = self.access.wait(interrupted, work)?;
+        Ok(OnRuntime::new(started, Arc::clone(&self.access.runtime)))
     }
 
     /// As [`Access::open`].

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ndn_client::ExpressError;
 use ndn_client::fetch::{FetchError, FetchFailure};
-use ndn_files::{ManifestError, MetadataError};
+use ndn_client::{CommandError, ExpressError, PublishError, RegisterError};
+use ndn_files::{ManifestError, MetadataError, StartError};
 use ndn_packet::NackReason;
 
 /// Why a file or directory cannot be read: a kind and the name of the packet or object for programs, and a text for people.
@@ -39,6 +39,8 @@ pub enum ErrorKind {
     Unverified,
     /// An answer that cannot be used: malformed, contradictory, or too long.
     Unusable,
+    /// The forwarder rejected a command, with this status code.
+    Refused(u32),
     /// An argument of the caller is invalid.
     Invalid,
     /// The caller does not wait any longer.
@@ -123,6 +125,54 @@ impl From<ManifestError> for AccessError {
 impl From<MetadataError> for AccessError {
     fn from(error: MetadataError) -> Self {
         Self::new(ErrorKind::Unusable, error.to_string())
+    }
+}
+
+impl From<CommandError> for AccessError {
+    fn from(error: CommandError) -> Self {
+        let text = Arc::from(error.to_string());
+        let cause = if let CommandError::Refused { command, code, .. } = error {
+            Self::new(ErrorKind::Refused(code), "").of(|| command)
+        } else if let CommandError::NoAnswer(cause) = error {
+            cause.into()
+        } else if let CommandError::Fetch { error, .. } = error {
+            error.into()
+        } else {
+            Self::new(ErrorKind::Unusable, "")
+        };
+        Self { text, ..cause }
+    }
+}
+
+impl From<RegisterError> for AccessError {
+    fn from(error: RegisterError) -> Self {
+        let text = Arc::from(error.to_string());
+        if let RegisterError::Command { prefix, error } = error {
+            return Self { text, name: Some(prefix.into()), ..Self::from(error) };
+        }
+        Self::new(ErrorKind::Invalid, text)
+    }
+}
+
+impl From<PublishError> for AccessError {
+    fn from(error: PublishError) -> Self {
+        if let PublishError::Register(error) = error {
+            return error.into();
+        }
+        Self::new(ErrorKind::Invalid, error.to_string())
+    }
+}
+
+impl From<StartError> for AccessError {
+    fn from(error: StartError) -> Self {
+        if let StartError::Register(error) = error {
+            return error.into();
+        }
+        let kind = match error {
+            StartError::Thread(_) => ErrorKind::Busy,
+            _ => ErrorKind::Invalid,
+        };
+        Self::new(kind, error.to_string())
     }
 }
 

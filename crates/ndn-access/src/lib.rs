@@ -17,7 +17,7 @@ mod tests;
 mod versions;
 
 pub use access::{Access, AccessOptions};
-pub use blocking::{Blocking, BlockingFile};
+pub use blocking::{Blocking, BlockingFile, OnRuntime};
 pub use catalog::{Catalog, Details, LOOKUPS_MAX, Resource};
 pub use error::{AccessError, ErrorKind};
 pub use file::File;

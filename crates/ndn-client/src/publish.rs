@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ndn_packet::tlv::{append_name, append_nested, append_number};
-use ndn_packet::{ComponentType, DataBuilder, Interest, MAX_PACKET_SIZE, Name, types};
+use ndn_packet::{ComponentType, DataBuilder, Interest, MAX_PACKET_SIZE, Name, NameRef, types};
 use ndn_security::{DigestSigner, SignError, Signer, data_len_max};
 use ndn_types::duration_ms;
 use thiserror::Error;
@@ -75,7 +75,8 @@ pub enum PublishError {
 }
 
 /// One version of an object, in segments that are encoded and signed on request: it answers
-/// `<name>/<version>/<segment>`, `<name>/32=metadata`, and discovery of either by prefix.
+/// `<name>/<version>/<segment>`, `<name>/32=metadata`, and discovery of either by prefix; and `<name>/<version>/32=metadata`, as
+/// file servers do.
 pub struct SegmentedObject {
     inner: Arc<Inner>,
     /// Whether segments are encoded on the connection task, because that takes little time.
@@ -105,7 +106,10 @@ struct RequestQueue {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestedPart {
-    Metadata,
+    /// Below the name, or below that with the version.
+    Metadata {
+        versioned: bool,
+    },
     Segment(u64),
 }
 
@@ -180,7 +184,12 @@ impl Inner {
     fn classify(&self, interest: &Interest<'_>) -> Option<RequestedPart> {
         let name = interest.name();
         let versioned = self.versioned.as_ref();
+        let is_metadata =
+            |name: NameRef<'_>| interest.can_be_prefix() && name.last() == Some(METADATA);
         if name.len() == versioned.len() + 1 && name.starts_with(versioned) {
+            if is_metadata(name) {
+                return Some(RequestedPart::Metadata { versioned: true });
+            }
             let segment = name.last()?.as_segment()?;
             return (segment <= self.final_segment).then_some(RequestedPart::Segment(segment));
         }
@@ -190,8 +199,8 @@ impl Inner {
         if name == versioned || name == self.name.as_ref() {
             return Some(RequestedPart::Segment(0));
         }
-        let is_metadata = name.parent() == self.name.as_ref() && name.last() == Some(METADATA);
-        is_metadata.then_some(RequestedPart::Metadata)
+        let is_metadata = name.parent() == self.name.as_ref() && is_metadata(name);
+        is_metadata.then_some(RequestedPart::Metadata { versioned: false })
     }
 
     /// Encodes the Data and passes it to `send`.
@@ -204,8 +213,8 @@ impl Inner {
     ) {
         let signer = self.signer.as_ref();
         let sent = match requested {
-            RequestedPart::Metadata => {
-                let mut name = self.name.clone();
+            RequestedPart::Metadata { versioned } => {
+                let mut name = if versioned { &self.versioned } else { &self.name }.clone();
                 name.push(METADATA).push_version(crate::real_time::unix_ms()).push_segment(0);
                 scratch.content.clear();
                 append_name(&mut scratch.content, self.versioned.as_ref());

@@ -41,6 +41,7 @@ impl From<&AccessError> for Failure {
             | ErrorKind::Unverified
             | ErrorKind::Unusable
             | ErrorKind::Invalid
+            | ErrorKind::Refused(_)
             | ErrorKind::Interrupted => StatusCode::BAD_GATEWAY,
         };
         Self::new(status, error.to_string())

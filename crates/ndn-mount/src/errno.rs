@@ -15,6 +15,7 @@ pub(crate) fn errno(kind: ErrorKind) -> Errno {
         ErrorKind::Disconnected => Errno::EHOSTDOWN,
         ErrorKind::Busy => Errno::EAGAIN,
         ErrorKind::Unverified | ErrorKind::Unusable => Errno::EIO,
+        ErrorKind::Refused(_) => Errno::EACCES,
         ErrorKind::Invalid => Errno::EINVAL,
         ErrorKind::Interrupted => Errno::EINTR,
     }
@@ -34,6 +35,7 @@ pub(crate) fn is_reported(kind: ErrorKind) -> bool {
         | ErrorKind::Busy
         | ErrorKind::Unverified
         | ErrorKind::Unusable
+        | ErrorKind::Refused(_)
         | ErrorKind::Invalid => true,
     }
 }

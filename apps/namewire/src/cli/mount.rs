@@ -183,6 +183,7 @@ impl From<AccessError> for Failure {
             | ErrorKind::NotDirectory
             | ErrorKind::Changed
             | ErrorKind::Busy
+            | ErrorKind::Refused(_)
             | ErrorKind::Unusable => Self::Failed(text),
         }
     }
