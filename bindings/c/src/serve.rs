@@ -1,4 +1,4 @@
-//! What programs in C serve: objects in memory, files, and answers of their own.
+//! Services of programs in C: objects in memory, files, and answers to Interests.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::Path;
