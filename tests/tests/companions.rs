@@ -303,7 +303,11 @@ fn program_names_of_ndn_tools_and_ndnsec_accept_their_options() {
         Process::start("pings", command("ndnpingserver", &["-s", "100", "/pings"]), directory);
     pings.wait_for_output("/pings");
     let pinged = output("ndnping", &["-c2", "-i", "10", "-o", "1000", "/pings"]);
-    assert!(String::from_utf8_lossy(&pinged).contains("2 sent, 2 answered"), "{pinged:?}");
+    assert!(
+        String::from_utf8_lossy(&pinged)
+            .contains("2 packets transmitted, 2 received, 0 nacked, 0% lost"),
+        "{pinged:?}"
+    );
 
     let content = noise(1, 50_000);
     let file = directory.join("content");
@@ -316,6 +320,14 @@ fn program_names_of_ndn_tools_and_ndnsec_accept_their_options() {
     let mut publish = Process::start("publish", publish, directory);
     publish.wait_for_output("/object");
     assert!(output("ndncatchunks", &["-q", "-p", "fixed", "-s", "20", "/object"]) == content);
+    let printed = run_to_end(command("ndncatchunks", &["/object"])).stderr;
+    let printed = String::from_utf8_lossy(&printed);
+    assert!(
+        printed.contains("Segments received: 13\nTransferred size: 50 kB\nGoodput: "),
+        "{printed}"
+    );
+    let nacked = run_to_end(command("ndnpeek", &["-p", "/nowhere"]));
+    assert_eq!(nacked.stdout, b"NoRoute\n");
     let segment = output("ndnpeek", &["-pPf", "-l", "1000", "-w", "2000", "/object"]);
     assert!(!segment.is_empty() && output("ndnpeek", &["-P", "/object"])[0] == 6, "{segment:?}");
 
@@ -485,7 +497,7 @@ fn ndnputchunks_and_ndnsec_print_what_scripts_read() {
 
     output("ndnsec", &["key-gen", "/me"]);
     output("ndnsec", &["key-gen", "-n", "/other"]);
-    assert_eq!(output("ndnsec", &["list"]), "* /me\n  /other\n");
+    assert_eq!(output("ndnsec", &["list"]), "pib-sqlite3:\n├─* /me\n└── /other\n");
     assert_eq!(output("ndnsec", &["get-default", "-q"]), "/me");
     let key = output("ndnsec", &["get-default", "-k", "-i", "/other"]);
     assert!(key.starts_with("/other/KEY/") && key.ends_with('\n'), "{key}");

@@ -125,6 +125,9 @@ pub(super) struct FetchArguments {
     /// Print results as JSON at the end (on standard error if the object goes to standard output)
     #[arg(long)]
     pub(super) json: bool,
+    /// Print the statistics as ndncatchunks does, for programs that read them
+    #[arg(long, hide = true)]
+    as_ndncatchunks: bool,
     #[command(flatten)]
     pub(super) metrics: MetricsOptions,
     #[command(flatten)]
@@ -552,6 +555,8 @@ impl Report {
             output::json_text(&self.json())
         } else if options.fetch.quiet {
             return Ok(());
+        } else if options.fetch.as_ndncatchunks {
+            self.lines_of_ndncatchunks()
         } else {
             self.line()
         };
@@ -602,6 +607,28 @@ impl Report {
         )
     }
 
+    fn lines_of_ndncatchunks(&self) -> String {
+        let progress = &self.fetched.progress;
+        let seconds = self.elapsed.as_secs_f64();
+        let (bytes, sent) = (as_number(progress.bytes), as_number(progress.interests.max(1)));
+        let rtt = progress.rtt.map_or_else(String::new, |rtt| {
+            format!("\nSmoothed RTT = {:.3} ms", rtt.as_secs_f64() * 1000.0)
+        });
+        format!(
+            "\n\nAll segments have been received.\nTime elapsed: {seconds:.6} seconds\nSegments received: {}\n\
+             Transferred size: {} kB\nGoodput: {:.6} Mbit/s\nCongestion marks: {}\nTimeouts: {}\n\
+             Retransmitted segments: {} ({:.4}%), skipped: 0\nWindow decreases: {}{rtt}",
+            progress.segments,
+            bytes / 1000.0,
+            bytes * 8.0 / 1e6 / seconds.max(1e-9),
+            progress.congestion_marks,
+            progress.timeouts,
+            progress.retransmissions,
+            as_number(progress.retransmissions) * 100.0 / sent,
+            progress.window_decreases,
+        )
+    }
+
     fn json(&self) -> serde_json::Value {
         let Fetched { name, convention, already, progress, refused, unchecked_key, replicas } =
             &self.fetched;
@@ -638,6 +665,11 @@ impl Report {
             "replicas": replicas,
         })
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with few decimals")]
+fn as_number(count: u64) -> f64 {
+    count as f64
 }
 
 #[cfg(test)]

@@ -71,6 +71,9 @@ pub(super) struct ListOptions {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print a tree as ndnsec does
+    #[arg(long, hide = true)]
+    as_ndnsec: bool,
 }
 
 /// Export a key and its certificate as a SafeBag, encrypted with a passphrase
@@ -229,35 +232,56 @@ fn list(options: &ListOptions) -> Outcome {
     if options.json {
         return Ok(output::print_json(&Value::Array(tree))?);
     }
-    let below = |entry: &Value, key: &str, kind: NameKind| {
-        let entries = entry[key].as_array().filter(|_| options.depth >= kind);
-        entries.cloned().unwrap_or_default()
+    let text = match options.as_ndnsec {
+        true => format!("pib-sqlite3:\n{}", drawn(&tree, options.depth, "", true)),
+        false => drawn(&tree, options.depth, "", false),
     };
-    for identity in &tree {
-        print_entry(identity, 0)?;
-        for key in &below(identity, "keys", NameKind::Key) {
-            print_entry(key, 1)?;
-            for certificate in &below(key, "certificates", NameKind::Certificate) {
-                print_entry(certificate, 2)?;
+    match text.strip_suffix('\n') {
+        Some(lines) => Ok(output::print_line(lines)?),
+        None => Ok(()),
+    }
+}
+
+/// One line for each entry of a level and those below it; with branches, as ndnsec draws them.
+fn drawn(entries: &[Value], depth: NameKind, indent: &str, branches: bool) -> String {
+    let mut lines = String::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let is_last = index + 1 == entries.len();
+        let (corner, beside) = match (branches, is_last) {
+            (false, _) => ("", "  "),
+            (true, false) => ("├─", "│   "),
+            (true, true) => ("└─", "    "),
+        };
+        let mark = match (entry["default"] == true, branches) {
+            (true, _) => '*',
+            (false, true) => '─',
+            (false, false) => ' ',
+        };
+        let name = entry["name"].as_str().unwrap_or_default();
+        let kind = entry["type"].as_str().filter(|_| !branches);
+        let kind = kind.map(|kind| format!("  {kind}")).unwrap_or_default();
+        lines.push_str(&format!("{indent}{corner}{mark} {name}{kind}\n"));
+        let below = [("keys", NameKind::Key), ("certificates", NameKind::Certificate)];
+        for (of, kind) in below {
+            if let Some(entries) = entry[of].as_array().filter(|_| depth >= kind) {
+                lines.push_str(&drawn(entries, depth, &format!("{indent}{beside}"), branches));
             }
         }
     }
-    Ok(())
-}
-
-fn print_entry(entry: &Value, depth: usize) -> Outcome {
-    let mark = if entry["default"] == true { '*' } else { ' ' };
-    let name = entry["name"].as_str().unwrap_or_default();
-    let kind = entry["type"].as_str().map(|kind| format!("  {kind}")).unwrap_or_default();
-    Ok(output::print_line(&format!("{}{mark} {name}{kind}", "  ".repeat(depth)))?)
+    lines
 }
 
 fn tree(chain: &KeyChain) -> Result<Vec<Value>, ndn_keychain::KeyChainError> {
     let mut identities = Vec::new();
-    for identity in chain.identities()? {
+    let mut of_chain = chain.identities()?;
+    of_chain.sort_by(|one, other| one.name.cmp(&other.name));
+    for identity in of_chain {
         let mut keys = Vec::new();
-        for key in chain.keys(identity.name.as_ref())? {
-            let certificates = chain.certificates(key.name.as_ref())?;
+        let mut of_identity = chain.keys(identity.name.as_ref())?;
+        of_identity.sort_by(|one, other| one.name.cmp(&other.name));
+        for key in of_identity {
+            let mut certificates = chain.certificates(key.name.as_ref())?;
+            certificates.sort_by(|one, other| one.name.cmp(&other.name));
             let certificates: Vec<_> = certificates
                 .iter()
                 .map(|entry| json!({"name": entry.name.to_uri(), "default": entry.is_default}))

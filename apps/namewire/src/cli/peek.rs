@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use ndn_client::{InterestRequest, ReceivedData};
+use ndn_client::{ExpressError, InterestRequest, ReceivedData};
 use ndn_packet::dissect::dissect;
 use ndn_packet::{Data, Name};
 
@@ -54,6 +54,9 @@ pub(super) struct Options {
     /// Part of the packet to print
     #[arg(long, value_enum, default_value = "content")]
     format: Format,
+    /// Print the reason of a Nack in place of the content, as ndnpeek does
+    #[arg(long, hide = true)]
+    as_ndnpeek: bool,
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
     verify: String,
     #[command(flatten)]
@@ -106,7 +109,14 @@ pub(super) fn run(options: &Options) -> Outcome {
         let endpoint = options.connect.open().await?;
         let timeout = options.lifetime.saturating_mul(options.retries.saturating_add(1));
         let received = while_connected(&endpoint, timeout, async {
-            endpoint.express(&request).await.map_err(Failure::from)
+            let expressed = endpoint.express(&request).await;
+            if let Err(ExpressError::Nack { reason, .. }) = &expressed
+                && options.as_ndnpeek
+                && options.format == Format::Content
+            {
+                super::output::print_line(&reason.to_string())?;
+            }
+            expressed.map_err(Failure::from)
         })
         .await;
         let received = match options.hint.is_empty() {

@@ -55,6 +55,9 @@ pub(super) struct Options {
     /// Print the statistics as JSON
     #[arg(long)]
     json: bool,
+    /// Print as ndnping does, for programs that read its output
+    #[arg(long, hide = true)]
+    as_ndnping: bool,
     #[command(flatten)]
     connect: ConnectOptions,
 }
@@ -92,7 +95,8 @@ pub(super) fn run(options: &Options) -> Outcome {
         }
         let mut statistics = Statistics::default();
         if !options.quiet && !options.json {
-            output::print_line(&format!("pinging {}", options.prefix))?;
+            let begun = if options.as_ndnping { "PING" } else { "pinging" };
+            output::print_line(&format!("{begun} {}", options.prefix))?;
         }
         let ended = tokio::select! {
             ended = ping_all(options, std::sync::Arc::new(pinger), &mut statistics) => ended,
@@ -101,7 +105,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         if options.json {
             output::print_json(&statistics.json())?;
         } else {
-            output::print_line(&statistics.summary(&options.prefix))?;
+            output::print_line(&statistics.summary(options))?;
         }
         ended?;
         let mut name = options.prefix.clone();
@@ -145,7 +149,7 @@ async fn ping_all(
                 let (number, outcome) = joined.map_err(|error| Failure::Failed(error.to_string()))?;
                 let line = statistics.add(&options.prefix, number, outcome?);
                 if !options.quiet && !options.json && options.timestamp {
-                    output::print_line(&format!("[{}] {line}", unix_seconds()))?;
+                    output::print_line(&format!("{}{line}", timestamp(options.as_ndnping)))?;
                 } else if !options.quiet && !options.json {
                     output::print_line(&line)?;
                 }
@@ -221,14 +225,21 @@ impl Statistics {
         }
     }
 
-    fn summary(&self, prefix: &Name) -> String {
-        let answered = self.round_trips.len();
-        let mut text = format!(
-            "\n--- {prefix} ping statistics ---\n{} sent, {answered} answered, {} refused, {:.1}% lost",
-            self.sent,
-            self.nacks,
-            self.loss_percent()
-        );
+    fn summary(&self, options: &Options) -> String {
+        let (sent, answered, nacks) = (self.sent, self.round_trips.len(), self.nacks);
+        let mut text = format!("\n--- {} ping statistics ---\n", options.prefix);
+        text.push_str(&match options.as_ndnping {
+            false => format!(
+                "{sent} sent, {answered} answered, {nacks} refused, {:.1}% lost",
+                self.percent(self.lost())
+            ),
+            true => format!(
+                "{sent} packets transmitted, {answered} received, {nacks} nacked, {}% lost, {}% nacked, time {} ms",
+                rounded(self.percent(self.lost())),
+                rounded(self.percent(nacks)),
+                milliseconds(self.round_trips.iter().sum()),
+            ),
+        });
         if let Some([min, average, max, deviation]) = self.times() {
             text.push_str(&format!(
                 "\nrtt min/avg/max/mdev = {min:.3}/{average:.3}/{max:.3}/{deviation:.3} ms"
@@ -261,7 +272,7 @@ impl Statistics {
             "answered": self.round_trips.len(),
             "nacks": self.nacks,
             "timeouts": self.timeouts,
-            "loss_percent": self.loss_percent(),
+            "loss_percent": self.percent(self.lost()),
             "rtt_min_ms": time(0),
             "rtt_mean_ms": time(1),
             "rtt_max_ms": time(2),
@@ -269,15 +280,18 @@ impl Statistics {
         })
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-    fn loss_percent(&self) -> f64 {
-        if self.sent == 0 {
-            return 0.0;
-        }
-        // A Nack is a response.
+    /// Pings without a response; a Nack is one.
+    fn lost(&self) -> u64 {
         let answered = u64::try_from(self.round_trips.len()).unwrap_or(0);
-        let lost = self.sent.saturating_sub(answered + self.nacks);
-        lost as f64 * 100.0 / self.sent as f64
+        self.sent.saturating_sub(answered + self.nacks)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "shown with few decimals")]
+    fn percent(&self, count: u64) -> f64 {
+        match self.sent {
+            0 => 0.0,
+            sent => count as f64 * 100.0 / sent as f64,
+        }
     }
 
     /// Minimum, mean, maximum and standard deviation in milliseconds.
@@ -294,10 +308,20 @@ impl Statistics {
     }
 }
 
-/// The time since 1970 in seconds, to the microsecond.
-fn unix_seconds() -> String {
+/// The time, to the microsecond: in seconds since 1970, or as ndnping prints it.
+fn timestamp(as_ndnping: bool) -> String {
     let now = ndn_sys::clock::wall_clock();
-    format!("{}.{:06}", now.as_secs(), now.subsec_micros())
+    if !as_ndnping {
+        return format!("[{}.{:06}] ", now.as_secs(), now.subsec_micros());
+    }
+    let seconds = super::nfdc::timestamp(now.as_secs() * 1000);
+    format!("{seconds}.{:06} - ", now.subsec_micros())
+}
+
+/// Without zeros at the end.
+fn rounded(percent: f64) -> String {
+    let text = format!("{percent:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn milliseconds(duration: Duration) -> String {
@@ -319,12 +343,33 @@ mod tests {
         ] {
             statistics.add(&prefix, number, outcome);
         }
+        let mut options = Options {
+            prefix,
+            count: None,
+            interval: Duration::ZERO,
+            timeout: Duration::ZERO,
+            start: None,
+            identifier: None,
+            allow_cached: false,
+            timestamp: false,
+            require_all: false,
+            quiet: false,
+            json: false,
+            as_ndnping: false,
+            connect: ConnectOptions::default(),
+        };
         assert_eq!(
-            statistics.summary(&prefix),
+            statistics.summary(&options),
             "\n--- /a ping statistics ---\n4 sent, 2 answered, 0 refused, 50.0% lost\n\
              rtt min/avg/max/mdev = 1.000/2.000/3.000/1.000 ms"
         );
         assert_eq!(statistics.json()["rtt_mean_ms"], 2.0);
+        options.as_ndnping = true;
+        statistics.sent = 3;
+        assert!(statistics.summary(&options).starts_with(
+            "\n--- /a ping statistics ---\n3 packets transmitted, 2 received, 0 nacked, 33.3333% lost, \
+             0% nacked, time 4.000 ms\nrtt min"
+        ));
     }
 
     #[test]

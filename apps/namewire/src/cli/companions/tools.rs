@@ -75,7 +75,7 @@ const SIGNING_INFO: (&str, Meaning) = ("S,signing-info", Signing);
 const DIGEST_IDENTITY: &str = "/localhost/identity/digest-sha256";
 const CATCHUNKS: Tool = Tool {
     name: "ndncatchunks",
-    command: &["get"],
+    command: &["get", "--as-ndncatchunks"],
     defaults: &[("--output", "-")],
     exit_status: ExitStatus::Chunks,
     options: CATCHUNKS_OPTIONS,
@@ -131,7 +131,7 @@ const PUTCHUNKS_OPTIONS: &[(&str, Meaning)] = &[
 const TOOLS: &[Tool] = &[
     Tool {
         name: "ndnpeek",
-        command: &["peek"],
+        command: &["peek", "--as-ndnpeek"],
         defaults: &[("--format", "packet"), ("--verify", "none")],
         exit_status: ExitStatus::Peek,
         options: &[
@@ -168,7 +168,7 @@ const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "ndnping",
-        command: &["ping", "--require-all"],
+        command: &["ping", "--require-all", "--as-ndnping"],
         defaults: &[],
         exit_status: ExitStatus::Ping,
         options: &[
@@ -208,7 +208,7 @@ const TOOLS: &[Tool] = &[
 const NDNSEC: &[Tool] = &[
     Tool {
         name: "list",
-        command: &["key", "list"],
+        command: &["key", "list", "--as-ndnsec"],
         defaults: &[("--depth", "identity")],
         exit_status: ExitStatus::Plain,
         options: &[

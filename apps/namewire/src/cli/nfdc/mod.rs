@@ -20,7 +20,7 @@ mod tables;
 mod text;
 mod xml;
 
-pub(super) use text::extended_timestamp;
+pub(super) use text::{extended_timestamp, timestamp};
 
 use std::process::ExitCode;
 

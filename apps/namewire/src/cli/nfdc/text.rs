@@ -50,7 +50,7 @@ pub(super) fn on_off(value: bool) -> &'static str {
 }
 
 /// `20261121T023738.182000`, in UTC.
-pub(super) fn timestamp(unix_ms: u64) -> String {
+pub(in crate::cli) fn timestamp(unix_ms: u64) -> String {
     let (year, month, day, hour, minute, second) = date(unix_ms);
     let fraction = fraction(unix_ms);
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}{fraction}")
