@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use namewire_tests::{
@@ -10,6 +10,8 @@ use namewire_tests::{
 };
 use rustix::process::Signal;
 use serde_json::Value;
+
+use crate::engines::{Slurm, python_with};
 
 /// A directory with an experiment whose runs start `run.sh`.
 struct Bench {
@@ -180,6 +182,63 @@ fn killed_experiment_continues_without_lost_or_doubled_runs() {
     };
     assert_eq!(sorted(&killed), sorted(&whole));
     assert_eq!(killed.leftovers(), 0);
+}
+
+/// Runs an experiment on another engine, and compares the results with those of this process.
+fn assert_engine_agrees(arguments: &[&str], configuration: Option<&Path>) {
+    let sorted = |bench: &Bench| {
+        let mut rows = bench.rows();
+        rows.sort();
+        rows
+    };
+    let here = Bench::new(MEASURE, "[design]\nreplications = 3\n");
+    here.printed(&["run", "speed.toml"]);
+    let there = Bench::new(MEASURE, "[design]\nreplications = 3\n");
+    let run = |what: &[&str]| {
+        let mut command = there.command(&[what, arguments].concat());
+        if let Some(path) = configuration {
+            command.env("SLURM_CONF", path);
+        }
+        run_to_end(command)
+    };
+    // Runs fail at first where one of the factors has this level.
+    there.set_body(&format!("test $1 = 1 || exit 3\n{MEASURE}"));
+    let output = run(&["run", "speed.toml"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("6 of 12 runs failed"), "{message}");
+    assert!(message.contains("12/12, 0 ms left"), "{message}");
+    there.set_body(MEASURE);
+    let output = run(&["resume", "speed.sqlite", "--failed"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(sorted(&there), sorted(&here));
+    // Nothing is left to do.
+    assert!(run(&["resume", "speed.sqlite"]).status.success());
+    assert_eq!(there.leftovers(), 0);
+}
+
+#[test]
+fn slurm_performs_the_runs_of_an_experiment() {
+    let Some(slurm) = Slurm::start() else { return };
+    assert_engine_agrees(&["--engine", "slurm"], Some(&slurm.configuration()));
+}
+
+#[test]
+fn dask_performs_the_runs_of_an_experiment() {
+    let Some(python) = python_with("distributed") else { return };
+    assert_engine_agrees(&["--engine", "dask", "--python", python.to_str().unwrap()], None);
+}
+
+#[test]
+fn runs_on_another_engine_that_cannot_start_are_left_for_later() {
+    let bench = Bench::new(MEASURE, "");
+    let failing = ["--engine", "dask", "--python", "/absent/python"];
+    bench.refused(
+        &[&["run", "speed.toml"][..], &failing].concat(),
+        1,
+        "/absent/python: No such file",
+    );
+    bench.printed(&["resume", "speed.sqlite"]);
+    assert_eq!(bench.rows().len(), 5);
 }
 
 #[test]

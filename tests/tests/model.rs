@@ -2,14 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
-use namewire_tests::{
-    Process, free_port, program, run_to_end, skip, skip_unless_found, wait_until,
-};
+use namewire_tests::{program, run_to_end};
 use serde_json::Value;
+
+use crate::engines::{Slurm, python_with};
 
 /// A forwarder of one worker near its capacity.
 const MODEL: &str = r#"
@@ -75,89 +74,10 @@ fn verdicts_are_the_same_with_any_number_of_threads() {
     }
 }
 
-/// Slurm on loopback: its own controller, one node and a key, all in a directory.
-struct Slurm {
-    directory: PathBuf,
-    _processes: Vec<Process>,
-}
-
-impl Slurm {
-    fn start(directory: &Path) -> Self {
-        let path = |name: &str| directory.join(name);
-        let key: Vec<u8> = namewire_tests::noise(u64::from(std::process::id()), 1024);
-        fs::write(path("munge.key"), key).unwrap();
-        fs::set_permissions(path("munge.key"), fs::Permissions::from_mode(0o400)).unwrap();
-        fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
-        let user = if rustix::process::getuid().is_root() {
-            "root".to_owned()
-        } else {
-            std::env::var("USER").unwrap_or_default()
-        };
-        let at = directory.display();
-        let [controller, node] = [free_port(), free_port()];
-        let configuration = format!(
-            "ClusterName=namewire\nSlurmctldHost=localhost(127.0.0.1)\n\
-             SlurmctldPort={controller}\nSlurmdPort={node}\n\
-             CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n\
-             SlurmUser={user}\nSlurmdUser={user}\n\
-             AuthType=auth/munge\nAuthInfo=socket={at}/munge.socket\n\
-             StateSaveLocation={at}/state\nSlurmdSpoolDir={at}/spool\n\
-             SlurmctldPidFile={at}/slurmctld.pid\nSlurmdPidFile={at}/slurmd.pid\n\
-             ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSwitchType=switch/none\n\
-             MpiDefault=none\nJobAcctGatherType=jobacct_gather/none\n\
-             AccountingStorageType=accounting_storage/none\nReturnToService=2\n\
-             SchedulerType=sched/builtin\nSchedulerParameters=batch_sched_delay=0,sched_interval=1\n\
-             SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n\
-             NodeName=here NodeHostname=localhost NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN\n\
-             PartitionName=all Nodes=here Default=YES MaxTime=INFINITE State=UP\n"
-        );
-        fs::write(path("slurm.conf"), configuration).unwrap();
-        fs::create_dir(path("state")).unwrap();
-        fs::create_dir(path("spool")).unwrap();
-        let mut munged = Command::new("munged");
-        munged.args(["--foreground", "--force"]);
-        for (option, name) in [
-            ("socket", "munge.socket"),
-            ("key-file", "munge.key"),
-            ("log-file", "munge.log"),
-            ("pid-file", "munge.pid"),
-            ("seed-file", "munge.seed"),
-        ] {
-            munged.arg(format!("--{option}={}", path(name).display()));
-        }
-        let munged = Process::start("munged", munged, directory);
-        wait_until("munged", || path("munge.socket").exists().then_some(()));
-        let daemon = |name: &str, more: &[&str]| {
-            let mut command = Command::new(name);
-            command.arg("-D").arg("-f").arg(path("slurm.conf")).args(more);
-            Process::start(name, command, directory)
-        };
-        let controller = daemon("slurmctld", &["-c"]);
-        let node = daemon("slurmd", &["-c", "-N", "here"]);
-        let slurm =
-            Self { directory: directory.to_owned(), _processes: vec![node, controller, munged] };
-        wait_until("a node of Slurm that is idle", || {
-            let mut sinfo = Command::new("sinfo");
-            sinfo.args(["--noheader", "--format=%T"]).env("SLURM_CONF", slurm.configuration());
-            (run_to_end(sinfo).stdout == b"idle\n").then_some(())
-        });
-        slurm
-    }
-
-    fn configuration(&self) -> PathBuf {
-        self.directory.join("slurm.conf")
-    }
-}
-
 #[test]
 fn slurm_gives_the_same_answers_as_threads() {
-    let programs = ["munged", "slurmctld", "slurmd", "sbatch", "sinfo"];
-    if !programs.iter().all(|program| skip_unless_found(program)) {
-        return;
-    }
+    let Some(slurm) = Slurm::start() else { return };
     let directory = directory_with_model();
-    let cluster = tempfile::tempdir().unwrap();
-    let slurm = Slurm::start(cluster.path());
     let tasks = directory.path().join("tasks with 'quotes'");
     fs::create_dir(&tasks).unwrap();
     let on_slurm = |more: &[&str]| {
@@ -174,18 +94,6 @@ fn slurm_gives_the_same_answers_as_threads() {
     let printed = String::from_utf8_lossy(&refused.stderr);
     assert!(printed.contains("invalid partition"), "{printed}");
     assert_eq!(refused.status.code(), Some(1));
-}
-
-/// The Python interpreter of `make setup`, if it has a package.
-fn python_with(package: &str) -> Option<PathBuf> {
-    let python = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.join(".venv/bin/python");
-    let mut command = Command::new(&python);
-    command.args(["-c", &format!("import {package}")]);
-    let found = python.exists() && run_to_end(command).status.success();
-    if !found {
-        skip(package, &format!("{} has no such package", python.display()));
-    }
-    found.then_some(python)
 }
 
 fn assert_python_engine_agrees(engine: &str, package: &str) {

@@ -16,6 +16,7 @@ mod completion;
 mod configuration;
 mod disk;
 mod documents;
+mod engines;
 mod explanations;
 mod extcap;
 mod face_shares;

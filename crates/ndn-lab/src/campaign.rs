@@ -58,10 +58,7 @@ pub fn perform(
                 return;
             }
             let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
-            let (start_ns, start_ms) = (clock.now_ns(), clock.unix_time().as_millis() as u64);
-            let outcome = prepared.run(*run, &id);
-            let duration_ms = (clock.now_ns() - start_ns) / 1_000_000;
-            if sender.send(stored(*run, outcome, start_ms, duration_ms)).is_err() {
+            if sender.send(perform_one(prepared, *run, &id, clock)).is_err() {
                 return;
             }
         }
@@ -94,12 +91,11 @@ pub fn perform(
     })
 }
 
-fn stored(
-    run: SeededRun,
-    outcome: Result<std::collections::BTreeMap<String, f64>, RunFailure>,
-    start_ms: u64,
-    duration_ms: u64,
-) -> StoredRun {
+/// Performs a run of the experiment with this identifier. The index of its session is 0.
+pub fn perform_one(prepared: &Prepared<'_>, run: SeededRun, id: &str, clock: &Clock) -> StoredRun {
+    let (start_ns, start_ms) = (clock.now_ns(), clock.unix_time().as_millis() as u64);
+    let outcome = prepared.run(run, id);
+    let duration_ms = (clock.now_ns() - start_ns) / 1_000_000;
     let (responses, error, log) = match outcome {
         Ok(responses) => (responses, None, None),
         Err(RunFailure { reason, log }) => {

@@ -2,6 +2,7 @@
 
 use ndn_model::random::{StreamId, TraceRandom};
 pub use ndn_model::screen::Factor;
+use serde::{Deserialize, Serialize};
 
 /// Largest number of factors.
 pub const FACTORS_MAX: usize = 20;
@@ -77,7 +78,7 @@ impl Word {
 }
 
 /// A run of the plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// Index of the cell.
     pub cell: usize,

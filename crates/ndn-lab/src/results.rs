@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use serde::{Deserialize, Serialize};
 
 use crate::analysis::Observation;
 use crate::experiment::{Experiment, Fault, SeededRun};
@@ -103,7 +104,7 @@ pub struct Session {
 }
 
 /// A stored run.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredRun {
     /// Index of the cell.
     pub cell: usize,
@@ -120,11 +121,40 @@ pub struct StoredRun {
     /// Duration in milliseconds.
     pub duration_ms: u64,
     /// Responses by name; empty for a failed run.
+    #[serde(with = "exact")]
     pub responses: BTreeMap<String, f64>,
     /// Why it failed.
     pub error: Option<String>,
     /// Output of a failed run.
     pub log: Option<String>,
+}
+
+/// Numbers as text that is read back as the same numbers.
+mod exact {
+    use std::collections::BTreeMap;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        values: &BTreeMap<String, f64>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let texts: BTreeMap<&String, String> =
+            values.iter().map(|(name, value)| (name, value.to_string())).collect();
+        texts.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<BTreeMap<String, f64>, D::Error> {
+        let texts = BTreeMap::<String, String>::deserialize(from)?;
+        let number = |(name, text): (String, String)| match text.parse() {
+            Ok(value) => Ok((name, value)),
+            Err(_) => Err(D::Error::custom(format!("{name}: {text} is no number"))),
+        };
+        texts.into_iter().map(number).collect()
+    }
 }
 
 /// An open database of results.
@@ -295,6 +325,25 @@ impl Results {
             }
         }
         Ok(())
+    }
+
+    /// Runs that are stored from now on are those of a session on another machine, whose start is that of the current one.
+    ///
+    /// # Errors
+    /// As of [`Self::add`].
+    pub fn continue_on(&mut self, machine: &str) -> Result<(), ResultsError> {
+        let sessions = self.sessions()?;
+        let current = &sessions[self.session as usize - 1];
+        if current.machine == machine {
+            return Ok(());
+        }
+        let is_known =
+            |session: &Session| session.machine == machine && session.start_ms == current.start_ms;
+        if let Some(index) = sessions.iter().position(is_known) {
+            self.session = index as i64 + 1;
+            return Ok(());
+        }
+        self.begin(&Session { machine: machine.to_owned(), ..current.clone() })
     }
 
     /// Stores a run. A run of the same cell and replication that failed is replaced.

@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use ndn_lab::campaign::{self, Progress, Summary};
 use ndn_lab::execute::{self, Prepared};
-use ndn_lab::experiment::Experiment;
+use ndn_lab::experiment::{Experiment, SeededRun};
 use ndn_lab::render::Form;
 use ndn_lab::report::{Report, Study};
-use ndn_lab::results::{Origin, Results, Session, missing};
+use ndn_lab::results::{Origin, Results, Session, StoredRun, missing};
 use ndn_sys::clock::Clock;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::engine::{self, EngineOptions, PartOptions, Parts};
 use super::failure::{Failure, INTERRUPTED, Outcome};
 use super::interrupt::on_interrupt;
 use super::machine::machine;
@@ -41,7 +43,9 @@ enum LabCommand {
     /// Perform an experiment
     ///
     /// An interrupted experiment continues with `lab resume`. Programs that a run starts end with the run; those of runs
-    /// that were killed are ended first, whatever their experiment.
+    /// that were killed are ended first, whatever their experiment. With --engine, runs are performed on several machines,
+    /// which have the directory of the experiment in common; where runs measure time, let each have its machine
+    /// (--engine-argument=--exclusive).
     Run(RunOptions),
     /// Continue an experiment that was interrupted
     Resume(ResumeOptions),
@@ -56,6 +60,8 @@ enum LabCommand {
     /// A Compose file has the nodes of the topology; manifests for Kubernetes (kustomize) have a forwarder on each machine, a
     /// file server, and consumers. The files are written, and not run.
     Render(RenderOptions),
+    /// Perform a part of the runs of an experiment: what `lab run --engine` starts on several machines
+    RunTasks(PartOptions),
     /// Perform the part of a host in runs of the kind `ssh`
     ///
     /// `lab run` starts it on the hosts, and sends orders on its standard input. It ends with that.
@@ -79,9 +85,18 @@ struct RunOptions {
     /// File for the results [default: the name of the experiment with .sqlite, in this directory]
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
-    /// Runs at a time; more than 1 only if runs do not measure time
+    #[command(flatten)]
+    work: WorkOptions,
+}
+
+/// Where runs are performed.
+#[derive(Args, Debug)]
+struct WorkOptions {
+    /// Runs of this process at a time; more than 1 only if runs do not measure time
     #[arg(long, value_name = "N", default_value = "1")]
     jobs: NonZeroUsize,
+    #[command(flatten)]
+    engine: EngineOptions,
 }
 
 #[derive(Args, Debug)]
@@ -94,9 +109,8 @@ struct ResumeOptions {
     /// Repeat runs that failed
     #[arg(long)]
     failed: bool,
-    /// Runs at a time; more than 1 only if runs do not measure time
-    #[arg(long, value_name = "N", default_value = "1")]
-    jobs: NonZeroUsize,
+    #[command(flatten)]
+    work: WorkOptions,
 }
 
 #[derive(Args, Debug)]
@@ -149,6 +163,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         LabCommand::Report(options) => report(options),
         LabCommand::List(options) => list(options),
         LabCommand::Render(options) => render(options),
+        LabCommand::RunTasks(options) => run_tasks(options),
         LabCommand::Agent => agent(),
     }
 }
@@ -265,7 +280,7 @@ fn start(options: &RunOptions) -> Outcome {
         .map_err(|error| Failure::Failed(format!("random numbers: {error}")))?;
     let id = format!("{:016x}", u64::from_ne_bytes(random));
     let results = Results::create(&path, &id, &origin, &prepared.inputs(), &session(&clock));
-    perform(&prepared, &mut results?, &path, (false, options.jobs), &clock)
+    perform(&prepared, &mut results?, &path, (false, &options.work), &clock)
 }
 
 #[expect(clippy::disallowed_methods, reason = "runs take real time")]
@@ -290,7 +305,7 @@ fn resume(options: &ResumeOptions) -> Outcome {
     let prepared = prepare(&experiment, &origin)?;
     results.check_inputs(&prepared.inputs())?;
     note_ended(execute::end_leftovers(results.id()));
-    perform(&prepared, &mut results, path, (options.failed, options.jobs), &clock)
+    perform(&prepared, &mut results, path, (options.failed, &options.work), &clock)
 }
 
 /// Reports processes of runs that were killed.
@@ -305,9 +320,14 @@ fn perform(
     prepared: &Prepared<'_>,
     results: &mut Results,
     path: &Path,
-    (again, jobs): (bool, NonZeroUsize),
+    (again, work): (bool, &WorkOptions),
     clock: &Clock,
 ) -> Outcome {
+    let directory = work.engine.directory()?;
+    if directory.is_some() && prepared.experiment().executor.kind() == "ssh" {
+        let text = "the executor 'ssh' has its own hosts: it runs without --engine";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     note_ended(execute::end_orphans());
     // Simulated forwarders have some twenty descriptors each; a simulation that needs more fails and names the reason.
     let _ = ndn_sys::cpu::raise_descriptor_limit();
@@ -319,6 +339,7 @@ fn perform(
     let shown = path.display().to_string();
     on_interrupt(move || {
         execute::abandon();
+        engine::stop();
         output::note(&format_args!(
             "namewire: interrupted; `namewire lab resume {shown}` continues"
         ));
@@ -341,9 +362,18 @@ fn perform(
         let rest = span_for_people(progress.rest_ns / 1_000_000);
         output::note(&format_args!("{done}/{total}, {rest} left: {cell}: {outcome}"));
     };
-    let work = (&runs[..], experiment.budget);
-    let summary = campaign::perform(prepared, results, work, jobs, clock, show);
     let shown = path.display();
+    let summary = match directory {
+        Some(directory) => {
+            let others = Others { directory, options: &work.engine, runs: &runs };
+            others.perform(results, experiment, clock, show).map_err(|error| error.to_string())
+        }
+        None => {
+            let planned = (&runs[..], experiment.budget);
+            campaign::perform(prepared, results, planned, work.jobs, clock, show)
+                .map_err(|error| error.to_string())
+        }
+    };
     let Summary { succeeded, failed: lost, left } = summary.map_err(|error| {
         Failure::Failed(format!(
             "{error}; runs that ended before are stored, and `namewire lab resume {shown}` continues"
@@ -363,6 +393,136 @@ fn perform(
     }
     output::note(&format_args!("done: `namewire lab report {shown}` writes a report"));
     Ok(())
+}
+
+/// Runs of an experiment with all that they need.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunList {
+    /// The version of the program: another one may simulate differently.
+    namewire: String,
+    /// Identifier of the experiment.
+    id: String,
+    /// The experiment file, and its directory.
+    experiment: String,
+    directory: PathBuf,
+    /// No run starts after this time, in milliseconds since 1970.
+    until_ms: Option<u64>,
+    runs: Vec<SeededRun>,
+}
+
+/// Output of a part after a run, as a line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+struct PerformedRun {
+    machine: String,
+    run: StoredRun,
+}
+
+/// Performs a part of the runs of a list.
+#[expect(clippy::disallowed_methods, reason = "runs take real time")]
+fn run_tasks(part: &PartOptions) -> Outcome {
+    let list: RunList = part.read()?;
+    let experiment = Experiment::parse(&list.experiment).map_err(|fault| part.failure(fault))?;
+    let prepared = Prepared::new(&experiment, &list.directory);
+    let prepared = prepared.map_err(|reason| part.failure(reason))?;
+    let clock = Clock::system();
+    on_interrupt(|| {
+        execute::abandon();
+        std::process::exit(INTERRUPTED.into());
+    })?;
+    execute::end_orphans();
+    let _ = ndn_sys::cpu::raise_descriptor_limit();
+    ndn_sys::allocation::take_from_kernel(LARGE_ALLOCATION);
+    let machine = machine();
+    for run in part.of(&list.runs) {
+        let now_ms = u64::try_from(clock.unix_time().as_millis()).unwrap_or(u64::MAX);
+        if list.until_ms.is_some_and(|until| now_ms >= until) {
+            break;
+        }
+        let run = campaign::perform_one(&prepared, *run, &list.id, &clock);
+        let performed = PerformedRun { machine: machine.clone(), run };
+        let text = serde_json::to_string(&performed)
+            .map_err(|error| Failure::Failed(error.to_string()))?;
+        output::print_line(&text)?;
+    }
+    part.end()
+}
+
+/// Runs that another engine performs.
+struct Others<'a> {
+    directory: tempfile::TempDir,
+    options: &'a EngineOptions,
+    runs: &'a [SeededRun],
+}
+
+impl Others<'_> {
+    /// Performs the runs, and stores each as its result arrives.
+    fn perform(
+        self,
+        results: &mut Results,
+        experiment: &Experiment,
+        clock: &Clock,
+        show: impl Fn(Progress<'_>),
+    ) -> Outcome<Summary> {
+        let mut summary = Summary { left: self.runs.len(), ..Summary::default() };
+        if self.runs.is_empty() {
+            return Ok(summary);
+        }
+        let origin = results.origin()?;
+        let spent_ms: u64 = results.runs()?.iter().map(|run| run.duration_ms).sum();
+        let now_ms = u64::try_from(clock.unix_time().as_millis()).unwrap_or(u64::MAX);
+        let parts =
+            Parts::new(self.directory.path().join("runs"), self.runs.len(), ["lab", "run-tasks"]);
+        parts.write(&RunList {
+            namewire: env!("CARGO_PKG_VERSION").to_owned(),
+            id: results.id().to_owned(),
+            experiment: origin.text,
+            directory: origin.directory,
+            until_ms: experiment
+                .budget
+                .time_ms
+                .map(|limit| now_ms + limit.saturating_sub(spent_ms)),
+            runs: self.runs.to_vec(),
+        })?;
+        let begin_ns = clock.now_ns();
+        let mut taken = vec![0; parts.count()];
+        let mut take = || -> Outcome<bool> {
+            let mut are_complete = true;
+            for (part, taken) in taken.iter_mut().enumerate() {
+                let (lines, is_complete) = parts.printed(part);
+                are_complete &= is_complete;
+                for line in &lines[*taken..] {
+                    let performed: PerformedRun =
+                        serde_json::from_str(line).map_err(|_| parts.incomplete(part))?;
+                    *taken += 1;
+                    results.continue_on(&performed.machine)?;
+                    results.add(&performed.run)?;
+                    summary.left -= 1;
+                    match performed.run.error {
+                        Some(_) => summary.failed += 1,
+                        None => summary.succeeded += 1,
+                    }
+                    let done = summary.succeeded + summary.failed;
+                    let per_run = (clock.now_ns() - begin_ns) / done as u64;
+                    let rest_ns = per_run.saturating_mul(summary.left as u64);
+                    let total = self.runs.len();
+                    show(Progress { run: &performed.run, done, total, rest_ns });
+                }
+            }
+            Ok(are_complete)
+        };
+        let ran = parts.run(self.options, || take().map(drop));
+        let are_complete = take()?;
+        if let Err(failure) = ran.and_then(|()| match are_complete {
+            true => Ok(()),
+            false => Err(parts.incomplete(0)),
+        }) {
+            // The output of the engine is left for the user.
+            let _ = self.directory.keep();
+            return Err(failure);
+        }
+        Ok(summary)
+    }
 }
 
 fn report(options: &ReportOptions) -> Outcome {

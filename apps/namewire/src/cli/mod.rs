@@ -22,6 +22,7 @@ mod control_queries;
 mod cs;
 mod diagnose;
 mod dissect;
+mod engine;
 mod examples;
 mod extcap;
 mod face;

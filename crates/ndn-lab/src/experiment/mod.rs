@@ -5,6 +5,7 @@ mod reader;
 mod template;
 
 use ndn_model::random::{StreamId, TraceRandom};
+use serde::{Deserialize, Serialize};
 
 use crate::design::{Design, DesignError, Factor, Generator, Kind, RUNS_MAX, Run};
 pub use executor::{Cache, Command, Executor, Host, Model, NETWORK_KINDS, Network};
@@ -71,7 +72,7 @@ pub struct Budget {
 }
 
 /// A run of the plan with its seed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeededRun {
     /// Cell, replication and block.
     pub run: Run,

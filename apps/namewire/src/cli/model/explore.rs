@@ -11,9 +11,10 @@ use ndn_model::file::Model;
 use ndn_model::property::Property;
 use serde_json::{Value, json};
 
+use super::super::engine::EngineOptions;
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, grouped};
-use super::engine::{Engine, EngineOptions, written};
+use super::engine::{Engine, written};
 use super::question::{
     Question, answer_json, assignment, quantity, read, usage, verdict_text, write_figure,
 };
