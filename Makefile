@@ -19,8 +19,8 @@ TESTS = $(CARGO) test --workspace --no-fail-fast
 END_TO_END = NAMEWIRE_BIN="$(CURDIR)/target/debug/namewire" NAMEWIRE_SKIPPED="$(CURDIR)/target/skipped-tests" \
 	RUST_TEST_THREADS="$$(( $$(nproc) < 4 ? 2 * $$(nproc) : 8 ))" $(TESTS)
 # The cargo feature of VIP in all packages that have it, and its tests. The other packages are selected as in TESTS.
-VIP := ndn-caching/vip,ndn-cache-sim/vip,ndn-forwarding/vip,namewire-daemon/vip,namewire/vip,namewire-fuzz/vip
-VIP_TARGETS := --test vip --test vip_exchange --test engine --test replay
+VIP := ndn-caching/vip,ndn-cache-sim/vip,ndn-forwarding/vip,namewire-daemon/vip,namewire/vip
+VIP_TARGETS := --test vip --test engine
 # The one toolchain beside that of rust-toolchain.toml; Miri needs it.
 NIGHTLY := nightly-2026-05-20
 FUZZ_SECONDS ?= 60
@@ -148,7 +148,7 @@ fuzz: cargo ## Fuzz every target for FUZZ_SECONDS (default 60) each, FUZZ_RUNS t
 
 .PHONY: fuzz-replay
 fuzz-replay: cargo ## Replay the committed fuzz corpus (part of make test)
-	$(CARGO) test -p namewire-fuzz --features vip
+	$(CARGO) test -p namewire-fuzz
 
 .PHONY: loom
 loom: cargo ## Try every interleaving of the lock-free types

@@ -20,7 +20,6 @@ mod name_uri;
 mod packet;
 mod stream;
 mod trust_rules;
-#[cfg(feature = "vip")]
 mod vip;
 mod websocket;
 
@@ -39,7 +38,6 @@ pub use name_uri::name_uri;
 pub use packet::packet;
 pub use stream::stream;
 pub use trust_rules::trust_rules;
-#[cfg(feature = "vip")]
 pub use vip::vip;
 pub use websocket::websocket;
 
@@ -64,7 +62,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("gateway", gateway),
     ("disk", disk),
     ("http_api", http_api),
-    #[cfg(feature = "vip")]
     ("vip", vip),
 ];
 

@@ -2,11 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use ndn_caching::vip::{
+use ndn_packet::NameRef;
+use ndn_vip::{
     Acknowledgement, Entry, Node, NodeSettings, ObjectRoutes, REPORT_LEN_MAX, REQUEST, Report,
     Score, Settings,
 };
-use ndn_packet::NameRef;
 
 const NEIGHBOUR: u64 = 300;
 const OBJECTS_MAX: usize = 8;

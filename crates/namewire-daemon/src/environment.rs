@@ -2,6 +2,7 @@
 
 use ndn_management::Now;
 use ndn_sys::clock::Clock;
+use ndn_types::random::Random;
 
 /// The clock and the seeds of one forwarder. On a manual clock and with given seeds, a forwarder repeats exactly.
 #[derive(Debug, Clone)]
@@ -52,23 +53,13 @@ impl Seeds {
     /// Seeds that derive from one number, for simulation.
     #[must_use]
     pub fn from_number(seed: u64) -> Self {
-        let mut state = seed;
-        let [first, second, first_sequence, nonce, peer_spread] =
-            [(); 5].map(|()| split_mix(&mut state));
+        let mut random = Random::with_state(seed);
+        let [first, second, first_sequence, nonce, peer_spread] = [(); 5].map(|()| random.bits());
         let mut name_hash_key = [0; 16];
         name_hash_key[..8].copy_from_slice(&first.to_le_bytes());
         name_hash_key[8..].copy_from_slice(&second.to_le_bytes());
         Self { name_hash_key, first_sequence, nonce, peer_spread }
     }
-}
-
-/// The next number of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 /// Reads both clocks.

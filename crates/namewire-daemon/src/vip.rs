@@ -53,12 +53,12 @@ pub(super) use with_vip::{Keys, keys, node_settings};
 #[cfg(feature = "vip")]
 mod with_vip {
     use anyhow::Context;
-    use ndn_caching::vip::{NodeSettings, Score, Settings};
     use ndn_keychain::{Access, KeyChain, Locations};
     use ndn_management::SignedInterests;
     use ndn_security::{DigestSigner, Signer};
     use ndn_sys::clock::Clock;
     use ndn_types::duration_ms;
+    use ndn_vip::{NodeSettings, Score, Settings};
 
     use crate::access;
     use crate::config::{Config, Conflict, VipScore};

@@ -9,7 +9,6 @@ use namewire_config::{Config, ObjectRule, TrustRules};
 use namewire_control::{VipObject, VipStatus};
 use namewire_daemon::{Environment, Management, Seeds, SteppedForwarder};
 use ndn_caching::PolicyKind;
-use ndn_caching::vip::{Entry, REQUEST, Report, Score, Settings, VirtualPlane};
 use ndn_dataplane::MemoryFaceOptions;
 use ndn_face::InternalEnd;
 use ndn_management::{DataSigner, DigestSigner};
@@ -17,6 +16,7 @@ use ndn_packet::{Data, DataBuilder, Interest, InterestBuilder, LpPacket, Name, S
 use ndn_security::Signer;
 use ndn_sys::clock::ManualClock;
 use ndn_types::{LinkType, Persistency, Scope};
+use ndn_vip::{Entry, REQUEST, Report, Score, Settings, VirtualPlane};
 
 /// No listeners, independent of the machine. Three objects of a MiB are cached, and a link carries ten per slot.
 const SETTINGS: &str = "control.enabled = false\n\
@@ -531,7 +531,7 @@ fn signed_report(report: &Report, time_ms: u64) -> Vec<u8> {
     let info =
         SignatureInfo { nonce: Some(&nonce), time_ms: Some(time_ms), ..signer.signature_info() };
     let sign = |parts: &[&[u8]], out: &mut [u8]| signer.sign(parts, out).ok();
-    InterestBuilder::new(&ndn_caching::vip::prefix())
+    InterestBuilder::new(&ndn_vip::prefix())
         .nonce(u32::try_from(time_ms % 1_000_000).unwrap())
         .lifetime_ms(500)
         .parameters(&report.to_vec())

@@ -7,8 +7,8 @@
 //!
 //! Interests go only to neighbours that are closer to the source by delay, so there are no loops.
 
-use ndn_caching::random::Random;
 use ndn_caching::{Cache, Capacity, Object, PolicyKind};
+use ndn_types::random::Random;
 
 use crate::InputError;
 #[cfg(feature = "vip")]
@@ -18,7 +18,7 @@ use crate::trace::{Request, Trace};
 #[cfg(feature = "vip")]
 use crate::virtual_network::VirtualNetwork;
 #[cfg(feature = "vip")]
-use ndn_caching::vip::Score;
+use ndn_vip::Score;
 
 /// Share of the duration before requests are measured.
 pub const WARM_UP_SHARE: f64 = 0.25;

@@ -1,6 +1,6 @@
 //! Sequences of requests.
 
-use ndn_caching::random::Random;
+use ndn_types::random::Random;
 
 use crate::InputError;
 use crate::topology::Topology;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ndn_caching::vip::{REQUEST, Score, ScorePolicy, Scores, Settings, VirtualPlane};
-use ndn_caching::{Cache, Capacity};
+use ndn_caching::{Cache, Capacity, ScorePolicy, Scores};
+use ndn_vip::{REQUEST, Score, Settings, VirtualPlane};
 
 use crate::topology::{Hop, Topology};
 

@@ -3,10 +3,10 @@
 //! `cargo run --release -p ndn-caching --example cost`
 #![expect(clippy::disallowed_methods, reason = "a stopwatch")]
 
-use ndn_caching::cache::Outcome;
-use ndn_caching::random::Random;
+use ndn_caching::cache::CacheOutcome;
 use ndn_caching::{Cache, Capacity, Object, PolicyKind};
 use ndn_sys::clock;
+use ndn_types::random::Random;
 
 const KEYS: u32 = 1_000_000;
 const REQUESTS: usize = 4_000_000;
@@ -34,7 +34,7 @@ fn main() {
         let start = clock::now();
         let requests = keys[REQUESTS..].iter();
         let hits = requests
-            .filter(|key| cache.request(Object::unit(**key), |_| ()) == Outcome::Hit)
+            .filter(|key| cache.request(Object::unit(**key), |_| ()) == CacheOutcome::Hit)
             .count();
         let duration_ns = (clock::now() - start) as f64;
         println!(

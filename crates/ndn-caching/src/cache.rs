@@ -1,9 +1,9 @@
 //! A cache: objects by key, under a capacity and a replacement policy.
 
 use hashbrown::HashTable;
+use ndn_types::random::mix;
 
 use crate::policy::{Capacity, Class, Object, Policy, PolicyKind, Slot};
-use crate::random::mix;
 
 /// Objects that fit into a capacity. It does not allocate after its creation.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Cache {
 
 /// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CacheOutcome {
     /// The object was cached.
     Hit,
     /// The object was not cached and is now.
@@ -107,13 +107,13 @@ impl Cache {
     }
 
     /// A request for an object that is stored if it is not cached.
-    pub fn request(&mut self, object: Object, evicted: impl FnMut(Object)) -> Outcome {
+    pub fn request(&mut self, object: Object, evicted: impl FnMut(Object)) -> CacheOutcome {
         if self.lookup(object) {
-            Outcome::Hit
+            CacheOutcome::Hit
         } else if self.store(object, evicted) {
-            Outcome::Stored
+            CacheOutcome::Stored
         } else {
-            Outcome::Refused
+            CacheOutcome::Refused
         }
     }
 

@@ -1,9 +1,9 @@
 //! Keys of objects that were evicted, in order of eviction.
 
 use hashbrown::HashTable;
+use ndn_types::random::mix;
 
 use crate::queue::{SlotLinks, SlotQueue};
-use crate::random::mix;
 
 /// A queue of keys with a limit of entries. It does not allocate after its creation.
 #[derive(Debug)]

@@ -4,11 +4,10 @@
 //! |---|---|
 //! | [`policy`] | the trait [`Policy`] and the policies |
 //! | [`cache`] | objects by key under a capacity and a policy |
-//! | [`random`] | the generator of random numbers |
 //! | [`sketch`] | the frequency sketch of W-TinyLFU |
 //!
-//! With the cargo feature `vip`, the module `vip` has the virtual plane of VIP, which is patented in the United
-//! States (US 12155738 B2).
+//! The cargo feature `vip` adds the policies of VIP, which is patented in the United States (US 12155738 B2): of a
+//! Content Store (`ObjectPolicy`), and of a simulated cache (`ScorePolicy`).
 #![forbid(unsafe_code)]
 
 pub mod cache;
@@ -16,10 +15,9 @@ mod ghosts;
 mod heap;
 pub mod policy;
 mod queue;
-pub mod random;
 pub mod sketch;
-#[cfg(feature = "vip")]
-pub mod vip;
 
 pub use cache::Cache;
 pub use policy::{Capacity, Class, Object, ObjectScores, Policy, PolicyKind, Slot};
+#[cfg(feature = "vip")]
+pub use policy::{ObjectPolicy, ScorePolicy, Scores, worth};

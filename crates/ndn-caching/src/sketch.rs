@@ -2,7 +2,7 @@
 //! (Einziger, Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy", ACM Transactions on
 //! Storage 13(4), 2017).
 
-use crate::random::mix;
+use ndn_types::random::mix;
 
 /// Number of rows.
 pub const ROWS: usize = 4;

@@ -1,8 +1,8 @@
 //! A cache does not allocate after its creation.
 
-use ndn_caching::random::Random;
 use ndn_caching::{Cache, Capacity, Object, PolicyKind};
 use ndn_sys::allocation::CountingAllocator;
+use ndn_types::random::Random;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;

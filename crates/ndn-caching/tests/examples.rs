@@ -1,6 +1,6 @@
 //! Sequences whose evictions are computed by hand from the papers.
 
-use ndn_caching::cache::{Cache, Outcome};
+use ndn_caching::cache::{Cache, CacheOutcome};
 use ndn_caching::{Capacity, Class, Object, PolicyKind};
 
 /// Requests `keys` and returns the evicted keys in order.
@@ -62,7 +62,7 @@ fn lfu_forgets_old_requests() {
 fn windowed_lfu_stores_only_what_is_requested_as_often() {
     let mut cache = cache(PolicyKind::WindowedLfu, 2);
     assert_eq!(evictions(&mut cache, &[1, 1, 2, 2]), [0; 0]);
-    assert_eq!(cache.request(Object::unit(3), |_| ()), Outcome::Refused);
+    assert_eq!(cache.request(Object::unit(3), |_| ()), CacheOutcome::Refused);
     assert_eq!(evictions(&mut cache, &[3]), [1]);
 }
 
@@ -129,7 +129,8 @@ fn gdsf_prefers_small_objects() {
 fn random_evicts_every_object_equally_often() {
     let mut cache = cache(PolicyKind::Random, 10);
     let mut ages = [0u32; 10];
-    (0..10).for_each(|key| assert_eq!(cache.request(Object::unit(key), |_| ()), Outcome::Stored));
+    (0..10)
+        .for_each(|key| assert_eq!(cache.request(Object::unit(key), |_| ()), CacheOutcome::Stored));
     let mut order: Vec<u64> = (0..10).collect();
     for key in 10..10_010 {
         let mut evicted = 0;
@@ -148,7 +149,7 @@ fn object_above_the_capacity_is_refused() {
     for kind in PolicyKind::ALL {
         let mut cache = cache(kind, 4);
         assert_eq!(evictions(&mut cache, &[1, 2, 3, 4]), [0; 0], "{kind}");
-        assert_eq!(cache.request(Object::sized(5, 5), |_| ()), Outcome::Refused, "{kind}");
+        assert_eq!(cache.request(Object::sized(5, 5), |_| ()), CacheOutcome::Refused, "{kind}");
         assert_eq!((cache.len(), cache.weight()), (4, 4), "{kind}");
     }
 }
@@ -157,8 +158,8 @@ fn object_above_the_capacity_is_refused() {
 fn cache_without_capacity_refuses() {
     for kind in PolicyKind::ALL {
         let mut cache = cache(kind, 0);
-        assert_eq!(cache.request(Object::unit(1), |_| ()), Outcome::Refused, "{kind}");
-        assert_eq!(cache.request(Object::unit(1), |_| ()), Outcome::Refused, "{kind}");
+        assert_eq!(cache.request(Object::unit(1), |_| ()), CacheOutcome::Refused, "{kind}");
+        assert_eq!(cache.request(Object::unit(1), |_| ()), CacheOutcome::Refused, "{kind}");
     }
 }
 

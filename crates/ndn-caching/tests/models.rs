@@ -3,9 +3,9 @@
 
 mod naive;
 
-use ndn_caching::cache::{Cache, Outcome};
-use ndn_caching::random::Random;
+use ndn_caching::cache::{Cache, CacheOutcome};
 use ndn_caching::{Capacity, Class, Object, PolicyKind};
+use ndn_types::random::Random;
 
 const SEQUENCES: u64 = 2000;
 const REQUESTS: usize = 300;
@@ -81,7 +81,7 @@ fn compare(kind: PolicyKind) {
                 let place = format!("{kind}, sequence {stream}, request {request}");
                 let expected = naive::request(&mut *model, object, room);
                 assert_eq!((outcome, evicted.clone()), expected, "{place}");
-                hits += u32::from(outcome == Outcome::Hit);
+                hits += u32::from(outcome == CacheOutcome::Hit);
                 evictions += evicted.len();
             }
             let mut cached: Vec<_> = model.cached().iter().map(|object| object.0).collect();

@@ -16,16 +16,16 @@ const SECTOR: usize = 512;
 const FILE_BYTES: u64 = 6 << 20;
 const SEEDS: u64 = 24;
 
-/// SplitMix64.
-struct Random(u64);
+/// Reproducible random numbers.
+struct Random(ndn_types::random::Random);
 
 impl Random {
+    fn new(seed: u64) -> Self {
+        Self(ndn_types::random::Random::with_state(seed))
+    }
+
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.bits()
     }
 
     fn below(&mut self, limit: u64) -> u64 {
@@ -82,13 +82,13 @@ fn name_of(key: u64) -> Vec<u8> {
 }
 
 fn hash_of(name: &[u8]) -> u64 {
-    name.iter().fold(0, |hash, &byte| Random(hash ^ u64::from(byte)).next())
+    name.iter().fold(0, |hash, &byte| Random::new(hash ^ u64::from(byte)).next())
 }
 
 /// A Data TLV with a content that depends on the key and the version.
 fn data(key: u64, version: u64) -> Vec<u8> {
     let name = name_of(key);
-    let mut random = Random(key << 32 | version);
+    let mut random = Random::new(key << 32 | version);
     let length = 100 + random.below(1500);
     let mut value = vec![7, name.len() as u8];
     value.extend_from_slice(&name);
@@ -143,7 +143,7 @@ impl World {
             unix_origin_ms: 1_000_000,
         };
         Self {
-            random: Random(seed),
+            random: Random::new(seed),
             share: recover(&disk, options).unwrap(),
             disk,
             options,

@@ -8,6 +8,7 @@ use ndn_packet::interest::CommonInterest;
 use ndn_packet::{DEFAULT_LIFETIME_MS, Data, DecodeError, Interest, NackReason, Name, NameRef};
 use ndn_ring::{CopyBlock, FillBlock, PacketPool};
 use ndn_table::NameHasher;
+use ndn_types::random::Random;
 
 use crate::burst::NextPacket;
 use crate::descriptor::{Descriptor, Flags, INLINE_TOKEN_LENGTH};
@@ -44,7 +45,7 @@ impl Ingress {
             hasher,
             counters,
             regions: Arc::default(),
-            nonces: NonceSequence(nonce_seed),
+            nonces: NonceSequence(Random::with_state(nonce_seed)),
             interest_lifetime_max_ms: u32::MAX,
             remote_lifetime_max_ms: u32::MAX,
             default_hop_limit: 0,
@@ -464,16 +465,11 @@ enum Outcome {
 /// Generator of Nonces for Interests without one: repetition must be unlikely; secrecy is not
 /// needed.
 #[derive(Debug)]
-struct NonceSequence(u64);
+struct NonceSequence(Random);
 
 impl NonceSequence {
-    /// The next output of SplitMix64, whose period is 2^64.
     fn next_nonce(&mut self) -> u32 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        let [a, b, c, d, ..] = mixed.to_be_bytes();
+        let [a, b, c, d, ..] = self.0.bits().to_be_bytes();
         u32::from_be_bytes([a, b, c, d])
     }
 }

@@ -17,6 +17,7 @@ use ndn_table::{
     DataKey, FaceIndex, FibConfig, FibSearch, FibWriter, InRecord, InterestKey, NameHasher,
     PREFIX_HASHES_MAX, Pcct, PcctConfig, PitMatches, StrategyId,
 };
+use ndn_types::random::Random;
 use ndn_types::{PrincipalIndex, Timestamp};
 
 const BURST: usize = 64;
@@ -68,14 +69,6 @@ impl Samples {
         self.0.sort_by(f64::total_cmp);
         self.0[self.0.len() / 2]
     }
-}
-
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 fn hasher() -> NameHasher {
@@ -183,10 +176,10 @@ fn fib(entries: u64) {
     }
     let update = start.elapsed().as_nanos() as f64 / updates as f64;
 
-    let mut state = 1;
+    let mut random = Random::with_state(1);
     let mut names: Vec<Name> = (0..64 * BURST).map(|_| Name::new()).collect();
     for name in &mut names {
-        write_name(&mut prefix, entries, random(&mut state) % entries, random(&mut state));
+        write_name(&mut prefix, entries, random.bits() % entries, random.bits());
         name.set(5, &prefix, &[10, 4, 1, 2, 3, 4], &hasher);
     }
     // Other work between bursts, so that the table does not own the cache.
@@ -197,13 +190,13 @@ fn fib(entries: u64) {
     let mut checksum = 0;
     for round in 0..rounds {
         for i in 0..256 {
-            let place = (random(&mut state) as usize + i) % other.len();
+            let place = (random.bits() as usize + i) % other.len();
             other[place] += 1;
         }
         // Fresh names, so that other entries are touched each time.
         let names = &mut names[round % 64 * BURST..][..BURST];
         for name in names.iter_mut() {
-            write_name(&mut prefix, entries, random(&mut state) % entries, random(&mut state));
+            write_name(&mut prefix, entries, random.bits() % entries, random.bits());
             name.set(5, &prefix, &[10, 4, 1, 2, 3, 4], &hasher);
         }
         let start = Instant::now();
@@ -246,7 +239,7 @@ struct Floor {
     lines: Vec<[u64; 8]>,
     store: Vec<u8>,
     next: usize,
-    state: u64,
+    random: Random,
 }
 
 impl Floor {
@@ -257,7 +250,7 @@ impl Floor {
         let mut store = Vec::with_capacity(packets * 1152);
         advise_huge_pages(store.spare_capacity_mut());
         store.resize(packets * 1152, 1);
-        Self { lines, store, next: 0, state: 5 }
+        Self { lines, store, next: 0, random: Random::with_state(5) }
     }
 
     fn run(&mut self, data: &[Name]) -> u64 {
@@ -265,7 +258,7 @@ impl Floor {
         for half in data.chunks(BURST / 2) {
             let mut places = [[0; 6]; BURST / 2];
             for place in places.iter_mut().take(half.len()).flatten() {
-                *place = random(&mut self.state) as usize % self.lines.len();
+                *place = self.random.bits() as usize % self.lines.len();
                 prefetch_slice(&self.lines, *place);
             }
             for (name, places) in half.iter().zip(places) {

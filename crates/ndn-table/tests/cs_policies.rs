@@ -191,7 +191,7 @@ fn content_store_equals_the_models_of_the_policies() {
     for kind in modelled().filter(|kind| *kind != PolicyKind::PriorityFifo) {
         let (mut hits, mut evictions, mut refusals) = (0, 0, 0);
         for seed in 0..300 {
-            let mut random = Random(seed);
+            let mut random = Random::new(seed);
             let packets_max = 1 + random.below(40) as u32;
             let numbers = 1 + random.below(3 * u64::from(packets_max) + 10);
             let mut pair = Pair::new(kind, packets_max);
@@ -217,7 +217,7 @@ fn change_of_policy_keeps_the_eviction_order_of_cached_data() {
         for (other, &to) in (0_u64..).zip(&kinds) {
             // More than one step of the change, and fewer.
             for packets_max in [20, 300] {
-                let mut random = Random(number * 100 + other);
+                let mut random = Random::new(number * 100 + other);
                 let mut pair = Pair::new(from, packets_max);
                 let numbers = u64::from(packets_max) * 2;
                 for kind in [to, from] {
@@ -255,7 +255,7 @@ impl Known {
         config.cs_policy = kind;
         config.cs_bytes_max = bytes_max;
         let pcct = Pcct::new(&config, hasher());
-        Self { pcct, random: Random(seed), packets_max, inserted: 0, erased: 0, now: START }
+        Self { pcct, random: Random::new(seed), packets_max, inserted: 0, erased: 0, now: START }
     }
 
     fn packets(&self) -> BTreeSet<Vec<u8>> {

@@ -233,7 +233,7 @@ proptest! {
 /// Thousands of prefixes, so that buckets overflow and the index is rebuilt.
 #[test]
 fn many_prefixes_of_all_lengths_agree_with_the_model() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut writer = new_writer(100_000);
     let mut model = Model::default();
     model.strategies.insert(vec![], DEFAULT);

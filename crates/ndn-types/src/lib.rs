@@ -7,6 +7,7 @@
 //! | `face_uri` | [`FaceUri`] |
 //! | `ledger` | [`Ledger`]: what principals hold of scarce resources |
 //! | `principal` | [`PrincipalKey`], [`PrincipalClass`]: who is charged for scarce resources |
+//! | [`random`] | random numbers that are the same on any machine |
 //! | `ranking` | [`RankedLedger`]: a ledger that knows who holds most |
 //! | `shares` | [`Reserves`], [`Capacity`], [`Verdict`]: the policy by which principals share |
 //! | `time` | [`Timestamp`]; [`duration_ns`] and [`duration_ms`], which convert durations |
@@ -20,6 +21,7 @@ mod face;
 mod face_uri;
 mod ledger;
 mod principal;
+pub mod random;
 mod ranking;
 mod shared_places;
 mod shares;

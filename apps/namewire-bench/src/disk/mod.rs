@@ -14,6 +14,7 @@ use ndn_forwarding::{Counters, Shard, ShardConfig, StrategyTable, UnsolicitedPol
 use ndn_sys::clock;
 use ndn_table::{FibConfig, FibWriter, NameHasher, PcctConfig};
 use ndn_types::Timestamp;
+use ndn_types::random::mix;
 use serde::Serialize;
 
 pub use fio::FioReport;
@@ -72,14 +73,6 @@ pub fn run_disk(options: &DiskOptions, mut note: impl FnMut(String)) -> anyhow::
             .with_context(|| format!("cannot remove {}", options.path.display()))?;
     }
     report
-}
-
-/// Key of a packet.
-fn hash(number: u64) -> u64 {
-    let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 /// A Data TLV of `length` bytes with the name `/bench/NUMBER`.
@@ -210,11 +203,7 @@ impl<'a> Bench<'a> {
             loop {
                 let Some(disk) = self.shard.disk_mut() else { bail!("the disk is not in use") };
                 let refused = disk.counters().writes_refused.value();
-                disk.offer(
-                    hash(number),
-                    Packet { wire: &wire, fresh_until: Timestamp::ZERO },
-                    true,
-                );
+                disk.offer(mix(number), Packet { wire: &wire, fresh_until: Timestamp::ZERO }, true);
                 let is_taken = disk.counters().writes_refused.value() == refused;
                 if is_taken {
                     break;
@@ -263,10 +252,10 @@ impl<'a> Bench<'a> {
             let is_over = seconds_since(begin) >= self.options.duration.as_secs_f64();
             let Some(disk) = self.shard.disk_mut() else { bail!("the disk is not in use") };
             while in_flight < self.options.depth && !is_over {
-                random = hash(random.wrapping_add(0x1234_5677));
+                random = mix(random.wrapping_add(0x1234_5677));
                 let number = newest - 1 - random % span;
                 let reads = disk.counters().reads.value();
-                disk.begin_read(hash(number), random);
+                disk.begin_read(mix(number), random);
                 if disk.counters().reads.value() == reads {
                     // It is being read already, or was overwritten.
                     break;

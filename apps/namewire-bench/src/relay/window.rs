@@ -59,7 +59,7 @@ impl Window {
     /// Takes a free slot and a fresh sequence, if the window has room.
     pub(super) fn open(&mut self, now_ns: u64) -> Option<(u32, u64)> {
         let slot = self.free.pop()?;
-        let sequence = super::wire::scatter(self.next_sequence);
+        let sequence = ndn_types::random::mix(self.next_sequence);
         self.next_sequence += 1;
         self.slots[slot as usize] = Slot { sequence, sent_ns: now_ns, outstanding: true };
         Some((slot, sequence))

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use namewire_control::{VipNeighbour, VipObject, VipStatus};
-use ndn_caching::ObjectScores;
-use ndn_caching::random::Random;
-use ndn_caching::vip::{Node, ObjectRoutes, Transmission, prefix, worth};
+use ndn_caching::{ObjectScores, worth};
 use ndn_dataplane::Dataplane;
 use ndn_face::InternalEnd;
 use ndn_forwarding::{VipDecisions, VipRequests};
@@ -17,13 +15,15 @@ use ndn_packet::{
 use ndn_security::{sha256, sign_data};
 use ndn_sys::poll::Waker;
 use ndn_table::{FibSnapshot, NameHasher, ObjectRules, PREFIX_HASHES_MAX};
+use ndn_types::random::Random;
 use ndn_types::{FaceUri, LinkType, Persistency, Scope};
+use ndn_vip::{Node, ObjectRoutes, Transmission, prefix};
 use tracing::debug;
 
 use super::commands::VipCommands;
 use super::face_table::FaceTable;
 use super::management::{interest_frame, reply_frame};
-use super::service::{Deadline, Event, Reason, Service, deadline};
+use super::service::{Deadline, Event, Reason, Service, ServiceName, deadline};
 use super::setup::own_face;
 use super::tokens::TOKEN_VIP;
 use crate::config::Config;
@@ -77,8 +77,9 @@ struct Participant {
 
 impl Service for Vip {
     type Dataplane = dyn VipCommands;
+    const NAME: ServiceName = ServiceName::Vip;
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`Event::receivers` is exhaustive")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         let Some(participant) = &mut self.0 else { return Some(event) };
         match event {
@@ -100,7 +101,7 @@ impl Service for Vip {
                 participant.node.remove_neighbour(face_id);
                 participant.on_demand.retain(|other| *other != face_id);
             }
-            other => return Some(other),
+            other => return other.unhandled(),
         }
         participant.send_reports(cx);
         Some(event)

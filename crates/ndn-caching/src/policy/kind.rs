@@ -101,7 +101,7 @@ impl PolicyKind {
             Self::Gdsf => Box::new(super::gdsf::Gdsf::new(capacity)),
             Self::Random => Box::new(super::random::Uniform::new(capacity)),
             #[cfg(feature = "vip")]
-            Self::Vip => Box::new(crate::vip::ObjectPolicy::new(capacity)),
+            Self::Vip => Box::new(super::ObjectPolicy::new(capacity)),
             #[cfg(not(feature = "vip"))]
             Self::Vip => Box::new(super::lru::Lru::new(capacity)),
         }

@@ -12,6 +12,10 @@ mod priority_fifo;
 mod random;
 mod s3_fifo;
 mod sieve;
+#[cfg(feature = "vip")]
+mod vip_objects;
+#[cfg(feature = "vip")]
+mod vip_scores;
 mod w_tiny_lfu;
 mod windowed_lfu;
 
@@ -20,6 +24,10 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use kind::{PolicyKind, UnknownPolicy};
+#[cfg(feature = "vip")]
+pub use vip_objects::{ObjectPolicy, worth};
+#[cfg(feature = "vip")]
+pub use vip_scores::{ScorePolicy, Scores};
 
 /// Number of an object's place in a cache.
 pub type Slot = u32;

@@ -1,5 +1,6 @@
+use ndn_types::random::Random;
+
 use super::{Capacity, Object, Policy, Slot};
-use crate::random::Random;
 
 /// Evicts a uniformly random object.
 #[derive(Debug)]

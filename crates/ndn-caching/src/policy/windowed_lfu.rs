@@ -1,8 +1,8 @@
 use hashbrown::HashTable;
+use ndn_types::random::mix;
 
 use super::{Capacity, Object, Policy, Slot};
 use crate::heap::Heap;
-use crate::random::mix;
 
 /// Requests in the window, per entry of the cache.
 pub(super) const REQUESTS_PER_ENTRY: u32 = 8;

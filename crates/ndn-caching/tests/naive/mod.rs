@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ndn_caching::cache::Outcome;
+use ndn_caching::cache::CacheOutcome;
 use ndn_caching::{Class, Object, PolicyKind, sketch};
 
 /// A cached object: key and weight.
@@ -20,20 +20,24 @@ pub(crate) trait Naive {
 }
 
 /// A request as `Cache::request` defines it.
-pub(crate) fn request(model: &mut dyn Naive, object: Object, capacity: u64) -> (Outcome, Vec<u64>) {
+pub(crate) fn request(
+    model: &mut dyn Naive,
+    object: Object,
+    capacity: u64,
+) -> (CacheOutcome, Vec<u64>) {
     if model.lookup(object) {
-        return (Outcome::Hit, Vec::new());
+        return (CacheOutcome::Hit, Vec::new());
     }
     if u64::from(object.weight) > capacity {
-        return (Outcome::Refused, Vec::new());
+        return (CacheOutcome::Refused, Vec::new());
     }
     let mut evicted = Vec::new();
     while weight(&model.cached()) + u64::from(object.weight) > capacity {
-        let Some(key) = model.evict(Some(object)) else { return (Outcome::Refused, evicted) };
+        let Some(key) = model.evict(Some(object)) else { return (CacheOutcome::Refused, evicted) };
         evicted.push(key);
     }
     model.insert(object);
-    (Outcome::Stored, evicted)
+    (CacheOutcome::Stored, evicted)
 }
 
 /// Changes the capacity, and evicts what exceeds it.

@@ -4,8 +4,9 @@
 
 use ndn_table::{FaceIndex, NextHop, PitIndex};
 use ndn_types::Timestamp;
+use ndn_types::random::finalize;
 
-use super::measurements::{Measurement, mix};
+use super::measurements::Measurement;
 use super::parameters::{ParameterError, Parameters};
 use super::retransmission::{Retransmission, Suppression};
 use super::{ArrivedNack, Context, PendingInterest, Strategy, nack};
@@ -184,7 +185,7 @@ impl Asf {
     fn probe(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>, used: FaceIndex) {
         let by = context.asker(interest);
         let now = by.now;
-        let random = mix(u64::from(interest.nonce) ^ interest.namespace());
+        let random = finalize(u64::from(interest.nonce) ^ interest.namespace());
         let table = context.measurements();
         let namespace = table.namespace_mut(by, interest.namespace(), self.lifetime_ms);
         if namespace.due == Timestamp::ZERO {
@@ -194,7 +195,7 @@ impl Asf {
             return;
         }
         let Some(face) = self.face_to_probe(context, interest, used, random) else { return };
-        let nonce = u32::try_from(mix(random) >> 32).unwrap_or_default();
+        let nonce = u32::try_from(finalize(random) >> 32).unwrap_or_default();
         if context.send_probe(interest, face, nonce) {
             self.await_answer(context, interest, face);
         }

@@ -2,9 +2,10 @@
 
 use ndn_packet::{Interest, NackReason, NameRef};
 use ndn_table::{FaceIndex, InRecord, OutRecord, PREFIX_HASHES_MAX, PitIndex, StrategyId};
+use ndn_types::random::finalize;
 use ndn_types::{PrincipalIndex, Timestamp};
 
-use super::measurements::{Measurements, Writer, mix};
+use super::measurements::{Measurements, Writer};
 use super::retransmission::{Retransmission, Suppression};
 use crate::DropReason;
 use crate::face_table::{FaceFlags, LinkState};
@@ -437,6 +438,6 @@ impl Context<'_> {
 
 /// A Nonce for a copy of an Interest.
 pub(crate) fn other_nonce(nonce: u32) -> u32 {
-    let [.., a, b, c, d] = mix(u64::from(nonce) | 1 << 32).to_be_bytes();
+    let [.., a, b, c, d] = finalize(u64::from(nonce) | 1 << 32).to_be_bytes();
     u32::from_be_bytes([a, b, c, d])
 }

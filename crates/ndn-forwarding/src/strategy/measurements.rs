@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use ndn_table::{FaceIndex, StrategyId};
+use ndn_types::random::finalize;
 use ndn_types::{PrincipalIndex, Timestamp};
 
 use super::rtt::RttEstimate;
@@ -152,7 +153,7 @@ impl Measurements {
     /// The entry of a face, to be written.
     pub(crate) fn face_mut(&mut self, by: Writer, face: FaceIndex) -> &mut Measurement {
         let hash = u64::from(face.to_bits()) | 1 << 63;
-        self.entry_mut(by, prefix_key(by.strategy, mix(hash)))
+        self.entry_mut(by, prefix_key(by.strategy, finalize(hash)))
     }
 
     fn find(&self, key: u64, now: Timestamp) -> Option<&Measurement> {
@@ -191,18 +192,11 @@ fn replaced_way(set: &[Measurement; WAYS], by: Writer) -> usize {
 }
 
 fn prefix_key(strategy: StrategyId, hash: u64) -> u64 {
-    hash ^ mix(u64::from(strategy.0))
+    hash ^ finalize(u64::from(strategy.0))
 }
 
 fn hop_key(strategy: StrategyId, prefix_hash: u64, face: FaceIndex) -> u64 {
-    prefix_key(strategy, mix(prefix_hash ^ mix(u64::from(face.to_bits()) | 1 << 62)))
-}
-
-/// The finaliser of SplitMix64.
-pub(super) fn mix(mut bits: u64) -> u64 {
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^ (bits >> 31)
+    prefix_key(strategy, finalize(prefix_hash ^ finalize(u64::from(face.to_bits()) | 1 << 62)))
 }
 
 fn set_index(key: u64) -> usize {

@@ -3,8 +3,8 @@
 
 use ndn_packet::NackReason;
 use ndn_table::{FaceIndex, PitIndex};
+use ndn_types::random::finalize;
 
-use super::measurements::mix;
 use super::parameters::{ParameterError, Parameters};
 use super::retransmission::{Retransmission, Suppression};
 use super::{ArrivedNack, Context, PendingInterest, Strategy, nack};
@@ -50,7 +50,7 @@ impl Strategy for Random {
             return context.reject_downstream(interest.entry, interest.face);
         }
         // Consumers choose Nonces at random; the time distinguishes those that do not.
-        let random = mix(u64::from(interest.nonce) ^ context.now().as_nanos());
+        let random = finalize(u64::from(interest.nonce) ^ context.now().as_nanos());
         let chosen = usize::try_from(random % count as u64).unwrap_or_default();
         let faces = interest.next_hops.iter().map(|hop| hop.face);
         let mut eligible = faces.filter(|&face| context.is_eligible(interest, face));

@@ -111,17 +111,17 @@ pub(crate) fn with_digest(name: &[u8], digest: &[u8; 32]) -> Vec<u8> {
     [name, &[1, 32], digest].concat()
 }
 
-/// A small random number generator (SplitMix64).
+/// Reproducible random numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(pub(crate) u64);
+pub(crate) struct Random(ndn_types::random::Random);
 
 impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(ndn_types::random::Random::with_state(seed))
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// A number below `bound`.

@@ -200,9 +200,6 @@ impl Model {
 
 /// The Nonce of a copy: SplitMix64's finaliser of the Nonce with bit 32 set, the last four bytes.
 fn other_nonce(nonce: u32) -> u32 {
-    let mut bits = u64::from(nonce) + (1 << 32);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^= bits >> 31;
+    let bits = ndn_types::random::finalize(u64::from(nonce) + (1 << 32));
     u32::try_from(bits & u64::from(u32::MAX)).unwrap()
 }

@@ -1,16 +1,22 @@
 //! Random numbers that are the same on any machine: SplitMix64 (Steele, Lea, Flood: "Fast Splittable
-//! Pseudorandom Number Generators", OOPSLA 2014).
+//! Pseudorandom Number Generators", OOPSLA 2014). They are not secret: some of them reveal all others.
 
 const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Permutes 64 bits so that all bits of the result depend on all bits of `value`.
+/// The finaliser: permutes 64 bits so that all bits of the result depend on all bits of `bits`. 0 stays 0.
+#[inline]
+#[must_use]
+pub const fn finalize(bits: u64) -> u64 {
+    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// The first number of the generator whose state is `value`: a hash of it.
 #[inline]
 #[must_use]
 pub const fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(INCREMENT);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
+    finalize(value.wrapping_add(INCREMENT))
 }
 
 /// A generator with a state of 64 bits.
@@ -20,18 +26,23 @@ pub struct Random {
 }
 
 impl Random {
+    /// The generator that starts with this state.
+    #[must_use]
+    pub const fn with_state(state: u64) -> Self {
+        Self { state }
+    }
+
     /// The generator of stream `stream` under `seed`.
     #[must_use]
     pub const fn new(seed: u64, stream: u64) -> Self {
-        Self { state: mix(mix(seed) ^ stream) }
+        Self::with_state(mix(mix(seed) ^ stream))
     }
 
     /// The next 64 bits.
     #[inline]
-    pub fn bits(&mut self) -> u64 {
-        let bits = mix(self.state);
+    pub const fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(INCREMENT);
-        bits
+        finalize(self.state)
     }
 
     /// The next index below `count`, uniform up to a bias of `count` / 2^64; 0 if `count` is 0.
@@ -55,10 +66,11 @@ mod tests {
     /// Known answers of the algorithm for the seed 1234567, which its authors' code prints.
     #[test]
     fn generator_gives_the_known_sequence() {
-        let mut random = Random { state: 1_234_567 };
+        let mut random = Random::with_state(1_234_567);
         let known =
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
         assert_eq!([random.bits(), random.bits(), random.bits()], known);
+        assert_eq!(mix(1_234_567), known[0]);
     }
 
     #[test]
@@ -67,6 +79,8 @@ mod tests {
         let mean = (0..20_000).map(|_| random.unit()).sum::<f64>() / 20_000.0;
         assert!((mean - 0.5).abs() < 0.01, "{mean}");
         assert!((0..1000).all(|_| random.below(7) < 7));
+        let mixed: std::collections::BTreeSet<u64> = (0..100_000).map(mix).collect();
+        assert_eq!(mixed.len(), 100_000, "a permutation");
         assert_ne!(Random::new(7, 0).bits(), Random::new(7, 1).bits());
         assert_ne!(Random::new(7, 0).bits(), Random::new(8, 0).bits());
     }

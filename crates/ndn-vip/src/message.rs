@@ -7,7 +7,7 @@ use ndn_packet::tlv::{
 use ndn_packet::{Name, NameRef};
 use thiserror::Error;
 
-use super::plane::Amount;
+use crate::plane::Amount;
 
 /// Version of the protocol, also the last component of [`prefix`].
 pub const VERSION: u64 = 1;
@@ -18,16 +18,16 @@ pub const OBJECT_NAME_LEN_MAX: usize = 512;
 
 /// TLV-TYPE numbers, of the range for applications. All are critical.
 mod numbers {
-    pub(super) const REPORT: u32 = 129;
-    pub(super) const ACKNOWLEDGEMENT: u32 = 131;
-    pub(super) const VERSION: u32 = 133;
-    pub(super) const SESSION: u32 = 135;
-    pub(super) const SEQUENCE: u32 = 137;
-    pub(super) const SLOT_DURATION: u32 = 139;
-    pub(super) const ENTRY: u32 = 141;
-    pub(super) const OBJECT_SIZE: u32 = 143;
-    pub(super) const COUNT: u32 = 145;
-    pub(super) const SENT: u32 = 147;
+    pub(crate) const REPORT: u32 = 129;
+    pub(crate) const ACKNOWLEDGEMENT: u32 = 131;
+    pub(crate) const VERSION: u32 = 133;
+    pub(crate) const SESSION: u32 = 135;
+    pub(crate) const SEQUENCE: u32 = 137;
+    pub(crate) const SLOT_DURATION: u32 = 139;
+    pub(crate) const ENTRY: u32 = 141;
+    pub(crate) const OBJECT_SIZE: u32 = 143;
+    pub(crate) const COUNT: u32 = 145;
+    pub(crate) const SENT: u32 = 147;
 }
 const NAME: u32 = ndn_packet::types::NAME;
 

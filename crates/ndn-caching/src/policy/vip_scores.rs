@@ -1,9 +1,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::plane::Amount;
+use super::{Capacity, Object, Policy, Slot};
 use crate::heap::Heap;
-use crate::policy::{Capacity, Object, Policy, Slot};
+
+/// Millionths of a request.
+type Amount = u64;
 
 /// Scores of the objects by key, which the virtual plane publishes and caches read.
 #[derive(Debug)]
@@ -88,5 +90,33 @@ impl Policy for ScorePolicy {
             let object = objects[slot as usize];
             (scores.score(object.key) / u64::from(object.weight.max(1)), slot)
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cache;
+
+    #[test]
+    fn replacement_needs_a_gain_above_the_penalty() {
+        let scores = Scores::new(4);
+        (0..4).for_each(|object| scores.set(object, [5, 3, 6, 9][object]));
+        let capacity = Capacity::entries(2);
+        let policy = ScorePolicy::new(scores.clone(), capacity, 3);
+        let mut cache = Cache::with_policy(Box::new(policy), capacity);
+        let store = |cache: &mut Cache, key| {
+            let mut evicted = None;
+            let is_stored = cache.store(Object::unit(key), |object| evicted = Some(object.key));
+            (is_stored, evicted)
+        };
+        assert_eq!(store(&mut cache, 0), (true, None));
+        assert_eq!(store(&mut cache, 1), (true, None));
+        assert_eq!(store(&mut cache, 2), (false, None), "gain 3");
+        assert_eq!(store(&mut cache, 3), (true, Some(1)), "gain 6");
+        scores.set(0, 100);
+        scores.set(2, 50);
+        cache.rescore();
+        assert_eq!(store(&mut cache, 2), (true, Some(3)));
     }
 }

@@ -1,19 +1,18 @@
 use std::sync::Arc;
 
 use hashbrown::HashTable;
+use ndn_types::random::mix;
 
-use super::plane::Amount;
+use super::{Capacity, Object, ObjectScores, Policy, Slot};
 use crate::heap::Heap;
-use crate::policy::{Capacity, Object, ObjectScores, Policy, Slot};
 use crate::queue::{SlotLinks, SlotQueue};
-use crate::random::mix;
 
 /// Fixed point of [`worth`]: VIPs per byte are small numbers.
 const WORTH_SCALE: u128 = 1 << 20;
 
-/// Worth of an object to a cache: its score for each byte, in units of [`ObjectScores`].
+/// Worth of an object to a cache: its score, in millionths of a request, for each byte, in units of [`ObjectScores`].
 #[must_use]
-pub fn worth(score: Amount, size_bytes: u64) -> u64 {
+pub fn worth(score: u64, size_bytes: u64) -> u64 {
     let worth = u128::from(score) * WORTH_SCALE / u128::from(size_bytes.max(1));
     u64::try_from(worth).unwrap_or(u64::MAX)
 }
@@ -181,8 +180,9 @@ impl Policy for ObjectPolicy {
 mod tests {
     use std::collections::{BTreeMap, VecDeque};
 
+    use ndn_types::random::Random;
+
     use super::*;
-    use crate::random::Random;
 
     fn scores(of: &[(u64, u64)]) -> Arc<ObjectScores> {
         Arc::new(of.iter().copied().collect())

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use ndn_packet::{Name, NameRef};
 
-use super::exchange::{Acknowledged, Receiver, Reception, Reported, Sender};
-use super::message::{Acknowledgement, Entry, MessageError, OBJECT_NAME_LEN_MAX, Report};
-use super::plane::{Amount, NeighbourId, ObjectId, REQUEST, Settings, VirtualPlane};
+use crate::exchange::{Acknowledged, Receiver, Reception, Reported, Sender};
+use crate::message::{Acknowledgement, Entry, MessageError, OBJECT_NAME_LEN_MAX, Report};
+use crate::plane::{Amount, NeighbourId, ObjectId, REQUEST, Settings, VirtualPlane};
 
 /// Sizes of objects that Data shows and neighbours report are accepted within these bounds, in bytes. With the first, no more
 /// VIPs are accepted from a link than it carries Data packets.
@@ -55,7 +55,7 @@ pub struct Transmission {
 
 /// The reason why a message of a neighbour had no effect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum ReportRefusal {
     /// The sender is not a neighbour.
     #[error("the sender is not a neighbour")]
     UnknownNeighbour,
@@ -91,9 +91,9 @@ pub struct NodeCounters {
     pub unconfirmed: Amount,
 }
 
-/// The party that has brought an object.
+/// Where the name of an object came from first: its place is charged to this reporter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Party {
+enum ReportedBy {
     /// A neighbour that is gone.
     Gone,
     /// A neighbour.
@@ -108,7 +108,7 @@ struct Known {
     size_bytes: u64,
     /// The size was learned from Data, or a neighbour has reported it.
     is_sized: bool,
-    party: Party,
+    reported_by: ReportedBy,
     is_source: bool,
 }
 
@@ -275,8 +275,8 @@ impl Node {
         self.note_unconfirmed(peer.sender.unconfirmed());
         self.plane.remove_neighbour(peer.id);
         for known in self.objects.known.iter_mut().flatten() {
-            if known.party == Party::Neighbour(neighbour) {
-                known.party = Party::Gone;
+            if known.reported_by == ReportedBy::Neighbour(neighbour) {
+                known.reported_by = ReportedBy::Gone;
             }
         }
         self.transmissions.retain(|transmission| transmission.neighbour != neighbour);
@@ -300,7 +300,7 @@ impl Node {
     ) {
         let id = match self.objects.ids.get(&object.to_name()) {
             Some(id) => Some(*id),
-            None => self.add_object(object, 0, Party::Local, routes),
+            None => self.add_object(object, 0, ReportedBy::Local, routes),
         };
         match id {
             Some(id) => self.plane.request(id, requests.saturating_mul(REQUEST)),
@@ -333,20 +333,21 @@ impl Node {
         &mut self,
         name: NameRef<'_>,
         size_bytes: u64,
-        party: Party,
+        reported_by: ReportedBy,
         routes: impl FnOnce(NameRef<'_>) -> ObjectRoutes,
     ) -> Option<ObjectId> {
         if name.is_empty() || name.value().len() > OBJECT_NAME_LEN_MAX {
             return None;
         }
         let routes = routes(name);
-        if routes.is_empty() || !self.make_room(party) {
+        if routes.is_empty() || !self.make_room(reported_by) {
             return None;
         }
         let (is_source, default_bytes) = (routes.is_source, self.settings.object_bytes);
         let id = self.plane.add_object(default_bytes, is_source);
         let name = name.to_name();
-        let known = Known { name, size_bytes: default_bytes, is_sized: false, party, is_source };
+        let known =
+            Known { name, size_bytes: default_bytes, is_sized: false, reported_by, is_source };
         self.objects.insert(id, known);
         if size_bytes > 0 {
             self.set_size(id, size_bytes);
@@ -355,28 +356,28 @@ impl Node {
         Some(id)
     }
 
-    /// Removes an object if there is no room for one of `party`. A party that has brought more than its share gives its
-    /// own; otherwise the one that has brought most does.
-    fn make_room(&mut self, party: Party) -> bool {
+    /// Removes an object if there is no room for an object of `reported_by`: one of the same reporter if that has its
+    /// share of the places or more, otherwise one of the reporter with the most.
+    fn make_room(&mut self, reported_by: ReportedBy) -> bool {
         if self.objects.ids.len() < self.settings.objects_max {
             return true;
         }
-        let mut brought: BTreeMap<Party, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<ReportedBy, usize> = BTreeMap::new();
         for (_, known) in self.objects.iter() {
-            *brought.entry(known.party).or_default() += 1;
+            *counts.entry(known.reported_by).or_default() += 1;
         }
         let share = self.settings.objects_max / (self.peers.len() + 1);
-        let own = brought.get(&party).copied().unwrap_or(0);
-        let payer = if brought.contains_key(&Party::Gone) {
-            Party::Gone
+        let own = counts.get(&reported_by).copied().unwrap_or(0);
+        let charged = if counts.contains_key(&ReportedBy::Gone) {
+            ReportedBy::Gone
         } else if own >= share.max(1) {
-            party
+            reported_by
         } else {
-            let most = brought.iter().max_by_key(|(_, count)| **count);
-            most.map_or(party, |(payer, _)| *payer)
+            let most = counts.iter().max_by_key(|(_, count)| **count);
+            most.map_or(reported_by, |(charged, _)| *charged)
         };
-        let of_payer = self.objects.iter().filter(|(_, known)| known.party == payer);
-        let least = of_payer.map(|(id, _)| id).min_by_key(|&id| {
+        let of_charged = self.objects.iter().filter(|(_, known)| known.reported_by == charged);
+        let least = of_charged.map(|(id, _)| id).min_by_key(|&id| {
             (self.plane.is_cached(id), self.plane.score(id), self.plane.count(id))
         });
         let Some(least) = least else { return false };
@@ -421,14 +422,14 @@ impl Node {
     /// Handles a report whose signature was verified. Returns the acknowledgement.
     ///
     /// # Errors
-    /// See [`Refusal`]; nothing is to be answered.
+    /// See [`ReportRefusal`]; nothing is to be answered.
     pub fn handle_report(
         &mut self,
         neighbour: u64,
         wire: &[u8],
         now_ns: u64,
         routes: impl FnMut(NameRef<'_>) -> ObjectRoutes,
-    ) -> Result<Acknowledgement, Refusal> {
+    ) -> Result<Acknowledgement, ReportRefusal> {
         let result = self.receive_report(neighbour, wire, now_ns, routes);
         self.counters.reports_refused += u64::from(result.is_err());
         result
@@ -440,12 +441,12 @@ impl Node {
         wire: &[u8],
         now_ns: u64,
         mut routes: impl FnMut(NameRef<'_>) -> ObjectRoutes,
-    ) -> Result<Acknowledgement, Refusal> {
+    ) -> Result<Acknowledgement, ReportRefusal> {
         let slot_ms = self.settings.plane.slot_ms;
-        let peer = self.peers.get_mut(&neighbour).ok_or(Refusal::UnknownNeighbour)?;
+        let peer = self.peers.get_mut(&neighbour).ok_or(ReportRefusal::UnknownNeighbour)?;
         let report = Report::parse(wire)?;
         if report.slot_ms != slot_ms {
-            return Err(Refusal::SlotDuration(report.slot_ms, slot_ms));
+            return Err(ReportRefusal::SlotDuration(report.slot_ms, slot_ms));
         }
         let (reception, acknowledgement) = peer.receiver.receive(&report);
         let id = peer.id;
@@ -466,7 +467,7 @@ impl Node {
             Reception::Repeated => self.counters.reports_repeated += 1,
             Reception::Unknown | Reception::Old => {}
         }
-        acknowledgement.ok_or(Refusal::OldSession)
+        acknowledgement.ok_or(ReportRefusal::OldSession)
     }
 
     fn apply(
@@ -482,8 +483,8 @@ impl Node {
             // Nothing is known about the object, as is now reported.
             None if entry.count == 0 && entry.sent == 0 => return,
             None => {
-                let party = Party::Neighbour(neighbour);
-                match self.add_object(entry.name.as_ref(), entry.size_bytes, party, routes) {
+                let reported_by = ReportedBy::Neighbour(neighbour);
+                match self.add_object(entry.name.as_ref(), entry.size_bytes, reported_by, routes) {
                     Some(object) => object,
                     None => {
                         self.counters.entries_refused += 1;
@@ -505,16 +506,16 @@ impl Node {
     /// Handles the answer to a report.
     ///
     /// # Errors
-    /// See [`Refusal`].
+    /// See [`ReportRefusal`].
     pub fn handle_acknowledgement(
         &mut self,
         neighbour: u64,
         content: &[u8],
         now_ns: u64,
         unix_us: u64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ReportRefusal> {
         let slot_ms = self.settings.plane.slot_ms;
-        let peer = self.peers.get_mut(&neighbour).ok_or(Refusal::UnknownNeighbour)?;
+        let peer = self.peers.get_mut(&neighbour).ok_or(ReportRefusal::UnknownNeighbour)?;
         let acknowledgement = Acknowledgement::parse(content)?;
         match peer.sender.acknowledge(acknowledgement, &self.objects, slot_ms, now_ns) {
             Acknowledged::Report => {

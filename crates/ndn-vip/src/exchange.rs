@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::message::{Acknowledgement, Entry, REPORT_LEN_MAX, Report};
-use super::plane::{Amount, ObjectId};
+use crate::message::{Acknowledgement, Entry, REPORT_LEN_MAX, Report};
+use crate::plane::{Amount, ObjectId};
 
 /// Reports to a neighbour per slot, and reports of a neighbour that are accepted per slot in the long run.
 pub const REPORTS_PER_SLOT: u32 = 16;
@@ -16,11 +16,11 @@ const RETRY_MIN_NS: u64 = 250_000_000;
 /// Maximum time between two transmissions of the first report of a session, in nanoseconds.
 const PROBE_MAX_NS: u64 = 60_000_000_000;
 /// Slots without a report after which a neighbour's session is forgotten.
-pub(super) const FORGET_SLOTS: u64 = 10;
+pub(crate) const FORGET_SLOTS: u64 = 10;
 
 /// The reports that leave for a neighbour.
 #[derive(Debug)]
-pub(super) struct Sender {
+pub(crate) struct Sender {
     session: u64,
     /// Number of the last report.
     sequence: u64,
@@ -52,7 +52,7 @@ struct InFlight {
 
 /// The result of an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Acknowledged {
+pub(crate) enum Acknowledged {
     /// The report in flight has arrived.
     Report,
     /// Of another report.
@@ -62,7 +62,7 @@ pub(super) enum Acknowledged {
 }
 
 /// The objects as a sender reports them.
-pub(super) trait Reported {
+pub(crate) trait Reported {
     /// Number of objects, and of those that were removed.
     fn objects(&self) -> usize;
     /// Its count at the start of the slot.
@@ -73,7 +73,7 @@ pub(super) trait Reported {
 
 impl Sender {
     /// Starts a session; the first report leaves at once.
-    pub(super) fn new(session: u64, slot_ms: u64, now_ns: u64) -> Self {
+    pub(crate) fn new(session: u64, slot_ms: u64, now_ns: u64) -> Self {
         let mut sender = Self {
             session,
             sequence: 0,
@@ -89,12 +89,12 @@ impl Sender {
         sender
     }
 
-    pub(super) const fn is_connected(&self) -> bool {
+    pub(crate) const fn is_connected(&self) -> bool {
         self.is_connected
     }
 
     /// VIPs that the neighbour has not confirmed.
-    pub(super) fn unconfirmed(&self) -> Amount {
+    pub(crate) fn unconfirmed(&self) -> Amount {
         let in_flight = self.in_flight.as_ref().map_or(0, |report| report.sent);
         self.waiting.values().fold(in_flight, |sum, amount| sum.saturating_add(*amount))
     }
@@ -109,18 +109,18 @@ impl Sender {
     }
 
     /// Adds VIPs for the neighbour.
-    pub(super) fn add(&mut self, object: ObjectId, amount: Amount) {
+    pub(crate) fn add(&mut self, object: ObjectId, amount: Amount) {
         let waiting = self.waiting.entry(object).or_default();
         *waiting = waiting.saturating_add(amount);
     }
 
     /// Whether nothing of an object was reported, or is to be.
-    pub(super) fn is_silent_about(&self, object: ObjectId) -> bool {
+    pub(crate) fn is_silent_about(&self, object: ObjectId) -> bool {
         !self.reported.contains_key(&object) && !self.waiting.contains_key(&object)
     }
 
     /// Drops an object; `entry` reports a count of 0. Returns the VIPs that did not leave.
-    pub(super) fn remove(&mut self, object: ObjectId, entry: impl FnOnce() -> Entry) -> Amount {
+    pub(crate) fn remove(&mut self, object: ObjectId, entry: impl FnOnce() -> Entry) -> Amount {
         if self.reported.remove(&object).is_some() {
             self.removed.push_back(entry());
         }
@@ -128,12 +128,12 @@ impl Sender {
     }
 
     /// All counts are reported again.
-    pub(super) fn refresh(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         self.reported.values_mut().for_each(|count| *count = None);
     }
 
     /// A slot starts: changes are reported; without any, an empty report leaves.
-    pub(super) fn start_slot(&mut self, objects: &impl Reported, slot_ms: u64, now_ns: u64) {
+    pub(crate) fn start_slot(&mut self, objects: &impl Reported, slot_ms: u64, now_ns: u64) {
         self.left = REPORTS_PER_SLOT;
         if self.is_connected && self.in_flight.is_none() {
             let (entries, sent) = self.take_changes(objects);
@@ -143,7 +143,7 @@ impl Sender {
     }
 
     /// An acknowledgement has arrived. The next report is put in flight if there are changes.
-    pub(super) fn acknowledge(
+    pub(crate) fn acknowledge(
         &mut self,
         acknowledgement: Acknowledgement,
         objects: &impl Reported,
@@ -214,12 +214,12 @@ impl Sender {
     }
 
     /// Time of the next transmission.
-    pub(super) fn next_ns(&self) -> Option<u64> {
+    pub(crate) fn next_ns(&self) -> Option<u64> {
         self.in_flight.as_ref().map(|report| report.retry_ns)
     }
 
     /// Transmits the first report of the session at once: the neighbour takes part.
-    pub(super) fn hurry(&mut self, now_ns: u64) {
+    pub(crate) fn hurry(&mut self, now_ns: u64) {
         if !self.is_connected
             && let Some(report) = &mut self.in_flight
             && report.transmissions > 0
@@ -230,7 +230,7 @@ impl Sender {
     }
 
     /// Returns the report that is to be transmitted now; the error says that the session has failed.
-    pub(super) fn transmit(&mut self, slot_ms: u64, now_ns: u64) -> Result<Option<Vec<u8>>, ()> {
+    pub(crate) fn transmit(&mut self, slot_ms: u64, now_ns: u64) -> Result<Option<Vec<u8>>, ()> {
         let is_connected = self.is_connected;
         let Some(report) = self.in_flight.as_mut().filter(|report| report.retry_ns <= now_ns)
         else {
@@ -249,7 +249,7 @@ impl Sender {
 
 /// The reports of a neighbour.
 #[derive(Debug)]
-pub(super) struct Receiver {
+pub(crate) struct Receiver {
     known: Option<Known>,
     /// Reports that are accepted now.
     left: u32,
@@ -265,7 +265,7 @@ struct Known {
 
 /// The decision about a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reception {
+pub(crate) enum Reception {
     /// It is new.
     Next,
     /// It starts a session: what the neighbour reported before is forgotten.
@@ -279,23 +279,23 @@ pub(super) enum Reception {
 }
 
 impl Receiver {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { known: None, left: REPORTS_BURST }
     }
 
-    pub(super) const fn is_reporting(&self) -> bool {
+    pub(crate) const fn is_reporting(&self) -> bool {
         self.known.is_some()
     }
 
     /// Takes one of the reports that are accepted now.
-    pub(super) fn admit(&mut self) -> bool {
+    pub(crate) fn admit(&mut self) -> bool {
         let has_room = self.left > 0;
         self.left = self.left.saturating_sub(1);
         has_room
     }
 
     /// Decides about a report, and returns the acknowledgement; none of an old session.
-    pub(super) fn receive(&mut self, report: &Report) -> (Reception, Option<Acknowledgement>) {
+    pub(crate) fn receive(&mut self, report: &Report) -> (Reception, Option<Acknowledgement>) {
         let Report { session, sequence, .. } = *report;
         let acknowledge = |sequence| Some(Acknowledgement { session, sequence });
         let known = self.known.as_mut();
@@ -322,7 +322,7 @@ impl Receiver {
     }
 
     /// A slot starts. Returns true if the neighbour is forgotten, after [`FORGET_SLOTS`] without a report.
-    pub(super) fn start_slot(&mut self) -> bool {
+    pub(crate) fn start_slot(&mut self) -> bool {
         self.left = self.left.saturating_add(REPORTS_PER_SLOT).min(REPORTS_BURST);
         let Some(known) = &mut self.known else { return false };
         known.silent_slots += 1;

@@ -9,11 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ndn_caching::random::Random;
-use ndn_caching::vip::{
-    Amount, REQUEST, Score, ScorePolicy, Scores, Settings, Transfer, VirtualPlane,
-};
-use ndn_caching::{Cache, Capacity, Object};
+use ndn_types::random::Random;
+use ndn_vip::{Amount, REQUEST, Score, Settings, Transfer, VirtualPlane};
 
 const NETWORKS: u64 = 1000;
 const SLOTS: usize = 40;
@@ -341,7 +338,7 @@ fn vips_are_conserved_when_slots_are_not_synchronised() {
         planes.iter_mut().for_each(VirtualPlane::end_slot);
         assert_conserved(&network, &planes, &format!("network {stream}"));
         // What was sent was received, was counted as lost, or is on the way.
-        let sum = |of: fn(&ndn_caching::vip::Counters) -> u64| -> u64 {
+        let sum = |of: fn(&ndn_vip::Counters) -> u64| -> u64 {
             planes.iter().map(|plane| of(&plane.counters())).sum()
         };
         let flying: u64 = in_flight.iter().map(|(_, _, transfer)| transfer.amount).sum();
@@ -582,26 +579,4 @@ fn mean_of_sent_vips_forgets_after_the_window() {
         plane.start_slot();
         assert_eq!(plane.next_hop(0, 0..1), (slot < 10).then_some(0), "after {slot} slots");
     }
-}
-
-#[test]
-fn replacement_needs_a_gain_above_the_penalty() {
-    let scores = Scores::new(4);
-    (0..4).for_each(|object| scores.set(object, [5, 3, 6, 9][object]));
-    let capacity = Capacity::entries(2);
-    let policy = ScorePolicy::new(scores.clone(), capacity, 3);
-    let mut cache = Cache::with_policy(Box::new(policy), capacity);
-    let store = |cache: &mut Cache, key| {
-        let mut evicted = None;
-        let is_stored = cache.store(Object::unit(key), |object| evicted = Some(object.key));
-        (is_stored, evicted)
-    };
-    assert_eq!(store(&mut cache, 0), (true, None));
-    assert_eq!(store(&mut cache, 1), (true, None));
-    assert_eq!(store(&mut cache, 2), (false, None), "gain 3");
-    assert_eq!(store(&mut cache, 3), (true, Some(1)), "gain 6");
-    scores.set(0, 100);
-    scores.set(2, 50);
-    cache.rescore();
-    assert_eq!(store(&mut cache, 2), (true, Some(3)));
 }

@@ -1,8 +1,8 @@
 //! VIP: joint caching and forwarding by virtual Interest packets (Yeh, Ho, Cui, Burd, Liu, Leong: "VIP: A
 //! Framework for Joint Dynamic Forwarding and Caching in Named Data Networks", ACM ICN 2014).
 //!
-//! The method is patented in the United States (US 12155738 B2). The module exists only with the cargo feature
-//! `vip`, which is off by default.
+//! The method is patented in the United States (US 12155738 B2). Programs contain this crate only if they are built with
+//! the cargo feature `vip`, which is off by default.
 //!
 //! # Virtual plane
 //!
@@ -27,20 +27,20 @@
 //!
 //! # Actual plane
 //!
-//! [`VirtualPlane::next_hop`] selects the neighbour for an Interest, [`ObjectPolicy`] the objects that stay in a Content
-//! Store, and [`ScorePolicy`] those in a cache of the simulator.
+//! [`VirtualPlane::next_hop`] selects the neighbour for an Interest. The policies that keep objects by their scores are
+//! `ObjectPolicy` (Content Store) and `ScorePolicy` (simulator) of `ndn-caching`.
 //!
 //! # Exchange
 //!
 //! [`Node`] is the virtual plane of a forwarder: objects by name, bounded in number, and the exchange of counts and VIPs
 //! with the neighbours that take part in it, by [`Report`] and [`Acknowledgement`].
 
+#![forbid(unsafe_code)]
+
 mod exchange;
 mod message;
 mod node;
-mod objects;
 mod plane;
-mod policy;
 
 pub use exchange::REPORTS_PER_SLOT;
 pub use message::{
@@ -48,12 +48,10 @@ pub use message::{
     prefix,
 };
 pub use node::{
-    NeighbourStatus, Node, NodeCounters, NodeSettings, ObjectRoutes, ObjectStatus, Refusal,
+    NeighbourStatus, Node, NodeCounters, NodeSettings, ObjectRoutes, ObjectStatus, ReportRefusal,
     Transmission,
 };
-pub use objects::{ObjectPolicy, worth};
 pub use plane::{
     Amount, Counters, Neighbour, NeighbourId, ObjectId, REQUEST, Score, Settings, Transfer,
     VirtualPlane,
 };
-pub use policy::{ScorePolicy, Scores};

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use ndn_caching::random::Random;
-use ndn_caching::vip::{
-    Acknowledgement, Amount, Entry, Node, NodeSettings, ObjectRoutes, ObjectStatus, REPORT_LEN_MAX,
-    REPORTS_PER_SLOT, REQUEST, Refusal, Report, Score, Settings,
-};
 use ndn_packet::{Name, NameRef};
+use ndn_types::random::Random;
+use ndn_vip::{
+    Acknowledgement, Amount, Entry, Node, NodeSettings, ObjectRoutes, ObjectStatus, REPORT_LEN_MAX,
+    REPORTS_PER_SLOT, REQUEST, Report, ReportRefusal, Score, Settings,
+};
 
 const MILLI: u64 = 1_000_000;
 const SLOT_MS: u64 = 1000;
@@ -379,7 +379,7 @@ fn replayed_reports_change_nothing() {
     for (_, _, wire) in log.iter().filter(|(_, to, _)| *to == 0) {
         let answer =
             network.nodes[0].handle_report(1, wire, network.now_ns, |name| routes.find(name));
-        refused += u32::from(answer == Err(Refusal::OldSession));
+        refused += u32::from(answer == Err(ReportRefusal::OldSession));
     }
     assert_eq!(refused, answers);
     assert_eq!(network.nodes[0].plane().counters(), before);
@@ -568,7 +568,7 @@ fn neighbour_with_other_slots_is_refused() {
     node.add_neighbour(1, 0, 1);
     let wire = Report { session: 1, sequence: 1, slot_ms: 500, entries: Vec::new() }.to_vec();
     let answer = node.handle_report(1, &wire, 0, |_| ObjectRoutes::default());
-    assert_eq!(answer, Err(Refusal::SlotDuration(500, SLOT_MS)));
+    assert_eq!(answer, Err(ReportRefusal::SlotDuration(500, SLOT_MS)));
     assert_eq!(node.counters().reports_refused, 1);
 }
 
@@ -579,5 +579,5 @@ fn neighbours_beyond_the_limit_are_ignored() {
     assert_eq!(node.neighbours().count(), 8);
     assert!(!node.admits_report(50));
     let answer = node.handle_report(50, &[], 0, |_| ObjectRoutes::default());
-    assert_eq!(answer, Err(Refusal::UnknownNeighbour));
+    assert_eq!(answer, Err(ReportRefusal::UnknownNeighbour));
 }
