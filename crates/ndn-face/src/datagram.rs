@@ -14,12 +14,10 @@ use ndn_table::FaceIndex;
 use ndn_types::{FaceUri, PrincipalKey, Timestamp, duration_ns};
 
 use crate::counters::{ChannelCounters, LinkDropReason};
-use crate::datagram_queue::{
-    DatagramQueue, DatagramSink, DatagramWriter, Destination, SendCounters, Target,
-};
+use crate::datagram_queue::{DatagramQueue, DatagramSink, DatagramWriter, Destination, Target};
 use crate::face::{Face, TrafficDirection, TransportFaces};
-use crate::output::Flushed;
 use crate::receive::{Progress, ReceivedFrame, RxSink, SocketDelay};
+use crate::shared_output::SharedOutput;
 use crate::source::{ChannelId, Sender, Source};
 use crate::transport::{
     OnDemandPeer, SendRequest, Shared, Transport, TransportContext, TransportHandle,
@@ -114,7 +112,9 @@ impl Transport for Datagrams {
         sink: &mut impl RxSink,
     ) -> Progress<UdpPeer> {
         let id = ChannelId(number);
-        if event.writable && self.channel_mut(id).is_some_and(|channel| channel.waits_writable) {
+        if event.writable
+            && self.channel_mut(id).is_some_and(|channel| channel.output.waits_writable())
+        {
             self.flush_channel(cx, faces, id);
         }
         if !event.readable {
@@ -236,13 +236,10 @@ impl Transport for Datagrams {
         let to = Destination { face: face.index, target: Target::of(state.peer) };
         let bytes_max = face.link.options().queue_bytes_max;
         let tap = TransportContext::tap_point(&mut cx.shared.tap, cx.now, face.index);
-        let sink = DatagramSink::new(&mut channel.queue, to, cx.pool, bytes_max, tap);
+        let sink = DatagramSink::new(&mut channel.output.queue, to, cx.pool, bytes_max, tap);
         let mut sink = sink.in_order(face.link.is_reliable());
         outgoing.encode(&mut face.link, cx.now, &mut sink);
-        if !channel.listed && !channel.waits_writable {
-            channel.listed = true;
-            self.unflushed.push(id);
-        }
+        channel.output.list(id, &mut self.unflushed);
     }
 
     fn close(
@@ -260,7 +257,7 @@ impl Transport for Datagrams {
             self.close_channel(shared, state.channel, pool);
         } else if let Some(peer) = state.peer {
             channel.remove_peer(peer, face.index);
-            channel.queue.forget_path(face.index);
+            channel.output.queue.forget_path(face.index);
         }
     }
 }
@@ -310,7 +307,7 @@ impl Datagrams {
     fn close_channel(&mut self, shared: &mut Shared, id: ChannelId, pool: &PacketPool) {
         let closed = self.channels.get_mut(id.0 as usize).and_then(Option::take);
         let Some(mut channel) = closed else { return };
-        channel.queue.discard(pool);
+        channel.output.discard(pool);
         if shared.forget_suspended(source(id)) {
             self.input.release(pool);
         }
@@ -465,7 +462,6 @@ impl Datagrams {
         let Self { channels, writer, .. } = self;
         let channel = channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
         let Some(channel) = channel else { return };
-        channel.listed = false;
         let mut unreachable = None;
         let refused = |index, error| {
             if let Some(face) = faces.face_mut(index) {
@@ -476,22 +472,12 @@ impl Datagrams {
                 }
             }
         };
-        let counters = SendCounters { channel: &channel.counters, calls: &cx.shared.calls };
-        let (queue, socket) = (&mut channel.queue, &channel.socket);
-        let flushed = queue.flush(cx.now, socket, cx.pool, writer, counters, refused);
+        let socket = (&channel.socket, source(id));
+        channel.output.flush(cx, socket, writer, &channel.counters, refused);
         if let Some((index, error)) = unreachable
             && let Some(face) = faces.face_mut(index)
         {
             cx.shared.report_unreachable(cx.now, face, error);
-        }
-        let is_blocked = flushed == Flushed::Blocked;
-        if is_blocked != channel.waits_writable {
-            channel.waits_writable = is_blocked;
-            let interest =
-                if is_blocked { Interest::ReadableAndWritable } else { Interest::Readable };
-            let token = source(id).token();
-            let modified = cx.shared.poller.modify(&channel.socket, token, interest);
-            debug_assert!(modified.is_ok(), "a channel's socket is in the poller");
         }
     }
 }
@@ -523,11 +509,7 @@ struct Channel {
     accepts: bool,
     /// Number of sockets opened until this one.
     opened: u32,
-    queue: DatagramQueue,
-    /// The socket is registered for writability.
-    waits_writable: bool,
-    /// The socket is listed for the next flush.
-    listed: bool,
+    output: SharedOutput,
     counters: Arc<ChannelCounters>,
     delay_monitor: QueueDelayMonitor,
     direction: TrafficDirection,
@@ -537,7 +519,7 @@ struct Channel {
 
 impl Channel {
     fn new(socket: UdpSocket, local: SocketAddr, owner: Option<FaceIndex>, accepts: bool) -> Self {
-        let queue = DatagramQueue::new(socket.can_segment());
+        let output = SharedOutput::new(DatagramQueue::new(socket.can_segment()));
         Self {
             socket,
             local,
@@ -546,9 +528,7 @@ impl Channel {
             peers: HashMap::new(),
             accepts,
             opened: 0,
-            queue,
-            waits_writable: false,
-            listed: false,
+            output,
             counters: Arc::default(),
             delay_monitor: QueueDelayMonitor::default(),
             direction: TrafficDirection::default(),

@@ -22,6 +22,7 @@ use crate::face::{Face, HasState, TrafficDirection, TransportFaces};
 use crate::output::Flushed;
 use crate::padding::without_padding;
 use crate::receive::{Progress, ReceivedFrame, RxSink};
+use crate::shared_output::SharedOutput;
 use crate::source::{PortId, Sender, Source};
 use crate::transport::{
     FacePlacement, OnDemandPeer, OnDemandSettings, SendRequest, Shared, Transport,
@@ -151,7 +152,7 @@ impl Transport for Ports {
             // The device went down, which the control thread learns by netlink.
             port.counters.receive_errors.increment();
         }
-        if event.writable && port.waits_writable {
+        if event.writable && port.output.waits_writable() {
             self.flush_port(cx, faces, id);
         }
         if !event.readable {
@@ -235,12 +236,9 @@ impl Transport for Ports {
         };
         let bytes_max = face.link.options().queue_bytes_max;
         let tap = TransportContext::tap_point(&mut cx.shared.tap, cx.now, face.index);
-        let mut sink = DatagramSink::new(&mut port.queue, to, cx.pool, bytes_max, tap);
+        let mut sink = DatagramSink::new(&mut port.output.queue, to, cx.pool, bytes_max, tap);
         outgoing.encode(&mut face.link, cx.now, &mut sink);
-        if !port.listed && !port.waits_writable {
-            port.listed = true;
-            self.unflushed.push(id);
-        }
+        port.output.list(id, &mut self.unflushed);
     }
 
     fn close(
@@ -397,9 +395,8 @@ impl<T: HasState<StationState>> TransportHandle<'_, Ports, T> {
     pub fn close_socket(&mut self, id: PortId, pool: &PacketPool) -> io::Result<()> {
         self.shared.forget_suspended(source(id));
         let port = self.transport.get_mut(id).ok_or(io::ErrorKind::NotFound)?;
-        port.queue.discard(pool);
+        port.output.discard(pool);
         port.reported = false;
-        port.waits_writable = false;
         let socket = port.socket.take();
         self.retire(socket);
         Ok(())
@@ -451,7 +448,7 @@ impl<T: HasState<StationState>> TransportHandle<'_, Ports, T> {
         }
         let removed = self.transport.ports.get_mut(id.0 as usize).and_then(Option::take);
         if let Some(mut removed) = removed {
-            removed.queue.discard(pool);
+            removed.output.discard(pool);
             self.retire(removed.socket.take());
         }
         self.shared.forget_suspended(source(id));
@@ -493,33 +490,24 @@ impl Ports {
         let Self { ports, deadlines, writer, .. } = self;
         let port = ports.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
         let Some(port) = port else { return };
-        port.listed = false;
-        let Some(socket) = &mut port.socket else { return port.queue.discard(cx.pool) };
+        port.output.unlist();
+        let Some(socket) = &mut port.socket else { return port.output.queue.discard(cx.pool) };
         let mut refused = |index| {
             if let Some(face) = faces.face_mut(index) {
                 face.link.counters().dropped(LinkDropReason::SendError).increment();
             }
         };
-        let counters = SendCounters { channel: &port.counters, calls: &cx.shared.calls };
+        let (output, counters) = (&mut port.output, &port.counters);
+        let frames = SendCounters { channel: counters, calls: &cx.shared.calls };
         // The socket stays writable while its ring has room, even if all memory for frames is in use, so that the
         // kernel does not report when some is free.
         let retry = match socket {
             PortSocket::Packet(socket) => {
                 let refused = |index, _| refused(index);
-                let flushed = port.queue.flush(cx.now, socket, cx.pool, writer, counters, refused);
-                let is_blocked = flushed == Flushed::Blocked;
-                if is_blocked != port.waits_writable {
-                    port.waits_writable = is_blocked;
-                    let interest =
-                        if is_blocked { Interest::ReadableAndWritable } else { Interest::Readable };
-                    let token = source(id).token();
-                    let modified = cx.shared.poller.modify(&*socket, token, interest);
-                    debug_assert!(modified.is_ok(), "it is in the poller");
-                }
-                return;
+                return output.flush(cx, (&*socket, source(id)), writer, counters, refused);
             }
-            PortSocket::Xdp(xdp) => port.queue.flush_frames(&mut **xdp, cx.pool, counters, refused),
-            PortSocket::Own(own) => port.queue.flush_frames(&mut **own, cx.pool, counters, refused),
+            PortSocket::Xdp(xdp) => output.queue.flush_frames(&mut **xdp, cx.pool, frames, refused),
+            PortSocket::Own(own) => output.queue.flush_frames(&mut **own, cx.pool, frames, refused),
         };
         if retry == Flushed::Blocked && !deadlines.iter().any(|(_, other)| *other == id) {
             deadlines.push((cx.now.plus(RETRY_AFTER), id));
@@ -573,11 +561,7 @@ struct Port {
     stations: HashMap<[u8; 6], FaceIndex>,
     /// Stations whose faces are ours.
     own_count: usize,
-    queue: DatagramQueue,
-    /// The socket is registered for writability.
-    waits_writable: bool,
-    /// The queue is listed for the next flush.
-    listed: bool,
+    output: SharedOutput,
     /// The unknown station that sent the next frame has been reported.
     reported: bool,
     /// Frames left for the current event.
@@ -599,9 +583,7 @@ impl Port {
             group: None,
             stations: HashMap::new(),
             own_count: 0,
-            queue: DatagramQueue::in_order(),
-            waits_writable: false,
-            listed: false,
+            output: SharedOutput::new(DatagramQueue::in_order()),
             reported: false,
             frames_left: 0,
             counters: Arc::default(),

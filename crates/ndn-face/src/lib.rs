@@ -37,6 +37,7 @@ mod receive;
 mod reconnect;
 mod registry;
 mod set;
+mod shared_output;
 mod source;
 mod stream;
 mod tap;

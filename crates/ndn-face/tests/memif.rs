@@ -144,7 +144,7 @@ fn frames_are_queued_while_a_ring_is_full() {
     near.flush();
     for wire in &wires {
         while far.received.is_empty() {
-            // Nobody tells a sender of room: it looks every millisecond.
+            // A sender is not notified of room: it polls every millisecond.
             near.advance(Duration::from_millis(1));
             far.poll(Duration::from_millis(1));
         }
@@ -232,7 +232,7 @@ fn frames_are_published_early_to_polling_peers_only() {
     }
 }
 
-/// However few find room, and however much the kernel has to tell.
+/// However few find room, and however much the kernel has to report.
 #[test]
 fn polled_rings_are_served_in_turn() {
     let (mut near, mut far, mut server) = (Worker::new(), Worker::new(), Server::new());
