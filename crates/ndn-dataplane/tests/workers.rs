@@ -136,7 +136,7 @@ fn peer_has_one_face_across_sockets() {
         let uri = format!("{uri}/new");
         let mut resent = 0;
         let face = loop {
-            // Lost if the worker that it reaches has not heard yet that the old one is gone.
+            // Lost if the worker that it reaches has not been notified yet that the old face is gone.
             peer.send_to(&interest(&uri, resent), address).unwrap();
             resent += 1;
             producer.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -338,7 +338,7 @@ fn wait_until(what: &str, is_met: impl Fn() -> bool) {
     while !is_met() {
         assert!(
             u128::from(support::real_clock().now_ns() - begin) < TIMEOUT.as_nanos(),
-            "waited in vain for {what}"
+            "{what}: not after {TIMEOUT:?}"
         );
         std::thread::yield_now();
     }

@@ -78,6 +78,8 @@ const PACKETS_PER_ROUND: usize = 4096;
 const UPSTREAM_PACKETS_MAX: usize = 4096;
 /// Maximum number of commands in a round, so that packets do not wait for long.
 const COMMANDS_PER_ROUND: usize = 256;
+/// Maximum number of completions of the disk in a round, so that packets do not wait for long.
+const COMPLETIONS_PER_ROUND: usize = 256;
 /// Time for which a worker waits for a free block of its pool before it reads again.
 const NO_BLOCK_PAUSE: Duration = Duration::from_millis(1);
 
@@ -763,6 +765,27 @@ impl Worker {
         self.state.unflushed = 0;
         self.wake_others_if_due();
         self.faces.flush(now, &self.pool);
+    }
+
+    /// Accepts what the threads of the disk have read and written, and passes new requests to them.
+    #[cold]
+    fn run_disk(&mut self, now: Timestamp) {
+        let Some(mut disk) = self.disk.take() else { return };
+        let mut count = 0;
+        while count < COMPLETIONS_PER_ROUND
+            && let Some(completion) = disk.next_completion(&mut self.shard)
+        {
+            self.with_sink(now, |shard, sink| shard.complete_disk_request(now, completion, sink));
+            count += 1;
+        }
+        if count > 0 {
+            self.after_shard(now, count);
+        }
+        if count == COMPLETIONS_PER_ROUND {
+            disk.waker().wake();
+        }
+        disk.send_requests(&mut self.shard);
+        self.disk = Some(disk);
     }
 }
 
