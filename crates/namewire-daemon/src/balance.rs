@@ -8,7 +8,7 @@ use ndn_table::NDT_ENTRIES;
 use ndn_types::Timestamp;
 
 use crate::control::commands::NameDispatch;
-use crate::control::service::{Cx, Deadline, Reason, Service, deadline};
+use crate::control::service::{Cx, Deadline, Reason, Service, ServiceName, deadline};
 use namewire_control::{Dispatch, DispatchEntry};
 
 /// Interval between measurements.
@@ -34,6 +34,7 @@ impl BalanceSchedule {
 
 impl Service for BalanceSchedule {
     type Dataplane = dyn NameDispatch;
+    const NAME: ServiceName = ServiceName::Balance;
 
     fn next_deadline(&self) -> Option<Deadline> {
         self.next_ns.map(|at_ns| deadline(at_ns, Reason::Balance))
@@ -41,7 +42,7 @@ impl Service for BalanceSchedule {
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_, dyn NameDispatch>, _: Reason) {
         self.next_ns = Some(cx.after(PERIOD));
-        let (now, dispatch) = (Timestamp::from_nanos(cx.now_ns()), cx.dataplane());
+        let (now, dispatch) = (cx.now().timestamp(), cx.dataplane());
         let packets = dispatch.packets();
         // Reading the counters of all entries takes most of a millisecond.
         if packets - self.packets < MEASURED_PACKETS_MIN && dispatch.is_settled() {

@@ -13,7 +13,7 @@ use ndn_types::{Timestamp, duration_ns};
 
 use crate::control::commands::TapCommands;
 use crate::control::face_table::KnownFace;
-use crate::control::service::{Cx, Deadline, Event, Reason, Service, deadline};
+use crate::control::service::{Cx, Deadline, Event, Reason, Service, ServiceName, deadline};
 use namewire_control::CaptureStream;
 use namewire_control::capture::{CaptureFilter, CapturedPacket, Direction};
 
@@ -31,7 +31,7 @@ struct Capture {
 #[derive(Debug, Default)]
 struct Shared {
     captures: Vec<Capture>,
-    /// FaceIds, also of closed faces; 0 if a reader has waited for one in vain.
+    /// FaceIds, also of closed faces; 0 if a reader has waited for one without success.
     face_ids: HashMap<FaceIndex, u64>,
     /// URIs of peers by FaceId, also of faces that were closed since the capture began.
     peers: HashMap<u64, String>,
@@ -60,6 +60,7 @@ const POLL: Duration = Duration::from_secs(1);
 
 impl Service for Captures {
     type Dataplane = dyn TapCommands;
+    const NAME: ServiceName = ServiceName::Captures;
 
     fn handle_event(&mut self, cx: &mut Cx<'_, dyn TapCommands>, event: Event) -> Option<Event> {
         if let Event::FaceAdded { index, record, .. } = &event {
@@ -163,7 +164,7 @@ impl Captures {
     }
 }
 
-/// The FaceId of `face`, for which this waits if the control thread does not know it yet; 0 if that is in vain.
+/// The FaceId of `face`, for which this waits if the control thread does not know it yet; 0 if it does not come.
 fn face_id_of(shared: &Mutex<Shared>, added: &Condvar, face: FaceIndex) -> u64 {
     let shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
     let is_unknown = |shared: &mut Shared| !shared.face_ids.contains_key(&face);

@@ -15,7 +15,9 @@ use super::destinations::Destinations;
 use super::faces::{self, FIRST_STATIC_TICKET, FaceSpec};
 use crate::config::{self, Config, StaticRoute};
 use crate::control::commands::FaceCommands;
-use crate::control::service::{Cx, Deadline, Event, FaceRequest, Reason, Service, deadline};
+use crate::control::service::{
+    Cx, Deadline, Event, FaceRequest, Reason, Service, ServiceName, deadline,
+};
 use namewire_control::WaitingFace;
 
 /// Maximum faces created by command that wait for a new session.
@@ -120,8 +122,9 @@ pub(super) struct StaticSetup {
 
 impl Service for StaticSetup {
     type Dataplane = dyn FaceCommands;
+    const NAME: ServiceName = ServiceName::StaticSetup;
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`Event::receivers` is exhaustive")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::FaceAdded { ticket, ref record, .. } => {
@@ -156,7 +159,7 @@ impl Service for StaticSetup {
                 let events = self.reconfigure(cx.now_ns(), cx.config(), exists);
                 events.into_iter().for_each(|event| cx.post(event));
             }
-            other => return Some(other),
+            other => return other.unhandled(),
         }
         Some(event)
     }

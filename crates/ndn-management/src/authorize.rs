@@ -20,7 +20,7 @@ pub struct Requester {
     pub scope: Scope,
 }
 
-/// The party that is responsible for a command, and charged for what it takes.
+/// The authority on which a command is executed. It decides who is charged for what the command takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authority {
     /// An operator: the command came over the control socket, from a program of an
@@ -38,7 +38,7 @@ pub enum Authorization {
     Accept {
         /// The signer, for logs.
         signer: String,
-        /// The party that is responsible for it.
+        /// The authority on which it is executed.
         authority: Authority,
     },
     /// Answer 403.

@@ -73,8 +73,8 @@ pub use sign::{DataSigner, DigestSigner};
 pub use state::{
     Action, Collaborators, ControlConfig, ControlState, CreatedFace, CsConfiguration,
     DEFAULT_STRATEGIES, DatasetPlaces, FaceActivity, FaceCapabilities, FaceCreationError,
-    FaceEventSink, FaceRecord, FaceSpecification, Handled, PendingPlaces, RequestBytes, RouteError,
-    RoutePlaces, STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoicePlaces,
+    FaceEventSink, FaceRecord, FaceSpecification, PendingPlaces, RequestBytes, RequestOutcome,
+    RouteError, RoutePlaces, STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoicePlaces,
     StrategyInstancePlaces, TableSizes, Telemetry, Ticket, WaitingPlaces,
 };
 pub use strategy_name::{StrategyCatalog, StrategyError, StrategyList, StrategyName};

@@ -215,14 +215,14 @@ impl DatasetPublisher {
     }
 
     /// Number of versions.
-    #[must_use]
-    pub fn version_count(&self) -> usize {
+    #[cfg(test)]
+    fn version_count(&self) -> usize {
         self.ledger.used(PublishedResource::Versions) as usize
     }
 
     /// Number of bytes.
-    #[must_use]
-    pub fn byte_count(&self) -> usize {
+    #[cfg(test)]
+    fn byte_count(&self) -> usize {
         self.ledger.used(PublishedResource::Bytes) as usize
     }
 

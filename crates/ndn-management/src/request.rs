@@ -159,7 +159,7 @@ pub struct AcceptedCommand {
     pub parameters: ControlParameters,
     /// The signer, for logs.
     pub signer: String,
-    /// The party that is responsible for it.
+    /// The authority on which it is executed.
     pub authority: Authority,
 }
 

@@ -1,5 +1,7 @@
 //! Time as an argument.
 
+use ndn_types::Timestamp;
+
 /// One reading of both clocks, taken by the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Now {
@@ -10,6 +12,12 @@ pub struct Now {
 }
 
 impl Now {
+    /// The monotonic clock, as the data plane takes it.
+    #[must_use]
+    pub const fn timestamp(&self) -> Timestamp {
+        Timestamp::from_nanos(self.monotonic_ns)
+    }
+
     /// Wall clock, milliseconds since the Unix epoch.
     #[must_use]
     pub const fn unix_ms(&self) -> u64 {

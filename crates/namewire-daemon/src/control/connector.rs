@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use super::commands::FaceCommands;
 use super::path_mtu;
-use super::service::{Cx, Deadline, Event, FaceRequest, Reason, Service, deadline};
+use super::service::{Cx, Deadline, Event, FaceRequest, Reason, Service, ServiceName, deadline};
 use super::tokens::{TOKEN_ATTEMPTS, TOKEN_HANDSHAKES, TOKEN_NAMES};
 use crate::addresses::{self, NoAddress, words};
 use crate::faces::{self, FaceSpec};
@@ -63,8 +63,9 @@ pub(super) struct Connector {
 
 impl Service for Connector {
     type Dataplane = dyn FaceCommands;
+    const NAME: ServiceName = ServiceName::Connector;
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`Event::receivers` is exhaustive")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::Create(request) => {
@@ -104,7 +105,7 @@ impl Service for Connector {
             Event::AttemptFailed { ticket, code, text } => {
                 self.attempt_failed(cx, ticket, code, &text);
             }
-            other => return Some(other),
+            other => return other.unhandled(),
         }
         None
     }

@@ -6,7 +6,7 @@ use ndn_management::status;
 use ndn_sys::netlink::LinkMonitor;
 
 use super::commands::PortCommands;
-use super::service::{Deadline, Event, Reason, Service, deadline};
+use super::service::{Deadline, Event, Reason, Service, ServiceName, deadline};
 use super::tokens::TOKEN_LINKS;
 use crate::bound::InterfaceFaces;
 use crate::ethernet::{Context, EthernetPorts, OwnPort};
@@ -105,8 +105,9 @@ impl Interfaces {
 
 impl Service for Interfaces {
     type Dataplane = dyn PortCommands;
+    const NAME: ServiceName = ServiceName::Interfaces;
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`Event::receivers` is exhaustive")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::Ready(TOKEN_LINKS) => {
@@ -143,7 +144,7 @@ impl Service for Interfaces {
                 });
                 return None;
             }
-            other => return Some(other),
+            other => return other.unhandled(),
         }
         self.note_ethernet(cx);
         None

@@ -11,7 +11,7 @@ use ndn_sys::stream::{AcceptError, Accepted};
 use tracing::{debug, error};
 
 use super::commands::FaceCommands;
-use super::service::{Cx, Deadline, Event, Reason, Service, deadline};
+use super::service::{Cx, Deadline, Event, Reason, Service, ServiceName, deadline};
 use super::tokens::{TOKEN_ATTEMPTS, TOKEN_LISTENERS};
 use crate::config::Config;
 use crate::listeners::Listeners;
@@ -150,8 +150,9 @@ impl Listening {
 
 impl Service for Listening {
     type Dataplane = dyn FaceCommands;
+    const NAME: ServiceName = ServiceName::Listening;
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`Event::receivers` is exhaustive")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             // Connections wait in the backlog until then: the worker gets the route to management before the first
@@ -164,7 +165,7 @@ impl Service for Listening {
                 self.accept(cx, token - TOKEN_LISTENERS);
                 None
             }
-            other => Some(other),
+            other => other.unhandled(),
         }
     }
 

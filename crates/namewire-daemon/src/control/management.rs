@@ -11,7 +11,7 @@ use ndn_forwarding::LearningRequest;
 use ndn_management::state::CreatedFace;
 use ndn_management::{
     Action, ControlState, FACE_ID_INTERNAL, FaceCreationError, FaceRecord, FaceSpecification,
-    FibUpdate, Handled, Ticket,
+    FibUpdate, RequestOutcome, Ticket,
 };
 use ndn_packet::{Data, Interest, LpHeader, LpPacket, Name};
 use ndn_security::trust::AnchorChange;
@@ -21,7 +21,9 @@ use tracing::{error, info, warn};
 
 use super::commands::TableCommands;
 use super::replies::{Replies, segment_name};
-use super::service::{CONTROL_SOCKET, Deadline, Event, FaceRequest, Reason, Service, deadline};
+use super::service::{
+    CONTROL_SOCKET, Deadline, Event, FaceRequest, Reason, Service, ServiceName, deadline,
+};
 use super::tokens::{TOKEN_INTERNAL, TOKEN_KEY_CHAIN};
 use crate::destinations::Restorations;
 use crate::faces::FaceSpec;
@@ -108,8 +110,9 @@ struct Incoming {
 
 impl Service for Management {
     type Dataplane = dyn TableCommands;
+    const NAME: ServiceName = ServiceName::Management;
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`Event::receivers` is exhaustive")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::Ready(TOKEN_INTERNAL) => {
@@ -224,7 +227,7 @@ impl Management {
     }
 
     /// Handles an event that may change the state.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`Event::receivers` is exhaustive")]
     fn handle_change(&mut self, cx: &mut Cx<'_>, mut event: Event) -> Option<Event> {
         match event {
             Event::FaceAdded { ticket, ref record, .. } => self.face_added(cx, ticket, record),
@@ -297,7 +300,7 @@ impl Management {
                 self.ethernet_channels = channels;
                 return None;
             }
-            other => return Some(other),
+            other => return other.unhandled(),
         }
         self.is_touched = true;
         Some(event)
@@ -445,18 +448,21 @@ impl Management {
         let telemetry = figures.telemetry(cx.faces().all(), cx.now_ns());
         let handled = self.state.handle_operator_interest(cx.now(), interest, &telemetry);
         match &handled {
-            Handled::Ignored(reason) => refuse(format!("not a management Interest: {reason}")),
-            Handled::Malformed => refuse("the request is not an Interest".to_owned()),
-            Handled::Data { answered: false } | Handled::Event { answered: false } => {
+            RequestOutcome::Ignored(reason) => {
+                refuse(format!("not a management Interest: {reason}"))
+            }
+            RequestOutcome::Malformed => refuse("the request is not an Interest".to_owned()),
+            RequestOutcome::Data { answered: false }
+            | RequestOutcome::Event { answered: false } => {
                 refuse("there is no such Data".to_owned());
             }
-            Handled::Command { .. }
-            | Handled::Refused { .. }
-            | Handled::Data { .. }
-            | Handled::Event { .. }
-            | Handled::UnknownFace
-            | Handled::Dropped
-            | Handled::Announcement(_) => self.local.waiting.push(waiting),
+            RequestOutcome::Command { .. }
+            | RequestOutcome::Refused { .. }
+            | RequestOutcome::Data { .. }
+            | RequestOutcome::Event { .. }
+            | RequestOutcome::UnknownFace
+            | RequestOutcome::Dropped
+            | RequestOutcome::Announcement(_) => self.local.waiting.push(waiting),
         }
         cx.post(Event::Handled { face_id: CONTROL_SOCKET, handled });
     }

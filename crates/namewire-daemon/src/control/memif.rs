@@ -20,7 +20,7 @@ use ndn_types::{FaceUri, LedgerReport, Persistency, PrincipalKey, Reserves, Scop
 use tracing::{debug, info, warn};
 
 use super::commands::FaceCommands;
-use super::service::{Cx, Deadline, Event, Reason, Service, deadline};
+use super::service::{Cx, Deadline, Event, Reason, Service, ServiceName, deadline};
 use super::tokens::TOKEN_MEMIF;
 use crate::config::{Config, MemifSecrecy};
 use crate::faces::FaceSpec;
@@ -90,8 +90,9 @@ pub(super) struct Memif {
 
 impl Service for Memif {
     type Dataplane = dyn FaceCommands;
+    const NAME: ServiceName = ServiceName::Memif;
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`Event::receivers` is exhaustive")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::MemifClient { stream, socket } => self.begin(cx, stream, socket),
@@ -114,7 +115,7 @@ impl Service for Memif {
                 }
                 return Some(event);
             }
-            other => return Some(other),
+            other => return other.unhandled(),
         }
         None
     }

@@ -201,7 +201,7 @@ impl Control {
         Ok(control)
     }
 
-    /// The services in the order in which they are offered events and time out.
+    /// The services in the order of [`ServiceName`](service::ServiceName).
     fn parts(&mut self) -> (&mut Core, [&mut dyn AnyService; SERVICES]) {
         let services: [&mut dyn AnyService; SERVICES] = [
             &mut self.management,
@@ -426,8 +426,11 @@ impl Control {
     fn deliver(&mut self) {
         let (core, mut services) = self.parts();
         while let Some(event) = core.events.pop_front() {
+            let receivers = event.receivers();
             let mut event = Some(event);
-            for service in &mut services {
+            for &receiver in receivers {
+                let service = &mut services[receiver as usize];
+                debug_assert_eq!(service.name(), receiver);
                 event = event.and_then(|event| service.offer(core, event));
             }
         }

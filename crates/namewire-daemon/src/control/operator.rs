@@ -168,7 +168,7 @@ impl Operator {
         action: impl FnOnce(&mut Dataplane, Timestamp) -> Result<Dispatch, String> + Send + 'static,
     ) -> Result<Dispatch, String> {
         self.control.call(|control| {
-            let now = Timestamp::from_nanos(control.core.now.monotonic_ns);
+            let now = control.core.now.timestamp();
             action(&mut control.core.dataplane, now)
         })?
     }

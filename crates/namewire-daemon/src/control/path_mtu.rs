@@ -16,7 +16,7 @@ use ndn_sys::udp::{is_shortage, udp_route};
 use tracing::info;
 
 use super::commands::FaceCommands;
-use super::service::{Cx, Deadline, Event, Reason, Service, deadline};
+use super::service::{Cx, Deadline, Event, Reason, Service, ServiceName, deadline};
 use crate::config::Config;
 use crate::faces::FaceSpec;
 use crate::settings;
@@ -56,8 +56,9 @@ impl PathFace {
 
 impl Service for PathMtus {
     type Dataplane = dyn FaceCommands;
+    const NAME: ServiceName = ServiceName::PathMtus;
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`Event::receivers` is exhaustive")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::FollowPath { face_id, peer, length } => {
@@ -71,7 +72,7 @@ impl Service for PathMtus {
                 self.next_poll_ns = 0;
                 Some(event)
             }
-            other => Some(other),
+            other => other.unhandled(),
         }
     }
 

@@ -5,13 +5,13 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ndn_face::LinkDropReason;
-use ndn_management::Handled;
+use ndn_management::RequestOutcome;
 use ndn_types::{PrincipalKey, duration_ns};
 use tracing::{info, warn};
 
 use super::commands::FaceCommands;
 use super::refusals::{LineLimit, Refusals};
-use super::service::{CONTROL_SOCKET, Cx, Deadline, Event, Reason, Service, deadline};
+use super::service::{CONTROL_SOCKET, Cx, Deadline, Event, Reason, Service, ServiceName, deadline};
 use crate::addresses;
 
 /// Poll interval for exceeded quotas.
@@ -111,8 +111,9 @@ pub(super) struct Quotas {
 
 impl Service for Quotas {
     type Dataplane = dyn FaceCommands;
+    const NAME: ServiceName = ServiceName::Quotas;
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`Event::receivers` is exhaustive")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::Handled { face_id, handled } => {
@@ -126,7 +127,7 @@ impl Service for Quotas {
             }
             Event::FaceClosed { face_id, .. } => drop(self.excess.remove(&face_id)),
             Event::Reloaded => self.schedule(cx, cx.now_ns()),
-            other => return Some(other),
+            other => return other.unhandled(),
         }
         Some(event)
     }
@@ -165,7 +166,7 @@ impl Quotas {
     }
 
     /// Logs the outcome of a management Interest, and limits the rate of a face whose commands are refused too often.
-    fn note_handled(&mut self, cx: &mut Cx<'_>, face_id: u64, handled: Handled) {
+    fn note_handled(&mut self, cx: &mut Cx<'_>, face_id: u64, handled: RequestOutcome) {
         let principal = principal_of(cx, face_id);
         if is_refused(&handled)
             && let Some(per_second) = cx.config().limits.refused_commands_per_second
@@ -255,18 +256,18 @@ fn limit_management(cx: &mut Cx<'_>, face_id: u64, per_second: Option<NonZeroU32
 
 /// Returns whether a management Interest was refused, or will never be answered. Interests for future notifications are
 /// legitimate and do not count, nor do those for which there was no room.
-const fn is_refused(handled: &Handled) -> bool {
+const fn is_refused(handled: &RequestOutcome) -> bool {
     match handled {
-        Handled::Refused { .. }
-        | Handled::Ignored(_)
-        | Handled::Malformed
-        | Handled::UnknownFace
-        | Handled::Data { answered: false } => true,
-        Handled::Command { .. }
-        | Handled::Dropped
-        | Handled::Announcement(_)
-        | Handled::Data { answered: true }
-        | Handled::Event { .. } => false,
+        RequestOutcome::Refused { .. }
+        | RequestOutcome::Ignored(_)
+        | RequestOutcome::Malformed
+        | RequestOutcome::UnknownFace
+        | RequestOutcome::Data { answered: false } => true,
+        RequestOutcome::Command { .. }
+        | RequestOutcome::Dropped
+        | RequestOutcome::Announcement(_)
+        | RequestOutcome::Data { answered: true }
+        | RequestOutcome::Event { .. } => false,
     }
 }
 
@@ -279,16 +280,16 @@ mod tests {
     #[test]
     fn unanswered_interests_count_as_refused_and_answered_ones_do_not() {
         let (verb, signer) = (ndn_management::Verb::RibRegister, String::new());
-        let refused = Handled::Refused { verb, signer, code: 403, reason: String::new() };
-        let unknown = Handled::Ignored(ndn_management::IgnoreReason::UnknownName);
-        let nothing = Handled::Data { answered: false };
-        for handled in [refused, unknown, nothing, Handled::Malformed] {
+        let refused = RequestOutcome::Refused { verb, signer, code: 403, reason: String::new() };
+        let unknown = RequestOutcome::Ignored(ndn_management::IgnoreReason::UnknownName);
+        let nothing = RequestOutcome::Data { answered: false };
+        for handled in [refused, unknown, nothing, RequestOutcome::Malformed] {
             assert!(is_refused(&handled), "{handled:?}");
         }
-        let carried_out = Handled::Command { verb, signer: String::new(), code: Some(200) };
-        let segment = Handled::Data { answered: true };
-        let [event, awaited] = [true, false].map(|answered| Handled::Event { answered });
-        for handled in [carried_out, segment, event, awaited, Handled::Dropped] {
+        let carried_out = RequestOutcome::Command { verb, signer: String::new(), code: Some(200) };
+        let segment = RequestOutcome::Data { answered: true };
+        let [event, awaited] = [true, false].map(|answered| RequestOutcome::Event { answered });
+        for handled in [carried_out, segment, event, awaited, RequestOutcome::Dropped] {
             assert!(!is_refused(&handled), "{handled:?}");
         }
     }

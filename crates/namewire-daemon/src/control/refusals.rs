@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ndn_management::state::Learning;
-use ndn_management::{Handled, Now};
+use ndn_management::{Now, RequestOutcome};
 use ndn_memif::HandshakeError;
 use ndn_types::{Capacity, Ledger, PrincipalKey, Reserves, duration_ns};
 use tracing::{debug, info, warn};
@@ -164,13 +164,13 @@ impl Refusals {
         now: Now,
         face_id: u64,
         principal: PrincipalKey,
-        handled: Handled,
+        handled: RequestOutcome,
     ) {
         match handled {
-            Handled::Command { verb, signer, code } => {
+            RequestOutcome::Command { verb, signer, code } => {
                 debug!(face_id, %verb, signer, ?code, "management command");
             }
-            Handled::Refused { verb, signer, code, reason } => {
+            RequestOutcome::Refused { verb, signer, code, reason } => {
                 if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
                     warn!(face_id, %verb, signer, code, reason, "management command rejected");
                     if let Some(unlogged) = unlogged {
@@ -178,19 +178,25 @@ impl Refusals {
                     }
                 }
             }
-            Handled::Data { .. } | Handled::Event { .. } => {}
-            Handled::Ignored(reason) => debug!(face_id, %reason, "management Interest ignored"),
-            Handled::Malformed => debug!(face_id, "not an Interest"),
-            Handled::UnknownFace => debug!(face_id, "management Interest from a face that is gone"),
-            Handled::Dropped => debug!(face_id, "management Interest dropped: too many wait"),
-            Handled::Announcement(Learning::Learnt(prefix)) => {
+            RequestOutcome::Data { .. } | RequestOutcome::Event { .. } => {}
+            RequestOutcome::Ignored(reason) => {
+                debug!(face_id, %reason, "management Interest ignored")
+            }
+            RequestOutcome::Malformed => debug!(face_id, "not an Interest"),
+            RequestOutcome::UnknownFace => {
+                debug!(face_id, "management Interest from a face that is gone")
+            }
+            RequestOutcome::Dropped => {
+                debug!(face_id, "management Interest dropped: too many wait")
+            }
+            RequestOutcome::Announcement(Learning::Learnt(prefix)) => {
                 debug!(face_id, %prefix, "a route was learnt");
             }
-            Handled::Announcement(Learning::Waiting) => {}
-            Handled::Announcement(Learning::Forgotten(prefix)) => {
+            RequestOutcome::Announcement(Learning::Waiting) => {}
+            RequestOutcome::Announcement(Learning::Forgotten(prefix)) => {
                 debug!(face_id, %prefix, "a learnt route has ended");
             }
-            Handled::Announcement(Learning::Refused(reason)) => {
+            RequestOutcome::Announcement(Learning::Refused(reason)) => {
                 debug!(face_id, reason, "an announcement was rejected");
             }
         }

@@ -14,7 +14,7 @@ use ndn_dataplane::{Dataplane, NewFace};
 use ndn_face::{CloseReason, FacePrincipals};
 use ndn_forwarding::{LearningRequest, LinkEvent};
 use ndn_management::request::FaceOptions;
-use ndn_management::{FaceRecord, Handled, Now, Route};
+use ndn_management::{FaceRecord, Now, RequestOutcome, Route};
 use ndn_memif::Address;
 use ndn_packet::Name;
 use ndn_sys::clock::Clock;
@@ -26,6 +26,12 @@ use tracing::info;
 use super::commands::{FaceCommands, Part};
 use super::face_table::{FaceTable, KnownFace};
 use super::refusals::ConnectionLog;
+#[cfg(feature = "vip")]
+use super::tokens::TOKEN_VIP;
+use super::tokens::{
+    TOKEN_ATTEMPTS, TOKEN_HANDSHAKES, TOKEN_INTERNAL, TOKEN_KEY_CHAIN, TOKEN_LINKS,
+    TOKEN_LISTENERS, TOKEN_MEMIF, TOKEN_NAMES, TOKEN_SESSIONS,
+};
 use crate::config::Config;
 use crate::destinations::Destinations;
 use crate::environment::now;
@@ -99,7 +105,8 @@ pub(crate) struct FaceRequest {
     pub(crate) spec: FaceSpec,
 }
 
-/// An event for the services, from the data plane or from a service. Events are delivered in order.
+/// An event for the services, from the data plane or from a service. Events are delivered in order, each to its
+/// [receivers](Self::receivers).
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The descriptor with this token is ready.
@@ -183,7 +190,7 @@ pub(crate) enum Event {
     /// A client connects to the memif listener at `socket`.
     MemifClient { stream: OwnedFd, socket: PathBuf },
     /// A management Interest of a face, or of the [control socket](CONTROL_SOCKET), was handled.
-    Handled { face_id: u64, handled: Handled },
+    Handled { face_id: u64, handled: RequestOutcome },
     /// A strategy asks about learnt routes.
     Learning(LearningRequest),
     /// The workers have erased packets; `more` is set if there are others.
@@ -196,14 +203,121 @@ pub(crate) enum Event {
     TablesPublished(Arc<ndn_table::FibSnapshot>),
 }
 
+impl Event {
+    /// The services that handle the event, in this order.
+    pub(crate) const fn receivers(&self) -> &'static [ServiceName] {
+        use ServiceName::{
+            Captures, Connector, Interfaces, Listening, Management, Memif, PathMtus, Quotas,
+            Sessions, StaticSetup, WebSocket,
+        };
+        match self {
+            Self::Ready(token) => ServiceName::of_token(*token),
+            Self::ManagementReachable => &[Sessions, Listening],
+            Self::Reloaded => &[Memif, StaticSetup, Interfaces, Quotas],
+            Self::ListenersChanged { .. } => &[Management, Connector],
+            Self::FaceFailed { .. } => &[Management, StaticSetup],
+            Self::FaceExists { .. } => &[Management, Connector, StaticSetup],
+            #[cfg(not(feature = "vip"))]
+            Self::FaceAdded { .. } => &[Management, Connector, Sessions, StaticSetup, Captures],
+            #[cfg(feature = "vip")]
+            Self::FaceAdded { .. } => {
+                &[Management, Connector, Sessions, StaticSetup, Captures, ServiceName::Vip]
+            }
+            Self::FaceRefused(_) => &[Connector, Memif, Sessions],
+            #[cfg(not(feature = "vip"))]
+            Self::FaceClosed { .. } => {
+                &[Management, Connector, Memif, Sessions, StaticSetup, Quotas]
+            }
+            #[cfg(feature = "vip")]
+            Self::FaceClosed { .. } => {
+                &[Management, Connector, Memif, Sessions, StaticSetup, Quotas, ServiceName::Vip]
+            }
+            Self::Abandon { .. } => &[Memif, Sessions],
+            Self::EthernetChannels(_)
+            | Self::FaceStateChanged { .. }
+            | Self::FaceResized { .. }
+            | Self::AddRoute { .. }
+            | Self::RemoveRoute { .. }
+            | Self::EndFace(_)
+            | Self::AdoptFace { .. }
+            | Self::RestoreRoutes { .. }
+            | Self::Learning(_)
+            | Self::CsErased { .. } => &[Management],
+            Self::Create(_)
+            | Self::Cancel { .. }
+            | Self::AttemptFailed { .. }
+            | Self::FaceAwaited { .. } => &[Connector],
+            Self::WebSocketClient { .. } => &[WebSocket],
+            Self::MemifClient { .. } | Self::CreateMemif { .. } => &[Memif],
+            Self::CreateSession { .. } => &[Sessions],
+            Self::SessionLost { .. } | Self::DestroyFace(_) | Self::ForgetRoute { .. } => {
+                &[StaticSetup]
+            }
+            Self::CreateStation { .. } | Self::UpdateFace { .. } => &[Interfaces],
+            Self::FaceUnreported | Self::Handled { .. } => &[Quotas],
+            Self::LinksChanged | Self::FollowPath { .. } => &[PathMtus],
+            #[cfg(feature = "vip")]
+            Self::VipRequests(_) | Self::TablesPublished(_) => &[ServiceName::Vip],
+        }
+    }
+
+    /// Returns an event that a service does not handle, although [`receivers`](Self::receivers) names it.
+    pub(crate) fn unhandled(self) -> Option<Self> {
+        debug_assert!(false, "an event for another service: {self:?}");
+        Some(self)
+    }
+}
+
+/// The services of the control thread, in the order in which they receive events and time out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServiceName {
+    Management,
+    Connector,
+    WebSocket,
+    Memif,
+    Sessions,
+    Listening,
+    StaticSetup,
+    Interfaces,
+    Quotas,
+    PathMtus,
+    Balance,
+    Captures,
+    #[cfg(feature = "vip")]
+    Vip,
+}
+
+impl ServiceName {
+    /// The service whose descriptor has this token.
+    const fn of_token(token: u64) -> &'static [Self] {
+        match token {
+            TOKEN_INTERNAL | TOKEN_KEY_CHAIN => &[Self::Management],
+            TOKEN_LINKS => &[Self::Interfaces],
+            TOKEN_SESSIONS => &[Self::Sessions],
+            TOKEN_NAMES => &[Self::Connector],
+            #[cfg(feature = "vip")]
+            TOKEN_VIP => &[Self::Vip],
+            TOKEN_LISTENERS..TOKEN_ATTEMPTS => &[Self::Listening],
+            TOKEN_ATTEMPTS..TOKEN_HANDSHAKES => &[Self::Connector],
+            TOKEN_HANDSHAKES..TOKEN_MEMIF => &[Self::WebSocket],
+            TOKEN_MEMIF.. => &[Self::Memif],
+            // The control thread handles its own tokens; others do not exist.
+            _ => &[],
+        }
+    }
+}
+
 /// A part of the control thread with state and deadlines of its own.
 pub(crate) trait Service {
+    const NAME: ServiceName;
+
     /// The part of the data plane that it uses.
     type Dataplane: Part + ?Sized;
 
-    /// Handles an event. Returns an event that concerns other services, too.
+    /// Handles one of the events of which it is a [receiver](Event::receivers). Returns an event that concerns other
+    /// services, too.
     fn handle_event(&mut self, _: &mut Cx<'_, Self::Dataplane>, event: Event) -> Option<Event> {
-        Some(event)
+        event.unhandled()
     }
 
     /// Performs the work of its [deadline](Self::next_deadline).
@@ -459,7 +573,7 @@ impl Core {
         if policy == PolicyKind::Vip {
             crate::vip::policy_refusal(&self.config).map_or(Ok(()), Err)?;
         }
-        let now = Timestamp::from_nanos(self.now.monotonic_ns);
+        let now = self.now.timestamp();
         let rules = Arc::new(crate::vip::object_rules(&self.config, self.dataplane.hasher()));
         let is_vip = policy == PolicyKind::Vip;
         self.dataplane.set_cs_policy(|packets| match is_vip {
@@ -481,6 +595,9 @@ impl Core {
 
 /// A [`Service`] without its type.
 pub(super) trait AnyService {
+    /// See [`Service::NAME`].
+    fn name(&self) -> ServiceName;
+
     /// See [`Service::handle_event`].
     fn offer(&mut self, core: &mut Core, event: Event) -> Option<Event>;
 
@@ -492,6 +609,10 @@ pub(super) trait AnyService {
 }
 
 impl<S: Service> AnyService for S {
+    fn name(&self) -> ServiceName {
+        S::NAME
+    }
+
     fn offer(&mut self, core: &mut Core, event: Event) -> Option<Event> {
         self.handle_event(&mut core.cx(), event)
     }

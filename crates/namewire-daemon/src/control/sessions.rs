@@ -14,7 +14,7 @@ use ndn_webtransport::{Accepted, Connecting, Identity, Listen, PathMtu, Rules, T
 use tracing::{debug, error};
 
 use super::commands::FaceCommands;
-use super::service::{Cx, Event, Service};
+use super::service::{Cx, Event, Service, ServiceName};
 use super::tokens::TOKEN_SESSIONS;
 use crate::config::Config;
 use crate::faces::{self, FaceSpec};
@@ -82,8 +82,9 @@ pub(crate) struct Sessions {
 /// Sessions time out on the thread of WebTransport.
 impl Service for Sessions {
     type Dataplane = dyn FaceCommands;
+    const NAME: ServiceName = ServiceName::Sessions;
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`Event::receivers` is exhaustive")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::ManagementReachable => self.start(cx.config()),
@@ -100,7 +101,7 @@ impl Service for Sessions {
             Event::FaceRefused(face_id) | Event::FaceClosed { face_id, .. } => {
                 self.followed.remove(&face_id);
             }
-            other => return Some(other),
+            other => return other.unhandled(),
         }
         Some(event)
     }

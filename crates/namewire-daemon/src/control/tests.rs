@@ -205,3 +205,12 @@ fn request_for_a_face_that_another_worker_has_made_is_answered_when_that_is_repo
         control.finish().unwrap();
     }
 }
+
+#[test]
+fn services_have_the_places_of_their_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut control = control(directory.path());
+    for (place, service) in control.parts().1.iter().enumerate() {
+        assert_eq!(service.name() as usize, place, "{:?}", service.name());
+    }
+}

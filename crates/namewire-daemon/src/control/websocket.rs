@@ -10,7 +10,7 @@ use ndn_types::{LedgerReport, Reserves, SharedPlaces};
 use tracing::{debug, warn};
 
 use super::commands::FaceCommands;
-use super::service::{Cx, Deadline, Event, Reason, Service, deadline};
+use super::service::{Cx, Deadline, Event, Reason, Service, ServiceName, deadline};
 use super::tokens::{TOKEN_HANDSHAKES, TOKEN_MEMIF};
 use crate::local_peers::PeerIdentity;
 use crate::streams::LocalEnd;
@@ -112,13 +112,14 @@ impl WebSocketHandshakes {
 
 impl Service for WebSocketHandshakes {
     type Dataplane = dyn FaceCommands;
+    const NAME: ServiceName = ServiceName::WebSocket;
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`Event::receivers` is exhaustive")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::WebSocketClient { stream, peer, local } => self.begin(cx, stream, peer, local),
             Event::Ready(token @ TOKEN_HANDSHAKES..TOKEN_MEMIF) => self.advance(cx, token),
-            other => return Some(other),
+            other => return other.unhandled(),
         }
         None
     }

@@ -277,12 +277,12 @@ impl WaitingAnnouncement {
 
 /// Something that waits for certificates, or is to be judged by those that have arrived.
 #[derive(Debug)]
-pub(super) enum Waiting {
+pub(super) enum WaitingRequest {
     Command(Box<WaitingCommand>),
     Announcement(Box<WaitingAnnouncement>),
 }
 
-impl Waiting {
+impl WaitingRequest {
     /// The face that it came from.
     pub(super) fn face_id(&self) -> u64 {
         match self {
@@ -321,15 +321,15 @@ impl Waiting {
 #[derive(Debug)]
 pub(super) enum Admission {
     /// It waits. The table was full if there is another one: that of a principal above its share, which waits no longer.
-    Admitted(Option<Waiting>),
+    Admitted(Option<WaitingRequest>),
     /// There is no room for it.
-    Refused(Waiting),
+    Refused(WaitingRequest),
 }
 
 /// Commands and announcements that wait for certificates, in the order of arrival.
 #[derive(Debug)]
 pub(super) struct WaitingTable {
-    entries: VecDeque<(PrincipalIndex, Waiting)>,
+    entries: VecDeque<(PrincipalIndex, WaitingRequest)>,
     ledger: RankedLedger<WaitingPlaces, 1>,
 }
 
@@ -345,8 +345,8 @@ impl WaitingTable {
     }
 
     /// Adds something of a principal, which is charged until it is taken.
-    pub(super) fn add(&mut self, key: PrincipalKey, waiting: Waiting) -> Admission {
-        let is_like = |(_, entry): &&(PrincipalIndex, Waiting)| {
+    pub(super) fn add(&mut self, key: PrincipalKey, waiting: WaitingRequest) -> Admission {
+        let is_like = |(_, entry): &&(PrincipalIndex, WaitingRequest)| {
             entry.face_id() == waiting.face_id() && entry.is_command() == waiting.is_command()
         };
         if self.entries.iter().filter(is_like).count() >= WAITING_PER_FACE_MAX {
@@ -367,7 +367,7 @@ impl WaitingTable {
     }
 
     /// Takes the oldest entry of the principal that is above these limits by most.
-    fn take_oldest(&mut self, limits: Limits) -> Option<Waiting> {
+    fn take_oldest(&mut self, limits: Limits) -> Option<WaitingRequest> {
         let victim = self.ledger.victim(WaitingPlaces, limits)?;
         let oldest = self.entries.iter().position(|(principal, _)| *principal == victim)?;
         let (principal, displaced) = self.entries.remove(oldest)?;
@@ -381,12 +381,12 @@ impl WaitingTable {
     }
 
     /// Takes what waits for this certificate.
-    pub(super) fn take_awaiting(&mut self, arrival: &ReceivedCertificate) -> Vec<Waiting> {
+    pub(super) fn take_awaiting(&mut self, arrival: &ReceivedCertificate) -> Vec<WaitingRequest> {
         self.take_if(|entry| entry.progress().awaits(arrival))
     }
 
     /// Takes what has waited for its time.
-    pub(super) fn take_expired(&mut self, now_ns: u64) -> Vec<Waiting> {
+    pub(super) fn take_expired(&mut self, now_ns: u64) -> Vec<WaitingRequest> {
         self.take_if(|entry| entry.progress().deadline_ns() <= now_ns)
     }
 
@@ -404,7 +404,10 @@ impl WaitingTable {
         self.entries.iter().map(|(_, entry)| entry.progress().deadline_ns()).min()
     }
 
-    pub(super) fn take_if(&mut self, is_selected: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
+    pub(super) fn take_if(
+        &mut self,
+        is_selected: impl Fn(&WaitingRequest) -> bool,
+    ) -> Vec<WaitingRequest> {
         let all = std::mem::take(&mut self.entries).into_iter();
         let (taken, kept): (Vec<_>, Vec<_>) = all.partition(|(_, entry)| is_selected(entry));
         self.entries = kept.into();
@@ -655,8 +658,8 @@ mod tests {
     use crate::sign::DigestSigner;
     use crate::testing::name;
 
-    fn command(face_id: u64) -> Waiting {
-        Waiting::Command(Box::new(WaitingCommand {
+    fn command(face_id: u64) -> WaitingRequest {
+        WaitingRequest::Command(Box::new(WaitingCommand {
             wire: Vec::new(),
             requester: Requester { face_id, scope: Scope::NonLocal },
             verb: Verb::RibRegister,
@@ -665,9 +668,13 @@ mod tests {
         }))
     }
 
-    fn announcement(face_id: u64) -> Waiting {
+    fn announcement(face_id: u64) -> WaitingRequest {
         let progress = Progress::new(0);
-        Waiting::Announcement(Box::new(WaitingAnnouncement { wire: Vec::new(), face_id, progress }))
+        WaitingRequest::Announcement(Box::new(WaitingAnnouncement {
+            wire: Vec::new(),
+            face_id,
+            progress,
+        }))
     }
 
     #[test]

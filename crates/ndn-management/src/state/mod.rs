@@ -11,7 +11,7 @@
 //! | `dataset_requests` | requests for datasets whose answers are being encoded |
 //! | `pending` | commands that wait for the data plane |
 //! | `requests` | Interests, commands and announcements that wait for their turn |
-//! | `waiting`, `fetches` | commands that wait for certificates, and how these are fetched |
+//! | `authorization` | the authorizer, commands that wait for certificates, and how these are fetched |
 //! | `announcements` | prefix announcements of learnt routes |
 //! | `readvertising` | commands to a routing daemon and to the gateway |
 //! | `outbox` | actions for the owner |
@@ -20,6 +20,7 @@
 //! results are passed back.
 
 mod action;
+mod authorization;
 mod certificates;
 mod config;
 mod dataset_requests;
@@ -50,7 +51,7 @@ pub use config::{Collaborators, ControlConfig};
 pub use dataset_requests::DatasetPlaces;
 pub use learning::Learning;
 pub use pending::PendingPlaces;
-pub use report::{ControlCounters, Handled};
+pub use report::{ControlCounters, RequestOutcome};
 pub use requests::RequestBytes;
 pub use routes::{RouteError, RoutePlaces};
 pub use strategies::{
@@ -75,9 +76,10 @@ use crate::types::{
     CS_ERASE_LIMIT, FACE_ID_INTERNAL, FACE_ID_RESERVED_MAX, FaceEventKind, PREFIX_DEPTH_MAX,
     cs_flag, route_flag, route_origin,
 };
+use authorization::Authorization;
 use certificates::{
-    Admission, CertificateFetches, FETCH_MS_MAX, FetchContext, Progress, ReceivedCertificate,
-    Waiting, WaitingAnnouncement, WaitingCommand, WaitingTable, command_deadline_ns,
+    FETCH_MS_MAX, FetchContext, Progress, ReceivedCertificate, WaitingAnnouncement, WaitingCommand,
+    WaitingRequest, command_deadline_ns,
 };
 pub use datasets::FaceEventSink;
 use datasets::{DatasetService, Tables};
@@ -154,7 +156,7 @@ const MANAGEMENT_ROUTE: Route = Route {
 /// The control plane. See the module documentation.
 pub struct ControlState {
     config: ControlConfig,
-    authorizer: Box<dyn Authorizer + Send>,
+    authorization: Authorization,
     /// Signs the commands that the forwarder itself issues.
     command_signer: Box<dyn CommandSigner + Send>,
     routes: RoutingTables,
@@ -164,15 +166,11 @@ pub struct ControlState {
     datasets: DatasetService,
     pending: PendingTable,
     requests: Requests,
-    waiting: WaitingTable,
-    fetches: CertificateFetches,
     announcements: Announcements,
     readvertising: Readvertising,
     outbox: Outbox,
-    outcomes: VecDeque<(u64, Handled)>,
-    anchor_changes: VecDeque<AnchorChange>,
+    outcomes: VecDeque<(u64, RequestOutcome)>,
     counters: ControlCounters,
-    operator_users: Vec<u32>,
 }
 
 impl std::fmt::Debug for ControlState {
@@ -191,7 +189,7 @@ impl ControlState {
         let strategies_max = (config.strategy_choices_max, config.strategy_instances_max);
         let reserves = config.reserves;
         Self {
-            authorizer,
+            authorization: Authorization::new(authorizer, reserves),
             command_signer: commands,
             routes: RoutingTables::new(&config),
             faces: FaceRecords::new(),
@@ -200,15 +198,11 @@ impl ControlState {
             datasets: DatasetService::new(config.publisher, reserves),
             pending: PendingTable::new(reserves),
             requests: Requests::new(reserves),
-            waiting: WaitingTable::new(reserves),
-            fetches: CertificateFetches::default(),
             announcements: Announcements::new(reserves),
             readvertising: Readvertising::default(),
             outbox: Outbox::new(signer),
             outcomes: VecDeque::new(),
-            anchor_changes: VecDeque::new(),
             counters: ControlCounters::default(),
-            operator_users: Vec::new(),
             config,
         }
     }
@@ -265,7 +259,7 @@ impl ControlState {
         let principal = self.principal(face_id);
         for dropped in self.requests.push(principal, request) {
             self.counters.dropped += 1;
-            self.outcomes.push_back((dropped.face_id(), Handled::Dropped));
+            self.outcomes.push_back((dropped.face_id(), RequestOutcome::Dropped));
             if let Queued::Judge(waiting) = dropped {
                 self.end_fetches(&waiting.progress().names(), waiting.face_id());
             }
@@ -286,13 +280,13 @@ impl ControlState {
         let face_id = request.face_id();
         let handled = match request {
             Queued::Interest { wire, .. } => self.handle_interest(now, &wire, face_id, telemetry),
-            Queued::Judge(_) if self.faces.get(face_id).is_none() => Handled::UnknownFace,
-            Queued::Judge(Waiting::Command(command)) => self.verify_waiting(now, *command),
-            Queued::Judge(Waiting::Announcement(announcement)) => {
-                Handled::Announcement(self.judge_announcement(now, *announcement))
+            Queued::Judge(_) if self.faces.get(face_id).is_none() => RequestOutcome::UnknownFace,
+            Queued::Judge(WaitingRequest::Command(command)) => self.verify_waiting(now, *command),
+            Queued::Judge(WaitingRequest::Announcement(announcement)) => {
+                RequestOutcome::Announcement(self.judge_announcement(now, *announcement))
             }
             Queued::Forget { name, .. } => match self.forget(face_id, name.as_ref()) {
-                Some(prefix) => Handled::Announcement(Learning::Forgotten(prefix)),
+                Some(prefix) => RequestOutcome::Announcement(Learning::Forgotten(prefix)),
                 None => return true,
             },
         };
@@ -320,7 +314,7 @@ impl ControlState {
     /// Returns the places for commands waiting for certificates that each principal holds.
     #[must_use]
     pub fn waiting_places(&self) -> LedgerReport<1> {
-        self.waiting.report()
+        self.authorization.report()
     }
 
     /// Returns the places for requests for datasets, and the versions and their bytes, that each principal holds.
@@ -365,19 +359,18 @@ impl ControlState {
         wire: &[u8],
         face_id: u64,
         telemetry: &dyn Telemetry,
-    ) -> Handled {
+    ) -> RequestOutcome {
         self.counters.interests += 1;
         let Ok(interest) = Interest::parse(wire) else {
             self.counters.malformed += 1;
-            return Handled::Malformed;
+            return RequestOutcome::Malformed;
         };
         let Some(face) = self.faces.get(face_id) else {
             self.counters.unknown_face += 1;
-            return Handled::UnknownFace;
+            return RequestOutcome::UnknownFace;
         };
         let requester = Requester { face_id, scope: face.properties.scope };
-        let authorizer = &mut *self.authorizer;
-        let dispatched = dispatch::dispatch(now, &interest, requester, authorizer, &[]);
+        let dispatched = self.authorization.dispatch(now, &interest, requester, &[]);
         self.carry_out(now, &interest, requester, (dispatched, telemetry))
     }
 
@@ -388,11 +381,11 @@ impl ControlState {
         now: Now,
         wire: &[u8],
         telemetry: &dyn Telemetry,
-    ) -> Handled {
+    ) -> RequestOutcome {
         self.counters.interests += 1;
         let Ok(interest) = Interest::parse(wire) else {
             self.counters.malformed += 1;
-            return Handled::Malformed;
+            return RequestOutcome::Malformed;
         };
         let requester = Requester { face_id: NO_FACE, scope: Scope::Local };
         let mut authorizer = AnySigner { is_operator: true, ..AnySigner::default() };
@@ -406,7 +399,7 @@ impl ControlState {
         interest: &Interest<'_>,
         requester: Requester,
         (dispatched, telemetry): (Dispatch, &dyn Telemetry),
-    ) -> Handled {
+    ) -> RequestOutcome {
         let name = interest.name();
         let handled = match dispatched {
             Dispatch::Execute(command) => self.execute((now, name, requester), *command),
@@ -423,27 +416,27 @@ impl ControlState {
                 let (datasets, mut tables, outbox) = self.dataset_service(telemetry);
                 let request = (requester, &dataset, prefix.as_ref());
                 datasets.publish(now, request, &mut tables, outbox);
-                Handled::Data { answered: true }
+                RequestOutcome::Data { answered: true }
             }
             Dispatch::NackDataset(response) => {
                 self.outbox.nack(name, &response);
-                Handled::Data { answered: true }
+                RequestOutcome::Data { answered: true }
             }
             Dispatch::Stored => {
                 let answered = self.datasets.send_stored(now, name, &mut self.outbox);
-                Handled::Data { answered }
+                RequestOutcome::Data { answered }
             }
             Dispatch::Events => {
                 let answered = self.datasets.send_event(now, interest, &mut self.outbox);
-                Handled::Event { answered }
+                RequestOutcome::Event { answered }
             }
-            Dispatch::Ignore(reason) => Handled::Ignored(reason),
+            Dispatch::Ignore(reason) => RequestOutcome::Ignored(reason),
         };
         if matches!(
             handled,
-            Handled::Ignored(_)
-                | Handled::Data { answered: false }
-                | Handled::Event { answered: false }
+            RequestOutcome::Ignored(_)
+                | RequestOutcome::Data { answered: false }
+                | RequestOutcome::Event { answered: false }
         ) {
             self.counters.ignored += 1;
         }
@@ -463,41 +456,28 @@ impl ControlState {
         // Anybody can send other Data under the name of the key: the certificate may still arrive.
         let Ok(certificate) = Certificate::parse(wire.to_vec()) else { return };
         let arrival = ReceivedCertificate::new(certificate, self.principal(face_id));
-        let taken = self.waiting.take_awaiting(&arrival);
-        let awaiting: Vec<u64> = taken.iter().map(Waiting::face_id).collect();
-        for mut waiting in taken {
-            waiting.progress_mut().add(&arrival);
+        let (authorization, mut cx) = self.authorizing(now);
+        for waiting in authorization.take_awaiting(&arrival, &mut cx) {
             self.queue(waiting.face_id(), Queued::Judge(waiting));
         }
-        // Nothing on other faces can use it.
-        let is_for = |face_id| !awaiting.contains(&face_id);
-        let (fetches, mut cx) = self.fetching(now);
-        fetches.arrived(&arrival.certificate, is_for, false, &mut cx);
     }
 
-    /// The fetches, with what they need.
-    fn fetching(&mut self, now: Now) -> (&mut CertificateFetches, FetchContext<'_>) {
-        let Self { fetches, routes, pending, outbox, .. } = self;
-        (fetches, FetchContext { now, fib: &routes.fib, pending, outbox })
+    /// The authorization, with what its fetches need.
+    fn authorizing(&mut self, now: Now) -> (&mut Authorization, FetchContext<'_>) {
+        let Self { authorization, routes, pending, outbox, .. } = self;
+        (authorization, FetchContext { now, fib: &routes.fib, pending, outbox })
     }
 
-    /// Lets something wait for the certificates that it requires, and requests those that have not been requested. Returns
-    /// it if there is no room.
-    fn wait(&mut self, now: Now, mut waiting: Waiting) -> Option<Waiting> {
-        let (now_ns, face_id) = (now.monotonic_ns, waiting.face_id());
-        let has_failed = |name: &Name| self.fetches.has_failed(now_ns, name, face_id);
-        let new = waiting.progress_mut().take_new(now_ns, has_failed);
-        let deadline_ns = waiting.progress().fetch_deadline_ns();
-        match self.waiting.add(self.principal(face_id), waiting) {
-            Admission::Admitted(displaced) => {
+    /// Lets something wait for the certificates that it requires. Returns it if there is no room.
+    fn wait(&mut self, now: Now, waiting: WaitingRequest) -> Option<WaitingRequest> {
+        let principal = self.principal(waiting.face_id());
+        let (authorization, mut cx) = self.authorizing(now);
+        match authorization.wait(principal, waiting, &mut cx) {
+            Ok(displaced) => {
                 displaced.into_iter().for_each(|displaced| self.end_waiting(displaced));
-                let (fetches, mut cx) = self.fetching(now);
-                for name in new {
-                    fetches.begin(&name, (face_id, deadline_ns), &mut cx);
-                }
                 None
             }
-            Admission::Refused(waiting) => Some(waiting),
+            Err(waiting) => Some(waiting),
         }
     }
 
@@ -511,20 +491,17 @@ impl ControlState {
         (arrival, is_used): (Option<ReceivedCertificate>, bool),
     ) {
         self.end_fetches(required, face_id);
-        if let Some(ReceivedCertificate { certificate, .. }) = arrival {
-            let (fetches, mut cx) = self.fetching(now);
-            fetches.arrived(&certificate, |one| one == face_id, is_used, &mut cx);
+        if let Some(arrival) = arrival {
+            let (authorization, mut cx) = self.authorizing(now);
+            authorization.note_judgement(face_id, (&arrival, is_used), &mut cx);
         }
     }
 
     /// Ends those of these fetches for a face that nothing waits for any more.
     fn end_fetches(&mut self, required: &[Name], face_id: u64) {
         let principal = self.principal(face_id);
-        for name in required {
-            if !self.waiting.has(name, face_id) && !self.requests.has(name, face_id, principal) {
-                self.fetches.cancel(name, face_id);
-            }
-        }
+        let is_queued = |name: &Name| self.requests.has(name, face_id, principal);
+        self.authorization.end_fetches(required, face_id, is_queued);
     }
 
     /// Adds a face. A face that is known stays as it is.
@@ -541,8 +518,7 @@ impl ControlState {
     pub fn face_destroyed(&mut self, now: Now, face_id: u64) {
         let Some(record) = self.faces.remove(face_id) else { return };
         self.routes.face_destroyed(face_id);
-        self.waiting.face_destroyed(face_id);
-        self.fetches.face_destroyed(face_id);
+        self.authorization.face_destroyed(face_id);
         self.datasets.notify(now, FaceEventKind::Destroyed, &record, &mut self.outbox);
     }
 
@@ -570,10 +546,8 @@ impl ControlState {
             self.routes.next_deadline_ns(),
             self.pending.next_deadline_ns(),
             self.datasets.next_deadline_ns(&self.routes, &self.faces),
-            self.waiting.next_deadline_ns(),
-            self.fetches.next_deadline_ns(),
+            self.authorization.next_deadline_ns(),
             self.readvertising.next_deadline_ns(&self.routes.rib),
-            self.authorizer.next_refresh_ns(),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -586,14 +560,12 @@ impl ControlState {
         self.routes.continue_changing();
         self.pending.handle_timeout(now_ns);
         self.datasets.handle_timeout(now, &mut self.routes, &mut self.faces);
-        let (fetches, mut cx) = self.fetching(now);
-        fetches.handle_timeout(&mut cx);
-        for expired in self.waiting.take_expired(now_ns) {
+        let (authorization, mut cx) = self.authorizing(now);
+        for expired in authorization.handle_timeout(&mut cx) {
             self.end_waiting(expired);
         }
         let (rib, signer) = (&mut self.routes.rib, &mut *self.command_signer);
         self.readvertising.handle_timeout(now, rib, signer, &mut self.outbox);
-        self.anchor_changes.extend(self.authorizer.refresh(now));
     }
 
     /// The next action. FIB updates come first, in one batch per call.
@@ -602,7 +574,7 @@ impl ControlState {
     }
 
     /// The result of a request, and the face that it came from.
-    pub fn poll_outcome(&mut self) -> Option<(u64, Handled)> {
+    pub fn poll_outcome(&mut self) -> Option<(u64, RequestOutcome)> {
         self.outcomes.pop_front()
     }
 
@@ -611,12 +583,12 @@ impl ControlState {
     /// # Errors
     /// The anchors that cannot be read, and the reason.
     pub fn check_anchors(&self) -> Result<(), String> {
-        self.authorizer.check_anchors()
+        self.authorization.check_anchors()
     }
 
     /// The next change of refreshed trust anchors.
     pub fn poll_anchor_change(&mut self) -> Option<AnchorChange> {
-        self.anchor_changes.pop_front()
+        self.authorization.poll_anchor_change()
     }
 
     /// Whether routes or next hops of destroyed faces, or expired routes, remain to be removed, or changed routes to be
@@ -663,7 +635,7 @@ impl ControlState {
     /// # Errors
     /// [`RouteError`] if the tables are full.
     pub fn register_management(&mut self) -> Result<(), RouteError> {
-        self.register_top_prefixes(self.authorizer.is_localhop_enabled())
+        self.register_top_prefixes(self.authorization.is_localhop_enabled())
     }
 
     fn register_top_prefixes(&mut self, is_localhop_enabled: bool) -> Result<(), RouteError> {
@@ -676,7 +648,7 @@ impl ControlState {
 
     /// Sets the user IDs whose programs act for operators: those that may do everything anyway.
     pub fn set_operator_users(&mut self, users: Vec<u32>) {
-        self.operator_users = users;
+        self.authorization.set_operator_users(users);
     }
 
     /// Replaces the authorizer. The route of `/localhop/nfd` is added or removed accordingly.
@@ -685,7 +657,7 @@ impl ControlState {
     /// [`RouteError`] if there is no room for management's routes; the previous authorizer stays.
     pub fn set_authorizer(
         &mut self,
-        mut authorizer: Box<dyn Authorizer + Send>,
+        authorizer: Box<dyn Authorizer + Send>,
     ) -> Result<(), RouteError> {
         let is_localhop_enabled = authorizer.is_localhop_enabled();
         self.register_top_prefixes(is_localhop_enabled)?;
@@ -693,8 +665,7 @@ impl ControlState {
             let localhop = TopPrefix::Localhop.to_name();
             self.remove_route(localhop.as_ref(), FACE_ID_INTERNAL, route_origin::APP);
         }
-        authorizer.inherit(self.authorizer.replay_records());
-        self.authorizer = authorizer;
+        self.authorization.replace_authorizer(authorizer);
         Ok(())
     }
 
@@ -705,10 +676,10 @@ impl ControlState {
         response: &ControlResponse,
         signer: String,
         reason: String,
-    ) -> Handled {
+    ) -> RequestOutcome {
         self.counters.refused += 1;
         self.outbox.respond(name, response);
-        Handled::Refused { verb, signer, code: response.code, reason }
+        RequestOutcome::Refused { verb, signer, code: response.code, reason }
     }
 
     fn refuse_untrusted(
@@ -716,7 +687,7 @@ impl ControlState {
         name: NameRef<'_>,
         (verb, signer): (Verb, String),
         reason: String,
-    ) -> Handled {
+    ) -> RequestOutcome {
         let text = format!("authorization rejected: {reason}");
         let response = ControlResponse::new(status::FORBIDDEN, text);
         self.refuse(name, verb, &response, signer, reason)
@@ -727,25 +698,20 @@ impl ControlState {
         &mut self,
         now: Now,
         interest: &Interest<'_>,
-        mut unverified: Unverified,
+        unverified: Unverified,
         (verb, signer, search): (Verb, String, Search),
-    ) -> Handled {
-        let Unverified { requester, progress } = &mut unverified;
-        let (now_ns, face_id) = (now.monotonic_ns, requester.face_id);
-        let is_new = progress.is_new();
-        progress.update(search);
-        let has_failed = |name: &Name| self.fetches.has_failed(now_ns, name, face_id);
-        if is_new && progress.names().iter().all(has_failed) {
+    ) -> RequestOutcome {
+        let Unverified { requester, mut progress } = unverified;
+        if !self.authorization.note_search(now, requester.face_id, &mut progress, search) {
             let reason = progress.refusal();
             return self.refuse_untrusted(interest.name(), (verb, signer), reason);
         }
-        let Unverified { requester, progress } = unverified;
-        let handled = Handled::Command { verb, signer: signer.clone(), code: None };
+        let handled = RequestOutcome::Command { verb, signer: signer.clone(), code: None };
         let wire = interest.wire().to_vec();
         let command = WaitingCommand { wire, requester, verb, signer, progress };
-        match self.wait(now, Waiting::Command(Box::new(command))) {
-            Some(Waiting::Command(command)) => self.refuse_waiting(*command),
-            Some(Waiting::Announcement(_)) | None => handled,
+        match self.wait(now, WaitingRequest::Command(Box::new(command))) {
+            Some(WaitingRequest::Command(command)) => self.refuse_waiting(*command),
+            Some(WaitingRequest::Announcement(_)) | None => handled,
         }
     }
 
@@ -762,13 +728,12 @@ impl ControlState {
     }
 
     /// Verifies a command again, with one certificate more.
-    fn verify_waiting(&mut self, now: Now, command: WaitingCommand) -> Handled {
+    fn verify_waiting(&mut self, now: Now, command: WaitingCommand) -> RequestOutcome {
         let WaitingCommand { wire, requester, mut progress, .. } = command;
-        let Ok(interest) = &Interest::parse(&wire) else { return Handled::Malformed };
+        let Ok(interest) = &Interest::parse(&wire) else { return RequestOutcome::Malformed };
         let (required, fetched) = (progress.names(), progress.certificates());
         let (arrival, mut is_used) = (progress.take_last(), true);
-        let authorizer = &mut *self.authorizer;
-        let handled = match dispatch::dispatch(now, interest, requester, authorizer, &fetched) {
+        let handled = match self.authorization.dispatch(now, interest, requester, &fetched) {
             Dispatch::NeedsCertificates { verb, signer, search } => {
                 is_used = arrival.as_ref().is_none_or(|one| progress.is_followed(&search, one));
                 let unverified = Unverified { requester, progress };
@@ -778,36 +743,36 @@ impl ControlState {
                 self.refuse(interest.name(), verb, &response, signer, reason)
             }
             Dispatch::Execute(command) => self.execute((now, interest.name(), requester), *command),
-            Dispatch::Ignore(reason) => Handled::Ignored(reason),
+            Dispatch::Ignore(reason) => RequestOutcome::Ignored(reason),
             // A command is dispatched as a command every time.
             Dispatch::Publish { .. }
             | Dispatch::NackDataset(_)
             | Dispatch::Stored
-            | Dispatch::Events => Handled::Malformed,
+            | Dispatch::Events => RequestOutcome::Malformed,
         };
         self.note_judgement(now, requester.face_id, &required, (arrival, is_used));
         handled
     }
 
     /// Ends the wait for certificates that did not arrive in time, or that nobody has a place for.
-    fn end_waiting(&mut self, waiting: Waiting) {
+    fn end_waiting(&mut self, waiting: WaitingRequest) {
         match waiting {
-            Waiting::Command(command) => {
+            WaitingRequest::Command(command) => {
                 let face_id = command.requester.face_id;
                 let handled = self.refuse_waiting(*command);
                 self.outcomes.push_back((face_id, handled));
             }
-            Waiting::Announcement(announcement) => {
+            WaitingRequest::Announcement(announcement) => {
                 self.end_fetches(&announcement.progress.names(), announcement.face_id);
             }
         }
     }
 
     /// Refuses a command that no longer waits.
-    fn refuse_waiting(&mut self, command: WaitingCommand) -> Handled {
+    fn refuse_waiting(&mut self, command: WaitingCommand) -> RequestOutcome {
         let WaitingCommand { wire, requester, verb, signer, progress } = command;
         self.end_fetches(&progress.names(), requester.face_id);
-        let Ok(interest) = Interest::parse(&wire) else { return Handled::Malformed };
+        let Ok(interest) = Interest::parse(&wire) else { return RequestOutcome::Malformed };
         self.refuse_untrusted(interest.name(), (verb, signer), progress.refusal())
     }
 
@@ -830,13 +795,13 @@ impl ControlState {
         {
             let reason =
                 format!("{prefix} is no prefix of the Data {} that it came with", name.to_uri());
-            let refused = Handled::Announcement(Learning::Refused(reason));
+            let refused = RequestOutcome::Announcement(Learning::Refused(reason));
             return self.outcomes.push_back((face_id, refused));
         }
         let deadline_ns = now.monotonic_ns.saturating_add(FETCH_MS_MAX * 1_000_000);
         let progress = Progress::new(deadline_ns);
         let announcement = WaitingAnnouncement { wire, face_id, progress };
-        self.queue(face_id, Queued::Judge(Waiting::Announcement(Box::new(announcement))));
+        self.queue(face_id, Queued::Judge(WaitingRequest::Announcement(Box::new(announcement))));
     }
 
     /// Takes an Interest with this name that a face refused; [`ControlState::handle_next`] removes the longest learnt route
@@ -848,11 +813,11 @@ impl ControlState {
     /// Removes the longest learnt route for `name` to a face; returns its prefix if it existed. Announcements of such routes
     /// wait for certificates no longer.
     fn forget(&mut self, face_id: u64, name: NameRef<'_>) -> Option<Name> {
-        let is_for = |waiting: &Waiting| match waiting {
-            Waiting::Command(_) => false,
-            Waiting::Announcement(one) => one.face_id == face_id && one.covers(name),
+        let is_for = |waiting: &WaitingRequest| match waiting {
+            WaitingRequest::Command(_) => false,
+            WaitingRequest::Announcement(one) => one.face_id == face_id && one.covers(name),
         };
-        for waiting in self.waiting.take_if(is_for) {
+        for waiting in self.authorization.take_if(is_for) {
             self.end_waiting(waiting);
         }
         let origin = route_origin::PREFIX_ANNOUNCEMENT;
@@ -883,7 +848,7 @@ impl ControlState {
         };
         let face_id = waiting.face_id;
         let (required, fetched) = (waiting.progress.names(), waiting.progress.certificates());
-        let validation = self.authorizer.authorize_announcement(now, &data, &fetched);
+        let validation = self.authorization.authorize_announcement(now, &data, &fetched);
         let (arrival, mut is_used) = (waiting.progress.take_last(), true);
         let learning = match validation {
             Validation::Accepted => self.learn(now, announcement, &waiting),
@@ -933,14 +898,11 @@ impl ControlState {
         mut waiting: WaitingAnnouncement,
         search: Search,
     ) -> Learning {
-        let (now_ns, face_id) = (now.monotonic_ns, waiting.face_id);
-        let is_new = waiting.progress.is_new();
-        waiting.progress.update(search);
-        let has_failed = |name: &Name| self.fetches.has_failed(now_ns, name, face_id);
-        if is_new && waiting.progress.names().iter().all(has_failed) {
+        let face_id = waiting.face_id;
+        if !self.authorization.note_search(now, face_id, &mut waiting.progress, search) {
             return Learning::Refused(waiting.progress.refusal());
         }
-        match self.wait(now, Waiting::Announcement(Box::new(waiting))) {
+        match self.wait(now, WaitingRequest::Announcement(Box::new(waiting))) {
             Some(refused) => {
                 self.end_fetches(&refused.progress().names(), face_id);
                 Learning::Refused(refused.progress().refusal())
@@ -956,14 +918,11 @@ impl ControlState {
         &mut self,
         (now, name, requester): (Now, NameRef<'_>, Requester),
         command: AcceptedCommand,
-    ) -> Handled {
+    ) -> RequestOutcome {
         let success = command.success();
         let AcceptedCommand { verb, request, parameters, signer, authority } = command;
         let principal = self.requester(requester.face_id);
-        let users = &self.operator_users;
-        let is_operator =
-            matches!(principal, PrincipalKey::LocalApplication { uid, .. } if users.contains(&uid));
-        let authority = if is_operator { Authority::Operator } else { authority };
+        let authority = self.authorization.authority_of(principal, authority);
         let executing = Executing { now, name, principal, authority };
         // A slice of a removal, which no command waits for, may have made the requested change.
         if request.is_about_next_hops() {
@@ -1025,10 +984,10 @@ impl ControlState {
         };
         self.counters.commands += 1;
         match outcome {
-            Outcome::Deferred => Handled::Command { verb, signer, code: None },
+            Outcome::Deferred => RequestOutcome::Command { verb, signer, code: None },
             Outcome::Reply(response) => {
                 self.outbox.respond(executing.name, &response);
-                Handled::Command { verb, signer, code: Some(response.code) }
+                RequestOutcome::Command { verb, signer, code: Some(response.code) }
             }
         }
     }
@@ -1089,16 +1048,7 @@ impl ControlState {
         match self.add_owned_route(prefix, route, executing.keeper()) {
             // As in NFD, the answer does not depend on the existence of the face.
             Ok(()) | Err(RouteError::NoFace(_)) => Outcome::Reply(success),
-            Err(RouteError::PrefixTooLong) => Outcome::reply(
-                status::NAME_TOO_LONG,
-                format!("Route prefix cannot exceed {PREFIX_DEPTH_MAX} components"),
-            ),
-            Err(
-                error @ (RouteError::RibFull(_)
-                | RouteError::FibFull(_)
-                | RouteError::PrefixFull { .. }
-                | RouteError::ShareUsedUp(_)),
-            ) => Outcome::reply(status::INTERNAL_ERROR, error.to_string()),
+            Err(error) => Outcome::Reply(error.response("Route prefix")),
         }
     }
 
@@ -1132,17 +1082,7 @@ impl ControlState {
     ) -> Outcome {
         match self.add_owned_next_hop(prefix, next_hop, owner) {
             Ok(()) => Outcome::Reply(success),
-            Err(RouteError::PrefixTooLong) => {
-                let text = format!("FIB entry prefix cannot exceed {PREFIX_DEPTH_MAX} components");
-                Outcome::reply(status::NAME_TOO_LONG, text)
-            }
-            Err(RouteError::NoFace(_)) => Outcome::reply(status::GONE, "Face not found"),
-            Err(
-                error @ (RouteError::RibFull(_)
-                | RouteError::FibFull(_)
-                | RouteError::PrefixFull { .. }
-                | RouteError::ShareUsedUp(_)),
-            ) => Outcome::reply(status::INTERNAL_ERROR, error.to_string()),
+            Err(error) => Outcome::Reply(error.response("FIB entry prefix")),
         }
     }
 

@@ -29,7 +29,7 @@ pub struct ControlCounters {
 
 /// The result of an Interest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Handled {
+pub enum RequestOutcome {
     /// A command was executed, or waits.
     Command {
         /// The command.

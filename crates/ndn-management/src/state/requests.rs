@@ -14,7 +14,7 @@ use ndn_types::{
     Verdict,
 };
 
-use super::certificates::Waiting;
+use super::certificates::WaitingRequest;
 
 /// Memory of what waits, bytes.
 const BYTES_MAX: usize = 4 << 20;
@@ -36,7 +36,7 @@ pub(super) enum Request {
     /// An Interest that has arrived on a face.
     Interest { wire: Vec<u8>, face_id: u64 },
     /// A command whose certificate has arrived, or an announcement that has arrived, or its certificate has.
-    Judge(Waiting),
+    Judge(WaitingRequest),
     /// An Interest with this name that a face refused: its learnt route ends, also that of an announcement before.
     Forget { name: Name, face_id: u64 },
 }

@@ -18,6 +18,7 @@ use ndn_types::{LedgerReport, PrincipalKey};
 use super::action::Action;
 use super::config::ControlConfig;
 use crate::fib::{Fib, FibFull};
+use crate::response::{ControlResponse, status};
 use crate::rib::{FibUpdate, NextHop, Rib, RibFull, Route};
 use crate::share::{Charge, Share, ShareUsedUp, places};
 use crate::types::PREFIX_DEPTH_MAX;
@@ -63,6 +64,25 @@ pub enum RouteError {
     /// The principal has its share of the routes.
     #[error(transparent)]
     ShareUsedUp(#[from] ShareUsedUp),
+}
+
+impl RouteError {
+    /// The answer to a command that adds a route or a next hop, of which `prefix` is the name of the prefix.
+    pub(super) fn response(&self, prefix: &str) -> ControlResponse {
+        match self {
+            Self::PrefixTooLong => ControlResponse::new(
+                status::NAME_TOO_LONG,
+                format!("{prefix} cannot exceed {PREFIX_DEPTH_MAX} components"),
+            ),
+            Self::NoFace(_) => ControlResponse::new(status::GONE, "Face not found"),
+            Self::RibFull(_)
+            | Self::FibFull(_)
+            | Self::PrefixFull { .. }
+            | Self::ShareUsedUp(_) => {
+                ControlResponse::new(status::INTERNAL_ERROR, self.to_string())
+            }
+        }
+    }
 }
 
 ndn_types::resource! {

@@ -13,7 +13,7 @@ use crate::types::{FACE_ID_CONTENT_STORE, FACE_ID_INTERNAL, FACE_ID_NULL};
 fn first_segment(harness: &mut Harness, prefix: &Name) -> (Vec<u8>, Name) {
     let builder = InterestBuilder::new(prefix).can_be_prefix(true).must_be_fresh(true);
     let handled = harness.interest(&builder.to_vec().unwrap(), APP);
-    assert_eq!(handled, Handled::Data { answered: true });
+    assert_eq!(handled, RequestOutcome::Data { answered: true });
     let (wire, may_cache) = harness.sent.remove(0);
     assert!(!may_cache);
     let data = Data::parse(&wire).unwrap();
@@ -29,8 +29,8 @@ fn fetch(harness: &mut Harness, prefix: &Name) -> Vec<u8> {
         name.push_segment(segment);
         let wire = InterestBuilder::new(&name).to_vec().unwrap();
         match harness.interest(&wire, APP) {
-            Handled::Data { answered: true } => {}
-            Handled::Data { answered: false } => break,
+            RequestOutcome::Data { answered: true } => {}
+            RequestOutcome::Data { answered: false } => break,
             other => panic!("{other:?}"),
         }
         let (wire, _) = harness.sent.remove(0);
@@ -95,7 +95,7 @@ fn query_of_many_faces_is_answered_in_slices() {
     let wire = InterestBuilder::new(&query).can_be_prefix(true).to_vec().unwrap();
     // A request that is repeated meanwhile gets the same version.
     for _ in 0..2 {
-        assert_eq!(harness.interest(&wire, APP), Handled::Data { answered: true });
+        assert_eq!(harness.interest(&wire, APP), RequestOutcome::Data { answered: true });
     }
     assert!(harness.sent.is_empty() && harness.state.is_listing());
     // Whatever else is wanted does not wait.
@@ -120,7 +120,7 @@ fn query_of_many_faces_is_answered_in_slices() {
         let mut name = version.clone();
         name.push_segment(segment);
         let wire = InterestBuilder::new(&name).to_vec().unwrap();
-        if harness.interest(&wire, APP) != (Handled::Data { answered: true }) {
+        if harness.interest(&wire, APP) != (RequestOutcome::Data { answered: true }) {
             break;
         }
         let (wire, _) = harness.sent.remove(0);
@@ -167,7 +167,7 @@ fn query_that_names_faces_is_answered_at_once() {
     let filter = FaceQueryFilter { scope: Some(Scope::Local.number()), ..any };
     let query = crate::Dataset::FaceQuery(filter).prefix();
     let wire = InterestBuilder::new(&query).can_be_prefix(true).to_vec().unwrap();
-    assert_eq!(harness.interest(&wire, APP), Handled::Data { answered: true });
+    assert_eq!(harness.interest(&wire, APP), RequestOutcome::Data { answered: true });
     let mut slices = 1;
     while harness.sent.is_empty() {
         assert!(harness.state.is_listing());
@@ -242,7 +242,7 @@ fn version_is_unchanged_while_the_table_changes() {
         let mut name = version.clone();
         name.push_segment(segment);
         let wire = InterestBuilder::new(&name).to_vec().unwrap();
-        if harness.interest(&wire, APP) == (Handled::Data { answered: false }) {
+        if harness.interest(&wire, APP) == (RequestOutcome::Data { answered: false }) {
             break;
         }
         content
@@ -290,7 +290,7 @@ fn discover(harness: &mut Harness, uri: &str) {
     let prefix = name(uri);
     let builder = InterestBuilder::new(&prefix).can_be_prefix(true).must_be_fresh(true);
     let handled = harness.interest(&builder.to_vec().unwrap(), APP);
-    assert_eq!(handled, Handled::Data { answered: true });
+    assert_eq!(handled, RequestOutcome::Data { answered: true });
 }
 
 /// The version whose first segment is the last Data sent.

@@ -157,7 +157,7 @@ impl Pair {
         for uri in ["/localhost/nfd/rib/list", "/localhost/nfd/fib/list"] {
             let wire = InterestBuilder::new(&name(uri)).can_be_prefix(true).to_vec().unwrap();
             let handled = self.sliced.interest(&wire, APP);
-            assert_eq!(handled, Handled::Data { answered: true });
+            assert_eq!(handled, RequestOutcome::Data { answered: true });
         }
     }
 
@@ -438,7 +438,7 @@ fn expired_routes_share_fib_versions_and_are_not_listed() {
     assert_eq!(awaited(&mut harness), [false], "more follow");
     for uri in ["/localhost/nfd/rib/list", "/localhost/nfd/fib/list"] {
         let wire = InterestBuilder::new(&name(uri)).can_be_prefix(true).to_vec().unwrap();
-        assert_eq!(harness.interest(&wire, APP), Handled::Data { answered: true });
+        assert_eq!(harness.interest(&wire, APP), RequestOutcome::Data { answered: true });
     }
     assert!(harness.sent.is_empty(), "lists wait");
     let mut rounds = Vec::new();

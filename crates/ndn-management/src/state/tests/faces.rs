@@ -14,7 +14,7 @@ fn begin_creation(
     parameters: &ControlParameters,
 ) -> (Ticket, FaceSpecification) {
     let handled = harness.begin(APP, Verb::FaceCreate, parameters);
-    assert!(matches!(handled, Handled::Command { code: None, .. }), "{handled:?}");
+    assert!(matches!(handled, RequestOutcome::Command { code: None, .. }), "{handled:?}");
     assert!(harness.sent.is_empty());
     match harness.take_actions().remove(0) {
         Action::CreateFace { ticket, specification } => (ticket, *specification),
@@ -45,7 +45,7 @@ fn face_is_created_once() {
     harness.begin(APP, Verb::FaceCreate, &create(uri));
     assert_eq!(harness.take_actions(), []);
 
-    assert_eq!(request_event(&mut harness, 0), Handled::Event { answered: false });
+    assert_eq!(request_event(&mut harness, 0), RequestOutcome::Event { answered: false });
     let face = record(400, uri, Scope::NonLocal);
     harness.state.face_creation_done(harness.now, ticket, Ok(CreatedFace::New(face)));
     harness.run();
@@ -80,7 +80,7 @@ fn begin_creation_after_destruction(harness: &mut Harness, uri: &str) {
 }
 
 /// Sends the Interest for an event, by its number as of [`event_of`].
-fn request_event(harness: &mut Harness, number: u64) -> Handled {
+fn request_event(harness: &mut Harness, number: u64) -> RequestOutcome {
     let mut stream = name("/localhost/nfd/faces/events");
     stream.push_sequence_num(number + 2);
     harness.interest(&InterestBuilder::new(&stream).to_vec().unwrap(), APP)
@@ -515,7 +515,7 @@ fn destroy_command_is_idempotent() {
 #[test]
 fn face_events_are_sent_to_readers_that_ask_before_and_after() {
     let mut harness = Harness::new();
-    assert_eq!(request_event(&mut harness, 2), Handled::Event { answered: false });
+    assert_eq!(request_event(&mut harness, 2), RequestOutcome::Event { answered: false });
     harness.state.face_changed_state(harness.now, TUNNEL, false);
     harness.state.face_changed_state(harness.now, TUNNEL, true);
     harness.state.face_changed_state(harness.now, 9999, true);
@@ -534,11 +534,11 @@ fn face_events_are_sent_to_readers_that_ask_before_and_after() {
     let stream = name("/localhost/nfd/faces/events");
     let wire =
         InterestBuilder::new(&stream).can_be_prefix(true).must_be_fresh(true).to_vec().unwrap();
-    assert_eq!(harness.interest(&wire, APP), Handled::Event { answered: true });
+    assert_eq!(harness.interest(&wire, APP), RequestOutcome::Event { answered: true });
     assert_eq!(event_of(&harness.sent.remove(0).0).0, 2);
     harness.advance(2 * SECOND_NS);
-    assert_eq!(harness.interest(&wire, APP), Handled::Event { answered: false });
-    assert_eq!(request_event(&mut harness, 1), Handled::Event { answered: true });
+    assert_eq!(harness.interest(&wire, APP), RequestOutcome::Event { answered: false });
+    assert_eq!(request_event(&mut harness, 1), RequestOutcome::Event { answered: true });
     assert_eq!(event_of(&harness.sent.remove(0).0).0, 1);
 }
 
@@ -564,7 +564,7 @@ fn face_event_without_an_interest_is_not_sent() {
     harness.state.face_destroyed(harness.now, TUNNEL);
     harness.run();
     assert_eq!(harness.sent, []);
-    assert_eq!(request_event(&mut harness, 0), Handled::Event { answered: true });
+    assert_eq!(request_event(&mut harness, 0), RequestOutcome::Event { answered: true });
     assert_eq!(event_of(&harness.sent.remove(0).0), (0, FaceEventKind::Destroyed, TUNNEL));
 }
 

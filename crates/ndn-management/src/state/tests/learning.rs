@@ -37,7 +37,9 @@ pub(super) fn learn_with(
     harness.state.receive_announcement(harness.now, face_id, name, wire.to_vec());
     harness.handle_all();
     let outcome = std::iter::from_fn(|| harness.state.poll_outcome()).last();
-    let Some((of_face, Handled::Announcement(learning))) = outcome else { panic!("{outcome:?}") };
+    let Some((of_face, RequestOutcome::Announcement(learning))) = outcome else {
+        panic!("{outcome:?}")
+    };
     assert_eq!(of_face, face_id);
     learning
 }
@@ -48,7 +50,7 @@ fn refuse(harness: &mut Harness, face_id: u64, name: &Name) -> Option<Name> {
     harness.handle_all();
     let outcomes = std::iter::from_fn(|| harness.state.poll_outcome());
     let forgotten = outcomes.filter_map(|(_, outcome)| match outcome {
-        Handled::Announcement(Learning::Forgotten(prefix)) => Some(prefix),
+        RequestOutcome::Announcement(Learning::Forgotten(prefix)) => Some(prefix),
         _ => None,
     });
     forgotten.last()
@@ -153,7 +155,7 @@ fn untrusted_announcement_adds_no_route() {
     harness.state.receive_announcement(harness.now, 999, name("/net/app").as_ref(), wire);
     harness.handle_all();
     let outcome = std::iter::from_fn(|| harness.state.poll_outcome()).last();
-    assert!(matches!(outcome, Some((999, Handled::UnknownFace))), "{outcome:?}");
+    assert!(matches!(outcome, Some((999, RequestOutcome::UnknownFace))), "{outcome:?}");
     assert_eq!(harness.state.rib().route_count(), 0);
 }
 

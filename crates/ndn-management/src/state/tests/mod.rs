@@ -187,7 +187,7 @@ impl Harness {
         assert_eq!(self.fib, management, "the forwarding threads have another FIB than management");
     }
 
-    fn interest(&mut self, wire: &[u8], face_id: u64) -> Handled {
+    fn interest(&mut self, wire: &[u8], face_id: u64) -> RequestOutcome {
         let handled = self.state.handle_interest(self.now, wire, face_id, &self.telemetry);
         self.run();
         handled
@@ -199,7 +199,12 @@ impl Harness {
         self.run();
     }
 
-    fn begin(&mut self, face_id: u64, verb: Verb, parameters: &ControlParameters) -> Handled {
+    fn begin(
+        &mut self,
+        face_id: u64,
+        verb: Verb,
+        parameters: &ControlParameters,
+    ) -> RequestOutcome {
         self.nonce += 1;
         let wire = CommandBuilder::default()
             .digest_signed_interest(verb, parameters, self.nonce, self.now.unix_ms())
@@ -208,7 +213,7 @@ impl Harness {
     }
 
     /// Issues a command of an operator, as over the control socket.
-    fn operator_command(&mut self, verb: Verb, parameters: &ControlParameters) -> Handled {
+    fn operator_command(&mut self, verb: Verb, parameters: &ControlParameters) -> RequestOutcome {
         self.nonce += 1;
         let wire = CommandBuilder::default()
             .digest_signed_interest(verb, parameters, self.nonce, self.now.unix_ms())
@@ -228,8 +233,8 @@ impl Harness {
         let handled = self.begin(face_id, verb, parameters);
         let response = self.response();
         let code = match handled {
-            Handled::Command { code, .. } => code.unwrap(),
-            Handled::Refused { code, .. } => code,
+            RequestOutcome::Command { code, .. } => code.unwrap(),
+            RequestOutcome::Refused { code, .. } => code,
             other => panic!("{other:?}"),
         };
         assert_eq!(code, response.code);
@@ -279,11 +284,11 @@ fn deep_name(len: usize) -> Name {
 #[test]
 fn malformed_packet_and_unknown_face_are_counted() {
     let mut harness = Harness::new();
-    assert_eq!(harness.interest(&[5, 0], APP), Handled::Malformed);
+    assert_eq!(harness.interest(&[5, 0], APP), RequestOutcome::Malformed);
     let dataset = name("/localhost/nfd/rib/list");
     let wire = InterestBuilder::new(&dataset).can_be_prefix(true).to_vec().unwrap();
-    assert_eq!(harness.interest(&wire, 999), Handled::UnknownFace);
-    assert_eq!(harness.interest(&wire, TUNNEL), Handled::Ignored(IgnoreReason::NotLocal));
+    assert_eq!(harness.interest(&wire, 999), RequestOutcome::UnknownFace);
+    assert_eq!(harness.interest(&wire, TUNNEL), RequestOutcome::Ignored(IgnoreReason::NotLocal));
     assert!(harness.sent.is_empty());
     let counters = harness.state.counters();
     assert_eq!(

@@ -207,8 +207,8 @@ proptest! {
                 Step::Command { verb, parameters, face_id } => {
                     let handled = harness.begin(face_id, verb, &parameters);
                     let expected = match handled {
-                        Handled::Command { code, .. } => usize::from(code.is_some()),
-                        Handled::Refused { .. } => 1,
+                        RequestOutcome::Command { code, .. } => usize::from(code.is_some()),
+                        RequestOutcome::Refused { .. } => 1,
                         _ => 0,
                     };
                     prop_assert_eq!(harness.sent.len(), expected);

@@ -308,7 +308,7 @@ fn erase(
     more_remain: bool,
 ) -> (u64, ControlParameters) {
     let handled = harness.begin(APP, Verb::CsErase, &ControlParameters { count, ..named("/a") });
-    assert!(matches!(handled, Handled::Command { code: None, .. }));
+    assert!(matches!(handled, RequestOutcome::Command { code: None, .. }));
     let [Action::EraseCs { ticket, prefix, limit, is_whole_name: false }] =
         &harness.take_actions()[..]
     else {
@@ -442,7 +442,7 @@ fn management_route_cannot_be_changed() {
         (Verb::FibAddNextHop, &own),
     ] {
         let handled = harness.operator_command(verb, parameters);
-        assert!(matches!(handled, Handled::Command { code: Some(409), .. }), "{handled:?}");
+        assert!(matches!(handled, RequestOutcome::Command { code: Some(409), .. }), "{handled:?}");
         harness.sent.clear();
         assert_eq!(harness.take_actions(), []);
     }
@@ -469,7 +469,7 @@ fn names_of_management_are_for_operators() {
         }
         let route = ControlParameters { face_id: Some(APP), ..named.clone() };
         let handled = harness.operator_command(Verb::RibRegister, &route);
-        assert!(matches!(handled, Handled::Command { code: Some(200), .. }), "{handled:?}");
+        assert!(matches!(handled, RequestOutcome::Command { code: Some(200), .. }), "{handled:?}");
         harness.sent.clear();
         harness.take_actions();
     }

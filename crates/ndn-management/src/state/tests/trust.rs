@@ -33,16 +33,16 @@ pub(super) fn guarded(root: &Identity) -> Harness {
     access.set_localhop_rib(hierarchy(root));
     access.set_announcements(hierarchy(root));
     let mut harness = Harness::new();
-    harness.state.authorizer = Box::new(access);
+    *harness.state.authorization.authorizer_mut() = Box::new(access);
     harness
 }
 
 impl Harness {
-    fn register(&mut self, client: &Identity) -> Handled {
+    fn register(&mut self, client: &Identity) -> RequestOutcome {
         self.register_from(TUNNEL, client)
     }
 
-    fn register_from(&mut self, face_id: u64, client: &Identity) -> Handled {
+    fn register_from(&mut self, face_id: u64, client: &Identity) -> RequestOutcome {
         self.now.monotonic_ns += 1_000_000;
         self.now.unix_us += 1000;
         let time = Some(self.now.unix_ms());
@@ -72,7 +72,7 @@ impl Harness {
             .collect()
     }
 
-    fn announce(&mut self, wire: &[u8]) -> Handled {
+    fn announce(&mut self, wire: &[u8]) -> RequestOutcome {
         let info =
             SignatureInfo { time_ms: Some(self.now.unix_ms()), ..DigestSigner.signature_info() };
         let command = CommandBuilder::default()
@@ -109,7 +109,7 @@ fn certificates_are_fetched_one_after_the_other() {
     let site = Identity::issued("/net/site", KeyType::Ecdsa, Some(&root));
     let user = Identity::issued("/net/site/user", KeyType::Ecdsa, Some(&site));
     let mut harness = guarded(&root);
-    assert!(matches!(harness.register(&user), Handled::Command { code: None, .. }));
+    assert!(matches!(harness.register(&user), RequestOutcome::Command { code: None, .. }));
     let to = |face: Option<u64>, uri: &str| vec![(uri.to_owned(), face)];
     assert_eq!(harness.asked(), to(Some(TUNNEL), "/net/site/user/KEY/k"));
     harness.advance(30 * MILLISECOND_NS);
@@ -127,14 +127,14 @@ fn certificates_are_fetched_one_after_the_other() {
         matches!(
             outcomes[..],
             [
-                (TUNNEL, Handled::Command { code: None, .. }),
-                (TUNNEL, Handled::Command { code: Some(200), .. })
+                (TUNNEL, RequestOutcome::Command { code: None, .. }),
+                (TUNNEL, RequestOutcome::Command { code: Some(200), .. })
             ]
         ),
         "{outcomes:?}"
     );
     // From now on the certificates are known.
-    assert!(matches!(harness.register(&user), Handled::Command { code: Some(200), .. }));
+    assert!(matches!(harness.register(&user), RequestOutcome::Command { code: Some(200), .. }));
 }
 
 #[test]
@@ -149,11 +149,11 @@ fn missing_or_useless_certificate_ends_in_403() {
     harness.advance(2 * SECOND_NS);
     assert_eq!(harness.response().code, 403);
     let outcome = harness.state.poll_outcome().unwrap();
-    assert!(matches!(outcome, (TUNNEL, Handled::Refused { code: 403, .. })), "{outcome:?}");
+    assert!(matches!(outcome, (TUNNEL, RequestOutcome::Refused { code: 403, .. })), "{outcome:?}");
 
     // For a moment, the certificate is not requested again.
     harness.asked();
-    assert!(matches!(harness.register(&unknown), Handled::Refused { code: 403, .. }));
+    assert!(matches!(harness.register(&unknown), RequestOutcome::Refused { code: 403, .. }));
     assert!(harness.asked().is_empty());
     harness.response();
     harness.advance(SECOND_NS);
@@ -185,7 +185,7 @@ fn forged_certificates_do_not_end_the_wait_for_the_right_one() {
         Identity::issued("/net/site/user", KeyType::Ecdsa, Some(&unknown)),
     ];
     let mut harness = guarded(&root);
-    assert!(matches!(harness.register(&user), Handled::Command { code: None, .. }));
+    assert!(matches!(harness.register(&user), RequestOutcome::Command { code: None, .. }));
     harness.take_actions();
     let mut asked = Vec::new();
     for one in &forged {
@@ -388,8 +388,8 @@ fn refusals_that_no_certificate_changes_are_immediate() {
     harness.data(&user);
     let codes: Vec<_> = std::iter::from_fn(|| harness.state.poll_outcome())
         .filter_map(|(_, handled)| match handled {
-            Handled::Command { code, .. } => code,
-            Handled::Refused { code, .. } => Some(code),
+            RequestOutcome::Command { code, .. } => code,
+            RequestOutcome::Refused { code, .. } => Some(code),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -424,8 +424,8 @@ fn waiting_commands_of_a_face_are_limited() {
     let unknown = Identity::new("/net/unknown", KeyType::Ecdsa);
     let codes: Vec<_> = (0..300)
         .map(|_| match harness.register(&unknown) {
-            Handled::Command { code: None, .. } => 0,
-            Handled::Refused { code, .. } => code,
+            RequestOutcome::Command { code: None, .. } => 0,
+            RequestOutcome::Refused { code, .. } => code,
             other => panic!("{other:?}"),
         })
         .collect();
@@ -443,7 +443,7 @@ fn chain_of_certificates_is_fetched_from_the_network_within_the_lifetime() {
     let site = Identity::issued("/net/region/site", KeyType::Ecdsa, Some(&region));
     let user = Identity::issued("/net/region/site/user", KeyType::Ecdsa, Some(&site));
     let mut harness = guarded(&root);
-    assert!(matches!(harness.register(&user), Handled::Command { code: None, .. }));
+    assert!(matches!(harness.register(&user), RequestOutcome::Command { code: None, .. }));
     let began_ns = harness.now.monotonic_ns;
     for certificate in [&user, &site, &region] {
         let (mut last_ns, mut interval_ns, mut lost) = (None, 10 * MILLISECOND_NS, 0);
@@ -482,10 +482,10 @@ fn neighbour_is_served_while_one_address_floods_commands_from_many_ports() {
     let mut harness = with_hostile_ports(&root);
     let waiting = (0..16 * 16).filter(|number| {
         let handled = harness.register_from(400 + number / 16, &attacker);
-        matches!(handled, Handled::Command { code: None, .. })
+        matches!(handled, RequestOutcome::Command { code: None, .. })
     });
     assert_eq!(waiting.count(), 178, "all places that are open to remote peers");
-    assert!(matches!(harness.register(&user), Handled::Command { code: None, .. }));
+    assert!(matches!(harness.register(&user), RequestOutcome::Command { code: None, .. }));
     // A command of the attacker made room for it, and was refused.
     harness.sent.clear();
     harness.data(&user);
@@ -532,7 +532,9 @@ fn signatures_of_one_host_do_not_delay_commands_of_others() {
     }
     let dropped = harness.state.counters().dropped;
     assert!((10_000..20_000).contains(&dropped), "{dropped}: memory is limited");
-    assert!(harness.state.poll_outcome().is_some_and(|(_, handled)| handled == Handled::Dropped));
+    assert!(
+        harness.state.poll_outcome().is_some_and(|(_, handled)| handled == RequestOutcome::Dropped)
+    );
     assert!(handled_before(&mut harness, &root) <= 2);
     assert_eq!(harness.fib("/p"), [(TUNNEL, 0)]);
 }
@@ -549,12 +551,12 @@ fn commands_of_one_key_from_two_principals_are_all_executed() {
     // The latest of all, whose turn comes after the first one or two.
     assert!(handled_before(&mut harness, &root) <= 2);
     while let Some((_, handled)) = harness.state.poll_outcome() {
-        assert!(matches!(handled, Handled::Command { code: Some(200), .. }), "{handled:?}");
+        assert!(matches!(handled, RequestOutcome::Command { code: Some(200), .. }), "{handled:?}");
     }
     let mut handled = 0;
     while harness.state.handle_next(harness.now, &harness.telemetry) {
         let Some((_, outcome)) = harness.state.poll_outcome() else { panic!("no outcome") };
-        assert!(matches!(outcome, Handled::Command { code: Some(200), .. }), "{outcome:?}");
+        assert!(matches!(outcome, RequestOutcome::Command { code: Some(200), .. }), "{outcome:?}");
         handled += 1;
     }
     assert!(handled >= 28, "{handled}");
@@ -595,7 +597,7 @@ fn announcement_adds_a_route_that_expires() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut harness = guarded(&root);
     let handled = harness.announce(&announcement("/net/app", 5000, &root.signer()));
-    assert!(matches!(handled, Handled::Command { code: Some(200), .. }), "{handled:?}");
+    assert!(matches!(handled, RequestOutcome::Command { code: Some(200), .. }), "{handled:?}");
     let parameters = harness.response().parameters().unwrap();
     assert_eq!(parameters.name, Some(name("/net/app")));
     assert_eq!((parameters.face_id, parameters.origin), (Some(APP), Some(129)));
@@ -612,8 +614,10 @@ fn announcement_adds_a_route_that_expires() {
 fn untrusted_or_malformed_announcement_is_refused() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut harness = guarded(&root);
-    let code = |handled: Handled| match handled {
-        Handled::Refused { code, .. } | Handled::Command { code: Some(code), .. } => code,
+    let code = |handled: RequestOutcome| match handled {
+        RequestOutcome::Refused { code, .. } | RequestOutcome::Command { code: Some(code), .. } => {
+            code
+        }
         other => panic!("{other:?}"),
     };
     let outside = announcement("/elsewhere", 5000, &root.signer());
@@ -634,7 +638,7 @@ fn untrusted_or_malformed_announcement_is_refused() {
 
     let sub = Identity::issued("/net/sub", KeyType::Ecdsa, Some(&root));
     let handled = harness.announce(&announcement("/net/sub/app", 5000, &sub.signer()));
-    assert!(matches!(handled, Handled::Command { code: None, .. }));
+    assert!(matches!(handled, RequestOutcome::Command { code: None, .. }));
     harness.data(&sub);
     assert_eq!(harness.fib("/net/sub/app"), [(APP, 2048)]);
 }
@@ -644,7 +648,7 @@ fn other_data_under_the_name_of_the_key_does_not_end_the_fetch() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let user = Identity::issued("/net/user", KeyType::Ecdsa, Some(&root));
     let mut harness = guarded(&root);
-    assert!(matches!(harness.register(&user), Handled::Command { code: None, .. }));
+    assert!(matches!(harness.register(&user), RequestOutcome::Command { code: None, .. }));
     let data_name = user.certificate.name().to_name();
     let no_certificate = DataBuilder::new(&data_name).content(b"no key");
     let no_certificate = ndn_security::sign_data(&no_certificate, &DigestSigner).unwrap();
@@ -667,7 +671,7 @@ fn unexpected_data_changes_nothing() {
     harness.state.handle_data(harness.now, &[6, 0], TUNNEL);
     assert_eq!(harness.state.counters().malformed, 1);
     let unsigned = InterestBuilder::new(&name("/localhop/nfd/rib/register/x")).to_vec().unwrap();
-    assert!(matches!(harness.interest(&unsigned, TUNNEL), Handled::Ignored(_)));
+    assert!(matches!(harness.interest(&unsigned, TUNNEL), RequestOutcome::Ignored(_)));
     assert!(harness.sent.is_empty() && harness.take_actions().is_empty());
 }
 
@@ -693,7 +697,7 @@ fn anchors_are_refreshed_at_their_deadline() {
     let loader = Arc::clone(&kept);
     access.set_anchor_loader(move |_| loader.lock().unwrap().clone());
     let mut harness = Harness::new();
-    harness.state.authorizer = Box::new(access);
+    *harness.state.authorization.authorizer_mut() = Box::new(access);
     let tick = |harness: &mut Harness| {
         harness.handle_timeout();
         harness.run();
@@ -701,7 +705,7 @@ fn anchors_are_refreshed_at_their_deadline() {
     };
     let accepted = |harness: &mut Harness, client: &Identity| {
         harness.take_actions();
-        matches!(harness.register(client), Handled::Command { code: Some(200), .. })
+        matches!(harness.register(client), RequestOutcome::Command { code: Some(200), .. })
     };
 
     let begun_ns = harness.now.monotonic_ns;
@@ -717,7 +721,7 @@ fn anchors_are_refreshed_at_their_deadline() {
     assert!(tick(&mut harness).is_empty());
     assert!(accepted(&mut harness, &old));
     let due_ns = begun_ns + PERIOD_NS;
-    assert_eq!(harness.state.authorizer.next_refresh_ns(), Some(due_ns));
+    assert_eq!(harness.state.authorization.authorizer_mut().next_refresh_ns(), Some(due_ns));
     assert!(harness.state.next_deadline_ns().unwrap() <= due_ns);
     harness.now.monotonic_ns = due_ns - 1;
     assert!(tick(&mut harness).is_empty());
