@@ -65,7 +65,7 @@ pub fn wait_until_within<T>(
         if let Some(value) = condition() {
             return value;
         }
-        assert!(now() < deadline, "waited {timeout:?} in vain for {what}");
+        assert!(now() < deadline, "{what}: not after {timeout:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -319,7 +319,7 @@ fn flood_of_rejected_commands_changes_nothing() {
         neighbour.send(&wire);
     }
     let user = Identity::new("/net/user", Some(&root));
-    // The flood may still be queued, and commands that wait for a certificate in vain.
+    // The flood may still be queued, and commands that wait for a certificate that does not come.
     neighbour.socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     wait_until("a good command to get through", || {
         let wire = register("/localhop/nfd", "/net/user", &user.signer(), unix_ms());

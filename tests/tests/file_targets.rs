@@ -87,7 +87,7 @@ fn full_disk_is_reported_and_received_segments_are_kept() {
     let (there, complaint) = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
     assert!(complaint.contains("No space left"), "{complaint}");
-    // The file system has no room for a part that tells nothing of itself either.
+    // The file system has no room for the description of a part either.
     let is_part = |name: &str| name.starts_with(".out.part");
     assert!(there.lines().all(is_part), "{there}");
 }

@@ -132,7 +132,7 @@ fn configured_face_trusts_an_authority_and_reconnects() {
     let earlier = wait_until("the face", || face(&branch, &url));
     wait_until("the route", || route_of(&earlier).then_some(()));
     assert_eq!(first.json(&["webtransport"])["self_signed"], false);
-    // It ends orderly, and tells its peers.
+    // It closes its sessions when it stops.
     drop(first);
     wait_until("the face to go", || face(&branch, &url).is_none().then_some(()));
     let _second = settings.port(port).start();

@@ -16,7 +16,7 @@ pub struct ProgramMetric {
     pub is_counter: bool,
     /// Help text.
     pub help: &'static str,
-    /// A label that tells samples of one name apart, which follow each other.
+    /// A label that distinguishes samples of one name, which follow each other.
     pub label: Option<(&'static str, &'static str)>,
     /// Value.
     pub value: f64,

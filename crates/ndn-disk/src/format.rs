@@ -21,7 +21,7 @@ pub const BLOCK: usize = 4096;
 pub const DATA_OFFSET: u64 = 1 << 20;
 /// Bytes at the start of a file or device that must be zero before it is formatted: the signatures of file systems and
 /// volume managers lie there.
-pub const FOREIGN_CHECK_BYTES: usize = 128 << 10;
+pub const CONTENTS_CHECK_BYTES: usize = 128 << 10;
 /// Smallest and largest segment, bytes; both are powers of two.
 pub(crate) const SEGMENT_BYTES_MIN: usize = 256 << 10;
 /// Largest segment, bytes.
@@ -150,7 +150,7 @@ impl Superblock {
         if at.take() != Some(SUPERBLOCK_MAGIC) {
             return match bytes.iter().all(|&byte| byte == 0) {
                 true => FirstBlock::Blank,
-                false => FirstBlock::Foreign,
+                false => FirstBlock::OtherContents,
             };
         }
         Self::decode_fields(bytes, at, file_bytes).map_or(FirstBlock::Damaged, FirstBlock::Valid)
@@ -188,8 +188,8 @@ pub enum FirstBlock {
     Valid(Superblock),
     /// A superblock with a wrong checksum, or of a larger file.
     Damaged,
-    /// Something else, which must not be overwritten.
-    Foreign,
+    /// Contents of another program, which must not be overwritten.
+    OtherContents,
 }
 
 /// Identity of a segment: all its checksums depend on it.
@@ -485,7 +485,7 @@ mod tests {
         for bit in 0..64 * 8 {
             let mut wrong = bytes;
             wrong[bit / 8] ^= 1 << (bit % 8);
-            let expected = if bit < 64 { FirstBlock::Foreign } else { FirstBlock::Damaged };
+            let expected = if bit < 64 { FirstBlock::OtherContents } else { FirstBlock::Damaged };
             assert_eq!(Superblock::decode(&wrong, 64 << 20), expected, "bit {bit}");
         }
     }

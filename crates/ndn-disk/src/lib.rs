@@ -27,10 +27,10 @@ mod share;
 
 pub use counters::{DiskCounters, DiskValues};
 pub use format::{
-    BLOCK, DATA_OFFSET, DirectoryEntry, FOREIGN_CHECK_BYTES, FirstBlock, PACKET_BYTES_MAX, Record,
+    BLOCK, CONTENTS_CHECK_BYTES, DATA_OFFSET, DirectoryEntry, FirstBlock, PACKET_BYTES_MAX, Record,
     RecordError, SegmentId, Superblock, TooSmall, Trailer, name_of,
 };
 pub use reads::WAITERS_MAX;
 pub use recovery::recover;
-pub use request::{Buffer, Completion, Found, ReadFault, Request, Storage};
+pub use request::{Buffer, Completion, ReadFault, ReadRecord, Request, Storage};
 pub use share::{Admission, Lookup, Packet, ReadResult, Share, ShareOptions};

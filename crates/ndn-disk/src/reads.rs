@@ -101,11 +101,6 @@ impl Reads {
         let ticket = *self.serving.get(&hash)?;
         self.slots.get_mut(ticket as usize)?.as_mut()
     }
-
-    /// Whether a read for Interests can begin.
-    pub(crate) fn has_room(&self) -> bool {
-        self.serving.len() < self.serve_max && !self.free.is_empty() && !self.buffers.is_empty()
-    }
 }
 
 impl Read {

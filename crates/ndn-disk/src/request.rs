@@ -88,7 +88,7 @@ pub enum Request {
 
 /// A record that was read and checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct ReadRecord {
     /// Place of the packet in the buffer.
     pub packet: Range<usize>,
     /// End of freshness, in milliseconds since 1970; 0 for Data that was never fresh.
@@ -114,7 +114,7 @@ pub enum Completion {
         /// The ticket of the request.
         ticket: u32,
         /// The record, or why there is none.
-        result: Result<Found, ReadFault>,
+        result: Result<ReadRecord, ReadFault>,
         /// The buffer of the request.
         buffer: Buffer,
     },
@@ -164,7 +164,7 @@ fn find(
     segment: SegmentId,
     unit: u32,
     hash: u64,
-) -> Result<Found, ReadFault> {
+) -> Result<ReadRecord, ReadFault> {
     let record = bytes.get(skip..).unwrap_or_default();
     let record = Record::decode(record, segment, unit).map_err(|_| ReadFault::Checksum)?;
     if record.is_erasure || record.hash != hash {
@@ -172,7 +172,7 @@ fn find(
     }
     let start = skip + crate::format::RECORD_HEADER;
     let packet = start..start + record.bytes.len();
-    Ok(Found { packet, fresh_until_ms: record.fresh_until_ms })
+    Ok(ReadRecord { packet, fresh_until_ms: record.fresh_until_ms })
 }
 
 /// The blocks that contain some units: first byte, length, and distance of the units from it.

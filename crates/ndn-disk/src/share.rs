@@ -367,12 +367,6 @@ impl Share {
         Lookup::Buffered(Packet { wire: record.bytes, fresh_until })
     }
 
-    /// Whether a read can begin.
-    #[must_use]
-    pub fn can_read(&self) -> bool {
-        self.failure.is_none() && self.reads.has_room()
-    }
-
     /// Begins the read of a record that [`find`](Self::find) has found [on the disk](Lookup::OnDisk), for `waiter`,
     /// or joins the read in progress. Returns false, and counts it, if there is no room.
     pub fn begin_read(&mut self, hash: u64, waiter: u64) -> bool {

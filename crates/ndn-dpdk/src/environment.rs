@@ -15,11 +15,13 @@ pub enum EnvironmentError {
     /// An argument has a NUL character, or there are too many.
     #[error("DPDK takes no such arguments")]
     Arguments,
-    /// DPDK told more on standard error.
+    /// Standard error has DPDK's own message.
     #[error("DPDK does not start with these arguments: {0}")]
     Start(io::Error),
     /// It was tried before, which is possible once.
-    #[error("DPDK was started before with other arguments, or in vain: start the program anew")]
+    #[error(
+        "DPDK was started before with other arguments, or has failed to start: start the program anew"
+    )]
     Before,
 }
 

@@ -44,9 +44,9 @@ pub enum ResultsError {
     /// Another process adds runs.
     #[error("{0}: another process is adding runs to it")]
     Locked(PathBuf),
-    /// Another kind of file.
+    /// Not a file of results, or of another version.
     #[error("{path}: {reason}")]
-    Foreign {
+    NotResults {
         /// The file.
         path: PathBuf,
         /// The reason.
@@ -249,18 +249,21 @@ impl Results {
 
     /// Checks that these are results, and reads their identifier.
     fn identify(&mut self) -> Result<(), ResultsError> {
-        let foreign = |reason: String| ResultsError::Foreign { path: self.path.clone(), reason };
+        let not_results =
+            |reason: String| ResultsError::NotResults { path: self.path.clone(), reason };
         let pragma = |name: &str| self.connection.pragma_query_value(None, name, |row| row.get(0));
         let application: i64 = pragma("application_id").map_err(|_| {
-            foreign("is not a database of results of `namewire lab run`".to_owned())
+            not_results("is not a database of results of `namewire lab run`".to_owned())
         })?;
         if application != APPLICATION {
-            return Err(foreign("is not a database of results of `namewire lab run`".to_owned()));
+            return Err(not_results(
+                "is not a database of results of `namewire lab run`".to_owned(),
+            ));
         }
         let version: i64 = pragma("user_version").map_err(|error| self.failed(error))?;
         if version != VERSION {
             let reason = format!("has tables of version {version}; this program knows {VERSION}");
-            return Err(foreign(reason));
+            return Err(not_results(reason));
         }
         let id = self.connection.query_row("SELECT id FROM experiment", [], |row| row.get(0));
         self.id = id.map_err(|error| self.failed(error))?;

@@ -109,8 +109,8 @@ const K: [u32; 64] = [
 pub fn pair(one: &[u8], other: &[u8]) -> Option<[[u8; DIGEST_LEN]; 2]> {
     #[cfg(target_arch = "x86_64")]
     if pair::is_available() {
-        // SAFETY: the processor has the features that the function is compiled for. What two at a time save
-        // is `sha256_pairs` beside `sha256` in the costs that `namewire bench transfer --json` tells.
+        // SAFETY: the processor has the features that the function is compiled for. The gain
+        // is `sha256_pairs` beside `sha256` in the costs that `namewire bench transfer --json` prints.
         return Some(unsafe { pair::digest_pair(one, other) });
     }
     let _ = (one, other);
@@ -126,8 +126,8 @@ pub fn lanes(inputs: &[&[u8]]) -> Option<[[u8; DIGEST_LEN]; LANES]> {
     #[cfg(target_arch = "x86_64")]
     if lanes::is_available() && is_worthwhile(inputs) {
         let all = std::array::from_fn(|lane| inputs.get(lane).copied().unwrap_or_default());
-        // SAFETY: the processor has the features that the function is compiled for. What lanes save is
-        // `sha256_lanes` beside `sha256_pairs` in the costs that `namewire bench transfer --json` tells.
+        // SAFETY: the processor has the features that the function is compiled for. The gain is
+        // `sha256_lanes` beside `sha256_pairs` in the costs that `namewire bench transfer --json` prints.
         return Some(unsafe { lanes::digest_lanes(all) });
     }
     let _ = inputs;

@@ -38,4 +38,4 @@ pub use scenario::{
     Scenario, StrategyChoice,
 };
 pub use shrink::{Shrunk, shrink};
-pub use simulation::{Failure, Outcome, Simulation, Start};
+pub use simulation::{Failure, ScenarioOutcome, Simulation, Start};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use clap::{Args, Parser, Subcommand};
 use ndn_ring::POOLS_MAX;
 use ndn_sim::{
-    Attack, AttackFault, AttackOutcome, Element, Limits, Outcome, PlantedFault, Scenario,
+    Attack, AttackFault, AttackOutcome, Element, Limits, PlantedFault, Scenario, ScenarioOutcome,
     Simulation, shrink, start_faulty_forwarder,
 };
 
@@ -150,7 +150,7 @@ fn run(
     }
     let jobs = jobs.clamp(1, POOLS_MAX / workers_max);
     let next = AtomicU64::new(first);
-    let (total, progress) = (Mutex::new(Outcome::default()), Progress::new(first, count));
+    let (total, progress) = (Mutex::new(ScenarioOutcome::default()), Progress::new(first, count));
     let failed = Mutex::new(None::<u64>);
     std::thread::scope(|scope| {
         for _ in 0..jobs {
@@ -181,7 +181,7 @@ fn run(
     if let Some(seed) = failed.into_inner().unwrap_or_default() {
         return Err(describe_failure(seed, limits, size));
     }
-    let Outcome { frames, satisfied, unsatisfied, pressure, .. } =
+    let ScenarioOutcome { frames, satisfied, unsatisfied, pressure, .. } =
         total.into_inner().unwrap_or_default();
     Ok(format!(
         "{count} scenarios passed: {frames} frames, {satisfied} Interests satisfied, {unsatisfied} not, \
@@ -229,7 +229,7 @@ impl Progress {
     }
 }
 
-fn add(total: &Mutex<Outcome>, outcome: &Outcome) {
+fn add(total: &Mutex<ScenarioOutcome>, outcome: &ScenarioOutcome) {
     if let Ok(mut total) = total.lock() {
         total.frames += outcome.frames;
         total.satisfied += outcome.satisfied;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use ndn_client::link::LinkOptions;
+use ndn_client::link::SimulatedLinkOptions;
 use ndn_packet::Name;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -74,7 +74,7 @@ pub struct Edge {
     /// The two nodes.
     pub nodes: [usize; 2],
     /// The link in each direction, by the sending node.
-    pub links: [LinkOptions; 2],
+    pub links: [SimulatedLinkOptions; 2],
     /// Longest frame, bytes.
     pub mtu: usize,
     /// Both nodes retransmit lost frames (NDNLPv2, "Link Reliability").
@@ -87,7 +87,7 @@ pub struct Medium {
     /// The nodes.
     pub nodes: Vec<usize>,
     /// The link from each node to each other one.
-    pub link: LinkOptions,
+    pub link: SimulatedLinkOptions,
 }
 
 /// An application that answers below a prefix.
@@ -448,12 +448,12 @@ fn present<T>(parts: &[Option<T>]) -> impl Iterator<Item = usize> {
     parts.iter().enumerate().filter(|(_, part)| part.is_some()).map(|(number, _)| number)
 }
 
-fn is_impaired(link: &LinkOptions) -> bool {
+fn is_impaired(link: &SimulatedLinkOptions) -> bool {
     link.loss > 0.0 || link.reordering > 0.0 || link.duplication > 0.0
 }
 
 /// Makes a link lossless and in order; rate, delay and queue stay.
-pub(crate) fn clear_impairment(link: &mut LinkOptions) {
+pub(crate) fn clear_impairment(link: &mut SimulatedLinkOptions) {
     (link.loss, link.reordering, link.duplication) = (0.0, 0.0, 0.0);
 }
 
@@ -539,13 +539,13 @@ pub(crate) fn is_localhop(name: &Name) -> bool {
     name.component(0).is_some_and(|first| first.value() == b"localhop")
 }
 
-fn random_link(random: &mut StdRng) -> LinkOptions {
+fn random_link(random: &mut StdRng) -> SimulatedLinkOptions {
     let mut share = |probability, share: f64| match random.random_bool(probability) {
         true => random.random_range(0.0..share),
         false => 0.0,
     };
     let (loss, reordering, duplication) = (share(0.3, 0.2), share(0.3, 0.3), share(0.2, 0.2));
-    LinkOptions {
+    SimulatedLinkOptions {
         rate: [1_000_000, 10_000_000, 1_000_000_000][random.random_range(0..3)],
         delay: Duration::from_micros(random.random_range(10..20_000)),
         queue_bytes: [3_000, 30_000, 1 << 20][random.random_range(0..3)],

@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use ndn_client::link::{Link, LinkOptions, Passage};
+use ndn_client::link::{Passage, SimulatedLink, SimulatedLinkOptions};
 use ndn_packet::{
     DataBuilder, InterestBuilder, LpHeader, LpPacket, Name, SignatureInfo, SignatureType,
 };
@@ -67,7 +67,7 @@ impl fmt::Display for Failure {
 
 /// Result of a simulation that found no failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Outcome {
+pub struct ScenarioOutcome {
     /// Frames that nodes sent.
     pub frames: u64,
     /// Interests of consumers that got Data.
@@ -111,7 +111,7 @@ struct Host {
 #[derive(Debug)]
 struct EdgeState {
     edge: Edge,
-    links: [Link; 2],
+    links: [SimulatedLink; 2],
     /// Partitions that are in force.
     cuts: u32,
 }
@@ -119,17 +119,17 @@ struct EdgeState {
 #[derive(Debug)]
 struct MediumState {
     nodes: Vec<usize>,
-    options: LinkOptions,
+    options: SimulatedLinkOptions,
     /// By sender, then receiver.
-    links: Vec<Vec<Link>>,
+    links: Vec<Vec<SimulatedLink>>,
 }
 
 impl MediumState {
-    fn new(medium: &Medium, options: LinkOptions) -> Self {
+    fn new(medium: &Medium, options: SimulatedLinkOptions) -> Self {
         let nodes = medium.nodes.clone();
         let link = |from: usize, to: usize| {
             let seed = options.seed ^ (from * nodes.len() + to) as u64;
-            Link::new(LinkOptions { seed, ..options })
+            SimulatedLink::new(SimulatedLinkOptions { seed, ..options })
         };
         let from = |from| (0..nodes.len()).map(|to| link(from, to)).collect();
         let links = (0..nodes.len()).map(from).collect();
@@ -205,7 +205,7 @@ pub struct Simulation {
     random: StdRng,
     trace: DefaultHasher,
     recent: VecDeque<(Duration, Note)>,
-    outcome: Outcome,
+    outcome: ScenarioOutcome,
 }
 
 impl Simulation {
@@ -213,7 +213,7 @@ impl Simulation {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn run(scenario: &Scenario, start: &mut Start<'_>) -> Result<Outcome, Failure> {
+    pub fn run(scenario: &Scenario, start: &mut Start<'_>) -> Result<ScenarioOutcome, Failure> {
         let mut simulation = Self::new(scenario);
         for node in 0..simulation.hosts.len() {
             simulation.start_node(node, start);
@@ -236,7 +236,7 @@ impl Simulation {
 
     fn new(scenario: &Scenario) -> Self {
         let edges = scenario.edges.iter().map(|edge| {
-            edge.map(|edge| EdgeState { edge, links: edge.links.map(Link::new), cuts: 0 })
+            edge.map(|edge| EdgeState { edge, links: edge.links.map(SimulatedLink::new), cuts: 0 })
         });
         let medium = |medium: &Medium| MediumState::new(medium, medium.link);
         let media = scenario.media.iter().map(|one| one.as_ref().map(medium));
@@ -260,7 +260,7 @@ impl Simulation {
             random: StdRng::seed_from_u64(scenario.seed ^ 0x006e_6f6e_6365),
             trace: DefaultHasher::new(),
             recent: VecDeque::new(),
-            outcome: Outcome::default(),
+            outcome: ScenarioOutcome::default(),
         }
     }
 
@@ -397,9 +397,9 @@ impl Simulation {
             Event::FaultEnd(fault) => self.end_fault(fault, start),
             Event::ClearLinks => {
                 for state in self.edges.iter_mut().flatten() {
-                    state.links = state.edge.links.map(|mut link: LinkOptions| {
+                    state.links = state.edge.links.map(|mut link: SimulatedLinkOptions| {
                         clear_impairment(&mut link);
-                        Link::new(link)
+                        SimulatedLink::new(link)
                     });
                 }
                 for (state, medium) in self.media.iter_mut().zip(&self.scenario.media) {

@@ -5,14 +5,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ndn_sim::{
-    Failure, Limits, Outcome, PlantedFault, Pressure, Scenario, Simulation, shrink,
+    Failure, Limits, PlantedFault, Pressure, Scenario, ScenarioOutcome, Simulation, shrink,
     start_faulty_forwarder, start_forwarder,
 };
 
 /// Scenarios that are run unless `NAMEWIRE_CASES` has another number; `make sim` runs 100,000.
 const SCENARIOS: u64 = 1000;
 
-fn run(seed: u64, limits: &Limits) -> Result<Outcome, Failure> {
+fn run(seed: u64, limits: &Limits) -> Result<ScenarioOutcome, Failure> {
     Simulation::run(&Scenario::random(seed, limits), &mut start_forwarder)
 }
 

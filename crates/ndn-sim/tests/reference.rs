@@ -263,7 +263,11 @@ fn random(seed: u64, limits: &Limits) -> Scenario {
     scenario.without(&beyond)
 }
 
-fn run(seed: u64, limits: &Limits, fault: Fault) -> Result<ndn_sim::Outcome, ndn_sim::Failure> {
+fn run(
+    seed: u64,
+    limits: &Limits,
+    fault: Fault,
+) -> Result<ndn_sim::ScenarioOutcome, ndn_sim::Failure> {
     let scenario = random(seed, limits);
     Simulation::run(&scenario, &mut |spec, now| Box::new(Reference::new(spec, now, fault)))
 }

@@ -56,7 +56,7 @@ fn receive(socket: &UdpSocket, lengths: [usize; 2], count: usize) -> Vec<(Vec<u8
     datagrams
 }
 
-/// Tells runs of equal size apart from single datagrams, if the kernel joins datagrams at all.
+/// Distinguishes runs of equal size from single datagrams, if the kernel joins datagrams at all.
 #[test]
 fn datagrams_of_equal_length_are_sent_and_received_as_one_message() {
     let (receiver, receiver_address) = bound();

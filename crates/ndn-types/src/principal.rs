@@ -1,4 +1,4 @@
-//! Principals: the parties between which scarce resources are shared.
+//! Principals: the processes, neighbours and addresses between which scarce resources are shared.
 //!
 //! A limit per face is no limit for a host: one address may own a thousand faces. Tables and buffers are therefore
 //! charged to the principal of a face, and divided between principals.
@@ -6,7 +6,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The party that is charged for what the packets of a face take.
+/// The principal of a face: charged for the resources that the face's packets take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PrincipalKey {
     /// Management: the internal face.

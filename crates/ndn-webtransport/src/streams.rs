@@ -126,7 +126,7 @@ impl Drop for SendStreams<'_> {
     }
 }
 
-/// Tells the peer that this end reads streams. One that does not has to keep a few bytes.
+/// Announces to the peer that this end reads streams. One that does not has to keep a few bytes.
 pub(crate) async fn announce(connection: &Connection) -> Option<()> {
     let stream = connection.open_uni().await.ok()?;
     let mut stream = stream.await.ok()?;

@@ -12,7 +12,7 @@ use wtransport::tls::rustls::{CertificateError, DigitallySignedStruct, Error, Si
 use crate::certificate::{CertificateHash, hash_of};
 
 /// Does what another verifier does, and keeps why a certificate was refused: of a handshake that fails,
-/// the library tells an alert only.
+/// the library reports an alert only.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     inner: Arc<dyn ServerCertVerifier>,

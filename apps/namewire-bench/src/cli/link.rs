@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::{LinkCounters, LinkRelay, LinkRelayOptions};
 use clap::Args;
-use ndn_client::link::LinkOptions;
+use ndn_client::link::SimulatedLinkOptions;
 use serde_json::json;
 
 use super::common::print_json;
@@ -69,7 +69,7 @@ pub(super) struct Options {
 
 impl Options {
     fn relay(&self) -> LinkRelayOptions {
-        let back = LinkOptions {
+        let back = SimulatedLinkOptions {
             rate: self.rate,
             delay: self.delay,
             queue_bytes: self.queue.0,
@@ -82,9 +82,14 @@ impl Options {
         };
         let there = if self.back_only {
             let (rate, queue_bytes) = (u64::MAX, u64::MAX);
-            LinkOptions { delay: self.delay, rate, queue_bytes, ..LinkOptions::default() }
+            SimulatedLinkOptions {
+                delay: self.delay,
+                rate,
+                queue_bytes,
+                ..SimulatedLinkOptions::default()
+            }
         } else {
-            LinkOptions { seed: self.seed.wrapping_add(1), ..back }
+            SimulatedLinkOptions { seed: self.seed.wrapping_add(1), ..back }
         };
         LinkRelayOptions { listen: self.listen, to: self.to, there, back }
     }

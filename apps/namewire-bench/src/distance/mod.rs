@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use ndn_client::fetch::{FetchConfig, WindowMode};
-use ndn_client::link::{LinkOptions, SimulatedFlow, simulate};
+use ndn_client::link::{SimulatedFlow, SimulatedLinkOptions, simulate};
 use serde::Serialize;
 
 /// Bits per second of the link.
@@ -127,13 +127,13 @@ fn run(
     window: WindowMode,
     flows: usize,
 ) -> DistanceCase {
-    let link = LinkOptions {
+    let link = SimulatedLinkOptions {
         rate: RATE,
         delay: path.round_trip / 2,
         queue_bytes: path.queue_packets * PACKET_LEN,
         loss: path.loss,
         seed: options.seed,
-        ..LinkOptions::default()
+        ..SimulatedLinkOptions::default()
     };
     let flow = |start| SimulatedFlow {
         config: FetchConfig { window, ..FetchConfig::default() },

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use ndn_client::link::{Link, LinkOptions, Passage};
+use ndn_client::link::{Passage, SimulatedLink, SimulatedLinkOptions};
 use serde::Serialize;
 
 /// Maximum recorded queue delay: one hour.
@@ -46,7 +46,7 @@ struct Datagram {
 /// One direction.
 #[derive(Debug)]
 pub(super) struct Direction {
-    link: Link,
+    link: SimulatedLink,
     under_way: BinaryHeap<Reverse<Datagram>>,
     next_number: u64,
     highest_arrived: Option<u64>,
@@ -57,9 +57,9 @@ pub(super) struct Direction {
 
 impl Direction {
     /// Creates an empty direction.
-    pub(super) fn new(options: LinkOptions) -> Option<Self> {
+    pub(super) fn new(options: SimulatedLinkOptions) -> Option<Self> {
         Some(Self {
-            link: Link::new(options),
+            link: SimulatedLink::new(options),
             under_way: BinaryHeap::new(),
             next_number: 0,
             highest_arrived: None,
@@ -131,7 +131,11 @@ mod tests {
     #[test]
     fn datagrams_arrive_after_the_delay_of_the_link() {
         // 1 MB/s: 1000 bytes take 1 ms.
-        let options = LinkOptions { rate: 8_000_000, delay: 5 * MS, ..LinkOptions::default() };
+        let options = SimulatedLinkOptions {
+            rate: 8_000_000,
+            delay: 5 * MS,
+            ..SimulatedLinkOptions::default()
+        };
         let mut direction = Direction::new(options).unwrap();
         assert_eq!(direction.next_arrival(), None);
         direction.send(Duration::ZERO, 3, &[1; 1000]);
@@ -151,7 +155,7 @@ mod tests {
     #[test]
     fn all_datagrams_are_accounted_for() {
         let run = |seed| {
-            let mut direction = Direction::new(LinkOptions {
+            let mut direction = Direction::new(SimulatedLinkOptions {
                 rate: 8_000_000,
                 delay: 2 * MS,
                 queue_bytes: 20_000,

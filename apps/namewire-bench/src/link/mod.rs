@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ndn_client::link::LinkOptions;
+use ndn_client::link::SimulatedLinkOptions;
 use ndn_sys::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
@@ -36,9 +36,9 @@ pub struct LinkRelayOptions {
     /// Address of the far end.
     pub to: SocketAddr,
     /// From the near to the far end.
-    pub there: LinkOptions,
+    pub there: SimulatedLinkOptions,
     /// From the far to the near end.
-    pub back: LinkOptions,
+    pub back: SimulatedLinkOptions,
 }
 
 /// Counters of the link.
@@ -259,12 +259,15 @@ mod tests {
     #[test]
     fn datagrams_are_relayed_to_the_far_end_and_back_to_their_sender() {
         let far = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let link = LinkOptions { delay: Duration::from_millis(1), ..LinkOptions::default() };
+        let link = SimulatedLinkOptions {
+            delay: Duration::from_millis(1),
+            ..SimulatedLinkOptions::default()
+        };
         let options = LinkRelayOptions {
             listen: "127.0.0.1:0".parse().unwrap(),
             to: far.local_addr().unwrap(),
             there: link,
-            back: LinkOptions { duplication: 1.0, ..link },
+            back: SimulatedLinkOptions { duplication: 1.0, ..link },
         };
         let mut relay = LinkRelay::bind(&options).unwrap();
         let near = relay.local_addr().unwrap();

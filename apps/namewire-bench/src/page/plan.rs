@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ndn_client::link::LinkOptions;
+use ndn_client::link::SimulatedLinkOptions;
 use ndn_packet::MAX_PACKET_SIZE;
 use serde::{Deserialize, Serialize};
 
@@ -198,19 +198,19 @@ impl Plan {
     }
 
     /// The link between F and B in one direction. Its queue holds 100 ms at its rate, at least 1 MiB.
-    pub(super) fn link(&self, seed: u64) -> LinkOptions {
+    pub(super) fn link(&self, seed: u64) -> SimulatedLinkOptions {
         let rate = match self.rate_mbit {
             0 => u64::MAX,
             megabits => u64::from(megabits) * 1_000_000,
         };
         let queue_bytes = if self.rate_mbit == 0 { u64::MAX } else { (rate / 80).max(1 << 20) };
-        LinkOptions {
+        SimulatedLinkOptions {
             rate,
             delay: Duration::from_secs_f64(self.delay_ms / 1e3),
             queue_bytes,
             loss: self.loss,
             seed,
-            ..LinkOptions::default()
+            ..SimulatedLinkOptions::default()
         }
     }
 

@@ -12,7 +12,7 @@ pub use simulation::{FlowResult, SimulatedFlow, SimulationResult, simulate};
 
 /// One direction of a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LinkOptions {
+pub struct SimulatedLinkOptions {
     /// Bits per second.
     pub rate: u64,
     /// Propagation delay.
@@ -33,7 +33,7 @@ pub struct LinkOptions {
     pub seed: u64,
 }
 
-impl Default for LinkOptions {
+impl Default for SimulatedLinkOptions {
     fn default() -> Self {
         Self {
             rate: 1_000_000_000,
@@ -71,17 +71,17 @@ pub enum Passage {
 
 /// One direction of a link, as a state machine.
 #[derive(Debug)]
-pub struct Link {
-    options: LinkOptions,
+pub struct SimulatedLink {
+    options: SimulatedLinkOptions,
     random: StdRng,
     /// Time at which all accepted packets will have been sent.
     free_at: Duration,
 }
 
-impl Link {
+impl SimulatedLink {
     /// An idle link.
     #[must_use]
-    pub fn new(options: LinkOptions) -> Self {
+    pub fn new(options: SimulatedLinkOptions) -> Self {
         Self { random: StdRng::seed_from_u64(options.seed), options, free_at: Duration::ZERO }
     }
 
@@ -136,8 +136,12 @@ mod tests {
     #[test]
     fn packets_are_serialized_on_the_link() {
         // 1 MB/s: a packet of 1000 bytes takes 1 ms.
-        let options = LinkOptions { rate: 8_000_000, delay: 5 * MS, ..LinkOptions::default() };
-        let mut link = Link::new(options);
+        let options = SimulatedLinkOptions {
+            rate: 8_000_000,
+            delay: 5 * MS,
+            ..SimulatedLinkOptions::default()
+        };
+        let mut link = SimulatedLink::new(options);
         assert_eq!(arrival(link.send(Duration::ZERO, 1000)), Some(6 * MS));
         assert_eq!(arrival(link.send(Duration::ZERO, 1000)), Some(7 * MS));
         assert_eq!(arrival(link.send(10 * MS, 500)), Some(15 * MS + MS / 2));
@@ -145,8 +149,12 @@ mod tests {
 
     #[test]
     fn full_link_queue_drops_packets() {
-        let options = LinkOptions { rate: 8_000_000, queue_bytes: 3000, ..LinkOptions::default() };
-        let mut link = Link::new(options);
+        let options = SimulatedLinkOptions {
+            rate: 8_000_000,
+            queue_bytes: 3000,
+            ..SimulatedLinkOptions::default()
+        };
+        let mut link = SimulatedLink::new(options);
         let passed = (0..10).filter(|_| link.send(MS, 1000) != Passage::Overflow).count();
         assert_eq!(passed, 3);
         // One has left.
@@ -156,16 +164,16 @@ mod tests {
 
     #[test]
     fn loss_shares_hold_and_seeds_repeat() {
-        let options = LinkOptions {
+        let options = SimulatedLinkOptions {
             loss: 0.1,
             reordering: 0.2,
             duplication: 0.3,
             mark_above: Some(Duration::from_micros(1)),
             queue_bytes: 1 << 40,
-            ..LinkOptions::default()
+            ..SimulatedLinkOptions::default()
         };
         let run = |seed| {
-            let mut link = Link::new(LinkOptions { seed, ..options });
+            let mut link = SimulatedLink::new(SimulatedLinkOptions { seed, ..options });
             (0..10_000).map(|_| link.send(Duration::ZERO, 1000)).collect::<Vec<_>>()
         };
         let passages = run(7);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{Link, LinkOptions, Passage};
+use super::{Passage, SimulatedLink, SimulatedLinkOptions};
 use crate::fetch::{FetchConfig, FetchProgress, FetchState};
 
 /// A fetch that lasts for the whole simulation.
@@ -74,7 +74,7 @@ impl Flow {
 
 struct Simulation {
     now: Duration,
-    link: Link,
+    link: SimulatedLink,
     /// Random processing times of the producer, up to the transmission time of a packet. Without
     /// them, flows would stay in phase, and some would find the queue full every time (Floyd and
     /// Jacobson, "On Traffic Phase Effects in Packet-Switched Gateways", 1992).
@@ -91,7 +91,7 @@ struct Simulation {
 /// before `measured_from` does not count.
 #[must_use]
 pub fn simulate(
-    link: LinkOptions,
+    link: SimulatedLinkOptions,
     packet_len: u64,
     flows: &[SimulatedFlow],
     measured_from: Duration,
@@ -99,7 +99,7 @@ pub fn simulate(
 ) -> SimulationResult {
     let mut simulation = Simulation {
         now: Duration::ZERO,
-        link: Link::new(link),
+        link: SimulatedLink::new(link),
         random: StdRng::seed_from_u64(link.seed.wrapping_add(1)),
         packet_len,
         flows: flows.iter().map(Flow::new).collect(),
@@ -217,12 +217,12 @@ mod tests {
     ) -> (Vec<f64>, SimulationResult) {
         let rate = 1_000_000_000;
         let queue_bytes = rate / 8 * u64::try_from(queue.as_micros()).unwrap() / 1_000_000;
-        let link = LinkOptions {
+        let link = SimulatedLinkOptions {
             rate,
             delay: round_trip / 2,
             queue_bytes,
             loss,
-            ..LinkOptions::default()
+            ..SimulatedLinkOptions::default()
         };
         let flows: Vec<_> = windows
             .iter()

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use ndn_disk::{BLOCK, Buffer, FOREIGN_CHECK_BYTES, FirstBlock, Storage, Superblock, TooSmall};
+use ndn_disk::{BLOCK, Buffer, CONTENTS_CHECK_BYTES, FirstBlock, Storage, Superblock, TooSmall};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 
 /// Reason why a file or device cannot be used.
@@ -17,11 +17,11 @@ pub enum DiskError {
         /// The path.
         path: PathBuf,
     },
-    /// It has something else in it.
+    /// It has contents of another program.
     #[error(
         "{} has other contents, which are not overwritten: choose another file, or erase its first 128 KiB", path.display()
     )]
-    Foreign {
+    OtherContents {
         /// The path.
         path: PathBuf,
     },
@@ -113,8 +113,8 @@ impl DiskFile {
         let mut disk =
             Self { path: owned(), file, bytes, is_direct, first_block: FirstBlock::Blank };
         disk.first_block = disk.read_first_block(length).map_err(failed)?;
-        if disk.first_block == FirstBlock::Foreign {
-            return Err(DiskError::Foreign { path: owned() });
+        if disk.first_block == FirstBlock::OtherContents {
+            return Err(DiskError::OtherContents { path: owned() });
         }
         if kind.is_file() && length < bytes {
             disk.allocate().map_err(failed)?;
@@ -179,8 +179,8 @@ impl DiskFile {
     }
 
     fn read_first_block(&self, length: u64) -> io::Result<FirstBlock> {
-        let known = usize::try_from(length).unwrap_or(usize::MAX).min(FOREIGN_CHECK_BYTES);
-        let mut buffer = Buffer::new(FOREIGN_CHECK_BYTES);
+        let known = usize::try_from(length).unwrap_or(usize::MAX).min(CONTENTS_CHECK_BYTES);
+        let mut buffer = Buffer::new(CONTENTS_CHECK_BYTES);
         let mut read = 0;
         while read < known {
             let rest = &mut buffer.bytes_mut()[read..];
@@ -193,8 +193,8 @@ impl DiskFile {
         }
         let bytes = buffer.bytes();
         let found = Superblock::decode(&bytes[..BLOCK], length);
-        let is_blank = found == FirstBlock::Blank && bytes.iter().any(|&byte| byte != 0);
-        Ok(if is_blank { FirstBlock::Foreign } else { found })
+        let has_contents = found == FirstBlock::Blank && bytes.iter().any(|&byte| byte != 0);
+        Ok(if has_contents { FirstBlock::OtherContents } else { found })
     }
 
     /// Allocates the whole file, so that a full file system is noticed now and not later.
@@ -272,7 +272,7 @@ mod tests {
             contents[position] = 1;
             std::fs::write(&path, &contents).unwrap();
             let error = DiskFile::open(&path, Some(SIZE), 1).unwrap_err();
-            assert!(matches!(error, DiskError::Foreign { .. }), "{error}");
+            assert!(matches!(error, DiskError::OtherContents { .. }), "{error}");
             assert_eq!(std::fs::read(&path).unwrap(), contents);
         }
     }

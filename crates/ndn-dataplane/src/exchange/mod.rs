@@ -570,10 +570,10 @@ mod tests {
     fn notice_before_sleep_prevents_sleep() {
         let mut parts = Exchange::between(3).unwrap();
         for face in 0..3 {
-            for teller in [0, 1] {
-                parts[teller].notify_all(Notice::FaceGone(FaceIndex::new(face, 0)));
-                parts[teller].outbound.wake();
-                assert_eq!(parts[teller].counters().wakes.value(), 0, "all are awake");
+            for notifier in [0, 1] {
+                parts[notifier].notify_all(Notice::FaceGone(FaceIndex::new(face, 0)));
+                parts[notifier].outbound.wake();
+                assert_eq!(parts[notifier].counters().wakes.value(), 0, "all are awake");
             }
         }
         parts[2].sleeper().flag.prepare();
@@ -583,7 +583,7 @@ mod tests {
         }
         assert!(!parts[2].has_waiting());
         assert!(parts[2].next_notice().is_none());
-        assert!(!parts[2].has_waiting(), "looking in vain changes nothing");
+        assert!(!parts[2].has_waiting(), "a check without a result changes nothing");
     }
 
     /// Packets are read and released on another thread than that of their pool.

@@ -143,7 +143,7 @@ impl<'a> Cataloguer<'a> {
                 return;
             }
             let Some(entry) = known.get_mut(&key) else { continue };
-            // A file that is being written would be hashed in vain.
+            // The hash of a file that is being written would be of no use.
             let age_ns = crate::real_time::unix_ns().saturating_sub(entry.version);
             if age_ns < SETTLED_NS {
                 continue;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ndn_cache_sim::engine::closer_hops;
 use ndn_cache_sim::topology::Topology;
-use ndn_client::link::{Link, Passage};
+use ndn_client::link::{Passage, SimulatedLink};
 use ndn_sys::clock::ManualClock;
 
 use crate::network::packets::{Received, parse, prefix};
@@ -50,7 +50,7 @@ struct Simulation<'a> {
     now: Duration,
     nodes: Vec<Node>,
     /// By node and neighbour: the link there, and the face of this node at the neighbour.
-    links: Vec<Vec<(Link, usize)>>,
+    links: Vec<Vec<(SimulatedLink, usize)>>,
     events: BinaryHeap<Reverse<(Duration, u64, Event)>>,
     event_count: u64,
     /// Nodes with frames that were not handled.
@@ -109,7 +109,7 @@ impl<'a> Simulation<'a> {
             let mut back = back.filter(|(_, other)| other.to == number).map(|(face, _)| face);
             let same = topology.hops[number].iter().filter(|other| other.to == hop.to);
             let rank = same.take_while(|other| other.link != hop.link).count();
-            (Link::new(link_options(network, hop)), back.nth(rank).unwrap_or(0))
+            (SimulatedLink::new(link_options(network, hop)), back.nth(rank).unwrap_or(0))
         };
         let links = topology.hops.iter().enumerate();
         let links = links

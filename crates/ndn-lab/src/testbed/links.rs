@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ndn_client::link::{Link, LinkOptions, Passage};
+use ndn_client::link::{Passage, SimulatedLink, SimulatedLinkOptions};
 use ndn_sys::clock::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
@@ -34,7 +34,7 @@ pub(super) struct Direction {
     /// Address of the first node.
     pub(super) node: SocketAddrV4,
     /// Rate, delay, queue and loss on the way to the other node.
-    pub(super) options: LinkOptions,
+    pub(super) options: SimulatedLinkOptions,
 }
 
 /// Opens a socket for a direction.
@@ -77,7 +77,7 @@ impl Links {
     pub(super) fn start(directions: Vec<Direction>, clock: &Clock) -> io::Result<Self> {
         let (stop, overflows) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut relay = Relay {
-            models: directions.iter().map(|one| Link::new(one.options)).collect(),
+            models: directions.iter().map(|one| SimulatedLink::new(one.options)).collect(),
             directions,
             under_way: BinaryHeap::new(),
             number: 0,
@@ -110,7 +110,7 @@ impl Drop for Links {
 
 struct Relay {
     directions: Vec<Direction>,
-    models: Vec<Link>,
+    models: Vec<SimulatedLink>,
     under_way: BinaryHeap<Reverse<Datagram>>,
     number: u64,
     overflows: Arc<AtomicU64>,
@@ -191,7 +191,7 @@ mod tests {
         let direction = |node: &UdpSocket, loss| Direction {
             socket: socket(Ipv4Addr::LOCALHOST, 0).unwrap(),
             node: address(node),
-            options: LinkOptions { delay, loss, ..LinkOptions::default() },
+            options: SimulatedLinkOptions { delay, loss, ..SimulatedLinkOptions::default() },
         };
         let directions = vec![direction(&first, 0.0), direction(&second, 1.0)];
         let to: Vec<_> = directions.iter().map(|one| address(&one.socket)).collect();

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use ndn_client::link::LinkOptions;
+use ndn_client::link::SimulatedLinkOptions;
 use ndn_sys::clock::Clock;
 
 use crate::leftovers;
@@ -203,7 +203,7 @@ impl Testbed {
         if !self.is_emulated {
             return Ok(None);
         }
-        let mut options = vec![LinkOptions::default(); network.topology.links];
+        let mut options = vec![SimulatedLinkOptions::default(); network.topology.links];
         for hop in network.topology.hops.iter().flatten() {
             options[hop.link] = link_options(network, hop);
         }
@@ -275,13 +275,13 @@ pub(crate) fn measures(
 pub(crate) fn link_options(
     network: &Network<'_>,
     hop: &ndn_cache_sim::topology::Hop,
-) -> LinkOptions {
-    LinkOptions {
+) -> SimulatedLinkOptions {
+    SimulatedLinkOptions {
         rate: (network.topology.load.link_mbit_per_s * 1e6) as u64,
         delay: Duration::from_secs_f64(hop.delay_s),
         loss: network.loss,
         seed: network.seed.wrapping_add(hop.link as u64),
-        ..LinkOptions::default()
+        ..SimulatedLinkOptions::default()
     }
 }
 

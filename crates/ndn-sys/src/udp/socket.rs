@@ -164,7 +164,7 @@ impl UdpSocket {
         let branch = (|| {
             let socket = new_socket(local, Type::DGRAM, Protocol::UDP)?;
             socket.set_reuse_port(true)?;
-            // The kernel tells twice of what it was asked for.
+            // The kernel doubles the requested size, and reports the doubled one (socket(7), SO_RCVBUF).
             let options = UdpOptions {
                 receive_buffer: own.recv_buffer_size()? / 2,
                 send_buffer: own.send_buffer_size()? / 2,

@@ -8,7 +8,7 @@
 //! | `interest_store` | Interests that are too long for their entry |
 //! | `packet_name` | the name in the bytes of a packet |
 //! | `pit` | the PIT: find, insert, erase, expire, records, Data match |
-//! | `data_match` | [`PitMatches`], and what tells quickly that no entry matches |
+//! | `data_match` | [`PitMatches`], and the filters that show quickly that no entry matches |
 //! | `cs_entry` | the 64-byte header of a cached Data and the eviction queues |
 //! | `cs` | the Content Store: find, insert, evict, erase |
 //! | `cs_replacement` | [`CsReplacement`]: the policy in force |

@@ -14,17 +14,17 @@ use super::filter::Filter;
 use super::root::{Identity, Root};
 
 /// End of the hidden name of an entry that has been moved out of the way of another kind of entry.
-const ASIDE: &str = ".part.old";
+const MOVED_SUFFIX: &str = ".part.old";
 
 /// The hidden names that an entry may have while another kind of entry takes its place.
-pub(super) fn aside(path: &Path) -> impl Iterator<Item = PathBuf> {
+pub(super) fn hidden_names(path: &Path) -> impl Iterator<Item = PathBuf> {
     (0..100).map(|number| {
         let mut name = std::ffi::OsString::from(".");
         name.push(path.file_name().unwrap_or_default());
         if number > 0 {
             name.push(format!(".{number}"));
         }
-        name.push(ASIDE);
+        name.push(MOVED_SUFFIX);
         path.with_file_name(name)
     })
 }
@@ -113,7 +113,7 @@ impl Expected<'_> {
             return true;
         }
         let is_hidden = name.starts_with(b".");
-        if is_planned || is_hidden && name.ends_with(ASIDE.as_bytes()) {
+        if is_planned || is_hidden && name.ends_with(MOVED_SUFFIX.as_bytes()) {
             return false;
         }
         let above = path.parent().unwrap_or(Path::new("")).as_os_str().as_bytes();

@@ -302,7 +302,7 @@ impl<'a> Tree<'a> {
         fetched: &mut Fetched,
     ) {
         let mut unusable = HashSet::new();
-        let moved = move_aside(&mut plan, &mut extras, root, &mut unusable, fetched);
+        let moved = move_obstacles(&mut plan, &mut extras, root, &mut unusable, fetched);
         for directory in &plan.directories {
             if is_below(&directory.path, &unusable) {
                 continue;
@@ -463,7 +463,7 @@ struct Moved {
 
 /// Renames what is in the way to hidden names, but for links and special files, which a file replaces atomically. What
 /// cannot be renamed is unusable.
-fn move_aside(
+fn move_obstacles(
     plan: &mut Plan,
     extras: &mut Vec<Extra>,
     root: &Root,
@@ -482,7 +482,7 @@ fn move_aside(
             continue;
         }
         let identity = Identity::of(local);
-        let free = local::aside(&from).find(|to| matches!(root.entry(to), Ok(None)));
+        let free = local::hidden_names(&from).find(|to| matches!(root.entry(to), Ok(None)));
         let to = free.unwrap_or_else(|| from.clone());
         match root.rename(&from, &to, &identity) {
             Ok(()) => moved.push(Moved { from, to, identity }),
