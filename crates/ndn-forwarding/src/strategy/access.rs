@@ -58,7 +58,7 @@ impl Access {
 
 impl Strategy for Access {
     fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
-        match context.decide_retransmission(&self.suppression, interest.entry) {
+        match context.decide_retransmission(&self.suppression, interest) {
             Retransmission::New => Self::forward_new(context, interest),
             Retransmission::Forward => {
                 Self::send_to_all(context, interest);

@@ -255,7 +255,7 @@ impl Asf {
         };
         let (decision, interval_ms) =
             context.decide_retransmission_to(&self.suppression, interest.entry, face);
-        if decision == Retransmission::Suppress {
+        if decision == Retransmission::Suppress && !context.insists(interest) {
             context.count_drop(DropReason::RetransmissionSuppressed);
             return;
         }

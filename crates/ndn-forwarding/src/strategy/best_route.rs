@@ -103,7 +103,7 @@ impl Strategy for BestRoute {
         if !context.has_out_records(interest.entry) {
             return Self::forward_first(context, interest);
         }
-        match context.decide_retransmission(&self.suppression, interest.entry) {
+        match context.decide_retransmission(&self.suppression, interest) {
             Retransmission::New => Self::forward_new(context, interest),
             Retransmission::Forward => Self::forward_again(context, interest),
             Retransmission::Suppress => context.count_drop(DropReason::RetransmissionSuppressed),

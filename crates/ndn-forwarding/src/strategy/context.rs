@@ -262,8 +262,9 @@ impl Context<'_> {
     pub(super) fn decide_retransmission(
         &mut self,
         suppression: &Suppression,
-        entry: PitIndex,
+        interest: &PendingInterest<'_>,
     ) -> Retransmission {
+        let entry = interest.entry;
         let now = self.outgoing.now;
         let mut last_sent = Timestamp::ZERO;
         let mut is_pending = false;
@@ -278,7 +279,25 @@ impl Context<'_> {
         let mut interval_ms = u32::try_from(*state).unwrap_or(0);
         let decision = suppression.decide(now, last_sent, &mut interval_ms);
         *state = u64::from(interval_ms);
+        if decision == Retransmission::Suppress && self.insists(interest) {
+            return Retransmission::Forward;
+        }
         decision
+    }
+
+    /// Notes that an Interest is suppressed. Returns whether it is sent nevertheless: the second, fourth, eighth and so on up
+    /// to the 128th of a downstream are, if others wait, too. What was sent for them may have had a shorter lifetime, a
+    /// smaller HopLimit or another ForwardingHint, and a downstream that repeats such Interests would keep those of others
+    /// from being sent at all.
+    #[cold]
+    pub(super) fn insists(&mut self, interest: &PendingInterest<'_>) -> bool {
+        let pcct = &mut self.outgoing.tables.pcct;
+        if pcct.entry(interest.entry).in_record_count() < 2 {
+            return false;
+        }
+        let Some(record) = pcct.in_record_mut(interest.entry, interest.face) else { return false };
+        record.strategy_state = record.strategy_state.saturating_add(1);
+        record.strategy_state > 1 && record.strategy_state.is_power_of_two()
     }
 
     /// Decides on an Interest for one upstream, from the last Interest sent there. Returns also the

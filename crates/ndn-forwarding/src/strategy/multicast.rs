@@ -22,6 +22,7 @@ impl Strategy for Multicast {
     fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
         let mut eligible_count = 0;
         let mut suppressed_count = 0;
+        let mut insists = None;
         for hop in interest.next_hops {
             if !context.is_eligible(interest, hop.face) {
                 continue;
@@ -29,7 +30,9 @@ impl Strategy for Multicast {
             eligible_count += 1;
             let (decision, interval_ms) =
                 context.decide_retransmission_to(&self.suppression, interest.entry, hop.face);
-            if decision == Retransmission::Suppress {
+            if decision == Retransmission::Suppress
+                && !*insists.get_or_insert_with(|| context.insists(interest))
+            {
                 suppressed_count += 1;
             } else if context.send_interest(interest, hop.face) {
                 context.set_interval(interest.entry, hop.face, interval_ms);

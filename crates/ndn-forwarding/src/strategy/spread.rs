@@ -114,9 +114,7 @@ impl RoundRobin {
 
 impl Strategy for RoundRobin {
     fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
-        if context.decide_retransmission(&self.suppression, interest.entry)
-            == Retransmission::Suppress
-        {
+        if context.decide_retransmission(&self.suppression, interest) == Retransmission::Suppress {
             return context.count_drop(DropReason::RetransmissionSuppressed);
         }
         let by = context.asker(interest);
@@ -194,7 +192,7 @@ impl FastRoute {
 
 impl Strategy for FastRoute {
     fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
-        let decision = context.decide_retransmission(&self.suppression, interest.entry);
+        let decision = context.decide_retransmission(&self.suppression, interest);
         if decision == Retransmission::Suppress {
             return context.count_drop(DropReason::RetransmissionSuppressed);
         }

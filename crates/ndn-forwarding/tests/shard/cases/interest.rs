@@ -3,6 +3,7 @@
 use ndn_forwarding::DropReason;
 
 use super::{AD_HOC, Case, LOCAL_A, LOCAL_B, MULTI_ACCESS, data, from, interest, nack, run, to};
+use crate::bed::Bed;
 use crate::model::Arrival;
 use crate::wire::{DUPLICATE, NO_ROUTE, name};
 
@@ -85,6 +86,67 @@ fn retransmission_is_suppressed_or_sent_to_the_next_upstream() {
             .at(20, from(1, x(4)), [to(3, x(4))])
             .at(30, from(2, data("/a/x")), [to(1, data("/a/x")), to(3, data("/a/x"))]),
     ]);
+}
+
+/// Others repeat Interests that an upstream does not answer: they end at the next host, before the answer arrives, or are
+/// sent elsewhere. Their names are those that a downstream is going to ask for.
+#[test]
+fn interests_of_others_do_not_suppress_those_of_a_downstream_for_long() {
+    let x = |nonce| interest("/a/x", nonce);
+    let suppressed = DropReason::RetransmissionSuppressed;
+    let attacks = [
+        ("with a small HopLimit", x(1).hop_limit(2), x(1).hop_limit(1), 2),
+        ("with a short lifetime", x(1).lifetime_ms(15), x(1).lifetime_ms(15), 2),
+        ("with a ForwardingHint", x(1).hint("/hole"), x(1).hint("/hole"), 4),
+    ];
+    run(attacks.map(|(title, asked, sent, upstream)| {
+        Case::new(title)
+            .route("/a", 2)
+            .route("/hole", 4)
+            .at(0, from(3, asked), [to(upstream, sent)])
+            .dropped(1, from(1, x(2)), suppressed)
+            .at(2, from(1, x(3)), [to(2, x(3))])
+            .dropped(3, from(1, x(4)), suppressed)
+            .at(4, from(1, x(5)), [to(2, x(5))])
+            .dropped(5, from(1, x(6)), suppressed)
+            .dropped(6, from(1, x(7)), suppressed)
+            .dropped(7, from(1, x(8)), suppressed)
+            .at(8, from(1, x(9)), [to(2, x(9))])
+    }));
+    run([Case::new("multicast")
+        .multicast("/a")
+        .route("/a", 2)
+        .route("/a", 4)
+        .at(0, from(3, x(1)), [to(2, x(1)), to(4, x(1))])
+        .dropped(1, from(1, x(2)), suppressed)
+        .at(2, from(1, x(3)), [to(2, x(3)), to(4, x(3))])
+        .dropped(3, from(1, x(4)), suppressed)]);
+}
+
+/// A downstream repeats an Interest so often that the suppression interval is the longest and never over.
+#[test]
+fn repeated_interests_of_one_downstream_starve_no_other_one() {
+    for strategy in ["best-route", "multicast", "asf", "access"] {
+        let case = Case::new(strategy).route("/a", 2);
+        let mut bed = case.world.bed(1);
+        bed.set_strategy(&name("/"), &format!("/localhost/nfd/strategy/{strategy}"));
+        let mut nonces = 1..;
+        for round in 0..6 {
+            let mut is_sent = |bed: &mut Bed, now: u64, face, hop_limit| {
+                let before = bed.sent.0.len();
+                let asked = interest(&format!("/a/{round}"), nonces.next().unwrap());
+                bed.process(now, &[from(face, asked.hop_limit(hop_limit))]);
+                bed.sent.0[before..].iter().any(|sent| sent.face == 2)
+            };
+            let begin = round * 10_000;
+            let repetitions = (0..=5000).step_by(250);
+            let is_last_sent = repetitions.map(|at| is_sent(&mut bed, begin + at, 3, 2)).last();
+            assert_eq!(is_last_sent, Some(true), "{strategy}");
+            let is_first_sent = is_sent(&mut bed, begin + 5010, 1, 9);
+            assert!(!is_first_sent, "{strategy}: another one was sent just before");
+            assert!(is_sent(&mut bed, begin + 5200, 1, 9), "{strategy}, round {round}");
+        }
+    }
 }
 
 #[test]

@@ -101,9 +101,10 @@ impl Model {
             lifetime_ms,
             expiry: now + lifetime_ms,
             token: arrival.token.clone(),
+            suppressed: 0,
         };
         match entry.in_records.iter_mut().find(|record| record.face == arrival.face) {
-            Some(known) => *known = record,
+            Some(known) => *known = InRecord { suppressed: known.suppressed, ..record },
             None => entry.in_records.push(record),
         }
         entry.expiry = entry.in_records.iter().map(|record| record.expiry).max().unwrap();

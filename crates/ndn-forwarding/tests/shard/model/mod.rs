@@ -92,6 +92,8 @@ pub(crate) struct InRecord {
     lifetime_ms: u64,
     expiry: Time,
     token: Vec<u8>,
+    /// Number of its Interests that were suppressed while others waited, too.
+    suppressed: u8,
 }
 
 #[derive(Clone, Debug)]
@@ -125,6 +127,20 @@ pub(crate) struct PitEntry {
     expiry: Time,
     /// Suppression interval of the best-route strategy.
     interval_ms: Option<u64>,
+}
+
+impl PitEntry {
+    /// Whether an Interest that is suppressed is sent nevertheless.
+    fn insists(&mut self, face: Face) -> bool {
+        if self.in_records.len() < 2 {
+            return false;
+        }
+        let Some(record) = self.in_records.iter_mut().find(|record| record.face == face) else {
+            return false;
+        };
+        record.suppressed = record.suppressed.saturating_add(1);
+        [2, 4, 8, 16, 32, 64, 128].contains(&record.suppressed)
+    }
 }
 
 /// Name, CanBePrefix, MustBeFresh.

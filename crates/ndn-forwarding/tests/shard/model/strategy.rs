@@ -52,7 +52,9 @@ impl Strategy {
                 best_route(suppression, model, now, key, arrival, interest, &eligible);
             }
             Self::Multicast(suppression) => {
+                let mut insists = None;
                 for hop in eligible {
+                    let hop = (hop, &mut insists);
                     multicast(suppression, model, now, key, arrival, interest, hop);
                 }
             }
@@ -142,9 +144,12 @@ fn best_route(
     let last_sent = entry.out_records.iter().map(|record| record.renewed).max().unwrap();
     let interval_ms = entry.interval_ms.unwrap_or(suppression.initial_ms);
     if now - last_sent < interval_ms {
-        return;
+        if !entry.insists(arrival.face) {
+            return;
+        }
+    } else {
+        entry.interval_ms = Some(suppression.next(interval_ms));
     }
-    entry.interval_ms = Some(suppression.next(interval_ms));
     let record_of = |hop: Face| entry.out_records.iter().find(|record| record.face == hop);
     let unused = eligible.iter().find(|&&hop| record_of(hop).is_none_or(|r| r.expiry <= now));
     let earliest = || eligible.iter().min_by_key(|&&hop| record_of(hop).map(|r| r.renewed));
@@ -160,7 +165,7 @@ fn multicast(
     key: &PitKey,
     arrival: &Arrival,
     interest: &Interest,
-    hop: Face,
+    (hop, insists): (Face, &mut Option<bool>),
 ) {
     let records = &model.pit[key].out_records;
     let Some(record) = records.iter().find(|record| record.face == hop) else {
@@ -168,11 +173,15 @@ fn multicast(
         return;
     };
     let interval_ms = record.interval_ms.max(suppression.initial_ms);
-    if now - record.renewed >= interval_ms && model.send_interest(now, key, arrival, interest, hop)
-    {
+    let is_due = now - record.renewed >= interval_ms;
+    let entry = model.pit.get_mut(key).unwrap();
+    let is_sent = is_due || *insists.get_or_insert_with(|| entry.insists(arrival.face));
+    if is_sent && model.send_interest(now, key, arrival, interest, hop) {
         let records = &mut model.pit.get_mut(key).unwrap().out_records;
         let record = records.iter_mut().find(|record| record.face == hop).unwrap();
-        record.interval_ms = suppression.next(interval_ms);
+        if is_due {
+            record.interval_ms = suppression.next(interval_ms);
+        }
         record.is_directed = false;
     }
 }
