@@ -111,15 +111,22 @@ const FACES: [(u64, Scope); 2] = [(256, Scope::Local), (257, Scope::NonLocal)];
 
 /// The network may register what it has certificates for, of which there are none.
 fn access() -> AccessControl {
+    thread_local!(static POLICY: TrustPolicy = policy());
+    let mut access = AccessControl::everyone_local();
+    POLICY.with(|policy| {
+        access.set_localhop_rib(policy.clone());
+        access.set_announcements(policy.clone());
+    });
+    access
+}
+
+/// Reading rules takes longer than handling a command.
+fn policy() -> TrustPolicy {
     let rules = "rule { id a for interest checker { type customized key-locator {
         type name regex ^<>*<KEY><>{1,3}$ } } checker { type customized sig-type sha256 } }
         rule { id b for data checker { type hierarchical } }";
     let node = Node::parse_single("rules", rules).expect("rules");
-    let policy = TrustPolicy::from_info(&node, &mut |_| Ok(Vec::new())).expect("rules");
-    let mut access = AccessControl::everyone_local();
-    access.set_localhop_rib(policy.clone());
-    access.set_announcements(policy);
-    access
+    TrustPolicy::from_info(&node, &mut |_| Ok(Vec::new())).expect("rules")
 }
 
 fn interests(mut bytes: &[u8]) {

@@ -1,5 +1,6 @@
 //! Streams of two principals through the real framer, in pieces.
 
+use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ const REASSEMBLY_BYTES: usize = 32 << 10;
 ///
 /// Every frame up to the first byte that starts none arrives, and nothing behind it.
 pub fn stream(mut bytes: &[u8]) {
-    let Some(mut worker) = Worker::new() else { return };
+    let Some(mut worker) = Worker::take() else { return };
     let peers = [0, 1].map(|slot| Peer::new(&mut worker.set, slot, NewStream::Plain));
     let Some(mut peers) = peers.into_iter().collect::<Option<Vec<_>>>() else { return };
     while let Some((head, rest)) = bytes.split_first_chunk::<3>() {
@@ -99,8 +100,18 @@ pub(crate) struct Worker {
     pool: PacketPool,
 }
 
+thread_local! {
+    /// Making one takes longer than all the rest.
+    static WORKER: RefCell<Option<Worker>> = const { RefCell::new(None) };
+}
+
 impl Worker {
-    pub(crate) fn new() -> Option<Self> {
+    /// A worker without faces. It is used again after its [end](Self::end).
+    pub(crate) fn take() -> Option<Self> {
+        WORKER.take().or_else(Self::new)
+    }
+
+    fn new() -> Option<Self> {
         let options =
             FaceSetOptions { reassembly_bytes_max: REASSEMBLY_BYTES, ..FaceSetOptions::default() };
         Some(Self { set: FaceSet::new(&options).ok()?, pool: PacketPool::new(8).ok()? })
@@ -112,6 +123,10 @@ impl Worker {
             self.set.remove(peer.face, &self.pool);
         }
         self.set.release_blocks(&self.pool);
+        self.pool.reclaim();
+        assert_eq!(self.pool.counters().blocks_in_use(), 0);
+        assert!(self.set.memory().is_zero());
+        WORKER.set(Some(self));
     }
 
     pub(crate) fn receive_all(&mut self) {

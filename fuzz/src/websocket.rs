@@ -12,7 +12,7 @@ const MESSAGE_LENGTH_MAX: u64 = MAX_PACKET_SIZE as u64 + 256;
 ///
 /// Every whole message up to the first violation of the protocol arrives, and nothing behind it.
 pub fn websocket(mut bytes: &[u8]) {
-    let Some(mut worker) = Worker::new() else { return };
+    let Some(mut worker) = Worker::take() else { return };
     let Some(mut peer) = Peer::new(&mut worker.set, 0, NewStream::WebSocket) else { return };
     while let Some((length, rest)) = bytes.split_first_chunk::<2>() {
         let length = usize::from(u16::from_be_bytes(*length)).min(rest.len());
