@@ -38,6 +38,32 @@ impl TrafficDirection {
     }
 }
 
+/// Interests that a face was sent at most, before those beyond are taken for lost.
+const UNANSWERED_MAX: u64 = 1 << 16;
+
+/// Tells answers from Data and Nacks that nobody has asked for: there are no more answers than Interests that were sent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Unanswered {
+    /// Totals of the last call.
+    sent: u64,
+    received: u64,
+    /// Interests that may still be answered.
+    count: u64,
+}
+
+impl Unanswered {
+    /// Takes the total numbers of Interests sent, and of Data and Nacks received. Returns whether those that arrived since
+    /// the last call can be answers.
+    #[inline]
+    pub(crate) fn note(&mut self, sent: u64, received: u64) -> bool {
+        let asked = self.count + sent.saturating_sub(self.sent);
+        let arrived = received.saturating_sub(self.received);
+        let count = asked.saturating_sub(arrived).min(UNANSWERED_MAX);
+        *self = Self { sent, received, count };
+        arrived <= asked
+    }
+}
+
 /// The part of a face that all kinds have: a link service, options and a place in the worker's lists.
 ///
 /// Ten thousand faces may be idle, so a face stays small: buffers that it needs only while it is active belong to the
@@ -57,6 +83,7 @@ pub(crate) struct Face {
     pub(crate) listed: bool,
     /// The direction of the traffic of its own descriptor.
     pub(crate) direction: TrafficDirection,
+    unanswered: Unanswered,
     /// When [`FaceChange::Unreachable`](crate::FaceChange::Unreachable) was reported, until
     /// [`FaceChange::Reached`](crate::FaceChange::Reached) is.
     pub(crate) unreachable_since: Option<Timestamp>,
@@ -82,8 +109,19 @@ impl Face {
             deadline: None,
             listed: false,
             direction: TrafficDirection::default(),
+            unanswered: Unanswered::default(),
             unreachable_since: None,
         }
+    }
+
+    /// Notes that a read has brought a Data or Nack (`is_answer`), or an Interest. Data that nobody has asked for does not
+    /// come before the Interests of others.
+    pub(crate) fn note_direction(&mut self, is_answer: bool) {
+        let counters = self.link.counters();
+        let received = || counters.in_data.value() + counters.in_nacks.value();
+        let is_answer =
+            is_answer && self.unanswered.note(counters.out_interests.value(), received());
+        self.direction.note(is_answer);
     }
 
     /// Gives the link service its options. `frame_length_max` is the transport's own limit, if it has one.
@@ -207,6 +245,20 @@ impl<T> TransportFaces<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn there_are_no_more_answers_than_interests() {
+        let mut unanswered = Unanswered::default();
+        assert!(!unanswered.note(0, 1));
+        assert!(unanswered.note(10, 4), "7 remain");
+        assert!(unanswered.note(10, 11));
+        assert!(!unanswered.note(10, 12));
+        assert!(unanswered.note(11, 13), "more than before does not count twice");
+        let many = 10 * UNANSWERED_MAX;
+        assert!(unanswered.note(11 + many, 13 + many), "however many between two calls");
+        assert!(unanswered.note(11 + 2 * many, 13 + many));
+        assert!(!unanswered.note(11 + 2 * many, 13 + 2 * many), "old Interests are forgotten");
+    }
 
     #[test]
     fn direction_follows_recent_reads_with_hysteresis() {

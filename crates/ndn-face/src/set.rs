@@ -13,7 +13,7 @@ use ndn_types::{FaceUri, Reserves, Resources as _, Timestamp};
 
 use crate::counters::{CallCounters, FaceCounters, LinkDropReason};
 use crate::event::{CloseReason, FaceChange, FaceEvent};
-use crate::face::{Face, FaceEntry, TrafficDirection, TransportFaces};
+use crate::face::{Face, FaceEntry, TransportFaces};
 use crate::memory::{Eviction, EvictionStep, FaceMemory, MemoryKind, MemoryReport};
 use crate::options::FaceOptions;
 use crate::receive::{Progress, ReadReport, RxSink};
@@ -394,25 +394,39 @@ impl FaceSet {
     /// Whether the source of an event has recently brought mostly Data and Nacks, and no Interests.
     #[must_use]
     pub fn is_upstream(&mut self, token: u64) -> bool {
-        self.direction_mut(token).is_some_and(|direction| direction.is_upstream())
+        match Source::of(token) {
+            Some(Source::Shared { kind, number }) => {
+                let direction = self.transports.shared_direction_mut((kind, number));
+                direction.is_some_and(|direction| direction.is_upstream())
+            }
+            Some(Source::Face(index)) => {
+                self.connected_mut(index).is_some_and(|face| face.direction.is_upstream())
+            }
+            None => false,
+        }
     }
 
     /// Notes that the source of an event has brought a Data or Nack (`is_answer`), or an Interest.
     pub fn note_direction(&mut self, token: u64, is_answer: bool) {
-        if let Some(direction) = self.direction_mut(token) {
-            direction.note(is_answer);
+        match Source::of(token) {
+            Some(Source::Shared { kind, number }) => {
+                if let Some(direction) = self.transports.shared_direction_mut((kind, number)) {
+                    direction.note(is_answer);
+                }
+            }
+            Some(Source::Face(index)) => {
+                if let Some(face) = self.connected_mut(index) {
+                    face.note_direction(is_answer);
+                }
+            }
+            None => {}
         }
     }
 
-    fn direction_mut(&mut self, token: u64) -> Option<&mut TrafficDirection> {
-        match Source::of(token)? {
-            Source::Shared { kind, number } => self.transports.shared_direction_mut((kind, number)),
-            Source::Face(index) => {
-                let FaceEntry { face, transport } = self.faces.get_mut(index)?;
-                // While a face connects, its events bring nothing.
-                (!transport.is_down()).then_some(&mut face.direction)
-            }
-        }
+    /// A face, unless it connects: its events bring nothing then.
+    fn connected_mut(&mut self, index: FaceIndex) -> Option<&mut Face> {
+        let FaceEntry { face, transport } = self.faces.get_mut(index)?;
+        (!transport.is_down()).then_some(face)
     }
 
     /// The progress of an event of a face, which closes for the reason of an error.

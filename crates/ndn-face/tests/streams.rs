@@ -48,6 +48,30 @@ fn packets_split_anywhere_are_received() {
     }
 }
 
+/// Such a face comes before those that bring Interests, and is read until it is empty.
+#[test]
+fn face_that_brings_data_leads_upstream_if_it_was_asked_for() {
+    for is_asked in [false, true] {
+        let mut worker = Worker::new();
+        let (face, _, far) = worker.add_stream();
+        for number in 0..100 {
+            if is_asked {
+                worker.send_packet(
+                    face,
+                    &TxPacket { kind: TxKind::Interest, ..plain(&tlv(5, 50, 1)) },
+                );
+                worker.flush();
+            }
+            write_all(&mut worker, &far, &tlv(6, 100, number));
+            worker.settle();
+            let token = worker.last_token;
+            worker.faces.note_direction(token, true);
+            assert_eq!(worker.faces.is_upstream(token), is_asked);
+        }
+        worker.finish();
+    }
+}
+
 /// The bytes of the frame that have arrived are not written into the packet pool again with each further one.
 #[test]
 fn frame_in_many_pieces_takes_the_room_of_one() {

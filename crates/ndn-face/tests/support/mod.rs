@@ -57,6 +57,8 @@ pub struct Worker {
     pub unknown_peers: Vec<PeerKey>,
     /// Options of faces to make for them, if at all.
     pub accept_unknown_peers: Option<FaceOptions>,
+    /// Token of the last event.
+    pub last_token: u64,
     events: Events,
     next_slot: u32,
 }
@@ -77,6 +79,7 @@ impl Worker {
             received: VecDeque::new(),
             unknown_peers: Vec::new(),
             accept_unknown_peers: None,
+            last_token: u64::MAX,
             events: Events::with_capacity(4),
             next_slot: 0,
         }
@@ -131,6 +134,7 @@ impl Worker {
             self.faces.poll(&mut events);
         }
         for event in events.iter() {
+            self.last_token = event.token;
             let mut sink = Sink::default();
             let mut progress = self.faces.handle_event(self.now, &event, &self.pool, &mut sink);
             loop {
