@@ -10,6 +10,10 @@ use ndn_table::{
     FaceIndex, FibConfig, FibError, FibSnapshot, FibWriter, NameHasher, NextHop, StrategyId,
 };
 
+/// Entries of the FIB that a change of a shorter prefix updates at once, and in each slice that follows: less than a
+/// millisecond of work.
+const ENTRIES_AT_ONCE: usize = 2048;
+
 /// The control thread's FIB and strategy instances.
 #[derive(Debug)]
 pub(super) struct ForwardingTables {
@@ -36,7 +40,8 @@ impl ForwardingTables {
     /// An empty FIB of at most `entries_max` prefixes, with best-route everywhere.
     pub(super) fn new(hasher: NameHasher, entries_max: usize) -> Self {
         let (strategies, default_strategy) = StrategyTable::with_best_route();
-        let fib = FibWriter::new(&FibConfig { entries_max, hasher, default_strategy });
+        let mut fib = FibWriter::new(&FibConfig { entries_max, hasher, default_strategy });
+        fib.set_entries_at_once(ENTRIES_AT_ONCE);
         Self {
             fib,
             strategies,
@@ -49,6 +54,7 @@ impl ForwardingTables {
 
     /// The tables to start a data plane with.
     pub(super) fn initial(&mut self) -> (Arc<FibSnapshot>, Arc<StrategyTable>) {
+        self.fib.finish_updating();
         self.fib_changed = false;
         self.published_strategies = Some(self.strategies.version());
         (self.fib.publish(), Arc::new(self.strategies.clone()))
@@ -84,6 +90,19 @@ impl ForwardingTables {
         result
     }
 
+    /// Whether there are entries that changes of shorter prefixes have not reached yet.
+    pub(super) fn is_updating(&self) -> bool {
+        self.fib.is_updating()
+    }
+
+    /// Updates some of these entries.
+    pub(super) fn continue_updating(&mut self) {
+        if self.fib.is_updating() {
+            self.fib.continue_updating(ENTRIES_AT_ONCE);
+            self.fib_changed = true;
+        }
+    }
+
     /// Creates strategy instances for later calls of [`ForwardingTables::set_strategy`].
     ///
     /// # Errors
@@ -92,6 +111,8 @@ impl ForwardingTables {
         &mut self,
         strategies: impl IntoIterator<Item = NameRef<'a>>,
     ) -> Result<(), StrategyError> {
+        // What is removed is used by no entry.
+        self.fib.finish_updating();
         let mut prepared = self.strategies.clone();
         let mut kept = BTreeSet::new();
         for strategy in strategies {
@@ -110,7 +131,13 @@ impl ForwardingTables {
     ) -> Result<(), StrategyChangeError> {
         let (uses, default_strategy) = (&self.strategy_uses, self.default_strategy);
         let is_used = |id| id == default_strategy || uses.contains_key(&id);
-        let id = insert_strategy(&mut self.strategies, strategy, is_used)?;
+        let id = match self.strategies.insert(strategy) {
+            Err(StrategyError::TooMany) => {
+                self.fib.finish_updating();
+                insert_strategy(&mut self.strategies, strategy, is_used)?
+            }
+            result => result?,
+        };
         let previous = self.fib.strategy(prefix);
         self.fib.set_strategy(prefix, id)?;
         self.count_use(previous, Some(id));
@@ -229,6 +256,43 @@ mod tests {
 
     fn tables() -> ForwardingTables {
         ForwardingTables::new(NameHasher::new([1; 16]), 100)
+    }
+
+    #[test]
+    fn strategy_of_a_short_prefix_reaches_longer_ones_in_slices() {
+        let hasher = NameHasher::new([1; 16]);
+        let mut tables = ForwardingTables::new(hasher, 20_000);
+        let face = FaceIndex::new(3, 1);
+        let prefix = |number: usize| name(&format!("/p/{number}"));
+        let count = 4 * ENTRIES_AT_ONCE;
+        for number in 0..count {
+            tables.fib.set_next_hop(prefix(number).as_ref(), face, 0).unwrap();
+        }
+        let (before, _) = tables.initial();
+        let multicast = name("/localhost/nfd/strategy/multicast");
+        tables.set_strategy(NameRef::ROOT, multicast.as_ref()).unwrap();
+        let has_changed = |fib: &FibSnapshot, number| {
+            let prefix = prefix(number);
+            let mut hashes = vec![0; prefix.len() + 1];
+            hasher.hash_prefixes(prefix.as_ref(), &mut hashes).unwrap();
+            let strategy = |fib: &FibSnapshot| {
+                fib.entry(fib.find_longest_prefix(prefix.as_ref(), &hashes)).strategy()
+            };
+            strategy(fib) != strategy(&before)
+        };
+        let changed = |tables: &mut ForwardingTables| {
+            let fib = tables.publish().unwrap().fib;
+            (0..count).filter(|number| has_changed(&fib, *number)).count()
+        };
+        let mut slices = 0;
+        while tables.is_updating() {
+            let changed = changed(&mut tables);
+            assert!(changed <= (slices + 1) * ENTRIES_AT_ONCE && changed < count, "{changed}");
+            tables.continue_updating();
+            slices += 1;
+        }
+        assert!(slices >= 4);
+        assert_eq!(changed(&mut tables), count);
     }
 
     fn next_hops(published: &Published, hasher: NameHasher, uri: &str) -> Vec<u32> {

@@ -97,6 +97,17 @@ fn check(fib: &FibSnapshot, model: &Model, names: &[Vec<u16>]) {
     }
 }
 
+/// While updates are not complete, a search finds a prefix of the name that exists, or did before.
+fn check_partial(fib: &FibSnapshot, names: &[Vec<u16>]) {
+    for name in names {
+        let hashed = Hashed::new(&name_of(name));
+        let found = fib.find_longest_prefix(hashed.name(), hashed.hashes());
+        let entry = fib.entry(found);
+        assert_eq!(entry.slot(), found);
+        assert!(hashed.name().starts_with(entry.prefix()), "{} for {name:?}", entry.prefix());
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Operation {
     SetNextHop(Vec<u16>, u32, u64),
@@ -205,17 +216,25 @@ proptest! {
         operations in proptest::collection::vec(operation(), 1..120),
         names in proptest::collection::vec(name(40), 1..70),
         publish_every in 1..8_usize,
+        entries_at_once in prop_oneof![1..4_usize, Just(usize::MAX)],
     ) {
         let mut writer = new_writer(1000);
+        writer.set_entries_at_once(entries_at_once);
         let mut model = Model::default();
         model.strategies.insert(vec![], DEFAULT);
         let mut versions: Vec<(Arc<FibSnapshot>, Model)> = Vec::new();
         for (count, operation) in operations.iter().enumerate() {
             apply(&mut writer, &mut model, operation);
             if count % publish_every == 0 {
+                while writer.is_updating() {
+                    check_partial(&writer.publish(), &names);
+                    writer.continue_updating(2);
+                }
                 versions.push((writer.publish(), model.clone()));
             }
+            writer.continue_updating(1);
         }
+        writer.finish_updating();
         versions.push((writer.publish(), model.clone()));
         check_lists(&writer, &model);
         let mut prefixes: Vec<Vec<u16>> = names;
@@ -224,10 +243,38 @@ proptest! {
         for (version, model) in &versions {
             check(version, model, &prefixes);
         }
-        prop_assert_eq!(writer.collect(), versions.len() - 1);
+        if entries_at_once == usize::MAX {
+            prop_assert_eq!(writer.collect(), versions.len() - 1);
+        }
         versions.clear();
         prop_assert_eq!(writer.collect(), 0);
     }
+}
+
+/// A choice for `/` that is repeated before its update is complete does not begin from the start each time.
+#[test]
+fn repeated_changes_of_a_short_prefix_reach_all_longer_ones() {
+    let mut writer = new_writer(2000);
+    let names: Vec<_> = (0..1000).map(|number| Hashed::new(&name_of(&[1, number]))).collect();
+    for name in &names {
+        writer.set_next_hop(name.name(), FaceIndex::new(1, 1), 1).unwrap();
+    }
+    writer.set_entries_at_once(10);
+    let strategies = |writer: &mut FibWriter| {
+        let fib = writer.publish();
+        let found = |name: &Hashed| fib.find_longest_prefix(name.name(), name.hashes());
+        let strategy = |name| fib.entry(found(name)).strategy();
+        names.iter().map(strategy).collect::<Vec<StrategyId>>()
+    };
+    for number in 0..100 {
+        writer.set_strategy(NameRef::ROOT, StrategyId(1 + number % 2)).unwrap();
+        writer.continue_updating(20);
+    }
+    assert!(strategies(&mut writer).iter().all(|strategy| *strategy != DEFAULT));
+    assert!(writer.is_updating());
+    let slices = std::iter::from_fn(|| writer.is_updating().then(|| writer.continue_updating(100)));
+    assert!(slices.count() <= 2 * 11);
+    assert_eq!(strategies(&mut writer), [StrategyId(2); 1000]);
 }
 
 /// Thousands of prefixes, so that buckets overflow and the index is rebuilt.

@@ -145,6 +145,7 @@ impl Service for Management {
         let deadlines = [
             at(self.state.next_deadline_ns(), Reason::Management),
             at(restoring, Reason::Management),
+            at(self.tables.is_updating().then_some(0), Reason::Management),
             at(self.local.next_deadline_ns(), Reason::LocalRequest),
             at(retried.map(|blocked| blocked.retry_ns), Reason::FullQueue),
         ];
@@ -168,6 +169,7 @@ impl Service for Management {
         }
         // A route unregistered in this round must not return in it.
         self.perform_actions(cx);
+        self.tables.continue_updating();
         self.restorations.advance(&mut self.state, cx.now_ns());
     }
 }
@@ -594,10 +596,12 @@ impl Management {
         has_sent
     }
 
-    /// Publishes changed tables to the workers. While routes to removed faces are deleted in parts, publishes only if
-    /// a command waits for a change: each version copies all pages that differ from the last.
+    /// Publishes changed tables to the workers. While routes to removed faces are deleted in parts, or entries follow a
+    /// change of a shorter prefix, publishes only if a command waits for a change: each version copies all pages that differ
+    /// from the last.
     fn publish_tables(&mut self, cx: &mut Cx<'_>) {
-        if self.state.is_changing_routes() && !self.is_fib_awaited {
+        let is_changing = self.state.is_changing_routes() || self.tables.is_updating();
+        if is_changing && !self.is_fib_awaited {
             return;
         }
         self.is_fib_awaited = false;

@@ -1,6 +1,6 @@
 //! The control thread's FIB, and how a change becomes a new version.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -57,9 +57,18 @@ const IDLE_COLLECTS_MAX: u32 = 64;
 /// Changes are made in a working version, which shares all unchanged pages with the published ones,
 /// until [`Self::publish`]; many changes before one `publish` copy a page once. Records are ordered
 /// by name, so that a change reaches the longer prefixes without a search.
+///
+/// A change of a short prefix may concern a million longer ones. [`Self::set_entries_at_once`] bounds how many of their
+/// entries it updates; the others follow in slices ([`Self::continue_updating`]), and have their former content until then.
 #[derive(Debug)]
 pub struct FibWriter {
     records: Records,
+    /// Updates of the entries below prefixes that are not complete. A record stays until the update below it is: entries
+    /// there may refer to its slot.
+    updates: BTreeMap<Box<[u8]>, Update>,
+    /// The prefixes of `updates`, in turn.
+    turns: VecDeque<Box<[u8]>>,
+    entries_at_once: usize,
     working: FibSnapshot,
     free_slots: Vec<FibSlot>,
     /// Number of slots of `working` ever used.
@@ -87,6 +96,9 @@ impl FibWriter {
         };
         let mut writer = Self {
             records: Records::new(),
+            updates: BTreeMap::new(),
+            turns: VecDeque::new(),
+            entries_at_once: usize::MAX,
             published: Arc::new(working.clone()),
             working,
             free_slots: Vec::new(),
@@ -111,6 +123,39 @@ impl FibWriter {
         writer.update_descendants(NameRef::ROOT);
         writer.publish();
         writer
+    }
+
+    /// Sets the number of entries that a change updates before it returns; all, by default.
+    pub fn set_entries_at_once(&mut self, count: usize) {
+        self.entries_at_once = count;
+    }
+
+    /// Whether there are entries that changes of shorter prefixes have not reached yet.
+    #[must_use]
+    pub fn is_updating(&self) -> bool {
+        !self.updates.is_empty()
+    }
+
+    /// Updates at most `entries_max` of the entries that changes of one shorter prefix have not reached yet.
+    pub fn continue_updating(&mut self, entries_max: usize) {
+        let Some(value) = self.turns.pop_front() else { return };
+        let Some(Update { last, is_outdated }) = self.updates.remove(&value) else { return };
+        let Ok(prefix) = NameRef::from_value(&value) else { return };
+        let rest = self.update_part(prefix, Bound::Excluded(&last), entries_max);
+        let next = match rest {
+            Some(last) => Update { last, is_outdated },
+            None if is_outdated => Update { last: value.clone(), is_outdated: false },
+            None => return self.remove_if_unused(prefix),
+        };
+        self.updates.insert(value.clone(), next);
+        self.turns.push_back(value);
+    }
+
+    /// Updates all entries.
+    pub fn finish_updating(&mut self) {
+        while self.is_updating() {
+            self.continue_updating(usize::MAX);
+        }
     }
 
     /// Prefixes with next hops or a strategy choice.
@@ -383,6 +428,10 @@ impl FibWriter {
         if record.is_real() || record.marker_count > 0 || record.depth == 0 {
             return;
         }
+        if self.updates.contains_key(prefix.value()) {
+            // Its end calls this again.
+            return;
+        }
         let slot = record.slot;
         let depth = prefix.len();
         self.records.remove(prefix.value());
@@ -431,15 +480,48 @@ impl FibWriter {
         }
     }
 
-    /// Rewrites the entries of `prefix` and of everything below it where they change.
+    /// Rewrites the entries of `prefix` and of everything below it where they change, or begins to.
     fn update_descendants(&mut self, prefix: NameRef<'_>) {
-        let start = prefix.value();
+        let value = prefix.value();
+        let rest = self.update_part(prefix, Bound::Included(value), self.entries_at_once);
+        let Some(last) = rest else { return };
+        match self.updates.get_mut(value) {
+            Some(update) => update.is_outdated = true,
+            None => {
+                self.updates.insert(value.into(), Update { last, is_outdated: false });
+                self.turns.push_back(value.into());
+            }
+        }
+    }
+
+    /// Rewrites at most `entries_max` entries of `prefix` and of what is below it where they change, from a name on. Returns
+    /// the last one, if there may be more.
+    fn update_part(
+        &mut self,
+        prefix: NameRef<'_>,
+        from: Bound<&[u8]>,
+        entries_max: usize,
+    ) -> Option<Box<[u8]>> {
         // The real prefixes above the current record, and what each passes to longer ones.
         let mut above: Vec<(&[u8], Inherited<'_>)> =
             vec![(&[], inherited(&self.records, prefix, false))];
-        let range = (Bound::Included(start), Bound::Unbounded);
-        for (value, record) in self.records.range::<[u8], _>(range) {
-            if !value.starts_with(start) {
+        if let Bound::Excluded(last) = from
+            && let Ok(last) = NameRef::from_value(last)
+        {
+            for depth in prefix.len()..=last.len() {
+                let record = self.records.get_key_value(last.prefix(depth).value());
+                if let (Some((value, record)), Some((_, parent))) = (record, above.last())
+                    && record.is_real()
+                {
+                    let mut inherited = parent.clone();
+                    inherited.add(record);
+                    above.push((value, inherited));
+                }
+            }
+        }
+        let range = self.records.range::<[u8], _>((from, Bound::Unbounded));
+        for (count, (value, record)) in range.enumerate() {
+            if !value.starts_with(prefix.value()) {
                 break;
             }
             while above.len() > 1 && above.last().is_some_and(|(top, _)| !value.starts_with(top)) {
@@ -452,8 +534,21 @@ impl FibWriter {
             if record.is_real() {
                 above.push((value, inherited));
             }
+            if count + 1 >= entries_max {
+                return Some(value.clone());
+            }
         }
+        None
     }
+}
+
+/// An update of the entries below a prefix that is not complete.
+#[derive(Debug)]
+struct Update {
+    /// The prefix that was visited last.
+    last: Box<[u8]>,
+    /// The prefix has changed again since the beginning: the entries before `last` are updated again at the end.
+    is_outdated: bool,
 }
 
 /// Settings of a prefix, or a marker.
