@@ -1220,8 +1220,8 @@ impl ControlState {
         if is_new {
             let specification = Box::new(specification);
             self.outbox.push(Action::CreateFace { ticket, specification });
-        } else if executing.keeper().is_none() {
-            self.pending.retry_for_operator(ticket, specification);
+        } else {
+            self.pending.joined(ticket, executing.name, specification);
         }
         Outcome::Deferred
     }

@@ -47,6 +47,8 @@ pub(super) struct Claim {
     pub(super) name: Option<Name>,
     /// The principal that keeps the face that it requests; `None`: an operator.
     pub(super) keeper: Option<PrincipalKey>,
+    /// The face as it requests it, if the work was begun for another one.
+    specification: Option<Box<FaceSpecification>>,
     principal: PrincipalIndex,
     /// Ascends with the time of arrival.
     number: u64,
@@ -69,17 +71,17 @@ pub(super) struct Pending {
     /// In the order of their arrival; at least one.
     pub(super) claims: Vec<Claim>,
     pub(super) work: Work,
-    /// The face as an operator's command has requested it, if a user's command has begun the work.
-    retry: Option<Box<FaceSpecification>>,
+    /// For which principal the work was begun, as in [`Claim::keeper`]. It may fail because of that one's shares.
+    begun_for: Option<PrincipalKey>,
     deadline_ns: u64,
 }
 
-/// Work that is begun again for commands of operators, after it has failed for that of a user.
+/// Work that is begun again for the commands of others, after it has failed for that of a user.
 #[derive(Debug)]
 pub(super) struct Retry {
     pub(super) ticket: Ticket,
     pub(super) specification: Box<FaceSpecification>,
-    /// The other commands, which have failed.
+    /// The commands of that user, which have failed.
     pub(super) failed: Vec<Claim>,
 }
 
@@ -173,7 +175,8 @@ impl PendingTable {
         };
         self.ledger.charge(principal, PendingPlaces, 1);
         self.last_number += 1;
-        let claim = Claim { name: None, keeper: None, principal, number: self.last_number };
+        let (name, keeper, specification) = (None, None, None);
+        let claim = Claim { name, keeper, specification, principal, number: self.last_number };
         Some((claim, victim))
     }
 
@@ -181,35 +184,48 @@ impl PendingTable {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         let deadline_ns = now.monotonic_ns.saturating_add(LIFETIME_NS);
-        let (claims, retry) = (vec![claim], None);
-        self.entries.insert(ticket, Pending { claims, work, retry, deadline_ns });
+        let (begun_for, claims) = (claim.keeper, vec![claim]);
+        self.entries.insert(ticket, Pending { claims, work, begun_for, deadline_ns });
         ticket
     }
 
-    /// A command of an operator has joined others. If a user's has begun the work, which may fail because of the shares of
-    /// that user, it is to be begun again then.
-    pub(super) fn retry_for_operator(&mut self, ticket: Ticket, specification: FaceSpecification) {
-        if let Some(pending) = self.entries.get_mut(&ticket)
-            && pending.claims.first().is_some_and(|first| first.keeper.is_some())
+    /// A command has joined others. If the work was begun for another user, it may fail because of the shares of that one,
+    /// and is to be begun again then.
+    pub(super) fn joined(
+        &mut self,
+        ticket: Ticket,
+        name: NameRef<'_>,
+        specification: FaceSpecification,
+    ) {
+        let Some(Pending { claims, begun_for, .. }) = self.entries.get_mut(&ticket) else { return };
+        let is_own = |claim: &&mut Claim| claim.name.as_ref().is_some_and(|own| *own == name);
+        if begun_for.is_some()
+            && let Some(claim) = claims.iter_mut().find(is_own)
+            && claim.keeper != *begun_for
         {
-            pending.retry.get_or_insert_with(|| Box::new(specification));
+            claim.specification.get_or_insert_with(|| Box::new(specification));
         }
     }
 
-    /// Work has failed. If it is to be begun again for the commands of operators, these wait for it.
+    /// Work has failed. If it was begun for a user, it is begun again for the commands of others: of an operator, or else
+    /// of the user who has waited for the longest time.
     pub(super) fn retry(&mut self, now: Now, ticket: Ticket) -> Option<Retry> {
-        let pending = self.entries.get_mut(&ticket)?;
-        // The commands of operators may have given way.
-        pending.claims.iter().find(|claim| claim.keeper.is_none())?;
-        let specification = pending.retry.take()?;
+        let Pending { claims, begun_for, .. } = self.entries.get_mut(&ticket)?;
+        let failed_for = (*begun_for)?;
+        // The commands of the others may have given way.
+        let others = claims
+            .iter_mut()
+            .filter(|claim| claim.keeper != Some(failed_for) && claim.specification.is_some());
+        let next = others.min_by_key(|claim| claim.keeper.is_some())?;
+        let (specification, begun_for) = (next.specification.take()?, next.keeper);
         let Pending { claims, work, .. } = self.entries.remove(&ticket)?;
         let (failed, claims): (Vec<_>, Vec<_>) =
-            claims.into_iter().partition(|claim| claim.keeper.is_some());
+            claims.into_iter().partition(|claim| claim.keeper == Some(failed_for));
         failed.iter().for_each(|claim| self.release(claim));
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         let deadline_ns = now.monotonic_ns.saturating_add(LIFETIME_NS);
-        self.entries.insert(ticket, Pending { claims, work, retry: None, deadline_ns });
+        self.entries.insert(ticket, Pending { claims, work, begun_for, deadline_ns });
         Some(Retry { ticket, specification, failed })
     }
 

@@ -270,6 +270,40 @@ fn face_that_fails_for_a_user_is_tried_again_for_an_operator() {
     assert!(harness.state.pending_places().is_zero());
 }
 
+/// Nobody fails because of what another user holds.
+#[test]
+fn face_that_fails_for_a_user_is_tried_again_for_others() {
+    let mut harness = Harness::new();
+    for (face_id, uid) in [(302, 1001), (303, 1002)] {
+        let mut app = record(face_id, &format!("fd://{face_id}"), Scope::Local);
+        app.principal = PrincipalKey::LocalApplication { uid, pid: 8 };
+        harness.state.face_created(harness.now, app);
+    }
+    let parameters = create("tcp4://192.0.2.7:6363");
+    let (mut ticket, _) = begin_creation(&mut harness, &parameters);
+    for face_id in [302, 303, APP, 302] {
+        harness.begin(face_id, Verb::FaceCreate, &parameters);
+    }
+    assert_eq!(harness.take_actions(), []);
+    for (failed_commands, next) in [(2, Some(1001)), (2, Some(1002)), (1, None)] {
+        harness.state.face_creation_done(harness.now, ticket, Err(failed()));
+        harness.run();
+        let codes: Vec<u32> = harness.responses().iter().map(|response| response.code).collect();
+        assert_eq!(codes, vec![504; failed_commands]);
+        let mut actions = harness.take_actions();
+        let Some(uid) = next else {
+            assert_eq!(actions, []);
+            break;
+        };
+        let Action::CreateFace { ticket: again, specification } = actions.remove(0) else {
+            panic!("{actions:?}")
+        };
+        assert_eq!(specification.keeper, Some(PrincipalKey::LocalApplication { uid, pid: 0 }));
+        ticket = again;
+    }
+    assert!(harness.state.pending_places().is_zero());
+}
+
 #[test]
 fn commands_that_wait_for_one_face_are_charged() {
     let mut harness = Harness::new();
