@@ -55,13 +55,23 @@ const EXACT_MAX: usize = 4;
 
 /// Maximum number of inherited next hops of an entry of the FIB: the cheapest. Own ones, which are charged to principals,
 /// are not limited by it. Without it, some routes of short prefixes would take the memory of any number of entries below.
-pub(super) const INHERITED_MAX: usize = 64;
+/// Few in tests, so that random ones exceed it.
+pub(super) const INHERITED_MAX: usize = if cfg!(test) { 2 } else { 64 };
+
+/// Maximum number of inherited next hops that an entry remembers: some more, so that when the cheapest ones end, it rarely
+/// has to find the next ones among the routes of shorter prefixes.
+const REMEMBERED_MAX: usize = INHERITED_MAX + INHERITED_MAX / 2;
 
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     routes: Vec<Route>,
     /// The next hops of this prefix: ascending cost; at equal cost own routes first, then by FaceId.
     next_hops: Vec<NextHop>,
+    /// Number of own ones among them.
+    own_count: u32,
+    /// Whether there are inherited next hops that `next_hops` does not have. None of them is cheaper than an inherited one
+    /// that it has.
+    is_cut: bool,
 }
 
 impl Entry {
@@ -71,7 +81,7 @@ impl Entry {
 
     /// The next hops of this prefix in the FIB: all own ones, and [`INHERITED_MAX`] others.
     pub(super) fn fib_next_hops(&self) -> Vec<NextHop> {
-        if self.next_hops.len() <= INHERITED_MAX {
+        if self.inherited_count() <= INHERITED_MAX {
             return self.next_hops.clone();
         }
         let mut inherited = 0;
@@ -163,12 +173,22 @@ impl Entry {
         }
         let next_hop = |(&face_id, &cost): (&u64, &u64)| NextHop { face_id, cost };
         self.next_hops = own.iter().map(next_hop).collect();
+        self.own_count = u32::try_from(own.len()).unwrap_or(u32::MAX);
         if !self.has_capture() {
             let others = inherited.iter().filter(|(face_id, _)| !own.contains_key(face_id));
             self.next_hops.extend(others.map(next_hop));
         }
         // Stable: own routes stay before inherited ones.
         self.next_hops.sort_by_key(|hop| hop.cost);
+        self.is_cut = self.inherited_count() > REMEMBERED_MAX;
+        if self.is_cut {
+            let mut inherited = 0;
+            self.next_hops.retain(|hop| {
+                let is_own = own.contains_key(&hop.face_id);
+                inherited += usize::from(!is_own);
+                is_own || inherited <= REMEMBERED_MAX
+            });
+        }
         // Most prefixes have one next hop, and there may be a million of them.
         self.next_hops.shrink_to_fit();
     }
@@ -178,20 +198,42 @@ impl Entry {
         changes.iter().any(|&(face_id, _)| !self.has_face(face_id))
     }
 
-    /// Applies changes of the inherited costs; the entry must not capture.
-    pub(super) fn apply_inherited(&mut self, changes: &FaceCostChanges) {
+    /// Applies changes of the inherited costs; the entry must not capture. Returns whether it remembers too few of them
+    /// now: they are to be [computed](Self::recompute).
+    #[must_use]
+    pub(super) fn apply_inherited(&mut self, changes: &FaceCostChanges) -> bool {
         for &(face_id, cost) in changes {
             if self.has_face(face_id) {
                 continue;
             }
             self.next_hops.retain(|hop| hop.face_id != face_id);
-            if let Some(cost) = cost {
-                let order = |hop: &NextHop| (hop.cost, !self.has_face(hop.face_id), hop.face_id);
-                let hop = NextHop { face_id, cost };
-                let at = self.next_hops.partition_point(|other| order(other) < order(&hop));
-                self.next_hops.insert(at, hop);
+            let Some(cost) = cost else { continue };
+            let order = |hop: &NextHop| (hop.cost, !self.has_face(hop.face_id), hop.face_id);
+            let hop = NextHop { face_id, cost };
+            let at = self.next_hops.partition_point(|other| order(other) < order(&hop));
+            // One that is dearer than those it remembers may be dearer than some that it does not.
+            if self.is_cut && self.last_inherited().is_none_or(|last| at > last) {
+                continue;
+            }
+            self.next_hops.insert(at, hop);
+            if self.inherited_count() > REMEMBERED_MAX
+                && let Some(last) = self.last_inherited()
+            {
+                self.next_hops.remove(last);
+                self.is_cut = true;
             }
         }
+        self.is_cut && self.inherited_count() < INHERITED_MAX
+    }
+
+    /// Number of inherited next hops that take memory.
+    pub(super) fn inherited_count(&self) -> usize {
+        self.next_hops.len().saturating_sub(self.own_count as usize)
+    }
+
+    /// The position of the dearest inherited next hop that is remembered.
+    fn last_inherited(&self) -> Option<usize> {
+        self.next_hops.iter().rposition(|hop| !self.has_face(hop.face_id))
     }
 }
 

@@ -62,6 +62,8 @@ pub enum Registration {
 
 /// See [`Rib`]'s field `inherited_at_once`: some milliseconds of work.
 const INHERITED_AT_ONCE: usize = 1024;
+/// Number of entries that one counts as whose inherited next hops are computed from the routes of shorter prefixes.
+const RECOMPUTED_COST: usize = 32;
 
 /// A change of what longer prefixes inherit, while it is passed on to them.
 ///
@@ -491,25 +493,35 @@ impl Rib {
             }
         }
         let below = (Bound::Excluded(Arc::clone(last)), Bound::Unbounded);
-        for (count, (key, entry)) in self.entries.range_mut::<Key, _>(below).enumerate() {
+        let (mut count, mut next, mut incomplete) = (0, None, Vec::new());
+        for (key, entry) in self.entries.range_mut::<Key, _>(below) {
             while path.last().is_some_and(|(prefix, _)| !key.starts_with(prefix)) {
                 path.pop();
             }
-            let (_, changes) = path.last()?;
+            let Some((_, changes)) = path.last() else { break };
             if !entry.has_capture() && entry.is_affected(changes) {
                 let touched = self.touched.entry(Arc::clone(key));
                 touched.or_insert_with(|| Some(entry.fib_next_hops()));
-                entry.apply_inherited(changes);
+                if entry.apply_inherited(changes) {
+                    incomplete.push(Arc::clone(key));
+                    count += RECOMPUTED_COST;
+                }
             }
             let passed_on = entry.passed_on(changes);
             if passed_on.len() != changes.len() {
                 path.push((Arc::clone(key), passed_on));
             }
-            if count + 1 == entries_max {
-                return Some(Arc::clone(key));
+            count += 1;
+            if count >= entries_max {
+                next = Some(Arc::clone(key));
+                break;
             }
         }
-        None
+        for key in incomplete {
+            let inherited = self.inherited(name(&key));
+            self.entries.get_mut(&key).into_iter().for_each(|entry| entry.recompute(&inherited));
+        }
+        next
     }
 
     /// The costs of these faces that the children of `root` inherit.

@@ -64,6 +64,11 @@ impl NaiveRib {
                 costs.into_iter().map(|(face_id, cost)| NextHop { face_id, cost }).collect();
             let is_own = |face_id| routes.iter().any(|route| route.face_id == face_id);
             hops.sort_by_key(|hop| (hop.cost, !is_own(hop.face_id), hop.face_id));
+            let mut inherited = 0;
+            hops.retain(|hop| {
+                inherited += usize::from(!is_own(hop.face_id));
+                is_own(hop.face_id) || inherited <= INHERITED_MAX
+            });
             fib.insert(prefix.clone(), hops);
         }
         fib
@@ -98,7 +103,7 @@ fn any_name() -> impl Strategy<Value = Name> {
 }
 
 fn any_operation() -> impl Strategy<Value = Operation> {
-    let route = (256_u64..260, 0_u64..2, 0_u64..4, 0_u64..4, prop::option::of(0_u64..40)).prop_map(
+    let route = (256_u64..264, 0_u64..2, 0_u64..4, 0_u64..4, prop::option::of(0_u64..40)).prop_map(
         |(face_id, origin, cost, flags, expires_at_ns)| Route {
             face_id,
             origin,
@@ -109,9 +114,9 @@ fn any_operation() -> impl Strategy<Value = Operation> {
     );
     prop_oneof![
         6 => (any_name(), route).prop_map(|(prefix, route)| Operation::Register { prefix, route }),
-        3 => (any_name(), 256_u64..260, 0_u64..2)
+        3 => (any_name(), 256_u64..264, 0_u64..2)
             .prop_map(|(prefix, face_id, origin)| Operation::Unregister { prefix, face_id, origin }),
-        1 => (256_u64..260, 0..4_usize).prop_map(|(face_id, most)| Operation::RemoveFace(face_id, most)),
+        1 => (256_u64..264, 0..4_usize).prop_map(|(face_id, most)| Operation::RemoveFace(face_id, most)),
         1 => (0_u64..6).prop_map(Operation::Advance),
         2 => Just(Operation::TakeUpdates),
     ]
@@ -205,7 +210,7 @@ proptest! {
         apply(&mut fib, rib.take_updates());
         prop_assert_eq!(&fib, &naive.fib());
         prop_assert!(rib.take_updates().is_empty());
-        for face_id in 256..260 {
+        for face_id in 256..264 {
             rib.remove_face(face_id, usize::MAX);
         }
         prop_assert_eq!((rib.route_count(), rib.prefix_count()), (0, 0));
@@ -287,6 +292,46 @@ fn cheapest_inherited_next_hops_are_in_the_fib_beside_own_ones() {
     let own: Vec<_> = [(5, 10_000)].into_iter().chain(own).collect();
     register(&mut rib, "/a", route(5, 9_999, 0));
     assert_eq!(register(&mut rib, "/a", route(5, 10_000, 0)), [set("/a", &own)]);
+}
+
+/// The faces of a user register prefixes above those of others.
+#[test]
+fn inherited_next_hops_take_no_memory_beyond_the_fib() {
+    let mut rib = Rib::default();
+    let below: Vec<String> = (0..50).map(|number| format!("/a/b/{number}")).collect();
+    for prefix in &below {
+        register(&mut rib, prefix, route(5, 0, 0));
+    }
+    let remembered = |rib: &Rib| rib.entries.values().map(Entry::inherited_count).max();
+    for face_id in 1000..1200 {
+        register(&mut rib, "/", route(face_id, face_id, route_flag::CHILD_INHERIT));
+        register(&mut rib, "/a", route(face_id + 200, face_id, route_flag::CHILD_INHERIT));
+        assert!(remembered(&rib) <= Some(2 * INHERITED_MAX), "{:?}", remembered(&rib));
+    }
+    // Those that were not remembered follow when the cheaper ones end.
+    for face_id in 1000..1100 {
+        rib.remove_face(face_id, usize::MAX);
+        rib.remove_face(face_id + 200, usize::MAX);
+    }
+    let finish = |rib: &mut Rib| {
+        while rib.is_propagating() {
+            rib.continue_propagating(100);
+        }
+        rib.take_updates()
+    };
+    finish(&mut rib);
+    rib.remove_face(1100, usize::MAX);
+    let updates = finish(&mut rib);
+    assert_eq!(updates.len(), 2 + below.len());
+    assert_eq!(updates[2..], below_with(&below, &[(5, 0), (1300, 1100), (1101, 1101)]));
+}
+
+fn below_with(prefixes: &[String], hops: &[(u64, u64)]) -> Vec<FibUpdate> {
+    let mut sorted: Vec<FibUpdate> = prefixes.iter().map(|prefix| set(prefix, hops)).collect();
+    sorted.sort_by_key(|update| match update {
+        FibUpdate::Set { prefix, .. } | FibUpdate::Remove { prefix } => prefix.clone(),
+    });
+    sorted
 }
 
 #[test]
