@@ -19,6 +19,7 @@ mod process;
 mod program;
 mod topology;
 pub mod transfers;
+mod tshark;
 mod well_known;
 pub mod wire;
 mod xrootd;
@@ -37,6 +38,7 @@ pub use peers::{
 pub use process::{Process, ended_by_hangup, run_to_end, run_to_end_within};
 pub use program::{bench_program, program};
 pub use topology::Topology;
+pub use tshark::dissect_with_tshark;
 pub use well_known::WellKnownPath;
 pub use xrootd::{XRootD, try_xrdcp, xrdcp, xrootd_command, xrootd_vector_reads};
 

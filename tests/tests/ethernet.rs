@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use namewire_tests::{
-    Bridge, Process, Script, forwarder_of_host, found_on_path, run_to_end, skip_unless_found,
-    station, wait_until,
+    Bridge, Process, Script, dissect_with_tshark, forwarder_of_host, found_on_path, run_to_end,
+    skip_unless_found, station, wait_until,
 };
 use serde_json::Value;
 
@@ -80,6 +80,7 @@ fn four_hosts_on_a_bridge_exchange_packets() {
     bridge.ping_often(3, "/station");
     assert_eq!(bridge.face(2, &station(3))["persistency"], "on-demand");
     check_frames(&bridge);
+    check_capture(&bridge);
 
     interface_goes_and_comes(&bridge, &faces[0], &face);
     vlan(&bridge);
@@ -125,6 +126,31 @@ fn check_frames(bridge: &Bridge) {
     assert_eq!(lines.lines().count(), frames.len(), "{read:?}");
     assert!(lines.lines().all(|line| line.starts_with("0x8624\t")), "{lines}");
     assert!(lines.contains("01:00:5e:00:17:aa") && lines.contains("02:00:00:00:00:02"), "{lines}");
+}
+
+/// Lets tshark dissect what a forwarder captures of its Ethernet faces.
+fn check_capture(bridge: &Bridge) {
+    if !skip_unless_found("tshark") {
+        return;
+    }
+    let file = bridge.path("capture.pcapng");
+    let arguments = ["capture", "--name", "/station", "-w", file.to_str().unwrap()];
+    let mut capture =
+        Process::start("capture", bridge.command(1, &arguments), bridge.directory.path());
+    wait_until("a captured packet", || {
+        bridge.ping(1, "/station");
+        (std::fs::metadata(&file).ok()?.len() > 1000).then_some(())
+    });
+    capture.signal(rustix::process::Signal::INT);
+    assert!(capture.wait().success(), "{}", capture.everything());
+    let filter = "ndn.name contains \"/station\"";
+    let fields = ["ndn.type", "frame.interface_name"];
+    let shown = dissect_with_tshark(&bridge.path("home"), &file, filter, &fields);
+    for kind in ["Interest", "Data"] {
+        let is_of =
+            |fields: &Vec<String>| fields[0].ends_with(kind) && fields[1].contains("ether://");
+        assert!(shown.iter().any(is_of), "{kind}: {shown:?}");
+    }
 }
 
 fn interface_goes_and_comes(bridge: &Bridge, group: &Value, permanent: &Value) {

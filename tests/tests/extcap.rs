@@ -1,10 +1,16 @@
 //! Wireshark lists the forwarder as an interface, and captures from it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-use namewire_tests::{Process, Settings, program, run_to_end, skip_unless_found, wait_until};
+use namewire_tests::{
+    Forwarder, Process, Settings, dissect_with_tshark, program, run_to_end, skip_unless_found,
+    wait_until, wire,
+};
+use ndn_packet::InterestBuilder;
 
 /// tshark of a user with this home directory.
 fn tshark(home: &Path, arguments: &[&str]) -> Command {
@@ -56,6 +62,84 @@ fn wireshark_lists_the_forwarder_and_captures_from_it() {
         "{}",
         capture.everything()
     );
+}
+
+/// Captures at a forwarder while an Interest for `/seen/SCHEME` arrives over each transport, a URI, until all were captured;
+/// tshark has to show each with the URI of its peer.
+fn check_capture(forwarder: &Forwarder, transports: &[(&str, &str)]) {
+    let file = forwarder.directory().join("transports.pcapng");
+    let arguments = ["capture", "--name", "/seen", "-w", file.to_str().unwrap()];
+    let mut capture = forwarder.spawn("capture", &arguments);
+    for (scheme, transport) in transports {
+        let name = wire::name(&format!("/seen/{scheme}"));
+        let _websocket = wait_until(scheme, || {
+            let mut connection = None;
+            match transport.strip_prefix("ws://") {
+                Some(address) => connection = Some(send_by_websocket(address, &name)),
+                None => {
+                    let name = name.to_uri();
+                    let peek = ["peek", &name, "-l", "50ms", "--transport", transport];
+                    let _ = forwarder.run(&peek);
+                }
+            }
+            let bytes = std::fs::read(&file).unwrap_or_default();
+            let value = name.value();
+            bytes.windows(value.len()).any(|window| window == value).then_some(connection)
+        });
+    }
+    capture.signal(rustix::process::Signal::INT);
+    assert!(capture.wait().success(), "{}", capture.everything());
+    let home = forwarder.directory().join("home");
+    let fields = ["ndn.name", "frame.interface_name"];
+    let shown = dissect_with_tshark(&home, &file, "ndn.type == \"Interest\"", &fields);
+    for (scheme, _) in transports {
+        let name = format!("/seen/{scheme}");
+        let is_of = |fields: &Vec<String>| fields[0] == name && fields[1].contains(scheme);
+        assert!(shown.iter().any(is_of), "{scheme}: {shown:?}");
+    }
+}
+
+/// Sends an Interest over a WebSocket; its face lives as long as the connection.
+fn send_by_websocket(address: &str, name: &ndn_packet::Name) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(namewire_tests::TIMEOUT)).unwrap();
+    let request = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+    let interest = InterestBuilder::new(name.as_ref()).nonce(1);
+    let mut packet = vec![0; interest.encoded_len()];
+    let _ = interest.write(&mut packet).unwrap();
+    // A binary frame whose mask is 0.
+    let length = u8::try_from(packet.len()).unwrap();
+    stream.write_all(&[&[0x82, 0x80 | length, 0, 0, 0, 0][..], &packet].concat()).unwrap();
+    stream
+}
+
+#[test]
+fn tshark_dissects_captures_of_all_transports() {
+    if !skip_unless_found("tshark") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("memif.sock");
+    let memif = format!("[listeners.memif]\nenabled = true\npath = {socket:?}\n");
+    let forwarder = Settings::new().tcp().udp().toml(&memif).start();
+    let (unix, tcp) = (forwarder.unix(), forwarder.tcp());
+    let udp = tcp.replace("tcp4", "udp4");
+    let memif = format!("memif://{}", socket.display());
+    check_capture(
+        &forwarder,
+        &[("unix", &unix), ("tcp4", &tcp), ("udp4", &udp), ("memif", &memif)],
+    );
+    let forwarder = Settings::new().websocket().webtransport().start();
+    let (websocket, webtransport) = (forwarder.websocket(), forwarder.webtransport());
+    check_capture(&forwarder, &[("wsclient", &websocket), ("https", &webtransport)]);
 }
 
 #[test]
