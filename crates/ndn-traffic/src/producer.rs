@@ -1,6 +1,7 @@
 //! The producer: Data, a Nack or silence for each Interest.
 
 use ndn_packet::tlv::{append_header, append_number, append_tlv, tlv_len};
+use ndn_security::{SHA256_LEN, sha256};
 
 use crate::random::Random;
 use crate::scenario::{ProducerPattern, ProducerScenario, ScenarioError, parse_name};
@@ -8,6 +9,9 @@ use crate::wire::{self, ReceivedPacket, interest_name, read_frame};
 
 /// SignatureInfo with SignatureType Null, and an empty SignatureValue: no key is needed.
 const NULL_SIGNATURE: [u8; 7] = [0x16, 3, 0x1B, 1, 200, 0x17, 0];
+/// SignatureInfo with SignatureType DigestSha256, and the header of the SignatureValue.
+const DIGEST_SIGNATURE: [u8; 5] = [0x16, 3, 0x1B, 1, 0];
+const DIGEST_HEADER: [u8; 2] = [0x17, 32];
 /// Nack with reason NoRoute (NDNLPv2, "Network Nack").
 const NACK_NO_ROUTE: u8 = 150;
 
@@ -38,8 +42,9 @@ impl ProducerCounters {
 struct Pattern {
     prefix: Vec<u8>,
     suffix: Vec<u8>,
-    /// The bytes after the Name of a Data, for each content size.
+    /// The bytes after the Name of a Data, for each content size, without a digest.
     tails: Vec<Vec<u8>>,
+    has_digest: bool,
     nack_below: f64,
     silent_below: f64,
 }
@@ -111,7 +116,8 @@ impl Producer {
                 }
             };
             let suffix: &[u8] = if can_be_prefix { &pattern.suffix } else { &[] };
-            push(&mut |out| append_data(out, token, [name, suffix], tail));
+            let has_digest = pattern.has_digest;
+            push(&mut |out| append_data(out, token, [name, suffix], tail, has_digest));
         }
     }
 
@@ -143,28 +149,39 @@ impl Pattern {
                 append_tlv(&mut tail, wire::META_INFO, &freshness);
             }
             append_tlv(&mut tail, wire::CONTENT, &vec![0x5A; *size]);
-            tail.extend_from_slice(&NULL_SIGNATURE);
+            match pattern.digest {
+                true => tail.extend_from_slice(&DIGEST_SIGNATURE),
+                false => tail.extend_from_slice(&NULL_SIGNATURE),
+            }
             tail
         };
         Ok(Self {
             prefix: parse_name(&pattern.prefix)?.value().to_vec(),
             suffix,
             tails: pattern.payload.iter().map(tail).collect(),
+            has_digest: pattern.digest,
             nack_below: pattern.nack_ratio,
             silent_below: pattern.nack_ratio + pattern.silence_ratio,
         })
     }
 }
 
-fn append_data(out: &mut Vec<u8>, token: &[u8], name: [&[u8]; 2], tail: &[u8]) {
+fn append_data(out: &mut Vec<u8>, token: &[u8], name: [&[u8]; 2], tail: &[u8], has_digest: bool) {
     let name_len = name[0].len() + name[1].len();
-    let value_len = tlv_len(wire::NAME, name_len) + tail.len();
+    let digest_len = if has_digest { DIGEST_HEADER.len() + SHA256_LEN } else { 0 };
+    let value_len = tlv_len(wire::NAME, name_len) + tail.len() + digest_len;
     append_frame(out, token, &[], tlv_len(wire::DATA, value_len), |out| {
         append_header(out, wire::DATA, value_len);
+        let signed = out.len();
         append_header(out, wire::NAME, name_len);
         out.extend_from_slice(name[0]);
         out.extend_from_slice(name[1]);
         out.extend_from_slice(tail);
+        if has_digest {
+            let digest = sha256(&out[signed..]);
+            out.extend_from_slice(&DIGEST_HEADER);
+            out.extend_from_slice(&digest);
+        }
     });
 }
 

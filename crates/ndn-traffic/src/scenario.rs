@@ -167,6 +167,8 @@ pub struct ProducerPattern {
     pub silence_ratio: f64,
     /// Name components, such as `/v`, to append to the names of Data for CanBePrefix Interests.
     pub suffix: String,
+    /// Whether Data are signed with their SHA-256 digest; otherwise they have a Null signature.
+    pub digest: bool,
 }
 
 impl Default for ProducerPattern {
@@ -178,6 +180,7 @@ impl Default for ProducerPattern {
             nack_ratio: 0.0,
             silence_ratio: 0.0,
             suffix: String::new(),
+            digest: false,
         }
     }
 }

@@ -230,6 +230,21 @@ fn one_answer_satisfies_all_earlier_interests_of_the_name() {
 }
 
 #[test]
+fn data_has_a_digest_if_the_pattern_says_so() {
+    let mut consumer = consumer(vec![pattern("/a")], Load::Window(1), 1);
+    let sent = send(&mut consumer, 0);
+    for digest in [true, false] {
+        let suffix = "/v".to_owned();
+        let one = ProducerPattern { prefix: "/a".to_owned(), suffix, digest, ..Default::default() };
+        let packet = answer(&mut producer(one), &sent[0].1);
+        let packet = ndn_packet::LpPacket::parse(&packet).unwrap();
+        let data = ndn_packet::Data::parse(packet.fragment().unwrap()).unwrap();
+        let verified = ndn_security::verify_data(&data, &ndn_security::DigestVerifier);
+        assert_eq!(verified.is_ok(), digest);
+    }
+}
+
+#[test]
 fn nack_and_silence_ratios_hold() {
     let mut consumer = consumer(vec![pattern("/a")], Load::Window(1000), 1);
     let mut producer = producer(ProducerPattern {

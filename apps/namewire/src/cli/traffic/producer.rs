@@ -24,8 +24,9 @@ use super::faces;
 /// Respond to the Interests of a traffic consumer
 ///
 /// Registers the prefixes and answers until interrupted. With several faces to a forwarder, prefixes are registered on
-/// the faces in turn. Data has a Null signature. A scenario file has a `[[pattern]]` for each prefix, with the keys
-/// prefix, payload (a list of sizes such as "1kB"), freshness (such as "10s"), nack_ratio, silence_ratio and suffix.
+/// the faces in turn. Data has a Null signature without --digest. A scenario file has a `[[pattern]]` for each prefix,
+/// with the keys prefix, payload (a list of sizes such as "1kB"), freshness (such as "10s"), nack_ratio, silence_ratio,
+/// suffix and digest.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Prefixes to answer, all with the given options
@@ -49,6 +50,9 @@ pub(super) struct Options {
     /// Append this to the names of Data for CanBePrefix Interests
     #[arg(long, value_parser = name)]
     suffix: Option<Name>,
+    /// Sign Data with their SHA-256 digest, so that consumers can verify them
+    #[arg(long)]
+    digest: bool,
     /// Forwarder to connect to: unix:///path or a path, tcp://host:port, udp://host:port,
     /// memif:///socket or https://host:port/ndn (WebTransport); may be repeated
     #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
@@ -189,6 +193,7 @@ impl Options {
             nack_ratio: self.nack,
             silence_ratio: self.silence,
             suffix: self.suffix.as_ref().map(Name::to_uri).unwrap_or_default(),
+            digest: self.digest,
         }
     }
 }
