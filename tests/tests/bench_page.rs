@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use namewire_tests::{Process, bench_program, browser_found, run_to_end, skip_unless_file};
+use namewire_tests::{
+    Process, Settings, bench_program, browser_found, run_to_end, skip_unless_file,
+};
 use serde_json::Value;
 
 fn interop() -> PathBuf {
@@ -117,12 +119,92 @@ fn file_server_takes_the_place_of_the_generator() {
 }
 
 #[test]
+fn repeated_interests_are_answered_from_the_cache_and_digests_are_verified() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = headless(
+        directory.path(),
+        &["--trials", "1", "--flows", "2", "--interests", "repeated", "--verify"],
+    );
+    let trial = &run["trials"][0];
+    let data = trial["directions"][0]["data"].as_u64().unwrap();
+    let hits = trial["cache_hits"].as_u64().unwrap();
+    // The second fetch is at most 1,024 segments behind, so nearly half of the Data are hits.
+    assert!(data > 100 && hits * 2 <= data + 1024 && hits * 2 + 2048 > data, "{trial}");
+}
+
+#[test]
+fn nodes_have_network_namespaces_over_veth() {
+    if !rustix::process::geteuid().is_root() {
+        return namewire_tests::skip("root", "namespaces of the nodes take root");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for producer in ["generator", "files"] {
+        let arguments = ["--transport", "veth", "--trials", "1", "--traffic", "both"];
+        let files = ["--producer", producer, "--file-mib", "16"];
+        let run = headless(directory.path(), &[&arguments[..], &files].concat());
+        for direction in run["trials"][0]["directions"].as_array().unwrap() {
+            assert!(direction["data"].as_u64() > Some(100), "{run}");
+        }
+    }
+}
+
+#[test]
+fn forwarder_elsewhere_is_measured_by_its_api() {
+    let settings = Settings::new().udp().toml("[management]\nlocalhop_rib = \"any\"");
+    let forwarder = settings.argument("--http=127.0.0.1:0").start_program();
+    let announced = forwarder.process.stdout();
+    let (_, api) = announced.split_once("HTTP API: ").unwrap();
+    let tokens = forwarder.directory().join("http-tokens");
+    let token = forwarder.output(&["control", "token", "--file", tokens.to_str().unwrap()]);
+    let file = forwarder.directory().join("token");
+    fs::write(&file, token).unwrap();
+    let address = format!("udp://127.0.0.1:{}", forwarder.port());
+    let remote = ["--forwarder", &address, "--api", api.lines().next().unwrap(), "--token-file"];
+    let rest = [file.to_str().unwrap(), "--transport", "udp", "--trials", "2", "--traffic", "both"];
+    let run = headless(forwarder.directory(), &[&remote[..], &rest].concat());
+    assert_eq!(run["machine"]["forwarder"], address.as_str(), "{run}");
+    for trial in run["trials"].as_array().unwrap() {
+        assert!(trial["data_per_s"].as_f64() > Some(100.0), "{trial}");
+        let cpu = trial["cpu_per_data"]["f_us"].as_f64();
+        assert!(cpu > Some(0.1) && cpu < Some(10_000.0), "{trial}");
+    }
+    fs::write(&file, "0".repeat(64)).unwrap();
+    let refused =
+        run_to_end(page(forwarder.directory(), &[&["--headless"][..], &remote, &rest].concat()));
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && errors.contains("401"), "{errors}");
+}
+
+#[test]
+fn other_programs_take_the_place_of_the_forwarder() {
+    let directory = tempfile::tempdir().unwrap();
+    for (transport, verified) in [("tcp", None), ("udp", Some("--verify"))] {
+        let arguments = ["--trials", "1", "--peers", "all", "--transport", transport];
+        let run = headless(directory.path(), &[&arguments[..], verified.as_slice()].concat());
+        assert_eq!(run["published_elsewhere"][0]["program"], "NDN-DPDK");
+        for (place, program) in ["nfd", "ndnd"].into_iter().enumerate() {
+            let peer = &run["peers"][place];
+            assert_eq!(peer["program"], program);
+            if namewire_tests::found_on_path(program) {
+                let data = peer["trials"][0]["directions"][0]["data"].as_u64();
+                assert!(data > Some(100), "{transport}: {peer}");
+            } else {
+                let reason = peer["reason"].as_str().unwrap();
+                assert!(reason.contains("is not on PATH"), "{peer}");
+            }
+        }
+    }
+}
+
+#[test]
 fn unusable_benchmarks_are_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     for (arguments, reason) in [
         (&["--headless", "--trials", "0"][..], "trials: 0"),
         (&["--headless", "--delay-ms", "5"], "transport: udp"),
         (&["--headless", "--transport", "avian"], "unix"),
+        (&["--headless", "--interests", "repeated"], "pairs"),
+        (&["--headless", "--transport", "memif", "--peers", "all"], "no memif"),
         (&["--headless", "--export", "x.pdf"], "x.pdf"),
         (&["--trials", "2"], "--headless"),
         (&["--listen", "0.0.0.0:0"], "not a loopback address"),

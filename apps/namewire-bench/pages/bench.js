@@ -7,7 +7,7 @@ import { field, make, notice, save, table } from "/parts.js";
 const main = document.querySelector("main");
 const connection = document.querySelector("#connection");
 /** The latest message of each kind about the benchmark that runs. */
-const state = { running: null, trials: [], live: null, summary: null, ended: null };
+const state = { running: null, trials: [], live: null, summary: null, peers: [], ended: null };
 let rates = new Samples();
 let latencies = new Samples();
 let page = { update() {} };
@@ -69,12 +69,12 @@ function receive(message) {
   switch (message.event) {
     case "hello":
     case "started":
-      Object.assign(state, { running: message.run ?? message.running, trials: [], live: null, summary: null });
+      Object.assign(state, { running: message.run ?? message.running, trials: [], live: null, summary: null, peers: [] });
       if (message.event === "started") state.ended = null;
       [rates, latencies] = [new Samples(), new Samples()];
       break;
     case "trial":
-      state.trial = message.trial;
+      Object.assign(state, { trial: message.trial, program: message.program });
       break;
     case "live": {
       const { directions } = message;
@@ -87,8 +87,11 @@ function receive(message) {
       break;
     }
     case "ended":
-      state.trials.push(message.figures);
-      state.summary = message.summary;
+      state.trials.push({ program: message.program, trial: message.trial, figures: message.figures });
+      Object.assign(state, { summary: message.summary, peers: message.peers });
+      break;
+    case "missing":
+      state.peers = message.peers;
       break;
     case "finished":
       Object.assign(state, { running: null, ended: message });
@@ -110,25 +113,44 @@ const inputs = (plan, defaults) => Object.entries(plan)
   .filter(([name, value]) => value !== defaults[name] || name === "transport" || name === "traffic")
   .map(([name, value]) => `${name} ${value}`.replaceAll("_", " ")).join(", ");
 
+const OWN = "namewire";
+
+/** The trials of all programs of a benchmark. */
+const trialsOf = ({ trials, peers }) => [{ program: OWN, trials }, ...peers].flatMap(({ program, trials: own }) =>
+  own.map((figures, at) => ({ program, trial: at + 1, figures })));
+
 function trialsTable(trials) {
-  const rows = trials.flatMap((trial, at) => trial.directions.map((one) => make("tr", {},
-    number(String(at + 1)), number(date(trial.unix_ms).slice(11)), number(trial.seconds.toFixed(1)),
+  const several = trials.some(({ program }) => program !== OWN);
+  const rows = trials.flatMap(({ program, trial: at, figures: trial }) => trial.directions.map((one) => make("tr", {},
+    several ? make("td", {}, program) : undefined, number(String(at)), number(date(trial.unix_ms).slice(11)), number(trial.seconds.toFixed(1)),
     make("td", {}, `${one.producer} → ${one.consumer}`), number(short(one.data_per_s)), number(bits(one.goodput_bit_per_s)),
     number(percent(one.loss)), number(String(one.latency.p50_us)), number(String(one.latency.p99_us)),
     number(String(one.latency.p999_us)),
     number([trial.cpu_per_data.a_us, trial.cpu_per_data.f_us, trial.cpu_per_data.b_us].map((us) => us.toFixed(1)).join(", ")))));
-  const headings = [["Trial", "number"], ["Time (UTC)", "number"], ["Seconds", "number"], ["Content"], ["Data/s", "number"],
+  const headings = [...(several ? [["Program"]] : []), ["Trial", "number"], ["Time (UTC)", "number"], ["Seconds", "number"], ["Content"], ["Data/s", "number"],
     ["Goodput", "number"], ["Loss", "number"], ["p50 µs", "number"], ["p99 µs", "number"], ["p99.9 µs", "number"],
-    ["CPU of A, F, B, µs/Data", "number"]];
+    ["CPU A, F, B (µs)", "number"]];
   return table("Trials", headings, rows);
 }
 
-function summaryTable(summary) {
-  const row = (name, { mean, standard_deviation: deviation, interval }, show) => make("tr", {}, make("td", {}, name), number(show(mean)),
+/** Statistics of this program and of others beside it. */
+function summaryTable(summary, peers) {
+  const row = (program, name, { mean, standard_deviation: deviation, interval }, show) => make("tr", {},
+    peers.length > 0 ? make("td", {}, program) : undefined, make("td", {}, name), number(show(mean)),
     number(deviation === null ? "–" : show(deviation)), number(interval === null ? "–" : `± ${show(interval)}`));
-  const headings = [["Figure"], ["Mean", "number"], ["Standard deviation", "number"], ["95 % interval", "number"]];
-  return table("Statistics of the trials", headings,
-    [row("Data packets", summary.data_per_s, (value) => short(value, "/s")), row("Goodput", summary.goodput_bit_per_s, bits)]);
+  const headings = [...(peers.length > 0 ? [["Program"]] : []), ["Figure"], ["Mean", "number"], ["Standard deviation", "number"],
+    ["95 % interval", "number"]];
+  const all = [{ program: OWN, summary }, ...peers].filter((one) => one.summary);
+  const missing = peers.filter(({ reason }) => reason).map(({ program, reason }) => notice(`${program}: ${reason}`));
+  return make("div", {}, table("Statistics of the trials", headings, all.flatMap(({ program, summary: own }) => [
+    row(program, "Data packets", own.data_per_s, (value) => short(value, "/s")), row(program, "Goodput", own.goodput_bit_per_s, bits)])),
+  ...missing);
+}
+
+function publishedTable(figures) {
+  const rows = figures.map(({ program, figure, machine, source }) => make("tr", {}, ...[program, figure, machine, source].map((text, at) =>
+    make("td", { class: at === 0 ? undefined : "name" }, text))));
+  return table("Published elsewhere, on other machines: not comparable", [["Program"], ["Figure"], ["Machine"], ["Source"]], rows);
 }
 
 // ---- Inputs and live figures
@@ -136,12 +158,15 @@ function summaryTable(summary) {
 /** Name, label, and choices or [minimum, maximum, step] of each input. */
 const INPUTS = [
   ["workers", "Workers of F", [1, 16, 1]],
-  ["transport", "Transport", [["unix", "Unix"], ["udp", "UDP"], ["tcp", "TCP"], ["memif", "memif"]]],
+  ["transport", "Transport", [["unix", "Unix"], ["udp", "UDP"], ["tcp", "TCP"], ["memif", "memif"],
+    ["veth", "UDP over veth (root)"]]],
   ["traffic", "Content", [["a_to_b", "A → B"], ["b_to_a", "B → A"], ["both", "both"]]],
   ["flows", "Fetches each way", [1, 64, 1]],
   ["components", "Name components", [5, 15, 1]],
   ["payload", "Content bytes of a Data", [1, 8000, 1]],
   ["prefix_match", "Data names", [["", "as the Interest"], ["1", "one component more"]]],
+  ["interests", "Interests", [["distinct", "distinct"], ["repeated", "every second repeated"]]],
+  ["verify", "Digests of Data", [["", "not verified"], ["1", "verified"]]],
   ["congestion", "Congestion control", [["cubic", "CUBIC"], ["delay", "delay-based"], ["fixed", "fixed window"]]],
   ["window", "Fixed window", [1, 16384, 1]],
   ["producer", "Producer", [["generator", "packet generator"], ["files", "file server"]]],
@@ -149,6 +174,7 @@ const INPUTS = [
   ["delay_ms", "Delay of the link B–F (ms)", [0, 1000, "any"]],
   ["rate_mbit", "Rate of the link (Mbit/s, 0: any)", [0, 1000000, 1]],
   ["loss", "Loss of the link (share)", [0, 0.5, "any"]],
+  ["peers", "Beside it", [["none", "no other program"], ["nfd", "NFD"], ["ndnd", "ndnd"], ["all", "NFD and ndnd"]]],
   ["duration_s", "Duration (s)", [1, 600, 1]],
   ["trials", "Trials", [1, 100, 1]],
 ];
@@ -190,7 +216,7 @@ class Run {
     this.form.parentElement.querySelector(".notice")?.remove();
     const plan = {};
     for (const [name, value] of new FormData(this.form)) {
-      plan[name] = name === "prefix_match" ? value === "1"
+      plan[name] = ["prefix_match", "verify"].includes(name) ? value === "1"
         : typeof INPUTS.find(([own]) => own === name)[2][0] === "number" ? Number(value) : value;
     }
     this.kept = plan;
@@ -206,7 +232,8 @@ class Run {
     this.startButton.disabled = running !== null;
     this.stopButton.disabled = running === null;
     if (running !== null) {
-      this.status.textContent = `Benchmark ${running}, trial ${state.trial ?? 1}: ${live ? `${live.elapsed_s.toFixed(1)} s` : "starting"}`;
+      const program = (state.program ?? OWN) === OWN ? "" : ` of ${state.program}`;
+      this.status.textContent = `Benchmark ${running}, trial ${state.trial ?? 1}${program}: ${live ? `${live.elapsed_s.toFixed(1)} s` : "starting"}`;
     } else if (ended) {
       const reason = ended.reason ? `: ${ended.reason}` : "";
       this.status.replaceChildren(`Benchmark ${ended.run} is ${ended.state}${reason}. `,
@@ -229,7 +256,7 @@ class Run {
     this.latencies.draw(latencies);
     // Rows are not replaced under the focus of the keyboard.
     if (message?.event !== "live" && !this.trials.contains(document.activeElement)) {
-      this.trials.replaceChildren(...(summary ? [summaryTable(summary)] : []), ...(trials.length > 0 ? [trialsTable(trials)] : []));
+      this.trials.replaceChildren(...(summary ? [summaryTable(summary, state.peers)] : []), ...(trials.length > 0 ? [trialsTable(trials)] : []));
     }
   }
 }
@@ -313,8 +340,8 @@ class One {
       make("tr", {}, make("td", {}, name.replaceAll("_", " ")), make("td", { class: "name" }, String(value)))));
     const { reason } = record;
     main.replaceChildren(make("h2", {}, `Benchmark ${id}`), make("p", {}, `${date(record.unix_ms)} UTC, ${record.state}, Namewire ${record.version}`),
-      ...(reason ? [notice(reason)] : []), exports, ...(record.summary ? [summaryTable(record.summary)] : []),
-      make("figure", { class: "chart picture" }, svg), trialsTable(record.trials), plan);
+      ...(reason ? [notice(reason)] : []), exports, ...(record.summary ? [summaryTable(record.summary, record.peers)] : []),
+      make("figure", { class: "chart picture" }, svg), trialsTable(trialsOf(record)), publishedTable(record.published_elsewhere), plan);
   }
 
   update() {}

@@ -53,6 +53,7 @@ await run(async (open, errors) => {
   // Another one over UDP with a link, stopped early: it keeps its trial.
   await page.locator("[name=transport]").selectOption("udp");
   await page.locator("[name=delay_ms]").fill("2");
+  await page.locator("[name=peers]").selectOption("all");
   await page.locator("[name=duration_s]").fill("1");
   await page.locator("[name=trials]").fill("50");
   await page.getByRole("button", { name: "Start" }).click();
@@ -91,6 +92,14 @@ await run(async (open, errors) => {
   await page.getByRole("region", { name: "Inputs that differ" }).getByText("udp").waitFor();
   await accessible(page, "comparison");
   await page.screenshot({ path: `${directory}/bench-compare-light.png`, fullPage: true });
+
+  // Other programs have rows of their own, or a reason.
+  await page.goto(`${url.split("#")[0]}#/run/2`);
+  await page.getByRole("heading", { name: "Benchmark 2" }).waitFor();
+  await page.locator("main").getByText(/^ndnd/).first().waitFor();
+  await page.getByRole("region", { name: "Published elsewhere" }).getByText("NDN-DPDK").first().waitFor();
+  await accessible(page, "benchmark with others");
+  await page.screenshot({ path: `${directory}/bench-peers-light.png`, fullPage: true });
 
   // The report opens without the server, and has no request to it.
   const report = await open({ ...desktop, offline: true });

@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 
 use super::common::print_json;
 use crate::page::{
-    self, BenchSite, CongestionKind, History, PageTransport, Plan, ProducerKind, Progress, Record,
-    State, Statistic, Traffic, run_trials,
+    self, BenchSite, CongestionKind, History, InterestPattern, PageTransport, Peers, Plan,
+    ProducerKind, Progress, Record, RemoteOptions, State, Statistic, Summary, Traffic, run_trials,
 };
 
 /// A line of three nodes, A–F–B, with live figures and a history, as a page or without a browser
@@ -26,6 +26,8 @@ use crate::page::{
 ///   namewire bench page
 ///   namewire bench page --headless --trials 5 --json
 ///   namewire bench page --headless --transport udp --delay-ms 5 --loss 0.001 --congestion delay
+///   namewire bench page --headless --transport tcp --peers all --export report.html
+///   namewire bench page --headless --transport udp --forwarder udp://router:6363 --api https://router:6380 --token-file token
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Options {
@@ -43,6 +45,16 @@ pub(super) struct Options {
     /// File of the history, in SQLite [default: namewire/bench.sqlite in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
+    /// Measure this Namewire forwarder on another host as F: udp://host:port or tcp://host:port; its setting
+    /// management.localhop_rib must admit the producer
+    #[arg(long, value_name = "URI", requires = "api")]
+    forwarder: Option<String>,
+    /// Address of the HTTP API of that forwarder, such as https://host:6380
+    #[arg(long, value_name = "URL", requires_all = ["forwarder", "token_file"])]
+    api: Option<String>,
+    /// File with a token of role operate for that API
+    #[arg(long, value_name = "FILE", requires = "api")]
+    token_file: Option<PathBuf>,
     #[command(flatten)]
     inputs: Inputs,
     /// Print JSON: with --headless the benchmark, otherwise the address of the page
@@ -60,7 +72,7 @@ struct Inputs {
     /// Workers of F
     #[arg(long, default_value_t = Plan::default().workers, value_name = "NUMBER", requires = "headless")]
     workers: u32,
-    /// Transport of the faces: unix, udp, tcp or memif
+    /// Transport of the faces: unix, udp, tcp, memif, or veth (UDP between network namespaces; takes root)
     #[arg(long, default_value = "unix", value_parser = named::<PageTransport>, value_name = "TRANSPORT", requires = "headless")]
     transport: PageTransport,
     /// Direction of the content: a-to-b, b-to-a or both
@@ -78,6 +90,12 @@ struct Inputs {
     /// Send Interests with CanBePrefix, which Data with one component more answer (generator only)
     #[arg(long, requires = "headless")]
     prefix_match: bool,
+    /// Segments that fetches ask for: distinct, or repeated (every second fetch asks for what the one before it has received)
+    #[arg(long, default_value = "distinct", value_parser = named::<InterestPattern>, value_name = "PATTERN", requires = "headless")]
+    interests: InterestPattern,
+    /// Verify the digest of each Data
+    #[arg(long, requires = "headless")]
+    verify: bool,
     /// Congestion control: cubic, delay or fixed
     #[arg(long, default_value = "cubic", value_parser = named::<CongestionKind>, value_name = "ALGORITHM", requires = "headless")]
     congestion: CongestionKind,
@@ -99,6 +117,9 @@ struct Inputs {
     /// Share of datagrams that this link loses
     #[arg(long, default_value_t = Plan::default().loss, value_name = "SHARE", requires = "headless")]
     loss: f64,
+    /// Programs on PATH that are measured in the place of F, too: none, nfd, ndnd or all
+    #[arg(long, default_value = "none", value_parser = named::<Peers>, value_name = "PROGRAMS", requires = "headless")]
+    peers: Peers,
     /// Measured time of each trial, in seconds
     #[arg(long, default_value_t = Plan::default().duration_s, value_name = "SECONDS", requires = "headless")]
     duration: u32,
@@ -117,8 +138,8 @@ impl Inputs {
     fn plan(&self) -> Plan {
         let Self { workers, transport, traffic, flows, components, payload, prefix_match, .. } =
             *self;
-        let Self { congestion, window, producer, file_mib, delay_ms, rate_mbit, loss, .. } = *self;
-        let Self { duration: duration_s, trials, .. } = *self;
+        let Self { interests, verify, congestion, window, producer, file_mib, .. } = *self;
+        let Self { delay_ms, rate_mbit, loss, peers, duration: duration_s, trials, .. } = *self;
         Plan {
             workers,
             transport,
@@ -127,6 +148,8 @@ impl Inputs {
             components,
             payload,
             prefix_match,
+            interests,
+            verify,
             congestion,
             window,
             producer,
@@ -134,9 +157,25 @@ impl Inputs {
             delay_ms,
             rate_mbit,
             loss,
+            peers,
             duration_s,
             trials,
         }
+    }
+}
+
+impl Options {
+    /// The forwarder on another host, if it is F.
+    fn remote(&self) -> Outcome<Option<RemoteOptions>> {
+        let (Some(transport), Some(api), Some(file)) =
+            (&self.forwarder, &self.api, &self.token_file)
+        else {
+            return Ok(None);
+        };
+        let token = std::fs::read_to_string(file)
+            .map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))?;
+        let (transport, api) = (transport.clone(), api.clone());
+        Ok(Some(RemoteOptions { transport, api, token: token.trim().to_owned() }))
     }
 }
 
@@ -160,7 +199,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     history.end_abandoned().map_err(failed)?;
     let made = Token::new(FIRST_NAME, Role::Admin, None);
     let token = made.map_err(|error| Failure::Failed(format!("a token: {error}")))?.secret;
-    let site = Arc::new(BenchSite::new(history, token.clone()));
+    let site = Arc::new(BenchSite::new(history, options.remote()?, token.clone()));
     let server = SiteServer::start(options.listen, site)
         .map_err(|error| Failure::Failed(error.to_string()))?;
     let url = format!("http://{}/#token={token}", server.address());
@@ -178,25 +217,21 @@ pub(super) fn run(options: &Options) -> Outcome {
 fn run_headless(options: &Options, history: &History, stop: &AtomicBool) -> Outcome {
     let plan = options.inputs.plan();
     plan.check().map_err(Failure::Usage)?;
+    let remote = options.remote()?;
+    remote.as_ref().map_or(Ok(()), |remote| remote.check(&plan)).map_err(Failure::Usage)?;
     for file in &options.export {
         form_of(file)?;
     }
     let failed = |error: anyhow::Error| Failure::Failed(format!("{error:#}"));
     let unix_ms = page::unix_ms();
-    let mut record = Record::new(plan, unix_ms);
+    let mut record = Record::new(plan, remote.as_ref(), unix_ms);
     history.add(&mut record).map_err(failed)?;
     let mut stored = Ok(());
-    let ended = run_trials(&plan, stop, &mut |progress| {
-        if let Progress::Ended { trial, figures } = progress {
-            if !options.json {
-                output::note(&format!(
-                    "trial {trial} of {}: {:.0} Data/s, {:.1} Mbit/s",
-                    plan.trials,
-                    figures.data_per_s,
-                    figures.goodput_bit_per_s / 1e6
-                ));
-            }
-            record.trials.push(figures);
+    let ended = run_trials(&plan, remote.as_ref(), stop, &mut |progress| {
+        if !options.json {
+            note(&plan, &progress);
+        }
+        if record.note(&progress) {
             stored = history.update(&record);
         }
     });
@@ -222,6 +257,20 @@ fn run_headless(options: &Options, history: &History, stop: &AtomicBool) -> Outc
     if options.json { print_json(&record.to_json()) } else { print(&record) }
 }
 
+/// Reports the end of a trial.
+fn note(plan: &Plan, progress: &Progress) {
+    match progress {
+        Progress::Trial { .. } | Progress::Live { .. } => {}
+        Progress::Ended { trial, program, figures } => output::note(&format!(
+            "{program}, trial {trial} of {}: {:.0} Data/s, {:.1} Mbit/s",
+            plan.trials,
+            figures.data_per_s,
+            figures.goodput_bit_per_s / 1e6
+        )),
+        Progress::Missing { program, reason } => output::note(&format!("{program}: {reason}")),
+    }
+}
+
 type Form = fn(&Record) -> String;
 
 /// The form of a file, by its ending.
@@ -240,13 +289,14 @@ fn form_of(file: &std::path::Path) -> Outcome<Form> {
 
 fn print(record: &Record) -> Outcome {
     let mut table = Table::new(&[
-        ">TRIAL", "WAY", ">DATA/S", ">MBIT/S", ">LOSS %", ">p50 µs", ">p99 µs", ">A µs", ">F µs",
-        ">B µs",
+        "PROGRAM", ">TRIAL", "WAY", ">DATA/S", ">MBIT/S", ">LOSS %", ">p50 µs", ">p99 µs", ">A µs",
+        ">F µs", ">B µs",
     ]);
-    for (number, trial) in (1..).zip(&record.trials) {
+    for (program, number, trial) in record.all_trials() {
         for one in &trial.directions {
             let cpu = trial.cpu_per_data;
             table.row(vec![
+                program.to_owned(),
                 format!("{number}"),
                 format!("{} to {}", one.producer, one.consumer),
                 format!("{:.0}", one.data_per_s),
@@ -261,7 +311,18 @@ fn print(record: &Record) -> Outcome {
         }
     }
     table.print("no trials")?;
-    let Some(summary) = record.summary() else { return Ok(()) };
+    for (program, summary) in record.all_summaries() {
+        print_summary(program, summary)?;
+    }
+    for peer in &record.peers {
+        if let Some(reason) = &peer.reason {
+            output::note(&format!("{}: {reason}", peer.program));
+        }
+    }
+    Ok(())
+}
+
+fn print_summary(program: &str, summary: Summary) -> Outcome {
     for (name, one, unit) in
         [("Data", summary.data_per_s, 1.0), ("Mbit", summary.goodput_bit_per_s, 1e6)]
     {
@@ -274,7 +335,7 @@ fn print(record: &Record) -> Outcome {
             ),
             (_, _) => String::new(),
         };
-        output::print_line(&format!("mean {:.1} {name}/s{spread}", mean / unit))?;
+        output::print_line(&format!("{program}: mean {:.1} {name}/s{spread}", mean / unit))?;
     }
     Ok(())
 }
@@ -293,7 +354,7 @@ mod tests {
 
     #[test]
     fn form_of_an_export_follows_from_its_name() {
-        let record = Record::new(Plan::default(), 0);
+        let record = Record::new(Plan::default(), None, 0);
         assert!(form_of("a/b.csv".as_ref()).unwrap()(&record).starts_with("run,trial"));
         assert!(form_of("b.txt".as_ref()).is_err() && form_of("csv".as_ref()).is_err());
     }

@@ -169,11 +169,18 @@ impl Traffic {
             names: vec!["/B/0".to_owned()],
             are_files: false,
             can_be_prefix: false,
+            is_repeated: false,
+            verify: false,
             window: WINDOW.to_string(),
             duration_ms: u64::try_from(duration.as_millis())?,
         };
         let (sender, reports) = channel();
-        let mut consumer = Consumer::spawn(&order, folder.join("consumer.log"), 0, sender)?;
+        let mut consumer = Consumer::spawn(
+            Command::new(std::env::current_exe()?),
+            &order,
+            folder.join("consumer.log"),
+            (0, sender),
+        )?;
         consumer.go()?;
         Ok(Self { _consumer: consumer, _producer: producer, reports })
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::record::{Record, State, Statistic};
+use super::record::{OWN, PUBLISHED, Record, State, Statistic};
 use super::trial::Trial;
 
 /// The trials as CSV, with a line of headings.
@@ -10,14 +10,16 @@ use super::trial::Trial;
 pub(crate) fn csv(record: &Record) -> String {
     let mut out = String::from(
         "run,trial,unix_ms,seconds,data_per_s,goodput_bit_per_s,producer,direction_data_per_s,direction_goodput_bit_per_s,\
-         content_bytes,interests,retransmissions,loss,p50_us,p90_us,p99_us,p999_us,max_us,cpu_a_us,cpu_f_us,cpu_b_us\n",
+         content_bytes,interests,retransmissions,loss,p50_us,p90_us,p99_us,p999_us,max_us,cpu_a_us,cpu_f_us,cpu_b_us,program,\
+         cache_hits\n",
     );
-    for (number, trial) in (1..).zip(&record.trials) {
+    for (program, number, trial) in record.all_trials() {
+        let hits = trial.cache_hits.map(|hits| hits.to_string()).unwrap_or_default();
         for direction in &trial.directions {
             let (latency, cpu) = (direction.latency, trial.cpu_per_data);
             let _ = writeln!(
                 out,
-                "{},{number},{},{:.3},{:.1},{:.0},{},{:.1},{:.0},{},{},{},{:.6},{},{},{},{},{},{:.3},{:.3},{:.3}",
+                "{},{number},{},{:.3},{:.1},{:.0},{},{:.1},{:.0},{},{},{},{:.6},{},{},{},{},{},{:.3},{:.3},{:.3},{program},{hits}",
                 record.id,
                 trial.unix_ms,
                 trial.seconds,
@@ -44,18 +46,27 @@ pub(crate) fn csv(record: &Record) -> String {
     out
 }
 
+/// Colours of the bars of programs.
+const COLOURS: [&str; 3] = ["#1257b0", "#1a6b35", "#6b3fa0"];
+
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 300.0;
 /// The area inside the axes: left, top, right, bottom.
 const FRAME: (f64, f64, f64, f64) = (80.0, 40.0, 620.0, 250.0);
 
-/// A bar for the goodput of each trial, with mean and confidence interval, as SVG.
+/// A bar for the goodput of each trial of each program, with mean and confidence interval of this one, as SVG.
 #[must_use]
 pub(crate) fn svg(record: &Record) -> String {
-    let rates: Vec<f64> = record.trials.iter().map(|trial| trial.goodput_bit_per_s).collect();
+    let of = |trials: &[Trial]| -> Vec<f64> {
+        trials.iter().map(|trial| trial.goodput_bit_per_s).collect()
+    };
+    let rates = of(&record.trials);
+    let mut series = vec![(OWN, rates.clone())];
+    series.extend(record.peers.iter().map(|peer| (peer.program.as_str(), of(&peer.trials))));
     let statistic = Statistic::of(&rates);
     let upper = statistic.map_or(0.0, |one| one.mean + one.interval.unwrap_or(0.0));
-    let top = rates.iter().copied().fold(upper, f64::max).max(1.0) * 1.1;
+    let all = series.iter().flat_map(|(_, rates)| rates.iter().copied());
+    let top = all.fold(upper, f64::max).max(1.0) * 1.1;
     let y = |rate: f64| FRAME.3 - (FRAME.3 - FRAME.1) * (rate / top).clamp(0.0, 1.0);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
@@ -81,19 +92,33 @@ pub(crate) fn svg(record: &Record) -> String {
         );
     }
     let step = (FRAME.2 - FRAME.0) / float(rates.len().max(1));
-    for (number, rate) in rates.iter().enumerate() {
-        let (x, at) = (FRAME.0 + step * (float(number) + 0.15), y(*rate));
-        let _ = writeln!(
-            out,
-            "<rect x=\"{x:.1}\" y=\"{at:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"#1257b0\"><title>trial {}: {}</title></rect>",
-            step * 0.7,
-            FRAME.3 - at,
-            number + 1,
-            bits(*rate)
-        );
+    let width = step * 0.7 / float(series.len());
+    for (place, (program, rates)) in series.iter().enumerate() {
+        let colour = COLOURS[place % COLOURS.len()];
+        for (number, rate) in rates.iter().enumerate() {
+            let x = FRAME.0 + step * (float(number) + 0.15) + width * float(place);
+            let at = y(*rate);
+            let _ = writeln!(
+                out,
+                "<rect x=\"{x:.1}\" y=\"{at:.1}\" width=\"{width:.1}\" height=\"{:.1}\" fill=\"{colour}\"><title>{program}, trial {}: {}</title></rect>",
+                FRAME.3 - at,
+                number + 1,
+                bits(*rate)
+            );
+        }
+        if series.len() > 1 {
+            // From the right, the last one first.
+            let x = FRAME.2 - 90.0 * float(series.len() - 1 - place);
+            let _ = writeln!(
+                out,
+                "<text x=\"{x}\" y=\"22\" text-anchor=\"end\" fill=\"{colour}\" font-weight=\"bold\">{program}</text>"
+            );
+        }
+    }
+    for number in 0..rates.len() {
         // Every number while they fit.
         if rates.len() <= 30 || (number + 1) % 10 == 0 {
-            let middle = x + step * 0.35;
+            let middle = FRAME.0 + step * (float(number) + 0.5);
             let _ = writeln!(
                 out,
                 "<text x=\"{middle:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#5a6475\">{}</text>",
@@ -109,7 +134,7 @@ pub(crate) fn svg(record: &Record) -> String {
             out,
             "<rect x=\"{}\" y=\"{high:.1}\" width=\"{}\" height=\"{:.1}\" fill=\"#a8480a\" fill-opacity=\"0.2\"/>\
              <line x1=\"{}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#a8480a\" stroke-width=\"2\"/>\n\
-             <text x=\"{}\" y=\"{}\" fill=\"#a8480a\">mean {}{}</text>",
+             <text x=\"{}\" y=\"{}\" fill=\"#a8480a\">{}mean {}{}</text>",
             FRAME.0,
             FRAME.2 - FRAME.0,
             low - high,
@@ -117,6 +142,7 @@ pub(crate) fn svg(record: &Record) -> String {
             FRAME.2,
             FRAME.0,
             HEIGHT - 12.0,
+            if series.len() > 1 { "namewire: " } else { "" },
             bits(mean),
             interval
                 .map(|half| format!(", 95 % confidence interval ± {}", bits(half)))
@@ -147,8 +173,9 @@ pub(crate) fn html(record: &Record) -> String {
         }
     );
     out.push_str(&svg(record));
-    if let Some(summary) = record.summary() {
-        out.push_str("<h2>Statistics</h2>\n<table><tr><th><th>mean<th>standard deviation<th>95 % interval</tr>\n");
+    out.push_str("<h2>Statistics</h2>\n<div class=wide tabindex=0 role=region aria-label=Statistics><table><tr><th>program<th>figure<th>mean\
+                  <th>standard deviation<th>95 % interval</tr>\n");
+    for (program, summary) in record.all_summaries() {
         for (name, one, show) in [
             ("Data packets/s", summary.data_per_s, count as fn(f64) -> String),
             ("Goodput", summary.goodput_bit_per_s, bits),
@@ -156,18 +183,29 @@ pub(crate) fn html(record: &Record) -> String {
             let or_dash = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), show);
             let _ = writeln!(
                 out,
-                "<tr><th>{name}<td>{}<td>{}<td>± {}</tr>",
+                "<tr><th>{program}<td>{name}<td>{}<td>{}<td>± {}</tr>",
                 show(one.mean),
                 or_dash(one.standard_deviation),
                 or_dash(one.interval)
             );
         }
-        out.push_str("</table>\n");
     }
-    out.push_str("<h2>Trials</h2>\n<div class=wide tabindex=0 role=region aria-label=Trials><table><tr><th>trial<th>time (UTC)<th>seconds<th>Data/s<th>goodput<th>direction\
+    out.push_str("</table></div>\n");
+    for peer in &record.peers {
+        if let Some(reason) = &peer.reason {
+            let _ = writeln!(out, "<p>{}: {}</p>", escaped(&peer.program), escaped(reason));
+        }
+    }
+    out.push_str("<h3>Published elsewhere, on other machines</h3>\n<ul>\n");
+    for one in PUBLISHED {
+        let _ =
+            writeln!(out, "<li>{}: {} ({}). {}.", one.program, one.figure, one.machine, one.source);
+    }
+    out.push_str("</ul>\n");
+    out.push_str("<h2>Trials</h2>\n<div class=wide tabindex=0 role=region aria-label=Trials><table><tr><th>program<th>trial<th>time (UTC)<th>seconds<th>Data/s<th>goodput<th>direction\
                   <th>loss<th>p50 µs<th>p99 µs<th>CPU of A, F, B in µs/Data</tr>\n");
-    for (number, trial) in (1..).zip(&record.trials) {
-        trial_rows(&mut out, number, trial);
+    for (program, number, trial) in record.all_trials() {
+        trial_rows(&mut out, (program, number), trial);
     }
     out.push_str("</table></div>\n<h2>Inputs</h2>\n<table>\n");
     for (title, value) in [
@@ -191,12 +229,12 @@ const STYLE: &str = ":root{color-scheme:light}body{font:16px/1.45 system-ui,sans
     color:#1c2330}table{border-collapse:collapse;font-variant-numeric:tabular-nums}th,td{text-align:left;padding:.2rem .8rem;\
     border-bottom:1px solid #d5dae2;white-space:nowrap}svg{max-width:100%}.wide{overflow-x:auto}";
 
-fn trial_rows(out: &mut String, number: u32, trial: &Trial) {
+fn trial_rows(out: &mut String, (program, number): (&str, u32), trial: &Trial) {
     for direction in &trial.directions {
         let cpu = trial.cpu_per_data;
         let _ = writeln!(
             out,
-            "<tr><td>{number}<td>{:.8}<td>{:.1}<td>{}<td>{}<td>{} → {}<td>{:.3} %<td>{}<td>{}<td>{:.1}, {:.1}, {:.1}</tr>",
+            "<tr><td>{program}<td>{number}<td>{:.8}<td>{:.1}<td>{}<td>{}<td>{} → {}<td>{:.3} %<td>{}<td>{}<td>{:.1}, {:.1}, {:.1}</tr>",
             // The time of day in a date of HTTP.
             time(trial.unix_ms).get(17..).unwrap_or_default(),
             trial.seconds,
@@ -282,7 +320,7 @@ mod tests {
         one.state = State::Failed;
         one.reason = Some("<script>".to_owned());
         let picture = svg(&one);
-        assert_eq!(picture.matches("<title>").count(), 3);
+        assert_eq!(picture.matches("<title>namewire, trial ").count(), 3);
         assert!(picture.contains("mean 48.0 Mbit/s, 95 % confidence interval"), "{picture}");
         let report = html(&one);
         assert!(
@@ -292,6 +330,13 @@ mod tests {
         assert!(report.contains("Tue, 14 Nov 2023 22:13:20 GMT"), "{report}");
         let external = ["src=", "href=", "url("];
         assert!(external.iter().all(|part| !report.contains(part)), "{report}");
+        assert!(report.contains("<h3>Published elsewhere, on other machines</h3>"), "{report}");
+        // Other programs have bars and rows of their own.
+        let (program, figures) = ("nfd", one.trials[0].clone());
+        one.note(&super::super::trial::Progress::Ended { trial: 1, program, figures });
+        assert_eq!(svg(&one).matches("<title>").count(), 4);
+        assert!(html(&one).contains("<tr><td>nfd<td>1<td>"), "{}", html(&one));
+        assert!(csv(&one).lines().last().unwrap().ends_with(",nfd,0"), "{}", csv(&one));
         // Without trials there is still a picture.
         assert!(svg(&record(&[])).ends_with("</svg>\n"));
     }

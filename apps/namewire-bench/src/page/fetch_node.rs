@@ -2,7 +2,7 @@
 //! the traffic generator, and prints its figures as lines of JSON.
 //!
 //! It prints `{"ready": true}`, waits for a line on standard input, and then prints [`Figures`] every [`INTERVAL`] and at
-//! the end. Content is counted and not kept.
+//! the end. Content is counted, verified if the order says so, and not kept.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, Write};
@@ -21,6 +21,7 @@ use ndn_packet::lp::append_packet;
 use ndn_packet::{
     ContentType, Convention, Data, InterestBuilder, LpHeader, LpPacket, NackReason, Name,
 };
+use ndn_security::{DigestVerifier, verify_data};
 use ndn_sys::clock;
 use ndn_traffic::io::Endpoint;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -35,6 +36,8 @@ const LIFETIME_MS: u64 = 4000;
 const MTU: usize = 8800;
 /// Unsent output above which no Interests are made.
 const BACKLOG_MAX: usize = 512 * 1024;
+/// Distance of the first fetch of a pair to the second one, in segments: F has room for as many Data of all pairs.
+const LEAD_MAX: u32 = 1024;
 /// Waits shorter than this are not worth a timer.
 const TIMER_SLACK: Duration = Duration::from_micros(80);
 
@@ -49,10 +52,27 @@ pub(crate) struct Order {
     pub(crate) are_files: bool,
     /// Whether Interests have CanBePrefix.
     pub(crate) can_be_prefix: bool,
+    /// Whether every second fetch asks for what the one before it has received.
+    #[serde(default)]
+    pub(crate) is_repeated: bool,
+    /// Whether the digest of each Data is verified.
+    #[serde(default)]
+    pub(crate) verify: bool,
     /// Congestion control: `cubic`, `delay`, or the window in Interests.
     pub(crate) window: String,
     /// Time to fetch.
     pub(crate) duration_ms: u64,
+}
+
+impl Order {
+    /// The settings of a fetch. The fetches of a pair wait for each other by their buffers.
+    fn config_of(&self, config: FetchConfig, number: usize) -> FetchConfig {
+        match (self.is_repeated, number % 2) {
+            (false, _) => config,
+            (true, 0) => FetchConfig { buffer_segments: LEAD_MAX, ..config },
+            (true, _) => FetchConfig { buffer_segments: 0, ..config },
+        }
+    }
 }
 
 /// Counters since the start.
@@ -125,8 +145,9 @@ pub(crate) fn run_fetch_node(order: &str) -> anyhow::Result<()> {
     let mut endpoint = connect(&address)?;
     endpoint.set_mtu(MTU);
     let config = FetchConfig { window, retransmissions_max: u32::MAX, ..FetchConfig::default() };
-    let flows = found.into_iter().map(|(name, last)| Flow::new(config, name, last)).collect();
-    let mut node = FetchNode::new(flows, endpoint, order.can_be_prefix)?;
+    let flow = |(number, (name, last))| Flow::new(order.config_of(config, number), name, last);
+    let flows = found.into_iter().enumerate().map(flow).collect();
+    let mut node = FetchNode::new(flows, endpoint, &order)?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{{\"ready\": true}}")?;
     out.flush()?;
@@ -260,6 +281,8 @@ struct FetchNode {
     flows: Vec<Flow>,
     endpoint: Endpoint,
     can_be_prefix: bool,
+    is_repeated: bool,
+    verify: bool,
     figures: Figures,
     /// Latencies since the previous line, and before.
     recent: Histogram<u64>,
@@ -269,12 +292,21 @@ struct FetchNode {
 }
 
 impl FetchNode {
-    fn new(flows: Vec<Flow>, endpoint: Endpoint, can_be_prefix: bool) -> anyhow::Result<Self> {
+    fn new(flows: Vec<Flow>, endpoint: Endpoint, order: &Order) -> anyhow::Result<Self> {
         let histogram = || Histogram::new_with_bounds(1, LATENCY_US_MAX, 3);
-        let figures = Figures::default();
-        let (recent, all) = (histogram()?, histogram()?);
-        let nonce = std::process::id().wrapping_mul(0x9e37_79b9);
-        Ok(Self { flows, endpoint, can_be_prefix, figures, recent, all, nonce, packet: Vec::new() })
+        let Order { can_be_prefix, is_repeated, verify, .. } = *order;
+        Ok(Self {
+            flows,
+            endpoint,
+            can_be_prefix,
+            is_repeated,
+            verify,
+            figures: Figures::default(),
+            recent: histogram()?,
+            all: histogram()?,
+            nonce: std::process::id().wrapping_mul(0x9e37_79b9),
+            packet: Vec::new(),
+        })
     }
 
     fn run(
@@ -292,6 +324,7 @@ impl FetchNode {
             self.wait(deadline.saturating_sub(now))?;
             now = elapsed();
             self.receive(now)?;
+            release(&mut self.flows, self.is_repeated);
             for flow in &mut self.flows {
                 if flow.state.poll_timeout().is_some_and(|(at, _)| at <= now) {
                     flow.state.handle_timeout(now);
@@ -383,10 +416,15 @@ impl FetchNode {
     }
 
     fn receive(&mut self, now: Duration) -> anyhow::Result<()> {
-        let Self { flows, endpoint, figures, recent, .. } = self;
+        let Self { flows, endpoint, figures, recent, verify, .. } = self;
         let mut wrong = None;
         endpoint.receive(|frame, _| {
-            if let Err(reason) = handle(flows, figures, recent, frame, now) {
+            let handled = handle(flows, figures, recent, frame, now);
+            let verified = handled.and_then(|data| match data {
+                Some(data) if *verify => check_digest(&data),
+                Some(_) | None => Ok(()),
+            });
+            if let Err(reason) = verified {
                 wrong = Some(reason);
             }
         })?;
@@ -397,28 +435,47 @@ impl FetchNode {
     }
 }
 
-/// Handles a packet.
-fn handle(
+/// Makes room for further segments in the fetches.
+fn release(flows: &mut [Flow], is_repeated: bool) {
+    let received: Vec<u64> = flows.iter().map(|flow| flow.state.first_missing()).collect();
+    for (number, flow) in flows.iter_mut().enumerate() {
+        let own = received[number];
+        let consumed = match (is_repeated, number % 2) {
+            (false, _) => own,
+            (true, 0) => received.get(number + 1).map_or(own, |second| own.min(*second)),
+            (true, _) => received[number - 1],
+        };
+        flow.state.set_consumed(consumed);
+    }
+}
+
+/// Verifies the digest of a Data.
+fn check_digest(data: &Data<'_>) -> Result<(), String> {
+    verify_data(data, &DigestVerifier).map_err(|error| format!("{}: {error}", data.name()))
+}
+
+/// Handles a packet, and returns Data that is new.
+fn handle<'a>(
     flows: &mut [Flow],
     figures: &mut Figures,
     recent: &mut Histogram<u64>,
-    frame: &[u8],
+    frame: &'a [u8],
     now: Duration,
-) -> Result<(), String> {
-    let Ok(packet) = LpPacket::parse(frame) else { return Ok(()) };
+) -> Result<Option<Data<'a>>, String> {
+    let Ok(packet) = LpPacket::parse(frame) else { return Ok(None) };
     let Some((number, pass, segment)) = packet.pit_token().and_then(from_token) else {
-        return Ok(());
+        return Ok(None);
     };
     let Some(flow) = flows.get_mut(usize::from(number)).filter(|flow| flow.pass == pass) else {
-        return Ok(());
+        return Ok(None);
     };
     if let Some(reason) = packet.nack() {
         figures.nacks += 1;
         flow.state.handle_nack(now, segment, reason == NackReason::CONGESTION);
-        return Ok(());
+        return Ok(None);
     }
     let Some(data) = packet.fragment().and_then(|data| Data::parse(data).ok()) else {
-        return Ok(());
+        return Ok(None);
     };
     if data.content_type() == ContentType::NACK {
         return Err(format!("the producer has no {}", data.name()));
@@ -430,13 +487,13 @@ fn handle(
         figures.data += 1;
         figures.bytes +=
             data.content().map_or(0, |content| u64::try_from(content.len()).unwrap_or(0));
-        flow.state.set_consumed(flow.state.first_missing());
         if let Some(sent) = flow.take_sent(segment) {
             let latency = now.saturating_sub(sent).as_micros();
             recent.saturating_record(u64::try_from(latency).unwrap_or(u64::MAX).max(1));
         }
+        return Ok(Some(data));
     }
-    Ok(())
+    Ok(None)
 }
 
 /// A PIT token: flow, pass, and segment, of which 40 bits suffice.
@@ -466,6 +523,34 @@ mod tests {
             assert_eq!(from_token(&to_token(parts.0, parts.1, parts.2)), Some(parts));
         }
         assert_eq!(from_token(&[1]), None);
+    }
+
+    #[test]
+    fn second_fetch_of_a_pair_follows_the_first_one() {
+        let order: Order = serde_json::from_str(
+            "{\"transport\": \"\", \"names\": [], \"are_files\": false, \"can_be_prefix\": false, \
+             \"is_repeated\": true, \"window\": \"cubic\", \"duration_ms\": 1}",
+        )
+        .unwrap();
+        let config =
+            FetchConfig { window: WindowMode::Fixed(2 * LEAD_MAX), ..FetchConfig::default() };
+        let flow = |number| Flow::new(order.config_of(config, number), Name::new(), None);
+        let mut flows = [flow(0), flow(1)];
+        let send = |flow: &mut Flow| {
+            std::iter::from_fn(|| flow.state.poll_transmit(MS)).map(|one| one.segment).last()
+        };
+        release(&mut flows, true);
+        // The first one has its distance, the second one nothing yet.
+        assert_eq!(send(&mut flows[0]), Some(u64::from(LEAD_MAX) - 1));
+        assert_eq!(send(&mut flows[1]), None);
+        for segment in 0..3 {
+            flows[0].state.handle_data(2 * MS, segment, None, false);
+        }
+        release(&mut flows, true);
+        assert_eq!((send(&mut flows[0]), send(&mut flows[1])), (None, Some(2)));
+        flows[1].state.handle_data(3 * MS, 0, None, false);
+        release(&mut flows, true);
+        assert_eq!((send(&mut flows[0]), send(&mut flows[1])), (Some(1024), None));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod history;
 mod nodes;
 mod plan;
 mod record;
+mod remote;
 mod service;
 mod trial;
 
@@ -14,8 +15,11 @@ pub(crate) use export::{csv, html, svg};
 pub(crate) use fetch_node::{Figures, Order, run_fetch_node};
 pub(crate) use history::{History, default_file};
 pub(crate) use nodes::{Consumer, Reported, start_until};
-pub(crate) use plan::{CongestionKind, PageTransport, Plan, ProducerKind, Traffic};
-pub(crate) use record::{Record, State, Statistic};
+pub(crate) use plan::{
+    CongestionKind, InterestPattern, PageTransport, Peers, Plan, ProducerKind, Traffic,
+};
+pub(crate) use record::{Record, State, Statistic, Summary};
+pub(crate) use remote::RemoteOptions;
 pub(crate) use service::BenchSite;
 pub(crate) use trial::{Progress, run_trials};
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -10,12 +11,14 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use super::fetch_node::{Figures, Order};
-use super::plan::{CongestionKind, Node, PageTransport, Plan, ProducerKind};
+use super::plan::{CongestionKind, InterestPattern, Node, PageTransport, Plan, ProducerKind};
+use super::remote::{Remote, RemoteOptions};
 use crate::relay::addresses::Addresses;
 use crate::relay::clock;
+use crate::relay::link::{Link as Devices, Side, check_tools};
 use crate::relay::program::Program;
 use crate::relay::programs::Running;
 use crate::started::Process;
@@ -23,6 +26,10 @@ use crate::{LinkRelay, LinkRelayOptions, LinkReport, Transport};
 
 /// Content Store of F, in packets: so small that a fetch finds nothing of the one before.
 const CS_PACKETS: u32 = 1024;
+/// The same for fetches in pairs: all that is between them.
+const CS_PACKETS_REPEATED: u32 = 65_536;
+/// Port of F where it has a namespace of its own.
+const OWN_PORT: u16 = 6363;
 /// Time for a program to be ready.
 const START_TIMEOUT_NS: u64 = 60_000_000_000;
 /// Part of the line that F prints when it has started.
@@ -32,21 +39,59 @@ const SETTINGS: &str = "[management]\nlocalhop_rib = \"any\"\n";
 
 /// The forwarder F, with the link to it if there is one.
 pub(super) struct Forwarder {
-    running: Running,
+    place: Place,
+    /// Namespaces of all nodes, if they have one each.
+    devices: Option<Arc<Devices>>,
     folder: PathBuf,
     socket: PathBuf,
     port: u16,
     link: Option<Link>,
 }
 
+/// Where F runs.
+enum Place {
+    /// On this host, as a process of this one.
+    Started(Program, Running),
+    /// Elsewhere.
+    Remote(Remote),
+}
+
 impl Forwarder {
-    /// Starts it, and assigns the names of each worker.
-    pub(super) fn start(plan: &Plan, executable: &Path, folder: &Path) -> anyhow::Result<Self> {
+    /// Takes a forwarder elsewhere as F.
+    pub(super) fn remote(options: &RemoteOptions, folder: &Path) -> anyhow::Result<Self> {
+        let place = Place::Remote(Remote::prepare(options)?);
+        let (devices, folder, socket) = (None, folder.to_owned(), PathBuf::new());
+        Ok(Self { place, devices, folder, socket, port: 0, link: None })
+    }
+
+    /// Whether it is elsewhere.
+    fn is_remote(&self) -> bool {
+        matches!(self.place, Place::Remote(_))
+    }
+
+    /// Starts a program as F, and assigns the names of each worker.
+    pub(super) fn start(
+        plan: &Plan,
+        (program, executable): (Program, &Path),
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
         let transport = match plan.transport {
             PageTransport::Unix => Transport::Unix,
             PageTransport::Udp => Transport::Udp,
             PageTransport::Tcp => Transport::Tcp,
             PageTransport::Memif => Transport::Memif,
+            PageTransport::Veth => Transport::UdpVeth,
+        };
+        let devices = match plan.transport {
+            PageTransport::Veth => {
+                ensure!(rustix::process::geteuid().is_root(), "transport veth takes root");
+                check_tools()?;
+                Some(Arc::new(Devices::of_line()?))
+            }
+            PageTransport::Unix
+            | PageTransport::Udp
+            | PageTransport::Tcp
+            | PageTransport::Memif => None,
         };
         let port = free_port(plan.transport)?;
         let addresses = Addresses {
@@ -55,29 +100,70 @@ impl Forwarder {
             producer_port: 0,
             consumer_ports: Vec::new(),
             transport,
-            link: None,
+            link: devices.clone(),
             settings: SETTINGS,
-            cs_packets: CS_PACKETS,
+            cs_packets: match plan.interests {
+                InterestPattern::Distinct => CS_PACKETS,
+                InterestPattern::Repeated => CS_PACKETS_REPEATED,
+            },
             workers: usize::try_from(plan.workers)?,
         };
         let socket = addresses.socket();
         let _ = fs::remove_file(&socket);
         let cpus = allowed_cpus()?;
-        let running = Running::start(Program::Namewire, executable, &addresses, &cpus)?;
-        // It accepts connections a moment before management has its routes.
+        let running = Running::start(program, executable, &addresses, &cpus)?;
+        // It accepts connections a moment before management has its routes, and others before they listen on ports.
+        let is_ready = || match (program, plan.transport) {
+            (Program::Namewire, _) => running.output().contains(LISTENING),
+            (_, PageTransport::Tcp) => std::net::TcpStream::connect(("127.0.0.1", port)).is_ok(),
+            (_, _) => true,
+        };
         let start = clock::monotonic_ns();
-        while !running.output().contains(LISTENING) {
+        while !is_ready() {
             if clock::monotonic_ns() - start >= START_TIMEOUT_NS {
                 bail!("F does not listen after a minute: {}", running.output());
             }
             clock::pause(Duration::from_millis(5));
         }
         let link = if plan.has_link() { Some(Link::start(plan, port)?) } else { None };
-        let forwarder = Self { running, folder: folder.to_owned(), socket, port, link };
-        if plan.workers > 1 {
+        let folder = folder.to_owned();
+        let place = Place::Started(program, running);
+        let forwarder = Self { place, devices, folder, socket, port, link };
+        if plan.workers > 1 && program == Program::Namewire {
             forwarder.assign_names(plan, executable)?;
         }
         Ok(forwarder)
+    }
+
+    /// Runs a command of the program at F.
+    fn command(&self, executable: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+        let mut command = Command::new(executable);
+        command.args(arguments).stdin(Stdio::null());
+        command.env("NDN_CLIENT_TRANSPORT", format!("unix://{}", self.socket.display()));
+        let output = command.output()?;
+        let reason = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}: {}", arguments.join(" "), reason.trim());
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Hits of its Content Store so far; `None` for other programs, which do not all count them.
+    pub(super) fn cache_hits(&self, executable: &Path) -> anyhow::Result<Option<u64>> {
+        match &self.place {
+            Place::Remote(remote) => return remote.cache_hits(),
+            Place::Started(Program::Namewire, _) => {}
+            Place::Started(..) => return Ok(None),
+        }
+        let printed = self.command(executable, &["cs", "--json"])?;
+        let info: serde_json::Value = serde_json::from_str(&printed).context("namewire cs")?;
+        Ok(info["hits"].as_u64())
+    }
+
+    /// A command that runs a program of a node, in the namespace of the node if it has one.
+    fn at(&self, node: Node, executable: &Path) -> Command {
+        match &self.devices {
+            Some(devices) => devices.at(executable, side(node)),
+            None => Command::new(executable),
+        }
     }
 
     /// Gives `/A/0` and `/B/0` to worker 0, and so on.
@@ -85,13 +171,7 @@ impl Forwarder {
         for node in [Node::A, Node::B] {
             for worker in 0..plan.workers {
                 let name = format!("/{}/{worker}", node.letter());
-                let mut command = Command::new(executable);
-                command.args(["ndt", "set", &name, &worker.to_string()]);
-                command.env("NDN_CLIENT_TRANSPORT", format!("unix://{}", self.socket.display()));
-                let output = command.stdin(Stdio::null()).output()?;
-                if !output.status.success() {
-                    bail!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim());
-                }
+                self.command(executable, &["ndt", "set", &name, &worker.to_string()])?;
             }
         }
         Ok(())
@@ -99,6 +179,9 @@ impl Forwarder {
 
     /// The address of F for a node; that of the link for B, if there is one.
     fn address(&self, plan: &Plan, node: Node) -> String {
+        if let Place::Remote(remote) = &self.place {
+            return remote.transport().to_owned();
+        }
         let port = match (&self.link, node) {
             (Some(link), Node::B) => link.port,
             (Some(_) | None, _) => self.port,
@@ -108,12 +191,20 @@ impl Forwarder {
             PageTransport::Udp => format!("udp4://127.0.0.1:{port}"),
             PageTransport::Tcp => format!("tcp4://127.0.0.1:{port}"),
             PageTransport::Memif => format!("memif://{}", self.folder.join("memif.sock").display()),
+            PageTransport::Veth => {
+                let devices = self.devices.as_ref();
+                let ip = devices.map_or(Ipv4Addr::LOCALHOST, |link| link.far_ip(side(node)));
+                format!("udp4://{ip}:{port}")
+            }
         }
     }
 
-    /// CPU time so far.
+    /// CPU time so far; of a forwarder elsewhere, that in which its workers do not wait.
     pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
-        Ok(Duration::from_nanos(self.running.cpu_ns()?))
+        match &self.place {
+            Place::Started(_, running) => Ok(Duration::from_nanos(running.cpu_ns()?)),
+            Place::Remote(remote) => remote.busy(),
+        }
     }
 
     /// Ends the link, and returns its counters.
@@ -122,9 +213,18 @@ impl Forwarder {
     }
 }
 
+/// The devices of a node.
+fn side(node: Node) -> Side {
+    match node {
+        Node::A => Side::Producer,
+        Node::B => Side::Consumer,
+    }
+}
+
 fn free_port(transport: PageTransport) -> anyhow::Result<u16> {
     Ok(match transport {
         PageTransport::Unix | PageTransport::Memif => 0,
+        PageTransport::Veth => OWN_PORT,
         PageTransport::Udp => std::net::UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port(),
         PageTransport::Tcp => std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port(),
     })
@@ -192,7 +292,7 @@ impl Producer {
         served: &Path,
     ) -> anyhow::Result<Self> {
         let payload = format!("{}B", plan.payload);
-        let mut command = Command::new(executable);
+        let mut command = forwarder.at(node, executable);
         let ready = match plan.producer {
             ProducerKind::Generator => {
                 command.args(["traffic", "producer", "--payload", &payload]);
@@ -200,8 +300,13 @@ impl Producer {
                 if plan.prefix_match {
                     command.args(["--suffix", "/D"]);
                 }
-                if plan.transport == PageTransport::Udp {
+                let is_datagram =
+                    matches!(plan.transport, PageTransport::Udp | PageTransport::Veth);
+                if is_datagram || forwarder.is_remote() {
                     command.arg("--localhop");
+                }
+                if plan.verify {
+                    command.arg("--digest");
                 }
                 "responding"
             }
@@ -295,6 +400,8 @@ impl Consumer {
             names: plan.names(producer),
             are_files: plan.producer == ProducerKind::Files,
             can_be_prefix: plan.prefix_match,
+            is_repeated: plan.interests == InterestPattern::Repeated,
+            verify: plan.verify,
             window: match plan.congestion {
                 CongestionKind::Cubic => "cubic".to_owned(),
                 CongestionKind::Delay => "delay".to_owned(),
@@ -303,17 +410,17 @@ impl Consumer {
             duration_ms: u64::from(plan.duration_s) * 1000,
         };
         let log = forwarder.folder.join(format!("consumer-{}.log", node.letter()));
-        Self::spawn(&order, log, number, reports)
+        let command = forwarder.at(node, &std::env::current_exe()?);
+        Self::spawn(command, &order, log, (number, reports))
     }
 
-    /// Starts one by this order, with its standard error in `log`.
+    /// Starts one by this order with a command that runs this program, with its standard error in `log`.
     pub(crate) fn spawn(
+        mut command: Command,
         order: &Order,
         log: PathBuf,
-        number: usize,
-        reports: Sender<Reported>,
+        (number, reports): (usize, Sender<Reported>),
     ) -> anyhow::Result<Self> {
-        let mut command = Command::new(std::env::current_exe()?);
         command.arg("page-fetch").arg(serde_json::to_string(order)?);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(fs::File::create(&log)?);
         let mut process = Process::spawn(&mut command).context("a consumer")?;

@@ -6,6 +6,8 @@ use ndn_client::link::SimulatedLinkOptions;
 use ndn_packet::MAX_PACKET_SIZE;
 use serde::{Deserialize, Serialize};
 
+use crate::relay::program::Program;
+
 /// Content bytes of a segment that leave room for name and signature in a packet.
 const PAYLOAD_MAX: u64 = 8000;
 /// Names of this length are the shortest: node, worker, flow and segment. Files have a version, too.
@@ -26,6 +28,45 @@ pub(crate) enum PageTransport {
     Tcp,
     /// Shared memory.
     Memif,
+    /// UDP over virtual Ethernet devices; each node has a network namespace. Takes root.
+    Veth,
+}
+
+/// The segments that fetches ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum InterestPattern {
+    /// Each fetch has content of its own.
+    Distinct,
+    /// Fetches are in pairs: the second one asks for what the first one has received, so that F has it in its cache.
+    Repeated,
+}
+
+/// Programs that are measured in the place of F, beside Namewire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Peers {
+    /// None.
+    None,
+    /// NFD.
+    Nfd,
+    /// ndnd.
+    Ndnd,
+    /// Both.
+    All,
+}
+
+impl Peers {
+    /// The programs.
+    #[must_use]
+    pub(crate) fn programs(self) -> &'static [Program] {
+        match self {
+            Self::None => &[],
+            Self::Nfd => &[Program::Nfd],
+            Self::Ndnd => &[Program::Ndnd],
+            Self::All => &[Program::Nfd, Program::Ndnd],
+        }
+    }
 }
 
 /// The direction of the content.
@@ -112,6 +153,10 @@ pub(crate) struct Plan {
     pub(crate) payload: u32,
     /// Whether Interests have CanBePrefix, and Data one component more (generator only).
     pub(crate) prefix_match: bool,
+    /// The segments that fetches ask for (`repeated`: generator only).
+    pub(crate) interests: InterestPattern,
+    /// Whether consumers verify the digest of each Data.
+    pub(crate) verify: bool,
     /// Congestion control of the fetches.
     pub(crate) congestion: CongestionKind,
     /// Window of each fetch with congestion control `fixed`, in Interests, 1 to 16384.
@@ -126,6 +171,8 @@ pub(crate) struct Plan {
     pub(crate) rate_mbit: u32,
     /// Share of its datagrams that are lost, 0 to 0.5 (UDP only).
     pub(crate) loss: f64,
+    /// Programs that are measured in the place of F, too.
+    pub(crate) peers: Peers,
     /// Time that is measured in each trial, in seconds, 1 to 600.
     pub(crate) duration_s: u32,
     /// Number of trials, 1 to 100. Each starts all nodes anew.
@@ -142,6 +189,8 @@ impl Default for Plan {
             components: 5,
             payload: 4000,
             prefix_match: false,
+            interests: InterestPattern::Distinct,
+            verify: false,
             congestion: CongestionKind::Cubic,
             window: 256,
             producer: ProducerKind::Generator,
@@ -149,6 +198,7 @@ impl Default for Plan {
             delay_ms: 0.0,
             rate_mbit: 0,
             loss: 0.0,
+            peers: Peers::None,
             duration_s: 10,
             trials: 5,
         }
@@ -188,6 +238,17 @@ impl Plan {
         if self.prefix_match && self.producer == ProducerKind::Files {
             return Err("prefix_match: a file server answers exact names only".to_owned());
         }
+        if self.interests == InterestPattern::Repeated {
+            if self.producer == ProducerKind::Files {
+                return Err("interests: repeated ones are for the packet generator".to_owned());
+            }
+            if self.flows % 2 == 1 {
+                return Err("flows: with repeated interests, fetches are in pairs".to_owned());
+            }
+        }
+        if self.peers != Peers::None && self.transport == PageTransport::Memif {
+            return Err("peers: they have no memif: transport: unix, udp, tcp or veth".to_owned());
+        }
         Ok(())
     }
 
@@ -223,16 +284,27 @@ impl Plan {
         };
         let padding = self.components - 3 - segment_and_version;
         let padding = "/I".repeat(usize::try_from(padding).unwrap_or(0));
-        let (letter, workers) = (producer.letter(), self.workers);
-        (0..self.flows)
-            .map(|flow| format!("/{letter}/{}/{flow}{padding}", flow % workers))
-            .collect()
+        let (letter, workers, shared) = (producer.letter(), self.workers, self.flows_of_a_name());
+        let of = |flow| {
+            let content = flow / shared;
+            format!("/{letter}/{}/{content}{padding}", content % workers)
+        };
+        (0..self.flows).map(of).collect()
     }
 
     /// The prefixes that a producer registers, one for each worker that has flows.
     pub(super) fn prefixes(&self, producer: Node) -> Vec<String> {
         let letter = producer.letter();
-        (0..self.workers.min(self.flows)).map(|worker| format!("/{letter}/{worker}")).collect()
+        let contents = self.flows / self.flows_of_a_name();
+        (0..self.workers.min(contents)).map(|worker| format!("/{letter}/{worker}")).collect()
+    }
+
+    /// Fetches of the same content.
+    fn flows_of_a_name(&self) -> u32 {
+        match self.interests {
+            InterestPattern::Distinct => 1,
+            InterestPattern::Repeated => 2,
+        }
     }
 }
 
@@ -250,6 +322,10 @@ mod tests {
         // A version and a segment follow.
         let plan = Plan { producer: ProducerKind::Files, components: 5, ..plan };
         assert_eq!(plan.names(Node::A)[0], "/A/0/0");
+        let interests = InterestPattern::Repeated;
+        let plan = Plan { workers: 4, flows: 4, interests, ..Plan::default() };
+        assert_eq!(plan.names(Node::A), ["/A/0/0/I", "/A/0/0/I", "/A/1/1/I", "/A/1/1/I"]);
+        assert_eq!(plan.prefixes(Node::A), ["/A/0", "/A/1"]);
     }
 
     #[test]
@@ -263,6 +339,8 @@ mod tests {
             (Plan { delay_ms: -1.0, ..good }, "delay_ms"),
             (Plan { delay_ms: 5.0, ..good }, "transport: udp"),
             (Plan { prefix_match: true, producer: ProducerKind::Files, ..good }, "prefix_match"),
+            (Plan { interests: InterestPattern::Repeated, ..good }, "flows"),
+            (Plan { peers: Peers::All, transport: PageTransport::Memif, ..good }, "peers"),
         ] {
             let reason = plan.check().unwrap_err();
             assert!(reason.contains(name), "{reason}");

@@ -4,7 +4,11 @@ use ndn_cache_sim::report::Estimate;
 use serde::{Deserialize, Serialize};
 
 use super::plan::Plan;
-use super::trial::Trial;
+use super::remote::RemoteOptions;
+use super::trial::{Progress, Trial};
+
+/// The name of this project's forwarder beside others.
+pub(super) const OWN: &str = "namewire";
 
 /// Mean, standard deviation and confidence interval of the trials.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -53,6 +57,18 @@ pub(crate) struct Summary {
     pub(crate) goodput_bit_per_s: Statistic,
 }
 
+impl Summary {
+    /// Of trials; `None` without any.
+    fn of(trials: &[Trial]) -> Option<Self> {
+        let of =
+            |value: fn(&Trial) -> f64| Statistic::of(&trials.iter().map(value).collect::<Vec<_>>());
+        Some(Self {
+            data_per_s: of(|trial| trial.data_per_s)?,
+            goodput_bit_per_s: of(|trial| trial.goodput_bit_per_s)?,
+        })
+    }
+}
+
 /// State of a benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -66,6 +82,46 @@ pub(crate) enum State {
     /// A program failed; there are the trials before.
     Failed,
 }
+
+/// The trials of another program.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Peer {
+    /// The program.
+    pub(crate) program: String,
+    /// Why it has no further trials.
+    pub(crate) reason: Option<String>,
+    /// Its trials.
+    pub(crate) trials: Vec<Trial>,
+}
+
+impl Peer {
+    /// Statistics of its trials; `None` without any.
+    #[must_use]
+    pub(crate) fn summary(&self) -> Option<Summary> {
+        Summary::of(&self.trials)
+    }
+}
+
+/// A figure that was published elsewhere, of another machine: it cannot be compared with those of a benchmark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Published {
+    /// The program.
+    pub(crate) program: &'static str,
+    /// The figure.
+    pub(crate) figure: &'static str,
+    /// The machine, as far as the source describes it.
+    pub(crate) machine: &'static str,
+    /// Where it was published.
+    pub(crate) source: &'static str,
+}
+
+/// Figures that were published elsewhere.
+pub(crate) const PUBLISHED: [Published; 1] = [Published {
+    program: "NDN-DPDK",
+    figure: "more than 100 Gbit/s forwarded",
+    machine: "dedicated processors and network cards; the forwarder on one machine, the traffic generator on another",
+    source: "Shi, Pesavento, Benmohamed: NDN-DPDK, ACM ICN 2020, doi:10.1145/3405656.3418715",
+}];
 
 /// A benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -86,13 +142,20 @@ pub(crate) struct Record {
     pub(crate) reason: Option<String>,
     /// The trials.
     pub(crate) trials: Vec<Trial>,
+    /// Other programs in the place of F, in turn with it.
+    #[serde(default)]
+    pub(crate) peers: Vec<Peer>,
 }
 
 impl Record {
-    /// One that begins now.
+    /// One that begins now, with a forwarder elsewhere as F if there is one.
     #[must_use]
-    pub(crate) fn new(plan: Plan, unix_ms: u64) -> Self {
-        let machine = serde_json::to_value(ndn_pipeline_bench::Machine::read()).unwrap_or_default();
+    pub(crate) fn new(plan: Plan, remote: Option<&RemoteOptions>, unix_ms: u64) -> Self {
+        let machine = serde_json::to_value(ndn_pipeline_bench::Machine::read());
+        let mut machine = machine.unwrap_or_default();
+        if let Some(remote) = remote {
+            machine["forwarder"] = remote.transport.clone().into();
+        }
         Self {
             id: 0,
             unix_ms,
@@ -102,29 +165,82 @@ impl Record {
             state: State::Running,
             reason: None,
             trials: Vec::new(),
+            peers: Vec::new(),
         }
+    }
+
+    /// Takes the figures of a trial; returns whether there were any.
+    pub(crate) fn note(&mut self, progress: &Progress) -> bool {
+        match progress {
+            Progress::Trial { .. } | Progress::Live { .. } => false,
+            Progress::Ended { program, figures, .. } if *program == OWN => {
+                self.trials.push(figures.clone());
+                true
+            }
+            Progress::Ended { program, figures, .. } => {
+                self.peer(program).trials.push(figures.clone());
+                true
+            }
+            Progress::Missing { program, reason } => {
+                self.peer(program).reason = Some(reason.clone());
+                true
+            }
+        }
+    }
+
+    /// Statistics of the other programs, without their trials.
+    #[must_use]
+    pub(crate) fn peer_summaries(&self) -> Vec<serde_json::Value> {
+        let of = |peer: &Peer| {
+            serde_json::json!({
+                "program": peer.program, "reason": peer.reason, "summary": peer.summary(),
+            })
+        };
+        self.peers.iter().map(of).collect()
+    }
+
+    fn peer(&mut self, program: &str) -> &mut Peer {
+        let found = self.peers.iter().position(|peer| peer.program == program);
+        let at = found.unwrap_or_else(|| {
+            self.peers.push(Peer { program: program.to_owned(), ..Peer::default() });
+            self.peers.len() - 1
+        });
+        &mut self.peers[at]
     }
 
     /// Statistics of its trials; `None` without any.
     #[must_use]
     pub(crate) fn summary(&self) -> Option<Summary> {
-        let of = |value: fn(&Trial) -> f64| {
-            Statistic::of(&self.trials.iter().map(value).collect::<Vec<_>>())
-        };
-        Some(Summary {
-            data_per_s: of(|trial| trial.data_per_s)?,
-            goodput_bit_per_s: of(|trial| trial.goodput_bit_per_s)?,
-        })
+        Summary::of(&self.trials)
     }
 
-    /// As JSON, with its statistics.
+    /// The trials of all programs, each with its program and number.
+    pub(crate) fn all_trials(&self) -> impl Iterator<Item = (&str, u32, &Trial)> {
+        let own = (1..).zip(&self.trials).map(|(number, trial)| (OWN, number, trial));
+        let others = self.peers.iter().flat_map(|peer| {
+            (1..).zip(&peer.trials).map(|(number, trial)| (peer.program.as_str(), number, trial))
+        });
+        own.chain(others)
+    }
+
+    /// The statistics of all programs that have trials.
+    pub(crate) fn all_summaries(&self) -> impl Iterator<Item = (&str, Summary)> {
+        let own = self.summary().map(|summary| (OWN, summary));
+        let others = self.peers.iter();
+        let others = others.filter_map(|peer| Some((peer.program.as_str(), peer.summary()?)));
+        own.into_iter().chain(others)
+    }
+
+    /// As JSON, with the statistics of all programs, and what was published elsewhere.
     #[must_use]
     pub(crate) fn to_json(&self) -> serde_json::Value {
+        let json = |value| serde_json::to_value(value).unwrap_or_default();
         let mut value = serde_json::to_value(self).unwrap_or_default();
-        let summary = serde_json::to_value(self.summary()).unwrap_or_default();
-        if let Some(fields) = value.as_object_mut() {
-            fields.insert("summary".to_owned(), summary);
+        value["summary"] = json(self.summary());
+        for (at, peer) in self.peers.iter().enumerate() {
+            value["peers"][at]["summary"] = json(peer.summary());
         }
+        value["published_elsewhere"] = serde_json::to_value(PUBLISHED).unwrap_or_default();
         value
     }
 }
@@ -224,12 +340,13 @@ pub(super) mod tests {
             directions: vec![DirectionFigures { data_per_s: *rate, ..direction }],
             cpu_per_data: CpuPerData { a_us: 1.0, f_us: 2.0, b_us: 3.0 },
             link: None,
+            cache_hits: Some(0),
         };
         Record {
             id: 7,
             state: State::Done,
             trials: (0..).zip(rates).map(trial).collect(),
-            ..Record::new(Plan::default(), 1_700_000_000_000)
+            ..Record::new(Plan::default(), None, 1_700_000_000_000)
         }
     }
 
@@ -258,6 +375,24 @@ pub(super) mod tests {
         // Equal values have no variance, and no interval beyond the difference.
         let equal = Difference::of(&[1.0, 1.0], &[2.0, 2.0]).unwrap();
         assert_eq!((equal.difference, equal.interval), (1.0, Some(0.0)));
+    }
+
+    #[test]
+    fn other_programs_have_trials_and_statistics_of_their_own() {
+        let mut one = record(&[1.0]);
+        let figures = record(&[4.0]).trials.remove(0);
+        for program in ["namewire", "nfd", "nfd"] {
+            assert!(one.note(&Progress::Ended { trial: 2, program, figures: figures.clone() }));
+        }
+        let reason = "ndnd is not on PATH".to_owned();
+        assert!(one.note(&Progress::Missing { program: "ndnd", reason }));
+        assert!(!one.note(&Progress::Trial { trial: 3, program: "nfd" }));
+        let json = one.to_json();
+        assert_eq!(json["summary"]["data_per_s"]["mean"], 2.5);
+        assert_eq!(json["peers"][0]["summary"]["data_per_s"]["mean"], 4.0);
+        assert_eq!(json["peers"][1]["reason"], "ndnd is not on PATH");
+        assert!(json["peers"][1]["summary"].is_null());
+        assert_eq!(json["published_elsewhere"][0]["program"], "NDN-DPDK");
     }
 
     #[test]

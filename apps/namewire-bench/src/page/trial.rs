@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::fetch_node::{Figures, Latency};
 use super::nodes::{Consumer, FILE, Forwarder, Producer};
 use super::plan::{Node, Plan, ProducerKind};
+use super::remote::RemoteOptions;
 use crate::relay::clock;
+use crate::relay::program::Program;
 use crate::started::Folder;
 
 /// Poll interval for the stop flag.
@@ -85,6 +87,9 @@ pub(crate) struct Trial {
     pub(crate) cpu_per_data: CpuPerData,
     /// Losses of the link emulator, if there is one.
     pub(crate) link: Option<LinkLosses>,
+    /// Interests that F answered from its Content Store; `None` for other programs.
+    #[serde(default)]
+    pub(crate) cache_hits: Option<u64>,
 }
 
 /// Figures of one direction while a trial runs, of the last quarter of a second.
@@ -112,6 +117,8 @@ pub(crate) enum Progress {
     Trial {
         /// Its number, from 1.
         trial: u32,
+        /// The program that is F.
+        program: &'static str,
     },
     /// A trial runs.
     Live {
@@ -128,21 +135,32 @@ pub(crate) enum Progress {
     Ended {
         /// Its number, from 1.
         trial: u32,
+        /// The program that was F.
+        program: &'static str,
         /// Its figures.
         figures: Trial,
     },
+    /// Another program does not take part any more.
+    Missing {
+        /// The program.
+        program: &'static str,
+        /// Why.
+        reason: String,
+    },
 }
 
-/// Runs all trials of a plan. `stop` ends them; the trials before are returned by `observe`.
+/// Runs all trials of a plan, with a forwarder elsewhere as F if there is one. `stop` ends them; the trials before are returned by `observe`.
 ///
 /// # Errors
 /// The plan cannot be used, a program does not start or fails, or `stop` was set.
 pub(crate) fn run_trials(
     plan: &Plan,
+    remote: Option<&RemoteOptions>,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<Vec<Trial>> {
     plan.check().map_err(anyhow::Error::msg)?;
+    remote.map_or(Ok(()), |remote| remote.check(plan)).map_err(anyhow::Error::msg)?;
     let executable = crate::program::namewire()?;
     let folder = Folder::new(&format!("namewire-bench-page-{}", std::process::id()))?;
     let served = folder.path().join("served");
@@ -151,15 +169,35 @@ pub(crate) fn run_trials(
         let length = u64::from(plan.file_mib) << 20;
         crate::transfer::write_noise(&served.join(FILE), length, 0)?;
     }
-    let places = Places { executable: &executable, folder: folder.path(), served: &served };
+    let (executable, folder) = (executable.as_path(), folder.path());
+    let places = Places { executable, folder, served: &served, remote };
     let mut trials = Vec::new();
+    let mut peers = plan.peers.programs().to_vec();
     for trial in 1..=plan.trials {
         ensure!(!stop.load(Ordering::Relaxed), STOPPED);
-        observe(Progress::Trial { trial });
-        let figures = run_trial(plan, trial, &places, stop, observe)?;
-        observe(Progress::Ended { trial, figures: figures.clone() });
+        let of = |program: Program| (program, program.name());
+        let (program, name) = of(Program::Namewire);
+        observe(Progress::Trial { trial, program: name });
+        let figures = run_trial(plan, (trial, program), &places, stop, observe)?;
+        observe(Progress::Ended { trial, program: name, figures: figures.clone() });
         trials.push(figures);
+        // In turn with the others, so that what slows the machine down meets all of them.
+        peers.retain(|&peer| {
+            let (program, name) = of(peer);
+            observe(Progress::Trial { trial, program: name });
+            match run_trial(plan, (trial, program), &places, stop, observe) {
+                Ok(figures) => observe(Progress::Ended { trial, program: name, figures }),
+                Err(_) if stop.load(Ordering::Relaxed) => {}
+                Err(error) => {
+                    let reason = format!("{error:#}");
+                    observe(Progress::Missing { program: name, reason });
+                    return false;
+                }
+            }
+            true
+        });
     }
+    ensure!(!stop.load(Ordering::Relaxed), STOPPED);
     Ok(trials)
 }
 
@@ -170,6 +208,8 @@ struct Places<'a> {
     executable: &'a Path,
     folder: &'a Path,
     served: &'a Path,
+    /// F, if it is elsewhere.
+    remote: Option<&'a RemoteOptions>,
 }
 
 /// The running nodes of a trial.
@@ -197,13 +237,23 @@ impl Nodes {
 
 fn run_trial(
     plan: &Plan,
-    number: u32,
+    (number, program): (u32, Program),
     places: &Places<'_>,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<Trial> {
     let directions = plan.traffic.directions();
-    let forwarder = Forwarder::start(plan, places.executable, places.folder)?;
+    let forwarder = match (places.remote, program) {
+        (Some(remote), _) => Forwarder::remote(remote, places.folder)?,
+        (None, Program::Namewire) => {
+            Forwarder::start(plan, (program, places.executable), places.folder)?
+        }
+        (None, other) => {
+            let found = other.locate();
+            let found = found.with_context(|| format!("{} is not on PATH", other.name()))?;
+            Forwarder::start(plan, (other, &found), places.folder)?
+        }
+    };
     let mut nodes = Nodes { consumers: Vec::new(), producers: Vec::new(), forwarder };
     for &(producer, _) in directions {
         let started =
@@ -217,6 +267,7 @@ fn run_trial(
     }
     drop(sender);
     let unix_ms = clock::wall_ns() / 1_000_000;
+    let hits_before = nodes.forwarder.cache_hits(places.executable)?;
     let before = nodes.cpu()?;
     for (_, consumer) in &mut nodes.consumers {
         consumer.go()?;
@@ -255,6 +306,8 @@ fn run_trial(
         }
     }
     let after = nodes.cpu()?;
+    let cache_hits = nodes.forwarder.cache_hits(places.executable)?;
+    let cache_hits = cache_hits.zip(hits_before).map(|(after, before)| after - before);
     let link = nodes.forwarder.end_link()?.map(|report| LinkLosses {
         lost: report.there.lost + report.back.lost,
         overflowed: report.there.overflowed + report.back.overflowed,
@@ -269,6 +322,7 @@ fn run_trial(
         cpu_per_data: per_data(before, after, all.iter().map(|one| one.data).sum()),
         directions: all,
         link,
+        cache_hits,
     })
 }
 

@@ -33,10 +33,8 @@ pub fn enter_namespace() -> anyhow::Error {
         }
         command.args(["--net", "--mount"]);
     };
-    for tool in ["unshare", "nsenter", "setpriv", "ip"] {
-        if crate::program::on_path(tool).is_none() {
-            return anyhow::anyhow!("this transport takes `{tool}`, which is not on PATH");
-        }
+    if let Err(error) = check_tools() {
+        return error;
     }
     let mut probe = Command::new("unshare");
     isolate(&mut probe);
@@ -64,18 +62,65 @@ pub fn enter_namespace() -> anyhow::Error {
     command.exec().into()
 }
 
+/// Finds the programs that make namespaces and devices.
+pub(crate) fn check_tools() -> anyhow::Result<()> {
+    for tool in ["unshare", "nsenter", "setpriv", "ip"] {
+        let found = crate::program::on_path(tool).is_some();
+        ensure!(found, "this transport takes `{tool}`, which is not on PATH");
+    }
+    Ok(())
+}
+
+/// A network namespace; it ends with its last process.
+#[derive(Debug)]
+struct Namespace {
+    /// Holds it until its input ends, at the latest with this process.
+    holder: Child,
+}
+
+impl Namespace {
+    fn new() -> anyhow::Result<Self> {
+        let mut holder = Command::new("unshare");
+        holder.args(["--net", "sh", "-c", "ip link set lo up && echo && exec cat"]);
+        let holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut namespace = Self { holder };
+        let mut line = [0];
+        let stdout = namespace.holder.stdout.as_mut().context("a pipe")?;
+        stdout.read_exact(&mut line).context("no network namespace")?;
+        Ok(namespace)
+    }
+
+    /// Returns a command whose program runs in this namespace, with the same process id, and ends with this thread.
+    fn inside(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.holder.id()));
+        command.args(["setpriv", "--pdeathsig", "KILL"]).arg(program.as_ref());
+        command
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // Its devices are removed with it.
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
 /// Devices between the generator and one forwarder.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// Holds the forwarder's namespace until its input ends, at the latest with this process.
-    holder: Child,
+    /// The forwarder's.
+    namespace: Namespace,
+    /// Those of consumers and of the producer, if they have one each.
+    ends: Option<[Namespace; 2]>,
     number: u8,
     mtu: usize,
 }
 
 /// The generator's role on a pair of devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Consumer,
     Producer,
 }
@@ -91,24 +136,19 @@ impl Side {
     }
 }
 
-impl Drop for Link {
-    fn drop(&mut self) {
-        // The devices are removed with the namespace, which ends with its last process.
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
-    }
-}
-
 impl Link {
     /// Creates link `number` of this process, for frames with `mtu` bytes of payload.
     pub(super) fn new(number: u8, mtu: usize) -> anyhow::Result<Self> {
-        let mut holder = Command::new("unshare");
-        holder.args(["--net", "sh", "-c", "ip link set lo up && echo && exec cat"]);
-        let holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let mut link = Self { holder, number, mtu };
-        let mut line = [0];
-        let stdout = link.holder.stdout.as_mut().context("a pipe")?;
-        stdout.read_exact(&mut line).context("no network namespace")?;
+        Self::plugged(Self { namespace: Namespace::new()?, ends: None, number, mtu })
+    }
+
+    /// Creates a link whose near ends are in a namespace each, so that the namespace of this process stays as it is.
+    pub(crate) fn of_line() -> anyhow::Result<Self> {
+        let ends = Some([Namespace::new()?, Namespace::new()?]);
+        Self::plugged(Self { namespace: Namespace::new()?, ends, number: 0, mtu: MTU_MAX })
+    }
+
+    fn plugged(link: Self) -> anyhow::Result<Self> {
         for side in Side::BOTH {
             link.plug(side)?;
         }
@@ -119,28 +159,34 @@ impl Link {
         let (near, far) = (self.near_device(side), Self::far_device(side));
         let (near_mac, far_mac) = (mac_text(Self::near_mac(side)), mac_text(Self::far_mac(side)));
         let (near_ip, far_ip) = (self.near_ip(side), self.far_ip(side));
-        let (pid, mtu) = (self.holder.id(), self.mtu);
+        let (pid, mtu) = (self.namespace.holder.id(), self.mtu);
         // A single queue: one AF_XDP socket receives all frames.
         run(
-            Command::new("ip"),
+            self.at("ip", side),
             &format!(
                 "link add {near} address {near_mac} mtu {mtu} numtxqueues 1 numrxqueues 1 type veth \
                  peer name {far} address {far_mac} mtu {mtu} numtxqueues 1 numrxqueues 1 netns {pid}"
             ),
         )?;
-        run(Command::new("ip"), &format!("addr add {near_ip}/24 dev {near}"))?;
+        run(self.at("ip", side), &format!("addr add {near_ip}/24 dev {near}"))?;
         run(self.inside("ip"), &format!("addr add {far_ip}/24 dev {far}"))?;
-        run(Command::new("ip"), &format!("link set {near} up"))?;
+        run(self.at("ip", side), &format!("link set {near} up"))?;
         run(self.inside("ip"), &format!("link set {far} up"))
     }
 
     /// Returns a command whose program runs in the forwarder's namespace, with the same process id, and ends with
     /// this thread.
     pub(super) fn inside(&self, program: impl AsRef<Path>) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/proc/{}/ns/net", self.holder.id()));
-        command.args(["setpriv", "--pdeathsig", "KILL"]).arg(program.as_ref());
-        command
+        self.namespace.inside(program)
+    }
+
+    /// The same for the near end of this side.
+    pub(crate) fn at(&self, program: impl AsRef<Path>, side: Side) -> Command {
+        match &self.ends {
+            Some([consumer, _]) if side == Side::Consumer => consumer.inside(program),
+            Some([_, producer]) => producer.inside(program),
+            None => Command::new(program.as_ref()),
+        }
     }
 
     /// Returns the maximum frame payload, bytes.
@@ -183,7 +229,7 @@ impl Link {
     }
 
     /// The forwarder's address.
-    pub(super) fn far_ip(&self, side: Side) -> Ipv4Addr {
+    pub(crate) fn far_ip(&self, side: Side) -> Ipv4Addr {
         self.ip(side, 2)
     }
 

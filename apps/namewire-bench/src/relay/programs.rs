@@ -265,7 +265,8 @@ fn nfd_config(addresses: &Addresses) -> String {
          face_system\n{{\n  unix\n  {{\n    path {}\n  }}\n{faces}}}\n\
          authorizations\n{{\n  authorize\n  {{\n    certfile any\n    privileges\n    {{\n\
          faces\nfib\ncs\nstrategy-choice\n    }}\n  }}\n}}\n\
-         rib\n{{\n  localhost_security\n  {{\n    trust-anchor\n    {{\n      type any\n    }}\n  }}\n}}\n",
+         rib\n{{\n  localhost_security\n  {{\n    trust-anchor\n    {{\n      type any\n    }}\n  }}\n\
+         \x20 localhop_security\n  {{\n    trust-anchor\n    {{\n      type any\n    }}\n  }}\n}}\n",
         addresses.socket().display()
     )
 }
@@ -285,7 +286,8 @@ fn ndnd_config(addresses: &Addresses) -> String {
          \x20 http3:\n    enabled: false\n\
          fw:\n  threads: 1\n  queue_size: 4096\n\
          tables:\n  content_store:\n    capacity: {cs_packets}\n    admit: true\n    serve: true\n\
-         \x20   replacement_policy: lru\n  fib:\n    algorithm: hashtable\n  rib:\n    readvertise_nlsr: false\n",
+         \x20   replacement_policy: lru\n  fib:\n    algorithm: hashtable\n  rib:\n    readvertise_nlsr: false\n\
+         mgmt:\n  allow_localhop: true\n",
         udp = addresses.transport.is_udp(),
         tcp = addresses.transport == Transport::Tcp,
         port = addresses.udp_port,
