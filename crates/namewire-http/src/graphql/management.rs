@@ -11,8 +11,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use namewire_control::{FieldInfo, LinkCounters, Operations, ResultInfo, WorkerStatistics};
 use ndn_management::{
     CallError, ChannelStatus, ControlParameters, CsInfo, Dataset, DatasetField, DatasetInfo,
-    DatasetValue, Described, FaceStatus, FibEntry, Flag, Form, ForwarderStatus, Management,
-    NextHopRecord, Parameter, RibEntry, RouteRecord, StrategyChoice, Verb,
+    DatasetItem, DatasetValue, Described, FaceStatus, FibEntry, Flag, Form, ForwarderStatus,
+    Management, NextHopRecord, Parameter, RibEntry, RouteRecord, StrategyChoice, Verb,
 };
 use ndn_packet::Name;
 use ndn_types::Scope;
@@ -337,7 +337,7 @@ pub(super) fn text(context: &ResolverContext<'_>, name: &str) -> Result<Option<S
     argument.map(|value| value.string().map(str::to_owned)).transpose()
 }
 
-fn truth(context: &ResolverContext<'_>, name: &str) -> Result<Option<bool>, Error> {
+pub(super) fn truth(context: &ResolverContext<'_>, name: &str) -> Result<Option<bool>, Error> {
     let argument = context.args.get(name).filter(|value| !value.is_null());
     argument.map(|value| value.boolean()).transpose()
 }
@@ -350,6 +350,32 @@ pub(super) fn name(argument: &str, uri: &str) -> Result<Name, Error> {
 /// A result as JSON. The structures consist of texts, numbers and lists, which always have JSON.
 fn json(value: impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
+}
+
+/// The selected items of a dataset in the canonical order of names. What follows them is not read.
+fn page_of<T: Described + DatasetItem>(
+    operations: &dyn Operations,
+    dataset: &Dataset,
+    selection: &Selection,
+    name_of: impl Fn(&T) -> &Name,
+) -> Result<Value, CallError> {
+    let Selection { first, skip, prefix, .. } = selection;
+    let (mut skipped, mut shown) = (0, Vec::new());
+    let mut take = |item: T| {
+        let name = name_of(&item);
+        if !name.starts_with(prefix.as_ref()) {
+            // Names under the prefix follow each other, and follow the prefix.
+            return name < prefix;
+        }
+        if skipped < *skip {
+            skipped += 1;
+        } else if shown.len() < *first {
+            shown.push(json_of_value(item.value()));
+        }
+        shown.len() < *first
+    };
+    ManagementBy(operations).dataset_until(dataset, &mut take)?;
+    Ok(shown.into())
 }
 
 /// The selected items of a list of names.
@@ -369,11 +395,18 @@ fn read_status(operations: &dyn Operations, _: &Selection) -> Result<Value, Call
 }
 
 fn read_faces(operations: &dyn Operations, selection: &Selection) -> Result<Value, CallError> {
-    let mut faces = ManagementBy(operations).faces()?;
-    faces.sort_unstable_by_key(|face| face.properties.face_id);
-    faces.retain(|face| selection.after.is_none_or(|after| face.properties.face_id > after));
-    faces.retain(|face| selection.scope.is_none_or(|scope| face.properties.scope == scope));
-    faces.truncate(selection.first);
+    let mut faces = Vec::new();
+    // They are in the order of their FaceIds.
+    let mut take = |face: FaceStatus| {
+        let properties = &face.properties;
+        let is_selected = selection.after.is_none_or(|after| properties.face_id > after)
+            && selection.scope.is_none_or(|scope| properties.scope == scope);
+        if is_selected && faces.len() < selection.first {
+            faces.push(face);
+        }
+        faces.len() < selection.first
+    };
+    ManagementBy(operations).dataset_until(&Dataset::FaceList, &mut take)?;
     let mut shown: Vec<Value> = faces.iter().map(|face| json_of_value(face.value())).collect();
     if selection.with_links {
         let links = links_of(operations, &faces).map_err(CallError::NoAnswer)?;
@@ -393,13 +426,11 @@ fn read_channels(operations: &dyn Operations, _: &Selection) -> Result<Value, Ca
 }
 
 fn read_fib(operations: &dyn Operations, selection: &Selection) -> Result<Value, CallError> {
-    let entries = ManagementBy(operations).dataset::<FibEntry>(&Dataset::FibList)?;
-    Ok(named(entries, selection, |entry| &entry.name))
+    page_of(operations, &Dataset::FibList, selection, |entry: &FibEntry| &entry.name)
 }
 
 fn read_rib(operations: &dyn Operations, selection: &Selection) -> Result<Value, CallError> {
-    let entries = ManagementBy(operations).routes()?;
-    Ok(named(entries, selection, |entry| &entry.name))
+    page_of(operations, &Dataset::RibList, selection, |entry: &RibEntry| &entry.name)
 }
 
 fn read_cs(operations: &dyn Operations, _: &Selection) -> Result<Value, CallError> {
