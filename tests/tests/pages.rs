@@ -1,13 +1,98 @@
 //! The status pages of the HTTP API in a browser.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use namewire_tests::{Settings, browser_found, skip_unless_file};
+use namewire_tests::{
+    ForwarderProcess, Settings, TIMEOUT, browser_found, noise, skip_unless_file, wait_until,
+};
+use serde_json::{Value, json};
 
 fn interop() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/pages")
+}
+
+/// The address of the API of a forwarder, and a token of role admin.
+fn api_of(forwarder: &ForwarderProcess) -> (String, String) {
+    let announced = forwarder.process.stdout();
+    let (_, url) = announced.split_once("HTTP API: ").expect("an announcement");
+    let tokens = forwarder.directory().join("http-tokens");
+    let token = forwarder.output(&["control", "token", "--file", tokens.to_str().unwrap()]);
+    (url.lines().next().unwrap().to_owned(), token.trim().to_owned())
+}
+
+/// The response to a GraphQL request.
+fn graphql((url, token): &(String, String), query: &str) -> Value {
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let body = json!({ "query": query }).to_string();
+    let head = format!(
+        "POST /graphql HTTP/1.0\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let (_, body) = response.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {response}"))
+}
+
+#[test]
+fn tasks_are_started_and_stopped_by_the_api() {
+    let files = tempfile::tempdir().unwrap();
+    let content = noise(3, 300_000);
+    std::fs::write(files.path().join("file"), &content).unwrap();
+    let toml = format!("[control.http]\ndirectories = [{:?}]\n", files.path());
+    let forwarder = Settings::new().toml(&toml).argument("--http=127.0.0.1:0").start_program();
+    let api = api_of(&forwarder);
+    let start = |text: &str| {
+        let response = graphql(&api, &format!("mutation {{ {text} {{ id }} }}"));
+        let (field, _) = text.split_once('(').unwrap();
+        response["data"][field]["id"].as_u64().unwrap_or_else(|| panic!("{response}"))
+    };
+    let task = |id: u64| {
+        let fields = "state status messages result metrics { key value }";
+        graphql(&api, &format!("{{ tasks(id: {id}) {{ {fields} }} }}"))["data"]["tasks"][0].clone()
+    };
+    let directory = files.path().display();
+    let server = start(&format!("fileServerStart(prefix: \"/files\", directory: \"{directory}\")"));
+    wait_until("the file server", || {
+        let known = forwarder.run(&["ls", "/files"]);
+        known.status.success().then_some(())
+    });
+    let fetch = start(&format!("fetchStart(name: \"/files/file\", file: \"{directory}/copy\")"));
+    wait_until("the fetch", || {
+        let task = task(fetch);
+        assert_ne!(task["state"], "failed", "{task}");
+        (task["state"] == "done").then_some(())
+    });
+    assert!(
+        std::fs::read(files.path().join("copy")).unwrap() == content,
+        "the file is another one"
+    );
+    let served = task(server);
+    let mut metrics = served["metrics"].as_array().unwrap().iter();
+    let sent = metrics.find(|one| one["key"] == "namewire_serve_content_bytes_total");
+    assert!(sent.unwrap()["value"].as_u64() >= Some(300_000), "{served}");
+    let stopped = graphql(&api, &format!("mutation {{ taskStop(id: {server}) {{ state }} }}"));
+    assert_eq!(stopped["data"]["taskStop"]["state"], "stopping", "{stopped}");
+    wait_until("the end of the file server", || (task(server)["state"] == "stopped").then_some(()));
+    for (text, code) in [
+        (format!("taskStop(id: {server}) {{ id }}"), "REFUSED"),
+        ("taskStop(id: 99) { id }".to_owned(), "BAD_INPUT"),
+        ("fileServerStart(prefix: \"/x\", directory: \"/etc\") { id }".to_owned(), "BAD_INPUT"),
+        ("fetchStart(name: \"/x\", file: \"/etc/passwd\") { id }".to_owned(), "BAD_INPUT"),
+        ("trafficProducerStart(prefixes: []) { id }".to_owned(), "BAD_INPUT"),
+        ("benchmarkStart(transport: \"avian\") { id }".to_owned(), "BAD_INPUT"),
+    ] {
+        let refused = graphql(&api, &format!("mutation {{ {text} }}"));
+        assert_eq!(refused["errors"][0]["extensions"]["code"], code, "{text}: {refused}");
+    }
 }
 
 #[test]
@@ -17,11 +102,7 @@ fn pages_show_and_change_a_forwarder_under_traffic() {
         return;
     }
     let forwarder = Settings::new().udp().workers(2).argument("--http=127.0.0.1:0").start_program();
-    let announced = forwarder.process.stdout();
-    let (_, url) = announced.split_once("HTTP API: ").expect("an announcement");
-    let url = url.lines().next().unwrap();
-    let tokens = forwarder.directory().join("http-tokens");
-    let token = forwarder.output(&["control", "token", "--file", tokens.to_str().unwrap()]);
+    let (url, token) = api_of(&forwarder);
     let mut server = forwarder.spawn("server", &["ping-server", "/traffic"]);
     server.wait_for_output("/traffic");
     let _ping = forwarder.spawn("ping", &["ping", "/traffic", "-i", "20ms"]);
@@ -29,7 +110,7 @@ fn pages_show_and_change_a_forwarder_under_traffic() {
     let screenshots = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pages");
     std::fs::create_dir_all(&screenshots).unwrap();
     let mut check = Command::new("node");
-    check.arg(interop().join("check.mjs")).args([url, token.trim()]).arg(&screenshots);
+    check.arg(interop().join("check.mjs")).args([url, token]).arg(&screenshots);
     // Longer than other programs: a browser on a busy machine.
     let checked = check.output().unwrap();
     let printed = String::from_utf8_lossy(&checked.stdout);

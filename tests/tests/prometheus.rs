@@ -89,6 +89,7 @@ fn start_prometheus(forwarder: &ForwarderProcess, address: &str) -> (Process, St
     command.arg(format!("--config.file={}", directory.join("prometheus.yml").display()));
     command.arg(format!("--storage.tsdb.path={}", directory.join("data").display()));
     command.arg(format!("--web.listen-address={own}"));
+    command.arg("--web.enable-remote-write-receiver");
     let process = Process::start("prometheus", command, &directory);
     let query = "/api/v1/query?query=sum(namewire_worker_in_interests_total)";
     wait_until("a scrape", || {
@@ -232,6 +233,49 @@ fn commands_serve_metrics_while_they_run() {
         for command in [&server, &producer, &consumer] {
             promtool(&["check", "metrics"], &metrics_of(command));
         }
+    }
+}
+
+#[test]
+fn commands_push_metrics_while_they_run_and_at_their_end() {
+    if !skip_unless_found("prometheus") {
+        return;
+    }
+    let (forwarder, _server, address) = forwarder_with_traffic();
+    let (_prometheus, own) = start_prometheus(&forwarder, &address);
+    let url = format!("http://{own}/api/v1/write");
+    let push = ["--metrics-push", &url, "--metrics-run", "push"];
+    let served = forwarder.directory().join("pushed");
+    std::fs::create_dir(&served).unwrap();
+    std::fs::write(served.join("file"), vec![7; 100_000]).unwrap();
+    let directory = served.display().to_string();
+    let often = ["--metrics-interval", "200ms"];
+    let serve = [&["serve", &directory, "--prefix", "/pushed"][..], &push, &often].concat();
+    let mut server = forwarder.spawn("file-server", &serve);
+    server.wait_for_output("serving ");
+    // The interval of these is longer than they run.
+    let fetched = forwarder.directory().join("fetched").display().to_string();
+    let get = ["get", "/pushed/file", "-o", &fetched, "--quiet", "--range", "0-9999"];
+    let _ = forwarder.output(&[&get[..], &push].concat());
+    let put = ["put", "/object", &fetched, "--until-idle", "100ms", "--quiet"];
+    let mut put = forwarder.spawn("put", &[&put[..], &push].concat());
+    wait_until("the object", || {
+        forwarder.run(&["get", "/object", "-o", "-"]).status.success().then_some(())
+    });
+    assert!(put.wait().success(), "{}", put.everything());
+    let count = |metric: &str| {
+        let query = format!("/api/v1/query?query={metric}%7Brun%3D%22push%22%7D");
+        let data = api(&own, &query)?;
+        let labels = &data["result"][0]["metric"];
+        assert!(labels.is_null() || labels["job"] == "namewire", "{labels}");
+        data["result"][0]["value"][1].as_str()?.parse::<f64>().ok()
+    };
+    for metric in [
+        "namewire_serve_content_bytes_total",
+        "namewire_get_content_bytes_total",
+        "namewire_put_content_bytes_total",
+    ] {
+        wait_until(metric, || (count(metric)? >= 10_000.0).then_some(()));
     }
 }
 

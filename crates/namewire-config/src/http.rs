@@ -41,6 +41,9 @@ settings! {
         /// http-tokens in the state directory: $STATE_DIRECTORY (set by systemd), otherwise /var/lib/namewire for root,
         /// otherwise $XDG_STATE_HOME/namewire or ~/.local/state/namewire.
         tokens: Option<PathBuf> = None => restart(Sockets).example("\"/var/lib/namewire/http-tokens\""),
+        /// Directories that file servers started by the API may serve, and that its fetches may write to, those below
+        /// included: everyone with a token of role admin can then read and write what the user of the forwarder can there.
+        directories: Vec<PathBuf> = Vec::new() => restart(Sockets),
     }
 }
 

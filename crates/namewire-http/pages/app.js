@@ -8,6 +8,7 @@ import { List, Live, main, showConnection, start } from "/frame.js";
 import { Log } from "/log.js";
 import { Names } from "/names.js";
 import { change, field, make, notice, table, time, words } from "/parts.js";
+import { Tasks } from "/tasks.js";
 
 // ---- Overview
 
@@ -423,5 +424,6 @@ class Limits extends List {
 
 start({
   overview: new Overview(), faces: new Faces(), routes: new Routes(), names: new Names(), applications: new Applications(),
-  packets: new Packets(), capture: new Capture(), workers: new Workers(), limits: new Limits(), log: new Log(),
+  packets: new Packets(), capture: new Capture(), workers: new Workers(), limits: new Limits(), tasks: new Tasks(),
+  log: new Log(),
 });

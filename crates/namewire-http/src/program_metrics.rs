@@ -35,6 +35,12 @@ impl ProgramMetric {
         Self { is_counter: false, ..Self::counter(name, help, value) }
     }
 
+    /// The name of its samples.
+    pub(crate) fn sample_name(&self) -> String {
+        let total = if self.is_counter { "_total" } else { "" };
+        format!("{}{total}", self.name)
+    }
+
     /// The same with a label.
     #[must_use]
     pub fn with(self, name: &'static str, value: &'static str) -> Self {

@@ -20,6 +20,7 @@ use crate::graphql::waiting::Waiting;
 use crate::graphql::websocket::SOCKETS_MAX;
 use crate::respond::respond;
 use crate::shared::Shared;
+use crate::tasks::{TaskPrograms, Tasks};
 use crate::tls::TlsFiles;
 use crate::tokens::{TokenFile, Tokens};
 
@@ -30,6 +31,7 @@ pub struct HttpListener {
     settings: Http,
     tls: Option<Arc<TlsFiles>>,
     is_ready: Arc<AtomicBool>,
+    programs: Option<TaskPrograms>,
 }
 
 impl HttpListener {
@@ -60,7 +62,14 @@ impl HttpListener {
             (_, _) => None,
         };
         let sockets = settings.listen.iter().map(open).collect::<io::Result<_>>()?;
-        Ok(Some(Self { sockets, settings: settings.clone(), tls, is_ready: Arc::default() }))
+        let (settings, is_ready) = (settings.clone(), Arc::default());
+        Ok(Some(Self { sockets, settings, tls, is_ready, programs: None }))
+    }
+
+    /// Lets the API start tasks with these programs.
+    #[must_use]
+    pub fn with_programs(self, programs: TaskPrograms) -> Self {
+        Self { programs: Some(programs), ..self }
     }
 
     /// `https` if connections use TLS, otherwise `http`.
@@ -105,9 +114,11 @@ impl HttpListener {
         }));
         let is_ready = self.is_ready;
         let (calls, sampler) = (Calls::new(operations), Sampler::new());
+        let tasks = Tasks::new(self.programs);
         let shared = Arc::new(Shared {
             admission: Admission { hosts, origins },
-            schema: schema(Some((calls.clone(), sampler.clone()))).map_err(io::Error::other)?,
+            schema: schema(Some((calls.clone(), sampler.clone(), tasks.clone())))
+                .map_err(io::Error::other)?,
             waiting: Waiting::default(),
             sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
             rate: Rate::default(),
@@ -144,16 +155,17 @@ impl HttpListener {
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("http".to_owned()).spawn(serving)?;
-        Ok(HttpServer { stop, thread: Some(thread), is_ready })
+        Ok(HttpServer { stop, thread: Some(thread), is_ready, tasks })
     }
 }
 
-/// A running server. Dropping it ends its connections.
+/// A running server. Dropping it ends its connections and its tasks.
 #[derive(Debug)]
 pub struct HttpServer {
     stop: Arc<Notify>,
     thread: Option<JoinHandle<()>>,
     is_ready: Arc<AtomicBool>,
+    tasks: Tasks,
 }
 
 impl Drop for HttpServer {
@@ -164,5 +176,6 @@ impl Drop for HttpServer {
             // A panic of that thread has been reported there.
             let _ = thread.join();
         }
+        self.tasks.end_all();
     }
 }

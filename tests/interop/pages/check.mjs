@@ -148,6 +148,38 @@ await run(async (open) => {
   await accessible(page, "limits");
   await page.screenshot({ path: `${directory}/limits-light.png`, fullPage: true });
 
+  // Tasks: a producer and a consumer of traffic, whose metrics move, and a refused file server.
+  await page.getByRole("link", { name: "Tasks" }).click();
+  await page.getByText("There are no tasks yet.").waitFor();
+  for (const kind of ["trafficProducer", "trafficConsumer"]) {
+    await page.getByLabel("Kind").selectOption(kind);
+    await page.getByLabel("Prefixes").fill("/page/load");
+    if (kind === "trafficConsumer") await page.getByLabel("Interests per second").fill("100");
+    await page.getByRole("button", { name: "Start", exact: true }).click();
+    await page.locator("tr", { hasText: kind === "trafficProducer" ? "Traffic producer" : "Traffic consumer" }).getByText("running").waitFor();
+  }
+  await page.getByRole("button", { name: "details of task 2" }).click();
+  await page.locator(".tile", { hasText: "ended interests" }).locator("dd", { hasText: /^[1-9]/ }).waitFor();
+  await accessible(page, "tasks");
+  await page.screenshot({ path: `${directory}/tasks-light.png`, fullPage: true });
+  await page.getByRole("button", { name: "Stop task 2" }).click();
+  await page.locator("tr", { hasText: "Traffic consumer" }).getByText("stopped").waitFor();
+  await page.getByText("cpu_us_per_interest").waitFor();
+  await page.getByLabel("Kind").selectOption("fileServer");
+  await page.getByLabel("Prefix").fill("/page/files");
+  await page.getByLabel("Directory").fill("/etc");
+  await page.getByRole("button", { name: "Start", exact: true }).click();
+  await page.getByRole("alert").getByText("control.http.directories").waitFor();
+  // Two trials of a benchmark.
+  await page.getByLabel("Kind").selectOption("benchmark");
+  await page.getByLabel("Duration").fill("1");
+  await page.getByLabel("Trials").fill("2");
+  await page.getByRole("button", { name: "Start", exact: true }).click();
+  await page.getByRole("button", { name: "details of task 3" }).click();
+  await page.getByRole("region", { name: "Mean and 95 % interval" }).getByText(/±/).first().waitFor();
+  await accessible(page, "benchmark");
+  await page.screenshot({ path: `${directory}/tasks-benchmark-light.png`, fullPage: true });
+
   // Dark, with the token in the link, and at the width of a phone.
   for (const [name, options] of [
     ["dark", { ...desktop, colorScheme: "dark" }],
@@ -155,9 +187,10 @@ await run(async (open) => {
   ]) {
     const other = await open(options);
     await other.goto(`${url}#token=${token}`);
-    for (const place of ["overview", "faces", "routes", "names", "applications", "packets", "capture", "workers", "limits", "log"]) {
+    for (const place of ["overview", "faces", "routes", "names", "applications", "packets", "capture", "workers", "limits", "tasks", "log"]) {
       await other.goto(`${url}#/${place}`);
       if (place === "packets") await other.getByRole("button", { name: "Start trace" }).click();
+      if (place === "tasks") await other.getByRole("button", { name: "details of task 3" }).click();
       if (place === "capture") await other.getByRole("button", { name: "Start capture" }).click();
       const content = { overview: ".tile", names: ".tree .tag" }[place] ?? "tbody tr";
       await other.locator(content).first().waitFor();

@@ -186,9 +186,6 @@ pub(super) fn run(options: &Options) -> Outcome {
         false if options.name.components().any(|part| part == LIST) => Listing::Named,
         false => Listing::No,
     };
-    if options.range.is_some() && options.fetch.metrics.is_given() {
-        return Err(Failure::Usage("--metrics: not with --range".to_owned()));
-    }
     let mut policy = options.fetch.policy(discovery, listing)?;
     policy.replicas.clone_from(&options.replica);
     policy.replica_timeout = options.replica_timeout;
@@ -217,7 +214,10 @@ pub(super) fn run(options: &Options) -> Outcome {
         let policy = policy;
         let fetched = while_connected(&endpoint, options.fetch.timeout(), async {
             if let Some(range) = options.range {
-                return range::fetch(&endpoint, &options.name, range, &policy, &mut target).await;
+                let target = &mut target;
+                let observe = |progress: &FetchProgress| *lock(&latest) = *progress;
+                return range::fetch(&endpoint, &options.name, range, &policy, (target, observe))
+                    .await;
             }
             let shown = Shown::new(options.fetch.progress_bar());
             let observe = |progress: &FetchProgress, already| {

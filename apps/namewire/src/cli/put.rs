@@ -1,9 +1,11 @@
 //! `namewire put`: publishes a file as a segmented object.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use namewire_http::ProgramMetric;
 use ndn_client::{Content, PublishError, PublishOptions, PublishedObject};
 use ndn_packet::{MAX_PACKET_SIZE, Name};
 use serde_json::json;
@@ -15,6 +17,7 @@ use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
 use super::output::{self, bytes_for_people, counted};
+use super::scrape::MetricsOptions;
 
 /// Publish a file or standard input as a segmented, signed object
 ///
@@ -56,6 +59,8 @@ pub(super) struct Options {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    metrics: MetricsOptions,
+    #[command(flatten)]
     connect: ConnectOptions,
 }
 
@@ -73,6 +78,9 @@ pub(super) fn run(options: &Options) -> Outcome {
         let endpoint = open_within(&options.connect, options.wait).await?;
         let object =
             endpoint.publish(&options.name, content, &publishing).await.map_err(failure)?;
+        let object = Arc::new(object);
+        let scraped = Arc::clone(&object);
+        let metrics = options.metrics.serve(move || object_metrics(&scraped))?;
         report_published(options, &object, size)?;
         let serving = async {
             tokio::select! {
@@ -87,10 +95,24 @@ pub(super) fn run(options: &Options) -> Outcome {
                 format!("{} sent, {}", counted(segments, "segment"), bytes_for_people(bytes));
             report_line(options, &line)?;
         }
-        // The forwarder removes the route with the connection, even if it does not respond now.
-        let _ = object.unpublish().await;
+        drop(metrics);
+        if let Some(object) = Arc::into_inner(object) {
+            // The forwarder removes the route with the connection, even if it does not respond now.
+            let _ = object.unpublish().await;
+        }
         Ok(())
     })
+}
+
+/// The counters of a published object as metrics.
+#[expect(clippy::cast_precision_loss, reason = "metrics are floating-point numbers")]
+fn object_metrics(object: &PublishedObject) -> Vec<ProgramMetric> {
+    let counter = |name, help, value: u64| ProgramMetric::counter(name, help, value as f64);
+    let segments = object.segments_served();
+    vec![
+        counter("namewire_put_segments", "Segments sent.", segments),
+        counter("namewire_put_content_bytes", "Content sent.", object.bytes_served()),
+    ]
 }
 
 fn content(file: &std::path::Path) -> Outcome<Content> {

@@ -34,13 +34,13 @@ pub(super) fn parse(text: &str) -> Result<ByteRange, String> {
     Ok(ByteRange { first, last })
 }
 
-/// Fetches the segments that contain the bytes, and writes the bytes.
+/// Fetches the segments that contain the bytes, and writes the bytes. `observe` gets the progress after each segment.
 pub(super) async fn fetch(
     endpoint: &Endpoint,
     name: &Name,
     range: ByteRange,
     policy: &Policy,
-    target: &mut Target,
+    (target, observe): (&mut Target, impl Fn(&FetchProgress)),
 ) -> Outcome<Fetched> {
     let found = endpoint.find(name, &policy.fetching).await.map_err(failure)?;
     let metadata = found.metadata().and_then(|content| FileMetadata::decode(content).ok());
@@ -116,6 +116,7 @@ pub(super) async fn fetch(
             target.write(requested)?;
         }
         segment += 1;
+        observe(&progress.borrow());
     }
     let name = stream.name().clone();
     // The bytes of the range, not the segments that contain them.

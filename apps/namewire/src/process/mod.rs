@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use namewire_daemon::{ConfigSource, Environment, Hooks, OpenForwarder, Plan};
-use namewire_http::HttpListener;
+use namewire_http::{HttpListener, TaskPrograms};
 use ndn_sys::clock::Clock;
 use privileges::Change;
 
@@ -74,7 +74,10 @@ pub(crate) fn run(
     }
     let signals = signals::Signals::new()?;
     let forwarder = OpenForwarder::open(config, plan, Environment::system())?;
-    let http = HttpListener::open(&config.control.http)?;
+    let http = HttpListener::open(&config.control.http)?.map(|http| match programs(config) {
+        Some(programs) => http.with_programs(programs),
+        None => http,
+    });
     // Before there are threads, which have their own capabilities.
     let state = http.as_ref().and_then(|_| config.control.http.token_file());
     let state = state.and_then(|file| namewire_daemon::make_state_directory(&file));
@@ -93,6 +96,18 @@ pub(crate) fn run(
     // Kept until the forwarder ends.
     let _http = http.context("the HTTP API")?;
     forwarder.join()
+}
+
+/// The programs that tasks of the HTTP API run; `None` if they cannot connect to this forwarder.
+fn programs(config: &Config) -> Option<TaskPrograms> {
+    let socket = config.socket_path()?;
+    let tokens = config.control.http.token_file();
+    Some(TaskPrograms {
+        executable: std::env::current_exe().ok()?,
+        transport: format!("unix://{}", socket.display()),
+        directories: config.control.http.directories.clone(),
+        state: tokens.and_then(|file| Some(file.parent()?.to_owned())),
+    })
 }
 
 /// The line that announces the HTTP API.

@@ -68,6 +68,11 @@ pub(super) fn busy(text: impl Display) -> Error {
     error(UNAVAILABLE, text)
 }
 
+/// An operation that is refused for this reason.
+pub(super) fn refusal(reason: impl Display) -> Error {
+    error(REFUSED, reason)
+}
+
 /// An operation that failed.
 pub(super) fn unanswered(failure: &Unanswered) -> Error {
     match failure {

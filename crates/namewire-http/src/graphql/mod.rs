@@ -15,6 +15,7 @@ mod requests;
 pub(crate) mod sampler;
 mod shapes;
 mod subscriptions;
+mod tasks;
 pub(crate) mod waiting;
 pub(crate) mod websocket;
 
@@ -30,6 +31,7 @@ use ndn_ring::PoolValues;
 use ndn_types::{CounterInfo, CounterValues};
 
 use crate::calls::Calls;
+use crate::tasks::Tasks;
 use sampler::Sampler;
 use shapes::Types;
 
@@ -44,13 +46,14 @@ const DIRECTIVES_MAX: usize = 4;
 ///
 /// # Errors
 /// A declaration has a type that the schema does not know; the tests show this.
-pub(crate) fn schema(operations: Option<(Calls, Sampler)>) -> Result<Schema, String> {
+pub(crate) fn schema(operations: Option<(Calls, Sampler, Tasks)>) -> Result<Schema, String> {
     let mut types = Types::new(counters());
     types.declare(RESULTS)?;
     types.declare(SERVICE_TIMES_RESULTS)?;
     types.declare(management::RESULTS)?;
     management::declare_structures(&mut types)?;
     names::declare(&mut types);
+    tasks::declare(&mut types);
     let mut query = Object::new("Query").description("Reads the state of the forwarder.");
     let mut mutation = Object::new("Mutation").description("Changes the forwarder.");
     for info in REQUESTS {
@@ -64,10 +67,12 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler)>) -> Result<Schema, Str
         query = query.field(field);
     }
     query = query.field(names::query()).field(captures::dissection());
+    query = query.field(tasks::query());
     mutation = mutation.field(requests::measurement());
     for field in management::mutations()? {
         mutation = mutation.field(field);
     }
+    mutation = tasks::mutations().into_iter().fold(mutation, Object::field);
     let subscription = Subscription::new("Subscription").description("Follows the forwarder.");
     let subscription = subscription.field(subscriptions::counters());
     let subscription = subscription.field(packets::subscription());
@@ -80,7 +85,8 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler)>) -> Result<Schema, Str
         .limit_depth(DEPTH_MAX)
         .limit_complexity(FIELDS_MAX)
         .limit_directives(DIRECTIVES_MAX);
-    if let Some((calls, sampler)) = operations {
+    if let Some((calls, sampler, tasks)) = operations {
+        builder = builder.data(tasks);
         builder = builder.data(calls).data(sampler).data(captures::CapturePlaces::new());
         builder = builder.data(face_events::FaceEventFeed::new());
     }
