@@ -9,7 +9,7 @@
 
 use core::fmt::Write as _;
 
-use libm::{log2, sqrt};
+use libm::{log, log2, pow, sqrt};
 use serde::{Deserialize, Serialize};
 
 use crate::distribution::{Distribution, QuantileTable};
@@ -62,6 +62,26 @@ pub struct ServiceTimes {
     pub forwarding_by_burst_size: Vec<(u64, u64, u64)>,
 }
 
+/// The host during a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// Processor time of a step of a reference load on the processors of the workers, before and after the run, in
+    /// nanoseconds; 0 if not measured.
+    pub reference_ns: [f64; 2],
+    /// Share of the time that the host of a virtual machine took from these processors.
+    pub stolen: f64,
+    /// Involuntary context switches of the workers.
+    pub preemptions: u64,
+}
+
+impl Host {
+    /// The mean time of a step of the reference load; 0 if not measured.
+    #[must_use]
+    pub fn reference_ns(&self) -> f64 {
+        sqrt(self.reference_ns[0] * self.reference_ns[1])
+    }
+}
+
 /// Measurements of one run of the real forwarder between warm-up and cool-down.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -69,8 +89,14 @@ pub struct Run {
     pub number: usize,
     /// The factors of this run.
     pub setting: Setting,
-    /// Tries that were discarded because the host took time from the forwarder.
+    /// Tries that were discarded because the host disturbed the forwarder.
     pub discarded: usize,
+    /// Those of them that were slower than the reference load allows, or changed; not those in which a worker waited.
+    #[serde(default)]
+    pub discarded_slow: usize,
+    /// The host during the run.
+    #[serde(default)]
+    pub host: Host,
     /// Length of the window.
     pub seconds: f64,
     /// Interests sent.
@@ -119,6 +145,11 @@ impl Run {
 
     fn sleeps_per_interest(&self) -> f64 {
         self.sleeps as f64 / self.interests.max(1) as f64
+    }
+
+    /// Interests sent per second.
+    fn rate(&self) -> f64 {
+        self.sent as f64 / self.seconds
     }
 }
 
@@ -176,6 +207,8 @@ const HOST_FACTOR: u64 = 50;
 const CELLS: usize = 64;
 const TAIL: f64 = 0.01;
 const NS: f64 = 1e3;
+/// Seconds that are simulated to compare the latencies of a run, at most.
+const LATENCY_SECONDS: f64 = 0.2;
 
 type Effects = [f64; EFFECT_COUNT];
 
@@ -218,8 +251,12 @@ pub struct Ranges {
 pub struct Calibration {
     /// Runs that were used.
     pub runs: usize,
-    /// Tries that were discarded because the host took time.
+    /// Tries that were discarded because the host disturbed the forwarder.
     pub discarded: usize,
+    /// Time of a step of the reference load on the machine as it is calibrated; 0 if not measured.
+    pub reference_ns: f64,
+    /// If the reference load takes x times as long, the forwarder takes x to the power of this.
+    pub slowdown_exponent: f64,
     /// Nanoseconds of each of [`EFFECTS`]; zero where the campaign does not vary it.
     pub effects: Vec<f64>,
     /// Relative standard deviation of a run around the linear model.
@@ -234,12 +271,28 @@ pub struct Calibration {
     pub generator: [f64; 3],
     /// Latency outside of the forwarder at p50 and p99, in nanoseconds.
     pub latency_ns: [f64; 2],
+    /// Corrections of latencies, by load.
+    pub discrepancies: Vec<Discrepancy>,
+    /// Standard deviation of the logarithm of p99 around its prediction, each run predicted by the others.
+    pub latency_residual: f64,
     /// Packets of the queue of a face.
     pub queue: usize,
     /// Processors of the machine.
     pub processors: usize,
     /// The ranges of the factors that were measured.
     pub ranges: Ranges,
+}
+
+/// Measured latencies of a run over those of the model at the same rate: threads that are woken, turns of the generator.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Discrepancy {
+    /// Whether the generator ran on the processor of a worker.
+    pub is_shared: bool,
+    /// Rate over the rate at which the workers are always busy.
+    pub load: f64,
+    /// Ratio at p50 and p99.
+    pub ratio: [f64; 2],
 }
 
 /// A distribution with mean 1.
@@ -259,13 +312,14 @@ impl Calibration {
     /// Too few runs, none with service times, or runs that do not tell the effects apart.
     pub fn of(runs: &[Run], queue: usize, processors: usize) -> Result<Self, CalibrateError> {
         let usable: Vec<&Run> = runs.iter().filter(|run| run.interests > 0).collect();
-        let rows: Vec<(Effects, f64)> = usable
+        let mut rows: Vec<(Effects, f64)> = usable
             .iter()
             .map(|run| {
                 let (hits, sleeps) = (run.measured_hit_ratio(), run.sleeps_per_interest());
                 (regressors(&run.setting, hits, sleeps, run.services.is_some()), run.cost_ns())
             })
             .collect();
+        let reference_ns = median(usable.iter().map(|run| run.host.reference_ns()).collect());
         let varied = varied(&rows);
         let needed = 2 * varied.len() + 2;
         if rows.len() < needed {
@@ -274,7 +328,15 @@ impl Calibration {
         let undetermined =
             || CalibrateError::Undetermined("the runs do not tell the effects apart".to_owned());
         let all: Vec<usize> = (0..rows.len()).collect();
-        let effects = least_squares(&rows, &all, &varied).ok_or_else(undetermined)?;
+        let mut effects = least_squares(&rows, &all, &varied).ok_or_else(undetermined)?;
+        let slowdowns: Vec<f64> = usable.iter().map(|run| slowdown(run, reference_ns)).collect();
+        let slowdown_exponent = exponent(&rows, &effects, &slowdowns);
+        if slowdown_exponent > 0.0 {
+            for ((_, y), slowdown) in rows.iter_mut().zip(&slowdowns) {
+                *y /= pow(*slowdown, slowdown_exponent);
+            }
+            effects = least_squares(&rows, &all, &varied).ok_or_else(undetermined)?;
+        }
         let squares: f64 = rows
             .iter()
             .map(|(x, y)| {
@@ -292,9 +354,11 @@ impl Calibration {
                 least_squares(&rows, &drawn, &varied).map(|effects| effects.to_vec())
             })
             .collect();
-        let calibration = Self {
+        let mut calibration = Self {
             runs: rows.len(),
             discarded: runs.iter().map(|run| run.discarded).sum(),
+            reference_ns,
+            slowdown_exponent,
             effects: effects.to_vec(),
             residual,
             replicates,
@@ -302,11 +366,69 @@ impl Calibration {
             shapes: shapes(&usable)?,
             generator: generator(&usable),
             latency_ns: outside_latency(&usable),
+            discrepancies: Vec::new(),
+            latency_residual: 0.0,
             queue,
             processors,
             ranges: Ranges::of(&usable),
         };
+        calibration.learn_latencies(&usable);
         Ok(calibration)
+    }
+
+    /// Compares the latencies of the runs with those of the model.
+    fn learn_latencies(&mut self, runs: &[&Run]) {
+        let mut all = Vec::new();
+        for run in runs.iter().filter(|run| run.latency_ns[0] > 0) {
+            let hit_ratio = run.measured_hit_ratio();
+            let setting = Setting { rate: run.rate(), hit_ratio, ..run.setting };
+            let seconds = run.seconds.min(LATENCY_SECONDS);
+            let factor = self.slowdown(run.host.reference_ns());
+            let Ok(predicted) = self.predict(&setting, factor, (0.5 * seconds, seconds), 1) else {
+                continue;
+            };
+            if predicted.latency_ns[0] <= 0.0 {
+                continue;
+            }
+            let measured = [run.latency_ns[0], run.latency_ns[2]];
+            let ratio = [0, 1].map(|level| measured[level] as f64 / predicted.latency_ns[level]);
+            let load = self.load(&setting, factor);
+            all.push(Discrepancy { is_shared: self.is_shared(&setting), load, ratio });
+        }
+        // Each run predicted by the others.
+        let errors = (0..all.len()).filter_map(|index| {
+            let own = all[index];
+            let mut others = all.clone();
+            others.swap_remove(index);
+            let known = others.iter().any(|other| other.is_shared == own.is_shared);
+            let error = log(own.ratio[1] / discrepancy(&others, own.is_shared, own.load)[1]);
+            (known && error.is_finite()).then_some(error)
+        });
+        self.latency_residual = half_width(errors.collect());
+        self.discrepancies = all;
+    }
+
+    /// Factor on all times of the forwarder while the reference load takes `reference_ns`; 1 if that is not known.
+    #[must_use]
+    pub fn slowdown(&self, reference_ns: f64) -> f64 {
+        if reference_ns > 0.0 && self.reference_ns > 0.0 {
+            pow(reference_ns / self.reference_ns, self.slowdown_exponent)
+        } else {
+            1.0
+        }
+    }
+
+    /// Rate over the rate at which the workers are always busy.
+    fn load(&self, setting: &Setting, slowdown: f64) -> f64 {
+        let busy = setting.rate * slowdown * self.saturated_ns(setting, None) / 1e9;
+        busy / setting.workers as f64
+    }
+
+    /// Factors on the p99 latency within which that of a run lies with probability `confidence`.
+    #[must_use]
+    pub fn latency_factors(&self, confidence: f64) -> (f64, f64) {
+        let width = crate::special::normal_quantile(0.5 + 0.5 * confidence) * self.latency_residual;
+        (libm::exp(-width), libm::exp(width))
     }
 
     /// Processor time per Interest when the workers do not sleep, in nanoseconds; by the effects of a bootstrap replicate,
@@ -325,7 +447,7 @@ impl Calibration {
     pub fn factors(&self, setting: &Setting, confidence: f64) -> (f64, f64) {
         let estimate = self.saturated_ns(setting, None);
         let logs: Vec<f64> = (0..self.replicates.len())
-            .map(|replicate| libm::log(estimate / self.saturated_ns(setting, Some(replicate))))
+            .map(|replicate| log(estimate / self.saturated_ns(setting, Some(replicate))))
             .filter(|ratio| ratio.is_finite())
             .collect();
         let calibration = half_width(logs);
@@ -421,29 +543,35 @@ impl Calibration {
         Ok(text)
     }
 
-    /// Predicts a run.
+    /// Predicts a run with a warm-up and a window of these seconds, on a machine on which all times are `slowdown` times
+    /// as long as calibrated.
     ///
     /// # Errors
     /// A setting too far from what was measured, or a fault of the model.
     pub fn predict(
         &self,
         setting: &Setting,
-        warm_up: f64,
-        seconds: f64,
+        slowdown: f64,
+        (warm_up, seconds): (f64, f64),
         traces: u32,
     ) -> Result<Prediction, CalibrateError> {
         let text = self.model_text(setting, warm_up, seconds)?;
         let model = Model::parse(&text)
             .map_err(|error: FileError| CalibrateError::Undetermined(error.to_string()))?;
-        let mut prediction = self.simulate(&model, setting, 0.0, traces);
+        let mut prediction = self.simulate(&model, setting, (slowdown, 0.0), traces);
         if self.is_shared(setting) {
             // The generator takes time from the last worker, the more the more it sends and receives.
             for _ in 0..2 {
                 let [idle, sent, satisfied] = self.generator;
                 let answered = setting.rate * prediction.satisfied;
-                let share = (idle + sent * setting.rate + satisfied * answered) / 1e9;
-                prediction = self.simulate(&model, setting, share.min(0.5), traces);
+                let share = slowdown * (idle + sent * setting.rate + satisfied * answered) / 1e9;
+                prediction = self.simulate(&model, setting, (slowdown, share.min(0.5)), traces);
             }
+        }
+        let load = self.load(setting, slowdown);
+        let ratio = discrepancy(&self.discrepancies, self.is_shared(setting), load);
+        for (latency_ns, ratio) in prediction.latency_ns.iter_mut().zip(ratio) {
+            *latency_ns *= ratio;
         }
         Ok(prediction)
     }
@@ -454,9 +582,23 @@ impl Calibration {
         setting.workers >= self.processors
     }
 
-    fn simulate(&self, model: &Model, setting: &Setting, share: f64, traces: u32) -> Prediction {
+    /// `share`: of the time of the last worker, what the generator takes.
+    fn simulate(
+        &self,
+        model: &Model,
+        setting: &Setting,
+        (slowdown, share): (f64, f64),
+        traces: u32,
+    ) -> Prediction {
         let mut network = model.network.clone();
-        slow_down(&mut network, setting.workers - 1, 1.0 / (1.0 - share));
+        for worker in 0..setting.workers {
+            let is_last = worker + 1 == setting.workers;
+            slow_down(
+                &mut network,
+                worker,
+                if is_last { slowdown / (1.0 - share) } else { slowdown },
+            );
+        }
         let mut engine = FastEngine::without_digests(&network);
         let mut latencies = Vec::new();
         let mut shares = Vec::new();
@@ -505,7 +647,8 @@ impl Calibration {
         let (mut low, mut high) = (0.05 * limit, 1.5 * limit);
         while high / low > 1.005 {
             let rate = sqrt(low * high);
-            let prediction = self.predict(&Setting { rate, ..*setting }, warm_up, seconds, 1)?;
+            let setting = Setting { rate, ..*setting };
+            let prediction = self.predict(&setting, 1.0, (warm_up, seconds), 1)?;
             if 1.0 - prediction.satisfied <= unsatisfied {
                 low = rate;
             } else {
@@ -524,6 +667,63 @@ pub fn half_width(mut values: Vec<f64>) -> f64 {
     let last = values.len().saturating_sub(1) as f64;
     let at = |level: f64| values.get((level * last).round() as usize).copied().unwrap_or(0.0);
     0.5 * (at(0.841_345) - at(0.158_655))
+}
+
+/// The median; 0 without values.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// The reference load of a run over the usual one; 1 if not measured.
+fn slowdown(run: &Run, reference_ns: f64) -> f64 {
+    let own = run.host.reference_ns();
+    if own > 0.0 && reference_ns > 0.0 { own / reference_ns } else { 1.0 }
+}
+
+/// The slope of the errors of a fit over the slowdown of the runs, both as logarithms, from 0 to 1.5: 0 if the
+/// reference load hardly varies, or says nothing about the forwarder.
+fn exponent(rows: &[(Effects, f64)], effects: &Effects, slowdowns: &[f64]) -> f64 {
+    const VARIES: f64 = 0.01;
+    let x: Vec<f64> = slowdowns.iter().map(|slowdown| log(*slowdown)).collect();
+    let y: Vec<f64> = rows.iter().map(|(row, cost)| log(cost / dot(row, effects))).collect();
+    let count = x.len() as f64;
+    let (mean_x, mean_y) = (x.iter().sum::<f64>() / count, y.iter().sum::<f64>() / count);
+    let pairs = || x.iter().zip(&y).map(|(x, y)| (x - mean_x, y - mean_y));
+    let (squares, products) = pairs().fold((0.0, 0.0), |(s, p), (x, y)| (s + x * x, p + x * y));
+    let slope = products / squares;
+    if squares < count * VARIES * VARIES || !slope.is_finite() {
+        return 0.0;
+    }
+    // Two standard errors: below, a slope may be chance.
+    let rest: f64 = pairs().map(|(x, y)| (y - slope * x) * (y - slope * x)).sum();
+    let error = sqrt(rest / (count - 2.0).max(1.0) / squares);
+    if slope > 2.0 * error { slope.min(1.5) } else { 0.0 }
+}
+
+/// The usual ratio at p50 and p99 near a load: the median of the runs, weighted by their distance.
+fn discrepancy(all: &[Discrepancy], is_shared: bool, load: f64) -> [f64; 2] {
+    const BANDWIDTH: f64 = 0.15;
+    let distance = |one: &Discrepancy| log(one.load / load).abs() / BANDWIDTH;
+    let same: Vec<&Discrepancy> = all.iter().filter(|one| one.is_shared == is_shared).collect();
+    // Beyond the measured loads, the nearest run and those around it.
+    let nearest = same.iter().map(|one| distance(one)).fold(f64::INFINITY, f64::min);
+    let weight = |one: &Discrepancy| {
+        let beyond = distance(one) - nearest;
+        libm::exp(-0.5 * beyond * beyond)
+    };
+    [0, 1].map(|level| {
+        let mut ratios: Vec<(f64, f64)> =
+            same.iter().map(|one| (one.ratio[level], weight(one))).collect();
+        ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let half = 0.5 * ratios.iter().map(|(_, weight)| weight).sum::<f64>();
+        let mut sum = 0.0;
+        let middle = ratios.iter().find(|(_, weight)| {
+            sum += weight;
+            sum >= half
+        });
+        middle.map_or(1.0, |(ratio, _)| *ratio)
+    })
 }
 
 /// Faces of consumers, and of producers, in a campaign.
@@ -850,6 +1050,8 @@ mod tests {
                 number,
                 setting,
                 discarded: 0,
+                discarded_slow: 0,
+                host: Host::default(),
                 seconds: 0.5,
                 sent: interests,
                 satisfied: interests,
@@ -901,6 +1103,61 @@ mod tests {
         let shared = Calibration { processors: 1, generator: [0.0, 500.0, 500.0], ..calibration };
         let less = shared.capacity(&setting, 0.001, 0.1, 0.2).unwrap();
         assert!(less < 0.85 * capacity, "the generator takes time: {less} {capacity}");
+    }
+
+    #[test]
+    fn slower_machine_is_seen_by_the_reference_load() {
+        // Every third run was on a machine that was slower by a tenth for the reference load.
+        let slowed = |(number, run): (usize, Run)| {
+            let reference = if number % 3 == 0 { 11.0 } else { 10.0 };
+            let factor = pow(reference / 10.0, 0.7);
+            let cpu_ns = run.cpu_ns.iter().map(|ns| (*ns as f64 * factor) as u64).collect();
+            let host = Host { reference_ns: [reference; 2], ..Host::default() };
+            Run { cpu_ns, host, ..run }
+        };
+        let runs: Vec<Run> = campaign().into_iter().enumerate().map(slowed).collect();
+        let calibration = Calibration::of(&runs, 1024, 2).unwrap();
+        assert!((calibration.slowdown_exponent - 0.7).abs() < 0.15, "{calibration:?}");
+        assert!(calibration.residual < 0.02, "{}", calibration.residual);
+        assert!((calibration.slowdown(11.0) / pow(1.1, 0.7) - 1.0).abs() < 0.02);
+        assert!((calibration.slowdown(0.0) - 1.0).abs() < f64::EPSILON, "not measured");
+        // A reference load that says nothing about the forwarder changes nothing.
+        let unrelated = |(number, run): (usize, Run)| {
+            let host = Host { reference_ns: [10.0 + (number % 5) as f64; 2], ..Host::default() };
+            Run { host, ..run }
+        };
+        let runs: Vec<Run> = campaign().into_iter().enumerate().map(unrelated).collect();
+        let calibration = Calibration::of(&runs, 1024, 2).unwrap();
+        assert!(calibration.slowdown_exponent < 0.05, "{}", calibration.slowdown_exponent);
+    }
+
+    #[test]
+    fn latencies_are_those_of_runs_with_a_similar_load() {
+        // Twice as long at low loads as at high ones, as where threads sleep.
+        let with_latency = |run: Run| {
+            let latency_ns = if run.setting.rate < 150e3 {
+                [80_000, 120_000, 180_000]
+            } else {
+                [40_000, 60_000, 90_000]
+            };
+            Run { latency_ns, ..run }
+        };
+        let at = |rate: f64| {
+            campaign().into_iter().map(move |run| {
+                let sent = (rate * run.seconds) as u64;
+                Run { sent, setting: Setting { rate, ..run.setting }, ..run }
+            })
+        };
+        let runs: Vec<Run> = at(100e3).chain(at(220e3)).map(with_latency).collect();
+        let calibration = Calibration::of(&runs, 1024, 8).unwrap();
+        assert!(calibration.latency_residual < 0.2, "{}", calibration.latency_residual);
+        for (rate, expected) in [(100e3, 180_000.0), (220e3, 90_000.0)] {
+            let setting = Setting { rate, hit_ratio: 0.0, ..campaign()[0].setting };
+            let found = calibration.predict(&setting, 1.0, (0.05, 0.1), 1).unwrap().latency_ns[1];
+            assert!((found / expected - 1.0).abs() < 0.25, "{rate}: {found}");
+        }
+        let (low, high) = calibration.latency_factors(0.95);
+        assert!(low < 1.0 && high > 1.0 && high < 1.6, "{low} {high}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Runs the calling thread on processor `cpu` only.
 ///
@@ -89,6 +90,31 @@ impl CpuTimes {
         };
         Ok(Self { user: duration(usage.ru_utime), system: duration(usage.ru_stime) })
     }
+}
+
+/// CPU time that the calling thread has used so far. Exact, where [`CpuTimes::of_thread`] is as old as the last tick of the
+/// scheduler.
+#[must_use]
+pub fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Mean steal time of these processors since boot, in nanoseconds: the time for which the host of a virtual machine had
+/// them run something else. The kernel counts it in steps of 10 ms.
+#[must_use]
+pub fn steal_ns_of(cpus: &[usize]) -> u64 {
+    const NS_PER_TICK: u64 = 10_000_000;
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let of = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        let cpu = fields.next()?.strip_prefix("cpu")?.parse::<usize>().ok()?;
+        let ticks = fields.nth(7)?.parse::<u64>().ok()?;
+        cpus.contains(&cpu).then_some(ticks * NS_PER_TICK)
+    };
+    let count = u64::try_from(cpus.len()).unwrap_or(1).max(1);
+    text.lines().filter_map(of).sum::<u64>() / count
 }
 
 /// CPU time that the process `pid` has used so far, user and system, in all its threads, those that

@@ -1,6 +1,5 @@
 //! Clocks of the bench, read from the kernel.
 
-use std::fs;
 use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -18,20 +17,6 @@ pub(crate) fn monotonic_ns() -> u64 {
 /// CPU time of this thread, user and kernel.
 pub(crate) fn thread_cpu_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::ThreadCPUTime))
-}
-
-/// Mean steal time of these processors since boot.
-pub(crate) fn steal_ns_of(cpus: &[usize]) -> u64 {
-    const NS_PER_TICK: u64 = 10_000_000;
-    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let of = |line: &str| {
-        let mut fields = line.split_ascii_whitespace();
-        let cpu = fields.next()?.strip_prefix("cpu")?.parse::<usize>().ok()?;
-        let ticks = fields.nth(7)?.parse::<u64>().ok()?;
-        cpus.contains(&cpu).then_some(ticks * NS_PER_TICK)
-    };
-    let count = u64::try_from(cpus.len()).unwrap_or(1).max(1);
-    text.lines().filter_map(of).sum::<u64>() / count
 }
 
 /// Waits outside the measured stretches.

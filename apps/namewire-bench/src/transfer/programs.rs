@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use ndn_security::{KeyType, PrivateKey};
+use ndn_sys::cpu::steal_ns_of;
 
 use super::cases::{Case, FetchedContent, Mode};
 use super::folder::Served;
 use super::report::CpuByProcess;
 use crate::relay::Transport;
 use crate::relay::addresses::Addresses;
-use crate::relay::clock::{monotonic_ns, pause, steal_ns_of};
+use crate::relay::clock::{monotonic_ns, pause};
 use crate::relay::program::Program;
 use crate::relay::programs::{CS_CAPACITY, Running};
 

@@ -4,6 +4,7 @@ mod campaign;
 mod engine;
 mod explore;
 mod forwarder;
+mod host;
 mod predict;
 mod question;
 mod reproduce;
@@ -55,8 +56,8 @@ enum ModelCommand {
     /// Measure the forwarder on this machine: a campaign of runs in random order
     ///
     /// Each run starts a forwarder with faces in memory and sends Interests to it at a rate. Workers and generator are
-    /// pinned to processors: nothing else should run. Runs in which a worker waited for its processor are
-    /// discarded and repeated.
+    /// pinned to processors: nothing else should run. A try is discarded and repeated if a worker waited for its
+    /// processor, if the host took the processor, or if a reference load before and after it was slower than usual.
     Measure(campaign::MeasureOptions),
     /// Show which settings of a campaign matter, and how much
     ///

@@ -27,6 +27,7 @@ use super::super::interrupt::on_interrupt;
 use super::super::machine::machine;
 use super::super::output::{self, Table};
 use super::forwarder::{QUEUE, Window, load, measure, note_progress, processors};
+use super::host::Yardstick;
 use super::question::{read, usage};
 
 #[derive(Args, Debug, Clone)]
@@ -49,7 +50,7 @@ pub(super) struct MeasureOptions {
     #[arg(long, value_delimiter = ',', default_value = "64,2048")]
     routes: Vec<usize>,
     /// Rates, in multiples of a first guess of the capacity
-    #[arg(long, value_delimiter = ',', default_value = "0.3,0.7,1.4")]
+    #[arg(long, value_delimiter = ',', default_value = "0.3,0.6,0.85,1.1,1.4")]
     loads: Vec<f64>,
     /// Repetitions of the design
     #[arg(long, default_value = "1")]
@@ -173,7 +174,7 @@ pub(super) fn check_setting(setting: &Setting) -> Outcome {
 }
 
 /// A first guess of the capacity with this many workers: the rate is doubled until not all Interests are satisfied.
-fn pilot(workers: usize, window: Window, seed: u64) -> Outcome<f64> {
+fn pilot(workers: usize, window: Window, seed: u64, yardstick: &mut Yardstick) -> Outcome<f64> {
     let mut setting = Setting {
         workers,
         components: 7,
@@ -183,7 +184,7 @@ fn pilot(workers: usize, window: Window, seed: u64) -> Outcome<f64> {
         rate: 25_000.0 * workers as f64,
     };
     loop {
-        let run = measure(0, &setting, window, seed, false)?;
+        let run = measure(0, &setting, window, seed, false, yardstick)?;
         let satisfied = run.satisfied as f64 / run.seconds;
         if run.satisfied == 0 {
             return Err(Failure::Failed("the forwarder has satisfied no Interest".to_owned()));
@@ -255,9 +256,10 @@ fn begin(options: &MeasureOptions) -> Outcome<Header> {
     let any_capacity = vec![1e6; options.workers.len()];
     design(options, &any_capacity).iter().try_for_each(|(setting, _)| check_setting(setting))?;
     let mut capacities = Vec::new();
+    let mut yardstick = Yardstick::default();
     for workers in &options.workers {
         output::note(&format_args!("first guess of the capacity of {workers} workers"));
-        capacities.push(pilot(workers.get(), window, options.seed << 32)?);
+        capacities.push(pilot(workers.get(), window, options.seed << 32, &mut yardstick)?);
     }
     let design = design(options, &capacities);
     design.iter().try_for_each(|(setting, _)| check_setting(setting))?;
@@ -331,13 +333,17 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
     let mut file = fs::OpenOptions::new().append(true).open(path).map_err(on_disk)?;
     let begin_ns = clock::now();
     let total = header.design.len() - runs.len();
+    let mut yardstick = Yardstick::of(runs.iter().map(|run| &run.host));
+    let (mut discarded, mut slow) = (0, 0);
     for (number, (setting, is_traced)) in header.design.iter().enumerate().skip(runs.len()) {
         if interrupted.load(Ordering::Relaxed) {
             output::note(&format_args!("the same command continues with run {number}"));
             return Err(Failure::Interrupted);
         }
         let seed = (header.seed << 32) + ((number as u64 + 2) << 16);
-        let run = measure(number, setting, window, seed, *is_traced)?;
+        let run = measure(number, setting, window, seed, *is_traced, &mut yardstick)?;
+        discarded += run.discarded;
+        slow += run.discarded_slow;
         let mut line = serde_json::to_string(&run).map_err(usage)?;
         line.push('\n');
         file.write_all(line.as_bytes()).map_err(on_disk)?;
@@ -355,7 +361,8 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
         note_progress(done, total, begin_ns, &what);
     }
     output::note(&format_args!(
-        "{} runs in {}; the load of the machine is {:.1}",
+        "{} runs in {}; {discarded} tries discarded, {slow} of them by the reference load; the load of the machine is \
+         {:.1}",
         header.design.len(),
         path.display(),
         load()
@@ -440,6 +447,8 @@ fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
             "discarded": calibration.discarded,
             "effects": effects,
             "residual": calibration.residual,
+            "slowdown_exponent": calibration.slowdown_exponent,
+            "latency_residual": calibration.latency_residual,
             "probe_effect": probe,
         }))?);
     }
@@ -459,6 +468,11 @@ fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
         calibration.discarded,
         100.0 * calibration.residual,
         100.0 * probe
+    ))?;
+    output::print_line(&format!(
+        "p99 latency of a run deviates by {:.1} %; times follow the reference load to the power of {:.2}",
+        100.0 * calibration.latency_residual,
+        calibration.slowdown_exponent
     ))?;
     Ok(())
 }
@@ -521,12 +535,12 @@ mod tests {
     fn design_has_every_combination_in_random_order() {
         let options = options(&[]);
         let all = design(&options, &[100e3, 150e3]);
-        assert_eq!(all.len(), 2 * 2 * 2 * 2 * 3);
+        assert_eq!(all.len(), 2 * 2 * 2 * 2 * 5);
         assert_eq!(all, design(&options, &[100e3, 150e3]));
         let sorted = all.windows(2).filter(|pair| pair[0].0.workers <= pair[1].0.workers).count();
         assert!(sorted < all.len() - 5, "runs of two workers are not all at the end");
         let traced = all.iter().filter(|(_, is_traced)| *is_traced).count();
-        assert!((12..=36).contains(&traced), "{traced}");
+        assert!((24..=56).contains(&traced), "{traced}");
     }
 
     #[test]

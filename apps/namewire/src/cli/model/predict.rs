@@ -25,6 +25,7 @@ use super::campaign::{
     note_other_machine, recalibrate,
 };
 use super::forwarder::{Window, load, measure, note_progress};
+use super::host::Yardstick;
 use super::question::{percent, usage};
 
 const WORKERS_MAX: usize = 64;
@@ -145,6 +146,13 @@ impl Candidate {
         let deviation = calibration.factors(&setting, 0.682_689_492_137_086).1.ln();
         let probability = normal_cdf((capacity / setting.rate).ln() / deviation.max(1e-6));
         Ok(Self { setting, capacity, low: low * capacity, high: high * capacity, probability })
+    }
+
+    /// The same where all times are multiplied by `factor`.
+    fn slowed_down(&self, factor: f64) -> Self {
+        let Self { setting, capacity, low, high, probability } = *self;
+        let [capacity, low, high] = [capacity, low, high].map(|rate| rate / factor);
+        Self { setting, capacity, low, high, probability }
     }
 }
 
@@ -350,6 +358,7 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
     let interrupted = interruption()?;
     output::note(&"predicting");
     let mut cases = cases(options, &file, window)?;
+    let mut yardstick = Yardstick::default();
     let mut order: Vec<(usize, f64)> = (0..cases.len())
         .flat_map(|case| options.loads.iter().map(move |load| (case, *load)))
         .collect();
@@ -358,7 +367,7 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
         order.swap(last, draw.below(last as u64 + 1) as usize);
     }
     let begin_ns = clock::now();
-    let (mut number, mut discarded) = (0, 0);
+    let (mut number, mut discarded) = (0, Discarded::default());
     let mut run = |case: &mut Case, rate: f64| -> Outcome {
         if interrupted.load(Ordering::Relaxed) {
             return Err(Failure::Interrupted);
@@ -366,8 +375,9 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
         number += 1;
         let seed = (options.seed << 32) + ((number as u64) << 16);
         let setting = Setting { rate, ..case.setting };
-        let run = measure(number, &setting, window, seed, false)?;
-        discarded += run.discarded;
+        let run = measure(number, &setting, window, seed, false, &mut yardstick)?;
+        discarded.all += run.discarded;
+        discarded.slow += run.discarded_slow;
         case.runs.push(run);
         Ok(())
     };
@@ -398,11 +408,23 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
     if options.json { Ok(output::print_json(&value)?) } else { report.print(discarded) }
 }
 
+/// Tries that were discarded.
+#[derive(Debug, Clone, Copy, Default)]
+struct Discarded {
+    all: usize,
+    /// By the reference load.
+    slow: usize,
+}
+
 /// Errors of all predictions.
 struct Report {
     capacities: Vec<(Setting, Candidate, Option<f64>)>,
     satisfied: Vec<(Setting, Compared, f64)>,
     latencies: Vec<(Setting, Compared)>,
+    /// Factors on a predicted p99 within which it is measured with the stated probability.
+    latency_factors: (f64, f64),
+    /// The machine over that of the calibration, by the reference load: the factor on all times.
+    slowdown: f64,
     /// Relative standard deviations: of the simulation, of the calibration, of a run.
     statistical: f64,
     calibration: f64,
@@ -421,14 +443,20 @@ impl Report {
             capacities: Vec::new(),
             satisfied: Vec::new(),
             latencies: Vec::new(),
+            latency_factors: calibration.latency_factors(options.confidence),
+            slowdown: 1.0,
             statistical: 0.0,
             calibration: 0.0,
             run: calibration.residual,
         };
         let (mut deviations, mut count) = (0.0, 0.0);
         for case in cases {
-            let Candidate { setting, capacity, low, high, probability } = case.predicted;
-            let predicted = Candidate { setting, capacity, low, high, probability };
+            let reference_ns: Vec<f64> =
+                case.runs.iter().map(|run| run.host.reference_ns()).collect();
+            let slowdown = calibration.slowdown(middle(&reference_ns));
+            report.slowdown *= slowdown.powf(1.0 / cases.len() as f64);
+            let predicted = case.predicted.slowed_down(slowdown);
+            let capacity = predicted.capacity;
             report.capacities.push((case.setting, predicted, case.capacity(options.unsatisfied)));
             let both = calibration.factors(&case.setting, 0.682_689_492_137_086).1.ln();
             report.calibration += (both * both - calibration.residual * calibration.residual)
@@ -437,9 +465,10 @@ impl Report {
             for run in &case.runs {
                 let rate = run.sent as f64 / run.seconds;
                 let setting = Setting { rate, ..case.setting };
-                let prediction = calibration
-                    .predict(&setting, window.warm_up, window.seconds, TRACES)
-                    .map_err(too_far)?;
+                let slowdown = calibration.slowdown(run.host.reference_ns());
+                let times = (window.warm_up, window.seconds);
+                let prediction =
+                    calibration.predict(&setting, slowdown, times, TRACES).map_err(too_far)?;
                 deviations += prediction.deviation * prediction.deviation;
                 count += 1.0;
                 let measured = run.satisfied as f64 / run.sent.max(1) as f64;
@@ -457,6 +486,15 @@ impl Report {
         report.calibration = report.calibration.sqrt();
         report.statistical = (deviations / f64::max(count, 1.0)).sqrt();
         Ok(report)
+    }
+
+    /// Share of the measured p99 latencies that lie in the stated interval.
+    fn latency_covered(&self) -> f64 {
+        let (low, high) = self.latency_factors;
+        let is_covered =
+            |(_, c): &&(Setting, Compared)| (low..=high).contains(&(c.measured / c.predicted));
+        let covered = self.latencies.iter().filter(is_covered).count();
+        covered as f64 / self.latencies.len().max(1) as f64
     }
 
     fn capacity_errors(&self) -> Vec<f64> {
@@ -486,7 +524,7 @@ impl Report {
         (mean - known).max(0.0).sqrt()
     }
 
-    fn json(&self, file: &CalibrationFile, discarded: usize) -> Value {
+    fn json(&self, file: &CalibrationFile, discarded: Discarded) -> Value {
         let setting = |s: &Setting| {
             json!({
                 "workers": s.workers, "components": s.components, "payload": s.payload,
@@ -522,11 +560,14 @@ impl Report {
             "machine": machine(),
             "load": load(),
             "calibration": { "campaign": file.campaign, "date": file.date },
-            "discarded": discarded,
+            "discarded": discarded.all,
+            "discarded_by_reference_load": discarded.slow,
+            "slowdown": self.slowdown,
             "capacity_error": summary(self.capacity_errors()),
             "capacity_covered": self.covered(),
             "satisfaction_error": summary(self.satisfied.iter().map(|(_, c, _)| c.error().abs()).collect()),
             "p99_error": summary(errors(&self.latencies)),
+            "p99_covered": self.latency_covered(),
             "error_parts": {
                 "statistical": self.statistical, "calibration": self.calibration,
                 "run": self.run, "model": self.model_part(),
@@ -537,7 +578,7 @@ impl Report {
         })
     }
 
-    fn print(&self, discarded: usize) -> Outcome {
+    fn print(&self, discarded: Discarded) -> Outcome {
         let headings = [
             ">WORKERS",
             ">COMPONENTS",
@@ -583,8 +624,9 @@ impl Report {
         let latencies: Vec<f64> = self.latencies.iter().map(|(_, c)| c.error().abs()).collect();
         output::print_line(&line("p99 latency", &latencies))?;
         output::print_line(&format!(
-            "{:.0} % of the measured capacities lie in the stated intervals",
-            100.0 * self.covered()
+            "{:.0} % of the measured capacities, and {:.0} % of the p99 latencies, lie in the stated intervals",
+            100.0 * self.covered(),
+            100.0 * self.latency_covered()
         ))?;
         output::print_line(&format!(
             "parts of the error: simulation {:.2} %, calibration {:.1} %, one run {:.1} %, model {:.1} %",
@@ -594,7 +636,11 @@ impl Report {
             100.0 * self.model_part()
         ))?;
         output::print_line(&format!(
-            "{discarded} tries repeated because a worker waited for its processor; the load of the machine is {:.1}",
+            "{} tries discarded, {} of them by the reference load; times are {:.2} times those of the calibration; the \
+             load of the machine is {:.1}",
+            discarded.all,
+            discarded.slow,
+            self.slowdown,
             load()
         ))?;
         Ok(())
@@ -635,6 +681,8 @@ mod tests {
             number: 0,
             setting: Setting { rate: *rate, ..setting },
             discarded: 0,
+            discarded_slow: 0,
+            host: ndn_model::calibrate::Host::default(),
             seconds: 1.0,
             sent: 10_000,
             satisfied: 10_000 - refused,
