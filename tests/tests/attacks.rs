@@ -11,9 +11,10 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use namewire_tests::wire::{interest, name};
+use namewire_tests::wire::{data, interest, name};
 use namewire_tests::{
     Application, Bridge, Forwarder, Script, Settings, TIMEOUT, forwarder_of_host, host, now,
     station, wait_until, with_hosts,
@@ -28,6 +29,8 @@ use rustix::process::Signal;
 const NOBODY: u32 = 65_534;
 /// Exchanges of a bystander.
 const EXCHANGES: u32 = 20;
+/// Time within which management answers during an attack.
+const ANSWER_TIME_MAX: Duration = Duration::from_millis(100);
 
 #[expect(clippy::disallowed_methods, reason = "commands are judged by the real clock")]
 fn unix_ms() -> u64 {
@@ -248,7 +251,16 @@ fn connect_from(forwarder: &Forwarder, address: Ipv4Addr) -> TcpStream {
     stream
 }
 
+/// Asserts that management has answered in time: half of the answers, because the machine may be busy with other tests.
+fn assert_in_time(mut answers: Vec<Duration>, when: &str) {
+    answers.sort_unstable();
+    let (median, slowest) = (answers[answers.len() / 2], answers[answers.len() - 1]);
+    println!("{} answers of management in {median:?}, {slowest:?} at most, {when}", answers.len());
+    assert!(median < ANSWER_TIME_MAX, "{median:?}, {when}");
+}
+
 /// A neighbour at an address of its own and a local application exchange plain Interests and Data with the producer.
+/// Meanwhile the application sends commands, which are to be answered in time.
 struct Others {
     neighbour: Peer,
     application: Application,
@@ -268,9 +280,12 @@ impl Others {
     /// Number of exchanges that succeed, of twice [`EXCHANGES`]. The neighbour sends twice at most: the kernel drops
     /// datagrams when a flood fills the socket.
     fn exchanges(&mut self) -> u32 {
-        let mut answered = 0;
+        let (mut answered, mut answers) = (0, Vec::new());
         for _ in 0..EXCHANGES {
             self.nonce += 1;
+            let asked = now();
+            self.application.register("/answers", 1);
+            answers.push(asked.elapsed());
             let uri = format!("/bystander/neighbour/{}", self.nonce);
             answered += u32::from((0..2).any(|attempt| {
                 let wire = interest(&uri, attempt << 16 | self.nonce);
@@ -288,6 +303,7 @@ impl Others {
                 answered += u32::from(self.application.try_receive(TIMEOUT / 10).is_some());
             }
         }
+        assert_in_time(answers, &format!("exchange {}", self.nonce));
         answered
     }
 }
@@ -535,6 +551,94 @@ fn send_first_fragments(workers: usize, transport: &str, settings: &Settings) {
     let during = bystander.exchanges(&mut producer, flood);
     assert_eq!(during, EXCHANGES, "during, {transport}, {workers} workers");
     assert_eq!(bystander.exchanges(&mut producer, || {}), EXCHANGES, "after, {transport}");
+}
+
+/// Ends the threads of an attack, also if the test fails.
+struct EndOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A host and a user connect and close as fast as they can, with a reset, so that no port remains in use.
+#[test]
+fn connections_that_come_and_go_leave_service_to_others() {
+    with_hosts(|| {
+        for workers in [1, 3] {
+            let settings = Settings::new().udp().tcp().workers(workers);
+            let forwarder = settings.listener("tcp", "local_users = []").start();
+            forwarder.open_to_users();
+            let mut others = Others::new(&forwarder, "tcp");
+            assert_eq!(others.exchanges(), 2 * EXCHANGES, "before");
+            let (is_over, connections) = (AtomicBool::new(false), AtomicU64::new(0));
+            let repeat = |connect: &dyn Fn() -> bool| {
+                while !is_over.load(Ordering::Relaxed) {
+                    connections.fetch_add(u64::from(connect()), Ordering::Relaxed);
+                }
+            };
+            let during = std::thread::scope(|scope| {
+                let _end = EndOnDrop(&is_over);
+                scope.spawn(|| repeat(&|| connect_and_reset(forwarder.port()).is_ok()));
+                scope.spawn(|| {
+                    rustix::thread::set_thread_uid(Uid::from_raw(NOBODY)).unwrap();
+                    repeat(&|| UnixStream::connect(forwarder.socket()).is_ok());
+                });
+                wait_until("a thousand connections", || {
+                    (connections.load(Ordering::Relaxed) > 1000).then_some(())
+                });
+                let during = others.exchanges();
+                // A neighbour that connects meanwhile.
+                others.neighbour = Peer::new("tcp", &forwarder, host(4));
+                (during, others.exchanges())
+            });
+            println!("{} connections, {workers} workers", connections.into_inner());
+            assert_eq!(during, (2 * EXCHANGES, 2 * EXCHANGES), "during, {workers} workers");
+            assert_eq!(others.exchanges(), 2 * EXCHANGES, "after");
+        }
+    });
+}
+
+/// A TCP connection that ends at once.
+fn connect_and_reset(port: u16) -> Result<(), rustix::io::Errno> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    rustix::net::bind(&socket, &SocketAddrV4::new(host(2), 0))?;
+    rustix::net::connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+    rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO))
+}
+
+/// 16 connections of one user bring Data that nobody has asked for, as fast as possible. Faces that bring Data come before
+/// those that bring Interests.
+#[test]
+fn data_that_nobody_asked_for_leaves_service_to_others() {
+    with_hosts(|| {
+        let flood = data("/unsolicited", b"").repeat(1000);
+        for workers in [1, 3] {
+            let forwarder = Settings::new().udp().workers(workers).start();
+            let mut others = Others::new(&forwarder, "udp");
+            assert_eq!(others.exchanges(), 2 * EXCHANGES, "before");
+            let is_over = AtomicBool::new(false);
+            let during = std::thread::scope(|scope| {
+                let _end = EndOnDrop(&is_over);
+                for _ in 0..16 {
+                    let mut stream = connect_as_user(&forwarder, NOBODY);
+                    stream.set_write_timeout(Some(TIMEOUT / 100)).unwrap();
+                    let (is_over, flood) = (&is_over, &flood);
+                    scope.spawn(move || {
+                        // A write may end within a Data.
+                        let mut sent = 0;
+                        while !is_over.load(Ordering::Relaxed) {
+                            sent = (sent + stream.write(&flood[sent..]).unwrap_or(0)) % flood.len();
+                        }
+                    });
+                }
+                others.exchanges()
+            });
+            assert_eq!(during, 2 * EXCHANGES, "during, {workers} workers");
+            assert_eq!(others.exchanges(), 2 * EXCHANGES, "after");
+        }
+    });
 }
 
 /// One user sends valid commands as fast as possible, from two connections: more than management executes, and more than
