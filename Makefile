@@ -24,6 +24,7 @@ VIP_TARGETS := --test vip --test engine
 # The one toolchain beside that of rust-toolchain.toml; Miri needs it.
 NIGHTLY := nightly-2026-05-20
 FUZZ_SECONDS ?= 60
+FUZZ_GOAL ?= 100000000
 SOAK_SECONDS ?= 600
 SOAK_SEQUENCES ?= 2000000
 SIM_SCENARIOS ?= 100000
@@ -146,6 +147,10 @@ lint: cargo ## Formatting, clippy, rustdoc, prose; warnings are errors
 fuzz: cargo ## Fuzz every target for FUZZ_SECONDS (default 60) each, FUZZ_RUNS times at most; print executions and seeds
 	scripts/fuzz "$(FUZZ_SECONDS)"
 
+.PHONY: fuzz-goal
+fuzz-goal: cargo ## Fuzz each target that reads packets until it has FUZZ_GOAL executions (default 10^8); an interrupted run continues
+	FUZZ_GOAL="$(FUZZ_GOAL)" FUZZ_TARGETS=network scripts/fuzz "$(FUZZ_SECONDS)"
+
 .PHONY: fuzz-replay
 fuzz-replay: cargo ## Replay the committed fuzz corpus (part of make test)
 	$(CARGO) test -p namewire-fuzz
@@ -186,8 +191,8 @@ sim-attack: cargo ## Simulate SIM_ATTACKS random attacks of up to ten addresses 
 	$(CARGO) run --release -p ndn-sim -- attack --count "$(SIM_ATTACKS)" --jobs "$$(nproc)"
 
 .PHONY: attack
-attack: build ## Attack two workers from a hundred ports of ten addresses for ATTACK_SECONDS (default 600); print rates, memory, ledger
-	NAMEWIRE_BIN="$(CURDIR)/$(BIN)" ATTACK_SECONDS="$(ATTACK_SECONDS)" \
+attack: $(if $(ATTACKED),cargo,build) ## Attack two workers from a hundred ports of ten addresses for ATTACK_SECONDS (default 600), of the program ATTACKED (default: a new build); print rates, memory, ledger
+	NAMEWIRE_BIN="$(or $(ATTACKED),$(CURDIR)/$(BIN))" ATTACK_SECONDS="$(ATTACK_SECONDS)" \
 		$(CARGO) test -p namewire-tests --test program hub:: -- --ignored --nocapture
 
 .PHONY: soak-equivalence
