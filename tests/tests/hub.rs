@@ -167,8 +167,8 @@ struct Hub {
 
 impl Hub {
     fn start() -> Self {
-        let idle_timeout = format!("idle_timeout = \"{}s\"", IDLE_TIMEOUT.as_secs());
-        let settings = Settings::new().udp().listener("udp", &idle_timeout).workers(2);
+        let idle_timeout = format!("[faces]\nidle_timeout = \"{}s\"\n", IDLE_TIMEOUT.as_secs());
+        let settings = Settings::new().udp().workers(2).toml(&idle_timeout);
         let forwarder = settings.start_program();
         let neighbour = socket(host(200), &forwarder);
         let remote = format!("udp4://{}", neighbour.local_addr().unwrap());
