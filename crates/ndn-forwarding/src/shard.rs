@@ -69,9 +69,6 @@ pub struct Shard {
     pub(crate) matches: Matches,
     /// A burst for packets from other shards, one at a time.
     pub(crate) message_burst: Option<Box<Burst>>,
-    /// Time of the last call.
-    #[cfg(debug_assertions)]
-    latest: Timestamp,
 }
 
 impl Shard {
@@ -114,16 +111,7 @@ impl Shard {
             routes: Box::new([FibSearch::default(); BURST_SIZE]),
             matches: Matches::new(),
             message_burst: None,
-            #[cfg(debug_assertions)]
-            latest: now,
         }
-    }
-
-    /// Checks that time does not go back: the dead nonce list takes a record from the future for an expired one.
-    #[cfg(debug_assertions)]
-    fn check_time(&mut self, now: Timestamp) {
-        assert!(now >= self.latest, "the time of the shard went back: {:?}, {now:?}", self.latest);
-        self.latest = now;
     }
 
     /// Forwards the packets of `rx`, in order, and writes outgoing packets to `tx`. The packets
@@ -242,8 +230,6 @@ impl Shard {
     /// Ends expired PIT entries and runs strategy timers. Does a bounded amount of work; returns
     /// whether more is due.
     pub fn poll_timers(&mut self, now: Timestamp, tx: &mut impl TxSink) -> bool {
-        #[cfg(debug_assertions)]
-        self.check_time(now);
         let outgoing = Outgoing { now, tables: &mut self.tables, tx };
         let mut incoming = Incoming::new(outgoing, &self.fib, &self.strategies);
         let mut budget = TIMERS_PER_POLL_MAX;
@@ -438,8 +424,6 @@ impl Shard {
         range: Range<usize>,
         tx: &mut impl TxSink,
     ) {
-        #[cfg(debug_assertions)]
-        self.check_time(now);
         let outgoing = Outgoing { now, tables: &mut self.tables, tx };
         let mut incoming = Incoming::new(outgoing, &self.fib, &self.strategies);
         for index in range {
