@@ -93,17 +93,24 @@ impl CommonData {
     /// Reads the elements after the name.
     #[inline(always)]
     fn elements(wire: &[u8], name: Range<usize>) -> Option<Self> {
-        const FRESHNESS_OF_TWO_BYTES: [u8; 2] = short_header(types::FRESHNESS_PERIOD, 2);
+        /// A MetaInfo with nothing but a FreshnessPeriod of two bytes.
+        const FRESHNESS_ONLY: [u8; 4] = {
+            let [meta_info, length] = short_header(types::META_INFO, 4);
+            let [freshness, freshness_length] = short_header(types::FRESHNESS_PERIOD, 2);
+            [meta_info, length, freshness, freshness_length]
+        };
         let mut reader = FastReader::new(wire, name.end);
         let mut meta = CommonMetaInfo::NONE;
-        if let Some(meta_info) = reader.take(types::META_INFO) {
-            meta = match *wire.get(meta_info.range())? {
-                [ty, length, high, low] if [ty, length] == FRESHNESS_OF_TWO_BYTES => {
-                    let freshness_ms = Some(u16::from_be_bytes([high, low]).into());
-                    CommonMetaInfo { freshness_ms, ..CommonMetaInfo::NONE }
+        match reader.rest() {
+            &[a, b, c, d, high, low, ..] if [a, b, c, d] == FRESHNESS_ONLY => {
+                meta.freshness_ms = Some(u16::from_be_bytes([high, low]).into());
+                reader = FastReader::new(wire, name.end + 6);
+            }
+            _ => {
+                if let Some(meta_info) = reader.take(types::META_INFO) {
+                    meta = CommonMetaInfo::read(reader.inside(meta_info)?)?;
                 }
-                _ => CommonMetaInfo::read(reader.inside(meta_info)?)?,
-            };
+            }
         }
         let content = reader.take(types::CONTENT).unwrap_or(Span::NONE);
         let signature_info = reader.take(types::SIGNATURE_INFO)?;

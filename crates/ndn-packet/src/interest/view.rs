@@ -101,12 +101,23 @@ impl CommonInterest {
 #[inline(always)]
 fn take_lifetime(elements: &[u8]) -> (Option<u64>, &[u8]) {
     const TWO_BYTES: [u8; 2] = short_header(types::INTEREST_LIFETIME, 2);
+    // Apart from the others: the compiler makes a jump table of those.
+    if let Some((&[ty, length, a, b], rest)) = elements.split_first_chunk()
+        && [ty, length] == TWO_BYTES
+    {
+        return (Some(u16::from_be_bytes([a, b]).into()), rest);
+    }
+    take_uncommon_lifetime(elements)
+}
+
+/// [`take_lifetime`] for the lengths that are less common, and for none.
+#[inline(always)]
+fn take_uncommon_lifetime(elements: &[u8]) -> (Option<u64>, &[u8]) {
     const ONE_BYTE: [u8; 2] = short_header(types::INTEREST_LIFETIME, 1);
     const FOUR_BYTES: [u8; 2] = short_header(types::INTEREST_LIFETIME, 4);
     const EIGHT_BYTES: [u8; 2] = short_header(types::INTEREST_LIFETIME, 8);
     let Some((header, rest)) = elements.split_first_chunk() else { return (None, elements) };
     match (*header, rest) {
-        (TWO_BYTES, &[a, b, ref rest @ ..]) => (Some(u16::from_be_bytes([a, b]).into()), rest),
         (ONE_BYTE, &[a, ref rest @ ..]) => (Some(a.into()), rest),
         (FOUR_BYTES, &[a, b, c, d, ref rest @ ..]) => {
             (Some(u32::from_be_bytes([a, b, c, d]).into()), rest)

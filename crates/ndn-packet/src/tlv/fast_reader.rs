@@ -32,6 +32,12 @@ impl<'a> FastReader<'a> {
         self.pos == self.buf.len()
     }
 
+    /// The bytes that were not read.
+    #[inline(always)]
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.buf.get(self.pos..).unwrap_or_default()
+    }
+
     /// The elements in the value at `span`.
     #[inline(always)]
     pub(crate) fn inside(&self, span: Span) -> Option<Self> {
