@@ -206,9 +206,10 @@ mod x86 {
             state = absorb_short(&loaded, state, block, len);
             *hash = finish(&loaded, state);
             count += 1;
-        }
-        if walk.is_at_end() {
-            return Some(count);
+            // What follows is not read as a section.
+            if walk.is_at_end() {
+                return Some(count);
+            }
         }
         hash_further_prefixes(keys, state, walk, hashes, count)
     }

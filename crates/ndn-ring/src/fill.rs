@@ -111,6 +111,20 @@ impl FillBlock {
         }
     }
 
+    /// All bytes of the block from [`filled`](Self::filled) on. What follows the received bytes is arbitrary.
+    #[inline]
+    #[must_use]
+    pub fn readable(&self) -> &[u8] {
+        // SAFETY: `carved <= BLOCK_SIZE`, the bytes are initialised (the memory starts zeroed), and bytes from `carved` on
+        // are written through `&mut self` only.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.base.add(self.carved).as_ptr(),
+                BLOCK_SIZE - self.carved,
+            )
+        }
+    }
+
     /// The bytes received and not carved yet, to be modified before they are carved.
     #[inline]
     pub fn filled_mut(&mut self) -> &mut [u8] {

@@ -10,14 +10,16 @@ pub fn equal_lanes(bytes: &[u8; LANES], requested: u8) -> u32 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{
-            __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8,
+            __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi32,
         };
         // SAFETY: SSE2 is part of the x86-64 baseline, and the load reads exactly the 16 bytes of
         // `bytes`, at any alignment. For speed: a hash bucket of ndn-table is searched a dozen
         // times per packet, in 5 instructions instead of 30.
         unsafe {
             let bytes = _mm_loadu_si128(std::ptr::from_ref(bytes).cast::<__m128i>());
-            let equal = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(requested.cast_signed()));
+            // The multiplication replaces two shuffles.
+            let four_times = u32::from(requested) * 0x0101_0101;
+            let equal = _mm_cmpeq_epi8(bytes, _mm_set1_epi32(four_times.cast_signed()));
             _mm_movemask_epi8(equal).cast_unsigned()
         }
     }

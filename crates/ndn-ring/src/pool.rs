@@ -247,6 +247,29 @@ impl PacketPool {
         }
     }
 
+    /// Releases packets. Those of one block that follow each other are counted together.
+    #[inline]
+    pub fn release_all(&self, handles: impl Iterator<Item = PacketHandle>) {
+        let (mut block, mut count) = (0, 0);
+        for handle in handles {
+            match handle.block_in(self.registration.pool) {
+                Some(block_index) if block_index == block => count += 1,
+                Some(block_index) => {
+                    self.give_back_if_any(block, count);
+                    (block, count) = (block_index, 1);
+                }
+                None => self.remote.release(handle),
+            }
+        }
+        self.give_back_if_any(block, count);
+    }
+
+    fn give_back_if_any(&self, block_index: u32, references: u64) {
+        if references > 0 {
+            self.give_back(block_index, references);
+        }
+    }
+
     /// Returns all cached references to other pools. Call it before this thread waits, and from
     /// time to time: until then one block of another pool cannot be reused.
     #[inline]

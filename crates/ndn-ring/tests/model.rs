@@ -100,6 +100,8 @@ impl Model {
         }
         for (fill, bytes) in &self.fills {
             assert_eq!(fill.filled(), bytes);
+            assert!(fill.readable().starts_with(bytes));
+            assert_eq!(fill.readable().len(), BLOCK_SIZE - fill.carved_offset());
         }
     }
 }
@@ -203,9 +205,7 @@ proptest! {
             apply(&pool, &mut model, operation);
             model.check(&pool);
         }
-        for (handle, _) in model.handles {
-            pool.release(handle);
-        }
+        pool.release_all(model.handles.into_iter().map(|(handle, _)| handle));
         model.fills.clear();
         pool.reclaim();
         prop_assert_eq!(pool.counters().blocks_in_use(), 0);
@@ -239,6 +239,24 @@ fn handles_of_another_pool_can_be_read_retained_and_released() {
     assert_eq!(owner.counters().blocks_in_use(), 1, "not reclaimed yet");
     owner.reclaim();
     assert_eq!(owner.counters().blocks_in_use(), 0);
+}
+
+#[test]
+fn packets_of_several_blocks_and_pools_are_released_together() {
+    let (one, other) = (PacketPool::new(2).unwrap(), PacketPool::new(1).unwrap());
+    let carve = |pool: &PacketPool| {
+        let mut fill = pool.allocate_block().unwrap();
+        let handles = [b"a", b"b", b"c"].map(|bytes| carve_one(&mut fill, bytes));
+        pool.finish(fill);
+        handles
+    };
+    let [[a, b, c], [d, e, f], [g, h, i]] = [carve(&one), carve(&one), carve(&other)];
+    one.release_all([a, b, g, c, d, h, e, i, f].into_iter());
+    assert_eq!(one.counters().blocks_in_use(), 0);
+    one.settle();
+    other.reclaim();
+    assert_eq!(other.counters().blocks_in_use(), 0);
+    one.release_all(std::iter::empty());
 }
 
 #[test]
