@@ -125,8 +125,11 @@ impl PeerShards {
     /// Records the expiry of an Interest.
     #[inline]
     pub(crate) fn note_expiry(&mut self, expiry: Timestamp) {
-        self.latest_expiry = self.latest_expiry.max(expiry);
-        self.noted_expiry = self.noted_expiry.max(expiry);
+        // The latest expiry is not before that noted in a pass. Most Interests of a burst expire at the same time.
+        if expiry > self.noted_expiry {
+            self.noted_expiry = expiry;
+            self.latest_expiry = self.latest_expiry.max(expiry);
+        }
     }
 
     /// Records the end of an Interest.

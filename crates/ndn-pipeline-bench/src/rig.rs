@@ -380,10 +380,9 @@ impl Rig {
         self.parse();
         if let Some(Others { dispatcher, .. }) = &mut self.others {
             dispatcher.prefetch(&self.burst);
-            for index in 0..self.burst.len() {
-                let shard = dispatcher.dispatch(&mut self.burst, index, &self.pool);
-                ensure!(shard == self.config.shard, "a name of another shard");
-            }
+            let mut is_foreign = false;
+            dispatcher.dispatch_all(&mut self.burst, &self.pool, |_, _, _| is_foreign = true);
+            ensure!(!is_foreign, "a name of another shard");
         }
         let mut sink = Sink { pool: &self.pool, output: &mut self.output };
         let now = Timestamp::from_nanos(start);

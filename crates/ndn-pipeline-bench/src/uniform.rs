@@ -33,7 +33,6 @@ pub(crate) struct Worker {
     dispatcher: Dispatcher,
     /// Packets received by other workers.
     crossed: Burst,
-    number: usize,
     /// Maximum pending Interests of this worker. Each waits in at most one ring, so the rings have room for those of all
     /// workers even while one of them does not run.
     outstanding_max: u64,
@@ -63,7 +62,6 @@ pub(crate) fn workers(count: usize, cs_packets: u32, clock: fn() -> u64) -> Resu
                 .min(((room / count) as u64).saturating_sub(EXCHANGES_PER_BURST)),
             dispatcher: Dispatcher::new(shared.ndt.clone(), shard),
             crossed: Burst::new(),
-            number,
             next_interest: number as u64,
             opened: 0,
             busy_ns: 0,
@@ -195,12 +193,9 @@ impl Worker {
         let rig = &mut self.rig;
         rig.parse();
         self.dispatcher.prefetch(&rig.burst);
-        for index in 0..rig.burst.len() {
-            let to = usize::from(self.dispatcher.dispatch(&mut rig.burst, index, &rig.pool));
-            if to != self.number {
-                self.exchange.outbound.send_packet(to, &mut rig.burst, index, &rig.pool);
-            }
-        }
+        self.dispatcher.dispatch_all(&mut rig.burst, &rig.pool, |burst, index, to| {
+            self.exchange.outbound.send_packet(usize::from(to), burst, index, &rig.pool);
+        });
         let faces = Sink { pool: &rig.pool, output: &mut rig.output };
         let outbound = Some(&mut self.exchange.outbound);
         let mut sink = RoutedSink { faces, outbound, pool: &rig.pool };

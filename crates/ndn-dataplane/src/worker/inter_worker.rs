@@ -254,6 +254,15 @@ pub(super) struct Dispatch<'a> {
 }
 
 impl Dispatch<'_> {
+    /// Sends the packets away that belong to other shards; the others keep their places.
+    #[inline]
+    pub(super) fn packets(&mut self, burst: &mut Burst, pool: &PacketPool) {
+        let Self { dispatcher, outbound } = self;
+        dispatcher.dispatch_all(burst, pool, |burst, index, to| {
+            outbound.send_packet(usize::from(to), burst, index, pool);
+        });
+    }
+
     /// Sends packet `index` away if it belongs to another shard; else it keeps its place.
     #[inline]
     pub(super) fn packet(&mut self, burst: &mut Burst, index: usize, pool: &PacketPool) {

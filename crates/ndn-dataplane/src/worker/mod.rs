@@ -704,7 +704,7 @@ impl Worker {
             match (timer, &mut dispatch) {
                 (Some(timer), dispatch) => dispatch_measured(timer, burst, dispatch.as_mut(), pool),
                 (None, Some(dispatch)) => {
-                    (0..count).for_each(|index| dispatch.packet(burst, index, pool));
+                    dispatch.packets(burst, pool);
                 }
                 (None, None) => {}
             }

@@ -99,18 +99,61 @@ impl Dispatcher {
     pub fn dispatch(&mut self, burst: &mut Burst, index: usize, pool: &PacketPool) -> u8 {
         self.until_sample -= 1;
         let descriptor = burst.descriptor(index);
-        let components = u16::from(descriptor.components);
-        // On a Data, the flag of refused Interests has another meaning, which is as rare.
-        if !descriptor.flags.intersects(Flags::IMPLICIT_DIGEST.union(Flags::REFUSED))
-            && usize::from(components) >= self.depth
-            && let Some((shard, entry)) =
-                self.ndt.find_settled(burst.hash_at(descriptor, self.depth))
-            && (descriptor.kind == PacketKind::Interest || self.returns_to(descriptor, shard))
-        {
-            self.sample(entry, components);
+        if let Some((shard, entry)) = self.find_usual(burst, descriptor) {
+            self.sample(entry, u16::from(descriptor.components));
             return shard;
         }
         self.dispatch_slow(burst, index, pool)
+    }
+
+    /// [Dispatches](Self::dispatch) all packets of `burst`, and passes those of other shards to `send`, with their position and
+    /// shard.
+    #[inline]
+    pub fn dispatch_all(
+        &mut self,
+        burst: &mut Burst,
+        pool: &PacketPool,
+        mut send: impl FnMut(&mut Burst, usize, u8),
+    ) {
+        // The position of the next sample; it may lie in a later burst.
+        let mut sample = self.until_sample as usize - 1;
+        for index in 0..burst.len() {
+            let descriptor = burst.descriptor(index);
+            let to = match self.find_usual(burst, descriptor) {
+                Some((shard, entry)) => {
+                    if index == sample {
+                        self.take_sample(entry, u16::from(descriptor.components));
+                        sample = index + self.until_sample as usize;
+                    }
+                    shard
+                }
+                None => {
+                    self.until_sample = u32::try_from(sample - index).unwrap_or(LOAD_SAMPLE);
+                    let to = self.dispatch_slow(burst, index, pool);
+                    sample = index + self.until_sample as usize;
+                    to
+                }
+            };
+            if to != self.own {
+                send(burst, index, to);
+            }
+        }
+        self.until_sample = u32::try_from(sample + 1 - burst.len()).unwrap_or(LOAD_SAMPLE);
+    }
+
+    /// The shard and the entry of a packet in the usual case.
+    #[inline(always)]
+    fn find_usual(&self, burst: &Burst, descriptor: &Descriptor) -> Option<(u8, u16)> {
+        // On a Data, the flag of refused Interests has another meaning, which is as rare.
+        if descriptor.flags.intersects(Flags::IMPLICIT_DIGEST.union(Flags::REFUSED))
+            || usize::from(descriptor.components) < self.depth
+        {
+            return None;
+        }
+        let (shard, entry) = self.ndt.find_settled(burst.hash_at(descriptor, self.depth))?;
+        let is_usual =
+            descriptor.kind == PacketKind::Interest || self.returns_to(descriptor, shard);
+        is_usual.then_some((shard, entry))
     }
 
     /// The slow path: refused Interests, short names, PIT tokens of other shards, and entries that move.
@@ -145,17 +188,23 @@ impl Dispatcher {
         first
     }
 
-    /// Counts one packet in [`LOAD_SAMPLE`], with a delay for its prefetched counter.
+    /// Counts one packet in [`LOAD_SAMPLE`].
     #[inline]
     fn sample(&mut self, entry: u16, components: u16) {
         if self.until_sample == 0 {
-            self.until_sample = LOAD_SAMPLE;
-            let sampled = Sampled::new(entry, components);
-            self.loads.prefetch(sampled);
-            let place = &mut self.sampled[self.next_sampled % SAMPLES_AHEAD];
-            self.loads.note(std::mem::replace(place, sampled));
-            self.next_sampled = self.next_sampled.wrapping_add(1);
+            self.take_sample(entry, components);
         }
+    }
+
+    /// Counts a packet, with a delay for its prefetched counter, and begins to wait for the next sample.
+    #[inline]
+    fn take_sample(&mut self, entry: u16, components: u16) {
+        self.until_sample = LOAD_SAMPLE;
+        let sampled = Sampled::new(entry, components);
+        self.loads.prefetch(sampled);
+        let place = &mut self.sampled[self.next_sampled % SAMPLES_AHEAD];
+        self.loads.note(std::mem::replace(place, sampled));
+        self.next_sampled = self.next_sampled.wrapping_add(1);
     }
 
     /// Whether no other shard has originated the token of a Data or Nack.
