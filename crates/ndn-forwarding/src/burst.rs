@@ -85,11 +85,8 @@ impl Burst {
     /// [`Shard::process_burst`](crate::Shard::process_burst) wrote to the sink has been copied or
     /// retained.
     pub fn release(&mut self, pool: &PacketPool) {
-        for descriptor in &mut self.descriptors.0[..self.len] {
-            if let Some(handle) = descriptor.handle.take() {
-                pool.release(handle);
-            }
-        }
+        let descriptors = self.descriptors.0[..self.len].iter_mut();
+        pool.release_all(descriptors.filter_map(|descriptor| descriptor.handle.take()));
         self.len = 0;
         self.prefix_hashes_used = 0;
     }
@@ -140,14 +137,6 @@ impl Burst {
         self.prefix_hashes.get(place).copied().unwrap_or_default()
     }
 
-    /// Descriptors and prefix hashes of all packets, except those that were taken out, with their positions.
-    #[inline(always)]
-    pub(crate) fn packets(&self) -> impl Iterator<Item = (usize, &Descriptor, &[u64])> {
-        let present = |(_, descriptor): &(usize, &Descriptor)| descriptor.handle.is_some();
-        let descriptors = self.descriptors().iter().enumerate().filter(present);
-        descriptors.map(|(index, descriptor)| (index, descriptor, self.hashes_of(descriptor)))
-    }
-
     /// All descriptors, including those of packets that were taken out.
     #[inline]
     pub(crate) fn descriptors(&self) -> &[Descriptor] {
@@ -158,12 +147,14 @@ impl Burst {
     #[inline]
     #[must_use]
     pub fn pit_token(&self, index: usize) -> &[u8] {
-        let descriptor = &self.descriptors.0[index];
-        let length = usize::from(descriptor.token_length);
-        match descriptor.token.get(..length) {
-            Some(token) => token,
-            None => self.long_tokens[index].as_bytes(),
-        }
+        let short = self.descriptors.0[index].short_token();
+        short.unwrap_or_else(|| self.long_tokens[index].as_bytes())
+    }
+
+    /// The PIT token of packet `index`, if it does not fit the descriptor.
+    #[inline(always)]
+    pub(crate) fn long_token(&self, index: usize) -> &PitToken {
+        &self.long_tokens[index]
     }
 
     /// Takes packet `index` out of the burst for another shard.
@@ -271,8 +262,9 @@ impl Burst {
         self.len += 1;
     }
 
+    /// Hashes of the prefixes of the name of a packet.
     #[inline(always)]
-    fn hashes_of(&self, descriptor: &Descriptor) -> &[u64] {
+    pub(crate) fn hashes_of(&self, descriptor: &Descriptor) -> &[u64] {
         let start = usize::from(descriptor.prefix_hashes);
         &self.prefix_hashes[start..=start + usize::from(descriptor.components)]
     }

@@ -169,6 +169,12 @@ impl Descriptor {
         token_length: 0,
     };
 
+    /// The PIT token, if it fits the descriptor; empty for none.
+    #[inline]
+    pub(crate) fn short_token(&self) -> Option<&[u8]> {
+        self.token.get(..usize::from(self.token_length))
+    }
+
     /// The PIT token, decoded as one of ours; it may be another's.
     #[inline]
     pub(crate) fn own_token(&self) -> Option<Token> {

@@ -148,7 +148,7 @@ impl Incoming<'_> {
             ..TxPacket::new(TxKind::Data, wire, None)
         };
         let is_localhost = rx.has(Flags::LOCALHOST);
-        outgoing_data(tables, &mut **tx, data, is_localhost, rx.descriptor.face, rx.token);
+        outgoing_data(tables, &mut **tx, data, is_localhost, rx.descriptor.face, rx.token());
         promote(tables, length, fresh_until, *now);
     }
 

@@ -7,15 +7,16 @@ use ndn_packet::{Data, Interest, MAX_PACKET_SIZE, NackReason};
 use ndn_ring::PacketPool;
 use ndn_table::{
     CsIndex, DataKey, FaceIndex, FibEntry, FibSnapshot, InRecord, InRecordSearch, InterestKey,
-    NextHop, PIT_TOKEN_INLINE_MAX, PREFIX_HASHES_MAX, PitIndex, PitMatches, PitPhase, Resource,
-    StrategyId, Token,
+    NextHop, OnlyMatch, PIT_INTEREST_INLINE_MAX, PIT_TOKEN_INLINE_MAX, PREFIX_HASHES_MAX, PitEntry,
+    PitIndex, PitMatches, PitPhase, PlainInterest, Resource, StrategyId, TOKEN_LENGTH, Token,
 };
 use ndn_types::{PrincipalIndex, Timestamp};
 
 use crate::copies::SentCopies;
 use crate::descriptor::{Descriptor, Flags};
 use crate::dispatch::{CsProbe, DataVisit, InterestMark, ProbeAnswer, ShardMessage, Stage};
-use crate::outgoing::{Outgoing, outgoing_arrived_data, outgoing_data};
+use crate::face_table::FaceFlags;
+use crate::outgoing::{Outgoing, outgoing_arrived_data, outgoing_data, outgoing_data_to};
 use crate::packet::{RxPacket, sha256};
 use crate::peers::PeerShards;
 use crate::pending_interest::{PendingInterest, hinted_depth};
@@ -62,17 +63,6 @@ impl Matches {
     pub(crate) fn parts(&mut self) -> (&[PitIndex], &mut SentCopies) {
         (self.found.as_slice(), &mut self.copies)
     }
-}
-
-/// A Data that is to be cached.
-#[derive(Debug, Clone, Copy)]
-enum Arrival {
-    /// An Interest was pending for it, and no Data of its name is cached.
-    New,
-    /// An Interest was pending for it.
-    Solicited,
-    /// No Interest was pending for it.
-    Unsolicited,
 }
 
 /// A Data that concerns several shards.
@@ -138,7 +128,7 @@ impl<'a> Incoming<'a> {
             self.counters().drop_packet(DropReason::ArrivalFaceGone);
             return;
         };
-        if !rx.token.is_empty() {
+        if rx.descriptor.token_length > 0 {
             self.tables_mut().note_token(rx.descriptor.face);
         }
         if self.is_unknown(rx) {
@@ -173,7 +163,12 @@ impl<'a> Incoming<'a> {
         self.tables_mut().vip.count_request(rx);
         self.counters().cs_misses.increment();
         self.tables_mut().pcct.count_miss();
-        match self.insert_new(rx, principal, route.strategy()) {
+        let strategy = route.strategy();
+        let inserted = match rx.interest_wire().len() {
+            ..=PIT_INTEREST_INLINE_MAX => self.insert_plain(rx, principal, strategy),
+            _ => self.join(rx, None, strategy),
+        };
+        match inserted {
             Ok(entry) => self.run_strategy(rx, entry, route),
             Err(reason) => self.refuse_for_room(rx, reason),
         }
@@ -306,7 +301,7 @@ impl<'a> Incoming<'a> {
         self.context
             .outgoing
             .tx
-            .send(rx.descriptor.face, &TxPacket { pit_token: rx.token, ..nack });
+            .send(rx.descriptor.face, &TxPacket { pit_token: rx.token(), ..nack });
     }
 
     #[inline]
@@ -325,7 +320,7 @@ impl<'a> Incoming<'a> {
             cached,
             is_localhost,
             rx.descriptor.face,
-            rx.token,
+            rx.token(),
         );
         match pending {
             // The lingering entry stays: the late answers that it waits for remain useful.
@@ -362,7 +357,8 @@ impl<'a> Incoming<'a> {
     }
 
     /// Passes an Interest that has joined `entry` to the strategy of its name.
-    #[inline]
+    // A call: it needs few of the registers of its callers, and the strategy of the usual case is inlined.
+    #[inline(never)]
     pub(crate) fn run_strategy(&mut self, rx: &RxPacket<'_>, entry: PitIndex, route: &FibEntry) {
         self.context.strategy = route.strategy();
         let (next_hops, next_hops_depth) = match rx.forwarding_hint() {
@@ -387,7 +383,8 @@ impl<'a> Incoming<'a> {
                 || (rx.has(Flags::LOCALHOP) && !rx.has(Flags::FROM_LOCAL)),
         };
         if rx.has(Flags::NEXT_HOP) {
-            self.follow_next_hop_field(&interest, u64::from(rx.descriptor.next_hop_face_id));
+            let face_id = u64::from(rx.descriptor.next_hop_face_id);
+            self.follow_next_hop_field(&{ interest }, face_id);
             return;
         }
         if let Some(strategy) = self.strategies.find(self.context.strategy) {
@@ -403,9 +400,6 @@ impl<'a> Incoming<'a> {
         pending: Option<&Joined>,
         strategy: StrategyId,
     ) -> Result<PitIndex, DropReason> {
-        if pending.is_none() && rx.token.len() <= PIT_TOKEN_INLINE_MAX {
-            return self.insert_new(rx, self.principal_of(rx.descriptor.face), strategy);
-        }
         let record = self.new_in_record(rx);
         let entry = match pending {
             Some(pending) => pending.entry,
@@ -422,7 +416,7 @@ impl<'a> Incoming<'a> {
             }
         };
         let downstreams = pending.map(|pending| &pending.downstreams);
-        let expiry = match self.record_downstream(rx.token, entry, record, downstreams) {
+        let expiry = match self.record_downstream(rx.token(), entry, record, downstreams) {
             Ok(expiry) => expiry,
             Err(reason) => {
                 if pending.is_none() {
@@ -447,27 +441,34 @@ impl<'a> Incoming<'a> {
         Ok(entry)
     }
 
-    /// [`Self::join`] of an Interest that is not pending, with a token that fits its in-record.
+    /// [`Self::join`] of an Interest that [is unknown](Self::is_unknown) and fits its entry.
     #[inline(always)]
-    fn insert_new(
+    fn insert_plain(
         &mut self,
         rx: &RxPacket<'_>,
         principal: PrincipalIndex,
         strategy: StrategyId,
     ) -> Result<PitIndex, DropReason> {
         let descriptor = rx.descriptor;
-        let (key, wire) = (rx.interest_key(), rx.interest_wire());
-        self.context.outgoing.admit_entry(principal, wire.len())?;
+        let new = PlainInterest {
+            wire: rx.interest_wire(),
+            name_hash: descriptor.name_hash,
+            name_components: descriptor.components,
+            must_be_fresh: rx.has(Flags::MUST_BE_FRESH),
+            strategy,
+        };
+        if !self.context.outgoing.make_room(Resource::Entries, principal, 1, None) {
+            return Err(DropReason::PitShare);
+        }
         let Outgoing { now, tables, .. } = &mut self.context.outgoing;
-        let inserted = tables.pcct.insert_with_in_record(&key, wire, principal, strategy, || {
-            InRecord::new(descriptor.face, descriptor.nonce, descriptor.period_ms, *now)
-                .charged_to(principal)
-                .with_token(descriptor.token, descriptor.token_length)
-        });
+        let record = InRecord::new(descriptor.face, descriptor.nonce, descriptor.period_ms, *now)
+            .charged_to(principal)
+            .with_token(descriptor.token, descriptor.token_length);
+        let inserted = tables.pcct.insert_plain_interest(&new, record);
         let entry = inserted.map_err(|_| DropReason::PitFull)?;
         tables.counters.pit_inserts.increment();
         if let Some(peers) = &mut tables.peers {
-            peers.note_expiry(tables.pcct.entry(entry).expiry());
+            peers.note_expiry(record.expiry());
         }
         Ok(entry)
     }
@@ -574,8 +575,8 @@ impl Incoming<'_> {
         let key = &rx.data_key();
         let pcct = &self.tables().pcct;
         match pcct.find_only_match(key) {
-            Some(entry) if pcct.entry(entry).expiry() > self.now() => {
-                self.satisfy(rx, key, &[entry], &mut matches.copies, Arrival::New);
+            Some(only) if pcct.entry(only.entry()).expiry() > self.now() => {
+                self.satisfy_only(rx, key, only, &mut matches.copies);
             }
             _ => self.satisfy_matches(rx, key, matches),
         }
@@ -591,29 +592,92 @@ impl Incoming<'_> {
                 self.count_token(rx, &[]);
                 self.unsolicited_data(rx);
             }
-            entries => self.satisfy(rx, key, entries, copies, Arrival::Solicited),
+            entries => {
+                self.count_token(rx, entries);
+                self.store(rx, key, true);
+                for &entry in entries {
+                    self.before_satisfy(rx, entry);
+                }
+                self.send_to_downstreams(rx, entries, copies);
+                for &entry in entries {
+                    let freshness_ms = u64::from(rx.descriptor.period_ms);
+                    self.context.outgoing.finalize_satisfied(entry, freshness_ms);
+                }
+            }
         }
     }
 
-    /// Caches a Data that satisfies these PIT entries, sends it to their downstreams, and ends them.
+    /// Sends a Data to the downstreams of the only PIT entry that it satisfies, ends the entry, and caches the Data.
     #[inline(always)]
-    fn satisfy(
+    fn satisfy_only(
         &mut self,
         rx: &RxPacket<'_>,
         key: &DataKey<'_>,
-        entries: &[PitIndex],
+        only: OnlyMatch,
         copies: &mut SentCopies,
-        arrival: Arrival,
     ) {
-        self.count_token(rx, entries);
-        self.store(rx, key, arrival);
-        for &entry in entries {
+        let entry = only.entry();
+        self.count_only_token(rx, entry);
+        if self.strategies.observes_data(self.strategy_of(entry)) {
             self.before_satisfy(rx, entry);
         }
-        self.send_to_downstreams(rx, entries, copies);
-        for &entry in entries {
-            self.context.outgoing.finalize_satisfied(entry, u64::from(rx.descriptor.period_ms));
+        let Outgoing { now, tables, tx } = &mut self.context.outgoing;
+        let pending = tables.pcct.entry(entry);
+        let Some((record, flags)) = find_only_downstream(tables, rx, pending, *now) else {
+            return self.satisfy_only_uncommon(rx, key, only, copies);
+        };
+        let (expiry, must_be_fresh) = (pending.expiry(), pending.must_be_fresh());
+        let token = record.short_token().unwrap_or_default();
+        outgoing_data_to(tables, *tx, rx, record.face, flags, token);
+        tables.counters.in_records_satisfied.increment();
+        if let Some(peers) = &mut tables.peers {
+            // It is not published.
+            peers.note_end(expiry);
         }
+        if must_be_fresh {
+            let freshness_ms = u64::from(rx.descriptor.period_ms);
+            self.context.outgoing.remember_satisfied(entry, freshness_ms);
+        }
+        self.replace_by_data(rx, key, only);
+    }
+
+    /// [`Self::satisfy_only`] for an entry that the strategy keeps, or whose Data is not cached, or without one downstream to
+    /// which the Data may be sent.
+    #[inline(never)]
+    fn satisfy_only_uncommon(
+        &mut self,
+        rx: &RxPacket<'_>,
+        key: &DataKey<'_>,
+        only: OnlyMatch,
+        copies: &mut SentCopies,
+    ) {
+        let entry = only.entry();
+        let is_pending = self.tables().pcct.entry(entry).phase() == PitPhase::Pending;
+        if is_pending && !rx.has(Flags::NO_CACHE) {
+            self.send_to_downstreams(rx, &[entry], copies);
+            self.tables().count_closed(entry, Ending::Data, self.now());
+            self.tables_mut().note_erasure(entry);
+            let freshness_ms = u64::from(rx.descriptor.period_ms);
+            self.context.outgoing.remember_satisfied(entry, freshness_ms);
+            self.replace_by_data(rx, key, only);
+        } else {
+            self.store(rx, key, true);
+            self.send_to_downstreams(rx, &[entry], copies);
+            let freshness_ms = u64::from(rx.descriptor.period_ms);
+            self.context.outgoing.finalize_satisfied(entry, freshness_ms);
+        }
+    }
+
+    /// Ends a satisfied entry, and caches the Data in its place.
+    #[inline(always)]
+    fn replace_by_data(&mut self, rx: &RxPacket<'_>, key: &DataKey<'_>, only: OnlyMatch) {
+        let freshness_ms = u64::from(rx.descriptor.period_ms);
+        let Outgoing { now, tables, .. } = &mut self.context.outgoing;
+        #[cfg(feature = "vip")]
+        tables.vip.learn_size(rx);
+        tables.counters.satisfied_interests.increment();
+        // Not an error: the Content Store may not admit, or have no room for so large a packet.
+        let _ = tables.pcct.replace_by_data(only, key, rx.wire(), freshness_ms, *now);
     }
 
     /// Passes a Data that satisfies a PIT entry to the strategy of the entry.
@@ -660,6 +724,24 @@ impl Incoming<'_> {
         }
     }
 
+    /// [`Self::count_token`] of a Data that satisfies one entry.
+    #[inline(always)]
+    fn count_only_token(&self, rx: &RxPacket<'_>, entry: PitIndex) {
+        let descriptor = rx.descriptor;
+        if usize::from(descriptor.token_length) != TOKEN_LENGTH {
+            return;
+        }
+        let (tables, counters) = (self.tables(), self.counters());
+        let token = tables.pcct.token(entry, tables.shard).to_number();
+        let differs = (u64::from_be_bytes(descriptor.token) ^ token) >> 16;
+        if differs == 0 {
+            counters.token_hits.increment();
+        } else if differs >> 40 == 0 {
+            // Of this shard.
+            counters.token_misses.increment();
+        }
+    }
+
     /// Counts a hit or miss of a token of ours.
     #[inline]
     fn count_token(&self, rx: &RxPacket<'_>, entries: &[PitIndex]) {
@@ -679,7 +761,7 @@ impl Incoming<'_> {
     pub(crate) fn unsolicited_data(&mut self, rx: &RxPacket<'_>) {
         self.counters().unsolicited_data.increment();
         if self.tables().unsolicited.admits(rx.has(Flags::FROM_LOCAL)) {
-            self.store(rx, &rx.data_key(), Arrival::Unsolicited);
+            self.store(rx, &rx.data_key(), false);
         } else {
             self.counters().drop_packet(DropReason::UnsolicitedData);
         }
@@ -688,7 +770,7 @@ impl Incoming<'_> {
     /// Inserts a Data into the Content Store, unless it has CachePolicy NoCache.
     // A call: within its callers, registers do not suffice.
     #[inline(never)]
-    fn store(&mut self, rx: &RxPacket<'_>, key: &DataKey<'_>, arrival: Arrival) {
+    fn store(&mut self, rx: &RxPacket<'_>, key: &DataKey<'_>, is_solicited: bool) {
         #[cfg(feature = "vip")]
         self.tables_mut().vip.learn_size(rx);
         if rx.has(Flags::NO_CACHE) {
@@ -697,13 +779,7 @@ impl Incoming<'_> {
         let freshness_ms = u64::from(rx.descriptor.period_ms);
         let Outgoing { now, tables, .. } = &mut self.context.outgoing;
         // Not an error: the Content Store may not admit, or have no room for so large a packet.
-        let _ = match arrival {
-            Arrival::New => tables.pcct.insert_new_data(key, rx.wire(), freshness_ms, *now),
-            Arrival::Solicited => tables.pcct.insert_data(key, rx.wire(), freshness_ms, true, *now),
-            Arrival::Unsolicited => {
-                tables.pcct.insert_data(key, rx.wire(), freshness_ms, false, *now)
-            }
-        };
+        let _ = tables.pcct.insert_data(key, rx.wire(), freshness_ms, is_solicited, *now);
     }
 
     /// The strategy instance of a PIT entry.
@@ -1161,7 +1237,7 @@ impl Incoming<'_> {
             self.unsolicited_data(rx);
             return false;
         }
-        self.store(rx, &rx.data_key(), Arrival::Solicited);
+        self.store(rx, &rx.data_key(), true);
         true
     }
 
@@ -1218,6 +1294,24 @@ impl Incoming<'_> {
     }
 }
 
+/// The only in-record of an entry, and the properties of its face, if the Data may be cached, and is sent to it and nobody
+/// else.
+#[inline(always)]
+fn find_only_downstream<'a>(
+    tables: &'a Tables,
+    rx: &RxPacket<'_>,
+    pending: &'a PitEntry,
+    now: Timestamp,
+) -> Option<(&'a InRecord, FaceFlags)> {
+    let record = pending.only_in_record()?;
+    let flags = tables.faces.find(record.face)?;
+    let Descriptor { face, flags: of_data, .. } = *rx.descriptor;
+    let is_sent = record.expiry() > now
+        && !of_data.intersects(Flags::LOCALHOST.union(Flags::NO_CACHE))
+        && (record.face != face || of_data.contains(Flags::FROM_AD_HOC));
+    is_sent.then_some((record, flags))
+}
+
 /// Calls the strategy, and probes next hops that came back or are in doubt.
 #[inline(always)]
 pub(crate) fn choose_next_hops(
@@ -1228,7 +1322,7 @@ pub(crate) fn choose_next_hops(
     if !context.outgoing.tables.faces.has_uncertain() {
         return strategy.after_receive_interest(context, interest);
     }
-    choose_and_probe(context, strategy, interest);
+    choose_and_probe(context, strategy, &{ *interest });
 }
 
 #[cold]

@@ -109,7 +109,7 @@ impl Ingress {
     }
 
     /// [`Self::push`] for a packet in the common form. `None` for all other packets, which stay in the block.
-    // A function of its own: the arguments of the other way do not occupy registers.
+    // A call: the arguments of the other way do not occupy registers.
     #[inline(never)]
     fn push_common(
         &self,
@@ -122,7 +122,8 @@ impl Ingress {
         let wire = block.filled().get(..length)?;
         let next = burst.next_packet()?;
         let descriptor = &mut *next.descriptor;
-        self.describe_common(wire, descriptor, next.prefix_hashes, lp, face)?;
+        let readable = block.readable();
+        self.describe_common(wire, readable, descriptor, next.prefix_hashes, lp, face)?;
         if descriptor.flags.contains(Flags::HOP_LIMIT) {
             // The last element of the common form.
             *block.filled_mut().get_mut(length - 1)? = descriptor.hop_limit;
@@ -138,6 +139,7 @@ impl Ingress {
     fn describe_common(
         &self,
         wire: &[u8],
+        readable: &[u8],
         descriptor: &mut Descriptor,
         prefix_hashes: &mut [u64],
         lp: &LpFields,
@@ -160,10 +162,15 @@ impl Ingress {
         (descriptor.token_length, descriptor.token) = lp.pit_token.length_and_start();
         descriptor.face = face.index;
         descriptor.flags = descriptor.flags.union(face.flags);
+        // What only other packets have; adjacent fields are written at once.
+        descriptor.next_hop_face_id = 0;
+        (descriptor.hint_offset, descriptor.hint_length) = (0, 0);
+        (descriptor.congestion_mark, descriptor.nack_reason) = (0, 0);
         let name = usize::from(descriptor.name_offset);
         let name = name..name + usize::from(descriptor.name_length);
         // `None` if the name is empty or has uncommon components.
-        let components = self.hasher.hash_common(wire, name, prefix_hashes)?;
+        // With bytes behind the packet, components near its end are read like others.
+        let components = self.hasher.hash_common(readable, name, prefix_hashes)?;
         descriptor.name_hash = *prefix_hashes.get(components)?;
         descriptor.components = u8::try_from(components).ok()?;
         (components > 0).then_some(())
@@ -411,25 +418,24 @@ fn describe(
     Ok(())
 }
 
-/// Replaces `descriptor` by what a Data in the common form contributes to it, except what depends on the components of its
-/// name. `None` for other packets.
-// A call: with both parsers inside one function, registers do not suffice.
+/// Sets the fields of `descriptor` that a Data in the common form determines, except those that depend on the components of
+/// its name. `None` for other packets.
+// A call: within its caller, registers do not suffice.
 #[inline(never)]
 fn describe_common_data(wire: &[u8], descriptor: &mut Descriptor) -> Option<()> {
     let data = CommonData::read(wire)?;
-    *descriptor = Descriptor {
-        period_ms: saturate_u32(data.freshness_ms.unwrap_or(0)),
-        name_offset: u16::try_from(data.name.start).ok()?,
-        name_length: u16::try_from(data.name.len()).ok()?,
-        flags: scope::flags(wire.get(data.name.clone())?),
-        kind: PacketKind::Data,
-        ..Descriptor::EMPTY
-    };
+    descriptor.nonce = 0;
+    descriptor.period_ms = saturate_u32(data.freshness_ms.unwrap_or(0));
+    descriptor.name_offset = u16::try_from(data.name.start).ok()?;
+    descriptor.name_length = u16::try_from(data.name.len()).ok()?;
+    descriptor.flags = scope::flags(wire.get(data.name.clone())?);
+    descriptor.kind = PacketKind::Data;
+    descriptor.hop_limit = 0;
     Some(())
 }
 
-/// Replaces `descriptor` by what an Interest in the common form contributes to it, except what depends on the components of
-/// its name. `None` for other packets, and for HopLimit 0.
+/// Sets the fields of `descriptor` that an Interest in the common form determines, except those that depend on the components
+/// of its name. `None` for other packets, and for HopLimit 0.
 #[inline(never)]
 fn describe_common_interest(wire: &[u8], descriptor: &mut Descriptor) -> Option<()> {
     let interest = CommonInterest::read(wire)?;
@@ -437,19 +443,16 @@ fn describe_common_interest(wire: &[u8], descriptor: &mut Descriptor) -> Option<
         None => 0,
         Some(hop_limit) => hop_limit.checked_sub(1)?,
     };
-    *descriptor = Descriptor {
-        nonce: interest.nonce,
-        period_ms: saturate_u32(interest.lifetime_ms.unwrap_or(DEFAULT_LIFETIME_MS)),
-        name_offset: u16::try_from(interest.name.start).ok()?,
-        name_length: u16::try_from(interest.name.len()).ok()?,
-        flags: scope::flags(wire.get(interest.name.clone())?)
-            .with(Flags::CAN_BE_PREFIX, interest.can_be_prefix)
-            .with(Flags::MUST_BE_FRESH, interest.must_be_fresh)
-            .with(Flags::HOP_LIMIT, interest.hop_limit.is_some()),
-        kind: PacketKind::Interest,
-        hop_limit,
-        ..Descriptor::EMPTY
-    };
+    descriptor.nonce = interest.nonce;
+    descriptor.period_ms = saturate_u32(interest.lifetime_ms.unwrap_or(DEFAULT_LIFETIME_MS));
+    descriptor.name_offset = u16::try_from(interest.name.start).ok()?;
+    descriptor.name_length = u16::try_from(interest.name.len()).ok()?;
+    descriptor.flags = scope::flags(wire.get(interest.name.clone())?)
+        .with(Flags::CAN_BE_PREFIX, interest.can_be_prefix)
+        .with(Flags::MUST_BE_FRESH, interest.must_be_fresh)
+        .with(Flags::HOP_LIMIT, interest.hop_limit.is_some());
+    descriptor.kind = PacketKind::Interest;
+    descriptor.hop_limit = hop_limit;
     Some(())
 }
 
@@ -807,14 +810,12 @@ mod tests {
         let face = RxFace { is_remote, ..RxFace::new(FaceIndex::new(3, 1), &properties) };
         let mut common = used_burst(&mut ingress, &pool, &face);
         let mut block = block_of(&pool, wire);
-        let next = common.next_packet().unwrap();
-        let (descriptor, hashes) = (next.descriptor, next.prefix_hashes);
-        if ingress.describe_common(block.filled(), descriptor, hashes, lp, &face).is_none() {
+        let pushed = ingress.push_common(&mut common, &mut block, wire.len(), lp, &face);
+        if pushed.is_none() {
             let result = ingress.push(&mut common, &pool, &mut block, wire.len(), lp, &face);
             common.release(&pool);
             return result.map_or_else(Way::Dropped, |()| Way::General);
         }
-        ingress.push_common(&mut common, &mut block, wire.len(), lp, &face).unwrap();
         let mut general = used_burst(&mut ingress, &pool, &face);
         let mut other = block_of(&pool, wire);
         let result = ingress.push_any(&mut general, &pool, &mut other, wire.len(), lp, &face);

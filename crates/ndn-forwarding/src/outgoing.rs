@@ -56,14 +56,27 @@ pub(crate) fn outgoing_arrived_data(
     pit_token: &[u8],
 ) {
     if let Some(flags) = find_downstream(tables, rx.has(Flags::LOCALHOST), face) {
-        tables.counters.out_data.increment();
-        let incoming_face_id = match flags.has_local_fields() {
-            true => tables.faces.face_id(rx.descriptor.face),
-            false => None,
-        };
-        let data = rx.tx_data();
-        tx.send(face, &TxPacket { pit_token, incoming_face_id, ..data });
+        outgoing_data_to(tables, tx, rx, face, flags, pit_token);
     }
+}
+
+/// [`outgoing_arrived_data`] to a downstream to which it may be sent.
+#[inline(always)]
+pub(crate) fn outgoing_data_to(
+    tables: &Tables,
+    tx: &mut dyn TxSink,
+    rx: &RxPacket<'_>,
+    face: FaceIndex,
+    flags: FaceFlags,
+    pit_token: &[u8],
+) {
+    tables.counters.out_data.increment();
+    let incoming_face_id = match flags.has_local_fields() {
+        true => tables.faces.face_id(rx.descriptor.face),
+        false => None,
+    };
+    let data = rx.tx_data();
+    tx.send(face, &TxPacket { pit_token, incoming_face_id, ..data });
 }
 
 /// The properties of a face to which a Data may be sent; counts a drop if it may not.
@@ -100,7 +113,7 @@ impl Outgoing<'_> {
     }
 
     /// Records an Interest in the out-record of `face` and sends it. `flags` are the properties of the face, if it exists.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn outgoing_interest(
         &mut self,
         interest: &PendingInterest<'_>,
@@ -114,7 +127,7 @@ impl Outgoing<'_> {
         let PendingInterest { entry, nonce, lifetime_ms, .. } = *interest;
         let pcct = &mut self.tables.pcct;
         if !pcct.insert_first_out_record(entry, face, nonce, lifetime_ms, self.now) {
-            self.record_upstream(interest, face)?;
+            self.record_upstream(&{ *interest }, face)?;
         }
         let tables = &mut *self.tables;
         let token = tables.pcct.token(interest.entry, tables.shard).encode();
@@ -238,7 +251,7 @@ impl Outgoing<'_> {
     /// Data is fresh for a shorter time than the Nonce is kept; or if nothing is cached. In the latter case, only an
     /// Interest that was sent to several upstreams can be satisfied and loop at the same time.
     #[inline]
-    fn remember_satisfied(&mut self, entry: PitIndex, freshness_ms: u64) {
+    pub(crate) fn remember_satisfied(&mut self, entry: PitIndex, freshness_ms: u64) {
         let tables = &*self.tables;
         let pending = tables.pcct.entry(entry);
         let becomes_stale = || freshness_ms < tables.dead_nonce_lifetime_ms;

@@ -7,7 +7,7 @@ use ndn_table::{DataKey, FaceIndex, InterestKey, Token};
 
 use crate::cross_shard_packet::{CrossShardPacket, HASHES};
 use crate::descriptor::{Descriptor, Flags};
-use crate::{BURST_SIZE, Burst, PacketKind, TxKind, TxPacket};
+use crate::{BURST_SIZE, Burst, PacketKind, PitToken, TxKind, TxPacket};
 
 /// A received packet of a burst, borrowed.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +15,8 @@ pub struct RxPacket<'a> {
     pub(crate) descriptor: &'a Descriptor,
     /// The packet, followed by its PrefixAnnouncement if it has one.
     bytes: &'a [u8],
-    pub(crate) token: &'a [u8],
+    /// Its PIT token, if that does not fit the descriptor.
+    long_token: &'a PitToken,
     /// Hashes of the prefixes of the name, the empty one first.
     hashes: &'a [u64],
 }
@@ -56,8 +57,8 @@ impl<'a> RxPacket<'a> {
         let descriptor = burst.descriptor(index);
         let handle = descriptor.handle.as_ref()?;
         let bytes = pool.bytes(handle);
-        let (token, hashes) = (burst.pit_token(index), burst.prefix_hashes(index));
-        Some(Self { descriptor, bytes, token, hashes })
+        let (long_token, hashes) = (burst.long_token(index), burst.hashes_of(descriptor));
+        Some(Self { descriptor, bytes, long_token, hashes })
     }
 
     #[inline]
@@ -74,10 +75,7 @@ impl<'a> RxPacket<'a> {
     pub(crate) fn name(&self) -> NameRef<'a> {
         let start = usize::from(self.descriptor.name_offset);
         let end = start + usize::from(self.descriptor.name_length);
-        debug_assert!(end <= self.bytes.len(), "the name is not in the packet");
-        // Without a panic, what does not use the name does not compute it.
-        let value = self.bytes.get(start..end).unwrap_or_default();
-        NameRef::from_validated(value, u16::from(self.descriptor.components))
+        NameRef::from_validated(&self.bytes[start..end], u16::from(self.descriptor.components))
     }
 
     /// The arrival face.
@@ -134,6 +132,12 @@ impl<'a> RxPacket<'a> {
         DataKey::new(self.name(), self.hashes)
     }
 
+    /// The PIT token that it carried; empty for none.
+    #[inline]
+    pub(crate) fn token(&self) -> &'a [u8] {
+        self.descriptor.short_token().unwrap_or_else(|| self.long_token.as_bytes())
+    }
+
     /// The token, decoded as one of ours; it may be another's.
     #[inline]
     pub(crate) fn own_token(&self) -> Option<Token> {
@@ -153,7 +157,7 @@ impl<'a> RxPacket<'a> {
         let handle = self.descriptor.handle.as_ref().map(PacketHandle::retain_remote);
         let mut hashes = [0; HASHES];
         hashes.iter_mut().zip(&self.hashes[1..]).for_each(|(place, &hash)| *place = hash);
-        CrossShardPacket::new(Descriptor { handle, ..*self.descriptor }, hashes, self.token)
+        CrossShardPacket::new(Descriptor { handle, ..*self.descriptor }, hashes, self.token())
     }
 
     /// A Data as it leaves, without PIT token and IncomingFaceId.

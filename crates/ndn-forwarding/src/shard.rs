@@ -180,7 +180,7 @@ impl Shard {
         let face_id = |face| self.tables.faces.face_id(face).unwrap_or(0);
         if is_pending && packet.forwarding_hint().is_none() {
             let search = self.routes[index % BURST_SIZE];
-            let entry = self.fib.entry(self.fib.finish_search(search, name, packet.hashes()));
+            let entry = self.fib.finish_with_entry(search, name, packet.hashes());
             let strategy = self.strategies.name(entry.strategy()).unwrap_or(NameRef::ROOT);
             let route = Decision::Route {
                 prefix: name.prefix(entry.next_hops_depth()).to_name(),
@@ -206,8 +206,8 @@ impl Shard {
     /// Stages 1 to 4: each prefetches what the next one reads, for all packets of the burst.
     #[inline(always)]
     fn prefetch_stages(&mut self, now: Timestamp, rx: &Burst, pool: &PacketPool) {
-        self.prefetch_buckets(now, rx, pool);
-        let (unfinished, hits) = self.prefetch_entries(rx, pool);
+        let next = self.prefetch_buckets(now, rx, pool);
+        let (unfinished, hits) = self.prefetch_entries(rx, pool, &next);
         self.find_routes(rx, unfinished);
         self.prefetch_payloads(rx, pool, &hits);
     }
@@ -341,17 +341,28 @@ impl Shard {
         &self.tables.counters
     }
 
-    /// Stage 1: prefetch the buckets of PIT, Content Store, dead nonce list and FIB.
+    /// Stage 1: prefetch the buckets of PIT, Content Store, dead nonce list and FIB. Returns the packets for stage 2.
     #[inline(always)]
-    fn prefetch_buckets(&mut self, now: Timestamp, rx: &Burst, pool: &PacketPool) {
-        let Self { tables: Tables { pcct, dead_nonces, .. }, fib, routes, .. } = self;
-        for (index, descriptor, hashes) in rx.packets() {
-            if descriptor.kind == PacketKind::Data {
-                pcct.prefetch_data_buckets(hashes, descriptor.own_token());
+    fn prefetch_buckets(&mut self, now: Timestamp, rx: &Burst, pool: &PacketPool) -> Positions {
+        let Self { tables: Tables { pcct, dead_nonces, .. }, fib, .. } = self;
+        let mut next = Positions::default();
+        for (index, descriptor) in rx.descriptors().iter().enumerate() {
+            if descriptor.handle.is_none() {
                 continue;
             }
+            if descriptor.kind == PacketKind::Data {
+                let token = descriptor.own_token();
+                if pcct.prefetch_data_bucket(descriptor.name_hash, token) {
+                    pcct.prefetch_prefix_buckets(rx.hashes_of(descriptor));
+                }
+                if token.is_none() {
+                    next.push(index);
+                }
+                continue;
+            }
+            next.push(index);
             if descriptor.kind == PacketKind::Interest {
-                routes[index % BURST_SIZE] = fib.begin_search(hashes);
+                fib.prefetch_search(rx.hashes_of(descriptor));
             }
             match uncommon_interest(rx, pool, index, descriptor) {
                 None => pcct.prefetch_exact_bucket(descriptor.name_hash),
@@ -359,25 +370,33 @@ impl Shard {
             }
             dead_nonces.prefetch(descriptor.name_hash, descriptor.nonce, now);
         }
+        next
     }
 
     /// Stage 2: prefetch the entries in those buckets. Returns the Interests whose search of the FIB is not over, and
     /// those that may have Data in the Content Store.
     #[inline(always)]
-    fn prefetch_entries(&mut self, rx: &Burst, pool: &PacketPool) -> (Positions, Positions) {
+    fn prefetch_entries(
+        &mut self,
+        rx: &Burst,
+        pool: &PacketPool,
+        next: &Positions,
+    ) -> (Positions, Positions) {
         let Self { tables: Tables { pcct, .. }, fib, routes, .. } = self;
         let (mut unfinished, mut hits) = (Positions::default(), Positions::default());
-        for (index, descriptor, hashes) in rx.packets() {
+        for index in next.as_slice().iter().map(|&index| usize::from(index) % BURST_SIZE) {
+            let descriptor = rx.descriptor(index);
             if descriptor.kind == PacketKind::Data {
-                if descriptor.own_token().is_none() {
-                    pcct.prefetch_data_entries(descriptor.name_hash);
-                }
+                pcct.prefetch_data_entries(descriptor.name_hash);
                 continue;
             }
-            if descriptor.kind == PacketKind::Interest
-                && fib.continue_search(&mut routes[index % BURST_SIZE], hashes)
-            {
-                unfinished.push(index);
+            if descriptor.kind == PacketKind::Interest {
+                let hashes = rx.hashes_of(descriptor);
+                let mut search = fib.begin_search(hashes);
+                if fib.continue_search(&mut search, hashes) {
+                    unfinished.push(index);
+                }
+                routes[index] = search;
             }
             let may_hit = match uncommon_interest(rx, pool, index, descriptor) {
                 None => pcct.prefetch_exact_entries(descriptor.name_hash),
@@ -431,8 +450,9 @@ impl Shard {
             match packet.descriptor.kind {
                 PacketKind::Interest => {
                     let search = self.routes[index % BURST_SIZE];
-                    let route = self.fib.finish_search(search, packet.name(), packet.hashes());
-                    incoming.incoming_interest(packet, self.fib.entry(route));
+                    let (name, hashes) = (packet.name(), packet.hashes());
+                    let route = self.fib.finish_with_entry(search, name, hashes);
+                    incoming.incoming_interest(packet, route);
                 }
                 PacketKind::Data => incoming.incoming_data(packet, &mut self.matches),
                 PacketKind::Nack => incoming.incoming_nack(packet),

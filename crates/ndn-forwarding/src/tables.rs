@@ -84,6 +84,13 @@ impl Tables {
     /// Erases a PIT entry.
     #[inline]
     pub(crate) fn erase_pending(&mut self, entry: PitIndex) {
+        self.note_erasure(entry);
+        self.pcct.erase(entry);
+    }
+
+    /// Removes what is known of a PIT entry outside of the PIT, before it is erased.
+    #[inline(always)]
+    pub(crate) fn note_erasure(&mut self, entry: PitIndex) {
         if let Some(peers) = &mut self.peers {
             let pending = self.pcct.entry(entry);
             peers.note_end(pending.expiry());
@@ -91,7 +98,6 @@ impl Tables {
                 peers.withdraw(&self.pcct, &self.hasher, entry);
             }
         }
-        self.pcct.erase(entry);
     }
 
     /// Starts a pass over all entries that exist. If one is in progress, it is completed first: each pass

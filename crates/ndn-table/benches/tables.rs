@@ -201,8 +201,11 @@ fn fib(entries: u64) {
         }
         let start = Instant::now();
         if round % 2 == 0 {
-            let mut searches: [FibSearch; BURST] =
-                std::array::from_fn(|i| fib.begin_search(&names[i].hashes[..names[i].count]));
+            let mut searches: [FibSearch; BURST] = std::array::from_fn(|i| {
+                let hashes = &names[i].hashes[..names[i].count];
+                fib.prefetch_search(hashes);
+                fib.begin_search(hashes)
+            });
             let mut is_searching = true;
             while is_searching {
                 is_searching = false;
@@ -332,7 +335,7 @@ impl Exchanges {
     fn data_burst(&mut self) {
         let Self { pcct, data, now, matches, .. } = self;
         for name in &*data {
-            pcct.prefetch_data_buckets(name.data().hashes(), None);
+            pcct.prefetch_data_bucket(name.data().name_hash(), None);
         }
         for name in &*data {
             pcct.prefetch_data_entries(name.data().name_hash());

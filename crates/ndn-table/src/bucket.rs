@@ -34,7 +34,8 @@ impl Tag {
     #[inline(always)]
     pub(crate) fn of(hash: u64) -> Self {
         let [.., highest] = hash.to_le_bytes();
-        Self(highest.max(1))
+        // Two instructions; `max` takes three.
+        Self(highest + u8::from(highest == 0))
     }
 }
 
@@ -58,12 +59,12 @@ impl Bucket {
         self.matches(tag).0 == 0 && !self.has_overflowed()
     }
 
-    /// The reference of the only item of this tag whose home is this bucket, if there is exactly one and no item overflowed.
+    /// The slot of the only item of this tag whose home is this bucket, if there is exactly one and no item overflowed.
     #[inline(always)]
-    pub(crate) fn find_only(&self, tag: Tag) -> Option<u32> {
+    pub(crate) fn find_only(&self, tag: Tag) -> Option<usize> {
         let mut slots = self.matches(tag);
         let slot = slots.next()?;
-        (slots.0 == 0 && !self.has_overflowed()).then(|| self.reference(slot))
+        (slots.0 == 0 && !self.has_overflowed()).then_some(slot)
     }
 
     /// Whether items of this bucket overflowed into later ones.
@@ -109,6 +110,30 @@ impl Bucket {
         let Some(slot) = self.slot_of(tag, reference) else { return false };
         self.tags_and_overflow[slot] = 0;
         true
+    }
+
+    /// Removes an item from a slot; returns false when it is not there.
+    #[inline(always)]
+    pub(crate) fn remove_from(&mut self, tag: Tag, reference: u32, slot: usize) -> bool {
+        let is_there = slot < BUCKET_SLOTS
+            && self.tags_and_overflow[slot] == tag.0
+            && self.refs[slot] == reference;
+        if is_there {
+            self.tags_and_overflow[slot] = 0;
+        }
+        is_there
+    }
+
+    /// Removes the item in a slot.
+    #[inline(always)]
+    pub(crate) fn clear(&mut self, slot: usize) {
+        self.tags_and_overflow[slot] = 0;
+    }
+
+    /// Changes the reference of the item in a slot.
+    #[inline(always)]
+    pub(crate) fn set_reference(&mut self, slot: usize, reference: u32) {
+        self.refs[slot] = reference;
     }
 
     /// Changes the reference of an item; returns false when it is not in this bucket.

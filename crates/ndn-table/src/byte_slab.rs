@@ -13,6 +13,9 @@ const CHUNK_SIZE: usize = 64 * 1024;
 /// Units in a chunk.
 const CHUNK_UNITS: usize = CHUNK_SIZE / UNIT;
 
+/// Bytes that are prefetched without a loop.
+const PREFETCH_GROUP: usize = 16 * UNIT;
+
 /// Block sizes in bytes: four per doubling, so that at most a fifth of a block is unused.
 const CLASS_SIZES: [u16; 25] = [
     128, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1152, 1280, 1536, 1792, 2048, 2560,
@@ -184,10 +187,20 @@ impl ByteSlab {
     /// Prefetches the cache lines of the first `length` bytes of a block.
     #[inline(always)]
     pub(crate) fn prefetch_lines(&self, block: BlockRef, length: usize) {
-        let start = self.origin + block.0 as usize * UNIT;
-        // Groups of four, the last of which may reach into the next block: half the instructions.
-        for group in (start..start + length).step_by(4 * UNIT) {
-            (0..4).for_each(|line| prefetch_slice(&self.bytes, group + line * UNIT));
+        let mut start = self.origin + block.0 as usize * UNIT;
+        let mut left = length;
+        // In large groups first; the last small one may reach into the next block.
+        while left >= PREFETCH_GROUP {
+            (0..PREFETCH_GROUP / UNIT).for_each(|line| {
+                prefetch_slice(&self.bytes, start + line * UNIT);
+            });
+            start += PREFETCH_GROUP;
+            left -= PREFETCH_GROUP;
+        }
+        while left > 0 {
+            (0..4).for_each(|line| prefetch_slice(&self.bytes, start + line * UNIT));
+            start += 4 * UNIT;
+            left = left.saturating_sub(4 * UNIT);
         }
     }
 

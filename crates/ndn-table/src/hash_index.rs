@@ -15,6 +15,23 @@ pub(crate) const PROBE_MAX: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexFull;
 
+/// Place of an item in its home bucket, as long as the item is in the index: other items do not move it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ItemPlace {
+    bucket: u32,
+    slot: u32,
+}
+
+impl ItemPlace {
+    /// The slot in the bucket.
+    #[inline(always)]
+    pub(crate) fn slot(self) -> u8 {
+        #[expect(clippy::cast_possible_truncation, reason = "a bucket has twelve")]
+        let slot = self.slot as u8;
+        slot
+    }
+}
+
 /// Multimap from hash to reference. The caller resolves items with equal tags by comparing what
 /// they refer to.
 #[derive(Debug)]
@@ -77,8 +94,26 @@ impl HashIndex {
 
     /// The item of `hash` (or of an equal tag), if it is certain, without a search of further buckets, that there is exactly one.
     #[inline(always)]
-    pub(crate) fn find_only(&self, hash: u64) -> Option<u32> {
-        self.buckets[self.home(hash)].find_only(Tag::of(hash))
+    pub(crate) fn find_only(&self, hash: u64) -> Option<(u32, ItemPlace)> {
+        let home = self.home(hash);
+        let bucket = &self.buckets[home];
+        let slot = bucket.find_only(Tag::of(hash))?;
+        #[expect(clippy::cast_possible_truncation, reason = "there are at most 2^32 buckets")]
+        let place = ItemPlace { bucket: home as u32, slot: slot as u32 };
+        Some((bucket.reference(slot), place))
+    }
+
+    /// Lets another item of the same hash take the place of an item.
+    #[inline(always)]
+    pub(crate) fn replace_at(&mut self, place: ItemPlace, reference: u32) {
+        self.buckets[place.bucket as usize].set_reference(place.slot as usize, reference);
+    }
+
+    /// Removes the item in a place.
+    #[inline(always)]
+    pub(crate) fn remove_at(&mut self, place: ItemPlace) {
+        self.buckets[place.bucket as usize].clear(place.slot as usize);
+        self.len -= 1;
     }
 
     /// Visits every item of `hash` (or of an equal tag).
@@ -116,8 +151,19 @@ impl HashIndex {
         Err(IndexFull)
     }
 
+    /// [`Self::remove`] of an item that probably is in this slot of its home bucket.
+    #[inline(always)]
+    pub(crate) fn remove_from(&mut self, hash: u64, reference: u32, slot: u8) -> bool {
+        let home = self.home(hash);
+        if self.buckets[home].remove_from(Tag::of(hash), reference, usize::from(slot)) {
+            self.len -= 1;
+            return true;
+        }
+        self.remove(hash, reference)
+    }
+
     /// Removes an item; returns false when it was not present.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn remove(&mut self, hash: u64, reference: u32) -> bool {
         let home = self.home(hash);
         if self.buckets[home].remove(Tag::of(hash), reference) {
@@ -203,6 +249,8 @@ mod tests {
         Insert(u64, u32),
         Remove(u64, u32),
         Find(u64),
+        ReplaceOnly(u64, u32),
+        RemoveOnly(u64),
     }
 
     /// Few distinct hashes and a small table, so that buckets overflow and tags repeat.
@@ -215,6 +263,8 @@ mod tests {
             3 => (hashes(), 0..40_u32).prop_map(|(h, r)| Operation::Insert(h, r)),
             2 => (hashes(), 0..40_u32).prop_map(|(h, r)| Operation::Remove(h, r)),
             1 => hashes().prop_map(Operation::Find),
+            1 => (hashes(), 0..40_u32).prop_map(|(h, r)| Operation::ReplaceOnly(h, r)),
+            1 => hashes().prop_map(Operation::RemoveOnly),
         ];
         proptest::collection::vec(one, 0..600)
     }
@@ -241,18 +291,42 @@ mod tests {
                         let expected = model.get(&reference) == Some(&hash);
                         if expected || !model.contains_key(&reference) {
                             model.remove(&reference);
-                            prop_assert_eq!(table.remove(hash, reference), expected);
+                            // A slot that may be right.
+                            let slot = u8::try_from(reference % 16).unwrap_or(0);
+                            prop_assert_eq!(table.remove_from(hash, reference, slot), expected);
                         }
                     }
                     Operation::Find(hash) => {
                         let mut seen = Vec::new();
                         table.for_each(hash, |reference| seen.push(reference));
                         prop_assert!(!table.excludes(hash) || seen.is_empty());
-                        if let Some(only) = table.find_only(hash) {
+                        if let Some((only, _)) = table.find_only(hash) {
                             prop_assert_eq!(&seen, &[only]);
                         }
                         for (reference, _) in model.iter().filter(|&(_, &other)| other == hash) {
                             prop_assert!(seen.contains(reference));
+                        }
+                    }
+                    Operation::ReplaceOnly(hash, new) => {
+                        if let Some((old, place)) = table.find_only(hash)
+                            && model.get(&old) == Some(&hash)
+                            && !model.contains_key(&new)
+                        {
+                            // Other items come and go meanwhile.
+                            let other = 1000 + new;
+                            let is_inserted = table.insert(hash, other).is_ok();
+                            table.replace_at(place, new);
+                            prop_assert_eq!(table.remove(hash, other), is_inserted);
+                            model.remove(&old);
+                            model.insert(new, hash);
+                        }
+                    }
+                    Operation::RemoveOnly(hash) => {
+                        if let Some((old, place)) = table.find_only(hash)
+                            && model.get(&old) == Some(&hash)
+                        {
+                            table.remove_at(place);
+                            model.remove(&old);
                         }
                     }
                 }

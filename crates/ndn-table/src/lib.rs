@@ -46,8 +46,9 @@ pub use object_rules::{OBJECT_RULES_MAX, ObjectRules};
 pub use pcct::{
     CS_VARIANTS_PER_NAME_MAX, CsCounters, CsError, CsIndex, CsObjects, CsReplacement, DiskLookup,
     EVICTIONS_PER_INSERT_MAX, EraseRest, EraseResult, EraseSearch, IN_RECORDS_PER_ENTRY_MAX,
-    InRecord, InRecordSearch, OutRecord, PIT_TOKEN_INLINE_MAX, Pcct, PcctConfig, PitEntry,
-    PitError, PitIndex, PitMatches, PitPhase, RecordPlace, VICTIM_STEPS, Victim, long_blocks,
+    InRecord, InRecordSearch, OnlyMatch, OutRecord, PIT_INTEREST_INLINE_MAX, PIT_TOKEN_INLINE_MAX,
+    Pcct, PcctConfig, PitEntry, PitError, PitIndex, PitMatches, PitPhase, PlainInterest,
+    RecordPlace, VICTIM_STEPS, Victim, long_blocks,
 };
 pub use short_prefix_interests::{ShortPrefixInterests, ShortPrefixInterestsFull};
 pub use timer_wheel::{Step, TimerWheel, WheelFull};

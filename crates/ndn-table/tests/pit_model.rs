@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use common::{Hashed, data, digest, hasher, interest, name_of, with_digest};
 use ndn_table::{
-    FaceIndex, InRecord, Ledger, Pcct, PcctConfig, PitError, PitIndex, PitMatches, Resource, Token,
-    long_blocks,
+    DataKey, FaceIndex, InRecord, Ledger, OnlyMatch, Pcct, PcctConfig, PitError, PitIndex,
+    PitMatches, PlainInterest, Resource, StrategyId, Token, long_blocks,
 };
 use ndn_types::{
     NANOS_PER_MILLI, PrincipalIndex, PrincipalKey, Reserves, Resources as _, Timestamp, Verdict,
@@ -235,6 +235,16 @@ impl World {
         self.dead_tokens.push(entry.token);
     }
 
+    /// Lets a Data take the place of an entry.
+    fn replace(&mut self, only: OnlyMatch, key: &DataKey<'_>, packet: &[u8]) {
+        let key_of = |(_, entry): &(&Key, &EntryModel)| entry.index == only.entry();
+        let requested = self.model.iter().find(key_of).unwrap().0.clone();
+        self.dead_tokens.push(self.model.remove(&requested).unwrap().token);
+        let cached = self.pcct.replace_by_data(only, key, packet, 1000, self.now).unwrap();
+        assert_eq!(self.pcct.data(cached), packet);
+        assert!(self.pcct.find_only_match(key).is_none(), "the item is a Data");
+    }
+
     /// Every record beyond the first of its entry takes a slot in the side array.
     fn extra_records(&self) -> (usize, usize) {
         self.model.values().fold((0, 0), |(incoming, outgoing), entry| {
@@ -331,7 +341,9 @@ impl World {
         expected.sort();
         let hashed = Hashed::new(name);
         let mut matches = PitMatches::default();
-        self.pcct.prefetch_data_buckets(hashed.data().hashes(), None);
+        if self.pcct.prefetch_data_bucket(hashed.data().name_hash(), None) {
+            self.pcct.prefetch_prefix_buckets(hashed.data().hashes());
+        }
         self.pcct.prefetch_data_entries(hashed.data().name_hash());
         self.pcct.find_pit_matches(&hashed.data(), || digest(&packet), &mut matches);
         let mut found = matches.as_slice().to_vec();
@@ -340,8 +352,13 @@ impl World {
         assert!(lengths.is_sorted_by(|a, b| a >= b));
         found.sort();
         assert_eq!(found, expected);
-        for index in found {
-            self.erase(index);
+        let only = self.pcct.find_only_match(&hashed.data());
+        assert!(only.is_none_or(|only| found == [only.entry()]));
+        match only {
+            Some(only) if content.is_multiple_of(2) => {
+                self.replace(only, &hashed.data(), &packet);
+            }
+            _ => found.into_iter().for_each(|index| self.erase(index)),
         }
     }
 
@@ -574,6 +591,39 @@ proptest! {
         let known = world.pcct.ledger().report().principals.len();
         let attached = world.attached.iter().flatten().count();
         prop_assert_eq!(known, attached + 1, "the others are forgotten");
+    }
+}
+
+#[test]
+fn plain_interest_equals_one_that_gets_its_in_record_later() {
+    let now = Timestamp::from_millis(5);
+    let config = PcctConfig::with_capacity(64, 16, now);
+    for must_be_fresh in [false, true] {
+        let (mut one, mut other) = (Pcct::new(&config, hasher()), Pcct::new(&config, hasher()));
+        let name = Hashed::new(&name_of(&[1, 2]));
+        let wire = interest(&name.value, 0);
+        let record = InRecord::new(FaceIndex::from_bits(7), 9, 4000, now);
+        let new = PlainInterest {
+            wire: &wire,
+            name_hash: name.data().name_hash(),
+            name_components: 2,
+            must_be_fresh,
+            strategy: StrategyId(3),
+        };
+        let with_token = record.with_token(*b"token\0\0\0", 5);
+        let plain = one.insert_plain_interest(&new, with_token).unwrap();
+        let key = name.interest(false, must_be_fresh);
+        let index = other.insert_new_interest(&key, &wire, PrincipalIndex::OTHER).unwrap();
+        other.add_in_record(index, record, b"token").unwrap();
+        other.set_expiry(index, record.expiry(), now);
+        other.entry_mut(index).strategy_id = 3;
+        assert_eq!(format!("{:?}", one.entry(plain)), format!("{:?}", other.entry(index)));
+        assert_eq!(one.find_interest(&key), Some(plain));
+        assert_eq!((one.in_records_len(), one.ledger_is_exact()), (1, true));
+        let long = interest(&name.value, 200);
+        let refused = one.insert_plain_interest(&PlainInterest { wire: &long, ..new }, record);
+        assert_eq!(refused, Err(PitError::TooLong));
+        assert_eq!(one.pit_len(), 1);
     }
 }
 

@@ -51,8 +51,21 @@ impl BestRoute {
         context: &Context<'_>,
         interest: &PendingInterest<'_>,
     ) -> Option<(FaceIndex, FaceFlags)> {
-        let mut next_hops = interest.next_hops.iter().map(|hop| hop.face);
-        next_hops.find_map(|face| Some((face, context.find_eligible(interest, face)?)))
+        // Nearly always the first, without a loop.
+        let first = interest.next_hops.first()?.face;
+        match context.find_eligible(interest, first) {
+            Some(flags) => Some((first, flags)),
+            None => Self::cheapest_of_others(context, &{ *interest }),
+        }
+    }
+
+    #[inline(never)]
+    fn cheapest_of_others(
+        context: &Context<'_>,
+        interest: &PendingInterest<'_>,
+    ) -> Option<(FaceIndex, FaceFlags)> {
+        let mut others = interest.next_hops.iter().skip(1).map(|hop| hop.face);
+        others.find_map(|face| Some((face, context.find_eligible(interest, face)?)))
     }
 
     /// Forwards the first Interest of an entry.
@@ -98,19 +111,29 @@ impl BestRoute {
 }
 
 impl Strategy for BestRoute {
-    #[inline]
+    #[inline(always)]
     fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
-        if !context.has_out_records(interest.entry) {
-            return Self::forward_first(context, interest);
-        }
-        match context.decide_retransmission(&self.suppression, interest) {
-            Retransmission::New => Self::forward_new(context, interest),
-            Retransmission::Forward => Self::forward_again(context, interest),
-            Retransmission::Suppress => context.count_drop(DropReason::RetransmissionSuppressed),
+        if context.has_out_records(interest.entry) {
+            // A copy: the Interest of the caller stays in registers.
+            self.after_receive_further(context, &{ *interest });
+        } else {
+            Self::forward_first(context, interest);
         }
     }
 
     fn after_receive_nack(&self, context: &mut Context<'_>, entry: PitIndex, nack: &ArrivedNack) {
         nack::return_nack(context, entry, nack);
+    }
+}
+
+impl BestRoute {
+    /// Forwards an Interest of an entry that has out-records.
+    #[inline(never)]
+    fn after_receive_further(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+        match context.decide_retransmission(&self.suppression, interest) {
+            Retransmission::New => Self::forward_new(context, interest),
+            Retransmission::Forward => Self::forward_again(context, interest),
+            Retransmission::Suppress => context.count_drop(DropReason::RetransmissionSuppressed),
+        }
     }
 }

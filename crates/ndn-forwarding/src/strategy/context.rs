@@ -115,11 +115,15 @@ impl Context<'_> {
         face: FaceIndex,
     ) -> Option<FaceFlags> {
         let flags = self.find_permitted(interest, face)?;
-        let is_best = || self.best_link_state(interest) <= Some(flags.link_state());
-        (flags.link_state() == LinkState::Up || is_best()).then_some(flags)
+        let state = flags.link_state();
+        if state != LinkState::Up && self.best_link_state(&{ *interest }) > Some(state) {
+            return None;
+        }
+        Some(flags)
     }
 
     /// The properties of a face to which an Interest may be sent, whether it is up or not.
+    #[inline(always)]
     pub(crate) fn find_permitted(
         &self,
         interest: &PendingInterest<'_>,
@@ -139,7 +143,7 @@ impl Context<'_> {
 
     /// Sends the Interest to `face` and records it in the out-record. Returns false if that was not
     /// possible; the drop is counted.
-    #[inline]
+    #[inline(never)]
     pub fn send_interest(&mut self, interest: &PendingInterest<'_>, face: FaceIndex) -> bool {
         let flags = self.outgoing.tables.faces.find(face);
         self.send_to_known(interest, face, flags)

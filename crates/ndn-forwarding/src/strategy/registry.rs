@@ -342,6 +342,16 @@ impl StrategyTable {
         self.instance(id).map(|instance| &instance.strategy)
     }
 
+    /// Whether an instance has to be called before a Data satisfies an Interest.
+    #[inline(always)]
+    pub(crate) fn observes_data(&self, id: StrategyId) -> bool {
+        match self.instances.get(id.0 as usize % Self::INSTANCES_MAX) {
+            // An instance that was removed makes no difference.
+            Some(Some(instance)) => !matches!(instance.strategy, StrategyRef::BestRoute(_)),
+            Some(None) | None => false,
+        }
+    }
+
     #[inline]
     fn instance(&self, id: StrategyId) -> Option<&Instance> {
         let slot = id.0 as usize % Self::INSTANCES_MAX;

@@ -26,7 +26,8 @@ impl Strategy for StrategyRef {
     fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
         match self {
             Self::BestRoute(strategy) => strategy.after_receive_interest(context, interest),
-            Self::Other(strategy) => strategy.after_receive_interest(context, interest),
+            // A copy: for the default strategy, the Interest of the caller stays in registers.
+            Self::Other(strategy) => strategy.after_receive_interest(context, &{ *interest }),
         }
     }
 

@@ -62,6 +62,17 @@ impl DepthSearch {
     }
 }
 
+/// The lengths in `depths` (one bit per length) that are worth trying for a name of `components`, at most [`FIB_DEPTH_MAX`].
+#[inline(always)]
+pub(super) fn depths_up_to(depths: u64, components: usize) -> u64 {
+    depths & ((2 << components) - 1)
+}
+
+/// Where the search begins, by the number of components of the name, if these lengths have prefixes.
+pub(super) fn first_probes(depths: u64) -> [DepthSearch; FIB_DEPTH_MAX + 1] {
+    std::array::from_fn(|components| DepthSearch::START.skip_to(depths_up_to(depths, components)))
+}
+
 /// The lengths at which a prefix of `depth` components needs markers: those where the search for it
 /// continues with longer ones.
 pub(super) fn marker_depths(depth: usize) -> impl Iterator<Item = usize> {

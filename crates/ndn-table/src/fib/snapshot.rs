@@ -3,7 +3,7 @@
 use ndn_packet::NameRef;
 use ndn_ring::prefetch_read;
 
-use super::depth_tree::{DepthSearch, FIB_DEPTH_MAX};
+use super::depth_tree::{DepthSearch, FIB_DEPTH_MAX, depths_up_to};
 use super::entry::{FibEntry, FibSlot};
 use super::paged::PagedVec;
 use crate::bucket::{Bucket, Tag};
@@ -22,6 +22,8 @@ pub struct FibSnapshot {
     pub(super) entries: PagedVec<FibEntry>,
     /// Prefix lengths with entries or markers, one bit each.
     pub(super) depths: u64,
+    /// Where searches begin, by the number of components of the name.
+    pub(super) first_probes: [DepthSearch; FIB_DEPTH_MAX + 1],
     pub(super) version: u64,
 }
 
@@ -84,15 +86,24 @@ impl FibSnapshot {
         self.finish_search(search, name, hashes)
     }
 
-    /// Begins the search of [`Self::find_longest_prefix`], and prefetches what its first step reads.
+    /// Prefetches what the first step of a search reads.
+    #[inline(always)]
+    pub fn prefetch_search(&self, hashes: &[u64]) {
+        if let Some(&hash) = hashes.get(self.first_probe(hashes).depth()) {
+            self.prefetch_bucket(hash);
+        }
+    }
+
+    /// Begins the search of [`Self::find_longest_prefix`].
     #[must_use]
     #[inline(always)]
     pub fn begin_search(&self, hashes: &[u64]) -> FibSearch {
-        let next = DepthSearch::START.skip_to(self.depths_of(hashes));
-        if next.depth() != 0 {
-            self.prefetch_bucket(hashes[next.depth()]);
-        }
-        FibSearch { next, best: Hit::ROOT }
+        FibSearch { next: self.first_probe(hashes), best: Hit::ROOT }
+    }
+
+    #[inline(always)]
+    fn first_probe(&self, hashes: &[u64]) -> DepthSearch {
+        self.first_probes[(hashes.len() - 1).min(FIB_DEPTH_MAX)]
     }
 
     /// One step of a search; prefetches what the next one, or [`Self::finish_search`], reads. Returns
@@ -120,6 +131,18 @@ impl FibSnapshot {
     #[must_use]
     #[inline(always)]
     pub fn finish_search(&self, search: FibSearch, name: NameRef<'_>, hashes: &[u64]) -> FibSlot {
+        self.finish_with_entry(search, name, hashes).slot()
+    }
+
+    /// The entry in the slot that [`Self::finish_search`] returns.
+    #[must_use]
+    #[inline(always)]
+    pub fn finish_with_entry(
+        &self,
+        search: FibSearch,
+        name: NameRef<'_>,
+        hashes: &[u64],
+    ) -> &FibEntry {
         debug_assert_eq!(search.next.depth(), 0, "the search is not over");
         self.verify(search.best, name, hashes)
     }
@@ -127,8 +150,7 @@ impl FibSnapshot {
     /// Prefix lengths worth trying for a name.
     #[inline(always)]
     fn depths_of(&self, hashes: &[u64]) -> u64 {
-        let depth_max = (hashes.len() - 1).min(FIB_DEPTH_MAX);
-        self.depths & ((2 << depth_max) - 1)
+        depths_up_to(self.depths, (hashes.len() - 1).min(FIB_DEPTH_MAX))
     }
 
     /// Tries one length by tag alone.
@@ -155,12 +177,13 @@ impl FibSnapshot {
     /// with a comparison at every step. A prefix with the tag of a longer one may also be a prefix
     /// of the name, so the length is compared as well.
     #[inline(always)]
-    fn verify(&self, deepest: Hit, name: NameRef<'_>, hashes: &[u64]) -> FibSlot {
+    fn verify(&self, deepest: Hit, name: NameRef<'_>, hashes: &[u64]) -> &FibEntry {
         let entry = self.entries.element(deepest.slot as usize);
         if entry.depth == deepest.depth && name.value().starts_with(entry.prefix_value()) {
-            return entry.best;
+            // Only markers have another.
+            return if entry.best.0 == deepest.slot { entry } else { self.entry(entry.best) };
         }
-        self.find_comparing(name, hashes)
+        self.entry(self.find_comparing(name, hashes))
     }
 
     #[cold]

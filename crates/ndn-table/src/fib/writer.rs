@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ndn_packet::NameRef;
 
-use super::depth_tree::{FIB_DEPTH_MAX, marker_depths};
+use super::depth_tree::{FIB_DEPTH_MAX, first_probes, marker_depths};
 use super::entry::{FibEntry, FibSlot, NextHop, StrategyId};
 use super::paged::PagedVec;
 use super::snapshot::{FibSnapshot, MARKER_BIT};
@@ -92,6 +92,7 @@ impl FibWriter {
             buckets: PagedVec::new(1, &Bucket::EMPTY),
             entries: PagedVec::new(1, &FibEntry::VACANT),
             depths: 0,
+            first_probes: first_probes(0),
             version: 0,
         };
         let mut writer = Self {
@@ -410,7 +411,7 @@ impl FibWriter {
         };
         self.records.insert(prefix.value().into(), record);
         self.depth_counts[depth] += 1;
-        self.working.depths |= 1 << depth;
+        self.set_depths(self.working.depths | 1 << depth);
         if self.records.len() > self.working.buckets.len() * ITEMS_PER_BUCKET
             || !insert_item(
                 &mut self.working.buckets,
@@ -421,6 +422,13 @@ impl FibWriter {
             self.rebuild_index();
         }
         true
+    }
+
+    fn set_depths(&mut self, depths: u64) {
+        if depths != self.working.depths {
+            self.working.depths = depths;
+            self.working.first_probes = first_probes(depths);
+        }
     }
 
     fn remove_if_unused(&mut self, prefix: NameRef<'_>) {
@@ -439,7 +447,7 @@ impl FibWriter {
         self.free_slots.push(slot);
         self.depth_counts[depth] -= 1;
         if self.depth_counts[depth] == 0 {
-            self.working.depths &= !(1 << depth);
+            self.set_depths(self.working.depths & !(1 << depth));
         }
     }
 

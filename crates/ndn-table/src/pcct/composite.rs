@@ -10,12 +10,12 @@ use super::config::{CsCounters, CsError, PcctConfig, PitError};
 use super::cs::{Cs, EraseResult, EraseSearch, NewData};
 use super::cs_entry::CsIndex;
 use super::cs_replacement::CsReplacement;
-use super::data_match::PitMatches;
-use super::pit::{Pit, Victim};
+use super::data_match::{OnlyMatch, PitMatches};
+use super::pit::{Pit, PlainInterest, Victim};
 use super::pit_entry::{PitEntry, PitIndex};
 use super::records::{InRecord, InRecordSearch, OutRecord, RecordPlace};
 use crate::hash_index::HashIndex;
-use crate::{DataKey, FaceIndex, InterestKey, Ledger, NameHasher, Resource, StrategyId, Token};
+use crate::{DataKey, FaceIndex, InterestKey, Ledger, NameHasher, Resource, Token};
 
 /// PIT-CS composite table of one shard.
 ///
@@ -111,16 +111,21 @@ impl Pcct {
         self.prefetch_entries(name_hash)
     }
 
-    /// First stage for a Data whose name has these prefix hashes. `token` is the PIT token it carries, if it is one of
-    /// this shard's.
-    #[inline]
-    pub fn prefetch_data_buckets(&self, hashes: &[u64], token: Option<Token>) {
-        let depth = hashes.len() - 1;
-        self.index.prefetch(hashes[depth]);
+    /// First stage for a Data, by the hash of its name. `token` is the PIT token it carries, if it is one of
+    /// this shard's. Returns whether [`Self::prefetch_prefix_buckets`] is worth calling, too.
+    #[inline(always)]
+    pub fn prefetch_data_bucket(&self, name_hash: u64, token: Option<Token>) -> bool {
+        self.index.prefetch(name_hash);
         if let Some(token) = token {
             self.pit.prefetch_entry(token.entry);
         }
-        let mut lengths = self.pit.prefix_lengths_below(depth);
+        self.pit.prefix_lengths.mask != 0
+    }
+
+    /// First stage for a Data whose name has these prefix hashes, while Interests with CanBePrefix are pending.
+    #[inline(never)]
+    pub fn prefetch_prefix_buckets(&self, hashes: &[u64]) {
+        let mut lengths = self.pit.prefix_lengths_below(hashes.len() - 1);
         while lengths != 0 {
             self.index.prefetch(hashes[lengths.trailing_zeros() as usize]);
             lengths &= lengths - 1;
@@ -190,22 +195,18 @@ impl Pcct {
         self.pit.insert(&mut self.index, key, wire, principal)
     }
 
-    /// [`Self::insert_new_interest`] for the strategy `strategy`, with the in-record of `principal` that `record` returns. The
-    /// entry expires with it. It is renewed now; its token is that of [`InRecord::with_token`].
+    /// [`Self::insert_new_interest`] with an in-record, which was renewed now and has a short token. The entry is charged to its
+    /// principal, and expires with it.
     ///
     /// # Errors
     /// When a limit is reached; nothing is changed then.
-    #[inline]
-    pub fn insert_with_in_record(
+    #[inline(always)]
+    pub fn insert_plain_interest(
         &mut self,
-        key: &InterestKey<'_>,
-        wire: &[u8],
-        principal: PrincipalIndex,
-        strategy: StrategyId,
-        record: impl FnOnce() -> InRecord,
+        new: &PlainInterest<'_>,
+        record: InRecord,
     ) -> Result<PitIndex, PitError> {
-        debug_assert!(self.find_interest(key).is_none(), "there is an entry already");
-        self.pit.place(&mut self.index, key, wire, principal, Some((strategy, record)))
+        self.pit.insert_plain(&mut self.index, new, record)
     }
 
     /// Whether it is certain that there is neither an entry nor cached Data under the hash of a name.
@@ -260,7 +261,7 @@ impl Pcct {
     /// name is cached: the usual case.
     #[must_use]
     #[inline(always)]
-    pub fn find_only_match(&self, key: &DataKey<'_>) -> Option<PitIndex> {
+    pub fn find_only_match(&self, key: &DataKey<'_>) -> Option<OnlyMatch> {
         self.pit.only_match(&self.index, key)
     }
 
@@ -670,24 +671,27 @@ impl Pcct {
         solicited: bool,
         now: Timestamp,
     ) -> Result<CsIndex, CsError> {
-        let arrival = NewData { wire, freshness_ms, solicited, is_new: false };
+        let arrival = NewData { wire, freshness_ms, solicited };
         self.cs.insert(&mut self.index, key, &arrival, now)
     }
 
-    /// [`Self::insert_data`] of a solicited Data, if no Data of its name is cached, see [`Self::find_only_match`].
+    /// Erases the entry that a Data satisfies, and caches the Data in its place of the index, as by [`Self::erase`] and
+    /// [`Self::insert_data`].
     ///
     /// # Errors
-    /// As for [`Self::insert_data`].
-    #[inline(always)]
-    pub fn insert_new_data(
+    /// When the Data is not cached; other Data may have been evicted nevertheless.
+    #[inline(never)]
+    pub fn replace_by_data(
         &mut self,
+        only: OnlyMatch,
         key: &DataKey<'_>,
         wire: &[u8],
         freshness_ms: u64,
         now: Timestamp,
     ) -> Result<CsIndex, CsError> {
-        let arrival = NewData { wire, freshness_ms, solicited: true, is_new: true };
-        self.cs.insert(&mut self.index, key, &arrival, now)
+        self.pit.vacate(only.entry);
+        let arrival = NewData { wire, freshness_ms, solicited: true };
+        self.cs.insert_in_place(&mut self.index, only.place, key, &arrival, now)
     }
 
     /// Erases up to `limit` Data whose name starts with the name of `key`. A call searches a part of the Content Store

@@ -13,7 +13,7 @@ use super::pit::Pit;
 use super::prefix_tree::PrefixTree;
 use crate::arena::{Arena, NONE};
 use crate::byte_slab::{BLOCK_SIZE_MAX, BlockRef, ByteSlab};
-use crate::hash_index::HashIndex;
+use crate::hash_index::{HashIndex, ItemPlace};
 use crate::timer_wheel::{Step, TimerWheel};
 use crate::{DataKey, InterestKey, NameHasher, PREFIX_HASHES_MAX};
 
@@ -48,8 +48,6 @@ pub(super) struct NewData<'a> {
     pub(super) freshness_ms: u64,
     /// A PIT entry was pending for it.
     pub(super) solicited: bool,
-    /// It is certain that no Data of its name is cached.
-    pub(super) is_new: bool,
 }
 
 /// The Content Store of one shard. It shares the hash index with the PIT.
@@ -285,16 +283,9 @@ impl Cs {
         arrival: &NewData<'_>,
         now: Timestamp,
     ) -> Result<CsIndex, CsError> {
-        let NewData { wire, freshness_ms, solicited, is_new } = *arrival;
-        if !self.admit || self.capacity == 0 {
-            return Err(CsError::NotAdmitted);
-        }
-        if wire.len() > CACHED_PACKET_LENGTH_MAX {
-            return Err(CsError::TooLong);
-        }
-        let fresh_until =
-            if freshness_ms == 0 { Timestamp::ZERO } else { now.plus_millis(freshness_ms) };
-        if !is_new && let Some(slot) = self.find_same_or_evict_variant(index, key, wire) {
+        let NewData { wire, solicited, .. } = *arrival;
+        let fresh_until = self.check_admission(arrival, now)?;
+        if let Some(slot) = self.find_same_or_evict_variant(index, key, wire) {
             self.refresh(index, key, slot, fresh_until);
             self.requeue_arrived(slot, solicited, now);
             return Ok(CsIndex(slot));
@@ -303,11 +294,64 @@ impl Cs {
             return self.insert_by_policy(index, key, arrival, fresh_until);
         }
         let slot = self.allocate(index, wire.len() + DIGEST_LENGTH)?;
-        self.fill(index, key, wire, slot, fresh_until)?;
+        self.add_to_index(index, key, slot)?;
+        self.fill(index, key, wire, slot, fresh_until);
         self.enqueue(slot, solicited, now);
         self.prefetch_victims(index);
         self.counters.insertions += 1;
         Ok(CsIndex(slot))
+    }
+
+    /// Inserts a copy of a Data of whose name none is cached. It takes the place of another item of the index.
+    #[inline(always)]
+    pub(super) fn insert_in_place(
+        &mut self,
+        index: &mut HashIndex,
+        place: ItemPlace,
+        key: &DataKey<'_>,
+        arrival: &NewData<'_>,
+        now: Timestamp,
+    ) -> Result<CsIndex, CsError> {
+        let allocated = match self.check_admission(arrival, now) {
+            Ok(fresh_until) if self.replacement.is_object() => {
+                index.remove_at(place);
+                return self.insert_by_policy(index, key, arrival, fresh_until);
+            }
+            Ok(fresh_until) => {
+                let length = arrival.wire.len() + DIGEST_LENGTH;
+                self.allocate(index, length).map(|slot| (slot, fresh_until))
+            }
+            Err(error) => Err(error),
+        };
+        let (slot, fresh_until) = match allocated {
+            Ok(allocated) => allocated,
+            Err(error) => {
+                index.remove_at(place);
+                return Err(error);
+            }
+        };
+        index.replace_at(place, slot);
+        self.entries[slot].index_slot = place.slot();
+        self.fill(index, key, arrival.wire, slot, fresh_until);
+        self.enqueue(slot, arrival.solicited, now);
+        self.prefetch_victims(index);
+        self.counters.insertions += 1;
+        Ok(CsIndex(slot))
+    }
+
+    /// Whether a Data may be cached; returns the end of its freshness.
+    #[inline(always)]
+    fn check_admission(&self, arrival: &NewData<'_>, now: Timestamp) -> Result<Timestamp, CsError> {
+        if !self.admit || self.capacity == 0 {
+            return Err(CsError::NotAdmitted);
+        }
+        if arrival.wire.len() > CACHED_PACKET_LENGTH_MAX {
+            return Err(CsError::TooLong);
+        }
+        Ok(match arrival.freshness_ms {
+            0 => Timestamp::ZERO,
+            freshness_ms => now.plus_millis(freshness_ms),
+        })
     }
 
     /// Returns the entry of the same packet, if cached; otherwise removes one Data of the same name
@@ -428,16 +472,31 @@ impl Cs {
     #[inline(always)]
     fn take_over(&mut self, index: &mut HashIndex, victim: u32, length: usize) -> bool {
         self.evict(index, victim);
+        let entry = &self.entries[victim];
+        let is_as_long = usize::from(entry.wire_length) + DIGEST_LENGTH == length;
         let fits = self.entries.len() <= self.capacity
             && !self.blocks.is_over_limit()
-            && self.blocks.has_size_of(self.entries[victim].block, length);
+            && (is_as_long || self.blocks.has_size_of(entry.block, length));
         if !fits {
             self.release(victim);
         }
         fits
     }
 
-    /// Stores a Data in a header and a block, and adds it to the index and the log; releases them if the index is full.
+    /// Adds a header to the index; releases it, with its block, if the index is full.
+    pub(super) fn add_to_index(
+        &mut self,
+        index: &mut HashIndex,
+        key: &DataKey<'_>,
+        slot: u32,
+    ) -> Result<(), CsError> {
+        index.insert(key.name_hash(), slot).map_err(|_| {
+            self.release(slot);
+            CsError::Full
+        })
+    }
+
+    /// Stores a Data in a header, which is in the index, and in a block, and adds it to the log.
     #[inline(always)]
     pub(super) fn fill(
         &mut self,
@@ -446,15 +505,10 @@ impl Cs {
         wire: &[u8],
         slot: u32,
         fresh_until: Timestamp,
-    ) -> Result<(), CsError> {
-        let hash = key.name_hash();
-        if index.insert(hash, slot).is_err() {
-            self.release(slot);
-            return Err(CsError::Full);
-        }
+    ) {
         let place = self.log_arrival(index, slot, key.hashes, fresh_until);
         let entry = &mut self.entries[slot];
-        entry.hash = hash;
+        entry.hash = key.name_hash();
         entry.fresh_until = fresh_until;
         entry.set_place(place);
         entry.wire_length = u16::try_from(wire.len()).unwrap_or(u16::MAX);
@@ -463,7 +517,6 @@ impl Cs {
         entry.has_digest = false;
         entry.was_requested = false;
         self.blocks.bytes_mut(entry.block, wire.len()).copy_from_slice(wire);
-        Ok(())
     }
 
     /// Makes a Data with these prefix hashes the latest arrival; returns its place.
@@ -508,7 +561,7 @@ impl Cs {
 
 /// Eviction.
 impl Cs {
-    #[inline]
+    #[inline(always)]
     pub(super) fn enqueue(&mut self, slot: u32, solicited: bool, now: Timestamp) {
         let policy = self.replacement.kind;
         let kind = if policy == PolicyKind::Lru {
@@ -552,8 +605,8 @@ impl Cs {
     /// Takes the next victim out of its queue.
     #[inline(always)]
     fn pop_queued(&mut self) -> Option<u32> {
-        let victim = self.queues.victim()?;
-        self.leave_queue(victim);
+        let victim = self.queues.pop(&mut self.entries)?;
+        self.invalidate_cursors(victim);
         Some(victim)
     }
 
@@ -600,9 +653,9 @@ impl Cs {
     fn forget(&mut self, index: &mut HashIndex, slot: u32) {
         let entry = &mut self.entries[slot];
         entry.is_in_use = false;
-        let hash = entry.hash;
+        let (hash, index_slot) = (entry.hash, entry.index_slot);
         self.forget_prefixes(slot);
-        let removed = index.remove(hash, slot);
+        let removed = index.remove_from(hash, slot, index_slot);
         debug_assert!(removed);
     }
 
@@ -675,7 +728,7 @@ impl Cs {
 
     /// One step of the prefetch cursors: when an entry becomes the victim, its header, bucket and
     /// neighbours are in the cache.
-    #[inline]
+    #[inline(always)]
     pub(super) fn prefetch_victims(&mut self, index: &HashIndex) {
         if self.entries.len() + 1 < self.capacity && !self.blocks.is_over_limit() {
             return;
@@ -684,11 +737,9 @@ impl Cs {
             self.reset_cursors();
             return;
         }
+        // Its line was prefetched for the Data before.
         self.header_cursor = self.entries[self.header_cursor].newer;
-        if self.header_cursor != NONE {
-            let next = self.entries[self.header_cursor].newer;
-            self.prefetch(next);
-        }
+        self.prefetch(self.header_cursor);
         let entry = &self.entries[self.lines_cursor];
         index.prefetch(entry.hash);
         // The next Data is written to the victim's block.

@@ -40,6 +40,8 @@ pub(super) struct CsEntry {
     pub(super) was_requested: bool,
     /// Number of timer records of this slot; kept when the slot is reused.
     pub(super) timer_count: u8,
+    /// Its slot in its home bucket of the index, if it is there.
+    pub(super) index_slot: u8,
 }
 
 const _: () = assert!(size_of::<CsEntry>() == 64);
@@ -63,6 +65,7 @@ impl CsEntry {
         has_digest: false,
         was_requested: false,
         timer_count: 0,
+        index_slot: 0,
     };
 
     /// Its place in the log of arrivals, unless it is in the prefix tree.
@@ -127,7 +130,7 @@ impl Queues {
     }
 
     /// Appends an entry to a queue, as the newest.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, entries: &mut Arena<CsEntry>, slot: u32, kind: QueueKind) {
         let queue = &mut self.0[kind as usize];
         let entry = &mut entries[slot];
@@ -159,6 +162,22 @@ impl Queues {
             entries[older].newer = newer;
         }
         queue.len -= 1;
+    }
+
+    /// Removes the entry to evict next from its queue.
+    #[inline(always)]
+    pub(super) fn pop(&mut self, entries: &mut Arena<CsEntry>) -> Option<u32> {
+        let queue = self.0.iter_mut().find(|queue| queue.oldest != NONE)?;
+        let slot = queue.oldest;
+        let newer = entries[slot].newer;
+        queue.oldest = newer;
+        queue.len -= 1;
+        if newer == NONE {
+            queue.newest = NONE;
+        } else {
+            entries[newer].older = NONE;
+        }
+        Some(slot)
     }
 
     /// The entry to evict next.

@@ -110,7 +110,8 @@ impl Cs {
         }
         let length = wire.len() + DIGEST_LENGTH;
         let slot = self.allocate_for(index, length, Some(object), EVICTIONS_PER_INSERT_MAX)?;
-        self.fill(index, key, wire, slot, fresh_until)?;
+        self.add_to_index(index, key, slot)?;
+        self.fill(index, key, wire, slot, fresh_until);
         self.enqueue_object(slot, object);
         self.counters.insertions += 1;
         Ok(CsIndex(slot))

@@ -1,6 +1,7 @@
 //! Helpers to find the pending Interests that a Data satisfies.
 
 use super::pit_entry::PitIndex;
+use crate::hash_index::ItemPlace;
 use crate::name_hash::PREFIX_HASHES_MAX;
 
 /// Name lengths that have entries with CanBePrefix.
@@ -79,6 +80,22 @@ impl DigestWaiters {
 /// Maximum number of PIT entries that one Data can satisfy: eight of its own name (CanBePrefix or
 /// not, MustBeFresh or not, with the digest or without), two of each shorter length.
 const PIT_MATCHES_MAX: usize = 8 + 2 * (PREFIX_HASHES_MAX - 1);
+
+/// The entry that a Data satisfies, see [`Pcct::find_only_match`](super::Pcct::find_only_match): until it is erased.
+#[derive(Clone, Copy, Debug)]
+pub struct OnlyMatch {
+    pub(super) entry: PitIndex,
+    pub(super) place: ItemPlace,
+}
+
+impl OnlyMatch {
+    /// The entry.
+    #[must_use]
+    #[inline]
+    pub fn entry(&self) -> PitIndex {
+        self.entry
+    }
+}
 
 /// The PIT entries that a Data satisfies; allocated once and reused for every Data.
 #[derive(Debug)]

@@ -44,10 +44,10 @@ pub use cs::{
 };
 pub use cs_entry::CsIndex;
 pub use cs_replacement::{CsObjects, CsReplacement};
-pub use data_match::PitMatches;
+pub use data_match::{OnlyMatch, PitMatches};
 pub use disk::DiskLookup;
-pub use pit::{VICTIM_STEPS, Victim};
-pub use pit_entry::{PitEntry, PitIndex, PitPhase, long_blocks};
+pub use pit::{PlainInterest, VICTIM_STEPS, Victim};
+pub use pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitIndex, PitPhase, long_blocks};
 pub use records::{
     IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordSearch, OutRecord, PIT_TOKEN_INLINE_MAX,
     RecordPlace,

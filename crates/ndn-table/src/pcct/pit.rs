@@ -6,7 +6,7 @@ use ndn_packet::NameRef;
 use ndn_types::{Capacity, Limits, PrincipalIndex, Resources as _, Timestamp};
 
 use super::config::{PcctConfig, PitError};
-use super::data_match::{DigestWaiters, PitMatches, PrefixLengths};
+use super::data_match::{DigestWaiters, OnlyMatch, PitMatches, PrefixLengths};
 use super::interest_store::{INTEREST_BLOCKS_MAX, InterestStore, StoredInterest};
 use super::packet_name::{packet_has_name, packet_name};
 use super::pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitFlags, PitIndex, long_blocks};
@@ -66,6 +66,25 @@ pub struct Victim {
     /// The face of the in-record or out-record; `None` if it is the entry.
     pub face: Option<FaceIndex>,
 }
+
+/// An Interest whose PIT entry is plain at first: with neither CanBePrefix nor an implicit digest, of at most
+/// [`PIT_INTEREST_INLINE_MAX`] bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainInterest<'a> {
+    /// The whole packet, of which the entry keeps a copy.
+    pub wire: &'a [u8],
+    /// Hash of the name.
+    pub name_hash: u64,
+    /// Number of components of the name.
+    pub name_components: u8,
+    /// MustBeFresh.
+    pub must_be_fresh: bool,
+    /// The strategy that forwards it.
+    pub strategy: StrategyId,
+}
+
+/// Where the value of the name begins in an Interest that is stored in its entry.
+const INLINE_NAME: usize = 4;
 
 /// Number of places of a table that are checked for each place that is asked for, so that the cost of
 /// a packet is bounded. Each table has enough spare places for the requests that check it once; by then
@@ -196,6 +215,49 @@ impl Pit {
         Some(PitIndex(found & !PIT_BIT))
     }
 
+    /// Adds a [plain](PitEntry::is_plain) entry.
+    #[inline(always)]
+    pub(super) fn insert_plain(
+        &mut self,
+        index: &mut HashIndex,
+        new: &PlainInterest<'_>,
+        record: InRecord,
+    ) -> Result<PitIndex, PitError> {
+        let PlainInterest { wire, name_hash, name_components, must_be_fresh, strategy } = *new;
+        debug_assert!(!record.has_long_token());
+        if wire.len() > PIT_INTEREST_INLINE_MAX {
+            return Err(PitError::TooLong);
+        }
+        let slot = self.entries.allocate(|| PitEntry::EMPTY).ok_or(PitError::Full)?;
+        if index.insert(name_hash, slot | PIT_BIT).is_err() {
+            self.entries.release(slot);
+            return Err(PitError::IndexFull);
+        }
+        let entry = &mut self.entries[slot];
+        entry.hash = name_hash;
+        entry.strategy_state = 0;
+        entry.strategy_id = strategy.0;
+        entry.stored = StoredInterest::NONE;
+        entry.principal = record.principal;
+        entry.flags =
+            PitFlags(PitFlags::IN_USE | u8::from(must_be_fresh) * PitFlags::MUST_BE_FRESH);
+        entry.name_components = name_components;
+        #[expect(clippy::cast_possible_truncation, reason = "it fits the entry")]
+        let wire_length = wire.len() as u16;
+        entry.wire_length = wire_length;
+        entry.in_first = record;
+        entry.in_list = RecordList::ONE;
+        // The record was renewed just now.
+        let (expiry, now) = (record.expiry(), record.renewed);
+        schedule_expiry(&mut self.wheel, entry, PitIndex(slot), expiry, now);
+        self.in_records_len += 1;
+        self.ledger.charge(record.principal, Resource::Entries, 1);
+        // Last, because a call leaves few registers.
+        entry.inline[..wire.len()].copy_from_slice(wire);
+        Ok(PitIndex(slot))
+    }
+
+    /// Adds an entry without records.
     #[inline]
     pub(super) fn insert(
         &mut self,
@@ -203,19 +265,6 @@ impl Pit {
         key: &InterestKey<'_>,
         wire: &[u8],
         principal: PrincipalIndex,
-    ) -> Result<PitIndex, PitError> {
-        self.place(index, key, wire, principal, None::<(StrategyId, fn() -> InRecord)>)
-    }
-
-    /// Adds a new entry, with a strategy and an in-record if they are known, in which case it expires with the in-record.
-    #[inline(always)]
-    pub(super) fn place<R: FnOnce() -> InRecord>(
-        &mut self,
-        index: &mut HashIndex,
-        key: &InterestKey<'_>,
-        wire: &[u8],
-        principal: PrincipalIndex,
-        first: Option<(StrategyId, R)>,
     ) -> Result<PitIndex, PitError> {
         debug_assert_eq!(packet_name(wire), key.name.value());
         let wire_length = u16::try_from(wire.len()).map_err(|_| PitError::TooLong)?;
@@ -245,22 +294,8 @@ impl Pit {
         entry.flags = PitFlags(selectors_of(key) | PitFlags::IN_USE);
         entry.name_components = u8::try_from(key.hashes.len() - 1).unwrap_or(u8::MAX);
         entry.wire_length = wire_length;
-        match first {
-            None => {
-                entry.expiry = Timestamp::MAX;
-                entry.strategy_id = 0;
-            }
-            Some((strategy, record)) => {
-                let record = record();
-                entry.strategy_id = strategy.0;
-                entry.in_first = record;
-                entry.in_list = RecordList::ONE;
-                // The record was renewed just now.
-                let (expiry, now) = (record.expiry(), record.renewed);
-                schedule_expiry(&mut self.wheel, entry, PitIndex(slot), expiry, now);
-                self.in_records_len += 1;
-            }
-        }
+        entry.expiry = Timestamp::MAX;
+        entry.strategy_id = 0;
         if stored == StoredInterest::NONE {
             entry.inline[..wire.len()].copy_from_slice(wire);
         }
@@ -284,52 +319,49 @@ impl Pit {
 
     #[inline]
     pub(super) fn erase(&mut self, index: &mut HashIndex, slot: PitIndex) {
-        let entry = &self.entries[slot.0];
-        let has_further = entry.in_list.count > 1 || entry.out_list.count > 1;
-        if has_further || entry.flags.has(PitFlags::HAS_DIGEST) {
-            self.erase_uncommon(slot);
+        let removed = index.remove(self.entries[slot.0].hash, slot.0 | PIT_BIT);
+        debug_assert!(removed);
+        self.vacate(slot);
+    }
+
+    /// Ends an entry that is not in the index, or will be replaced there.
+    #[inline(always)]
+    pub(super) fn vacate(&mut self, slot: PitIndex) {
+        if !self.entries[slot.0].is_plain() {
+            self.strip(slot);
         }
         let entry = &mut self.entries[slot.0];
         debug_assert!(entry.flags.has(PitFlags::IN_USE), "an entry is erased once");
-        if entry.flags.0 & (PitFlags::HAS_DIGEST | PitFlags::CAN_BE_PREFIX)
-            == PitFlags::CAN_BE_PREFIX
-        {
-            self.prefix_lengths.subtract(usize::from(entry.name_components));
-        }
-        let (hash, stored, principal) = (entry.hash, entry.stored, entry.principal);
-        self.ledger.release(principal, Resource::Entries, 1);
-        if stored != StoredInterest::NONE {
-            self.ledger.release(principal, Resource::LongBlocks, entry.long_blocks());
-            self.interests.release(stored);
-        }
-        if entry.flags.has(PitFlags::PUBLISHED) {
-            self.published[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
-            self.ledger.release(principal, Resource::ShortPrefixes, 1);
-        }
         entry.flags = PitFlags(0);
         entry.generation = entry.generation.wrapping_add(1);
-        if entry.in_list.count == 1 {
-            self.in_records_len -= 1;
-            self.tokens.release(&mut self.ledger, &mut entry.in_first);
-        }
+        self.in_records_len -= usize::from(entry.in_list.count);
         // Without further records, there is no chain.
         entry.in_list.count = 0;
         entry.out_list.count = 0;
-        let removed = index.remove(hash, slot.0 | PIT_BIT);
-        debug_assert!(removed);
+        self.ledger.release(entry.principal, Resource::Entries, 1);
         self.entries.release(slot.0);
     }
 
-    /// Removes what only some entries have: further records, and the count of a digest.
-    #[cold]
-    fn erase_uncommon(&mut self, slot: PitIndex) {
-        if self.entries[slot.0].flags.has(PitFlags::HAS_DIGEST) {
+    /// Removes what only some entries have, except flags: more than one record, and what is stored outside of the entry.
+    #[inline(never)]
+    fn strip(&mut self, slot: PitIndex) {
+        let entry = &self.entries[slot.0];
+        let (flags, stored, principal) = (entry.flags, entry.stored, entry.principal);
+        if flags.has(PitFlags::HAS_DIGEST) {
             self.forget_digest(slot);
+        } else if flags.has(PitFlags::CAN_BE_PREFIX) {
+            self.prefix_lengths.subtract(usize::from(entry.name_components));
         }
-        let lists = (self.entries[slot.0].in_list, self.entries[slot.0].out_list);
-        if lists.0.count > 1 || lists.1.count > 1 {
-            self.clear_in_records(slot);
-            self.clear_out_records(slot);
+        self.clear_in_records(slot);
+        self.clear_out_records(slot);
+        if stored != StoredInterest::NONE {
+            let blocks = self.entries[slot.0].long_blocks();
+            self.ledger.release(principal, Resource::LongBlocks, blocks);
+            self.interests.release(stored);
+        }
+        if flags.has(PitFlags::PUBLISHED) {
+            self.published[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
+            self.ledger.release(principal, Resource::ShortPrefixes, 1);
         }
     }
 
@@ -834,21 +866,30 @@ impl Pit {
 impl Pit {
     /// The entry that a Data satisfies, see [`Pcct::find_only_match`](super::Pcct::find_only_match).
     #[inline(always)]
-    pub(super) fn only_match(&self, index: &HashIndex, key: &DataKey<'_>) -> Option<PitIndex> {
-        let depth = key.hashes.len() - 1;
-        let reference = index.find_only(key.hashes[depth])?;
-        if !Self::owns(reference) || self.digest_waiters.may_include(key.hashes[depth]) {
+    pub(super) fn only_match(&self, index: &HashIndex, key: &DataKey<'_>) -> Option<OnlyMatch> {
+        let hash = key.name_hash();
+        let (reference, place) = index.find_only(hash)?;
+        if !Self::owns(reference)
+            || self.digest_waiters.may_include(hash)
+            || self.prefix_lengths.mask != 0 && self.may_match_prefix(index, key.hashes)
+        {
             return None;
         }
-        let mut lengths = self.prefix_lengths_below(depth);
+        let entry = PitIndex(reference & !PIT_BIT);
+        self.is_for_name(entry, key.name.value()).then_some(OnlyMatch { entry, place })
+    }
+
+    /// Whether an entry with CanBePrefix may be pending for a shorter name than the last of these prefixes.
+    #[inline(never)]
+    fn may_match_prefix(&self, index: &HashIndex, hashes: &[u64]) -> bool {
+        let mut lengths = self.prefix_lengths_below(hashes.len() - 1);
         while lengths != 0 {
-            if !index.excludes(key.hashes[lengths.trailing_zeros() as usize]) {
-                return None;
+            if !index.excludes(hashes[lengths.trailing_zeros() as usize]) {
+                return true;
             }
             lengths &= lengths - 1;
         }
-        let slot = PitIndex(reference & !PIT_BIT);
-        self.is_for_name(slot, key.name.value()).then_some(slot)
+        false
     }
 
     /// Finds every entry that a Data satisfies.
@@ -896,7 +937,17 @@ impl Pit {
     #[inline(always)]
     fn is_for_name(&self, slot: PitIndex, name: &[u8]) -> bool {
         let entry = &self.entries[slot.0];
-        !entry.flags.has(PitFlags::HAS_DIGEST) && packet_has_name(self.interest_of(entry), name)
+        if entry.flags.has(PitFlags::HAS_DIGEST) {
+            return false;
+        }
+        if entry.stored != StoredInterest::NONE {
+            return packet_has_name(self.interest_of(entry), name);
+        }
+        // So short an Interest, and its name, have lengths of one byte.
+        match entry.inline.get(INLINE_NAME - 1..INLINE_NAME + name.len()) {
+            Some([length, value @ ..]) => usize::from(*length) == name.len() && value == name,
+            _ => false,
+        }
     }
 
     /// Finds every entry that names a Data by its full name.

@@ -7,7 +7,7 @@ use super::records::{InRecord, OutRecord, RecordList};
 use crate::Resource;
 
 /// Interests up to this many bytes are stored in the entry.
-pub(crate) const PIT_INTEREST_INLINE_MAX: usize = 128;
+pub const PIT_INTEREST_INLINE_MAX: usize = 128;
 
 /// Identifies a PIT entry until it is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -158,6 +158,26 @@ impl PitEntry {
     #[inline]
     pub fn is_published(&self) -> bool {
         self.flags.has(PitFlags::PUBLISHED)
+    }
+
+    /// Whether it is pending for one downstream, was sent to one upstream at most, and holds nothing outside of itself: the
+    /// usual case.
+    #[must_use]
+    #[inline(always)]
+    pub(super) fn is_plain(&self) -> bool {
+        const OTHERS: u8 = !(PitFlags::IN_USE | PitFlags::MUST_BE_FRESH);
+        self.flags.0 & OTHERS == 0
+            && self.in_list.count == 1
+            && self.out_list.count <= 1
+            && self.stored == StoredInterest::NONE
+            && !self.in_first.has_long_token()
+    }
+
+    /// Its only in-record, if it is [plain](Self::is_plain).
+    #[must_use]
+    #[inline(always)]
+    pub fn only_in_record(&self) -> Option<&InRecord> {
+        self.is_plain().then_some(&self.in_first)
     }
 
     /// Memory of an Interest that is stored outside the entry, in blocks of

@@ -95,6 +95,13 @@ impl InRecord {
         self.renewed.plus_millis(u64::from(self.lifetime_ms))
     }
 
+    /// Its token, if that fits the record; empty for none.
+    #[must_use]
+    #[inline(always)]
+    pub fn short_token(&self) -> Option<&[u8]> {
+        self.token.get(..usize::from(self.token_length))
+    }
+
     /// Whether its token takes a place in the table of long tokens.
     #[inline]
     pub(super) fn has_long_token(&self) -> bool {
