@@ -1,4 +1,4 @@
-//! What the host of a measurement does to it: time that it takes, and how slow its neighbours make it.
+//! Disturbances of a measurement by its host: time that it takes, and neighbours that slow it down.
 //!
 //! A reference load runs before and after each run on the processors of the workers. Its work is always the same, so
 //! that its processor time shows what other programs take of caches, memory and the cores of hyper-threads, which no
