@@ -41,7 +41,7 @@ pub struct TaskPrograms {
     pub state: Option<PathBuf>,
 }
 
-/// What is to be run.
+/// Program and arguments to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Order {
     /// The kind of the task, such as `fileServer`.

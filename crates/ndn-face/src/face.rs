@@ -41,7 +41,7 @@ impl TrafficDirection {
 /// Interests that a face was sent at most, before those beyond are taken for lost.
 const UNANSWERED_MAX: u64 = 1 << 16;
 
-/// Tells answers from Data and Nacks that nobody has asked for: there are no more answers than Interests that were sent.
+/// Distinguishes answers from Data and Nacks that nobody has asked for: there are no more answers than Interests sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Unanswered {
     /// Totals of the last call.

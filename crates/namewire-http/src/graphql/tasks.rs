@@ -21,7 +21,7 @@ const STOP_TIME: Duration = Duration::from_secs(10);
 /// Maximum number of names of a task.
 const NAMES_MAX: usize = 64;
 
-/// How an argument becomes one of the program.
+/// Form of an argument on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// Names, at the end of the command line.
