@@ -139,7 +139,7 @@ fn tshark_dissects_captures_of_all_transports() {
     );
     let forwarder = Settings::new().websocket().webtransport().start();
     let (websocket, webtransport) = (forwarder.websocket(), forwarder.webtransport());
-    check_capture(&forwarder, &[("wsclient", &websocket), ("https", &webtransport)]);
+    check_capture(&forwarder, &[("wsclient", &websocket), ("quic", &webtransport)]);
 }
 
 #[test]

@@ -139,7 +139,7 @@ pub(crate) fn run_fetch_node(order: &str) -> anyhow::Result<()> {
         "delay" => WindowMode::DELAY,
         size => WindowMode::Fixed(size.parse().context("the window")?),
     };
-    ensure!(!order.names.is_empty() && order.names.len() < usize::from(u16::MAX), "names");
+    ensure!(!order.names.is_empty() && order.names.len() < usize::from(u8::MAX), "names");
     let address: ForwarderAddress = order.transport.parse().context("the transport")?;
     let found = find(&order, &address)?;
     let mut endpoint = connect(&address)?;
@@ -371,7 +371,7 @@ impl FetchNode {
 
     /// Sends the Interests that the windows allow.
     fn transmit(&mut self, now: Duration) -> anyhow::Result<()> {
-        for (number, flow) in (0_u16..).zip(&mut self.flows) {
+        for (number, flow) in (0_u8..).zip(&mut self.flows) {
             let prefix_len = flow.name.len();
             while self.endpoint.backlog() < BACKLOG_MAX
                 && let Some(transmit) = flow.state.poll_transmit(now)
@@ -496,19 +496,15 @@ fn handle<'a>(
     Ok(None)
 }
 
-/// A PIT token: flow, pass, and segment, of which 40 bits suffice.
-fn to_token(flow: u16, pass: u8, segment: u64) -> [u8; 8] {
-    let mut token = segment.to_be_bytes();
-    token[..2].copy_from_slice(&flow.to_be_bytes());
-    token[2] = pass;
-    token
+/// A PIT token: flow, pass, and segment, of which 32 bits suffice. ndnd ends at tokens of other lengths than 6 bytes.
+fn to_token(flow: u8, pass: u8, segment: u64) -> [u8; 6] {
+    let [_, _, _, _, a, b, c, d] = segment.to_be_bytes();
+    [flow, pass, a, b, c, d]
 }
 
-fn from_token(token: &[u8]) -> Option<(u16, u8, u64)> {
-    let mut token: [u8; 8] = token.try_into().ok()?;
-    let (flow, pass) = (u16::from_be_bytes([token[0], token[1]]), token[2]);
-    token[..3].fill(0);
-    Some((flow, pass, u64::from_be_bytes(token)))
+fn from_token(token: &[u8]) -> Option<(u8, u8, u64)> {
+    let [flow, pass, a, b, c, d] = *token else { return None };
+    Some((flow, pass, u32::from_be_bytes([a, b, c, d]).into()))
 }
 
 #[cfg(test)]
@@ -519,7 +515,7 @@ mod tests {
 
     #[test]
     fn tokens_hold_flow_pass_and_segment() {
-        for parts in [(0, 0, 0), (513, 255, 0xFF_FFFF_FFFF), (1, 2, 3)] {
+        for parts in [(0, 0, 0), (255, 255, 0xFFFF_FFFF), (1, 2, 3)] {
             assert_eq!(from_token(&to_token(parts.0, parts.1, parts.2)), Some(parts));
         }
         assert_eq!(from_token(&[1]), None);
