@@ -69,7 +69,8 @@ function receive(message) {
   switch (message.event) {
     case "hello":
     case "started":
-      Object.assign(state, { running: message.run ?? message.running, trials: [], live: null, summary: null, peers: [] });
+      Object.assign(state, { running: message.run ?? message.running, trials: [], live: null, summary: null, peers: [],
+        trial: undefined, program: undefined });
       if (message.event === "started") state.ended = null;
       [rates, latencies] = [new Samples(), new Samples()];
       break;
