@@ -1,6 +1,9 @@
 //! Parses names, durations, sizes and Base64 on the command line.
 
+use std::any::TypeId;
+use std::num::{IntErrorKind, ParseIntError};
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::time::Duration;
 
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -58,7 +61,36 @@ pub(super) fn identity_name(text: &str) -> Result<Name, String> {
 
 /// Parses a duration with its unit.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text)
+    match text.strip_prefix('-').map(parse_duration) {
+        Some(Ok(_)) => Err("a duration is not negative".to_owned()),
+        _ => parse_duration(text),
+    }
+}
+
+/// Parses a whole number from 1.
+pub(super) fn at_least_one<T>(text: &str) -> Result<T, String>
+where
+    T: FromStr<Err = ParseIntError> + PartialEq,
+{
+    let zero = T::from_str("0").ok();
+    match text.parse::<T>() {
+        Ok(number) if zero.as_ref() != Some(&number) => Ok(number),
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => {
+            Err("the number is too large".to_owned())
+        }
+        Ok(_) | Err(_) => Err("it is a whole number, 1 or more".to_owned()),
+    }
+}
+
+/// Options with a duration take a value that begins with a dash: that it is negative is the reason of its refusal.
+pub(super) fn with_negative_durations(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|argument| {
+        match argument.get_value_parser().type_id() == TypeId::of::<Duration>() {
+            true => argument.allow_hyphen_values(true),
+            false => argument,
+        }
+    });
+    command.mut_subcommands(with_negative_durations)
 }
 
 /// Parses a number of bytes with its unit, in this range.
@@ -105,12 +137,25 @@ pub(super) fn from_base64(text: &str) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
 
     #[test]
     fn durations_and_sizes_need_a_unit() {
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("0"), Ok(Duration::ZERO));
+        assert_eq!(duration("-1s").unwrap_err(), "a duration is not negative");
+        assert_eq!(at_least_one::<u64>("7"), Ok(7));
+        assert_eq!(at_least_one("7"), Ok(NonZeroU32::MIN.saturating_add(6)));
+        for refused in ["0", "-1", "x"] {
+            let reasons =
+                [at_least_one::<u64>(refused).err(), at_least_one::<NonZeroU32>(refused).err()];
+            assert_eq!(
+                reasons,
+                [(); 2].map(|()| Some("it is a whole number, 1 or more".to_owned()))
+            );
+        }
         let reason = duration("250").unwrap_err();
         assert!(reason.contains("250ms"), "{reason}");
         let any = size(0..=u64::MAX);

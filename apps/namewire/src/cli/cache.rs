@@ -13,6 +13,7 @@ use ndn_cache_sim::report::{self, Estimate, QUANTITIES, Row};
 use ndn_cache_sim::topology::{FILES, Topology};
 use ndn_cache_sim::trace::{Pattern, Trace};
 
+use super::arguments::at_least_one;
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
 
@@ -51,13 +52,13 @@ pub(super) struct SimulateOptions {
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Number of seeds
-    #[arg(long, value_name = "N", default_value = "30")]
+    #[arg(long, value_name = "N", default_value = "30", value_parser = at_least_one::<NonZeroU32>)]
     seeds: NonZeroU32,
     /// First seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     first_seed: u64,
     /// Threads; the result does not depend on them [default: all processors]
-    #[arg(long)]
+    #[arg(long, value_parser = at_least_one::<NonZeroU32>)]
     threads: Option<NonZeroU32>,
     /// Write all runs as CSV to this file
     #[arg(long, value_name = "FILE")]

@@ -5,13 +5,12 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::builder::RangedU64ValueParser;
 use clap::{Args, FromArgMatches};
 use namewire_control::StreamEnd;
 use namewire_control::capture::{CaptureRecord, CapturedFrame, PcapngReader};
 use ndn_packet::Name;
 
-use super::arguments::{name, size};
+use super::arguments::{at_least_one, name, size};
 use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
 use super::interrupt;
@@ -32,7 +31,7 @@ pub(super) struct Options {
     #[command(flatten)]
     filter: PacketFilter,
     /// End after this number of packets
-    #[arg(long, short, value_name = "PACKETS", value_parser = RangedU64ValueParser::<u64>::new().range(1..))]
+    #[arg(long, short, value_name = "PACKETS", value_parser = at_least_one::<u64>)]
     count: Option<u64>,
     /// Output file in pcapng; `-` for standard output
     #[arg(long, short, value_name = "FILE", conflicts_with = "json")]

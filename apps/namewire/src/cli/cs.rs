@@ -6,7 +6,7 @@ use ndn_management::{ControlParameters, CsInfo, Verb, cs_flag};
 use ndn_packet::Name;
 use serde_json::{Value, json};
 
-use super::arguments::name;
+use super::arguments::{at_least_one, name};
 use super::connect::block_on;
 use super::control_queries;
 use super::failure::{Failure, Outcome};
@@ -51,7 +51,7 @@ enum Command {
         #[arg(value_parser = name)]
         prefix: Name,
         /// Maximum number of packets to erase
-        #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(long, value_name = "PACKETS", value_parser = at_least_one::<u64>)]
         count: Option<u64>,
         #[command(flatten)]
         common: CommonOptions,

@@ -16,7 +16,7 @@ use ndn_files::{LIST, REPLICAS_MAX, Workers, fetch_index};
 use ndn_packet::{Convention, Name};
 use serde_json::json;
 
-use super::arguments::{name, positive_duration};
+use super::arguments::{at_least_one, name, positive_duration};
 use super::connect::{ConnectOptions, block_on};
 use super::connection::while_connected;
 use super::failure::{Failure, Outcome};
@@ -90,13 +90,13 @@ pub(super) struct FetchArguments {
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
     verify: String,
     /// Fixed window, in Interests, instead of an adaptive one
-    #[arg(long, value_name = "SEGMENTS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "SEGMENTS", value_parser = at_least_one::<u32>)]
     window: Option<u32>,
     /// Congestion control algorithm
     #[arg(long, value_enum, default_value = "cubic", conflicts_with = "window")]
     congestion: CongestionControl,
     /// Maximum window, in Interests
-    #[arg(long, value_name = "SEGMENTS", conflicts_with = "window", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "SEGMENTS", conflicts_with = "window", value_parser = at_least_one::<u32>)]
     window_max: Option<u32>,
     /// InterestLifetime
     #[arg(long, short, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]

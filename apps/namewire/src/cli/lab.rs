@@ -17,6 +17,7 @@ use ndn_sys::clock::Clock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::arguments::at_least_one;
 use super::engine::{self, EngineOptions, PartOptions, Parts};
 use super::failure::{Failure, INTERRUPTED, Outcome};
 use super::interrupt::on_interrupt;
@@ -93,7 +94,7 @@ struct RunOptions {
 #[derive(Args, Debug)]
 struct WorkOptions {
     /// Runs of this process at a time; more than 1 only if runs do not measure time
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one::<NonZeroUsize>)]
     jobs: NonZeroUsize,
     #[command(flatten)]
     engine: EngineOptions,
@@ -134,7 +135,7 @@ struct RenderOptions {
     #[arg(long, value_name = "DIRECTORY", group = "form")]
     kubernetes: Option<PathBuf>,
     /// Number of the cell in the order of the design, from 1
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one::<NonZeroUsize>)]
     cell: NonZeroUsize,
     /// Image of namewire (Dockerfile)
     #[arg(long, value_name = "IMAGE", default_value = "namewire")]

@@ -175,7 +175,7 @@ pub fn main() -> ExitCode {
         std::process::exit(USAGE_STATUS);
     });
     let matches = program().try_get_matches_from(&arguments);
-    let matches = matches.unwrap_or_else(|error| refuse(&error, &arguments));
+    let matches = matches.unwrap_or_else(|error| refuse(error, &arguments));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if let Command::Nfdc(options) = &arguments.command {
         // It has other exit statuses.
@@ -203,11 +203,19 @@ fn asks_for_json(matches: &clap::ArgMatches) -> bool {
 
 /// The command line, with examples.
 fn program() -> clap::Command {
-    complete::completed(examples::added(groups::with_groups(Arguments::command())))
+    let command = arguments::with_negative_durations(Arguments::command());
+    complete::completed(examples::added(groups::with_groups(command)))
 }
 
 /// Ends the program for an unusable command line; words of other programs are answered.
-fn refuse(error: &clap::Error, arguments: &[OsString]) -> ! {
+fn refuse(mut error: clap::Error, arguments: &[OsString]) -> ! {
+    if let (ErrorKind::UnknownArgument, Some(ContextValue::String(option))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+        && option == "--socket"
+    {
+        let tip = "--transport names the Unix socket of the forwarder to connect to".into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
     let word = match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
         (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) => word,
         _ => error.exit(),

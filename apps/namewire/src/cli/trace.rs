@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand, value_parser};
+use clap::{Args, Subcommand};
 use ndn_packet::Name;
 use ndn_types::duration_ms;
 use serde_json::{Value, json};
 
-use super::arguments::name;
+use super::arguments::{at_least_one, name};
 use super::control::{ControlOptions, span};
 use super::failure::{Failure, Outcome};
 use super::interrupt;
@@ -51,10 +51,10 @@ enum TraceCommand {
         #[arg(long, value_name = "NAME", default_value = "/", value_parser = name)]
         name: Name,
         /// Only one of N packets
-        #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one::<u32>)]
         sample: u32,
         /// End after N packets
-        #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+        #[arg(long, value_name = "N", value_parser = at_least_one::<u64>)]
         count: Option<u64>,
         #[command(flatten)]
         control: ControlOptions,

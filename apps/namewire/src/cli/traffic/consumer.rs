@@ -20,7 +20,7 @@ use ndn_types::duration_ns;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::arguments::{name, positive_duration, size};
+use super::super::arguments::{at_least_one, name, positive_duration, size};
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, grouped};
 use super::super::scrape::MetricsOptions;
@@ -49,7 +49,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE", conflicts_with = "prefixes")]
     scenario: Option<PathBuf>,
     /// Interests in flight over all faces [default: 64]
-    #[arg(long, value_name = "NUMBER", conflicts_with = "rate", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "rate", value_parser = at_least_one::<u32>)]
     window: Option<u32>,
     /// Interests per second over all faces, regardless of answers
     #[arg(long, value_name = "NUMBER")]
