@@ -84,10 +84,18 @@ fn forwarder_at_its_limit_of_faces_is_reported_at_once() {
 #[test]
 fn commands_do_not_wait_for_a_forwarder_that_closes_connections() {
     let (forwarder, _held) = full("[control]\nenabled = false\n");
-    let status = forwarder.run(&["status"]);
-    assert_eq!(status.status.code(), Some(1), "{status:?}");
-    assert!(text(&status).contains("closes our connections at once"), "{}", text(&status));
-    assert!(!text(&status).contains("busy"), "{}", text(&status));
+    for command in [
+        &["status"][..],
+        &["put", "/a", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")],
+        &["ping-server", "/a"],
+    ] {
+        let refused = forwarder.run(command);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        let reason = text(&refused);
+        assert!(reason.contains("closes our connections at once"), "{reason}");
+        assert!(reason.contains("`namewire limits`"), "{reason}");
+        assert!(!reason.contains("hangs"), "{reason}");
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::command::{Command, CsSettings, NewFace, NewPort, PortChange};
 use crate::erasures::{Erasures, Progress};
 use crate::event::Event;
 use crate::exchange::{Exchange, slot_stride};
-use crate::face_shares::{FaceDebt, FaceLimits, FaceShares};
+use crate::face_shares::{FaceDebt, FaceLimits, FaceRefusal, FaceShares};
 use crate::faces::faces_max;
 use crate::options::{DataplaneError, DataplaneOptions, MemoryFaceOptions, Roles};
 use crate::port_workers::PortWorkers;
@@ -182,10 +182,10 @@ impl Dataplane {
         self.next_face_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether a principal could have one more face. It is decided when the face is made.
+    /// Why a principal could not have one more face, if so. It is decided when the face is made.
     #[must_use]
-    pub fn admits_face(&self, principal: PrincipalKey) -> bool {
-        self.face_shares.admits(principal)
+    pub fn face_refusal(&self, principal: PrincipalKey) -> Option<FaceRefusal> {
+        self.face_shares.refusal(principal)
     }
 
     /// The principals that have to give up faces, because others took their places.

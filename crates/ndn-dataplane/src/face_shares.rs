@@ -1,6 +1,7 @@
 //! The number of faces on all workers, divided between principals.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -65,11 +66,32 @@ pub struct FaceDebt {
     pub faces: Vec<u64>,
 }
 
+/// The limit that leaves no room for another face.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaceRefusal {
+    /// Limit of all faces.
+    All,
+    /// Limit of the faces of one remote principal.
+    PerPeer,
+    /// Share of the principal: others have the rest of all faces, or it is reserved for them.
+    Share,
+}
+
+impl fmt::Display for FaceRefusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::All => "limits.faces reached",
+            Self::PerPeer => "limits.faces_per_peer reached",
+            Self::Share => "the peer has its share of limits.faces",
+        })
+    }
+}
+
 /// Where the place of another face comes from.
 enum Admission {
     Free,
     From(PrincipalIndex),
-    Refused,
+    Refused(FaceRefusal),
 }
 
 impl FaceShares {
@@ -99,7 +121,7 @@ impl FaceShares {
         let newcomer = PrincipalIndex::OTHER;
         let is_new = state.ledger.held(newcomer, Faces) == 0;
         let admission = self.admission(state, newcomer, PrincipalKey::OTHER);
-        let is_full = is_new && matches!(admission, Admission::Refused);
+        let is_full = is_new && matches!(admission, Admission::Refused(_));
         self.is_full.store(is_full, Ordering::Relaxed);
     }
 
@@ -113,7 +135,7 @@ impl FaceShares {
                 state.ledger.release(victim, Faces, 1);
                 *state.owed.entry(victim).or_default() += 1;
             }
-            Admission::Refused => {
+            Admission::Refused(_) => {
                 state.ledger.detach(principal);
                 return false;
             }
@@ -124,21 +146,27 @@ impl FaceShares {
         true
     }
 
-    /// Whether a principal could have one more face.
-    pub(crate) fn admits(&self, key: PrincipalKey) -> bool {
+    /// Why a principal could not have one more face, if so.
+    pub(crate) fn refusal(&self, key: PrincipalKey) -> Option<FaceRefusal> {
         let mut state = self.lock();
         let principal = state.ledger.attach(key);
         let admission = self.admission(&state, principal, key);
         state.ledger.detach(principal);
-        !matches!(admission, Admission::Refused)
+        match admission {
+            Admission::Free | Admission::From(_) => None,
+            Admission::Refused(refusal) => Some(refusal),
+        }
     }
 
     fn admission(&self, state: &State, principal: PrincipalIndex, key: PrincipalKey) -> Admission {
         let (ledger, class) = (&state.ledger, key.class());
         let is_at_limit =
             class == PrincipalClass::Remote && ledger.held(principal, Faces) >= self.per_peer;
-        if state.count >= self.all || is_at_limit {
-            return Admission::Refused;
+        if state.count >= self.all {
+            return Admission::Refused(FaceRefusal::All);
+        }
+        if is_at_limit {
+            return Admission::Refused(FaceRefusal::PerPeer);
         }
         let is_spare = state.uncharged() < self.all / SPARE_PART;
         let victim = match ledger.verdict(principal, Faces, 1) {
@@ -150,7 +178,7 @@ impl FaceShares {
             (Some(victim), _) => Admission::From(victim),
             (None, PrincipalClass::Management) => Admission::Free,
             (None, PrincipalClass::Local | PrincipalClass::Neighbour | PrincipalClass::Remote) => {
-                Admission::Refused
+                Admission::Refused(FaceRefusal::Share)
             }
         }
     }
@@ -268,9 +296,9 @@ mod tests {
                         shares.take(next_id, key);
                     }
                 }
-                prop_assert_eq!(shares.is_full(), !shares.admits(peer(200)));
+                prop_assert_eq!(shares.is_full(), shares.refusal(peer(200)).is_some());
                 // Nor one that has faces.
-                prop_assert!(!shares.is_full() || (0..8).all(|last| !shares.admits(peer(last))));
+                prop_assert!(!shares.is_full() || (0..8).all(|last| shares.refusal(peer(last)).is_some()));
             }
         }
     }
@@ -327,7 +355,8 @@ mod tests {
     fn places_of_closed_faces_are_free_again() {
         let shares = shares(20, 2);
         assert!(shares.take(1, peer(1)) && shares.take(2, peer(1)) && !shares.take(3, peer(1)));
-        assert!(!shares.admits(peer(1)) && shares.admits(peer(2)));
+        assert_eq!(shares.refusal(peer(1)), Some(FaceRefusal::PerPeer));
+        assert_eq!(shares.refusal(peer(2)), None);
         shares.give_up(1);
         shares.release(1);
         assert!(shares.take(3, peer(1)));

@@ -44,7 +44,7 @@ pub use exchange::{
     Exchange, ExchangeCounters, ExchangeValues, KINDS, Message, Outbound, QueueDepth,
     QueueDepthValues, RemoteFrame, RemoteTx, RoutedSink,
 };
-pub use face_shares::{FaceDebt, Faces};
+pub use face_shares::{FaceDebt, FaceRefusal, Faces};
 pub use faces::FACE_LIMIT_REACHED;
 pub use options::{
     DataplaneError, DataplaneOptions, MemoryFaceOptions, OnDemandOptions, Roles, WorkerOptions,

@@ -165,18 +165,21 @@ pub(super) fn transport(text: &str) -> Result<ForwarderAddress, String> {
 /// Runs an asynchronous command until it is done or interrupted.
 pub(super) fn block_on<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     let runtime = runtime()?;
-    let unless_turned_away = async {
-        tokio::select! {
-            biased;
-            outcome = work => outcome,
-            () = TURNED_AWAY.notified() => Err(turned_away()),
-        }
-    };
-    let outcome = runtime.block_on(or_interrupted(unless_turned_away));
+    let outcome = runtime.block_on(or_interrupted(unless_turned_away(work)));
     runtime.block_on(session_ended());
     // The resolution of a host name cannot be interrupted; do not wait for it.
     runtime.shutdown_background();
     outcome
+}
+
+/// Fails as soon as the forwarder has closed several connections in a row without an answer. Servers register their
+/// prefixes so; once they have started, they wait for the forwarder instead.
+pub(super) async fn unless_turned_away<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    tokio::select! {
+        biased;
+        outcome = work => outcome,
+        () = TURNED_AWAY.notified() => Err(turned_away()),
+    }
 }
 
 /// As [`block_on`], for servers, which handle interrupts themselves.
@@ -326,8 +329,9 @@ fn turned_away() -> Failure {
     match control_queries::is_full(address) {
         Some(limit) => no_room(address, &limit),
         None => Failure::Failed(format!(
-            "the forwarder at {address} closes our connections at once: it may have reached its limit of faces \
-             (`limits.faces` in its configuration; `namewire status` of its owner shows it)"
+            "the forwarder at {address} closes our connections at once: it may have reached `limits.faces` of its \
+             configuration, or what that leaves to programs like this one (on its host, for its user: `namewire limits` \
+             shows who holds faces, `namewire workers` how busy it is)"
         )),
     }
 }

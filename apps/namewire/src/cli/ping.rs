@@ -9,8 +9,8 @@ use ndn_security::{Signer, data_len_max};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::arguments::{duration, name, positive_duration, published_name, size};
-use super::connect::{ConnectOptions, block_on_until_done};
+use super::arguments::{at_least_one, duration, name, positive_duration, published_name, size};
+use super::connect::{ConnectOptions, block_on_until_done, unless_turned_away};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
@@ -26,7 +26,7 @@ pub(super) struct Options {
     #[arg(value_parser = name)]
     prefix: Name,
     /// Number of pings
-    #[arg(long, short, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, short, value_parser = at_least_one::<u64>)]
     count: Option<u64>,
     /// Interval between pings
     #[arg(long, short, value_parser = positive_duration, default_value = "1s", value_name = "DURATION")]
@@ -179,9 +179,9 @@ pub(super) fn run_server(options: &ServerOptions) -> Outcome {
     check_answer_size(options, signer.as_ref())?;
     block_on_until_done(async {
         let endpoint = options.connect.open().await?;
-        let server =
-            PingServer::start(&endpoint, &options.prefix, options.freshness, options.size, signer)
-                .await?;
+        let start =
+            PingServer::start(&endpoint, &options.prefix, options.freshness, options.size, signer);
+        let server = unless_turned_away(async { Ok(start.await?) }).await?;
         output::print_line(&format!("responding to pings for {}; Ctrl-C ends it", options.prefix))?;
         tokio::select! {
             signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string()))?,

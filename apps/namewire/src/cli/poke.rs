@@ -11,7 +11,7 @@ use ndn_types::duration_ms;
 use tokio::sync::Notify;
 
 use super::arguments::{duration, positive_duration, served_name};
-use super::connect::{ConnectOptions, block_on_until_done};
+use super::connect::{ConnectOptions, block_on_until_done, unless_turned_away};
 use super::failure::{Failure, Outcome};
 use super::interrupt::{interrupted, or_interrupted};
 use super::keys;
@@ -62,9 +62,9 @@ pub(super) fn run(options: &Options) -> Outcome {
                 }
             }
         };
-        let registration = endpoint.produce(&options.name, handler).await;
-        let registration =
-            registration.map_err(|error| Failure::Unregistered(Box::new(error.into())))?;
+        let register = async { Ok(endpoint.produce(&options.name, handler).await?) };
+        let registration = unless_turned_away(register).await;
+        let registration = registration.map_err(|error| Failure::Unregistered(Box::new(error)))?;
         if options.keep {
             super::output::note(&format_args!("serving {}; Ctrl-C ends it", options.name));
             interrupted().await.map_err(|error| Failure::Failed(error.to_string()))?;

@@ -11,7 +11,7 @@ use ndn_packet::{MAX_PACKET_SIZE, Name};
 use serde_json::json;
 
 use super::arguments::{duration, positive_duration, served_name, size};
-use super::connect::{ConnectOptions, block_on_until_done};
+use super::connect::{ConnectOptions, block_on_until_done, unless_turned_away};
 use super::connection::{open_within, while_connected};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
@@ -76,9 +76,9 @@ pub(super) fn run(options: &Options) -> Outcome {
     let size = content.len();
     block_on_until_done(async {
         let endpoint = open_within(&options.connect, options.wait).await?;
-        let object =
-            endpoint.publish(&options.name, content, &publishing).await.map_err(failure)?;
-        let object = Arc::new(object);
+        let publish =
+            async { endpoint.publish(&options.name, content, &publishing).await.map_err(failure) };
+        let object = Arc::new(unless_turned_away(publish).await?);
         let scraped = Arc::clone(&object);
         let metrics = options.metrics.serve(move || object_metrics(&scraped))?;
         report_published(options, &object, size)?;

@@ -25,7 +25,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::arguments::{duration, served_name, size};
-use super::connect::{ConnectOptions, block_on_until_done};
+use super::connect::{ConnectOptions, block_on_until_done, unless_turned_away};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
@@ -183,8 +183,8 @@ pub(super) fn run(options: &Options) -> Outcome {
     let described: Vec<_> = mounts.iter().map(describe).collect();
     block_on_until_done(async {
         let endpoint = options.connect.open().await?;
-        let server = FileServer::start(&endpoint, mounts, &serving).await.map_err(failure)?;
-        let server = Arc::new(server);
+        let start = async { FileServer::start(&endpoint, mounts, &serving).await.map_err(failure) };
+        let server = Arc::new(unless_turned_away(start).await?);
         let scraped = Arc::clone(&server);
         let metrics = options.metrics.serve(move || server_metrics(&scraped))?;
         let certificates = serve_certificates(&endpoint, certificates).await?;

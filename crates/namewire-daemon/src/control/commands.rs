@@ -4,7 +4,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use ndn_dataplane::{
-    Balanced, Command, CommandMark, CsSettings, Dataplane, NewFace, NewPort, PortChange,
+    Balanced, Command, CommandMark, CsSettings, Dataplane, FaceRefusal, NewFace, NewPort,
+    PortChange,
 };
 use ndn_face::{FaceOptions, FrameTap, PortId};
 use ndn_forwarding::{Counters, LinkEvent, StrategyTable};
@@ -23,8 +24,8 @@ pub(crate) trait FaceCommands: Debug {
     /// Returns a FaceId that was never used.
     fn allocate_face_id(&mut self) -> u64;
 
-    /// Returns whether a principal may have another on-demand face.
-    fn admits_face(&self, principal: PrincipalKey) -> bool;
+    /// Returns why a principal may not have another on-demand face, if so.
+    fn face_refusal(&self, principal: PrincipalKey) -> Option<FaceRefusal>;
 
     /// Creates a face.
     fn add_face(&mut self, face: NewFace);
@@ -147,8 +148,8 @@ impl FaceCommands for Dataplane {
         Self::allocate_face_id(self)
     }
 
-    fn admits_face(&self, principal: PrincipalKey) -> bool {
-        Self::admits_face(self, principal)
+    fn face_refusal(&self, principal: PrincipalKey) -> Option<FaceRefusal> {
+        Self::face_refusal(self, principal)
     }
 
     fn add_face(&mut self, face: NewFace) {

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use ndn_dataplane::FaceRefusal;
 use ndn_management::state::Learning;
 use ndn_management::{Now, RequestOutcome};
 use ndn_memif::HandshakeError;
@@ -106,10 +107,15 @@ impl Refusals {
         self.0.admit(now_ns, principal)
     }
 
-    /// Logs a connection that was closed at the limit of faces of its principal.
-    pub(super) fn principal_refused(&mut self, now: Now, principal: PrincipalKey) {
+    /// Logs a connection that was closed at a limit of faces.
+    pub(super) fn principal_refused(
+        &mut self,
+        now: Now,
+        principal: PrincipalKey,
+        limit: FaceRefusal,
+    ) {
         if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
-            warn!(%principal, unlogged, "connection rejected: its peer has reached its limit of faces");
+            warn!(%principal, unlogged, "connection rejected: {limit}");
         }
     }
 
@@ -129,7 +135,7 @@ impl Refusals {
         reason: &NotLocal,
     ) {
         if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
-            info!(?peer, %reason, unlogged, "the connection is not local: see local_users in [listeners.tcp]");
+            info!(?peer, %reason, unlogged, "the connection is not local (see local_users in [listeners.tcp])");
         }
     }
 

@@ -450,11 +450,11 @@ impl<'a, D: ?Sized> Cx<'a, D> {
 impl<D: FaceCommands + ?Sized> Cx<'_, D> {
     /// Returns whether a principal may have another on-demand face; logs a refusal.
     pub(crate) fn admits(&mut self, principal: PrincipalKey) -> bool {
-        let admits = self.dataplane.admits_face(principal);
-        if !admits {
-            self.log.refused.principal_refused(self.now, principal);
+        let refusal = self.dataplane.face_refusal(principal);
+        if let Some(limit) = refusal {
+            self.log.refused.principal_refused(self.now, principal, limit);
         }
-        admits
+        refusal.is_none()
     }
 
     /// Adds the face of an accepted connection whose principal is [admitted](Self::admits).
