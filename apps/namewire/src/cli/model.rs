@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
-use question::{Question, answer_json, assignment, quantity, read, usage, verdict_text};
+use question::{Question, answer_json, assignment, per_cent, quantity, read, usage, verdict_text};
 
 /// Predict throughput and loss of a forwarder from a model
 ///
@@ -203,7 +203,7 @@ fn print_answer(question: &Question, property: &Property, answer: &CheckResult) 
     output::print_line(&format!("{}: {}", question.property, verdict_text(answer)))?;
     output::print_line(&format!("estimate    {}", quantity(property, answer.estimate)))?;
     if let Some(interval) = answer.interval {
-        let confidence = 100.0 * question.confidence;
+        let confidence = per_cent(question.confidence);
         output::print_line(&format!(
             "interval    {} to {} ({confidence} %)",
             quantity(property, interval.low),

@@ -21,21 +21,21 @@ use ndn_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::super::arguments::{duration, size};
+use super::super::arguments::{at_least_one, duration, size};
 use super::super::failure::{Failure, Outcome};
 use super::super::interrupt::on_interrupt;
 use super::super::machine::machine;
 use super::super::output::{self, Table};
 use super::forwarder::{QUEUE, Window, load, measure, note_progress, processors};
 use super::host::Yardstick;
-use super::question::{read, usage};
+use super::question::{read, share, usage};
 
 #[derive(Args, Debug, Clone)]
 pub(super) struct MeasureOptions {
     /// Campaign file; an interrupted campaign is continued
     file: PathBuf,
     /// Numbers of workers
-    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    #[arg(long, value_delimiter = ',', default_value = "1,2", value_parser = at_least_one::<NonZeroUsize>)]
     workers: Vec<NonZeroUsize>,
     /// Numbers of name components
     #[arg(long, value_delimiter = ',', default_value = "3,13")]
@@ -44,7 +44,7 @@ pub(super) struct MeasureOptions {
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', default_value = "0B,1200B", value_parser = size(0..=PAYLOAD_MAX))]
     payload: Vec<usize>,
     /// Shares of the Interests that the Content Store answers
-    #[arg(long, value_delimiter = ',', default_value = "0,0.5")]
+    #[arg(long, value_delimiter = ',', default_value = "0,0.5", value_parser = share)]
     hits: Vec<f64>,
     /// Numbers of FIB entries
     #[arg(long, value_delimiter = ',', default_value = "64,2048")]
@@ -53,7 +53,7 @@ pub(super) struct MeasureOptions {
     #[arg(long, value_delimiter = ',', default_value = "0.3,0.6,0.85,1.1,1.4")]
     loads: Vec<f64>,
     /// Repetitions of the design
-    #[arg(long, default_value = "1")]
+    #[arg(long, default_value = "1", value_parser = at_least_one::<NonZeroUsize>)]
     rounds: NonZeroUsize,
     /// Time before each window
     #[arg(long, value_name = "DURATION", default_value = "250ms", value_parser = duration)]

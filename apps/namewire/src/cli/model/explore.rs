@@ -16,7 +16,7 @@ use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, grouped};
 use super::engine::{Engine, written};
 use super::question::{
-    Question, answer_json, assignment, quantity, read, usage, verdict_text, write_figure,
+    Question, answer_json, assignment, per_cent, quantity, read, usage, verdict_text, write_figure,
 };
 
 #[derive(Args, Debug)]
@@ -154,7 +154,7 @@ fn report(sweep: &Sweep, options: &Options) -> Outcome {
         fs::write(path, text).map_err(|error| Failure::file(path.display(), &error))?;
     }
     if let Some(path) = &options.svg {
-        let confidence = 100.0 * options.question.confidence;
+        let confidence = per_cent(options.question.confidence);
         let title = format!("{} with {confidence} % intervals", options.question.property);
         write_figure(path, &title, panels(sweep, &answers), 3)?;
     }

@@ -26,7 +26,7 @@ use super::campaign::{
 };
 use super::forwarder::{Window, load, measure, note_progress};
 use super::host::Yardstick;
-use super::question::{percent, usage};
+use super::question::{percent, share, usage};
 
 const WORKERS_MAX: usize = 64;
 /// Traces of a prediction.
@@ -49,7 +49,7 @@ pub(super) struct PlanOptions {
     #[arg(long, value_name = "SIZE", value_parser = size(0..=PAYLOAD_MAX))]
     payload: usize,
     /// Share of the Interests that the Content Store answers
-    #[arg(long, default_value_t = 0.0)]
+    #[arg(long, default_value = "0", value_parser = share)]
     hits: f64,
     /// FIB entries
     #[arg(long, default_value_t = 64)]
@@ -83,7 +83,7 @@ pub(super) struct ValidateOptions {
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', default_value = "300B,900B", value_parser = size(0..=PAYLOAD_MAX))]
     payload: Vec<usize>,
     /// Shares of the Interests that the Content Store answers, in turn
-    #[arg(long, value_delimiter = ',', default_value = "0,0.5")]
+    #[arg(long, value_delimiter = ',', default_value = "0,0.5", value_parser = share)]
     hits: Vec<f64>,
     /// Rates, in multiples of the predicted capacity
     #[arg(long, value_delimiter = ',', default_value = "0.6,0.8,0.9,1.1,1.25,1.5")]

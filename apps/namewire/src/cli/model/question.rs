@@ -11,6 +11,7 @@ use ndn_model::property::{Number, Property};
 use ndn_model::smc::Verdict;
 use serde_json::{Value, json};
 
+use super::super::arguments::at_least_one;
 use super::super::failure::{Failure, Outcome};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -55,28 +56,55 @@ pub(super) struct Question {
     #[arg(long, default_value_t = 0.005)]
     pub(super) margin: f64,
     /// Traces of a method with a fixed number
-    #[arg(long)]
+    #[arg(long, value_parser = at_least_one::<NonZeroU32>)]
     pub(super) traces: Option<NonZeroU32>,
     /// Bounds of an observed number, such as 0,1
     #[arg(long, value_parser = bounds)]
     pub(super) bounds: Option<(f64, f64)>,
     /// Give up after this many traces
-    #[arg(long, default_value = "100000")]
+    #[arg(long, default_value = "100000", value_parser = at_least_one::<NonZeroU32>)]
     pub(super) traces_max: NonZeroU32,
     /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
     /// Threads; the result does not depend on them [default: all processors]
-    #[arg(long)]
+    #[arg(long, value_parser = at_least_one::<NonZeroU32>)]
     pub(super) threads: Option<NonZeroU32>,
 }
 
+/// Parses a percentage, which has its sign: 0.99 may mean 99% or 0.99%.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
-    let number = text.trim_end_matches('%').trim();
-    match number.parse::<f64>() {
-        Ok(value) if value > 0.0 && value < 100.0 => Ok(value / 100.0),
-        Ok(_) | Err(_) => Err("a percentage between 0 and 100, such as 99%".to_owned()),
+    let number = text.trim().strip_suffix('%');
+    let value = number.unwrap_or(text).trim().parse::<f64>();
+    match (value, number) {
+        (Ok(value), Some(_)) if value > 0.0 && value < 100.0 => Ok(value / 100.0),
+        (Ok(value), None) if value > 0.0 && value < 1.0 => {
+            Err(format!("it has no %: write {}%", per_cent(value)))
+        }
+        (Ok(value), None) if (1.0..100.0).contains(&value) => {
+            Err(format!("it has no %: write {value}%"))
+        }
+        _ => Err("it is a percentage between 0% and 100%, such as 99%".to_owned()),
     }
+}
+
+/// Parses a share: a number from 0 to 1, or a percentage with its sign.
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    let number = text.trim().strip_suffix('%');
+    let value = number.unwrap_or(text).trim().parse::<f64>();
+    match (value, number) {
+        (Ok(value), Some(_)) if (0.0..=100.0).contains(&value) => Ok(value / 100.0),
+        (Ok(value), None) if (0.0..=1.0).contains(&value) => Ok(value),
+        (Ok(value), None) if (1.0..=100.0).contains(&value) => {
+            Err(format!("it has no %: write {value}%"))
+        }
+        _ => Err("it is a share from 0 to 1, or a percentage, such as 0.5 or 50%".to_owned()),
+    }
+}
+
+/// A share in per cent, without the digits that a binary fraction adds: 0.99 for 0.0099.
+pub(super) fn per_cent(share: f64) -> f64 {
+    (share * 1e12).round() / 1e10
 }
 
 pub(super) fn bounds(text: &str) -> Result<(f64, f64), String> {
@@ -226,7 +254,16 @@ mod tests {
     #[test]
     fn percentages_and_assignments_are_checked() {
         assert!((percent("99.9%").unwrap() - 0.999).abs() < 1e-12);
-        assert!(percent("100%").is_err() && percent("x").is_err() && percent("nan").is_err());
+        for refused in ["100%", "0%", "x", "nan", "nan%", "0", "99%%"] {
+            assert!(percent(refused).unwrap_err().contains("such as 99%"), "{refused}");
+        }
+        assert_eq!(percent("0.99").unwrap_err(), "it has no %: write 99%");
+        assert_eq!(percent("99").unwrap_err(), "it has no %: write 99%");
+        assert_eq!(["0", "0.5", "50%", "1"].map(|text| share(text).unwrap()), [0.0, 0.5, 0.5, 1.0]);
+        assert_eq!(share("50").unwrap_err(), "it has no %: write 50%");
+        assert!(share("-1").is_err() && share("101%").is_err() && share("nan").is_err());
+        let shown = [0.99, 0.0099, 0.999, 0.07].map(|share| per_cent(share).to_string());
+        assert_eq!(shown, ["99", "0.99", "99.9", "7"]);
         assert_eq!(assignment("a.b = c").unwrap(), ("a.b".to_owned(), "c".to_owned()));
         assert!(assignment("a.b").is_err() && assignment("=c").is_err());
         assert_eq!(bounds("0, 1").unwrap(), (0.0, 1.0));

@@ -11,7 +11,7 @@ use ndn_model::assembly::Placement;
 use ndn_model::reproduce::{Assumptions, Cell, findings};
 use serde_json::{Value, json};
 
-use super::super::arguments::duration;
+use super::super::arguments::{at_least_one, duration};
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table};
 use super::question::{usage, write_figure};
@@ -31,10 +31,10 @@ pub(super) struct Options {
     #[arg(long)]
     balanced: bool,
     /// Traces of each experiment
-    #[arg(long, default_value = "2")]
+    #[arg(long, default_value = "2", value_parser = at_least_one::<NonZeroU32>)]
     traces: NonZeroU32,
     /// Threads; the result does not depend on them [default: all processors]
-    #[arg(long)]
+    #[arg(long, value_parser = at_least_one::<NonZeroU32>)]
     threads: Option<NonZeroU32>,
     /// Write all experiments as CSV to this file
     #[arg(long, value_name = "FILE")]
