@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use clap_complete::Shell;
 use clap_complete::env::Shells;
 
@@ -154,7 +154,12 @@ fn count_options(command: &clap::Command, counts: &mut BTreeMap<String, usize>) 
 /// The arguments of a command that the page shows.
 fn arguments(command: &clap::Command) -> impl Iterator<Item = &clap::Arg> {
     let is_shown = |one: &&clap::Arg| {
-        !one.is_hide_set() && !matches!(one.get_id().as_str(), "help" | "version")
+        // An option of a command may have the name of one of these.
+        let is_of_all = matches!(
+            one.get_action(),
+            ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong | ArgAction::Version
+        );
+        !one.is_hide_set() && !is_of_all
     };
     command.get_arguments().filter(is_shown)
 }
