@@ -38,9 +38,18 @@ impl Outbox {
     /// Answers a command. If its name is not its own, a cached answer would also answer the same command of other programs,
     /// which would not be executed.
     pub(super) fn respond(&mut self, name: NameRef<'_>, response: &ControlResponse) {
+        self.send_response(name, response, command::has_own_name(name));
+    }
+
+    /// As [`Self::respond`], but the Content Store does not keep the answer.
+    pub(super) fn respond_uncached(&mut self, name: NameRef<'_>, response: &ControlResponse) {
+        self.send_response(name, response, false);
+    }
+
+    fn send_response(&mut self, name: NameRef<'_>, response: &ControlResponse, may_cache: bool) {
         let content = response.to_vec();
         let data = DataBuilder::new(name).freshness_ms(FRESHNESS_MS).content(&content);
-        self.send_data(&data, command::has_own_name(name));
+        self.send_data(&data, may_cache);
     }
 
     /// Answers the request for a dataset with an application Nack.

@@ -319,6 +319,10 @@ fn erase(
     harness.state.cs_erase_done(*ticket, erased, more_remain);
     harness.state.cs_erase_done(*ticket, erased, more_remain);
     harness.run();
+    assert!(
+        harness.sent.iter().all(|(_, may_cache)| !may_cache),
+        "the next erasure would count it"
+    );
     let response = harness.response();
     assert!(response.is_ok());
     (*limit, response.parameters().unwrap())
