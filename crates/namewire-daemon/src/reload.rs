@@ -58,7 +58,11 @@ impl Reload {
             Ok(_) => info!(
                 "there is no configuration file to read again: the settings are as at the start"
             ),
-            Err(reason) => error!("the configuration stays as it was: {reason}"),
+            Err(reason) => {
+                let (first, more) = reason.split_once('\n').unwrap_or((reason, ""));
+                error!("the configuration stays as it was: {first}");
+                more.lines().for_each(|line| error!("{line}"));
+            }
         }
         applied.map(|pending| self.status(None, &pending))
     }

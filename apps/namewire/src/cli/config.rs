@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use namewire_control::ConfigStatus;
+use namewire_control::{ConfigStatus, ControlError};
 use namewire_daemon::{machine_warnings, placement};
 use serde_json::json;
 
@@ -73,10 +73,13 @@ pub(super) fn run(command: &Command) -> Outcome {
 /// Asks a running forwarder to read its configuration again.
 fn reload(control: &ControlOptions, is_check: bool, as_json: bool) -> Outcome {
     let mut client = control.connect()?;
-    let status = if is_check { client.check_config()? } else { client.reload_config()? };
-    let ConfigStatus { has_file, error, waiting } = status;
+    let refused = |error: &str| Failure::Failed(error.replace('\n', "\nnamewire: "));
+    let status = if is_check { client.check_config() } else { client.reload_config() };
+    let ConfigStatus { has_file, error, waiting } = status.map_err(|error| {
+        if let ControlError::Refused(reason) = &error { refused(reason) } else { error.into() }
+    })?;
     if let Some(error) = error {
-        return Err(Failure::Failed(error));
+        return Err(refused(&error));
     }
     if as_json {
         return Ok(output::print_json(&json!({ "has_file": has_file, "waiting": waiting }))?);
@@ -199,6 +202,11 @@ pub(super) fn plan(config: &Config, source: &Source) -> Outcome<Prepared> {
 /// Each line begins with the name of the program, which the caller adds to the first.
 pub(super) fn lines(reported: &[String]) -> String {
     reported.join("\nnamewire: ")
+}
+
+/// The text of [`lines`] without the name of the program, for the log.
+pub(super) fn bare_lines(text: &str) -> String {
+    text.replace("\nnamewire: ", "\n")
 }
 
 /// Reads a configuration file; problems are shown with the lines of the file.

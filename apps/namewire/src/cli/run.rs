@@ -97,11 +97,11 @@ pub(super) fn run(options: &Options) -> Outcome {
     let again = options.clone();
     let has_file = options.config.is_some() || options.nfd_conf.is_some();
     let read = move || {
-        let (config, source) =
-            configuration(&again, &ports).map_err(|failure| failure.to_string())?;
+        let (config, source) = configuration(&again, &ports)
+            .map_err(|failure| super::config::bare_lines(&failure.to_string()))?;
         // Files that settings name are read later; their errors belong to lines of this file.
         namewire_daemon::check_access(&config, &Clock::system())
-            .map_err(|faults| source.describe_all(&faults))?;
+            .map_err(|faults| super::config::bare_lines(&source.describe_all(&faults)))?;
         Ok(config)
     };
     let log_file = options.log_file.as_deref().map(open_log).transpose()?;
@@ -110,7 +110,8 @@ pub(super) fn run(options: &Options) -> Outcome {
 }
 
 fn open_log(path: &Path) -> Outcome<LogFile> {
-    LogFile::open(path).map_err(|error| Failure::file(path.display(), &error))
+    let shown = format_args!("--log-file {}", path.display());
+    LogFile::open(path).map_err(|error| Failure::file(shown, &error))
 }
 
 impl Options {
