@@ -127,16 +127,24 @@ struct BatchLine {
 fn parse_batch(text: &str, file: &str) -> Outcome<Vec<(usize, RouteArguments)>> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    let parse = |(number, line): (usize, &str)| {
-        let parsed = BatchLine::try_parse_from(line.split_whitespace());
-        parsed.map(|line| (number, line.route)).map_err(|error| {
-            let reason = error.to_string();
-            let reason = reason.lines().next().unwrap_or_default();
-            let reason = reason.strip_prefix("error: ").unwrap_or(reason).trim_end_matches(':');
-            Failure::Usage(format!("{file}, line {number}: {reason}"))
-        })
-    };
-    lines.map(parse).collect()
+    let (mut routes, mut errors) = (Vec::new(), Vec::new());
+    for (number, line) in lines {
+        match BatchLine::try_parse_from(line.split_whitespace()) {
+            Ok(line) => routes.push((number, line.route)),
+            Err(error) => {
+                let text = error.to_string();
+                // Arguments are listed below the reason; an empty line and the usage follow.
+                let reason = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+                let reason = reason.collect::<Vec<_>>().join(" ");
+                let reason = reason.strip_prefix("error: ").unwrap_or(&reason);
+                errors.push(format!("{file}, line {number}: {reason}"));
+            }
+        }
+    }
+    match errors.is_empty() {
+        true => Ok(routes),
+        false => Err(Failure::Usage(super::config::lines(&errors))),
+    }
 }
 
 #[derive(Args, Debug)]
@@ -441,5 +449,9 @@ mod tests {
             let failure = parse_batch(text, "routes").unwrap_err().to_string();
             assert!(failure.contains(reason), "{failure}");
         }
+        let failure = parse_batch("/a\n/b 257\nx 257", "routes").unwrap_err().to_string();
+        let [first, second] = failure.lines().collect::<Vec<_>>()[..] else { panic!("{failure}") };
+        assert!(first.starts_with("routes, line 1: ") && first.ends_with("<NEXTHOP>"), "{first}");
+        assert!(second.starts_with("namewire: routes, line 3: "), "{second}");
     }
 }
