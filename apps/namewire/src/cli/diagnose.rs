@@ -31,7 +31,20 @@ pub(super) async fn explained<T>(
     };
     let why = tokio::time::timeout(TIMEOUT, find(endpoint, name)).await;
     let why = why.ok().flatten();
-    Err(kind(why.map_or_else(|| text.clone(), |why| format!("{text} ({why})"))))
+    Err(kind(why.map_or_else(|| text.clone(), |why| joined(&text, &why))))
+}
+
+/// The reason that a Nack gives, too.
+const NO_ROUTE: &str = "there is no route for it";
+
+/// A failure with its reason, which does not repeat it.
+fn joined(text: &str, why: &str) -> String {
+    let is_repeated = text.starts_with("no route to ");
+    match why.strip_prefix(NO_ROUTE).filter(|_| is_repeated) {
+        Some("") => text.to_owned(),
+        Some(more) => format!("{text}{more}"),
+        None => format!("{text} ({why})"),
+    }
 }
 
 /// The faces that Interests for a name are sent to, from the tables of a local forwarder: ` via face 288 (udp4://…)`.
@@ -120,7 +133,7 @@ fn explain(
                 format!(", and {} does not exist: see `namewire face list`", waiting.join(", "))
             }
         };
-        return Some(format!("there is no route for it{waiting}"));
+        return Some(format!("{NO_ROUTE}{waiting}"));
     };
     let down = entry.next_hops.iter().map(|hop| {
         let down = links.get(&hop.face_id)?.down.as_ref()?;
@@ -170,8 +183,15 @@ mod tests {
         let other = entry("/x", &[301]);
         let none = reported(&[other.clone(), entry("/a", &[])], &[]).unwrap();
         assert_eq!(none, "there is no route for it");
+        assert_eq!(joined("no route to /a", &none), "no route to /a");
+        assert_eq!(
+            joined("no response from /a", &none),
+            "no response from /a (there is no route for it)"
+        );
         let none = reported(&[other], &[waiting("tcp4://192.0.2.2:6363")]).unwrap();
         assert!(none.contains("tcp4://192.0.2.2:6363 does not exist"), "{none}");
+        let nack = joined("no route to /a", &none);
+        assert!(nack.starts_with("no route to /a, and tcp4://192.0.2.2:6363 does"), "{nack}");
         assert_eq!(
             reported(&[entry("/", &[300]), entry("/a", &[301])], &[]),
             None,

@@ -119,6 +119,13 @@ pub(super) fn run(options: &Options) -> Outcome {
             expressed.map_err(Failure::from)
         })
         .await;
+        let received = match (received, options.hop_limit) {
+            (Err(Failure::NoAnswer(text)), Some(0)) => {
+                let why = "forwarders drop an Interest that arrives with a HopLimit of 0";
+                return Err(Failure::NoAnswer(format!("{text} ({why})")));
+            }
+            (received, _) => received,
+        };
         let received = match options.hint.is_empty() {
             true => super::diagnose::explained(received, &endpoint, &options.name).await?,
             // The forwarding hints decide its path.
