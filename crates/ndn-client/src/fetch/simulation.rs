@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
+use std::ops::Range;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -37,6 +38,8 @@ struct Network {
     dead: BTreeSet<u64>,
     /// Segments answered with this many Nacks first.
     nacks: u32,
+    /// All Interests in this time are answered with Nacks.
+    outage: Range<Duration>,
     /// FinalBlockId is in the last Data only.
     final_in_last_only: bool,
 }
@@ -53,6 +56,7 @@ impl Default for Network {
             loss: 0.0,
             dead: BTreeSet::new(),
             nacks: 0,
+            outage: Duration::ZERO..Duration::ZERO,
             final_in_last_only: false,
         }
     }
@@ -82,14 +86,18 @@ fn run(network: &Network, config: FetchConfig, count: u64) -> Run {
     let mut received = Vec::new();
     let mut last_answer = now;
     let mut attempts = std::collections::HashMap::<u64, u32>::new();
+    let mut nacks = std::collections::HashMap::<u64, u32>::new();
     while !state.is_complete() && state.failure().is_none() {
         while let Some(transmit) = state.poll_transmit(now) {
             let segment = transmit.segment;
             let attempt = attempts.entry(segment).or_default();
             *attempt += 1;
             assert_eq!(*attempt, transmit.attempt);
-            if *attempt <= network.nacks {
-                events.push(Reverse((now + network.delay, Event::Nack { segment })));
+            let nacked = nacks.entry(segment).or_default();
+            if *nacked < network.nacks || network.outage.contains(&now) {
+                *nacked += 1;
+                let at = bottleneck_free.max(now + network.delay);
+                events.push(Reverse((at, Event::Nack { segment })));
                 continue;
             }
             if segment >= count
@@ -121,7 +129,13 @@ fn run(network: &Network, config: FetchConfig, count: u64) -> Run {
                 now = at;
                 let Reverse((_, event)) = events.pop().unwrap();
                 match event {
-                    Event::Nack { segment } => state.handle_nack(now, segment, false),
+                    Event::Nack { segment } => {
+                        state.handle_nack(now, segment, false);
+                        if !received.is_empty() {
+                            // Nacks after the first Data are not counted as attempts.
+                            attempts.entry(segment).and_modify(|count| *count -= 1);
+                        }
+                    }
                     Event::Data { segment, marked } => {
                         let last = count - 1;
                         let stated = !network.final_in_last_only || segment == last;
@@ -312,6 +326,44 @@ fn nacked_segments_are_retried_and_counted() {
 }
 
 #[test]
+fn fetch_goes_on_after_an_outage() {
+    let second = Duration::from_secs(1);
+    for window in [WindowMode::Fixed(500), WindowMode::default()] {
+        let network = Network { outage: 2 * second..12 * second, ..Network::default() };
+        let config = FetchConfig { window, ..FetchConfig::default() };
+        let run = run(&network, config, 50_000);
+        assert!(run.state.is_complete(), "{window:?}: {:?}", run.state.failure());
+        let progress = run.state.progress();
+        // Those of the Interests in flight at its beginning, and some probes.
+        assert!((10..5_000).contains(&progress.nacks), "{window:?}: {progress:?}");
+        assert!(progress.retransmissions <= progress.nacks, "{window:?}: {progress:?}");
+        assert!(run.now < 30 * second, "{window:?}: {:?}", run.now);
+    }
+}
+
+#[test]
+fn long_outage_fails_the_fetch() {
+    let second = Duration::from_secs(1);
+    let rto = RtoBounds { max: 4 * second, ..RtoBounds::default() };
+    for (retransmissions_max, timeout) in [(0, 4 * second), (3, 16 * second)] {
+        let config = FetchConfig {
+            window: WindowMode::Fixed(100),
+            rto,
+            retransmissions_max,
+            ..FetchConfig::default()
+        };
+        let network = Network { outage: second..1_000 * second, ..Network::default() };
+        let run = run(&network, config, 50_000);
+        let segment = run.state.first_missing();
+        assert_eq!(run.state.failure(), Some(&FetchFailure::Nack { segment }));
+        let silence = run.now - run.last_answer;
+        assert!(silence >= timeout && silence <= timeout + second, "{silence:?}");
+        let nacks = run.state.progress().nacks;
+        assert!((100..200).contains(&nacks), "{nacks}");
+    }
+}
+
+#[test]
 fn end_may_be_stated_only_in_the_last_segment() {
     for count in [1, 2, 9, 10, 11, 1_000] {
         let network = Network { final_in_last_only: true, ..Network::default() };
@@ -428,6 +480,8 @@ proptest! {
         let mut outstanding = BTreeSet::new();
         let mut received = BTreeSet::new();
         let mut consumed = 0u64;
+        // In an outage: the Interest that may be unanswered.
+        let mut outage: Option<Option<u64>> = None;
         for operation in operations {
             match operation {
                 Operation::Transmit => {
@@ -435,11 +489,15 @@ proptest! {
                         prop_assert!(transmit.segment <= 24);
                         prop_assert!(transmit.segment < consumed + 12);
                         prop_assert!(!received.contains(&transmit.segment));
+                        if let Some(probe) = &mut outage {
+                            prop_assert_eq!(probe.replace(transmit.segment), None);
+                        }
                         outstanding.insert(transmit.segment);
                     }
                 }
                 Operation::Data(segment, marked) => {
                     let outcome = state.handle_data(now, segment, Some(24), marked);
+                    outage = None;
                     if outcome == DataOutcome::New {
                         prop_assert!(received.insert(segment));
                         prop_assert!(segment <= 24);
@@ -447,14 +505,29 @@ proptest! {
                         prop_assert!(received.contains(&segment) || !outstanding.contains(&segment));
                     }
                 }
-                Operation::Nack(segment) => state.handle_nack(now, segment, segment % 2 == 0),
+                Operation::Nack(segment) => {
+                    let congested = segment % 2 == 0;
+                    let before = state.progress().nacks;
+                    state.handle_nack(now, segment, congested);
+                    let begins = outage.is_none() && !congested && !received.is_empty();
+                    let is_for_probe = outage == Some(Some(segment));
+                    if state.progress().nacks > before && (begins || is_for_probe) {
+                        outage = Some(None);
+                        prop_assert_eq!(state.poll_transmit(now), None);
+                    }
+                }
                 Operation::Advance(ms) => {
                     now += MS * u32::try_from(ms).unwrap();
+                    let unanswered = |state: &FetchState| state.progress().losses + state.progress().timeouts;
+                    let before = unanswered(&state);
                     while let Some((due, _)) = state.poll_timeout() {
                         if due > now {
                             break;
                         }
                         state.handle_timeout(due);
+                    }
+                    if unanswered(&state) > before {
+                        outage = outage.map(|_| None);
                     }
                 }
                 Operation::Consume(segment) => {

@@ -21,7 +21,8 @@ pub struct FetchConfig {
     pub window: WindowMode,
     /// Bounds of the retransmission time-out.
     pub rto: RtoBounds,
-    /// Maximum number of retransmissions of one segment.
+    /// Maximum number of retransmissions of one segment. Nacks that begin after the first Data fail
+    /// the fetch once no Data has come for `rto.max` times one more than this.
     pub retransmissions_max: u32,
     /// Maximum distance between the first segment not yet consumed and the last one requested:
     /// bounds the reorder memory.
@@ -42,8 +43,8 @@ impl Default for FetchConfig {
     }
 }
 
-/// Minimum and maximum pause before such an Interest is sent again.
-const TOO_EARLY_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// Minimum and maximum pause between Interests that probe for a producer that may come back.
+const OUTAGE_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// Maximum number of verification failures of one segment.
 const REFUSED_MAX: u32 = 3;
@@ -81,7 +82,7 @@ const REORDER_FACTOR_MAX: u32 = 4;
 /// to a probe overtakes those, while after a mere stall their answers arrive and nothing is sent
 /// twice.
 const TIMEOUT_PROBES: u32 = 2;
-/// Pause before a segment is requested again after a Nack, per attempt.
+/// Pause before a segment is requested again after a Nack, per attempt, while no Data has come.
 const NACK_PAUSE: Duration = Duration::from_millis(50);
 
 /// One Interest to send.
@@ -113,7 +114,7 @@ pub enum DeadlineReason {
     Timeout,
     /// An Interest overtaken by later ones has been unanswered long enough to count as lost.
     Loss,
-    /// The pause after a Nack ends.
+    /// The pause after a Nack ends, or the timeout of an outage.
     NackPause,
 }
 
@@ -123,6 +124,20 @@ struct Sent {
     sequence: u64,
     segment: u64,
     at: Duration,
+}
+
+/// A time in which Interests are answered with Nacks after Data had come: the producer has probably
+/// ended, and may come back. One Interest at a time probes for it.
+#[derive(Debug)]
+struct Outage {
+    /// The first Nack.
+    since: Duration,
+    /// The last Interest sent.
+    probe: Option<Sent>,
+    /// The next Interest is not sent before.
+    resume_at: Option<Duration>,
+    /// Pause after the next Nack.
+    pause: Duration,
 }
 
 /// The state machine.
@@ -156,6 +171,7 @@ pub struct FetchState {
     failure: Option<FetchFailure>,
     /// Start of a period in which Interests arrive before their producer.
     early_since: Option<Duration>,
+    outage: Option<Outage>,
     progress: FetchProgress,
 }
 
@@ -182,13 +198,14 @@ impl FetchState {
             refusals: BTreeMap::new(),
             failure: None,
             early_since: None,
+            outage: None,
             progress: FetchProgress::default(),
         }
     }
 
     /// The next Interest to send, if the window allows one.
     pub fn poll_transmit(&mut self, now: Duration) -> Option<Transmit> {
-        if self.failure.is_some() || self.segments.in_flight() >= self.window.size() {
+        if self.failure.is_some() || !self.may_transmit() {
             return None;
         }
         while let Some(Reverse(segment)) = self.lost.pop() {
@@ -216,6 +233,7 @@ impl FetchState {
         marked: bool,
     ) -> DataOutcome {
         self.early_since = None;
+        self.outage = None;
         if let Some(last) = final_segment
             && !self.learn_end(segment, last)
         {
@@ -249,8 +267,9 @@ impl FetchState {
         DataOutcome::New
     }
 
-    /// Handles a Nack for the Interest for `segment`. It is requested again after a pause that
-    /// grows with the attempts; `congested` is set for reason Congestion.
+    /// Handles a Nack for the Interest for `segment`; `congested` is set for reason Congestion. The
+    /// segment is requested again after a pause that grows with the attempts; during an outage,
+    /// which another reason begins once Data has come, after the pause of that.
     pub fn handle_nack(&mut self, now: Duration, segment: u64, congested: bool) {
         let is_out = |slot: &Slot| slot.status == Status::InFlight;
         if !self.segments.slot(segment).is_some_and(is_out) {
@@ -263,7 +282,10 @@ impl FetchState {
         if congested {
             self.decrease(slot.sequence, Congestion::Loss);
         }
-        if self.allow_retransmission(segment, slot.attempts, FetchFailure::Nack { segment }) {
+        if self.outage.is_some() || (!congested && self.progress.segments > 0) {
+            self.wait_out(now, segment, slot.sequence);
+        } else if self.allow_retransmission(segment, slot.attempts, FetchFailure::Nack { segment })
+        {
             let pause = NACK_PAUSE.saturating_mul(slot.attempts);
             self.paused.push(Reverse((now + pause, segment)));
         }
@@ -280,7 +302,9 @@ impl FetchState {
             Some(delay) if delay < self.rtt.rto() => (sent.at + delay, DeadlineReason::Loss),
             _ => (sent.at + self.rtt.rto(), DeadlineReason::Timeout),
         });
-        let pause = self.paused.peek().map(|Reverse((at, _))| (*at, DeadlineReason::NackPause));
+        let pause = self.paused.peek().map(|Reverse((at, _))| *at);
+        let outage = self.outage.as_ref().and_then(|outage| outage.resume_at);
+        let pause = pause.into_iter().chain(outage).min().map(|at| (at, DeadlineReason::NackPause));
         match (timeout, pause) {
             (Some(timeout), Some(pause)) => Some(if pause.0 < timeout.0 { pause } else { timeout }),
             (timeout, pause) => timeout.or(pause),
@@ -295,6 +319,7 @@ impl FetchState {
             self.paused.pop();
             self.lost.push(Reverse(segment));
         }
+        self.end_outage_pause(now);
         self.detect_losses(now);
         let rto = self.rtt.rto();
         let mut probes = 0;
@@ -375,7 +400,11 @@ impl FetchState {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         self.progress.interests += 1;
-        self.sent.push_back(Sent { sequence, segment, at: now });
+        let sent = Sent { sequence, segment, at: now };
+        self.sent.push_back(sent);
+        if let Some(outage) = &mut self.outage {
+            outage.probe = Some(sent);
+        }
         let before = self.segments.update(segment, |slot| {
             slot.status = Status::InFlight;
             slot.attempts += 1;
@@ -545,22 +574,80 @@ impl FetchState {
     }
 }
 
+/// Outages.
+impl FetchState {
+    /// Whether the window, or the pause of an outage, allows an Interest.
+    fn may_transmit(&self) -> bool {
+        match &self.outage {
+            None => self.segments.in_flight() < self.window.size(),
+            Some(outage) => {
+                let is_out = outage.probe.is_some_and(|probe| self.is_unanswered(&probe));
+                outage.resume_at.is_none() && !is_out
+            }
+        }
+    }
+
+    /// Keeps a segment, whose transmission of this sequence number was answered with a Nack, until
+    /// the outage ends or it becomes a probe. The transmission is not counted as an attempt.
+    fn wait_out(&mut self, now: Duration, segment: u64, sequence: u64) {
+        self.segments.update(segment, |slot| slot.attempts = slot.attempts.saturating_sub(1));
+        self.lost.push(Reverse(segment));
+        let end = self.outage_end(now);
+        let outage = self.outage.get_or_insert_with(|| Outage {
+            since: now,
+            probe: None,
+            resume_at: Some(now + OUTAGE_PAUSE.0),
+            pause: OUTAGE_PAUSE.0 * 2,
+        });
+        if outage.probe.is_some_and(|probe| probe.sequence == sequence) {
+            outage.resume_at = Some((now + outage.pause).min(end));
+            outage.pause = (outage.pause * 2).min(OUTAGE_PAUSE.1);
+        }
+    }
+
+    /// When the fetch fails if the outage lasts: after as long as without any answer.
+    fn outage_end(&self, now: Duration) -> Duration {
+        let attempts = self.config.retransmissions_max.saturating_add(1);
+        let timeout = self.config.rto.max.saturating_mul(attempts);
+        self.outage.as_ref().map_or(now, |outage| outage.since).saturating_add(timeout)
+    }
+
+    fn end_outage_pause(&mut self, now: Duration) {
+        let end = self.outage_end(now);
+        let Some(outage) = self.outage.as_mut() else { return };
+        if outage.resume_at.is_some_and(|at| at <= now) {
+            outage.resume_at = None;
+            if end <= now {
+                self.fail(FetchFailure::Nack { segment: self.segments.base() });
+            }
+        }
+    }
+}
+
 /// Interests that arrive before their producer has reconnected.
 impl FetchState {
     /// Handles an Interest that arrived before its producer had reconnected: it is sent again after
-    /// a pause that grows with the duration of this state, and is not counted as an attempt.
+    /// a pause that grows with the duration of this state, and is not counted as an attempt; nor does
+    /// the timeout of an outage run meanwhile.
     pub fn handle_too_early(&mut self, now: Duration, segment: u64) {
         let is_out = |slot: &Slot| slot.status == Status::InFlight;
         if !self.segments.slot(segment).is_some_and(is_out) {
             return;
         }
-        self.segments.update(segment, |slot| {
-            slot.status = Status::Waiting;
-            slot.attempts = slot.attempts.saturating_sub(1);
-        });
+        let Some(slot) = self.segments.update(segment, |slot| slot.status = Status::Waiting) else {
+            return;
+        };
         self.progress.nacks += 1;
+        if self.outage.is_some() || self.progress.segments > 0 {
+            self.wait_out(now, segment, slot.sequence);
+            if let Some(outage) = &mut self.outage {
+                outage.since = now;
+            }
+            return;
+        }
+        self.segments.update(segment, |slot| slot.attempts = slot.attempts.saturating_sub(1));
         let since = *self.early_since.get_or_insert(now);
-        let pause = now.saturating_sub(since).clamp(TOO_EARLY_PAUSE.0, TOO_EARLY_PAUSE.1);
+        let pause = now.saturating_sub(since).clamp(OUTAGE_PAUSE.0, OUTAGE_PAUSE.1);
         self.paused.push(Reverse((now + pause, segment)));
     }
 }
