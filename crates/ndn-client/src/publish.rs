@@ -1,12 +1,14 @@
 //! Publishes segmented objects with RDR metadata.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ndn_packet::tlv::{append_name, append_nested, append_number};
-use ndn_packet::{ComponentType, DataBuilder, Interest, MAX_PACKET_SIZE, Name, NameRef, types};
+use ndn_packet::{
+    ComponentType, ContentType, DataBuilder, Interest, MAX_PACKET_SIZE, Name, NameRef, types,
+};
 use ndn_security::{DigestSigner, SignError, Signer, data_len_max};
 use ndn_types::duration_ms;
 use thiserror::Error;
@@ -76,7 +78,7 @@ pub enum PublishError {
 
 /// One version of an object, in segments that are encoded and signed on request: it answers
 /// `<name>/<version>/<segment>`, `<name>/32=metadata`, and discovery of either by prefix; and `<name>/<version>/32=metadata`, as
-/// file servers do.
+/// file servers do. A segment that cannot be read, because its file has been truncated, is answered with an application Nack.
 pub struct SegmentedObject {
     inner: Arc<Inner>,
     /// Whether segments are encoded on the connection task, because that takes little time.
@@ -94,6 +96,8 @@ struct Inner {
     signer: Arc<dyn Signer>,
     segments_served: AtomicU64,
     bytes_served: AtomicU64,
+    /// A segment could not be read, which is logged once.
+    is_unreadable: AtomicBool,
     queue: Mutex<RequestQueue>,
 }
 
@@ -139,6 +143,7 @@ impl SegmentedObject {
             signer: Arc::clone(&options.signer),
             segments_served: AtomicU64::new(0),
             bytes_served: AtomicU64::new(0),
+            is_unreadable: AtomicBool::new(false),
             queue: Mutex::default(),
         };
         inner.check_packet_len()?;
@@ -230,25 +235,45 @@ impl Inner {
             }
             RequestedPart::Segment(segment) => {
                 let (offset, length) = self.extent(segment);
-                let content = match self.content.read(offset, length, &mut scratch.content) {
-                    Ok(content) => content,
-                    Err(error) => {
-                        tracing::warn!(name = %self.versioned, segment, %error, "a segment cannot be read");
-                        return;
-                    }
-                };
                 let mut name = self.versioned.clone();
                 name.push_segment(segment);
-                let data = self.segment_builder(&name, content);
-                self.segments_served.fetch_add(1, Ordering::Relaxed);
-                let length = u64::try_from(length).unwrap_or(0);
-                self.bytes_served.fetch_add(length, Ordering::Relaxed);
-                send(request, &data, signer, &mut scratch.packet)
+                match self.content.read(offset, length, &mut scratch.content) {
+                    Ok(content) => {
+                        let data = self.segment_builder(&name, content);
+                        self.segments_served.fetch_add(1, Ordering::Relaxed);
+                        let length = u64::try_from(length).unwrap_or(0);
+                        self.bytes_served.fetch_add(length, Ordering::Relaxed);
+                        send(request, &data, signer, &mut scratch.packet)
+                    }
+                    Err(error) => {
+                        self.warn_unreadable(segment, &error);
+                        let nack = DataBuilder::new(name.as_ref())
+                            .content_type(ContentType::NACK)
+                            .freshness_ms(self.metadata_freshness_ms);
+                        send(request, &nack, signer, &mut scratch.packet)
+                    }
+                }
             }
         };
         if let Err(error) = sent {
             tracing::warn!(name = %request.name(), %error, "an answer cannot be made");
         }
+    }
+
+    fn warn_unreadable(&self, segment: u64, error: &std::io::Error) {
+        if self.is_unreadable.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let reason = match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => "the file has been truncated".to_owned(),
+            _ => error.to_string(),
+        };
+        tracing::warn!(
+            name = %self.versioned,
+            segment,
+            reason,
+            "segments cannot be read, and consumers get application Nacks"
+        );
     }
 
     fn segment_builder<'a>(&'a self, name: &'a Name, content: &'a [u8]) -> DataBuilder<'a> {

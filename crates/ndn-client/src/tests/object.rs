@@ -147,6 +147,25 @@ async fn files_and_slow_signatures_use_a_blocking_thread() {
     assert!(failed, "{error}");
 }
 
+#[tokio::test]
+async fn truncated_file_is_answered_with_application_nacks() {
+    let (_forwarder, producer, consumer) = pair(Behaviour::default());
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&bytes(50_000)).unwrap();
+    let source = Content::open(file.path()).unwrap();
+    let object =
+        producer.publish(&name("/short"), source, &PublishOptions::default()).await.unwrap();
+    file.as_file().set_len(20_000).unwrap();
+    let stream = consumer.fetch(&name("/short"), &FetchOptions::default()).await.unwrap();
+    let error = stream.collect(usize::MAX).await.unwrap_err();
+    let failed = matches!(
+        &error,
+        FetchError::Failed { failure: FetchFailure::ApplicationNack { segment: 2.. }, .. }
+    );
+    assert!(failed, "{error}");
+    assert!(object.segments_served() <= 3);
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_way_of_discovery_finds_the_version() {
     let (forwarder, producer, consumer) = pair(Behaviour::default());
