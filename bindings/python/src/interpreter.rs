@@ -5,7 +5,7 @@
 //! begins to end: a function that runs at exit ([`end_calls`]) lets no further call begin, and waits for those that run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pyo3::prelude::*;
 
@@ -15,8 +15,8 @@ static CALLS: AtomicU64 = AtomicU64::new(0);
 /// No further call begins.
 const ENDED: u64 = 1 << 31;
 
-/// For how long the end of the interpreter waits for calls: they only pass results on.
-const WAIT_MAX: Duration = Duration::from_secs(10);
+/// The end of the interpreter waits for calls this many milliseconds at most: they only pass results on.
+const WAIT_MS_MAX: u32 = 10_000;
 
 /// A call in progress.
 struct Call;
@@ -62,8 +62,10 @@ pub(crate) fn end_calls(py: Python<'_>) {
         Some(of_this_process(calls) | ENDED)
     });
     py.detach(|| {
-        let deadline = Instant::now() + WAIT_MAX;
-        while CALLS.load(Ordering::SeqCst) & (ENDED - 1) != 0 && Instant::now() < deadline {
+        for _ in 0..WAIT_MS_MAX {
+            if CALLS.load(Ordering::SeqCst) & (ENDED - 1) == 0 {
+                break;
+            }
             std::thread::sleep(Duration::from_millis(1));
         }
     });

@@ -168,10 +168,8 @@ impl From<StartError> for AccessError {
         if let StartError::Register(error) = error {
             return error.into();
         }
-        let kind = match error {
-            StartError::Thread(_) => ErrorKind::Busy,
-            _ => ErrorKind::Invalid,
-        };
+        let is_busy = matches!(error, StartError::Thread(_));
+        let kind = if is_busy { ErrorKind::Busy } else { ErrorKind::Invalid };
         Self::new(kind, error.to_string())
     }
 }

@@ -264,9 +264,10 @@ impl Inner {
         if self.is_unreadable.swap(true, Ordering::Relaxed) {
             return;
         }
-        let reason = match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => "the file has been truncated".to_owned(),
-            _ => error.to_string(),
+        let is_truncated = error.kind() == std::io::ErrorKind::UnexpectedEof;
+        let reason = match is_truncated {
+            true => "the file has been truncated".to_owned(),
+            false => error.to_string(),
         };
         tracing::warn!(
             name = %self.versioned,

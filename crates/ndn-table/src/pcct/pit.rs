@@ -240,7 +240,7 @@ impl Pit {
         entry.stored = StoredInterest::NONE;
         entry.principal = record.principal;
         entry.flags =
-            PitFlags(PitFlags::IN_USE | u8::from(must_be_fresh) * PitFlags::MUST_BE_FRESH);
+            PitFlags(PitFlags::IN_USE | (u8::from(must_be_fresh) * PitFlags::MUST_BE_FRESH));
         entry.name_components = name_components;
         #[expect(clippy::cast_possible_truncation, reason = "it fits the entry")]
         let wire_length = wire.len() as u16;
