@@ -262,6 +262,8 @@ fn kind_of_fetch_failure(failure: &FetchFailure) -> fn(String) -> Failure {
         Failure::NoAnswer
     } else if matches!(failure, FetchFailure::Nack { .. }) {
         Failure::Nacked
+    } else if matches!(failure, FetchFailure::ApplicationNack { .. }) {
+        Failure::VersionGone
     } else {
         Failure::Failed
     }

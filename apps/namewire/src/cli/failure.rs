@@ -38,6 +38,8 @@ pub enum Failure {
     Unregistered(Box<Self>),
     /// The verification of fetched Data failed.
     Unverified(String),
+    /// The producer does not serve this version any more.
+    VersionGone(String),
     /// Other failures.
     Failed(String),
     /// The command was interrupted.
@@ -57,7 +59,7 @@ impl Failure {
 
     pub(super) fn status(&self) -> u8 {
         match self {
-            Self::Failed(_) => 1,
+            Self::Failed(_) | Self::VersionGone(_) => 1,
             Self::Usage(_) => 2,
             Self::Unreachable(_) => 3,
             Self::NoAnswer(_) | Self::Nacked(_) => 4,
@@ -71,7 +73,7 @@ impl Failure {
     /// The kind in JSON.
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Self::Failed(_) => "failed",
+            Self::Failed(_) | Self::VersionGone(_) => "failed",
             Self::Usage(_) => "usage",
             Self::Unreachable(_) => "unreachable",
             Self::NoAnswer(_) | Self::Nacked(_) => "no_answer",
@@ -107,6 +109,7 @@ impl fmt::Display for Failure {
             | Self::NoAnswer(text)
             | Self::Nacked(text)
             | Self::Unverified(text)
+            | Self::VersionGone(text)
             | Self::Failed(text) => formatter.write_str(&without_numbers(text)),
             Self::Unregistered(reason) => reason.fmt(formatter),
             Self::Interrupted => formatter.write_str("interrupted"),

@@ -1,6 +1,7 @@
 //! Fetches one object into a target: version, manifest, and resuming an interrupted fetch.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ndn_client::fetch::{
@@ -32,6 +33,8 @@ pub(super) struct Policy {
     pub(super) allow_older: bool,
     /// Start over instead of resuming.
     pub(super) restart: bool,
+    /// For many files: counts those whose interrupted fetch has left nothing to resume, in place of a message for each.
+    pub(super) restarted: Option<Arc<AtomicU64>>,
     /// Whether to fetch the listing of a directory.
     pub(super) listing: Listing,
     /// Whether files are synced to disk before they are renamed.
@@ -62,8 +65,10 @@ impl Policy {
 
 /// Keeps the part that a later fetch can resume, whatever the failure: the part was verified, and one wrong packet
 /// must not discard it.
-pub(super) fn abandon(target: Target) {
-    if let Some(bytes) = target.keep() {
+pub(super) fn abandon(target: Target, failure: &Failure) {
+    if let Some(bytes) = target.keep()
+        && !matches!(failure, Failure::VersionGone(_))
+    {
         let kept = bytes_for_people(bytes);
         output::note(&format_args!("namewire: {kept} are kept; run the same command to resume"));
     }
@@ -236,7 +241,7 @@ async fn positional(
     let resumed = if policy.restart {
         None
     } else {
-        resume(endpoint, &mut found, fetching, part, &origin).await?
+        resume(endpoint, &mut found, (fetching, policy), part, &origin).await?
     };
     match resumed {
         Some(progress) => {
@@ -482,11 +487,11 @@ fn manifest_failure(error: &ManifestError) -> Failure {
 async fn resume(
     endpoint: &Endpoint,
     found: &mut FoundObject,
-    fetching: &FetchOptions,
+    (fetching, policy): (&FetchOptions, &Policy),
     part: &mut PartFile,
     origin: &Origin,
 ) -> Outcome<Option<Progress>> {
-    let Some(progress) = usable(part.earlier_fetch(origin)) else {
+    let Some(progress) = usable(part.earlier_fetch(origin), part, policy) else {
         return Ok(None);
     };
     let mut first = endpoint.fetch_segment(found, 0, fetching).await.map_err(failure)?;
@@ -515,7 +520,7 @@ async fn resume(
         fetching.verification.load(0..=progress.segments).await.map_err(failure)?;
     }
     let left = part.resume(origin, Some(&first), &fetching.verification)?;
-    let Some(progress) = usable(left) else {
+    let Some(progress) = usable(left, part, policy) else {
         return Ok(None);
     };
     let first = first.content();
@@ -527,14 +532,19 @@ async fn resume(
 }
 
 /// The part that can be resumed; reports why another part cannot.
-pub(super) fn usable(left: EarlierFetch) -> Option<Progress> {
+pub(super) fn usable(left: EarlierFetch, part: &PartFile, policy: &Policy) -> Option<Progress> {
     match left {
         EarlierFetch::Nothing => None,
         EarlierFetch::WithoutSidecar => {
-            output::note(
-                &"namewire: an earlier fetch was ended before it could write down what it had: this one starts \
-                  over",
-            );
+            if let Some(restarted) = &policy.restarted {
+                restarted.fetch_add(1, Ordering::Relaxed);
+            } else {
+                output::note(&format_args!(
+                    "namewire: {}: an earlier fetch was ended before it could write down what it had; the fetch starts \
+                     over",
+                    part.path().display()
+                ));
+            }
             None
         }
         EarlierFetch::Resumable(progress) => Some(progress),
@@ -548,9 +558,18 @@ pub(super) fn usable(left: EarlierFetch) -> Option<Progress> {
 pub(super) fn report_start_over(progress: &Progress, reason: &dyn std::fmt::Display) {
     let there = bytes_for_people(progress.bytes);
     let name = &progress.origin.name;
-    output::note(&format_args!("namewire: {there} of {name} cannot be resumed: {reason}"));
+    output::note(&format_args!(
+        "namewire: {there} of {name} cannot be resumed: {reason}; the fetch starts over"
+    ));
 }
 
 pub(super) fn failure(error: FetchError) -> Failure {
-    kind_of_fetch(&error)(error.to_string())
+    let failure = kind_of_fetch(&error)(error.to_string());
+    if let Failure::VersionGone(text) = failure {
+        return Failure::VersionGone(format!(
+            "{text}: it serves this version no longer, because the file has probably changed. The same command, with a \
+             name without version, fetches the present version from the start"
+        ));
+    }
+    failure
 }

@@ -244,7 +244,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             Report { fetched, elapsed: now() - started }.print(options, on_stdout)
         }
         Err(failure) => {
-            abandon(target);
+            abandon(target, &failure);
             Err(failure)
         }
     }
@@ -344,6 +344,7 @@ impl FetchArguments {
             identity: keys::identity(&self.verify)?,
             allow_older: self.allow_older,
             restart: self.restart,
+            restarted: None,
             durable: !self.no_sync,
             listing,
             replicas: Vec::new(),

@@ -72,6 +72,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         signer: options.connect.data_signer(&options.sign)?,
         ..PublishOptions::default()
     };
+    super::serve::log_warnings(&["ndn_client::publish"]);
     let content = content(&options.file)?;
     let size = content.len();
     block_on_until_done(async {

@@ -137,14 +137,15 @@ fn resume(
     if policy.restart {
         return Ok(None);
     }
-    let Some(progress) = usable(part.earlier_fetch(origin)) else {
+    let Some(progress) = usable(part.earlier_fetch(origin), part, policy) else {
         return Ok(None);
     };
     if progress.segment_len != segment_size {
         report_start_over(&progress, &"the object has other segments");
         return Ok(None);
     }
-    Ok(usable(part.resume(origin, None, &policy.fetching.verification)?))
+    let left = part.resume(origin, None, &policy.fetching.verification)?;
+    Ok(usable(left, part, policy))
 }
 
 #[cfg(test)]

@@ -164,7 +164,7 @@ fn segment_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
-    log_warnings();
+    log_warnings(&["ndn_files", "ndn_origins"]);
     let serving = ServerOptions {
         signer: options.connect.data_signer(&options.sign)?,
         freshness: options.freshness,
@@ -205,12 +205,12 @@ pub(super) fn run(options: &Options) -> Outcome {
     })
 }
 
-/// Logs warnings of the file server and its origins on standard error: files that cannot be read, objects that change.
-fn log_warnings() {
+/// Logs warnings of producers on standard error: files that cannot be read, objects that change.
+pub(super) fn log_warnings(crates: &[&'static str]) {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
-    let crates = ["ndn_files", "ndn_origins"].map(|name| (name, LevelFilter::WARN));
+    let crates = crates.iter().map(|name| (*name, LevelFilter::WARN));
     let lines = lines.with_filter(Targets::new().with_targets(crates));
     // A program that has a log already shows them there.
     let _ = tracing_subscriber::registry().with(lines).try_init();

@@ -124,7 +124,9 @@ fn refuse_root(directory: &Path) -> Outcome {
 
 /// Copies the directory `name` of a file server to `output`, and reports the result.
 fn copy(name: &Name, output: &Path, arguments: &FetchArguments, rules: &Rules) -> Outcome {
-    let policy = arguments.policy(Discovery::Metadata, Listing::No)?;
+    let mut policy = arguments.policy(Discovery::Metadata, Listing::No)?;
+    let restarted = Arc::<AtomicU64>::default();
+    policy.restarted = Some(Arc::clone(&restarted));
     let workers = Arc::new(start_workers()?);
     let started = now();
     let kept = Arc::new(tree::Kept::default());
@@ -154,6 +156,7 @@ fn copy(name: &Name, output: &Path, arguments: &FetchArguments, rules: &Rules) -
         diagnose::explained(fetched, &endpoint, name).await
     });
     kept.report();
+    report_restarted(restarted.load(Ordering::Relaxed));
     let fetched = fetched?;
     report(name, &fetched, now() - started, arguments, rules.mode)?;
     match fetched.failure {
@@ -227,6 +230,16 @@ fn report(
     Ok(())
 }
 
+/// Reports the files of which an earlier copy has left nothing to resume.
+fn report_restarted(files: u64) {
+    if files > 0 {
+        let files = counted(files, "file");
+        output::note(&format_args!(
+            "namewire: {files} whose fetch was interrupted at its beginning started over"
+        ));
+    }
+}
+
 /// The progress of a copy as metrics.
 #[expect(clippy::cast_precision_loss, reason = "metrics are floating-point numbers")]
 fn tree_metrics(progress: &TreeProgress) -> Vec<ProgramMetric> {
@@ -274,21 +287,39 @@ async fn show(
         let (bytes, bytes_found) = (load(&progress.bytes_done), load(&progress.bytes_found));
         let fetched = FetchProgress { bytes, ..FetchProgress::default() };
         recent.note(now(), &fetched, Already::default());
-        let rate = recent.rate(now());
-        let pace = match silence.text(recent.silence(now()), endpoint, name).await {
-            Some(silence) => silence,
-            None => format!("{}/s", bytes_for_people(rate)),
-        };
-        let left = bytes_found.saturating_sub(bytes).checked_div(rate);
-        let left = left.map_or_else(String::new, |seconds| format!("  {seconds} s left"));
-        bar.set_length(found);
-        bar.set_position(done);
-        bar.set_message(format!(
-            "{} of {}  {} of {}  {pace}{left}",
-            grouped(done),
-            counted(found, "file"),
-            bytes_for_people(bytes),
-            bytes_for_people(bytes_found)
-        ));
+        let silence = silence.text(recent.silence(now()), endpoint, name).await;
+        bar.set_length(bytes_found.max(1));
+        bar.set_position(bytes);
+        bar.set_message(message((done, found), (bytes, bytes_found), recent.rate(now()), silence));
+    }
+}
+
+/// The text beside the bar: the numbers of files and bytes are those done and found. What is cut in a narrow terminal
+/// comes last.
+fn message(files: (u64, u64), bytes: (u64, u64), rate: u64, silence: Option<String>) -> String {
+    let amount = format!("{} of {}", bytes_for_people(bytes.0), bytes_for_people(bytes.1));
+    if let Some(silence) = silence {
+        return format!("{amount}  {silence}");
+    }
+    let left = bytes.1.saturating_sub(bytes.0).checked_div(rate);
+    let left = left.map_or_else(String::new, |seconds| format!("  {seconds} s left"));
+    let (rate, done) = (bytes_for_people(rate), grouped(files.0));
+    format!("{amount}  {rate}/s{left}  {done} of {}", counted(files.1, "file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remaining_time_is_shown_in_80_columns() {
+        let line = message((1_234, 56_789), (123_456_789_000, 999_900_000_000), 123_456_789, None);
+        // The bar and the percentage take 31.
+        let shown: String = line.chars().take(80 - 31).collect();
+        assert!(shown.contains(" s left"), "{line}");
+        assert!(line.ends_with(" files"), "{line}");
+        let silence = Some("no answer for 7 s from /a".to_owned());
+        let line = message((1, 2), (0, 0), 0, silence);
+        assert!(line.ends_with("  no answer for 7 s from /a"), "{line}");
     }
 }

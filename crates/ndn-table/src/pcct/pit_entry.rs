@@ -173,7 +173,7 @@ impl PitEntry {
             && !self.in_first.has_long_token()
     }
 
-    /// Its only in-record, if it is [plain](Self::is_plain).
+    /// Its only in-record, if it is plain (`is_plain`).
     #[must_use]
     #[inline(always)]
     pub fn only_in_record(&self) -> Option<&InRecord> {

@@ -171,6 +171,12 @@ impl PartFile {
         })
     }
 
+    /// The name of the complete file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Bytes on disk that the part of `path` takes, or that are reserved for it; 0 if there is none.
     #[must_use]
     pub fn space_of_part(path: &Path) -> u64 {
