@@ -364,6 +364,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "lab run-tasks",
+        &[("Run the first of eight parts", "namewire lab run-tasks tasks.json --part 0/8")],
+    ),
+    (
         "lab check",
         &[("Show factors, cells and the number of runs", "namewire lab check experiment.toml")],
     ),

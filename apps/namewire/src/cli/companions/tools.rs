@@ -518,18 +518,18 @@ mod tests {
     #[test]
     fn options_of_other_programs_are_translated() {
         for (line, expected) in [
-            ("ndnpeek -p /a", "peek --verify=none --format content /a"),
+            ("ndnpeek -p /a", "peek --as-ndnpeek --verify=none --format content /a"),
             (
                 "ndnpeek -Pfl 250 /a",
-                "peek --format=packet --verify=none --can-be-prefix --fresh --lifetime=250ms /a",
+                "peek --as-ndnpeek --format=packet --verify=none --can-be-prefix --fresh --lifetime=250ms /a",
             ),
             (
                 "ndnpeek --prefix --timeout=1000 /a",
-                "peek --format=packet --verify=none --can-be-prefix --lifetime=1000ms /a",
+                "peek --as-ndnpeek --format=packet --verify=none --can-be-prefix --lifetime=1000ms /a",
             ),
             (
                 "ndnpeek -F /r -A aGVsbG8= /a",
-                "peek --format=packet --verify=none --hint=/r --parameters-base64=aGVsbG8= /a",
+                "peek --as-ndnpeek --format=packet --verify=none --hint=/r --parameters-base64=aGVsbG8= /a",
             ),
             ("ndnpoke -Ff1000 /a", "poke --final --freshness=1000ms /a"),
             ("ndnpoke -S id:/me /a", "poke --freshness=10s --identity=/me /a"),
@@ -539,25 +539,28 @@ mod tests {
             ),
             (
                 "ndnping -c4 -i 100 -o500 -a /a",
-                "ping --require-all --count=4 --interval=100ms --timeout=500ms --allow-cached /a",
+                "ping --require-all --as-ndnping --count=4 --interval=100ms --timeout=500ms --allow-cached /a",
             ),
-            ("ndnping -t -p x /a", "ping --require-all --timestamp --identifier=x /a"),
+            ("ndnping -t -p x /a", "ping --require-all --as-ndnping --timestamp --identifier=x /a"),
             (
                 "ndnpingserver -s 100 -f 0 -p 4 /a",
                 "ping-server --size=100B --freshness=0ms --count=4 /a",
             ),
-            ("ndncatchunks -p fixed -s 20 -q /a", "get --output=- --window=20 --quiet /a"),
-            ("ndnget --fast-conv /a", "get --output=- /a"),
+            (
+                "ndncatchunks -p fixed -s 20 -q /a",
+                "get --as-ndncatchunks --output=- --window=20 --quiet /a",
+            ),
+            ("ndnget --fast-conv /a", "get --as-ndncatchunks --output=- /a"),
             (
                 "ndncatchunks -D -r 3 --min-rto 200 /a",
-                "get --output=- --discover none --retries=3 /a",
+                "get --as-ndncatchunks --output=- --discover none --retries=3 /a",
             ),
             ("ndnputchunks -s 4000 -f 5000 /a", "put --segment-size=4000B --freshness=5000ms /a"),
             ("ndnserve -pq /a", "put --print-version --quiet /a"),
             ("ndnsec key-gen -t e -n /me", "key gen --type=ecdsa --not-default /me"),
             ("ndnsec-key-gen -tr /me", "key gen --type=rsa /me"),
-            ("ndnsec list", "key list --depth=identity"),
-            ("ndnsec list -c", "key list --depth certificate"),
+            ("ndnsec list", "key list --as-ndnsec --depth=identity"),
+            ("ndnsec list -c", "key list --as-ndnsec --depth certificate"),
             ("ndnsec get-default -k -i /me", "key default --show key --of=/me"),
             (
                 "ndnsec cert-gen -s /me -i CA request",
@@ -583,8 +586,14 @@ mod tests {
             let refused = translated(line).unwrap_err();
             assert!(refused.contains(reason), "{refused}");
         }
-        assert_eq!(translated("ndnping --json /a").as_deref(), Ok("ping --require-all --json /a"));
-        assert_eq!(translated("ndnping -- -a").as_deref(), Ok("ping --require-all -- -a"));
+        assert_eq!(
+            translated("ndnping --json /a").as_deref(),
+            Ok("ping --require-all --as-ndnping --json /a")
+        );
+        assert_eq!(
+            translated("ndnping -- -a").as_deref(),
+            Ok("ping --require-all --as-ndnping -- -a")
+        );
     }
 
     #[test]
