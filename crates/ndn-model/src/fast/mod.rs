@@ -7,7 +7,7 @@
 //!
 //! A station may poll as long as all arrivals up to the poll are known. What is still to come from another
 //! station arrives after that station's next poll and the shortest services and links in between: the
-//! [`lookahead`] (Chandy, Misra: "Distributed Simulation", 1979; here without messages). So a
+//! `lookahead` (Chandy, Misra: "Distributed Simulation", 1979; here without messages). So a
 //! station makes many polls before another one gets its turn, in a loop that the compiler has made for the
 //! stages of this station.
 //!
