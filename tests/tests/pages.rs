@@ -20,6 +20,7 @@ fn api_of(forwarder: &ForwarderProcess) -> (String, String) {
     let announced = forwarder.process.stdout();
     let (_, url) = announced.split_once("HTTP API: ").expect("an announcement");
     let tokens = forwarder.directory().join("http-tokens");
+    assert!(tokens.exists(), "the API was announced before its token could be read");
     let token = forwarder.output(&["control", "token", "--file", tokens.to_str().unwrap()]);
     (url.lines().next().unwrap().to_owned(), token.trim().to_owned())
 }

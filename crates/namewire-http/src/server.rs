@@ -90,7 +90,23 @@ impl HttpListener {
         Arc::clone(&self.is_ready)
     }
 
-    /// Serves the sockets on a thread. The first time, this makes the file of tokens.
+    /// Makes the file of tokens if there is none: before the API is announced, so that a program that waits for it can
+    /// read its token.
+    ///
+    /// # Errors
+    /// The file of tokens cannot be made.
+    pub fn make_tokens(&self) -> io::Result<()> {
+        self.token_file()?.create()
+    }
+
+    fn token_file(&self) -> io::Result<TokenFile> {
+        let file = self.settings.token_file().ok_or_else(|| {
+            io::Error::other("control.http.tokens: there is no state directory; name a file")
+        })?;
+        Ok(TokenFile::new(file))
+    }
+
+    /// Serves the sockets on a thread.
     ///
     /// # Errors
     /// The file of tokens cannot be made or used, or there is no thread or descriptor left.
@@ -100,11 +116,8 @@ impl HttpListener {
             .max_blocking_threads(CALLS_MAX)
             .thread_name("http-call")
             .build()?;
-        let file = self.settings.token_file().ok_or_else(|| {
-            io::Error::other("control.http.tokens: there is no state directory; name a file")
-        })?;
-        let file = TokenFile::new(file);
-        file.create()?;
+        self.make_tokens()?;
+        let file = self.token_file()?;
         let Http { mut hosts, origins, listen, .. } = self.settings;
         // An address in the field Host is not a name that a foreign page can have.
         let own = listen.iter().map(SocketAddr::ip).filter(|address| !address.is_unspecified());

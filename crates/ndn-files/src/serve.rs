@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ndn_client::{AnswerBatch, Request};
 use ndn_packet::{ContentType, DataBuilder, Name};
-use ndn_security::{DigestSigner, Signer, sign_data};
+use ndn_security::{DigestSigner, Sha256Digest, Signer, sha256_each, sign_data};
 
 use crate::cache::{Key, Lru};
 use crate::counters::{Counters, Event, Observer};
 use crate::listing::encode_listing;
 use crate::manifest::{
-    BuildFailure, Built, DiskCache, Source, Store, build, leaf_fanout, leaves_name, manifest_name,
-    signed_leaf, store_for,
+    BuildFailure, Built, DiskCache, Hashed, LeafDigests, SignedLeaf, Source, Store, build,
+    build_of, leaf_fanout, leaves_name, manifest_name, signed_leaf, store_for,
 };
 use crate::metadata::{FileMetadata, SignedLeaves};
 use crate::packet::{Layout, PacketLimits, PreparedSigner, Slot};
@@ -39,6 +39,8 @@ const WEIGHT_REST: usize = 1024;
 const PREPARED_IN_MEMORY_MAX: u64 = 1 << 16;
 /// Bytes of signed leaves in memory.
 const SIGNED_LEAVES_BYTES_MAX: usize = 4 << 20;
+/// Digests of files whose leaves were made in part: for a million segments, 8 GiB at the default length.
+const LEAF_DIGESTS_BYTES_MAX: usize = 64 << 20;
 /// Signed leaves of one file that are made before another file has its turn.
 const SIGNED_LEAVES_BATCH: usize = 4;
 /// A manifest that is ready within this time is not announced as being prepared.
@@ -138,11 +140,11 @@ impl Service {
     }
 
     fn files(&self) -> MutexGuard<'_, Lru<Arc<OpenFile>>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.files)
     }
 
     pub(crate) fn listings(&self) -> MutexGuard<'_, Lru<Arc<Listing>>> {
-        self.listings.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.listings)
     }
 
     /// Answers `jobs`, all for the path `key`.
@@ -424,7 +426,6 @@ impl Service {
     ) -> Result<bool, Rejection> {
         let failed = |_| Rejection::silently(Event::Failed);
         let seal = self.segment_seal()?;
-        let built = self.built(file);
         let Some((_, _, first)) = requests.first() else {
             return Ok(true);
         };
@@ -451,12 +452,13 @@ impl Service {
             Err(refused) if refused.event == Event::Changed => return Ok(false),
             Err(refused) => return Err(refused),
         }
+        let signatures = self.signatures(file, &slots, stride, &buffer);
         let mut content_bytes = 0;
         let mut packets = Vec::with_capacity(requests.len());
-        for (((segment, slot), (_, _, job)), (start, out)) in
-            slots.iter().zip(requests).zip((0..).step_by(stride).zip(buffer.chunks_mut(stride)))
+        let starts = (0..).step_by(stride);
+        for ((((_, slot), known), (_, _, job)), (start, out)) in
+            slots.iter().zip(&signatures).zip(requests).zip(starts.zip(buffer.chunks_mut(stride)))
         {
-            let known = built.as_ref().and_then(|built| built.signature(*segment));
             let packet = &mut out[Request::HEADER_LEN_MAX..];
             let closed = match known {
                 Some(known) => seal.close_with(slot, packet, &mut scratch.signature, known),
@@ -477,6 +479,38 @@ impl Service {
         self.counters.add_content(content_bytes);
         scratch.answers.send_buffer(&first.request, buffer, packets);
         Ok(true)
+    }
+
+    /// Signatures of the segments in `buffer` that are digests: those that are known by their manifest or by leaves of it, and
+    /// the others hashed together. `None` each if a key signs segments.
+    fn signatures(
+        &self,
+        file: &OpenFile,
+        slots: &[(u64, Slot)],
+        stride: usize,
+        buffer: &[u8],
+    ) -> Vec<Option<Sha256Digest>> {
+        let Some(manifests) = &self.manifests else { return vec![None; slots.len()] };
+        let mut signatures = vec![None; slots.len()];
+        let segments = signatures.iter_mut().zip(slots);
+        if let Some(built) = self.built(file) {
+            segments.for_each(|(known, (segment, _))| *known = built.signature(*segment).copied());
+        } else if let Some(digests) = manifests.leaf_digests(file) {
+            let digests = lock(&digests);
+            segments.for_each(|(known, (segment, _))| *known = digests.signature(*segment));
+        }
+        let packets = slots.iter().zip(buffer.chunks(stride));
+        let unknown: Vec<&[u8]> = signatures
+            .iter()
+            .zip(packets)
+            .filter(|(known, _)| known.is_none())
+            .map(|(_, ((_, slot), out))| slot.signed(&out[Request::HEADER_LEN_MAX..]))
+            .collect();
+        let mut hashed = sha256_each(&unknown).into_iter();
+        for signature in signatures.iter_mut().filter(|known| known.is_none()) {
+            *signature = hashed.next();
+        }
+        signatures
     }
 }
 
@@ -671,7 +705,7 @@ impl Service {
         if !unchanged.map_err(std::io::Error::other)? {
             return Ok(Prepared::Later);
         }
-        built.store(disk, layout, &opened.stat)?;
+        built.store(Some(disk), layout, &opened.stat)?;
         self.counters.add(Event::ManifestBuilt, 1);
         Ok(Prepared::Stored)
     }
@@ -872,16 +906,51 @@ impl Service {
         }
         let (limits, signer) = (&target.mount.limits, self.signer.as_ref());
         let made = signed_leaf(&file.opened, &file.layout, limits, signer, leaf);
-        let packet = made.map_err(|error| {
+        let made = made.map_err(|error| {
             tracing::warn!(name = %file.layout.name, leaf, %error, "a leaf cannot be made");
             Rejection::silently(Event::Failed)
         })?;
-        let packet = Arc::new(packet.ok_or(Rejection::silently(Event::BeyondEnd))?);
+        let SignedLeaf { packet, hashed } = made.ok_or(Rejection::silently(Event::BeyondEnd))?;
+        let packet = Arc::new(packet);
         let now = still_same(&file)?;
         self.counters.add(Event::SignedLeaf, 1);
+        self.keep_leaf(&file, limits, leaf, &hashed)?;
         let weight = packet.len() + key.len();
         manifests.signed_leaves().insert(&key, (now, Arc::clone(&packet)), weight);
         Ok(packet)
+    }
+
+    /// Keeps the digests of a leaf for the signatures of its segments. The last leaf completes the manifest.
+    fn keep_leaf(
+        &self,
+        file: &OpenFile,
+        limits: &PacketLimits,
+        leaf: u64,
+        hashed: &Hashed,
+    ) -> Result<(), Rejection> {
+        let (layout, signer) = (&file.layout, self.signer.as_ref());
+        let Some(manifests) = &self.manifests else { return Ok(()) };
+        let store = store_for(layout, manifests.bytes_max, manifests.disk.as_ref());
+        if store != Some(Store::Memory) || self.built(file).is_some() {
+            return Ok(());
+        }
+        let new = || LeafDigests::new(layout, leaf_fanout(layout, limits, signer)?);
+        let Some(digests) = manifests.leaf_digests(file).or_else(|| {
+            let new = Arc::new(Mutex::new(new()?));
+            let key: Key = Arc::from(layout.name.value());
+            let value = (file.opened.stat, Arc::clone(&new));
+            manifests.all_leaf_digests().insert(&key, value, LeafDigests::weight(layout));
+            Some(new)
+        }) else {
+            return Ok(());
+        };
+        let Some(all) = lock(&digests).add(leaf, hashed) else { return Ok(()) };
+        manifests.all_leaf_digests().remove(layout.name.value());
+        let built = build_of(layout, limits, signer, all).map_err(|error| {
+            tracing::warn!(name = %layout.name, %error, "a manifest cannot be made");
+            Rejection::silently(Event::Failed)
+        })?;
+        self.store(file, built)
     }
 
     fn make(&self, target: &Target<'_>) -> Result<(), Rejection> {
@@ -916,7 +985,7 @@ impl Service {
         let disk = self.manifests.as_ref().and_then(|manifests| manifests.disk.as_ref());
         let (opened, layout) = (&file.opened, &file.layout);
         let source = Source { file: opened, layout, done: &building.done };
-        let mut built = match build(&source, limits, self.signer.as_ref(), threads, disk, store) {
+        let built = match build(&source, limits, self.signer.as_ref(), threads, disk, store) {
             Ok(built) => built,
             Err(error) => {
                 tracing::warn!(name = %layout.name, %error, "a manifest cannot be made");
@@ -925,13 +994,18 @@ impl Service {
             }
         };
         let is_hashed = !built.is_from_disk();
-        let now = still_same(file)?;
-        let stored = disk.map(|disk| built.store(disk, layout, &now)).transpose();
-        if let Err(error) = stored {
-            tracing::warn!(name = %layout.name, %error, "the digests cannot be stored");
-        }
-        self.keep(file, built)?;
+        self.store(file, built)?;
         Ok(is_hashed)
+    }
+
+    /// Stores and caches a built manifest, unless the file has changed meanwhile.
+    fn store(&self, file: &OpenFile, mut built: Built) -> Result<(), Rejection> {
+        let disk = self.manifests.as_ref().and_then(|manifests| manifests.disk.as_ref());
+        let now = still_same(file)?;
+        if let Err(error) = built.store(disk, &file.layout, &now) {
+            tracing::warn!(name = %file.layout.name, %error, "the digests cannot be stored");
+        }
+        self.keep(file, built)
     }
 
     /// Caches a built manifest, unless the file has changed meanwhile.
@@ -967,6 +1041,8 @@ pub(crate) struct ManifestCache {
     pub(crate) waiting: Schedule<Job>,
     /// Signed leaves by name, each with the state of its file.
     signed_leaves: Mutex<Lru<(FileStat, Arc<Vec<u8>>)>>,
+    /// Digests of leaves that were made, by the name with version.
+    leaf_digests: Mutex<Lru<(FileStat, Arc<Mutex<LeafDigests>>)>>,
     pub(crate) waiting_for_leaf: Schedule<Job>,
 }
 
@@ -974,18 +1050,34 @@ impl ManifestCache {
     pub(crate) fn new(bytes_max: usize, limits: Limits, disk: Option<DiskCache>) -> Self {
         let built = Mutex::new(Lru::new(bytes_max));
         let signed_leaves = Mutex::new(Lru::new(SIGNED_LEAVES_BYTES_MAX));
+        let leaf_digests = Mutex::new(Lru::new(LEAF_DIGESTS_BYTES_MAX));
         let waiting_for_leaf = Schedule::new(Limits { batch: SIGNED_LEAVES_BATCH, ..limits });
         let waiting = Schedule::new(limits);
-        Self { built, bytes_max, disk, waiting, signed_leaves, waiting_for_leaf }
+        Self { built, bytes_max, disk, waiting, signed_leaves, leaf_digests, waiting_for_leaf }
+    }
+
+    fn all_leaf_digests(&self) -> MutexGuard<'_, Lru<(FileStat, Arc<Mutex<LeafDigests>>)>> {
+        lock(&self.leaf_digests)
+    }
+
+    /// Digests of the leaves of a version that were made.
+    fn leaf_digests(&self, file: &OpenFile) -> Option<Arc<Mutex<LeafDigests>>> {
+        let mut all = self.all_leaf_digests();
+        let (stat, digests) = all.find(file.layout.name.value())?;
+        stat.is_same_content(&file.opened.stat).then(|| Arc::clone(digests))
     }
 
     fn signed_leaves(&self) -> MutexGuard<'_, Lru<(FileStat, Arc<Vec<u8>>)>> {
-        self.signed_leaves.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.signed_leaves)
     }
 
     fn built(&self) -> MutexGuard<'_, Lru<(FileStat, Arc<Built>)>> {
-        self.built.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.built)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// State of a file, if it has not changed since it was opened.

@@ -82,6 +82,7 @@ pub(crate) fn run(
     let state = http.as_ref().and_then(|_| config.control.http.token_file());
     let state = state.and_then(|file| namewire_daemon::make_state_directory(&file));
     privileges::carry_out(&privileges, &forwarder, state.as_ref())?;
+    http.as_ref().map_or(Ok(()), HttpListener::make_tokens).context("the HTTP API")?;
     warn_of_rotation(&log, &privileges);
     check_anchors(&forwarder, &privileges)?;
     let requests = signals.watch()?;

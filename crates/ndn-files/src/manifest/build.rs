@@ -44,14 +44,16 @@ enum Unstored {
 }
 
 impl Built {
-    /// Stores the digests on disk, unless they were loaded from there.
+    /// Stores the digests on disk, if there is one for them, unless they were loaded from there.
     pub(crate) fn store(
         &mut self,
-        disk: &DiskCache,
+        disk: Option<&DiskCache>,
         layout: &Layout,
         stat: &FileStat,
     ) -> io::Result<()> {
-        match std::mem::replace(&mut self.unstored, Unstored::None) {
+        let unstored = std::mem::replace(&mut self.unstored, Unstored::None);
+        let Some(disk) = disk else { return Ok(()) };
+        match unstored {
             Unstored::None => Ok(()),
             Unstored::Digests(digests) => {
                 disk.store(layout, stat, &(self.signatures.clone(), digests))
@@ -150,26 +152,93 @@ pub(crate) fn build(
     store: Store,
 ) -> Result<Built, BuildFailure> {
     let (file, layout) = (source.file, source.layout);
-    let name = manifest_name(&layout.name);
-    let fanout = fanout(&name, layout, limits, signer).ok_or(BuildFailure::TooLarge)?;
-    let tree = Tree::new(layout.final_segment + 1, fanout).ok_or(BuildFailure::TooLarge)?;
-    let form = NodeForm { name, freshness_ms: limits.freshness_ms, tree };
     if store == Store::Disk {
+        let form = form(layout, limits, signer)?;
         let disk = disk.ok_or(BuildFailure::TooLarge)?;
         return build_on_disk(source, form, threads, disk);
     }
-    let stored = disk.and_then(|disk| disk.load(layout, &file.stat));
-    let from_disk = stored.is_some();
-    let (signatures, digests) = match stored {
-        Some(hashed) => hashed,
-        None => hash_segments(source, threads)?,
-    };
+    if let Some(hashed) = disk.and_then(|disk| disk.load(layout, &file.stat)) {
+        let built = build_of(layout, limits, signer, hashed)?;
+        return Ok(Built { unstored: Unstored::None, from_disk: true, ..built });
+    }
+    build_of(layout, limits, signer, hash_segments(source, threads)?)
+}
+
+/// The manifest of a file with these digests, in memory.
+pub(crate) fn build_of(
+    layout: &Layout,
+    limits: &PacketLimits,
+    signer: &dyn Signer,
+    (signatures, digests): Hashed,
+) -> Result<Built, BuildFailure> {
+    let form = form(layout, limits, signer)?;
     let nodes = form.nodes_from(layout, 0, digests.clone())?;
-    let unstored = match disk.is_some() && !from_disk {
-        true => Unstored::Digests(digests),
-        false => Unstored::None,
-    };
-    Ok(Built { nodes: Nodes::new(form, nodes, None), signatures, unstored, from_disk })
+    let (nodes, unstored) = (Nodes::new(form, nodes, None), Unstored::Digests(digests));
+    Ok(Built { nodes, signatures, unstored, from_disk: false })
+}
+
+fn form(
+    layout: &Layout,
+    limits: &PacketLimits,
+    signer: &dyn Signer,
+) -> Result<NodeForm, BuildFailure> {
+    let name = manifest_name(&layout.name);
+    let fanout = fanout(&name, layout, limits, signer).ok_or(BuildFailure::TooLarge)?;
+    let tree = Tree::new(layout.final_segment + 1, fanout).ok_or(BuildFailure::TooLarge)?;
+    Ok(NodeForm { name, freshness_ms: limits.freshness_ms, tree })
+}
+
+/// A leaf as a packet, and the digests of the segments that it lists.
+#[derive(Debug)]
+pub(crate) struct SignedLeaf {
+    pub(crate) packet: Vec<u8>,
+    pub(crate) hashed: Hashed,
+}
+
+/// Digests of a file whose leaves are made one by one, as they are requested.
+#[derive(Debug)]
+pub(crate) struct LeafDigests {
+    hashed: Hashed,
+    /// Segments that a leaf lists.
+    fanout: usize,
+    /// For each leaf, whether its digests are there.
+    made: Vec<bool>,
+}
+
+impl LeafDigests {
+    /// None of the digests yet; `None` if there are more than an index can tell apart.
+    pub(crate) fn new(layout: &Layout, fanout: u64) -> Option<Self> {
+        let segments = usize::try_from(layout.final_segment + 1).ok()?;
+        let fanout = usize::try_from(fanout).ok()?;
+        let digests = vec![[0; SHA256_LEN]; segments];
+        let made = vec![false; segments.div_ceil(fanout)];
+        Some(Self { hashed: (digests.clone(), digests), fanout, made })
+    }
+
+    /// Bytes of memory for the digests of a file.
+    pub(crate) fn weight(layout: &Layout) -> usize {
+        usize::try_from(layout.final_segment + 1)
+            .map_or(usize::MAX, |segments| segments.saturating_mul(2 * SHA256_LEN))
+    }
+
+    /// Adds the digests of a leaf; returns those of the whole file once they are complete.
+    pub(crate) fn add(&mut self, leaf: u64, hashed: &Hashed) -> Option<Hashed> {
+        let index = usize::try_from(leaf).ok()?;
+        let made = self.made.get_mut(index)?;
+        let first = index * self.fanout;
+        for (all, new) in [(&mut self.hashed.0, &hashed.0), (&mut self.hashed.1, &hashed.1)] {
+            all.get_mut(first..first + new.len())?.copy_from_slice(new);
+        }
+        *made = true;
+        self.made.iter().all(|made| *made).then(|| std::mem::take(&mut self.hashed))
+    }
+
+    /// SignatureValue of a segment, if it is there.
+    pub(crate) fn signature(&self, segment: u64) -> Option<Sha256Digest> {
+        let segment = usize::try_from(segment).ok()?;
+        let is_made = self.made.get(segment / self.fanout).is_some_and(|made| *made);
+        self.hashed.0.get(segment).filter(|_| is_made).copied()
+    }
 }
 
 /// Number of segments that each leaf of a file's manifest lists; `None` if no digests fit a packet.
@@ -190,7 +259,7 @@ pub(crate) fn signed_leaf(
     limits: &PacketLimits,
     signer: &dyn Signer,
     leaf: u64,
-) -> Result<Option<Vec<u8>>, BuildFailure> {
+) -> Result<Option<SignedLeaf>, BuildFailure> {
     let fanout = leaf_fanout(layout, limits, signer).ok_or(BuildFailure::TooLarge)?;
     let tree = Tree::new(layout.final_segment + 1, fanout).ok_or(BuildFailure::TooLarge)?;
     if leaf >= tree.leaves() {
@@ -198,11 +267,13 @@ pub(crate) fn signed_leaf(
     }
     let seal = PreparedSigner::new(&DigestSigner)?;
     let mut scratch = Scratch::new(layout, &seal);
-    let mut digests = Vec::new();
+    let (mut signatures, mut digests) = (Vec::new(), Vec::new());
     let (mut first, end) = (leaf * fanout, ((leaf + 1) * fanout).min(tree.segments));
     while first < end {
         let last = (first + RUN).min(end) - 1;
-        digests.extend(scratch.hash_run(file.file.as_ref(), layout, &seal, first, last)?.1);
+        let hashed = scratch.hash_run(file.file.as_ref(), layout, &seal, first, last)?;
+        signatures.extend(hashed.0);
+        digests.extend(hashed.1);
         first = last + 1;
     }
     let root = Root {
@@ -210,7 +281,7 @@ pub(crate) fn signed_leaf(
         size: layout.size,
         segment_size: u64::try_from(layout.segment_len).map_err(|_| BuildFailure::TooLarge)?,
         fanout,
-        digests,
+        digests: digests.clone(),
     };
     let mut name = leaves_name(&layout.name);
     name.push_segment(leaf);
@@ -220,7 +291,7 @@ pub(crate) fn signed_leaf(
         .freshness_ms(limits.freshness_ms)
         .final_segment(tree.leaves() - 1)
         .content(&content);
-    Ok(Some(sign_data(&data, signer)?))
+    Ok(Some(SignedLeaf { packet: sign_data(&data, signer)?, hashed: (signatures, digests) }))
 }
 
 /// As [`build`], with the digests of segments on disk only.

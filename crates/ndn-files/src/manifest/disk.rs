@@ -27,7 +27,7 @@ const IN_USE_KEPT: Duration = Duration::from_secs(1200);
 const EXTENSION: &str = "manifest";
 
 /// Signatures and implicit digests of all segments.
-pub(super) type Hashed = (Vec<Sha256Digest>, Vec<Sha256Digest>);
+pub(crate) type Hashed = (Vec<Sha256Digest>, Vec<Sha256Digest>);
 
 /// Digests being stored, segment by segment; removed if not finished.
 #[derive(Debug)]

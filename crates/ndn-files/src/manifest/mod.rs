@@ -10,8 +10,11 @@ mod tree;
 
 pub use fetch::{Manifest, ManifestError, ManifestRoot, fetch_manifest, find_manifest};
 
-pub(crate) use build::{Built, Source, Store, build, leaf_fanout, signed_leaf, store_for};
-pub(crate) use disk::DiskCache;
+pub(crate) use build::{
+    Built, LeafDigests, SignedLeaf, Source, Store, build, build_of, leaf_fanout, signed_leaf,
+    store_for,
+};
 pub use disk::check_manifest_directory;
+pub(crate) use disk::{DiskCache, Hashed};
 pub(crate) use nodes::BuildFailure;
 pub(crate) use root::{leaves_name, manifest_name};

@@ -229,6 +229,39 @@ async fn file_is_verified_before_it_is_hashed() {
     assert_eq!((bed.count(Event::SignedLeaf), bed.count(Event::ManifestBuilt)), (2, 0));
 }
 
+/// Leaves that were made one by one become the manifest, without reading the file again.
+#[tokio::test]
+async fn all_leaves_of_a_file_become_its_manifest() {
+    let (bed, options) = with_key(8192).await;
+    let file = std::fs::File::create(bed.path("file")).unwrap();
+    file.set_len(256 << 20).unwrap();
+    let content = bytes(1, 100_000);
+    std::os::unix::fs::FileExt::write_all_at(&file, &content, 100 << 20).unwrap();
+    let metadata = bed.metadata_of("/x/file").await;
+    let fanout = metadata.signed_leaves.unwrap().fanout;
+    let by_leaves = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
+    let verification = by_leaves.verification();
+    let leaves = by_leaves.segments().div_ceil(fanout);
+    let range = |first: u64| first..=(first + fanout - 1).min(by_leaves.segments() - 1);
+    for leaf in 0..leaves {
+        assert_eq!(bed.count(Event::ManifestBuilt), 0);
+        verification.load(range(leaf * fanout)).await.unwrap();
+    }
+    assert_eq!((bed.count(Event::SignedLeaf), bed.count(Event::ManifestBuilt)), (leaves, 1));
+    let metadata = bed.metadata_of("/x/file").await;
+    assert!(metadata.signed_leaves.is_none() && metadata.preparation_ms.is_none());
+    let whole = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
+    assert_eq!(bed.count(Event::ManifestBuilt), 1);
+    // Both list the same digests, which are those of the segments.
+    let segment = (100 << 20) / 8192;
+    let known = whole.verification();
+    known.load(segment..=segment).await.unwrap();
+    assert_eq!(known.expected(segment), verification.expected(segment));
+    let fetching = FetchOptions { verification: known, ..options };
+    let found = bed.consumer.fetch_segment(&whole.to_found(), segment, &fetching).await.unwrap();
+    assert!(found.content() == content[..8192]);
+}
+
 /// A signed leaf is of one object, one layout and one position, and by the right key.
 #[tokio::test]
 async fn signed_leaves_of_others_are_rejected() {
