@@ -1,8 +1,9 @@
 //! Faces in memory: between the forwarder and its own management, and between the forwarder and the program
 //! that embeds it.
 //!
-//! Two bounded queues of frames, and a waker for each side. It is a cold path: frames are copied
-//! into memory of their own.
+//! Two bounded queues of frames, and a waker for each side. Frames are copied into buffers of their own, which the receiver
+//! can give back: otherwise each is allocated by one thread and freed by another, and both wait for the lock of the
+//! allocator.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,6 +29,8 @@ use crate::transport::{
 
 /// Minimum frames per event, however few datagrams the worker reads at a time.
 const FRAMES_PER_EVENT_MIN: usize = 64;
+/// Empty buffers that wait for the sender, at most.
+const EMPTY_BUFFERS_MAX: usize = 256;
 
 /// One end of a face in memory. Frames are NDNLPv2 packets, or bare Interests and Data.
 ///
@@ -36,6 +39,10 @@ const FRAMES_PER_EVENT_MIN: usize = 64;
 pub struct InternalEnd {
     outgoing: Producer<Vec<u8>>,
     incoming: Consumer<Vec<u8>>,
+    /// Buffers of received frames, to the other end.
+    given_back: Producer<Vec<u8>>,
+    /// Buffers of sent frames, from the other end.
+    empty: Consumer<Vec<u8>>,
     /// Frames that [`send`](Self::send) refused.
     refused: u64,
     /// The worker reads this end within its limit for management.
@@ -69,9 +76,14 @@ impl InternalEnd {
         let (near_wakes, far_wakes) = (Arc::new(Waker::new()?), Arc::new(Waker::new()?));
         let (near_out, far_in) = ring(capacity);
         let (far_out, near_in) = ring(capacity);
+        let empty_max = capacity.min(EMPTY_BUFFERS_MAX);
+        let (near_given_back, far_empty) = ring(empty_max);
+        let (far_given_back, near_empty) = ring(empty_max);
         let near = Self {
             outgoing: near_out,
             incoming: near_in,
+            given_back: near_given_back,
+            empty: near_empty,
             refused: 0,
             is_limited: false,
             shares: None,
@@ -82,6 +94,8 @@ impl InternalEnd {
         let far = Self {
             outgoing: far_out,
             incoming: far_in,
+            given_back: far_given_back,
+            empty: far_empty,
             refused: 0,
             is_limited: false,
             shares: None,
@@ -106,6 +120,20 @@ impl InternalEnd {
         let principals = shares.principals();
         self.shares = Some(Box::new(shares));
         principals
+    }
+
+    /// An empty buffer for a frame to send: one that the other end has given back, or a new one.
+    pub fn buffer(&mut self) -> Vec<u8> {
+        self.empty.pop().unwrap_or_default()
+    }
+
+    /// Gives the buffer of a received frame back to the other end, which sends further frames in it.
+    pub fn give_back(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        // Without room it is freed here.
+        if self.given_back.push_with(|| buffer) {
+            self.given_back.publish();
+        }
     }
 
     /// Sends a frame and wakes the other end.
@@ -278,6 +306,7 @@ impl Transport for Internals {
                         self.bytes_left = self.bytes_left.saturating_sub(frame.len());
                     }
                     cx.deliver_copy(face, &frame, None, sink);
+                    end.give_back(frame);
                 }
                 None if end.is_closed() => return Err(CloseReason::PeerClosed),
                 None => return Ok(Progress::Done),
@@ -394,7 +423,10 @@ impl FrameSink for InternalSink<'_> {
         if !self.end.takes_place(self.incoming) {
             return Err(LinkDropReason::QueueFull);
         }
-        self.end.enqueue([header, payload].concat());
+        let mut frame = self.end.buffer();
+        frame.extend_from_slice(header);
+        frame.extend_from_slice(payload);
+        self.end.enqueue(frame);
         self.tap.sent(header, payload);
         Ok(())
     }
@@ -403,6 +435,22 @@ impl FrameSink for InternalSink<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buffers_given_back_are_used_again() {
+        let (mut near, mut far) = InternalEnd::pair(2).unwrap();
+        assert_eq!(near.buffer().capacity(), 0);
+        near.send(Vec::with_capacity(100)).unwrap();
+        let received = far.receive().unwrap();
+        far.give_back(received);
+        let buffer = near.buffer();
+        assert!(buffer.is_empty() && buffer.capacity() >= 100);
+        assert_eq!(near.buffer().capacity(), 0);
+        // More than there is room for.
+        (0..5).for_each(|_| far.give_back(vec![7; 10]));
+        let kept = std::iter::repeat_with(|| near.buffer()).take_while(|b| b.capacity() > 0);
+        assert_eq!(kept.count(), 2);
+    }
 
     #[test]
     fn frames_cross_in_order_and_within_the_limit() {

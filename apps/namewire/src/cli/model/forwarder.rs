@@ -488,9 +488,11 @@ impl Generator {
         self.consumer.handle_timeout(now_ns);
         for _ in 0..TURN {
             let Some(face) = self.consumer.next_face(now_ns) else { break };
-            let interest = self.consumer.make_interest(now_ns).to_vec();
+            let end = &mut self.consumers[face];
+            let mut interest = end.buffer();
+            interest.extend_from_slice(self.consumer.make_interest(now_ns));
             // A refused Interest is counted by the queue, and times out.
-            let _ = self.consumers[face].send(interest);
+            let _ = end.send(interest);
             has_worked = true;
         }
         for end in &mut self.producers {
@@ -498,10 +500,11 @@ impl Generator {
                 let Some(frame) = end.receive() else { break };
                 has_worked = true;
                 self.producer.handle_frame(&frame, |append| {
-                    let mut answer = Vec::with_capacity(2048);
+                    let mut answer = end.buffer();
                     append(&mut answer);
                     let _ = end.send(answer);
                 });
+                end.give_back(frame);
             }
         }
         for (face, end) in self.consumers.iter_mut().enumerate() {
@@ -509,6 +512,7 @@ impl Generator {
                 let Some(frame) = end.receive() else { break };
                 has_worked = true;
                 self.consumer.handle_frame(face, &frame, now_ns);
+                end.give_back(frame);
             }
         }
         has_worked
