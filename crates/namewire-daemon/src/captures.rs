@@ -43,6 +43,8 @@ pub(super) struct Captures {
     clock: Clock,
     /// Time of the next poll; `None` without captures.
     next_poll_ns: Option<u64>,
+    /// When a poll found that a face had been closed, by FaceId.
+    closed: BTreeMap<u64, u64>,
     shared: Arc<Mutex<Shared>>,
     /// Notified of new faces.
     added: Arc<Condvar>,
@@ -54,6 +56,9 @@ const QUEUE: usize = 8192;
 /// Maximum time that a reader waits until the control thread knows the face of a packet: the worker forwards the
 /// packet that made a face at once.
 const FACE_WAIT: Duration = Duration::from_secs(1);
+
+/// Time for which a capture knows a closed face: its last packets may wait for the reader.
+const CLOSED_FACE_KEPT: Duration = Duration::from_secs(60);
 
 /// Poll interval: a capture without a reader only costs the workers time.
 const POLL: Duration = Duration::from_secs(1);
@@ -80,6 +85,10 @@ impl Service for Captures {
         if self.next_poll_ns.is_none() {
             cx.dataplane().set_tap(None);
             *self.lock() = Shared::default();
+            self.closed.clear();
+        } else {
+            let now_ns = cx.now().monotonic_ns;
+            self.forget_closed(|face_id| cx.faces().get(face_id).is_some(), now_ns);
         }
     }
 }
@@ -87,7 +96,26 @@ impl Service for Captures {
 impl Captures {
     /// No captures. The packets of later ones have times of this clock.
     pub(super) fn new(clock: Clock) -> Self {
-        Self { clock, next_poll_ns: None, shared: Arc::default(), added: Arc::default() }
+        let (shared, added) = (Arc::default(), Arc::default());
+        Self { clock, next_poll_ns: None, closed: BTreeMap::new(), shared, added }
+    }
+
+    /// Forgets faces some time after they were closed: a peer can open and close faces for as long as a capture runs.
+    fn forget_closed(&mut self, is_open: impl Fn(u64) -> bool, now_ns: u64) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        for face_id in shared.peers.keys().filter(|face_id| !is_open(**face_id)) {
+            self.closed.entry(*face_id).or_insert(now_ns);
+        }
+        let kept_ns = duration_ns(CLOSED_FACE_KEPT);
+        let is_kept = |closed_ns: &u64| now_ns.saturating_sub(*closed_ns) < kept_ns;
+        if self.closed.values().all(is_kept) {
+            return;
+        }
+        let closed = &mut self.closed;
+        let stays = |face_id: &u64| closed.get(face_id).is_none_or(is_kept);
+        shared.face_ids.retain(|_, face_id| stays(face_id));
+        shared.peers.retain(|face_id, _| stays(face_id));
+        closed.retain(|_, closed_ns| is_kept(closed_ns));
     }
 
     /// Starts a capture of the frames that `filter` matches.
@@ -264,6 +292,24 @@ mod tests {
         drop(stream);
         see();
         assert!(captures.tap().is_none());
+    }
+
+    #[test]
+    fn closed_faces_are_forgotten_after_a_while() {
+        let mut captures = Captures::new(crate::Environment::system().clock);
+        let filter = CaptureFilter { face_id: None, snap_len: 4 };
+        let stream = captures.open(filter, &BTreeMap::new()).unwrap();
+        captures.face_added(FaceIndex::new(1, 0), 1, "udp4://192.0.2.1:6363".to_owned());
+        let second_ns = 1_000_000_000;
+        for number in 2..500 {
+            captures.face_added(FaceIndex::new(2, number), number.into(), String::new());
+            captures.forget_closed(|face_id| face_id == 1, u64::from(number) * second_ns);
+        }
+        let known = captures.lock().peers.len();
+        assert!((50..70).contains(&known) && captures.closed.len() < 70, "{known}");
+        assert_eq!(captures.lock().face_ids.len(), known);
+        assert!((stream.peers)(1).is_some() && (stream.peers)(2).is_none());
+        assert!((stream.peers)(499).is_some());
     }
 
     #[test]

@@ -21,8 +21,19 @@ const FILE_BYTES: u64 = 16 << 20;
 const MEMORY_PACKETS: u32 = 16;
 const PACKETS: u32 = 300;
 
-/// Starts a worker with the file, formatted if it is new, and waits until the disk is in use.
+/// As [`start_recovering`], and waits until the disk is in use.
 fn start(path: &Path) -> Bed {
+    let bed = start_recovering(path);
+    wait_until(|| is_in_use(&bed));
+    bed
+}
+
+fn is_in_use(bed: &Bed) -> bool {
+    bed.dataplane.workers()[0].disk_counters().get().is_some()
+}
+
+/// Starts a worker with the file, formatted if it is new.
+fn start_recovering(path: &Path) -> Bed {
     let mut file = DiskFile::open(path, Some(FILE_BYTES), 1).unwrap();
     let superblock = match file.superblock(1) {
         Some(superblock) => superblock,
@@ -42,9 +53,7 @@ fn start(path: &Path) -> Bed {
     options.shard.unsolicited = UnsolicitedPolicy::AdmitAll;
     let port = DiskPort::start(Arc::new(file), DiskPortOptions { share, readers: 4 }).unwrap();
     options.workers[0].disk = Some(port);
-    let bed = Bed::start((options, fib, strategies));
-    wait_until(|| bed.dataplane.workers()[0].disk_counters().get().is_some());
-    bed
+    Bed::start((options, fib, strategies))
 }
 
 fn wait_until(condition: impl Fn() -> bool) {
@@ -139,4 +148,35 @@ fn erased_prefix_stays_erased() {
     let (_, mut consumer) = bed.application();
     assert!((0..50).all(|number| !is_found(&mut consumer, number, 100 + number)));
     assert_eq!(counters(&bed).hits, 0);
+}
+
+/// The index is not rebuilt yet: the answer comes when the erasure is on disk.
+#[test]
+fn erasures_wait_for_the_index() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("content");
+    let mut bed = start(&path);
+    let (_, mut producer) = bed.application();
+    (0..PACKETS).for_each(|number| producer.write_all(&packet(number)).unwrap());
+    wait_until(|| counters(&bed).admitted == u64::from(PACKETS - MEMORY_PACKETS));
+    drop(bed);
+    let mut bed = start_recovering(&path);
+    assert_eq!(bed.erase("/disk", 1000), (0, false));
+    assert!(is_in_use(&bed), "answered before the index was rebuilt");
+    let (_, mut consumer) = bed.application();
+    assert!((0..PACKETS).all(|number| !is_found(&mut consumer, number, number)));
+    assert_eq!(counters(&bed).hits, 0);
+}
+
+/// A limit of 0 erases nothing, on disk neither.
+#[test]
+fn limit_of_zero_leaves_the_disk_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bed = start(&directory.path().join("content"));
+    let (_, mut producer) = bed.application();
+    (0..50).for_each(|number| producer.write_all(&packet(number)).unwrap());
+    wait_until(|| counters(&bed).admitted == 50 - u64::from(MEMORY_PACKETS));
+    assert_eq!(bed.erase("/disk", 0), (0, true));
+    let (_, mut consumer) = bed.application();
+    assert!(is_found(&mut consumer, 0, 0));
 }

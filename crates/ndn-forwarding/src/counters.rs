@@ -34,7 +34,7 @@ ndn_types::counters! {
         unsolicited_data: Monotone(Packets),
         /// PIT entries ended by Data or a CS hit.
         satisfied_interests: Monotone(Entries),
-        /// PIT entries ended otherwise.
+        /// PIT entries that ended without Data: no answer in time, or a Nack.
         unsatisfied_interests: Monotone(Entries),
         /// Data whose PIT token identifies a PIT entry that they match.
         token_hits: Monotone(Packets),

@@ -33,6 +33,8 @@ use namewire_control::management_timeout;
 
 /// CachePolicyType NoCache.
 const NO_CACHE: u64 = 1;
+/// Status code of a face creation that may succeed later, as in NFD.
+const CREATION_FAILED: u32 = 504;
 /// TLV-TYPE of Data (first byte).
 const DATA_TYPE: u8 = 6;
 /// Maximum pending local requests.
@@ -235,8 +237,11 @@ impl Management {
             Event::FaceAdded { ticket, ref record, .. } => self.face_added(cx, ticket, record),
             Event::FaceExists { ticket, face_id } => {
                 let record = self.state.face(face_id).cloned();
-                if let (Some(ticket), Some(record)) = (self.tickets.take(ticket), record) {
-                    let existing = Ok(CreatedFace::Existing(record));
+                if let Some(ticket) = self.tickets.take(ticket) {
+                    let existing = record.map(CreatedFace::Existing).ok_or_else(|| {
+                        let reason = "the face with this peer has just closed".to_owned();
+                        FaceCreationError { code: CREATION_FAILED, reason }
+                    });
                     self.state.face_creation_done(cx.now(), ticket, existing);
                 }
             }

@@ -17,8 +17,9 @@
 //! | `unreported` | faces whose state is reported later, by principal |
 //!
 //! A service owns its state. In a call it has a [view](service::Cx) of the settings, the faces, the time, and of the part
-//! of the data plane that it names; it affects other services by [events](service::Event) only, which each service is
-//! offered in the order of [`Control::parts`]. A new service is a field of [`Control`] and a line there.
+//! of the data plane that it names; it affects other services by [events](service::Event) only, which go to the services
+//! that [`receivers`](service::Event::receivers) names, in this order. A new service is a field of [`Control`], a line in
+//! [`Control::parts`] and a [`ServiceName`](service::ServiceName).
 
 pub(crate) mod commands;
 mod connector;

@@ -16,6 +16,8 @@ use super::file::DiskFile;
 const OTHER_REQUESTS_MAX: usize = 64;
 /// Maximum time for which the end of a worker waits for its writes.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// Prefixes whose erasure waits for the index, at most; further ones become one erasure of everything.
+const EARLY_ERASURES_MAX: usize = 1024;
 /// Stack of a thread.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -46,8 +48,8 @@ pub struct DiskPort {
     /// The mutex is never locked: it makes the options of a data plane `Sync`.
     reports: Mutex<Receiver<Report>>,
     waker: Arc<Waker>,
-    /// Prefixes erased before the index was rebuilt.
-    early_erasures: Vec<Name>,
+    /// Prefixes erased before the index was rebuilt; `None` once it is, or cannot be.
+    early_erasures: Option<Vec<Name>>,
     is_failure_reported: bool,
 }
 
@@ -81,7 +83,7 @@ impl DiskPort {
                 thread.run();
             })?;
         }
-        let early_erasures = Vec::new();
+        let early_erasures = Some(Vec::new());
         let reports = Mutex::new(reports);
         Ok(Self { file, queues, reports, waker, early_erasures, is_failure_reported: false })
     }
@@ -97,9 +99,19 @@ impl DiskPort {
         &self.waker
     }
 
+    /// Whether the index is being rebuilt.
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.early_erasures.is_some()
+    }
+
     /// Erases a prefix as soon as the index is rebuilt.
     pub(crate) fn erase_later(&mut self, prefix: Name) {
-        self.early_erasures.push(prefix);
+        let Some(early) = &mut self.early_erasures else { return };
+        if early.len() < EARLY_ERASURES_MAX {
+            early.push(prefix);
+        } else {
+            *early = vec![Name::new()];
+        }
     }
 
     /// The next completion of a request. A rebuilt index is given to the shard.
@@ -123,10 +135,11 @@ impl DiskPort {
 
     fn attach(&mut self, result: io::Result<Box<Share>>, shard: &mut Shard) {
         let path = self.file.path().display();
+        let early_erasures = self.early_erasures.take().unwrap_or_default();
         match result {
             Ok(mut share) => {
                 tracing::info!(%path, packets = share.packet_count(), "disk cache is in use");
-                for prefix in self.early_erasures.drain(..) {
+                for prefix in early_erasures {
                     share.erase(prefix.as_ref().value());
                 }
                 shard.attach_disk(share);

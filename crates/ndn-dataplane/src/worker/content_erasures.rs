@@ -27,6 +27,8 @@ struct Erasure {
     is_whole_name: bool,
     left: usize,
     erased: usize,
+    /// Its limit was 0: it only reports whether there may be more.
+    only_reports: bool,
     search: EraseSearch,
 }
 
@@ -40,8 +42,15 @@ impl ContentErasures {
     /// Begins to erase up to `limit` packets under `prefix`; answered by [`Event::CsErased`].
     pub(super) fn begin(&mut self, ticket: u64, prefix: Name, limit: usize, is_whole_name: bool) {
         let search = EraseSearch::default();
-        let erasure = Erasure { ticket, prefix, is_whole_name, left: limit, erased: 0, search };
-        self.erasures.push_back(erasure);
+        self.erasures.push_back(Erasure {
+            ticket,
+            prefix,
+            is_whole_name,
+            left: limit,
+            erased: 0,
+            only_reports: limit == 0,
+            search,
+        });
     }
 
     /// Whether one can proceed now, without waiting for the disk.
@@ -58,7 +67,7 @@ impl ContentErasures {
         events: &mut EventQueue,
     ) {
         if !self.waiting_for_disk.is_empty()
-            && shard.disk().is_none_or(ndn_disk::Share::erasures_are_durable)
+            && disk.as_ref().is_none_or(|disk| disk.erasures_are_durable(shard))
         {
             self.waiting_for_disk.drain(..).for_each(|erasure| erasure.end(false, events));
         }
@@ -79,10 +88,11 @@ impl ContentErasures {
         if result.rest == EraseRest::NotSearched || has_more && erasure.left > 0 {
             self.erasures.push_back(erasure);
         } else if let Some(disk) = disk.filter(|_| !has_more) {
-            if erasure.is_whole_name {
-                if let Some(disk) = shard.disk_mut() {
-                    disk.forget(hash);
-                }
+            if erasure.only_reports {
+                // The disk may have some.
+                erasure.end(true, events);
+            } else if let Some(share) = shard.disk_mut().filter(|_| erasure.is_whole_name) {
+                share.forget(hash);
                 erasure.end(false, events);
             } else {
                 disk.erase(shard, &erasure.prefix);

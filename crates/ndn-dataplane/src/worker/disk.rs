@@ -34,6 +34,11 @@ impl WorkerDisk {
         self.port.send_requests(shard);
     }
 
+    /// Whether erased Data does not return after a restart: all erasures are on disk, or there is no disk any more.
+    pub(super) fn erasures_are_durable(&self, shard: &Shard) -> bool {
+        shard.disk().map_or(!self.port.is_recovering(), Share::erasures_are_durable)
+    }
+
     /// The next request that the threads have completed.
     pub(super) fn next_completion(&mut self, shard: &mut Shard) -> Option<Completion> {
         self.port.next_completion(shard)

@@ -344,6 +344,11 @@ impl Rib {
         self.changed.get_or_insert_default().extend(keys);
     }
 
+    /// Remembers no changes from now on.
+    pub fn unwatch(&mut self) {
+        self.changed = None;
+    }
+
     /// The prefixes whose own routes have changed since the last call, if they are watched.
     pub fn take_changed(&mut self) -> Vec<Name> {
         let changed = self.changed.as_mut().map(std::mem::take).unwrap_or_default();

@@ -120,6 +120,14 @@ impl Readvertising {
             rib.watch();
         } else if !is_enabled {
             self.daemon = None;
+            self.unwatch_if_unused(rib);
+        }
+    }
+
+    /// Without a receiver, nobody takes the changes of the RIB.
+    fn unwatch_if_unused(&self, rib: &mut Rib) {
+        if self.daemon.is_none() && self.gateway.is_none() {
+            rib.unwatch();
         }
     }
 
@@ -127,7 +135,7 @@ impl Readvertising {
     pub(super) fn set_propagate(&mut self, options: Option<ReadvertiseOptions>, rib: &mut Rib) {
         let Some(options) = options else {
             self.gateway = None;
-            return;
+            return self.unwatch_if_unused(rib);
         };
         let current = self.gateway.as_ref().map(|gateway| gateway.readvertise.options());
         if current != Some(&options) {

@@ -305,6 +305,7 @@ fn prefixes_without_identity_are_checked_again_at_reload() {
     host.state.set_propagate(None);
     host.command(APP, Verb::RibUnregister, &named("/site/a"));
     assert!(host.registered(true).is_empty());
+    assert!(!host.state.routes.rib.has_changed(), "nobody takes the changes");
 }
 
 #[test]
