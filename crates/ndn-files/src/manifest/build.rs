@@ -206,7 +206,7 @@ pub(crate) struct LeafDigests {
 }
 
 impl LeafDigests {
-    /// None of the digests yet; `None` if there are more than an index can tell apart.
+    /// None of the digests yet; `None` if there are more than memory could hold.
     pub(crate) fn new(layout: &Layout, fanout: u64) -> Option<Self> {
         let segments = usize::try_from(layout.final_segment + 1).ok()?;
         let fanout = usize::try_from(fanout).ok()?;
