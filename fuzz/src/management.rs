@@ -2,19 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::time::Duration;
 
 use ndn_management::{
     AccessControl, Action, ChannelStatus, Collaborators, ControlConfig, ControlParameters,
     ControlResponse, ControlState, CreatedFace, CsInfo, DatasetItem, FaceActivity,
     FaceCapabilities, FaceEventNotification, FaceProperties, FaceQueryFilter, FaceRecord,
-    FaceStatus, FibEntry, ForwarderCounters, ForwarderStatus, Now, RibEntry, StrategyChoice,
+    FaceStatus, FibEntry, ForwarderCounters, ForwarderStatus, RibEntry, StrategyChoice,
     StrategyList, TableSizes, Telemetry, decode_dataset,
 };
 use ndn_packet::tlv::frame_len;
 use ndn_packet::{Data, Interest};
 use ndn_security::info::Node;
 use ndn_security::trust::TrustPolicy;
-use ndn_types::{FaceUri, LinkType, Persistency, PrincipalKey, Scope};
+use ndn_types::{FaceUri, LinkType, Now, Persistency, PrincipalKey, Scope};
 
 /// Takes the bytes as one block, as a face URI, and as a run of Interests for management.
 pub fn management(bytes: &[u8]) {
@@ -137,7 +138,7 @@ fn interests(mut bytes: &[u8]) {
         ..Collaborators::with_strategies(strategies)
     };
     let mut state = ControlState::new(ControlConfig::default(), collaborators);
-    let mut now = Now { monotonic_ns: 1, unix_us: 1_700_000_000_000_000 };
+    let mut now = Now { unix: Duration::from_secs(1_700_000_000), ..Now::default() };
     for (face_id, scope) in FACES {
         state.face_created(now, face(face_id, "fd://1", scope));
     }
@@ -151,8 +152,8 @@ fn interests(mut bytes: &[u8]) {
         while state.handle_next(now, &Nothing) {}
         while state.poll_outcome().is_some() {}
         carry_out(&mut state, now, Interest::parse(packet).ok().as_ref(), &mut destroyed);
-        now.monotonic_ns += 1_000_000;
-        now.unix_us += 1000;
+        now.monotonic += Duration::from_millis(1);
+        now.unix += Duration::from_millis(1);
         state.handle_timeout(now);
         state.continue_listings(now, &Nothing);
         check(&state, &destroyed);

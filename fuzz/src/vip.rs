@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use ndn_packet::NameRef;
+use ndn_types::{Now, Timestamp};
 use ndn_vip::{
     Acknowledgement, Entry, Node, NodeSettings, ObjectRoutes, REPORT_LEN_MAX, REQUEST, Report,
     Score, Settings,
@@ -30,8 +31,8 @@ fn node() -> Node {
         object_bytes: 1 << 20,
         link_bytes_per_s: 1 << 24,
     };
-    let mut node = Node::new(settings, 0);
-    node.add_neighbour(NEIGHBOUR, 0, 1);
+    let mut node = Node::new(settings, Timestamp::ZERO);
+    node.add_neighbour(NEIGHBOUR, both(Timestamp::ZERO));
     node
 }
 
@@ -53,8 +54,13 @@ fn decode(bytes: &[u8]) {
     }
 }
 
+/// Both clocks at this time.
+fn both(monotonic: Timestamp) -> Now {
+    Now { monotonic, unix: monotonic.since(Timestamp::ZERO) }
+}
+
 /// One step of a neighbour: a kind, a length, and that number of bytes.
-fn step(node: &mut Node, now_ns: &mut u64, bytes: &mut &[u8]) -> ControlFlow<()> {
+fn step(node: &mut Node, now: &mut Timestamp, bytes: &mut &[u8]) -> ControlFlow<()> {
     let Some((&[kind, high, low], rest)) = bytes.split_first_chunk() else {
         return ControlFlow::Break(());
     };
@@ -64,18 +70,18 @@ fn step(node: &mut Node, now_ns: &mut u64, bytes: &mut &[u8]) -> ControlFlow<()>
     match kind % 4 {
         0 => {
             if node.admits_report(NEIGHBOUR) {
-                let _ = node.handle_report(NEIGHBOUR, message, *now_ns, routes);
+                let _ = node.handle_report(NEIGHBOUR, message, *now, routes);
             }
         }
-        1 => drop(node.handle_acknowledgement(NEIGHBOUR, message, *now_ns, *now_ns / 1000)),
+        1 => drop(node.handle_acknowledgement(NEIGHBOUR, message, both(*now))),
         2 => {
             if let Ok(name) = NameRef::parse(message) {
                 node.request(name, u64::from(kind), routes);
             }
         }
         _ => {
-            *now_ns = node.next_deadline_ns();
-            node.handle_timeout(*now_ns, *now_ns / 1000, routes);
+            *now = node.next_deadline();
+            node.handle_timeout(both(*now), routes);
         }
     }
     while let Some(transmission) = node.poll_transmission() {
@@ -87,8 +93,8 @@ fn step(node: &mut Node, now_ns: &mut u64, bytes: &mut &[u8]) -> ControlFlow<()>
 /// Takes the bytes as a message, and as steps of a neighbour: the limits of a node hold, and no VIP is lost or made.
 pub fn vip(bytes: &[u8]) {
     decode(bytes);
-    let (mut node, mut now_ns, mut rest) = (node(), 0, bytes);
-    while step(&mut node, &mut now_ns, &mut rest).is_continue() {
+    let (mut node, mut now, mut rest) = (node(), Timestamp::ZERO, bytes);
+    while step(&mut node, &mut now, &mut rest).is_continue() {
         if node.slots() > SLOTS_MAX {
             return;
         }
@@ -96,8 +102,8 @@ pub fn vip(bytes: &[u8]) {
     // The arrivals of the last slot count.
     let slot = node.slots();
     while node.slots() == slot {
-        now_ns = node.next_deadline_ns();
-        node.handle_timeout(now_ns, now_ns / 1000, routes);
+        now = node.next_deadline();
+        node.handle_timeout(both(now), routes);
     }
     assert!(node.objects().count() <= OBJECTS_MAX, "{}", node.objects().count());
     let sums = node.plane().counters();

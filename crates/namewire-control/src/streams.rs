@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
+use ndn_types::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -157,11 +158,11 @@ fn peer_of<'n>(
     named.entry(face_id).or_insert_with(name)
 }
 
-/// Nanoseconds on the monotonic clock. The threads of the control socket wait for the kernel, whatever clock the
+/// The monotonic clock of the kernel. The threads of the control socket wait for the kernel, whatever clock the
 /// forwarder has.
 #[expect(clippy::disallowed_methods, reason = "threads that wait for the kernel in real time")]
-pub(crate) fn real_time_ns() -> u64 {
-    ndn_sys::clock::now()
+pub(crate) fn real_time() -> Timestamp {
+    Timestamp::from_nanos(ndn_sys::clock::now())
 }
 
 /// Sends packets until the client closes its side or the forwarder ends the stream.
@@ -174,7 +175,7 @@ fn write_capture(stream: &UnixStream, capture: &CaptureStream) -> io::Result<()>
         writer.describe_face(face_id, peer_of(capture, face_id, &mut named))?;
     }
     writer.flush()?;
-    let (mut last_ns, mut checked_ns) = (0, real_time_ns());
+    let (mut last_ns, mut checked) = (0, real_time());
     loop {
         match (capture.packets)(CAPTURE_FLUSH) {
             Ok(packet) => {
@@ -185,9 +186,9 @@ fn write_capture(stream: &UnixStream, capture: &CaptureStream) -> io::Result<()>
             Err(RecvTimeoutError::Disconnected) => break,
         }
         // By time, so that a capture without pauses ends too.
-        let now_ns = real_time_ns();
-        if u128::from(now_ns - checked_ns) >= CAPTURE_FLUSH.as_nanos() {
-            checked_ns = now_ns;
+        let now = real_time();
+        if now - checked >= CAPTURE_FLUSH {
+            checked = now;
             writer.flush()?;
             if peer_has_closed(stream)? {
                 break;
@@ -214,7 +215,7 @@ fn write_lines<T, L: Serialize>(
 ) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     let mut writer = BufWriter::new(stream);
-    let (mut reported, mut checked_ns) = (0, real_time_ns());
+    let (mut reported, mut checked) = (0, real_time());
     let mut is_open = true;
     while is_open {
         match next(CAPTURE_FLUSH) {
@@ -222,11 +223,11 @@ fn write_lines<T, L: Serialize>(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => is_open = false,
         }
-        let now_ns = real_time_ns();
-        if is_open && u128::from(now_ns - checked_ns) < CAPTURE_FLUSH.as_nanos() {
+        let now = real_time();
+        if is_open && now - checked < CAPTURE_FLUSH {
             continue;
         }
-        checked_ns = now_ns;
+        checked = now;
         let lost = lost_so_far();
         if lost > reported {
             reported = lost;
@@ -249,14 +250,13 @@ fn write_line(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> 
 
 /// Waits; returns false if the client has closed the connection meanwhile.
 fn pause(stream: &UnixStream, milliseconds: u64) -> io::Result<bool> {
-    let begin = real_time_ns();
-    let nanos = milliseconds * 1_000_000;
+    let end = real_time().plus_millis(milliseconds);
     loop {
-        let left = nanos.saturating_sub(real_time_ns() - begin);
-        if left == 0 {
+        let left = end - real_time();
+        if left.is_zero() {
             return Ok(true);
         }
-        std::thread::sleep(Duration::from_nanos(left).min(PAUSE_STEP));
+        std::thread::sleep(left.min(PAUSE_STEP));
         let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
         match rustix::net::recv(stream, &mut [0_u8; 1], flags) {
             Ok((0, _)) => return Ok(false),

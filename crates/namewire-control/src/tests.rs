@@ -5,6 +5,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ndn_face::FaceValues;
 use ndn_packet::Name;
@@ -12,7 +13,7 @@ use ndn_sys::clock::Clock;
 
 use super::*;
 use crate::capture::{CaptureFilter, CapturedPacket, Direction};
-use crate::streams::real_time_ns;
+use crate::streams::real_time;
 
 /// A handler that records its calls.
 #[derive(Default)]
@@ -220,9 +221,9 @@ fn closed_connection_ends_its_trace() {
     stream.write_all(line.as_bytes()).unwrap();
     let traces = || Arc::strong_count(&setup.recorder.traces) - 1;
     let wait_for = |count| {
-        let deadline = real_time_ns() + 30_000_000_000;
+        let deadline = real_time() + Duration::from_secs(30);
         while traces() != count {
-            assert!(real_time_ns() < deadline, "{} traces", traces());
+            assert!(real_time() < deadline, "{} traces", traces());
             std::thread::yield_now();
         }
     };

@@ -106,7 +106,7 @@ mod tests {
     use std::time::Duration;
 
     use ndn_management::{
-        Authorization, Authorizer, CommandBuilder, ControlParameters, Now, Requester, Verb,
+        Authorization, Authorizer, CommandBuilder, ControlParameters, Requester, Verb,
         parse_command,
     };
     use ndn_packet::{Component, Interest, Name, SignatureInfo};
@@ -116,7 +116,7 @@ mod tests {
         key_name,
     };
     use ndn_sys::clock::ManualClock;
-    use ndn_types::Scope;
+    use ndn_types::{Now, Scope, Timestamp};
 
     use super::*;
 
@@ -156,7 +156,7 @@ mod tests {
             },
             ..Management::default()
         };
-        let clock = ManualClock::new(0, Duration::from_millis(STARTED_MS)).into();
+        let clock = ManualClock::new(Timestamp::ZERO, Duration::from_millis(STARTED_MS)).into();
         let mut control = access_control(&access, &clock).unwrap();
         let signer = KeySigner::new(key, Locator::Name(key_name));
         let mut authorize = |signed_ms: u64| {
@@ -173,7 +173,7 @@ mod tests {
             let interest = Interest::parse(&wire).unwrap();
             let command = parse_command(&interest, ndn_security::sha256).unwrap();
             let requester = Requester { face_id: 300, scope: Scope::NonLocal };
-            let now = Now { monotonic_ns: 1, unix_us: (STARTED_MS + 1000) * 1000 };
+            let now = Now { unix: Duration::from_millis(STARTED_MS + 1000), ..Now::default() };
             control.authorize(now, &command, requester, &[])
         };
         assert!(matches!(authorize(STARTED_MS - 50_000), Authorization::Reject { .. }));
@@ -199,9 +199,8 @@ mod tests {
             Management { localhop_rib: TrustRules::File(path("rules")), ..Management::default() };
         let mut control = access_control(&access, &crate::Environment::system().clock).unwrap();
         let mut refresh = |seconds: u64| {
-            let since = Duration::from_secs(1000 + seconds);
-            let monotonic_ns = u64::try_from(since.as_nanos()).unwrap();
-            control.refresh(Now { monotonic_ns, unix_us: 1_700_000_000_000_000 })
+            let monotonic = Timestamp::from_millis((1000 + seconds) * 1000);
+            control.refresh(Now { monotonic, unix: Duration::from_secs(1_700_000_000) })
         };
         let changed = |name: &str, count: usize| AnchorChange::Changed {
             path: path(name).display().to_string(),

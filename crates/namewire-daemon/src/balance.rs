@@ -8,7 +8,7 @@ use ndn_table::NDT_ENTRIES;
 use ndn_types::Timestamp;
 
 use crate::control::commands::NameDispatch;
-use crate::control::service::{Cx, Deadline, Reason, Service, ServiceName, deadline};
+use crate::control::service::{Cx, Deadline, Reason, Service, ServiceName};
 use namewire_control::{Dispatch, DispatchEntry};
 
 /// Interval between measurements.
@@ -22,13 +22,13 @@ pub(super) struct BalanceSchedule {
     /// Packets forwarded when the load was last measured.
     packets: u64,
     /// Time of the next measurement; `None` with a single worker.
-    next_ns: Option<u64>,
+    next: Option<Timestamp>,
 }
 
 impl BalanceSchedule {
     /// Starts the schedule if there are several workers.
     pub(super) fn new(dataplane: &Dataplane) -> Self {
-        Self { packets: 0, next_ns: dataplane.balancer().map(|_| 0) }
+        Self { packets: 0, next: dataplane.balancer().map(|_| Timestamp::ZERO) }
     }
 }
 
@@ -37,12 +37,12 @@ impl Service for BalanceSchedule {
     const NAME: ServiceName = ServiceName::Balance;
 
     fn next_deadline(&self) -> Option<Deadline> {
-        self.next_ns.map(|at_ns| deadline(at_ns, Reason::Balance))
+        self.next.map(|at| (at, Reason::Balance))
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_, dyn NameDispatch>, _: Reason) {
-        self.next_ns = Some(cx.after(PERIOD));
-        let (now, dispatch) = (cx.now().timestamp(), cx.dataplane());
+        self.next = Some(cx.after(PERIOD));
+        let (now, dispatch) = (cx.now().monotonic, cx.dataplane());
         let packets = dispatch.packets();
         // Reading the counters of all entries takes most of a millisecond.
         if packets - self.packets < MEASURED_PACKETS_MIN && dispatch.is_settled() {

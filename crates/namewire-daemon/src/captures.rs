@@ -13,7 +13,7 @@ use ndn_types::{Timestamp, duration_ns};
 
 use crate::control::commands::TapCommands;
 use crate::control::face_table::KnownFace;
-use crate::control::service::{Cx, Deadline, Event, Reason, Service, ServiceName, deadline};
+use crate::control::service::{Cx, Deadline, Event, Reason, Service, ServiceName};
 use namewire_control::CaptureStream;
 use namewire_control::capture::{CaptureFilter, CapturedPacket, Direction};
 
@@ -42,9 +42,9 @@ struct Shared {
 pub(super) struct Captures {
     clock: Clock,
     /// Time of the next poll; `None` without captures.
-    next_poll_ns: Option<u64>,
+    next_poll: Option<Timestamp>,
     /// When a poll found that a face had been closed, by FaceId.
-    closed: BTreeMap<u64, u64>,
+    closed: BTreeMap<u64, Timestamp>,
     shared: Arc<Mutex<Shared>>,
     /// Notified of new faces.
     added: Arc<Condvar>,
@@ -77,18 +77,18 @@ impl Service for Captures {
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
-        self.next_poll_ns.map(|at_ns| deadline(at_ns, Reason::Captures))
+        self.next_poll.map(|at| (at, Reason::Captures))
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_, dyn TapCommands>, _: Reason) {
-        self.next_poll_ns = self.tap().map(|_| cx.after(POLL));
-        if self.next_poll_ns.is_none() {
+        self.next_poll = self.tap().map(|_| cx.after(POLL));
+        if self.next_poll.is_none() {
             cx.dataplane().set_tap(None);
             *self.lock() = Shared::default();
             self.closed.clear();
         } else {
-            let now_ns = cx.now().monotonic_ns;
-            self.forget_closed(|face_id| cx.faces().get(face_id).is_some(), now_ns);
+            let now = cx.now().monotonic;
+            self.forget_closed(|face_id| cx.faces().get(face_id).is_some(), now);
         }
     }
 }
@@ -97,17 +97,16 @@ impl Captures {
     /// No captures. The packets of later ones have times of this clock.
     pub(super) fn new(clock: Clock) -> Self {
         let (shared, added) = (Arc::default(), Arc::default());
-        Self { clock, next_poll_ns: None, closed: BTreeMap::new(), shared, added }
+        Self { clock, next_poll: None, closed: BTreeMap::new(), shared, added }
     }
 
     /// Forgets faces some time after they were closed: a peer can open and close faces for as long as a capture runs.
-    fn forget_closed(&mut self, is_open: impl Fn(u64) -> bool, now_ns: u64) {
+    fn forget_closed(&mut self, is_open: impl Fn(u64) -> bool, now: Timestamp) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         for face_id in shared.peers.keys().filter(|face_id| !is_open(**face_id)) {
-            self.closed.entry(*face_id).or_insert(now_ns);
+            self.closed.entry(*face_id).or_insert(now);
         }
-        let kept_ns = duration_ns(CLOSED_FACE_KEPT);
-        let is_kept = |closed_ns: &u64| now_ns.saturating_sub(*closed_ns) < kept_ns;
+        let is_kept = |closed: &Timestamp| now.since(*closed) < CLOSED_FACE_KEPT;
         if self.closed.values().all(is_kept) {
             return;
         }
@@ -115,7 +114,7 @@ impl Captures {
         let stays = |face_id: &u64| closed.get(face_id).is_none_or(is_kept);
         shared.face_ids.retain(|_, face_id| stays(face_id));
         shared.peers.retain(|face_id, _| stays(face_id));
-        closed.retain(|_, closed_ns| is_kept(closed_ns));
+        closed.retain(|_, at| is_kept(at));
     }
 
     /// Starts a capture of the frames that `filter` matches.
@@ -129,7 +128,7 @@ impl Captures {
     ) -> Result<CaptureStream, String> {
         let stream = self.open(filter, cx.faces().all())?;
         if let Some(tap) = self.tap() {
-            self.next_poll_ns = Some(cx.after(POLL));
+            self.next_poll = Some(cx.after(POLL));
             cx.dataplane().set_tap(Some(tap));
         }
         Ok(stream)
@@ -300,10 +299,10 @@ mod tests {
         let filter = CaptureFilter { face_id: None, snap_len: 4 };
         let stream = captures.open(filter, &BTreeMap::new()).unwrap();
         captures.face_added(FaceIndex::new(1, 0), 1, "udp4://192.0.2.1:6363".to_owned());
-        let second_ns = 1_000_000_000;
         for number in 2..500 {
             captures.face_added(FaceIndex::new(2, number), number.into(), String::new());
-            captures.forget_closed(|face_id| face_id == 1, u64::from(number) * second_ns);
+            let now = Timestamp::from_nanos(u64::from(number) * 1_000_000_000);
+            captures.forget_closed(|face_id| face_id == 1, now);
         }
         let known = captures.lock().peers.len();
         assert!((50..70).contains(&known) && captures.closed.len() < 70, "{known}");

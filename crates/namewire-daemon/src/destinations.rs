@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use ndn_management::{ControlState, NextHop, Route, RouteError};
 use ndn_packet::Name;
-use ndn_types::PrincipalKey;
+use ndn_types::{PrincipalKey, Timestamp};
 use tracing::warn;
 
 /// Maximum entries restored per step, so that other work is not delayed.
@@ -91,14 +91,14 @@ impl Destinations {
 
     /// Restores a part of the entries to a face; returns true once all are restored. Newer entries of the face stay,
     /// and expired routes are not restored. Next hops follow all routes, whose own next hops they may replace.
-    pub(super) fn give(&mut self, state: &mut ControlState, now_ns: u64, face_id: u64) -> bool {
+    pub(super) fn give(&mut self, state: &mut ControlState, now: Timestamp, face_id: u64) -> bool {
         let mut given = 0;
         while given < SLICE
             && let Some(((prefix, origin), kept)) = self.routes.pop_first()
         {
             given += 1;
             let Kept { entry: route, owner } = kept;
-            let is_over = route.expires_at_ns.is_some_and(|at| at <= now_ns);
+            let is_over = route.expires_at.is_some_and(|at| at <= now);
             if is_over || state.rib().find(prefix.as_ref(), face_id, origin).is_some() {
                 continue;
             }
@@ -144,9 +144,9 @@ impl Restorations {
 
     /// Restores a part of the destinations of one face, in turn. Commands taken before have been executed completely, so
     /// none is undone.
-    pub(super) fn advance(&mut self, state: &mut ControlState, now_ns: u64) {
+    pub(super) fn advance(&mut self, state: &mut ControlState, now: Timestamp) {
         let Some((face_id, mut destinations)) = self.0.pop_front() else { return };
-        if state.face(face_id).is_some() && !destinations.give(state, now_ns, face_id) {
+        if state.face(face_id).is_some() && !destinations.give(state, now, face_id) {
             self.0.push_back((face_id, destinations));
         }
     }
@@ -174,13 +174,15 @@ impl Restorations {
 
 #[cfg(test)]
 mod tests {
-    use ndn_management::{Collaborators, ControlConfig, FaceProperties, FaceRecord, Now};
-    use ndn_types::Scope;
+    use std::time::Duration;
+
+    use ndn_management::{Collaborators, ControlConfig, FaceProperties, FaceRecord};
+    use ndn_types::{Now, Scope};
 
     use super::*;
     use crate::tables::Catalog;
 
-    const NOW: Now = Now { monotonic_ns: 1, unix_us: 1 };
+    const NOW: Now = Now { monotonic: Timestamp::from_nanos(1), unix: Duration::ZERO };
 
     fn name(uri: &str) -> Name {
         Name::from_uri(uri).unwrap()
@@ -217,7 +219,7 @@ mod tests {
     }
 
     fn register(state: &mut ControlState, prefix: &str, face_id: u64, origin: u64, cost: u64) {
-        let route = Route { face_id, origin, cost, flags: 1, expires_at_ns: None };
+        let route = Route { face_id, origin, cost, flags: 1, expires_at: None };
         state.add_route(name(prefix).as_ref(), route).unwrap();
     }
 
@@ -246,7 +248,7 @@ mod tests {
 
         let mut away = Destinations::of(&state, 300);
         state.face_destroyed(NOW, 300);
-        assert!(away.give(&mut state, 1, 302));
+        assert!(away.give(&mut state, NOW.monotonic, 302));
         assert_eq!(fib(&state, 302), before);
         assert_eq!(state.rib().routes_to(302).count(), routes);
     }
@@ -262,7 +264,7 @@ mod tests {
         away.forget(&name("/a"), Some(65));
         away.forget(&name("/a"), None);
         away.forget(&name("/f"), None);
-        assert!(away.give(&mut state, 1, 302));
+        assert!(away.give(&mut state, NOW.monotonic, 302));
         assert_eq!(fib(&state, 302), [("/a".to_owned(), 9)]);
     }
 
@@ -278,13 +280,18 @@ mod tests {
         }
         let mut away = Destinations::of(&state, 300);
         state.face_destroyed(NOW, 300);
-        let newer =
-            Route { face_id: 302, origin: 65, cost: 2, flags: 0, expires_at_ns: Some(5000) };
+        let newer = Route {
+            face_id: 302,
+            origin: 65,
+            cost: 2,
+            flags: 0,
+            expires_at: Some(Timestamp::from_nanos(5000)),
+        };
         state.add_route(name("/a").as_ref(), newer).unwrap();
         state.add_next_hop(&name("/f"), NextHop { face_id: 302, cost: 1 }).unwrap();
         // The next hop of a route is not an entry of the FIB alone.
         register(&mut state, "/r", 302, 0, 8);
-        assert!(away.give(&mut state, 1, 302));
+        assert!(away.give(&mut state, NOW.monotonic, 302));
         assert_eq!(state.rib().find(name("/a").as_ref(), 302, 65), Some(&newer));
         let cost = |prefix: &str, origin| {
             state.rib().find(name(prefix).as_ref(), 302, origin).map(|route| route.cost)
@@ -297,14 +304,14 @@ mod tests {
     #[test]
     fn expired_routes_are_not_restored() {
         let mut state = control(&[300, 302]);
-        for (prefix, expires_at_ns) in [("/a", 1000), ("/b", 1001)] {
-            let expires_at_ns = Some(expires_at_ns);
-            let route = Route { face_id: 300, origin: 0, cost: 7, flags: 1, expires_at_ns };
+        for (prefix, expires_at) in [("/a", 1000), ("/b", 1001)] {
+            let expires_at = Some(Timestamp::from_nanos(expires_at));
+            let route = Route { face_id: 300, origin: 0, cost: 7, flags: 1, expires_at };
             state.add_route(name(prefix).as_ref(), route).unwrap();
         }
         let mut away = Destinations::of(&state, 300);
         state.face_destroyed(NOW, 300);
-        assert!(away.give(&mut state, 1000, 302));
+        assert!(away.give(&mut state, Timestamp::from_nanos(1000), 302));
         assert_eq!(fib(&state, 302), [("/b".to_owned(), 7)]);
     }
 
@@ -318,7 +325,7 @@ mod tests {
         let before = fib(&state, 300);
         let mut away = Destinations::of(&state, 300);
         let mut left = Vec::new();
-        while !away.give(&mut state, 1, 302) {
+        while !away.give(&mut state, NOW.monotonic, 302) {
             left.push((away.routes.len(), away.next_hops.len()));
         }
         assert_eq!(left, [(SLICE, 1), (0, 1)]);
@@ -337,7 +344,7 @@ mod tests {
             state.face_created(NOW, record(face_id));
             for number in 0..1000 {
                 let prefix = Name::from_uri(&format!("/{number}")).unwrap();
-                let route = Route { face_id, origin: 65, cost: 7, flags: 1, expires_at_ns: None };
+                let route = Route { face_id, origin: 65, cost: 7, flags: 1, expires_at: None };
                 state.add_route(prefix.as_ref(), route).unwrap();
             }
             restorations.begin(face_id + 10, Destinations::of(&state, face_id));
@@ -348,7 +355,7 @@ mod tests {
         state.face_destroyed(NOW, 311);
         let count = |state: &ControlState, face_id| state.rib().routes_to(face_id).count();
         while !restorations.is_empty() {
-            restorations.advance(&mut state, 1);
+            restorations.advance(&mut state, NOW.monotonic);
             assert!(count(&state, 310).abs_diff(count(&state, 312)) <= 256, "one at a time");
         }
         assert_eq!((count(&state, 310), count(&state, 312)), (1000, 1000));

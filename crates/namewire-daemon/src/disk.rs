@@ -114,7 +114,7 @@ impl PreparedDisk {
                     DiskAdmission::SecondTouch => Admission::SecondTouch,
                     DiskAdmission::All => Admission::All,
                 },
-                unix_origin_ms: unix_ms.saturating_sub(clock.now_ns() / ndn_types::NANOS_PER_MILLI),
+                unix_origin_ms: unix_ms.saturating_sub(clock.now().as_millis()),
             };
             let options = DiskPortOptions { share, readers: settings.threads };
             let port = DiskPort::start(Arc::clone(&self.file), options);

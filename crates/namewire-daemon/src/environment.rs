@@ -1,7 +1,7 @@
 //! Sources of time and randomness of a forwarder.
 
-use ndn_management::Now;
 use ndn_sys::clock::Clock;
+use ndn_types::Now;
 use ndn_types::random::Random;
 
 /// The clock and the seeds of one forwarder. On a manual clock and with given seeds, a forwarder repeats exactly.
@@ -64,8 +64,7 @@ impl Seeds {
 
 /// Reads both clocks.
 pub(crate) fn now(clock: &Clock) -> Now {
-    let unix_us = u64::try_from(clock.unix_time().as_micros()).unwrap_or(u64::MAX);
-    Now { monotonic_ns: clock.now_ns(), unix_us }
+    Now { monotonic: clock.now(), unix: clock.unix_time() }
 }
 
 #[cfg(test)]

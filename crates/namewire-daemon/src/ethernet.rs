@@ -13,7 +13,7 @@ use ndn_face::{NewStation, PortId, PortSocket};
 use ndn_management::FaceDriver;
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::netlink::{NetworkDevice, network_devices};
-use ndn_types::{FaceUri, PrincipalKey, Scope, duration_ns};
+use ndn_types::{FaceUri, PrincipalKey, Scope, Timestamp};
 use tracing::{info, warn};
 
 #[cfg(feature = "dpdk")]
@@ -38,8 +38,8 @@ pub(super) struct EthernetPorts {
     ports: BTreeMap<String, Port>,
     /// Interfaces without a socket: index at the failed attempt, and whether a retry can succeed.
     refused: BTreeMap<String, (u32, bool)>,
-    next_poll_ns: u64,
-    last_poll_ns: u64,
+    next_poll: Timestamp,
+    last_poll: Timestamp,
     /// Interfaces whose MTU has changed, with the previous MTU.
     resized: Vec<(String, usize)>,
 }
@@ -62,8 +62,8 @@ impl Resized {
 
 impl EthernetPorts {
     /// Time of the next [`poll`](Self::poll).
-    pub(super) fn next_deadline_ns(&self, config: &Config) -> Option<u64> {
-        self.is_used(config).then_some(self.next_poll_ns)
+    pub(super) fn next_deadline(&self, config: &Config) -> Option<Timestamp> {
+        self.is_used(config).then_some(self.next_poll)
     }
 
     fn is_used(&self, config: &Config) -> bool {
@@ -73,7 +73,7 @@ impl EthernetPorts {
     /// Schedules a poll after an interface notification.
     pub(super) fn poll_soon(&mut self) {
         self.refused.clear();
-        self.next_poll_ns = self.next_poll_ns.min(self.last_poll_ns + duration_ns(RETRY_INTERVAL));
+        self.next_poll = self.next_poll.min(self.last_poll + RETRY_INTERVAL);
     }
 
     /// Returns the listening interfaces for `faces/channels`.
@@ -106,11 +106,11 @@ impl EthernetPorts {
     /// Creates ports and faces on new interfaces, and removes those of removed or unconfigured interfaces. `has_face`
     /// returns whether an interface has a face.
     pub(super) fn poll(&mut self, context: &mut Context<'_>, has_face: impl Fn(&str) -> bool) {
-        if !self.is_used(context.config) || context.now_ns < self.next_poll_ns {
+        if !self.is_used(context.config) || context.now < self.next_poll {
             return;
         }
-        self.last_poll_ns = context.now_ns;
-        self.next_poll_ns = context.now_ns + duration_ns(POLL_INTERVAL);
+        self.last_poll = context.now;
+        self.next_poll = context.now + POLL_INTERVAL;
         let (all, addresses) = match network_devices().and_then(|all| Ok((all, interfaces()?))) {
             Ok(found) => found,
             Err(error) => return warn!(%error, "network interfaces cannot be listed"),
@@ -134,7 +134,7 @@ impl EthernetPorts {
             let interface = as_interface(link, addresses);
             Purpose::of(&context.config.listeners.ethernet, &interface)
         };
-        let now_ns = context.now_ns;
+        let now = context.now;
         let mut removed = Vec::new();
         for (name, port) in &mut self.ports {
             if port.follow_own(name, context) {
@@ -143,7 +143,7 @@ impl EthernetPorts {
             let link = usable.get(name.as_str()).copied();
             let purpose = link.map_or(port.purpose, purpose_of);
             let is_requested = link.is_some() && !purpose.is_none();
-            if !is_requested && !has_face(name) && port.kept_until_ns <= now_ns {
+            if !is_requested && !has_face(name) && port.kept_until <= now {
                 info!(interface = name, "leaving an interface");
                 context.dataplane.change_port(port.id, PortChange::Remove);
                 removed.push(name.clone());
@@ -152,7 +152,7 @@ impl EthernetPorts {
                 let before = port.mtu();
                 port.follow(name, link, &Found { all, addresses }, context);
                 if port.is_suspended && !port.is_refused {
-                    self.next_poll_ns = now_ns + duration_ns(RETRY_INTERVAL);
+                    self.next_poll = now + RETRY_INTERVAL;
                 }
                 let after = port.mtu();
                 self.resized
@@ -207,7 +207,7 @@ impl EthernetPorts {
             group_face: None,
             is_stale: false,
             is_refused: false,
-            kept_until_ns: 0,
+            kept_until: Timestamp::ZERO,
             busy_count: 0,
             own: Some(probe),
         };
@@ -261,7 +261,7 @@ impl EthernetPorts {
             group_face: None,
             is_stale: false,
             is_refused: false,
-            kept_until_ns: 0,
+            kept_until: Timestamp::ZERO,
             own: None,
         };
         port.add_group(&link.name, context);
@@ -311,7 +311,7 @@ impl EthernetPorts {
         }
         let port = self.ports.get_mut(name).ok_or_else(|| format!("{name} cannot be used"))?;
         let mtu = port.mtu().ok_or_else(|| format!("{name} cannot be used"))?;
-        port.kept_until_ns = context.now_ns + duration_ns(FACE_IN_THE_MAKING);
+        port.kept_until = context.now + FACE_IN_THE_MAKING;
         let face_id = context.dataplane.allocate_face_id();
         let peer = PrincipalKey::station(mac);
         let properties = spec.properties(face_id, Scope::NonLocal, Some(peer));

@@ -10,15 +10,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use ndn_keychain::{Access, KeyChain, KeyChainError, Locations};
-use ndn_management::Now;
 use ndn_management::readvertise::{CommandSigner, DigestCommandSigner, Signing, UnsignedCommand};
 use ndn_packet::{Name, SignatureInfo};
 use ndn_security::{KeySigner, Signer};
 use ndn_sys::poll::Waker;
+use ndn_types::{Now, Timestamp};
 use tracing::{info, warn};
 
-/// Lifetime of a cached answer, nanoseconds, so that thousands of routes do not read the key chain as often.
-const TRUSTED_NS: u64 = 10_000_000_000;
+/// Lifetime of a cached answer, so that thousands of routes do not read the key chain as often.
+const TRUSTED_TIME: Duration = Duration::from_secs(10);
 /// Retry interval while another program locks the key chain.
 const LOCKED_PAUSE: Duration = Duration::from_millis(250);
 
@@ -50,7 +50,7 @@ type Reader = dyn Fn(&Question) -> Reading + Send;
 #[derive(Debug, Default)]
 struct Known {
     found: Option<Found>,
-    read_at_ns: u64,
+    read_at: Timestamp,
     /// The reading thread has the question.
     is_asked: bool,
 }
@@ -106,7 +106,7 @@ impl KeyChainSigner {
     fn poll(&mut self, now: Now, question: &Question) -> Option<Found> {
         self.take_answers(now);
         let known = self.known.entry(question.clone()).or_default();
-        let is_recent = now.monotonic_ns.saturating_sub(known.read_at_ns) < TRUSTED_NS;
+        let is_recent = now.monotonic - known.read_at < TRUSTED_TIME;
         if is_recent && known.found.is_some() {
             return known.found.clone();
         }
@@ -152,7 +152,7 @@ impl KeyChainSigner {
                 Question::Identities => Found::Identities(Vec::new()),
                 Question::Key(_) => Found::Nothing,
             });
-            let known = Known { found: Some(found), read_at_ns: now.monotonic_ns, is_asked: false };
+            let known = Known { found: Some(found), read_at: now.monotonic, is_asked: false };
             self.known.insert(question, known);
         }
     }
@@ -311,7 +311,8 @@ mod tests {
             let signer = KeyChainSigner::reading(Box::new(read)).unwrap();
             let poller = Poller::new().unwrap();
             poller.add_waker(&signer.waker(), 0).unwrap();
-            let now = Now { monotonic_ns: 1 << 40, unix_us: 1 << 50 };
+            let monotonic = Timestamp::from_nanos(1 << 40);
+            let now = Now { monotonic, unix: Duration::from_micros(1 << 50) };
             Self { signer, readings, poller, now, time_ms: 0 }
         }
 
@@ -346,7 +347,7 @@ mod tests {
         }
 
         fn wait(&mut self) {
-            self.now.monotonic_ns += TRUSTED_NS;
+            self.now.monotonic += TRUSTED_TIME;
         }
     }
 

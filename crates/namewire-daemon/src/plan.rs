@@ -122,7 +122,8 @@ mod tests {
     use crate::config::parse;
 
     fn clock() -> Clock {
-        ndn_sys::clock::ManualClock::new(0, std::time::Duration::from_secs(1_767_225_600)).into()
+        let unix_origin = std::time::Duration::from_secs(1_767_225_600);
+        ndn_sys::clock::ManualClock::new(ndn_types::Timestamp::ZERO, unix_origin).into()
     }
 
     fn refused(text: &str) -> String {

@@ -10,6 +10,7 @@ use ndn_sys::clock::Clock;
 use namewire_control::{
     ServiceTimesBefore, ServiceTimesReport, ServiceTimesTrace, WorkerServiceTimes,
 };
+use ndn_types::Timestamp;
 
 /// Switches the measurement on the workers.
 #[derive(Debug, Clone)]
@@ -41,7 +42,7 @@ pub(super) struct TracedWorker {
 #[derive(Debug)]
 struct Trace {
     switch: TraceSwitch,
-    begin_ns: u64,
+    begin: Timestamp,
     workers: Vec<(TracedWorker, ServiceTimesBefore, (u64, u64))>,
 }
 
@@ -62,7 +63,7 @@ impl TraceSwitch {
         });
         let workers = workers.collect();
         self.count(|users| users + 1);
-        Box::new(Trace { switch: self.clone(), begin_ns: self.clock.now_ns(), workers })
+        Box::new(Trace { switch: self.clone(), begin: self.clock.now(), workers })
     }
 
     /// Changes the number of clients; notifies the workers at the first and after the last one.
@@ -92,7 +93,7 @@ impl ServiceTimesTrace for Trace {
             before.until_now(&worker.times, bursts, packets)
         };
         let workers: Vec<WorkerServiceTimes> = self.workers.iter().map(report).collect();
-        ServiceTimesReport { nanoseconds: self.switch.clock.now_ns() - self.begin_ns, workers }
+        ServiceTimesReport { nanoseconds: self.switch.clock.now().nanos_since(self.begin), workers }
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) fn dataplane_options(
 ) -> DataplaneOptions {
     let count = places.len();
     let hasher = NameHasher::new(environment.seeds.name_hash_key);
-    let now = Timestamp::from_nanos(environment.clock.now_ns());
+    let now = environment.clock.now();
     let forwarding = places.iter().filter(|place| place.roles.forwards).count();
     let defaults = FaceSetOptions::default();
     DataplaneOptions {

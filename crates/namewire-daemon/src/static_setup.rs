@@ -8,16 +8,14 @@ use ndn_forwarding::PitTokenPolicy;
 use ndn_management::request::FaceOptions;
 use ndn_management::{Route, route_flag, route_origin};
 use ndn_packet::Name;
-use ndn_types::{FaceUri, Persistency, duration_ns};
+use ndn_types::{FaceUri, Persistency, Timestamp, duration_ms};
 use tracing::{info, warn};
 
 use super::destinations::Destinations;
 use super::faces::{self, FIRST_STATIC_TICKET, FaceSpec};
 use crate::config::{self, Config, StaticRoute};
 use crate::control::commands::FaceCommands;
-use crate::control::service::{
-    Cx, Deadline, Event, FaceRequest, Reason, Service, ServiceName, deadline,
-};
+use crate::control::service::{Cx, Deadline, Event, FaceRequest, Reason, Service, ServiceName};
 use namewire_control::WaitingFace;
 
 /// Maximum faces created by command that wait for a new session.
@@ -33,7 +31,8 @@ struct StaticFace {
     local: Option<FaceUri>,
     spec: FaceSpec,
     state: State,
-    retry_ns: u64,
+    /// Pause after the next failure.
+    retry: Duration,
     /// FaceId and destinations from before its session ended.
     away: Option<(u64, Destinations)>,
     /// Reason of the last failed attempt.
@@ -69,7 +68,7 @@ fn by_face(routes: &[StaticRoute]) -> Routes {
 struct LostFace {
     /// Former FaceId.
     face_id: u64,
-    ends_at_ns: u64,
+    ends_at: Timestamp,
 }
 
 /// A permanent face whose session has ended on its own.
@@ -88,7 +87,7 @@ struct LostSession {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Starts at this time.
-    DueAt(u64),
+    DueAt(Timestamp),
     Begun,
     /// Created with this FaceId.
     Made(u64),
@@ -115,9 +114,9 @@ pub(super) struct StaticSetup {
     /// The configured routes of each peer.
     routes: Routes,
     /// First retry interval; doubled each time.
-    retry_ns_min: u64,
+    retry_min: Duration,
     /// Maximum retry interval.
-    retry_ns_max: u64,
+    retry_max: Duration,
 }
 
 impl Service for StaticSetup {
@@ -136,12 +135,12 @@ impl Service for StaticSetup {
                 events.into_iter().for_each(|event| cx.post(event));
             }
             Event::FaceFailed { ticket, ref text, .. } => {
-                self.connect_failed(cx.now_ns(), ticket, text);
+                self.connect_failed(cx.now().monotonic, ticket, text);
             }
             Event::SessionLost { face_id, face, destinations } => {
                 let spec = FaceSpec::again(&face.options);
                 let lost = LostSession { face_id, remote: face.remote, spec, destinations };
-                self.session_lost(cx.now_ns(), lost);
+                self.session_lost(cx.now().monotonic, lost);
                 return None;
             }
             Event::DestroyFace(face_id) => {
@@ -153,10 +152,10 @@ impl Service for StaticSetup {
             Event::ForgetRoute { ref prefix, face_id, origin } => {
                 self.forget_route(face_id, prefix, origin);
             }
-            Event::FaceClosed { face_id, .. } => self.face_closed(cx.now_ns(), face_id),
+            Event::FaceClosed { face_id, .. } => self.face_closed(cx.now().monotonic, face_id),
             Event::Reloaded => {
                 let exists = |face_id| cx.faces().get(face_id).is_some();
-                let events = self.reconfigure(cx.now_ns(), cx.config(), exists);
+                let events = self.reconfigure(cx.now().monotonic, cx.config(), exists);
                 events.into_iter().for_each(|event| cx.post(event));
             }
             other => return other.unhandled(),
@@ -165,11 +164,13 @@ impl Service for StaticSetup {
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
-        self.next_deadline_ns().map(|at_ns| deadline(at_ns, Reason::StaticFaces))
+        self.next_attempt().map(|at| (at, Reason::StaticFaces))
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
-        self.due(cx.now_ns()).into_iter().for_each(|due| cx.post(Event::Create(Box::new(due))));
+        self.due(cx.now().monotonic)
+            .into_iter()
+            .for_each(|due| cx.post(Event::Create(Box::new(due))));
     }
 }
 
@@ -181,11 +182,11 @@ impl StaticSetup {
             faces: BTreeMap::new(),
             next_ticket: FIRST_STATIC_TICKET,
             routes: by_face(&config.static_routes),
-            retry_ns_min: duration_ns(config.faces.reconnect_min),
-            retry_ns_max: duration_ns(config.faces.reconnect_max),
+            retry_min: config.faces.reconnect_min,
+            retry_max: config.faces.reconnect_max,
         };
         for configured in Configured::all(config) {
-            setup.add(configured, 0);
+            setup.add(configured, Timestamp::ZERO);
         }
         setup
     }
@@ -195,7 +196,7 @@ impl StaticSetup {
     /// again, and routes are removed and added.
     fn reconfigure(
         &mut self,
-        now_ns: u64,
+        now: Timestamp,
         config: &Config,
         exists: impl Fn(u64) -> bool,
     ) -> Vec<Event> {
@@ -214,7 +215,7 @@ impl StaticSetup {
                     continue;
                 }
                 // An operator has destroyed it.
-                (_, State::Made(face_id)) if !exists(face_id) => face.state = State::DueAt(now_ns),
+                (_, State::Made(face_id)) if !exists(face_id) => face.state = State::DueAt(now),
                 (_, State::Made(face_id)) if has_changed => {
                     face.state = State::Replaces(face_id);
                     events.push(Event::EndFace(face_id));
@@ -236,7 +237,7 @@ impl StaticSetup {
             });
         }
         for configured in configured.into_values() {
-            self.add(configured, now_ns);
+            self.add(configured, now);
         }
         events.extend(self.change_routes(&config.static_routes));
         events
@@ -273,21 +274,21 @@ impl StaticSetup {
     }
 
     /// Starts the creation of a face whose former face has closed.
-    fn face_closed(&mut self, now_ns: u64, face_id: u64) {
+    fn face_closed(&mut self, now: Timestamp, face_id: u64) {
         for face in self.faces.values_mut() {
             if face.state == State::Replaces(face_id) {
-                face.state = State::DueAt(now_ns);
+                face.state = State::DueAt(now);
             }
         }
     }
 
-    fn add(&mut self, configured: Configured, now_ns: u64) {
+    fn add(&mut self, configured: Configured, now: Timestamp) {
         let Configured { remote, local, persistency, pit_tokens, options } = configured;
         let spec = FaceSpec { ticket: None, persistency, keeper: None, pit_tokens, options };
-        let state = State::DueAt(now_ns);
-        let retry_ns = self.retry_ns_min;
+        let state = State::DueAt(now);
+        let retry = self.retry_min;
         let (away, failure, lost) = (None, None, None);
-        self.insert(StaticFace { remote, local, spec, state, retry_ns, away, failure, lost });
+        self.insert(StaticFace { remote, local, spec, state, retry, away, failure, lost });
     }
 
     fn insert(&mut self, mut face: StaticFace) {
@@ -297,7 +298,7 @@ impl StaticSetup {
     }
 
     /// Time of the next [`due`](Self::due).
-    fn next_deadline_ns(&self) -> Option<u64> {
+    fn next_attempt(&self) -> Option<Timestamp> {
         let due = self.faces.values().filter_map(|face| match face.state {
             State::DueAt(at) => Some(at),
             State::Begun | State::Made(_) | State::Replaces(_) => None,
@@ -306,10 +307,10 @@ impl StaticSetup {
     }
 
     /// Returns the faces to be created now.
-    fn due(&mut self, now_ns: u64) -> Vec<FaceRequest> {
+    fn due(&mut self, now: Timestamp) -> Vec<FaceRequest> {
         let mut due = Vec::new();
         for face in self.faces.values_mut() {
-            if matches!(face.state, State::DueAt(at) if at <= now_ns) {
+            if matches!(face.state, State::DueAt(at) if at <= now) {
                 face.state = State::Begun;
                 let (remote, local) = (face.remote.clone(), face.local.clone());
                 due.push(FaceRequest { remote, local, spec: face.spec });
@@ -321,12 +322,12 @@ impl StaticSetup {
     /// Handles the creation of a face. Returns events that restore its former destinations, and that add its configured
     /// routes if it is a static face.
     fn face_added(&mut self, ticket: Option<u64>, face_id: u64) -> Vec<Event> {
-        let retry_ns = self.retry_ns_min;
+        let retry = self.retry_min;
         let mut events = Vec::new();
         let Some(face) = self.face_of(ticket) else { return events };
         face.state = State::Made(face_id);
         face.failure = None;
-        face.retry_ns = retry_ns;
+        face.retry = retry;
         let remote = face.remote.clone();
         if let Some((_, destinations)) = face.away.take() {
             events.push(Event::RestoreRoutes { face_id, destinations });
@@ -351,24 +352,24 @@ impl StaticSetup {
     }
 
     /// Schedules another attempt after a failure.
-    fn connect_failed(&mut self, now_ns: u64, ticket: Option<u64>, reason: &str) {
-        let longest_ns = self.retry_ns_max;
+    fn connect_failed(&mut self, now: Timestamp, ticket: Option<u64>, reason: &str) {
+        let longest = self.retry_max;
         let Some(face) = self.face_of(ticket) else { return };
-        if let (Some(LostFace { face_id, ends_at_ns }), Some(ticket)) = (face.lost, ticket)
-            && ends_at_ns <= now_ns
+        if let (Some(LostFace { face_id, ends_at }), Some(ticket)) = (face.lost, ticket)
+            && ends_at <= now
         {
             warn!(face_id, remote = %face.remote, "a session could not be opened again: its face is given up");
             self.faces.remove(&ticket);
             return;
         }
-        face.state = State::DueAt(now_ns.saturating_add(face.retry_ns));
+        face.state = State::DueAt(now + face.retry);
         face.failure = Some(reason.to_owned());
-        face.retry_ns = face.retry_ns.saturating_mul(2).min(longest_ns);
+        face.retry = face.retry.saturating_mul(2).min(longest);
     }
 
     /// Handles the end of a permanent face's session, which the worker cannot reopen: opens another session, whose
     /// face gets the routes of the former one.
-    fn session_lost(&mut self, now_ns: u64, lost: LostSession) {
+    fn session_lost(&mut self, now: Timestamp, lost: LostSession) {
         let LostSession { face_id, remote, spec, destinations } = lost;
         if let Some(face) = self.faces.values_mut().find(|face| face.remote == remote) {
             // A configured face stays one, even if a user made the face that was lost.
@@ -376,23 +377,22 @@ impl StaticSetup {
             let keeper = face.spec.keeper.and(spec.keeper);
             face.spec = FaceSpec { ticket, pit_tokens, keeper, ..spec };
             face.away = Some((face_id, destinations));
-            face.state = State::DueAt(now_ns.saturating_add(face.retry_ns));
+            face.state = State::DueAt(now + face.retry);
             return;
         }
         if self.faces.values().filter(|face| face.lost.is_some()).count() >= LOST_MAX {
             warn!(face_id, %remote, "a session is not opened again: the limit of sessions that are awaited is reached");
             return;
         }
-        let retry_ns = self.retry_ns_min;
-        let state = State::DueAt(now_ns.saturating_add(retry_ns));
-        let lost =
-            Some(LostFace { face_id, ends_at_ns: now_ns.saturating_add(duration_ns(LOST_TRIED)) });
+        let retry = self.retry_min;
+        let state = State::DueAt(now + retry);
+        let lost = Some(LostFace { face_id, ends_at: now + LOST_TRIED });
         let (local, away, failure) = (None, Some((face_id, destinations)), None);
-        self.insert(StaticFace { remote, local, spec, state, retry_ns, away, failure, lost });
+        self.insert(StaticFace { remote, local, spec, state, retry, away, failure, lost });
     }
 
     /// Returns the faces that are missing now: all, or those that Interests with `name` would go to.
-    pub(super) fn waiting(&self, now_ns: u64, name: Option<&Name>) -> Vec<WaitingFace> {
+    pub(super) fn waiting(&self, now: Timestamp, name: Option<&Name>) -> Vec<WaitingFace> {
         let waiting = self.faces.values().filter(|face| !matches!(face.state, State::Made(_)));
         let waiting = waiting.filter(|face| name.is_none_or(|name| self.leads(face, name)));
         let reported = waiting.map(|face| WaitingFace {
@@ -400,7 +400,7 @@ impl StaticSetup {
             remote_uri: face.remote.to_string(),
             last_failure: face.failure.clone(),
             next_attempt_ms: match face.state {
-                State::DueAt(at) => Some(at.saturating_sub(now_ns) / 1_000_000),
+                State::DueAt(at) => Some(duration_ms(at - now)),
                 State::Begun | State::Made(_) | State::Replaces(_) => None,
             },
         });
@@ -501,7 +501,7 @@ fn add_route(route: &StaticRoute, face_id: u64) -> Event {
         [(route.child_inherit, route_flag::CHILD_INHERIT), (route.capture, route_flag::CAPTURE)];
     let flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum();
     let (origin, cost) = (route_origin::STATIC, route.cost);
-    let added = Route { face_id, origin, cost, flags, expires_at_ns: None };
+    let added = Route { face_id, origin, cost, flags, expires_at: None };
     Event::AddRoute { prefix: route.prefix.clone(), route: added }
 }
 

@@ -231,7 +231,7 @@ impl Management for SteppedForwarder {
     }
 
     fn nonce(&mut self) -> u32 {
-        ndn_management::nonce_at(self.control.clock().now_ns())
+        ndn_management::nonce_at(self.control.clock().now())
     }
 
     fn unix_ms(&self) -> u64 {

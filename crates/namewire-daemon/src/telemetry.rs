@@ -8,6 +8,7 @@ use ndn_management::{FaceActivity, ForwarderCounters, TableSizes, Telemetry};
 
 use crate::control::face_table::KnownFace;
 use namewire_control::{LinkCounters, LinkDown};
+use ndn_types::{Timestamp, duration_ms};
 
 /// Maximum faces per answer, so that it fits into a line.
 const LINKS_PER_ANSWER: usize = 100;
@@ -24,9 +25,9 @@ impl Figures {
     pub(super) fn telemetry<'a>(
         &'a self,
         faces: &'a BTreeMap<u64, KnownFace>,
-        now_ns: u64,
+        now: Timestamp,
     ) -> DataplaneTelemetry<'a> {
-        DataplaneTelemetry { faces, now_ns, counters: &self.counters, channels: &self.channels }
+        DataplaneTelemetry { faces, now, counters: &self.counters, channels: &self.channels }
     }
 }
 
@@ -34,7 +35,7 @@ impl Figures {
 #[derive(Debug)]
 pub(super) struct DataplaneTelemetry<'a> {
     faces: &'a BTreeMap<u64, KnownFace>,
-    now_ns: u64,
+    now: Timestamp,
     counters: &'a Counters,
     channels: &'a [String],
 }
@@ -44,7 +45,7 @@ impl Telemetry for DataplaneTelemetry<'_> {
         let Some(face) = self.faces.get(&face_id) else { return FaceActivity::default() };
         FaceActivity {
             counters: face_counters(&face.counters),
-            expiration_period_ms: face.idle_left_ms(self.now_ns),
+            expiration_period_ms: face.idle_left_ms(self.now),
         }
     }
 
@@ -94,7 +95,7 @@ fn face_counters(counters: &FaceCounters) -> ndn_management::FaceCounters {
 pub(super) fn links(
     faces: &BTreeMap<u64, KnownFace>,
     after: Option<u64>,
-    now_ns: u64,
+    now: Timestamp,
     driver: impl Fn(&str) -> Option<&'static str>,
 ) -> BTreeMap<u64, LinkCounters> {
     let is_requested = |face_id: &u64| after.is_none_or(|after| *face_id > after);
@@ -104,12 +105,12 @@ pub(super) fn links(
     let counters = chosen.into_iter().map(|face_id| {
         let face = &faces[&face_id];
         let driver = face.interface().and_then(&driver).map(str::to_owned);
-        (face_id, LinkCounters { driver, ..link_counters(face, now_ns) })
+        (face_id, LinkCounters { driver, ..link_counters(face, now) })
     });
     counters.collect()
 }
 
-fn link_counters(face: &KnownFace, now_ns: u64) -> LinkCounters {
+fn link_counters(face: &KnownFace, now: Timestamp) -> LinkCounters {
     let counters = &*face.counters;
     let drops = LinkDropReason::ALL.into_iter().filter_map(|reason| {
         let count = counters.dropped(reason).value();
@@ -117,7 +118,7 @@ fn link_counters(face: &KnownFace, now_ns: u64) -> LinkCounters {
     });
     let down = face.down().map(|down| LinkDown {
         reason: down.reason.clone(),
-        for_ms: now_ns.saturating_sub(down.since_ns) / 1_000_000,
+        for_ms: duration_ms(now - down.since),
     });
     LinkCounters { down, driver: None, counters: counters.values(), drops: drops.collect() }
 }

@@ -91,7 +91,11 @@ mod tests {
         let config = parse("test", text).unwrap();
         let text = Plan::new(
             &config,
-            &ndn_sys::clock::ManualClock::new(0, std::time::Duration::ZERO).into(),
+            &ndn_sys::clock::ManualClock::new(
+                ndn_types::Timestamp::ZERO,
+                std::time::Duration::ZERO,
+            )
+            .into(),
         )
         .unwrap_err()[0]
             .to_string();

@@ -15,7 +15,7 @@ use ndn_packet::DataBuilder;
 use ndn_packet::{Data, Interest, InterestBuilder, Name};
 use ndn_sys::clock::ManualClock;
 use ndn_sys::poll::{self, Events, Poller};
-use ndn_types::{LinkType, Persistency, Scope};
+use ndn_types::{LinkType, Persistency, Scope, Timestamp};
 
 /// No listeners, independent of the machine.
 const SETTINGS: &str = "control.enabled = false\n\
@@ -124,13 +124,13 @@ fn connected_forwarders_exchange_packets_until_one_stops() {
 
     first.shut_down().unwrap();
     let clock = Environment::system().clock;
-    let deadline_ns = clock.now_ns() + 20_000_000_000;
+    let deadline = clock.now() + Duration::from_secs(20);
     let is_there = |face_id| {
         let faces = (&second).faces().unwrap();
         faces.iter().any(|face| face.properties.face_id == face_id)
     };
     while is_there(to_first) {
-        assert!(clock.now_ns() < deadline_ns, "the face stays");
+        assert!(clock.now() < deadline, "the face stays");
         std::thread::yield_now();
     }
     second.shut_down().unwrap();
@@ -138,15 +138,15 @@ fn connected_forwarders_exchange_packets_until_one_stops() {
 
 #[test]
 fn started_call_makes_the_forwarder_due_at_once() {
-    let clock = ManualClock::new(1_000_000_000, Duration::from_secs(1_700_000_000));
+    let clock = ManualClock::new(Timestamp::from_millis(1000), Duration::from_secs(1_700_000_000));
     let mut node = Stepped::new(&clock, 7);
     node.settle();
     let (at, _) = node.forwarder.next_deadline().unwrap();
-    assert!(at.as_nanos() > clock.now_ns());
+    assert!(at > clock.now());
     let list = interest("/localhost/nfd/status/general", 1);
     let call = node.forwarder.begin_call(list);
     let (at, reason) = node.forwarder.next_deadline().unwrap();
-    assert!(at.as_nanos() <= clock.now_ns(), "{reason:?} comes first");
+    assert!(at <= clock.now(), "{reason:?} comes first");
     node.settle();
     assert!(call.poll().is_some());
     node.forwarder.shut_down().unwrap();
@@ -193,7 +193,8 @@ impl Stepped {
 #[test]
 fn stepped_forwarder_repeats_exactly_on_virtual_time() {
     let run = || {
-        let clock = ManualClock::new(1_000_000_000, Duration::from_secs(1_700_000_000));
+        let clock =
+            ManualClock::new(Timestamp::from_millis(1000), Duration::from_secs(1_700_000_000));
         let mut node = Stepped::new(&clock, 7);
         let mut log = Vec::new();
         for number in 0..20 {
@@ -201,17 +202,17 @@ fn stepped_forwarder_repeats_exactly_on_virtual_time() {
             node.ends[0].send(interest(&uri, number)).unwrap();
             node.settle();
             let arrived = node.ends[1].receive().unwrap();
-            log.push((clock.now_ns(), arrived));
+            log.push((clock.now(), arrived));
             clock.advance(Duration::from_millis(10));
             // Every other Interest is answered.
             if number % 2 == 0 {
                 node.ends[1].send(data(&uri)).unwrap();
                 node.settle();
-                log.push((clock.now_ns(), node.ends[0].receive().unwrap()));
+                log.push((clock.now(), node.ends[0].receive().unwrap()));
             }
             if let Some((at, reason)) = node.forwarder.next_deadline() {
-                assert!(at.as_nanos() > clock.now_ns(), "{reason:?} is due and was not handled");
-                clock.advance_to(at.as_nanos());
+                assert!(at > clock.now(), "{reason:?} is due and was not handled");
+                clock.advance_to(at);
             }
             node.settle();
         }
@@ -298,7 +299,7 @@ fn decisions_about_packets_are_traced_on_the_control_socket() {
 
 #[test]
 fn forwarder_with_threads_refuses_a_manual_clock() {
-    let clock = ManualClock::new(0, Duration::ZERO).into();
+    let clock = ManualClock::new(Timestamp::ZERO, Duration::ZERO).into();
     let environment = Environment { clock, ..Environment::system() };
     let error = Forwarder::start(&config(), environment, Hooks::none().unwrap()).unwrap_err();
     assert!(error.to_string().contains("manual clock"), "{error:#}");
@@ -306,7 +307,7 @@ fn forwarder_with_threads_refuses_a_manual_clock() {
 
 #[test]
 fn queued_call_makes_the_forwarder_due_at_once() {
-    let clock = ManualClock::new(1_000_000_000, Duration::from_secs(1_767_225_600));
+    let clock = ManualClock::new(Timestamp::from_millis(1000), Duration::from_secs(1_767_225_600));
     let environment = Environment { clock: clock.clone().into(), seeds: Seeds::from_number(3) };
     let mut forwarder = SteppedForwarder::new(&config(), &environment).unwrap();
     while forwarder.step().unwrap() {}
@@ -314,9 +315,9 @@ fn queued_call_makes_the_forwarder_due_at_once() {
     let dataset = InterestBuilder::new(&status).can_be_prefix(true).must_be_fresh(true).nonce(1);
     let call = forwarder.begin_call(dataset.to_vec().unwrap());
     let (due, _) = forwarder.next_deadline().unwrap();
-    assert!(due.as_nanos() <= clock.now_ns(), "due at {due:?}");
+    assert!(due <= clock.now(), "due at {due:?}");
     // By its deadlines alone, without time passing, the forwarder answers.
-    while forwarder.next_deadline().is_some_and(|(at, _)| at.as_nanos() <= clock.now_ns()) {
+    while forwarder.next_deadline().is_some_and(|(at, _)| at <= clock.now()) {
         forwarder.step().unwrap();
     }
     assert!(call.poll().unwrap().is_ok());

@@ -11,7 +11,7 @@ use ndn_face::InternalEnd;
 use ndn_management::{DataSigner, DigestSigner};
 use ndn_packet::{DataBuilder, Interest, InterestBuilder, LpHeader, LpPacket, Name};
 use ndn_sys::clock::ManualClock;
-use ndn_types::{LinkType, Persistency, PrincipalKey, Scope};
+use ndn_types::{LinkType, Persistency, PrincipalKey, Scope, Timestamp};
 
 /// Frames that wait in a face, and are sent between two steps at most.
 const QUEUE_FRAMES: usize = 64;
@@ -62,7 +62,8 @@ struct Node {
 
 impl Node {
     fn new(workers: usize) -> Self {
-        let clock = ManualClock::new(1_000_000_000, Duration::from_secs(1_700_000_000));
+        let clock =
+            ManualClock::new(Timestamp::from_millis(1000), Duration::from_secs(1_700_000_000));
         let environment = Environment { clock: clock.clone().into(), seeds: Seeds::from_number(7) };
         let mut forwarder = SteppedForwarder::new(&config(workers), &environment).unwrap();
         let mut number = 0;

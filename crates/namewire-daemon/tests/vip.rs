@@ -15,7 +15,7 @@ use ndn_management::{DataSigner, DigestSigner};
 use ndn_packet::{Data, DataBuilder, Interest, InterestBuilder, LpPacket, Name, SignatureInfo};
 use ndn_security::Signer;
 use ndn_sys::clock::ManualClock;
-use ndn_types::{LinkType, Persistency, Scope};
+use ndn_types::{LinkType, Persistency, Scope, Timestamp};
 use ndn_vip::{Entry, REQUEST, Report, Score, Settings, VirtualPlane};
 
 /// No listeners, independent of the machine. Three objects of a MiB are cached, and a link carries ten per slot.
@@ -89,7 +89,8 @@ struct Network {
 
 impl Network {
     fn new(configs: Vec<Config>, links: &[(usize, usize)]) -> Self {
-        let clock = ManualClock::new(1_000_000_000, Duration::from_secs(1_767_225_600));
+        let clock =
+            ManualClock::new(Timestamp::from_millis(1000), Duration::from_secs(1_767_225_600));
         let nodes = configs.iter().zip(0..).map(|(config, seed)| {
             let environment =
                 Environment { clock: clock.clone().into(), seeds: Seeds::from_number(seed) };
@@ -193,16 +194,16 @@ impl Network {
     }
 
     fn run(&mut self, duration: Duration) {
-        let end_ns = self.clock.now_ns() + u64::try_from(duration.as_nanos()).unwrap();
+        let end = self.clock.now() + duration;
         loop {
             self.settle();
             let deadlines = self.nodes.iter().filter_map(|node| node.forwarder.next_deadline());
-            let next_ns = deadlines.map(|(at, _)| at.as_nanos()).min().unwrap();
-            if next_ns > end_ns {
-                self.clock.advance_to(end_ns);
+            let next = deadlines.map(|(at, _)| at).min().unwrap();
+            if next > end {
+                self.clock.advance_to(end);
                 return;
             }
-            self.clock.advance_to(next_ns.max(self.clock.now_ns() + 1));
+            self.clock.advance_to(next.max(self.clock.now().plus_nanos(1)));
         }
     }
 

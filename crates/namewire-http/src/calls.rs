@@ -94,7 +94,7 @@ impl Management for ManagementBy<'_> {
     }
 
     fn nonce(&mut self) -> u32 {
-        ndn_management::nonce_at(self.0.clock().now_ns())
+        ndn_management::nonce_at(self.0.clock().now())
     }
 
     fn unix_ms(&self) -> u64 {

@@ -304,7 +304,10 @@ mod tests {
     fn addresses_that_are_not_of_http_are_refused() {
         for url in ["", "ftp://host/x", "no address"] {
             let (token, interval, labels) = (None, Duration::from_secs(1), Vec::new());
-            let clock = Clock::from(ndn_sys::clock::ManualClock::new(0, Duration::ZERO));
+            let clock = Clock::from(ndn_sys::clock::ManualClock::new(
+                ndn_types::Timestamp::ZERO,
+                Duration::ZERO,
+            ));
             let target = PushTarget { url: url.to_owned(), token, interval, labels, clock };
             MetricsPush::start(target, Vec::new, |_| {}).unwrap_err();
         }

@@ -9,6 +9,7 @@ use ndn_security::trust::{
     TrustPolicy, Validation,
 };
 use ndn_security::{Certificate, KeyError, PublicKey, Verifier, VerifyError};
+use ndn_types::Timestamp;
 
 use crate::express::InterestRequest;
 use crate::handle::Handle;
@@ -48,8 +49,8 @@ type Load = Box<dyn FnMut(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, Str
 /// The function that reloads anchors, and its clock.
 struct Reload {
     load: Mutex<Load>,
-    /// Monotonic, nanoseconds.
-    clock: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// Monotonic.
+    clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 impl Trust {
@@ -76,16 +77,15 @@ impl Trust {
         load: impl FnMut(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String> + Send + 'static,
     ) -> Self {
         #[expect(clippy::disallowed_methods, reason = "the clock of a client that was given none")]
-        self.with_reload_at(load, ndn_sys::clock::now)
+        self.with_reload_at(load, || Timestamp::from_nanos(ndn_sys::clock::now()))
     }
 
-    /// As [`Self::with_reload`], at the time that `clock` returns in nanoseconds since an arbitrary
-    /// origin.
+    /// As [`Self::with_reload`], at the time that `clock` returns.
     #[must_use]
     pub fn with_reload_at(
         mut self,
         load: impl FnMut(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String> + Send + 'static,
-        clock: impl Fn() -> u64 + Send + Sync + 'static,
+        clock: impl Fn() -> Timestamp + Send + Sync + 'static,
     ) -> Self {
         self.reload = Some(Reload { load: Mutex::new(Box::new(load)), clock: Box::new(clock) });
         // Time counts from now on.
@@ -229,8 +229,8 @@ impl Trust {
         let Some(Reload { load, clock }) = &self.reload else {
             return;
         };
-        let now_ns = clock();
-        if self.known().policy.next_refresh_ns().is_none_or(|due_ns| due_ns > now_ns) {
+        let now = clock();
+        if self.known().policy.next_refresh().is_none_or(|due| due > now) {
             return;
         }
         let mut load = match load.try_lock() {
@@ -239,7 +239,7 @@ impl Trust {
             Err(TryLockError::WouldBlock) => return,
         };
         let mut policy = self.known().policy.clone();
-        for change in policy.refresh_anchors(now_ns, &mut *load) {
+        for change in policy.refresh_anchors(now, &mut *load) {
             match change {
                 AnchorChange::Changed { path, count } => {
                     tracing::info!(%path, count, "other trust anchors");

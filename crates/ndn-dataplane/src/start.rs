@@ -61,7 +61,7 @@ impl Parts {
             return Err(DataplaneError::Cpu { cpu, error });
         }
         let options = &self.options;
-        let now = Timestamp::from_nanos(options.clock.now_ns());
+        let now = options.clock.now();
         let counters = Arc::new(Counters::default());
         let huge_bytes_max = match options.pool_pages {
             PagePreference::Best => free_huge_bytes(worker.node) / sharers,

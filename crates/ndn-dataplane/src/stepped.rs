@@ -86,7 +86,7 @@ impl SteppedWorker {
     #[cfg(feature = "planted-faults")]
     pub fn lose_expiry(&mut self) -> bool {
         let Some(worker) = &mut self.worker else { return false };
-        let now = Timestamp::from_nanos(worker.clock.now_ns());
+        let now = worker.clock.now();
         let mut budget = u32::MAX;
         worker.shard.pcct_mut().pop_expired(now, &mut budget).is_some()
     }
@@ -95,7 +95,7 @@ impl SteppedWorker {
     #[cfg(feature = "planted-faults")]
     pub fn keep_fresh(&mut self) -> bool {
         let Some(worker) = &mut self.worker else { return false };
-        let now = Timestamp::from_nanos(worker.clock.now_ns());
+        let now = worker.clock.now();
         worker.shard.pcct_mut().keep_fresh(now)
     }
 

@@ -48,7 +48,7 @@ fn start_recovering(path: &Path) -> Bed {
         unix_origin_ms: 1,
     };
     let (mut options, fib, strategies) = options(&[Roles::default()], 8, Duration::from_secs(60));
-    let now = ndn_types::Timestamp::from_nanos(real_clock().now_ns());
+    let now = real_clock().now();
     options.shard.pcct = PcctConfig::with_capacity(1024, MEMORY_PACKETS, now);
     options.shard.unsolicited = UnsolicitedPolicy::AdmitAll;
     let port = DiskPort::start(Arc::new(file), DiskPortOptions { share, readers: 4 }).unwrap();
@@ -57,9 +57,9 @@ fn start_recovering(path: &Path) -> Bed {
 }
 
 fn wait_until(condition: impl Fn() -> bool) {
-    let begin = real_clock().now_ns();
+    let begin = real_clock().now();
     while !condition() {
-        let waited = Duration::from_nanos(real_clock().now_ns() - begin);
+        let waited = real_clock().now() - begin;
         assert!(waited < TIMEOUT, "the condition is not met");
         std::thread::sleep(Duration::from_millis(1));
     }

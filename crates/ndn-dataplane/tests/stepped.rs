@@ -140,7 +140,7 @@ fn read(stream: &mut UnixStream) -> Vec<u8> {
 #[test]
 fn exchange_takes_no_time_on_a_manual_clock() {
     for workers in 1..=3 {
-        let clock = ManualClock::new(1_000_000_000, Duration::ZERO);
+        let clock = ManualClock::new(Timestamp::from_millis(1000), Duration::ZERO);
         let mut node = Node::new(workers, &clock);
         let (face, mut producer) = node.application();
         let (_, mut consumer) = node.application();
@@ -156,13 +156,13 @@ fn exchange_takes_no_time_on_a_manual_clock() {
         }
         let counters = node.dataplane.counters();
         assert_eq!((counters.in_interests.value(), counters.out_data.value()), (20, 20));
-        assert_eq!(clock.now_ns(), 1_000_000_000);
+        assert_eq!(clock.now(), Timestamp::from_millis(1000));
     }
 }
 
 #[test]
 fn pending_interest_expires_when_the_clock_passes_its_lifetime() {
-    let clock = ManualClock::new(1_000_000_000, Duration::ZERO);
+    let clock = ManualClock::new(Timestamp::from_millis(1000), Duration::ZERO);
     let mut node = Node::new(2, &clock);
     let (face, _producer) = node.application();
     let (_, mut consumer) = node.application();
@@ -174,14 +174,14 @@ fn pending_interest_expires_when_the_clock_passes_its_lifetime() {
     let mut deadlines = 0;
     while pending(&node) > 0 {
         let deadline = node.next_deadline().expect("an entry is pending");
-        assert!(deadline.as_nanos() > clock.now_ns(), "the workers rest");
-        clock.advance_to(deadline.as_nanos());
+        assert!(deadline > clock.now(), "the workers rest");
+        clock.advance_to(deadline);
         node.settle();
         deadlines += 1;
         assert!(deadlines < 1000);
     }
     // The default lifetime of 4 s.
-    let lifetime = Duration::from_nanos(clock.now_ns() - 1_000_000_000);
+    let lifetime = clock.now() - Timestamp::from_millis(1000);
     assert!(
         (Duration::from_secs(4)..Duration::from_millis(4100)).contains(&lifetime),
         "{lifetime:?}"
@@ -196,7 +196,7 @@ fn interest_at_the_previous_shard_is_satisfied_after_its_name_has_moved() {
         InterestBuilder::new(&name).nonce(nonce).lifetime_ms(10_000).to_vec().unwrap()
     };
     for is_renewed in [false, true] {
-        let clock = ManualClock::new(1_000_000_000, Duration::ZERO);
+        let clock = ManualClock::new(Timestamp::from_millis(1000), Duration::ZERO);
         let mut node = Node::new(2, &clock);
         let (face, mut producer) = node.application();
         let (consumer_face, mut consumer) = node.application();
@@ -211,7 +211,7 @@ fn interest_at_the_previous_shard_is_satisfied_after_its_name_has_moved() {
         };
         let mut names = (0..).map(|number| format!("/p/{number}"));
         let uri = names.find(|uri| shard_of(&node, uri) != own).unwrap();
-        let now = |clock: &ManualClock| Timestamp::from_nanos(clock.now_ns());
+        let now = ManualClock::now;
         consumer.write_all(&long(&uri, 1)).unwrap();
         assert!(node.workers[own as usize].step());
         let entry = entry_of(&node, &uri);
@@ -247,7 +247,7 @@ fn interest_at_the_previous_shard_is_satisfied_after_its_name_has_moved() {
 fn pending_interests_of_all_shards_are_sent_again_when_a_udp_peer_is_gone() {
     const PENDING: u32 = 20;
     for workers in 1..=3 {
-        let clock = ManualClock::new(1_000_000_000, Duration::ZERO);
+        let clock = ManualClock::new(Timestamp::from_millis(1000), Duration::ZERO);
         let mut node = Node::new(workers, &clock);
         let peer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         peer.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -276,12 +276,9 @@ fn pending_interests_of_all_shards_are_sent_again_when_a_udp_peer_is_gone() {
         clock.advance(Duration::from_millis(1));
         // The one that finds out.
         consumer.write_all(&interest("/p/last", PENDING)).unwrap();
-        let (mut names, deadline) = (
-            BTreeSet::new(),
-            support::real_clock().now_ns() + u64::try_from(TIMEOUT.as_nanos()).unwrap(),
-        );
+        let (mut names, deadline) = (BTreeSet::new(), support::real_clock().now() + TIMEOUT);
         while names.len() < PENDING as usize + 1 {
-            assert!(support::real_clock().now_ns() < deadline, "{workers} workers: {names:?}");
+            assert!(support::real_clock().now() < deadline, "{workers} workers: {names:?}");
             node.settle();
             let bytes = read(&mut application);
             let mut reader = Reader::new(&bytes);
@@ -294,7 +291,7 @@ fn pending_interests_of_all_shards_are_sent_again_when_a_udp_peer_is_gone() {
 
 #[test]
 fn stopped_workers_end_in_their_next_step() {
-    let mut node = Node::new(2, &ManualClock::new(0, Duration::ZERO));
+    let mut node = Node::new(2, &ManualClock::new(Timestamp::ZERO, Duration::ZERO));
     let (_, mut application) = node.application();
     let Node { dataplane, mut workers, .. } = node;
     dataplane.stop().unwrap();
@@ -335,7 +332,7 @@ impl Link {
 fn two_stepped_forwarders_exchange_packets_over_a_link_with_delay() {
     let total = 10 * data("/p/0").len();
     let run = || {
-        let clock = ManualClock::new(1_000_000_000, Duration::ZERO);
+        let clock = ManualClock::new(Timestamp::from_millis(1000), Duration::ZERO);
         let (mut near, mut far) = (Node::new(2, &clock), Node::new(1, &clock));
         let (_, mut consumer) = near.application();
         let (producer_face, mut producer) = far.application();
@@ -349,7 +346,7 @@ fn two_stepped_forwarders_exchange_packets_over_a_link_with_delay() {
         }
         let (mut times, mut answered) = (Vec::new(), Vec::new());
         loop {
-            let now = Timestamp::from_nanos(clock.now_ns());
+            let now = clock.now();
             times.push(now);
             up.deliver(now, &mut far_end);
             down.deliver(now, &mut near_end);
@@ -368,7 +365,7 @@ fn two_stepped_forwarders_exchange_packets_over_a_link_with_delay() {
             let arrivals = [up.next_arrival(), down.next_arrival()];
             let deadlines = [near.next_deadline(), far.next_deadline()];
             let next = arrivals.into_iter().chain(deadlines).flatten().min().unwrap();
-            clock.advance_to(next.as_nanos());
+            clock.advance_to(next);
         }
         let elapsed = times[times.len() - 1].since(times[0]);
         assert_eq!(elapsed, Link::DELAY * 2);
@@ -379,7 +376,7 @@ fn two_stepped_forwarders_exchange_packets_over_a_link_with_delay() {
 
 #[test]
 fn full_queue_of_a_memory_face_drops_and_counts() {
-    let mut node = Node::new(1, &ManualClock::new(0, Duration::ZERO));
+    let mut node = Node::new(1, &ManualClock::new(Timestamp::ZERO, Duration::ZERO));
     let (face, mut producer) = node.memory_face(1, 4);
     let (_, mut consumer) = node.memory_face(2, 4);
     node.route("/p", face);
@@ -402,7 +399,7 @@ fn full_queue_of_a_memory_face_drops_and_counts() {
 fn events_left_by_a_full_round_are_handled_by_the_next_steps() {
     const FACES: u32 = 12;
     const FRAMES: u32 = 600;
-    let mut node = Node::new(1, &ManualClock::new(0, Duration::ZERO));
+    let mut node = Node::new(1, &ManualClock::new(Timestamp::ZERO, Duration::ZERO));
     let (face, _producer) = node.memory_face(0, 8192);
     node.route("/p", face);
     let mut consumers: Vec<InternalEnd> =
@@ -420,7 +417,7 @@ fn events_left_by_a_full_round_are_handled_by_the_next_steps() {
 #[test]
 fn memory_face_is_read_in_parts_until_it_is_empty() {
     const FRAMES: u32 = 1000;
-    let mut node = Node::new(1, &ManualClock::new(0, Duration::ZERO));
+    let mut node = Node::new(1, &ManualClock::new(Timestamp::ZERO, Duration::ZERO));
     let (face, _producer) = node.memory_face(1, 1024);
     let (_, mut consumer) = node.memory_face(2, 1024);
     node.route("/p", face);
@@ -436,7 +433,7 @@ fn memory_face_is_read_in_parts_until_it_is_empty() {
 
 #[test]
 fn udp_peers_get_no_face_while_the_control_thread_is_behind() {
-    let clock = ManualClock::new(0, Duration::ZERO);
+    let clock = ManualClock::new(Timestamp::ZERO, Duration::ZERO);
     let mut node = Node::new(1, &clock);
     let channel = node.dataplane.workers()[0].channels()[0].0;
     let send = |peer: &UdpSocket| peer.send_to(&interest("/a", 1), channel).unwrap();
@@ -469,7 +466,7 @@ fn udp_peers_get_no_face_while_the_control_thread_is_behind() {
 
 #[test]
 fn commands_are_executed_once_a_single_worker_has_run() {
-    let mut node = Node::new(1, &ManualClock::new(0, Duration::ZERO));
+    let mut node = Node::new(1, &ManualClock::new(Timestamp::ZERO, Duration::ZERO));
     let (face, _end) = node.memory_face(1, 4);
     let (poller, mut events) = (Poller::new().unwrap(), Events::with_capacity(1));
     poller.add(node.dataplane.event_waker(), 0, Interest::Readable).unwrap();

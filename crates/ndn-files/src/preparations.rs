@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ndn_types::Timestamp;
+
 use crate::cache::Key;
 
 /// Time between two walks.
@@ -48,14 +50,14 @@ struct State {
     building: HashMap<Key, Arc<Building>>,
     /// Bytes hashed, and the time that took: of the last builds.
     hashed: u64,
-    hashed_ns: u64,
+    hashing_time: Duration,
 }
 
 /// A manifest being built.
 #[derive(Debug)]
 pub(crate) struct Building {
     size: u64,
-    started_ns: u64,
+    started: Timestamp,
     /// Bytes hashed so far.
     pub(crate) done: AtomicU64,
 }
@@ -95,8 +97,8 @@ impl Preparations {
         if state.building.contains_key(key) {
             return None;
         }
-        let started_ns = crate::real_time::now_ns();
-        let building = Arc::new(Building { size, started_ns, done: AtomicU64::new(0) });
+        let started = crate::real_time::now();
+        let building = Arc::new(Building { size, started, done: AtomicU64::new(0) });
         state.building.insert(Arc::clone(key), Arc::clone(&building));
         Some(building)
     }
@@ -105,10 +107,10 @@ impl Preparations {
     pub(crate) fn end(&self, key: &Key, is_hashed: bool) {
         let mut state = self.state();
         if let Some(building) = state.building.remove(key).filter(|_| is_hashed) {
-            let took_ns = crate::real_time::now_ns().saturating_sub(building.started_ns);
+            let took = crate::real_time::now() - building.started;
             // The latest builds count more.
             state.hashed = state.hashed / 2 + building.size;
-            state.hashed_ns = state.hashed_ns / 2 + took_ns;
+            state.hashing_time = state.hashing_time / 2 + took;
         }
     }
 
@@ -119,11 +121,11 @@ impl Preparations {
             .building
             .get(key)
             .map_or(size, |building| size.saturating_sub(building.done.load(Ordering::Relaxed)));
-        let (hashed, took_ns) = match state.hashed_ns {
-            0 => (RATE_INITIAL, 1_000_000_000),
-            took_ns => (state.hashed.max(1), took_ns),
+        let (hashed, took) = match state.hashing_time {
+            Duration::ZERO => (RATE_INITIAL, Duration::from_secs(1)),
+            took => (state.hashed.max(1), took),
         };
-        let left_ns = u128::from(left) * u128::from(took_ns) / u128::from(hashed);
+        let left_ns = u128::from(left) * took.as_nanos() / u128::from(hashed);
         u64::try_from(left_ns / 1_000_000).unwrap_or(u64::MAX)
     }
 

@@ -3,11 +3,11 @@
 
 use std::time::SystemTime;
 
-use ndn_types::duration_ns;
+use ndn_types::{Timestamp, duration_ns};
 
-/// Nanoseconds on the monotonic clock.
-pub(crate) fn now_ns() -> u64 {
-    ndn_sys::clock::now()
+/// The monotonic clock.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::from_nanos(ndn_sys::clock::now())
 }
 
 /// Nanoseconds since 1970.

@@ -5,10 +5,12 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ndn_client::{AnswerBatch, Request};
 use ndn_packet::{ContentType, DataBuilder, Name};
 use ndn_security::{DigestSigner, Sha256Digest, Signer, sha256_each, sign_data};
+use ndn_types::Timestamp;
 
 use crate::cache::{Key, Lru};
 use crate::counters::{Counters, Event, Observer};
@@ -84,7 +86,7 @@ pub(crate) struct MountPoint {
 pub(crate) struct OpenFile {
     pub(crate) opened: Opened,
     pub(crate) layout: Layout,
-    checked_ns: u64,
+    checked: Timestamp,
 }
 
 /// State shared by the server's threads.
@@ -99,8 +101,8 @@ pub(crate) struct Service {
     /// Is given the name and the outcome of each Interest for metadata, and of each that was refused.
     pub(crate) observer: Option<Observer>,
     pub(crate) metadata_freshness_ms: u64,
-    /// Time for which an open file is used without checking its path, nanoseconds.
-    pub(crate) stat_validity_ns: u64,
+    /// Time for which an open file is used without checking its path.
+    pub(crate) stat_validity: Duration,
     files: Mutex<Lru<Arc<OpenFile>>>,
     listings: Mutex<Lru<Arc<Listing>>>,
 }
@@ -117,7 +119,7 @@ impl Service {
         signer: Arc<dyn Signer>,
         manifests: Option<ManifestCache>,
         metadata_freshness_ms: u64,
-        stat_validity_ns: u64,
+        stat_validity: Duration,
         files_max: usize,
         listing_bytes_max: usize,
     ) -> Self {
@@ -133,7 +135,7 @@ impl Service {
             preparations: Preparations::default(),
             observer: None,
             metadata_freshness_ms,
-            stat_validity_ns,
+            stat_validity,
             files: Mutex::new(Lru::new(files_max)),
             listings: Mutex::new(Lru::new(listing_bytes_max)),
         }
@@ -309,9 +311,9 @@ impl Service {
         now: Option<&FileStat>,
     ) -> Result<Arc<OpenFile>, Rejection> {
         let cached = self.files().find(target.key).map(Arc::clone);
-        let now_ns = crate::real_time::now_ns();
+        let checked = crate::real_time::now();
         if let Some(file) = cached {
-            let recent = now_ns.saturating_sub(file.checked_ns) < self.stat_validity_ns;
+            let recent = checked - file.checked < self.stat_validity;
             let same = match now {
                 Some(now) => now.is_same_content(&file.opened.stat),
                 None if recent => true,
@@ -327,7 +329,7 @@ impl Service {
         let layout = self
             .layout(&target.mount, &target.name, &opened.stat)
             .ok_or(Rejection { event: Event::RefusedPath, sends_nack: true })?;
-        let file = Arc::new(OpenFile { opened, layout, checked_ns: now_ns });
+        let file = Arc::new(OpenFile { opened, layout, checked });
         self.files().insert(target.key, Arc::clone(&file), 1);
         Ok(file)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ndn_client::{Endpoint, ForwarderAddress, Handler, RegisterError, Registration, Request};
 use ndn_packet::{MAX_PACKET_SIZE, Name};
 use ndn_security::{DigestSigner, Signer};
-use ndn_types::{duration_ms, duration_ns};
+use ndn_types::duration_ms;
 
 use crate::catalogue::{Catalogued, Cataloguer, PublishedCatalogue};
 use crate::counters::{Counters, Event, Observer};
@@ -219,7 +219,7 @@ impl FileServer {
             Arc::clone(&options.signer),
             manifests,
             duration_ms(options.metadata_freshness),
-            duration_ns(options.stat_validity),
+            options.stat_validity,
             options.open_files_max.max(1),
             options.listing_bytes_max,
         );

@@ -3,8 +3,10 @@
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use ndn_sys::clock::Clock;
+use ndn_types::duration_ms;
 
 use crate::execute::{Prepared, RunFailure};
 use crate::experiment::{Budget, SeededRun};
@@ -19,8 +21,8 @@ pub struct Progress<'a> {
     pub done: usize,
     /// Runs to perform.
     pub total: usize,
-    /// Estimated time until the last one, in nanoseconds.
-    pub rest_ns: u64,
+    /// Estimated time until the last one.
+    pub rest: Duration,
 }
 
 /// Numbers of runs.
@@ -48,12 +50,12 @@ pub fn perform(
 ) -> Result<Summary, ResultsError> {
     let spent_ms: u64 = results.runs()?.iter().map(|run| run.duration_ms).sum();
     let id = results.id().to_owned();
-    let begin_ns = clock.now_ns();
+    let begin = clock.now();
     let (next, is_stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
     let (sender, receiver) = mpsc::channel::<StoredRun>();
     let work = |sender: mpsc::Sender<StoredRun>| {
         while !is_stopped.load(Ordering::Relaxed) {
-            let elapsed_ms = (clock.now_ns() - begin_ns) / 1_000_000;
+            let elapsed_ms = duration_ms(clock.now() - begin);
             if budget.time_ms.is_some_and(|limit| spent_ms + elapsed_ms >= limit) {
                 return;
             }
@@ -82,20 +84,24 @@ pub fn perform(
             };
             *count += 1;
             let done = summary.succeeded + summary.failed;
-            let per_run = (clock.now_ns() - begin_ns) / done as u64;
-            let rest_ns = per_run.saturating_mul((runs.len() - done) as u64);
-            progress(Progress { run: &run, done, total: runs.len(), rest_ns });
+            let rest = estimate_rest(clock.now() - begin, done, runs.len() - done);
+            progress(Progress { run: &run, done, total: runs.len(), rest });
         }
         summary.left = runs.len() - summary.succeeded - summary.failed;
         Ok(summary)
     })
 }
 
+/// Estimated time for the runs that are left, if `done` took this long.
+pub fn estimate_rest(elapsed: Duration, done: usize, left: usize) -> Duration {
+    elapsed.mul_f64(left as f64 / done.max(1) as f64)
+}
+
 /// Performs a run of the experiment with this identifier. The index of its session is 0.
 pub fn perform_one(prepared: &Prepared<'_>, run: SeededRun, id: &str, clock: &Clock) -> StoredRun {
-    let (start_ns, start_ms) = (clock.now_ns(), clock.unix_time().as_millis() as u64);
+    let (start, start_ms) = (clock.now(), clock.unix_time().as_millis() as u64);
     let outcome = prepared.run(run, id);
-    let duration_ms = (clock.now_ns() - start_ns) / 1_000_000;
+    let duration_ms = duration_ms(clock.now() - start);
     let (responses, error, log) = match outcome {
         Ok(responses) => (responses, None, None),
         Err(RunFailure { reason, log }) => {

@@ -173,13 +173,13 @@ impl Agent {
     pub(crate) fn clock_offset(&mut self, clock: &Clock) -> Result<ClockOffset, String> {
         let mut best: Option<ClockOffset> = None;
         for _ in 0..CLOCK_READINGS {
-            let sent_ns = clock.now_ns();
+            let sent = clock.now();
             self.send(&Order::Time)?;
             let Report::Time(read_ns) = self.receive(START_TIMEOUT)? else {
                 return Err(self.failed(&"another answer than the time"));
             };
-            let way_ns = clock.now_ns() - sent_ns;
-            let middle_ns = sent_ns + way_ns / 2;
+            let way_ns = clock.now().nanos_since(sent);
+            let middle_ns = sent.plus_nanos(way_ns / 2).as_nanos();
             let offset_ns = read_ns.cast_signed() - middle_ns.cast_signed();
             let found = ClockOffset { offset_ns, error_ns: way_ns.div_ceil(2) };
             best = Some(best.filter(|best| best.error_ns <= found.error_ns).unwrap_or(found));

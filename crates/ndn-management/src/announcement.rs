@@ -8,8 +8,8 @@ use ndn_packet::{
 };
 
 use crate::DataSigner;
-use crate::Now;
 use crate::numbers;
+use ndn_types::{Now, Timestamp};
 
 /// The keyword component in front of the version.
 const KEYWORD: Component<'static> = Component::keyword(b"PA");
@@ -76,10 +76,9 @@ impl PrefixAnnouncement {
         Ok(Self { prefix: prefix.to_name(), expiration_ms, validity_unix_s })
     }
 
-    /// Until when a route made now holds, on the monotonic clock; `None` if the announcement holds
-    /// not now.
+    /// The expiry of a route that is made now; `None` if the announcement is not valid now.
     #[must_use]
-    pub fn expires_at_ns(&self, now: Now) -> Option<u64> {
+    pub fn expires_at(&self, now: Now) -> Option<Timestamp> {
         let mut left_ms = self.expiration_ms;
         if let Some((first_s, last_s)) = self.validity_unix_s {
             let now_ms = i64::try_from(now.unix_ms()).ok()?;
@@ -89,7 +88,7 @@ impl PrefixAnnouncement {
             let left = last_s.saturating_mul(1000).saturating_sub(now_ms);
             left_ms = left_ms.min(u64::try_from(left).unwrap_or(0));
         }
-        (left_ms > 0).then(|| now.monotonic_ns.saturating_add(left_ms.saturating_mul(1_000_000)))
+        (left_ms > 0).then(|| now.monotonic.plus_millis(left_ms))
     }
 
     /// The Data that announces `prefix`. `sign` works as for [`DataBuilder::to_vec`].

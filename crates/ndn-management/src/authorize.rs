@@ -6,10 +6,9 @@ use ndn_packet::Data;
 use ndn_security::Certificate;
 use ndn_security::trust::{AnchorChange, Search, Validation};
 
-use crate::Now;
 use crate::access::replay::ReplayRecords;
 use crate::command::{Command, CommandSignature, TopPrefix};
-use ndn_types::Scope;
+use ndn_types::{Now, Scope, Timestamp};
 
 /// The origin of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,8 +98,8 @@ pub trait Authorizer {
         false
     }
 
-    /// The time of the next call of [`refresh`](Self::refresh), on the monotonic clock.
-    fn next_refresh_ns(&self) -> Option<u64> {
+    /// The time of the next call of [`refresh`](Self::refresh).
+    fn next_refresh(&self) -> Option<Timestamp> {
         None
     }
 

@@ -6,7 +6,7 @@ use crate::{
     FaceStatus, ForwarderStatus, RibEntry, Verb, decode_dataset, route_origin, status,
 };
 use ndn_packet::{Data, DecodeError, InterestBuilder, Name};
-use ndn_types::{FaceUri, Persistency};
+use ndn_types::{FaceUri, Persistency, Timestamp};
 
 /// Reasons why a call fails.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,11 +36,11 @@ impl From<CallError> for String {
     }
 }
 
-/// A Nonce that differs from those of other times, in nanoseconds.
+/// A Nonce that differs from those of other times.
 #[must_use]
-pub fn nonce_at(now_ns: u64) -> u32 {
+pub const fn nonce_at(now: Timestamp) -> u32 {
     // The low bits change with each call, the high ones with each start.
-    let [a, b, c, d, e, f, g, h] = now_ns.to_be_bytes();
+    let [a, b, c, d, e, f, g, h] = now.as_nanos().to_be_bytes();
     u32::from_be_bytes([a ^ e, b ^ f, c ^ g, d ^ h])
 }
 
@@ -341,7 +341,7 @@ mod tests {
         let mut management = Segments::default();
         management.dataset_content(&Dataset::FibList).unwrap();
         assert_eq!((management.requests, management.nonces.len()), (3, 3));
-        let near = [nonce_at(1 << 40), nonce_at((1 << 40) + 1), nonce_at(2 << 40)];
+        let near = [1 << 40, (1 << 40) + 1, 2 << 40].map(|at| nonce_at(Timestamp::from_nanos(at)));
         assert!(near[0] != near[1] && near[0] != near[2]);
     }
 

@@ -12,8 +12,8 @@ use crate::command::{self, Command, CommandError, Module, TopPrefix, Verb};
 use crate::dataset::{DatasetItem, FaceQueryFilter};
 use crate::request::AcceptedCommand;
 use crate::response::{ControlResponse, status};
-use crate::{Now, PrefixAnnouncement, publisher};
-use ndn_types::Scope;
+use crate::{PrefixAnnouncement, publisher};
+use ndn_types::{Now, Scope};
 
 /// A status dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]

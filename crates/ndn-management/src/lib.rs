@@ -15,7 +15,7 @@
 //! | [`publisher`], [`notification`] | versions of datasets in segments; the event stream |
 //! | [`rib`], [`fib`], [`strategy_name`] | routes and inheritance; next hops; strategy names |
 //!
-//! Pure: no I/O, no clock, no threads; [`Now`] is an argument. Blocks are encoded and
+//! Pure: no I/O, no clock, no threads; [`Now`](ndn_types::Now) is an argument. Blocks are encoded and
 //! decoded both ways, so that clients share the definitions.
 #![forbid(unsafe_code)]
 
@@ -46,7 +46,6 @@ pub mod state;
 pub mod strategy_name;
 #[cfg(test)]
 mod testing;
-mod time;
 pub mod types;
 
 pub use access::{AccessControl, SignedInterests};
@@ -78,7 +77,6 @@ pub use state::{
     StrategyInstancePlaces, TableSizes, Telemetry, Ticket, WaitingPlaces,
 };
 pub use strategy_name::{StrategyCatalog, StrategyError, StrategyList, StrategyName};
-pub use time::Now;
 pub use types::{
     FACE_ID_INTERNAL, FACE_ID_RESERVED_MAX, FaceDriver, FaceEventKind, MTU_MIN, PREFIX_DEPTH_MAX,
     cs_flag, face_flag, route_flag, route_origin, route_origin_from_text, route_origin_text,

@@ -7,9 +7,9 @@
 use std::collections::VecDeque;
 
 use ndn_packet::{ComponentType, DataBuilder, Interest, Name};
+use ndn_types::{Now, Timestamp};
 
-use crate::Now;
-use crate::publisher::FRESHNESS_MS;
+use crate::publisher::{FRESHNESS, FRESHNESS_MS};
 
 /// One notification, ready to be signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Notification {
     pub name: Name,
     /// One block.
     pub content: Vec<u8>,
-    made_ns: u64,
+    made_at: Timestamp,
 }
 
 impl Notification {
@@ -59,7 +59,7 @@ impl NotificationStream {
         if self.recent.len() >= self.recent_max.max(1) {
             self.recent.pop_front();
         }
-        self.recent.push_back(Notification { name, content, made_ns: now.monotonic_ns });
+        self.recent.push_back(Notification { name, content, made_at: now.monotonic });
         self.recent.back().filter(|_| is_awaited)
     }
 
@@ -82,8 +82,7 @@ impl NotificationStream {
             _ => return None,
         };
         let is_fresh = |found: &Notification| {
-            let age_ns = now.monotonic_ns.saturating_sub(found.made_ns);
-            !interest.must_be_fresh() || age_ns < FRESHNESS_MS * 1_000_000
+            !interest.must_be_fresh() || now.monotonic - found.made_at < FRESHNESS
         };
         let found = found.filter(|&index| self.recent.get(index).is_some_and(is_fresh));
         if found.is_none() {

@@ -7,19 +7,21 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ndn_packet::{ComponentType, DataBuilder, Name, NameRef};
 use ndn_types::{
-    Capacity, LedgerReport, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Resources,
+    Capacity, LedgerReport, Now, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Resources,
+    Timestamp,
 };
-
-use crate::Now;
 
 /// Content of one segment: leaves room for name and signature in the largest practical packet.
 pub const SEGMENT_SIZE: usize = ndn_packet::MAX_PACKET_SIZE - 800;
 
 /// FreshnessPeriod of dataset segments, notifications and responses.
 pub const FRESHNESS_MS: u64 = 1000;
+/// The same.
+pub(crate) const FRESHNESS: Duration = Duration::from_millis(FRESHNESS_MS);
 
 /// Limits of a [`DatasetPublisher`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,10 +32,10 @@ pub struct PublisherLimits {
     pub versions_max: usize,
     /// Bytes kept over all prefixes, which principals share, the newest version not counted.
     pub bytes_max: usize,
-    /// A version that is not requested during this time is dropped, nanoseconds.
-    pub idle_ns: u64,
-    /// During this time, a version of unchanged tables answers discovery again, nanoseconds.
-    pub reuse_ns: u64,
+    /// A version that is not requested during this time is dropped.
+    pub idle: Duration,
+    /// During this time, a version of unchanged tables answers discovery again.
+    pub reuse: Duration,
 }
 
 impl Default for PublisherLimits {
@@ -42,8 +44,8 @@ impl Default for PublisherLimits {
             versions_per_prefix_max: 4,
             versions_max: 256,
             bytes_max: 256 << 20,
-            idle_ns: 30_000_000_000,
-            reuse_ns: FRESHNESS_MS * 1_000_000,
+            idle: Duration::from_secs(30),
+            reuse: FRESHNESS,
         }
     }
 }
@@ -147,8 +149,8 @@ struct Version {
     content: Content,
     /// Generation of the table at the time of the version, if the table has one.
     generation: Option<u64>,
-    created_ns: u64,
-    used_ns: u64,
+    created_at: Timestamp,
+    used_at: Timestamp,
 }
 
 /// One segment, ready to be signed.
@@ -228,13 +230,13 @@ impl DatasetPublisher {
 
     /// The first segment of a recent version, if the table has not changed since it was published.
     pub fn reuse(&mut self, now: Now, prefix: NameRef<'_>, generation: u64) -> Option<Segment<'_>> {
-        let reuse_ns = self.limits.reuse_ns;
+        let reuse = self.limits.reuse;
         let newest = self.datasets.get_mut(prefix.value())?.back_mut()?;
-        let age_ns = now.monotonic_ns.saturating_sub(newest.created_ns);
-        if newest.generation != Some(generation) || age_ns >= reuse_ns {
+        let age = now.monotonic - newest.created_at;
+        if newest.generation != Some(generation) || age >= reuse {
             return None;
         }
-        newest.used_ns = now.monotonic_ns;
+        newest.used_at = now.monotonic;
         newest.segment(prefix, 0)
     }
 
@@ -247,7 +249,7 @@ impl DatasetPublisher {
         content: impl Into<Content>,
         generation: Option<u64>,
     ) -> Segment<'_> {
-        self.last_version = now.unix_us.max(self.last_version + 1);
+        self.last_version = now.unix_us().max(self.last_version + 1);
         self.drop_idle(now);
         let owner = self.ledger.attach(requester);
         self.replace_oldest(owner, prefix);
@@ -259,8 +261,8 @@ impl DatasetPublisher {
             owner,
             content,
             generation,
-            created_ns: now.monotonic_ns,
-            used_ns: now.monotonic_ns,
+            created_at: now.monotonic,
+            used_at: now.monotonic,
         });
         self.settle();
         let versions = self.datasets.entry(prefix.to_name()).or_default();
@@ -273,21 +275,21 @@ impl DatasetPublisher {
         let (prefix, version, segment) = split_version(name)?;
         let versions = self.datasets.get_mut(prefix.value())?;
         let found = versions.iter_mut().find(|candidate| candidate.version == version)?;
-        found.used_ns = now.monotonic_ns;
+        found.used_at = now.monotonic;
         found.segment(prefix, segment.unwrap_or(0))
     }
 
     /// The time at which the next version becomes idle.
     #[must_use]
-    pub fn next_deadline_ns(&self) -> Option<u64> {
-        let used = self.datasets.values().flatten().map(|version| version.used_ns).min()?;
-        Some(used.saturating_add(self.limits.idle_ns))
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        let used = self.datasets.values().flatten().map(|version| version.used_at).min()?;
+        Some(used + self.limits.idle)
     }
 
     /// Drops the versions that were not requested during the idle time.
     pub fn drop_idle(&mut self, now: Now) {
-        let idle_ns = self.limits.idle_ns;
-        self.retain(|version| version.used_ns.saturating_add(idle_ns) > now.monotonic_ns);
+        let idle = self.limits.idle;
+        self.retain(|version| version.used_at + idle > now.monotonic);
     }
 
     /// Drops the oldest version that a principal has under a prefix, if it has the maximum number.
@@ -340,8 +342,8 @@ impl DatasetPublisher {
 
 impl Version {
     /// Versions with less are dropped first.
-    fn worth(&self) -> (bool, u64, u64) {
-        (self.content.len() > SEGMENT_SIZE, self.used_ns, self.version)
+    fn worth(&self) -> (bool, Timestamp, u64) {
+        (self.content.len() > SEGMENT_SIZE, self.used_at, self.version)
     }
 
     /// An empty dataset has one empty segment.

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ndn_packet::{Interest, Name, NameRef};
-use ndn_types::{duration_ms, duration_ns};
+use ndn_types::{Now, Timestamp, duration_ms};
 
+use crate::ControlParameters;
 use crate::client::CommandBuilder;
 use crate::command::{TopPrefix, Verb};
 use crate::response::ControlResponse;
 use crate::types::route_origin;
-use crate::{ControlParameters, Now};
 
 /// Signs the commands that the forwarder itself issues, and knows its identities.
 ///
@@ -140,9 +140,9 @@ struct Entry {
     /// The identity that signs.
     identity: Option<Name>,
     /// The time of the next command, or the deadline of the answer.
-    at_ns: u64,
+    at: Timestamp,
     /// Wait after the next failure.
-    retry_ns: u64,
+    retry: Duration,
     /// The command that waits for its answer.
     unanswered: Option<Unanswered>,
     /// The last command was refused because a later one had arrived before it.
@@ -165,9 +165,9 @@ pub struct Readvertise {
     is_available: bool,
     entries: BTreeMap<Name, Entry>,
     /// Prefixes with a command to be sent, by time.
-    due: BTreeSet<(u64, Name)>,
+    due: BTreeSet<(Timestamp, Name)>,
     /// Prefixes that wait for an answer, by deadline.
-    waiting: BTreeSet<(u64, Name)>,
+    waiting: BTreeSet<(Timestamp, Name)>,
     /// The prefix of each unanswered command.
     unanswered: BTreeMap<Name, Name>,
     nonce: u64,
@@ -207,13 +207,13 @@ impl Readvertise {
 
     /// Sets whether the receiver is available. A receiver that becomes available gets all prefixes.
     pub fn set_available(&mut self, now: Now, is_available: bool) {
-        let retry_ns = duration_ns(self.options.retry_min);
+        let retry = self.options.retry_min;
         if is_available && !self.is_available {
             let prefixes: Vec<Name> = self.entries.keys().cloned().collect();
             for prefix in prefixes {
                 self.update(&prefix, |entry| {
-                    entry.at_ns = now.monotonic_ns;
-                    entry.retry_ns = retry_ns;
+                    entry.at = now.monotonic;
+                    entry.retry = retry;
                     entry.unanswered = None;
                 });
             }
@@ -236,18 +236,18 @@ impl Readvertise {
         identity: Option<&Name>,
     ) {
         let known = self.entries.get(prefix.value()).map(|entry| entry.is_advertised);
-        let retry_ns = duration_ns(self.options.retry_min);
+        let retry = self.options.retry_min;
         match known {
             None if is_advertised => {
                 let entry = Entry {
                     is_advertised,
                     identity: identity.cloned(),
-                    at_ns: now.monotonic_ns,
-                    retry_ns,
+                    at: now.monotonic,
+                    retry,
                     unanswered: None,
                     is_overtaken: false,
                 };
-                self.due.insert((entry.at_ns, prefix.clone()));
+                self.due.insert((entry.at, prefix.clone()));
                 self.entries.insert(prefix.clone(), entry);
             }
             Some(true) if !is_advertised && !self.is_available => self.forget(prefix),
@@ -257,8 +257,8 @@ impl Readvertise {
                     if is_advertised {
                         entry.identity = identity.cloned();
                     }
-                    entry.at_ns = now.monotonic_ns;
-                    entry.retry_ns = retry_ns;
+                    entry.at = now.monotonic;
+                    entry.retry = retry;
                     entry.unanswered = None;
                 })
             }
@@ -269,23 +269,23 @@ impl Readvertise {
     /// The time of the next call of [`Readvertise::poll`]. While the signer is looking a key up, only the deadlines of answers
     /// count; the owner of the signer calls when it has finished.
     #[must_use]
-    pub fn next_deadline_ns(&self) -> Option<u64> {
+    pub fn next_deadline(&self) -> Option<Timestamp> {
         let due = self.due.first().filter(|_| self.has_room() && !self.is_signer_busy);
-        let next = due.into_iter().chain(self.waiting.first()).map(|(at_ns, _)| *at_ns).min()?;
+        let next = due.into_iter().chain(self.waiting.first()).map(|(at, _)| *at).min()?;
         self.is_available.then_some(next)
     }
 
     /// The next command to be sent.
     pub fn poll(&mut self, now: Now, signer: &mut dyn CommandSigner) -> Option<Vec<u8>> {
         self.is_signer_busy = false;
-        while let Some((at_ns, prefix)) = self.waiting.first().cloned()
-            && at_ns <= now.monotonic_ns
+        while let Some((at, prefix)) = self.waiting.first().cloned()
+            && at <= now.monotonic
         {
             self.failed(now, &prefix);
         }
         while self.is_available && self.has_room() {
-            let (at_ns, prefix) = self.due.first().cloned()?;
-            if at_ns > now.monotonic_ns {
+            let (at, prefix) = self.due.first().cloned()?;
+            if at > now.monotonic {
                 return None;
             }
             let signing = self.sign(now, &prefix, signer);
@@ -302,11 +302,11 @@ impl Readvertise {
                 self.failed(now, &prefix);
                 continue;
             };
-            let timeout_ns = duration_ns(self.options.timeout);
+            let timeout = self.options.timeout;
             let time_ms = self.time_ms;
             self.update(&prefix, |entry| {
                 entry.unanswered = Some(Unanswered { name, time_ms });
-                entry.at_ns = now.monotonic_ns.saturating_add(timeout_ns);
+                entry.at = now.monotonic + timeout;
             });
             return Some(wire);
         }
@@ -319,11 +319,11 @@ impl Readvertise {
 
     /// Schedules a retry after a missing answer, an error or a failure to sign.
     fn failed(&mut self, now: Now, prefix: &Name) {
-        let retry_ns_max = duration_ns(self.options.retry_max);
+        let retry_max = self.options.retry_max;
         self.update(prefix, |entry| {
             entry.unanswered = None;
-            entry.at_ns = now.monotonic_ns.saturating_add(entry.retry_ns.max(1));
-            entry.retry_ns = entry.retry_ns.saturating_mul(2).min(retry_ns_max);
+            entry.at = now.monotonic + entry.retry.max(Duration::from_nanos(1));
+            entry.retry = entry.retry.saturating_mul(2).min(retry_max);
         });
     }
 
@@ -340,7 +340,7 @@ impl Readvertise {
             cost: self.options.cost.filter(|_| is_advertised),
             ..ControlParameters::default()
         };
-        let nonce = now.unix_us.rotate_left(20) ^ self.nonce;
+        let nonce = now.unix_us().rotate_left(20) ^ self.nonce;
         let (builder, time_ms) = (&self.commands, self.time_ms);
         let command = UnsignedCommand { builder, verb, parameters: &parameters, nonce, time_ms };
         signer.sign(now, &command, entry.identity.as_ref())
@@ -356,21 +356,20 @@ impl Readvertise {
         // Replay protection requires the times of a key's commands to increase.
         let is_overtaken = time_ms < self.answered_time_ms && !entry.is_overtaken;
         self.answered_time_ms = self.answered_time_ms.max(time_ms);
-        let (refresh_ns, retry_ns) =
-            (duration_ns(self.options.refresh), duration_ns(self.options.retry_min));
+        let (refresh, retry) = (self.options.refresh, self.options.retry_min);
         match (is_ok, is_advertised) {
             (false, _) if is_overtaken => self.update(&prefix, |entry| {
                 entry.unanswered = None;
                 entry.is_overtaken = true;
-                entry.at_ns = now.monotonic_ns;
+                entry.at = now.monotonic;
             }),
             (false, _) => self.failed(now, &prefix),
             (true, false) => self.forget(&prefix),
             (true, true) => self.update(&prefix, |entry| {
                 entry.unanswered = None;
                 entry.is_overtaken = false;
-                entry.at_ns = now.monotonic_ns.saturating_add(refresh_ns);
-                entry.retry_ns = retry_ns;
+                entry.at = now.monotonic + refresh;
+                entry.retry = retry;
             }),
         }
         true
@@ -385,7 +384,7 @@ impl Readvertise {
         let Some(mut entry) = self.entries.remove(prefix.value()) else { return };
         self.unschedule(prefix, &entry);
         change(&mut entry);
-        let place = (entry.at_ns, prefix.clone());
+        let place = (entry.at, prefix.clone());
         if let Some(command) = &entry.unanswered {
             self.unanswered.insert(command.name.clone(), prefix.clone());
             self.waiting.insert(place);
@@ -397,7 +396,7 @@ impl Readvertise {
 
     /// Removes an entry from its queue. The answer to its command is ignored from now on.
     fn unschedule(&mut self, prefix: &Name, entry: &Entry) {
-        let place = (entry.at_ns, prefix.clone());
+        let place = (entry.at, prefix.clone());
         match &entry.unanswered {
             Some(command) => {
                 self.waiting.remove(&place);

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use ndn_files::{
     FileSource, FileStat, ListFailure, OpenFailure, Opened, SourceEntry, SourceFile, SourceListing,
 };
+use ndn_types::Now;
 use object_store::path::Path as ObjectPath;
 use object_store::{GetOptions, ListResult, ObjectMeta, ObjectStore};
 use rustix::io::Errno;
@@ -197,8 +198,8 @@ impl FileSource for Origin {
     }
 
     fn list(&self, path: &Path) -> Result<SourceListing, ListFailure> {
-        let now_ns = real_time::now_ns();
-        if let Some(listing) = self.directories.recent(path, now_ns) {
+        let begun = real_time::now();
+        if let Some(listing) = self.directories.recent(path, begun.monotonic) {
             return Ok(listing);
         }
         let location = self.object_path(path).ok_or(OpenFailure::NotFound)?;
@@ -212,8 +213,8 @@ impl FileSource for Origin {
         if entries.is_empty() && !self.is_base(path) {
             return Err(OpenFailure::NotFound.into());
         }
-        let unix_ns = real_time::unix_ns();
-        Ok(self.directories.listed(path, entries, (now_ns, unix_ns)))
+        let unix = real_time::now().unix;
+        Ok(self.directories.listed(path, entries, Now { unix, ..begun }))
     }
 
     fn location(&self) -> String {

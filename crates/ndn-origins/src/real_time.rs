@@ -1,14 +1,10 @@
 //! The clocks of the kernel: listings are used for a time, and dated.
 #![expect(clippy::disallowed_methods, reason = "origins are read in real time")]
 
-use ndn_types::duration_ns;
+use ndn_types::{Now, Timestamp};
 
-/// Nanoseconds on the monotonic clock.
-pub(crate) fn now_ns() -> u64 {
-    ndn_sys::clock::now()
-}
-
-/// Nanoseconds since 1970.
-pub(crate) fn unix_ns() -> u64 {
-    duration_ns(ndn_sys::clock::wall_clock())
+/// Both clocks.
+pub(crate) fn now() -> Now {
+    let monotonic = Timestamp::from_nanos(ndn_sys::clock::now());
+    Now { monotonic, unix: ndn_sys::clock::wall_clock() }
 }

@@ -24,11 +24,11 @@ use ndn_packet::{
 };
 use ndn_sys::clock::ManualClock;
 use ndn_table::Resource;
-use ndn_types::{LinkType, Persistency, PrincipalKey, Resources as _, Scope};
+use ndn_types::{LinkType, Persistency, PrincipalKey, Resources as _, Scope, Timestamp};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::forwarder::{CLOCK_ORIGIN, UNIX_ORIGIN, config, nanos};
+use crate::forwarder::{CLOCK_ORIGIN, UNIX_ORIGIN, config};
 use crate::monitor::Seen;
 use crate::node::NodeSpec;
 use crate::simulation::{Failure, data};
@@ -398,7 +398,7 @@ fn name(uri: &str) -> Name {
 
 impl Field {
     fn new(attack: &Attack, fault: Option<AttackFault>) -> anyhow::Result<Self> {
-        let clock = ManualClock::new(nanos(CLOCK_ORIGIN), UNIX_ORIGIN);
+        let clock = ManualClock::new(Timestamp::ZERO + CLOCK_ORIGIN, UNIX_ORIGIN);
         let seeds = Seeds::from_number(attack.seed);
         let environment = Environment { clock: clock.clone().into(), seeds };
         let spec = NodeSpec {

@@ -14,7 +14,7 @@ use ndn_management::client::CommandBuilder;
 use ndn_management::{ControlParameters, ControlResponse, Verb, face_flag};
 use ndn_packet::{Data, LpPacket, Name};
 use ndn_sys::clock::ManualClock;
-use ndn_types::{LinkType, Persistency, Scope};
+use ndn_types::{LinkType, Persistency, Scope, Timestamp, duration_ns};
 
 use crate::node::{Node, NodeSpec, Port, PortKind, PortSpec, Pressure};
 use crate::scenario::MTU_MAX;
@@ -162,9 +162,9 @@ struct ForwarderNode {
 
 impl ForwarderNode {
     fn new(spec: &NodeSpec, now: Duration, fault: Option<PlantedFault>) -> anyhow::Result<Self> {
-        let clock = ManualClock::new(nanos(CLOCK_ORIGIN + now), UNIX_ORIGIN);
+        let clock = ManualClock::new(Timestamp::ZERO + CLOCK_ORIGIN + now, UNIX_ORIGIN);
         // A restarted forwarder has other seeds, as on any host.
-        let seeds = Seeds::from_number(spec.seed ^ nanos(now));
+        let seeds = Seeds::from_number(spec.seed ^ duration_ns(now));
         let environment = Environment { clock: clock.clone().into(), seeds };
         let mut config = config(spec);
         config.management.prefix_announcements = match fault {
@@ -295,7 +295,7 @@ impl ForwarderNode {
     }
 
     fn advance(&mut self, now: Duration) {
-        self.clock.advance_to(nanos(CLOCK_ORIGIN + now));
+        self.clock.advance_to(Timestamp::ZERO + CLOCK_ORIGIN + now);
     }
 
     fn note<T>(&mut self, what: &str, result: Result<T, CallError>) {
@@ -337,7 +337,7 @@ impl Node for ForwarderNode {
 
     fn next_deadline(&self) -> Option<Duration> {
         let (at, _) = self.forwarder.next_deadline()?;
-        Some(Duration::from_nanos(at.as_nanos()).saturating_sub(CLOCK_ORIGIN))
+        Some(at.since(Timestamp::ZERO + CLOCK_ORIGIN))
     }
 
     fn add_route(&mut self, now: Duration, prefix: &Name, port: Port, cost: u64) {
@@ -508,10 +508,6 @@ pub(crate) fn config(spec: &NodeSpec) -> Config {
     listeners.websocket.enabled = false;
     listeners.multicast.enabled = false;
     config
-}
-
-pub(crate) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn as_u64(count: usize) -> u64 {

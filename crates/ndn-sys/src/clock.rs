@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ndn_types::Timestamp;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// A source of time: the kernel's clocks, or one that advances only when the program sets it.
@@ -30,14 +31,14 @@ impl Clock {
         Self::System
     }
 
-    /// Nanoseconds on the monotonic clock, from an arbitrary origin. Clones have the same origin.
+    /// The monotonic clock. Clones have the same origin.
     #[inline]
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
-    pub fn now_ns(&self) -> u64 {
+    pub fn now(&self) -> Timestamp {
         match self {
-            Self::System => now(),
-            Self::Manual(clock) => clock.now_ns(),
+            Self::System => Timestamp::from_nanos(now()),
+            Self::Manual(clock) => clock.now(),
         }
     }
 
@@ -71,32 +72,31 @@ impl ManualClock {
     /// A clock that shows this time on the monotonic clock, where the Unix time at monotonic time zero is
     /// `unix_origin`.
     #[must_use]
-    pub fn new(now_ns: u64, unix_origin: Duration) -> Self {
-        Self { now_ns: Arc::new(AtomicU64::new(now_ns)), unix_origin }
+    pub fn new(now: Timestamp, unix_origin: Duration) -> Self {
+        Self { now_ns: Arc::new(AtomicU64::new(now.as_nanos())), unix_origin }
     }
 
-    /// Nanoseconds on the monotonic clock.
+    /// The monotonic clock.
     #[inline]
     #[must_use]
-    pub fn now_ns(&self) -> u64 {
-        self.now_ns.load(Ordering::Acquire)
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.now_ns.load(Ordering::Acquire))
     }
 
     /// Time since the Unix epoch.
     #[must_use]
     pub fn unix_time(&self) -> Duration {
-        self.unix_origin + Duration::from_nanos(self.now_ns())
+        self.unix_origin + self.now().since(Timestamp::ZERO)
     }
 
     /// Sets the monotonic time. An earlier time than the present one has no effect.
-    pub fn advance_to(&self, now_ns: u64) {
-        self.now_ns.fetch_max(now_ns, Ordering::AcqRel);
+    pub fn advance_to(&self, now: Timestamp) {
+        self.now_ns.fetch_max(now.as_nanos(), Ordering::AcqRel);
     }
 
     /// Advances both clocks.
     pub fn advance(&self, time: Duration) {
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.advance_to(self.now_ns().saturating_add(nanos));
+        self.advance_to(self.now() + time);
     }
 }
 
@@ -142,11 +142,12 @@ mod tests {
 
     #[test]
     fn manual_clock_advances_for_all_clones_and_never_runs_backwards() {
-        let manual = ManualClock::new(5, Duration::from_secs(1_000));
+        let manual = ManualClock::new(Timestamp::from_nanos(5), Duration::from_secs(1_000));
         let clock = Clock::from(manual.clone());
         manual.advance(Duration::from_nanos(10));
-        manual.advance_to(3);
-        assert_eq!((clock.now_ns(), manual.now_ns()), (15, 15));
+        manual.advance_to(Timestamp::from_nanos(3));
+        let fifteen = Timestamp::from_nanos(15);
+        assert_eq!((clock.now(), manual.now()), (fifteen, fifteen));
         assert_eq!(clock.unix_time(), Duration::new(1_000, 15));
         assert!(clock.is_manual() && !Clock::system().is_manual());
     }

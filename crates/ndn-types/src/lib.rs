@@ -10,7 +10,7 @@
 //! | [`random`] | random numbers that are the same on any machine |
 //! | `ranking` | [`RankedLedger`]: a ledger that knows who holds most |
 //! | `shares` | [`Reserves`], [`Capacity`], [`Verdict`]: the policy by which principals share |
-//! | `time` | [`Timestamp`]; [`duration_ns`] and [`duration_ms`], which convert durations |
+//! | `time` | [`Timestamp`], [`Now`]; [`duration_ns`] and [`duration_ms`], which convert durations |
 //! | `units` | [`ByteSize`], [`parse_duration`]: sizes and durations as people write them |
 //!
 //! Pure: no I/O, no clock, no threads.
@@ -38,7 +38,7 @@ pub use principal::{PrincipalClass, PrincipalKey, RemoteAddress};
 pub use ranking::{Debt, RankedLedger};
 pub use shared_places::{NoRoom, SharedPlaces};
 pub use shares::{Capacity, Limits, Reserves, Verdict};
-pub use time::{NANOS_PER_MILLI, Timestamp, duration_ms, duration_ns};
+pub use time::{NANOS_PER_MILLI, Now, Timestamp, duration_ms, duration_ns};
 pub use units::{
     ByteSize, duration_of_number, format_duration, parse_duration, size_of_number, units_table,
 };

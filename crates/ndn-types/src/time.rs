@@ -1,4 +1,4 @@
-//! Time: points on the caller's monotonic clock, and durations as integers.
+//! Time: points on the caller's monotonic clock, a reading of both clocks, and durations as integers.
 
 use std::time::Duration;
 
@@ -76,6 +76,35 @@ impl Timestamp {
     }
 }
 
+/// One reading of both clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Monotonic clock; deadlines and expiries are on this clock.
+    pub monotonic: Timestamp,
+    /// Wall clock, since the Unix epoch; for versions, signatures and times that people read.
+    pub unix: Duration,
+}
+
+impl Now {
+    /// Wall clock, microseconds since the Unix epoch.
+    #[must_use]
+    pub fn unix_us(self) -> u64 {
+        u64::try_from(self.unix.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Wall clock, milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn unix_ms(self) -> u64 {
+        duration_ms(self.unix)
+    }
+}
+
+impl std::ops::AddAssign<Duration> for Timestamp {
+    fn add_assign(&mut self, duration: Duration) {
+        *self = self.plus(duration);
+    }
+}
+
 impl std::ops::Add<Duration> for Timestamp {
     type Output = Self;
 
@@ -126,5 +155,16 @@ mod tests {
         assert_eq!(start - start.plus_nanos(1), Duration::ZERO);
         assert_eq!(start.plus_nanos(7).nanos_since(start), 7);
         assert_eq!(Timestamp::from_millis(9).as_millis(), 9);
+        let mut later = start;
+        later += Duration::MAX;
+        assert_eq!(later, Timestamp::MAX);
+    }
+
+    #[test]
+    fn wall_clock_is_shown_in_whole_units() {
+        let now = Now { unix: Duration::from_nanos(1_700_000_000_123_456_789), ..Now::default() };
+        assert_eq!((now.unix_us(), now.unix_ms()), (1_700_000_000_123_456, 1_700_000_000_123));
+        let end = Now { unix: Duration::MAX, ..now };
+        assert_eq!((end.unix_us(), end.unix_ms()), (u64::MAX, u64::MAX));
     }
 }

@@ -1,6 +1,9 @@
 //! The exchange with one neighbour: reports that leave, one at a time, and reports that arrive.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use ndn_types::Timestamp;
 
 use crate::message::{Acknowledgement, Entry, REPORT_LEN_MAX, Report};
 use crate::plane::{Amount, ObjectId};
@@ -11,10 +14,10 @@ pub const REPORTS_PER_SLOT: u32 = 16;
 const REPORTS_BURST: u32 = 2 * REPORTS_PER_SLOT;
 /// Transmissions of a report without an answer after which the session ends.
 const TRANSMISSIONS_MAX: u32 = 8;
-/// Time until the second transmission of a report, in nanoseconds. It doubles with each transmission, up to a slot.
-const RETRY_MIN_NS: u64 = 250_000_000;
-/// Maximum time between two transmissions of the first report of a session, in nanoseconds.
-const PROBE_MAX_NS: u64 = 60_000_000_000;
+/// Time until the second transmission of a report. It doubles with each transmission, up to a slot.
+const RETRY_MIN: Duration = Duration::from_millis(250);
+/// Maximum time between two transmissions of the first report of a session.
+const PROBE_MAX: Duration = Duration::from_secs(60);
 /// Slots without a report after which a neighbour's session is forgotten.
 pub(crate) const FORGET_SLOTS: u64 = 10;
 
@@ -46,8 +49,8 @@ struct InFlight {
     /// The VIPs in it.
     sent: Amount,
     transmissions: u32,
-    interval_ns: u64,
-    retry_ns: u64,
+    interval: Duration,
+    retry_at: Timestamp,
 }
 
 /// The result of an acknowledgement.
@@ -73,7 +76,7 @@ pub(crate) trait Reported {
 
 impl Sender {
     /// Starts a session; the first report leaves at once.
-    pub(crate) fn new(session: u64, slot_ms: u64, now_ns: u64) -> Self {
+    pub(crate) fn new(session: u64, slot_ms: u64, now: Timestamp) -> Self {
         let mut sender = Self {
             session,
             sequence: 0,
@@ -85,7 +88,7 @@ impl Sender {
             left: 0,
             next: 0,
         };
-        sender.put_in_flight(Vec::new(), slot_ms, 0, now_ns);
+        sender.put_in_flight(Vec::new(), slot_ms, 0, now);
         sender
     }
 
@@ -99,13 +102,12 @@ impl Sender {
         self.waiting.values().fold(in_flight, |sum, amount| sum.saturating_add(*amount))
     }
 
-    fn put_in_flight(&mut self, entries: Vec<Entry>, slot_ms: u64, sent: Amount, now_ns: u64) {
+    fn put_in_flight(&mut self, entries: Vec<Entry>, slot_ms: u64, sent: Amount, now: Timestamp) {
         self.sequence += 1;
         let Self { session, sequence, .. } = *self;
         let wire = Report { session, sequence, slot_ms, entries }.to_vec();
-        let interval_ns = RETRY_MIN_NS.min(slot_ms * 1_000_000);
-        self.in_flight =
-            Some(InFlight { wire, sent, transmissions: 0, interval_ns, retry_ns: now_ns });
+        let interval = RETRY_MIN.min(Duration::from_millis(slot_ms));
+        self.in_flight = Some(InFlight { wire, sent, transmissions: 0, interval, retry_at: now });
     }
 
     /// Adds VIPs for the neighbour.
@@ -133,12 +135,12 @@ impl Sender {
     }
 
     /// A slot starts: changes are reported; without any, an empty report leaves.
-    pub(crate) fn start_slot(&mut self, objects: &impl Reported, slot_ms: u64, now_ns: u64) {
+    pub(crate) fn start_slot(&mut self, objects: &impl Reported, slot_ms: u64, now: Timestamp) {
         self.left = REPORTS_PER_SLOT;
         if self.is_connected && self.in_flight.is_none() {
             let (entries, sent) = self.take_changes(objects);
             self.left -= 1;
-            self.put_in_flight(entries, slot_ms, sent, now_ns);
+            self.put_in_flight(entries, slot_ms, sent, now);
         }
     }
 
@@ -148,7 +150,7 @@ impl Sender {
         acknowledgement: Acknowledgement,
         objects: &impl Reported,
         slot_ms: u64,
-        now_ns: u64,
+        now: Timestamp,
     ) -> Acknowledged {
         if acknowledgement.session != self.session {
             return Acknowledged::Other;
@@ -164,7 +166,7 @@ impl Sender {
             let (entries, sent) = self.take_changes(objects);
             if !entries.is_empty() {
                 self.left -= 1;
-                self.put_in_flight(entries, slot_ms, sent, now_ns);
+                self.put_in_flight(entries, slot_ms, sent, now);
             }
         }
         Acknowledged::Report
@@ -214,35 +216,33 @@ impl Sender {
     }
 
     /// Time of the next transmission.
-    pub(crate) fn next_ns(&self) -> Option<u64> {
-        self.in_flight.as_ref().map(|report| report.retry_ns)
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+        self.in_flight.as_ref().map(|report| report.retry_at)
     }
 
     /// Transmits the first report of the session at once: the neighbour takes part.
-    pub(crate) fn hurry(&mut self, now_ns: u64) {
+    pub(crate) fn hurry(&mut self, now: Timestamp) {
         if !self.is_connected
             && let Some(report) = &mut self.in_flight
             && report.transmissions > 0
         {
-            let earliest_ns = now_ns.saturating_add(RETRY_MIN_NS);
-            report.retry_ns = report.retry_ns.min(earliest_ns);
+            report.retry_at = report.retry_at.min(now + RETRY_MIN);
         }
     }
 
     /// Returns the report that is to be transmitted now; the error says that the session has failed.
-    pub(crate) fn transmit(&mut self, slot_ms: u64, now_ns: u64) -> Result<Option<Vec<u8>>, ()> {
+    pub(crate) fn transmit(&mut self, slot_ms: u64, now: Timestamp) -> Result<Option<Vec<u8>>, ()> {
         let is_connected = self.is_connected;
-        let Some(report) = self.in_flight.as_mut().filter(|report| report.retry_ns <= now_ns)
-        else {
+        let Some(report) = self.in_flight.as_mut().filter(|report| report.retry_at <= now) else {
             return Ok(None);
         };
         if is_connected && report.transmissions >= TRANSMISSIONS_MAX {
             return Err(());
         }
         report.transmissions += 1;
-        report.retry_ns = now_ns.saturating_add(report.interval_ns);
-        let limit_ns = if is_connected { slot_ms * 1_000_000 } else { PROBE_MAX_NS };
-        report.interval_ns = (2 * report.interval_ns).min(limit_ns);
+        report.retry_at = now + report.interval;
+        let limit = if is_connected { Duration::from_millis(slot_ms) } else { PROBE_MAX };
+        report.interval = (2 * report.interval).min(limit);
         Ok(Some(report.wire.clone()))
     }
 }

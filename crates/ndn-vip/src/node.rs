@@ -1,8 +1,10 @@
 //! The virtual plane of one forwarder: objects by name, neighbours by number, and the exchange with them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use ndn_packet::{Name, NameRef};
+use ndn_types::{Now, Timestamp};
 
 use crate::exchange::{Acknowledged, Receiver, Reception, Reported, Sender};
 use crate::message::{Acknowledgement, Entry, MessageError, OBJECT_NAME_LEN_MAX, Report};
@@ -207,9 +209,9 @@ pub struct NeighbourStatus {
 }
 
 /// The virtual plane of one forwarder. The owner calls [`handle_timeout`](Self::handle_timeout) at
-/// [`next_deadline_ns`](Self::next_deadline_ns) and then sends what [`poll_transmission`](Self::poll_transmission) returns.
+/// [`next_deadline`](Self::next_deadline) and then sends what [`poll_transmission`](Self::poll_transmission) returns.
 ///
-/// Times are of a monotonic clock, in nanoseconds; the numbers of sessions are microseconds since 1970.
+/// The number of a session is the time of its start, in microseconds since 1970.
 #[derive(Debug)]
 pub struct Node {
     settings: NodeSettings,
@@ -217,7 +219,7 @@ pub struct Node {
     objects: Objects,
     peers: BTreeMap<u64, Peer>,
     transmissions: VecDeque<Transmission>,
-    next_slot_ns: u64,
+    next_slot: Timestamp,
     slots: u64,
     /// The number of the last session.
     session: u64,
@@ -225,9 +227,9 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node without objects and neighbours, whose first slot starts at `now_ns`.
+    /// A node without objects and neighbours, whose first slot starts at `now`.
     #[must_use]
-    pub fn new(settings: NodeSettings, now_ns: u64) -> Self {
+    pub fn new(settings: NodeSettings, now: Timestamp) -> Self {
         let slot_ms = settings.plane.slot_ms.max(1);
         let plane = Settings { slot_ms, ..settings.plane.clone() };
         let settings = NodeSettings {
@@ -241,7 +243,7 @@ impl Node {
             objects: Objects::default(),
             peers: BTreeMap::new(),
             transmissions: VecDeque::new(),
-            next_slot_ns: now_ns.saturating_add(slot_ms * 1_000_000),
+            next_slot: now.plus_millis(slot_ms),
             slots: 0,
             session: 0,
             counters: NodeCounters::default(),
@@ -250,7 +252,7 @@ impl Node {
 
     /// Adds a neighbour, which may or may not take part in the exchange. No effect beyond the maximum number of
     /// neighbours.
-    pub fn add_neighbour(&mut self, neighbour: u64, now_ns: u64, unix_us: u64) {
+    pub fn add_neighbour(&mut self, neighbour: u64, now: Now) {
         if self.peers.contains_key(&neighbour) || self.peers.len() >= self.settings.neighbours_max {
             return;
         }
@@ -258,9 +260,10 @@ impl Node {
         let id = self.plane.add_neighbour(rate, rate);
         self.plane.set_present(id, false);
         self.plane.set_reached(id, false);
-        let sender = Sender::new(self.next_session(unix_us), self.settings.plane.slot_ms, now_ns);
+        let session = self.next_session(now);
+        let sender = Sender::new(session, self.settings.plane.slot_ms, now.monotonic);
         self.peers.insert(neighbour, Peer { id, sender, receiver: Receiver::new() });
-        self.transmit(neighbour, now_ns, unix_us);
+        self.transmit(neighbour, now);
     }
 
     /// Whether this is a neighbour.
@@ -282,8 +285,8 @@ impl Node {
         self.transmissions.retain(|transmission| transmission.neighbour != neighbour);
     }
 
-    fn next_session(&mut self, unix_us: u64) -> u64 {
-        self.session = unix_us.max(self.session.saturating_add(1));
+    fn next_session(&mut self, now: Now) -> u64 {
+        self.session = now.unix_us().max(self.session.saturating_add(1));
         self.session
     }
 
@@ -427,10 +430,10 @@ impl Node {
         &mut self,
         neighbour: u64,
         wire: &[u8],
-        now_ns: u64,
+        now: Timestamp,
         routes: impl FnMut(NameRef<'_>) -> ObjectRoutes,
     ) -> Result<Acknowledgement, ReportRefusal> {
-        let result = self.receive_report(neighbour, wire, now_ns, routes);
+        let result = self.receive_report(neighbour, wire, now, routes);
         self.counters.reports_refused += u64::from(result.is_err());
         result
     }
@@ -439,7 +442,7 @@ impl Node {
         &mut self,
         neighbour: u64,
         wire: &[u8],
-        now_ns: u64,
+        now: Timestamp,
         mut routes: impl FnMut(NameRef<'_>) -> ObjectRoutes,
     ) -> Result<Acknowledgement, ReportRefusal> {
         let slot_ms = self.settings.plane.slot_ms;
@@ -452,7 +455,7 @@ impl Node {
         let id = peer.id;
         match reception {
             Reception::First => {
-                peer.sender.hurry(now_ns);
+                peer.sender.hurry(now);
                 self.plane.set_present(id, true);
                 self.plane.receive_counts(id, &[]);
                 self.counters.reports_received += 1;
@@ -511,78 +514,76 @@ impl Node {
         &mut self,
         neighbour: u64,
         content: &[u8],
-        now_ns: u64,
-        unix_us: u64,
+        now: Now,
     ) -> Result<(), ReportRefusal> {
         let slot_ms = self.settings.plane.slot_ms;
         let peer = self.peers.get_mut(&neighbour).ok_or(ReportRefusal::UnknownNeighbour)?;
         let acknowledgement = Acknowledgement::parse(content)?;
-        match peer.sender.acknowledge(acknowledgement, &self.objects, slot_ms, now_ns) {
+        match peer.sender.acknowledge(acknowledgement, &self.objects, slot_ms, now.monotonic) {
             Acknowledged::Report => {
                 self.plane.set_reached(peer.id, true);
-                self.transmit(neighbour, now_ns, unix_us);
+                self.transmit(neighbour, now);
             }
-            Acknowledged::Lost => self.restart_session(neighbour, now_ns, unix_us),
+            Acknowledged::Lost => self.restart_session(neighbour, now),
             Acknowledged::Other => {}
         }
         Ok(())
     }
 
     /// Starts another session with a neighbour that has lost the former one, or does not answer.
-    fn restart_session(&mut self, neighbour: u64, now_ns: u64, unix_us: u64) {
-        let session = self.next_session(unix_us);
+    fn restart_session(&mut self, neighbour: u64, now: Now) {
+        let session = self.next_session(now);
         let Some(peer) = self.peers.get_mut(&neighbour) else { return };
         let lost = peer.sender.unconfirmed();
         self.plane.set_reached(peer.id, false);
-        peer.sender = Sender::new(session, self.settings.plane.slot_ms, now_ns);
+        peer.sender = Sender::new(session, self.settings.plane.slot_ms, now.monotonic);
         self.note_unconfirmed(lost);
-        self.transmit(neighbour, now_ns, unix_us);
+        self.transmit(neighbour, now);
     }
 
     /// Queues the report to a neighbour that is due.
-    fn transmit(&mut self, neighbour: u64, now_ns: u64, unix_us: u64) {
+    fn transmit(&mut self, neighbour: u64, now: Now) {
         let Some(peer) = self.peers.get_mut(&neighbour) else { return };
-        match peer.sender.transmit(self.settings.plane.slot_ms, now_ns) {
+        match peer.sender.transmit(self.settings.plane.slot_ms, now.monotonic) {
             Ok(Some(report)) => {
                 self.counters.reports_sent += 1;
                 self.transmissions.push_back(Transmission { neighbour, report });
             }
             Ok(None) => {}
-            Err(()) => self.restart_session(neighbour, now_ns, unix_us),
+            Err(()) => self.restart_session(neighbour, now),
         }
     }
 
     /// Time of the next [`handle_timeout`](Self::handle_timeout).
     #[must_use]
-    pub fn next_deadline_ns(&self) -> u64 {
-        let retries = self.peers.values().filter_map(|peer| peer.sender.next_ns());
-        retries.fold(self.next_slot_ns, u64::min)
+    pub fn next_deadline(&self) -> Timestamp {
+        let retries = self.peers.values().filter_map(|peer| peer.sender.next_deadline());
+        retries.fold(self.next_slot, Timestamp::min)
     }
 
     /// Ends the slot, if it is time, and transmits reports that are due. `routes` returns the routes of an object. Returns
     /// whether a slot has ended.
     pub fn handle_timeout(
         &mut self,
-        now_ns: u64,
-        unix_us: u64,
+        now: Now,
         routes: impl FnMut(NameRef<'_>) -> ObjectRoutes,
     ) -> bool {
-        let is_slot = self.next_slot_ns <= now_ns;
+        let is_slot = self.next_slot <= now.monotonic;
         if is_slot {
-            let slot_ns = self.settings.plane.slot_ms * 1_000_000;
+            let slot = Duration::from_millis(self.settings.plane.slot_ms);
             // Slots that were missed are not made up for.
-            let next_ns = self.next_slot_ns.saturating_add(slot_ns);
-            self.next_slot_ns = if next_ns > now_ns { next_ns } else { now_ns + slot_ns };
-            self.run_slot(now_ns, routes);
+            let next = self.next_slot + slot;
+            self.next_slot = if next > now.monotonic { next } else { now.monotonic + slot };
+            self.run_slot(now.monotonic, routes);
         }
         let neighbours: Vec<u64> = self.peers.keys().copied().collect();
         for neighbour in neighbours {
-            self.transmit(neighbour, now_ns, unix_us);
+            self.transmit(neighbour, now);
         }
         is_slot
     }
 
-    fn run_slot(&mut self, now_ns: u64, mut routes: impl FnMut(NameRef<'_>) -> ObjectRoutes) {
+    fn run_slot(&mut self, now: Timestamp, mut routes: impl FnMut(NameRef<'_>) -> ObjectRoutes) {
         self.slots += 1;
         self.plane.end_slot();
         let ids: Vec<ObjectId> = self.objects.iter().map(|(id, _)| id).collect();
@@ -610,7 +611,7 @@ impl Node {
             if self.slots.is_multiple_of(REFRESH_SLOTS) {
                 peer.sender.refresh();
             }
-            peer.sender.start_slot(&self.objects, slot_ms, now_ns);
+            peer.sender.start_slot(&self.objects, slot_ms, now);
         }
     }
 

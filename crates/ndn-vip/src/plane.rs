@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Millionths of a request.
 pub type Amount = u64;
@@ -109,7 +110,7 @@ pub struct Neighbour {
     /// The VIPs sent in each slot of the window, and their sums by object.
     sent: VecDeque<Option<(ObjectId, Amount)>>,
     sent_sums: Vec<Amount>,
-    response_ns: u64,
+    response: Duration,
 }
 
 impl Neighbour {
@@ -247,7 +248,7 @@ impl VirtualPlane {
             is_routable: vec![false; objects],
             sent: VecDeque::new(),
             sent_sums: vec![0; objects],
-            response_ns: u64::MAX,
+            response: Duration::MAX,
         };
         if let Some(vacant) = self.neighbours.iter().position(|neighbour| neighbour.is_vacant) {
             self.neighbours[vacant] = neighbour;
@@ -346,9 +347,9 @@ impl VirtualPlane {
     }
 
     /// A Data packet arrived from `neighbour`, this long after its Interest.
-    pub fn response(&mut self, neighbour: NeighbourId, duration_ns: u64) {
+    pub fn response(&mut self, neighbour: NeighbourId, duration: Duration) {
         if let Some(neighbour) = self.neighbours.get_mut(neighbour) {
-            neighbour.response_ns = duration_ns;
+            neighbour.response = duration;
         }
     }
 
@@ -558,8 +559,8 @@ impl VirtualPlane {
         candidates: impl Iterator<Item = NeighbourId>,
     ) -> Option<NeighbourId> {
         let order = |id: &NeighbourId| {
-            let response_ns = self.neighbours.get(*id).map(|neighbour| neighbour.response_ns);
-            (std::cmp::Reverse(self.sent(*id, object)), response_ns, *id)
+            let response = self.neighbours.get(*id).map(|neighbour| neighbour.response);
+            (std::cmp::Reverse(self.sent(*id, object)), response, *id)
         };
         candidates.filter(|id| self.sent(*id, object) > 0).min_by_key(order)
     }

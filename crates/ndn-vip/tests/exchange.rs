@@ -2,15 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ndn_packet::{Name, NameRef};
 use ndn_types::random::Random;
+use ndn_types::{Now, Timestamp};
 use ndn_vip::{
     Acknowledgement, Amount, Entry, Node, NodeSettings, ObjectRoutes, ObjectStatus, REPORT_LEN_MAX,
     REPORTS_PER_SLOT, REQUEST, Report, ReportRefusal, Score, Settings,
 };
 
-const MILLI: u64 = 1_000_000;
 const SLOT_MS: u64 = 1000;
 const OBJECT_BYTES: u64 = 1_000_000;
 const LINK_BYTES_PER_S: u64 = 20_000_000;
@@ -76,9 +77,9 @@ struct Network {
     routes: Vec<Routes>,
     links: Vec<(usize, usize)>,
     /// By time and number: sender, receiver, message.
-    events: BTreeMap<(u64, u64), (usize, usize, Message)>,
+    events: BTreeMap<(Timestamp, u64), (usize, usize, Message)>,
     messages: u64,
-    now_ns: u64,
+    now: Timestamp,
     random: Random,
     faults: Faults,
     /// Nodes that receive nothing.
@@ -90,12 +91,12 @@ struct Network {
 impl Network {
     fn new(seed: u64, routes: Vec<Routes>, links: &[(usize, usize)], faults: Faults) -> Self {
         let mut network = Self {
-            nodes: routes.iter().map(|_| Node::new(settings(), 0)).collect(),
+            nodes: routes.iter().map(|_| Node::new(settings(), Timestamp::ZERO)).collect(),
             routes,
             links: links.to_vec(),
             events: BTreeMap::new(),
             messages: 0,
-            now_ns: 0,
+            now: Timestamp::ZERO,
             random: Random::new(seed, 0),
             faults,
             deaf: Vec::new(),
@@ -103,7 +104,8 @@ impl Network {
         };
         for node in 0..network.nodes.len() {
             // Slots are not synchronised.
-            network.nodes[node] = Node::new(settings(), (node as u64 * 137 % 1000) * MILLI);
+            network.nodes[node] =
+                Node::new(settings(), Timestamp::from_millis(node as u64 * 137 % 1000));
             network.connect(node);
         }
         network
@@ -119,12 +121,13 @@ impl Network {
         Self::new(seed, routes.collect(), &links, faults)
     }
 
-    fn unix_us(&self) -> u64 {
-        1_700_000_000_000_000 + self.now_ns / 1000
+    fn clocks(&self) -> Now {
+        let unix = Duration::from_secs(1_700_000_000) + self.now.since(Timestamp::ZERO);
+        Now { monotonic: self.now, unix }
     }
 
     fn connect(&mut self, node: usize) {
-        let unix_us = self.unix_us();
+        let now = self.clocks();
         for &(a, b) in &self.links.clone() {
             let other = if a == node {
                 b
@@ -133,13 +136,13 @@ impl Network {
             } else {
                 continue;
             };
-            self.nodes[node].add_neighbour(other as u64, self.now_ns, unix_us);
+            self.nodes[node].add_neighbour(other as u64, now);
         }
         self.flush(node);
     }
 
     fn restart(&mut self, node: usize) {
-        self.nodes[node] = Node::new(settings(), self.now_ns);
+        self.nodes[node] = Node::new(settings(), self.now);
         self.connect(node);
     }
 
@@ -159,32 +162,32 @@ impl Network {
             }
             let delay_ms = 5 + self.random.below(self.faults.jitter_ms + 1);
             self.messages += 1;
-            let key = (self.now_ns + delay_ms * MILLI, self.messages);
+            let key = (self.now.plus_millis(delay_ms), self.messages);
             self.events.insert(key, (from, to, message.clone()));
         }
     }
 
     fn run(&mut self, duration_ms: u64) {
-        let end_ns = self.now_ns + duration_ms * MILLI;
+        let end = self.now.plus_millis(duration_ms);
         loop {
-            let of_nodes = self.nodes.iter().map(Node::next_deadline_ns).min().unwrap();
-            let of_events = self.events.keys().next().map_or(u64::MAX, |key| key.0);
-            let next_ns = of_nodes.min(of_events);
-            if next_ns > end_ns {
-                self.now_ns = end_ns;
+            let of_nodes = self.nodes.iter().map(Node::next_deadline).min().unwrap();
+            let of_events = self.events.keys().next().map_or(Timestamp::MAX, |key| key.0);
+            let next = of_nodes.min(of_events);
+            if next > end {
+                self.now = end;
                 return;
             }
-            self.now_ns = self.now_ns.max(next_ns);
+            self.now = self.now.max(next);
             if of_events <= of_nodes {
                 let (_, (from, to, message)) = self.events.pop_first().unwrap();
                 self.deliver(from, to, message);
             }
-            let unix_us = self.unix_us();
+            let now = self.clocks();
             for node in 0..self.nodes.len() {
-                if self.nodes[node].next_deadline_ns() <= self.now_ns {
+                if self.nodes[node].next_deadline() <= self.now {
                     let routes = &self.routes[node];
                     let find = |name: NameRef<'_>| routes.find(name);
-                    self.nodes[node].handle_timeout(self.now_ns, unix_us, find);
+                    self.nodes[node].handle_timeout(now, find);
                 }
                 self.flush(node);
             }
@@ -196,7 +199,7 @@ impl Network {
         if self.deaf.contains(&to) || to >= self.nodes.len() {
             return;
         }
-        let (now_ns, unix_us) = (self.now_ns, self.unix_us());
+        let now = self.clocks();
         let routes = &self.routes[to];
         let neighbour = from as u64;
         match message {
@@ -205,15 +208,14 @@ impl Network {
                     return;
                 }
                 let find = |name: NameRef<'_>| routes.find(name);
-                let answer = self.nodes[to].handle_report(neighbour, &wire, now_ns, find);
+                let answer = self.nodes[to].handle_report(neighbour, &wire, now.monotonic, find);
                 self.log.push((from, to, wire));
                 if let Ok(acknowledgement) = answer {
                     self.send(to, from, &Message::Acknowledgement(acknowledgement.to_vec()));
                 }
             }
             Message::Acknowledgement(content) => {
-                let answer =
-                    self.nodes[to].handle_acknowledgement(neighbour, &content, now_ns, unix_us);
+                let answer = self.nodes[to].handle_acknowledgement(neighbour, &content, now);
                 assert!(answer.is_ok(), "{answer:?}");
             }
         }
@@ -365,8 +367,7 @@ fn replayed_reports_change_nothing() {
     let (mut answers, mut refused) = (0, 0);
     for (_, _, wire) in log.iter().filter(|(_, to, _)| *to == 0) {
         // A node that has restarted meanwhile has a later session.
-        let answer =
-            network.nodes[0].handle_report(1, wire, network.now_ns, |name| routes.find(name));
+        let answer = network.nodes[0].handle_report(1, wire, network.now, |name| routes.find(name));
         let last = Report::parse(&log.iter().rfind(|(_, to, _)| *to == 0).unwrap().2).unwrap();
         assert_eq!(answer.unwrap().sequence, last.sequence);
         answers += 1;
@@ -377,8 +378,7 @@ fn replayed_reports_change_nothing() {
     network.run(3000);
     let before = network.nodes[0].plane().counters();
     for (_, _, wire) in log.iter().filter(|(_, to, _)| *to == 0) {
-        let answer =
-            network.nodes[0].handle_report(1, wire, network.now_ns, |name| routes.find(name));
+        let answer = network.nodes[0].handle_report(1, wire, network.now, |name| routes.find(name));
         refused += u32::from(answer == Err(ReportRefusal::OldSession));
     }
     assert_eq!(refused, answers);
@@ -422,7 +422,7 @@ fn many_changes_are_batched_and_limited_in_rate() {
     );
     for node in 0..2 {
         let settings = NodeSettings { objects_max: 4096, ..settings() };
-        network.nodes[node] = Node::new(settings, 0);
+        network.nodes[node] = Node::new(settings, Timestamp::ZERO);
         network.connect(node);
     }
     for number in 0..4096 {
@@ -445,14 +445,20 @@ struct Liar {
 }
 
 impl Liar {
-    fn send(&mut self, node: &mut Node, routes: &Routes, entries: Vec<Entry>, now_ns: u64) -> bool {
+    fn send(
+        &mut self,
+        node: &mut Node,
+        routes: &Routes,
+        entries: Vec<Entry>,
+        now: Timestamp,
+    ) -> bool {
         if !node.admits_report(99) {
             return false;
         }
         self.sequence += 1;
         let Self { session, sequence } = *self;
         let wire = Report { session, sequence, slot_ms: SLOT_MS, entries }.to_vec();
-        let answer = node.handle_report(99, &wire, now_ns, |name| routes.find(name));
+        let answer = node.handle_report(99, &wire, now, |name| routes.find(name));
         assert_eq!(answer, Ok(Acknowledgement { session, sequence }));
         true
     }
@@ -462,12 +468,12 @@ impl Liar {
 fn false_reports_of_a_neighbour_have_bounded_effect() {
     let mut network = Network::line(7, 3, Faults::default());
     load(&mut network, 2, 10);
-    let (now_ns, unix_us) = (network.now_ns, network.unix_us());
-    network.nodes[1].add_neighbour(99, now_ns, unix_us);
+    let now = network.clocks();
+    network.nodes[1].add_neighbour(99, now);
     while network.nodes[1].poll_transmission().is_some() {}
     let routes = network.routes[1].clone();
     let mut liar = Liar { session: 1, sequence: 0 };
-    assert!(liar.send(&mut network.nodes[1], &routes, Vec::new(), now_ns));
+    assert!(liar.send(&mut network.nodes[1], &routes, Vec::new(), now.monotonic));
     let mut number = 1000;
     let (mut accepted, slots) = (0, 40);
     for _ in 0..slots {
@@ -486,8 +492,8 @@ fn false_reports_of_a_neighbour_have_bounded_effect() {
             number += 60;
             entries[0].name = Name::from_uri("/elsewhere/no/route").unwrap();
             entries[1].name = object(0);
-            let now_ns = network.now_ns;
-            accepted += u32::from(liar.send(&mut network.nodes[1], &routes, entries, now_ns));
+            let now = network.now;
+            accepted += u32::from(liar.send(&mut network.nodes[1], &routes, entries, now));
         }
         network.run(SLOT_MS);
     }
@@ -564,20 +570,20 @@ fn silent_neighbour_is_forgotten() {
 
 #[test]
 fn neighbour_with_other_slots_is_refused() {
-    let mut node = Node::new(settings(), 0);
-    node.add_neighbour(1, 0, 1);
+    let mut node = Node::new(settings(), Timestamp::ZERO);
+    node.add_neighbour(1, Now::default());
     let wire = Report { session: 1, sequence: 1, slot_ms: 500, entries: Vec::new() }.to_vec();
-    let answer = node.handle_report(1, &wire, 0, |_| ObjectRoutes::default());
+    let answer = node.handle_report(1, &wire, Timestamp::ZERO, |_| ObjectRoutes::default());
     assert_eq!(answer, Err(ReportRefusal::SlotDuration(500, SLOT_MS)));
     assert_eq!(node.counters().reports_refused, 1);
 }
 
 #[test]
 fn neighbours_beyond_the_limit_are_ignored() {
-    let mut node = Node::new(settings(), 0);
-    (0..100).for_each(|number| node.add_neighbour(number, 0, 1));
+    let mut node = Node::new(settings(), Timestamp::ZERO);
+    (0..100).for_each(|number| node.add_neighbour(number, Now::default()));
     assert_eq!(node.neighbours().count(), 8);
     assert!(!node.admits_report(50));
-    let answer = node.handle_report(50, &[], 0, |_| ObjectRoutes::default());
+    let answer = node.handle_report(50, &[], Timestamp::ZERO, |_| ObjectRoutes::default());
     assert_eq!(answer, Err(ReportRefusal::UnknownNeighbour));
 }

@@ -8,6 +8,7 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ndn_types::random::Random;
 use ndn_vip::{Amount, REQUEST, Score, Settings, Transfer, VirtualPlane};
@@ -560,8 +561,8 @@ fn equal_means_are_decided_by_the_last_response() {
     plane.end_slot();
     plane.start_slot();
     assert_eq!(plane.next_hop(0, 0..2), Some(0));
-    plane.response(0, 5_000_000);
-    plane.response(1, 4_000_000);
+    plane.response(0, Duration::from_millis(5));
+    plane.response(1, Duration::from_millis(4));
     assert_eq!(plane.next_hop(0, 0..2), Some(1));
 }
 

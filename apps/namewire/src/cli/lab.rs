@@ -14,6 +14,7 @@ use ndn_lab::render::Form;
 use ndn_lab::report::{Report, Study};
 use ndn_lab::results::{Origin, Results, Session, StoredRun, missing};
 use ndn_sys::clock::Clock;
+use ndn_types::duration_ms;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -360,7 +361,7 @@ fn perform(
             None => span_for_people(run.duration_ms),
         };
         let (done, total) = (progress.done, progress.total);
-        let rest = span_for_people(progress.rest_ns / 1_000_000);
+        let rest = span_for_people(duration_ms(progress.rest));
         output::note(&format_args!("{done}/{total}, {rest} left: {cell}: {outcome}"));
     };
     let shown = path.display();
@@ -485,7 +486,7 @@ impl Others<'_> {
                 .map(|limit| now_ms + limit.saturating_sub(spent_ms)),
             runs: self.runs.to_vec(),
         })?;
-        let begin_ns = clock.now_ns();
+        let begin = clock.now();
         let mut taken = vec![0; parts.count()];
         let mut take = || -> Outcome<bool> {
             let mut are_complete = true;
@@ -504,10 +505,9 @@ impl Others<'_> {
                         None => summary.succeeded += 1,
                     }
                     let done = summary.succeeded + summary.failed;
-                    let per_run = (clock.now_ns() - begin_ns) / done as u64;
-                    let rest_ns = per_run.saturating_mul(summary.left as u64);
+                    let rest = campaign::estimate_rest(clock.now() - begin, done, summary.left);
                     let total = self.runs.len();
-                    show(Progress { run: &performed.run, done, total, rest_ns });
+                    show(Progress { run: &performed.run, done, total, rest });
                 }
             }
             Ok(are_complete)

@@ -10,12 +10,12 @@ use std::time::Duration;
 use ndn_management::status;
 use ndn_sys::poll::Interest;
 use ndn_sys::stream;
-use ndn_types::{FaceUri, Reserves};
+use ndn_types::{FaceUri, Reserves, Timestamp};
 use tracing::{info, warn};
 
 use super::commands::FaceCommands;
 use super::path_mtu;
-use super::service::{Cx, Deadline, Event, FaceRequest, Reason, Service, ServiceName, deadline};
+use super::service::{Cx, Deadline, Event, FaceRequest, Reason, Service, ServiceName};
 use super::tokens::{TOKEN_ATTEMPTS, TOKEN_HANDSHAKES, TOKEN_NAMES};
 use crate::addresses::{self, NoAddress, words};
 use crate::faces::{self, FaceSpec};
@@ -34,7 +34,7 @@ const AWAITED_FACE_TIME_MAX: Duration = Duration::from_secs(1);
 struct AwaitedFace {
     ticket: Option<u64>,
     face_id: u64,
-    deadline_ns: u64,
+    deadline: Timestamp,
 }
 
 /// A TCP connection attempt.
@@ -43,7 +43,7 @@ struct Attempt {
     stream: OwnedFd,
     remote: SocketAddr,
     spec: FaceSpec,
-    deadline_ns: u64,
+    deadline: Timestamp,
 }
 
 /// Faces being created.
@@ -87,8 +87,8 @@ impl Service for Connector {
                 return Some(event);
             }
             Event::FaceAwaited { ticket, face_id } => {
-                let deadline_ns = cx.after(AWAITED_FACE_TIME_MAX);
-                self.awaited.push(AwaitedFace { ticket, face_id, deadline_ns });
+                let deadline = cx.after(AWAITED_FACE_TIME_MAX);
+                self.awaited.push(AwaitedFace { ticket, face_id, deadline });
             }
             Event::FaceAdded { ticket, ref record, .. } => {
                 let face_id = record.properties.face_id;
@@ -111,17 +111,17 @@ impl Service for Connector {
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
-        let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns);
-        let deadlines = attempts.chain(self.awaited.iter().map(|awaited| awaited.deadline_ns));
-        deadlines.min().map(|at_ns| deadline(at_ns, Reason::Connect))
+        let attempts = self.attempts.values().map(|attempt| attempt.deadline);
+        let deadlines = attempts.chain(self.awaited.iter().map(|awaited| awaited.deadline));
+        deadlines.min().map(|at| (at, Reason::Connect))
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
-        let now_ns = cx.now_ns();
-        for (_, late) in self.attempts.extract_if(.., |_, attempt| attempt.deadline_ns <= now_ns) {
+        let now = cx.now().monotonic;
+        for (_, late) in self.attempts.extract_if(.., |_, attempt| attempt.deadline <= now) {
             connect_failed(cx, &late.spec, late.remote, "Connection timed out");
         }
-        for late in self.awaited.extract_if(.., |awaited| awaited.deadline_ns <= now_ns) {
+        for late in self.awaited.extract_if(.., |awaited| awaited.deadline <= now) {
             closed(cx, &late);
         }
     }
@@ -314,8 +314,8 @@ impl Connector {
         match started {
             Ok(stream) => {
                 self.next_attempt += 1;
-                let deadline_ns = cx.after(CONNECT_TIMEOUT);
-                let attempt = Attempt { stream, remote, spec: *spec, deadline_ns };
+                let deadline = cx.after(CONNECT_TIMEOUT);
+                let attempt = Attempt { stream, remote, spec: *spec, deadline };
                 self.attempts.insert(token, attempt);
             }
             Err(error) => connect_failed(cx, spec, remote, &words(&error)),

@@ -9,7 +9,9 @@ use ndn_dataplane::{Command, Dataplane, FaceCreated, MemoryFaceOptions};
 use ndn_face::{CloseReason, FaceCounters, FaceOptions, FacePrincipals, InternalEnd};
 use ndn_forwarding::FaceProperties;
 use ndn_table::FaceIndex;
-use ndn_types::{FaceUri, Persistency, PrincipalClass, PrincipalKey, Scope, duration_ns};
+use ndn_types::{
+    FaceUri, Persistency, PrincipalClass, PrincipalKey, Scope, Timestamp, duration_ms,
+};
 use tracing::{debug, info};
 
 use super::refusals::LineLimit;
@@ -48,7 +50,7 @@ pub(crate) struct Down {
     /// Reason, as text.
     pub(crate) reason: String,
     /// Start time.
-    pub(crate) since_ns: u64,
+    pub(crate) since: Timestamp,
 }
 
 impl KnownFace {
@@ -79,11 +81,11 @@ impl KnownFace {
     }
 
     /// Milliseconds until the face closes if it stays idle.
-    pub(crate) fn idle_left_ms(&self, now_ns: u64) -> Option<u64> {
+    pub(crate) fn idle_left_ms(&self, now: Timestamp) -> Option<u64> {
         let timeout = self.options.idle_timeout?;
-        let idle = now_ns.saturating_sub(self.counters.last_received_ns.value());
-        let left = duration_ns(timeout).saturating_sub(idle);
-        (self.options.persistency == Persistency::OnDemand).then_some(left / 1_000_000)
+        let last_received = Timestamp::from_nanos(self.counters.last_received_ns.value());
+        let left = timeout.saturating_sub(now - last_received);
+        (self.options.persistency == Persistency::OnDemand).then(|| duration_ms(left))
     }
 
     /// The principal that its lines and notifications are charged to; those about faces of operators have no limit.
@@ -101,8 +103,8 @@ impl KnownFace {
     }
 
     /// As [`LineLimit::admit`]; faces of operators have no limit.
-    fn admit(&self, limit: &mut LineLimit, now_ns: u64) -> Option<Option<u64>> {
-        self.charged().map_or(Some(None), |principal| limit.admit(now_ns, principal))
+    fn admit(&self, limit: &mut LineLimit, now: Timestamp) -> Option<Option<u64>> {
+        self.charged().map_or(Some(None), |principal| limit.admit(now, principal))
     }
 
     /// Returns whether the face belongs to a local application; such faces come and go often and are logged at a
@@ -195,14 +197,14 @@ impl FaceTable {
     /// Adds a face.
     pub(super) fn face_added(
         &mut self,
-        now_ns: u64,
+        now: Timestamp,
         face_id: u64,
         face: &FaceCreated,
         is_requested: bool,
     ) {
         let known = KnownFace::new(face, is_requested);
         let [remote, local] = [&face.remote, &face.local].map(addresses::named);
-        match self.admit_line(now_ns, &known) {
+        match self.admit_line(now, &known) {
             Some(unlogged) => info!(face_id, %remote, %local, unlogged, "face created"),
             None => debug!(face_id, %remote, %local, "face created"),
         }
@@ -212,8 +214,8 @@ impl FaceTable {
     }
 
     /// As [`LineLimit::admit`], for a line about a face that was created or closed.
-    fn admit_line(&mut self, now_ns: u64, face: &KnownFace) -> Option<Option<u64>> {
-        if face.is_local() { None } else { face.admit(&mut self.lines, now_ns) }
+    fn admit_line(&mut self, now: Timestamp, face: &KnownFace) -> Option<Option<u64>> {
+        if face.is_local() { None } else { face.admit(&mut self.lines, now) }
     }
 
     /// Handles a face that a worker did not create.
@@ -231,7 +233,7 @@ impl FaceTable {
     /// Removes a face; `reason` is set if an operator did not destroy it.
     pub(super) fn face_closed(
         &mut self,
-        now_ns: u64,
+        now: Timestamp,
         face_id: u64,
         reason: Option<CloseReason>,
     ) -> Option<KnownFace> {
@@ -239,7 +241,7 @@ impl FaceTable {
         self.unreported.remove(face_id);
         let face = self.known.remove(&face_id);
         self.principals.remove(face_id);
-        let line = face.as_ref().map_or(Some(None), |face| self.admit_line(now_ns, face));
+        let line = face.as_ref().map_or(Some(None), |face| self.admit_line(now, face));
         match (reason, line) {
             (Some(reason), Some(unlogged)) => {
                 info!(face_id, %remote, %reason, unlogged, "face closed");
@@ -252,7 +254,7 @@ impl FaceTable {
     }
 
     /// Handles a face that has no connection, or still has none. Returns whether to report that it is down.
-    pub(super) fn face_down(&mut self, now_ns: u64, face_id: u64, reason: CloseReason) -> bool {
+    pub(super) fn face_down(&mut self, now: Timestamp, face_id: u64, reason: CloseReason) -> bool {
         let is_doubt = matches!(reason, CloseReason::Unreachable(_));
         // A face can start down: a memif face waits for its server's answer.
         let is_waiting = matches!(reason, CloseReason::Failed(io::ErrorKind::NotConnected));
@@ -263,12 +265,12 @@ impl FaceTable {
         let Some(face) = self.known.get_mut(&face_id) else { return false };
         let was_down = face.down().is_some();
         let state = if is_doubt { &mut face.doubted } else { &mut face.lost };
-        let since_ns = state.as_ref().map_or(now_ns, |down| down.since_ns);
+        let since = state.as_ref().map_or(now, |down| down.since);
         let is_news = state.as_ref().is_none_or(|down| down.reason != reason);
-        *state = Some(Down { reason: reason.clone(), since_ns });
+        *state = Some(Down { reason: reason.clone(), since });
         if was_down {
             let is_logged = is_news && !face.is_local();
-            let line = if is_logged { face.admit(&mut self.changes, now_ns) } else { None };
+            let line = if is_logged { face.admit(&mut self.changes, now) } else { None };
             match line {
                 Some(unlogged) => {
                     info!(face_id, %remote, %reason, unlogged, "the face stays down");
@@ -276,12 +278,12 @@ impl FaceTable {
                 None => debug!(face_id, %remote, %reason, "the face stays down"),
             }
         }
-        !was_down && self.report_change(now_ns, face_id, None)
+        !was_down && self.report_change(now, face_id, None)
     }
 
     /// Handles a face that has a connection again, or whose peer has sent something (`is_reached`). Returns whether to
     /// report that it is up: each of these ends one reason why it was down.
-    pub(super) fn face_up(&mut self, now_ns: u64, face_id: u64, is_reached: bool) -> bool {
+    pub(super) fn face_up(&mut self, now: Timestamp, face_id: u64, is_reached: bool) -> bool {
         let remote = self.remote_of(face_id);
         let Some(face) = self.known.get_mut(&face_id) else { return false };
         let down = if is_reached { face.doubted.take() } else { face.lost.take() };
@@ -289,32 +291,32 @@ impl FaceTable {
             debug!(face_id, %remote, %reason, "the face stays down");
             return false;
         }
-        self.report_change(now_ns, face_id, down)
+        self.report_change(now, face_id, down)
     }
 
     /// Reports that a face is down or up, unless this was its last reported state: returns whether to do so now. If not,
     /// [`take_unreported`](Self::take_unreported) reports it. While a face waits for that, further ones do, too.
-    fn report_change(&mut self, now_ns: u64, face_id: u64, ended: Option<Down>) -> bool {
+    fn report_change(&mut self, now: Timestamp, face_id: u64, ended: Option<Down>) -> bool {
         let Some(face) = self.known.get(&face_id) else { return false };
         if face.is_reported_down == face.down().is_some() {
             self.unreported.remove(face_id);
             return false;
         }
         if let Some(principal) = face.charged()
-            && (!self.unreported.is_empty() || !self.changes.has_room(now_ns, principal))
+            && (!self.unreported.is_empty() || !self.changes.has_room(now, principal))
         {
             self.unreported.add(principal, face_id);
             return false;
         }
-        let unlogged = face.admit(&mut self.changes, now_ns).flatten();
-        self.log_change(now_ns, (face_id, unlogged), ended);
+        let unlogged = face.admit(&mut self.changes, now).flatten();
+        self.log_change(now, (face_id, unlogged), ended);
         true
     }
 
     /// Logs that a face is down or up, and the number of lines that were suppressed before.
     fn log_change(
         &mut self,
-        now_ns: u64,
+        now: Timestamp,
         (face_id, unlogged): (u64, Option<u64>),
         ended: Option<Down>,
     ) {
@@ -330,8 +332,8 @@ impl FaceTable {
             (Some(Down { reason, .. }), _) => {
                 info!(face_id, %remote, %reason, unlogged, "face down");
             }
-            (None, Some(Down { reason, since_ns })) => {
-                let down_ms = now_ns.saturating_sub(since_ns) / 1_000_000;
+            (None, Some(Down { reason, since })) => {
+                let down_ms = duration_ms(now - since);
                 info!(face_id, %remote, down_ms, was = %reason, unlogged, "face up");
             }
             (None, None) => info!(face_id, %remote, unlogged, "face up"),
@@ -339,15 +341,14 @@ impl FaceTable {
     }
 
     /// The faces that have gone down or up beyond the limit and may be reported now, and whether they are up.
-    pub(super) fn take_unreported(&mut self, now_ns: u64) -> Vec<(u64, bool)> {
+    pub(super) fn take_unreported(&mut self, now: Timestamp) -> Vec<(u64, bool)> {
         let Self { unreported, changes, .. } = self;
-        let admits = |principal| {
-            changes.has_room(now_ns, principal) && changes.admit(now_ns, principal).is_some()
-        };
+        let admits =
+            |principal| changes.has_room(now, principal) && changes.admit(now, principal).is_some();
         let faces = unreported.take(admits);
         let mut reported = Vec::new();
         for face_id in faces {
-            self.log_change(now_ns, (face_id, None), None);
+            self.log_change(now, (face_id, None), None);
             let is_up = self.known.get(&face_id).is_some_and(|face| face.down().is_none());
             reported.push((face_id, is_up));
         }
@@ -426,18 +427,20 @@ mod tests {
         for is_reached_first in [false, true] {
             let mut table = FaceTable::default();
             table.known.insert(300, face(300, PrincipalKey::Neighbour { face_id: 300 }));
-            assert!(table.face_down(1, 300, unreachable));
-            assert!(!table.face_down(2, 300, CloseReason::NoLink), "it was down before");
+            assert!(table.face_down(at(1), 300, unreachable));
+            assert!(!table.face_down(at(2), 300, CloseReason::NoLink), "it was down before");
             assert_eq!(table.known[&300].down().unwrap().reason, CloseReason::NoLink.to_string());
-            assert!(!table.face_up(3, 300, is_reached_first));
+            assert!(!table.face_up(at(3), 300, is_reached_first));
             let left = if is_reached_first { CloseReason::NoLink } else { unreachable };
             assert_eq!(table.known[&300].down().unwrap().reason, left.to_string());
-            assert!(table.face_up(4, 300, !is_reached_first));
+            assert!(table.face_up(at(4), 300, !is_reached_first));
             assert_eq!(table.known[&300].down(), None);
         }
     }
 
-    const SECOND_NS: u64 = 1_000_000_000;
+    const fn at(tenths: u64) -> Timestamp {
+        Timestamp::from_millis(tenths * 100)
+    }
 
     /// Peers that send after each ICMP error change the state of their faces ten times a second.
     #[test]
@@ -451,23 +454,24 @@ mod tests {
         }
         table.known.insert(400, face(400, peer(3)));
         table.known.insert(401, face(401, PrincipalKey::Neighbour { face_id: 401 }));
-        let flip = |table: &mut FaceTable, now_ns: u64, is_down: bool, face_id: u64| match is_down {
-            true => table.face_down(now_ns, face_id, unreachable),
-            false => table.face_up(now_ns, face_id, true),
-        };
+        let flip =
+            |table: &mut FaceTable, now: Timestamp, is_down: bool, face_id: u64| match is_down {
+                true => table.face_down(now, face_id, unreachable),
+                false => table.face_up(now, face_id, true),
+            };
         let (mut of_other, mut reports, mut is_down) = (Vec::new(), 0, false);
         for tenth in 0..100_u64 {
-            let now_ns = SECOND_NS + tenth * SECOND_NS / 10;
+            let now = at(10 + tenth);
             is_down = !is_down;
-            let flipped = (300..340).filter(|face_id| flip(&mut table, now_ns, is_down, *face_id));
+            let flipped = (300..340).filter(|face_id| flip(&mut table, now, is_down, *face_id));
             reports += flipped.count();
             if tenth % 20 == 5 {
                 let other_is_down = tenth % 40 == 5;
-                assert!(!flip(&mut table, now_ns, other_is_down, 400), "others wait");
-                assert!(flip(&mut table, now_ns, other_is_down, 401), "it is an operator's");
+                assert!(!flip(&mut table, now, other_is_down, 400), "others wait");
+                assert!(flip(&mut table, now, other_is_down, 401), "it is an operator's");
             }
             if tenth % 10 == 9 {
-                let taken = table.take_unreported(now_ns + SECOND_NS / 10);
+                let taken = table.take_unreported(at(11 + tenth));
                 reports += taken.len();
                 of_other.extend(taken.into_iter().filter(|(face_id, _)| *face_id == 400));
             }
@@ -478,7 +482,7 @@ mod tests {
         assert_eq!(of_other, expected);
         assert!((40..=77).contains(&reports), "{reports} in eleven seconds");
         for second in 20..40 {
-            let reported = table.take_unreported(second * SECOND_NS);
+            let reported = table.take_unreported(at(10 * second));
             assert!(reported.iter().all(|(_, is_up)| *is_up != is_down), "{reported:?}");
         }
         assert!(!table.has_unreported());
@@ -494,11 +498,11 @@ mod tests {
         }
         table.known.insert(400, face(400, user(1001)));
         let down = |table: &mut FaceTable, face_id| {
-            table.face_down(SECOND_NS, face_id, CloseReason::PeerClosed)
+            table.face_down(at(10), face_id, CloseReason::PeerClosed)
         };
         assert_eq!((300..400).filter(|face_id| down(&mut table, *face_id)).count(), 4);
         assert!(!down(&mut table, 400), "others wait");
-        let reported = table.take_unreported(2 * SECOND_NS);
+        let reported = table.take_unreported(at(20));
         assert!(reported.contains(&(400, false)) && reported.len() < 10, "{reported:?}");
     }
 
@@ -530,7 +534,7 @@ mod tests {
         let mut lines = |principal| {
             let mut admitted = 0;
             for face_id in 1000..1100 {
-                let line = table.admit_line(1, &face(face_id, principal));
+                let line = table.admit_line(at(1), &face(face_id, principal));
                 admitted += usize::from(line.is_some());
             }
             admitted

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use ndn_management::status;
 use ndn_sys::netlink::LinkMonitor;
+use ndn_types::Timestamp;
 
 use super::commands::PortCommands;
-use super::service::{Deadline, Event, Reason, Service, ServiceName, deadline};
+use super::service::{Deadline, Event, Reason, Service, ServiceName};
 use super::tokens::TOKEN_LINKS;
 use crate::bound::InterfaceFaces;
 use crate::ethernet::{Context, EthernetPorts, OwnPort};
@@ -28,9 +29,9 @@ pub(super) struct Interfaces {
     /// Readable when interfaces have changed. Without a monitor they are only polled.
     monitor: Option<LinkMonitor>,
     /// Time of the next poll of each kind.
-    next_multicast_ns: Option<u64>,
-    next_bound_ns: Option<u64>,
-    next_ethernet_ns: Option<u64>,
+    next_multicast: Option<Timestamp>,
+    next_bound: Option<Timestamp>,
+    next_ethernet: Option<Timestamp>,
     /// Local URIs of the Ethernet interfaces that accept stations.
     channels: Vec<String>,
 }
@@ -44,9 +45,9 @@ impl Interfaces {
             bound: InterfaceFaces::default(),
             ethernet: EthernetPorts::default(),
             monitor: if has_monitor { LinkMonitor::new().ok() } else { None },
-            next_multicast_ns: cx.config().listeners.multicast.enabled.then_some(0),
-            next_bound_ns: (!cx.config().bound_faces.is_empty()).then_some(0),
-            next_ethernet_ns: None,
+            next_multicast: cx.config().listeners.multicast.enabled.then_some(Timestamp::ZERO),
+            next_bound: (!cx.config().bound_faces.is_empty()).then_some(Timestamp::ZERO),
+            next_ethernet: None,
             channels: Vec::new(),
         };
         for port in own {
@@ -68,7 +69,7 @@ impl Interfaces {
 
     /// Updates the time of the next poll, and the interfaces that management lists.
     fn note_ethernet(&mut self, cx: &mut Cx<'_>) {
-        self.next_ethernet_ns = self.ethernet.next_deadline_ns(cx.config());
+        self.next_ethernet = self.ethernet.next_deadline(cx.config());
         let channels: Vec<String> = self.ethernet.channels().collect();
         if channels != self.channels {
             self.channels.clone_from(&channels);
@@ -78,19 +79,19 @@ impl Interfaces {
 
     fn poll_multicast(&mut self, cx: &mut Cx<'_>) {
         let is_polled = self.multicast.poll(cx.config(), cx.dataplane());
-        self.next_multicast_ns = is_polled.then(|| cx.after(POLL_INTERVAL));
+        self.next_multicast = is_polled.then(|| cx.after(POLL_INTERVAL));
     }
 
     fn poll_bound(&mut self, cx: &mut Cx<'_>) {
         let is_polled = self.bound.poll(cx.config(), cx.dataplane());
-        self.next_bound_ns = is_polled.then(|| cx.after(POLL_INTERVAL));
+        self.next_bound = is_polled.then(|| cx.after(POLL_INTERVAL));
     }
 
     fn poll_ethernet(&mut self, cx: &mut Cx<'_>) {
-        let (now_ns, config) = (cx.now_ns(), cx.config());
+        let (now, config) = (cx.now().monotonic, cx.config());
         let (faces, dataplane) = cx.faces_and_dataplane();
         let has_face = |name: &str| faces.all().values().any(|face| face.interface() == Some(name));
-        self.ethernet.poll(&mut Context { now_ns, config, dataplane }, has_face);
+        self.ethernet.poll(&mut Context { now, config, dataplane }, has_face);
         for resized in self.ethernet.take_resized() {
             let lengths = cx.faces().all().iter().filter_map(|(&face_id, face)| {
                 let is_on_it = face.interface() == Some(&resized.name);
@@ -152,11 +153,11 @@ impl Service for Interfaces {
 
     fn next_deadline(&self) -> Option<Deadline> {
         let kinds = [
-            (self.next_multicast_ns, Reason::Multicast),
-            (self.next_bound_ns, Reason::BoundFaces),
-            (self.next_ethernet_ns, Reason::Ethernet),
+            (self.next_multicast, Reason::Multicast),
+            (self.next_bound, Reason::BoundFaces),
+            (self.next_ethernet, Reason::Ethernet),
         ];
-        kinds.into_iter().filter_map(|(at_ns, reason)| Some(deadline(at_ns?, reason))).min()
+        kinds.into_iter().filter_map(|(at, reason)| Some((at?, reason))).min()
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>, reason: Reason) {
@@ -172,5 +173,5 @@ impl Service for Interfaces {
 }
 
 fn context<'a>(cx: &'a mut Cx<'_>) -> Context<'a> {
-    Context { now_ns: cx.now_ns(), config: cx.config(), dataplane: cx.dataplane() }
+    Context { now: cx.now().monotonic, config: cx.config(), dataplane: cx.dataplane() }
 }

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use ndn_sys::poll::Interest;
 use ndn_sys::stream::{AcceptError, Accepted};
+use ndn_types::Timestamp;
 use tracing::{debug, error};
 
 use super::commands::FaceCommands;
-use super::service::{Cx, Deadline, Event, Reason, Service, ServiceName, deadline};
+use super::service::{Cx, Deadline, Event, Reason, Service, ServiceName};
 use super::tokens::{TOKEN_ATTEMPTS, TOKEN_LISTENERS};
 use crate::config::Config;
 use crate::listeners::Listeners;
@@ -30,7 +31,7 @@ const FULL: &str = ndn_dataplane::FACE_LIMIT_REACHED;
 pub(crate) struct Listening {
     listeners: Listeners,
     /// Paused listeners, with the end of their pause.
-    paused: BTreeMap<u64, u64>,
+    paused: BTreeMap<u64, Timestamp>,
     /// Listeners whose connections are accepted.
     watched: BTreeSet<u64>,
     /// The listening addresses have been announced.
@@ -170,13 +171,13 @@ impl Service for Listening {
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
-        self.paused.values().copied().min().map(|at_ns| deadline(at_ns, Reason::Accept))
+        self.paused.values().copied().min().map(|at| (at, Reason::Accept))
     }
 
     /// Resumes accepting on listeners whose pause is over.
     fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
-        let now_ns = cx.now_ns();
-        let resumed = self.paused.extract_if(.., |_, until_ns| *until_ns <= now_ns);
+        let now = cx.now().monotonic;
+        let resumed = self.paused.extract_if(.., |_, until| *until <= now);
         let resumed: Vec<u64> = resumed.map(|(number, _)| number).collect();
         resumed.into_iter().for_each(|number| self.watch(cx, number));
     }

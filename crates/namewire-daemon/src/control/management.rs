@@ -21,15 +21,14 @@ use tracing::{error, info, warn};
 
 use super::commands::TableCommands;
 use super::replies::{Replies, segment_name};
-use super::service::{
-    CONTROL_SOCKET, Deadline, Event, FaceRequest, Reason, Service, ServiceName, deadline,
-};
+use super::service::{CONTROL_SOCKET, Deadline, Event, FaceRequest, Reason, Service, ServiceName};
 use super::tokens::{TOKEN_INTERNAL, TOKEN_KEY_CHAIN};
 use crate::destinations::Restorations;
 use crate::faces::FaceSpec;
 use crate::tables::{ForwardingTables, Published};
 use crate::telemetry::Figures;
 use namewire_control::management_timeout;
+use ndn_types::Timestamp;
 
 /// CachePolicyType NoCache.
 const NO_CACHE: u64 = 1;
@@ -41,9 +40,9 @@ const DATA_TYPE: u8 = 6;
 const LOCAL_MAX: usize = 1024;
 /// Maximum Interests answered per round, so that one busy client neither starves other clients nor delays a shutdown.
 const INTERESTS_PER_ROUND: usize = 64;
-/// Time after which a round takes no further Interests, nanoseconds: until the next one, nothing is taken from the queue of
+/// Time after which a round takes no further Interests: until the next one, nothing is taken from the queue of
 /// the internal face, which has room for some tens of milliseconds at the highest rates.
-const INTERESTS_NS: u64 = 5_000_000;
+const INTERESTS_TIME: Duration = Duration::from_millis(5);
 /// Capacity of the internal face, in frames per direction.
 pub(super) const INTERNAL_QUEUE: usize = 4096;
 /// Maximum packets taken from the internal face per round.
@@ -98,7 +97,7 @@ pub(crate) struct Management {
 struct Blocked {
     /// They wait for room; otherwise for the workers to execute commands, which the workers announce.
     is_full: bool,
-    retry_ns: u64,
+    retry_at: Timestamp,
     interval: Duration,
 }
 
@@ -133,23 +132,23 @@ impl Service for Management {
 
     fn next_deadline(&self) -> Option<Deadline> {
         if self.is_touched {
-            return Some(deadline(0, Reason::Management));
+            return Some((Timestamp::ZERO, Reason::Management));
         }
         let has_requests = self.state.has_requests() && !self.replies.is_full();
         if self.is_behind || has_requests {
-            return Some(deadline(0, Reason::Interests));
+            return Some((Timestamp::ZERO, Reason::Interests));
         }
         // Work that could continue at once only makes more replies that wait.
-        let earliest_ns = self.blocked.map_or(0, |blocked| blocked.retry_ns);
-        let at = |at_ns: Option<u64>, reason| at_ns.map(|at| deadline(at.max(earliest_ns), reason));
-        let restoring = (!self.restorations.is_empty()).then_some(0);
+        let earliest = self.blocked.map_or(Timestamp::ZERO, |blocked| blocked.retry_at);
+        let at = |at: Option<Timestamp>, reason| at.map(|at| (at.max(earliest), reason));
+        let restoring = (!self.restorations.is_empty()).then_some(Timestamp::ZERO);
         let retried = self.blocked.filter(|blocked| blocked.is_full);
         let deadlines = [
-            at(self.state.next_deadline_ns(), Reason::Management),
+            at(self.state.next_deadline(), Reason::Management),
             at(restoring, Reason::Management),
-            at(self.tables.is_updating().then_some(0), Reason::Management),
-            at(self.local.next_deadline_ns(), Reason::LocalRequest),
-            at(retried.map(|blocked| blocked.retry_ns), Reason::FullQueue),
+            at(self.tables.is_updating().then_some(Timestamp::ZERO), Reason::Management),
+            at(self.local.next_deadline(), Reason::LocalRequest),
+            at(retried.map(|blocked| blocked.retry_at), Reason::FullQueue),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -158,11 +157,11 @@ impl Service for Management {
         self.is_touched = false;
         self.handle_interests(cx);
         self.state.handle_timeout(cx.now());
-        self.local.handle_timeout(cx.now_ns());
+        self.local.handle_timeout(cx.now().monotonic);
         if self.state.is_listing() {
             let figures =
                 read_figures(&mut self.figures, &self.channels, &self.ethernet_channels, cx);
-            let telemetry = figures.telemetry(cx.faces().all(), cx.now_ns());
+            let telemetry = figures.telemetry(cx.faces().all(), cx.now().monotonic);
             self.state.continue_listings(cx.now(), &telemetry);
         }
         self.report_outcomes(cx);
@@ -172,7 +171,7 @@ impl Service for Management {
         // A route unregistered in this round must not return in it.
         self.perform_actions(cx);
         self.tables.continue_updating();
-        self.restorations.advance(&mut self.state, cx.now_ns());
+        self.restorations.advance(&mut self.state, cx.now().monotonic);
     }
 }
 
@@ -356,10 +355,10 @@ impl Management {
             self.handle_incoming(cx, early);
         }
         let mut packets_left = PACKETS_PER_ROUND;
-        let ends_ns = self.clock.now_ns().saturating_add(INTERESTS_NS);
+        let ends = self.clock.now() + INTERESTS_TIME;
         for _ in 0..INTERESTS_PER_ROUND {
             self.receive_packets(cx, &mut packets_left);
-            if !self.handle_next(cx) || packets_left == 0 || self.clock.now_ns() >= ends_ns {
+            if !self.handle_next(cx) || packets_left == 0 || self.clock.now() >= ends {
                 return;
             }
         }
@@ -415,11 +414,11 @@ impl Management {
             return false;
         }
         let figures = read_figures(&mut self.figures, &self.channels, &self.ethernet_channels, cx);
-        let telemetry = figures.telemetry(cx.faces().all(), cx.now_ns());
-        let began_ns = self.clock.now_ns();
+        let telemetry = figures.telemetry(cx.faces().all(), cx.now().monotonic);
+        let began = self.clock.now();
         let has_handled = self.state.handle_next(cx.now(), &telemetry);
         self.perform_actions(cx);
-        self.state.charge(self.clock.now_ns().saturating_sub(began_ns));
+        self.state.charge(self.clock.now() - began);
         self.report_outcomes(cx);
         has_handled
     }
@@ -447,12 +446,12 @@ impl Management {
             name: parsed.name().to_name(),
             can_be_prefix: parsed.can_be_prefix(),
             is_shared: self.state.is_listing() || self.state.has_requests(),
-            deadline_ns: cx.after(management_timeout(parsed.lifetime_ms())),
+            deadline: cx.after(management_timeout(parsed.lifetime_ms())),
             answer: answer.clone(),
         };
         self.is_touched = true;
         let figures = read_figures(&mut self.figures, &self.channels, &self.ethernet_channels, cx);
-        let telemetry = figures.telemetry(cx.faces().all(), cx.now_ns());
+        let telemetry = figures.telemetry(cx.faces().all(), cx.now().monotonic);
         let handled = self.state.handle_operator_interest(cx.now(), interest, &telemetry);
         match &handled {
             RequestOutcome::Ignored(reason) => {
@@ -588,13 +587,13 @@ impl Management {
             let is_full = self.replies.is_ready();
             match self.blocked {
                 // The retry of other work leaves the interval as it is.
-                Some(before) if !has_sent && cx.now_ns() < before.retry_ns => {
+                Some(before) if !has_sent && cx.now().monotonic < before.retry_at => {
                     Blocked { is_full, ..before }
                 }
                 before => {
                     let longer = before.filter(|_| !has_sent).map(|one| one.interval * 2);
                     let interval = longer.unwrap_or(RETRY_MIN).min(RETRY_MAX);
-                    Blocked { is_full, retry_ns: cx.after(interval), interval }
+                    Blocked { is_full, retry_at: cx.after(interval), interval }
                 }
             }
         });
@@ -725,7 +724,7 @@ struct Waiting {
     can_be_prefix: bool,
     /// An Interest received on a face may expect the same Data.
     is_shared: bool,
-    deadline_ns: u64,
+    deadline: Timestamp,
     answer: SyncSender<LocalAnswer>,
 }
 
@@ -785,13 +784,13 @@ impl LocalRequests {
     }
 
     /// Time of the next [`handle_timeout`](Self::handle_timeout).
-    fn next_deadline_ns(&self) -> Option<u64> {
-        self.waiting.iter().map(|one| one.deadline_ns).min()
+    fn next_deadline(&self) -> Option<Timestamp> {
+        self.waiting.iter().map(|one| one.deadline).min()
     }
 
     /// Fails requests that have timed out.
-    fn handle_timeout(&mut self, now_ns: u64) {
-        for late in self.waiting.extract_if(.., |one| one.deadline_ns <= now_ns) {
+    fn handle_timeout(&mut self, now: Timestamp) {
+        for late in self.waiting.extract_if(.., |one| one.deadline <= now) {
             let _ = late.answer.send(Err("management gave no answer in time".to_owned()));
         }
     }

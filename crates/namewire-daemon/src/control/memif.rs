@@ -16,11 +16,13 @@ use ndn_memif::{
 };
 use ndn_sys::poll::Interest;
 use ndn_sys::seqpacket;
-use ndn_types::{FaceUri, LedgerReport, Persistency, PrincipalKey, Reserves, Scope, SharedPlaces};
+use ndn_types::{
+    FaceUri, LedgerReport, Persistency, PrincipalKey, Reserves, Scope, SharedPlaces, Timestamp,
+};
 use tracing::{debug, info, warn};
 
 use super::commands::FaceCommands;
-use super::service::{Cx, Deadline, Event, Reason, Service, ServiceName, deadline};
+use super::service::{Cx, Deadline, Event, Reason, Service, ServiceName};
 use super::tokens::TOKEN_MEMIF;
 use crate::config::{Config, MemifSecrecy};
 use crate::faces::FaceSpec;
@@ -58,7 +60,7 @@ struct Pending {
     socket: PathBuf,
     /// User id of the peer, from the kernel.
     user: u32,
-    deadline_ns: u64,
+    deadline: Timestamp,
 }
 
 /// A server during its handshake, for a requested face.
@@ -68,7 +70,7 @@ struct Attempt {
     address: Address,
     options: ClientOptions,
     spec: FaceSpec,
-    deadline_ns: u64,
+    deadline: Timestamp,
 }
 
 /// Clients during the handshake, servers being connected to, and interfaces in use.
@@ -121,19 +123,19 @@ impl Service for Memif {
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
-        let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns);
-        let pending = self.pending.values().map(|pending| pending.deadline_ns);
-        pending.chain(attempts).min().map(|at_ns| deadline(at_ns, Reason::Memif))
+        let attempts = self.attempts.values().map(|attempt| attempt.deadline);
+        let pending = self.pending.values().map(|pending| pending.deadline);
+        pending.chain(attempts).min().map(|at| (at, Reason::Memif))
     }
 
     /// Drops attempts and clients that have timed out.
     fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
-        let now_ns = cx.now_ns();
-        for pending in self.pending.remove_all(|pending| pending.deadline_ns <= now_ns) {
+        let now = cx.now().monotonic;
+        for pending in self.pending.remove_all(|pending| pending.deadline <= now) {
             ndn_memif::send_disconnect(pending.handshake.as_fd(), "The handshake takes too long");
             *self.refused.entry(MemifRefusal::TooSlow).or_default() += 1;
         }
-        for attempt in self.attempts.remove_all(|attempt| attempt.deadline_ns <= now_ns) {
+        for attempt in self.attempts.remove_all(|attempt| attempt.deadline <= now) {
             ndn_memif::send_disconnect(attempt.handshake.as_fd(), "The handshake takes too long");
             server_failed(cx, &attempt.address, &attempt.spec, "the server does not answer");
         }
@@ -212,8 +214,8 @@ impl Memif {
             Err(error) => debug!(error, "a memif client was lost"),
             Ok(handshake) => {
                 self.next_token += 1;
-                let deadline_ns = cx.after(TIMEOUT);
-                let pending = Pending { handshake, socket, user, deadline_ns };
+                let deadline = cx.after(TIMEOUT);
+                let pending = Pending { handshake, socket, user, deadline };
                 self.pending.insert(token, principal_of(user), pending);
             }
         }
@@ -230,7 +232,7 @@ impl Memif {
     /// Continues the handshake of a client.
     fn advance_client(&mut self, cx: &mut Cx<'_>, token: u64) {
         let Some(pending) = self.pending.remove(token) else { return };
-        let Pending { handshake, socket, user, deadline_ns } = pending;
+        let Pending { handshake, socket, user, deadline } = pending;
         let interface = |id| Address { socket: socket.clone(), id: Some(id) };
         let is_taken = |id| {
             let connects = |other: &Pending| other.handshake.id() == Some(id);
@@ -249,7 +251,7 @@ impl Memif {
         };
         match handshake.advance(admit) {
             Ok(Progress::Waiting(handshake)) => {
-                let pending = Pending { handshake, socket, user, deadline_ns };
+                let pending = Pending { handshake, socket, user, deadline };
                 self.pending.insert(token, principal_of(user), pending);
             }
             Err(error) => self.client_failed(cx, &socket, &error),
@@ -361,8 +363,8 @@ impl Memif {
             // A command waits for the result of the handshake.
             Ok(client) if is_command => {
                 let MemifClient { address, options, handshake } = client;
-                let (spec, deadline_ns) = (*spec, cx.after(SERVER_TIMEOUT));
-                let attempt = Attempt { handshake, address, options, spec, deadline_ns };
+                let (spec, deadline) = (*spec, cx.after(SERVER_TIMEOUT));
+                let attempt = Attempt { handshake, address, options, spec, deadline };
                 self.attempts.insert(token, requester, attempt);
                 self.next_token += 1;
             }
@@ -376,11 +378,11 @@ impl Memif {
 
     /// Continues the handshake of an attempt that waits for a server.
     fn advance_attempt(&mut self, cx: &mut Cx<'_>, token: u64, attempt: Attempt) {
-        let Attempt { handshake, address, options, spec, deadline_ns } = attempt;
+        let Attempt { handshake, address, options, spec, deadline } = attempt;
         match handshake.advance() {
             Ok(Progress::Waiting(handshake)) => {
                 let requester = spec.keeper.unwrap_or(PrincipalKey::Management);
-                let attempt = Attempt { handshake, address, options, spec, deadline_ns };
+                let attempt = Attempt { handshake, address, options, spec, deadline };
                 self.attempts.insert(token, requester, attempt);
             }
             Ok(Progress::Done(link)) => {

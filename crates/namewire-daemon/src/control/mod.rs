@@ -159,7 +159,7 @@ impl Control {
         }));
         dataplane.send(Command::AddFace(Box::new(internal_face(far))));
         #[cfg(feature = "vip")]
-        let vip = vip::Vip::new(config, parts.vip, &mut dataplane, now(&clock).monotonic_ns)?;
+        let vip = vip::Vip::new(config, parts.vip, &mut dataplane, now(&clock))?;
         choose_strategies(&mut state, config)?;
         let opened = std::mem::take(&mut listeners.webtransport);
         let (addresses, local_uris) = (listeners.addresses.clone(), listeners.local_uris());
@@ -249,10 +249,7 @@ impl Control {
         self.core.poller.add_waker(requests.waker(), TOKEN_STOP)?;
         let mut ready = Events::with_capacity(EVENTS_PER_ROUND);
         while !requests.is_stop_requested() {
-            let wait = self.next_deadline().map(|(at, _)| {
-                let now_ns = self.core.clock.now_ns();
-                Duration::from_nanos(at.as_nanos().saturating_sub(now_ns))
-            });
+            let wait = self.next_deadline().map(|(at, _)| at - self.core.clock.now());
             self.round(wait, &mut ready, Some(&requests))?;
             if requests.take_reload() {
                 // The reason of a failure was logged.
@@ -281,7 +278,7 @@ impl Control {
     ) -> anyhow::Result<bool> {
         self.core.poller.wait(ready, wait)?;
         self.core.now = now(&self.core.clock);
-        let is_due = self.timers.is_due(self.core.now.monotonic_ns);
+        let is_due = self.timers.is_due(self.core.now.monotonic);
         for event in ready.iter() {
             self.handle_ready(event.token, requests);
         }
@@ -374,11 +371,11 @@ impl Control {
     /// Calls the services whose deadlines are due. A service that is due again, for another reason or because it has more
     /// work, is called in the next round.
     fn handle_timeouts(&mut self) {
-        let now_ns = self.core.now.monotonic_ns;
+        let now = self.core.now.monotonic;
         for number in 0..SERVICES {
             let (core, services) = self.parts();
             if let Some((at, reason)) = services[number].deadline()
-                && at.as_nanos() <= now_ns
+                && at <= now
             {
                 services[number].time_out(core, reason);
                 self.deliver();
@@ -477,13 +474,13 @@ impl Core {
     /// Updates the face table with an event of the data plane, and posts what services need of it.
     fn handle_dataplane_event(&mut self, event: ndn_dataplane::Event) {
         use ndn_dataplane::Event as DataplaneEvent;
-        let now_ns = self.now.monotonic_ns;
+        let now = self.now.monotonic;
         let posted = match event {
             DataplaneEvent::FaceAdded { ticket, mut face } => {
                 face.local = addresses::near_end(&face.remote, &face.local);
                 let record = Box::new(faces::record(&face));
                 let (face_id, index) = (record.properties.face_id, face.index);
-                self.faces.face_added(now_ns, face_id, &face, ticket.is_some());
+                self.faces.face_added(now, face_id, &face, ticket.is_some());
                 self.settle_faces();
                 Event::FaceAdded { ticket, index, record }
             }
@@ -507,16 +504,16 @@ impl Core {
                 Event::AttemptFailed { ticket, code: status::INTERNAL_ERROR, text }
             }
             DataplaneEvent::FaceClosed { face_id, reason } => {
-                let face = self.faces.face_closed(now_ns, face_id, reason);
+                let face = self.faces.face_closed(now, face_id, reason);
                 let lost = face.filter(|_| reason.is_some()).map(Box::new);
                 Event::FaceClosed { face_id, lost }
             }
             DataplaneEvent::FaceDown { face_id, reason } => {
-                let is_reported = self.faces.face_down(now_ns, face_id, reason);
+                let is_reported = self.faces.face_down(now, face_id, reason);
                 return self.post_state(face_id, is_reported.then_some(false));
             }
             DataplaneEvent::FaceUp { face_id, is_reached } => {
-                let is_reported = self.faces.face_up(now_ns, face_id, is_reached);
+                let is_reported = self.faces.face_up(now, face_id, is_reached);
                 return self.post_state(face_id, is_reported.then_some(true));
             }
             DataplaneEvent::PeerRefused { remote } => {

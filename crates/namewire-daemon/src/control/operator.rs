@@ -168,14 +168,14 @@ impl Operator {
         action: impl FnOnce(&mut Dataplane, Timestamp) -> Result<Dispatch, String> + Send + 'static,
     ) -> Result<Dispatch, String> {
         self.control.call(|control| {
-            let now = control.core.now.timestamp();
+            let now = control.core.now.monotonic;
             action(&mut control.core.dataplane, now)
         })?
     }
 
     fn waiting_faces_of(&self, name: Option<Name>) -> Result<Vec<WaitingFace>, String> {
         Ok(self.control.call(move |control| {
-            control.statics.waiting(control.core.now.monotonic_ns, name.as_ref())
+            control.statics.waiting(control.core.now.monotonic, name.as_ref())
         })?)
     }
 }
@@ -226,7 +226,7 @@ impl Operations for Operator {
     }
 
     fn statistics(&self) -> Result<Statistics, String> {
-        let now = Timestamp::from_nanos(self.clock.now_ns());
+        let now = self.clock.now();
         Ok(Statistics { workers: self.workers.iter().map(|worker| worker.read(now)).collect() })
     }
 
@@ -234,7 +234,7 @@ impl Operations for Operator {
         Ok(self.control.call(move |control| {
             let driver = |interface: &str| control.interfaces.driver(interface);
             let Core { faces, now, .. } = &control.core;
-            telemetry::links(faces.all(), after, now.monotonic_ns, driver)
+            telemetry::links(faces.all(), after, now.monotonic, driver)
         })?)
     }
 

@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use ndn_sys::interface::interfaces;
 use ndn_sys::udp::{is_shortage, udp_route};
+use ndn_types::Timestamp;
 use tracing::info;
 
 use super::commands::FaceCommands;
-use super::service::{Cx, Deadline, Event, Reason, Service, ServiceName, deadline};
+use super::service::{Cx, Deadline, Event, Reason, Service, ServiceName};
 use crate::config::Config;
 use crate::faces::FaceSpec;
 use crate::settings;
@@ -30,7 +31,7 @@ const POLL_INTERVAL_WHILE_DOWN: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct PathMtus {
     faces: BTreeMap<u64, PathFace>,
-    next_poll_ns: u64,
+    next_poll: Timestamp,
 }
 
 /// A face that follows its path MTU.
@@ -63,13 +64,13 @@ impl Service for PathMtus {
         match event {
             Event::FollowPath { face_id, peer, length } => {
                 if self.faces.is_empty() {
-                    self.next_poll_ns = cx.after(POLL_INTERVAL);
+                    self.next_poll = cx.after(POLL_INTERVAL);
                 }
                 self.faces.insert(face_id, PathFace { peer, length, is_down: false, is_new: true });
                 None
             }
             Event::LinksChanged => {
-                self.next_poll_ns = 0;
+                self.next_poll = Timestamp::ZERO;
                 Some(event)
             }
             other => other.unhandled(),
@@ -77,7 +78,7 @@ impl Service for PathMtus {
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
-        (!self.faces.is_empty()).then(|| deadline(self.next_poll_ns, Reason::PathMtu))
+        (!self.faces.is_empty()).then_some((self.next_poll, Reason::PathMtu))
     }
 
     /// Polls the kernel and resizes the frames of faces whose path has changed.
@@ -113,7 +114,7 @@ impl Service for PathMtus {
         });
         let is_any_down = self.faces.values().any(|face| face.is_down);
         let interval = if is_any_down { POLL_INTERVAL_WHILE_DOWN } else { POLL_INTERVAL };
-        self.next_poll_ns = cx.after(interval);
+        self.next_poll = cx.after(interval);
     }
 }
 

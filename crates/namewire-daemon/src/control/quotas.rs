@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use ndn_face::LinkDropReason;
 use ndn_management::RequestOutcome;
-use ndn_types::{PrincipalKey, duration_ns};
+use ndn_types::{PrincipalKey, Timestamp};
 use tracing::{info, warn};
 
 use super::commands::FaceCommands;
 use super::refusals::{LineLimit, Refusals};
-use super::service::{CONTROL_SOCKET, Cx, Deadline, Event, Reason, Service, ServiceName, deadline};
+use super::service::{CONTROL_SOCKET, Cx, Deadline, Event, Reason, Service, ServiceName};
 use crate::addresses;
 
 /// Poll interval for exceeded quotas.
@@ -31,26 +31,25 @@ const HELD: Duration = Duration::from_secs(10);
 /// Token bucket for refused commands of a face, stored as the time at which it will be full again.
 #[derive(Debug, Default, Clone, Copy)]
 struct RefusedCommands {
-    full_at_ns: u64,
+    full_at: Timestamp,
     /// End of the rate limit after a violation.
-    held_until_ns: Option<u64>,
+    held_until: Option<Timestamp>,
 }
 
 impl RefusedCommands {
     /// Counts a refused command; returns true if the rate limit starts now.
-    fn note(&mut self, now_ns: u64, per_second: NonZeroU32) -> bool {
-        let full_at_ns = self.full_at_ns.max(now_ns);
-        if full_at_ns <= now_ns.saturating_add(duration_ns(REFUSED_AHEAD)) {
-            self.full_at_ns =
-                full_at_ns + duration_ns(Duration::from_secs(1)) / u64::from(per_second.get());
+    fn note(&mut self, now: Timestamp, per_second: NonZeroU32) -> bool {
+        let full_at = self.full_at.max(now);
+        if full_at <= now + REFUSED_AHEAD {
+            self.full_at = full_at + Duration::from_secs(1) / per_second.get();
             return false;
         }
-        self.held_until_ns.replace(now_ns.saturating_add(duration_ns(HELD))).is_none()
+        self.held_until.replace(now + HELD).is_none()
     }
 
     /// Ends the rate limit if its time is over; returns true if it ended.
-    fn is_over(&mut self, now_ns: u64) -> bool {
-        self.held_until_ns.take_if(|until_ns| *until_ns <= now_ns).is_some()
+    fn is_over(&mut self, now: Timestamp) -> bool {
+        self.held_until.take_if(|until| *until <= now).is_some()
     }
 }
 
@@ -60,7 +59,7 @@ struct Excess {
     commands: RefusedCommands,
     /// Counts already logged.
     reported: Line,
-    next_line_ns: u64,
+    next_line: Timestamp,
 }
 
 /// Counts to log for a face.
@@ -72,25 +71,25 @@ struct Line {
 
 impl Excess {
     /// Whether there is something to log since the last line, and the interval has passed.
-    fn is_due(&self, now_ns: u64, all: Line) -> bool {
-        all != self.reported && now_ns >= self.next_line_ns
+    fn is_due(&self, now: Timestamp, all: Line) -> bool {
+        all != self.reported && now >= self.next_line
     }
 
     /// The counts since the last log line.
-    fn line(&mut self, now_ns: u64, all: Line) -> Line {
+    fn line(&mut self, now: Timestamp, all: Line) -> Line {
         let reported = self.reported;
         let line = Line {
             rate: all.rate - reported.rate,
             management: all.management - reported.management,
         };
         self.reported = all;
-        self.pause(now_ns);
+        self.pause(now);
         line
     }
 
     /// Delays the next log line.
-    fn pause(&mut self, now_ns: u64) {
-        self.next_line_ns = now_ns.saturating_add(duration_ns(PAUSE));
+    fn pause(&mut self, now: Timestamp) {
+        self.next_line = now + PAUSE;
     }
 }
 
@@ -106,7 +105,7 @@ pub(super) struct Quotas {
     /// Log of refused commands.
     refusals: Refusals,
     /// Time of the next poll.
-    next_poll_ns: Option<u64>,
+    next_poll: Option<Timestamp>,
 }
 
 impl Service for Quotas {
@@ -121,19 +120,19 @@ impl Service for Quotas {
                 return None;
             }
             Event::FaceUnreported => {
-                let at_ns = cx.after(REPORT_PERIOD);
-                self.next_poll_ns = Some(self.next_poll_ns.map_or(at_ns, |next| next.min(at_ns)));
+                let at = cx.after(REPORT_PERIOD);
+                self.next_poll = Some(self.next_poll.map_or(at, |next| next.min(at)));
                 return None;
             }
             Event::FaceClosed { face_id, .. } => drop(self.excess.remove(&face_id)),
-            Event::Reloaded => self.schedule(cx, cx.now_ns()),
+            Event::Reloaded => self.schedule(cx, cx.now().monotonic),
             other => return other.unhandled(),
         }
         Some(event)
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
-        self.next_poll_ns.map(|at_ns| deadline(at_ns, Reason::Quotas))
+        self.next_poll.map(|at| (at, Reason::Quotas))
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
@@ -150,19 +149,19 @@ impl Quotas {
     pub(super) fn new(cx: &Cx<'_>) -> Self {
         let lines = LineLimit::new(FACES_LOGGED_MAX, PAUSE);
         let (excess, held, refusals) = (BTreeMap::new(), Vec::new(), Refusals::default());
-        let mut quotas = Self { excess, lines, held, refusals, next_poll_ns: None };
-        quotas.schedule(cx, 0);
+        let mut quotas = Self { excess, lines, held, refusals, next_poll: None };
+        quotas.schedule(cx, Timestamp::ZERO);
         quotas
     }
 
     /// Polls at this time if anything has to be polled.
-    fn schedule(&mut self, cx: &Cx<'_>, at_ns: u64) {
+    fn schedule(&mut self, cx: &Cx<'_>, at: Timestamp) {
         let limits = &cx.config().limits;
         let has_quotas = limits.interests_per_second.is_some()
             || limits.refused_commands_per_second.is_some()
             || cx.faces().has_unreported()
             || !self.held.is_empty();
-        self.next_poll_ns = has_quotas.then_some(at_ns);
+        self.next_poll = has_quotas.then_some(at);
     }
 
     /// Logs the outcome of a management Interest, and limits the rate of a face whose commands are refused too often.
@@ -171,9 +170,9 @@ impl Quotas {
         if is_refused(&handled)
             && let Some(per_second) = cx.config().limits.refused_commands_per_second
             && let Some(face) = cx.faces().get(face_id)
-            && self.excess.entry(face_id).or_default().commands.note(cx.now_ns(), per_second)
+            && self.excess.entry(face_id).or_default().commands.note(cx.now().monotonic, per_second)
         {
-            if let Some(unlogged) = self.refusals.admit(cx.now_ns(), principal) {
+            if let Some(unlogged) = self.refusals.admit(cx.now().monotonic, principal) {
                 warn!(
                     face_id,
                     remote = %addresses::named(&face.remote),
@@ -190,14 +189,14 @@ impl Quotas {
 
     /// Ends the rate limit of faces without recent violations.
     fn end_rate_limits(&mut self, cx: &mut Cx<'_>) {
-        let now_ns = cx.now_ns();
+        let now = cx.now().monotonic;
         let Self { held, excess, refusals, .. } = self;
         held.retain(|face_id| {
             // A face that is gone has no excess any more.
             let Some(excess) = excess.get_mut(face_id) else { return false };
-            let is_over = excess.commands.is_over(now_ns);
+            let is_over = excess.commands.is_over(now);
             if is_over {
-                if let Some(unlogged) = refusals.admit(now_ns, principal_of(cx, *face_id)) {
+                if let Some(unlogged) = refusals.admit(now, principal_of(cx, *face_id)) {
                     info!(
                         face_id,
                         unlogged, "face no longer limited: its commands are below the quota"
@@ -211,7 +210,7 @@ impl Quotas {
 
     /// Logs the faces that have exceeded their quotas.
     fn log(&mut self, cx: &Cx<'_>) {
-        let now_ns = cx.now_ns();
+        let now = cx.now().monotonic;
         for (face_id, face) in cx.faces().all() {
             let all = Line {
                 rate: face.counters.dropped(LinkDropReason::InterestRate).value(),
@@ -221,14 +220,14 @@ impl Quotas {
                 continue;
             }
             let excess = self.excess.entry(*face_id).or_default();
-            if !excess.is_due(now_ns, all) {
+            if !excess.is_due(now, all) {
                 continue;
             }
-            let Some(unlogged) = self.lines.admit(now_ns, face.options.properties.principal) else {
-                excess.pause(now_ns);
+            let Some(unlogged) = self.lines.admit(now, face.options.properties.principal) else {
+                excess.pause(now);
                 continue;
             };
-            let Line { rate, management } = excess.line(now_ns, all);
+            let Line { rate, management } = excess.line(now, all);
             warn!(
                 face_id,
                 remote = %addresses::named(&face.remote),
@@ -275,7 +274,9 @@ const fn is_refused(handled: &RequestOutcome) -> bool {
 mod tests {
     use super::*;
 
-    const MINUTE_NS: u64 = 60_000_000_000;
+    const fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
 
     #[test]
     fn unanswered_interests_count_as_refused_and_answered_ones_do_not() {
@@ -298,44 +299,46 @@ mod tests {
     fn line_that_the_limit_suppresses_is_tried_again_after_the_pause() {
         let mut excess = Excess::default();
         let all = Line { rate: 7, management: 0 };
-        assert!(excess.is_due(1, all));
-        excess.pause(1);
-        assert!(!excess.is_due(MINUTE_NS, all) && excess.is_due(MINUTE_NS + 1, all));
-        assert_eq!(excess.line(MINUTE_NS + 1, all), all, "nothing is lost");
+        assert!(excess.is_due(at(1), all));
+        excess.pause(at(1));
+        assert!(!excess.is_due(at(60), all) && excess.is_due(at(61), all));
+        assert_eq!(excess.line(at(61), all), all, "nothing is lost");
     }
 
     #[test]
     fn refusals_of_a_face_are_logged_once_a_minute_with_their_total() {
         let mut excess = Excess::default();
         let all = |rate, management| Line { rate, management };
-        let mut line = |now_ns, all| excess.is_due(now_ns, all).then(|| excess.line(now_ns, all));
+        let mut line = |seconds, all| {
+            let now = at(seconds);
+            excess.is_due(now, all).then(|| excess.line(now, all))
+        };
         assert_eq!(line(1, all(0, 0)), None, "nothing was refused");
         assert_eq!(line(2, all(7, 0)), Some(all(7, 0)));
         assert_eq!(line(3, all(109, 3)), None, "it was just logged");
-        assert_eq!(line(2 + MINUTE_NS, all(109, 4)), Some(all(102, 4)));
-        assert_eq!(line(5 * MINUTE_NS, all(109, 4)), None, "nothing since");
-        assert_eq!(line(5 * MINUTE_NS, all(110, 4)), Some(all(1, 0)));
-        assert_eq!(line(7 * MINUTE_NS, all(110, 9)), Some(all(0, 5)));
+        assert_eq!(line(62, all(109, 4)), Some(all(102, 4)));
+        assert_eq!(line(300, all(109, 4)), None, "nothing since");
+        assert_eq!(line(300, all(110, 4)), Some(all(1, 0)));
+        assert_eq!(line(420, all(110, 9)), Some(all(0, 5)));
     }
 
     #[test]
     fn face_is_rate_limited_while_refused_commands_exceed_the_rate() {
         let (mut commands, rate) = (RefusedCommands::default(), NonZeroU32::new(100).unwrap());
-        let second_ns = 1_000_000_000;
         let refused = |commands: &mut RefusedCommands, second: u64, count: u64| {
-            let at = |number| second * second_ns + number * second_ns / count;
-            (0..count).filter(|number| commands.note(at(*number), rate)).count()
+            let later = |number: u64| Duration::from_nanos(number * 1_000_000_000 / count);
+            (0..count).filter(|number| commands.note(at(second) + later(*number), rate)).count()
         };
         for second in 0..100 {
             assert_eq!(refused(&mut commands, second, 100), 0, "the rate itself is nothing to it");
         }
         assert_eq!(refused(&mut commands, 200, 1000), 0, "nor is a burst");
-        assert!(!commands.is_over(201 * second_ns), "it is not held");
+        assert!(!commands.is_over(at(201)), "it is not held");
         assert_eq!(refused(&mut commands, 201, 1000), 1, "it is reported once");
         assert_eq!(refused(&mut commands, 202, 1000), 0);
-        assert!(!commands.is_over(212 * second_ns), "the last one was refused in second 202");
-        assert!(commands.is_over(213 * second_ns));
-        assert!(!commands.is_over(213 * second_ns), "it is let go once");
+        assert!(!commands.is_over(at(212)), "the last one was refused in second 202");
+        assert!(commands.is_over(at(213)));
+        assert!(!commands.is_over(at(213)), "it is let go once");
         assert_eq!(refused(&mut commands, 230, 10_000), 1, "and held again");
     }
 
@@ -345,8 +348,8 @@ mod tests {
         for minute in 1..4 {
             let faces = 1..100_u64;
             let principals = faces.map(|face_id| PrincipalKey::Neighbour { face_id });
-            let logged = principals
-                .filter(|principal| lines.admit(minute * MINUTE_NS, *principal).is_some());
+            let logged =
+                principals.filter(|principal| lines.admit(at(minute * 60), *principal).is_some());
             assert_eq!(logged.count(), 9, "the tenth is for applications");
         }
     }

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ndn_dataplane::FaceRefusal;
+use ndn_management::RequestOutcome;
 use ndn_management::state::Learning;
-use ndn_management::{Now, RequestOutcome};
 use ndn_memif::HandshakeError;
-use ndn_types::{Capacity, Ledger, PrincipalKey, Reserves, duration_ns};
+use ndn_types::{Capacity, Ledger, Now, PrincipalKey, Reserves, Timestamp};
 use tracing::{debug, info, warn};
 
 use crate::local_peers::NotLocal;
@@ -17,11 +17,10 @@ use crate::local_peers::NotLocal;
 const PER_SECOND: u32 = 10;
 /// The same for refusals: a client that tries several keys or commands has a line of each.
 const REFUSALS_PER_SECOND: u32 = 20;
-const SECOND_NS: u64 = 1_000_000_000;
 /// Clients of memif, whose user is not known any more when they are refused.
 const MEMIF_CLIENTS: PrincipalKey = PrincipalKey::LocalApplication { uid: u32::MAX, pid: 0 };
 /// Minimum interval between log lines about the face limit: applications retry continuously.
-const FULL_PAUSE_NS: u64 = 10 * SECOND_NS;
+const FULL_PAUSE: Duration = Duration::from_secs(10);
 
 ndn_types::resource! {
     /// Log lines of one period, as a resource that principals share.
@@ -32,10 +31,10 @@ ndn_types::resource! {
 /// are left as one principal has.
 #[derive(Debug)]
 pub(super) struct LineLimit {
-    period_ns: u64,
+    period: Duration,
     per_period: u32,
     /// The number of the period that `ledger` is of.
-    period: u64,
+    number: u128,
     ledger: Ledger<Lines, 1>,
     unlogged: u64,
 }
@@ -49,7 +48,7 @@ impl Default for LineLimit {
 impl LineLimit {
     pub(super) fn new(per_period: u32, period: Duration) -> Self {
         let ledger = Self::empty(per_period);
-        Self { period_ns: duration_ns(period), per_period, period: 0, ledger, unlogged: 0 }
+        Self { period, per_period, number: 0, ledger, unlogged: 0 }
     }
 
     fn empty(per_period: u32) -> Ledger<Lines, 1> {
@@ -57,8 +56,8 @@ impl LineLimit {
     }
 
     /// Returns `None` if the limit suppresses the line; otherwise the number of lines suppressed since the last one, if any.
-    pub(super) fn admit(&mut self, now_ns: u64, principal: PrincipalKey) -> Option<Option<u64>> {
-        if !self.has_room(now_ns, principal) {
+    pub(super) fn admit(&mut self, now: Timestamp, principal: PrincipalKey) -> Option<Option<u64>> {
+        if !self.has_room(now, principal) {
             self.unlogged += 1;
             return None;
         }
@@ -69,10 +68,10 @@ impl LineLimit {
     }
 
     /// Whether a line would be admitted.
-    pub(super) fn has_room(&mut self, now_ns: u64, principal: PrincipalKey) -> bool {
-        let period = now_ns / self.period_ns;
-        if period != self.period {
-            self.period = period;
+    pub(super) fn has_room(&mut self, now: Timestamp, principal: PrincipalKey) -> bool {
+        let number = (now - Timestamp::ZERO).as_nanos() / self.period.as_nanos();
+        if number != self.number {
+            self.number = number;
             self.ledger = Self::empty(self.per_period);
         }
         let index = self.ledger.attach(principal);
@@ -103,8 +102,8 @@ impl Default for Refusals {
 
 impl Refusals {
     /// As [`LineLimit::admit`].
-    pub(super) fn admit(&mut self, now_ns: u64, principal: PrincipalKey) -> Option<Option<u64>> {
-        self.0.admit(now_ns, principal)
+    pub(super) fn admit(&mut self, now: Timestamp, principal: PrincipalKey) -> Option<Option<u64>> {
+        self.0.admit(now, principal)
     }
 
     /// Logs a connection that was closed at a limit of faces.
@@ -114,14 +113,14 @@ impl Refusals {
         principal: PrincipalKey,
         limit: FaceRefusal,
     ) {
-        if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
+        if let Some(unlogged) = self.admit(now.monotonic, principal) {
             warn!(%principal, unlogged, "connection rejected: {limit}");
         }
     }
 
     /// Logs a face that is closed for those of others.
     pub(super) fn face_given_up(&mut self, now: Now, principal: PrincipalKey, face_id: u64) {
-        if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
+        if let Some(unlogged) = self.admit(now.monotonic, principal) {
             info!(%principal, face_id, unlogged, "face closed for another peer: its own peer exceeds its share of the faces");
         }
     }
@@ -134,14 +133,14 @@ impl Refusals {
         peer: Option<SocketAddr>,
         reason: &NotLocal,
     ) {
-        if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
+        if let Some(unlogged) = self.admit(now.monotonic, principal) {
             info!(?peer, %reason, unlogged, "the connection is not local (see local_users in [listeners.tcp])");
         }
     }
 
     /// Logs a rejected memif client with its interface and the reason.
     pub(super) fn memif_refused(&mut self, now: Now, client: &str, reason: &HandshakeError) {
-        if let Some(unlogged) = self.admit(now.monotonic_ns, MEMIF_CLIENTS) {
+        if let Some(unlogged) = self.admit(now.monotonic, MEMIF_CLIENTS) {
             warn!(client, %reason, unlogged, "memif client rejected");
         }
     }
@@ -149,7 +148,7 @@ impl Refusals {
     /// Logs a memif client rejected before its handshake, at the limit of concurrent handshakes.
     pub(super) fn memif_turned_away(&mut self, now: Now, user: u32, limit: usize) {
         let principal = PrincipalKey::LocalApplication { uid: user, pid: 0 };
-        if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
+        if let Some(unlogged) = self.admit(now.monotonic, principal) {
             warn!(
                 user,
                 limit, unlogged, "memif client rejected: limit of concurrent handshakes reached"
@@ -159,7 +158,7 @@ impl Refusals {
 
     /// Logs dataset segments dropped at the limit of waiting segments.
     pub(super) fn segment_dropped(&mut self, now: Now, dropped: u64) {
-        if self.admit(now.monotonic_ns, PrincipalKey::Management).is_some() {
+        if self.admit(now.monotonic, PrincipalKey::Management).is_some() {
             warn!(dropped, "segments of datasets dropped: too many wait to be sent");
         }
     }
@@ -177,7 +176,7 @@ impl Refusals {
                 debug!(face_id, %verb, signer, ?code, "management command");
             }
             RequestOutcome::Refused { verb, signer, code, reason } => {
-                if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
+                if let Some(unlogged) = self.admit(now.monotonic, principal) {
                     warn!(face_id, %verb, signer, code, reason, "management command rejected");
                     if let Some(unlogged) = unlogged {
                         warn!(unlogged, "more management commands were rejected before");
@@ -230,7 +229,7 @@ impl FaceLimitLog {
     /// Logs a connection closed at the face limit.
     pub(super) fn connection_refused(&mut self, now: Now, limit: usize) {
         self.refused += 1;
-        if let Some(unlogged) = self.of_faces.admit(now.monotonic_ns) {
+        if let Some(unlogged) = self.of_faces.admit(now.monotonic) {
             warn!(limit, unlogged, "connection rejected: limits.faces reached");
         }
     }
@@ -240,28 +239,28 @@ impl FaceLimitLog {
         let is_full = error.kind() == io::ErrorKind::QuotaExceeded;
         self.refused += u64::from(is_full);
         let pauses = if is_full { &mut self.of_faces } else { &mut self.of_others };
-        if let Some(unlogged) = pauses.admit(now.monotonic_ns) {
+        if let Some(unlogged) = pauses.admit(now.monotonic) {
             warn!(face_id, %error, unlogged, "face not created");
         }
     }
 
     /// Logs a face that was not created for a command or the configuration.
     pub(super) fn command_refused(&mut self, now: Now, face_id: u64, error: &io::Error) {
-        if let Some(unlogged) = self.of_commands.admit(now.monotonic_ns) {
+        if let Some(unlogged) = self.of_commands.admit(now.monotonic) {
             warn!(face_id, %error, unlogged, "face not created");
         }
     }
 
     /// Logs that a connection was closed because no file descriptor was left.
     pub(super) fn no_descriptor(&mut self, now: Now) {
-        if let Some(unlogged) = self.of_descriptors.admit(now.monotonic_ns) {
+        if let Some(unlogged) = self.of_descriptors.admit(now.monotonic) {
             warn!(unlogged, "a connection was closed: no file descriptors are left");
         }
     }
 
     /// Logs that the kernel has no memory for connections.
     pub(super) fn no_memory(&mut self, now: Now, error: &io::Error) {
-        if let Some(unlogged) = self.of_memory.admit(now.monotonic_ns) {
+        if let Some(unlogged) = self.of_memory.admit(now.monotonic) {
             warn!(%error, unlogged, "connection not accepted yet: no memory in the kernel");
         }
     }
@@ -271,17 +270,17 @@ impl FaceLimitLog {
 #[derive(Debug, Default)]
 struct Pauses {
     unlogged: u64,
-    quiet_until_ns: u64,
+    quiet_until: Timestamp,
 }
 
 impl Pauses {
     /// As [`Refusals::admit`].
-    fn admit(&mut self, now_ns: u64) -> Option<Option<u64>> {
-        if now_ns < self.quiet_until_ns {
+    fn admit(&mut self, now: Timestamp) -> Option<Option<u64>> {
+        if now < self.quiet_until {
             self.unlogged += 1;
             return None;
         }
-        self.quiet_until_ns = now_ns + FULL_PAUSE_NS;
+        self.quiet_until = now + FULL_PAUSE;
         Some(take_unlogged(&mut self.unlogged))
     }
 }
@@ -294,25 +293,27 @@ fn take_unlogged(unlogged: &mut u64) -> Option<u64> {
 mod tests {
     use super::*;
 
+    const fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
     #[test]
     fn lines_beyond_the_rate_are_counted() {
         let mut refusals = Refusals::default();
         let [noisy, other] = [1, 2].map(|face_id| PrincipalKey::Neighbour { face_id });
-        let mut lines = |principal| {
-            (0..1000).filter(|_| refusals.admit(5 * SECOND_NS, principal).is_some()).count()
-        };
+        let mut lines =
+            |principal| (0..1000).filter(|_| refusals.admit(at(5), principal).is_some()).count();
         assert_eq!((lines(noisy), lines(other), lines(noisy)), (9, 5, 0));
         // The first 991 were reported with the first line of the other one.
-        assert_eq!(refusals.admit(6 * SECOND_NS, noisy), Some(Some(995 + 1000)));
-        assert_eq!(refusals.admit(6 * SECOND_NS, noisy), Some(None));
+        assert_eq!(refusals.admit(at(6), noisy), Some(Some(995 + 1000)));
+        assert_eq!(refusals.admit(at(6), noisy), Some(None));
     }
 
     #[test]
     fn many_addresses_leave_lines_to_applications_and_neighbours() {
         let mut refusals = Refusals::default();
-        let mut lines = |principal| {
-            (0..1000).filter(|_| refusals.admit(SECOND_NS, principal).is_some()).count()
-        };
+        let mut lines =
+            |principal| (0..1000).filter(|_| refusals.admit(at(1), principal).is_some()).count();
         let remote = |last: u8| PrincipalKey::remote(([192, 0, 2, last], 6363).into());
         let of_addresses: usize = (0..100).map(|last| lines(remote(last))).sum();
         assert_eq!(of_addresses, 14);
@@ -325,7 +326,7 @@ mod tests {
         let mut pauses = Pauses::default();
         let mut lines = Vec::new();
         for second in 0..25 {
-            lines.extend((0..20).filter_map(|_| pauses.admit(second * SECOND_NS)));
+            lines.extend((0..20).filter_map(|_| pauses.admit(at(second))));
         }
         assert_eq!(lines, [None, Some(199), Some(199)]);
     }
@@ -333,7 +334,7 @@ mod tests {
     #[test]
     fn causes_are_logged_and_counted_separately() {
         let mut full = FaceLimitLog::default();
-        let now = Now { monotonic_ns: SECOND_NS, ..Now::default() };
+        let now = Now { monotonic: at(1), ..Now::default() };
         let no_room = io::Error::new(io::ErrorKind::QuotaExceeded, "full");
         for error in [&no_room, &no_room, &io::Error::other("another reason")] {
             full.face_refused(now, 300, error);
@@ -343,7 +344,7 @@ mod tests {
         assert_eq!(full.refused(), 3, "one was refused for another reason than the limit");
         let unlogged = [&full.of_faces, &full.of_others, &full.of_descriptors, &full.of_memory];
         assert_eq!(unlogged.map(|pauses| pauses.unlogged), [2, 0, 0, 0], "each begins with a line");
-        assert_eq!(full.of_memory.admit(now.monotonic_ns), Some(None));
-        assert_eq!(full.of_others.admit(now.monotonic_ns), None);
+        assert_eq!(full.of_memory.admit(now.monotonic), Some(None));
+        assert_eq!(full.of_others.admit(now.monotonic), None);
     }
 }

@@ -7,8 +7,8 @@
 use std::collections::{HashSet, VecDeque};
 
 use ndn_face::InternalEnd;
-use ndn_management::Now;
 use ndn_packet::{Data, NameRef};
+use ndn_types::Now;
 
 use super::refusals::Refusals;
 
@@ -161,12 +161,15 @@ pub(super) fn segment_name(wire: &[u8], may_cache: bool) -> Option<NameRef<'_>> 
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use ndn_management::{DataSigner, DigestSigner};
     use ndn_packet::{DataBuilder, Name};
+    use ndn_types::Timestamp;
 
     use super::*;
 
-    const NOW: Now = Now { monotonic_ns: 1, unix_us: 1 };
+    const NOW: Now = Now { monotonic: Timestamp::ZERO, unix: Duration::ZERO };
     const SEGMENT_BYTES: usize = 8192;
 
     fn segment(number: u64) -> Name {

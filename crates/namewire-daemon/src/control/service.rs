@@ -14,13 +14,13 @@ use ndn_dataplane::{Dataplane, NewFace};
 use ndn_face::{CloseReason, FacePrincipals};
 use ndn_forwarding::{LearningRequest, LinkEvent};
 use ndn_management::request::FaceOptions;
-use ndn_management::{FaceRecord, Now, RequestOutcome, Route};
+use ndn_management::{FaceRecord, RequestOutcome, Route};
 use ndn_memif::Address;
 use ndn_packet::Name;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Interest, Poller};
 use ndn_table::{CsReplacement, FaceIndex};
-use ndn_types::{FaceUri, Persistency, PrincipalKey, Timestamp, duration_ns};
+use ndn_types::{FaceUri, Now, Persistency, PrincipalKey, Timestamp};
 use tracing::info;
 
 use super::commands::{FaceCommands, Part};
@@ -88,11 +88,6 @@ pub enum Reason {
 
 /// Time and reason of the next timeout of a service. Time zero means at once.
 pub(crate) type Deadline = (Timestamp, Reason);
-
-/// Returns the deadline at a time in nanoseconds.
-pub(crate) const fn deadline(at_ns: u64, reason: Reason) -> Deadline {
-    (Timestamp::from_nanos(at_ns), reason)
-}
 
 /// A face to be created.
 #[derive(Debug)]
@@ -347,14 +342,9 @@ impl<'a, D: ?Sized> Cx<'a, D> {
         self.now
     }
 
-    /// Monotonic time of this round, nanoseconds.
-    pub(crate) const fn now_ns(&self) -> u64 {
-        self.now.monotonic_ns
-    }
-
-    /// Returns the time `duration` after this round, nanoseconds.
-    pub(crate) fn after(&self, duration: Duration) -> u64 {
-        self.now_ns().saturating_add(duration_ns(duration))
+    /// Returns the time `duration` after this round.
+    pub(crate) fn after(&self, duration: Duration) -> Timestamp {
+        self.now.monotonic + duration
     }
 
     /// Settings in force.
@@ -404,8 +394,8 @@ impl<'a, D: ?Sized> Cx<'a, D> {
     /// Whether to log a line about a requested face, and the number of lines suppressed before: those about faces that users
     /// request are limited.
     pub(crate) fn admits_line(&mut self, spec: &FaceSpec) -> Option<Option<u64>> {
-        let now_ns = self.now_ns();
-        spec.keeper.map_or(Some(None), |user| self.log.refused.admit(now_ns, user))
+        let now = self.now.monotonic;
+        spec.keeper.map_or(Some(None), |user| self.log.refused.admit(now, user))
     }
 
     /// Posts [`Event::Ready`] with `token` when the descriptor is ready.
@@ -441,7 +431,7 @@ impl<'a, D: ?Sized> Cx<'a, D> {
 
     /// Posts the changes of faces beyond the limit of reports that may be reported now.
     pub(crate) fn report_changes(&mut self) {
-        for (face_id, is_up) in self.faces.take_unreported(self.now_ns()) {
+        for (face_id, is_up) in self.faces.take_unreported(self.now.monotonic) {
             self.events.push_back(Event::FaceStateChanged { face_id, is_up });
         }
     }
@@ -496,8 +486,8 @@ impl<D: FaceCommands + ?Sized> Cx<'_, D> {
     /// Reports that the link of a face is lost, or restored.
     pub(crate) fn set_link(&mut self, face_id: u64, is_down: bool) {
         let is_change = match is_down {
-            true => self.faces.face_down(self.now_ns(), face_id, CloseReason::NoLink),
-            false => self.faces.face_up(self.now_ns(), face_id, false),
+            true => self.faces.face_down(self.now.monotonic, face_id, CloseReason::NoLink),
+            false => self.faces.face_up(self.now.monotonic, face_id, false),
         };
         if is_change {
             self.post(Event::FaceStateChanged { face_id, is_up: !is_down });
@@ -573,7 +563,7 @@ impl Core {
         if policy == PolicyKind::Vip {
             crate::vip::policy_refusal(&self.config).map_or(Ok(()), Err)?;
         }
-        let now = self.now.timestamp();
+        let now = self.now.monotonic;
         let rules = Arc::new(crate::vip::object_rules(&self.config, self.dataplane.hasher()));
         let is_vip = policy == PolicyKind::Vip;
         self.dataplane.set_cs_policy(|packets| match is_vip {
@@ -643,8 +633,8 @@ impl Timers {
     }
 
     /// Returns whether a deadline is due.
-    pub(super) fn is_due(&self, now_ns: u64) -> bool {
-        self.next().is_some_and(|(at, _)| at.as_nanos() <= now_ns)
+    pub(super) fn is_due(&self, now: Timestamp) -> bool {
+        self.next().is_some_and(|(at, _)| at <= now)
     }
 }
 
@@ -655,12 +645,13 @@ mod tests {
     #[test]
     fn earliest_deadline_of_all_services_is_next() {
         let mut timers = Timers::default();
-        assert_eq!((timers.next(), timers.is_due(u64::MAX)), (None, false));
-        let [captures, accept] = [Reason::Captures, Reason::Accept].map(|one| deadline(20, one));
-        timers.set_all([Some(captures), None, Some(deadline(30, Reason::Connect)), Some(accept)]);
+        assert_eq!((timers.next(), timers.is_due(Timestamp::MAX)), (None, false));
+        let at = Timestamp::from_nanos;
+        let [captures, accept] = [Reason::Captures, Reason::Accept].map(|one| (at(20), one));
+        timers.set_all([Some(captures), None, Some((at(30), Reason::Connect)), Some(accept)]);
         assert_eq!(timers.next(), Some(accept));
-        assert!(!timers.is_due(19) && timers.is_due(20));
-        timers.set_all([None, Some(deadline(30, Reason::Connect))]);
-        assert_eq!(timers.next(), Some(deadline(30, Reason::Connect)));
+        assert!(!timers.is_due(at(19)) && timers.is_due(at(20)));
+        timers.set_all([None, Some((at(30), Reason::Connect))]);
+        assert_eq!(timers.next(), Some((at(30), Reason::Connect)));
     }
 }

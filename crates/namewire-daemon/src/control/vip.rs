@@ -16,14 +16,14 @@ use ndn_security::{sha256, sign_data};
 use ndn_sys::poll::Waker;
 use ndn_table::{FibSnapshot, NameHasher, ObjectRules, PREFIX_HASHES_MAX};
 use ndn_types::random::Random;
-use ndn_types::{FaceUri, LinkType, Persistency, Scope};
+use ndn_types::{FaceUri, LinkType, Now, Persistency, Scope, Timestamp};
 use ndn_vip::{Node, ObjectRoutes, Transmission, prefix};
 use tracing::debug;
 
 use super::commands::VipCommands;
 use super::face_table::FaceTable;
 use super::management::{interest_frame, reply_frame};
-use super::service::{Deadline, Event, Reason, Service, ServiceName, deadline};
+use super::service::{Deadline, Event, Reason, Service, ServiceName};
 use super::setup::own_face;
 use super::tokens::TOKEN_VIP;
 use crate::config::Config;
@@ -109,16 +109,16 @@ impl Service for Vip {
 
     fn next_deadline(&self) -> Option<Deadline> {
         let participant = self.0.as_ref()?;
-        let at_ns = if participant.is_behind { 0 } else { participant.node.next_deadline_ns() };
-        Some(deadline(at_ns, Reason::Vip))
+        let at =
+            if participant.is_behind { Timestamp::ZERO } else { participant.node.next_deadline() };
+        Some((at, Reason::Vip))
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
         let Some(participant) = &mut self.0 else { return };
         participant.receive(cx);
-        let (now_ns, unix_us) = (cx.now_ns(), cx.now().unix_us);
         let routes = Routes::new(cx.faces(), participant.fib.as_deref(), participant.hasher);
-        if participant.node.handle_timeout(now_ns, unix_us, |name| routes.find(name)) {
+        if participant.node.handle_timeout(cx.now(), |name| routes.find(name)) {
             participant.publish(cx);
         }
         participant.send_reports(cx);
@@ -134,7 +134,7 @@ impl Vip {
         config: &Config,
         keys: Option<Keys>,
         dataplane: &mut Dataplane,
-        now_ns: u64,
+        now: Now,
     ) -> std::io::Result<Self> {
         let Some(keys) = keys else { return Ok(Self(None)) };
         let (end, far) = InternalEnd::pair(QUEUE)?;
@@ -149,7 +149,7 @@ impl Vip {
         dataplane.exchange_vip(Arc::new(decisions), requests);
         let nonces = Random::new(hasher.hash_value(prefix.value()), 0);
         Ok(Self(Some(Box::new(Participant {
-            node: Node::new(settings, now_ns),
+            node: Node::new(settings, now.monotonic),
             keys,
             end,
             face_id,
@@ -186,7 +186,7 @@ impl Participant {
                 origin: route_origin::APP,
                 cost: 0,
                 flags: route_flag::CHILD_INHERIT,
-                expires_at_ns: None,
+                expires_at: None,
             };
             cx.post(Event::AddRoute { prefix: self.prefix.clone(), route });
         }
@@ -195,7 +195,7 @@ impl Participant {
             is_link(cx.faces(), face_id) && options.persistency != Persistency::OnDemand
         });
         if is_neighbour {
-            self.node.add_neighbour(face_id, cx.now_ns(), cx.now().unix_us);
+            self.node.add_neighbour(face_id, cx.now());
         }
     }
 
@@ -266,11 +266,11 @@ impl Participant {
         self.keys.accepted.accept(cx.now(), &interest)?;
         if !is_neighbour {
             self.on_demand.push(face_id);
-            self.node.add_neighbour(face_id, cx.now_ns(), cx.now().unix_us);
+            self.node.add_neighbour(face_id, cx.now());
         }
         let routes = Routes::new(cx.faces(), self.fib.as_deref(), self.hasher);
         let answer =
-            self.node.handle_report(face_id, report, cx.now_ns(), |name| routes.find(name));
+            self.node.handle_report(face_id, report, cx.now().monotonic, |name| routes.find(name));
         let content = answer.map_err(|refusal| refusal.to_string())?.to_vec();
         let data = DataBuilder::new(interest.name()).content(&content);
         let data = sign_data(&data, &*self.keys.own).map_err(|error| error.to_string())?;
@@ -282,8 +282,7 @@ impl Participant {
     fn handle_data(&mut self, cx: &Cx<'_>, face_id: u64, wire: &[u8]) -> Result<(), String> {
         let data = Data::parse(wire).map_err(|error| error.to_string())?;
         let content = data.content().ok_or("the Data has no Content")?;
-        let (now_ns, unix_us) = (cx.now_ns(), cx.now().unix_us);
-        let result = self.node.handle_acknowledgement(face_id, content, now_ns, unix_us);
+        let result = self.node.handle_acknowledgement(face_id, content, cx.now());
         result.map_err(|refusal| refusal.to_string())
     }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_sys::poll::Interest;
-use ndn_types::{LedgerReport, Reserves, SharedPlaces};
+use ndn_types::{LedgerReport, Reserves, SharedPlaces, Timestamp};
 use tracing::{debug, warn};
 
 use super::commands::FaceCommands;
-use super::service::{Cx, Deadline, Event, Reason, Service, ServiceName, deadline};
+use super::service::{Cx, Deadline, Event, Reason, Service, ServiceName};
 use super::tokens::{TOKEN_HANDSHAKES, TOKEN_MEMIF};
 use crate::local_peers::PeerIdentity;
 use crate::streams::LocalEnd;
@@ -30,7 +30,7 @@ struct PendingHandshake {
     identity: PeerIdentity,
     /// The listener that accepted it.
     local: Arc<LocalEnd>,
-    deadline_ns: u64,
+    deadline: Timestamp,
 }
 
 /// Connections during the handshake.
@@ -72,21 +72,21 @@ impl WebSocketHandshakes {
             return;
         }
         self.next_token += 1;
-        let (deadline_ns, handshake) = (cx.after(TIMEOUT), Handshake::new(stream));
+        let (deadline, handshake) = (cx.after(TIMEOUT), Handshake::new(stream));
         let principal = identity.principal;
-        let pending = PendingHandshake { handshake, peer, identity, local, deadline_ns };
+        let pending = PendingHandshake { handshake, peer, identity, local, deadline };
         self.pending.insert(token, principal, pending);
     }
 
     /// Continues the handshake of a connection that is readable.
     fn advance(&mut self, cx: &mut Cx<'_>, token: u64) {
         let Some(pending) = self.pending.remove(token) else { return };
-        let PendingHandshake { handshake, peer, identity, local, deadline_ns } = pending;
+        let PendingHandshake { handshake, peer, identity, local, deadline } = pending;
         let LocalEnd::WebSocket { admission, .. } = &*local else { return };
         match handshake.advance(admission) {
             HandshakeProgress::NotYet(handshake) => {
                 let principal = identity.principal;
-                let pending = PendingHandshake { handshake, peer, identity, local, deadline_ns };
+                let pending = PendingHandshake { handshake, peer, identity, local, deadline };
                 self.pending.insert(token, principal, pending);
             }
             HandshakeProgress::Refused(reason) => {
@@ -125,13 +125,13 @@ impl Service for WebSocketHandshakes {
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
-        let deadlines = self.pending.values().map(|pending| pending.deadline_ns);
-        deadlines.min().map(|at_ns| deadline(at_ns, Reason::WebSocketHandshake))
+        let deadlines = self.pending.values().map(|pending| pending.deadline);
+        deadlines.min().map(|at| (at, Reason::WebSocketHandshake))
     }
 
     /// Closes connections whose handshake has timed out.
     fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
-        let now_ns = cx.now_ns();
-        drop(self.pending.remove_all(|pending| pending.deadline_ns <= now_ns));
+        let now = cx.now().monotonic;
+        drop(self.pending.remove_all(|pending| pending.deadline <= now));
     }
 }

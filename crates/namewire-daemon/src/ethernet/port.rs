@@ -9,7 +9,7 @@ use ndn_management::FaceDriver;
 use ndn_sys::interface::Interface;
 use ndn_sys::netlink::NetworkDevice;
 use ndn_sys::packet::FramePort;
-use ndn_types::{FaceUri, LinkType, Persistency, PrincipalKey, Scope};
+use ndn_types::{FaceUri, LinkType, Persistency, PrincipalKey, Scope, Timestamp};
 use tracing::{info, warn};
 
 use super::driver::{Opened, Refusal, Request};
@@ -58,7 +58,7 @@ impl Device {
 
 /// Time, settings and data plane for operations on ports.
 pub(crate) struct Context<'a> {
-    pub(crate) now_ns: u64,
+    pub(crate) now: Timestamp,
     pub(crate) config: &'a Config,
     pub(crate) dataplane: &'a mut (dyn PortCommands + 'static),
 }
@@ -120,7 +120,7 @@ pub(super) struct Port {
     /// No socket could be opened, and the failure was logged.
     pub(super) is_refused: bool,
     /// The interface is kept until then without a face.
-    pub(super) kept_until_ns: u64,
+    pub(super) kept_until: Timestamp,
     /// Link probe of a device with a driver in this process, which the kernel does not know.
     pub(super) own: Option<LinkProbe>,
 }

@@ -3,13 +3,15 @@ use std::sync::Arc;
 use ndn_dataplane::FaceCreated;
 use ndn_face::FaceOptions;
 use ndn_forwarding::FaceProperties;
-use ndn_management::{Action, Collaborators, ControlConfig, ControlState, FibUpdate, NextHop, Now};
+use ndn_management::{Action, Collaborators, ControlConfig, ControlState, FibUpdate, NextHop};
 use ndn_table::FaceIndex;
-use ndn_types::{Persistency, Scope};
+use ndn_types::{Now, Persistency, Scope};
 
 use super::*;
 use crate::destinations::Restorations;
 use crate::tables::Catalog;
+
+const LATER: Timestamp = Timestamp::from_nanos(1000);
 
 fn lost(face_id: u64, remote: &FaceUri) -> LostSession {
     let spec = FaceSpec {
@@ -56,18 +58,18 @@ fn reopened_permanent_session_gets_its_routes() {
     let collaborators = Collaborators::with_strategies(Catalog);
     let mut state = ControlState::new(ControlConfig::default(), collaborators);
     let prefix = Name::from_uri("/a").unwrap();
-    let now = Now { monotonic_ns: 1, unix_us: 1 };
+    let now = Now::default();
     for round in 0..2 {
         let face_id = 300 + round;
-        let route = Route { face_id, origin: 65, cost: 7, flags: 1, expires_at_ns: None };
+        let route = Route { face_id, origin: 65, cost: 7, flags: 1, expires_at: None };
         let created = created(face_id);
         state.face_created(now, faces::record(&created));
         state.add_route(prefix.as_ref(), route).unwrap();
         let destinations = Destinations::of(&state, face_id);
         state.face_destroyed(now, face_id);
-        setup.session_lost(1000, LostSession { destinations, ..lost(face_id, &remote) });
-        assert!(setup.due(1000).is_empty(), "there is a pause");
-        let later = setup.next_deadline_ns().unwrap();
+        setup.session_lost(LATER, LostSession { destinations, ..lost(face_id, &remote) });
+        assert!(setup.due(LATER).is_empty(), "there is a pause");
+        let later = setup.next_attempt().unwrap();
         let due = setup.due(later);
         assert_eq!((due.len(), &due[0].remote), (1, &remote), "of both rounds it is one");
         let ticket = due[0].spec.ticket;
@@ -76,8 +78,8 @@ fn reopened_permanent_session_gets_its_routes() {
         let [waiting] = &setup.waiting(later, None)[..] else { panic!("it is not waited for") };
         assert_eq!(waiting.face_id, Some(face_id));
         assert_eq!(waiting.last_failure.as_deref(), Some("nobody there"));
-        assert!(setup.next_deadline_ns().unwrap() > later, "it is tried until it succeeds");
-        assert_eq!(setup.due(u64::MAX).len(), 1);
+        assert!(setup.next_attempt().unwrap() > later, "it is tried until it succeeds");
+        assert_eq!(setup.due(Timestamp::MAX).len(), 1);
 
         state.face_created(now, faces::record(&self::created(face_id + 1)));
         let mut restorations = Restorations::default();
@@ -94,14 +96,14 @@ fn reopened_permanent_session_gets_its_routes() {
 fn configured_face_with_a_session_created_by_a_user_stays_configured() {
     let text = "[[static_faces]]\nuri = \"https://192.0.2.1:443/ndn\"\npit_tokens = \"always\"";
     let mut setup = StaticSetup::new(&config::parse("test", text).unwrap());
-    let due = setup.due(0);
+    let due = setup.due(Timestamp::ZERO);
     let [FaceRequest { remote, spec, .. }] = &due[..] else { panic!("{due:?}") };
     assert_eq!((spec.keeper, spec.pit_tokens), (None, PitTokenPolicy::Always));
-    setup.connect_failed(0, spec.ticket, "nobody there");
+    setup.connect_failed(Timestamp::ZERO, spec.ticket, "nobody there");
     let mut of_user = lost(300, remote);
     of_user.spec.keeper = Some(ndn_types::PrincipalKey::LocalApplication { uid: 1000, pid: 0 });
-    setup.session_lost(1000, of_user);
-    let later = setup.next_deadline_ns().unwrap();
+    setup.session_lost(LATER, of_user);
+    let later = setup.next_attempt().unwrap();
     let again = setup.due(later);
     let [FaceRequest { spec: again, .. }] = &again[..] else { panic!("{again:?}") };
     assert_eq!((again.keeper, again.pit_tokens), (None, PitTokenPolicy::Always));
@@ -112,15 +114,15 @@ fn configured_face_with_a_session_created_by_a_user_stays_configured() {
 fn lost_sessions_are_abandoned_after_a_time() {
     let mut setup = StaticSetup::new(&Config::default());
     let remote = FaceUri::parse("https://192.0.2.1:443/ndn").unwrap();
-    setup.session_lost(1000, lost(300, &remote));
-    let mut last_ns = 0;
-    while let Some(at) = setup.next_deadline_ns() {
+    setup.session_lost(LATER, lost(300, &remote));
+    let mut last = Timestamp::ZERO;
+    while let Some(at) = setup.next_attempt() {
         let due = setup.due(at);
         setup.connect_failed(at, due[0].spec.ticket, "nobody there");
-        last_ns = at;
+        last = at;
     }
-    let tried = duration_ns(LOST_TRIED);
-    assert!((tried..tried + 2 * setup.retry_ns_max + 1000).contains(&last_ns), "{last_ns}");
+    let tried = last - LATER;
+    assert!((LOST_TRIED..LOST_TRIED + 2 * setup.retry_max).contains(&tried), "{tried:?}");
     assert!(setup.faces.is_empty());
 }
 
@@ -130,15 +132,15 @@ fn lost_sessions_are_limited_and_can_be_cancelled() {
     let max = u64::try_from(LOST_MAX).unwrap();
     for number in 0..max + 9 {
         let uri = format!("https://192.0.2.1:{}/ndn", 1000 + number);
-        setup.session_lost(1, lost(300 + number, &FaceUri::parse(&uri).unwrap()));
+        setup.session_lost(LATER, lost(300 + number, &FaceUri::parse(&uri).unwrap()));
     }
     assert_eq!(setup.faces.len(), LOST_MAX);
-    let begun = setup.due(u64::MAX).remove(0).spec.ticket;
+    let begun = setup.due(Timestamp::MAX).remove(0).spec.ticket;
     assert_eq!(setup.cancel(300 + max), None, "it was one too many");
     assert_eq!(setup.cancel(300), begun);
     assert_eq!(setup.cancel(300), None);
     assert!((301..300 + max).all(|face_id| setup.cancel(face_id).is_some()));
-    assert_eq!(setup.next_deadline_ns(), None);
+    assert_eq!(setup.next_attempt(), None);
 }
 
 #[test]
@@ -153,9 +155,10 @@ fn on_demand_face_of_a_peer_serves_its_configured_route() {
     };
     let config = Config { static_routes: vec![route], ..Config::default() };
     let mut setup = StaticSetup::new(&config);
-    let waiting = |name: &str| setup.waiting(0, Some(&Name::from_uri(name).unwrap())).len();
+    let waiting =
+        |name: &str| setup.waiting(Timestamp::ZERO, Some(&Name::from_uri(name).unwrap())).len();
     assert_eq!((waiting("/a"), waiting("/a/b"), waiting("/"), waiting("/b")), (1, 1, 0, 0));
-    let FaceRequest { spec, .. } = setup.due(0).pop().unwrap();
+    let FaceRequest { spec, .. } = setup.due(Timestamp::ZERO).pop().unwrap();
 
     let collaborators = Collaborators::with_strategies(Catalog);
     let mut state = ControlState::new(ControlConfig::default(), collaborators);
@@ -167,7 +170,7 @@ fn on_demand_face_of_a_peer_serves_its_configured_route() {
         local: FaceUri::null(),
         counters: Arc::default(),
     };
-    let now = Now { monotonic_ns: 1, unix_us: 1 };
+    let now = Now::default();
     state.face_created(now, faces::record(&on_demand));
     let events = setup.face_exists(spec.ticket, 300);
     execute(events, &mut state, &mut Restorations::default());
@@ -194,9 +197,9 @@ fn configured(text: &str) -> Config {
 }
 
 /// Creates all faces that are due, with FaceIds from `first` on.
-fn create_all(setup: &mut StaticSetup, now_ns: u64, first: u64) -> Vec<(String, u64)> {
+fn create_all(setup: &mut StaticSetup, now: Timestamp, first: u64) -> Vec<(String, u64)> {
     let mut created = Vec::new();
-    for (request, face_id) in setup.due(now_ns).into_iter().zip(first..) {
+    for (request, face_id) in setup.due(now).into_iter().zip(first..) {
         setup.face_added(request.spec.ticket, face_id);
         created.push((request.remote.to_string(), face_id));
     }
@@ -221,7 +224,7 @@ fn reload_applies_the_difference_between_two_configurations() {
             { prefix = "/e", face = "udp4://192.0.2.4:6363" },
         ]"#;
     let mut setup = StaticSetup::new(&configured(before));
-    let made = create_all(&mut setup, 0, 300);
+    let made = create_all(&mut setup, Timestamp::ZERO, 300);
     assert_eq!(made.len(), 3, "two faces, and that of a route");
     let described = |event: &Event| match event {
         Event::EndFace(face_id) => format!("end {face_id}"),
@@ -231,16 +234,16 @@ fn reload_applies_the_difference_between_two_configurations() {
         Event::RemoveRoute { prefix, face_id, .. } => format!("remove {prefix} {face_id}"),
         other => panic!("{other:?}"),
     };
-    let nothing = setup.reconfigure(1000, &configured(before), |_| true);
+    let nothing = setup.reconfigure(LATER, &configured(before), |_| true);
     assert!(nothing.is_empty(), "{nothing:?}");
-    let events = setup.reconfigure(1000, &configured(after), |_| true);
+    let events = setup.reconfigure(LATER, &configured(after), |_| true);
     let events: Vec<String> = events.iter().map(described).collect();
     let expected = ["end 301", "end 302", "remove /a 300", "add /b 300 6", "add /d 300 0"];
     assert_eq!(events, expected);
     // The new face of another peer is made at once, the one with other settings when the former one has closed.
-    assert_eq!(create_all(&mut setup, 1000, 310), [("udp4://192.0.2.4:6363".to_owned(), 310)]);
-    setup.face_closed(2000, 301);
-    let due = setup.due(2000);
+    assert_eq!(create_all(&mut setup, LATER, 310), [("udp4://192.0.2.4:6363".to_owned(), 310)]);
+    setup.face_closed(LATER.plus_nanos(1000), 301);
+    let due = setup.due(LATER.plus_nanos(1000));
     let [FaceRequest { remote, spec, .. }] = &due[..] else { panic!("{due:?}") };
     assert_eq!(
         (remote.to_string().as_str(), spec.options.mtu),
@@ -248,9 +251,16 @@ fn reload_applies_the_difference_between_two_configurations() {
     );
     setup.face_added(spec.ticket, 311);
     // A face that an operator has destroyed is made again.
-    assert!(setup.reconfigure(3000, &configured(after), |face_id| face_id != 310).is_empty());
-    assert_eq!(create_all(&mut setup, 3000, 320), [("udp4://192.0.2.4:6363".to_owned(), 320)]);
-    let events = setup.reconfigure(4000, &configured(""), |_| true);
+    assert!(
+        setup
+            .reconfigure(LATER.plus_nanos(2000), &configured(after), |face_id| face_id != 310)
+            .is_empty()
+    );
+    assert_eq!(
+        create_all(&mut setup, LATER.plus_nanos(2000), 320),
+        [("udp4://192.0.2.4:6363".to_owned(), 320)]
+    );
+    let events = setup.reconfigure(LATER.plus_nanos(3000), &configured(""), |_| true);
     assert_eq!(events.iter().map(described).collect::<Vec<_>>().len(), 3, "{events:?}");
-    assert!(setup.faces.is_empty() && setup.due(u64::MAX).is_empty());
+    assert!(setup.faces.is_empty() && setup.due(Timestamp::MAX).is_empty());
 }

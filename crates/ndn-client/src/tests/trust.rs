@@ -10,6 +10,8 @@ use ndn_security::{
     Certificate, CertificateOptions, DigestSigner, KeySigner, KeyType, Locator, PrivateKey, SELF,
     Signer, key_name,
 };
+use ndn_sys::clock::ManualClock;
+use ndn_types::Timestamp;
 
 use crate::fetch::{FetchOptions, Verification};
 use crate::testing::{Behaviour, FakeForwarder};
@@ -457,19 +459,18 @@ async fn trust_anchors_are_reloaded() {
     let mut load = |_: AnchorSource<'_>| Ok(vec![Arc::clone(&lab.root.certificate)]);
     let mut no_include = |_: &str| Err(String::new());
     let policy = TrustPolicy::from_rules("rules", rules, &mut no_include, &mut load).unwrap();
-    let clock = Arc::new(AtomicI64::new(5_000_000_000));
-    let now = Arc::clone(&clock);
+    let clock = ManualClock::new(Timestamp::from_millis(5000), Duration::ZERO);
+    let now = clock.clone();
     let anchor = Arc::clone(&other.certificate);
     let reload = move |_: AnchorSource<'_>| Ok(vec![Arc::clone(&anchor)]);
-    let trust = Trust::with_clock(policy, || NOW)
-        .with_reload_at(reload, move || u64::try_from(now.load(Ordering::Relaxed)).unwrap());
+    let trust = Trust::with_clock(policy, || NOW).with_reload_at(reload, move || now.now());
     let signed = |by: &Identity| {
         ndn_security::sign_data(&DataBuilder::new(&name("/lab/x")), &by.signer()).unwrap()
     };
     let check = |packet: &[u8]| trust.check(&ndn_packet::Data::parse(packet).unwrap()).is_ok();
     let (before, after) = (signed(&lab.root), signed(&other));
     for (seconds, expected) in [(5, (true, false)), (14, (true, false)), (15, (false, true))] {
-        clock.store(seconds * 1_000_000_000, Ordering::Relaxed);
+        clock.advance_to(Timestamp::from_millis(seconds * 1000));
         assert_eq!((check(&before), check(&after)), expected, "{seconds} s");
     }
 }

@@ -234,7 +234,7 @@ impl Worker {
 
     #[inline]
     fn now(&self) -> Timestamp {
-        Timestamp::from_nanos(self.clock.now_ns())
+        self.clock.now()
     }
 }
 
@@ -469,7 +469,7 @@ impl Worker {
         let Self { inter_worker, clock, .. } = self;
         if let Some(inter_worker) = inter_worker {
             let outbound = &mut inter_worker.exchange.outbound;
-            outbound.wake_if_due(|| Timestamp::from_nanos(clock.now_ns()));
+            outbound.wake_if_due(|| clock.now());
         }
     }
 

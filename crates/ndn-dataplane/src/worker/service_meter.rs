@@ -33,7 +33,7 @@ impl ServiceMeter {
     pub(super) fn set_enabled(&mut self, is_enabled: bool, clock: &Clock) {
         let timer = is_enabled.then(|| {
             let clock = clock.clone();
-            ServiceTimer::new(Arc::clone(&self.times), move || clock.now_ns())
+            ServiceTimer::new(Arc::clone(&self.times), move || clock.now().as_nanos())
         });
         self.change(|active| active.timer = timer);
     }

@@ -21,7 +21,7 @@ use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
 use ndn_table::{FaceIndex, FibConfig, FibWriter, NameHasher, NextHop, PcctConfig, StrategyId};
-use ndn_types::{FaceUri, Persistency, Scope, Timestamp};
+use ndn_types::{FaceUri, Persistency, Scope};
 
 /// Time for which a test waits for the worker before it fails.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
@@ -207,7 +207,7 @@ pub fn options(
         let channels = if roles.has_faces() { vec![(socket, true)] } else { Vec::new() };
         WorkerOptions { channels, roles, ..WorkerOptions::default() }
     });
-    let now = Timestamp::from_nanos(real_clock().now_ns());
+    let now = real_clock().now();
     let options = DataplaneOptions {
         shard: ShardConfig {
             shard: 0,

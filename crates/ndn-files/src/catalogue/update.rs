@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, IoSliceMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ndn_packet::Name;
 use ndn_security::{Sha256, Sha256Digest, sha256};
@@ -23,7 +24,7 @@ use crate::walk::{Found, walk};
 /// Maximum number of files of a catalogue; further ones are left out.
 const FILES_MAX: usize = 1 << 20;
 /// While files are hashed, the catalogue is published this often, in nanoseconds.
-const PUBLISH_INTERVAL_NS: u64 = 10_000_000_000;
+const PUBLISH_INTERVAL: Duration = Duration::from_secs(10);
 /// Bytes that are hashed at a time.
 const READ_LEN: usize = 1 << 20;
 /// Maximum size of a file of stored entries.
@@ -137,7 +138,7 @@ impl<'a> Cataloguer<'a> {
         if one.mount.source.is_remote() && !self.hashes_remote {
             return;
         }
-        let (mut published_ns, mut hashed) = (crate::real_time::now_ns(), 0_usize);
+        let (mut published, mut hashed) = (crate::real_time::now(), 0_usize);
         for (key, path) in missing {
             if self.preparations.is_closed() {
                 return;
@@ -157,10 +158,10 @@ impl<'a> Cataloguer<'a> {
                     tracing::warn!(file = %path.display(), %error, "a file is not hashed")
                 }
             }
-            let now_ns = crate::real_time::now_ns();
-            if now_ns.saturating_sub(published_ns) > PUBLISH_INTERVAL_NS {
+            let now = crate::real_time::now();
+            if now - published > PUBLISH_INTERVAL {
                 publish(&one.published, known);
-                published_ns = now_ns;
+                published = now;
             }
         }
         publish(&one.published, known);

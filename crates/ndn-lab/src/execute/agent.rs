@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::Duration;
 
 use ndn_sys::clock::Clock;
+use ndn_types::Timestamp;
 
 use super::inputs::Inputs;
 use super::network;
@@ -48,7 +49,7 @@ pub fn serve(
     line.send(&Report::Hello(Hello { version: VERSION.to_owned(), connection }))?;
     loop {
         match line.next()? {
-            Order::Time => line.send(&Report::Time(clock.now_ns()))?,
+            Order::Time => line.send(&Report::Time(clock.now().as_nanos()))?,
             Order::Version(name) => {
                 let version = Program::parse(&name).and_then(Program::version);
                 line.send(&version.map_or_else(failed, Report::Version))?;
@@ -128,7 +129,7 @@ fn perform_part<W: Write>(
     clock: &Clock,
 ) -> Result<Driven, RunFailure> {
     let Assignment { id, nodes, cell, replication, host, .. } = assignment;
-    let end = Duration::from_nanos(clock.now_ns()) + Duration::from_millis(assignment.limit_ms);
+    let end = clock.now().since(Timestamp::ZERO) + Duration::from_millis(assignment.limit_ms);
     let ports = place::free_ports(nodes.len(), network.seed);
     line.send(&Report::Ports(ports.map_err(|error| format!("ports: {error}"))?))?;
     let Order::Start(endpoints) = line.next()? else {

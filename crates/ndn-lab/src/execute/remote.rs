@@ -51,7 +51,7 @@ impl RemoteRun<'_> {
         clock: &Clock,
     ) -> Result<BTreeMap<String, f64>, RunFailure> {
         let offsets = offsets(agents, clock)?;
-        let begin_ns = clock.now_ns();
+        let begin = clock.now();
         let addresses = self.prepare(agents)?;
         for agent in &mut *agents {
             agent.send(&Order::Start(Box::new(addresses.endpoints.clone())))?;
@@ -60,9 +60,9 @@ impl RemoteRun<'_> {
         for agent in &*agents {
             let Report::Started = self.receive(agent)? else { return Err(unexpected(agent)) };
         }
-        let start_ms = (clock.now_ns() - begin_ns) as f64 / 1e6;
+        let start_ms = (clock.now() - begin).as_secs_f64() * 1e3;
         let overflows = links.as_ref().map_or(0, |links| links.overflows());
-        let origin = clock.now_ns() + LEAD.as_nanos() as u64;
+        let origin = (clock.now() + LEAD).as_nanos();
         for (agent, offset) in agents.iter_mut().zip(&offsets) {
             let origin_ns = origin.checked_add_signed(offset.offset_ns).unwrap_or(origin);
             agent.send(&Order::Drive { origin_ns })?;

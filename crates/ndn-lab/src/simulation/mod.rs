@@ -15,6 +15,7 @@ use ndn_sys::clock::ManualClock;
 use crate::network::packets::{Received, parse, prefix};
 use crate::network::{Clients, Measures, Network, NetworkCounts};
 use crate::testbed::link_options;
+use ndn_types::Timestamp;
 use node::{Node, NodeSettings};
 
 /// Unix time at the start: 2026-01-01.
@@ -74,7 +75,7 @@ pub fn simulate(network: &Network<'_>) -> Result<Measures, String> {
 impl<'a> Simulation<'a> {
     fn new(network: &'a Network<'a>) -> Result<Self, String> {
         let topology = network.topology;
-        let clock = ManualClock::new(ORIGIN.as_nanos() as u64, UNIX_ORIGIN);
+        let clock = ManualClock::new(Timestamp::ZERO + ORIGIN, UNIX_ORIGIN);
         let sources: BTreeSet<u32> = network.sources.iter().copied().collect();
         let consumers: BTreeSet<u32> =
             network.requests.iter().map(|request| request.node).collect();
@@ -158,7 +159,7 @@ impl<'a> Simulation<'a> {
                 self.clients.end_warm_up(counts);
             }
             self.now = at;
-            self.clock.advance_to(at.as_nanos() as u64);
+            self.clock.advance_to(Timestamp::ZERO + at);
             self.handle(event);
             while let Some(Reverse((next, _, _))) = self.events.peek()
                 && *next <= at

@@ -67,13 +67,13 @@ impl Producer {
         let child = leftovers::spawn(&mut command, mark, &permission).map_err(io_failed)?;
         drop(permission);
         let mut producer = Self { child };
-        let begin_ns = clock.now_ns();
+        let begin = clock.now();
         loop {
             let printed = fs::read_to_string(&output).unwrap_or_default();
             if printed.contains(ready) {
                 return Ok(producer);
             }
-            let is_late = u128::from(clock.now_ns() - begin_ns) > READY_TIMEOUT.as_nanos();
+            let is_late = clock.now() - begin > READY_TIMEOUT;
             if is_late || producer.child.try_wait().map_err(io_failed)?.is_some() {
                 return Err(failed(&format!("is not ready: {}", printed.trim())));
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ndn_sys::clock::Clock;
 use ndn_traffic::io::Endpoint;
+use ndn_types::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::network::{Clients, NetworkCounts};
@@ -68,7 +69,7 @@ impl<'c, 'n> Driver<'c, 'n> {
     }
 
     fn now(&self) -> Duration {
-        Duration::from_nanos(self.clock.now_ns())
+        self.clock.now().since(Timestamp::ZERO)
     }
 
     /// Performs the requests, which are in the order of time, and continues until `may_end`, which is called once they are complete.

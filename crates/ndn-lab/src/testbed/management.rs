@@ -76,7 +76,7 @@ impl Management for Operator {
             // An Interest of the same name and Nonce as one before is a duplicate. Signatures do not cover the Nonce.
             let at = Interest::parse(&interest).ok().and_then(|parsed| parsed.nonce_offset());
             if let Some(nonce) = at.and_then(|at| interest.get_mut(at..at + 4)) {
-                nonce.copy_from_slice(&(self.clock.now_ns() as u32).to_be_bytes());
+                nonce.copy_from_slice(&(self.clock.now().as_nanos() as u32).to_be_bytes());
             }
             match self.try_exchange(&interest) {
                 Ok(data) => return Ok(data),
@@ -89,7 +89,7 @@ impl Management for Operator {
     }
 
     fn nonce(&mut self) -> u32 {
-        ndn_management::nonce_at(self.clock.now_ns())
+        ndn_management::nonce_at(self.clock.now())
     }
 
     fn unix_ms(&self) -> u64 {
@@ -109,7 +109,7 @@ impl Management for Operator {
         let malformed = |error: &dyn std::fmt::Display| CallError::Malformed(error.to_string());
         let unix_ms = self.unix_ms();
         let interest = CommandBuilder::default()
-            .digest_signed_interest(verb, parameters, self.clock.now_ns(), unix_ms)
+            .digest_signed_interest(verb, parameters, self.clock.now().as_nanos(), unix_ms)
             .map_err(|error| malformed(&error))?;
         let wire = self.exchange(interest)?;
         let data = Data::parse(&wire).map_err(|error| malformed(&error))?;

@@ -27,6 +27,7 @@ use crate::network::packets::NAME_COMPONENTS_MIN;
 use crate::network::{Measures, Network, TRAFFIC_NAMES};
 use links::{Direction, Links};
 use namespaces::Namespaces;
+use ndn_types::Timestamp;
 #[cfg(test)]
 pub(crate) use part::Reading;
 pub(crate) use part::{Driven, Part};
@@ -141,7 +142,7 @@ impl Testbed {
         limit: Duration,
     ) -> Result<BTreeMap<String, f64>, TestbedError> {
         let plain = |reason: String| TestbedError { reason, log: String::new() };
-        let end = Duration::from_nanos(clock.now_ns()) + limit;
+        let end = clock.now().since(Timestamp::ZERO) + limit;
         let permission = leftovers::starting();
         let directory = leftovers::directory(run.id, &permission);
         drop(permission);
@@ -165,7 +166,7 @@ impl Testbed {
         clock: &Clock,
         end: Duration,
     ) -> Result<BTreeMap<String, f64>, String> {
-        let begin_ns = clock.now_ns();
+        let begin = clock.now();
         let topology = network.topology;
         let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
         // Removed after the forwarders have ended, when this returns.
@@ -181,10 +182,10 @@ impl Testbed {
         let endpoints = addresses.endpoints.clone();
         let links = self.start_links(network, addresses, clock)?;
         part.start(&all, (directory, mark), &endpoints, namespaces.as_ref())?;
-        let start_ms = (clock.now_ns() - begin_ns) as f64 / 1e6;
+        let start_ms = (clock.now() - begin).as_secs_f64() * 1e3;
         part.read()?;
         let overflows = links.as_ref().map_or(0, Links::overflows);
-        let origin = Duration::from_nanos(clock.now_ns()) + LEAD;
+        let origin = clock.now().since(Timestamp::ZERO) + LEAD;
         let driven = part.drive(origin, end, || true)?;
         let overflows = links.as_ref().map_or(0, Links::overflows) - overflows;
         measures(network, &driven, (start_ms, overflows))

@@ -13,7 +13,7 @@ use ndn_management::{
 };
 use ndn_packet::Name;
 use ndn_sys::clock::Clock;
-use ndn_types::Persistency;
+use ndn_types::{Persistency, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::management::Operator;
@@ -27,7 +27,7 @@ const CONNECT_INTERVAL: Duration = Duration::from_millis(5);
 /// Bytes at the end of the output of a forwarder that are kept for a failed run.
 const LOG_LEN: u64 = 4096;
 /// Time between two readings of a dataset: NFD answers the second one from memory if it comes earlier.
-const DATASET_INTERVAL_NS: u64 = 1_100_000_000;
+const DATASET_INTERVAL: Duration = Duration::from_millis(1100);
 
 /// A forwarder that was started.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(super) struct Node {
     /// By neighbour: the face that leads there.
     faces: Vec<u64>,
     /// Time at which its counts were read.
-    read_at_ns: Option<u64>,
+    read_at: Option<Timestamp>,
     clock: Clock,
 }
 
@@ -91,7 +91,7 @@ impl Node {
             sockets,
             operator: None,
             faces: Vec::new(),
-            read_at_ns: None,
+            read_at: None,
             clock: clock.clone(),
         })
     }
@@ -115,7 +115,7 @@ impl Node {
     /// # Errors
     /// It has ended, or does not listen in time.
     pub(super) fn await_listening(&mut self) -> Result<(), String> {
-        let begin = self.clock.now_ns();
+        let begin = self.clock.now();
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(self.failed(format!("ended at its start: {status}")));
@@ -125,7 +125,7 @@ impl Node {
                     self.operator = Some(operator);
                     return Ok(());
                 }
-                Err(error) if self.clock.now_ns() - begin > START_TIMEOUT.as_nanos() as u64 => {
+                Err(error) if self.clock.now() - begin > START_TIMEOUT => {
                     return Err(self.failed(format!("does not listen: {error}")));
                 }
                 Err(_) => std::thread::sleep(CONNECT_INTERVAL),
@@ -185,16 +185,14 @@ impl Node {
         self.await_dataset();
         let entries = self.operator()?.dataset::<RibEntry>(&Dataset::RibList);
         let entries = entries.map_err(|error| self.failed(format!("rib/list: {error}")))?;
-        self.read_at_ns = Some(self.clock.now_ns());
+        self.read_at = Some(self.clock.now());
         Ok(entries.into_iter().map(|entry| entry.name.to_string()).collect())
     }
 
     /// Waits until datasets are read anew.
     fn await_dataset(&self) {
-        let now_ns = self.clock.now_ns();
-        let next_ns = self.read_at_ns.map_or(0, |at| at + DATASET_INTERVAL_NS);
-        if next_ns > now_ns {
-            std::thread::sleep(Duration::from_nanos(next_ns - now_ns));
+        if let Some(read_at) = self.read_at {
+            std::thread::sleep(read_at + DATASET_INTERVAL - self.clock.now());
         }
     }
 
@@ -262,7 +260,7 @@ impl Node {
         let infos = infos.map_err(|error| self.failed(format!("cs/info: {error}")))?;
         let faces = self.operator()?.dataset::<FaceStatus>(&Dataset::FaceList);
         let faces = faces.map_err(|error| self.failed(format!("faces/list: {error}")))?;
-        self.read_at_ns = Some(self.clock.now_ns());
+        self.read_at = Some(self.clock.now());
         let cs_hits = infos.first().map_or(0, |info| info.hits);
         let mut counts = NodeCounts { cs_hits, cpu, ..NodeCounts::default() };
         for face in faces.iter().filter(|face| self.faces.contains(&face.properties.face_id)) {

@@ -10,6 +10,7 @@ use ndn_cache_sim::engine::closer_hops;
 use ndn_cache_sim::trace::Request;
 use ndn_sys::clock::Clock;
 use ndn_sys::cpu::CpuTimes;
+use ndn_types::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::applications::{self, Consumer, Producer};
@@ -172,14 +173,14 @@ impl<'n> Part<'n> {
 
     /// Waits until all forwarders have routes to these prefixes, but for those of their own nodes.
     fn await_routes(&mut self, prefixes: &[(usize, String)]) -> Result<(), String> {
-        let begin = Duration::from_nanos(self.clock.now_ns());
+        let begin = self.clock.now().since(Timestamp::ZERO);
         for (number, node) in &mut self.nodes {
             loop {
                 let known = node.prefixes()?;
                 let is_missing =
                     |(other, prefix): &&(usize, String)| other != number && !known.contains(prefix);
                 let Some((_, missing)) = prefixes.iter().find(is_missing) else { break };
-                let now = Duration::from_nanos(self.clock.now_ns());
+                let now = self.clock.now().since(Timestamp::ZERO);
                 if now.saturating_sub(begin) > CONVERGENCE_TIMEOUT {
                     return Err(format!(
                         "the routing daemons have found no route from {} to {missing} in {CONVERGENCE_TIMEOUT:?}",
@@ -314,7 +315,7 @@ impl<'n> Part<'n> {
         driven?;
         let samples =
             counted.map_err(|_| "the thread that reads counts has ended".to_owned())??;
-        let elapsed = Duration::from_nanos(self.clock.now_ns()).saturating_sub(origin);
+        let elapsed = self.clock.now().since(Timestamp::ZERO).saturating_sub(origin);
         let used = CpuTimes::of_thread().map_err(|error| error.to_string())?.total() - cpu.total();
         let until = read(&mut self.nodes)?;
         let record = clients.record(network_counts(count, &until));
@@ -358,7 +359,7 @@ impl<'n> Part<'n> {
         let outcomes = outcomes?;
         let counted = counted.map_err(|_| "the thread that reads counts has ended".to_owned())?;
         let (samples, warm) = counted?;
-        let elapsed = Duration::from_nanos(self.clock.now_ns()).saturating_sub(origin);
+        let elapsed = self.clock.now().since(Timestamp::ZERO).saturating_sub(origin);
         let until = read(&mut self.nodes)?;
         let baseline = std::mem::take(&mut self.baseline);
         let counts = |readings: &Readings| {
@@ -428,7 +429,7 @@ impl Sampler<'_> {
             }
             let readings = read(nodes)?;
             if self.is_sampling && samples.len() < SAMPLES_MAX {
-                let now = Duration::from_nanos(self.clock.now_ns());
+                let now = self.clock.now().since(Timestamp::ZERO);
                 samples.push((now.saturating_sub(self.origin), readings.clone()));
             }
             if request.is_ok() {
@@ -454,7 +455,7 @@ fn perform(
     let mut outcomes = Vec::new();
     let (send, ended) = mpsc::channel();
     while outcomes.len() < count || !may_end() {
-        let now = Duration::from_nanos(clock.now_ns());
+        let now = clock.now().since(Timestamp::ZERO);
         if now >= end {
             let missing = count - outcomes.len();
             return Err(format!(
@@ -466,7 +467,7 @@ fn perform(
             let _ = request.send(());
         }
         while let Some(consumer) = consumers.next_if(|consumer| consumer.at <= now) {
-            let (request, begin) = (consumer.request, Duration::from_nanos(clock.now_ns()));
+            let (request, begin) = (consumer.request, clock.now().since(Timestamp::ZERO));
             let (child, send) = (consumer.spawn(mark)?, send.clone());
             // Ends with the program, which ends at the end of the run at the latest.
             std::thread::spawn(move || send.send((begin, request, child.wait_with_output())));

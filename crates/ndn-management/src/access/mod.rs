@@ -16,9 +16,9 @@ use ndn_security::Certificate;
 use ndn_security::trust::{
     AnchorChange, AnchorSource, SignedPacket, TrustError, TrustPolicy, Validation,
 };
+use ndn_types::{Now, Timestamp};
 use replay::{ReplayGuard, ReplayRecords};
 
-use crate::Now;
 use crate::authorize::{Authority, Authorization, Authorizer, Requester, ignore_by_scope};
 use crate::command::{Command, CommandSignature, Module, TopPrefix};
 
@@ -349,9 +349,9 @@ impl Authorizer for AccessControl {
         self.localhop_rib.is_some()
     }
 
-    fn next_refresh_ns(&self) -> Option<u64> {
+    fn next_refresh(&self) -> Option<Timestamp> {
         self.loader.0.as_ref()?;
-        self.policies().filter_map(TrustPolicy::next_refresh_ns).min()
+        self.policies().filter_map(TrustPolicy::next_refresh).min()
     }
 
     fn check_anchors(&self) -> Result<(), String> {
@@ -366,12 +366,12 @@ impl Authorizer for AccessControl {
         let guarded = [Some(localhost_rib), localhop_rib.as_mut()].into_iter().flatten();
         let policies = guarded.map(|guarded| &mut guarded.policy).chain([announcements]);
         let mut load = |source: AnchorSource<'_>| load(source);
-        policies.flat_map(|policy| policy.refresh_anchors(now.monotonic_ns, &mut load)).collect()
+        policies.flat_map(|policy| policy.refresh_anchors(now.monotonic, &mut load)).collect()
     }
 }
 
 fn unix_s(now: Now) -> i64 {
-    i64::try_from(now.unix_us / 1_000_000).unwrap_or(i64::MAX)
+    i64::try_from(now.unix.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Whether the signature can prove who signed, so that a repetition by somebody else is a replay. Everybody can sign by

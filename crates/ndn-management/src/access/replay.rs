@@ -4,10 +4,11 @@
 //! turns. So a key has its latest timestamps, not only the last one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ndn_packet::Name;
+use ndn_types::{Now, Timestamp};
 
-use crate::Now;
 use crate::command::Module;
 
 /// Maximum difference between the clocks of signer and forwarder, milliseconds.
@@ -16,8 +17,8 @@ const GRACE_MS: u64 = 120_000;
 const KEYS_MAX: usize = 1000;
 /// Maximum number of timestamps of one key; earlier ones are refused.
 const TIMESTAMPS_MAX: usize = 4096;
-/// Time for which a key is remembered, nanoseconds.
-const LIFETIME_NS: u64 = 3_600_000_000_000;
+/// Time for which a key is remembered.
+const LIFETIME: Duration = Duration::from_secs(3600);
 
 /// The timestamps of each key.
 #[derive(Debug, Clone, Default)]
@@ -47,13 +48,13 @@ struct Record {
     timestamps_ms: BTreeSet<u64>,
     /// Those up to this one are refused.
     floor_ms: u64,
-    noted_ns: u64,
+    noted_at: Timestamp,
     note: u64,
 }
 
 impl Record {
     fn is_old(&self, now: Now) -> bool {
-        now.monotonic_ns.saturating_sub(self.noted_ns) >= LIFETIME_NS
+        now.monotonic - self.noted_at >= LIFETIME
     }
 
     fn may_be_repeated(&self, timestamp_ms: u64) -> bool {
@@ -64,7 +65,7 @@ impl Record {
     fn raise_floor(&mut self, now: Now, evicted: &Self) {
         let latest_ms = evicted.timestamps_ms.last().copied().unwrap_or(evicted.floor_ms);
         if latest_ms > self.floor_ms || self.is_old(now) {
-            (self.floor_ms, self.noted_ns) = (latest_ms, evicted.noted_ns);
+            (self.floor_ms, self.noted_at) = (latest_ms, evicted.noted_at);
         }
     }
 
@@ -115,7 +116,7 @@ impl ReplayGuard {
         let record = self.last.entry(key.clone()).or_insert_with(unknown);
         record.note(now, timestamp_ms);
         self.order.remove(&record.note);
-        (record.noted_ns, record.note) = (now.monotonic_ns, self.notes);
+        (record.noted_at, record.note) = (now.monotonic, self.notes);
         self.order.insert(self.notes, key);
         while let Some(first) = self.order.first_entry() {
             let is_old = self.last.get(first.get()).is_none_or(|record| record.is_old(now));
@@ -142,7 +143,7 @@ mod tests {
     use crate::testing::name;
 
     fn at(ms: u64) -> Now {
-        Now { monotonic_ns: ms * 1_000_000, unix_us: ms * 1000 }
+        Now { monotonic: Timestamp::from_millis(ms), unix: Duration::from_millis(ms) }
     }
 
     #[test]
@@ -265,7 +266,7 @@ mod tests {
         guard.note(now, key.clone(), start_ms + 20);
         assert!(guard.check(now, &key, start_ms).is_err());
         // A clock that was set back keeps a new key out for the lifetime of a record at most.
-        let later = Now { monotonic_ns: now.monotonic_ns + LIFETIME_NS, ..at(start_ms) };
+        let later = Now { monotonic: now.monotonic + LIFETIME, ..at(start_ms) };
         assert!(guard.check(later, &name("/new"), start_ms).is_ok());
     }
 }

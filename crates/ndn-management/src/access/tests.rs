@@ -17,8 +17,10 @@ use crate::command::{self, Verb};
 use crate::testing::name;
 use crate::{ControlParameters, Requester};
 use ndn_types::Scope;
+use std::time::Duration;
 
-pub(crate) const NOW: Now = Now { monotonic_ns: 1 << 40, unix_us: 1_700_000_000_000_000 };
+pub(crate) const NOW: Now =
+    Now { monotonic: Timestamp::from_nanos(1 << 40), unix: Duration::from_secs(1_700_000_000) };
 const LOCAL: Requester = Requester { face_id: 300, scope: Scope::Local };
 const REMOTE: Requester = Requester { face_id: 301, scope: Scope::NonLocal };
 

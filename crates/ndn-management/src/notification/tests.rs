@@ -1,12 +1,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::time::Duration;
+
 use ndn_packet::InterestBuilder;
 
 use super::*;
 use crate::testing::name;
 
 const fn at(milliseconds: u64) -> Now {
-    Now { monotonic_ns: milliseconds * 1_000_000, unix_us: 0 }
+    Now { monotonic: Timestamp::from_millis(milliseconds), unix: Duration::ZERO }
 }
 
 fn find(

@@ -11,8 +11,8 @@ fn publisher() -> DatasetPublisher {
 
 const fn at(seconds: u64) -> Now {
     Now {
-        monotonic_ns: seconds * 1_000_000_000,
-        unix_us: 1_700_000_000_000_000 + seconds * 1_000_000,
+        monotonic: Timestamp::from_millis(seconds * 1000),
+        unix: Duration::from_secs(1_700_000_000 + seconds),
     }
 }
 
@@ -152,7 +152,7 @@ fn newest_version_survives_the_limits() {
         versions_per_prefix_max: 2,
         versions_max: 5,
         bytes_max: 1000,
-        idle_ns: 10_000_000_000,
+        idle: Duration::from_secs(10),
         ..PublisherLimits::default()
     };
     let mut publisher = DatasetPublisher::new(limits, Reserves::NONE);
@@ -179,14 +179,14 @@ fn idle_version_is_dropped_unless_requested() {
     let mut publisher = publisher();
     let used = publisher.publish(at(0), (READER, name("/p").as_ref()), vec![1], None).name;
     let idle = publisher.publish(at(0), (READER, name("/q").as_ref()), vec![1], None).name;
-    assert_eq!(publisher.next_deadline_ns(), Some(30_000_000_000));
+    assert_eq!(publisher.next_deadline(), Some(at(30).monotonic));
     assert!(publisher.find(at(20), used.as_ref()).is_some());
     publisher.drop_idle(at(30));
     assert!(publisher.find(at(30), idle.as_ref()).is_none());
     assert!(publisher.find(at(30), used.as_ref()).is_some());
     publisher.drop_idle(at(60));
     assert_eq!((publisher.version_count(), publisher.byte_count()), (0, 0));
-    assert_eq!(publisher.next_deadline_ns(), None);
+    assert_eq!(publisher.next_deadline(), None);
 }
 
 #[test]

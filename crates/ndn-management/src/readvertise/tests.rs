@@ -4,7 +4,7 @@
 use super::*;
 use crate::testing::name;
 
-const SECOND_NS: u64 = 1_000_000_000;
+const SECOND: Duration = Duration::from_secs(1);
 const UNANSWERED_MAX: usize = 64;
 
 struct Scene {
@@ -14,13 +14,14 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let now = Now { monotonic_ns: 1 << 40, unix_us: 1_700_000_000_000_000 };
+        let monotonic = Timestamp::from_nanos(1 << 40);
+        let now = Now { monotonic, unix: Duration::from_secs(1_700_000_000) };
         Self { readvertise: Readvertise::new(ReadvertiseOptions::nlsr()), now }
     }
 
     fn wait(&mut self, seconds: u64) {
-        self.now.monotonic_ns += seconds * SECOND_NS;
-        self.now.unix_us += seconds * 1_000_000;
+        self.now.monotonic += Duration::from_secs(seconds);
+        self.now.unix += Duration::from_secs(seconds);
     }
 
     /// The commands that are due: verb and prefix, and the name to answer.
@@ -47,7 +48,7 @@ fn prefix_is_registered_refreshed_and_withdrawn() {
     let mut scene = Scene::new();
     scene.readvertise.set_advertised(scene.now, &name("/a"), true, None);
     assert!(scene.sent().is_empty(), "nobody listens");
-    assert_eq!(scene.readvertise.next_deadline_ns(), None);
+    assert_eq!(scene.readvertise.next_deadline(), None);
     scene.readvertise.set_available(scene.now, true);
     let sent = scene.sent();
     assert_eq!(sent[0].0, "register /a");
@@ -83,8 +84,8 @@ fn unanswered_or_refused_command_is_retried_with_backoff() {
                 assert!(scene.answer(&command, 403));
             }
         }
-        let at = scene.readvertise.next_deadline_ns().unwrap();
-        let wait = (at - scene.now.monotonic_ns) / SECOND_NS;
+        let at = scene.readvertise.next_deadline().unwrap();
+        let wait = (at - scene.now.monotonic).as_secs();
         assert!(wait > 0);
         waited += wait;
         scene.wait(wait);
@@ -108,9 +109,9 @@ fn unanswered_commands_are_limited() {
         assert!(sent.len() <= UNANSWERED_MAX);
         assert!(scene.readvertise.unanswered.len() <= UNANSWERED_MAX);
         reported.extend(sent.into_iter().map(|(what, _)| what));
-        let at = scene.readvertise.next_deadline_ns().unwrap();
-        assert!(at > scene.now.monotonic_ns, "it would spin");
-        scene.wait((at - scene.now.monotonic_ns).div_ceil(SECOND_NS));
+        let at = scene.readvertise.next_deadline().unwrap();
+        assert!(at > scene.now.monotonic, "it would spin");
+        scene.wait((at - scene.now.monotonic).as_secs() + 1);
     }
     assert_eq!(reported.len(), 200, "everybody has his turn");
 }
@@ -121,8 +122,8 @@ fn failure_to_sign_is_retried() {
     scene.readvertise.set_available(scene.now, true);
     scene.readvertise.set_advertised(scene.now, &name("/a"), true, Some(&name("/gone")));
     assert!(scene.sent().is_empty());
-    let at = scene.readvertise.next_deadline_ns().unwrap();
-    assert_eq!(at - scene.now.monotonic_ns, 50 * SECOND_NS);
+    let at = scene.readvertise.next_deadline().unwrap();
+    assert_eq!(at - scene.now.monotonic, 50 * SECOND);
 }
 
 #[test]
@@ -172,6 +173,6 @@ fn overtaken_command_is_repeated_once() {
     assert!(scene.answer(&third[0].1, 200));
     assert!(scene.answer(&again[0].1, 403));
     assert!(scene.sent().is_empty(), "it is refused for another reason");
-    let at = scene.readvertise.next_deadline_ns().unwrap();
-    assert_eq!(at - scene.now.monotonic_ns, 50 * SECOND_NS);
+    let at = scene.readvertise.next_deadline().unwrap();
+    assert_eq!(at - scene.now.monotonic, 50 * SECOND);
 }

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ndn_types::Timestamp;
+
 use crate::types::route_flag;
 
 /// A route: Interests under a prefix may be forwarded to a face, at a cost.
@@ -17,8 +19,8 @@ pub struct Route {
     pub cost: u64,
     /// [`route_flag`] bits.
     pub flags: u64,
-    /// Expiry, on the caller's monotonic clock.
-    pub expires_at_ns: Option<u64>,
+    /// Expiry; `None` if it does not expire.
+    pub expires_at: Option<Timestamp>,
 }
 
 impl Route {

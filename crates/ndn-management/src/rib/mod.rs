@@ -21,6 +21,7 @@ use crate::listing::Listing;
 use crate::share::{Charge, Owners};
 use entry::{Entry, FaceCostChanges, FaceCosts, changes};
 pub use entry::{NextHop, Route};
+use ndn_types::Timestamp;
 
 /// The value of a Name TLV. Its byte order is the canonical order of names, and a name is a prefix
 /// of another exactly if its bytes are, so that a subtree is one range of a `BTreeMap`.
@@ -85,7 +86,7 @@ pub struct Rib {
     /// Faces and the prefixes with a route to them.
     faces: BTreeSet<(u64, Key)>,
     /// Expiry, prefix, face, origin.
-    deadlines: BTreeSet<(u64, Key, u64, u64)>,
+    deadlines: BTreeSet<(Timestamp, Key, u64, u64)>,
     /// Changes that longer prefixes have not inherited yet, by the prefix of their origin.
     propagations: BTreeMap<Key, Propagation>,
     /// The keys of `propagations`, in turn.
@@ -198,7 +199,7 @@ impl Rib {
         };
         listing.continue_encoding(work, from, |out, key, routes| {
             encode(out, name(key), routes);
-            routes.iter().any(|route| route.expires_at_ns.is_some())
+            routes.iter().any(|route| route.expires_at.is_some())
         })
     }
 
@@ -230,11 +231,11 @@ impl Rib {
         let key = self.key(prefix);
         let replaced = self.change(&key, prefix, |entry| entry.insert(route));
         self.faces.insert((route.face_id, Arc::clone(&key)));
-        if let Some(deadline_ns) = replaced.and_then(|old| old.expires_at_ns) {
-            self.deadlines.remove(&(deadline_ns, Arc::clone(&key), route.face_id, route.origin));
+        if let Some(deadline) = replaced.and_then(|old| old.expires_at) {
+            self.deadlines.remove(&(deadline, Arc::clone(&key), route.face_id, route.origin));
         }
-        if let Some(deadline_ns) = route.expires_at_ns {
-            self.deadlines.insert((deadline_ns, key, route.face_id, route.origin));
+        if let Some(deadline) = route.expires_at {
+            self.deadlines.insert((deadline, key, route.face_id, route.origin));
         }
         if exists {
             return Ok(Registration::Updated);
@@ -252,8 +253,8 @@ impl Rib {
         if !self.owners.is_empty() {
             self.owners.end(&(Arc::clone(&key), face_id, origin));
         }
-        if let Some(deadline_ns) = removed.expires_at_ns {
-            self.deadlines.remove(&(deadline_ns, Arc::clone(&key), face_id, origin));
+        if let Some(deadline) = removed.expires_at {
+            self.deadlines.remove(&(deadline, Arc::clone(&key), face_id, origin));
         }
         if !self.entries.get(&key).is_some_and(|entry| entry.has_face(face_id)) {
             self.faces.remove(&(face_id, key));
@@ -320,15 +321,15 @@ impl Rib {
 
     /// When the next route expires.
     #[must_use]
-    pub fn next_deadline_ns(&self) -> Option<u64> {
-        self.deadlines.first().map(|(deadline_ns, ..)| *deadline_ns)
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(deadline, ..)| *deadline)
     }
 
-    /// Removes routes whose expiry is `now_ns` or earlier, at most `routes_max` of them; returns how many.
-    pub fn handle_timeout(&mut self, now_ns: u64, routes_max: usize) -> usize {
+    /// Removes routes whose expiry is `now` or earlier, at most `routes_max` of them; returns how many.
+    pub fn handle_timeout(&mut self, now: Timestamp, routes_max: usize) -> usize {
         let mut removed = 0;
-        while let Some((deadline_ns, key, face_id, origin)) = self.deadlines.first().cloned() {
-            if deadline_ns > now_ns || removed >= routes_max {
+        while let Some((deadline, key, face_id, origin)) = self.deadlines.first().cloned() {
+            if deadline > now || removed >= routes_max {
                 break;
             }
             self.deadlines.pop_first();

@@ -103,15 +103,20 @@ fn any_name() -> impl Strategy<Value = Name> {
 }
 
 fn any_operation() -> impl Strategy<Value = Operation> {
-    let route = (256_u64..264, 0_u64..2, 0_u64..4, 0_u64..4, prop::option::of(0_u64..40)).prop_map(
-        |(face_id, origin, cost, flags, expires_at_ns)| Route {
+    let route = (
+        256_u64..264,
+        0_u64..2,
+        0_u64..4,
+        0_u64..4,
+        prop::option::of((0_u64..40).prop_map(Timestamp::from_nanos)),
+    )
+        .prop_map(|(face_id, origin, cost, flags, expires_at)| Route {
             face_id,
             origin,
             cost,
             flags,
-            expires_at_ns,
-        },
-    );
+            expires_at,
+        });
     prop_oneof![
         6 => (any_name(), route).prop_map(|(prefix, route)| Operation::Register { prefix, route }),
         3 => (any_name(), 256_u64..264, 0_u64..2)
@@ -152,11 +157,11 @@ proptest! {
         let mut rib = Rib { inherited_at_once, ..Rib::new(1000) };
         let mut naive = NaiveRib::default();
         let mut fib = NaiveFib::new();
-        let mut now_ns = 0;
+        let mut now = Timestamp::ZERO;
         for operation in operations {
             match operation {
                 Operation::Register { prefix, mut route } => {
-                    route.expires_at_ns = route.expires_at_ns.map(|delay| now_ns + 1 + delay);
+                    route.expires_at = route.expires_at.map(|delay| now.plus_nanos(1 + delay.as_nanos()));
                     let existed = rib.find(prefix.as_ref(), route.face_id, route.origin).is_some();
                     let result = rib.register(prefix.as_ref(), route).unwrap();
                     prop_assert_eq!(result == Registration::Updated, existed);
@@ -180,10 +185,10 @@ proptest! {
                     prop_assert_eq!(rib.has_face(face_id), is_left);
                 }
                 Operation::Advance(by_ns) => {
-                    now_ns += by_ns;
+                    now = now.plus_nanos(by_ns);
                     // A few at a time, the earliest first.
-                    while rib.handle_timeout(now_ns, 2) > 0 {}
-                    naive.retain(|_, route| route.expires_at_ns.is_none_or(|at| at > now_ns));
+                    while rib.handle_timeout(now, 2) > 0 {}
+                    naive.retain(|_, route| route.expires_at.is_none_or(|at| at > now));
                 }
                 Operation::TakeUpdates => {
                     // In between, too.
@@ -201,8 +206,8 @@ proptest! {
             let expected: Vec<(Name, Vec<Route>)> =
                 naive.0.iter().map(|(name, routes)| (name.clone(), routes.clone())).collect();
             prop_assert_eq!(listed, expected);
-            let deadline = naive.0.values().flatten().filter_map(|route| route.expires_at_ns).min();
-            prop_assert_eq!(rib.next_deadline_ns(), deadline);
+            let deadline = naive.0.values().flatten().filter_map(|route| route.expires_at).min();
+            prop_assert_eq!(rib.next_deadline(), deadline);
         }
         while rib.is_propagating() {
             rib.continue_propagating(2);
@@ -229,7 +234,7 @@ fn prefix(uri: &str) -> Name {
 }
 
 const fn route(face_id: u64, cost: u64, flags: u64) -> Route {
-    Route { face_id, origin: route_origin::APP, cost, flags, expires_at_ns: None }
+    Route { face_id, origin: route_origin::APP, cost, flags, expires_at: None }
 }
 
 fn register(rib: &mut Rib, uri: &str, route: Route) -> Vec<FibUpdate> {
@@ -369,15 +374,16 @@ fn reverted_change_makes_no_update() {
 #[test]
 fn route_expires_at_its_deadline_unless_renewed() {
     let mut rib = Rib::default();
-    let expiring = |at| Route { expires_at_ns: Some(at), ..route(300, 1, 0) };
+    let at = Timestamp::from_nanos;
+    let expiring = |nanos| Route { expires_at: Some(at(nanos)), ..route(300, 1, 0) };
     register(&mut rib, "/a", expiring(100));
     register(&mut rib, "/a", expiring(200));
-    assert_eq!(rib.next_deadline_ns(), Some(200));
-    assert_eq!(rib.handle_timeout(199, 9), 0);
-    assert_eq!(rib.handle_timeout(200, 0), 0);
-    assert_eq!(rib.handle_timeout(200, 9), 1);
+    assert_eq!(rib.next_deadline(), Some(at(200)));
+    assert_eq!(rib.handle_timeout(at(199), 9), 0);
+    assert_eq!(rib.handle_timeout(at(200), 0), 0);
+    assert_eq!(rib.handle_timeout(at(200), 9), 1);
     assert_eq!(rib.take_updates(), [FibUpdate::Remove { prefix: prefix("/a") }]);
-    assert_eq!(rib.next_deadline_ns(), None);
+    assert_eq!(rib.next_deadline(), None);
 }
 
 #[test]
@@ -404,7 +410,7 @@ fn repeated_watch_keeps_changes() {
     let mut rib = Rib::new(10);
     let (gone, stays) = (Name::from_uri("/gone").unwrap(), Name::from_uri("/stays").unwrap());
     for prefix in [&gone, &stays] {
-        let route = Route { face_id: 300, origin: 0, cost: 0, flags: 1, expires_at_ns: None };
+        let route = Route { face_id: 300, origin: 0, cost: 0, flags: 1, expires_at: None };
         rib.register(prefix.as_ref(), route).unwrap();
     }
     rib.watch();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ndn_packet::{Data, Interest, Name};
 use ndn_security::Certificate;
 use ndn_security::trust::{AnchorChange, Search, Validation};
-use ndn_types::{LedgerReport, PrincipalKey, Reserves};
+use ndn_types::{LedgerReport, Now, PrincipalKey, Reserves, Timestamp};
 
 use super::certificates::{
     Admission, CertificateFetches, FetchContext, Progress, ReceivedCertificate, WaitingRequest,
@@ -14,7 +14,6 @@ use super::certificates::{
 };
 use crate::authorize::{Authority, Authorizer, Requester};
 use crate::dispatch::{self, Dispatch};
-use crate::time::Now;
 
 /// The authorizer, what waits for certificates, and the Interests that fetch these.
 pub(super) struct Authorization {
@@ -107,7 +106,7 @@ impl Authorization {
     ) -> bool {
         let is_new = progress.is_new();
         progress.update(search);
-        let has_failed = |name: &Name| self.fetches.has_failed(now.monotonic_ns, name, face_id);
+        let has_failed = |name: &Name| self.fetches.has_failed(now.monotonic, name, face_id);
         !(is_new && progress.names().iter().all(has_failed))
     }
 
@@ -122,14 +121,14 @@ impl Authorization {
         mut waiting: WaitingRequest,
         cx: &mut FetchContext<'_>,
     ) -> Result<Option<WaitingRequest>, WaitingRequest> {
-        let (now_ns, face_id) = (cx.now.monotonic_ns, waiting.face_id());
-        let has_failed = |name: &Name| self.fetches.has_failed(now_ns, name, face_id);
-        let new = waiting.progress_mut().take_new(now_ns, has_failed);
-        let deadline_ns = waiting.progress().fetch_deadline_ns();
+        let (now, face_id) = (cx.now.monotonic, waiting.face_id());
+        let has_failed = |name: &Name| self.fetches.has_failed(now, name, face_id);
+        let new = waiting.progress_mut().take_new(now, has_failed);
+        let deadline = waiting.progress().fetch_deadline();
         match self.waiting.add(principal, waiting) {
             Admission::Admitted(displaced) => {
                 for name in new {
-                    self.fetches.begin(&name, (face_id, deadline_ns), cx);
+                    self.fetches.begin(&name, (face_id, deadline), cx);
                 }
                 Ok(displaced)
             }
@@ -190,11 +189,11 @@ impl Authorization {
         self.fetches.face_destroyed(face_id);
     }
 
-    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
+    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
         let deadlines = [
-            self.waiting.next_deadline_ns(),
-            self.fetches.next_deadline_ns(),
-            self.authorizer.next_refresh_ns(),
+            self.waiting.next_deadline(),
+            self.fetches.next_deadline(),
+            self.authorizer.next_refresh(),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -203,7 +202,7 @@ impl Authorization {
     pub(super) fn handle_timeout(&mut self, cx: &mut FetchContext<'_>) -> Vec<WaitingRequest> {
         self.fetches.handle_timeout(cx);
         self.anchor_changes.extend(self.authorizer.refresh(cx.now));
-        self.waiting.take_expired(cx.now.monotonic_ns)
+        self.waiting.take_expired(cx.now.monotonic)
     }
 
     #[cfg(test)]

@@ -3,12 +3,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ndn_packet::{Data, Interest, InterestBuilder, Name, NameRef};
 use ndn_security::trust::Search;
 use ndn_security::{Certificate, SHA256_LEN, identity_of_key};
 use ndn_types::{
-    Capacity, LedgerReport, Limits, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Verdict,
+    Capacity, LedgerReport, Limits, Now, PrincipalIndex, PrincipalKey, RankedLedger, Reserves,
+    Timestamp, Verdict, duration_ms,
 };
 
 use super::action::Action;
@@ -18,7 +20,6 @@ use crate::announcement::PrefixAnnouncement;
 use crate::authorize::Requester;
 use crate::command::Verb;
 use crate::fib::Fib;
-use crate::time::Now;
 use crate::types::CS_ERASE_LIMIT;
 
 /// Maximum number of commands and announcements that wait.
@@ -31,27 +32,25 @@ const CERTIFICATES_MAX: usize = 25;
 const REJECTED_PER_SOURCE_MAX: usize = 8;
 /// The time for which a command waits if every certificate that it requires has arrived, and none proves it: they may be
 /// forged, and another source may have the right ones.
-const DOUBT_MS: u64 = 1000;
+const DOUBT_TIME: Duration = Duration::from_secs(1);
 /// The time after the arrival of a certificate in which those of its issuers should arrive.
-const ISSUERS_MS: u64 = 1000;
+const ISSUERS_TIME: Duration = Duration::from_secs(1);
 /// Maximum number of next hops that a certificate is requested from one by one.
 const NEXT_HOPS_MAX: usize = 8;
 /// The time in which the certificates of one command, or of one announcement, have to arrive.
-pub(super) const FETCH_MS_MAX: u64 = 4000;
+pub(super) const FETCH_TIME_MAX: Duration = Duration::from_secs(4);
 /// The same for a command whose Interest has a shorter lifetime: its successor finds the certificates.
-const FETCH_MS_MIN: u64 = 1000;
+const FETCH_TIME_MIN: Duration = Duration::from_secs(1);
 /// Time between the first two Interests for a certificate. It doubles with each, up to the maximum. Both exceed the
 /// retransmission suppression of the strategies (10 ms to 250 ms), so that each Interest is forwarded.
-const RETRY_MS_MIN: u64 = 30;
-const RETRY_MS_MAX: u64 = 500;
+const RETRY_MIN: Duration = Duration::from_millis(30);
+const RETRY_MAX: Duration = Duration::from_millis(500);
 /// Time between Interests to one next hop after the other, for a certificate that a forged one has arrived for.
-const NEXT_HOP_MS: u64 = 80;
+const NEXT_HOP_PAUSE: Duration = Duration::from_millis(80);
 /// The time for which a certificate that did not arrive is not requested again for the same face.
-pub(super) const FAILURE_MS: u64 = 1000;
+pub(super) const FAILURE_TIME: Duration = Duration::from_secs(1);
 /// Maximum number of such failures.
 const FAILURES_MAX: usize = 1024;
-
-const NS_PER_MS: u64 = 1_000_000;
 
 ndn_types::resource! {
     /// Places for commands and announcements that wait, which principals share.
@@ -97,25 +96,25 @@ pub(super) struct Progress {
     refusal: Option<String>,
     /// The one that has arrived last, until the command is judged by it.
     last: Option<ReceivedCertificate>,
-    deadline_ns: u64,
+    deadline: Timestamp,
     /// An earlier deadline, while there is nothing that has not arrived.
-    doubt_ns: Option<u64>,
+    doubt_until: Option<Timestamp>,
 }
 
 impl Progress {
-    pub(super) fn new(deadline_ns: u64) -> Self {
+    pub(super) fn new(deadline: Timestamp) -> Self {
         let (required, fetched, rejected) = (Vec::new(), Vec::new(), Vec::new());
-        Self { required, fetched, rejected, refusal: None, last: None, deadline_ns, doubt_ns: None }
+        Self { required, fetched, rejected, refusal: None, last: None, deadline, doubt_until: None }
     }
 
     /// The time until which the command waits.
-    pub(super) fn deadline_ns(&self) -> u64 {
-        self.doubt_ns.map_or(self.deadline_ns, |doubt_ns| doubt_ns.min(self.deadline_ns))
+    pub(super) fn deadline(&self) -> Timestamp {
+        self.doubt_until.map_or(self.deadline, |doubt_until| doubt_until.min(self.deadline))
     }
 
     /// The time until which certificates are fetched.
-    pub(super) const fn fetch_deadline_ns(&self) -> u64 {
-        self.deadline_ns
+    pub(super) const fn fetch_deadline(&self) -> Timestamp {
+        self.deadline
     }
 
     /// The required certificates.
@@ -210,7 +209,7 @@ impl Progress {
     /// The names that are to be requested.
     pub(super) fn take_new(
         &mut self,
-        now_ns: u64,
+        now: Timestamp,
         has_failed: impl Fn(&Name) -> bool,
     ) -> Vec<Name> {
         let mut new = Vec::new();
@@ -221,8 +220,8 @@ impl Progress {
             }
         }
         let is_answered = self.required.iter().all(|(_, stage)| *stage == Stage::Answered);
-        let doubt_ns = self.doubt_ns.unwrap_or(now_ns.saturating_add(DOUBT_MS * NS_PER_MS));
-        self.doubt_ns = is_answered.then_some(doubt_ns);
+        let doubt_until = self.doubt_until.unwrap_or(now + DOUBT_TIME);
+        self.doubt_until = is_answered.then_some(doubt_until);
         new
     }
 
@@ -242,10 +241,9 @@ fn is_certificate_of(certificate: &Certificate, name: NameRef<'_>) -> bool {
 
 /// The time until which the certificates of a command have to arrive, so that the answer arrives within the lifetime of
 /// the command's Interest.
-pub(super) fn command_deadline_ns(now_ns: u64, interest: &Interest<'_>) -> u64 {
-    let lifetime_ms = interest.lifetime_ms();
-    let fetch_ms = (lifetime_ms - lifetime_ms / 8).clamp(FETCH_MS_MIN, FETCH_MS_MAX);
-    now_ns.saturating_add(fetch_ms * NS_PER_MS)
+pub(super) fn command_deadline(now: Timestamp, interest: &Interest<'_>) -> Timestamp {
+    let lifetime = Duration::from_millis(interest.lifetime_ms());
+    now + (lifetime - lifetime / 8).clamp(FETCH_TIME_MIN, FETCH_TIME_MAX)
 }
 
 /// A command that waits for a certificate.
@@ -386,8 +384,8 @@ impl WaitingTable {
     }
 
     /// Takes what has waited for its time.
-    pub(super) fn take_expired(&mut self, now_ns: u64) -> Vec<WaitingRequest> {
-        self.take_if(|entry| entry.progress().deadline_ns() <= now_ns)
+    pub(super) fn take_expired(&mut self, now: Timestamp) -> Vec<WaitingRequest> {
+        self.take_if(|entry| entry.progress().deadline() <= now)
     }
 
     /// Whether something from this face waits for this certificate.
@@ -400,8 +398,8 @@ impl WaitingTable {
         self.take_if(|entry| entry.face_id() == face_id);
     }
 
-    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        self.entries.iter().map(|(_, entry)| entry.progress().deadline_ns()).min()
+    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
+        self.entries.iter().map(|(_, entry)| entry.progress().deadline()).min()
     }
 
     pub(super) fn take_if(
@@ -427,9 +425,9 @@ struct Fetch {
     /// Interests sent.
     attempts: usize,
     /// Time to the Interest after the next one.
-    pause_ms: u64,
-    next_attempt_ns: u64,
-    deadline_ns: u64,
+    pause: Duration,
+    next_attempt: Timestamp,
+    deadline: Timestamp,
     /// Next hops that are asked in turn, in addition to the requester and the strategy, once a certificate has arrived that
     /// proves nothing.
     next_hops: Vec<u64>,
@@ -456,7 +454,7 @@ pub(super) struct FetchContext<'a> {
 struct Failure {
     name: Name,
     face_id: u64,
-    ends_ns: u64,
+    ends_at: Timestamp,
 }
 
 /// The certificates that are being fetched. Each is requested again and again until its time is over or nothing waits for
@@ -473,25 +471,25 @@ pub(super) struct CertificateFetches {
 
 impl CertificateFetches {
     /// Whether the certificate has just failed to arrive for this face.
-    pub(super) fn has_failed(&self, now_ns: u64, name: &Name, face_id: u64) -> bool {
+    pub(super) fn has_failed(&self, now: Timestamp, name: &Name, face_id: u64) -> bool {
         let is_same = |failure: &&Failure| failure.face_id == face_id && failure.name == *name;
-        self.failures.iter().filter(is_same).any(|failure| failure.ends_ns > now_ns)
+        self.failures.iter().filter(is_same).any(|failure| failure.ends_at > now)
     }
 
-    /// Fetches a certificate, at least until `deadline_ns`.
+    /// Fetches a certificate, at least until `deadline`.
     pub(super) fn begin(
         &mut self,
         name: &Name,
-        (face_id, deadline_ns): (u64, u64),
+        (face_id, deadline): (u64, Timestamp),
         cx: &mut FetchContext<'_>,
     ) {
-        let now_ns = cx.now.monotonic_ns;
+        let now = cx.now.monotonic;
         let known = self.fetches.iter_mut().find(|one| one.face_id == face_id && one.name == *name);
         if let Some(fetch) = known {
-            fetch.deadline_ns = fetch.deadline_ns.max(deadline_ns);
+            fetch.deadline = fetch.deadline.max(deadline);
             if fetch.is_answered {
                 fetch.doubt_used(cx);
-                fetch.next_attempt_ns = now_ns;
+                fetch.next_attempt = now;
             }
             return;
         }
@@ -499,16 +497,16 @@ impl CertificateFetches {
             name: name.clone(),
             face_id,
             attempts: 0,
-            pause_ms: RETRY_MS_MIN,
-            next_attempt_ns: now_ns,
-            deadline_ns,
+            pause: RETRY_MIN,
+            next_attempt: now,
+            deadline,
             next_hops: Vec::new(),
             turns_left: 0,
             is_doubted: false,
             is_answered: false,
             used: None,
         };
-        fetch.attempt(now_ns, cx.outbox);
+        fetch.attempt(now, cx.outbox);
         self.fetches.push(fetch);
     }
 
@@ -533,8 +531,7 @@ impl CertificateFetches {
                 continue;
             }
             if is_used {
-                let pause_ns = ISSUERS_MS * NS_PER_MS;
-                fetch.next_attempt_ns = cx.now.monotonic_ns.saturating_add(pause_ns);
+                fetch.next_attempt = cx.now.monotonic + ISSUERS_TIME;
                 fetch.used = Some(certificate.name().to_name());
             } else if fetch.used.is_none() {
                 fetch.doubt(cx);
@@ -558,31 +555,30 @@ impl CertificateFetches {
 
     /// Sends the Interests that are due, and ends the fetches whose time is over.
     pub(super) fn handle_timeout(&mut self, cx: &mut FetchContext<'_>) {
-        let now_ns = cx.now.monotonic_ns;
-        while self.failures.front().is_some_and(|failure| failure.ends_ns <= now_ns) {
+        let now = cx.now.monotonic;
+        while self.failures.front().is_some_and(|failure| failure.ends_at <= now) {
             self.failures.pop_front();
         }
-        let ends_ns = now_ns.saturating_add(FAILURE_MS * NS_PER_MS);
-        for fetch in self.fetches.extract_if(.., |fetch| fetch.deadline_ns <= now_ns) {
+        let ends_at = now + FAILURE_TIME;
+        for fetch in self.fetches.extract_if(.., |fetch| fetch.deadline <= now) {
             if self.failures.len() == FAILURES_MAX {
                 self.failures.pop_front();
             }
             let Fetch { name, face_id, is_answered, .. } = fetch;
             if !is_answered {
-                self.failures.push_back(Failure { name, face_id, ends_ns });
+                self.failures.push_back(Failure { name, face_id, ends_at });
             }
         }
         for fetch in &mut self.fetches {
-            if fetch.next_attempt_ns <= now_ns {
+            if fetch.next_attempt <= now {
                 fetch.doubt_used(cx);
-                fetch.attempt(now_ns, cx.outbox);
+                fetch.attempt(now, cx.outbox);
             }
         }
     }
 
-    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        let deadlines =
-            self.fetches.iter().map(|fetch| fetch.next_attempt_ns.min(fetch.deadline_ns));
+    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
+        let deadlines = self.fetches.iter().map(|fetch| fetch.next_attempt.min(fetch.deadline));
         deadlines.min()
     }
 }
@@ -608,8 +604,8 @@ impl Fetch {
         self.next_hops = other.take(NEXT_HOPS_MAX).collect();
         self.is_doubted = true;
         self.turns_left = self.next_hops.len() + 2;
-        self.pause_ms = NEXT_HOP_MS;
-        self.next_attempt_ns = cx.now.monotonic_ns.saturating_add(RETRY_MS_MIN * NS_PER_MS);
+        self.pause = NEXT_HOP_PAUSE;
+        self.next_attempt = cx.now.monotonic + RETRY_MIN;
     }
 
     /// Erases the certificate that a command continues with, if there is one: it may be forged.
@@ -621,12 +617,12 @@ impl Fetch {
     }
 
     /// Sends one Interest. It has no Nonce: the forwarder adds a new one to each.
-    fn attempt(&mut self, now_ns: u64, outbox: &mut Outbox) {
-        let left_ms = self.deadline_ns.saturating_sub(now_ns) / NS_PER_MS;
+    fn attempt(&mut self, now: Timestamp, outbox: &mut Outbox) {
+        let left = self.deadline - now;
         let wire = InterestBuilder::new(&self.name)
             .can_be_prefix(true)
             .must_be_fresh(true)
-            .lifetime_ms(left_ms.max(RETRY_MS_MIN))
+            .lifetime_ms(duration_ms(left.max(RETRY_MIN)))
             .to_vec();
         if let Ok(wire) = wire {
             // The requester, the strategy, then each next hop.
@@ -638,10 +634,10 @@ impl Fetch {
             outbox.push(Action::SendInterest { wire, next_hop });
         }
         self.attempts += 1;
-        self.next_attempt_ns = now_ns.saturating_add(self.pause_ms * NS_PER_MS);
+        self.next_attempt = now + self.pause;
         self.turns_left = self.turns_left.saturating_sub(1);
         if self.turns_left == 0 {
-            self.pause_ms = (self.pause_ms * 2).min(RETRY_MS_MAX);
+            self.pause = (self.pause * 2).min(RETRY_MAX);
         }
     }
 }
@@ -664,12 +660,12 @@ mod tests {
             requester: Requester { face_id, scope: Scope::NonLocal },
             verb: Verb::RibRegister,
             signer: String::new(),
-            progress: Progress::new(0),
+            progress: Progress::new(Timestamp::ZERO),
         }))
     }
 
     fn announcement(face_id: u64) -> WaitingRequest {
-        let progress = Progress::new(0);
+        let progress = Progress::new(Timestamp::ZERO);
         WaitingRequest::Announcement(Box::new(WaitingAnnouncement {
             wire: Vec::new(),
             face_id,
@@ -730,9 +726,9 @@ mod tests {
             Self { outbox, fib: Fib::new(9), pending: PendingTable::new(Reserves::default()) }
         }
 
-        fn at(&mut self, monotonic_ns: u64) -> FetchContext<'_> {
+        fn at(&mut self, monotonic: Timestamp) -> FetchContext<'_> {
             let Self { outbox, fib, pending } = self;
-            FetchContext { now: Now { monotonic_ns, unix_us: 0 }, fib, pending, outbox }
+            FetchContext { now: Now { monotonic, ..Now::default() }, fib, pending, outbox }
         }
 
         /// The next hops of the Interests sent.
@@ -752,21 +748,22 @@ mod tests {
         let mut around = Surroundings::new();
         let mut fetches = CertificateFetches::default();
         let key = name("/net/site/KEY/k");
-        let deadline_ns = 4000 * NS_PER_MS;
-        fetches.begin(&key, (300, deadline_ns), &mut around.at(0));
-        fetches.begin(&key, (300, deadline_ns), &mut around.at(0));
+        let deadline = Timestamp::from_millis(4000);
+        fetches.begin(&key, (300, deadline), &mut around.at(Timestamp::ZERO));
+        fetches.begin(&key, (300, deadline), &mut around.at(Timestamp::ZERO));
         let mut sent = Vec::new();
-        let mut now_ns = 0;
+        let mut now = Timestamp::ZERO;
         loop {
-            sent.extend(around.asked().into_iter().map(|next_hop| (now_ns / NS_PER_MS, next_hop)));
-            let Some(next_ns) = fetches.next_deadline_ns() else { break };
-            now_ns = next_ns;
-            fetches.handle_timeout(&mut around.at(now_ns));
+            sent.extend(around.asked().into_iter().map(|next_hop| (now.as_millis(), next_hop)));
+            let Some(next) = fetches.next_deadline() else { break };
+            now = next;
+            fetches.handle_timeout(&mut around.at(now));
         }
         let expected = [(0, Some(300)), (30, None), (90, Some(300)), (210, None), (450, Some(300))];
         assert_eq!(sent[..5], expected);
         assert_eq!((sent.len(), sent.last().unwrap().0), (12, 3930));
-        let failed = |at_ms: u64, face_id| fetches.has_failed(at_ms * NS_PER_MS, &key, face_id);
+        let failed =
+            |at_ms: u64, face_id| fetches.has_failed(Timestamp::from_millis(at_ms), &key, face_id);
         assert!(failed(4000, 300) && failed(4999, 300) && !failed(5000, 300));
         assert!(!failed(4000, 301), "a failure is that of a face");
     }
@@ -777,27 +774,32 @@ mod tests {
         let mut fetches = CertificateFetches::default();
         let [a, b, below] = ["/a", "/b", "/a/KEY/k"].map(|uri| Identity::new(uri, KeyType::Ecdsa));
         let key = name("/a/KEY/k");
-        let deadline_ns = 4000 * NS_PER_MS;
+        let deadline = Timestamp::from_millis(4000);
         for face_id in [300, 301] {
-            fetches.begin(&key, (face_id, deadline_ns), &mut around.at(0));
+            fetches.begin(&key, (face_id, deadline), &mut around.at(Timestamp::ZERO));
         }
         let of_b = b.certificate.name().to_name();
-        fetches.begin(&of_b, (300, deadline_ns), &mut around.at(0));
+        fetches.begin(&of_b, (300, deadline), &mut around.at(Timestamp::ZERO));
         assert_eq!(below.certificate.name().prefix(3), a.certificate.key_name());
         let due_ms = |fetches: &CertificateFetches| {
-            let due = fetches.fetches.iter().map(|fetch| fetch.next_attempt_ns / NS_PER_MS);
+            let due = fetches.fetches.iter().map(|fetch| fetch.next_attempt.as_millis());
             due.collect::<Vec<_>>()
         };
-        fetches.arrived(&below.certificate, |_| true, true, &mut around.at(0));
+        fetches.arrived(&below.certificate, |_| true, true, &mut around.at(Timestamp::ZERO));
         assert_eq!(due_ms(&fetches), [30, 30, 30], "another key");
-        fetches.arrived(&a.certificate, |face_id| face_id == 300, true, &mut around.at(0));
+        fetches.arrived(
+            &a.certificate,
+            |face_id| face_id == 300,
+            true,
+            &mut around.at(Timestamp::ZERO),
+        );
         assert_eq!(due_ms(&fetches), [1000, 30, 30], "a command of one face continues with it");
         // Another command of the same face needs the certificate.
-        fetches.begin(&key, (300, deadline_ns), &mut around.at(NS_PER_MS));
+        fetches.begin(&key, (300, deadline), &mut around.at(Timestamp::from_millis(1)));
         assert_eq!(due_ms(&fetches), [1, 30, 30]);
         fetches.cancel(&key, 301);
         fetches.face_destroyed(300);
-        assert_eq!(fetches.next_deadline_ns(), None);
+        assert_eq!(fetches.next_deadline(), None);
     }
 
     #[test]
@@ -810,22 +812,22 @@ mod tests {
             let next_hop = crate::rib::NextHop { face_id, cost: 1 };
             around.fib.add_next_hop(&name("/a"), next_hop).unwrap();
         }
-        fetches.begin(&key, (300, 4000 * NS_PER_MS), &mut around.at(0));
+        fetches.begin(&key, (300, Timestamp::from_millis(4000)), &mut around.at(Timestamp::ZERO));
         let mut asked: Vec<_> = around.asked().into_iter().map(|next_hop| (0, next_hop)).collect();
-        let mut now_ns = 0;
+        let mut now = Timestamp::ZERO;
         for _ in 0..5 {
             // Every Interest is answered with the same certificate.
-            fetches.arrived(&identity.certificate, |_| true, false, &mut around.at(now_ns));
+            fetches.arrived(&identity.certificate, |_| true, false, &mut around.at(now));
             let erased = around.outbox.pop();
             let name = identity.certificate.name();
             assert!(
                 matches!(&erased, Some(Action::EraseCs { prefix, is_whole_name: true, .. }) if *prefix == name),
                 "{erased:?}"
             );
-            now_ns = fetches.next_deadline_ns().unwrap();
-            fetches.handle_timeout(&mut around.at(now_ns));
+            now = fetches.next_deadline().unwrap();
+            fetches.handle_timeout(&mut around.at(now));
             let sent = around.asked().into_iter();
-            asked.extend(sent.map(|next_hop| (now_ns / NS_PER_MS, next_hop)));
+            asked.extend(sent.map(|next_hop| (now.as_millis(), next_hop)));
         }
         let (first, second, third) = (Some(300), Some(301), Some(302));
         let expected =

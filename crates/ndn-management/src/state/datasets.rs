@@ -4,10 +4,12 @@
 //! between which management serves other requests. The counters of faces have always changed.
 
 use std::fmt;
+use std::time::Duration;
 
 use ndn_packet::{Interest, NameRef};
 use ndn_types::{
-    Capacity, LedgerReport, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Verdict,
+    Capacity, LedgerReport, Now, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Timestamp,
+    Verdict, duration_ms,
 };
 
 use super::action::{CsConfiguration, FaceRecord, Telemetry};
@@ -27,7 +29,6 @@ use crate::listing::Listing;
 use crate::notification::NotificationStream;
 use crate::publisher::{Content, DatasetPublisher, PublishedResource, PublisherLimits};
 use crate::rib::{NextHop, Route};
-use crate::time::Now;
 use crate::types::{FaceEventKind, cs_flag};
 
 /// Bytes encoded per slice: one or two milliseconds of work.
@@ -75,7 +76,7 @@ struct Listings {
     rib: Option<Unfinished>,
     faces: Option<Unfinished>,
     /// The time of the last request; the encoded tables are dropped a while after it.
-    used_ns: u64,
+    used_at: Timestamp,
 }
 
 impl Listings {
@@ -105,7 +106,7 @@ impl fmt::Debug for Sinks {
 #[derive(Debug)]
 pub(super) struct DatasetService {
     publisher: DatasetPublisher,
-    idle_ns: u64,
+    idle: Duration,
     listings: Listings,
     /// The places of requests.
     places: RankedLedger<DatasetPlaces, 1>,
@@ -123,7 +124,7 @@ impl DatasetService {
         events.push_generic("faces").push_generic("events");
         Self {
             publisher: DatasetPublisher::new(limits, reserves),
-            idle_ns: limits.idle_ns,
+            idle: limits.idle,
             listings: Listings::default(),
             places: RankedLedger::new([Capacity::of(WAITING_MAX)], reserves),
             query_slices: 0,
@@ -261,9 +262,8 @@ impl DatasetService {
         faces: &mut FaceRecords,
     ) {
         self.publisher.drop_idle(now);
-        let is_due = self
-            .listings_deadline_ns(routes, faces)
-            .is_some_and(|deadline_ns| deadline_ns <= now.monotonic_ns);
+        let is_due =
+            self.listings_deadline(routes, faces).is_some_and(|deadline| deadline <= now.monotonic);
         if is_due && !self.is_listing(faces) {
             routes.fib.listing.forget();
             routes.rib.listing.forget();
@@ -271,24 +271,23 @@ impl DatasetService {
         }
     }
 
-    /// The next deadline on the monotonic clock; 0 while a version is being encoded.
-    pub(super) fn next_deadline_ns(
+    /// The next deadline; [`Timestamp::ZERO`] while a version is being encoded.
+    pub(super) fn next_deadline(
         &self,
         routes: &RoutingTables,
         faces: &FaceRecords,
-    ) -> Option<u64> {
-        let deadlines =
-            [self.publisher.next_deadline_ns(), self.listings_deadline_ns(routes, faces)];
+    ) -> Option<Timestamp> {
+        let deadlines = [self.publisher.next_deadline(), self.listings_deadline(routes, faces)];
         deadlines.into_iter().flatten().min()
     }
 
-    fn listings_deadline_ns(&self, routes: &RoutingTables, faces: &FaceRecords) -> Option<u64> {
+    fn listings_deadline(&self, routes: &RoutingTables, faces: &FaceRecords) -> Option<Timestamp> {
         if self.is_listing(faces) {
-            return Some(0);
+            return Some(Timestamp::ZERO);
         }
         let kept = [&routes.fib.listing, &routes.rib.listing, &faces.listing];
         let is_kept = kept.into_iter().any(Listing::is_kept);
-        is_kept.then(|| self.listings.used_ns.saturating_add(self.idle_ns))
+        is_kept.then(|| self.listings.used_at + self.idle)
     }
 
     fn publish_content(
@@ -372,7 +371,7 @@ impl DatasetService {
         tables: &mut Tables<'_>,
         outbox: &mut Outbox,
     ) {
-        self.listings.used_ns = now.monotonic_ns;
+        self.listings.used_at = now.monotonic;
         let Self { listings, places, .. } = self;
         let requests = listings.of(listed).as_ref().map(|unfinished| &unfinished.requests);
         let is_waiting = requests.is_some();
@@ -551,13 +550,12 @@ fn append_fib_entry(out: &mut Vec<u8>, prefix: NameRef<'_>, next_hops: &[NextHop
 }
 
 fn route_record(now: Now, route: &Route) -> RouteRecord {
-    let remaining_ns = |expires_at_ns: u64| expires_at_ns.saturating_sub(now.monotonic_ns);
     RouteRecord {
         face_id: route.face_id,
         origin: route.origin,
         cost: route.cost,
         flags: route.flags,
-        expiration_period_ms: route.expires_at_ns.map(|at| remaining_ns(at) / 1_000_000),
+        expiration_period_ms: route.expires_at.map(|at| duration_ms(at - now.monotonic)),
     }
 }
 

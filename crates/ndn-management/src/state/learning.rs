@@ -2,14 +2,17 @@
 //! `slFindAnn` of its RIB manager).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ndn_packet::{Name, NameRef};
-use ndn_types::{Capacity, Ledger, PrincipalIndex, PrincipalKey, Reserves, Resources};
+use ndn_types::{
+    Capacity, Ledger, Now, PrincipalIndex, PrincipalKey, Reserves, Resources, Timestamp,
+    duration_ms,
+};
 
 use crate::announcement::{ANNOUNCEMENT_COST, PrefixAnnouncement};
 use crate::rib::{Rib, Route};
 use crate::sign::DataSigner;
-use crate::time::Now;
 use crate::types::{route_flag, route_origin};
 
 /// Maximum lifetime of a learnt route; the next announcement renews it.
@@ -39,7 +42,7 @@ pub enum Learning {
 #[derive(Debug)]
 struct Kept {
     wire: Box<[u8]>,
-    valid_until_ns: u64,
+    valid_until: Timestamp,
     owner: PrincipalIndex,
 }
 
@@ -50,7 +53,7 @@ impl Kept {
 }
 
 /// Minimum time between two searches for announcements whose routes have ended.
-const SWEEP_NS: u64 = 10_000_000_000;
+const SWEEP_PERIOD: Duration = Duration::from_secs(10);
 
 /// The resources that kept announcements take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,14 +83,14 @@ impl Resources<2> for KeptResource {
 struct KeptTable {
     entries: BTreeMap<(Name, u64), Kept>,
     ledger: Ledger<KeptResource, 2>,
-    next_sweep_ns: u64,
+    next_sweep: Timestamp,
 }
 
 impl KeptTable {
     fn new(reserves: Reserves) -> Self {
         let capacities = [KEPT_COUNT_MAX, KEPT_BYTES_MAX].map(Capacity::of);
         let ledger = Ledger::new(capacities, reserves);
-        Self { entries: BTreeMap::new(), ledger, next_sweep_ns: 0 }
+        Self { entries: BTreeMap::new(), ledger, next_sweep: Timestamp::ZERO }
     }
 
     fn find(&self, prefix: &Name, face_id: u64) -> Option<&Kept> {
@@ -97,16 +100,16 @@ impl KeptTable {
     /// Keeps an announcement, valid until this time, in place of its predecessor, if there is room.
     fn insert(
         &mut self,
-        (now_ns, rib): (u64, &Rib),
+        (now, rib): (Timestamp, &Rib),
         (prefix, face_id): (&Name, u64),
         principal: PrincipalKey,
-        (wire, valid_until_ns): (&[u8], u64),
+        (wire, valid_until): (&[u8], Timestamp),
     ) {
         self.remove(prefix, face_id);
         let owner = self.ledger.attach(principal);
-        let kept = Kept { wire: wire.into(), valid_until_ns, owner };
-        if !self.has_room(&kept) && now_ns >= self.next_sweep_ns {
-            self.next_sweep_ns = now_ns.saturating_add(SWEEP_NS);
+        let kept = Kept { wire: wire.into(), valid_until, owner };
+        if !self.has_room(&kept) && now >= self.next_sweep {
+            self.next_sweep = now + SWEEP_PERIOD;
             self.drop_without_route(rib);
         }
         if self.has_room(&kept) {
@@ -143,15 +146,15 @@ impl KeptTable {
     }
 }
 
-/// The route of an announcement that is valid until `valid_until_ns`.
-pub(super) fn learnt_route(now: Now, face_id: u64, valid_until_ns: u64) -> Route {
-    let latest_ns = now.monotonic_ns.saturating_add(LIFETIME_MS * 1_000_000);
+/// The route of an announcement that is valid until `valid_until`.
+pub(super) fn learnt_route(now: Now, face_id: u64, valid_until: Timestamp) -> Route {
+    let latest = now.monotonic.plus_millis(LIFETIME_MS);
     Route {
         face_id,
         origin: route_origin::PREFIX_ANNOUNCEMENT,
         cost: ANNOUNCEMENT_COST,
         flags: route_flag::CHILD_INHERIT,
-        expires_at_ns: Some(valid_until_ns.min(latest_ns)),
+        expires_at: Some(valid_until.min(latest)),
     }
 }
 
@@ -173,9 +176,9 @@ impl Announcements {
         (now, rib): (Now, &Rib),
         route: (&Name, u64),
         principal: PrincipalKey,
-        announcement: (&[u8], u64),
+        announcement: (&[u8], Timestamp),
     ) {
-        self.kept.insert((now.monotonic_ns, rib), route, principal, announcement);
+        self.kept.insert((now.monotonic, rib), route, principal, announcement);
     }
 
     /// Drops the announcement of a route that has ended.
@@ -197,22 +200,22 @@ impl Announcements {
         let (routes, prefix) = (rib.routes(prefix), prefix.to_name());
         let mut latest = None;
         for route in routes.iter().filter(|r| r.origin == route_origin::PREFIX_ANNOUNCEMENT) {
-            if let Some(Kept { wire, valid_until_ns, .. }) = self.kept.find(&prefix, route.face_id)
-                && *valid_until_ns > now.monotonic_ns
-                && latest.is_none_or(|(_, expires)| expires < route.expires_at_ns)
+            if let Some(Kept { wire, valid_until, .. }) = self.kept.find(&prefix, route.face_id)
+                && *valid_until > now.monotonic
+                && latest.is_none_or(|(_, expires)| expires < route.expires_at)
             {
-                latest = Some((wire, route.expires_at_ns));
+                latest = Some((wire, route.expires_at));
             }
         }
         if let Some((wire, _)) = latest {
             return Some(wire.to_vec());
         }
-        let left_ms = |expires_at_ns: Option<u64>| {
-            expires_at_ns.map_or(u64::MAX, |at| at.saturating_sub(now.monotonic_ns) / 1_000_000)
+        let left_ms = |expires_at: Option<Timestamp>| {
+            expires_at.map_or(u64::MAX, |at| duration_ms(at - now.monotonic))
         };
-        let longest_ms = routes.iter().map(|route| left_ms(route.expires_at_ns)).max()?;
+        let longest_ms = routes.iter().map(|route| left_ms(route.expires_at)).max()?;
         let period_ms = longest_ms.clamp(MADE_MS_MIN, MADE_MS_MAX);
-        PrefixAnnouncement::sign(&prefix, now.unix_us, period_ms, signer)
+        PrefixAnnouncement::sign(&prefix, now.unix_us(), period_ms, signer)
     }
 }
 
@@ -227,7 +230,7 @@ mod tests {
 
     fn route(face_id: u64) -> Route {
         let origin = route_origin::PREFIX_ANNOUNCEMENT;
-        Route { face_id, origin, cost: ANNOUNCEMENT_COST, flags: 0, expires_at_ns: None }
+        Route { face_id, origin, cost: ANNOUNCEMENT_COST, flags: 0, expires_at: None }
     }
 
     fn peer(face_id: u64) -> PrincipalKey {
@@ -235,8 +238,13 @@ mod tests {
         PrincipalKey::remote(([192, 0, 2, last], 6363).into())
     }
 
-    fn insert(table: &mut KeptTable, at: (u64, &Rib), (prefix, face_id): (&Name, u64), len: usize) {
-        table.insert(at, (prefix, face_id), peer(face_id), (&vec![0; len], 0));
+    fn insert(
+        table: &mut KeptTable,
+        at: (Timestamp, &Rib),
+        (prefix, face_id): (&Name, u64),
+        len: usize,
+    ) {
+        table.insert(at, (prefix, face_id), peer(face_id), (&vec![0; len], Timestamp::ZERO));
     }
 
     proptest! {
@@ -254,7 +262,7 @@ mod tests {
                 match what {
                     0 => {
                         rib.register(uri.as_ref(), route(face_id)).unwrap();
-                        insert(&mut table, (0, &rib), (&uri, face_id), length);
+                        insert(&mut table, (Timestamp::ZERO, &rib), (&uri, face_id), length);
                         oracle.insert((uri, face_id), length);
                     }
                     1 => {
@@ -298,7 +306,7 @@ mod tests {
                 let mut uri = name("/p");
                 uri.push_segment(number);
                 rib.register(uri.as_ref(), route(face_id)).unwrap();
-                insert(table, (0, &rib), (&uri, face_id), length);
+                insert(table, (Timestamp::ZERO, &rib), (&uri, face_id), length);
             }
             table.entries.len() - before
         };
@@ -309,9 +317,11 @@ mod tests {
         // Ended routes make room.
         rib.remove_face(0, usize::MAX);
         let own = |table: &KeptTable| table.find(&name("/p"), 1).is_some();
-        insert(&mut table, (SWEEP_NS - 1, &rib), (&name("/p"), 1), length);
+        let due = Timestamp::ZERO + SWEEP_PERIOD;
+        let early = Timestamp::from_nanos(due.as_nanos() - 1);
+        insert(&mut table, (early, &rib), (&name("/p"), 1), length);
         assert!(!own(&table), "the search is rate-limited");
-        insert(&mut table, (SWEEP_NS, &rib), (&name("/p"), 1), length);
+        insert(&mut table, (due, &rib), (&name("/p"), 1), length);
         assert!(own(&table));
     }
 }

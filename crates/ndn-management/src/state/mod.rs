@@ -36,11 +36,12 @@ mod routes;
 mod strategies;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use ndn_packet::{Data, Interest, Name, NameRef};
 use ndn_security::Certificate;
 use ndn_security::trust::{AnchorChange, Search, Validation};
-use ndn_types::{LedgerReport, Persistency, PrincipalKey, Scope};
+use ndn_types::{LedgerReport, Now, Persistency, PrincipalKey, Scope, Timestamp};
 
 pub use action::{
     Action, CreatedFace, CsConfiguration, FaceActivity, FaceCapabilities, FaceCreationError,
@@ -71,15 +72,14 @@ use crate::request::{AcceptedCommand, FaceOptions, Request};
 use crate::response::{ControlResponse, status};
 use crate::rib::{NextHop, Rib, Route};
 use crate::strategy_name::StrategyError;
-use crate::time::Now;
 use crate::types::{
     CS_ERASE_LIMIT, FACE_ID_INTERNAL, FACE_ID_RESERVED_MAX, FaceEventKind, PREFIX_DEPTH_MAX,
     cs_flag, route_flag, route_origin,
 };
 use authorization::Authorization;
 use certificates::{
-    FETCH_MS_MAX, FetchContext, Progress, ReceivedCertificate, WaitingAnnouncement, WaitingCommand,
-    WaitingRequest, command_deadline_ns,
+    FETCH_TIME_MAX, FetchContext, Progress, ReceivedCertificate, WaitingAnnouncement,
+    WaitingCommand, WaitingRequest, command_deadline,
 };
 pub use datasets::FaceEventSink;
 use datasets::{DatasetService, Tables};
@@ -150,7 +150,7 @@ const MANAGEMENT_ROUTE: Route = Route {
     origin: route_origin::APP,
     cost: 0,
     flags: route_flag::CHILD_INHERIT,
-    expires_at_ns: None,
+    expires_at: None,
 };
 
 /// The control plane. See the module documentation.
@@ -295,8 +295,8 @@ impl ControlState {
     }
 
     /// Charges the time that [`handle_next`](Self::handle_next) took to the principal of the request.
-    pub fn charge(&mut self, cost_ns: u64) {
-        self.requests.charge(cost_ns);
+    pub fn charge(&mut self, cost: Duration) {
+        self.requests.charge(cost);
     }
 
     /// Returns the memory for requests that each principal holds.
@@ -407,8 +407,8 @@ impl ControlState {
                 self.refuse(name, verb, &response, signer, reason)
             }
             Dispatch::NeedsCertificates { verb, signer, search } => {
-                let deadline_ns = command_deadline_ns(now.monotonic_ns, interest);
-                let unverified = Unverified { requester, progress: Progress::new(deadline_ns) };
+                let deadline = command_deadline(now.monotonic, interest);
+                let unverified = Unverified { requester, progress: Progress::new(deadline) };
                 self.wait_for_certificates(now, interest, unverified, (verb, signer, search))
             }
             Dispatch::Publish { dataset, prefix } => {
@@ -539,15 +539,15 @@ impl ControlState {
         self.faces.resize(face_id, mtu);
     }
 
-    /// The time of the next call of [`ControlState::handle_timeout`], on the monotonic clock.
+    /// The time of the next call of [`ControlState::handle_timeout`].
     #[must_use]
-    pub fn next_deadline_ns(&self) -> Option<u64> {
+    pub fn next_deadline(&self) -> Option<Timestamp> {
         let deadlines = [
-            self.routes.next_deadline_ns(),
-            self.pending.next_deadline_ns(),
-            self.datasets.next_deadline_ns(&self.routes, &self.faces),
-            self.authorization.next_deadline_ns(),
-            self.readvertising.next_deadline_ns(&self.routes.rib),
+            self.routes.next_deadline(),
+            self.pending.next_deadline(),
+            self.datasets.next_deadline(&self.routes, &self.faces),
+            self.authorization.next_deadline(),
+            self.readvertising.next_deadline(&self.routes.rib),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -555,10 +555,9 @@ impl ControlState {
     /// Handles deadlines: expired routes (many of them in slices, see [`ControlState::is_changing_routes`]), waiting commands,
     /// certificates to request again, commands to issue. [`ControlState::continue_listings`] completes large datasets.
     pub fn handle_timeout(&mut self, now: Now) {
-        let now_ns = now.monotonic_ns;
-        self.routes.expire_routes(now_ns);
+        self.routes.expire_routes(now.monotonic);
         self.routes.continue_changing();
-        self.pending.handle_timeout(now_ns);
+        self.pending.handle_timeout(now.monotonic);
         self.datasets.handle_timeout(now, &mut self.routes, &mut self.faces);
         let (authorization, mut cx) = self.authorizing(now);
         for expired in authorization.handle_timeout(&mut cx) {
@@ -798,8 +797,7 @@ impl ControlState {
             let refused = RequestOutcome::Announcement(Learning::Refused(reason));
             return self.outcomes.push_back((face_id, refused));
         }
-        let deadline_ns = now.monotonic_ns.saturating_add(FETCH_MS_MAX * 1_000_000);
-        let progress = Progress::new(deadline_ns);
+        let progress = Progress::new(now.monotonic + FETCH_TIME_MAX);
         let announcement = WaitingAnnouncement { wire, face_id, progress };
         self.queue(face_id, Queued::Judge(WaitingRequest::Announcement(Box::new(announcement))));
     }
@@ -872,10 +870,10 @@ impl ControlState {
     ) -> Learning {
         let refused = |reason: &dyn ToString| Learning::Refused(reason.to_string());
         let face_id = *face_id;
-        let Some(valid_until_ns) = announcement.expires_at_ns(now) else {
+        let Some(valid_until) = announcement.expires_at(now) else {
             return refused(&"it is not valid at this time");
         };
-        let route = learning::learnt_route(now, face_id, valid_until_ns);
+        let route = learning::learnt_route(now, face_id, valid_until);
         let prefix = announcement.prefix;
         if TopPrefix::of(prefix.as_ref()).is_some() {
             return refused(&"names of management are not learnt");
@@ -883,7 +881,7 @@ impl ControlState {
         let owner = self.principal(face_id).without_process();
         match self.add_owned_route(prefix.as_ref(), route, Some(owner)) {
             Ok(()) => {
-                let (rib, kept) = (&self.routes.rib, (&**wire, valid_until_ns));
+                let (rib, kept) = (&self.routes.rib, (&**wire, valid_until));
                 self.announcements.keep((now, rib), (&prefix, face_id), owner, kept);
                 Learning::Learnt(prefix)
             }
@@ -968,10 +966,10 @@ impl ControlState {
                 Outcome::Reply(success)
             }
             Request::RibRegister { prefix, face_id, origin, cost, flags, expiration_period_ms } => {
-                let expires_at_ns = expiration_period_ms
-                    .and_then(|period_ms| period_ms.checked_mul(1_000_000))
-                    .and_then(|period_ns| executing.now.monotonic_ns.checked_add(period_ns));
-                let route = Route { face_id, origin, cost, flags, expires_at_ns };
+                let expires_at = expiration_period_ms
+                    .map(|period_ms| executing.now.monotonic.plus_millis(period_ms))
+                    .filter(|at| *at < Timestamp::MAX);
+                let route = Route { face_id, origin, cost, flags, expires_at };
                 self.rib_register(executing, prefix.as_ref(), route, success)
             }
             Request::RibUnregister { prefix, face_id, origin } => {
@@ -1039,7 +1037,7 @@ impl ControlState {
         success: ControlResponse,
     ) -> Outcome {
         // A period of zero ends an existing route and makes no new one.
-        if route.expires_at_ns.is_some_and(|at| at <= executing.now.monotonic_ns)
+        if route.expires_at.is_some_and(|at| at <= executing.now.monotonic)
             && prefix.len() <= PREFIX_DEPTH_MAX
         {
             self.take_route_back(prefix, route.face_id, route.origin);
@@ -1059,7 +1057,7 @@ impl ControlState {
         announcement: &PrefixAnnouncement,
         success: ControlResponse,
     ) -> Outcome {
-        let Some(expires_at_ns) = announcement.expires_at_ns(executing.now) else {
+        let Some(expires_at) = announcement.expires_at(executing.now) else {
             let text = "Prefix announcement is not valid at this time";
             return Outcome::reply(status::NOT_ACCEPTABLE, text);
         };
@@ -1068,7 +1066,7 @@ impl ControlState {
             origin: route_origin::PREFIX_ANNOUNCEMENT,
             cost: ANNOUNCEMENT_COST,
             flags: route_flag::CHILD_INHERIT,
-            expires_at_ns: Some(expires_at_ns),
+            expires_at: Some(expires_at),
         };
         self.rib_register(executing, announcement.prefix.as_ref(), route, success)
     }

@@ -1,19 +1,20 @@
 //! Commands that wait for the data plane.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ndn_packet::{Name, NameRef};
 use ndn_types::{
-    Capacity, LedgerReport, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Verdict,
+    Capacity, LedgerReport, Now, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Timestamp,
+    Verdict,
 };
 
 use super::action::{FaceSpecification, Ticket};
-use crate::time::Now;
 
 /// Maximum number of waiting commands, and of work that no command waits for. Principals share the places.
 const PENDING_MAX: usize = 1024;
 /// A command that waits longer is dropped: its Interest has expired.
-const LIFETIME_NS: u64 = 60_000_000_000;
+const LIFETIME: Duration = Duration::from_secs(60);
 
 ndn_types::resource! {
     /// Places for commands that wait for the data plane, which principals share.
@@ -73,7 +74,7 @@ pub(super) struct Pending {
     pub(super) work: Work,
     /// For which principal the work was begun, as in [`Claim::keeper`]. It may fail because of that one's shares.
     begun_for: Option<PrincipalKey>,
-    deadline_ns: u64,
+    deadline: Timestamp,
 }
 
 /// Work that is begun again for the commands of others, after it has failed for that of a user.
@@ -183,9 +184,9 @@ impl PendingTable {
     fn insert(&mut self, now: Now, work: Work, claim: Claim) -> Ticket {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
-        let deadline_ns = now.monotonic_ns.saturating_add(LIFETIME_NS);
+        let deadline = now.monotonic + LIFETIME;
         let (begun_for, claims) = (claim.keeper, vec![claim]);
-        self.entries.insert(ticket, Pending { claims, work, begun_for, deadline_ns });
+        self.entries.insert(ticket, Pending { claims, work, begun_for, deadline });
         ticket
     }
 
@@ -224,8 +225,8 @@ impl PendingTable {
         failed.iter().for_each(|claim| self.release(claim));
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
-        let deadline_ns = now.monotonic_ns.saturating_add(LIFETIME_NS);
-        self.entries.insert(ticket, Pending { claims, work, begun_for, deadline_ns });
+        let deadline = now.monotonic + LIFETIME;
+        self.entries.insert(ticket, Pending { claims, work, begun_for, deadline });
         Some(Retry { ticket, specification, failed })
     }
 
@@ -257,14 +258,14 @@ impl PendingTable {
         Some(pending)
     }
 
-    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
+    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
         // Tickets ascend with time, and all work waits equally long.
-        self.entries.values().next().map(|pending| pending.deadline_ns)
+        self.entries.values().next().map(|pending| pending.deadline)
     }
 
-    pub(super) fn handle_timeout(&mut self, now_ns: u64) {
+    pub(super) fn handle_timeout(&mut self, now: Timestamp) {
         while let Some((&ticket, first)) = self.entries.first_key_value()
-            && first.deadline_ns <= now_ns
+            && first.deadline <= now
         {
             self.take(ticket);
         }

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ndn_packet::{Component, Data, Name, NameRef};
+use ndn_types::{Now, Timestamp};
 
 use super::action::Action;
 use super::outbox::Outbox;
 use crate::command::TopPrefix;
 use crate::readvertise::{CommandSigner, Readvertise, ReadvertiseOptions};
 use crate::rib::Rib;
-use crate::time::Now;
 use crate::types::route_origin;
 
 /// The last component of an identity that is not part of the prefix that the identity stands for.
@@ -144,14 +144,14 @@ impl Readvertising {
         rib.watch();
     }
 
-    /// The next deadline on the monotonic clock; 0 if the RIB has changed.
-    pub(super) fn next_deadline_ns(&self, rib: &Rib) -> Option<u64> {
+    /// The next deadline; [`Timestamp::ZERO`] if the RIB has changed.
+    pub(super) fn next_deadline(&self, rib: &Rib) -> Option<Timestamp> {
         let gateway = self.gateway.as_ref().map(|gateway| &gateway.readvertise);
         let all = || self.daemon.iter().chain(gateway);
         if rib.has_changed() && all().next().is_some() {
-            return Some(0);
+            return Some(Timestamp::ZERO);
         }
-        all().filter_map(Readvertise::next_deadline_ns).min()
+        all().filter_map(Readvertise::next_deadline).min()
     }
 
     /// Passes the changes of the RIB on, and sends the commands that are due.

@@ -7,6 +7,7 @@
 //! the policy of the ledger.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
 
 use ndn_packet::Name;
 use ndn_types::{
@@ -22,8 +23,8 @@ const BYTES_MAX: usize = 4 << 20;
 const SHARE_MIN: usize = 64 << 10;
 /// Bytes charged for a request in addition to its packet.
 const OVERHEAD_BYTES: usize = 256;
-/// Least time that a request counts as, nanoseconds.
-const COST_MIN_NS: u64 = 10_000;
+/// Least time that a request counts as.
+const COST_MIN: Duration = Duration::from_micros(10);
 
 ndn_types::resource! {
     /// The memory of what waits, which principals share.
@@ -147,15 +148,15 @@ impl Requests {
         let key = self.principals[class.index()].next()?;
         self.last = Some(key);
         let request = self.take_oldest(key);
-        self.charge(COST_MIN_NS);
+        self.charge(COST_MIN);
         request
     }
 
-    /// The request that was taken last took this long, nanoseconds.
-    pub(super) fn charge(&mut self, cost_ns: u64) {
+    /// The request that was taken last took this long.
+    pub(super) fn charge(&mut self, cost: Duration) {
         let Some(key) = self.last else { return };
-        self.principals[key.class().index()].charge(key, cost_ns);
-        self.classes.charge(key.class(), cost_ns);
+        self.principals[key.class().index()].charge(key, cost);
+        self.classes.charge(key.class(), cost);
     }
 
     fn take_oldest(&mut self, key: PrincipalKey) -> Option<Request> {
@@ -175,27 +176,27 @@ impl Requests {
     }
 }
 
-/// The time that a key has received, nanoseconds, and the number of its arrival, which breaks ties.
-type Place = (u64, u64);
+/// The time that a key has received, and the number of its arrival, which breaks ties.
+type Place = (Duration, u64);
 
-/// Turns between keys, by the time that each was given.
+/// Turns between keys, by the processor time that each was given.
 #[derive(Debug)]
 struct Turns<K> {
-    /// The places of keys. Others were given `now`.
+    /// The places of keys. Others were given `least`.
     places: BTreeMap<K, Place>,
     /// The keys that wait for their turn.
     waiting: BTreeSet<(Place, K)>,
-    /// The others that were given more than `now`.
+    /// The others that were given more than `least`.
     resting: BTreeSet<(Place, K)>,
     /// The time that the last key in turn had received before it.
-    now: u64,
+    least: Duration,
     arrivals: u64,
 }
 
 impl<K> Default for Turns<K> {
     fn default() -> Self {
         let (waiting, resting) = (BTreeSet::new(), BTreeSet::new());
-        Self { places: BTreeMap::new(), waiting, resting, now: 0, arrivals: 0 }
+        Self { places: BTreeMap::new(), waiting, resting, least: Duration::ZERO, arrivals: 0 }
     }
 }
 
@@ -206,7 +207,7 @@ impl<K: Ord + Copy> Turns<K> {
 
     /// A key waits, unless it does already.
     fn add(&mut self, key: K) {
-        let place = *self.places.entry(key).or_insert((self.now, 0));
+        let place = *self.places.entry(key).or_insert((self.least, 0));
         if self.waiting.contains(&(place, key)) {
             return;
         }
@@ -214,7 +215,7 @@ impl<K: Ord + Copy> Turns<K> {
         self.insert(key, place.0);
     }
 
-    fn insert(&mut self, key: K, given: u64) {
+    fn insert(&mut self, key: K, given: Duration) {
         self.arrivals += 1;
         let place = (given, self.arrivals);
         self.places.insert(key, place);
@@ -235,10 +236,10 @@ impl<K: Ord + Copy> Turns<K> {
 
     /// The key whose turn it is.
     fn next(&mut self) -> Option<K> {
-        let ((now, _), key) = *self.waiting.first()?;
-        self.now = now;
+        let ((least, _), key) = *self.waiting.first()?;
+        self.least = least;
         while let Some((place, rested)) = self.resting.first().copied()
-            && place.0 <= now
+            && place.0 <= least
         {
             self.resting.pop_first();
             self.places.remove(&rested);
@@ -247,11 +248,11 @@ impl<K: Ord + Copy> Turns<K> {
     }
 
     /// Adds to what a key was given, unless no other waits.
-    fn charge(&mut self, key: K, cost: u64) {
+    fn charge(&mut self, key: K, cost: Duration) {
         if self.waiting.is_empty() {
             return;
         }
-        let place = *self.places.entry(key).or_insert((self.now, 0));
+        let place = *self.places.entry(key).or_insert((self.least, 0));
         let given = place.0.saturating_add(cost);
         if self.waiting.remove(&(place, key)) {
             self.insert(key, given);
@@ -299,12 +300,12 @@ mod tests {
         }
         for _ in 0..30 {
             requests.pop().unwrap();
-            requests.charge(100_000);
+            requests.charge(Duration::from_micros(100));
         }
         requests.push(remote(4), interest(1000, 100));
         let mut served = std::iter::from_fn(|| {
             let request = requests.pop();
-            requests.charge(100_000);
+            requests.charge(Duration::from_micros(100));
             request
         });
         let position = served.position(|request| request.face_id() == 1000).unwrap();
@@ -323,7 +324,7 @@ mod tests {
         for _ in 0..220 {
             let face = requests.pop().unwrap().face_id();
             // Those of the first take ten times as long.
-            requests.charge(if face == 1 { 990_000 } else { 90_000 });
+            requests.charge(Duration::from_micros(if face == 1 { 990 } else { 90 }));
             served[usize::from(face == 2)] += 1;
         }
         assert_eq!(served, [20, 200]);

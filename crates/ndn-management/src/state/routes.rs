@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use ndn_packet::{Name, NameRef};
-use ndn_types::{LedgerReport, PrincipalKey};
+use ndn_types::{LedgerReport, PrincipalKey, Timestamp};
 
 use super::action::Action;
 use super::config::ControlConfig;
@@ -96,7 +96,7 @@ pub(super) struct Removals {
     /// Destroyed faces, in this order.
     pub(super) faces: VecDeque<u64>,
     /// Routes whose expiry is this time or earlier remain.
-    expired_ns: Option<u64>,
+    expired_at: Option<Timestamp>,
     /// Slices of expired routes since the last version that was requested because of them.
     expired_slices: usize,
 }
@@ -266,7 +266,7 @@ impl RoutingTables {
 
     /// Whether routes or next hops of destroyed faces, or expired routes, remain.
     pub(super) fn is_removing(&self) -> bool {
-        !self.removals.faces.is_empty() || self.removals.expired_ns.is_some()
+        !self.removals.faces.is_empty() || self.removals.expired_at.is_some()
     }
 
     /// Removes the routes and next hops of a destroyed face, or begins to.
@@ -280,10 +280,10 @@ impl RoutingTables {
         self.release_ended();
     }
 
-    /// Marks the routes whose expiry is `now_ns` or earlier for removal.
-    pub(super) fn expire_routes(&mut self, now_ns: u64) {
-        if self.rib.next_deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
-            self.removals.expired_ns = Some(now_ns);
+    /// Marks the routes whose expiry is `now` or earlier for removal.
+    pub(super) fn expire_routes(&mut self, now: Timestamp) {
+        if self.rib.next_deadline().is_some_and(|deadline| deadline <= now) {
+            self.removals.expired_at = Some(now);
         }
     }
 
@@ -316,9 +316,9 @@ impl RoutingTables {
         }
     }
 
-    /// The next deadline on the monotonic clock; 0 while routes are being removed or inherited.
-    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        if self.is_changing() { Some(0) } else { self.rib.next_deadline_ns() }
+    /// The next deadline; [`Timestamp::ZERO`] while routes are being removed or inherited.
+    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
+        if self.is_changing() { Some(Timestamp::ZERO) } else { self.rib.next_deadline() }
     }
 
     /// The FIB updates since the last call, in one batch.
@@ -349,12 +349,12 @@ impl RoutingTables {
     }
 
     fn remove_expired(&mut self) {
-        let Some(now_ns) = self.removals.expired_ns.take() else { return };
-        self.rib.handle_timeout(now_ns, SLICE_PREFIXES);
+        let Some(now) = self.removals.expired_at.take() else { return };
+        self.rib.handle_timeout(now, SLICE_PREFIXES);
         self.apply_rib_updates();
         self.removals.expired_slices += 1;
-        self.expire_routes(now_ns);
-        if self.removals.expired_ns.is_none() || self.removals.expired_slices >= SLICES_PER_VERSION
+        self.expire_routes(now);
+        if self.removals.expired_at.is_none() || self.removals.expired_slices >= SLICES_PER_VERSION
         {
             self.removals.expired_slices = 0;
             self.is_awaited = true;

@@ -1,10 +1,11 @@
 //! Trust anchors, which can be refreshed from files (ndn-cxx: `DynamicTrustAnchorGroup`).
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use ndn_types::Timestamp;
 
 use crate::Certificate;
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// The location of trust anchors; paths are as in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,9 +66,9 @@ pub enum AnchorChange {
 pub(super) struct AnchorGroup {
     anchors: Vec<Arc<Certificate>>,
     /// The location and the refresh period.
-    refresh: Option<(Kept, u64)>,
-    /// The next refresh, on the monotonic clock; unknown before the first call.
-    due_ns: Option<u64>,
+    refresh: Option<(Kept, Duration)>,
+    /// The time of the next refresh; unknown before the first call.
+    due: Option<Timestamp>,
     /// The last refresh failed.
     is_unreadable: bool,
 }
@@ -75,12 +76,12 @@ pub(super) struct AnchorGroup {
 impl AnchorGroup {
     /// Anchors without refresh.
     pub(super) fn fixed(anchors: Vec<Arc<Certificate>>) -> Self {
-        Self { anchors, refresh: None, due_ns: None, is_unreadable: false }
+        Self { anchors, refresh: None, due: None, is_unreadable: false }
     }
 
     /// Anchors that were just read, with a refresh period in seconds.
     pub(super) fn new(kept: Kept, refresh_s: Option<u64>, anchors: Vec<Arc<Certificate>>) -> Self {
-        let refresh = refresh_s.map(|seconds| (kept, seconds.saturating_mul(SECOND_NS)));
+        let refresh = refresh_s.map(|seconds| (kept, Duration::from_secs(seconds)));
         Self { refresh, ..Self::fixed(anchors) }
     }
 
@@ -89,8 +90,8 @@ impl AnchorGroup {
     }
 
     /// The time of the next call of [`refresh`](Self::refresh); at once before the first call.
-    pub(super) fn next_refresh_ns(&self) -> Option<u64> {
-        self.refresh.as_ref().map(|_| self.due_ns.unwrap_or(0))
+    pub(super) fn next_refresh(&self) -> Option<Timestamp> {
+        self.refresh.as_ref().map(|_| self.due.unwrap_or_default())
     }
 
     /// Checks whether the anchors can be read.
@@ -103,11 +104,15 @@ impl AnchorGroup {
     }
 
     /// Reads the anchors if their refresh is due.
-    pub(super) fn refresh(&mut self, now_ns: u64, load: LoadAnchors<'_>) -> Option<AnchorChange> {
-        let (kept, period_ns) = self.refresh.as_ref()?;
-        let is_due = self.due_ns.is_some_and(|due_ns| due_ns <= now_ns);
-        if self.due_ns.is_none() || is_due {
-            self.due_ns = Some(now_ns.saturating_add(*period_ns));
+    pub(super) fn refresh(
+        &mut self,
+        now: Timestamp,
+        load: LoadAnchors<'_>,
+    ) -> Option<AnchorChange> {
+        let (kept, period) = self.refresh.as_ref()?;
+        let is_due = self.due.is_some_and(|due| due <= now);
+        if self.due.is_none() || is_due {
+            self.due = Some(now + *period);
         }
         if !is_due {
             return None;

@@ -21,6 +21,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ndn_packet::{Data, Interest, KeyLocator, Name, NameRef, SignatureInfo, SignatureType};
+use ndn_types::Timestamp;
 
 use anchors::AnchorGroup;
 pub use anchors::{AnchorChange, AnchorSource, LoadAnchors};
@@ -239,17 +240,16 @@ impl TrustPolicy {
         self.groups.iter().flat_map(AnchorGroup::anchors)
     }
 
-    /// The time of the next call of [`refresh_anchors`](Self::refresh_anchors), on the monotonic clock in nanoseconds; `None`
-    /// if no anchor is refreshed.
+    /// The time of the next call of [`refresh_anchors`](Self::refresh_anchors); `None` if no anchor is refreshed.
     #[must_use]
-    pub fn next_refresh_ns(&self) -> Option<u64> {
-        self.groups.iter().filter_map(AnchorGroup::next_refresh_ns).min()
+    pub fn next_refresh(&self) -> Option<Timestamp> {
+        self.groups.iter().filter_map(AnchorGroup::next_refresh).min()
     }
 
     /// Reads the anchors whose refresh is due; the first call starts the periods. Certificates that depend on removed anchors
     /// are no longer trusted.
-    pub fn refresh_anchors(&mut self, now_ns: u64, load: LoadAnchors<'_>) -> Vec<AnchorChange> {
-        let changes = self.groups.iter_mut().filter_map(|group| group.refresh(now_ns, load));
+    pub fn refresh_anchors(&mut self, now: Timestamp, load: LoadAnchors<'_>) -> Vec<AnchorChange> {
+        let changes = self.groups.iter_mut().filter_map(|group| group.refresh(now, load));
         let changes: Vec<AnchorChange> = changes.collect();
         if changes.iter().any(|change| matches!(change, AnchorChange::Changed { .. })) {
             self.verified.clear();

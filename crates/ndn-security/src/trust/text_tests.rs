@@ -116,8 +116,8 @@ fn verdict_of_removed_anchors_is_dropped() {
     assert_eq!(judgement.validation, Validation::Accepted);
     assert!(judgement.has_learned());
     let mut reload = |_: AnchorSource<'_>| Ok(vec![Arc::clone(&other.certificate)]);
-    policy.refresh_anchors(0, &mut reload);
-    assert_eq!(policy.refresh_anchors(1_000_000_000, &mut reload).len(), 1);
+    policy.refresh_anchors(Timestamp::ZERO, &mut reload);
+    assert_eq!(policy.refresh_anchors(Timestamp::from_millis(1000), &mut reload).len(), 1);
     policy.learn(judgement);
     assert!(!policy.is_verified(&lab.site.certificate));
     assert_eq!(missing(policy.validate(&packet, &[], NOW)), needed(&lab.site));

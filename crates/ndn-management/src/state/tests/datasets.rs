@@ -200,7 +200,7 @@ fn rib_fib_and_strategy_lists_have_all_entries() {
     harness.command(APP, Verb::RibRegister, &parameters);
     let parameters = ControlParameters { face_id: Some(TUNNEL), cost: Some(3), ..named("/b") };
     harness.command(APP, Verb::FibAddNextHop, &parameters);
-    harness.advance(2 * SECOND_NS);
+    harness.advance(2 * SECOND);
 
     let rib: Vec<RibEntry> = list(&mut harness, "/localhost/nfd/rib/list");
     assert_eq!(rib.len(), 1);
@@ -265,7 +265,7 @@ fn unchanged_table_is_encoded_once_within_a_second() {
     let (content, second) = first_segment(&mut harness, &prefix);
     assert_ne!(second, first);
     assert_eq!(decode_dataset::<RibEntry>(&content).unwrap().len(), 2);
-    harness.advance(SECOND_NS);
+    harness.advance(SECOND);
     assert_ne!(first_segment(&mut harness, &prefix).1, second);
     assert_eq!(harness.state.counters().datasets, 3);
 }
@@ -273,7 +273,7 @@ fn unchanged_table_is_encoded_once_within_a_second() {
 /// Enough routes for several slices: names of 300 bytes.
 fn fill(harness: &mut Harness, count: u64) {
     for number in 0..count {
-        let route = Route { face_id: APP, origin: 0, cost: 0, flags: 0, expires_at_ns: None };
+        let route = Route { face_id: APP, origin: 0, cost: 0, flags: 0, expires_at: None };
         harness.state.routes.rib.register(long_name(number).as_ref(), route).unwrap();
     }
     harness.state.routes.rib_changed();
@@ -324,7 +324,7 @@ fn commands_are_executed_between_slices_of_a_large_table() {
         fill(&mut harness, 3000);
         discover(&mut harness, uri);
         assert!(harness.sent.is_empty(), "that is more than one slice");
-        assert_eq!(harness.state.next_deadline_ns(), Some(0));
+        assert_eq!(harness.state.next_deadline(), Some(Timestamp::ZERO));
         harness.handle_timeout();
         harness.run();
         assert!(harness.sent.is_empty(), "and more than two");
@@ -341,7 +341,7 @@ fn commands_are_executed_between_slices_of_a_large_table() {
             slices += 1;
             assert!(slices < 100);
         }
-        assert_ne!(harness.state.next_deadline_ns(), Some(0));
+        assert_ne!(harness.state.next_deadline(), Some(Timestamp::ZERO));
         assert_eq!(harness.state.counters().datasets, 1, "one version for both");
         let content = published(&mut harness);
         let names: Vec<Name> = if is_fib {
@@ -403,7 +403,7 @@ fn face_list_is_consistent_while_faces_change_between_slices() {
         let persistency = adopted.unwrap().properties.persistency;
         assert_eq!(persistency, Persistency::Permanent);
     }
-    harness.advance(60 * SECOND_NS);
+    harness.advance(60 * SECOND);
     assert!(!harness.state.faces.listing.is_kept());
 }
 
@@ -434,10 +434,10 @@ fn remaining_lifetime_is_encoded_anew_and_idle_listing_is_dropped() {
     for remaining_ms in [100_000, 98_000, 96_000] {
         let rib: Vec<RibEntry> = list(&mut harness, "/localhost/nfd/rib/list");
         assert_eq!(rib[0].routes[0].expiration_period_ms, Some(remaining_ms));
-        harness.advance(2 * SECOND_NS);
+        harness.advance(2 * SECOND);
     }
     assert!(harness.state.routes.rib.listing.is_kept());
-    harness.advance(60 * SECOND_NS);
+    harness.advance(60 * SECOND);
     assert!(!harness.state.routes.rib.listing.is_kept());
 }
 

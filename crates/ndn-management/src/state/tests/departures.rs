@@ -125,8 +125,7 @@ impl Pair {
     /// Routes expire: in one go, or the first slice of them.
     fn pass(&mut self) {
         for harness in [&mut self.sliced, &mut self.naive] {
-            harness.now.monotonic_ns += SECOND_NS;
-            harness.now.unix_us += SECOND_NS / 1000;
+            harness.pass(SECOND);
             harness.handle_timeout();
         }
         self.sliced.run();
@@ -201,7 +200,7 @@ impl Pair {
                 routes.iter().map(move |route| (prefix.to_name(), *route))
             });
             let is_living = |route: &Route| {
-                let is_over = route.expires_at_ns.is_some_and(|at| at <= harness.now.monotonic_ns);
+                let is_over = route.expires_at.is_some_and(|at| at <= harness.now.monotonic);
                 harness.state.face(route.face_id).is_some() && !is_over
             };
             let mut living: Vec<(Name, Route)> =
@@ -270,7 +269,7 @@ fn requests_are_served_while_routes_are_removed() {
     fill(&mut harness);
     harness.state.face_destroyed(harness.now, APP);
     assert!(harness.state.is_changing_routes());
-    assert_eq!(harness.state.next_deadline_ns(), Some(0), "it goes on at once");
+    assert_eq!(harness.state.next_deadline(), Some(Timestamp::ZERO), "it goes on at once");
     assert_eq!(awaited(&mut harness), [false], "more follow");
     let wire = CommandBuilder::default()
         .digest_signed_interest(Verb::RibRegister, &named("/a"), 9, 9)
@@ -425,7 +424,7 @@ fn expire(harness: &mut Harness, slices: usize) {
         let parameters = ControlParameters { expiration_period_ms: period, ..prefix };
         harness.command(APP, Verb::RibRegister, &parameters);
     }
-    harness.now.monotonic_ns += SECOND_NS;
+    harness.now.monotonic += SECOND;
     harness.batches.clear();
 }
 
@@ -474,7 +473,7 @@ fn expired_routes_make_room_beside_a_face_with_many_routes() {
     let period = Some(1000);
     let parameters = ControlParameters { expiration_period_ms: period, ..named("/few") };
     assert!(harness.command(400, Verb::RibRegister, &parameters).is_ok());
-    harness.now.monotonic_ns += SECOND_NS;
+    harness.now.monotonic += SECOND;
     harness.batches.clear();
     harness.state.face_destroyed(harness.now, APP);
     assert_eq!(awaited(&mut harness), [false]);
@@ -489,7 +488,7 @@ fn routes_that_expire_together_are_removed_in_slices() {
     expire(&mut harness, 4);
     let mut left = Vec::new();
     while harness.state.rib().route_count() > 0 {
-        assert!(harness.state.next_deadline_ns().is_some_and(|at| at <= harness.now.monotonic_ns));
+        assert!(harness.state.next_deadline().is_some_and(|at| at <= harness.now.monotonic));
         harness.handle_timeout();
         left.push(harness.state.rib().route_count() / SLICE_PREFIXES);
     }

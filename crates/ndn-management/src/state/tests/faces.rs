@@ -242,7 +242,7 @@ fn face_is_created_for_others_although_the_first_command_gave_way() {
         harness.run();
         assert_eq!(harness.responses().len(), if by_operator { 2 } else { 1 });
         assert_eq!(kept(&mut harness, 401).1, user(1001).filter(|_| !by_operator));
-        harness.advance(61 * SECOND_NS);
+        harness.advance(61 * SECOND);
         assert!(harness.state.pending_places().is_zero());
     }
 }
@@ -355,7 +355,7 @@ fn failure_of_the_data_plane_is_reported() {
 fn face_created_after_its_command_expired_is_known() {
     let mut harness = Harness::new();
     let (ticket, _) = begin_creation(&mut harness, &create("tcp4://192.0.2.7:6363"));
-    harness.advance(100 * SECOND_NS);
+    harness.advance(100 * SECOND);
     request_event(&mut harness, 0);
     let face = record(400, "tcp4://192.0.2.7:6363", Scope::NonLocal);
     harness.state.face_creation_done(harness.now, ticket, Ok(CreatedFace::New(face)));
@@ -570,7 +570,7 @@ fn face_events_are_sent_to_readers_that_ask_before_and_after() {
         InterestBuilder::new(&stream).can_be_prefix(true).must_be_fresh(true).to_vec().unwrap();
     assert_eq!(harness.interest(&wire, APP), RequestOutcome::Event { answered: true });
     assert_eq!(event_of(&harness.sent.remove(0).0).0, 2);
-    harness.advance(2 * SECOND_NS);
+    harness.advance(2 * SECOND);
     assert_eq!(harness.interest(&wire, APP), RequestOutcome::Event { answered: false });
     assert_eq!(request_event(&mut harness, 1), RequestOutcome::Event { answered: true });
     assert_eq!(event_of(&harness.sent.remove(0).0).0, 1);

@@ -9,12 +9,11 @@ use crate::access::tests::Identity;
 use crate::announcement::PrefixAnnouncement;
 use crate::types::route_origin;
 
-const MINUTE_NS: u64 = 60 * SECOND_NS;
+const MINUTE: Duration = Duration::from_secs(60);
 const COST: u64 = 2048;
 
-fn pass(harness: &mut Harness, nanoseconds: u64) {
-    harness.now.monotonic_ns += nanoseconds;
-    harness.now.unix_us += nanoseconds / 1000;
+fn pass(harness: &mut Harness, time: Duration) {
+    harness.pass(time);
     harness.handle_timeout();
     harness.run();
 }
@@ -68,20 +67,20 @@ fn announcement_adds_a_route_and_the_next_one_renews_it() {
         .rib()
         .find(name("/net/app").as_ref(), TUNNEL, route_origin::PREFIX_ANNOUNCEMENT)
         .unwrap();
-    assert_eq!(route.expires_at_ns, Some(harness.now.monotonic_ns + 10 * MINUTE_NS));
+    assert_eq!(route.expires_at, Some(harness.now.monotonic + 10 * MINUTE));
     assert!(route.is_child_inherit(), "as in NFD");
 
-    pass(&mut harness, 9 * MINUTE_NS);
+    pass(&mut harness, 9 * MINUTE);
     assert_eq!(learn(&mut harness, &wire), Learning::Learnt(name("/net/app")));
-    pass(&mut harness, 9 * MINUTE_NS);
+    pass(&mut harness, 9 * MINUTE);
     assert_eq!(harness.fib("/net/app"), [(TUNNEL, COST)], "renewed");
-    pass(&mut harness, MINUTE_NS + 1);
+    pass(&mut harness, MINUTE + Duration::from_nanos(1));
     assert_eq!(harness.fib("/net/app"), []);
 
     // One that holds for less is kept for less.
     let brief = announcement("/net/app", 5000, &root.signer());
     learn(&mut harness, &brief);
-    pass(&mut harness, 5 * SECOND_NS);
+    pass(&mut harness, 5 * SECOND);
     assert_eq!(harness.fib("/net/app"), []);
 }
 
@@ -172,7 +171,7 @@ fn certificate_of_an_announcement_is_fetched() {
         harness.asked().into_iter().map(|(_, next_hop)| next_hop).collect()
     };
     assert_eq!(next_hops(&mut harness), [Some(TUNNEL)]);
-    harness.advance(SECOND_NS / 10);
+    harness.advance(SECOND / 10);
     assert_eq!(next_hops(&mut harness), [None], "the network follows the face");
     harness.data(&site);
     assert_eq!(harness.fib("/net/site/app"), [(TUNNEL, COST)]);
@@ -182,7 +181,7 @@ fn certificate_of_an_announcement_is_fetched() {
     let wire = announcement("/net/other/app", 60_000, &other.signer());
     assert_eq!(learn(&mut harness, &wire), Learning::Waiting);
     harness.asked();
-    pass(&mut harness, 4 * SECOND_NS);
+    pass(&mut harness, 4 * SECOND);
     harness.data(&other);
     assert_eq!(harness.fib("/net/other/app"), []);
 }
@@ -194,11 +193,11 @@ fn data_carries_the_announcement_of_its_route() {
     let data = name("/net/app/1");
     assert_eq!(harness.state.find_announcement(harness.now, data.as_ref()), None, "no route");
     // Of a route of an application, one is made: it holds as long as the route, within bounds.
-    for (expires_in_ns, period_ms) in
-        [(None, 3_600_000), (Some(SECOND_NS), 15_000), (Some(100 * SECOND_NS), 100_000)]
+    for (expires_in, period_ms) in
+        [(None, 3_600_000), (Some(SECOND), 15_000), (Some(100 * SECOND), 100_000)]
     {
-        let expires_at_ns = expires_in_ns.map(|left| harness.now.monotonic_ns + left);
-        let route = Route { face_id: APP, origin: 0, cost: 0, flags: 1, expires_at_ns };
+        let expires_at = expires_in.map(|left| harness.now.monotonic + left);
+        let route = Route { face_id: APP, origin: 0, cost: 0, flags: 1, expires_at };
         harness.state.add_route(name("/net").as_ref(), route).unwrap();
         let wire = harness.state.find_announcement(harness.now, data.as_ref()).unwrap();
         let made = PrefixAnnouncement::from_data(&Data::parse(&wire).unwrap()).unwrap();

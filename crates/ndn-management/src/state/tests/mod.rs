@@ -33,7 +33,7 @@ const APP: u64 = 300;
 /// A face to another host.
 const TUNNEL: u64 = 301;
 
-const SECOND_NS: u64 = 1_000_000_000;
+const SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct FakeTelemetry {
@@ -126,7 +126,8 @@ impl Harness {
         let strategies =
             StrategyList::new().with("best-route", 5, refuse).with("multicast", 5, refuse);
         let state = ControlState::new(config, Collaborators::with_strategies(strategies));
-        let now = Now { monotonic_ns: 1000 * SECOND_NS, unix_us: 1_700_000_000_000_000 };
+        let monotonic = Timestamp::ZERO + 1000 * SECOND;
+        let now = Now { monotonic, unix: Duration::from_secs(1_700_000_000) };
         let mut harness = Self {
             state,
             telemetry: FakeTelemetry::default(),
@@ -150,14 +151,14 @@ impl Harness {
         self.state.continue_listings(self.now, &self.telemetry);
     }
 
-    fn advance(&mut self, by_ns: u64) {
-        self.now.monotonic_ns += by_ns;
-        self.now.unix_us += by_ns / 1000;
-        while self
-            .state
-            .next_deadline_ns()
-            .is_some_and(|deadline| deadline <= self.now.monotonic_ns)
-        {
+    fn pass(&mut self, time: Duration) {
+        self.now.monotonic += time;
+        self.now.unix += time;
+    }
+
+    fn advance(&mut self, by: Duration) {
+        self.pass(by);
+        while self.state.next_deadline().is_some_and(|deadline| deadline <= self.now.monotonic) {
             self.handle_timeout();
         }
         self.run();

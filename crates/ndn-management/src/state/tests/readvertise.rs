@@ -106,7 +106,6 @@ fn readvertisement_is_off_by_default() {
 }
 
 const GATEWAY: &str = "/localhop/nfd";
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// A key chain with these identities.
 #[derive(Default)]
@@ -166,8 +165,7 @@ fn host(identities: &[&str]) -> Harness {
 
 impl Harness {
     fn wait(&mut self, seconds: u64) {
-        self.now.monotonic_ns += seconds * SECOND_NS;
-        self.now.unix_us += seconds * 1_000_000;
+        self.pass(Duration::from_secs(seconds));
     }
 
     /// Commands to the gateway since the last call, each confirmed if `answers`: verb, prefix, and
@@ -258,7 +256,7 @@ fn registration_is_refreshed_retried_and_repeated_for_another_gateway() {
         host.wait(24);
         assert!(host.registered(true).is_empty());
         host.wait(1);
-        assert!(host.state.next_deadline_ns().unwrap() <= host.now.monotonic_ns);
+        assert!(host.state.next_deadline().unwrap() <= host.now.monotonic);
         assert_eq!(host.registered(true), register, "refreshed");
     }
     // Nobody answers: after the time-out it waits for longer each time.
@@ -338,7 +336,7 @@ fn commands_wait_for_a_locked_key_chain() {
     host.command(APP, Verb::RibRegister, &named("/site/a"));
     assert!(host.registered(true).is_empty());
     assert_eq!(
-        host.state.next_deadline_ns(),
+        host.state.next_deadline(),
         None,
         "the owner of the signer reports when signing can continue"
     );
@@ -348,7 +346,7 @@ fn commands_wait_for_a_locked_key_chain() {
     is_locked.store(true, Ordering::Relaxed);
     host.wait(25);
     assert!(host.registered(true).is_empty());
-    assert_eq!(host.state.next_deadline_ns(), None);
+    assert_eq!(host.state.next_deadline(), None);
     is_locked.store(false, Ordering::Relaxed);
     assert_eq!(host.registered(true), ["register /site by /site/KEY/k"], "and without a penalty");
 }

@@ -77,11 +77,11 @@ fn route_expires_unless_it_is_renewed() {
     let expiring = |ms| ControlParameters { expiration_period_ms: Some(ms), ..named("/a") };
     let response = harness.command(APP, Verb::RibRegister, &expiring(5000));
     assert_eq!(response.parameters().unwrap().expiration_period_ms, Some(5000));
-    harness.advance(4 * SECOND_NS);
+    harness.advance(4 * SECOND);
     assert!(harness.command(APP, Verb::RibRegister, &expiring(5000)).is_ok());
-    harness.advance(5 * SECOND_NS - 1);
+    harness.advance(5 * SECOND - Duration::from_nanos(1));
     assert_eq!(harness.fib("/a"), [(APP, 0)]);
-    harness.advance(1);
+    harness.advance(Duration::from_nanos(1));
     assert_eq!(harness.fib("/a"), []);
 
     // A period of zero takes back what is there.
@@ -90,7 +90,7 @@ fn route_expires_unless_it_is_renewed() {
     assert_eq!(harness.fib("/a"), []);
     // A period beyond all clocks is none.
     assert!(harness.command(APP, Verb::RibRegister, &expiring(u64::MAX)).is_ok());
-    assert_eq!(harness.state.rib().next_deadline_ns(), None);
+    assert_eq!(harness.state.rib().next_deadline(), None);
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn waiting_commands_are_limited_and_expire() {
     }
     assert_eq!(harness.command(APP, Verb::CsErase, &named("/a")).code, 500);
     assert_eq!(harness.take_actions().len(), 810);
-    harness.advance(61 * SECOND_NS);
+    harness.advance(61 * SECOND);
     harness.begin(APP, Verb::CsErase, &named("/a"));
     assert_eq!(harness.take_actions().len(), 1);
 }
@@ -404,7 +404,7 @@ fn waiting_commands_of_a_user_leave_places_to_others() {
     let responses = harness.responses();
     assert_eq!(responses.len(), 100);
     assert!(responses.iter().all(|response| response.code == 500));
-    harness.advance(61 * SECOND_NS);
+    harness.advance(61 * SECOND);
     assert!(harness.state.pending_places().is_zero());
 }
 
@@ -567,11 +567,11 @@ fn routes_of_one_principal_leave_room_for_those_of_others() {
     }
     assert!(harness.command(405, Verb::RibRegister, &expiring).is_ok());
     assert_eq!(held(&harness, peer(5))[0], 1);
-    harness.advance(2 * SECOND_NS);
+    harness.advance(2 * SECOND);
     assert_eq!(held(&harness, peer(5))[0], 0);
     for face_id in [402, 403, 404, APP, TUNNEL] {
         harness.state.face_destroyed(harness.now, face_id);
-        harness.advance(SECOND_NS);
+        harness.advance(SECOND);
     }
     assert!(harness.state.route_places().is_zero(), "{:?}", harness.state.route_places());
 }

@@ -16,7 +16,7 @@ use crate::sign::digest_signature;
 use crate::types::FACE_ID_INTERNAL;
 
 const LOCALHOP: &str = "/localhop/nfd";
-const MILLISECOND_NS: u64 = 1_000_000;
+const MILLISECOND: Duration = Duration::from_millis(1);
 
 fn hierarchy(root: &Identity) -> TrustPolicy {
     let rules = "
@@ -43,8 +43,7 @@ impl Harness {
     }
 
     fn register_from(&mut self, face_id: u64, client: &Identity) -> RequestOutcome {
-        self.now.monotonic_ns += 1_000_000;
-        self.now.unix_us += 1000;
+        self.pass(MILLISECOND);
         let time = Some(self.now.unix_ms());
         let wire = signed(LOCALHOP, Verb::RibRegister, &client.signer(), time);
         self.interest(&wire, face_id)
@@ -112,7 +111,7 @@ fn certificates_are_fetched_one_after_the_other() {
     assert!(matches!(harness.register(&user), RequestOutcome::Command { code: None, .. }));
     let to = |face: Option<u64>, uri: &str| vec![(uri.to_owned(), face)];
     assert_eq!(harness.asked(), to(Some(TUNNEL), "/net/site/user/KEY/k"));
-    harness.advance(30 * MILLISECOND_NS);
+    harness.advance(30 * MILLISECOND);
     assert_eq!(harness.asked(), to(None, "/net/site/user/KEY/k"));
     harness.data(&site);
     assert!(harness.asked().is_empty(), "no command waits for this certificate yet");
@@ -144,9 +143,9 @@ fn missing_or_useless_certificate_ends_in_403() {
     let mut harness = guarded(&root);
     harness.register(&unknown);
     assert_eq!(harness.asked().len(), 1);
-    harness.advance(3 * SECOND_NS);
+    harness.advance(3 * SECOND);
     assert!(harness.sent.is_empty());
-    harness.advance(2 * SECOND_NS);
+    harness.advance(2 * SECOND);
     assert_eq!(harness.response().code, 403);
     let outcome = harness.state.poll_outcome().unwrap();
     assert!(matches!(outcome, (TUNNEL, RequestOutcome::Refused { code: 403, .. })), "{outcome:?}");
@@ -156,17 +155,17 @@ fn missing_or_useless_certificate_ends_in_403() {
     assert!(matches!(harness.register(&unknown), RequestOutcome::Refused { code: 403, .. }));
     assert!(harness.asked().is_empty());
     harness.response();
-    harness.advance(SECOND_NS);
+    harness.advance(SECOND);
 
     harness.register(&unknown);
     assert_eq!(harness.asked().len(), 1);
     harness.data(&unknown);
     // A self-signed certificate that is no trust anchor requires itself. Another one may arrive, for a short time.
     assert!(harness.sent.is_empty());
-    harness.advance(SECOND_NS);
+    harness.advance(SECOND);
     assert_eq!(harness.response().code, 403);
     harness.take_actions();
-    harness.advance(5 * SECOND_NS);
+    harness.advance(5 * SECOND);
     assert!(harness.take_actions().is_empty(), "it is not fetched any more");
     assert_eq!(harness.fib("/p"), []);
 }
@@ -191,7 +190,7 @@ fn forged_certificates_do_not_end_the_wait_for_the_right_one() {
     for one in &forged {
         harness.data(one);
         for _ in 0..3 {
-            harness.advance(30 * MILLISECOND_NS);
+            harness.advance(30 * MILLISECOND);
             for action in harness.take_actions() {
                 match action {
                     Action::EraseCs { prefix, .. } => {
@@ -214,7 +213,7 @@ fn forged_certificates_do_not_end_the_wait_for_the_right_one() {
     assert_eq!(harness.response().code, 200);
     assert_eq!(harness.fib("/p"), [(TUNNEL, 0)]);
     harness.take_actions();
-    harness.advance(5 * SECOND_NS);
+    harness.advance(5 * SECOND);
     assert!(harness.take_actions().is_empty() && harness.sent.is_empty(), "nothing waits");
 }
 
@@ -228,12 +227,12 @@ fn forged_certificates_without_end_end_in_403() {
     while harness.sent.is_empty() {
         answered += 1;
         harness.data(&Identity::new("/net/user", KeyType::Ecdsa));
-        harness.advance(10 * MILLISECOND_NS);
+        harness.advance(10 * MILLISECOND);
         assert!(answered <= 100, "it does not end");
     }
     assert_eq!(harness.response().code, 403);
     harness.take_actions();
-    harness.advance(5 * SECOND_NS);
+    harness.advance(5 * SECOND);
     assert!(harness.take_actions().is_empty() && harness.sent.is_empty(), "nothing waits");
     // The certificate has not failed to arrive: the next command fetches it.
     harness.register(&user);
@@ -265,17 +264,17 @@ impl Harness {
     }
 
     /// Handles actions for a time, and answers the Interests with this certificate; returns the next hops asked.
-    fn answer_all(&mut self, certificate: &Identity, for_ns: u64) -> Vec<Option<u64>> {
-        let end_ns = self.now.monotonic_ns + for_ns;
+    fn answer_all(&mut self, certificate: &Identity, time: Duration) -> Vec<Option<u64>> {
+        let end = self.now.monotonic + time;
         let mut next_hops = Vec::new();
-        while self.now.monotonic_ns < end_ns {
+        while self.now.monotonic < end {
             for action in self.take_actions() {
                 if let Action::SendInterest { next_hop, .. } = action {
                     next_hops.push(next_hop);
                     self.data(certificate);
                 }
             }
-            self.advance(10 * MILLISECOND_NS);
+            self.advance(10 * MILLISECOND);
         }
         next_hops
     }
@@ -294,7 +293,7 @@ fn identical_forged_answers_do_not_keep_other_next_hops_from_being_asked() {
             .state
             .add_route(
                 name("/net").as_ref(),
-                crate::state::learning::learnt_route(harness.now, face_id, u64::MAX),
+                crate::state::learning::learnt_route(harness.now, face_id, Timestamp::MAX),
             )
             .unwrap();
     }
@@ -302,7 +301,7 @@ fn identical_forged_answers_do_not_keep_other_next_hops_from_being_asked() {
     harness.sent.clear();
     harness.take_actions();
     harness.register(&user);
-    let asked = harness.answer_all(&forged, 900 * MILLISECOND_NS);
+    let asked = harness.answer_all(&forged, 900 * MILLISECOND);
     for face_id in [TUNNEL].into_iter().chain(400..405) {
         assert!(asked.contains(&Some(face_id)), "{face_id}: {asked:?}");
     }
@@ -325,12 +324,12 @@ fn certificate_for_the_right_key_by_nobody_does_not_hide_the_issuer() {
     assert_eq!(harness.asked(), [("/net/site/KEY/k".to_owned(), Some(TUNNEL))]);
     // Forged certificates that arrive while the issuer is fetched do not shorten the time for it.
     harness.data(&Identity::new("/net/site/user", KeyType::Ecdsa));
-    harness.advance(1500 * MILLISECOND_NS);
+    harness.advance(1500 * MILLISECOND);
     assert!(harness.sent.is_empty(), "it waits on");
     harness.data(&site);
     assert_eq!(harness.response().code, 200);
     harness.take_actions();
-    harness.advance(5 * SECOND_NS);
+    harness.advance(5 * SECOND);
     assert!(harness.take_actions().is_empty(), "nothing waits");
 }
 
@@ -395,7 +394,7 @@ fn refusals_that_no_certificate_changes_are_immediate() {
         .collect();
     assert_eq!(codes, [403, 200, 403]);
     harness.take_actions();
-    harness.advance(5 * SECOND_NS);
+    harness.advance(5 * SECOND);
     assert!(harness.take_actions().is_empty(), "nothing waits");
 }
 
@@ -409,11 +408,11 @@ fn announcement_continues_to_wait_after_a_forged_certificate() {
     let learning = learn_with(&mut harness, TUNNEL, data.as_ref(), &wire);
     assert_eq!(learning, Learning::Waiting);
     harness.data(&Identity::new("/net/sub", KeyType::Ecdsa));
-    harness.advance(100 * MILLISECOND_NS);
+    harness.advance(100 * MILLISECOND);
     harness.data(&sub);
     assert_eq!(harness.fib("/net/sub/app"), [(TUNNEL, 2048)]);
     harness.take_actions();
-    harness.advance(5 * SECOND_NS);
+    harness.advance(5 * SECOND);
     assert!(harness.take_actions().is_empty(), "nothing waits");
 }
 
@@ -444,19 +443,19 @@ fn chain_of_certificates_is_fetched_from_the_network_within_the_lifetime() {
     let user = Identity::issued("/net/region/site/user", KeyType::Ecdsa, Some(&site));
     let mut harness = guarded(&root);
     assert!(matches!(harness.register(&user), RequestOutcome::Command { code: None, .. }));
-    let began_ns = harness.now.monotonic_ns;
+    let began = harness.now.monotonic;
     for certificate in [&user, &site, &region] {
-        let (mut last_ns, mut interval_ns, mut lost) = (None, 10 * MILLISECOND_NS, 0);
+        let (mut last, mut interval, mut lost) = (None, 10 * MILLISECOND, 0);
         loop {
             let sent = harness.asked();
             assert!(sent.len() <= 1, "two Interests in one moment: {sent:?}");
-            let now_ns = harness.now.monotonic_ns;
+            let now = harness.now.monotonic;
             for (name, next_hop) in sent {
                 assert!(certificate.certificate.name().to_uri().starts_with(&name), "{name}");
-                let is_forwarded = last_ns.is_none_or(|last_ns| now_ns - last_ns >= interval_ns);
-                last_ns = Some(now_ns);
+                let is_forwarded = last.is_none_or(|last| now - last >= interval);
+                last = Some(now);
                 if next_hop.is_none() && is_forwarded {
-                    interval_ns = (interval_ns * 2).min(250 * MILLISECOND_NS);
+                    interval = (interval * 2).min(250 * MILLISECOND);
                     lost += 1;
                 }
             }
@@ -464,13 +463,13 @@ fn chain_of_certificates_is_fetched_from_the_network_within_the_lifetime() {
             if lost == 2 {
                 break;
             }
-            harness.advance(10 * MILLISECOND_NS);
-            assert!(harness.now.monotonic_ns < began_ns + 4 * SECOND_NS, "it never arrives");
+            harness.advance(10 * MILLISECOND);
+            assert!(harness.now.monotonic < began + 4 * SECOND, "it never arrives");
         }
         harness.data(certificate);
     }
     assert_eq!(harness.response().code, 200);
-    assert!(harness.now.monotonic_ns < began_ns + 4 * SECOND_NS);
+    assert!(harness.now.monotonic < began + 4 * SECOND);
     assert_eq!(harness.fib("/p"), [(TUNNEL, 0)]);
 }
 
@@ -504,7 +503,7 @@ fn handled_before(harness: &mut Harness, user: &Identity) -> usize {
     let mut handled = 0;
     while !harness.sent.iter().any(is_answer) {
         assert!(harness.state.handle_next(harness.now, &harness.telemetry), "no answer");
-        harness.state.charge(MILLISECOND_NS);
+        harness.state.charge(MILLISECOND);
         harness.run();
         handled += 1;
     }
@@ -587,7 +586,7 @@ fn waiting_commands_end_with_their_face() {
     harness.state.face_destroyed(harness.now, TUNNEL);
     harness.run();
     harness.sent.clear();
-    harness.advance(10 * SECOND_NS);
+    harness.advance(10 * SECOND);
     assert!(harness.asked().is_empty() && harness.sent.is_empty());
     assert_eq!(harness.state.poll_outcome(), None);
 }
@@ -606,7 +605,7 @@ fn announcement_adds_a_route_that_expires() {
     // Longer prefixes inherit the route, as in NFD.
     let route = harness.state.rib().routes(name("/net/app").as_ref())[0];
     assert!(route.is_child_inherit());
-    harness.advance(5 * SECOND_NS);
+    harness.advance(5 * SECOND);
     assert_eq!(harness.fib("/net/app"), []);
 }
 
@@ -657,7 +656,7 @@ fn other_data_under_the_name_of_the_key_does_not_end_the_fetch() {
     harness.data(&other_key);
     assert!(harness.sent.is_empty() && harness.state.poll_outcome().is_none(), "it still waits");
     harness.asked();
-    harness.advance(30 * MILLISECOND_NS);
+    harness.advance(30 * MILLISECOND);
     assert_eq!(harness.asked(), [("/net/user/KEY/k".to_owned(), None)], "it is still fetched");
     harness.data(&user);
     assert_eq!(harness.response().code, 200);
@@ -679,7 +678,7 @@ fn unexpected_data_changes_nothing() {
 fn anchors_are_refreshed_at_their_deadline() {
     use ndn_security::trust::AnchorChange;
     use std::sync::Mutex;
-    const PERIOD_NS: u64 = 60 * 1_000_000_000;
+    const PERIOD: Duration = Duration::from_secs(60);
 
     let (old, new) = (Identity::new("/net", KeyType::Ecdsa), Identity::new("/net", KeyType::Ecdsa));
     let user = Identity::issued("/net/user", KeyType::Ecdsa, Some(&old));
@@ -708,7 +707,7 @@ fn anchors_are_refreshed_at_their_deadline() {
         matches!(harness.register(client), RequestOutcome::Command { code: Some(200), .. })
     };
 
-    let begun_ns = harness.now.monotonic_ns;
+    let begun = harness.now.monotonic;
     assert!(tick(&mut harness).is_empty());
     assert!(accepted(&mut harness, &old) && !accepted(&mut harness, &new));
     // What is good by the anchor is remembered.
@@ -720,34 +719,34 @@ fn anchors_are_refreshed_at_their_deadline() {
     *kept.lock().unwrap() = Ok(vec![Arc::clone(&new.certificate)]);
     assert!(tick(&mut harness).is_empty());
     assert!(accepted(&mut harness, &old));
-    let due_ns = begun_ns + PERIOD_NS;
-    assert_eq!(harness.state.authorization.authorizer_mut().next_refresh_ns(), Some(due_ns));
-    assert!(harness.state.next_deadline_ns().unwrap() <= due_ns);
-    harness.now.monotonic_ns = due_ns - 1;
+    let due = begun + PERIOD;
+    assert_eq!(harness.state.authorization.authorizer_mut().next_refresh(), Some(due));
+    assert!(harness.state.next_deadline().unwrap() <= due);
+    harness.now.monotonic = begun + (PERIOD - Duration::from_nanos(1));
     assert!(tick(&mut harness).is_empty());
-    harness.now.monotonic_ns = due_ns;
+    harness.now.monotonic = due;
     let path = "anchors".to_owned();
     assert_eq!(tick(&mut harness), [AnchorChange::Changed { path: path.clone(), count: 1 }]);
     assert!(accepted(&mut harness, &new) && !accepted(&mut harness, &old));
     assert!(!accepted(&mut harness, &user), "what the old anchor vouched for is forgotten");
 
     // An unchanged file is not reported; a file that cannot be read any more is reported once.
-    harness.now.monotonic_ns = due_ns + PERIOD_NS;
+    harness.now.monotonic = due + PERIOD;
     assert!(tick(&mut harness).is_empty());
     *kept.lock().unwrap() = Err("it is gone".to_owned());
-    harness.now.monotonic_ns = due_ns + 2 * PERIOD_NS;
+    harness.now.monotonic = due + 2 * PERIOD;
     let reason = "it is gone".to_owned();
     assert_eq!(tick(&mut harness), [AnchorChange::Unreadable { path, reason }]);
     assert!(accepted(&mut harness, &new), "the anchors stay");
     assert!(harness.state.check_anchors().is_err());
-    harness.now.monotonic_ns = due_ns + 3 * PERIOD_NS;
+    harness.now.monotonic = due + 3 * PERIOD;
     assert!(tick(&mut harness).is_empty());
     *kept.lock().unwrap() = Ok(vec![Arc::clone(&new.certificate)]);
-    harness.now.monotonic_ns = due_ns + 4 * PERIOD_NS;
+    harness.now.monotonic = due + 4 * PERIOD;
     assert!(tick(&mut harness).is_empty(), "they are the same again");
     assert!(accepted(&mut harness, &new));
     assert_eq!(harness.state.check_anchors(), Ok(()));
     *kept.lock().unwrap() = Err("it is gone once more".to_owned());
-    harness.now.monotonic_ns = due_ns + 5 * PERIOD_NS;
+    harness.now.monotonic = due + 5 * PERIOD;
     assert!(matches!(&tick(&mut harness)[..], [AnchorChange::Unreadable { .. }]), "reported again");
 }
