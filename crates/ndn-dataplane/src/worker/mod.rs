@@ -116,6 +116,8 @@ pub(crate) struct Worker {
 pub(crate) struct RoundState {
     /// Time of the round, which goes on while it waits for room. Never goes back: the shard relies on that.
     now: Timestamp,
+    /// Time that the shard was given last, in debug builds.
+    shard_time: Timestamp,
     /// Packets since the last flush.
     unflushed: usize,
     /// Packets in this round.
@@ -135,6 +137,19 @@ pub(crate) struct RoundState {
     /// No buffer was free.
     starved: bool,
     stopping: bool,
+}
+
+impl RoundState {
+    /// Checks in debug builds that the time of the shard does not go back: to its dead nonce list, a record from the
+    /// future has expired.
+    #[inline]
+    fn note_shard_time(&mut self, now: Timestamp) {
+        if cfg!(debug_assertions) {
+            let latest = self.shard_time;
+            assert!(latest <= now, "the time of the shard goes back from {latest:?} to {now:?}");
+            self.shard_time = now;
+        }
+    }
 }
 
 /// Where the packets of a burst come from.
@@ -682,7 +697,7 @@ impl Worker {
 impl Worker {
     /// Takes a burst through the shard, and sends the packets that result.
     fn run_burst(&mut self, now: Timestamp, source: BurstSource) {
-        let Self { burst, inter_worker, shard, faces, pool, overload, service, .. } = self;
+        let Self { burst, inter_worker, shard, faces, pool, overload, service, state, .. } = self;
         let (mut dispatch, mut crossed) = (None, None);
         if let Some(inter_worker) = inter_worker {
             let (parts, burst) = inter_worker.forwarding();
@@ -698,6 +713,7 @@ impl Worker {
             return;
         }
         overload.mark_data(burst);
+        state.note_shard_time(now);
         let mut observers = service.observers(now, source == BurstSource::Crossed);
         if source == BurstSource::Received {
             let timer = observers.as_mut().and_then(|observers| observers.timer.as_deref_mut());
@@ -755,7 +771,8 @@ impl Worker {
         now: Timestamp,
         run: impl FnOnce(&mut Shard, &mut RoutedSink<'_>) -> R,
     ) -> R {
-        let Self { faces, pool, shard, inter_worker, .. } = self;
+        let Self { faces, pool, shard, inter_worker, state, .. } = self;
+        state.note_shard_time(now);
         let outbound = inter_worker.as_mut().map(|one| &mut one.exchange.outbound);
         run(shard, &mut RoutedSink { faces: faces.sink(now, pool), outbound, pool })
     }
@@ -965,14 +982,14 @@ impl Worker {
 
     #[cold]
     fn wait_for_room(&mut self, kind: PacketKind) {
-        if self.idle.is_stepped() {
-            // Other workers take messages in steps of their own. Packets without room are dropped and counted.
-            return;
-        }
         // The round may have taken long.
         let begin = self.now();
         let mut now = begin;
         self.state.now = self.state.now.max(now);
+        if self.idle.is_stepped() {
+            // Other workers take messages in steps of their own. Packets without room are dropped and counted.
+            return;
+        }
         while self.inter_worker.as_mut().is_some_and(|one| one.should_wait_for_room(now)) {
             self.pool.settle();
             self.wake_others();
