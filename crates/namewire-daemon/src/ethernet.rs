@@ -21,7 +21,7 @@ pub(super) use self::port::LinkProbe;
 pub(super) use self::port::{Context, OwnPort};
 
 use self::driver::{Opened, Refusal};
-use self::port::{Device, Found, Port, Purpose, asked, face_options, on_demand_settings};
+use self::port::{Device, InterfaceList, Port, Purpose, asked, face_options, on_demand_settings};
 use super::faces::FaceSpec;
 use crate::config::{Config, Driver};
 
@@ -150,7 +150,7 @@ impl EthernetPorts {
             } else {
                 port.set_purpose(purpose, context);
                 let before = port.mtu();
-                port.follow(name, link, &Found { all, addresses }, context);
+                port.follow(name, link, &InterfaceList { all, addresses }, context);
                 if port.is_suspended && !port.is_refused {
                     self.next_poll = now + RETRY_INTERVAL;
                 }
@@ -168,7 +168,7 @@ impl EthernetPorts {
             let is_hopeless = before.is_some_and(|(_, is_busy)| !is_busy);
             let is_new = !self.ports.contains_key(name) && !is_hopeless && !purpose.is_none();
             let was_logged = before.is_some();
-            let found = Found { all, addresses };
+            let found = InterfaceList { all, addresses };
             if is_new && let Err(error) = self.open(link, purpose, None, &found, context) {
                 if !was_logged {
                     warn!(interface = name, %error, "no Ethernet faces on an interface");
@@ -226,7 +226,7 @@ impl EthernetPorts {
         link: &NetworkDevice,
         purpose: Purpose,
         chosen: Option<FaceDriver>,
-        found: &Found<'_>,
+        found: &InterfaceList<'_>,
         context: &mut Context<'_>,
     ) -> Result<&mut Port, Refusal> {
         let device = Device::of(link);
@@ -293,7 +293,7 @@ impl EthernetPorts {
             let link = all.iter().find(|link| link.name == name);
             let link = link.ok_or_else(|| format!("there is no interface {name}"))?;
             check_usable(link, &all)?;
-            let found = Found { all: &all, addresses: &addresses };
+            let found = InterfaceList { all: &all, addresses: &addresses };
             if let Some(port) = self.ports.get_mut(name) {
                 port.follow(name, Some(link), &found, context);
                 if let Some(driver) = driver.filter(|_| is_other(port)) {

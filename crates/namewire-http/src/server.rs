@@ -16,7 +16,7 @@ use crate::calls::{CALLS_MAX, Calls};
 use crate::connections::Accepting;
 use crate::graphql::sampler::Sampler;
 use crate::graphql::schema;
-use crate::graphql::waiting::Waiting;
+use crate::graphql::waiting::WaitingConnections;
 use crate::graphql::websocket::SOCKETS_MAX;
 use crate::respond::respond;
 use crate::shared::Shared;
@@ -132,7 +132,7 @@ impl HttpListener {
             admission: Admission { hosts, origins },
             schema: schema(Some((calls.clone(), sampler.clone(), tasks.clone())))
                 .map_err(io::Error::other)?,
-            waiting: Waiting::default(),
+            waiting: WaitingConnections::default(),
             sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
             rate: Rate::default(),
             tokens: Tokens::new(file),

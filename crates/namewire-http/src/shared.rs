@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use crate::admission::{Admission, Rate};
 use crate::calls::Calls;
 use crate::counters::HttpCounters;
-use crate::graphql::waiting::Waiting;
+use crate::graphql::waiting::WaitingConnections;
 use crate::tokens::Tokens;
 
 /// State shared by all requests.
@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub(crate) tokens: Tokens,
     pub(crate) schema: Schema,
     /// WebSocket connections without a valid token yet.
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: WaitingConnections,
     /// Limits WebSocket connections with a token.
     pub(crate) sockets: Arc<Semaphore>,
 }

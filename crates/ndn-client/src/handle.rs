@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::address::ForwarderAddress;
 use crate::express::{ExpressError, InterestRequest};
-use crate::pending::{Answer, FlowEvent, Key, ReceivedData};
+use crate::pending::{FlowEvent, InterestAnswer, Key, ReceivedData};
 use crate::shared::Shared;
 
 /// First pause after a congestion Nack; it doubles with each.
@@ -142,21 +142,21 @@ impl Handle {
                     attempt += 1;
                     continue;
                 }
-                Ok(Ok(Answer::Data(data))) => return Ok(data),
-                Ok(Ok(Answer::Closed) | Err(_)) => return Err(ExpressError::Closed),
-                Ok(Ok(Answer::Nack(NackReason::NO_ROUTE)))
+                Ok(Ok(InterestAnswer::Data(data))) => return Ok(data),
+                Ok(Ok(InterestAnswer::Closed) | Err(_)) => return Err(ExpressError::Closed),
+                Ok(Ok(InterestAnswer::Nack(NackReason::NO_ROUTE)))
                     if waits_after_nack && self.shared().is_settling() =>
                 {
                     tokio::time::sleep(settling_pause).await;
                     settling_pause = (settling_pause * 2).min(SETTLING_PAUSE.1);
                 }
-                Ok(Ok(Answer::Nack(NackReason::DUPLICATE))) if !last => attempt += 1,
-                Ok(Ok(Answer::Nack(NackReason::CONGESTION))) if !last => {
+                Ok(Ok(InterestAnswer::Nack(NackReason::DUPLICATE))) if !last => attempt += 1,
+                Ok(Ok(InterestAnswer::Nack(NackReason::CONGESTION))) if !last => {
                     tokio::time::sleep(congestion_pause).await;
                     congestion_pause *= 2;
                     attempt += 1;
                 }
-                Ok(Ok(Answer::Nack(reason))) => {
+                Ok(Ok(InterestAnswer::Nack(reason))) => {
                     return Err(ExpressError::Nack { name: interest.name().to_uri(), reason });
                 }
             }
@@ -199,7 +199,7 @@ impl std::fmt::Debug for Handle {
 struct Pending<'a> {
     handle: &'a Handle,
     key: Key,
-    receiver: oneshot::Receiver<Answer>,
+    receiver: oneshot::Receiver<InterestAnswer>,
 }
 
 impl Drop for Pending<'_> {

@@ -64,7 +64,7 @@ impl ReceivedData {
 
 /// An answer to an Interest.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum InterestAnswer {
     Data(ReceivedData),
     Nack(NackReason),
     /// The connection has ended for good.
@@ -91,7 +91,7 @@ struct Waiter {
     can_be_prefix: bool,
     /// Implicit digest of the expected Data.
     digest: Option<[u8; 32]>,
-    sender: oneshot::Sender<Answer>,
+    sender: oneshot::Sender<InterestAnswer>,
 }
 
 struct Flow {
@@ -125,7 +125,7 @@ impl PendingTable {
     pub(crate) fn insert(
         &mut self,
         interest: &Interest<'_>,
-        sender: oneshot::Sender<Answer>,
+        sender: oneshot::Sender<InterestAnswer>,
     ) -> Key {
         let name = interest.name();
         let digest = name.implicit_digest().copied();
@@ -133,7 +133,7 @@ impl PendingTable {
         let can_be_prefix = interest.can_be_prefix() && digest.is_none();
         let key = self.new_key(looked_up, can_be_prefix);
         if self.closed {
-            let _ = sender.send(Answer::Closed);
+            let _ = sender.send(InterestAnswer::Closed);
             return key;
         }
         self.waiters.entry(key.name.clone()).or_default().push(Waiter {
@@ -251,7 +251,7 @@ impl PendingTable {
         }
         let found = !satisfied.is_empty();
         for waiter in satisfied {
-            let _ = waiter.sender.send(Answer::Data(answer.data()));
+            let _ = waiter.sender.send(InterestAnswer::Data(answer.data()));
         }
         found
     }
@@ -286,7 +286,7 @@ impl PendingTable {
             if waiter.can_be_prefix {
                 self.forget_prefix_length(looked_up.len());
             }
-            let _ = waiter.sender.send(Answer::Nack(reason));
+            let _ = waiter.sender.send(InterestAnswer::Nack(reason));
         }
         found
     }
@@ -295,7 +295,7 @@ impl PendingTable {
     pub(crate) fn close(&mut self) {
         self.closed = true;
         for waiter in self.waiters.drain().flat_map(|(_, waiters)| waiters) {
-            let _ = waiter.sender.send(Answer::Closed);
+            let _ = waiter.sender.send(InterestAnswer::Closed);
         }
         self.prefix_lengths.clear();
         self.flows.clear();

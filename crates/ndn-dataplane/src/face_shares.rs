@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ndn_types::{
     Capacity, LedgerReport, PrincipalClass, PrincipalIndex, PrincipalKey, RankedLedger, Reserves,
-    Verdict,
+    ShareVerdict,
 };
 
 /// The part of all faces, as a divisor, that those which have to close may use until they have.
@@ -170,9 +170,9 @@ impl FaceShares {
         }
         let is_spare = state.uncharged() < self.all / SPARE_PART;
         let victim = match ledger.verdict(principal, Faces, 1) {
-            Verdict::Room => return Admission::Free,
-            Verdict::Evict(limits) if is_spare => ledger.victim(Faces, limits),
-            Verdict::Evict(_) | Verdict::Refused => None,
+            ShareVerdict::Room => return Admission::Free,
+            ShareVerdict::Evict(limits) if is_spare => ledger.victim(Faces, limits),
+            ShareVerdict::Evict(_) | ShareVerdict::Refused => None,
         };
         match (victim, class) {
             (Some(victim), _) => Admission::From(victim),

@@ -15,7 +15,7 @@ use ndn_packet::Name;
 use crate::cache::Key;
 use crate::serve::{MountPoint, Prepared, Service};
 use crate::stat::FileStat;
-use crate::walk::{Found, walk as walk_files};
+use crate::walk::{WalkedFile, walk as walk_files};
 
 /// A file that was changed less than this ago may still be being written.
 pub(crate) const SETTLED_NS: u64 = 2_000_000_000;
@@ -107,7 +107,7 @@ impl<'a> Preparer<'a> {
             point.source.as_ref(),
             &point.prefix,
             is_closed,
-            |Found { name, path, stat }| {
+            |WalkedFile { name, path, stat }| {
                 let is_settled = now_ns.saturating_sub(stat.mtime_ns) >= SETTLED_NS;
                 if !is_settled || !self.is_unprepared(point, &name, &stat) {
                     return;

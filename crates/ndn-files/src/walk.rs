@@ -14,7 +14,7 @@ const DEPTH_MAX: usize = 64;
 
 /// A file that was found.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct WalkedFile {
     pub(crate) name: Name,
     pub(crate) path: PathBuf,
     pub(crate) stat: FileStat,
@@ -26,7 +26,7 @@ pub(crate) fn walk(
     source: &dyn FileSource,
     prefix: &Name,
     is_closed: impl Fn() -> bool,
-    mut visit: impl FnMut(Found),
+    mut visit: impl FnMut(WalkedFile),
 ) -> bool {
     let mut directories = vec![(prefix.clone(), PathBuf::from("."), 0)];
     let mut is_complete = true;
@@ -53,7 +53,7 @@ pub(crate) fn walk(
             }
             match entry.stat.map_or_else(|| source.stat(&path), Ok) {
                 Ok(stat) if stat.kind == FileKind::Regular => {
-                    visit(Found { name, path: path_of(&path), stat });
+                    visit(WalkedFile { name, path: path_of(&path), stat });
                 }
                 Ok(_) => {}
                 Err(failure) => is_complete &= !is_transient(failure.into()),

@@ -7,7 +7,7 @@ use ndn_table::{
     PIT_TOKEN_INLINE_MAX, PitIndex, PitPhase, RecordPlace, Resource, Token, VICTIM_STEPS, Victim,
     long_blocks,
 };
-use ndn_types::{Limits, PrincipalClass, PrincipalIndex, Timestamp, Verdict};
+use ndn_types::{Limits, PrincipalClass, PrincipalIndex, ShareVerdict, Timestamp};
 
 use crate::descriptor::Flags;
 use crate::face_table::FaceFlags;
@@ -563,9 +563,9 @@ impl Outgoing<'_> {
         loop {
             let pcct = &mut self.tables.pcct;
             let limits = match pcct.ledger().verdict(principal, resource, count) {
-                Verdict::Room => return true,
-                Verdict::Refused => return false,
-                Verdict::Evict(limits) => limits,
+                ShareVerdict::Room => return true,
+                ShareVerdict::Refused => return false,
+                ShareVerdict::Evict(limits) => limits,
             };
             match pcct.next_victim(resource, limits, keep, &mut steps) {
                 Some(victim) => {

@@ -18,7 +18,7 @@ pub(crate) struct Validators {
 
 /// Result of evaluating the conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ConditionResult {
     /// They hold, or there are none.
     Proceed,
     /// 304: the client has the current state.
@@ -35,28 +35,28 @@ impl Validators {
     }
 
     /// Evaluates the conditions of a GET or HEAD in the order of RFC 9110, section 13.2.2.
-    pub(crate) fn judge(&self, headers: &HeaderMap) -> Verdict {
+    pub(crate) fn judge(&self, headers: &HeaderMap) -> ConditionResult {
         if let Some(matches) = self.any_of(headers, &IF_MATCH, Comparison::Strong) {
             if !matches {
-                return Verdict::Failed;
+                return ConditionResult::Failed;
             }
         } else if let (Some(date), Some(modified)) =
             (date(headers, &IF_UNMODIFIED_SINCE), self.modified)
             && modified > date
         {
-            return Verdict::Failed;
+            return ConditionResult::Failed;
         }
         if let Some(matches) = self.any_of(headers, &IF_NONE_MATCH, Comparison::Weak) {
             if matches {
-                return Verdict::NotModified;
+                return ConditionResult::NotModified;
             }
         } else if let (Some(date), Some(modified)) =
             (date(headers, &IF_MODIFIED_SINCE), self.modified)
             && modified <= date
         {
-            return Verdict::NotModified;
+            return ConditionResult::NotModified;
         }
-        Verdict::Proceed
+        ConditionResult::Proceed
     }
 
     /// Whether If-Range allows ranges. `now` is the current time.
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn conditions_are_evaluated_in_the_specified_order() {
-        use Verdict::{Failed, NotModified, Proceed};
+        use ConditionResult::{Failed, NotModified, Proceed};
         for (fields, verdict) in [
             (&[][..], Proceed),
             (&[("if-none-match", "\"v7\"")], NotModified),

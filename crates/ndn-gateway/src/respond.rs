@@ -23,7 +23,7 @@ use crate::access::Tokens;
 use crate::access_log::Record;
 use crate::answer::{ALLOWED, Content, HttpAnswer, refusal};
 use crate::body::GatewayBody;
-use crate::conditions::{Validators, Verdict};
+use crate::conditions::{ConditionResult, Validators};
 use crate::details::Details;
 use crate::failure::Failure;
 use crate::hosts::is_host_allowed;
@@ -268,9 +268,9 @@ impl Shared {
         let tag = validators.etag.trim_end_matches('"');
         validators.etag = format!("{tag}-{}\"", format.word());
         let mut answer = match validators.judge(&request.headers) {
-            Verdict::NotModified => HttpAnswer::new(StatusCode::NOT_MODIFIED),
-            Verdict::Failed => return Ok(precondition_failed()),
-            Verdict::Proceed => HttpAnswer::new(StatusCode::OK),
+            ConditionResult::NotModified => HttpAnswer::new(StatusCode::NOT_MODIFIED),
+            ConditionResult::Failed => return Ok(precondition_failed()),
+            ConditionResult::Proceed => HttpAnswer::new(StatusCode::OK),
         };
         if answer.status == StatusCode::OK {
             let permit = self.permit(client).await?;
@@ -423,11 +423,11 @@ impl Shared {
     ) -> Result<HttpAnswer, ReadFailure> {
         let validators = Details::from(resource.details()).validators;
         match validators.judge(&request.headers) {
-            Verdict::NotModified => {
+            ConditionResult::NotModified => {
                 return Ok(HttpAnswer::new(StatusCode::NOT_MODIFIED).with_validators(&validators));
             }
-            Verdict::Failed => return Ok(precondition_failed()),
-            Verdict::Proceed => {}
+            ConditionResult::Failed => return Ok(precondition_failed()),
+            ConditionResult::Proceed => {}
         }
         let file_name = target.name.as_ref().last().map(|last| last.value()).unwrap_or_default();
         let ty = media_type(file_name);

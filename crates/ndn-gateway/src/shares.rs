@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use ndn_types::{Capacity, Limits, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Verdict};
+use ndn_types::{
+    Capacity, Limits, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, ShareVerdict,
+};
 
 ndn_types::resource! {
     /// Connections, or transfers.
@@ -82,10 +84,10 @@ impl Shares {
             return None;
         }
         match self.ledger.verdict(address, Places, 1) {
-            Verdict::Evict(limits) => {
+            ShareVerdict::Evict(limits) => {
                 self.idle_victim(limits).or_else(|| self.ledger.victim(Places, limits))
             }
-            Verdict::Room | Verdict::Refused => None,
+            ShareVerdict::Room | ShareVerdict::Refused => None,
         }
     }
 

@@ -12,7 +12,8 @@ use ndn_table::{
     PitMatches, PlainInterest, Resource, StrategyId, Token, long_blocks,
 };
 use ndn_types::{
-    NANOS_PER_MILLI, PrincipalIndex, PrincipalKey, Reserves, Resources as _, Timestamp, Verdict,
+    NANOS_PER_MILLI, PrincipalIndex, PrincipalKey, Reserves, Resources as _, ShareVerdict,
+    Timestamp,
 };
 use proptest::prelude::*;
 
@@ -474,7 +475,7 @@ impl World {
     fn evict(&mut self, principal: usize, resource: usize) {
         let (principal, resource) = (self.attach(principal), Resource::ALL[resource]);
         let mut budget = 1000;
-        while let Verdict::Evict(limits) = self.pcct.ledger().verdict(principal, resource, 1) {
+        while let ShareVerdict::Evict(limits) = self.pcct.ledger().verdict(principal, resource, 1) {
             let victim = self.pcct.next_victim(resource, limits, None, &mut budget);
             let Some(victim) = victim else {
                 assert!(budget > 0, "all places were checked");

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::marker::PhantomData;
 
-use crate::shares::{Capacity, Division, Limits, Reserves, Verdict};
+use crate::shares::{Capacity, Division, Limits, Reserves, ShareVerdict};
 use crate::{PrincipalClass, PrincipalKey};
 
 /// Number of principals that a ledger distinguishes. What further ones take is charged to
@@ -211,7 +211,7 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
         total + count <= open
     }
 
-    /// Whether a principal that gets [`Verdict::Evict`] may take `count` units more before what gives way is found:
+    /// Whether a principal that gets [`ShareVerdict::Evict`] may take `count` units more before what gives way is found:
     /// there are units beyond the capacity ([`Capacity::with_spare`]).
     #[must_use]
     #[cold]
@@ -222,7 +222,7 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
     /// Whether a principal may take `count` units more.
     #[must_use]
     #[cold]
-    pub fn verdict(&self, index: PrincipalIndex, resource: R, count: u32) -> Verdict {
+    pub fn verdict(&self, index: PrincipalIndex, resource: R, count: u32) -> ShareVerdict {
         let account = self.account(index);
         let held = account.held[resource.index()];
         self.divisions[resource.index()].verdict(account.class, held, count)
@@ -454,12 +454,12 @@ pub(crate) mod tests {
         let mut ledger = ledger(1000, Reserves { management: 5, local: 10, neighbour: 20 });
         let peer = ledger.attach(remote(1));
         let mut taken = 0;
-        while ledger.verdict(peer, R, 1) == Verdict::Room {
+        while ledger.verdict(peer, R, 1) == ShareVerdict::Room {
             ledger.charge(peer, R, 1);
             taken += 1;
         }
         assert_eq!(taken, 650);
-        assert_eq!(ledger.verdict(peer, R, 1), Verdict::Refused);
+        assert_eq!(ledger.verdict(peer, R, 1), ShareVerdict::Refused);
         for (key, reserve) in [
             (PrincipalKey::Management, 50),
             (local(1), 100),
@@ -467,10 +467,10 @@ pub(crate) mod tests {
         ] {
             let index = ledger.attach(key);
             for number in 0..reserve {
-                assert_eq!(ledger.verdict(index, R, 1), Verdict::Room, "{key} {number}");
+                assert_eq!(ledger.verdict(index, R, 1), ShareVerdict::Room, "{key} {number}");
                 ledger.charge(index, R, 1);
             }
-            assert_ne!(ledger.verdict(index, R, 1), Verdict::Room, "{key}");
+            assert_ne!(ledger.verdict(index, R, 1), ShareVerdict::Room, "{key}");
         }
     }
 
@@ -479,12 +479,14 @@ pub(crate) mod tests {
         let mut ledger = ledger(100, Reserves::NONE);
         let [greedy, modest] = [1, 2].map(|number| ledger.attach(remote(number)));
         ledger.charge(greedy, R, 100);
-        let Verdict::Evict(limits) = ledger.verdict(modest, R, 1) else { panic!("no eviction") };
+        let ShareVerdict::Evict(limits) = ledger.verdict(modest, R, 1) else {
+            panic!("no eviction")
+        };
         assert!(ledger.exceeds(greedy, R, limits) && !ledger.exceeds(modest, R, limits));
         ledger.release(greedy, R, 50);
         ledger.charge(modest, R, 50);
-        assert_eq!(ledger.verdict(modest, R, 1), Verdict::Refused, "both have their shares");
-        assert_eq!(ledger.verdict(greedy, R, 1), Verdict::Refused);
+        assert_eq!(ledger.verdict(modest, R, 1), ShareVerdict::Refused, "both have their shares");
+        assert_eq!(ledger.verdict(greedy, R, 1), ShareVerdict::Refused);
     }
 
     #[test]
@@ -494,10 +496,12 @@ pub(crate) mod tests {
         let peers = [1, 2].map(|number| ledger.attach(remote(number)));
         ledger.charge(first, R, 20);
         ledger.charge(peers[0], R, 80);
-        let Verdict::Evict(limits) = ledger.verdict(peers[1], R, 1) else { panic!("no eviction") };
+        let ShareVerdict::Evict(limits) = ledger.verdict(peers[1], R, 1) else {
+            panic!("no eviction")
+        };
         assert!(ledger.exceeds(peers[0], R, limits));
         assert!(!ledger.exceeds(first, R, limits), "it uses the reserve");
-        assert!(matches!(ledger.verdict(second, R, 1), Verdict::Evict(_)));
+        assert!(matches!(ledger.verdict(second, R, 1), ShareVerdict::Evict(_)));
     }
 
     #[test]
@@ -588,10 +592,10 @@ pub(crate) mod tests {
         }
         ledger.charge(indices[4], R, 107);
         ledger.charge(indices[5], R, 541);
-        assert_eq!(ledger.verdict(indices[4], R, 1), Verdict::Refused, "it has its 108");
+        assert_eq!(ledger.verdict(indices[4], R, 1), ShareVerdict::Refused, "it has its 108");
         ledger.release(indices[4], R, 1);
         ledger.charge(indices[5], R, 1);
-        assert!(matches!(ledger.verdict(indices[4], R, 1), Verdict::Evict(_)), "it has 107");
+        assert!(matches!(ledger.verdict(indices[4], R, 1), ShareVerdict::Evict(_)), "it has 107");
     }
 
     #[test]
@@ -634,12 +638,14 @@ pub(crate) mod tests {
         // Entries of others have passed to it.
         ledger.charge(peer, R, 20);
         for _ in 0..19 {
-            assert_eq!(ledger.verdict(first, R, 1), Verdict::Room);
+            assert_eq!(ledger.verdict(first, R, 1), ShareVerdict::Room);
             ledger.charge(first, R, 1);
         }
         ledger.release(first, R, 10);
         ledger.charge(peer, R, 10);
-        let Verdict::Evict(limits) = ledger.verdict(first, R, 1) else { panic!("no eviction") };
+        let ShareVerdict::Evict(limits) = ledger.verdict(first, R, 1) else {
+            panic!("no eviction")
+        };
         assert!(ledger.exceeds(peer, R, limits) && !ledger.exceeds(second, R, limits));
     }
 
@@ -651,10 +657,10 @@ pub(crate) mod tests {
             ledger.charge(index, R, 1);
         }
         let newcomer = ledger.attach(remote(10));
-        assert_eq!(ledger.verdict(newcomer, R, 1), Verdict::Refused);
+        assert_eq!(ledger.verdict(newcomer, R, 1), ShareVerdict::Refused);
         let first = ledger.attach(remote(0));
         ledger.charge(first, R, 1);
-        assert!(matches!(ledger.verdict(newcomer, R, 1), Verdict::Evict(_)), "one holds two");
+        assert!(matches!(ledger.verdict(newcomer, R, 1), ShareVerdict::Evict(_)), "one holds two");
     }
 
     #[test]
@@ -702,9 +708,9 @@ pub(crate) mod tests {
             let mut steps = Self::STEPS;
             loop {
                 let limits = match self.ledger.verdict(self.indices[principal], R, 1) {
-                    Verdict::Room => return true,
-                    Verdict::Refused => return false,
-                    Verdict::Evict(limits) => limits,
+                    ShareVerdict::Room => return true,
+                    ShareVerdict::Refused => return false,
+                    ShareVerdict::Evict(limits) => limits,
                 };
                 let exceeds = |holder: usize| self.ledger.exceeds(self.indices[holder], R, limits);
                 loop {
@@ -802,19 +808,19 @@ pub(crate) mod tests {
                     continue;
                 }
                 match ledger.verdict(index, R, 1) {
-                    Verdict::Room => ledger.charge(index, R, 1),
-                    Verdict::Refused => {
+                    ShareVerdict::Room => ledger.charge(index, R, 1),
+                    ShareVerdict::Refused => {
                         let held = indices.map(|index| ledger.held(index, R));
                         let is_below = (held[principal] as usize) < share(capacity, percents, held, principal);
                         // Shares of less than one place are rounded up.
                         prop_assert!(!is_below || ledger.divisions[0].open < 6);
                     }
-                    Verdict::Evict(limits) => {
+                    ShareVerdict::Evict(limits) => {
                         let victim = indices.iter().find(|&&it| ledger.exceeds(it, R, limits));
                         // Shares of less than one place are rounded up.
                         if let Some(&victim) = victim {
                             ledger.release(victim, R, 1);
-                            prop_assert_eq!(ledger.verdict(index, R, 1), Verdict::Room);
+                            prop_assert_eq!(ledger.verdict(index, R, 1), ShareVerdict::Room);
                             ledger.charge(index, R, 1);
                         } else {
                             prop_assert!(ledger.divisions[0].open < 6, "nobody is above");

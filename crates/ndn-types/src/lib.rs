@@ -9,7 +9,7 @@
 //! | `principal` | [`PrincipalKey`], [`PrincipalClass`]: who is charged for scarce resources |
 //! | [`random`] | random numbers that are the same on any machine |
 //! | `ranking` | [`RankedLedger`]: a ledger that knows who holds most |
-//! | `shares` | [`Reserves`], [`Capacity`], [`Verdict`]: the policy by which principals share |
+//! | `shares` | [`Reserves`], [`Capacity`], [`ShareVerdict`]: the policy by which principals share |
 //! | `time` | [`Timestamp`], [`Now`]; [`duration_ns`] and [`duration_ms`], which convert durations |
 //! | `units` | [`ByteSize`], [`parse_duration`]: sizes and durations as people write them |
 //!
@@ -37,7 +37,7 @@ pub use ledger::{
 pub use principal::{PrincipalClass, PrincipalKey, RemoteAddress};
 pub use ranking::{Debt, RankedLedger};
 pub use shared_places::{NoRoom, SharedPlaces};
-pub use shares::{Capacity, Limits, Reserves, Verdict};
+pub use shares::{Capacity, Limits, Reserves, ShareVerdict};
 pub use time::{NANOS_PER_MILLI, Now, Timestamp, duration_ms, duration_ns};
 pub use units::{
     ByteSize, duration_of_number, format_duration, parse_duration, size_of_number, units_table,

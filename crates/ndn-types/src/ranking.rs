@@ -1,6 +1,6 @@
 //! A ledger that knows who holds most.
 
-use crate::shares::{Capacity, Limits, Reserves, Verdict};
+use crate::shares::{Capacity, Limits, Reserves, ShareVerdict};
 use crate::{Ledger, LedgerReport, PrincipalClass, PrincipalIndex, PrincipalKey, Resources};
 
 /// Divisor of the part that is open to all: that much more than the excess is freed when more is used than the
@@ -76,15 +76,15 @@ impl<R: Resources<N>, const N: usize> RankedLedger<R, N> {
     #[must_use]
     pub fn may_take(&self, index: PrincipalIndex, resource: R, count: u32) -> bool {
         match self.ledger.verdict(index, resource, count) {
-            Verdict::Room => true,
-            Verdict::Evict(limits) => self.victim(resource, limits).is_some(),
-            Verdict::Refused => false,
+            ShareVerdict::Room => true,
+            ShareVerdict::Evict(limits) => self.victim(resource, limits).is_some(),
+            ShareVerdict::Refused => false,
         }
     }
 
     /// Whether a principal may take `count` units more.
     #[must_use]
-    pub fn verdict(&self, index: PrincipalIndex, resource: R, count: u32) -> Verdict {
+    pub fn verdict(&self, index: PrincipalIndex, resource: R, count: u32) -> ShareVerdict {
         self.ledger.verdict(index, resource, count)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::shares::{Capacity, Reserves, Verdict};
+use crate::shares::{Capacity, Reserves, ShareVerdict};
 use crate::{LedgerReport, PrincipalIndex, PrincipalKey, RankedLedger, Resources};
 
 /// The principal has its share of the places, and there is no room.
@@ -43,9 +43,9 @@ impl<R: Resources<1>, T> SharedPlaces<R, T> {
         let verdict = self.ledger.verdict(principal, Self::RESOURCE, 1);
         self.ledger.detach(principal);
         let limits = match verdict {
-            Verdict::Room => return Ok(None),
-            Verdict::Refused => return Err(NoRoom),
-            Verdict::Evict(limits) => limits,
+            ShareVerdict::Room => return Ok(None),
+            ShareVerdict::Refused => return Err(NoRoom),
+            ShareVerdict::Evict(limits) => limits,
         };
         let victim = self.ledger.victim(Self::RESOURCE, limits).ok_or(NoRoom)?;
         let oldest = self.items.iter().find(|(_, (holder, _))| *holder == victim);

@@ -177,18 +177,18 @@ impl Division {
     }
 
     /// May a principal that holds `held` take `count` units more?
-    pub(crate) fn verdict(&self, own: PrincipalClass, held: u32, count: u32) -> Verdict {
+    pub(crate) fn verdict(&self, own: PrincipalClass, held: u32, count: u32) -> ShareVerdict {
         if self.missing(own, count) == 0 {
-            return Verdict::Room;
+            return ShareVerdict::Room;
         }
         let newcomer = (held == 0).then_some(own);
         let shares = self.shares(newcomer);
         let limits = self.limits(shares, Some(own));
         let is_within_share = held + count <= shares[own.index()] || self.is_reserved(own, count);
         if is_within_share && self.may_exceed(limits) {
-            Verdict::Evict(limits)
+            ShareVerdict::Evict(limits)
         } else {
-            Verdict::Refused
+            ShareVerdict::Refused
         }
     }
 
@@ -203,8 +203,8 @@ impl Division {
             })));
         }
         match self.verdict(own, held, 1) {
-            Verdict::Evict(limits) => Some(limits),
-            Verdict::Room | Verdict::Refused => None,
+            ShareVerdict::Evict(limits) => Some(limits),
+            ShareVerdict::Room | ShareVerdict::Refused => None,
         }
     }
 
@@ -236,7 +236,7 @@ impl Division {
 
 /// May a principal take something more of a resource?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ShareVerdict {
     /// Yes, there is room.
     Room,
     /// Yes, in place of what others hold above these limits.

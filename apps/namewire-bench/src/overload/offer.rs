@@ -56,7 +56,7 @@ pub(super) struct Subject<'a> {
 }
 
 /// Result of one offer.
-pub(super) struct Outcome {
+pub(super) struct OfferResult {
     pub(super) seconds: f64,
     pub(super) sent: u64,
     pub(super) satisfied: u64,
@@ -72,7 +72,7 @@ pub(super) struct Outcome {
     pub(super) stolen: f64,
 }
 
-impl Outcome {
+impl OfferResult {
     pub(super) fn per_second(&self, count: u64) -> f64 {
         to_f64(count) / self.seconds
     }
@@ -183,7 +183,7 @@ impl<'a> Subject<'a> {
         load: Load,
         count: Option<u64>,
         stretch: Duration,
-    ) -> anyhow::Result<Outcome> {
+    ) -> anyhow::Result<OfferResult> {
         self.seed += 1 << 16;
         let drops_before = self.drops()?;
         let (cpu_before, steal_before) = (self.running.cpu_ns()?, steal_ns());
@@ -201,7 +201,7 @@ impl<'a> Subject<'a> {
         };
         let rate = |after: u64, before: u64| to_f64(after - before) / seconds;
         let drops_of = |figures: &RunFigures| to_f64(figures.receive_drops) / seconds;
-        let mut outcome = Outcome {
+        let mut outcome = OfferResult {
             seconds,
             sent: 0,
             satisfied: 0,

@@ -2,7 +2,7 @@
 
 use ndn_traffic::{Arrivals, Load};
 
-use super::offer::{Outcome, Subject, to_f64};
+use super::offer::{OfferResult, Subject, to_f64};
 use super::report::{
     BORNE_OUT_MIN, Losses, OverloadCase, OverloadMode, OverloadOptions, OverloadRun, SUSTAINED_MIN,
 };
@@ -155,13 +155,18 @@ impl Subject<'_> {
 }
 
 /// Summarizes the rounds of a rate in a row.
-fn case(answers_first: bool, ratio: f64, rate: f64, mut outcomes: Vec<Outcome>) -> OverloadCase {
+fn case(
+    answers_first: bool,
+    ratio: f64,
+    rate: f64,
+    mut outcomes: Vec<OfferResult>,
+) -> OverloadCase {
     let rounds_discarded = outcomes.iter().filter(|one| one.stolen > STEAL_MAX).count();
     // Without an undisturbed round, the disturbed ones are used and their number is reported.
     if rounds_discarded < outcomes.len() {
         outcomes.retain(|outcome| outcome.stolen <= STEAL_MAX);
     }
-    let over = |figure: &dyn Fn(&Outcome) -> f64| median(outcomes.iter().map(figure));
+    let over = |figure: &dyn Fn(&OfferResult) -> f64| median(outcomes.iter().map(figure));
     let offered_per_s = over(&|one| one.per_second(one.sent));
     let millis =
         |quantile: f64| over(&|one| to_f64(one.latency_ns.value_at_quantile(quantile)) / 1e6);
@@ -173,7 +178,7 @@ fn case(answers_first: bool, ratio: f64, rate: f64, mut outcomes: Vec<Outcome>) 
         offered_per_s,
         satisfied_per_s: over(&|one| one.per_second(one.satisfied_in_time)),
         of_peak: None,
-        satisfied: over(&Outcome::satisfied_share),
+        satisfied: over(&OfferResult::satisfied_share),
         nacked_per_s: over(&|one| one.per_second(one.nacked)),
         answers_lost: over(&|one| {
             1.0 - to_f64(one.satisfied) / to_f64(one.answers.max(one.satisfied).max(1))
@@ -190,7 +195,7 @@ fn case(answers_first: bool, ratio: f64, rate: f64, mut outcomes: Vec<Outcome>) 
         p99_ms: millis(0.99),
         forwarder_busy: over(&|one| one.forwarder_busy),
         producer_busy,
-        generator_bound: is_slow || over(&Outcome::lost_by_generator) > LOST_MAX,
+        generator_bound: is_slow || over(&OfferResult::lost_by_generator) > LOST_MAX,
         rounds_discarded,
     }
 }

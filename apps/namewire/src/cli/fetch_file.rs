@@ -167,7 +167,7 @@ pub(super) async fn fetch_found(
 /// Fetches the missing segments of an object whose verification is known.
 async fn receive_known(
     endpoint: &Endpoint,
-    known: Known,
+    known: ObjectToFetch,
     early: Option<PacketStream>,
     policy: &Policy,
     target: &mut Target,
@@ -227,7 +227,7 @@ fn early(
 /// lengths differ.
 async fn positional(
     endpoint: &Endpoint,
-    known: &Known,
+    known: &ObjectToFetch,
     early: Option<PacketStream>,
     policy: &Policy,
     part: &mut PartFile,
@@ -306,7 +306,7 @@ async fn positional(
 }
 
 /// An object and its fetch options.
-pub(super) struct Known {
+pub(super) struct ObjectToFetch {
     pub(super) found: FoundObject,
     pub(super) fetching: FetchOptions,
     /// Its length and that of a segment, from a manifest.
@@ -322,7 +322,7 @@ async fn for_replicas(
     endpoint: &Endpoint,
     found: FoundObject,
     fetching: &FetchOptions,
-) -> Outcome<Known> {
+) -> Outcome<ObjectToFetch> {
     let found = with_metadata(endpoint, found, fetching).await;
     let manifest = manifest_of(endpoint, &found, fetching).await?.ok_or_else(|| {
         Failure::Usage(format!(
@@ -331,7 +331,7 @@ async fn for_replicas(
         ))
     })?;
     let verification = manifest.verification();
-    Ok(Known {
+    Ok(ObjectToFetch {
         found: manifest.to_found(),
         fetching: FetchOptions { verification, ..fetching.clone() },
         layout: Some((manifest.size(), manifest.segment_size())),
@@ -373,10 +373,10 @@ pub(super) async fn under_manifest(
     endpoint: &Endpoint,
     found: FoundObject,
     fetching: &FetchOptions,
-) -> Outcome<Known> {
+) -> Outcome<ObjectToFetch> {
     let without = |found, lacks_manifest| {
         let fetching = fetching.clone();
-        Ok(Known { found, fetching, layout: None, lacks_manifest, manifest: None })
+        Ok(ObjectToFetch { found, fetching, layout: None, lacks_manifest, manifest: None })
     };
     if !fetching.verification.is_by_key() {
         return without(found, false);
@@ -395,7 +395,7 @@ pub(super) async fn under_manifest(
             let fetching = FetchOptions { verification, ..fetching.clone() };
             let layout = Some((manifest.size(), manifest.segment_size()));
             let found = manifest.to_found();
-            Ok(Known { found, fetching, layout, lacks_manifest: false, manifest: None })
+            Ok(ObjectToFetch { found, fetching, layout, lacks_manifest: false, manifest: None })
         }
         Err(error) => Err(manifest_failure(&error)),
     }

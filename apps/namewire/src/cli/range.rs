@@ -7,7 +7,7 @@ use ndn_packet::Name;
 
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{
-    Already, Fetched, Known, Policy, failure, report_start_over, under_manifest, usable,
+    Already, Fetched, ObjectToFetch, Policy, failure, report_start_over, under_manifest, usable,
 };
 use super::target::Target;
 
@@ -58,7 +58,7 @@ pub(super) async fn fetch(
         )));
     }
     let end = range.last.map_or(size, |last| last.saturating_add(1).min(size));
-    let Known { found, mut fetching, .. } =
+    let ObjectToFetch { found, mut fetching, .. } =
         under_manifest(endpoint, found, &policy.fetching).await?;
     let first_segment = range.first / segment_size;
     fetching.config.last_segment_needed = Some((end - 1) / segment_size);

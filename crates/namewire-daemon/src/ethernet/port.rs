@@ -127,12 +127,12 @@ pub(super) struct Port {
 
 /// The existing network interfaces.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found<'a> {
+pub(super) struct InterfaceList<'a> {
     pub(super) all: &'a [NetworkDevice],
     pub(super) addresses: &'a [Interface],
 }
 
-impl<'a> Found<'a> {
+impl<'a> InterfaceList<'a> {
     pub(super) fn request(
         &self,
         link: &'a NetworkDevice,
@@ -181,7 +181,7 @@ impl Port {
         &mut self,
         driver: FaceDriver,
         link: &NetworkDevice,
-        found: &Found<'_>,
+        found: &InterfaceList<'_>,
         context: &mut Context<'_>,
     ) -> Result<(), Refusal> {
         let asked = asked(Some(driver), context.config);
@@ -213,7 +213,7 @@ impl Port {
         &mut self,
         name: &str,
         link: Option<&NetworkDevice>,
-        found: &Found<'_>,
+        found: &InterfaceList<'_>,
         context: &mut Context<'_>,
     ) {
         let device = link.map(Device::of);

@@ -17,9 +17,9 @@ type Places = VecDeque<(IpAddr, Arc<Notify>)>;
 
 /// The places of connections that wait.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Waiting(Arc<Mutex<Places>>);
+pub(crate) struct WaitingConnections(Arc<Mutex<Places>>);
 
-impl Waiting {
+impl WaitingConnections {
     /// A place for a connection from this address. If there is none left, another one has to end.
     pub(super) fn enter(&self, peer: IpAddr) -> WaitingPlace {
         let peer = peer.to_canonical();
@@ -53,7 +53,7 @@ fn displaced_place(waiting: &Places) -> Option<usize> {
 /// The place of a connection, until it is dropped.
 #[derive(Debug)]
 pub(super) struct WaitingPlace {
-    waiting: Waiting,
+    waiting: WaitingConnections,
     displaced: Arc<Notify>,
 }
 
@@ -80,7 +80,7 @@ mod tests {
 
     #[tokio::test]
     async fn oldest_connection_gives_way_when_there_is_no_place() {
-        let waiting = Waiting::default();
+        let waiting = WaitingConnections::default();
         let mut places: Vec<_> = (0..WAITING_MAX).map(|_| waiting.enter(address(1))).collect();
         let _further = waiting.enter(address(1));
         places[0].displaced().notified().await;
@@ -95,7 +95,7 @@ mod tests {
 
     #[tokio::test]
     async fn address_with_many_connections_leaves_room_for_others() {
-        let waiting = Waiting::default();
+        let waiting = WaitingConnections::default();
         let other = waiting.enter(address(2));
         let flood: Vec<_> = (0..3 * WAITING_MAX).map(|_| waiting.enter(address(1))).collect();
         let late = waiting.enter(address(3));

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::Request;
-use crate::pending::{Answer, FlowEvent, Key, PendingTable};
+use crate::pending::{FlowEvent, InterestAnswer, Key, PendingTable};
 use crate::shared::Routes;
 
 /// Names over a small alphabet, so that they collide.
@@ -56,7 +56,7 @@ fn data(name: &Name) -> Vec<u8> {
 struct Asked {
     interest: Vec<u8>,
     key: Key,
-    receiver: oneshot::Receiver<Answer>,
+    receiver: oneshot::Receiver<InterestAnswer>,
 }
 
 struct Opened {
@@ -98,7 +98,7 @@ proptest! {
                         let interest = Interest::parse(&question.interest).unwrap();
                         let got = question.receiver.try_recv();
                         if interest.matches(&parsed, sha256) {
-                            prop_assert!(matches!(got, Ok(Answer::Data(_))), "{}", interest.name());
+                            prop_assert!(matches!(got, Ok(InterestAnswer::Data(_))), "{}", interest.name());
                         } else {
                             prop_assert!(got.is_err(), "{} by {}", interest.name(), name);
                             rest.push(question);
@@ -121,7 +121,7 @@ proptest! {
                     for mut question in asked {
                         let got = question.receiver.try_recv();
                         if question.interest == interest {
-                            prop_assert!(matches!(got, Ok(Answer::Nack(NackReason::NO_ROUTE))));
+                            prop_assert!(matches!(got, Ok(InterestAnswer::Nack(NackReason::NO_ROUTE))));
                         } else {
                             prop_assert!(got.is_err());
                             rest.push(question);

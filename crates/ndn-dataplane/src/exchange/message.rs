@@ -6,7 +6,7 @@ use ndn_ring::{FillBlock, PacketHandle, PacketPool, prefetch_slice};
 use ndn_table::FaceIndex;
 use ndn_types::Timestamp;
 
-use crate::overload::Verdict;
+use crate::overload::QueueVerdict;
 
 /// A slot of a ring, on two cache lines.
 #[derive(Debug)]
@@ -140,24 +140,24 @@ impl Message {
 
     /// Applies the queue-management verdict to an Interest, as far as possible, and returns what was applied: an
     /// Interest that another shard has forwarded already is marked at most; a probe of Content Stores and a frame
-    /// that is not parsed pass. The caller drops the message on [`Verdict::Drop`].
-    pub(crate) fn apply(&mut self, verdict: Verdict) -> Verdict {
+    /// that is not parsed pass. The caller drops the message on [`QueueVerdict::Drop`].
+    pub(crate) fn apply(&mut self, verdict: QueueVerdict) -> QueueVerdict {
         match (self, verdict) {
-            (_, Verdict::Pass) => Verdict::Pass,
-            (Self::Shard(ShardMessage::Packet(packet)), Verdict::Nack) => {
+            (_, QueueVerdict::Pass) => QueueVerdict::Pass,
+            (Self::Shard(ShardMessage::Packet(packet)), QueueVerdict::Nack) => {
                 packet.refuse();
-                Verdict::Nack
+                QueueVerdict::Nack
             }
-            (Self::Shard(ShardMessage::Packet(_)), Verdict::Drop) => Verdict::Drop,
-            (Self::Shard(ShardMessage::Packet(packet)), Verdict::Mark) => {
+            (Self::Shard(ShardMessage::Packet(_)), QueueVerdict::Drop) => QueueVerdict::Drop,
+            (Self::Shard(ShardMessage::Packet(packet)), QueueVerdict::Mark) => {
                 packet.mark_congestion();
-                Verdict::Mark
+                QueueVerdict::Mark
             }
             (Self::RemoteTx(outgoing), _) => {
                 outgoing.congestion_mark = outgoing.congestion_mark.max(1);
-                Verdict::Mark
+                QueueVerdict::Mark
             }
-            (Self::Shard(_) | Self::RemoteFrame(_) | Self::Taken, _) => Verdict::Pass,
+            (Self::Shard(_) | Self::RemoteFrame(_) | Self::Taken, _) => QueueVerdict::Pass,
         }
     }
 

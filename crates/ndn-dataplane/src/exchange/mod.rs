@@ -266,7 +266,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::overload::Verdict;
+    use crate::overload::QueueVerdict;
 
     fn outgoing(pool: &PacketPool, number: u32, kind: TxKind) -> Message {
         let mut block = pool.allocate_block().unwrap();
@@ -525,13 +525,13 @@ mod tests {
 
     #[test]
     fn verdict_is_applied_as_far_as_the_message_allows() {
-        use Verdict::{Drop, Mark, Nack, Pass};
+        use QueueVerdict::{Drop, Mark, Nack, Pass};
         let pool = PacketPool::new(16).unwrap();
         let packet = || Message::Shard(ShardMessage::Packet(packet(&pool)));
         let forwarded = || outgoing(&pool, 1, TxKind::Interest);
         let other = || Message::Shard(ShardMessage::FaceSendsTokens(FaceIndex::new(1, 0)));
         let frame = || Message::RemoteFrame(frame(&pool, &[TYPE_INTEREST, 0]));
-        let kinds: [(&dyn Fn() -> Message, [Verdict; 4]); 4] = [
+        let kinds: [(&dyn Fn() -> Message, [QueueVerdict; 4]); 4] = [
             (&packet, [Pass, Mark, Nack, Drop]),
             (&forwarded, [Pass, Mark, Mark, Mark]),
             (&other, [Pass; 4]),

@@ -20,7 +20,7 @@ use ndn_ring::PacketPool;
 use ndn_table::{FaceIndex, FibConfig, FibWriter, NameHasher, NextHop, PcctConfig};
 use ndn_types::{Scope, Timestamp};
 
-use super::{InterestQueue, OverloadOptions, ShedAction, Verdict};
+use super::{InterestQueue, OverloadOptions, QueueVerdict, ShedAction};
 
 /// Virtual cost of each packet that the shard is given.
 const PACKET_NS: u64 = 20_000;
@@ -153,11 +153,11 @@ impl World {
             for _ in 0..BURST_SIZE {
                 let Some(packet) = self.interests.pop_front() else { break };
                 match self.control.dequeue(self.now, packet.since, false) {
-                    Verdict::Drop => {
+                    QueueVerdict::Drop => {
                         self.shed += 1;
                         continue;
                     }
-                    verdict @ (Verdict::Pass | Verdict::Mark | Verdict::Nack) => {
+                    verdict @ (QueueVerdict::Pass | QueueVerdict::Mark | QueueVerdict::Nack) => {
                         self.push_with(packet, verdict);
                     }
                 }
@@ -175,19 +175,19 @@ impl World {
         }
     }
 
-    fn push_with(&mut self, packet: Waiting, verdict: Verdict) {
+    fn push_with(&mut self, packet: Waiting, verdict: QueueVerdict) {
         let index = self.burst.len();
         self.push(packet);
         match verdict {
-            Verdict::Mark => {
+            QueueVerdict::Mark => {
                 self.marked += 1;
                 self.burst.mark_congestion(index);
             }
-            Verdict::Nack => {
+            QueueVerdict::Nack => {
                 self.shed += 1;
                 self.burst.refuse(index);
             }
-            Verdict::Pass | Verdict::Drop => {}
+            QueueVerdict::Pass | QueueVerdict::Drop => {}
         }
     }
 

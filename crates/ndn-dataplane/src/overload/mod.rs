@@ -53,7 +53,7 @@ impl Default for OverloadOptions {
 
 /// The verdict on an Interest that leaves its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum QueueVerdict {
     /// Forward it.
     Pass,
     /// It gets a congestion mark.
@@ -87,7 +87,12 @@ impl InterestQueue {
     /// An Interest leaves the queue and has waited since `since`. Returns the verdict on it. A full queue counts as one
     /// in which Interests wait for too long: it drops them at its tail.
     #[inline]
-    pub(crate) fn dequeue(&mut self, now: Timestamp, since: Timestamp, is_full: bool) -> Verdict {
+    pub(crate) fn dequeue(
+        &mut self,
+        now: Timestamp,
+        since: Timestamp,
+        is_full: bool,
+    ) -> QueueVerdict {
         let mut sojourn_ns = now.nanos_since(since);
         if is_full {
             sojourn_ns = sojourn_ns.max(self.shed_after_ns);
@@ -95,12 +100,12 @@ impl InterestQueue {
         let marks = self.marks.dequeue(now, sojourn_ns);
         if self.sheds.dequeue(now, sojourn_ns) {
             match self.shed {
-                ShedAction::Nack => return Verdict::Nack,
-                ShedAction::Drop => return Verdict::Drop,
+                ShedAction::Nack => return QueueVerdict::Nack,
+                ShedAction::Drop => return QueueVerdict::Drop,
                 ShedAction::Never => {}
             }
         }
-        if marks { Verdict::Mark } else { Verdict::Pass }
+        if marks { QueueVerdict::Mark } else { QueueVerdict::Pass }
     }
 
     /// Notes that the queue is empty.
@@ -121,9 +126,9 @@ mod tests {
     #[test]
     fn full_queue_is_signalled_at_any_rate() {
         let options = OverloadOptions { shed: ShedAction::Drop, ..OverloadOptions::default() };
-        for (is_full, expected) in [(true, Verdict::Drop), (false, Verdict::Pass)] {
+        for (is_full, expected) in [(true, QueueVerdict::Drop), (false, QueueVerdict::Pass)] {
             let mut queue = InterestQueue::new(&options);
-            let mut last = Verdict::Pass;
+            let mut last = QueueVerdict::Pass;
             for millis in (1000..=1100).step_by(20) {
                 let now = Timestamp::from_millis(millis);
                 last = queue.dequeue(now, now, is_full);
@@ -137,7 +142,10 @@ mod tests {
         let mut queue = InterestQueue::new(&OverloadOptions::default());
         let old = Timestamp::from_millis(1);
         for millis in (1000..2000).step_by(90) {
-            assert_eq!(queue.dequeue(Timestamp::from_millis(millis), old, true), Verdict::Pass);
+            assert_eq!(
+                queue.dequeue(Timestamp::from_millis(millis), old, true),
+                QueueVerdict::Pass
+            );
             queue.note_empty();
         }
     }

@@ -8,7 +8,7 @@ use ndn_types::Timestamp;
 
 use super::overload::Overload;
 use crate::exchange::{Message, Outbound, RemoteFrame, TYPE_INTEREST};
-use crate::overload::Verdict;
+use crate::overload::QueueVerdict;
 
 /// Parses received packets into the burst.
 pub(super) struct IngressSink<'a> {
@@ -72,21 +72,21 @@ impl RxSink for IngressSink<'_> {
         waited: SocketDelay,
     ) {
         let is_interest = fields.nack.is_none() && block.filled().first() == Some(&TYPE_INTEREST);
-        let mut verdict = Verdict::Pass;
+        let mut verdict = QueueVerdict::Pass;
         if is_interest && let Some((now, overload)) = &mut self.overload {
             verdict = overload.dequeue_from_socket(*now, waited);
             overload.count(verdict);
         }
-        if verdict == Verdict::Drop {
+        if verdict == QueueVerdict::Drop {
             return block.skip(length);
         }
         let index = self.burst.len();
         self.receive(face, block, length, fields);
         if self.burst.len() > index {
             match verdict {
-                Verdict::Nack => self.burst.refuse(index),
-                Verdict::Mark => self.burst.mark_congestion(index),
-                Verdict::Pass | Verdict::Drop => {}
+                QueueVerdict::Nack => self.burst.refuse(index),
+                QueueVerdict::Mark => self.burst.mark_congestion(index),
+                QueueVerdict::Pass | QueueVerdict::Drop => {}
             }
         }
     }

@@ -18,7 +18,7 @@ use ndn_types::Timestamp;
 
 use super::overload::Overload;
 use crate::exchange::{Exchange, KINDS, Message, Outbound, RemoteFrame};
-use crate::overload::{InterestQueue, OverloadOptions, Verdict};
+use crate::overload::{InterestQueue, OverloadOptions, QueueVerdict};
 use crate::peers::PeerRegistry;
 
 /// Time for which a worker waits for room in the rings of others before it goes on and drops packets.
@@ -136,7 +136,8 @@ impl InterWorker {
         exchange.take_each(from, kind, count.min(room), cx.pool, |message, since| {
             if kind == PacketKind::Interest {
                 let verdict = interests[from].dequeue(now, since, is_full);
-                if verdict != Verdict::Pass && apply_verdict(message, verdict, cx.overload, cx.pool)
+                if verdict != QueueVerdict::Pass
+                    && apply_verdict(message, verdict, cx.overload, cx.pool)
                 {
                     return;
                 }
@@ -293,13 +294,13 @@ pub(super) struct TakeContext<'a> {
 #[cold]
 fn apply_verdict(
     message: &mut Message,
-    verdict: Verdict,
+    verdict: QueueVerdict,
     overload: &mut Overload,
     pool: &PacketPool,
 ) -> bool {
     let applied = message.apply(verdict);
     overload.count(applied);
-    let is_dropped = applied == Verdict::Drop;
+    let is_dropped = applied == QueueVerdict::Drop;
     if is_dropped {
         std::mem::replace(message, Message::Taken).release(pool);
     }

@@ -7,7 +7,7 @@ use ndn_forwarding::{Burst, Counters, DropReason};
 use ndn_types::Timestamp;
 
 use super::counters::WorkerCounters;
-use crate::overload::{InterestQueue, OverloadOptions, Verdict};
+use crate::overload::{InterestQueue, OverloadOptions, QueueVerdict};
 
 /// Maximum number of marks that wait for a Data; further ones are forgotten.
 const MARKS_DUE_MAX: usize = 64;
@@ -41,7 +41,11 @@ impl Overload {
 
     /// The verdict on an Interest that was read from a socket.
     #[cold]
-    pub(super) fn dequeue_from_socket(&mut self, now: Timestamp, waited: SocketDelay) -> Verdict {
+    pub(super) fn dequeue_from_socket(
+        &mut self,
+        now: Timestamp,
+        waited: SocketDelay,
+    ) -> QueueVerdict {
         let number = waited.channel.number();
         let new = || (waited.opened, InterestQueue::new(&self.options));
         if number >= self.sockets.len() {
@@ -66,15 +70,15 @@ impl Overload {
     /// Counts the verdict on an Interest. For a marked Interest, a Data is marked, too, so that consumers
     /// learn of the queue even if the producer does not copy marks.
     #[cold]
-    pub(super) fn count(&mut self, verdict: Verdict) {
+    pub(super) fn count(&mut self, verdict: QueueVerdict) {
         match verdict {
-            Verdict::Pass => {}
-            Verdict::Mark => {
+            QueueVerdict::Pass => {}
+            QueueVerdict::Mark => {
                 self.counters.marked_interests.increment();
                 self.marks_due = MARKS_DUE_MAX.min(self.marks_due + 1);
             }
-            Verdict::Nack => self.counters.shed_interests.increment(),
-            Verdict::Drop => {
+            QueueVerdict::Nack => self.counters.shed_interests.increment(),
+            QueueVerdict::Drop => {
                 self.counters.shed_interests.increment();
                 // It does not enter the shard.
                 self.shard_counters.in_interests.increment();
@@ -121,7 +125,7 @@ mod tests {
                     overload.socket_is_empty(channel);
                 }
             }
-            let are_all_passed = verdicts.iter().all(|verdict| *verdict == Verdict::Pass);
+            let are_all_passed = verdicts.iter().all(|verdict| *verdict == QueueVerdict::Pass);
             assert_eq!(are_all_passed, is_emptied, "{verdicts:?}");
         }
     }
@@ -142,8 +146,8 @@ mod tests {
             };
             let verdicts: Vec<_> =
                 (1000..2000).step_by(10).map(|millis| dequeue(1, millis)).collect();
-            assert!(verdicts.iter().any(|verdict| *verdict != Verdict::Pass), "{verdicts:?}");
-            assert_eq!(dequeue(opened, 5000) == Verdict::Pass, passes);
+            assert!(verdicts.iter().any(|verdict| *verdict != QueueVerdict::Pass), "{verdicts:?}");
+            assert_eq!(dequeue(opened, 5000) == QueueVerdict::Pass, passes);
         }
     }
 }

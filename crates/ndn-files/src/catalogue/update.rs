@@ -19,7 +19,7 @@ use crate::prepare::SETTLED_NS;
 use crate::serve::MountPoint;
 use crate::source::FileSource;
 use crate::stat::FileStat;
-use crate::walk::{Found, walk};
+use crate::walk::{WalkedFile, walk};
 
 /// Maximum number of files of a catalogue; further ones are left out.
 const FILES_MAX: usize = 1 << 20;
@@ -83,7 +83,7 @@ impl<'a> Cataloguer<'a> {
         let Some((files, mut sidecars)) = self.find(&one.mount) else { return };
         let mut now = HashMap::with_capacity(files.len());
         let mut missing = Vec::new();
-        for Found { name, path, stat } in files {
+        for WalkedFile { name, path, stat } in files {
             let below = name.as_ref().suffix(one.mount.prefix.len()).to_name();
             let before = known.remove(&below);
             let is_same = |known: &Known| known.version == stat.mtime_ns && known.size == stat.size;
@@ -106,7 +106,7 @@ impl<'a> Cataloguer<'a> {
     }
 
     /// All files of a mount, and the states of sidecar files by the paths of their files; `None` if some may be missing.
-    fn find(&self, mount: &MountPoint) -> Option<(Vec<Found>, HashMap<PathBuf, FileStat>)> {
+    fn find(&self, mount: &MountPoint) -> Option<(Vec<WalkedFile>, HashMap<PathBuf, FileStat>)> {
         let (mut files, mut sidecars) = (Vec::new(), HashMap::new());
         let mut left_out = 0_usize;
         let is_closed = || self.preparations.is_closed();

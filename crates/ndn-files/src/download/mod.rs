@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, watch};
 use self::part::{Irregular, NoteError};
 use self::retry::{Refusal, Retries};
 use self::workers::{BATCH, JOBS_WAITING_MAX, Job};
-use self::writes::{JobError, Outcome, Writes};
+use self::writes::{JobError, JobResult, Writes};
 
 pub use self::part::{
     Attributes, EarlierFetch, Extent, Origin, PartError, PartFile, Progress, Unusable,
@@ -224,7 +224,7 @@ struct Receiving<'a> {
     verification: &'a Verification,
     workers: &'a Workers,
     name: String,
-    sender: mpsc::UnboundedSender<Outcome>,
+    sender: mpsc::UnboundedSender<JobResult>,
     /// Segments waiting until the segment length is known.
     waiting: Vec<ReceivedSegment>,
     /// Hashing and writing everything takes less time than waking a thread.
@@ -328,7 +328,7 @@ impl Receiving<'_> {
         self.workers.help(JOBS_WAITING_MAX);
     }
 
-    fn finish(&mut self, outcome: Outcome) -> Result<(), ReceiveError> {
+    fn finish(&mut self, outcome: JobResult) -> Result<(), ReceiveError> {
         for stored in outcome.stored {
             self.part.note(stored).map_err(|error| match error {
                 NoteError::Irregular(Irregular) => ReceiveError::Irregular(self.name.clone()),

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::checksum::xxh64;
 use super::part::Irregular;
 use super::recheck::can_be_rebuilt;
-use super::writes::{Content, JobError, Outcome, Run, Verified, Writes};
+use super::writes::{Content, JobError, JobResult, Run, Verified, Writes};
 
 /// Segments that a thread verifies and writes together: fits a processor's private cache, and is a
 /// multiple of the number hashed side by side.
@@ -38,7 +38,7 @@ pub(super) struct Job {
     pub(super) writes: Arc<Writes>,
     pub(super) segment_len: u64,
     pub(super) verification: Verification,
-    pub(super) sender: UnboundedSender<Outcome>,
+    pub(super) sender: UnboundedSender<JobResult>,
 }
 
 #[derive(Default)]
@@ -198,7 +198,7 @@ impl Job {
         match std::panic::catch_unwind(AssertUnwindSafe(|| verify(self))) {
             Ok(verified) => write(&writes, verified),
             Err(_) => {
-                let _ = sender.send(Outcome::panicked(released));
+                let _ = sender.send(JobResult::panicked(released));
             }
         }
     }
@@ -227,7 +227,7 @@ fn verify(mut job: Job) -> Verified {
             None => runs.push(Run { first: segment, contents: vec![content] }),
         }
     }
-    let outcome = Outcome {
+    let outcome = JobResult {
         released: job.released,
         stored: Vec::with_capacity(job.segments.len()),
         refused,

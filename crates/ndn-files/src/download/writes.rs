@@ -42,7 +42,7 @@ impl Run {
 }
 
 /// Result of a job.
-pub(super) struct Outcome {
+pub(super) struct JobResult {
     /// Segments of the stream to be released.
     pub(super) released: usize,
     /// Segments that are in the file.
@@ -53,7 +53,7 @@ pub(super) struct Outcome {
     pub(super) error: Option<JobError>,
 }
 
-impl Outcome {
+impl JobResult {
     /// The result of a job whose thread panicked.
     pub(super) fn panicked(released: usize) -> Self {
         let error = Some(JobError::Panicked);
@@ -73,8 +73,8 @@ pub(super) struct Verified {
     pub(super) runs: Vec<Run>,
     pub(super) segment_len: u64,
     /// Its result so far.
-    pub(super) outcome: Outcome,
-    pub(super) sender: UnboundedSender<Outcome>,
+    pub(super) outcome: JobResult,
+    pub(super) sender: UnboundedSender<JobResult>,
 }
 
 #[derive(Default)]
@@ -118,7 +118,7 @@ impl Writes {
     pub(super) fn write(&self, verified: Verified) {
         let (sender, released) = (verified.sender.clone(), verified.outcome.released);
         let written = std::panic::catch_unwind(AssertUnwindSafe(|| verified.write(&self.file)));
-        let _ = sender.send(written.unwrap_or_else(|_| Outcome::panicked(released)));
+        let _ = sender.send(written.unwrap_or_else(|_| JobResult::panicked(released)));
     }
 
     fn next(&self) -> Option<Verified> {
@@ -130,7 +130,7 @@ impl Writes {
 }
 
 impl Verified {
-    fn write(self, file: &File) -> Outcome {
+    fn write(self, file: &File) -> JobResult {
         let Self { runs, segment_len, mut outcome, .. } = self;
         for run in &runs {
             if let Err(error) = store(file, segment_len, run, &mut outcome) {
@@ -142,7 +142,12 @@ impl Verified {
     }
 }
 
-fn store(file: &File, segment_len: u64, run: &Run, outcome: &mut Outcome) -> Result<(), JobError> {
+fn store(
+    file: &File,
+    segment_len: u64,
+    run: &Run,
+    outcome: &mut JobResult,
+) -> Result<(), JobError> {
     let offset = run.first.checked_mul(segment_len).ok_or(JobError::Irregular(Irregular))?;
     let contents = &run.contents;
     let written = if contents.iter().all(|content| content.bytes.iter().all(|byte| *byte == 0)) {
@@ -209,14 +214,15 @@ mod tests {
     }
 
     /// Two segments, and the one after the next.
-    fn verified(job: u64, sender: &UnboundedSender<Outcome>) -> Verified {
+    fn verified(job: u64, sender: &UnboundedSender<JobResult>) -> Verified {
         let content = |number| Content { bytes: segment(number), checksum: Some(number) };
         let first = job * 3;
         let runs = vec![
             Run { first, contents: vec![content(first)] },
             Run { first: first + 1, contents: vec![content(first + 1), content(first + 2)] },
         ];
-        let outcome = Outcome { released: 3, stored: Vec::new(), refused: Vec::new(), error: None };
+        let outcome =
+            JobResult { released: 3, stored: Vec::new(), refused: Vec::new(), error: None };
         Verified { runs, segment_len: SEGMENT_LEN as u64, outcome, sender: sender.clone() }
     }
 

@@ -7,7 +7,7 @@ use ndn_cache_sim::trace::{Pattern, Trace};
 
 use super::inputs::Inputs;
 use super::networks;
-use super::outcome::Outcome;
+use super::outcome::RunResult;
 use crate::experiment::{Cache, Experiment, SeededRun, Values};
 
 struct Settings {
@@ -38,7 +38,7 @@ fn settings(inputs: &Inputs, cache: &Cache, values: &Values) -> Result<Settings,
     Ok(Settings { topology, method, pattern: networks::pattern(&cache.pattern.fill(values))? })
 }
 
-pub(super) fn run(inputs: &Inputs, cache: &Cache, run: SeededRun, values: &Values) -> Outcome {
+pub(super) fn run(inputs: &Inputs, cache: &Cache, run: SeededRun, values: &Values) -> RunResult {
     let Settings { topology, method, pattern } = settings(inputs, cache, values)?;
     let seed = u64::from(run.seed);
     let trace = Trace::generate(&topology, pattern, seed).map_err(|error| error.0)?;

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::{Map, Value, json};
 
-use super::outcome::{Outcome, RunFailure};
+use super::outcome::{RunFailure, RunResult};
 use crate::experiment::{Command, Experiment, SeededRun, Values};
 use crate::leftovers;
 use crate::programs::{find, search_path};
@@ -32,7 +32,7 @@ pub(super) fn run(
     base: &Path,
     command: &Command,
     (run, id): (SeededRun, &str),
-) -> Outcome {
+) -> RunResult {
     let values = &experiment.values(run);
     let starting = leftovers::starting();
     let failed = |error: std::io::Error| format!("the run cannot be started: {error}");

@@ -7,7 +7,7 @@ use ndn_model::file::Model as ModelFile;
 use ndn_model::property::Property;
 
 use super::inputs::Inputs;
-use super::outcome::Outcome;
+use super::outcome::RunResult;
 use crate::experiment::{Experiment, Model, SeededRun, Values};
 
 pub(super) fn check(
@@ -53,7 +53,7 @@ pub(super) fn run(
     inputs: &Inputs,
     model: &Model,
     run: SeededRun,
-) -> Outcome {
+) -> RunResult {
     let file = parse(inputs, model, &experiment.values(run))?;
     let mut means = BTreeMap::new();
     for (name, property) in properties(experiment, &file)? {

@@ -14,7 +14,7 @@ use ndn_sys::clock::Clock;
 
 use super::inputs::Inputs;
 use super::networks;
-use super::outcome::{CLOCK_ERROR, Outcome, RunFailure};
+use super::outcome::{CLOCK_ERROR, RunFailure, RunResult};
 use super::remote::RemoteRun;
 use crate::experiment::{Experiment, NETWORK_KINDS, Network as Executor, SeededRun, Values};
 use crate::hosts::{Assignment, Hosts};
@@ -364,7 +364,7 @@ pub(super) fn run(
     inputs: &Inputs,
     executor: &Executor,
     (run, id): (SeededRun, &str),
-) -> Outcome {
+) -> RunResult {
     let values = &experiment.values(run);
     let settings = settings(inputs, executor, values)?;
     let seed = u64::from(run.seed);
@@ -441,7 +441,7 @@ pub(super) fn render(
 }
 
 #[expect(clippy::disallowed_methods, reason = "hosts take real time")]
-fn perform_on(hosts: &Hosts, run: &RemoteRun<'_>) -> Outcome {
+fn perform_on(hosts: &Hosts, run: &RemoteRun<'_>) -> RunResult {
     run.perform(hosts, &Clock::system())
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(crate) const CLOCK_ERROR: &str = "clock_error_ms";
 
 /// Numbers that a run measured, by name, or why it failed.
-pub(super) type Outcome = Result<BTreeMap<String, f64>, RunFailure>;
+pub(super) type RunResult = Result<BTreeMap<String, f64>, RunFailure>;
 
 /// A run that gave no responses.
 #[derive(Debug, Clone, PartialEq, Eq)]

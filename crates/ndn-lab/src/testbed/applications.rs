@@ -169,7 +169,7 @@ pub(super) struct Consumer {
 
 /// Measurements of a consumer.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct ConsumerMeasurements {
     /// From its first Interest to the last segment.
     pub(super) elapsed: Duration,
     pub(super) interests: u64,
@@ -238,7 +238,7 @@ pub(super) fn outcome(
     workload: Workload,
     node: u32,
     output: std::io::Result<Output>,
-) -> Result<Outcome, String> {
+) -> Result<ConsumerMeasurements, String> {
     let failed = |reason: &dyn std::fmt::Display| format!("a consumer of node {node}: {reason}");
     let output = output.map_err(|error| failed(&error))?;
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -259,7 +259,7 @@ pub(super) fn outcome(
     };
     let elapsed = span(&value["elapsed_ms"], 1e3);
     if workload == Workload::Transfer {
-        return Ok(Outcome {
+        return Ok(ConsumerMeasurements {
             elapsed,
             interests: number(&value, "interests"),
             retransmissions: number(&value, "retransmissions"),
@@ -276,7 +276,7 @@ pub(super) fn outcome(
         flow.p99 = flow.p99.max(span(&pattern["latency"]["p99_us"], 1e6));
     }
     flow.mean = delays / u32::try_from(flow.satisfied.max(1)).unwrap_or(u32::MAX);
-    Ok(Outcome { elapsed, interests: flow.sent, retransmissions: 0, flow: Some(flow) })
+    Ok(ConsumerMeasurements { elapsed, interests: flow.sent, retransmissions: 0, flow: Some(flow) })
 }
 
 #[cfg(test)]

@@ -440,7 +440,7 @@ impl Sampler<'_> {
 }
 
 /// A consumer that has ended: the time of its start, its request, and its results.
-type Ended = (Duration, Request, applications::Outcome);
+type Ended = (Duration, Request, applications::ConsumerMeasurements);
 
 /// Starts consumers at their times, and waits until all have ended and until `may_end`.
 fn perform(

@@ -10,7 +10,7 @@ use ndn_security::trust::Search;
 use ndn_security::{Certificate, SHA256_LEN, identity_of_key};
 use ndn_types::{
     Capacity, LedgerReport, Limits, Now, PrincipalIndex, PrincipalKey, RankedLedger, Reserves,
-    Timestamp, Verdict, duration_ms,
+    ShareVerdict, Timestamp, duration_ms,
 };
 
 use super::action::Action;
@@ -352,9 +352,9 @@ impl WaitingTable {
         }
         let principal = self.ledger.attach(key);
         let displaced = match self.ledger.verdict(principal, WaitingPlaces, 1) {
-            Verdict::Room => None,
-            Verdict::Evict(limits) => self.take_oldest(limits),
-            Verdict::Refused => {
+            ShareVerdict::Room => None,
+            ShareVerdict::Evict(limits) => self.take_oldest(limits),
+            ShareVerdict::Refused => {
                 self.ledger.detach(principal);
                 return Admission::Refused(waiting);
             }

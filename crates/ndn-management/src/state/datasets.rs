@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ndn_packet::{Interest, NameRef};
 use ndn_types::{
-    Capacity, LedgerReport, Now, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Timestamp,
-    Verdict, duration_ms,
+    Capacity, LedgerReport, Now, PrincipalIndex, PrincipalKey, RankedLedger, Reserves,
+    ShareVerdict, Timestamp, duration_ms,
 };
 
 use super::action::{CsConfiguration, FaceRecord, Telemetry};
@@ -311,9 +311,9 @@ impl DatasetService {
     ) -> Option<DatasetRequest> {
         let owner = self.places.attach(requester);
         let has_room = match self.places.verdict(owner, DatasetPlaces, 1) {
-            Verdict::Room => true,
-            Verdict::Refused => false,
-            Verdict::Evict(limits) => {
+            ShareVerdict::Room => true,
+            ShareVerdict::Refused => false,
+            ShareVerdict::Evict(limits) => {
                 let victim = self.places.victim(DatasetPlaces, limits);
                 victim.is_some_and(|victim| self.give_way(victim, faces))
             }

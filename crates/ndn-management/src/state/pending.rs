@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ndn_packet::{Name, NameRef};
 use ndn_types::{
-    Capacity, LedgerReport, Now, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Timestamp,
-    Verdict,
+    Capacity, LedgerReport, Now, PrincipalIndex, PrincipalKey, RankedLedger, Reserves,
+    ShareVerdict, Timestamp,
 };
 
 use super::action::{FaceSpecification, Ticket};
@@ -166,9 +166,9 @@ impl PendingTable {
     fn claim(&mut self, key: PrincipalKey) -> Option<(Claim, Option<PrincipalIndex>)> {
         let principal = self.ledger.attach(key);
         let victim = match self.ledger.verdict(principal, PendingPlaces, 1) {
-            Verdict::Room => Some(None),
-            Verdict::Evict(limits) => self.ledger.victim(PendingPlaces, limits).map(Some),
-            Verdict::Refused => None,
+            ShareVerdict::Room => Some(None),
+            ShareVerdict::Evict(limits) => self.ledger.victim(PendingPlaces, limits).map(Some),
+            ShareVerdict::Refused => None,
         };
         let Some(victim) = victim else {
             self.ledger.detach(principal);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use ndn_packet::Name;
 use ndn_types::{
     Capacity, LedgerReport, PrincipalClass, PrincipalIndex, PrincipalKey, RankedLedger, Reserves,
-    Verdict,
+    ShareVerdict,
 };
 
 use super::certificates::WaitingRequest;
@@ -121,9 +121,9 @@ impl Requests {
         let mut displaced = Vec::new();
         loop {
             let limits = match self.ledger.verdict(principal, RequestBytes, bytes) {
-                Verdict::Room => break,
-                Verdict::Evict(limits) => Some(limits),
-                Verdict::Refused => None,
+                ShareVerdict::Room => break,
+                ShareVerdict::Evict(limits) => Some(limits),
+                ShareVerdict::Refused => None,
             };
             let victim = limits.and_then(|limits| self.ledger.victim(RequestBytes, limits));
             let oldest = victim.and_then(|victim| self.take_oldest(self.ledger.key(victim)));
