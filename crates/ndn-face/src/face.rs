@@ -207,6 +207,13 @@ impl<T> TransportFaces<T> {
         Some(&mut self.get_mut(index)?.face)
     }
 
+    /// As [`face_mut`](Self::face_mut), to read.
+    #[inline]
+    pub(crate) fn face(&self, index: FaceIndex) -> Option<&Face> {
+        let entry = self.slots.get(index.slot() as usize)?.as_deref()?;
+        (entry.face.index == index).then_some(&entry.face)
+    }
+
     /// The state of the face's transport, if that is of the kind of `S`.
     #[inline]
     pub(crate) fn state_mut<S>(&mut self, index: FaceIndex) -> Option<&mut S>

@@ -9,7 +9,7 @@ use ndn_forwarding::{RxFace, TxPacket, TxSink};
 use ndn_ring::{CopyBlock, PacketPool};
 use ndn_sys::poll::{Event, Events, Poller};
 use ndn_table::FaceIndex;
-use ndn_types::{FaceUri, Reserves, Resources as _, Timestamp};
+use ndn_types::{FaceUri, PrincipalKey, Reserves, Resources as _, Timestamp};
 
 use crate::counters::{CallCounters, FaceCounters, LinkDropReason};
 use crate::event::{CloseReason, FaceChange, FaceEvent};
@@ -389,6 +389,13 @@ impl FaceSet {
     /// taken in any case.
     pub fn set_frames_per_event(&mut self, frames: usize) {
         self.shared.frames_per_event = frames;
+    }
+
+    /// The principal of the face whose own descriptor has this token; `None` for descriptors that faces share.
+    #[must_use]
+    pub fn principal_of(&self, token: u64) -> Option<PrincipalKey> {
+        let Source::Face(index) = Source::of(token)? else { return None };
+        self.faces.face(index).map(|face| face.options.properties.principal)
     }
 
     /// Whether the source of an event has recently brought mostly Data and Nacks, and no Interests.

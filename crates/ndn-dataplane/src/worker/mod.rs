@@ -33,7 +33,7 @@ use ndn_ring::PacketPool;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Event as PollEvent, Events};
 use ndn_table::{FaceIndex, NameHasher};
-use ndn_types::{FaceUri, Timestamp};
+use ndn_types::{FaceUri, PrincipalKey, Timestamp};
 
 use crate::command::{Command, CsSettings, NewFace, NewPort, PortChange, WorkerLedgers};
 use crate::event::{Event, FaceCreated};
@@ -525,9 +525,12 @@ impl Worker {
             }
             let is_upstream = self.read_order.is_upstream(place);
             let kind = if is_upstream { PacketKind::Data } else { PacketKind::Interest };
-            if event.readable && self.should_hold_back(now, kind) {
-                self.state.held_back = true;
-                if !is_upstream {
+            let principal = self.principal_in_turn(&event);
+            let is_crowded = event.readable && self.should_hold_back(now, kind);
+            let is_over = principal.is_some_and(|one| self.read_order.is_turn_over(one));
+            if is_crowded || is_over {
+                self.state.held_back |= is_crowded;
+                if !is_upstream || is_over {
                     self.read_order.hold_back(event.token);
                 }
                 // The event comes again, but output need not wait.
@@ -536,14 +539,17 @@ impl Worker {
                 }
                 continue;
             }
+            let before = self.faces.call_counters().received_frames.value();
             if is_upstream {
                 self.receive_all(&event);
+                self.note_turn(principal, before);
                 self.state.upstreams_read_at = self.state.packets;
                 continue;
             }
             // Ends the poll of the upstream events that come first; later polls have ended already.
             self.end_upstream_poll();
             self.receive_once(&event);
+            self.note_turn(principal, before);
             let unpolled = self.state.packets - self.state.upstreams_read_at;
             if unpolled >= self.read_order.batch.packets() {
                 self.poll_upstreams();
@@ -552,6 +558,22 @@ impl Worker {
         self.end_upstream_poll();
         self.read_order.batch.end_round(self.state.packets + self.burst.len() > begin);
         self.faces.set_frames_per_event(self.read_order.batch.packets());
+    }
+
+    /// The principal whose turn reading the face of an event takes, while principals take turns.
+    #[inline]
+    fn principal_in_turn(&self, event: &PollEvent) -> Option<PrincipalKey> {
+        let has_turn = event.readable && self.read_order.has_turns();
+        if has_turn { self.faces.principal_of(event.token) } else { None }
+    }
+
+    /// Notes the frames received since there were `before`.
+    #[inline]
+    fn note_turn(&mut self, principal: Option<PrincipalKey>, before: u64) {
+        if let Some(principal) = principal {
+            let frames = self.faces.call_counters().received_frames.value() - before;
+            self.read_order.note_turn(principal, frames);
+        }
     }
 
     /// Whether to postpone reading a face or socket that mostly brings packets of this kind, because the rings to

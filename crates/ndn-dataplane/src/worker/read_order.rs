@@ -6,8 +6,15 @@
 //! Interests are read in batches, and upstream sockets are read between batches. A batch is as large as
 //! what is written at a time, and shrinks while the kernel drops Data: then the socket buffer is short
 //! for what a batch causes.
+//!
+//! Everything that is ready is read once before anything is read again. So that a thousand connections of one
+//! principal do not have a thousand turns between two turns of others, the faces of each principal bring a
+//! limited number of frames between two waits. The next time, the first face that had no turn comes first.
+
+use std::collections::HashMap;
 
 use ndn_face::ReadCounts;
+use ndn_types::PrincipalKey;
 
 /// Interests read before the upstream sockets are read again: as many as are written at a time.
 const BATCH_MAX: usize = 512;
@@ -19,6 +26,12 @@ const BATCH_GROWTH: usize = 8;
 const ROUNDS_WITHOUT_MAX: usize = 64;
 /// Upstream faces and sockets that are polled again in the middle of a round.
 const UPSTREAMS_MAX: usize = 16;
+/// Events of one wait up to which faces are read without regard to their principals: it does not take long.
+const EVENTS_WITHOUT_TURNS: usize = 16;
+/// Frames after which the turn of a principal is over, until the next wait.
+const TURN_FRAMES: u64 = 256;
+/// A read that brings fewer frames counts as this many: it takes a system call.
+const READ_FRAMES_MIN: u64 = 8;
 
 /// Number of Interests read in a row. It depends on drops by UDP sockets upstream; on streams the sender
 /// waits and nothing is dropped.
@@ -74,6 +87,25 @@ impl InterestBatch {
     }
 }
 
+/// The frames that principals have brought since the last wait.
+#[derive(Debug)]
+struct Turns(HashMap<PrincipalKey, u64>);
+
+impl Turns {
+    /// Users and sites have one turn, whatever the number of their processes or networks.
+    fn owner(principal: PrincipalKey) -> PrincipalKey {
+        principal.group().unwrap_or(principal)
+    }
+
+    fn is_over(&self, principal: PrincipalKey) -> bool {
+        self.0.get(&Self::owner(principal)).is_some_and(|frames| *frames >= TURN_FRAMES)
+    }
+
+    fn note(&mut self, principal: PrincipalKey, frames: u64) {
+        *self.0.entry(Self::owner(principal)).or_default() += frames.max(READ_FRAMES_MIN);
+    }
+}
+
 /// The order in which the events of a wait are handled.
 #[derive(Debug)]
 pub(crate) struct ReadOrder {
@@ -89,8 +121,12 @@ pub(crate) struct ReadOrder {
     recent: Vec<u64>,
     /// The next of them to be replaced.
     next_replaced: usize,
-    /// Token of a face or socket that was not read for lack of room: it comes first the next time.
+    /// Token of a face or socket that was not read for lack of room or because the turn of its principal was over: it comes
+    /// first the next time.
     held_back: Option<u64>,
+    /// Number of orders that began with any event.
+    beginning: usize,
+    turns: Turns,
 }
 
 impl ReadOrder {
@@ -104,24 +140,46 @@ impl ReadOrder {
             recent: Vec::with_capacity(UPSTREAMS_MAX),
             next_replaced: 0,
             held_back: None,
+            beginning: 0,
+            turns: Turns(HashMap::with_capacity(events_max)),
         }
     }
 
-    /// Orders the events of a wait, upstream ones first, then the one that was held back. `token` returns
-    /// the token of an event.
+    /// Orders the events of a wait, upstream ones first; of these, and of the others, the one that was held back is the first.
+    /// `token` returns the token of an event.
     pub(super) fn plan(
         &mut self,
         count: usize,
         token: impl Fn(usize) -> u64,
         mut is_upstream: impl FnMut(u64) -> bool,
     ) {
+        self.turns.0.clear();
         self.arrange(count, |position| is_upstream(token(position)));
-        if let Some(held_back) = self.held_back.take() {
-            self.begin_with(|position| token(position) == held_back);
+        if let Some(held_back) = self.held_back.take()
+            && !self.begin_with(|position| token(position) == held_back)
+        {
+            // More is ready than a wait returns. The kernel returns it in the same order each time.
+            self.begin_anywhere();
         }
         for place in 0..self.upstreams {
             self.remember(token(self.event(place)));
         }
+    }
+
+    /// Whether principals take turns: there are many events.
+    #[inline]
+    pub(super) fn has_turns(&self) -> bool {
+        self.order.len() > EVENTS_WITHOUT_TURNS
+    }
+
+    /// Whether the faces of a principal have brought enough since the last wait.
+    pub(super) fn is_turn_over(&self, principal: PrincipalKey) -> bool {
+        self.turns.is_over(principal)
+    }
+
+    /// Notes the frames that a read of a face of a principal has brought.
+    pub(super) fn note_turn(&mut self, principal: PrincipalKey, frames: u64) {
+        self.turns.note(principal, frames);
     }
 
     /// Whether the event at this place is of an upstream face or socket.
@@ -144,11 +202,24 @@ impl ReadOrder {
         self.held_back.get_or_insert(token);
     }
 
-    /// Moves the event for which `is_first` holds before the others that are not upstream.
-    fn begin_with(&mut self, mut is_first: impl FnMut(usize) -> bool) {
-        let rest = self.order.get_mut(self.upstreams..).unwrap_or_default();
-        let place = rest.iter().position(|&position| is_first(usize::from(position)));
-        rest.rotate_left(place.unwrap_or(0));
+    /// Moves the event for which `is_first` holds before the others that are upstream, if it is, or not. Returns whether
+    /// there is one.
+    fn begin_with(&mut self, mut is_first: impl FnMut(usize) -> bool) -> bool {
+        let (upstream, rest) = self.order.split_at_mut(self.upstreams);
+        [rest, upstream].into_iter().any(|part| {
+            let place = part.iter().position(|&position| is_first(usize::from(position)));
+            part.rotate_left(place.unwrap_or(0));
+            place.is_some()
+        })
+    }
+
+    /// Begins with another event each time.
+    fn begin_anywhere(&mut self) {
+        self.beginning = self.beginning.wrapping_add(1);
+        let (upstream, rest) = self.order.split_at_mut(self.upstreams);
+        for part in [upstream, rest] {
+            part.rotate_left(self.beginning % part.len().max(1));
+        }
     }
 
     /// Orders `count` events.
@@ -247,6 +318,42 @@ mod tests {
             order.remember(token);
             assert_eq!(order.recent.iter().filter(|one| **one == token).count(), 1);
             assert!(order.recent.len() <= UPSTREAMS_MAX);
+        }
+    }
+
+    /// A thousand faces of one user are always ready, and some of other principals. Each wait returns as many of them as
+    /// fit, those that were returned last at the end, as the kernel does.
+    #[test]
+    fn faces_of_one_user_have_one_turn_between_two_turns_of_others() {
+        let user = |pid| PrincipalKey::LocalApplication { uid: 7, pid };
+        let others = (0..4).map(|face_id| PrincipalKey::Neighbour { face_id });
+        for (faces, is_upstream) in [(1000, false), (1000, true), (40, false), (40, true)] {
+            let mut order = ReadOrder::new(512);
+            let ready = (0..faces).map(user).chain(others.clone()).enumerate();
+            let mut ready: std::collections::VecDeque<_> = ready.collect();
+            let (mut reads, mut of_user) = (vec![0_u64; ready.len()], 0);
+            for _ in 0..4000 {
+                let batch: Vec<_> = ready.drain(..ready.len().min(256)).collect();
+                order.plan(batch.len(), |position| batch[position].0 as u64, |_| is_upstream);
+                let before = of_user;
+                for place in 0..batch.len() {
+                    let (number, principal) = batch[order.event(place)];
+                    assert!(order.has_turns());
+                    if order.is_turn_over(principal) {
+                        order.hold_back(number as u64);
+                        continue;
+                    }
+                    reads[number] += 1;
+                    order.note_turn(principal, 100);
+                    of_user += u64::from(principal.group() == user(1).group());
+                }
+                assert!(of_user - before <= TURN_FRAMES.div_ceil(100));
+                ready.extend(batch);
+            }
+            let (of_faces, of_others) = reads.split_at(faces as usize);
+            let waits = 4000 / (reads.len() as u64).div_ceil(256);
+            assert!(of_others.iter().all(|reads| *reads + 1 >= waits), "{of_others:?}");
+            assert!(of_faces.iter().all(|reads| *reads > 0), "{of_faces:?}");
         }
     }
 
