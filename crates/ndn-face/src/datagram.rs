@@ -11,7 +11,7 @@ use ndn_ring::{BLOCK_SIZE, FillBlock, PacketPool};
 use ndn_sys::poll::{Event, Interest};
 use ndn_sys::udp::{ReceiveBatch, UdpSocket, udp_route};
 use ndn_table::FaceIndex;
-use ndn_types::{FaceUri, PrincipalKey, Timestamp, duration_ns};
+use ndn_types::{FaceUri, PrincipalClass, PrincipalKey, Timestamp, duration_ns};
 
 use crate::counters::{ChannelCounters, LinkDropReason};
 use crate::datagram_queue::{DatagramQueue, DatagramSink, DatagramWriter, Destination, Target};
@@ -29,8 +29,8 @@ pub struct DatagramState {
     channel: ChannelId,
     /// `None` on a connected socket.
     peer: Option<SocketAddr>,
-    /// A socket that only receives, from the peer alone.
-    own_input: Option<ChannelId>,
+    /// A socket that is connected to the peer. It receives from the peer alone, and sends if the peer is a neighbour.
+    own: Option<ChannelId>,
 }
 
 /// A UDP peer on the shared socket with this local address.
@@ -91,7 +91,7 @@ impl Transport for Datagrams {
             NewDatagram::To(remote) => return self.open_peer(self.peer_at(remote)?, index),
             NewDatagram::Peer(peer) => return self.open_peer(peer, index),
         };
-        Ok(DatagramState { channel, peer, own_input: None })
+        Ok(DatagramState { channel, peer, own: None })
     }
 
     fn resolve(&self, new: NewDatagram) -> io::Result<(NewDatagram, Option<UdpPeer>)> {
@@ -204,17 +204,17 @@ impl Transport for Datagrams {
         state: &mut DatagramState,
     ) -> io::Result<()> {
         let sender = self.channel_mut(state.channel).ok_or(io::ErrorKind::NotFound)?;
-        let Some(peer) = state.peer.filter(|_| state.own_input.is_none() && sender.owner.is_none())
+        let Some(peer) = state.peer.filter(|_| state.own.is_none() && sender.owner.is_none())
         else {
             // It has one.
             return Ok(());
         };
         let socket = sender.socket.branch(peer)?;
-        let (input, _) = self.open_channel(shared, socket, Some(index), false)?;
-        if let Some(channel) = self.channel_mut(input) {
+        let (own, _) = self.open_channel(shared, socket, Some(index), false)?;
+        if let Some(channel) = self.channel_mut(own) {
             channel.only = Some(peer);
         }
-        state.own_input = Some(input);
+        state.own = Some(own);
         Ok(())
     }
 
@@ -230,10 +230,13 @@ impl Transport for Datagrams {
         state: &mut DatagramState,
         outgoing: SendRequest<'_, '_>,
     ) {
-        let id = state.channel;
+        // While the kernel resolves addresses on the link of peers that do not answer, packets to them take the memory of the
+        // shared socket, which then takes no others. A neighbour does not wait for that.
+        let own = state.own.filter(|_| is_neighbour(face));
+        let (id, peer) = own.map_or((state.channel, state.peer), |own| (own, None));
         let channel = self.channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
         let Some(channel) = channel else { return };
-        let to = Destination { face: face.index, target: Target::of(state.peer) };
+        let to = Destination { face: face.index, target: Target::of(peer) };
         let bytes_max = face.link.options().queue_bytes_max;
         let tap = TransportContext::tap_point(&mut cx.shared.tap, cx.now, face.index);
         let sink = DatagramSink::new(&mut channel.output.queue, to, cx.pool, bytes_max, tap);
@@ -249,8 +252,8 @@ impl Transport for Datagrams {
         face: &Face,
         state: &mut DatagramState,
     ) {
-        if let Some(input) = state.own_input {
-            self.close_channel(shared, input, pool);
+        if let Some(own) = state.own {
+            self.close_channel(shared, own, pool);
         }
         let Some(channel) = self.channel_mut(state.channel) else { return };
         if channel.owner == Some(face.index) {
@@ -318,7 +321,7 @@ impl Datagrams {
         let (id, _) = self.shared_at(peer.local).ok_or(io::ErrorKind::NotFound)?;
         let channel = self.channel_mut(id).ok_or(io::ErrorKind::NotFound)?;
         channel.peers.insert(peer.remote, face);
-        Ok(DatagramState { channel: id, peer: Some(peer.remote), own_input: None })
+        Ok(DatagramState { channel: id, peer: Some(peer.remote), own: None })
     }
 
     /// A peer on the shared socket to send to it by ([`NewDatagram::To`]).
@@ -474,12 +477,21 @@ impl Datagrams {
         };
         let socket = (&channel.socket, source(id));
         channel.output.flush(cx, socket, writer, &channel.counters, refused);
+        if channel.output.queue.take_refusal() {
+            unreachable = unreachable.or(channel.owner.zip(Some(io::ErrorKind::ConnectionRefused)));
+        }
         if let Some((index, error)) = unreachable
             && let Some(face) = faces.face_mut(index)
         {
             cx.shared.report_unreachable(cx.now, face, error);
         }
     }
+}
+
+/// Whether a face is one of the configuration or of an operator. Others might have any number of sockets with queues of
+/// their own.
+fn is_neighbour(face: &Face) -> bool {
+    face.options.properties.principal.class() == PrincipalClass::Neighbour
 }
 
 fn source(id: ChannelId) -> Source {

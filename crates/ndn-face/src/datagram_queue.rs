@@ -112,6 +112,8 @@ pub(crate) struct DatagramQueue {
     /// Frames may be sent in runs (GSO).
     segments: bool,
     narrow_paths: NarrowPaths,
+    /// The kernel has reported that the peer of a connected socket refused a frame sent earlier.
+    was_refused: bool,
 }
 
 /// Faces to whose peers the kernel rejected a run: GSO fails for datagrams that exceed the path MTU, which differs
@@ -182,6 +184,7 @@ impl DatagramQueue {
             sorts: true,
             segments,
             narrow_paths: NarrowPaths::default(),
+            was_refused: false,
         }
     }
 
@@ -193,6 +196,11 @@ impl DatagramQueue {
     #[inline]
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending_bytes
+    }
+
+    /// Whether the peer of a connected socket has refused a frame since the last call.
+    pub(crate) fn take_refusal(&mut self) -> bool {
+        std::mem::take(&mut self.was_refused)
     }
 
     /// Sends as much as the kernel accepts. Calls `refused` for frames that it rejects.
@@ -230,7 +238,7 @@ impl DatagramQueue {
                 }
                 // About something sent earlier; reported once.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !retried => {
-                    retried = true;
+                    (retried, self.was_refused) = (true, true);
                 }
                 Err(error) => {
                     let run = writer.runs[0];

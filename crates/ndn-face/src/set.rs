@@ -220,7 +220,7 @@ impl FaceSet {
     }
 
     /// Gives a face on a shared socket a socket of its own to receive by, so that its packets are
-    /// not queued behind those of other peers. It still sends by the shared socket.
+    /// not queued behind those of other peers. A neighbour also sends by it, others by the shared socket.
     ///
     /// # Errors
     /// If there is no such face, or those of making a socket: the face works as before then.

@@ -15,7 +15,7 @@ use ndn_face::{
 use ndn_forwarding::{TxPacket, TxSink};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
 use ndn_table::FaceIndex;
-use ndn_types::{Persistency, Scope};
+use ndn_types::{Persistency, PrincipalKey, Scope};
 use support::{TIMEOUT, Worker, plain, properties, tlv, write_all};
 
 fn localhost() -> SocketAddr {
@@ -447,6 +447,42 @@ fn connected_face_survives_an_unreachable_peer() {
     assert_eq!(worker.receive().1, tlv(6, 100, 3));
     assert_eq!(worker.faces.poll_event().map(|event| event.change), Some(FaceChange::Reached));
     assert_eq!(counters.in_data.value(), 2);
+    worker.finish();
+}
+
+/// Packets to peers that do not answer to ARP take memory of the shared socket, not of a neighbour's.
+#[test]
+fn neighbour_with_a_socket_of_its_own_is_sent_to_by_it() {
+    let mut worker = Worker::new();
+    let (address, shared) = channel(&mut worker, false);
+    let mut neighbour = FaceOptions { persistency: Persistency::Permanent, ..options(8800) };
+    neighbour.properties.principal = PrincipalKey::Neighbour { face_id: 300 };
+    for (options, sent_by_shared) in [(neighbour, 0), (options(8800), 1)] {
+        let (socket, remote) = peer();
+        let (face, counters) = add_peer(&mut worker, address, remote, &options);
+        worker.faces.separate_input(face).unwrap();
+        let before = shared.send_calls.value();
+        for seed in 0..3 {
+            worker.send(face, &tlv(6, 100, seed));
+        }
+        worker.flush();
+        let mut buffer = [0; 1000];
+        for seed in 0..3 {
+            let (length, from) = socket.recv_from(&mut buffer).unwrap();
+            assert_eq!((&buffer[..length], from), (&tlv(6, 100, seed)[..], address));
+        }
+        assert_eq!(shared.send_calls.value() - before, sent_by_shared);
+        assert_eq!(counters.out_data.value(), 3);
+        // A peer that is gone is reported, whichever call of the kernel fails.
+        drop(socket);
+        let is_reported = (0..100).any(|_| {
+            worker.send(face, &tlv(5, 100, 0));
+            worker.flush();
+            worker.poll(Duration::from_millis(1));
+            worker.faces.poll_event().is_some_and(|event| event.face == face)
+        });
+        assert!(is_reported);
+    }
     worker.finish();
 }
 
