@@ -228,16 +228,33 @@ impl DatasetPublisher {
         self.ledger.used(PublishedResource::Bytes) as usize
     }
 
-    /// The first segment of a recent version, if the table has not changed since it was published.
-    pub fn reuse(&mut self, now: Now, prefix: NameRef<'_>, generation: u64) -> Option<Segment<'_>> {
-        let reuse = self.limits.reuse;
-        let newest = self.datasets.get_mut(prefix.value())?.back_mut()?;
-        let age = now.monotonic - newest.created_at;
-        if newest.generation != Some(generation) || age >= reuse {
-            return None;
-        }
-        newest.used_at = now.monotonic;
-        newest.segment(prefix, 0)
+    /// The first segment of a recent version, if the table has not changed since it was published. A principal that has not
+    /// requested it gets a version of its own with the same bytes, which does not give way with the other.
+    pub fn reuse(
+        &mut self,
+        now: Now,
+        (requester, prefix): (PrincipalKey, NameRef<'_>),
+        generation: u64,
+    ) -> Option<Segment<'_>> {
+        let (reuse, now_at) = (self.limits.reuse, now.monotonic);
+        let versions = self.datasets.get(prefix.value())?;
+        let recent = || {
+            versions.iter().enumerate().rev().filter(move |(_, version)| {
+                version.generation == Some(generation)
+                    && now_at.since(version.created_at) < reuse
+            })
+        };
+        let owner = self.ledger.attach(requester);
+        let own = recent().find(|(_, version)| version.owner == owner);
+        self.ledger.detach(owner);
+        let Some((position, _)) = own else {
+            let (_, version) = recent().next()?;
+            let version = (version.content.clone(), Some(generation), version.created_at);
+            return Some(self.add(now, (requester, prefix), version));
+        };
+        let version = self.datasets.get_mut(prefix.value())?.get_mut(position)?;
+        version.used_at = now_at;
+        version.segment(prefix, 0)
     }
 
     /// Publishes `content` as a new version under `prefix`, which a principal has requested, and returns its first segment.
@@ -245,15 +262,24 @@ impl DatasetPublisher {
     pub fn publish(
         &mut self,
         now: Now,
-        (requester, prefix): (PrincipalKey, NameRef<'_>),
+        request: (PrincipalKey, NameRef<'_>),
         content: impl Into<Content>,
         generation: Option<u64>,
+    ) -> Segment<'_> {
+        self.add(now, request, (content.into(), generation, now.monotonic))
+    }
+
+    /// Adds a version with these bytes, of which the table had this generation at this time.
+    fn add(
+        &mut self,
+        now: Now,
+        (requester, prefix): (PrincipalKey, NameRef<'_>),
+        (content, generation, created_at): (Content, Option<u64>, Timestamp),
     ) -> Segment<'_> {
         self.last_version = now.unix_us().max(self.last_version + 1);
         self.drop_idle(now);
         let owner = self.ledger.attach(requester);
         self.replace_oldest(owner, prefix);
-        let content = content.into();
         self.ledger.charge(owner, PublishedResource::Versions, 1);
         self.ledger.charge(owner, PublishedResource::Bytes, content.bytes_charged());
         self.datasets.entry(prefix.to_name()).or_default().push_back(Version {
@@ -261,7 +287,7 @@ impl DatasetPublisher {
             owner,
             content,
             generation,
-            created_at: now.monotonic,
+            created_at,
             used_at: now.monotonic,
         });
         self.settle();

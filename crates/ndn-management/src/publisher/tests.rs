@@ -137,13 +137,39 @@ fn version_without_segment_is_answered_with_the_first_segment() {
 fn unchanged_table_is_published_once_within_its_freshness() {
     let mut publisher = publisher();
     let prefix = name("/p");
-    assert_eq!(publisher.reuse(at(1), prefix.as_ref(), 7), None);
+    assert_eq!(publisher.reuse(at(1), (READER, prefix.as_ref()), 7), None);
     let first = publisher.publish(at(1), (READER, prefix.as_ref()), vec![1], Some(7)).name;
-    assert_eq!(publisher.reuse(at(1), prefix.as_ref(), 7).unwrap().name, first);
-    assert_eq!(publisher.reuse(at(1), prefix.as_ref(), 8), None);
-    assert_eq!(publisher.reuse(at(2), prefix.as_ref(), 7), None);
+    assert_eq!(publisher.reuse(at(1), (READER, prefix.as_ref()), 7).unwrap().name, first);
+    assert_eq!(publisher.reuse(at(1), (READER, prefix.as_ref()), 8), None);
+    assert_eq!(publisher.reuse(at(2), (READER, prefix.as_ref()), 7), None);
     publisher.publish(at(2), (READER, prefix.as_ref()), vec![1], None);
-    assert_eq!(publisher.reuse(at(2), prefix.as_ref(), 7), None);
+    assert_eq!(publisher.reuse(at(2), (READER, prefix.as_ref()), 7), None);
+}
+
+/// Another principal requests a list just before the reader does, and then many others.
+#[test]
+fn version_of_an_unchanged_table_does_not_give_way_with_the_principal_that_requested_it_first() {
+    let mut publisher = publisher();
+    let prefix = name("/localhost/nfd/rib/list");
+    let other = PrincipalKey::LocalApplication { uid: 2, pid: 2 };
+    let content: Content = vec![1; SEGMENT_SIZE * 3].into();
+    let request = |key| (key, prefix.as_ref());
+    let first = publisher.publish(at(1), request(other), content.clone(), Some(7)).name;
+    let own = publisher.reuse(at(1), request(READER), 7).unwrap().name;
+    assert_ne!(own, first);
+    let again = |publisher: &mut DatasetPublisher, key| {
+        publisher.reuse(at(1), request(key), 7).map(|segment| segment.name)
+    };
+    assert_eq!(again(&mut publisher, READER).as_ref(), Some(&own));
+    assert_eq!(again(&mut publisher, other).as_ref(), Some(&first));
+    assert_eq!(publisher.reuse(at(2), request(READER), 7), None, "as old as the first");
+    for generation in 8..20 {
+        publisher.publish(at(1), request(other), content.clone(), Some(generation));
+    }
+    assert_eq!(fetch(&mut publisher, at(1), &first), None);
+    assert_eq!(fetch(&mut publisher, at(1), &own), Some(vec![1; SEGMENT_SIZE * 3]));
+    publisher.drop_idle(at(100));
+    assert!(publisher.report().is_zero());
 }
 
 #[test]

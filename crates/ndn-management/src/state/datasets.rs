@@ -188,7 +188,7 @@ impl DatasetService {
         let request = (requester, prefix);
         let generation = generation_of(dataset, tables);
         if let Some(segment) =
-            generation.and_then(|current| self.publisher.reuse(now, prefix, current))
+            generation.and_then(|current| self.publisher.reuse(now, request, current))
         {
             return outbox.send_data(&segment.data(), false);
         }
