@@ -11,6 +11,8 @@ use tokio::sync::Semaphore;
 
 /// Maximum number of operations at a time. Each blocks a thread until the control thread has answered.
 pub(crate) const CALLS_MAX: usize = 8;
+/// Maximum number of these for requests that take no token.
+const OPEN_CALLS_MAX: usize = 2;
 /// Maximum time to wait for a free thread, and then for the answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -40,6 +42,7 @@ impl fmt::Display for Unanswered {
 pub(crate) struct Calls {
     operations: Arc<dyn Operations>,
     permits: Arc<Semaphore>,
+    open_permits: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Calls {
@@ -50,12 +53,30 @@ impl fmt::Debug for Calls {
 
 impl Calls {
     pub(crate) fn new(operations: Arc<dyn Operations>) -> Self {
-        Self { operations, permits: Arc::new(Semaphore::new(CALLS_MAX)) }
+        let permits = |count| Arc::new(Semaphore::new(count));
+        Self { operations, permits: permits(CALLS_MAX), open_permits: permits(OPEN_CALLS_MAX) }
     }
 
     /// The forwarder's time in seconds since 1970.
     pub(crate) fn unix_s(&self) -> u64 {
         self.operations.clock().unix_time().as_secs()
+    }
+
+    /// As [`call`](Self::call), for a request that takes no token. Of these, few are executed at a time, so that clients with
+    /// a token do not wait for those without one.
+    pub(crate) async fn call_openly<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&dyn Operations) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, Unanswered> {
+        let permit = Arc::clone(&self.open_permits).acquire_owned();
+        let Ok(Ok(permit)) = tokio::time::timeout(TIMEOUT, permit).await else {
+            return Err(Unanswered::Busy);
+        };
+        self.call(move |operations| {
+            let _permit = permit;
+            operation(operations)
+        })
+        .await
     }
 
     /// Calls an operation. It continues if the caller stops to wait.
@@ -99,5 +120,48 @@ impl Management for ManagementBy<'_> {
 
     fn unix_ms(&self) -> u64 {
         unix_ms(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::RwLock;
+
+    use namewire_config::Config;
+    use namewire_daemon::{Environment, Forwarder, Hooks};
+
+    use super::*;
+
+    #[test]
+    fn calls_without_a_token_leave_room_for_others() {
+        let mut config = Config::default();
+        let listeners = &mut config.listeners;
+        (listeners.unix.enabled, listeners.tcp.enabled) = (false, false);
+        // The port is free at this moment.
+        let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let loopback = std::net::Ipv4Addr::LOCALHOST.into();
+        (listeners.udp.addresses, listeners.udp.port) = (vec![loopback], port);
+        config.control.enabled = false;
+        let hooks = Hooks::none().unwrap();
+        let forwarder = Forwarder::start(&config, Environment::system(), hooks).unwrap();
+        let calls = Calls::new(forwarder.operations());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let gate = Arc::new(RwLock::new(()));
+        let closed = gate.write().unwrap();
+        let answered = runtime.block_on(async {
+            for _ in 0..2 * CALLS_MAX {
+                let (calls, gate) = (calls.clone(), Arc::clone(&gate));
+                tokio::spawn(async move {
+                    calls.call_openly(move |_| Ok(drop(gate.read()))).await.unwrap();
+                });
+            }
+            // They begin.
+            tokio::task::yield_now().await;
+            tokio::time::timeout(TIMEOUT, calls.call(|_| Ok(7))).await.unwrap()
+        });
+        drop(closed);
+        assert_eq!(answered, Ok(7));
+        drop(runtime);
+        forwarder.shut_down().unwrap();
     }
 }

@@ -103,7 +103,8 @@ async fn answer_metrics(shared: &Shared, fields: &HeaderMap) -> Response<Body> {
     let accept = fields.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let format = Format::accepted(accept);
     let http = shared.counters.values();
-    let written = shared.calls.call(move |operations| metrics(operations, http, format)).await;
+    let written =
+        shared.calls.call_openly(move |operations| metrics(operations, http, format)).await;
     match written {
         Ok(written) => {
             let mut response = text(StatusCode::OK, written);
@@ -118,7 +119,7 @@ async fn answer_metrics(shared: &Shared, fields: &HeaderMap) -> Response<Body> {
 
 /// Healthy is a forwarder whose control thread and workers answer.
 async fn answer_health(shared: &Shared) -> Response<Body> {
-    match shared.calls.call(|operations| operations.limits().map(drop)).await {
+    match shared.calls.call_openly(|operations| operations.limits().map(drop)).await {
         Ok(()) => text(StatusCode::OK, "ok\n"),
         Err(error) => unanswered(shared, &error),
     }
