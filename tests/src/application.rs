@@ -213,9 +213,13 @@ impl Application {
     }
 }
 
-/// The time of day, which commands carry.
+/// The time of day in milliseconds since 1970, which commands carry.
+///
+/// # Panics
+/// The clock is wrong.
 #[expect(clippy::disallowed_methods, reason = "commands are judged by the real clock")]
-fn unix_ms() -> u64 {
+#[must_use]
+pub fn unix_ms() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     u64::try_from(now.expect("after 1970").as_millis()).expect("in this age")
 }

@@ -13,6 +13,7 @@ mod browser;
 mod endpoint;
 mod forwarder;
 mod hosts;
+mod identity;
 mod log;
 mod peers;
 mod process;
@@ -26,12 +27,13 @@ mod xrootd;
 
 use std::time::{Duration, Instant};
 
-pub use application::{Application, Received};
+pub use application::{Application, Received, unix_ms};
 pub use bridge::{Bridge, Script, forwarder_of_host, looping, station};
 pub use browser::{browser_found, fetch_by_page};
 pub use endpoint::Endpoint;
 pub use forwarder::{Forwarder, ForwarderProcess, Settings, free_port, worker_count};
 pub use hosts::{host, with_hosts};
+pub use identity::{Identity, signed_registration};
 pub use peers::{
     Peer, Transport, found_on_path, require, skip, skip_unless_file, skip_unless_found,
 };

@@ -2,16 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::UdpSocket;
-use std::sync::Arc;
 use std::time::Duration;
 
-use namewire_tests::{Endpoint, Settings, noise, wait_until};
-use ndn_management::{CommandBuilder, ControlParameters, ControlResponse, Verb};
-use ndn_packet::{Component, Data, Interest, LpPacket, Name, SignatureInfo};
-use ndn_security::{
-    Certificate, CertificateOptions, DigestSigner, KeySigner, KeyType, Locator, PrivateKey, SELF,
-    Signer, key_name,
+use namewire_tests::{
+    Endpoint, Identity, Settings, noise, signed_registration, unix_ms, wait_until,
 };
+use ndn_management::ControlResponse;
+use ndn_packet::{Data, Interest, LpPacket};
+use ndn_security::{Certificate, DigestSigner, Signer};
 
 const RULES: &str = r#"
 [management]
@@ -52,65 +50,6 @@ trust-anchor
 }
 '''
 "#;
-
-struct Identity {
-    key: Arc<PrivateKey>,
-    certificate: Certificate,
-}
-
-impl Identity {
-    fn new(uri: &str, issuer: Option<&Self>) -> Self {
-        let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
-        let name = key_name(uri.parse::<Name>().unwrap().as_ref(), Component::generic(b"k"));
-        let now = i64::try_from(unix_ms() / 1000).unwrap();
-        let options = CertificateOptions {
-            issuer_id: SELF,
-            version: 1,
-            not_before_unix_s: now - 60,
-            not_after_unix_s: now + 3600,
-            description: &[],
-        };
-        let certificate = match issuer {
-            None => Certificate::self_sign(name.as_ref(), &key, &options).unwrap(),
-            Some(issuer) => {
-                let public = key.public_key().unwrap();
-                Certificate::issue(name.as_ref(), &public, &options, &issuer.signer()).unwrap()
-            }
-        };
-        Self { key, certificate }
-    }
-
-    fn signer(&self) -> KeySigner {
-        let locator = Locator::Name(self.certificate.key_name().to_name());
-        KeySigner::new(Arc::clone(&self.key), locator)
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "commands are judged by the real clock")]
-fn unix_ms() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    u64::try_from(now.as_millis()).unwrap()
-}
-
-fn register(top: &str, uri: &str, signer: &dyn Signer, time_ms: u64) -> Vec<u8> {
-    let name = Some(uri.parse().unwrap());
-    let parameters = ControlParameters { name, ..ControlParameters::default() };
-    let nonce = time_ms.to_be_bytes();
-    let info =
-        SignatureInfo { time_ms: Some(time_ms), nonce: Some(&nonce), ..signer.signature_info() };
-    let packet_nonce = u32::try_from(time_ms % 1_000_000_007).unwrap();
-    let sign = |parts: &[&[u8]], out: &mut [u8]| signer.sign(parts, out).ok();
-    CommandBuilder::new(top.parse().unwrap())
-        .signed_interest(
-            Verb::RibRegister,
-            &parameters,
-            packet_nonce,
-            &info,
-            signer.signature_len_max(),
-            sign,
-        )
-        .unwrap()
-}
 
 /// A neighbour over UDP.
 struct Neighbour {
@@ -178,18 +117,19 @@ fn neighbour_registers_with_a_certificate_fetched_from_it() {
     let forwarder = hub(&root, Settings::start_program);
     let neighbour = Neighbour::new(&forwarder);
     let chain = [&user.certificate, &site.certificate];
-    let wire = register("/localhop/nfd", "/net/site/user/app", &user.signer(), unix_ms());
+    let wire =
+        signed_registration("/localhop/nfd", "/net/site/user/app", &user.signer(), unix_ms());
     assert_eq!(neighbour.code(&wire, &chain), 200);
     let routes = forwarder.output(&["nfdc", "route", "show", "/net/site/user/app"]);
     assert!(routes.contains("origin=app"), "{routes}");
 
     // The certificates are known now; other keys are not accepted with them.
-    let wire = register("/localhop/nfd", "/net/other", &user.signer(), unix_ms());
+    let wire = signed_registration("/localhop/nfd", "/net/other", &user.signer(), unix_ms());
     assert_eq!(neighbour.code(&wire, &[]), 200);
     let unknown_peer = Identity::new("/net/site/user", None);
-    let wire = register("/localhop/nfd", "/stolen", &unknown_peer.signer(), unix_ms());
+    let wire = signed_registration("/localhop/nfd", "/stolen", &unknown_peer.signer(), unix_ms());
     assert_eq!(neighbour.code(&wire, &[&unknown_peer.certificate]), 403);
-    let digest = register("/localhop/nfd", "/stolen", &DigestSigner, unix_ms());
+    let digest = signed_registration("/localhop/nfd", "/stolen", &DigestSigner, unix_ms());
     assert_eq!(neighbour.code(&digest, &[]), 403);
     wait_until("the refusals to be logged with their signer", || {
         let text = forwarder.process.stderr();
@@ -215,7 +155,7 @@ fn prefixes_are_limited_to_identities_by_rules_of_one_line() {
     let forwarder = Settings::new().udp().toml(&toml).start_program();
     let neighbour = Neighbour::new(&forwarder);
     let ask = |uri: &str, signer: &dyn Signer, certificate: &Certificate| {
-        let wire = register("/localhop/nfd", uri, signer, unix_ms());
+        let wire = signed_registration("/localhop/nfd", uri, signer, unix_ms());
         neighbour.ask(&wire, &[certificate]).expect("an answer")
     };
     assert_eq!(ask("/op/alice/app", &alice.signer(), &alice.certificate).code, 200);
@@ -279,7 +219,7 @@ fn certificates_that_another_host_has_are_fetched_under_every_strategy() {
     for (strategy, [.., user]) in STRATEGIES.iter().zip(&chains) {
         let _ = forwarder.output(&["strategy", "set", "/net", strategy]);
         let neighbour = Neighbour::new(&forwarder);
-        let wire = register("/localhop/nfd", "/net/app", &user.signer(), unix_ms());
+        let wire = signed_registration("/localhop/nfd", "/net/app", &user.signer(), unix_ms());
         assert_eq!(neighbour.code(&wire, &[]), 200, "{strategy}");
     }
 }
@@ -290,7 +230,7 @@ fn without_localhop_rules_neighbours_get_no_answer() {
     let neighbour = Neighbour::new(&forwarder);
     neighbour.socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     for top in ["/localhop/nfd", "/localhost/nfd"] {
-        neighbour.send(&register(top, "/a", &DigestSigner, unix_ms()));
+        neighbour.send(&signed_registration(top, "/a", &DigestSigner, unix_ms()));
         let mut buffer = [0; 9000];
         // A Nack may say that there is no route; nothing else.
         if let Ok(length) = neighbour.socket.recv(&mut buffer) {
@@ -306,7 +246,7 @@ fn flood_of_rejected_commands_changes_nothing() {
     let forwarder = hub(&root, Settings::start_program);
     let neighbour = Neighbour::new(&forwarder);
     let unknown_peer = Identity::new("/net/x", None);
-    let good = register("/localhop/nfd", "/x", &unknown_peer.signer(), unix_ms());
+    let good = signed_registration("/localhop/nfd", "/x", &unknown_peer.signer(), unix_ms());
     let before = forwarder.resident_kib();
     for round in 0..20_000_usize {
         let mut wire = good.clone();
@@ -322,7 +262,7 @@ fn flood_of_rejected_commands_changes_nothing() {
     // The flood may still be queued, and commands that wait for a certificate that does not come.
     neighbour.socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     wait_until("a good command to get through", || {
-        let wire = register("/localhop/nfd", "/net/user", &user.signer(), unix_ms());
+        let wire = signed_registration("/localhop/nfd", "/net/user", &user.signer(), unix_ms());
         let answer = neighbour.ask(&wire, &[&user.certificate])?;
         (answer.code == 200).then_some(())
     });

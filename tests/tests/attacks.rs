@@ -14,13 +14,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use namewire_tests::wire::{data, interest, name};
+use namewire_tests::wire::{data, data_with_freshness, interest, name};
 use namewire_tests::{
-    Application, Bridge, Forwarder, Script, Settings, TIMEOUT, forwarder_of_host, host, now,
-    station, wait_until, with_hosts,
+    Application, Bridge, Endpoint, Identity, Received, Script, Settings, TIMEOUT, Topology,
+    forwarder_of_host, host, now, program, signed_registration, station, unix_ms, wait_until,
+    with_hosts,
 };
-use ndn_management::{CommandBuilder, ControlParameters, Verb};
-use ndn_packet::{InterestBuilder, LpHeader};
+use ndn_management::{CommandBuilder, ControlParameters, ControlResponse, Verb};
+use ndn_packet::{Data, Interest, InterestBuilder, LpHeader, LpPacket};
 use rustix::fs::{Gid, Uid};
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Signal;
@@ -32,12 +33,6 @@ const EXCHANGES: u32 = 20;
 /// Time within which management answers during an attack.
 const ANSWER_TIME_MAX: Duration = Duration::from_millis(100);
 
-#[expect(clippy::disallowed_methods, reason = "commands are judged by the real clock")]
-fn unix_ms() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    u64::try_from(now.as_millis()).unwrap()
-}
-
 /// A command that registers a prefix, signed as any local application signs it.
 fn registration(prefix: &str) -> Vec<u8> {
     let parameters = ControlParameters { name: Some(name(prefix)), ..ControlParameters::default() };
@@ -46,18 +41,18 @@ fn registration(prefix: &str) -> Vec<u8> {
         .unwrap()
 }
 
-fn connect(forwarder: &Forwarder) -> TcpStream {
+fn connect(forwarder: &Endpoint) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", forwarder.port())).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
-fn has_route(forwarder: &Forwarder, prefix: &str) -> bool {
+fn has_route(forwarder: &Endpoint, prefix: &str) -> bool {
     forwarder.output(&["route", "list"]).contains(prefix)
 }
 
 /// Sends the request of a browser for `fetch(url, { method: "POST", mode: "no-cors", body })`.
-fn post(forwarder: &Forwarder, body: &[u8]) -> Vec<u8> {
+fn post(forwarder: &Endpoint, body: &[u8]) -> Vec<u8> {
     let head = format!(
         "POST / HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: keep-alive\r\nContent-Length: {}\r\n\
          Content-Type: text/plain;charset=UTF-8\r\nOrigin: http://page.example\r\n\r\n",
@@ -91,7 +86,7 @@ fn web_page_that_posts_to_the_tcp_port_registers_no_prefix() {
 }
 
 /// A connection whose socket belongs to this user.
-fn connect_as(forwarder: &Forwarder, user: u32) -> TcpStream {
+fn connect_as(forwarder: &Endpoint, user: u32) -> TcpStream {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     let (user, group) = (Uid::from_raw(user), Gid::from_raw(user));
     rustix::fs::fchown(&socket, Some(user), Some(group)).unwrap();
@@ -140,7 +135,7 @@ struct Bystander {
 }
 
 impl Bystander {
-    fn new(forwarder: &Forwarder) -> Self {
+    fn new(forwarder: &Endpoint) -> Self {
         Self { socket: udp(forwarder, Ipv4Addr::LOCALHOST), sequence: 1 }
     }
 
@@ -170,7 +165,7 @@ impl Bystander {
     }
 }
 
-fn udp(forwarder: &Forwarder, address: Ipv4Addr) -> UdpSocket {
+fn udp(forwarder: &Endpoint, address: Ipv4Addr) -> UdpSocket {
     let socket = UdpSocket::bind((address, 0)).unwrap();
     socket.connect(("127.0.0.1", forwarder.port())).unwrap();
     socket.set_read_timeout(Some(TIMEOUT / 10)).unwrap();
@@ -198,7 +193,7 @@ enum Peer {
 }
 
 impl Peer {
-    fn new(transport: &str, forwarder: &Forwarder, address: Ipv4Addr) -> Self {
+    fn new(transport: &str, forwarder: &Endpoint, address: Ipv4Addr) -> Self {
         match transport {
             "udp" => Self::Udp(udp(forwarder, address)),
             "tcp" => Self::Tcp(connect_from(forwarder, address)),
@@ -231,7 +226,7 @@ impl Peer {
 }
 
 /// A connection of a thread of this user to the Unix socket.
-fn connect_as_user(forwarder: &Forwarder, user: u32) -> UnixStream {
+fn connect_as_user(forwarder: &Endpoint, user: u32) -> UnixStream {
     forwarder.open_to_users();
     let connect = || {
         rustix::thread::set_thread_uid(Uid::from_raw(user)).unwrap();
@@ -241,7 +236,7 @@ fn connect_as_user(forwarder: &Forwarder, user: u32) -> UnixStream {
 }
 
 /// A TCP connection from an address.
-fn connect_from(forwarder: &Forwarder, address: Ipv4Addr) -> TcpStream {
+fn connect_from(forwarder: &Endpoint, address: Ipv4Addr) -> TcpStream {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&socket, &SocketAddrV4::new(address, 0)).unwrap();
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, forwarder.port());
@@ -269,7 +264,7 @@ struct Others {
 }
 
 impl Others {
-    fn new(forwarder: &Forwarder, transport: &str) -> Self {
+    fn new(forwarder: &Endpoint, transport: &str) -> Self {
         let neighbour = Peer::new(transport, forwarder, host(3));
         let mut producer = Application::attach(forwarder.socket());
         producer.register("/bystander", 1);
@@ -316,8 +311,14 @@ fn used_and_open(limits: &serde_json::Value, resource: &str) -> (u64, u64) {
     (table["used"].as_u64().unwrap(), table["capacity"].as_u64().unwrap() - reserved)
 }
 
+/// Whether peers hold nearly all that they can of a resource.
+fn is_full(limits: &serde_json::Value, resource: &str) -> bool {
+    let (used, open) = used_and_open(limits, resource);
+    used * 100 > open * 97
+}
+
 /// As [`used_and_open`], of entries of the PIT.
-fn pit(forwarder: &Forwarder) -> (u64, u64) {
+fn pit(forwarder: &Endpoint) -> (u64, u64) {
     used_and_open(&forwarder.json(&["limits"]), "pit_entries")
 }
 
@@ -376,7 +377,7 @@ fn flood_over_each_transport_leaves_service_to_others() {
 }
 
 /// A WebSocket that is not local, from an address.
-fn websocket(forwarder: &Forwarder, address: Ipv4Addr) -> TcpStream {
+fn websocket(forwarder: &Endpoint, address: Ipv4Addr) -> TcpStream {
     let mut stream = connect_from(forwarder, address);
     let request = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
@@ -560,6 +561,452 @@ impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// Sends an Interest whose answer is to carry a long PIT token.
+fn send_with_token(socket: &UdpSocket, interest: &[u8], token: u8) {
+    let header = LpHeader { pit_token: &[token; 32], ..LpHeader::default() };
+    let mut frame = Vec::new();
+    ndn_packet::lp::append_packet(&mut frame, &header, interest);
+    // The kernel may have no room for it.
+    let _ = socket.send(&frame);
+}
+
+/// Whether an application receives an Interest of this name in time, other packets apart.
+fn receives(application: &mut Application, uri: &str, timeout: Duration) -> bool {
+    let began = now();
+    while let Some(received) = application.try_receive(timeout) {
+        if matches!(&received, Received::Interest(name, _) if name == uri) {
+            return true;
+        }
+        if began.elapsed() > timeout {
+            return false;
+        }
+    }
+    false
+}
+
+/// Whether an application receives a Data next.
+fn receives_data(application: &mut Application) -> bool {
+    matches!(application.try_receive(TIMEOUT / 10), Some(Received::Data(..)))
+}
+
+/// Two applications and a neighbour that request the same Data, and two producers of the same prefix.
+struct Sharing {
+    applications: [Application; 2],
+    neighbour: UdpSocket,
+    producers: [Application; 2],
+    commands: Application,
+    number: u32,
+}
+
+impl Sharing {
+    fn new(forwarder: &Endpoint) -> Self {
+        let attach = || Application::attach(forwarder.socket());
+        let mut producers = [attach(), attach()];
+        producers.iter_mut().for_each(|producer| producer.register("/bystander", 1));
+        let neighbour = udp(forwarder, host(3));
+        let applications = [attach(), attach()];
+        Self { applications, neighbour, producers, commands: attach(), number: 0 }
+    }
+
+    /// Number of Data that three downstreams of one Interest and one whose first producer does not answer receive, of four
+    /// times [`EXCHANGES`].
+    fn exchanges(&mut self) -> u32 {
+        let (mut received, mut answers) = (0, Vec::new());
+        for _ in 0..EXCHANGES {
+            let asked = now();
+            self.commands.register("/answers", 1);
+            answers.push(asked.elapsed());
+            self.number += 10;
+            received += self.aggregate() + u32::from(self.fail_over());
+        }
+        assert_in_time(answers, &format!("exchange {}", self.number / 10));
+        received
+    }
+
+    fn aggregate(&mut self) -> u32 {
+        let Self { applications: [first, second], neighbour, producers: [producer, _], .. } = self;
+        let uri = format!("/bystander/joined/{}", self.number);
+        first.express(&uri, self.number);
+        if !receives(producer, &uri, TIMEOUT / 10) {
+            return 0;
+        }
+        second.express(&uri, self.number + 1);
+        send_with_token(neighbour, &interest(&uri, self.number + 2), 9);
+        producer.answer(&uri, b"yes", Some(3_600_000));
+        let mut answer = [0; 9000];
+        let is_answered = neighbour.recv(&mut answer).is_ok_and(|length| {
+            let frame = LpPacket::parse(&answer[..length]);
+            frame.is_ok_and(|frame| {
+                frame.nack().is_none() && frame.pit_token() == Some(&[9; 32][..])
+            })
+        });
+        let applications = [first, second].map(|one| u32::from(receives_data(one)));
+        u32::from(is_answered) + applications.iter().sum::<u32>()
+    }
+
+    /// Whether an Interest that its first next hop does not answer is sent to the second when it is repeated.
+    fn fail_over(&mut self) -> bool {
+        let Self { applications: [application, _], producers: [first, second], .. } = self;
+        let uri = format!("/bystander/repeated/{}", self.number);
+        application.express(&uri, self.number + 3);
+        if !receives(first, &uri, TIMEOUT / 10) {
+            return false;
+        }
+        let began = now();
+        let mut nonce = self.number << 8;
+        // Repetitions are suppressed at first.
+        while !receives(second, &uri, TIMEOUT / 1500) {
+            nonce += 1;
+            if began.elapsed() > TIMEOUT / 10 {
+                return false;
+            }
+            application.express(&uri, nonce);
+        }
+        second.answer(&uri, b"yes", None);
+        receives_data(application)
+    }
+}
+
+/// Line 4: ports of one address join the names of each other with long tokens, under a name with five next hops.
+#[test]
+fn side_records_of_one_address_leave_joins_and_failover_to_others() {
+    with_hosts(|| {
+        for workers in [1, 3] {
+            let settings = Settings::new().udp().workers(workers);
+            let forwarder = settings.toml("[tables]\npit_capacity = 3000").start_program();
+            let holes = [(); 5].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+            for hole in &holes {
+                let hole = format!("udp4://{}", hole.local_addr().unwrap());
+                let _ = forwarder.output(&["route", "add", "/hole", &hole]);
+            }
+            let _ = forwarder.output(&["strategy", "set", "/hole", "multicast"]);
+            let mut sharing = Sharing::new(&forwarder);
+            assert_eq!(sharing.exchanges(), 4 * EXCHANGES, "before");
+            let ports: Vec<_> = (0..8).map(|_| udp(&forwarder, host(2))).collect();
+            let (mut names, mut nonce) = ((0..).map(|n| name(&format!("/hole/{n}"))), 0);
+            wait_until("full tables of records and tokens", || {
+                for name in names.by_ref().take(100) {
+                    for (number, port) in ports.iter().enumerate() {
+                        nonce += 1;
+                        let interest = InterestBuilder::new(&name).nonce(nonce);
+                        let interest = interest.lifetime_ms(60_000).to_vec().unwrap();
+                        match number {
+                            // An entry without a place for a token.
+                            0 => drop(port.send(&interest)),
+                            _ => send_with_token(port, &interest, 7),
+                        }
+                    }
+                }
+                let limits = forwarder.json(&["limits"]);
+                let tables = ["further_in_records", "further_out_records", "long_pit_tokens"];
+                tables.iter().all(|table| is_full(&limits, table)).then_some(())
+            });
+            assert_eq!(sharing.exchanges(), 4 * EXCHANGES, "during, {workers} workers");
+            assert_eq!(sharing.exchanges(), 4 * EXCHANGES, "again, {workers} workers");
+        }
+    });
+}
+
+/// An Interest with CanBePrefix that no cached Data satisfies.
+fn short_prefix_interest(uri: &str, nonce: u32, lifetime_ms: u64) -> Vec<u8> {
+    let name = name(uri);
+    let interest = InterestBuilder::new(&name).nonce(nonce).lifetime_ms(lifetime_ms);
+    interest.can_be_prefix(true).must_be_fresh(true).to_vec().unwrap()
+}
+
+/// An application and a neighbour that request Data by a short prefix.
+struct ShortPrefixes {
+    producer: Application,
+    application: Application,
+    commands: Application,
+    neighbour: UdpSocket,
+    number: u32,
+}
+
+impl ShortPrefixes {
+    fn new(forwarder: &Endpoint) -> Self {
+        let attach = || Application::attach(forwarder.socket());
+        let mut producer = attach();
+        producer.register("/bystander", 1);
+        let (neighbour, number) = (udp(forwarder, host(3)), 1 << 24);
+        Self { producer, application: attach(), commands: attach(), neighbour, number }
+    }
+
+    /// Number of Data received, of twice [`EXCHANGES`].
+    fn exchanges(&mut self) -> u32 {
+        let (mut received, mut answers) = (0, Vec::new());
+        for _ in 0..EXCHANGES {
+            let asked = now();
+            self.commands.register("/answers", 1);
+            answers.push(asked.elapsed());
+            self.number += 2;
+            self.application.send(&short_prefix_interest("/bystander", self.number, 4000));
+            received += u32::from(self.answer() && receives_data(&mut self.application));
+            let wire = short_prefix_interest("/bystander", self.number + 1, 4000);
+            self.neighbour.send(&wire).unwrap();
+            received += u32::from(self.answer() && self.neighbour.recv(&mut [0; 9000]).is_ok());
+        }
+        assert_in_time(answers, &format!("exchange {}", self.number));
+        received
+    }
+
+    /// Whether the producer has received the Interest. Its Data is not fresh, so it satisfies no later Interest.
+    fn answer(&mut self) -> bool {
+        let is_asked = receives(&mut self.producer, "/bystander", TIMEOUT / 10);
+        if is_asked {
+            let uri = format!("/bystander/a/b/c/{}", self.number);
+            self.producer.send(&data_with_freshness(&uri, b"yes", None));
+        }
+        is_asked
+    }
+}
+
+/// Line 7: Interests with CanBePrefix for names that do not determine a worker.
+#[test]
+fn short_prefix_interests_of_one_address_leave_service_to_others() {
+    with_hosts(|| {
+        for workers in [2, 3] {
+            let forwarder = Settings::new().udp().workers(workers).start_program();
+            let hole = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let hole = format!("udp4://{}", hole.local_addr().unwrap());
+            let _ = forwarder.output(&["route", "add", "/", &hole]);
+            let mut others = ShortPrefixes::new(&forwarder);
+            assert_eq!(others.exchanges(), 2 * EXCHANGES, "before");
+            let ports: Vec<_> = (0..4).map(|_| udp(&forwarder, host(2))).collect();
+            let mut sent = 0;
+            wait_until("full tables of short-prefix Interests", || {
+                for _ in 0..1000 {
+                    sent += 1;
+                    let wire = short_prefix_interest(&format!("/attack-{sent}"), sent, 60_000);
+                    // The kernel may have no room for it.
+                    let _ = ports[sent as usize % 4].send(&wire);
+                }
+                is_full(&forwarder.json(&["limits"]), "short_prefix_interests").then_some(())
+            });
+            assert_eq!(others.exchanges(), 2 * EXCHANGES, "during, {workers} workers");
+            assert_eq!(others.exchanges(), 2 * EXCHANGES, "again, {workers} workers");
+        }
+    });
+}
+
+/// A neighbour that sends commands and has their certificates.
+struct Registrant<'a> {
+    socket: UdpSocket,
+    site: &'a Identity,
+    commands: Application,
+    number: u32,
+}
+
+impl Registrant<'_> {
+    /// Asserts that commands are answered with 200. Each is signed with a key of its own, whose certificate the forwarder
+    /// does not know yet.
+    fn exchanges(&mut self, when: &str) {
+        let mut answers = Vec::new();
+        for _ in 0..EXCHANGES / 2 {
+            self.number += 1;
+            let asked = now();
+            self.commands.register("/answers", 1);
+            answers.push(asked.elapsed());
+            let user = Identity::new(&format!("/net/user{}", self.number), Some(self.site));
+            assert_eq!(self.register(&user), Some(200), "{when}, command {}", self.number);
+        }
+        assert_in_time(answers, when);
+    }
+
+    /// The answer to a command of a user. It is sent again if there is none: the kernel drops datagrams when a flood fills
+    /// the socket.
+    fn register(&self, user: &Identity) -> Option<u32> {
+        let uri = format!("/routes/{}", self.number);
+        (0..3).find_map(|_| {
+            let signer = user.signer();
+            let command = signed_registration("/localhop/nfd", &uri, &signer, unix_ms());
+            self.socket.send(&command).unwrap();
+            self.answer(&command, user)
+        })
+    }
+
+    /// The answer to a command; the certificate is sent when it is requested.
+    fn answer(&self, command: &[u8], user: &Identity) -> Option<u32> {
+        let mut buffer = [0; 9000];
+        while let Ok(length) = self.socket.recv(&mut buffer) {
+            let frame = LpPacket::parse(&buffer[..length]).unwrap();
+            let wire = frame.fragment().unwrap();
+            let Ok(data) = Data::parse(wire) else {
+                let interest = Interest::parse(wire).unwrap();
+                if frame.nack().is_none() && user.certificate.name().starts_with(interest.name()) {
+                    self.socket.send(user.certificate.wire()).unwrap();
+                }
+                continue;
+            };
+            if data.name() == Interest::parse(command).unwrap().name() {
+                let response = ControlResponse::decode(data.content().unwrap());
+                return response.ok().map(|response| response.code);
+            }
+        }
+        None
+    }
+}
+
+/// Sends commands from these sockets until `is_over`, signed with a key whose certificate nobody has.
+fn command_without_certificate(sockets: &[UdpSocket], is_over: &AtomicBool) {
+    let ghost = Identity::new("/net/ghost", None).signer();
+    let mut time_ms = unix_ms();
+    while !is_over.load(Ordering::Relaxed) {
+        for socket in sockets {
+            time_ms += 1;
+            let uri = format!("/routes/{time_ms}");
+            // The kernel may have no room for it.
+            let _ = socket.send(&signed_registration("/localhop/nfd", &uri, &ghost, time_ms));
+        }
+        // As many as 16 ports can have waiting, four times in the time for which one waits.
+        std::thread::sleep(Duration::from_millis(60));
+    }
+}
+
+/// Line 6: commands of 16 ports of one address that wait for certificates.
+#[test]
+fn commands_that_wait_for_certificates_leave_places_to_a_neighbour() {
+    with_hosts(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("net.cert");
+        let site = Identity::new("/net", None);
+        std::fs::write(&file, site.certificate.to_text()).unwrap();
+        let rules = format!(
+            "anchor {}\nkey /net/<user> by /net\nroute /routes/** by /net/*\n",
+            file.display()
+        );
+        let toml = format!("[management]\nlocalhop_rib = '''\n{rules}'''");
+        for workers in [1, 3] {
+            let forwarder = Settings::new().udp().workers(workers).toml(&toml).start_program();
+            let (socket, site) = (udp(&forwarder, host(3)), &site);
+            let commands = Application::attach(forwarder.socket());
+            let mut registrant = Registrant { socket, site, commands, number: 0 };
+            registrant.exchanges("before");
+            let ports: Vec<_> = (0..16).map(|_| udp(&forwarder, host(2))).collect();
+            let is_over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let _end = EndOnDrop(&is_over);
+                scope.spawn(|| command_without_certificate(&ports, &is_over));
+                wait_until("full places for commands that wait", || {
+                    is_full(&forwarder.json(&["limits"]), "waiting_for_certificates").then_some(())
+                });
+                registrant.exchanges(&format!("during, {workers} workers"));
+            });
+            registrant.exchanges("after");
+        }
+    });
+}
+
+/// Four hundred connections of one user bring Interests as fast as possible. What the kernel holds of them takes a worker
+/// longer than management may take.
+#[test]
+fn connections_of_one_user_take_one_turn_among_those_of_others() {
+    with_hosts(|| {
+        let long = "x".repeat(500);
+        let flood = |number| interest(&format!("/nowhere/{long}/{number}"), number);
+        let flood: Vec<u8> = (0..1000).flat_map(flood).collect();
+        for workers in [1, 3] {
+            let forwarder = Settings::new().udp().workers(workers).start_program();
+            let mut others = Others::new(&forwarder, "udp");
+            assert_eq!(others.exchanges(), 2 * EXCHANGES, "before");
+            let connect = || {
+                let stream = connect_as_user(&forwarder, NOBODY);
+                stream.set_nonblocking(true).unwrap();
+                stream
+            };
+            let connections: Vec<_> = (0..400).map(|_| connect()).collect();
+            let (is_over, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+            let during = std::thread::scope(|scope| {
+                let _end = EndOnDrop(&is_over);
+                scope.spawn(|| {
+                    let mut sent = vec![0; connections.len()];
+                    while !is_over.load(Ordering::Relaxed) {
+                        for (mut stream, sent) in connections.iter().zip(&mut sent) {
+                            // A write may end within an Interest.
+                            *sent += stream.write(&flood[*sent..]).unwrap_or(0);
+                            *sent %= flood.len();
+                        }
+                        rounds.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+                wait_until("Interests on all connections", || {
+                    (rounds.load(Ordering::Relaxed) > 2).then_some(())
+                });
+                others.exchanges()
+            });
+            assert_eq!(during, 2 * EXCHANGES, "during, {workers} workers");
+            drop(connections);
+            assert_eq!(others.exchanges(), 2 * EXCHANGES, "after");
+        }
+    });
+}
+
+/// Requests Data from addresses of the link that do not answer to ARP, from `attack` until `end`.
+const UNREACHABLE: &str = r"
+import os, socket, time
+while not os.path.exists('attack'): time.sleep(0.05)
+sockets = []
+for host in range(128, 168):
+    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    one.bind(('10.9.1.%d' % host, 0))
+    sockets.append(one)
+number = 0
+while not os.path.exists('end'):
+    for one in sockets:
+        number += 1
+        name = b'\x08\x05large\x08\x08%08d' % number
+        body = b'\x07' + bytes([len(name)]) + name + b'\x0a\x04' + number.to_bytes(4, 'big')
+        one.sendto(b'\x05' + bytes([len(body)]) + body, ('10.9.1.1', 6363))
+    time.sleep(0.01)
+";
+
+/// Packets to an address that does not answer to ARP wait in the kernel, in the memory of the socket. A neighbour has a socket
+/// of its own.
+#[test]
+fn addresses_that_do_not_answer_leave_output_to_a_neighbour() {
+    let links = [("hub", "neighbour"), ("hub", "attacker")];
+    let nodes = ["hub", "neighbour", "attacker"];
+    let Some(mut topology) = Topology::new(&nodes, &links) else { return };
+    topology.start_forwarder("hub", "[faces]\nsend_buffer = \"256KiB\"\n");
+    topology.start_forwarder("neighbour", "");
+    let face = topology.create_face("hub", "udp4", "neighbour");
+    topology.add_route("hub", "/bystander", face, &[]);
+    let command = |topology: &Topology, node: &str, arguments: &str| {
+        let (socket, program) = (topology.socket(node), program().display());
+        format!("env NDN_CLIENT_TRANSPORT=unix://{} {program} {arguments}", socket.display())
+    };
+    let server = command(&topology, "neighbour", "ping-server /bystander");
+    topology.start("neighbour", "server", &server);
+    let producer = command(&topology, "hub", "traffic producer /large --payload 7000");
+    topology.start("hub", "producer", &producer);
+    // The attacker has these addresses, and does not answer for them.
+    topology.shell("(in_node attacker sh -c 'echo 8 > /proc/sys/net/ipv4/conf/all/arp_ignore')");
+    topology.shell("ip -n attacker route add local 10.9.1.128/25 dev lo");
+    std::fs::write(topology.directory().join("attack.py"), UNREACHABLE).unwrap();
+    topology.start("attacker", "attack", "python3 attack.py");
+    for (node, prefix) in [("neighbour", "/bystander"), ("hub", "/large")] {
+        wait_until("the routes", || {
+            topology.output(node, &["route", "list"]).contains(prefix).then_some(())
+        });
+    }
+    let pings = |topology: &Topology| {
+        let ping = ["ping", "/bystander", "--count", "50", "--interval", "20ms", "--json"];
+        let result = topology.run("hub", &[&ping[..], &["--timeout", "1s"]].concat());
+        let report: serde_json::Value = serde_json::from_slice(&result.stdout).unwrap();
+        report["answered"].as_u64().unwrap()
+    };
+    assert_eq!(pings(&topology), 50, "before");
+    std::fs::write(topology.directory().join("attack"), "").unwrap();
+    wait_until("the faces of the attacker", || {
+        topology.output("hub", &["face", "list"]).contains("10.9.1.167").then_some(())
+    });
+    for _ in 0..3 {
+        assert_eq!(pings(&topology), 50, "during");
+    }
+    std::fs::write(topology.directory().join("end"), "").unwrap();
+    assert_eq!(pings(&topology), 50, "after");
 }
 
 /// A host and a user connect and close as fast as they can, with a reset, so that no port remains in use.
