@@ -125,9 +125,6 @@ pub(super) struct FetchArguments {
     /// Print results as JSON at the end (on standard error if the object goes to standard output)
     #[arg(long)]
     pub(super) json: bool,
-    /// Print the statistics as ndncatchunks does, for programs that read them
-    #[arg(long, hide = true)]
-    as_ndncatchunks: bool,
     #[command(flatten)]
     pub(super) metrics: MetricsOptions,
     #[command(flatten)]
@@ -173,8 +170,8 @@ impl Options {
     }
 }
 
-/// Fetches one object.
-pub(super) fn run(options: &Options) -> Outcome {
+/// Fetches one object; with `as_ndncatchunks`, prints the statistics as that does, for programs that read them.
+pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
     let discovery = match options.discover {
         Discover::Auto => Discovery::Auto,
         Discover::Metadata => Discovery::Metadata,
@@ -241,7 +238,8 @@ pub(super) fn run(options: &Options) -> Outcome {
         Ok(fetched) => {
             let on_stdout = target.is_stdout();
             target.complete()?;
-            Report { fetched, elapsed: now() - started }.print(options, on_stdout)
+            let report = Report { fetched, elapsed: now() - started };
+            report.print(options, as_ndncatchunks, on_stdout)
         }
         Err(failure) => {
             abandon(target, &failure);
@@ -551,12 +549,12 @@ struct Report {
 }
 
 impl Report {
-    fn print(&self, options: &Options, on_stdout: bool) -> Outcome {
+    fn print(&self, options: &Options, as_ndncatchunks: bool, on_stdout: bool) -> Outcome {
         let text = if options.fetch.json {
             output::json_text(&self.json())
         } else if options.fetch.quiet {
             return Ok(());
-        } else if options.fetch.as_ndncatchunks {
+        } else if as_ndncatchunks {
             self.lines_of_ndncatchunks()
         } else {
             self.line()

@@ -71,9 +71,6 @@ pub(super) struct ListOptions {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print a tree as ndnsec does
-    #[arg(long, hide = true)]
-    as_ndnsec: bool,
 }
 
 /// Export a key and its certificate as a SafeBag, encrypted with a passphrase
@@ -149,10 +146,11 @@ pub(super) struct DefaultOptions {
     no_newline: bool,
 }
 
-pub(super) fn run(command: &Command) -> Outcome {
+/// Executes the command; with `as_ndnsec`, lists as that does.
+pub(super) fn run(command: &Command, as_ndnsec: bool) -> Outcome {
     match command {
         Command::Gen(options) => generate(options),
-        Command::List(options) => list(options),
+        Command::List(options) => list(options, as_ndnsec),
         Command::Export(options) => export(options),
         Command::Import(options) => import(options),
         Command::Delete(options) => delete(options),
@@ -226,13 +224,13 @@ impl Defaults {
     }
 }
 
-fn list(options: &ListOptions) -> Outcome {
+fn list(options: &ListOptions, as_ndnsec: bool) -> Outcome {
     let chain = open(Access::Read)?;
     let tree = tree(&chain).map_err(failure)?;
     if options.json {
         return Ok(output::print_json(&Value::Array(tree))?);
     }
-    let text = match options.as_ndnsec {
+    let text = match as_ndnsec {
         true => format!("pib-sqlite3:\n{}", drawn(&tree, options.depth, "", true)),
         false => drawn(&tree, options.depth, "", false),
     };

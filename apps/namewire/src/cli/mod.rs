@@ -170,7 +170,8 @@ const USAGE_STATUS: i32 = 2;
 pub fn main() -> ExitCode {
     // Does not return if a shell requests candidates.
     CompleteEnv::with_factory(program).var(complete::VARIABLE).completer("namewire").complete();
-    let (arguments, tool) = companions::invocation().unwrap_or_else(|reason| {
+    let invocation = companions::Invocation::of_process();
+    let companions::Invocation { arguments, tool } = invocation.unwrap_or_else(|reason| {
         output::note(&format_args!("namewire: {reason}"));
         std::process::exit(USAGE_STATUS);
     });
@@ -181,7 +182,7 @@ pub fn main() -> ExitCode {
         // It has other exit statuses.
         return nfdc::run(options);
     }
-    match execute(&arguments.command) {
+    match execute(&arguments.command, tool.is_some()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let is_closed = matches!(failure, Failure::OutputClosed);
@@ -227,7 +228,9 @@ fn refuse(mut error: clap::Error, arguments: &[OsString]) -> ! {
     std::process::exit(error.exit_code())
 }
 
-fn execute(command: &Command) -> Outcome {
+/// Executes a command. With `as_tool`, its output has the form of the program by whose name this one was started, where
+/// scripts read that.
+fn execute(command: &Command, as_tool: bool) -> Outcome {
     match command {
         Command::Run(options) => run::run(options),
         Command::Start(options) => companions::start::run(options),
@@ -237,12 +240,12 @@ fn execute(command: &Command) -> Outcome {
         Command::Route(options) => route::run(options),
         Command::Strategy(options) => strategy::run(options),
         Command::Cs(options) => cs::run(options),
-        Command::Ping(options) => ping::run(options),
+        Command::Ping(options) => ping::run(options, as_tool),
         Command::PingServer(options) => ping::run_server(options),
-        Command::Peek(options) => peek::run(options),
+        Command::Peek(options) => peek::run(options, as_tool),
         Command::Poke(options) => poke::run(options),
         Command::Put(options) => put::run(options),
-        Command::Get(options) => sync::run_get(options),
+        Command::Get(options) => sync::run_get(options, as_tool),
         Command::Ls(options) => ls::run(options),
         Command::Find(options) => find::run(options),
         Command::Sync(options) => sync::run(options),
@@ -271,7 +274,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Model(options) => model::run(options),
         Command::Cache(options) => cache::run(&options.what),
         Command::Lab(options) => lab::run(options),
-        Command::Key(command) => key::run(command),
+        Command::Key(command) => key::run(command, as_tool),
         Command::Cert(command) => cert::run(command),
         Command::Config(command) => config::run(command),
         Command::Control(command) => api::run(command),

@@ -54,9 +54,6 @@ pub(super) struct Options {
     /// Part of the packet to print
     #[arg(long, value_enum, default_value = "content")]
     format: Format,
-    /// Print the reason of a Nack in place of the content, as ndnpeek does
-    #[arg(long, hide = true)]
-    as_ndnpeek: bool,
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
     verify: String,
     #[command(flatten)]
@@ -87,7 +84,8 @@ fn output_file(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-pub(super) fn run(options: &Options) -> Outcome {
+/// Fetches one Data; with `as_ndnpeek`, prints the reason of a Nack in place of the content, as that does.
+pub(super) fn run(options: &Options, as_ndnpeek: bool) -> Outcome {
     let verification = keys::verification(&options.verify)?;
     let mut request = InterestRequest::new(options.name.clone())
         .can_be_prefix(options.can_be_prefix)
@@ -111,7 +109,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         let received = while_connected(&endpoint, timeout, async {
             let expressed = endpoint.express(&request).await;
             if let Err(ExpressError::Nack { reason, .. }) = &expressed
-                && options.as_ndnpeek
+                && as_ndnpeek
                 && options.format == Format::Content
             {
                 super::output::print_line(&reason.to_string())?;

@@ -55,9 +55,6 @@ pub(super) struct Options {
     /// Print the statistics as JSON
     #[arg(long)]
     json: bool,
-    /// Print as ndnping does, for programs that read its output
-    #[arg(long, hide = true)]
-    as_ndnping: bool,
     #[command(flatten)]
     connect: ConnectOptions,
 }
@@ -85,7 +82,8 @@ pub(super) struct ServerOptions {
     connect: ConnectOptions,
 }
 
-pub(super) fn run(options: &Options) -> Outcome {
+/// Sends pings; with `as_ndnping`, prints as that does, for programs that read its output.
+pub(super) fn run(options: &Options, as_ndnping: bool) -> Outcome {
     block_on_until_done(async {
         let endpoint = options.connect.open().await?;
         let identifier = options.identifier.as_deref();
@@ -95,17 +93,17 @@ pub(super) fn run(options: &Options) -> Outcome {
         }
         let mut statistics = Statistics::default();
         if !options.quiet && !options.json {
-            let begun = if options.as_ndnping { "PING" } else { "pinging" };
+            let begun = if as_ndnping { "PING" } else { "pinging" };
             output::print_line(&format!("{begun} {}", options.prefix))?;
         }
         let ended = tokio::select! {
-            ended = ping_all(options, std::sync::Arc::new(pinger), &mut statistics) => ended,
+            ended = ping_all(options, as_ndnping, std::sync::Arc::new(pinger), &mut statistics) => ended,
             () = super::connection::report_losses(&endpoint) => Ok(()),
         };
         if options.json {
             output::print_json(&statistics.json())?;
         } else {
-            output::print_line(&statistics.summary(options))?;
+            output::print_line(&statistics.summary(&options.prefix, as_ndnping))?;
         }
         ended?;
         let mut name = options.prefix.clone();
@@ -123,6 +121,7 @@ pub(super) fn run(options: &Options) -> Outcome {
 /// timed out, or until an interrupt.
 async fn ping_all(
     options: &Options,
+    as_ndnping: bool,
     pinger: std::sync::Arc<Pinger>,
     statistics: &mut Statistics,
 ) -> Outcome {
@@ -149,7 +148,7 @@ async fn ping_all(
                 let (number, outcome) = joined.map_err(|error| Failure::Failed(error.to_string()))?;
                 let line = statistics.add(&options.prefix, number, outcome?);
                 if !options.quiet && !options.json && options.timestamp {
-                    output::print_line(&format!("{}{line}", timestamp(options.as_ndnping)))?;
+                    output::print_line(&format!("{}{line}", timestamp(as_ndnping)))?;
                 } else if !options.quiet && !options.json {
                     output::print_line(&line)?;
                 }
@@ -225,10 +224,10 @@ impl Statistics {
         }
     }
 
-    fn summary(&self, options: &Options) -> String {
+    fn summary(&self, prefix: &Name, as_ndnping: bool) -> String {
         let (sent, answered, nacks) = (self.sent, self.round_trips.len(), self.nacks);
-        let mut text = format!("\n--- {} ping statistics ---\n", options.prefix);
-        text.push_str(&match options.as_ndnping {
+        let mut text = format!("\n--- {prefix} ping statistics ---\n");
+        text.push_str(&match as_ndnping {
             false => format!(
                 "{sent} sent, {answered} answered, {nacks} refused, {:.1}% lost",
                 self.percent(self.lost())
@@ -343,30 +342,14 @@ mod tests {
         ] {
             statistics.add(&prefix, number, outcome);
         }
-        let mut options = Options {
-            prefix,
-            count: None,
-            interval: Duration::ZERO,
-            timeout: Duration::ZERO,
-            start: None,
-            identifier: None,
-            allow_cached: false,
-            timestamp: false,
-            require_all: false,
-            quiet: false,
-            json: false,
-            as_ndnping: false,
-            connect: ConnectOptions::default(),
-        };
         assert_eq!(
-            statistics.summary(&options),
+            statistics.summary(&prefix, false),
             "\n--- /a ping statistics ---\n4 sent, 2 answered, 0 refused, 50.0% lost\n\
              rtt min/avg/max/mdev = 1.000/2.000/3.000/1.000 ms"
         );
         assert_eq!(statistics.json()["rtt_mean_ms"], 2.0);
-        options.as_ndnping = true;
         statistics.sent = 3;
-        assert!(statistics.summary(&options).starts_with(
+        assert!(statistics.summary(&prefix, true).starts_with(
             "\n--- /a ping statistics ---\n3 packets transmitted, 2 received, 0 nacked, 33.3333% lost, \
              0% nacked, time 4.000 ms\nrtt min"
         ));

@@ -104,9 +104,12 @@ pub(super) fn run(options: &Options) -> Outcome {
     copy(&options.source, &options.directory, &options.fetch, &rules)
 }
 
-/// Executes `get`, which copies a directory with `--recursive`.
-pub(super) fn run_get(options: &get::Options) -> Outcome {
-    let Some((name, output)) = options.directories()? else { return get::run(options) };
+/// Executes `get`, which copies a directory with `--recursive`; with `as_ndncatchunks`, prints the statistics of an object as
+/// that does.
+pub(super) fn run_get(options: &get::Options, as_ndncatchunks: bool) -> Outcome {
+    let Some((name, output)) = options.directories()? else {
+        return get::run(options, as_ndncatchunks);
+    };
     refuse_root(output)?;
     copy(name, output, &options.fetch, &Rules::default())
 }

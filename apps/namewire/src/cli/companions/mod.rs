@@ -2,17 +2,16 @@
 //! `nfd-status-http-server`, `nfd-start` and `nfd-stop`.
 //!
 //! Each is a command here; started by the name of one of those programs (a symbolic link), this
-//! program takes its options (`invocation.rs`).
+//! program takes its options (`invocation.rs`, `tools.rs`).
 
 pub(super) mod autoconfig;
 pub(super) mod autoreg;
 mod face_events;
 pub(super) mod hub;
-pub(super) mod invocation;
+mod invocation;
 mod network;
 pub(super) mod start;
 pub(super) mod status_server;
 mod tools;
 
-/// Names of other programs, and the equivalent arguments of this program.
-pub(super) use invocation::invocation;
+pub(super) use invocation::Invocation;

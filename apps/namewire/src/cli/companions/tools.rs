@@ -1,16 +1,23 @@
-//! The options of ndn-tools and ndnsec, translated to those of this program, and their exit statuses.
+//! The programs of NFD, ndn-tools and ndn-cxx, by whose names this program can be started: their options, translated to those
+//! of this program, and their exit statuses.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use crate::cli::failure::Failure;
 
-/// A program of ndn-tools, or a command of ndnsec.
+/// The default path of NFD's configuration.
+const NFD_CONF: &str = "/etc/ndn/nfd.conf";
+const NFD_CONF_OPTION: &str = "--nfd-conf";
+
+/// A program of NFD or ndn-tools, or a command of ndnsec.
 #[derive(Debug)]
 pub(in crate::cli) struct Tool {
     pub(super) name: &'static str,
     /// The command here.
     command: &'static [&'static str],
-    /// Options for what that program does by default, with their values.
+    /// Options for what that program does by default, with their values. The path of NFD's configuration is one if the file
+    /// exists.
     defaults: &'static [(&'static str, &'static str)],
     exit_status: ExitStatus,
     options: &'static [(&'static str, Meaning)],
@@ -19,6 +26,8 @@ pub(in crate::cli) struct Tool {
 /// The exit statuses of a program, as its manual page lists them. Status 2 is that of a malformed command line everywhere.
 #[derive(Clone, Copy, Debug)]
 enum ExitStatus {
+    /// Those of this program.
+    Own,
     /// 1: all failures.
     Plain,
     /// 3: timeout; 4: Nack.
@@ -34,6 +43,7 @@ enum ExitStatus {
 impl ExitStatus {
     fn of(self, failure: &Failure) -> u8 {
         match (self, failure) {
+            (Self::Own, _) => failure.status(),
             (_, Failure::OutputClosed) => 0,
             (_, Failure::Interrupted) => failure.status(),
             (_, Failure::Usage(_)) => 2,
@@ -75,7 +85,7 @@ const SIGNING_INFO: (&str, Meaning) = ("S,signing-info", Signing);
 const DIGEST_IDENTITY: &str = "/localhost/identity/digest-sha256";
 const CATCHUNKS: Tool = Tool {
     name: "ndncatchunks",
-    command: &["get", "--as-ndncatchunks"],
+    command: &["get"],
     defaults: &[("--output", "-")],
     exit_status: ExitStatus::Chunks,
     options: CATCHUNKS_OPTIONS,
@@ -130,8 +140,34 @@ const PUTCHUNKS_OPTIONS: &[(&str, Meaning)] = &[
 
 const TOOLS: &[Tool] = &[
     Tool {
+        name: "nfd",
+        command: &["run"],
+        defaults: &[(NFD_CONF_OPTION, NFD_CONF)],
+        exit_status: ExitStatus::Own,
+        options: &[("c,config", Value(NFD_CONF_OPTION))],
+    },
+    Tool {
+        name: "nfd-start",
+        command: &["start"],
+        defaults: &[(NFD_CONF_OPTION, NFD_CONF)],
+        exit_status: ExitStatus::Own,
+        options: &[],
+    },
+    same_options("nfd-stop", &["stop"]),
+    same_options("nfd-status", &["nfdc", "status", "report"]),
+    same_options("nfdc", &["nfdc"]),
+    same_options("nfd-autoreg", &["autoreg"]),
+    same_options("ndn-autoconfig", &["autoconfig"]),
+    same_options("ndn-autoconfig-server", &["autoconfig-server"]),
+    Tool {
+        // `-p` is a prefix everywhere else.
+        options: &[("p,port", Value("--port"))],
+        ..same_options("nfd-status-http-server", &["status-server"])
+    },
+    same_options("namewire-extcap", &["extcap"]),
+    Tool {
         name: "ndnpeek",
-        command: &["peek", "--as-ndnpeek"],
+        command: &["peek"],
         defaults: &[("--format", "packet"), ("--verify", "none")],
         exit_status: ExitStatus::Peek,
         options: &[
@@ -168,7 +204,7 @@ const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "ndnping",
-        command: &["ping", "--require-all", "--as-ndnping"],
+        command: &["ping", "--require-all"],
         defaults: &[],
         exit_status: ExitStatus::Ping,
         options: &[
@@ -204,11 +240,16 @@ const TOOLS: &[Tool] = &[
     Tool { name: "ndnserve", ..PUTCHUNKS },
 ];
 
+/// A program whose options and exit statuses are those of a command here.
+const fn same_options(name: &'static str, command: &'static [&'static str]) -> Tool {
+    Tool { name, command, defaults: &[], exit_status: ExitStatus::Own, options: &[] }
+}
+
 /// Commands of ndnsec, which are also programs: `ndnsec-list`.
 const NDNSEC: &[Tool] = &[
     Tool {
         name: "list",
-        command: &["key", "list", "--as-ndnsec"],
+        command: &["key", "list"],
         defaults: &[("--depth", "identity")],
         exit_status: ExitStatus::Plain,
         options: &[
@@ -365,6 +406,11 @@ impl Tool {
     /// # Errors
     /// The text about an option that is not offered.
     pub(super) fn translate(&self, given: &[OsString]) -> Result<Vec<OsString>, String> {
+        // All of them have this option; there is one version. nfdc prints it in its own form.
+        let asks_version = given.len() == 1 && (given[0] == "-V" || given[0] == "--version");
+        if asks_version && self.command[0] != "nfdc" {
+            return Ok(vec!["--version".into()]);
+        }
         let mut translated: Vec<OsString> = self.command.iter().map(OsString::from).collect();
         let mut rest = given.iter();
         while let Some(word) = rest.next() {
@@ -404,6 +450,7 @@ impl Tool {
                 };
                 let takes_value = !matches!(meaning, Is(_) | Ignored);
                 let value = Some(tail).filter(|tail| takes_value && !tail.is_empty());
+                let value = value.map(|value| value.strip_prefix('=').unwrap_or(value));
                 self.add(word, meaning, value, &mut rest, &mut translated)?;
                 letters = if takes_value { "" } else { tail };
             }
@@ -459,7 +506,11 @@ impl Tool {
 
     /// Adds the defaults of options that were not given; key types are letters in ndnsec.
     fn finished(&self, mut translated: Vec<OsString>) -> Vec<OsString> {
-        for (name, value) in self.defaults.iter().rev() {
+        let apply = self
+            .defaults
+            .iter()
+            .filter(|(name, value)| *name != NFD_CONF_OPTION || Path::new(value).exists());
+        for (name, value) in apply.rev() {
             let is_it = |word: &OsString| {
                 word.to_str().is_some_and(|word| word.split('=').next() == Some(*name))
             };
@@ -518,18 +569,18 @@ mod tests {
     #[test]
     fn options_of_other_programs_are_translated() {
         for (line, expected) in [
-            ("ndnpeek -p /a", "peek --as-ndnpeek --verify=none --format content /a"),
+            ("ndnpeek -p /a", "peek --verify=none --format content /a"),
             (
                 "ndnpeek -Pfl 250 /a",
-                "peek --as-ndnpeek --format=packet --verify=none --can-be-prefix --fresh --lifetime=250ms /a",
+                "peek --format=packet --verify=none --can-be-prefix --fresh --lifetime=250ms /a",
             ),
             (
                 "ndnpeek --prefix --timeout=1000 /a",
-                "peek --as-ndnpeek --format=packet --verify=none --can-be-prefix --lifetime=1000ms /a",
+                "peek --format=packet --verify=none --can-be-prefix --lifetime=1000ms /a",
             ),
             (
                 "ndnpeek -F /r -A aGVsbG8= /a",
-                "peek --as-ndnpeek --format=packet --verify=none --hint=/r --parameters-base64=aGVsbG8= /a",
+                "peek --format=packet --verify=none --hint=/r --parameters-base64=aGVsbG8= /a",
             ),
             ("ndnpoke -Ff1000 /a", "poke --final --freshness=1000ms /a"),
             ("ndnpoke -S id:/me /a", "poke --freshness=10s --identity=/me /a"),
@@ -539,28 +590,25 @@ mod tests {
             ),
             (
                 "ndnping -c4 -i 100 -o500 -a /a",
-                "ping --require-all --as-ndnping --count=4 --interval=100ms --timeout=500ms --allow-cached /a",
+                "ping --require-all --count=4 --interval=100ms --timeout=500ms --allow-cached /a",
             ),
-            ("ndnping -t -p x /a", "ping --require-all --as-ndnping --timestamp --identifier=x /a"),
+            ("ndnping -t -p x /a", "ping --require-all --timestamp --identifier=x /a"),
             (
                 "ndnpingserver -s 100 -f 0 -p 4 /a",
                 "ping-server --size=100B --freshness=0ms --count=4 /a",
             ),
-            (
-                "ndncatchunks -p fixed -s 20 -q /a",
-                "get --as-ndncatchunks --output=- --window=20 --quiet /a",
-            ),
-            ("ndnget --fast-conv /a", "get --as-ndncatchunks --output=- /a"),
+            ("ndncatchunks -p fixed -s 20 -q /a", "get --output=- --window=20 --quiet /a"),
+            ("ndnget --fast-conv /a", "get --output=- /a"),
             (
                 "ndncatchunks -D -r 3 --min-rto 200 /a",
-                "get --as-ndncatchunks --output=- --discover none --retries=3 /a",
+                "get --output=- --discover none --retries=3 /a",
             ),
             ("ndnputchunks -s 4000 -f 5000 /a", "put --segment-size=4000B --freshness=5000ms /a"),
             ("ndnserve -pq /a", "put --print-version --quiet /a"),
             ("ndnsec key-gen -t e -n /me", "key gen --type=ecdsa --not-default /me"),
             ("ndnsec-key-gen -tr /me", "key gen --type=rsa /me"),
-            ("ndnsec list", "key list --as-ndnsec --depth=identity"),
-            ("ndnsec list -c", "key list --as-ndnsec --depth certificate"),
+            ("ndnsec list", "key list --depth=identity"),
+            ("ndnsec list -c", "key list --depth certificate"),
             ("ndnsec get-default -k -i /me", "key default --show key --of=/me"),
             (
                 "ndnsec cert-gen -s /me -i CA request",
@@ -586,14 +634,44 @@ mod tests {
             let refused = translated(line).unwrap_err();
             assert!(refused.contains(reason), "{refused}");
         }
-        assert_eq!(
-            translated("ndnping --json /a").as_deref(),
-            Ok("ping --require-all --as-ndnping --json /a")
-        );
-        assert_eq!(
-            translated("ndnping -- -a").as_deref(),
-            Ok("ping --require-all --as-ndnping -- -a")
-        );
+        assert_eq!(translated("ndnping --json /a").as_deref(), Ok("ping --require-all --json /a"));
+        assert_eq!(translated("ndnping -- -a").as_deref(), Ok("ping --require-all -- -a"));
+    }
+
+    #[test]
+    fn program_names_of_nfd_are_translated() {
+        let conf = match Path::new(NFD_CONF).exists() {
+            true => format!(" {NFD_CONF_OPTION}={NFD_CONF}"),
+            false => String::new(),
+        };
+        for (line, expected) in [
+            ("nfdc face list", "nfdc face list".to_owned()),
+            ("nfdc -V", "nfdc -V".to_owned()),
+            ("nfd-status", "nfdc status report".to_owned()),
+            ("nfd-autoreg -i /a -c 5", "autoreg -i /a -c 5".to_owned()),
+            ("ndn-autoconfig -d", "autoconfig -d".to_owned()),
+            ("ndn-autoconfig-server -p /a udp://h", "autoconfig-server -p /a udp://h".to_owned()),
+            ("nfd-status-http-server -p 8000", "status-server --port=8000".to_owned()),
+            ("nfd-status-http-server -p8000", "status-server --port=8000".to_owned()),
+            (
+                "nfd-status-http-server -p=8000 -a ::1",
+                "status-server --port=8000 -a ::1".to_owned(),
+            ),
+            ("nfd-status-http-server --version", "--version".to_owned()),
+            ("ndnpeek -V", "--version".to_owned()),
+            ("nfd-stop", "stop".to_owned()),
+            ("nfd-start", format!("start{conf}")),
+            ("nfd -c /x/nfd.conf", "run --nfd-conf=/x/nfd.conf".to_owned()),
+            ("nfd --config=/x/nfd.conf", "run --nfd-conf=/x/nfd.conf".to_owned()),
+            ("nfd --config /x/nfd.conf", "run --nfd-conf=/x/nfd.conf".to_owned()),
+            ("nfd --help", format!("run{conf} --help")),
+            ("nfd", format!("run{conf}")),
+            ("namewire-extcap --extcap-version=4.2", "extcap --extcap-version=4.2".to_owned()),
+        ] {
+            assert_eq!(translated(line), Ok(expected), "{line}");
+        }
+        let (nfd, _) = find("nfd", &[]).unwrap();
+        assert_eq!(nfd.exit_status(&Failure::Unreachable(String::new())), 3);
     }
 
     #[test]
