@@ -129,6 +129,10 @@ fn experiment_is_performed_analysed_and_reported() {
         assert_eq!(input["factors"], run["levels"], "{input}");
         assert_eq!(input["seed"], run["seed"], "{input}");
     }
+    let shown = bench.printed(&["analyse", "speed.sqlite"]);
+    let [title, heading] = shown.lines().take(2).collect::<Vec<_>>()[..] else { panic!("{shown}") };
+    assert!(title.starts_with("rate") && title.ends_with(':'), "{shown}");
+    assert!(heading.starts_with("EFFECT"), "{shown}");
     let found = bench.json(&["analyse", "speed.sqlite", "--json"]);
     let effects = found[0]["effects"]["effects"].as_array().unwrap();
     let shown: Vec<&str> = effects

@@ -16,6 +16,7 @@ use ndn_cache_sim::trace::{Pattern, Trace};
 use super::arguments::at_least_one;
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
+use super::progress::Progress;
 
 /// Compare cache policies in simulated networks
 #[derive(Args, Debug)]
@@ -167,6 +168,7 @@ fn simulate(
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = options.threads.map_or(processors, |threads| threads.get() as usize);
     let next = AtomicUsize::new(0);
+    let progress = Progress::new(topologies.len() * seeds * methods.len(), "runs");
     let done: Mutex<Vec<(usize, Vec<Metrics>)>> = Mutex::new(Vec::new());
     let work = || -> Result<(), InputError> {
         loop {
@@ -180,19 +182,23 @@ fn simulate(
                 generated = Trace::generate(topology, options.pattern, seed)?;
                 &generated
             };
-            let runs =
-                methods.iter().map(|method| Run::new(topology, trace, *method, seed).metrics());
-            let runs = runs.collect();
+            let run = |method: &Method| {
+                let metrics = Run::new(topology, trace, *method, seed).metrics();
+                progress.add();
+                metrics
+            };
+            let runs = methods.iter().map(run).collect();
             if let Ok(mut done) = done.lock() {
                 done.push((task, runs));
             }
         }
     };
-    std::thread::scope(|scope| {
+    let ended = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
-    })
-    .map_err(usage)?;
+    });
+    progress.end();
+    ended.map_err(usage)?;
     let mut done = done.into_inner().unwrap_or_default();
     if done.len() != topologies.len() * seeds {
         return Err(Failure::Failed("a run of the simulation ended early".to_owned()));

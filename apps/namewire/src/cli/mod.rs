@@ -56,6 +56,7 @@ mod passphrase;
 mod peek;
 mod ping;
 mod poke;
+mod progress;
 mod put;
 mod range;
 mod resolve;

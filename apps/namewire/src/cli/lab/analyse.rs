@@ -93,7 +93,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         if number > 0 {
             output::print_line("")?;
         }
-        print(name, &analysis)?;
+        print(name, unit, &analysis)?;
         if let (Some(half), Some(replications)) = (options.half_width, replications) {
             output::print_line(&match replications {
                 Some(count) => format!("  {count} replications give intervals of ± {half}."),
@@ -114,9 +114,11 @@ fn replications(analysis: &Analysis, measured: &Measured, half_width: f64) -> Op
     replications_for(half_width, error.deviation, measured.design.cells().len())
 }
 
-fn print(name: &str, analysis: &Analysis) -> Outcome {
+fn print(name: &str, unit: &str, analysis: &Analysis) -> Outcome {
     let percent = |share: f64| format!("{:.2}", 100.0 * share);
     let yes = |matters: bool| if matters { "yes" } else { "no" }.to_owned();
+    let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
+    output::print_line(&format!("{name}{unit}:"))?;
     if let Some(effects) = &analysis.effects {
         let mut table =
             Table::new(&["EFFECT", ">q", ">±", ">SQUARES", ">VARIATION %", ">P", "MATTERS"]);
@@ -155,7 +157,6 @@ fn print(name: &str, analysis: &Analysis) -> Outcome {
         }
         table.print("no terms")?;
     }
-    output::print_line(&format!("{name}:"))?;
     for finding in &analysis.findings {
         output::print_line(&format!("  {finding}"))?;
     }

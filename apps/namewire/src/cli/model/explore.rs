@@ -1,5 +1,6 @@
 //! `namewire model explore`: a property over all combinations of values of some keys.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -69,11 +70,14 @@ pub(super) fn run(options: &Options) -> Outcome {
         resume(&mut sweep, path, &key)?;
     }
     let mut engine = Engine::new(&options.engine, question, &text)?;
+    let progress = super::super::progress::Progress::new(sweep.points().len(), "points");
     loop {
         let tasks = engine.next_tasks(&sweep);
         if tasks.is_empty() {
             break;
         }
+        let undecided: BTreeSet<_> = tasks.iter().map(|task| task.point).collect();
+        progress.set(sweep.points().len() - undecided.len());
         for (task, values) in tasks.iter().zip(engine.run(&sweep, &tasks)?) {
             let taken = sweep.take(task.point, &values);
             taken.map_err(|error| Failure::Failed(error.to_string()))?;
@@ -82,6 +86,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             save(&sweep, path, &key)?;
         }
     }
+    progress.end();
     report(&sweep, options)
 }
 

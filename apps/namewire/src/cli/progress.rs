@@ -1,0 +1,85 @@
+//! Progress of commands that compute for minutes: a bar on a terminal, else a line every half minute.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::output::{self, grouped, span_for_people};
+
+/// Time between two lines.
+const LINE_INTERVAL: Duration = Duration::from_secs(30);
+/// Time between two updates of the bar, which shows the time that has passed.
+const BAR_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The progress of a computation whose parts are counted.
+#[derive(Debug)]
+pub(super) struct Progress {
+    bar: ProgressBar,
+    /// Such as `runs`.
+    parts: &'static str,
+    /// The time of the last line.
+    noted: Mutex<Instant>,
+}
+
+impl Progress {
+    pub(super) fn new(total: usize, parts: &'static str) -> Self {
+        // It draws nothing unless standard error is a terminal.
+        let bar = ProgressBar::new(total as u64);
+        if !bar.is_hidden() {
+            let template = format!(
+                "{{bar:25}} {{pos}} of {{len}} {parts}, {{elapsed}} passed, about {{eta}} left"
+            );
+            let style = ProgressStyle::with_template(&template);
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.enable_steady_tick(BAR_INTERVAL);
+        }
+        Self { bar, parts, noted: Mutex::new(Instant::now()) }
+    }
+
+    /// One more part is done.
+    pub(super) fn add(&self) {
+        self.bar.inc(1);
+        self.note();
+    }
+
+    /// This many parts are done.
+    pub(super) fn set(&self, done: usize) {
+        self.bar.set_position(done as u64);
+        self.note();
+    }
+
+    /// Removes the bar.
+    pub(super) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn note(&self) {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.bar.is_hidden() && noted.elapsed() >= LINE_INTERVAL {
+            *noted = Instant::now();
+            output::note(&format_args!("namewire: {}", self.line()));
+        }
+    }
+
+    fn line(&self) -> String {
+        let passed = span_for_people(ndn_types::duration_ms(self.bar.elapsed()));
+        let (done, total) = (self.bar.position(), self.bar.length().unwrap_or_default());
+        format!("{} of {} {} after {passed}", grouped(done), grouped(total), self.parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_counts_the_parts_that_are_done() {
+        let progress = Progress::new(1200, "runs");
+        progress.add();
+        assert!(progress.line().starts_with("1 of 1 200 runs after "), "{}", progress.line());
+        progress.set(1200);
+        assert!(progress.line().starts_with("1 200 of 1 200 runs after "), "{}", progress.line());
+        progress.end();
+    }
+}
