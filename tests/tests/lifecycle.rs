@@ -160,6 +160,11 @@ fn listening_addresses_are_announced() {
     let port = forwarder.port();
     assert!(printed.contains(&format!("tcp4://127.0.0.1:{port}")), "{printed}");
     assert!(printed.contains(&format!("udp4://127.0.0.1:{port}")), "{printed}");
+    let logged = forwarder.process.stderr();
+    let starting = logged.lines().find(|line| line.contains("starting: version=")).expect(&logged);
+    for field in ["workers=", "pit_entries=", "fib_entries=", "cs_packets="] {
+        assert!(starting.contains(&format!(", {field}")), "{starting}");
+    }
 }
 
 #[test]

@@ -298,7 +298,7 @@ fn open_control_socket(
     if let Some(directory) = directory::open_to_others(&path) {
         tracing::warn!(
             directory = %directory.display(),
-            "other users can replace the control socket: choose a directory that only its owner can write to, with --control."
+            "other users can replace the control socket: choose a directory that only its owner can write to, with --control"
         );
     }
     let socket = ControlListener::open(&path).with_context(advice)?;

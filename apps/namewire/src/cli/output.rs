@@ -256,7 +256,7 @@ pub(super) fn span_for_people(milliseconds: u64) -> String {
 }
 
 /// `text` with escapes for control characters, which could change the terminal.
-pub(super) fn without_control(text: &str) -> String {
+pub(crate) fn without_control(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         match character.is_control() {

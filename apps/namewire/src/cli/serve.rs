@@ -31,6 +31,7 @@ use super::interrupt::interrupted;
 use super::keys;
 use super::output::{self, bytes_for_people, counted, grouped};
 use super::scrape::MetricsOptions;
+use crate::process::logging::TextFields;
 
 /// Maximum size of the file of mounts. No file written by hand comes near it.
 const MOUNTS_BYTES_MAX: u64 = 1 << 20;
@@ -209,6 +210,7 @@ pub(super) fn run(options: &Options) -> Outcome {
 pub(super) fn log_warnings(crates: &[&'static str]) {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
+        .fmt_fields(TextFields)
         .with_ansi(std::io::stderr().is_terminal());
     let crates = crates.iter().map(|name| (*name, LevelFilter::WARN));
     let lines = lines.with_filter(Targets::new().with_targets(crates));

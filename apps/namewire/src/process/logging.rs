@@ -11,6 +11,7 @@ use rustix::fs::Access;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
@@ -26,6 +27,7 @@ use namewire_daemon::text::without_numbers;
 use ndn_sys::clock;
 use ndn_types::duration_ms;
 
+use crate::cli::output::without_control;
 use crate::config::{Log, LogFormat, LogLevel, check_module, log_crates};
 
 /// Instead of a level: removes the level of the module.
@@ -79,6 +81,7 @@ pub fn init(settings: &Log, file: Option<LogFile>) -> Result<LogHandle, String> 
     let (layer, filter) = reload::Layer::new(levels.filter());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| WithoutNumbers(io::stderr()))
+        .fmt_fields(TextFields)
         // It would report the error on standard error, and panic if that cannot be written.
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal() && !has_no_color());
@@ -116,14 +119,14 @@ struct Feeding(LogFeed);
 
 impl<S: Subscriber> Layer<S> for Feeding {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut text = TextFields::default();
+        let mut text = Text::default();
         event.record(&mut text);
         let metadata = event.metadata();
         self.0.add(LogMessage {
             unix_ms: duration_ms(clock::wall_clock()),
             level: severity(*metadata.level()),
             module: metadata.target().to_owned(),
-            message: without_numbers(&(text.message + &text.fields)),
+            message: without_numbers(&text.joined()),
         });
     }
 }
@@ -138,20 +141,48 @@ const fn severity(level: Level) -> LogSeverity {
     }
 }
 
-/// The text of an event, and its fields as ` name=value`.
+/// The text of an event, and its fields as `name=value`, separated by commas.
 #[derive(Default)]
-struct TextFields {
+struct Text {
     message: String,
     fields: String,
 }
 
-impl Visit for TextFields {
+impl Text {
+    /// The fields follow the message after a colon: otherwise they would continue its last clause.
+    fn joined(self) -> String {
+        match (self.message.is_empty(), self.fields.is_empty()) {
+            (_, true) => self.message,
+            (true, false) => self.fields,
+            (false, false) => format!("{}: {}", self.message, self.fields),
+        }
+    }
+}
+
+impl Visit for Text {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let comma = if self.fields.is_empty() { "" } else { ", " };
         // Writing to a String does not fail.
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
-            name => write!(self.fields, " {name}={value:?}"),
+            name => write!(self.fields, "{comma}{name}={value:?}"),
         };
+    }
+}
+
+/// Writes events as [`Text`], with escapes for control characters.
+#[derive(Debug)]
+pub struct TextFields;
+
+impl<'writer> FormatFields<'writer> for TextFields {
+    fn format_fields<R: RecordFields>(
+        &self,
+        mut writer: Writer<'writer>,
+        fields: R,
+    ) -> fmt::Result {
+        let mut text = Text::default();
+        fields.record(&mut text);
+        writer.write_str(&without_control(&text.joined()))
     }
 }
 
@@ -415,6 +446,24 @@ mod tests {
     }
 
     #[test]
+    fn fields_are_separated_from_the_message_and_from_each_other() {
+        let written = Written::default();
+        let writer = written.clone();
+        let lines = tracing_subscriber::fmt::layer().with_writer(move || writer.clone());
+        let lines = lines.fmt_fields(TextFields).without_time().with_target(false).with_ansi(false);
+        let subscriber = tracing_subscriber::registry().with(lines);
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(interface = "eth0", error = %"gone\u{1b}[2J", "no face could be bound; it is tried again");
+            tracing::info!("stopping");
+            tracing::info!(workers = 2);
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let expected = "WARN no face could be bound; it is tried again: interface=\"eth0\", error=gone\\u{1b}[2J\n INFO \
+                        stopping\n INFO workers=2\n";
+        assert_eq!(text.trim_start(), expected);
+    }
+
+    #[test]
     fn followed_messages_have_their_fields_in_the_text() {
         let feed = LogFeed::default();
         let subscriber = tracing_subscriber::registry().with(Feeding(feed.clone()));
@@ -423,7 +472,7 @@ mod tests {
         });
         let message = feed.follow(LogSelection::default()).unwrap().next(Duration::ZERO).unwrap();
         assert_eq!(message.level, LogSeverity::Warn);
-        assert_eq!(message.message, "face 257 closed face=257 uri=udp4://a reason=\"gone\"");
+        assert_eq!(message.message, "face 257 closed: face=257, uri=udp4://a, reason=\"gone\"");
         assert!(message.module.starts_with("namewire") && message.unix_ms > 0, "{message:?}");
     }
 
