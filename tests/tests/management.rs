@@ -6,8 +6,8 @@ use std::process::Command;
 
 use namewire_tests::wire::PacketReader;
 use namewire_tests::{
-    Forwarder, Process, Settings, dissect_with_tshark, run_to_end, skip_unless_found, wait_until,
-    wire,
+    Forwarder, Process, Settings, dissect_with_tshark, run_to_end, skip_unless_found,
+    wait_until, wire,
 };
 use serde_json::Value;
 
@@ -212,6 +212,14 @@ fn the_content_store_is_configured_and_erased() {
     let mut put = forwarder.spawn("put", &["put", "/erase/me", &path, "--segment-size", "100B"]);
     put.wait_for_output("published");
     let _ = forwarder.output(&["get", "/erase/me", "-o", "-", "--quiet"]);
+    wait_until("the memory of 300 packets of 100 bytes", || {
+        let bytes =
+            [&forwarder.json(&["cs"])["bytes"], &forwarder.json(&["status"])["cs"]["bytes"]]
+                .map(|bytes| bytes.as_u64().unwrap());
+        bytes.iter().all(|bytes| *bytes >= 30_000).then_some(())
+    });
+    assert!(forwarder.output(&["cs"]).contains("memory"));
+    assert!(forwarder.output(&["status"]).contains("CS memory"));
     let erased = forwarder.json(&["cs", "erase", "/erase/me"])["erased_packets"].as_u64().unwrap();
     assert!(erased >= 300, "{erased}: more than one step of 256");
     let erased = forwarder.json(&["cs", "erase", "/erase/me"])["erased_packets"].as_u64().unwrap();

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use super::failure::{Failure, Outcome};
 use namewire_control::{
     ControlClient, ControlError, FaceLimit, LinkCounters, MemifStatus, WaitingFace,
+    WorkerStatistics,
 };
 
 /// Maximum time for an explanation.
@@ -49,6 +50,18 @@ pub(super) fn dropped(links: &BTreeMap<u64, LinkCounters>) -> BTreeMap<String, u
         *sums.entry(reason.clone()).or_default() += count;
     }
     sums
+}
+
+/// The counters of the workers.
+pub(super) fn workers(endpoint: &Endpoint) -> Vec<WorkerStatistics> {
+    let client = connect(endpoint);
+    let statistics = client.and_then(|mut client| client.statistics().ok());
+    statistics.map(|statistics| statistics.workers).unwrap_or_default()
+}
+
+/// Memory of the Content Store in use, bytes.
+pub(super) fn cs_bytes(workers: &[WorkerStatistics]) -> Option<u64> {
+    (!workers.is_empty()).then(|| workers.iter().map(|one| one.shard.cs_bytes).sum())
 }
 
 /// The replacement policy of the Content Store.

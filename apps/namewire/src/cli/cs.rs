@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use ndn_caching::PolicyKind;
+use ndn_client::Endpoint;
 use ndn_management::{ControlParameters, CsInfo, Verb, cs_flag};
 use ndn_packet::Name;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use super::connect::block_on;
 use super::control_queries;
 use super::failure::{Failure, Outcome};
 use super::manage::{CommonOptions, Switch, command};
-use super::output::{self, counted, grouped};
+use super::output::{self, bytes_for_people, counted, grouped};
 
 /// Show, configure and erase the Content Store
 #[derive(Args, Debug)]
@@ -72,7 +73,7 @@ pub(super) fn run(options: &Options) -> Outcome {
 async fn info(common: &CommonOptions) -> Outcome {
     let endpoint = common.connect.open_as_operator().await?;
     let policy = control_queries::cs_policy(&endpoint);
-    show(&endpoint.management().cs_info().await?, policy.as_deref(), common.json)
+    show(&endpoint, &endpoint.management().cs_info().await?, policy.as_deref(), common.json)
 }
 
 async fn configure(
@@ -113,7 +114,7 @@ async fn configure(
     let info = endpoint.management().cs_info().await?;
     let capacity = accepted.capacity.unwrap_or(info.capacity);
     let flags = accepted.flags.unwrap_or(info.flags);
-    show(&CsInfo { capacity, flags, ..info }, policy.as_deref(), common.json)
+    show(&endpoint, &CsInfo { capacity, flags, ..info }, policy.as_deref(), common.json)
 }
 
 /// The command that restores the settings.
@@ -137,28 +138,31 @@ async fn erase(prefix: &Name, count: Option<u64>, common: &CommonOptions) -> Out
     Ok(output::print_line(&format!("{} under {prefix} erased", counted(erased, "packet")))?)
 }
 
-fn show(info: &CsInfo, policy: Option<&str>, as_json: bool) -> Outcome {
+fn show(endpoint: &Endpoint, info: &CsInfo, policy: Option<&str>, as_json: bool) -> Outcome {
+    let bytes = control_queries::cs_bytes(&control_queries::workers(endpoint));
     if as_json {
-        let mut object = json(info);
+        let mut object = json(info, bytes);
         object["policy"] = policy.into();
         return Ok(output::print_json(&object)?);
     }
     let on_off = |bit: u64| if info.flags & bit == 0 { "off" } else { "on" }.to_owned();
-    let mut fields = vec![
-        ("capacity", counted(info.capacity, "packet")),
-        ("entries", grouped(info.entries)),
+    let mut fields =
+        vec![("capacity", counted(info.capacity, "packet")), ("entries", grouped(info.entries))];
+    fields.extend(bytes.map(|bytes| ("memory", bytes_for_people(bytes))));
+    fields.extend([
         ("hits", grouped(info.hits)),
         ("misses", grouped(info.misses)),
         ("admit", on_off(cs_flag::ADMIT)),
         ("serve", on_off(cs_flag::SERVE)),
-    ];
+    ]);
     fields.extend(policy.map(|policy| ("policy", policy.to_owned())));
     Ok(output::print_fields(&fields)?)
 }
 
-/// The store's state as JSON.
-pub(super) fn json(info: &CsInfo) -> Value {
+/// The store's state as JSON; `bytes` is the memory in use, if that is known.
+pub(super) fn json(info: &CsInfo, bytes: Option<u64>) -> Value {
     json!({
+        "bytes": bytes,
         "capacity_packets": info.capacity,
         "entries": info.entries,
         "hits": info.hits,

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use ndn_client::ForwarderAddress;
 use ndn_management::{ChannelStatus, CsInfo, Dataset, FaceStatus, ForwarderStatus};
 use ndn_types::{CounterKind, CounterValues, Unit};
 use serde_json::json;
@@ -12,9 +11,9 @@ use super::connect::{ConnectOptions, block_on};
 use super::control_queries;
 use super::face::down_for_people;
 use super::failure::Outcome;
-use super::output::{self, grouped, span_for_people};
+use super::output::{self, bytes_for_people, grouped, span_for_people};
 use namewire_control::{
-    ControlClient, FaceLimit, LinkCounters, LinkDown, MemifStatus, WaitingFace, WorkerStatistics,
+    FaceLimit, LinkCounters, LinkDown, MemifStatus, WaitingFace, WorkerStatistics,
 };
 use namewire_daemon::text::transport_uri;
 
@@ -36,7 +35,6 @@ pub(super) fn run(options: &Options) -> Outcome {
         let channels: Vec<ChannelStatus> =
             endpoint.management().dataset(&Dataset::ChannelList).await?;
         let cs = endpoint.management().cs_info().await?;
-        let workers = endpoint.address().map(workers).unwrap_or_default();
         let links = control_queries::links(&endpoint);
         let found = Found {
             status,
@@ -45,7 +43,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             faces,
             channels,
             cs,
-            workers,
+            workers: control_queries::workers(&endpoint),
             dropped: control_queries::dropped(&links),
             waiting: control_queries::waiting_faces(&endpoint),
             memif: control_queries::memif(&endpoint),
@@ -61,6 +59,7 @@ struct Found {
     faces: Vec<FaceStatus>,
     channels: Vec<ChannelStatus>,
     cs: CsInfo,
+    /// Empty without access to the control socket.
     workers: Vec<WorkerStatistics>,
     /// Packets dropped by the links of its faces, by reason.
     dropped: BTreeMap<String, u64>,
@@ -113,14 +112,6 @@ fn down(faces: &[FaceStatus], links: &BTreeMap<u64, LinkCounters>) -> Vec<DownFa
         Some(DownFace { face_id, remote_uri: face.properties.remote_uri.clone(), down })
     });
     down.collect()
-}
-
-/// The counters of the workers, if this user has access to a control socket at its default path.
-fn workers(address: &ForwarderAddress) -> Vec<WorkerStatistics> {
-    let ForwarderAddress::Unix(path) = address else { return Vec::new() };
-    ControlClient::connect(&path.with_extension("control.sock"))
-        .and_then(|mut client| client.statistics())
-        .map_or_else(|_| Vec::new(), |statistics| statistics.workers)
 }
 
 /// Blocks of packet memory, of 64 KiB each.
@@ -209,6 +200,8 @@ impl Found {
             ("PIT entries", grouped(status.pit_entries)),
             ("CS entries", grouped(status.cs_entries)),
         ];
+        let memory = control_queries::cs_bytes(workers);
+        fields.extend(memory.map(|bytes| ("CS memory", bytes_for_people(bytes))));
         fields.extend([
             ("CS capacity", grouped(cs.capacity)),
             ("CS lookups", format!("{} hits, {} misses", grouped(cs.hits), grouped(cs.misses))),
@@ -290,7 +283,7 @@ impl Found {
                 "satisfied_interests": counters.satisfied_interests,
                 "unsatisfied_interests": counters.unsatisfied_interests,
             },
-            "cs": super::cs::json(&self.cs),
+            "cs": super::cs::json(&self.cs, control_queries::cs_bytes(&self.workers)),
             "channels": self.channels.iter().map(|channel| &channel.local_uri).collect::<Vec<_>>(),
             "workers": self.workers,
             "dropped_by_faces": self.dropped,
