@@ -22,6 +22,7 @@ mod serve;
 mod server;
 mod source;
 mod stat;
+mod unreadable;
 mod walk;
 // The tests contain the example.
 #[cfg(test)]

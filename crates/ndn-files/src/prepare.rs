@@ -6,7 +6,7 @@
 //! ask again.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,6 +14,7 @@ use ndn_packet::Name;
 
 use crate::cache::Key;
 use crate::serve::{MountPoint, Prepared, Service};
+use crate::source::OpenFailure;
 use crate::stat::FileStat;
 use crate::walk::{WalkedFile, walk as walk_files};
 
@@ -102,12 +103,21 @@ impl<'a> Preparer<'a> {
         walk: &mut Walk,
     ) {
         let now_ns = crate::real_time::unix_ns();
-        let is_closed = || self.service.preparations.is_closed();
+        let preparations = &self.service.preparations;
+        let is_closed = || preparations.is_closed();
+        let deny = |path: &Path| self.service.unreadable.note(point.source.as_ref(), path);
+        let is_first = preparations.walks.load(Ordering::Relaxed) == 0;
+        // So that the operator learns at the start which files cannot be read. Opening a remote one takes a request.
+        let opens = is_first && !point.source.is_remote();
         walk_files(
             point.source.as_ref(),
             &point.prefix,
             is_closed,
             |WalkedFile { name, path, stat }| {
+                if opens && matches!(point.source.open_file(&path), Err(OpenFailure::Denied)) {
+                    deny(&path);
+                    return;
+                }
                 let is_settled = now_ns.saturating_sub(stat.mtime_ns) >= SETTLED_NS;
                 if !is_settled || !self.is_unprepared(point, &name, &stat) {
                     return;
@@ -118,6 +128,7 @@ impl<'a> Preparer<'a> {
                     walk.missing.push(Missing { mount, name, path, stat });
                 }
             },
+            deny,
         );
     }
 

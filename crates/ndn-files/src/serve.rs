@@ -27,6 +27,7 @@ use crate::request::{LIST, Requested};
 use crate::schedule::{Limits, Schedule};
 use crate::source::{FileSource, ListFailure, OpenFailure, Opened};
 use crate::stat::{FileKind, FileStat};
+use crate::unreadable::Unreadable;
 
 /// Number of attempts if a file changes while it is read.
 pub(crate) const ATTEMPTS_MAX: usize = 2;
@@ -98,6 +99,7 @@ pub(crate) struct Service {
     pub(crate) manifests: Option<ManifestCache>,
     pub(crate) counters: Counters,
     pub(crate) preparations: Preparations,
+    pub(crate) unreadable: Unreadable,
     /// Is given the name and the outcome of each Interest for metadata, and of each that was refused.
     pub(crate) observer: Option<Observer>,
     pub(crate) metadata_freshness_ms: u64,
@@ -133,6 +135,7 @@ impl Service {
             manifests,
             counters: Counters::default(),
             preparations: Preparations::default(),
+            unreadable: Unreadable::default(),
             observer: None,
             metadata_freshness_ms,
             stat_validity,
@@ -192,6 +195,19 @@ impl Service {
             }
         }
         scratch.answers.send();
+    }
+
+    /// `result` of the source of a target, after it was logged that the target cannot be read, if that is so.
+    fn noted<T, E: Into<ListFailure> + Copy>(
+        &self,
+        target: &Target<'_>,
+        result: Result<T, E>,
+    ) -> Result<T, E> {
+        result.inspect_err(|failure| {
+            if (*failure).into() == ListFailure::Open(OpenFailure::Denied) {
+                self.unreadable.note(target.mount.source.as_ref(), &target.path);
+            }
+        })
     }
 
     /// The given version, or that of the file; `None` without a file.
@@ -281,7 +297,7 @@ impl Service {
         target: &Target<'_>,
         requested: Requested,
     ) -> Result<FileMetadata, Rejection> {
-        let stat = target.mount.source.stat(&target.path)?;
+        let stat = self.noted(target, target.mount.source.stat(&target.path))?;
         if stat.kind == FileKind::Directory {
             // Both kinds of metadata name the listing.
             return Ok(FileMetadata::new(target.listing_name(stat.mtime_ns), &stat, None));
@@ -324,7 +340,7 @@ impl Service {
             }
             self.files().remove(target.key);
         }
-        let opened = target.mount.source.open_file(&target.path)?;
+        let opened = self.noted(target, target.mount.source.open_file(&target.path))?;
         self.counters.add(Event::Opened, 1);
         let layout = self
             .layout(&target.mount, &target.name, &opened.stat)
@@ -596,7 +612,7 @@ impl Service {
                     sends_nack: version < current,
                 });
             }
-            let listing = match target.mount.source.list(&target.path) {
+            let listing = match self.noted(target, target.mount.source.list(&target.path)) {
                 Ok(listing) if listing.stat.mtime_ns == current => listing,
                 Ok(_) | Err(ListFailure::Changed) => {
                     self.counters.add(Event::Changed, 1);
@@ -659,9 +675,8 @@ impl Service {
     /// Builds and stores the manifest of a file that was not requested yet.
     pub(crate) fn prepare_target(&self, target: &Target<'_>) -> Prepared {
         let Some(manifests) = &self.manifests else { return Prepared::Failed };
-        let (Some(disk), Ok(opened)) =
-            (&manifests.disk, target.mount.source.open_file(&target.path))
-        else {
+        let opened = self.noted(target, target.mount.source.open_file(&target.path));
+        let (Some(disk), Ok(opened)) = (&manifests.disk, opened) else {
             return Prepared::Failed;
         };
         let layout = self.layout(&target.mount, &target.name, &opened.stat);

@@ -275,8 +275,8 @@ impl FileServer {
         if !catalogued.is_empty() {
             let (directory, remote) = (options.manifest_directory.clone(), options.prepare_remote);
             server.start_thread("files-catalogue".to_owned(), move |inner| {
-                let preparations = &inner.service.preparations;
-                Cataloguer::new(preparations, directory.as_deref(), remote).run(&catalogued);
+                let directory = directory.as_deref();
+                Cataloguer::new(&inner.service, directory, remote).run(&catalogued);
             })?;
         }
         if options.prepare_manifests && options.manifests && options.manifest_directory.is_some() {

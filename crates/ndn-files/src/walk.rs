@@ -20,14 +20,21 @@ pub(crate) struct WalkedFile {
     pub(crate) stat: FileStat,
 }
 
-/// Calls `visit` for every regular file of a source that is served as `prefix`, in no order, until `is_closed`. Directories and
-/// files that cannot be read are left out. Returns false if some are left out that may be readable later.
+/// Calls `visit` for every regular file of a source that is served as `prefix`, in no order, until `is_closed`, and `deny` for
+/// directories and files without the permission to read them. They are left out, as others that cannot be read. Returns false
+/// if some are left out that may be readable later.
 pub(crate) fn walk(
     source: &dyn FileSource,
     prefix: &Name,
     is_closed: impl Fn() -> bool,
     mut visit: impl FnMut(WalkedFile),
+    mut deny: impl FnMut(&Path),
 ) -> bool {
+    let mut denied = |path: &Path, failure| {
+        if failure == ListFailure::Open(OpenFailure::Denied) {
+            deny(path);
+        }
+    };
     let mut directories = vec![(prefix.clone(), PathBuf::from("."), 0)];
     let mut is_complete = true;
     while let Some((name, path, depth)) = directories.pop() {
@@ -37,6 +44,7 @@ pub(crate) fn walk(
         let listing = match source.list(&path) {
             Ok(listing) => listing,
             Err(failure) => {
+                denied(path_of(&path), failure);
                 is_complete &= !is_transient(failure);
                 continue;
             }
@@ -53,10 +61,13 @@ pub(crate) fn walk(
             }
             match entry.stat.map_or_else(|| source.stat(&path), Ok) {
                 Ok(stat) if stat.kind == FileKind::Regular => {
-                    visit(WalkedFile { name, path: path_of(&path), stat });
+                    visit(WalkedFile { name, path: path_of(&path).to_owned(), stat });
                 }
                 Ok(_) => {}
-                Err(failure) => is_complete &= !is_transient(failure.into()),
+                Err(failure) => {
+                    denied(path_of(&path), failure.into());
+                    is_complete &= !is_transient(failure.into());
+                }
             }
         }
     }
@@ -68,6 +79,6 @@ fn is_transient(failure: ListFailure) -> bool {
 }
 
 /// The path without the leading `.`, as requests have it.
-fn path_of(path: &Path) -> PathBuf {
-    path.strip_prefix(".").unwrap_or(path).to_owned()
+fn path_of(path: &Path) -> &Path {
+    path.strip_prefix(".").unwrap_or(path)
 }

@@ -230,7 +230,11 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
             fetched
         })
         .await;
-        diagnose::explained(fetched, &endpoint, &options.name).await
+        let fetched = diagnose::explained(fetched, &endpoint, &options.name).await;
+        fetched.map_err(|failure| match options.discover {
+            Discover::Auto => with_file_name(failure, &options.name),
+            Discover::Metadata | Discover::Prefix | Discover::None => failure,
+        })
     });
     // All writes to the target have finished.
     drop(workers);
@@ -246,6 +250,17 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
             Err(failure)
         }
     }
+}
+
+/// The failure of a fetch, with the name of a file that is called as the version at the end of the name.
+fn with_file_name(failure: Failure, name: &Name) -> Failure {
+    let version = name.as_ref().last().filter(|last| last.as_version().is_some());
+    let (Failure::NoAnswer(text), Some(version)) = (&failure, version) else { return failure };
+    let mut file = name.as_ref().parent().to_name();
+    file.push_generic(version.to_string());
+    Failure::NoAnswer(format!(
+        "{text} ({version} is a version; the name of a file that is called so is {file})"
+    ))
 }
 
 /// Names of an object at the replicas that the catalogue of `prefix` lists.
@@ -690,6 +705,20 @@ mod tests {
         assert_eq!(recent.silence(at(16_000)), Some(Duration::from_secs(6)));
         let silent = recent.message(at(16_000), Some("no answer for 6 s from /x".to_owned()));
         assert!(silent.contains("0 B/s  no answer for 6 s from /x"), "{silent}");
+    }
+
+    #[test]
+    fn files_that_are_called_as_a_version_are_named() {
+        let explained = |name: &str| {
+            let failure = Failure::NoAnswer("no answer".to_owned());
+            with_file_name(failure, &name.parse().unwrap()).to_string()
+        };
+        assert_eq!(
+            explained("/site/v=1"),
+            "no answer (v=1 is a version; the name of a file that is called so is /site/v%3D1)"
+        );
+        assert_eq!(explained("/site/v%3D1"), "no answer");
+        assert_eq!(explained("/site/file"), "no answer");
     }
 
     #[test]

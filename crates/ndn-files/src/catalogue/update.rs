@@ -16,9 +16,10 @@ use super::publish::PublishedCatalogue;
 use super::sidecar::{self, SUFFIX};
 use crate::preparations::Preparations;
 use crate::prepare::SETTLED_NS;
-use crate::serve::MountPoint;
+use crate::serve::{MountPoint, Service};
 use crate::source::FileSource;
 use crate::stat::FileStat;
+use crate::unreadable::Unreadable;
 use crate::walk::{WalkedFile, walk};
 
 /// Maximum number of files of a catalogue; further ones are left out.
@@ -49,6 +50,7 @@ pub(crate) struct Catalogued {
 /// Walks mounts, hashes files, and publishes catalogues.
 pub(crate) struct Cataloguer<'a> {
     preparations: &'a Preparations,
+    unreadable: &'a Unreadable,
     /// Directory for the digests of contents, which outlive the server.
     directory: Option<&'a Path>,
     /// Whether files of remote sources are read to hash them.
@@ -57,11 +59,12 @@ pub(crate) struct Cataloguer<'a> {
 
 impl<'a> Cataloguer<'a> {
     pub(crate) fn new(
-        preparations: &'a Preparations,
+        service: &'a Service,
         directory: Option<&'a Path>,
         hashes_remote: bool,
     ) -> Self {
-        Self { preparations, directory, hashes_remote }
+        let (preparations, unreadable) = (&service.preparations, &service.unreadable);
+        Self { preparations, unreadable, directory, hashes_remote }
     }
 
     /// Keeps catalogues up to date until the server ends.
@@ -110,7 +113,7 @@ impl<'a> Cataloguer<'a> {
         let (mut files, mut sidecars) = (Vec::new(), HashMap::new());
         let mut left_out = 0_usize;
         let is_closed = || self.preparations.is_closed();
-        let is_complete = walk(mount.source.as_ref(), &mount.prefix, is_closed, |found| {
+        let visit = |found: Found| {
             if let Some(path) = file_of_sidecar(&found.path) {
                 sidecars.insert(path, found.stat);
             } else if files.len() < FILES_MAX {
@@ -118,7 +121,9 @@ impl<'a> Cataloguer<'a> {
             } else {
                 left_out += 1;
             }
-        });
+        };
+        let deny = |path: &Path| self.unreadable.note(mount.source.as_ref(), path);
+        let is_complete = walk(mount.source.as_ref(), &mount.prefix, is_closed, visit, deny);
         if left_out > 0 {
             tracing::warn!(prefix = %mount.prefix, left_out, "a catalogue has at most {FILES_MAX} files");
         }
