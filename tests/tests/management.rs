@@ -6,9 +6,10 @@ use std::process::Command;
 
 use namewire_tests::wire::PacketReader;
 use namewire_tests::{
-    Forwarder, Process, Settings, dissect_with_tshark, run_to_end, skip_unless_found,
+    Application, Forwarder, Process, Settings, dissect_with_tshark, run_to_end, skip_unless_found,
     wait_until, wire,
 };
+use ndn_management::route_flag;
 use serde_json::Value;
 
 fn array(value: &Value) -> &Vec<Value> {
@@ -195,6 +196,41 @@ fn configured_routes_and_strategies_are_in_force() {
         "permanent"
     );
     assert!(forwarder.output(&["strategy", "show", "/sync/x"]).contains("multicast"));
+}
+
+/// As in NFD and ndnd: which face connected or registered first, and a route that is registered again, change nothing.
+#[test]
+fn own_route_has_precedence_over_an_inherited_one_of_equal_cost() {
+    let forwarder = Settings::new().start();
+    let mut consumer = Application::attach(forwarder.socket());
+    let mut nonce = 0;
+    for order in 0..4 {
+        let prefixes = [format!("/order/{order}"), format!("/order/{order}/below")];
+        let (connects_first, registers_first) = (order / 2, order % 2);
+        let connected = [(); 2].map(|()| Application::attach(forwarder.socket()));
+        let [one, other] = connected;
+        let mut applications = if connects_first == 0 { [one, other] } else { [other, one] };
+        let register = |applications: &mut [Application; 2], which: usize| {
+            applications[which].register(&prefixes[which], route_flag::CHILD_INHERIT);
+        };
+        register(&mut applications, registers_first);
+        register(&mut applications, 1 - registers_first);
+        for again in [None, Some(0), Some(1)] {
+            if let Some(which) = again {
+                register(&mut applications, which);
+            }
+            // Names of several workers.
+            for number in 0..8 {
+                nonce += 1;
+                let uri = format!("{}/{number}/{nonce}", prefixes[1]);
+                consumer.express(&uri, nonce);
+                applications[1].expect_interest(&uri);
+                applications[1].answer(&uri, b"", None);
+                consumer.expect_data(&uri);
+            }
+        }
+        assert_eq!(applications[0].try_receive(std::time::Duration::from_millis(1)), None);
+    }
 }
 
 #[test]

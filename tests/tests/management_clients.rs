@@ -71,7 +71,10 @@ fn ndnts_manages_faces_and_routes() {
     let routes = forwarder.output(&["nfdc", "route", "list"]);
     let route = format!("prefix=/ndnts/route nexthop={face_id} origin=static cost=7 flags=capture");
     assert!(routes.contains(&route), "{routes}");
-    assert!(routes.contains("prefix=/ndnts/announced") && routes.contains("origin=prefixann"));
+    let announced =
+        routes.lines().find(|line| line.starts_with("prefix=/ndnts/announced ")).unwrap();
+    assert!(announced.contains("origin=prefixann"), "{announced}");
+    assert!(announced.contains("flags=child-inherit"), "as in NFD: {announced}");
     assert!(!routes.contains("/ndnts/self"), "{routes}");
     let store = forwarder.output(&["nfdc", "cs"]);
     assert!(store.contains("capacity=1000") && store.contains("serve=off"), "{store}");
