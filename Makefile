@@ -195,6 +195,16 @@ attack: $(if $(ATTACKED),cargo,build) ## Attack two workers from a hundred ports
 	NAMEWIRE_BIN="$(or $(ATTACKED),$(CURDIR)/$(BIN))" ATTACK_SECONDS="$(ATTACK_SECONDS)" \
 		$(CARGO) test -p namewire-tests --test program hub:: -- --ignored --nocapture
 
+.PHONY: failover
+failover: build ## Kill the better of two paths under fetches of 200 MiB, with every strategy; print the longest pauses (5 minutes, quiet machine)
+	NAMEWIRE_BIN="$(CURDIR)/$(BIN)" \
+		$(CARGO) test -p namewire-tests --test forwarding gap_of_a_large_fetch -- --ignored --nocapture
+
+.PHONY: large-files
+large-files: build ## Fetch ranges of files of 100 GiB and 12 GB that are not hashed yet; print the times (quiet machine)
+	NAMEWIRE_BIN="$(CURDIR)/$(BIN)" \
+		$(CARGO) test -p namewire-tests --test program ranges_of_huge_files -- --ignored --nocapture
+
 .PHONY: soak-equivalence
 soak-equivalence: cargo ## Compare shards with the model in SOAK_SEQUENCES random sequences (default 2,000,000)
 	NAMEWIRE_CASES="$(SOAK_SEQUENCES)" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true \

@@ -11,8 +11,9 @@ fn bench_sync_compares_copies_with_those_of_rsync() {
     bench_program();
     // Its forwarder is another one.
     let forwarder = Settings::new().start();
-    let fixed = ["bench", "sync", "--files", "60", "--size", "300KiB", "--rounds", "1"];
+    let fixed = ["bench", "sync", "--files", "60", "--size", "300KiB", "--rounds", "1", "--rules"];
     let report = forwarder.json(&fixed);
+    assert_eq!(report["rules"], true, "{report}");
     let cases = report["cases"].as_array().unwrap();
     let of_rsync = cases.iter().filter(|case| case["program"] == "rsync");
     let steps: Vec<_> = of_rsync.clone().map(|case| case["step"].as_str().unwrap()).collect();

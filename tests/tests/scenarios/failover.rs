@@ -1,8 +1,11 @@
 //! The better of two paths dies under an exchange.
 
+use std::io::Read;
+use std::process::{ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
-use namewire_tests::{Application, Received, Topology, now, wait_until};
+use namewire_tests::{Application, Process, Received, Topology, noise, now, wait_until};
+use serde_json::Value;
 
 /// Interests that are pending at a time.
 const WINDOW: u32 = 16;
@@ -22,21 +25,23 @@ enum Death {
 struct Paths {
     topology: Topology,
     scheme: &'static str,
+    /// Settings of all forwarders.
+    toml: &'static str,
     to_b: u64,
 }
 
 impl Paths {
     const PREFIX: &'static str = "/failover/x";
 
-    fn new(scheme: &'static str) -> Option<Self> {
+    fn new(scheme: &'static str, toml: &'static str) -> Option<Self> {
         let links = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")];
         let mut topology = Topology::new(&["a", "b", "c", "d"], &links)?;
-        ["a", "b", "c", "d"].iter().for_each(|node| topology.start_forwarder(node, ""));
+        ["a", "b", "c", "d"].iter().for_each(|node| topology.start_forwarder(node, toml));
         let to_b = topology.create_face("a", scheme, "b");
         let to_c = topology.create_face("a", scheme, "c");
         topology.add_route("a", Self::PREFIX, to_b, &["--cost", "10"]);
         topology.add_route("a", Self::PREFIX, to_c, &["--cost", "20"]);
-        let paths = Self { topology, scheme, to_b };
+        let paths = Self { topology, scheme, toml, to_b };
         ["b", "c"].iter().for_each(|node| paths.connect(node));
         Some(paths)
     }
@@ -59,7 +64,7 @@ impl Paths {
         match death {
             Death::Forwarder => {
                 self.topology.stop("b");
-                self.topology.start_forwarder("b", "");
+                self.topology.start_forwarder("b", self.toml);
                 self.connect("b");
             }
             Death::Link => self.topology.set_link("a", "b", "up"),
@@ -119,7 +124,7 @@ impl Exchange {
 }
 
 fn survive(scheme: &'static str, death: Death, strategies: &[&str]) {
-    let Some(mut paths) = Paths::new(scheme) else { return };
+    let Some(mut paths) = Paths::new(scheme, "") else { return };
     let mut exchange = Exchange::new(&paths.topology);
     for strategy in strategies {
         let title = format!("{strategy} over {scheme}, {death:?}");
@@ -155,4 +160,84 @@ fn fetch_survives_the_death_of_a_neighbour_over_udp() {
 #[test]
 fn fetch_survives_the_loss_of_a_link_over_udp() {
     survive("udp4", Death::Link, &["best-route", "asf", "round-robin"]);
+}
+
+/// Length of the file that is fetched while a path dies.
+const FILE_BYTES: usize = 200 << 20;
+/// Bytes after which the path dies.
+const BEFORE_DEATH: usize = FILE_BYTES / 4;
+/// The aim for the longest pause of the output of `get`, which is in order: one lost segment stops it.
+const FETCH_GAP_MAX: Duration = Duration::from_millis(300);
+
+/// Reads an output to its end, and calls `at_mark` after [`BEFORE_DEATH`] bytes. Returns its length, and the longest pause
+/// after that.
+fn longest_gap(mut output: ChildStdout, at_mark: impl FnOnce()) -> (usize, Duration) {
+    let (mut at_mark, mut buffer) = (Some(at_mark), vec![0; 1 << 20]);
+    let (mut read, mut longest, mut latest) = (0, Duration::ZERO, now());
+    loop {
+        let length = output.read(&mut buffer).unwrap();
+        let moment = now();
+        if at_mark.is_none() {
+            longest = longest.max(moment.duration_since(latest));
+        }
+        latest = moment;
+        read += length;
+        if length == 0 {
+            return (read, longest);
+        }
+        if let Some(at_mark) = (read >= BEFORE_DEATH).then(|| at_mark.take()).flatten() {
+            latest = now();
+            at_mark();
+        }
+    }
+}
+
+/// `make failover` prints the longest pause of each fetch, and fails if one exceeds the aim.
+#[test]
+#[ignore = "a measurement, for a quiet machine"]
+#[allow(clippy::print_stdout, reason = "a measurement that prints its results")]
+fn gap_of_a_large_fetch_is_short_under_every_strategy() {
+    let mut longer = Vec::new();
+    for (scheme, death) in
+        [("tcp4", Death::Forwarder), ("udp4", Death::Forwarder), ("udp4", Death::Link)]
+    {
+        // Every segment comes from the producer.
+        let Some(mut paths) = Paths::new(scheme, "[tables.cs]\nadmit = false\nserve = false")
+        else {
+            return;
+        };
+        let served = paths.topology.directory().join("served");
+        std::fs::create_dir(&served).unwrap();
+        std::fs::write(served.join("large"), noise(1, FILE_BYTES)).unwrap();
+        std::fs::write(served.join("small"), noise(2, 1 << 20)).unwrap();
+        let directory = served.display().to_string();
+        let serve = ["serve", directory.as_str(), "--prefix", Paths::PREFIX, "--no-prehash"];
+        let command = paths.topology.command("d", &serve);
+        let mut server = Process::start("server", command, paths.topology.directory());
+        server.wait_for_output("serving ");
+        let known = paths.topology.output("a", &["strategy", "known", "--json"]);
+        let known: Value = serde_json::from_str(&known).unwrap();
+        for strategy in known.as_array().unwrap().iter().filter_map(|one| one["strategy"].as_str())
+        {
+            let _ = paths.topology.output("a", &["strategy", "set", Paths::PREFIX, strategy]);
+            let object = |file: &str| format!("{}/{file}", Paths::PREFIX);
+            let (large, small) = (object("large"), object("small"));
+            let mut command = paths.topology.command("a", &["get", &large, "-o", "-", "--quiet"]);
+            let mut fetch = command.stdout(Stdio::piped()).spawn().unwrap();
+            let output = fetch.stdout.take().unwrap();
+            let (read, gap) = longest_gap(output, || paths.kill(death));
+            assert!(fetch.wait().unwrap().success(), "{strategy} over {scheme}, {death:?}");
+            assert_eq!(read, FILE_BYTES, "{strategy} over {scheme}, {death:?}");
+            let line = format!("{scheme}, {death:?}, {strategy}: {} ms", gap.as_millis());
+            println!("{line}");
+            longer.extend((gap > FETCH_GAP_MAX).then_some(line));
+            paths.revive(death);
+            let before = paths.received();
+            wait_until(&format!("{strategy}: Data by the path that is back"), || {
+                let _ = paths.topology.output("a", &["get", &small, "-o", "-", "--quiet"]);
+                (paths.received() > before).then_some(())
+            });
+        }
+    }
+    assert!(longer.is_empty(), "longer than {} ms: {longer:#?}", FETCH_GAP_MAX.as_millis());
 }

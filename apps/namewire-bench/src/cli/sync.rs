@@ -21,6 +21,9 @@ pub(super) struct Options {
     /// Length of all files together
     #[arg(long, value_name = "SIZE", default_value = "100MiB", value_parser = size(1..=1_u64 << 40))]
     size: u64,
+    /// Sign the files with an identity, and let `namewire sync` verify them by trust rules
+    #[arg(long)]
+    rules: bool,
     /// Rounds, after one that is not measured
     #[arg(long, default_value_t = 5, value_parser = at_least_one())]
     rounds: usize,
@@ -30,8 +33,8 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
-    let bench =
-        SyncBenchOptions { files: options.files, bytes: options.size, rounds: options.rounds };
+    let Options { files, size, rules, rounds, .. } = *options;
+    let bench = SyncBenchOptions { files, bytes: size, rounds, rules };
     end_when_interrupted()?;
     let report = run_sync(&bench, |line| output::note(&line))?;
     if options.json { print_json(&report) } else { print(&report) }

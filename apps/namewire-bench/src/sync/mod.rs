@@ -22,6 +22,8 @@ pub struct SyncBenchOptions {
     pub bytes: u64,
     /// Rounds that are measured, after one that is not.
     pub rounds: usize,
+    /// Whether `namewire sync` verifies every file by trust rules.
+    pub rules: bool,
 }
 
 /// Work of a copy.
@@ -73,6 +75,8 @@ pub struct SyncReport {
     pub bytes: u64,
     /// Rounds.
     pub rounds: usize,
+    /// Whether `namewire sync` verified every file by trust rules.
+    pub rules: bool,
     /// Programs that are not installed.
     pub missing: Vec<String>,
     /// Cases.
@@ -97,7 +101,7 @@ pub fn run_sync(
     let folder = Folder::new(&format!("namewire-sync-{}", std::process::id()))?;
     let copies = folder.path().join("copies");
     let mut tree = Tree::create(folder.path().join("tree"), options.files, options.bytes)?;
-    let programs = Programs::start(folder, tree.root())?;
+    let programs = Programs::start(folder, tree.root(), options.rules)?;
     let copiers = programs.copiers();
     ensure!(copiers.contains(&Copier::Namewire), "the program `namewire` was not found");
     let mut times = Times::new();
@@ -133,6 +137,7 @@ pub fn run_sync(
         files: options.files,
         bytes: options.bytes,
         rounds: options.rounds,
+        rules: options.rules,
         missing: missing.map(|one| one.name().to_owned()).collect(),
         cases: cases(&times),
     })

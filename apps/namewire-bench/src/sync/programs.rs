@@ -46,13 +46,19 @@ pub(super) struct Programs {
     servers: Vec<Process>,
     /// Each program that is installed, with the port of its server.
     copiers: Vec<(Copier, PathBuf, u16)>,
+    /// The rules by which `namewire sync` verifies files.
+    rules: Option<PathBuf>,
     folder: Folder,
 }
 
 impl Programs {
-    /// Creates the folder and starts the servers of the directory `source` in it.
-    pub(super) fn start(folder: Folder, source: &Path) -> anyhow::Result<Self> {
-        let mut programs = Self { servers: Vec::new(), copiers: Vec::new(), folder };
+    /// Creates the folder and starts the servers of the directory `source` in it. With `rules`, that of `namewire sync` signs
+    /// with an identity, and files are verified by trust rules.
+    pub(super) fn start(folder: Folder, source: &Path, rules: bool) -> anyhow::Result<Self> {
+        let mut programs = Self { servers: Vec::new(), copiers: Vec::new(), rules: None, folder };
+        if let Some(executable) = Copier::Namewire.executable().filter(|_| rules) {
+            programs.rules = Some(programs.make_rules(&executable)?);
+        }
         for copier in Copier::ALL {
             let Some(executable) = copier.executable() else { continue };
             let port = free_port()?;
@@ -81,6 +87,9 @@ impl Programs {
         match copier {
             Copier::Namewire => {
                 command.args(["sync", "--delete", "/bench"]).arg(copy);
+                if let Some(rules) = &self.rules {
+                    command.arg(format!("--verify=rules:{}", rules.display()));
+                }
             }
             Copier::Rsync => {
                 let source = format!("rsync://127.0.0.1:{port}/tree/");
@@ -121,10 +130,33 @@ impl Programs {
         let forwarder = Process::serve(self.folder.path(), "forwarder", forwarder, ready)?;
         let mut server = self.command(executable);
         server.arg("serve").arg(source).args(["--prefix", "/bench"]);
+        if self.rules.is_some() {
+            server.args(["--identity", "/bench"]);
+        }
         let server = Process::serve(self.folder.path(), "server", server, |printed| {
             printed.contains("serving ")
         })?;
         Ok(vec![server, forwarder])
+    }
+
+    /// Makes the identity of the server, and the rules that trust it.
+    fn make_rules(&self, executable: &Path) -> anyhow::Result<PathBuf> {
+        let printed = |arguments: &[&str]| {
+            let output = self.command(executable).args(arguments).output().context("namewire")?;
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            ensure!(
+                output.status.success(),
+                "namewire {}: {}",
+                arguments.join(" "),
+                complaint.trim()
+            );
+            Ok(output.stdout)
+        };
+        printed(&["key", "gen", "/bench"])?;
+        fs::write(self.path("root.cert"), printed(&["cert", "dump", "/bench"])?)?;
+        let rules = self.path("bench.rules");
+        fs::write(&rules, "anchor root.cert\ndata /bench/** by /bench\n")?;
+        Ok(rules)
     }
 
     fn rsync(&self, executable: &Path, source: &Path, port: u16) -> anyhow::Result<Process> {
