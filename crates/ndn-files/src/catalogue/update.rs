@@ -113,7 +113,7 @@ impl<'a> Cataloguer<'a> {
         let (mut files, mut sidecars) = (Vec::new(), HashMap::new());
         let mut left_out = 0_usize;
         let is_closed = || self.preparations.is_closed();
-        let visit = |found: Found| {
+        let visit = |found: WalkedFile| {
             if let Some(path) = file_of_sidecar(&found.path) {
                 sidecars.insert(path, found.stat);
             } else if files.len() < FILES_MAX {
