@@ -12,6 +12,7 @@ use ndn_management::{FibUpdate, NextHop};
 use ndn_packet::Name;
 use ndn_sys::poll::Events;
 use ndn_types::Timestamp;
+use ndn_types::random::Random;
 
 use crate::calls::Calls;
 use crate::config::Config;
@@ -35,6 +36,10 @@ pub struct SteppedForwarder {
     workers: Vec<SteppedWorker>,
     /// The number of the worker that is not stepped.
     stalled: Option<usize>,
+    /// The order of a step: 0 is the control thread, others are a worker each.
+    order: Vec<usize>,
+    /// Draws the order of each step.
+    random: Option<Random>,
     ready: Events,
 }
 
@@ -78,7 +83,15 @@ impl SteppedForwarder {
             vip,
         };
         let ready = Events::with_capacity(EVENTS_PER_ROUND);
-        Ok(Self { control: Control::new(config, parts)?, workers, stalled: None, ready })
+        let order = (0..=workers.len()).collect();
+        let control = Control::new(config, parts)?;
+        Ok(Self { control, workers, stalled: None, order, random: None, ready })
+    }
+
+    /// Draws the order of the control thread and the workers in each step from now on, as the scheduler of a kernel may have
+    /// it. Without this call, the control thread is first and the workers follow by number.
+    pub fn shuffle_steps(&mut self, seed: u64) {
+        self.random = Some(Random::new(seed, 0));
     }
 
     /// Handles what is ready or due at the current time of the clock. Returns whether there was work.
@@ -86,9 +99,20 @@ impl SteppedForwarder {
     /// # Errors
     /// A worker has ended by a fault of its own.
     pub fn step(&mut self) -> anyhow::Result<bool> {
-        let mut is_active = self.control.step(&mut self.ready)?;
-        for (number, worker) in self.workers.iter_mut().enumerate() {
-            is_active |= Some(number) != self.stalled && worker.step();
+        if let Some(random) = &mut self.random {
+            for (last, count) in
+                (1..self.order.len()).rev().zip((2..=self.order.len() as u64).rev())
+            {
+                let drawn = usize::try_from(random.below(count)).unwrap_or(last);
+                self.order.swap(last, drawn);
+            }
+        }
+        let mut is_active = false;
+        for part in &self.order {
+            is_active |= match part.checked_sub(1) {
+                None => self.control.step(&mut self.ready)?,
+                Some(number) => Some(number) != self.stalled && self.workers[number].step(),
+            };
         }
         Ok(is_active)
     }

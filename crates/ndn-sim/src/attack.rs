@@ -414,6 +414,7 @@ impl Field {
         config.management.localhop_rib =
             TrustRules::Inline { text: COMMAND_RULES.to_owned(), directory: PathBuf::new() };
         let mut forwarder = SteppedForwarder::new(&config, &environment)?;
+        forwarder.shuffle_steps(attack.seed);
         let mut faces = 0;
         let mut add = |scope, principal| add_face(&mut forwarder, &mut faces, scope, principal);
         let attackers = (0..attack.ports)

@@ -171,8 +171,10 @@ impl ForwarderNode {
             Some(PlantedFault::AnnouncementRefused) => TrustRules::Nobody,
             _ => TrustRules::Any,
         };
+        let mut forwarder = SteppedForwarder::new(&config, &environment)?;
+        forwarder.shuffle_steps(spec.seed ^ nanos(now));
         let mut node = Self {
-            forwarder: SteppedForwarder::new(&config, &environment)?,
+            forwarder,
             clock,
             number: spec.number,
             ports: spec.ports.clone(),

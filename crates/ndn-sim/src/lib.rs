@@ -1,7 +1,7 @@
 //! Networks of whole forwarders on virtual time, in one thread.
 //!
 //! A seed determines everything: topology, links (rate, delay, queue, loss, reordering, duplication, MTU, NDNLPv2
-//! reliability), shared media, workers, applications, routing loops, bursts, partitions, crashes and restarts, changes of routes, strategies
+//! reliability), shared media, workers and their order, applications, routing loops, bursts, partitions, crashes and restarts, changes of routes, strategies
 //! and faces. While a scenario runs, [`Monitor`] checks what every node sends against what it received;
 //! at the end [`Simulation`] checks that the network serves every reachable prefix and that every node
 //! accounts for every Interest. A failing seed is shrunk to the elements that the failure needs and can
