@@ -8,7 +8,7 @@ use namewire_tests::{
     Endpoint, Identity, Settings, noise, signed_registration, unix_ms, wait_until,
 };
 use ndn_management::ControlResponse;
-use ndn_packet::{Data, Interest, LpPacket};
+use ndn_packet::{Data, Interest, LpPacket, Name};
 use ndn_security::{Certificate, DigestSigner, Signer};
 
 const RULES: &str = r#"

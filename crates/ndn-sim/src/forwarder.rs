@@ -172,7 +172,7 @@ impl ForwarderNode {
             _ => TrustRules::Any,
         };
         let mut forwarder = SteppedForwarder::new(&config, &environment)?;
-        forwarder.shuffle_steps(spec.seed ^ nanos(now));
+        forwarder.shuffle_steps(spec.seed ^ duration_ns(now));
         let mut node = Self {
             forwarder,
             clock,
