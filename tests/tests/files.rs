@@ -427,7 +427,7 @@ fn files_that_the_server_may_not_read_are_reported_and_others_served() {
     }
     let denied = ["small", "large", "closed"];
     for path in denied {
-        fs::set_permissions(served.join(path), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(served.join(path), fs::Permissions::from_mode(0o0)).unwrap();
     }
     let user = 65_534;
     let digests = forwarder.directory().join("digests");

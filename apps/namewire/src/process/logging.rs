@@ -170,7 +170,7 @@ impl Visit for Text {
     }
 }
 
-/// Writes events as [`Text`], with escapes for control characters.
+/// Writes the text of events, with escapes for control characters.
 #[derive(Debug)]
 pub struct TextFields;
 
