@@ -979,7 +979,7 @@ fn addresses_that_do_not_answer_leave_output_to_a_neighbour() {
     };
     let server = command(&topology, "neighbour", "ping-server /bystander");
     topology.start("neighbour", "server", &server);
-    let producer = command(&topology, "hub", "traffic producer /large --payload 7000");
+    let producer = command(&topology, "hub", "traffic producer /large --payload 7000B");
     topology.start("hub", "producer", &producer);
     // The attacker has these addresses, and does not answer for them.
     topology.shell("(in_node attacker sh -c 'echo 8 > /proc/sys/net/ipv4/conf/all/arp_ignore')");
