@@ -116,10 +116,6 @@ pub struct Descriptor {
     pub(crate) period_ms: u32,
     /// Interest with [`Flags::NEXT_HOP`]: the FaceId, saturating.
     pub(crate) next_hop_face_id: u32,
-    /// Start of the value of the Name TLV.
-    pub(crate) name_offset: u16,
-    /// Length of the value of the Name TLV.
-    pub(crate) name_length: u16,
     /// Interest with [`Flags::FORWARDING_HINT`]: start of the value of the ForwardingHint TLV.
     /// Data with [`Flags::ANNOUNCEMENT`]: start of the PrefixAnnouncement, the end of the Data.
     pub(crate) hint_offset: u16,
@@ -127,12 +123,16 @@ pub struct Descriptor {
     pub(crate) hint_length: u16,
     /// Congestion mark, saturating.
     pub(crate) congestion_mark: u16,
+    /// Nack: NackReason, saturating.
+    pub(crate) nack_reason: u16,
+    /// Start of the value of the Name TLV.
+    pub(crate) name_offset: u16,
+    /// Length of the value of the Name TLV.
+    pub(crate) name_length: u16,
     /// Index of the hash of the empty prefix in the burst's hash array; the others follow.
     pub(crate) prefix_hashes: u16,
     /// See [`Flags`].
     pub(crate) flags: Flags,
-    /// Nack: NackReason, saturating.
-    pub(crate) nack_reason: u16,
     /// Kind of packet.
     pub(crate) kind: PacketKind,
     /// Number of components of the name.
@@ -155,14 +155,14 @@ impl Descriptor {
         nonce: 0,
         period_ms: 0,
         next_hop_face_id: 0,
-        name_offset: 0,
-        name_length: 0,
         hint_offset: 0,
         hint_length: 0,
         congestion_mark: 0,
+        nack_reason: 0,
+        name_offset: 0,
+        name_length: 0,
         prefix_hashes: 0,
         flags: Flags(0),
-        nack_reason: 0,
         kind: PacketKind::Interest,
         components: 0,
         hop_limit: 0,

@@ -1,10 +1,11 @@
 //! Parses received packets into descriptors: the only parser on the packet path.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_packet::data::CommonData;
-use ndn_packet::interest::CommonInterest;
+use ndn_packet::data::{CommonData, PlainData};
+use ndn_packet::interest::{CommonInterest, PlainInterest};
 use ndn_packet::{DEFAULT_LIFETIME_MS, Data, DecodeError, Interest, NackReason, Name, NameRef};
 use ndn_ring::{CopyBlock, FillBlock, PacketPool};
 use ndn_table::NameHasher;
@@ -119,11 +120,11 @@ impl Ingress {
         lp: &LpFields,
         face: &RxFace,
     ) -> Option<()> {
-        let wire = block.filled().get(..length)?;
+        block.filled().get(..length)?;
         let next = burst.next_packet()?;
         let descriptor = &mut *next.descriptor;
-        let readable = block.readable();
-        self.describe_common(wire, readable, descriptor, next.prefix_hashes, lp, face)?;
+        let front = block.readable();
+        self.describe_common(front, length, descriptor, next.prefix_hashes, lp, face)?;
         if descriptor.flags.contains(Flags::HOP_LIMIT) {
             // The last element of the common form.
             *block.filled_mut().get_mut(length - 1)? = descriptor.hop_limit;
@@ -132,14 +133,14 @@ impl Ingress {
         Some(())
     }
 
-    /// Describes a packet in the common form with no link field but a short PIT token. `None` for all
-    /// other packets, valid or not, for which [`Self::push_any`] decides; the slot is overwritten in any
+    /// Describes a packet in the common form with no link field but a short PIT token: the first `length` bytes of `front`.
+    /// `None` for all other packets, valid or not, for which [`Self::push_any`] decides; the slot is overwritten in any
     /// case.
     #[inline(always)]
     fn describe_common(
         &self,
-        wire: &[u8],
-        readable: &[u8],
+        front: &[u8],
+        length: usize,
         descriptor: &mut Descriptor,
         prefix_hashes: &mut [u64],
         lp: &LpFields,
@@ -149,10 +150,10 @@ impl Ingress {
             return None;
         }
         // Fields go into the descriptor at once: registers do not suffice to keep them.
-        match wire.first() {
-            Some(&TYPE_DATA) => describe_common_data(wire, descriptor)?,
+        match front.first() {
+            Some(&TYPE_DATA) => describe_common_data(front, length, descriptor)?,
             _ => {
-                describe_common_interest(wire, descriptor)?;
+                describe_common_interest(front, length, descriptor)?;
                 if self.default_hop_limit > 0 && !descriptor.flags.contains(Flags::HOP_LIMIT) {
                     return None;
                 }
@@ -170,10 +171,12 @@ impl Ingress {
         let name = name..name + usize::from(descriptor.name_length);
         // `None` if the name is empty or has uncommon components.
         // With bytes behind the packet, components near its end are read like others.
-        let components = self.hasher.hash_common(readable, name, prefix_hashes)?;
-        descriptor.name_hash = *prefix_hashes.get(components)?;
-        descriptor.components = u8::try_from(components).ok()?;
-        (components > 0).then_some(())
+        let (components, name_hash) = self.hasher.hash_common(front, name, prefix_hashes)?;
+        descriptor.name_hash = name_hash;
+        #[expect(clippy::cast_possible_truncation, reason = "at most NAME_COMPONENTS_MAX")]
+        let components = components as u8;
+        descriptor.components = components;
+        Some(())
     }
 
     /// The maximum lifetime of the Interests of a face.
@@ -418,41 +421,91 @@ fn describe(
     Ok(())
 }
 
-/// Sets the fields of `descriptor` that a Data in the common form determines, except those that depend on the components of
-/// its name. `None` for other packets.
+/// Sets the fields of `descriptor` that a Data in the common form determines, the first `length` bytes of `front`, except those
+/// that depend on the components of its name. `None` for other packets.
 // A call: within its caller, registers do not suffice.
 #[inline(never)]
-fn describe_common_data(wire: &[u8], descriptor: &mut Descriptor) -> Option<()> {
+fn describe_common_data(front: &[u8], length: usize, descriptor: &mut Descriptor) -> Option<()> {
+    // The usual form is read without a call, for which registers were saved.
+    match PlainData::read(front, length) {
+        Some(data) if !scope::may_be_local(front.get(data.name.clone())?) => {
+            set_data(descriptor, data.name, data.freshness_ms.into(), Flags::default())
+        }
+        _ => describe_other_data(front.get(..length)?, descriptor),
+    }
+}
+
+#[inline(never)]
+fn describe_other_data(wire: &[u8], descriptor: &mut Descriptor) -> Option<()> {
     let data = CommonData::read(wire)?;
+    let flags = scope::flags(wire.get(data.name.clone())?);
+    let freshness_ms = saturate_u32(data.freshness_ms.unwrap_or(0));
+    set_data(descriptor, data.name, freshness_ms, flags)
+}
+
+#[inline(always)]
+fn set_data(
+    descriptor: &mut Descriptor,
+    name: Range<usize>,
+    freshness_ms: u32,
+    flags: Flags,
+) -> Option<()> {
     descriptor.nonce = 0;
-    descriptor.period_ms = saturate_u32(data.freshness_ms.unwrap_or(0));
-    descriptor.name_offset = u16::try_from(data.name.start).ok()?;
-    descriptor.name_length = u16::try_from(data.name.len()).ok()?;
-    descriptor.flags = scope::flags(wire.get(data.name.clone())?);
+    descriptor.period_ms = freshness_ms;
+    descriptor.name_offset = u16::try_from(name.start).ok()?;
+    descriptor.name_length = u16::try_from(name.len()).ok()?;
+    descriptor.flags = flags;
     descriptor.kind = PacketKind::Data;
     descriptor.hop_limit = 0;
     Some(())
 }
 
-/// Sets the fields of `descriptor` that an Interest in the common form determines, except those that depend on the components
-/// of its name. `None` for other packets, and for HopLimit 0.
+/// Sets the fields of `descriptor` that an Interest in the common form determines, the first `length` bytes of `front`, except
+/// those that depend on the components of its name. `None` for other packets, and for HopLimit 0.
 #[inline(never)]
-fn describe_common_interest(wire: &[u8], descriptor: &mut Descriptor) -> Option<()> {
+fn describe_common_interest(
+    front: &[u8],
+    length: usize,
+    descriptor: &mut Descriptor,
+) -> Option<()> {
+    match PlainInterest::read(front, length) {
+        Some(interest) if !scope::may_be_local(front.get(interest.name.clone())?) => {
+            let PlainInterest { name, nonce, lifetime_ms, hop_limit } = interest;
+            set_interest(descriptor, name, (nonce, lifetime_ms.into()), hop_limit, Flags::default())
+        }
+        _ => describe_other_interest(front.get(..length)?, descriptor),
+    }
+}
+
+#[inline(never)]
+fn describe_other_interest(wire: &[u8], descriptor: &mut Descriptor) -> Option<()> {
     let interest = CommonInterest::read(wire)?;
-    let hop_limit = match interest.hop_limit {
+    let flags = scope::flags(wire.get(interest.name.clone())?)
+        .with(Flags::CAN_BE_PREFIX, interest.can_be_prefix)
+        .with(Flags::MUST_BE_FRESH, interest.must_be_fresh);
+    let lifetime_ms = saturate_u32(interest.lifetime_ms.unwrap_or(DEFAULT_LIFETIME_MS));
+    let fields = (interest.nonce, lifetime_ms);
+    set_interest(descriptor, interest.name, fields, interest.hop_limit, flags)
+}
+
+#[inline(always)]
+fn set_interest(
+    descriptor: &mut Descriptor,
+    name: Range<usize>,
+    (nonce, lifetime_ms): (u32, u32),
+    hop_limit: Option<u8>,
+    flags: Flags,
+) -> Option<()> {
+    descriptor.hop_limit = match hop_limit {
         None => 0,
         Some(hop_limit) => hop_limit.checked_sub(1)?,
     };
-    descriptor.nonce = interest.nonce;
-    descriptor.period_ms = saturate_u32(interest.lifetime_ms.unwrap_or(DEFAULT_LIFETIME_MS));
-    descriptor.name_offset = u16::try_from(interest.name.start).ok()?;
-    descriptor.name_length = u16::try_from(interest.name.len()).ok()?;
-    descriptor.flags = scope::flags(wire.get(interest.name.clone())?)
-        .with(Flags::CAN_BE_PREFIX, interest.can_be_prefix)
-        .with(Flags::MUST_BE_FRESH, interest.must_be_fresh)
-        .with(Flags::HOP_LIMIT, interest.hop_limit.is_some());
+    descriptor.nonce = nonce;
+    descriptor.period_ms = lifetime_ms;
+    descriptor.name_offset = u16::try_from(name.start).ok()?;
+    descriptor.name_length = u16::try_from(name.len()).ok()?;
+    descriptor.flags = flags.with(Flags::HOP_LIMIT, hop_limit.is_some());
     descriptor.kind = PacketKind::Interest;
-    descriptor.hop_limit = hop_limit;
     Some(())
 }
 
@@ -536,7 +589,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use std::cell::Cell;
-    use std::ops::Range;
 
     use ndn_ring::PagePreference;
     use ndn_table::FaceIndex;

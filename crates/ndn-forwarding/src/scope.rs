@@ -31,11 +31,13 @@ pub(crate) fn is_localhop(name: NameRef<'_>) -> bool {
 /// [`Flags::LOCALHOST`] or [`Flags::LOCALHOP`], if the name with this value is under one of them.
 #[inline(always)]
 pub(crate) fn flags(name: &[u8]) -> Flags {
-    match name {
-        // Almost every name fails on these four bytes.
-        [_, _, a, b, c, d, ..] if [*a, *b, *c, *d] == *LOCAL => local_flags(name),
-        _ => Flags::default(),
-    }
+    if may_be_local(name) { local_flags(name) } else { Flags::default() }
+}
+
+/// Whether the name with this value may be under one of them: almost every name fails on four bytes.
+#[inline(always)]
+pub(crate) fn may_be_local(name: &[u8]) -> bool {
+    matches!(name, [_, _, a, b, c, d, ..] if [*a, *b, *c, *d] == *LOCAL)
 }
 
 #[cold]

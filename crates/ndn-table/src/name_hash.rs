@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use ndn_packet::NameRef;
-use ndn_packet::name::{CommonComponents, NameScanner, RawComponent, SHORT_COMPONENT_LEN_MAX};
+use ndn_packet::name::{CommonComponents, NameScanner, RawComponent};
 use ndn_ring::{AesHasher, Section, Sections};
 
 use crate::sip::SipHasher;
@@ -104,29 +104,33 @@ impl NameHasher {
     }
 
     /// Validates the name whose value lies at `range` in `packet`, and writes the same hashes as
-    /// [`Self::hash_prefixes`]. Returns the number of components; `None` if `range` is not in
-    /// `packet`, and also when a component is not [common](CommonComponents), but perhaps valid.
+    /// [`Self::hash_prefixes`]. Returns the number of components and the last hash; `None` if `range` is not in
+    /// `packet` or empty, and also when a component is not [common](CommonComponents), but perhaps valid.
     #[inline(always)]
     pub fn hash_common(
         &self,
         packet: &[u8],
         range: Range<usize>,
         hashes: &mut [u64],
-    ) -> Option<usize> {
-        packet.get(range.clone())?;
+    ) -> Option<(usize, u64)> {
+        let length = packet.get(range.clone())?.len();
+        let front = packet.get(range.start..)?;
         let (first, longer) = hashes.split_first_mut()?;
         *first = self.empty;
         let room = longer.len().min(NAME_COMPONENTS_MAX);
         let longer = &mut longer[..room];
-        let sections = || CommonSections(CommonComponents::within(packet, range));
-        match &self.function {
-            Function::Aes(aes) => aes.hash_all_prefixes(sections(), longer),
-            Function::Sip(sip) => {
-                let mut sections = sections();
-                let count = sip.hash_prefixes(&mut sections, longer);
-                sections.is_at_end().then_some(count)
+        let (count, hash) = match &self.function {
+            Function::Aes(aes) => {
+                aes.hash_all_prefixes::<CommonSections<'_>>(front, length, longer)
             }
-        }
+            Function::Sip(sip) => {
+                let mut sections = CommonSections::within(front, 0..length);
+                let count = sip.hash_prefixes(&mut sections, longer);
+                let count = if sections.is_at_end() { count } else { 0 };
+                (count, longer[..count].last().copied().unwrap_or_default())
+            }
+        };
+        (count > 0).then_some((count, hash))
     }
 
     /// The hash of a whole name, equal to its last prefix hash; accepts any bytes.
@@ -157,7 +161,6 @@ impl NameHasher {
 }
 
 /// The components of a name, as long as they are common.
-#[derive(Clone)]
 struct CommonSections<'a>(CommonComponents<'a>);
 
 impl<'a> Iterator for CommonSections<'a> {
@@ -171,8 +174,8 @@ impl<'a> Iterator for CommonSections<'a> {
 
 impl<'a> Sections<'a> for CommonSections<'a> {
     #[inline(always)]
-    fn next_short(&mut self) -> Option<(&'a [u8; SHORT_COMPONENT_LEN_MAX], usize)> {
-        self.0.next_short()
+    fn within(bytes: &'a [u8], range: Range<usize>) -> Self {
+        Self(CommonComponents::within(bytes, range))
     }
 
     #[inline(always)]
@@ -322,9 +325,10 @@ mod tests {
             let packet = [&vec![8; before][..], &value, &vec![8; behind]].concat();
             for (hasher, reference) in hashers() {
                 let mut hashes = [0; PREFIX_HASHES_MAX];
-                let count = hasher.hash_common(&packet, before..before + value.len(), &mut hashes);
-                prop_assert_eq!(count, Some(components.len()));
+                let found = hasher.hash_common(&packet, before..before + value.len(), &mut hashes);
                 let expected: Vec<_> = ends.iter().map(|&end| reference(&value[..end])).collect();
+                let count = components.len();
+                prop_assert_eq!(found, (count > 0).then_some((count, expected[count])));
                 prop_assert_eq!(&hashes[..expected.len()], &expected[..]);
             }
         }
@@ -350,7 +354,8 @@ mod tests {
             }
             let deepest = [8, 0].repeat(NAME_COMPONENTS_MAX);
             let whole = |value: &[u8], hashes: &mut [u64]| {
-                hasher.hash_common(value, 0..value.len(), hashes)
+                let packet = [value, &[8; 20]].concat();
+                hasher.hash_common(&packet, 0..value.len(), hashes).map(|(count, _)| count)
             };
             assert_eq!(whole(&deepest, &mut hashes), Some(NAME_COMPONENTS_MAX));
             assert_eq!(whole(&[8, 0].repeat(64), &mut [0; 100]), None, "too deep");
@@ -387,7 +392,8 @@ mod tests {
                     assert_eq!(hashes[2], reference(&value));
                     let mut common = [0; 3];
                     let range = 2..2 + value.len();
-                    assert_eq!(hasher.hash_common(&packet, range, &mut common), Some(2));
+                    let found = hasher.hash_common(&packet, range, &mut common);
+                    assert_eq!(found, Some((2, common[2])));
                     assert_eq!(common, hashes);
                 }
             }

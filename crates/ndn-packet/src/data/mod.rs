@@ -6,4 +6,4 @@ mod tests;
 mod view;
 
 pub use builder::DataBuilder;
-pub use view::{CommonData, ContentType, Data, DataLayout};
+pub use view::{CommonData, ContentType, Data, DataLayout, PlainData};

@@ -93,12 +93,6 @@ impl CommonData {
     /// Reads the elements after the name.
     #[inline(always)]
     fn elements(wire: &[u8], name: Range<usize>) -> Option<Self> {
-        /// A MetaInfo with nothing but a FreshnessPeriod of two bytes.
-        const FRESHNESS_ONLY: [u8; 4] = {
-            let [meta_info, length] = short_header(types::META_INFO, 4);
-            let [freshness, freshness_length] = short_header(types::FRESHNESS_PERIOD, 2);
-            [meta_info, length, freshness, freshness_length]
-        };
         let mut reader = FastReader::new(wire, name.end);
         let mut meta = CommonMetaInfo::NONE;
         match reader.rest() {
@@ -126,6 +120,57 @@ impl CommonData {
         })
     }
 }
+
+/// The fields of a Data as most have it: a short name, a MetaInfo with nothing but a FreshnessPeriod of two bytes, a Content
+/// and a signature.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct PlainData {
+    /// Range of the name's value in the packet.
+    pub name: Range<usize>,
+    /// FreshnessPeriod in milliseconds.
+    pub freshness_ms: u16,
+}
+
+impl PlainData {
+    /// Reads a Data that is the first `length` bytes of `front`, if it has that form. Bytes behind it may be read, too.
+    ///
+    /// The name is not validated; the caller must do so.
+    #[inline(always)]
+    #[must_use]
+    pub fn read(front: &[u8], length: usize) -> Option<Self> {
+        const SHORT: usize = (types::DATA << 8) as usize;
+        const LONG: usize = (types::DATA << 24 | 253 << 16) as usize;
+        let &[a, b, c, d, e, f] = front.first_chunk()?;
+        let start = u32::from_be_bytes([a, b, c, d]) as usize;
+        let (name_start, [name, name_length]) = match length {
+            257..=0xFFFF if start == LONG + (length - 4) => (6, [e, f]),
+            2..=254 if start >> 16 == SHORT + (length - 2) => (4, [c, d]),
+            _ => return None,
+        };
+        if u32::from(name) != types::NAME || name_length > 252 {
+            return None;
+        }
+        let name_end = name_start + usize::from(name_length);
+        let &[a, b, c, d, high, low] = front.get(name_end..name_end + 6)?.first_chunk()?;
+        if [a, b, c, d] != FRESHNESS_ONLY {
+            return None;
+        }
+        // Each element begins behind the one before it, so if the last ends with the packet, all lie within.
+        let end = fast_reader::element_end::<{ types::CONTENT }>(front, name_end + 6)?;
+        let end = fast_reader::element_end::<{ types::SIGNATURE_INFO }>(front, end)?;
+        let end = fast_reader::element_end::<{ types::SIGNATURE_VALUE }>(front, end)?;
+        let freshness_ms = u16::from_be_bytes([high, low]);
+        (end == length).then_some(Self { name: name_start..name_end, freshness_ms })
+    }
+}
+
+/// A MetaInfo with nothing but a FreshnessPeriod of two bytes, without these.
+const FRESHNESS_ONLY: [u8; 4] = {
+    let [meta_info, length] = short_header(types::META_INFO, 4);
+    let [freshness, freshness_length] = short_header(types::FRESHNESS_PERIOD, 2);
+    [meta_info, length, freshness, freshness_length]
+};
 
 /// The elements of a MetaInfo in the common form.
 struct CommonMetaInfo {

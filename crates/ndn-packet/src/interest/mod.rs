@@ -8,4 +8,4 @@ mod view;
 
 pub use builder::InterestBuilder;
 pub use forwarding_hint::ForwardingHint;
-pub use view::{CommonInterest, Interest, ParametersDigest};
+pub use view::{CommonInterest, Interest, ParametersDigest, PlainInterest};

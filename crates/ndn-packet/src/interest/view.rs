@@ -44,6 +44,57 @@ pub struct CommonInterest {
     pub hop_limit: Option<u8>,
 }
 
+/// The fields of an Interest as most have it: short, with Nonce, an InterestLifetime of two bytes and at most a HopLimit behind
+/// the name.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct PlainInterest {
+    /// Range of the name's value in the packet.
+    pub name: Range<usize>,
+    /// Nonce, as a big-endian number.
+    pub nonce: u32,
+    /// InterestLifetime in milliseconds.
+    pub lifetime_ms: u16,
+    /// HopLimit, the last byte of the packet.
+    pub hop_limit: Option<u8>,
+}
+
+impl PlainInterest {
+    /// Reads an Interest that is the first `length` bytes of `front`, if it has that form. Bytes behind it may be read, too.
+    ///
+    /// The name is not validated, as by [`CommonInterest::read`].
+    #[inline(always)]
+    #[must_use]
+    pub fn read(front: &[u8], length: usize) -> Option<Self> {
+        const HEADERS: u32 = types::INTEREST | types::NAME << 16;
+        const NONCE: [u8; 2] = short_header(types::NONCE, 4);
+        const LIFETIME: [u8; 2] = short_header(types::INTEREST_LIFETIME, 2);
+        const HOP_LIMIT: [u8; 2] = short_header(types::HOP_LIMIT, 1);
+        let value_length =
+            u8::try_from(length.checked_sub(2)?).ok().filter(|&length| length <= 252)?;
+        // Nothing but the length of the name is left.
+        let rest =
+            u32::from_le_bytes(*front.first_chunk()?) ^ (HEADERS | u32::from(value_length) << 8);
+        if rest > 252 << 24 || rest & 0xFF_FFFF != 0 {
+            return None;
+        }
+        let name = 4..4 + (rest >> 24) as usize;
+        let tail: &[u8; 13] = front.get(name.end..name.end + 13)?.first_chunk()?;
+        let [nonce_a, nonce_b, a, b, c, d, lifetime_a, lifetime_b, high, low, tail @ ..] = *tail;
+        if [nonce_a, nonce_b] != NONCE || [lifetime_a, lifetime_b] != LIFETIME {
+            return None;
+        }
+        let hop_limit = match (length.wrapping_sub(name.end), tail) {
+            (10, _) => None,
+            (13, [a, b, hop_limit]) if [a, b] == HOP_LIMIT => Some(hop_limit),
+            _ => return None,
+        };
+        let (nonce, lifetime_ms) =
+            (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([high, low]));
+        Some(Self { name, nonce, lifetime_ms, hop_limit })
+    }
+}
+
 impl CommonInterest {
     /// Reads an Interest that fills `wire`, if it has the common form.
     ///

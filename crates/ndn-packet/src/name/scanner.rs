@@ -85,7 +85,7 @@ impl<'a> CommonComponents<'a> {
 
     /// Visits the next component if it is a [`RawComponent::Short`], without a call; returns that.
     #[inline(always)]
-    pub fn next_short(&mut self) -> Option<(&'a [u8; SHORT_COMPONENT_LEN_MAX], usize)> {
+    fn next_short(&mut self) -> Option<(&'a [u8; SHORT_COMPONENT_LEN_MAX], usize)> {
         let block = self.rest.first_chunk::<SHORT_COMPONENT_LEN_MAX>()?;
         let [ty, value_len, ..] = *block;
         let len = 2 + usize::from(value_len);

@@ -112,6 +112,23 @@ pub(crate) const fn short_header(ty: u32, length: u8) -> [u8; 2] {
     [ty, length]
 }
 
+/// End of the element of type `TY` at `position`, if it is there and four bytes can be read. The end may lie behind `bytes`.
+#[inline(always)]
+pub(crate) fn element_end<const TY: u32>(bytes: &[u8], position: usize) -> Option<usize> {
+    let &[ty, length, high, low] = bytes.get(position..position + 4)?.first_chunk()?;
+    if u32::from(ty) != TY {
+        return None;
+    }
+    match length {
+        0..253 => Some(position + 2 + usize::from(length)),
+        253 => {
+            let length = u16::from_be_bytes([high, low]);
+            (length >= 253).then_some(position + 4 + usize::from(length))
+        }
+        _ => None,
+    }
+}
+
 /// Range of the value of the Name that begins the one element of type `TY` that fills `wire`, if both
 /// have at most 252 bytes.
 #[inline(always)]
