@@ -10,6 +10,10 @@ use crate::{PacketKind, PitToken};
 /// Maximum number of packets in a burst.
 pub const BURST_SIZE: usize = 64;
 
+/// Prefix hashes of a burst of the deepest names.
+const HASHES_MAX: usize = BURST_SIZE * PREFIX_HASHES_MAX;
+const _: () = assert!(HASHES_MAX.is_power_of_two());
+
 /// A burst of received packets: descriptors, and arrays for what does not fit a descriptor.
 ///
 /// The memory is allocated once. [`release`](Self::release) returns the packets to their pool;
@@ -19,7 +23,7 @@ pub struct Burst {
     descriptors: Box<Descriptors>,
     len: usize,
     /// Hashes of all prefixes of all names, packed.
-    prefix_hashes: Box<[u64; BURST_SIZE * PREFIX_HASHES_MAX]>,
+    prefix_hashes: Box<[u64; HASHES_MAX]>,
     prefix_hashes_used: usize,
     /// PIT tokens too long for the descriptor, at the index of their descriptor.
     long_tokens: Box<[PitToken; BURST_SIZE]>,
@@ -54,7 +58,7 @@ impl Burst {
         Self {
             descriptors: Box::new(Descriptors([const { Descriptor::EMPTY }; BURST_SIZE])),
             len: 0,
-            prefix_hashes: Box::new([0; BURST_SIZE * PREFIX_HASHES_MAX]),
+            prefix_hashes: Box::new([0; HASHES_MAX]),
             prefix_hashes_used: 0,
             long_tokens: Box::new([PitToken::NONE; BURST_SIZE]),
         }
@@ -130,11 +134,11 @@ impl Burst {
     }
 
     /// The element of the hash array that holds the hash of the first `depth` components, if the
-    /// name of the packet has that many.
+    /// name of the packet has that many; otherwise any.
     #[inline(always)]
     pub(crate) fn hash_at(&self, descriptor: &Descriptor, depth: usize) -> u64 {
-        let place = usize::from(descriptor.prefix_hashes) + depth;
-        self.prefix_hashes.get(place).copied().unwrap_or_default()
+        // The array is as long as a power of two: no place is beyond it.
+        self.prefix_hashes[(usize::from(descriptor.prefix_hashes) + depth) % HASHES_MAX]
     }
 
     /// All descriptors, including those of packets that were taken out.

@@ -79,6 +79,9 @@ pub(crate) struct Incoming<'a> {
     pub(crate) context: Context<'a>,
     fib: &'a FibSnapshot,
     strategies: &'a StrategyTable,
+    /// Whether short-prefix Interests were pending in any shard when the burst began: its Data counts as having arrived before
+    /// those that are published later. Their probes come to this shard after the burst.
+    has_short_prefixes: bool,
 }
 
 impl<'a> Incoming<'a> {
@@ -88,7 +91,10 @@ impl<'a> Incoming<'a> {
         fib: &'a FibSnapshot,
         strategies: &'a StrategyTable,
     ) -> Self {
-        Self { context: Context { outgoing, strategy: StrategyId::default() }, fib, strategies }
+        let peers = outgoing.tables.peers.as_deref();
+        let has_short_prefixes = peers.is_some_and(|peers| !peers.shared.short_prefix.is_empty());
+        let context = Context { outgoing, strategy: StrategyId::default() };
+        Self { context, fib, strategies, has_short_prefixes }
     }
 
     #[inline]
@@ -163,12 +169,10 @@ impl<'a> Incoming<'a> {
         self.tables_mut().vip.count_request(rx);
         self.counters().cs_misses.increment();
         self.tables_mut().pcct.count_miss();
-        let strategy = route.strategy();
-        let inserted = match rx.interest_wire().len() {
-            ..=PIT_INTEREST_INLINE_MAX => self.insert_plain(rx, principal, strategy),
-            _ => self.join(rx, None, strategy),
-        };
-        match inserted {
+        if rx.interest_wire().len() > PIT_INTEREST_INLINE_MAX {
+            return self.content_store_miss(rx, None, route);
+        }
+        match self.insert_plain(rx, principal, route.strategy()) {
             Ok(entry) => self.run_strategy(rx, entry, route),
             Err(reason) => self.refuse_for_room(rx, reason),
         }
@@ -336,6 +340,9 @@ impl<'a> Incoming<'a> {
         }
     }
 
+    /// Inserts an Interest into the PIT, and passes it to the strategy.
+    // A call: its objects on the stack do not burden the usual case.
+    #[inline(never)]
     pub(crate) fn content_store_miss(
         &mut self,
         rx: &RxPacket<'_>,
@@ -558,20 +565,17 @@ impl Incoming<'_> {
     /// Incoming Data pipeline.
     #[inline]
     pub(crate) fn incoming_data(&mut self, rx: &RxPacket<'_>, matches: &mut Matches) {
+        const UNCOMMON: Flags = Flags::LOCALHOST.union(Flags::PREVIOUS_OWNER);
         if self.tables().faces.has_uncertain() {
             let now = self.now();
             self.tables_mut().faces.note_answer(rx.descriptor.face, now);
         }
-        if let Some(others) = self.find_others(rx) {
-            self.cross_shard_data(rx, CrossShardData::Arrived(others), matches);
+        if (self.has_short_prefixes || rx.descriptor.flags.intersects(UNCOMMON))
+            && self.divert_data(rx, matches)
+        {
             return;
         }
-        let counters = &self.counters();
-        counters.in_data.increment();
-        if rx.has(Flags::LOCALHOST) && self.is_out_of_scope(rx) {
-            counters.drop_packet(DropReason::DataLocalhostScope);
-            return;
-        }
+        self.counters().in_data.increment();
         let key = &rx.data_key();
         let pcct = &self.tables().pcct;
         match pcct.find_only_match(key) {
@@ -580,6 +584,21 @@ impl Incoming<'_> {
             }
             _ => self.satisfy_matches(rx, key, matches),
         }
+    }
+
+    /// Processes a Data that concerns other shards, and drops one that violates scope. Returns whether it was one of these.
+    #[cold]
+    fn divert_data(&mut self, rx: &RxPacket<'_>, matches: &mut Matches) -> bool {
+        if let Some(others) = self.find_others(rx) {
+            self.cross_shard_data(rx, CrossShardData::Arrived(others), matches);
+            return true;
+        }
+        let is_out_of_scope = rx.has(Flags::LOCALHOST) && self.is_out_of_scope(rx);
+        if is_out_of_scope {
+            self.counters().in_data.increment();
+            self.counters().drop_packet(DropReason::DataLocalhostScope);
+        }
+        is_out_of_scope
     }
 
     /// Searches the entries that a Data satisfies.
@@ -659,6 +678,7 @@ impl Incoming<'_> {
             self.tables_mut().note_erasure(entry);
             let freshness_ms = u64::from(rx.descriptor.period_ms);
             self.context.outgoing.remember_satisfied(entry, freshness_ms);
+            self.tables_mut().pcct.strip(entry);
             self.replace_by_data(rx, key, only);
         } else {
             self.store(rx, key, true);
@@ -955,7 +975,6 @@ impl<'a> Incoming<'a> {
 impl Incoming<'_> {
     /// The other shards that a Data concerns, a bit each: those where a matching short-prefix Interest is pending. None of
     /// them are known for a Data that may belong to another shard. `None` if it concerns no other shard.
-    #[inline]
     fn find_others(&self, rx: &RxPacket<'_>) -> Option<u64> {
         let peers = self.tables().peers.as_ref()?;
         if rx.has(Flags::PREVIOUS_OWNER) {

@@ -135,7 +135,10 @@ impl PeerShards {
     /// Records the end of an Interest.
     #[inline]
     pub(crate) fn note_end(&mut self, expiry: Timestamp) {
-        self.ended_expiry = self.ended_expiry.max(expiry);
+        // Most Interests that end have the same expiry as the one before.
+        if expiry > self.ended_expiry {
+            self.ended_expiry = expiry;
+        }
     }
 
     /// Not before the expiry of any pending Interest.

@@ -41,7 +41,7 @@ pub use fib::{
 pub use key::{DataKey, InterestKey};
 pub use ledger::{Ledger, LedgerReport, PrincipalReport, Resource};
 pub use name_hash::{NAME_COMPONENTS_MAX, NameHasher, PREFIX_HASHES_MAX};
-pub use ndt::{NDT_ENTRIES, Ndt, NdtEntry, NdtError, NdtRoute, SHARDS_MAX};
+pub use ndt::{NDT_ENTRIES, Ndt, NdtEntry, NdtError, NdtRoute, SHARDS_MAX, SettledEntries};
 pub use object_rules::{OBJECT_RULES_MAX, ObjectRules};
 pub use pcct::{
     CS_VARIANTS_PER_NAME_MAX, CsCounters, CsError, CsIndex, CsObjects, CsReplacement, DiskLookup,

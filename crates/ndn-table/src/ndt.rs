@@ -31,6 +31,28 @@ pub struct NdtRoute {
     pub entry: u16,
 }
 
+/// View of the entries of a table that are settled and not split.
+#[derive(Clone, Copy, Debug)]
+pub struct SettledEntries<'a>(&'a [AtomicU8; NDT_ENTRIES]);
+
+impl SettledEntries<'_> {
+    /// Whether names whose first [`depth`](Ndt::depth) components have this hash belong to `shard`, and do not need a full lookup
+    /// by [`Ndt::find`].
+    #[inline(always)]
+    #[must_use]
+    pub fn belongs_to(self, hash: u64, shard: u8) -> bool {
+        // `shard` is none that is stored for others.
+        self.0[usize::from(index_of(hash))].load(Ordering::Relaxed) == shard
+    }
+
+    /// The entry of these names.
+    #[inline(always)]
+    #[must_use]
+    pub fn entry(self, hash: u64) -> u16 {
+        index_of(hash)
+    }
+}
+
 /// Stored instead of a shard for an entry that needs a full lookup.
 const UNSETTLED: u8 = u8::MAX;
 
@@ -196,6 +218,13 @@ impl Ndt {
         (shard != UNSETTLED).then_some((shard, index))
     }
 
+    /// The settled entries, to look up several names.
+    #[inline]
+    #[must_use]
+    pub fn settled(&self) -> SettledEntries<'_> {
+        SettledEntries(&self.settled)
+    }
+
     /// The route of a name. `hashes` are its prefix hashes.
     #[inline]
     #[must_use]
@@ -345,8 +374,9 @@ fn repeated<T: Copy, U: std::fmt::Debug>(
 /// nor a tag there (the highest 8): with those bits a shard would use only a part of its tables.
 #[inline]
 fn index_of(hash: u64) -> u16 {
-    let [_, _, _, _, low, high, ..] = hash.to_le_bytes();
-    u16::from_le_bytes([low, high])
+    #[expect(clippy::cast_possible_truncation, reason = "a part of the hash")]
+    let index = (hash >> 32) as u16;
+    index
 }
 
 const _: () = assert!(NDT_ENTRIES == 1 << u16::BITS);

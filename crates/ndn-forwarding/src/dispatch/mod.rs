@@ -30,6 +30,9 @@ pub(crate) use message::{InterestMark, Stage};
 /// Samples that wait for their prefetched counters: about a burst of packets.
 const SAMPLES_AHEAD: usize = 8;
 
+/// Flags of packets that need a full lookup. On a Data, the flag of refused Interests has another meaning, which is as rare.
+const UNUSUAL: Flags = Flags::IMPLICIT_DIGEST.union(Flags::REFUSED);
+
 /// Finds the shard of each received packet.
 #[derive(Debug)]
 pub struct Dispatcher {
@@ -117,7 +120,18 @@ impl Dispatcher {
     ) {
         // The position of the next sample; it may lie in a later burst.
         let mut sample = self.until_sample as usize - 1;
-        for index in 0..burst.len() {
+        let mut index = 0;
+        loop {
+            index = self.pass_own(burst, index);
+            while sample < index {
+                let descriptor = burst.descriptor(sample);
+                let entry = self.ndt.settled().entry(burst.hash_at(descriptor, self.depth));
+                self.take_sample(entry, u16::from(descriptor.components));
+                sample += self.until_sample as usize;
+            }
+            if index == burst.len() {
+                break;
+            }
             let descriptor = burst.descriptor(index);
             let to = match self.find_usual(burst, descriptor) {
                 Some((shard, entry)) => {
@@ -137,17 +151,32 @@ impl Dispatcher {
             if to != self.own {
                 send(burst, index, to);
             }
+            index += 1;
         }
         self.until_sample = u32::try_from(sample + 1 - burst.len()).unwrap_or(LOAD_SAMPLE);
+    }
+
+    /// The first packet from `start` on that may have to go to another shard; the length of the burst if all are of this one.
+    // A loop of its own, which changes nothing: what it needs stays in registers.
+    #[inline(always)]
+    fn pass_own(&self, burst: &Burst, start: usize) -> usize {
+        let (own, depth, settled) = (self.own, self.depth, self.ndt.settled());
+        let least = u8::try_from(depth).unwrap_or(u8::MAX);
+        let mut descriptors = burst.descriptors().get(start..).unwrap_or_default().iter();
+        let other = descriptors.find(|descriptor| {
+            let is_own = !descriptor.flags.intersects(UNUSUAL)
+                && descriptor.components >= least
+                && settled.belongs_to(burst.hash_at(descriptor, depth), own)
+                && (descriptor.kind == PacketKind::Interest || self.returns_to(descriptor, own));
+            !is_own
+        });
+        burst.len() - descriptors.len() - usize::from(other.is_some())
     }
 
     /// The shard and the entry of a packet in the usual case.
     #[inline(always)]
     fn find_usual(&self, burst: &Burst, descriptor: &Descriptor) -> Option<(u8, u16)> {
-        // On a Data, the flag of refused Interests has another meaning, which is as rare.
-        if descriptor.flags.intersects(Flags::IMPLICIT_DIGEST.union(Flags::REFUSED))
-            || usize::from(descriptor.components) < self.depth
-        {
+        if descriptor.flags.intersects(UNUSUAL) || usize::from(descriptor.components) < self.depth {
             return None;
         }
         let (shard, entry) = self.ndt.find_settled(burst.hash_at(descriptor, self.depth))?;

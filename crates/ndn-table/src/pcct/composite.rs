@@ -675,8 +675,14 @@ impl Pcct {
         self.cs.insert(&mut self.index, key, &arrival, now)
     }
 
+    /// Removes all that an entry holds but its place, for [`Self::replace_by_data`].
+    pub fn strip(&mut self, index: PitIndex) {
+        self.pit.strip_others(index);
+    }
+
     /// Erases the entry that a Data satisfies, and caches the Data in its place of the index, as by [`Self::erase`] and
-    /// [`Self::insert_data`].
+    /// [`Self::insert_data`]. An entry without an [only in-record](PitEntry::only_in_record) has to be
+    /// [stripped](Self::strip) before.
     ///
     /// # Errors
     /// When the Data is not cached; other Data may have been evicted nevertheless.
@@ -691,7 +697,7 @@ impl Pcct {
     ) -> Result<CsIndex, CsError> {
         self.pit.vacate(only.entry);
         let arrival = NewData { wire, freshness_ms, solicited: true };
-        self.cs.insert_in_place(&mut self.index, only.place, key, &arrival, now)
+        self.cs.insert_in_place(&mut self.index, only.place, key, arrival, now)
     }
 
     /// Erases up to `limit` Data whose name starts with the name of `key`. A call searches a part of the Content Store

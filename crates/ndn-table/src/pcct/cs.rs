@@ -309,13 +309,14 @@ impl Cs {
         index: &mut HashIndex,
         place: ItemPlace,
         key: &DataKey<'_>,
-        arrival: &NewData<'_>,
+        arrival: NewData<'_>,
         now: Timestamp,
     ) -> Result<CsIndex, CsError> {
-        let allocated = match self.check_admission(arrival, now) {
+        let allocated = match self.check_admission(&arrival, now) {
             Ok(fresh_until) if self.replacement.is_object() => {
                 index.remove_at(place);
-                return self.insert_by_policy(index, key, arrival, fresh_until);
+                // A copy: in the usual case, the fields stay in registers.
+                return self.insert_by_policy(index, key, &{ arrival }, fresh_until);
             }
             Ok(fresh_until) => {
                 let length = arrival.wire.len() + DIGEST_LENGTH;
@@ -512,7 +513,9 @@ impl Cs {
         entry.fresh_until = fresh_until;
         entry.set_place(place);
         entry.wire_length = u16::try_from(wire.len()).unwrap_or(u16::MAX);
-        entry.name_components = u8::try_from(key.hashes.len() - 1).unwrap_or(u8::MAX);
+        #[expect(clippy::cast_possible_truncation, reason = "at most NAME_COMPONENTS_MAX")]
+        let name_components = (key.hashes.len() - 1) as u8;
+        entry.name_components = name_components;
         entry.is_in_use = true;
         entry.has_digest = false;
         entry.was_requested = false;

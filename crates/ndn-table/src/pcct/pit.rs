@@ -321,16 +321,23 @@ impl Pit {
     pub(super) fn erase(&mut self, index: &mut HashIndex, slot: PitIndex) {
         let removed = index.remove(self.entries[slot.0].hash, slot.0 | PIT_BIT);
         debug_assert!(removed);
+        self.strip_others(slot);
         self.vacate(slot);
     }
 
-    /// Ends an entry that is not in the index, or will be replaced there.
+    /// [Strips](Self::strip) an entry, unless it is plain.
     #[inline(always)]
-    pub(super) fn vacate(&mut self, slot: PitIndex) {
+    pub(super) fn strip_others(&mut self, slot: PitIndex) {
         if !self.entries[slot.0].is_plain() {
             self.strip(slot);
         }
+    }
+
+    /// Ends an entry that is plain or stripped, and not in the index, or will be replaced there.
+    #[inline(always)]
+    pub(super) fn vacate(&mut self, slot: PitIndex) {
         let entry = &mut self.entries[slot.0];
+        debug_assert!(entry.is_plain() || entry.in_list.count == 0, "nothing is left behind");
         debug_assert!(entry.flags.has(PitFlags::IN_USE), "an entry is erased once");
         entry.flags = PitFlags(0);
         entry.generation = entry.generation.wrapping_add(1);
@@ -991,15 +998,30 @@ fn schedule_expiry(
     now: Timestamp,
 ) {
     entry.expiry = deadline;
-    let is_last = entry.timer_count + 1 >= TIMERS_PER_ENTRY_MAX;
-    let ahead = if is_last { LAST_TIMER_AHEAD_MAX_NANOS } else { TIMER_AHEAD_MAX_NANOS };
-    let requested = deadline.min(now.plus_nanos(ahead));
+    if entry.timer_count + 1 >= TIMERS_PER_ENTRY_MAX {
+        return schedule_last(wheel, entry, slot, now);
+    }
+    let requested = deadline.min(now.plus_nanos(TIMER_AHEAD_MAX_NANOS));
+    if requested < entry.timer {
+        add_timer(wheel, entry, slot, requested);
+    }
+}
+
+/// [`schedule_expiry`] of a slot that has no or one timer record left.
+#[inline(never)]
+fn schedule_last(wheel: &mut TimerWheel, entry: &mut PitEntry, slot: PitIndex, now: Timestamp) {
+    let requested = entry.expiry.min(now.plus_nanos(LAST_TIMER_AHEAD_MAX_NANOS));
     if requested < entry.timer && entry.timer_count < TIMERS_PER_ENTRY_MAX {
-        // The wheel has room for TIMERS_PER_ENTRY_MAX records of every slot.
-        if wheel.schedule(u64::from(slot.0), requested).is_ok() {
-            entry.timer = requested;
-            entry.timer_count += 1;
-        }
+        add_timer(wheel, entry, slot, requested);
+    }
+}
+
+#[inline(always)]
+fn add_timer(wheel: &mut TimerWheel, entry: &mut PitEntry, slot: PitIndex, deadline: Timestamp) {
+    // The wheel has room for TIMERS_PER_ENTRY_MAX records of every slot.
+    if wheel.schedule(u64::from(slot.0), deadline).is_ok() {
+        entry.timer = deadline;
+        entry.timer_count += 1;
     }
 }
 
