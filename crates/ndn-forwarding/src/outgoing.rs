@@ -4,8 +4,8 @@
 use ndn_packet::{Data, Interest, NackReason};
 use ndn_table::{
     FaceIndex, IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordSearch, Ledger, OutRecord,
-    PIT_TOKEN_INLINE_MAX, PitIndex, PitPhase, RecordPlace, Resource, Token, VICTIM_STEPS, Victim,
-    long_blocks,
+    PIT_TOKEN_INLINE_MAX, PitIndex, PitPhase, RecordPlace, Resource, TOKEN_LENGTH, Token,
+    VICTIM_STEPS, Victim, long_blocks,
 };
 use ndn_types::{Limits, PrincipalClass, PrincipalIndex, ShareVerdict, Timestamp};
 
@@ -130,12 +130,14 @@ impl Outgoing<'_> {
             self.record_upstream(&{ *interest }, face)?;
         }
         let tables = &mut *self.tables;
-        let token = tables.pcct.token(interest.entry, tables.shard).encode();
+        // As a number: fewer instructions than by bytes.
+        let token = tables.pcct.token(interest.entry, tables.shard).to_number().to_be_bytes();
+        let token = &token[..TOKEN_LENGTH];
         let incoming_face_id =
             if flags.has_local_fields() { tables.faces.face_id(interest.face) } else { None };
         tables.counters.out_interests.increment();
         let packet = TxPacket {
-            pit_token: if flags.sends_tokens() { &token } else { &[] },
+            pit_token: if flags.sends_tokens() { token } else { &[] },
             congestion_mark: u64::from(interest.congestion_mark),
             incoming_face_id,
             non_discovery: interest.non_discovery,

@@ -362,7 +362,8 @@ impl Shard {
             }
             next.push(index);
             if descriptor.kind == PacketKind::Interest {
-                fib.prefetch_search(rx.hashes_of(descriptor));
+                let components = usize::from(descriptor.components);
+                fib.prefetch_search(components, |depth| rx.hash_at(descriptor, depth));
             }
             match uncommon_interest(rx, pool, index, descriptor) {
                 None => pcct.prefetch_exact_bucket(descriptor.name_hash),

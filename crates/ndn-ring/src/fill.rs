@@ -10,6 +10,9 @@ use crate::memory::BLOCK_SIZE;
 /// returned at the end, so that carving does not touch the pool.
 pub(crate) const CREDIT: u64 = BLOCK_SIZE as u64 + 1;
 
+/// Offset of the last packet that a block may have.
+const _: () = assert!(BLOCK_SIZE - 1 <= u16::MAX as usize);
+
 /// A block that is being received into; the only way to write packet memory.
 ///
 /// The block has three parts, in this order:
@@ -142,7 +145,11 @@ impl FillBlock {
         let handle_length = u16::try_from(length).ok().and_then(NonZeroU16::new);
         let handle_length = handle_length.expect("a packet has 1 to 65,535 bytes");
         let offset = self.advance(length);
-        let offset = u16::try_from(offset).expect("a packet starts inside the block");
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a packet of a byte or more starts inside the block"
+        )]
+        let offset = offset as u16;
         // At most BLOCK_SIZE packets of at least one byte fit, so one reference is left at the end.
         self.credit -= 1;
         PacketHandle::new(self.pool, self.block_index, offset, handle_length)

@@ -66,7 +66,9 @@ impl BlockMemory {
     /// The first byte of a block; the pointer is valid for [`BLOCK_SIZE`] bytes.
     #[inline]
     pub(crate) fn block(&self, block_index: u32) -> NonNull<u8> {
-        assert!(block_index < self.block_count, "no block {block_index} in this pool");
+        if block_index >= self.block_count {
+            no_block(block_index);
+        }
         // SAFETY: the index is in range, so the result lies inside the one mapping.
         unsafe { self.base.add(block_index as usize * BLOCK_SIZE) }
     }
@@ -77,6 +79,13 @@ impl Drop for BlockMemory {
         let (start, length) = self.whole;
         unmap(start, length);
     }
+}
+
+// A function: the number is in a register until then.
+#[cold]
+#[inline(never)]
+fn no_block(block_index: u32) -> ! {
+    panic!("no block {block_index} in this pool");
 }
 
 fn length_of(block_count: u32) -> io::Result<usize> {

@@ -250,23 +250,28 @@ impl PacketPool {
     /// Releases packets. Those of one block that follow each other are counted together.
     #[inline]
     pub fn release_all(&self, handles: impl Iterator<Item = PacketHandle>) {
-        let (mut block, mut count) = (0, 0);
+        let mut handles = handles;
+        let Some(mut run) = handles.next() else { return };
+        let mut more = 0;
         for handle in handles {
-            match handle.block_in(self.registration.pool) {
-                Some(block_index) if block_index == block => count += 1,
-                Some(block_index) => {
-                    self.give_back_if_any(block, count);
-                    (block, count) = (block_index, 1);
-                }
-                None => self.remote.release(handle),
+            if handle.is_same_block(&run) {
+                more += 1;
+            } else {
+                self.release_run(std::mem::replace(&mut run, handle), more);
+                more = 0;
             }
         }
-        self.give_back_if_any(block, count);
+        self.release_run(run, more);
     }
 
-    fn give_back_if_any(&self, block_index: u32, references: u64) {
-        if references > 0 {
-            self.give_back(block_index, references);
+    /// Releases a handle and `more` others of its block.
+    fn release_run(&self, handle: PacketHandle, more: u64) {
+        match handle.block_in(self.registration.pool) {
+            Some(block_index) => self.give_back(block_index, more + 1),
+            None => {
+                (0..more).for_each(|_| self.remote.release(handle.duplicate()));
+                self.remote.release(handle);
+            }
         }
     }
 

@@ -203,7 +203,7 @@ fn fib(entries: u64) {
         if round % 2 == 0 {
             let mut searches: [FibSearch; BURST] = std::array::from_fn(|i| {
                 let hashes = &names[i].hashes[..names[i].count];
-                fib.prefetch_search(hashes);
+                fib.prefetch_search(hashes.len() - 1, |depth| hashes[depth]);
                 fib.begin_search(hashes)
             });
             let mut is_searching = true;

@@ -69,6 +69,8 @@ pub struct TimerWheel {
     blocks: Arena<Block>,
     /// The next tick to process: all earlier records have been returned or are in `due`.
     tick: u64,
+    /// A search for work finds none before this tick.
+    idle_until: u64,
     /// Records whose tick has come.
     due: u32,
     len: usize,
@@ -85,6 +87,7 @@ impl TimerWheel {
             levels: Box::new([level(), level(), level(), level()]),
             blocks: Arena::new(blocks),
             tick: now.as_nanos() >> TICK_SHIFT,
+            idle_until: 0,
             due: NONE,
             len: 0,
         }
@@ -133,7 +136,7 @@ impl TimerWheel {
             return self.pop_due();
         }
         let now_tick = now.as_nanos() >> TICK_SHIFT;
-        if self.len == 0 {
+        if self.len == 0 || now_tick < self.idle_until {
             self.tick = self.tick.max(now_tick + 1);
             return Step::Nothing;
         }
@@ -163,6 +166,7 @@ impl TimerWheel {
             |level| (level, tick),
         );
         let slot = slot_of(tick, level);
+        self.idle_until = self.idle_until.min(tick >> shift_of(level) << shift_of(level));
         let head = push(&mut self.blocks, self.levels[level].heads[slot], record)?;
         self.levels[level].heads[slot] = head;
         self.levels[level].occupied[slot / 64] |= 1 << (slot % 64);
@@ -186,6 +190,7 @@ impl TimerWheel {
     fn advance(&mut self, now_tick: u64) -> Step {
         let Some((tick, level)) = self.next_work() else { return Step::Nothing };
         if tick > now_tick {
+            self.idle_until = tick;
             self.tick = self.tick.max(now_tick + 1);
             return Step::Nothing;
         }

@@ -241,6 +241,7 @@ impl World {
         let key_of = |(_, entry): &(&Key, &EntryModel)| entry.index == only.entry();
         let requested = self.model.iter().find(key_of).unwrap().0.clone();
         self.dead_tokens.push(self.model.remove(&requested).unwrap().token);
+        self.pcct.strip(only.entry());
         let cached = self.pcct.replace_by_data(only, key, packet, 1000, self.now).unwrap();
         assert_eq!(self.pcct.data(cached), packet);
         assert!(self.pcct.find_only_match(key).is_none(), "the item is a Data");

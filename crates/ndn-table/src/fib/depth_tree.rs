@@ -3,6 +3,8 @@
 //! Waldvogel, Varghese, Turner and Plattner, "Scalable High Speed IP Routing Lookups" (SIGCOMM
 //! 1997), with name components in the place of address bits.
 
+use crate::PREFIX_HASHES_MAX;
+
 /// Longest prefix that the FIB accepts, in components (NFD refuses longer ones with status 414).
 pub(crate) const FIB_DEPTH_MAX: usize = 32;
 
@@ -69,8 +71,11 @@ pub(super) fn depths_up_to(depths: u64, components: usize) -> u64 {
 }
 
 /// Where the search begins, by the number of components of the name, if these lengths have prefixes.
-pub(super) fn first_probes(depths: u64) -> [DepthSearch; FIB_DEPTH_MAX + 1] {
-    std::array::from_fn(|components| DepthSearch::START.skip_to(depths_up_to(depths, components)))
+pub(super) fn first_probes(depths: u64) -> [DepthSearch; PREFIX_HASHES_MAX] {
+    std::array::from_fn(|components| {
+        let components = components.min(FIB_DEPTH_MAX);
+        DepthSearch::START.skip_to(depths_up_to(depths, components))
+    })
 }
 
 /// The lengths at which a prefix of `depth` components needs markers: those where the search for it

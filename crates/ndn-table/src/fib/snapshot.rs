@@ -6,6 +6,7 @@ use ndn_ring::prefetch_read;
 use super::depth_tree::{DepthSearch, FIB_DEPTH_MAX, depths_up_to};
 use super::entry::{FibEntry, FibSlot};
 use super::paged::PagedVec;
+use crate::PREFIX_HASHES_MAX;
 use crate::bucket::{Bucket, Tag};
 use crate::hash_index::{PROBE_MAX, home_bucket};
 
@@ -23,7 +24,7 @@ pub struct FibSnapshot {
     /// Prefix lengths with entries or markers, one bit each.
     pub(super) depths: u64,
     /// Where searches begin, by the number of components of the name.
-    pub(super) first_probes: [DepthSearch; FIB_DEPTH_MAX + 1],
+    pub(super) first_probes: [DepthSearch; PREFIX_HASHES_MAX],
     pub(super) version: u64,
 }
 
@@ -86,24 +87,24 @@ impl FibSnapshot {
         self.finish_search(search, name, hashes)
     }
 
-    /// Prefetches what the first step of a search reads.
+    /// Prefetches what the first step of a search reads for a name of `components` components. `hash_at` returns its prefix
+    /// hashes.
     #[inline(always)]
-    pub fn prefetch_search(&self, hashes: &[u64]) {
-        if let Some(&hash) = hashes.get(self.first_probe(hashes).depth()) {
-            self.prefetch_bucket(hash);
-        }
+    pub fn prefetch_search(&self, components: usize, hash_at: impl FnOnce(usize) -> u64) {
+        self.prefetch_bucket(hash_at(self.first_probe(components).depth()));
     }
 
     /// Begins the search of [`Self::find_longest_prefix`].
     #[must_use]
     #[inline(always)]
     pub fn begin_search(&self, hashes: &[u64]) -> FibSearch {
-        FibSearch { next: self.first_probe(hashes), best: Hit::ROOT }
+        FibSearch { next: self.first_probe(hashes.len() - 1), best: Hit::ROOT }
     }
 
     #[inline(always)]
-    fn first_probe(&self, hashes: &[u64]) -> DepthSearch {
-        self.first_probes[(hashes.len() - 1).min(FIB_DEPTH_MAX)]
+    fn first_probe(&self, components: usize) -> DepthSearch {
+        // No name has more.
+        self.first_probes[components % PREFIX_HASHES_MAX]
     }
 
     /// One step of a search; prefetches what the next one, or [`Self::finish_search`], reads. Returns
