@@ -6,9 +6,9 @@ use std::sync::Arc;
 use ndn_forwarding::{
     Burst, DropReason, FaceProperties, Ingress, LpFields, PacketKind, PitToken, RxFace,
 };
-use ndn_packet::data::CommonData;
+use ndn_packet::data::{CommonData, PlainData};
 use ndn_packet::dissect::dissect;
-use ndn_packet::interest::CommonInterest;
+use ndn_packet::interest::{CommonInterest, PlainInterest};
 use ndn_packet::name::CommonComponents;
 use ndn_packet::tlv::{Reader, append_tlv, decode_number, frame_len};
 use ndn_packet::{
@@ -147,6 +147,26 @@ fn common_forms(bytes: &[u8]) {
         assert_eq!(common.name, data.name_value_range());
         assert_eq!(common.freshness_ms, data.freshness_ms());
         assert!(!data.name_ends_in_implicit_digest());
+    }
+    for behind in [&[][..], &[34, 1, 7, 10, 4], &[0; 16]] {
+        plain_forms(bytes, behind);
+    }
+}
+
+/// The plain forms are common forms, whatever follows the packet in its block.
+fn plain_forms(bytes: &[u8], behind: &[u8]) {
+    let front = [bytes, behind].concat();
+    if let Some(plain) = PlainInterest::read(&front, bytes.len()) {
+        let common = CommonInterest::read(bytes).expect("a common form");
+        assert_eq!((plain.name, plain.nonce), (common.name, common.nonce));
+        assert_eq!(Some(u64::from(plain.lifetime_ms)), common.lifetime_ms);
+        assert_eq!(plain.hop_limit, common.hop_limit);
+        assert!(!common.can_be_prefix && !common.must_be_fresh);
+    }
+    if let Some(plain) = PlainData::read(&front, bytes.len()) {
+        let common = CommonData::read(bytes).expect("a common form");
+        assert_eq!(plain.name, common.name);
+        assert_eq!(Some(u64::from(plain.freshness_ms)), common.freshness_ms);
     }
 }
 

@@ -373,3 +373,24 @@ mod element_order {
         }
     }
 }
+
+#[test]
+fn plain_form_ends_with_the_packet_whatever_follows() {
+    use crate::data::PlainData;
+
+    let name = tlv(7, &tlv(8, b"a"));
+    let fresh = tlv(20, &tlv(25, &[1, 0]));
+    for content in [0, 3, 200, 252, 253, 1000] {
+        let signature = [tlv(22, &tlv(27, &[0])), tlv(23, &vec![7; content])].concat();
+        let wire = tlv(6, &[&name[..], &fresh, &tlv(21, &vec![1; content]), &signature].concat());
+        for behind in [[0; 4], [23; 4], [253; 4]] {
+            let front = [&wire[..], &behind].concat();
+            let plain = PlainData::read(&front, wire.len()).unwrap();
+            assert_eq!(front[plain.name], *b"\x08\x01a");
+            assert_eq!(plain.freshness_ms, 256);
+            for length in (0..front.len()).filter(|&length| length != wire.len()) {
+                assert!(PlainData::read(&front, length).is_none(), "{length}");
+            }
+        }
+    }
+}

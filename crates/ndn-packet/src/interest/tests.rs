@@ -620,3 +620,26 @@ fn common_form_leaves_the_name_to_the_caller() {
     assert!(CommonInterest::read(&broken).is_some());
     assert!(Interest::parse(&broken).is_err());
 }
+
+#[test]
+fn plain_form_ends_with_the_packet_whatever_follows() {
+    use crate::interest::PlainInterest;
+
+    let name = tlv(7, &tlv(8, b"a"));
+    for (limit, hop_limit) in [(vec![], None), (tlv(34, &[9]), Some(9))] {
+        let wire = nested(5, &[&name, &tlv(10, &[1, 2, 3, 4]), &tlv(12, &[15, 160]), &limit]);
+        for behind in [[0; 13], [34; 13], [34, 1, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]] {
+            let front = [&wire[..], &behind].concat();
+            let plain = PlainInterest::read(&front, wire.len()).unwrap();
+            assert_eq!((plain.name, plain.nonce, plain.lifetime_ms), (4..7, 0x0102_0304, 4000));
+            assert_eq!(plain.hop_limit, hop_limit);
+            for length in (0..front.len()).filter(|&length| length != wire.len()) {
+                assert!(PlainInterest::read(&front, length).is_none(), "{length}");
+            }
+        }
+    }
+    let selected =
+        nested(5, &[&name, &tlv(33, &[]), &tlv(10, &[1, 2, 3, 4]), &tlv(12, &[15, 160])]);
+    let front = [&selected[..], &[0; 13]].concat();
+    assert!(PlainInterest::read(&front, selected.len()).is_none());
+}
