@@ -89,12 +89,15 @@ fn law(mean_ns: f64) -> String {
     )
 }
 
+/// 200 m of fibre on each side: what a station sends becomes known to others so much ahead.
+const LINKS: &str = "[links]\nconsumer = { delay = \"1 us\" }\nproducer = { delay = \"1 us\" }\n";
+
 fn namewire(workers: usize) -> String {
     format!(
         "[forwarder]\nkind = \"namewire\"\nworkers = {workers}\ndispatch = {{ balanced = true }}\n\
          [services]\ninput = {{ interest = \"0 ns\", data = \"0 ns\" }}\n\
          forward = {{ interest = {}, data = {} }}\noutput = {{ interest = \"0 ns\", data = \"0 ns\" }}\n\
-         produce = \"10 ns\"\n[[consumers]]\nrate = \"{} M/s\"\nprefixes = 255\n\
+         produce = \"10 ns\"\n{LINKS}[[consumers]]\nrate = \"{} M/s\"\nprefixes = 255\n\
          [run]\nhorizon = \"{} us\"\n",
         law(400.0),
         law(300.0),
@@ -109,7 +112,7 @@ fn ndn_dpdk(threads: usize) -> String {
          dispatch = {{ balanced = true }}\n\
          [services]\ninput = {{ interest = \"20 ns\", data = \"20 ns\" }}\n\
          forward = {{ interest = {}, data = {} }}\noutput = {{ interest = \"20 ns\", data = \"20 ns\" }}\n\
-         produce = \"10 ns\"\n[[consumers]]\nrate = \"{} M/s\"\nprefixes = 255\n\
+         produce = \"10 ns\"\n{LINKS}[[consumers]]\nrate = \"{} M/s\"\nprefixes = 255\n\
          [run]\nhorizon = \"{} us\"\n",
         law(400.0),
         law(300.0),

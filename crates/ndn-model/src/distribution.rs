@@ -133,6 +133,21 @@ impl Distribution {
         }
     }
 
+    /// No variate is below this.
+    #[must_use]
+    pub fn minimum(&self) -> f64 {
+        match self {
+            Self::Constant(value) => *value,
+            Self::Uniform { low, .. } => *low,
+            Self::Empirical(table) => table.quantiles[0],
+            Self::Exponential { .. }
+            | Self::Weibull { .. }
+            | Self::Gamma { .. }
+            | Self::Lognormal { .. }
+            | Self::HyperErlang(_) => 0.0,
+        }
+    }
+
     /// The second moment.
     #[must_use]
     pub fn second_moment(&self) -> f64 {
@@ -252,17 +267,24 @@ impl Distribution {
 }
 
 impl QuantileTable {
-    #[inline]
     pub(crate) fn sample(&self, draw: &mut Draw) -> f64 {
-        let cells = (self.quantiles.len() - 1) as f64;
-        let position = draw.unit() * (cells / (1.0 - self.tail_probability));
-        if position >= cells {
-            return self.quantiles[self.quantiles.len() - 1]
-                - self.tail_mean * log(to_unit(draw.bits()));
-        }
+        let position = draw.unit() * self.scale();
         let cell = position as usize;
+        if cell + 1 >= self.quantiles.len() {
+            return self.sample_tail(draw);
+        }
         let (low, high) = (self.quantiles[cell], self.quantiles[cell + 1]);
         low + (high - low) * (position - cell as f64)
+    }
+
+    /// A variate of the tail, by the second word of the draw.
+    pub(crate) fn sample_tail(&self, draw: &mut Draw) -> f64 {
+        self.last() - self.tail_mean * log(to_unit(draw.bits()))
+    }
+
+    /// A uniform number times this is a position among the cells, or beyond them in the tail.
+    pub(crate) fn scale(&self) -> f64 {
+        (self.quantiles.len() - 1) as f64 / (1.0 - self.tail_probability)
     }
 
     fn cell_probability(&self) -> f64 {
@@ -416,6 +438,7 @@ mod tests {
             let sample: Vec<f64> = (0..count)
                 .map(|index| family.sample(&mut random.draw(StreamId(3), u64::from(index))))
                 .collect();
+            assert!(sample.iter().all(|x| *x >= family.minimum()), "{family:?}");
             let n = f64::from(count);
             let mean = sample.iter().sum::<f64>() / n;
             let second = sample.iter().map(|x| x * x).sum::<f64>() / n;

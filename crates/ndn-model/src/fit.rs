@@ -219,8 +219,9 @@ pub fn fit_by_ppcc(sample: &[f64]) -> Result<PpccReport, FitError> {
     training.sort_by(f64::total_cmp);
     let fits = ppcc::fit(&training);
     let variates: Vec<f64> = fits.first().map_or_else(Vec::new, |first| {
-        let draws = TraceRandom::new(0, 1).draws(StreamId(u32::MAX), 0, judge.held_out.len());
-        draws.map(|mut draw| first.distribution.sample(&mut draw)).collect()
+        let draw = |index| TraceRandom::new(0, 1).draw(StreamId(u32::MAX), index);
+        let variate = |index| first.distribution.sample(&mut draw(index));
+        (0..judge.held_out.len() as u64).map(variate).collect()
     });
     let bihistogram = ppcc::bihistogram(&judge.held_out, &variates, BIHISTOGRAM_CELLS);
     let judged = |one: PpccFit| {

@@ -29,17 +29,31 @@ impl TraceRandom {
         Draw { random: self, stream, index, lane: 0, spare: None }
     }
 
-    /// The draws with the numbers `first`, `first + 1`, … of `stream`. Two neighbours share a block.
+    /// The first words of the draws with the numbers `first`, `first + 1`, … of `stream`. Two neighbours share a block.
     #[inline]
-    pub fn draws(self, stream: StreamId, first: u64, count: usize) -> impl Iterator<Item = Draw> {
-        let mut block = [0; 2];
-        (first..first + count as u64).map(move |index| {
-            if index == first || index & 1 == 0 {
-                block = self.block(stream, index >> 1, 0);
-            }
-            let spare = Some(block[(index & 1) as usize]);
-            Draw { random: self, stream, index, lane: 1, spare }
-        })
+    pub fn first_words(self, stream: StreamId, first: u64, words: &mut [u64]) {
+        let mut block = first >> 1;
+        let odd = ((first & 1) as usize).min(words.len());
+        let (before, rest) = words.split_at_mut(odd);
+        for word in before {
+            *word = self.block(stream, block, 0)[1];
+            block += 1;
+        }
+        let mut pairs = rest.chunks_exact_mut(2);
+        for pair in &mut pairs {
+            pair.copy_from_slice(&self.block(stream, block, 0));
+            block += 1;
+        }
+        for word in pairs.into_remainder() {
+            *word = self.block(stream, block, 0)[0];
+        }
+    }
+
+    /// The draw with number `index` of `stream`, of which the first word is known.
+    #[inline]
+    #[must_use]
+    pub const fn draw_from(self, stream: StreamId, index: u64, first_word: u64) -> Draw {
+        Draw { random: self, stream, index, lane: 1, spare: Some(first_word) }
     }
 
     /// One block of 128 bits. Block `index` of lane 0 holds the first words of draws 2 · index and
@@ -159,9 +173,12 @@ mod tests {
     #[test]
     fn draws_in_a_row_are_the_same_as_one_by_one() {
         let random = TraceRandom::new(1, 2);
-        for first in [6, 7] {
-            for (offset, mut draw) in random.draws(StreamId(3), first, 9).enumerate() {
-                let mut alone = random.draw(StreamId(3), first + offset as u64);
+        for (first, count) in [(6, 9), (7, 9), (7, 2), (7, 1), (6, 1), (7, 0)] {
+            let mut words = vec![0; count];
+            random.first_words(StreamId(3), first, &mut words);
+            for (index, word) in (first..).zip(words) {
+                let mut draw = random.draw_from(StreamId(3), index, word);
+                let mut alone = random.draw(StreamId(3), index);
                 for _ in 0..5 {
                     assert_eq!(draw.bits(), alone.bits());
                 }

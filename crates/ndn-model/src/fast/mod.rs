@@ -2,15 +2,23 @@
 //!
 //! Each station is advanced burst by burst. Between two polls of a station its queues only grow, so
 //! what a queue accepted and dropped follows at the next poll that serves it from the stream of its
-//! arrivals. Services and links take at least one picosecond: if the station with the earliest next poll
-//! goes first, all arrivals up to that poll are known. A producer has one stream of arrivals and takes one
-//! packet at a time: when its packets leave follows from the stream alone, without polls.
+//! arrivals. A producer has one stream of arrivals and takes one packet at a time: when its packets leave
+//! follows from the stream alone, without polls.
+//!
+//! A station may poll as long as all arrivals up to the poll are known. What is still to come from another
+//! station arrives after that station's next poll and the shortest services and links in between: the
+//! [`lookahead`] (Chandy, Misra: "Distributed Simulation", 1979; here without messages). So a
+//! station makes many polls before another one gets its turn, in a loop that the compiler has made for the
+//! stages of this station.
 //!
 //! Per packet, results are the same bits as those of [`reference`](crate::reference).
 
+mod lookahead;
 mod packet;
+mod producer;
 mod queue;
 mod services;
+mod solo;
 
 use std::collections::VecDeque;
 
@@ -18,10 +26,13 @@ use crate::network::{
     ArrivalClock, CLASSES_MAX, Consumer, Flush, Kind, Network, Outcome, Peer, QueueRecord, Record,
     Stage, TraceResult, streams,
 };
-use crate::random::TraceRandom;
+use crate::random::{TraceRandom, to_unit};
+use lookahead::Lookahead;
 use packet::{Form, NEVER, Packet};
+use producer::Producer;
 use queue::{Decision, Queue};
 use services::Services;
+use solo::Solo;
 
 /// Interests that are generated ahead at once.
 const ARRIVALS_AHEAD: usize = 64;
@@ -34,12 +45,19 @@ pub struct FastEngine<'n> {
     stations: Vec<Station>,
     /// When each of them polls next; the last entry is when the next Interest is generated.
     next_ps: Vec<u64>,
+    /// When each of them is free.
+    free_ps: Vec<u64>,
+    lookahead: Lookahead,
+    /// The loop for one worker, if the network is such a one.
+    solo: Option<Solo>,
     /// The queues that anything can enter and stations poll, those of a station adjacent and in its order.
     queues: Vec<Queue>,
     /// When a station that is free finds packets in each of them: 0 if some wait.
     ready_ps: Vec<u64>,
     /// Incoming and outgoing link of each face.
     links: Vec<[Link; 2]>,
+    /// Of each queue, a face whose incoming link leads to it.
+    face_of: Vec<usize>,
     /// The queue that a face's incoming link leads to.
     input_at: Vec<usize>,
     /// Where Output takes place, by face.
@@ -52,7 +70,9 @@ pub struct FastEngine<'n> {
     services: Services<'n>,
     interests: Vec<Interest>,
     /// For each consumer, where the search for a prefix begins.
-    guides: Vec<Vec<usize>>,
+    guides: Vec<Vec<u32>>,
+    /// Face of the producer and shard of each prefix.
+    routes: Vec<(u16, u16)>,
     /// The Interests that are generated at once.
     fresh: Vec<Fresh>,
     /// Whether anything depends on the prefix of an Interest.
@@ -77,14 +97,6 @@ struct Interest {
     shard: u16,
     /// Whether it has a PIT entry, in a shard that is limited.
     is_in_pit: bool,
-}
-
-impl Interest {
-    /// The face that Output transmits this form on.
-    #[inline]
-    const fn leaves_on(&self, form: Form) -> usize {
-        (if form.is_interest() { self.producer } else { self.consumer }) as usize
-    }
 }
 
 /// A station and, if it reads it from another one, a queue.
@@ -119,10 +131,32 @@ impl Exit {
     }
 }
 
+/// The stages of a station, for which its loop is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    /// All stages of all packets, in a row.
+    Whole,
+    /// Input only.
+    Input,
+    /// Forward only.
+    Forward,
+    /// Output only.
+    Output,
+    /// Anything else.
+    Mixed,
+}
+
+const WHOLE: u8 = Work::Whole as u8;
+const INPUT: u8 = Work::Input as u8;
+const FORWARD: u8 = Work::Forward as u8;
+const OUTPUT: u8 = Work::Output as u8;
+const MIXED: u8 = Work::Mixed as u8;
+
 #[derive(Debug)]
 struct Station {
     /// Its number in the network.
     id: usize,
+    work: Work,
     poll_ps: u64,
     is_each: bool,
     /// Range of its queues.
@@ -131,7 +165,6 @@ struct Station {
     is_ordered: bool,
     /// Whether the controllers of all of them are calm.
     is_calm: bool,
-    free_ps: u64,
     /// Position of the queue that was polled last, per class.
     last: [usize; CLASSES_MAX],
 }
@@ -141,23 +174,12 @@ struct Link {
     transmit_ps: [u64; 3],
     delay_ps: u64,
     has_loss: bool,
+    /// Whether it loses packets or has room for few.
+    is_limited: bool,
     capacity: usize,
     sent_ps: u64,
     /// Ends of the last transmissions, as many as the link holds packets; kept where that is limited.
     recent_ps: VecDeque<u64>,
-}
-
-/// A producer: a station with one queue, from which it takes one packet at a time.
-#[derive(Debug)]
-struct Producer {
-    station: usize,
-    queue: usize,
-    poll_ps: u64,
-    capacity: usize,
-    free_ps: u64,
-    /// When the packets that may still be in the queue leave it.
-    starts_ps: VecDeque<u64>,
-    record: QueueRecord,
 }
 
 #[derive(Debug, Default)]
@@ -193,16 +215,8 @@ impl<'n> FastEngine<'n> {
         });
         let producers: Vec<Producer> = producer_queues
             .map(|queue| {
-                let spec = &network.queues[queue];
-                Producer {
-                    station: spec.station,
-                    queue,
-                    poll_ps: network.stations[spec.station].poll_ps,
-                    capacity: spec.capacity,
-                    free_ps: 0,
-                    starts_ps: VecDeque::new(),
-                    record: QueueRecord::default(),
-                }
+                let station = network.queues[queue].station;
+                Producer::new(queue, &network.queues[queue], network.stations[station].poll_ps)
             })
             .collect();
         let mut queues = Vec::new();
@@ -224,12 +238,12 @@ impl<'n> FastEngine<'n> {
             let own = &queues[begin..];
             stations.push(Station {
                 id,
+                work: Work::Mixed,
                 poll_ps: spec.poll_ps,
                 is_each: spec.flush == Flush::EachPacket,
                 queues: (begin, queues.len()),
                 is_ordered: own.windows(2).all(|pair| pair[0].class < pair[1].class),
                 is_calm: true,
-                free_ps: 0,
                 last: [0; CLASSES_MAX],
             });
         }
@@ -243,22 +257,40 @@ impl<'n> FastEngine<'n> {
             capacity: spec.pit_capacity,
             ..Shard::default()
         };
+        let output_at: Vec<Place> =
+            network.faces.iter().map(|face| place(face.output_queue)).collect();
+        let forward_at: Vec<[Place; 3]> =
+            network.shards.iter().map(|shard| shard.queues.map(place)).collect();
+        for (index, station) in stations.iter_mut().enumerate() {
+            let own = &queues[station.queues.0..station.queues.1];
+            station.work = Work::of(index, own, &forward_at, &output_at);
+        }
+        let services = Services::new(network);
+        let route = |(shard, prefix): (&u16, u32)| (network.producer_face(prefix) as u16, *shard);
+        let input_at: Vec<usize> =
+            network.faces.iter().map(|face| queue_of[face.input_queue]).collect();
+        let face_of = |queue| input_at.iter().position(|input| *input == queue).unwrap_or(0);
         Self {
             network,
+            solo: Solo::new(network, &stations, &queues),
+            face_of: (0..queues.len()).map(face_of).collect(),
             next_ps: vec![NEVER; stations.len() + 1],
+            free_ps: vec![0; stations.len()],
+            lookahead: Lookahead::new(network, &services, &station_of, stations.len()),
             ready_ps: vec![NEVER; queues.len()],
             links: links.collect(),
-            input_at: network.faces.iter().map(|face| queue_of[face.input_queue]).collect(),
-            output_at: network.faces.iter().map(|face| place(face.output_queue)).collect(),
-            forward_at: network.shards.iter().map(|shard| shard.queues.map(place)).collect(),
+            input_at,
+            output_at,
+            forward_at,
             stations,
             queues,
             producers,
             shards: network.shards.iter().map(shard).collect(),
             sources: vec![Source::default(); network.consumers.len()],
-            services: Services::new(network),
+            services,
             interests: Vec::new(),
             guides: network.consumers.iter().map(guide).collect(),
+            routes: network.shard_of_prefix.iter().zip(0..).map(route).collect(),
             fresh: Vec::new(),
             needs_prefixes: network.shards.len() > 1 || network.producer_count() > 1,
             has_digests: true,
@@ -278,6 +310,27 @@ impl<'n> FastEngine<'n> {
     /// Runs one trace: every consumer sends until `horizon_ps`, and all packets end.
     pub fn run(&mut self, random: TraceRandom, horizon_ps: u64) -> &TraceResult {
         self.reset(random, horizon_ps);
+        // It leaves out digests.
+        let is_solo = !self.has_digests && self.solo.as_mut().is_some_and(Solo::is_on);
+        if !(is_solo && self.run_solo()) {
+            if is_solo {
+                self.reset(random, horizon_ps);
+            }
+            self.run_stations();
+        }
+        self.results.queues.clear();
+        self.results.queues.resize(self.network.queues.len(), QueueRecord::default());
+        for queue in &self.queues {
+            self.results.queues[queue.id] = queue.record;
+        }
+        for producer in &self.producers {
+            self.results.queues[producer.queue] = *producer.record();
+        }
+        &self.results
+    }
+
+    /// Runs a trace after [`reset`](Self::reset).
+    fn run_stations(&mut self) {
         let generate = self.stations.len();
         loop {
             let (mut earliest, mut now_ps) = (0, NEVER);
@@ -291,19 +344,17 @@ impl<'n> FastEngine<'n> {
             }
             if earliest == generate {
                 self.generate();
-            } else {
-                self.poll(earliest, now_ps);
+                continue;
+            }
+            let bound_ps = self.lookahead.bound_ps(earliest, &self.next_ps);
+            match self.stations[earliest].work {
+                Work::Whole => self.advance::<WHOLE>(earliest, bound_ps),
+                Work::Input => self.advance::<INPUT>(earliest, bound_ps),
+                Work::Forward => self.advance::<FORWARD>(earliest, bound_ps),
+                Work::Output => self.advance::<OUTPUT>(earliest, bound_ps),
+                Work::Mixed => self.advance::<MIXED>(earliest, bound_ps),
             }
         }
-        self.results.queues.clear();
-        self.results.queues.resize(self.network.queues.len(), QueueRecord::default());
-        for queue in &self.queues {
-            self.results.queues[queue.id] = queue.record;
-        }
-        for producer in &self.producers {
-            self.results.queues[producer.queue] = producer.record;
-        }
-        &self.results
     }
 
     fn reset(&mut self, random: TraceRandom, horizon_ps: u64) {
@@ -314,9 +365,9 @@ impl<'n> FastEngine<'n> {
         self.results.pit_max.clear();
         self.results.pit_max.resize(self.shards.len(), 0);
         self.next_ps.fill(NEVER);
+        self.free_ps.fill(0);
         self.ready_ps.fill(NEVER);
         for station in &mut self.stations {
-            station.free_ps = 0;
             station.is_calm = true;
             let queues = self.network.stations[station.id].queues.len();
             station.last.fill(queues.saturating_sub(1));
@@ -326,11 +377,7 @@ impl<'n> FastEngine<'n> {
             link.sent_ps = 0;
             link.recent_ps.clear();
         }
-        for producer in &mut self.producers {
-            producer.free_ps = 0;
-            producer.starts_ps.clear();
-            producer.record = QueueRecord::default();
-        }
+        self.producers.iter_mut().for_each(Producer::reset);
         for shard in &mut self.shards {
             shard.live = 0;
             shard.entries.clear();
@@ -368,47 +415,63 @@ impl<'n> FastEngine<'n> {
 
     /// Puts the next Interests of all consumers on their links, in order of time.
     fn generate(&mut self) {
+        let first = self.draw_interests();
+        let fresh = std::mem::take(&mut self.fresh);
+        for (id, fresh) in (first..).zip(&fresh) {
+            let packet = Packet::new(fresh.time_ps, id, 0, Form::new(Kind::Interest));
+            self.receive(packet, fresh.consumer);
+        }
+        self.fresh = fresh;
+        self.fresh.clear();
+        self.schedule_generation();
+    }
+
+    /// Draws the next Interests of all consumers, in order of time, into `fresh`; returns the number of the first.
+    fn draw_interests(&mut self) -> u32 {
         let first = self.results.records.len();
-        let mut fresh = std::mem::take(&mut self.fresh);
-        while fresh.len() < ARRIVALS_AHEAD {
+        while self.fresh.len() < ARRIVALS_AHEAD {
             let (consumer, time_ps) = self.earliest_source();
             if time_ps == NEVER {
                 break;
             }
             let prefix = self.network.consumers[consumer].first_prefix;
-            fresh.push(Fresh { time_ps, consumer, prefix });
+            self.fresh.push(Fresh { time_ps, consumer, prefix });
             self.advance_source(consumer);
         }
+        let fresh = &mut self.fresh;
         self.results.records.extend(fresh.iter().map(|fresh| Record::new(fresh.time_ps)));
         self.services.extend(self.random, first as u64, fresh.len());
         if self.needs_prefixes {
-            let draws = self.random.draws(streams::PREFIX, first as u64, fresh.len());
-            for (fresh, mut draw) in fresh.iter_mut().zip(draws) {
+            let mut words = [0; ARRIVALS_AHEAD];
+            let words = &mut words[..fresh.len()];
+            self.random.first_words(streams::PREFIX, first as u64, words);
+            for (fresh, word) in fresh.iter_mut().zip(words) {
                 let spec = &self.network.consumers[fresh.consumer];
-                fresh.prefix = guided_prefix(spec, &self.guides[fresh.consumer], draw.unit());
+                fresh.prefix = guided_prefix(spec, &self.guides[fresh.consumer], to_unit(*word));
             }
         }
-        self.interests.extend(fresh.iter().map(|fresh| Interest {
-            expiry_ps: 0,
-            consumer: fresh.consumer as u16,
-            producer: self.network.producer_face(fresh.prefix) as u16,
-            shard: self.network.shard_of_prefix[fresh.prefix as usize],
-            is_in_pit: false,
+        self.interests.extend(fresh.iter().map(|fresh| {
+            let (producer, shard) = self.routes[fresh.prefix as usize];
+            let consumer = fresh.consumer as u16;
+            Interest { expiry_ps: 0, consumer, producer, shard, is_in_pit: false }
         }));
-        for (id, fresh) in (first as u32..).zip(&fresh) {
-            let form = Form::new(Kind::Interest);
-            let packet = Packet { time_ps: fresh.time_ps, id, origin: 0, form };
-            self.receive(packet, fresh.consumer);
+        first as u32
+    }
+
+    /// Polls a station until `bound_ps`: arrivals before are known.
+    fn advance<const WORK: u8>(&mut self, index: usize, bound_ps: u64) {
+        let mut now_ps = self.next_ps[index];
+        while now_ps < bound_ps {
+            self.poll::<WORK>(index, now_ps);
+            now_ps = self.next_ps[index];
         }
-        fresh.clear();
-        self.fresh = fresh;
-        self.schedule_generation();
     }
 
     #[inline]
-    fn poll(&mut self, index: usize, now_ps: u64) {
+    fn poll<const WORK: u8>(&mut self, index: usize, now_ps: u64) {
         let station = &self.stations[index];
         let (begin, end) = station.queues;
+        let is_ordered = station.is_ordered;
         if !station.is_calm {
             self.note_empty_polls(index, now_ps);
         }
@@ -416,15 +479,15 @@ impl<'n> FastEngine<'n> {
         while queue + 1 < end && self.ready_ps[queue] > now_ps {
             queue += 1;
         }
-        if !self.stations[index].is_ordered {
+        if !is_ordered {
             queue = self.choose(index, queue, now_ps);
         }
         let free_ps = match self.queues[queue].take_only(now_ps) {
-            Some(packet) => self.serve_one(index, queue, packet, now_ps),
-            None => self.serve(index, queue, now_ps),
+            Some(packet) => self.serve_one::<WORK>(index, queue, packet, now_ps),
+            None => self.serve::<WORK>(index, queue, now_ps),
         };
         self.ready_ps[queue] = self.queues[queue].ready_ps();
-        self.stations[index].free_ps = free_ps;
+        self.free_ps[index] = free_ps;
         let ready_ps = self.ready_ps[begin..end].iter().fold(NEVER, |a, b| a.min(*b));
         self.next_ps[index] = ready_ps.max(free_ps);
     }
@@ -434,7 +497,7 @@ impl<'n> FastEngine<'n> {
         let station = &mut self.stations[index];
         let (begin, end) = station.queues;
         // A station that waits polls all the time: it found all its queues empty.
-        let has_idled = now_ps > station.free_ps;
+        let has_idled = now_ps > self.free_ps[index];
         station.is_calm = true;
         for (queue, ready_ps) in self.queues[begin..end].iter_mut().zip(&self.ready_ps[begin..end])
         {
@@ -469,22 +532,28 @@ impl<'n> FastEngine<'n> {
 
     /// Processes a burst of one packet; returns when it is processed.
     #[inline]
-    fn serve_one(&mut self, index: usize, queue: usize, mut packet: Packet, now_ps: u64) -> u64 {
+    fn serve_one<const WORK: u8>(
+        &mut self,
+        index: usize,
+        queue: usize,
+        packet: Packet,
+        now_ps: u64,
+    ) -> u64 {
         let Station { id, poll_ps, .. } = self.stations[index];
-        packet.time_ps = now_ps + poll_ps;
         let stage = self.queues[queue].stage;
-        let exit = self.process((index, id), stage, &mut packet);
+        let begun = packet.at(now_ps + poll_ps);
+        let (packet, exit) = self.process::<WORK>((index, id), stage, begun);
         self.leave(id, packet, exit);
         packet.time_ps
     }
 
     /// Takes a burst from the queue at `now_ps`; returns when its last packet is processed.
     #[inline]
-    fn serve(&mut self, index: usize, queue: usize, now_ps: u64) -> u64 {
+    fn serve<const WORK: u8>(&mut self, index: usize, queue: usize, now_ps: u64) -> u64 {
         let Station { id, mut poll_ps, is_each, .. } = self.stations[index];
         let (state, records) = (&mut self.queues[queue], &mut self.results.records);
         let length = state.admit(now_ps, |queue_id, packet| {
-            let record = &mut records[packet.id as usize];
+            let record = &mut records[packet.id() as usize];
             (record.ended_ps, record.outcome) =
                 (packet.time_ps, Outcome::QueueFull(queue_id as u16));
         });
@@ -501,14 +570,15 @@ impl<'n> FastEngine<'n> {
             let mut packet = state.pop();
             let sojourn_ps = now_ps - packet.time_ps;
             state.record.waited_ps += u128::from(sojourn_ps);
-            if state.is_noticed(sojourn_ps, is_full)
-                && !self.manage(index, queue, &mut packet, (now_ps, is_full))
-            {
-                continue;
+            if state.is_noticed(sojourn_ps, is_full) {
+                match self.manage(index, queue, packet, (now_ps, is_full)) {
+                    Some(form) => packet = packet.with_form(form),
+                    None => continue,
+                }
             }
-            packet.time_ps = time_ps + poll_ps;
+            let begun = packet.at(time_ps + poll_ps);
             poll_ps = 0;
-            let exit = self.process((index, id), stage, &mut packet);
+            let (packet, exit) = self.process::<WORK>((index, id), stage, begun);
             time_ps = packet.time_ps;
             if is_each {
                 self.leave(id, packet, exit);
@@ -517,109 +587,118 @@ impl<'n> FastEngine<'n> {
             }
         }
         if !is_each {
-            let mut leaving = std::mem::take(&mut self.leaving);
-            for (mut packet, exit) in leaving.drain(..) {
-                packet.time_ps = time_ps;
-                self.leave(id, packet, exit);
+            for number in 0..self.leaving.len() {
+                let (packet, exit) = self.leaving[number];
+                self.leave(id, packet.at(time_ps), exit);
             }
-            self.leaving = leaving;
+            self.leaving.clear();
         }
         self.queues[queue].rewind();
         time_ps
     }
 
-    /// Applies the management of a queue to a packet that leaves it; returns false if it is dropped.
+    /// Applies the management of a queue to a packet that leaves it; returns its form, none if it is dropped.
     #[inline(never)]
     fn manage(
         &mut self,
         index: usize,
         queue: usize,
-        packet: &mut Packet,
+        packet: Packet,
         (now_ps, is_full): (u64, bool),
-    ) -> bool {
+    ) -> Option<Form> {
         let state = &mut self.queues[queue];
         let (decision, is_calm) = state.manage(packet, now_ps, is_full);
         self.stations[index].is_calm &= is_calm;
         match decision {
             Decision::Pass => {}
-            Decision::Mark => self.results.records[packet.id as usize].is_marked = true,
-            Decision::Refuse => packet.form = Form::REFUSAL,
+            Decision::Mark => self.results.records[packet.id() as usize].is_marked = true,
+            Decision::Refuse => return Some(Form::REFUSAL),
             Decision::Drop => {
                 let queue = state.id as u16;
-                self.end(packet.id, now_ps, Outcome::Shed(queue));
-                return false;
+                self.end(packet.id(), now_ps, Outcome::Shed(queue));
+                return None;
             }
         }
-        true
+        Some(packet.form())
     }
 
     /// Runs the packet through its stages as far as they belong to this station, of which `own` is the index here and
     /// the number in the network.
-    #[inline]
-    fn process(&mut self, own: (usize, usize), stage: Stage, packet: &mut Packet) -> Exit {
-        let interest = self.interests[packet.id as usize];
-        let shard = usize::from(interest.shard);
-        let mut kind = packet.form.index();
-        let is_from_producer = packet.form.is_from_producer();
-        if stage == Stage::Input {
-            let face = if is_from_producer { interest.producer } else { interest.consumer };
-            let service = &self.services.input[usize::from(face)][kind];
-            packet.time_ps += self.services.time_ps(service, self.random, packet.id);
+    #[inline(always)]
+    fn process<const WORK: u8>(
+        &mut self,
+        own: (usize, usize),
+        stage: Stage,
+        mut packet: Packet,
+    ) -> (Packet, Exit) {
+        let id = packet.id();
+        let Interest { consumer, producer, shard, .. } = self.interests[id as usize];
+        let (mut form, shard) = (packet.form(), usize::from(shard));
+        let is_from_producer = form.is_from_producer();
+        if WORK == WHOLE || WORK == INPUT || (WORK == MIXED && stage == Stage::Input) {
+            let face = if is_from_producer { producer } else { consumer };
+            let service = &self.services.input[usize::from(face)][form.index()];
+            packet.time_ps += self.services.time_ps(service, self.random, id);
             self.pass(own.1, Stage::Input, packet);
-            let place = self.forward_at[shard][kind];
-            if place.station != own.0 {
-                return Exit::queue(place.queue);
+            if WORK != WHOLE {
+                let place = self.forward_at[shard][form.index()];
+                if WORK == INPUT || place.station != own.0 {
+                    return (packet, Exit::queue(place.queue));
+                }
             }
         }
-        if stage != Stage::Output {
-            let is_hit =
-                packet.form.is_interest() && self.network.is_hit(self.random, u64::from(packet.id));
+        let leaves_on =
+            |form: Form| usize::from(if form.is_interest() { producer } else { consumer });
+        if WORK == WHOLE || WORK == FORWARD || (WORK == MIXED && stage != Stage::Output) {
+            let is_hit = form.is_interest() && self.network.is_hit(self.random, u64::from(id));
             let service = if is_hit {
                 &self.services.hit[shard]
             } else {
-                &self.services.forward[shard][usize::from(is_from_producer)][kind]
+                &self.services.forward[shard][usize::from(is_from_producer)][form.index()]
             };
-            packet.time_ps += self.services.time_ps(service, self.random, packet.id);
+            packet.time_ps += self.services.time_ps(service, self.random, id);
             self.pass(own.1, Stage::Forward, packet);
             if is_hit {
-                packet.form = Form::new(Kind::Data);
-                kind = Kind::Data as usize;
+                form = Form::new(Kind::Data);
+                packet = packet.with_form(form);
             } else if !self.forward(packet) {
-                return Exit::GONE;
+                return (packet, Exit::GONE);
             }
-            let place = self.output_at[interest.leaves_on(packet.form)];
-            if place.station != own.0 {
-                return Exit::queue(place.queue);
+            if WORK != WHOLE {
+                let place = self.output_at[leaves_on(form)];
+                if WORK == FORWARD || place.station != own.0 {
+                    return (packet, Exit::queue(place.queue));
+                }
             }
         }
-        let face = interest.leaves_on(packet.form);
-        let service = &self.services.output[face][kind];
-        packet.time_ps += self.services.time_ps(service, self.random, packet.id);
+        let face = leaves_on(form);
+        let service = &self.services.output[face][form.index()];
+        packet.time_ps += self.services.time_ps(service, self.random, id);
         self.pass(own.1, Stage::Output, packet);
-        Exit::link(face)
+        (packet, Exit::link(face))
     }
 
     #[inline]
-    fn pass(&mut self, station: usize, stage: Stage, packet: &Packet) {
+    fn pass(&mut self, station: usize, stage: Stage, packet: Packet) {
         if self.has_digests {
-            self.results.records[packet.id as usize].pass(station, stage, packet.time_ps);
+            self.results.records[packet.id() as usize].pass(station, stage, packet.time_ps);
         }
     }
 
     /// The PIT; returns false if the packet ends here.
-    #[inline]
-    fn forward(&mut self, packet: &Packet) -> bool {
-        let interest = &mut self.interests[packet.id as usize];
+    #[inline(always)]
+    fn forward(&mut self, packet: Packet) -> bool {
+        let interest = &mut self.interests[packet.id() as usize];
         let shard = &mut self.shards[usize::from(interest.shard)];
-        if packet.form.is_interest() {
+        if packet.form().is_interest() {
             interest.expiry_ps = packet.time_ps + self.network.lifetime_ps;
             return shard.capacity.is_none() || self.insert_pit_entry(packet);
         }
-        if packet.form == Form::REFUSAL {
+        if packet.form() == Form::REFUSAL {
             return true;
         }
         if interest.expiry_ps <= packet.time_ps {
-            self.end(packet.id, packet.time_ps, Outcome::Late);
+            self.end(packet.id(), packet.time_ps, Outcome::Late);
             return false;
         }
         // In a shard without limit, none is in the PIT.
@@ -630,9 +709,9 @@ impl<'n> FastEngine<'n> {
 
     /// Makes room by the entries that expired; returns false if the PIT is full nevertheless.
     #[inline(never)]
-    fn insert_pit_entry(&mut self, packet: &Packet) -> bool {
+    fn insert_pit_entry(&mut self, packet: Packet) -> bool {
         let Interest { expiry_ps: own_expiry_ps, shard: index, .. } =
-            self.interests[packet.id as usize];
+            self.interests[packet.id() as usize];
         let shard = &mut self.shards[usize::from(index)];
         while let Some((expiry_ps, id)) = shard.entries.front().copied()
             && expiry_ps <= packet.time_ps
@@ -643,139 +722,118 @@ impl<'n> FastEngine<'n> {
             *is_in_pit = false;
         }
         if shard.capacity.is_some_and(|capacity| shard.live >= capacity) {
-            self.end(packet.id, packet.time_ps, Outcome::PitFull(index));
+            self.end(packet.id(), packet.time_ps, Outcome::PitFull(index));
             return false;
         }
-        shard.entries.push_back((own_expiry_ps, packet.id));
+        shard.entries.push_back((own_expiry_ps, packet.id()));
         shard.live += 1;
-        self.interests[packet.id as usize].is_in_pit = true;
+        self.interests[packet.id() as usize].is_in_pit = true;
         let pit_max = &mut self.results.pit_max[usize::from(index)];
         *pit_max = (*pit_max).max(shard.live);
         true
     }
 
-    #[inline]
-    fn leave(&mut self, station: usize, mut packet: Packet, exit: Exit) {
+    #[inline(always)]
+    fn leave(&mut self, station: usize, packet: Packet, exit: Exit) {
         if exit == Exit::GONE {
             return;
         }
-        if let Some(face) = exit.face() {
-            if !self.cross(&mut packet, face, true) {
-                return;
-            }
-            if face < self.sources.len() {
-                self.reach_consumer(packet);
-            } else {
-                self.produce(packet, face);
-            }
-            return;
+        let Some(face) = exit.face() else {
+            return self.push(exit.0 as usize, packet.with_origin(station as u16));
+        };
+        let Some(packet) = self.cross(packet, face, true) else { return };
+        if face < self.sources.len() {
+            self.reach_consumer(packet);
+        } else {
+            self.produce(packet, face);
         }
-        packet.origin = station as u16;
-        self.push(exit.0 as usize, packet);
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, queue: usize, packet: Packet) {
         let state = &mut self.queues[queue];
         state.push(packet);
         let ready_ps = &mut self.ready_ps[queue];
         if packet.time_ps < *ready_ps {
             *ready_ps = packet.time_ps;
-            let poll_ps = packet.time_ps.max(self.stations[state.station].free_ps);
+            let poll_ps = packet.time_ps.max(self.free_ps[state.station]);
             let next_ps = &mut self.next_ps[state.station];
             *next_ps = (*next_ps).min(poll_ps);
         }
     }
 
     /// Puts the packet on the link of a face to the forwarder.
-    #[inline]
-    fn receive(&mut self, mut packet: Packet, face: usize) {
-        if self.cross(&mut packet, face, false) {
-            packet.origin = (self.network.stations.len() + face) as u16;
-            self.push(self.input_at[face], packet);
+    #[inline(always)]
+    fn receive(&mut self, packet: Packet, face: usize) {
+        if let Some(packet) = self.cross(packet, face, false) {
+            let origin = (self.network.stations.len() + face) as u16;
+            self.push(self.input_at[face], packet.with_origin(origin));
         }
     }
 
-    /// Puts the packet on a link at its time, and gives it the time when it comes out; returns false if it does not.
-    #[inline]
-    fn cross(&mut self, packet: &mut Packet, face: usize, outgoing: bool) -> bool {
+    /// Puts the packet on a link at its time; returns it at the time when it comes out, if it does.
+    #[inline(always)]
+    fn cross(&mut self, packet: Packet, face: usize, outgoing: bool) -> Option<Packet> {
         let link = &mut self.links[face][usize::from(outgoing)];
-        if link.capacity != usize::MAX || link.has_loss {
+        if link.is_limited {
             return self.cross_limited(packet, face, outgoing);
         }
-        link.sent_ps = link.sent_ps.max(packet.time_ps) + link.transmit_ps[packet.form.index()];
-        packet.time_ps = link.sent_ps + link.delay_ps;
-        true
+        link.sent_ps = link.sent_ps.max(packet.time_ps) + link.transmit_ps[packet.form().index()];
+        Some(packet.at(link.sent_ps + link.delay_ps))
     }
 
     #[inline(never)]
-    fn cross_limited(&mut self, packet: &mut Packet, face: usize, outgoing: bool) -> bool {
+    fn cross_limited(&mut self, packet: Packet, face: usize, outgoing: bool) -> Option<Packet> {
         let link = &mut self.links[face][usize::from(outgoing)];
-        let sent_ps = link.sent_ps.max(packet.time_ps) + link.transmit_ps[packet.form.index()];
+        let sent_ps = link.sent_ps.max(packet.time_ps) + link.transmit_ps[packet.form().index()];
         if link.capacity != usize::MAX {
             if link.recent_ps.len() == link.capacity {
                 if link.recent_ps[0] > packet.time_ps {
-                    self.end(packet.id, packet.time_ps, Outcome::LinkFull(face as u16));
-                    return false;
+                    self.end(packet.id(), packet.time_ps, Outcome::LinkFull(face as u16));
+                    return None;
                 }
                 link.recent_ps.pop_front();
             }
             link.recent_ps.push_back(sent_ps);
         }
         link.sent_ps = sent_ps;
-        packet.time_ps = sent_ps + link.delay_ps;
-        if link.has_loss && self.network.is_lost(self.random, face, outgoing, u64::from(packet.id))
-        {
-            self.end(packet.id, packet.time_ps, Outcome::LinkLoss(face as u16));
-            return false;
+        let packet = packet.at(sent_ps + link.delay_ps);
+        let id = u64::from(packet.id());
+        if link.has_loss && self.network.is_lost(self.random, face, outgoing, id) {
+            self.end(packet.id(), packet.time_ps, Outcome::LinkLoss(face as u16));
+            return None;
         }
-        true
+        Some(packet)
     }
 
     /// The packet has reached the producer of the face, which answers on the same one.
-    #[inline]
-    fn produce(&mut self, mut packet: Packet, face: usize) {
-        let producer = &mut self.producers[face - self.network.consumers.len()];
-        if producer.free_ps < packet.time_ps {
-            producer.starts_ps.clear();
-        }
-        // A packet that leaves the queue at this instant is still in it.
-        while producer.starts_ps.front().is_some_and(|start_ps| *start_ps < packet.time_ps) {
-            producer.starts_ps.pop_front();
-        }
-        if producer.starts_ps.len() >= producer.capacity {
-            producer.record.dropped += 1;
-            let queue = producer.queue as u16;
-            return self.end(packet.id, packet.time_ps, Outcome::QueueFull(queue));
-        }
-        let start_ps = producer.free_ps.max(packet.time_ps);
-        producer.starts_ps.push_back(start_ps);
-        let record = &mut producer.record;
-        record.entered += 1;
-        record.length_max = record.length_max.max(producer.starts_ps.len());
-        record.waited_ps += u128::from(start_ps - packet.time_ps);
+    #[inline(always)]
+    fn produce(&mut self, packet: Packet, face: usize) {
+        let producer = &mut self.producers[face - self.sources.len()];
         let services = &self.services;
-        let service_ps = services.time_ps(&services.produce, self.random, packet.id);
-        packet.time_ps = start_ps + producer.poll_ps + service_ps;
-        producer.free_ps = packet.time_ps;
+        let id = packet.id();
+        let service_ps = services.time_ps(&services.produce, self.random, id);
+        let Some(done_ps) = producer.take(packet.time_ps, service_ps) else {
+            let queue = producer.queue as u16;
+            return self.end(id, packet.time_ps, Outcome::QueueFull(queue));
+        };
         if self.has_digests {
-            let record = &mut self.results.records[packet.id as usize];
-            record.pass(producer.station, Stage::Produce, packet.time_ps);
+            self.results.records[id as usize].pass(producer.station, Stage::Produce, done_ps);
         }
-        packet.form = Form::new(self.network.answer(self.random, u64::from(packet.id)));
-        self.receive(packet, face);
+        let form = Form::new(self.network.answer(self.random, u64::from(id)));
+        self.receive(packet.at(done_ps).with_form(form), face);
     }
 
-    #[inline]
+    #[inline(always)]
     fn reach_consumer(&mut self, packet: Packet) {
-        let created_ps = self.results.records[packet.id as usize].created_ps;
-        let is_in_time = packet.time_ps <= created_ps + self.network.lifetime_ps;
-        let outcome = match packet.form.kind() {
+        let record = &mut self.results.records[packet.id() as usize];
+        let is_in_time = packet.time_ps <= record.created_ps + self.network.lifetime_ps;
+        record.ended_ps = packet.time_ps;
+        record.outcome = match packet.form().kind() {
             Kind::Nack => Outcome::Nacked,
             Kind::Interest | Kind::Data if is_in_time => Outcome::Satisfied,
             Kind::Interest | Kind::Data => Outcome::Late,
         };
-        self.end(packet.id, packet.time_ps, outcome);
     }
 
     #[inline]
@@ -787,24 +845,40 @@ impl<'n> FastEngine<'n> {
 }
 
 /// Cells of a guide.
-const GUIDE_CELLS: usize = 256;
+const GUIDE_CELLS: usize = 2048;
 
 /// The first prefix that a uniform number in each of the cells may select (Chen, Asau: "On Generating Random
 /// Variates from an Empirical Distribution", 1974).
-fn guide(consumer: &Consumer) -> Vec<usize> {
+fn guide(consumer: &Consumer) -> Vec<u32> {
     let at = |cell: usize| cell as f64 / GUIDE_CELLS as f64;
-    (0..GUIDE_CELLS).map(|cell| consumer.prefix_cdf.partition_point(|p| *p <= at(cell))).collect()
+    let first = |cell| consumer.prefix_cdf.partition_point(|p| *p <= at(cell)) as u32;
+    (0..GUIDE_CELLS).map(first).collect()
 }
 
 /// As [`Consumer::prefix`], without a search.
 #[inline]
-fn guided_prefix(consumer: &Consumer, guide: &[usize], unit: f64) -> u32 {
+fn guided_prefix(consumer: &Consumer, guide: &[u32], unit: f64) -> u32 {
     let last = consumer.prefix_cdf.len() - 1;
-    let mut index = guide[(unit * GUIDE_CELLS as f64) as usize];
+    let mut index = guide[(unit * GUIDE_CELLS as f64) as usize] as usize;
     while index < last && consumer.prefix_cdf[index] <= unit {
         index += 1;
     }
     consumer.first_prefix + index.min(last) as u32
+}
+
+impl Work {
+    fn of(station: usize, queues: &[Queue], forward: &[[Place; 3]], output: &[Place]) -> Self {
+        let is_all = |stage: Stage| queues.iter().all(|queue| queue.stage == stage);
+        let is_own = |place: &Place| place.station == station;
+        let forwards = forward.as_flattened();
+        match () {
+            () if is_all(Stage::Input) && forwards.iter().chain(output).all(is_own) => Self::Whole,
+            () if is_all(Stage::Input) && !forwards.iter().any(is_own) => Self::Input,
+            () if is_all(Stage::Forward) && !output.iter().any(is_own) => Self::Forward,
+            () if is_all(Stage::Output) => Self::Output,
+            () => Self::Mixed,
+        }
+    }
 }
 
 impl Link {
@@ -813,6 +887,7 @@ impl Link {
             transmit_ps: spec.transmit_ps,
             delay_ps: spec.delay_ps,
             has_loss: spec.loss > 0.0,
+            is_limited: spec.loss > 0.0 || spec.capacity.is_some(),
             capacity: spec.capacity.unwrap_or(usize::MAX),
             sent_ps: 0,
             recent_ps: VecDeque::new(),

@@ -81,6 +81,19 @@ impl Queue {
         }
     }
 
+    pub(super) const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub(super) const fn full_at(&self) -> usize {
+        self.full_at
+    }
+
+    /// Management takes notice of packets that waited as long as this.
+    pub(super) const fn target_ps(&self) -> u64 {
+        self.target_ps
+    }
+
     pub(super) fn reset(&mut self) {
         self.record = QueueRecord::default();
         (self.length, self.head, self.arrived, self.end) = (0, 0, 0, 0);
@@ -100,7 +113,7 @@ impl Queue {
         let mut place = self.end;
         while place > self.arrived {
             let before = self.ring[(place - 1) & mask];
-            if !packet.is_before(&before) {
+            if !packet.is_before(before) {
                 break;
             }
             self.ring[place & mask] = before;
@@ -140,18 +153,18 @@ impl Queue {
         let mask = self.ring.len() - 1;
         let before = self.length;
         while self.arrived < self.end {
-            let packet = &mut self.ring[self.arrived & mask];
+            let packet = self.ring[self.arrived & mask];
             if packet.time_ps > now_ps {
                 break;
             }
-            self.arrived += 1;
             if self.length < self.capacity {
                 self.length += 1;
             } else {
                 self.record.dropped += 1;
-                dropped(self.id, *packet);
-                packet.form = Form::GONE;
+                dropped(self.id, packet);
+                self.ring[self.arrived & mask] = packet.with_form(Form::GONE);
             }
+            self.arrived += 1;
         }
         self.record.entered += (self.length - before) as u64;
         self.record.length_max = self.record.length_max.max(self.length);
@@ -190,7 +203,7 @@ impl Queue {
         loop {
             let packet = self.ring[self.head & mask];
             self.head += 1;
-            if packet.form != Form::GONE {
+            if packet.form() != Form::GONE {
                 return packet;
             }
         }
@@ -214,14 +227,14 @@ impl Queue {
     /// whether the controllers are calm now.
     pub(super) fn manage(
         &mut self,
-        packet: &Packet,
+        packet: Packet,
         now_ps: u64,
         is_full: bool,
     ) -> (Decision, bool) {
         let is_empty = self.length == 0;
         let Some(manager) = &mut self.manager else { return (Decision::Pass, true) };
         let sojourn_ps = now_ps - packet.time_ps;
-        let decision = manager.decide(packet.form, now_ps, sojourn_ps, is_empty, is_full);
+        let decision = manager.decide(packet.form(), now_ps, sojourn_ps, is_empty, is_full);
         self.target_ps = manager.noticed_ps();
         (decision, manager.is_calm)
     }

@@ -1,55 +1,56 @@
 //! Service times of the fast engine: most are drawn as the Interests are generated.
 
-use crate::distribution::{Distribution, to_ps};
+use crate::distribution::{Distribution, QuantileTable, to_ps};
 use crate::network::{Kind, Network, Stage, streams};
-use crate::random::{StreamId, TraceRandom};
+use crate::random::{StreamId, TraceRandom, to_unit};
 
-/// No times that are drawn ahead.
-const NONE: u32 = u32::MAX;
-
-/// Service times of one stage and kind of packet at one place.
+/// Where the times of a stage and kind of packet are, in the table of times.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Service<'n> {
-    /// The service time if it is constant, else 0.
-    constant_ps: u64,
-    /// Index of its times that are drawn with the Interests; or they are drawn when needed.
-    ahead: u32,
+    /// Its time for the first Interest. Beyond the table if times are drawn when needed.
+    place: usize,
+    /// Distance to that of the next Interest: 0 if the time is constant.
+    stride: usize,
     law: &'n Distribution,
     factor: f64,
     stream: StreamId,
 }
 
-/// Times of one stage and kind of packet, drawn for all Interests as they are generated: independent draws side
-/// by side take less time than each between two decisions.
+/// No times that are drawn ahead.
+const NONE: usize = usize::MAX / 2;
+
+/// A column of the table: times drawn for all Interests as they are generated. Independent draws side by side take less
+/// time than each between two decisions.
 #[derive(Debug)]
-struct Ahead<'n> {
+struct Column<'n> {
     law: &'n Distribution,
     factor: f64,
     stream: StreamId,
-    times_ps: Vec<u64>,
+    cells: Option<Cells<'n>>,
+}
+
+/// A quantile table with the width of each cell beside its begin.
+#[derive(Debug)]
+struct Cells<'n> {
+    table: &'n QuantileTable,
+    scale: f64,
+    cells: Vec<(f64, f64)>,
 }
 
 impl<'n> Service<'n> {
-    fn new(law: &'n Distribution, factor: f64, stream: StreamId) -> Self {
-        let constant_ps =
-            if let Distribution::Constant(value) = law { to_ps(value * factor) } else { 0 };
-        Self { constant_ps, ahead: NONE, law, factor, stream }
+    const fn new(law: &'n Distribution, factor: f64, stream: StreamId) -> Self {
+        Self { place: NONE, stride: 0, law, factor, stream }
     }
 
-    /// Draws the times with the Interests, unless they are constant.
-    fn draw_ahead(&mut self, ahead: &mut Vec<Ahead<'n>>) {
-        if self.constant_ps != 0 {
-            return;
-        }
-        let (law, factor, stream) = (self.law, self.factor, self.stream);
-        let is_same = |other: &Ahead<'_>| {
-            other.stream == stream && other.factor.to_bits() == factor.to_bits()
-        };
-        let index = ahead.iter().position(is_same).unwrap_or_else(|| {
-            ahead.push(Ahead { law, factor, stream, times_ps: Vec::new() });
-            ahead.len() - 1
-        });
-        self.ahead = index as u32;
+    #[inline(never)]
+    fn draw(&self, random: TraceRandom, interest: u32) -> u64 {
+        self.law.sample_ps(&mut random.draw(self.stream, u64::from(interest)), self.factor)
+    }
+
+    /// The shortest time.
+    pub(super) fn minimum_ps(&self) -> u64 {
+        // Rounded like any other time: a product and its rounding are monotone.
+        to_ps(self.law.minimum() * self.factor)
     }
 }
 
@@ -63,7 +64,11 @@ pub(super) struct Services<'n> {
     /// By shard.
     pub hit: Vec<Service<'n>>,
     pub produce: Service<'n>,
-    ahead: Vec<Ahead<'n>>,
+    columns: Vec<Column<'n>>,
+    /// Constant times; then, for each Interest, a row of a time of each column.
+    times_ps: Vec<u64>,
+    constants: usize,
+    words: Vec<u64>,
 }
 
 impl<'n> Services<'n> {
@@ -104,75 +109,154 @@ impl<'n> Services<'n> {
                 1.0,
                 streams::service(Stage::Produce, Kind::Interest),
             ),
-            ahead: Vec::new(),
+            columns: Vec::new(),
+            times_ps: Vec::new(),
+            constants: 0,
+            words: Vec::new(),
         };
-        all.draw_ahead(network.consumers.len(), network.hit_ratio < 0.5);
+        all.lay_out(network.consumers.len(), network.hit_ratio < 0.5);
         all
     }
 
-    /// Every Interest needs these, and most of their answers; Nacks and hits are drawn when needed.
-    fn draw_ahead(&mut self, consumers: usize, needs_answers: bool) {
-        let ahead = &mut self.ahead;
+    /// Chooses the columns: every Interest needs most of these times, and most Interests those of answers. Nacks and
+    /// hits are drawn when needed.
+    fn lay_out(&mut self, consumers: usize, needs_answers: bool) {
         let (interest, data) = (Kind::Interest as usize, Kind::Data as usize);
-        for face in 0..self.input.len() {
+        let mut ahead = Vec::new();
+        place(&mut self.produce, true, &mut self.times_ps, &mut ahead);
+        for (face, (input, output)) in self.input.iter_mut().zip(&mut self.output).enumerate() {
             // Interests come from consumers and leave to producers.
             let is_producer = face >= consumers;
             let (at_input, at_output) =
                 if is_producer { (data, interest) } else { (interest, data) };
-            if at_input == interest || needs_answers {
-                self.input[face][at_input].draw_ahead(ahead);
+            for (service, kind) in input.iter_mut().zip(0..) {
+                let is_ahead = kind == at_input && (kind == interest || needs_answers);
+                place(service, is_ahead, &mut self.times_ps, &mut ahead);
             }
-            if at_output == interest || needs_answers {
-                self.output[face][at_output].draw_ahead(ahead);
+            for (service, kind) in output.iter_mut().zip(0..) {
+                let is_ahead = kind == at_output && (kind == interest || needs_answers);
+                place(service, is_ahead, &mut self.times_ps, &mut ahead);
             }
         }
         for [from_consumer, from_producer] in &mut self.forward {
-            from_consumer[interest].draw_ahead(ahead);
-            if needs_answers {
-                from_producer[data].draw_ahead(ahead);
+            for (service, kind) in from_consumer.iter_mut().zip(0..) {
+                place(service, kind == interest, &mut self.times_ps, &mut ahead);
+            }
+            for (service, kind) in from_producer.iter_mut().zip(0..) {
+                let is_ahead = kind == data && needs_answers;
+                place(service, is_ahead, &mut self.times_ps, &mut ahead);
             }
         }
-        self.produce.draw_ahead(ahead);
+        for service in &mut self.hit {
+            place(service, false, &mut self.times_ps, &mut ahead);
+        }
+        self.constants = self.times_ps.len();
+        for service in ahead {
+            let (law, factor, stream) = (service.law, service.factor, service.stream);
+            let is_same = |other: &Column<'_>| {
+                other.stream == stream && other.factor.to_bits() == factor.to_bits()
+            };
+            let column = self.columns.iter().position(is_same).unwrap_or_else(|| {
+                self.columns.push(Column { law, factor, stream, cells: Cells::of(law) });
+                self.columns.len() - 1
+            });
+            service.place = self.constants + column;
+        }
+        let stride = self.columns.len();
+        let input = self.input.iter_mut().chain(&mut self.output).flatten();
+        let all = input.chain(self.forward.iter_mut().flatten().flatten());
+        for service in all.chain([&mut self.produce]) {
+            if service.place != NONE && service.place >= self.constants {
+                service.stride = stride;
+            }
+        }
     }
 
     pub(super) fn reset(&mut self) {
-        for ahead in &mut self.ahead {
-            ahead.times_ps.clear();
-        }
+        self.times_ps.truncate(self.constants);
     }
 
     /// Draws the times of the Interests `first` to `first + count - 1`.
     pub(super) fn extend(&mut self, random: TraceRandom, first: u64, count: usize) {
-        for Ahead { law, factor, stream, times_ps } in &mut self.ahead {
-            let begin = times_ps.len();
-            times_ps.resize(begin + count, 0);
-            let pairs = times_ps[begin..].iter_mut().zip(random.draws(*stream, first, count));
-            if let Distribution::Empirical(table) = law {
-                // The usual case, without a choice between distributions in the loop.
-                pairs.for_each(|(time_ps, mut draw)| {
-                    *time_ps = to_ps(table.sample(&mut draw) * *factor);
-                });
-            } else {
-                pairs.for_each(|(time_ps, mut draw)| *time_ps = law.sample_ps(&mut draw, *factor));
-            }
+        let stride = self.columns.len();
+        if stride == 0 {
+            return;
+        }
+        let begin = self.times_ps.len();
+        self.times_ps.resize(begin + count * stride, 0);
+        self.words.resize(count, 0);
+        for (number, column) in self.columns.iter().enumerate() {
+            random.first_words(column.stream, first, &mut self.words);
+            let rows = self.times_ps[begin..].chunks_exact_mut(stride).map(|row| &mut row[number]);
+            column.draw(random, first, &self.words, rows);
         }
     }
 
     #[inline]
     pub(super) fn time_ps(&self, service: &Service<'_>, random: TraceRandom, interest: u32) -> u64 {
-        if service.constant_ps != 0 {
-            return service.constant_ps;
+        match self.times_ps.get(service.place + service.stride * interest as usize) {
+            Some(time_ps) => *time_ps,
+            None => service.draw(random, interest),
         }
-        if let Some(ahead) = self.ahead.get(service.ahead as usize) {
-            return ahead.times_ps[interest as usize];
-        }
-        service.draw(random, interest)
     }
 }
 
-impl Service<'_> {
-    #[inline(never)]
-    fn draw(&self, random: TraceRandom, interest: u32) -> u64 {
-        self.law.sample_ps(&mut random.draw(self.stream, u64::from(interest)), self.factor)
+/// Gives a service its place if it is constant, or puts it among those that are drawn `ahead`.
+fn place<'s, 'n>(
+    service: &'s mut Service<'n>,
+    is_ahead: bool,
+    constants_ps: &mut Vec<u64>,
+    ahead: &mut Vec<&'s mut Service<'n>>,
+) {
+    if let Distribution::Constant(value) = service.law {
+        service.place = constants_ps.len();
+        constants_ps.push(to_ps(value * service.factor));
+    } else if is_ahead {
+        ahead.push(service);
+    }
+}
+
+impl Column<'_> {
+    fn draw<'t>(
+        &self,
+        random: TraceRandom,
+        first: u64,
+        words: &[u64],
+        times_ps: impl Iterator<Item = &'t mut u64>,
+    ) {
+        let each = (first..).zip(words).zip(times_ps);
+        if let Some(cells) = &self.cells {
+            // The usual case, without a choice between distributions in the loop.
+            each.for_each(|((index, word), time_ps)| {
+                let position = to_unit(*word) * cells.scale;
+                let cell = position as usize;
+                let duration = match cells.cells.get(cell) {
+                    Some((low, width)) => low + width * (position - cell as f64),
+                    None => cells.tail(random, self.stream, index),
+                };
+                *time_ps = to_ps(duration * self.factor);
+            });
+        } else {
+            each.for_each(|((index, word), time_ps)| {
+                let mut draw = random.draw_from(self.stream, index, *word);
+                *time_ps = self.law.sample_ps(&mut draw, self.factor);
+            });
+        }
+    }
+}
+
+impl<'n> Cells<'n> {
+    fn of(law: &'n Distribution) -> Option<Self> {
+        let Distribution::Empirical(table) = law else { return None };
+        let cells = table.quantiles.windows(2).map(|w| (w[0], w[1] - w[0])).collect();
+        Some(Self { table, scale: table.scale(), cells })
+    }
+
+    #[cold]
+    fn tail(&self, random: TraceRandom, stream: StreamId, index: u64) -> f64 {
+        let mut draw = random.draw(stream, index);
+        // The first word has selected the tail.
+        let _ = draw.bits();
+        self.table.sample_tail(&mut draw)
     }
 }
