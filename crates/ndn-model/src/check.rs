@@ -3,14 +3,16 @@
 //! A [`Runner`] simulates traces and may run on any thread. A [`Checker`] takes their values in order of
 //! the trace number and says when there are enough: the result is the same at any number of threads.
 
-use crate::fast::FastEngine;
+use crate::engine::Engine;
 use crate::file::Model;
 use crate::property::{Property, Trace};
 use crate::random::TraceRandom;
+use crate::rare::{Splitter, Splitting};
 use crate::smc::fixed::{clopper_pearson, okamoto_interval, okamoto_sample_size};
 use crate::smc::mean::BoundedSample;
 use crate::smc::quantile::{dkw_interval, dkw_sample_size, sample_quantile};
 use crate::smc::sequence::BetaBinomialSequence;
+use crate::smc::splitting::SplittingEstimate;
 use crate::smc::test::{Hypotheses, SamplingPlan, Sprt};
 use crate::smc::{Interval, MethodError, Verdict, require_unit};
 
@@ -19,26 +21,48 @@ use crate::smc::{Interval, MethodError, Verdict, require_unit};
 pub struct Runner<'m> {
     model: &'m Model,
     property: &'m Property,
-    engine: FastEngine<'m>,
+    traces: Traces<'m>,
     seed: u64,
+}
+
+/// The traces of an observation.
+#[derive(Debug)]
+enum Traces<'m> {
+    /// One.
+    Plain(Engine<'m>),
+    /// Those of a replication of importance splitting.
+    Split(Box<Splitter<'m>>),
 }
 
 impl<'m> Runner<'m> {
     /// A runner of traces under `seed`.
     #[must_use]
     pub fn new(model: &'m Model, property: &'m Property, seed: u64) -> Self {
-        Self { model, property, engine: FastEngine::without_digests(&model.network), seed }
+        Self { model, property, traces: Traces::Plain(Engine::new(&model.network)), seed }
     }
 
-    /// The observation of one trace: 1 or 0 for a formula, else the number.
+    /// A runner whose observations are replications of importance splitting.
+    #[must_use]
+    pub fn splitting(
+        model: &'m Model,
+        property: &'m Property,
+        seed: u64,
+        splitting: Splitting,
+    ) -> Self {
+        let splitter = Splitter::new(model, property, splitting);
+        Self { model, property, traces: Traces::Split(Box::new(splitter)), seed }
+    }
+
+    /// The observation of one trace: 1 or 0 for a formula, else the number. Of a replication: an estimate of its mean, or of
+    /// the mean of its complement if the formula is [rarely false](Property::is_rarely_false).
     pub fn observe(&mut self, trace: u32) -> f64 {
-        let result = self.engine.run(TraceRandom::new(self.seed, trace), self.model.horizon_ps);
-        let trace = Trace::new(self.model, result);
-        match self.property {
-            Property::ProbabilityAtLeast(formula, _) | Property::Probability(formula) => {
-                f64::from(u8::from(trace.satisfies(formula)))
+        let random = TraceRandom::new(self.seed, trace);
+        match &mut self.traces {
+            Traces::Plain(engine) => {
+                let result = engine.run(random, self.model.horizon_ps);
+                self.property.observe(&Trace::new(self.model, result))
             }
-            Property::Expectation(number) | Property::Quantile(_, number) => trace.number(number),
+            Traces::Split(splitter) => splitter.replicate(random),
         }
     }
 }
@@ -90,6 +114,11 @@ pub enum Method {
         /// Number of traces; the smallest that bounds the quantile if none.
         traces: Option<u32>,
     },
+    /// Importance splitting, for rare events: observations are replications.
+    Splitting {
+        /// Number of replications.
+        replications: u32,
+    },
 }
 
 impl Method {
@@ -120,6 +149,10 @@ impl Method {
             }
             Self::Dkw { .. } => {
                 "DKW: traces independent, their number fixed beforehand; all quantiles at once"
+            }
+            Self::Splitting { .. } => {
+                "importance splitting: replications independent, their number fixed beforehand; unbiased; the interval covers \
+                 as their mean is nearly normal (Student), and exactly if all are 0"
             }
         }
     }
@@ -185,6 +218,8 @@ pub struct Checker {
     /// Threshold of P >= θ, and level of a quantile.
     threshold: Option<f64>,
     level: f64,
+    /// Whether replications estimate the complement.
+    is_complement: bool,
     sequence: BetaBinomialSequence,
     sprt: Option<Sprt>,
     plan: Option<SamplingPlan>,
@@ -215,6 +250,7 @@ impl Checker {
             error,
             threshold,
             level,
+            is_complement: property.is_rarely_false(),
             sequence: BetaBinomialSequence::new(error)?,
             sprt: None,
             plan: None,
@@ -234,12 +270,13 @@ impl Checker {
                 !is_formula && !is_quantile
             }
             Method::Dkw { .. } => is_quantile,
+            Method::Splitting { .. } => is_formula || property.natural_bounds() == Some((0.0, 1.0)),
         };
         if !fits {
             return Err(CheckError::Mismatch(
                 "this method does not answer this property: formulas by confidence sequence, Okamoto or \
                  Clopper-Pearson, and with a threshold by SPRT or sampling plan; expectations by betting or \
-                 empirical Bernstein; quantiles by DKW",
+                 empirical Bernstein; quantiles by DKW; formulas and E(share(..)) by splitting",
             ));
         }
         checker.prepare()?;
@@ -286,6 +323,14 @@ impl Checker {
             Method::Dkw { traces } => {
                 let least = dkw_sample_size(self.level, self.error)?;
                 self.fixed = Some(traces.map_or(least, u64::from));
+            }
+            Method::Splitting { replications } => {
+                if replications < 2 {
+                    let (name, value) = ("traces", f64::from(replications));
+                    let accepted = "at least 2";
+                    return Err(MethodError::OutOfRange { name, value, accepted }.into());
+                }
+                self.fixed = Some(u64::from(replications));
             }
         }
         if self.fixed == Some(0) {
@@ -336,7 +381,7 @@ impl Checker {
         if let Some(sample) = &mut self.sample {
             sample.observe(value)?;
         }
-        if matches!(self.method, Method::Dkw { .. }) {
+        if matches!(self.method, Method::Dkw { .. } | Method::Splitting { .. }) {
             self.values.push(value);
         }
         self.is_complete = match self.method {
@@ -351,7 +396,8 @@ impl Checker {
             | Method::ClopperPearson { .. }
             | Method::SamplingPlan { .. }
             | Method::EmpiricalBernstein { .. }
-            | Method::Dkw { .. } => {
+            | Method::Dkw { .. }
+            | Method::Splitting { .. } => {
                 self.fixed.is_some_and(|traces| u64::from(self.count) >= traces)
             }
         };
@@ -401,10 +447,16 @@ impl Checker {
             Method::Dkw { .. } if self.is_complete => {
                 Some(dkw_interval(&self.sorted(), self.level, self.error)?)
             }
+            Method::Splitting { .. } if self.is_complete => {
+                let own = SplittingEstimate::of(self.values.clone(), self.error)?.interval;
+                let complement = Interval::new(1.0 - own.high, 1.0 - own.low);
+                Some(if self.is_complement { complement } else { own })
+            }
             Method::Okamoto { .. }
             | Method::ClopperPearson { .. }
             | Method::EmpiricalBernstein { .. }
             | Method::Dkw { .. }
+            | Method::Splitting { .. }
             | Method::Sprt { .. }
             | Method::SamplingPlan { .. } => None,
         };
@@ -419,12 +471,15 @@ impl Checker {
             | Method::SamplingPlan { .. }
             | Method::Betting { .. }
             | Method::EmpiricalBernstein { .. }
-            | Method::Dkw { .. } => {
+            | Method::Dkw { .. }
+            | Method::Splitting { .. } => {
                 interval.map_or(Verdict::Undecided, |interval| interval.decide_at_least(threshold))
             }
         });
         let estimate = if matches!(self.method, Method::Dkw { .. }) {
             sample_quantile(&self.sorted(), self.level).unwrap_or(f64::NAN)
+        } else if self.is_complement && matches!(self.method, Method::Splitting { .. }) {
+            1.0 - self.sum / f64::from(self.count)
         } else {
             self.sum / f64::from(self.count)
         };

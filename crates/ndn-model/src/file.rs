@@ -11,8 +11,9 @@ use crate::assembly::{
     zipf_cdf,
 };
 use crate::distribution::{Distribution, ErlangBranch, QuantileTable};
+use crate::fast::FastEngine;
 use crate::network::{
-    Arrivals, Consumer, Kind, Link, Network, QueueManagement, Services, Shed, Stage,
+    Arrivals, Consumer, Kind, Link, Network, QueueManagement, Services, Shed, Stage, Window,
 };
 use crate::units;
 
@@ -451,6 +452,20 @@ struct ConsumerTable {
     first_prefix: Option<u32>,
     prefixes: Option<Count>,
     zipf: Option<f64>,
+    window: Option<Count>,
+    window_max: Option<Count>,
+    slow_start: Option<Count>,
+    control: Option<ControlKind>,
+    decrease: Option<Ratio>,
+    pace: Option<Duration>,
+    timeout: Option<Duration>,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum ControlKind {
+    Aimd,
+    None,
 }
 
 #[derive(Deserialize, Clone, Copy, Default, PartialEq, Eq)]
@@ -461,6 +476,7 @@ enum ArrivalsKind {
     Poisson,
     OnOff,
     Trace,
+    Window,
 }
 
 #[derive(Deserialize, Default)]
@@ -498,6 +514,12 @@ struct PacketsTable {
     lifetime: Option<Duration>,
 }
 
+impl PacketsTable {
+    fn lifetime_ps(&self) -> u64 {
+        self.lifetime.map_or(4_000_000_000_000, |time| time.0 as u64)
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct RunTable {
@@ -528,8 +550,9 @@ impl ModelFile {
         }
         let interests = total_rate(&network) * horizon_ps as f64;
         if interests > INTERESTS_MAX {
+            let most = if FastEngine::refusal(&network).is_some() { "up to " } else { "" };
             let reason = format!(
-                "a trace has {interests:.0} Interests: at most {INTERESTS_MAX:.0} are kept"
+                "a trace has {most}{interests:.0} Interests: at most {INTERESTS_MAX:.0} are kept"
             );
             return Err(FileError::at(text, Some(self.run.span()), reason));
         }
@@ -564,7 +587,7 @@ impl ModelFile {
                 return Err(wrong("the numbers of prefixes are below 2^20"));
             }
             next_prefix = first_prefix + count as u32;
-            let arrivals = table.arrivals(&wrong)?;
+            let arrivals = table.arrivals(self.packets.lifetime_ps(), &wrong)?;
             consumers.push(Consumer { arrivals, first_prefix, prefix_cdf: zipf_cdf(count, zipf) });
         }
         if !(1..=PARTS_MAX).contains(&consumers.len()) {
@@ -582,7 +605,7 @@ impl ModelFile {
             producers: self.producers.count.map_or(1, |count| count.0),
             producer_links: [producer_link.clone(), producer_link],
             producer_capacity: self.producers.capacity.map_or(1 << 20, |count| count.0),
-            lifetime_ps: self.packets.lifetime.map_or(4_000_000_000_000, |time| time.0 as u64),
+            lifetime_ps: self.packets.lifetime_ps(),
             producer_nack_ratio: self.producers.nack_ratio.0,
         })
     }
@@ -806,10 +829,75 @@ impl ServicesTable {
     }
 }
 
+/// Window at the beginning without one in the file, as `ndncatchunks` has.
+const WINDOW_INITIAL: usize = 2;
+/// Interests in flight at most without a limit in the file.
+const WINDOW_MAX: usize = 1024;
+
 impl ConsumerTable {
-    fn arrivals(&self, wrong: &impl Fn(&str) -> FileError) -> Result<Arrivals, FileError> {
+    /// The first key that belongs to a window.
+    fn window_key(&self) -> Option<&'static str> {
+        let keys = [
+            ("window", self.window.is_some()),
+            ("window-max", self.window_max.is_some()),
+            ("slow-start", self.slow_start.is_some()),
+            ("control", self.control.is_some()),
+            ("decrease", self.decrease.is_some()),
+            ("pace", self.pace.is_some()),
+            ("timeout", self.timeout.is_some()),
+        ];
+        keys.iter().find(|(_, is_given)| *is_given).map(|(key, _)| *key)
+    }
+
+    fn window(
+        &self,
+        lifetime_ps: u64,
+        wrong: &impl Fn(&str) -> FileError,
+    ) -> Result<Window, FileError> {
+        if self.rate.is_some() || self.interval.is_some() || self.times.is_some() {
+            return Err(wrong("with a window, answers set the rate: no rate, interval or times"));
+        }
+        let is_controlled = self.control != Some(ControlKind::None);
+        if !is_controlled && (self.slow_start.is_some() || self.decrease.is_some()) {
+            return Err(wrong("`slow-start` and `decrease` belong to control = \"aimd\""));
+        }
+        let initial = self.window.map_or(WINDOW_INITIAL, |count| count.0);
+        let most = self.window_max.map_or(WINDOW_MAX.max(initial), |count| count.0);
+        if most < initial {
+            return Err(wrong("window-max is not below window"));
+        }
+        let decrease = self.decrease.map_or(0.5, |factor| factor.0);
+        if decrease <= 0.0 {
+            return Err(wrong("a decrease is a factor above 0, up to 1"));
+        }
+        let timeout_ps = self.timeout.map_or(lifetime_ps, |timeout| timeout.0 as u64);
+        if timeout_ps == 0 {
+            return Err(wrong("a timeout is above zero"));
+        }
+        Ok(Window {
+            initial: initial as f64,
+            most: most as f64,
+            is_controlled,
+            threshold: self.slow_start.map_or(most, |count| count.0) as f64,
+            decrease,
+            pace_ps: self.pace.map_or(1, |pace| (pace.0 as u64).max(1)),
+            timeout_ps,
+        })
+    }
+
+    fn arrivals(
+        &self,
+        lifetime_ps: u64,
+        wrong: &impl Fn(&str) -> FileError,
+    ) -> Result<Arrivals, FileError> {
         if self.arrivals != ArrivalsKind::OnOff && (self.on.is_some() || self.off.is_some()) {
             return Err(wrong("`on` and `off` belong to arrivals = \"on-off\""));
+        }
+        if self.arrivals == ArrivalsKind::Window {
+            return self.window(lifetime_ps, wrong).map(Arrivals::Window);
+        }
+        if let Some(key) = self.window_key() {
+            return Err(wrong(&format!("`{key}` belongs to arrivals = \"window\"")));
         }
         if self.arrivals == ArrivalsKind::Trace {
             let Some(times) = &self.times else { return Err(wrong("a trace has `times`")) };
@@ -846,7 +934,9 @@ impl ConsumerTable {
                 off: off.0.clone(),
             }),
             (ArrivalsKind::OnOff, ..) => Err(wrong("on-off arrivals have `on` and `off`")),
-            (ArrivalsKind::Fixed | ArrivalsKind::Trace, ..) => Ok(Arrivals::Renewal(law)),
+            (ArrivalsKind::Fixed | ArrivalsKind::Trace | ArrivalsKind::Window, ..) => {
+                Ok(Arrivals::Renewal(law))
+            }
         }
     }
 }
@@ -868,21 +958,23 @@ impl LinkTable {
     }
 }
 
-/// The longest mean service, transmission, delay, on- or off-period.
+/// The longest mean service, transmission, delay, on- or off-period, or pace.
 fn longest_time(network: &Network) -> f64 {
     let services = network.services.all().map(Distribution::mean);
     let links = network.faces.iter().flat_map(|face| [&face.incoming, &face.outgoing]);
     let links = links.flat_map(|link| link.transmit_ps.into_iter().chain([link.delay_ps]));
     let periods = network.consumers.iter().flat_map(|consumer| match &consumer.arrivals {
         Arrivals::OnOff { on, off, .. } => [on.mean(), off.mean()],
+        Arrivals::Window(window) => [window.pace_ps as f64, 0.0],
         Arrivals::Renewal(_) | Arrivals::Trace(_) => [0.0, 0.0],
     });
     services.chain(links.map(|time| time as f64)).chain(periods).fold(0.0, f64::max)
 }
 
-/// Mean Interests per picosecond of a consumer.
+/// Mean Interests per picosecond of a consumer; 0 of one with a window, which sends what the others leave.
 fn rate_of(arrivals: &Arrivals) -> f64 {
     match arrivals {
+        Arrivals::Window(_) => 0.0,
         Arrivals::Renewal(interval) => 1.0 / interval.mean(),
         Arrivals::OnOff { interval_ps, on, off } => {
             let share = on.mean() / (on.mean() + off.mean());
@@ -894,8 +986,41 @@ fn rate_of(arrivals: &Arrivals) -> f64 {
     }
 }
 
+/// Interests per picosecond of all consumers; at most, of those with a window.
 fn total_rate(network: &Network) -> f64 {
-    network.consumers.iter().map(|consumer| rate_of(&consumer.arrivals)).sum()
+    let rate = |(face, consumer): (usize, &Consumer)| match &consumer.arrivals {
+        Arrivals::Window(window) => {
+            let by_window = window.most / shortest_round_trip(network, face);
+            by_window.min(1.0 / window.pace_ps as f64)
+        }
+        arrivals @ (Arrivals::Renewal(_) | Arrivals::OnOff { .. } | Arrivals::Trace(_)) => {
+            rate_of(arrivals)
+        }
+    };
+    network.consumers.iter().enumerate().map(rate).sum()
+}
+
+/// The mean time from an Interest on the face of a consumer to its Data where nobody waits, by the shortest way.
+fn shortest_round_trip(network: &Network, face: usize) -> f64 {
+    let services = &network.services;
+    let both_ways = |face: usize| {
+        let face = &network.faces[face];
+        let interest = |link: &Link| (link.delay_ps + link.transmit_ps[0]) as f64;
+        let data = |link: &Link| (link.delay_ps + link.transmit_ps[1]) as f64;
+        match face.peer {
+            crate::network::Peer::Consumer(_) => interest(&face.incoming) + data(&face.outgoing),
+            crate::network::Peer::Producer(_) => interest(&face.outgoing) + data(&face.incoming),
+        }
+    };
+    let ends = both_ways(face) + services.input[0].mean() + services.output[1].mean();
+    if network.hit_ratio > 0.0 {
+        return ends + services.forward_hit.mean();
+    }
+    let producers = network.consumers.len()..network.faces.len();
+    let producer = producers.map(both_ways).fold(f64::INFINITY, f64::min);
+    let forwarding = services.forward[0].mean() + services.forward[1].mean();
+    let middle = services.output[0].mean() + services.produce.mean() + services.input[1].mean();
+    ends + producer + forwarding + middle
 }
 
 /// Load that is offered to each station, as a fraction of its time, if nothing is lost.
@@ -945,6 +1070,9 @@ fn warnings(network: &Network, interests: f64) -> Vec<String> {
                 station.name
             ));
         }
+    }
+    if let Some(reason) = FastEngine::refusal(network) {
+        warnings.push(format!("simulated by the reference engine, which is slower: {reason}"));
     }
     if interests < 1000.0 {
         warnings

@@ -10,11 +10,13 @@
 //! | [`network`] | what both engines run: faces, links, queues, threads, tables |
 //! | [`mod@reference`] | a network as components of the reference engine |
 //! | [`fast`] | the same network as departure recursions |
+//! | [`engine`] | the engine for a network: the fast one where it can |
 //! | [`assembly`] | ready-made networks: `ndn-dpdk` and `namewire` |
 //! | [`mod@file`] | model files in TOML with units |
 //! | [`mod@reproduce`] | the experiments of the paper on NDN-DPDK, under stated assumptions |
 //! | [`property`] | observables and bounded properties of a trace |
 //! | [`check`] | decides a property of a model, trace by trace |
+//! | [`rare`] | rare losses, by importance splitting over the length of a queue |
 //! | [`explore`] | sweeps over factors |
 //! | [`codel`] | CoDel on simulated time |
 //! | [`distribution`] | service times and intervals |
@@ -34,6 +36,7 @@ pub mod calibrate;
 pub mod check;
 pub mod codel;
 pub mod distribution;
+pub mod engine;
 pub mod explore;
 pub mod fast;
 pub mod file;
@@ -42,6 +45,7 @@ pub mod network;
 pub mod ppcc;
 pub mod property;
 pub mod random;
+pub mod rare;
 pub mod reference;
 pub mod reproduce;
 pub mod screen;

@@ -66,6 +66,48 @@ pub enum Arrivals {
     },
     /// Given times, ascending.
     Trace(Vec<u64>),
+    /// As answers allow: at most a window of Interests is in flight.
+    Window(Window),
+}
+
+/// A window of Interests in flight. With control it grows by an Interest for each Data in slow start, by an Interest per
+/// window above the threshold, and falls by a factor after a mark, a Nack or a timeout, once per window (AIMD of
+/// `ndncatchunks`: conservative window adaptation). There is no retransmission: the consumer continues with new Interests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Window {
+    /// Interests in flight at the beginning.
+    pub initial: f64,
+    /// Interests in flight at most.
+    pub most: f64,
+    /// Whether the window is controlled; else it is constant.
+    pub is_controlled: bool,
+    /// Window at which slow start ends at the beginning.
+    pub threshold: f64,
+    /// Factor after congestion.
+    pub decrease: f64,
+    /// Time between two Interests at least; at least 1.
+    pub pace_ps: u64,
+    /// An Interest without an answer for this time is no longer in flight.
+    pub timeout_ps: u64,
+}
+
+/// Window after congestion at least (`ndncatchunks`: `MIN_SSTHRESH`).
+pub const WINDOW_LEAST: f64 = 2.0;
+
+impl Window {
+    fn fault(&self) -> Option<&'static str> {
+        let is_sound = self.initial >= 1.0
+            && self.most >= self.initial
+            && self.most.is_finite()
+            && self.threshold >= 0.0
+            && self.decrease > 0.0
+            && self.decrease <= 1.0
+            && self.pace_ps > 0
+            && self.timeout_ps > 0;
+        (!is_sound).then_some(
+            "a window has at least one Interest, a maximum not below, a factor above 0 up to 1, times above zero",
+        )
+    }
 }
 
 /// A consumer: one face of the forwarder, on which Interests arrive.
@@ -99,7 +141,10 @@ pub struct ArrivalClock {
 }
 
 impl ArrivalClock {
-    /// When the next Interest is sent; none after the end of a trace.
+    /// Times that [`extend`](Self::extend) appends at most.
+    pub(crate) const BLOCK: usize = 64;
+
+    /// When the next Interest is sent; none after the end of a trace, nor with a window.
     #[inline]
     pub fn next(
         &mut self,
@@ -131,10 +176,54 @@ impl ArrivalClock {
                 next_ps
             }
             Arrivals::Trace(times) => *times.get(self.count as usize)?,
+            Arrivals::Window(_) => return None,
         };
         self.count += 1;
         self.last_ps = time_ps;
         Some(time_ps)
+    }
+
+    /// Appends the times of the next Interests: those of `count` calls of [`next`](Self::next), or fewer if one is not before
+    /// the end of `range`. The first one is not before its begin: random intervals that end earlier are drawn again.
+    pub(crate) fn extend(
+        &mut self,
+        arrivals: &Arrivals,
+        consumer: usize,
+        random: TraceRandom,
+        (count, range): (usize, core::ops::Range<u64>),
+        times_ps: &mut Vec<u64>,
+    ) {
+        let mut words = [0; Self::BLOCK];
+        let words = &mut words[..count.min(Self::BLOCK)];
+        let (stream, first) = (streams::interval(consumer), self.count);
+        let interval = match arrivals {
+            Arrivals::Renewal(Distribution::Constant(_))
+            | Arrivals::OnOff { .. }
+            | Arrivals::Trace(_)
+            | Arrivals::Window(_) => None,
+            Arrivals::Renewal(interval) => {
+                random.first_words(stream, first, words);
+                Some(interval)
+            }
+        };
+        for (index, word) in (first..).zip(words) {
+            let time_ps = if let Some(interval) = interval {
+                let mut draw = random.draw_from(stream, index, *word);
+                let mut time_ps = self.last_ps + interval.sample_ps(&mut draw, 1.0);
+                while index == first && time_ps < range.start {
+                    time_ps = self.last_ps + interval.sample_ps(&mut draw, 1.0);
+                }
+                self.count += 1;
+                self.last_ps = time_ps;
+                Some(time_ps)
+            } else {
+                self.next(arrivals, consumer, random)
+            };
+            match time_ps.filter(|time_ps| *time_ps < range.end) {
+                Some(time_ps) => times_ps.push(time_ps),
+                None => return,
+            }
+        }
     }
 }
 
@@ -426,6 +515,13 @@ impl Network {
         {
             return Some("every prefix of a consumer has a shard".into());
         }
+        let mut windows = self.consumers.iter().filter_map(|consumer| match &consumer.arrivals {
+            Arrivals::Window(window) => window.fault(),
+            Arrivals::Renewal(_) | Arrivals::OnOff { .. } | Arrivals::Trace(_) => None,
+        });
+        if let Some(fault) = windows.next() {
+            return Some(fault.into());
+        }
         if self.shard_of_prefix.iter().any(|shard| usize::from(*shard) >= self.shards.len()) {
             return Some("the dispatch table names shards that exist".into());
         }
@@ -437,6 +533,41 @@ impl Services {
     pub(crate) fn all(&self) -> impl Iterator<Item = &Distribution> {
         let kinds = self.input.iter().chain(&self.forward).chain(&self.output);
         kinds.chain([&self.forward_hit, &self.produce])
+    }
+}
+
+/// The order in which an Interest and its answer need random numbers.
+pub mod order {
+    use super::{Kind, Stage};
+
+    /// The producer's answer: Data or Nack.
+    pub const ANSWER: u8 = 4;
+    /// Whether the Content Store answers.
+    pub const HIT: u8 = 2;
+
+    /// Service of a stage for a kind of packet.
+    #[must_use]
+    pub const fn service(stage: Stage, kind: Kind) -> u8 {
+        match (stage, kind) {
+            (Stage::Input, Kind::Interest) => 1,
+            (Stage::Forward, Kind::Interest) => HIT,
+            (Stage::Output, Kind::Interest) => 3,
+            (Stage::Produce, _) => ANSWER,
+            (Stage::Input, Kind::Data | Kind::Nack) => 5,
+            (Stage::Forward, Kind::Data | Kind::Nack) => 6,
+            (Stage::Output, Kind::Data | Kind::Nack) => 7,
+        }
+    }
+
+    /// Loss on a link of the face of a consumer, or of a producer; `outgoing` is away from the forwarder.
+    #[must_use]
+    pub const fn loss(is_consumer: bool, outgoing: bool) -> u8 {
+        match (is_consumer, outgoing) {
+            (true, false) => 0,
+            (false, true) => 3,
+            (false, false) => ANSWER,
+            (true, true) => 7,
+        }
     }
 }
 

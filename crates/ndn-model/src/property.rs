@@ -156,6 +156,29 @@ impl Property {
         Ok(property)
     }
 
+    /// The observation of a trace: 1 or 0 for a formula, else the number.
+    #[must_use]
+    pub fn observe(&self, trace: &Trace<'_>) -> f64 {
+        match self {
+            Self::ProbabilityAtLeast(formula, _) | Self::Probability(formula) => {
+                f64::from(u8::from(trace.satisfies(formula)))
+            }
+            Self::Expectation(number) | Self::Quantile(_, number) => trace.number(number),
+        }
+    }
+
+    /// Whether it asks for a probability.
+    #[must_use]
+    pub const fn is_probability(&self) -> bool {
+        matches!(self, Self::ProbabilityAtLeast(..) | Self::Probability(_))
+    }
+
+    /// Whether it is about a formula that is expected to hold of most traces: the rare event is that it does not.
+    #[must_use]
+    pub fn is_rarely_false(&self) -> bool {
+        matches!(self, Self::ProbabilityAtLeast(_, threshold) if *threshold > 0.5)
+    }
+
     /// The bounds of the observed number, where every trace keeps to them.
     #[must_use]
     pub fn natural_bounds(&self) -> Option<(f64, f64)> {

@@ -69,6 +69,108 @@ impl TraceRandom {
     }
 }
 
+/// The random numbers of a trace that begins like other traces: those of its first Interests are theirs.
+///
+/// A number that belongs to an Interest is that of its part. Where there is more than one part, the network has one
+/// consumer: its Interests, and so its intervals, have the numbers of all Interests.
+///
+/// Interests that waited where a part ends have numbers of the next part for what was still before them. The place of an
+/// Interest on its way is a number that rises.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SplicedRandom {
+    /// In order; the last one has no end.
+    parts: Vec<Part>,
+    waited: Vec<Waited>,
+}
+
+/// Interests with the same random numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// The number of the first one.
+    pub begin: u32,
+    /// The number of the first one of the next part.
+    pub end: u32,
+    /// The first one is sent no earlier.
+    pub after_ps: u64,
+    pub random: TraceRandom,
+}
+
+/// An Interest that waited where a part ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Waited {
+    pub interest: u32,
+    /// The first place on its way for which the numbers are others.
+    pub order: u8,
+    pub random: TraceRandom,
+}
+
+impl Default for SplicedRandom {
+    fn default() -> Self {
+        TraceRandom::new(0, 0).into()
+    }
+}
+
+impl From<TraceRandom> for SplicedRandom {
+    fn from(random: TraceRandom) -> Self {
+        let part = Part { begin: 0, end: u32::MAX, after_ps: 0, random };
+        Self { parts: vec![part], waited: Vec::new() }
+    }
+}
+
+impl SplicedRandom {
+    /// The same for the Interests before `from`, which is in the last part, except for the `waiting` ones from a place on
+    /// their way on; then `random`. The first one of these is sent no earlier than `after_ps`: if its interval has begun
+    /// before, it is one that ends later.
+    #[must_use]
+    pub fn then(
+        &self,
+        (from, after_ps): (u32, u64),
+        waiting: &[(u32, u8)],
+        random: TraceRandom,
+    ) -> Self {
+        let Self { mut parts, mut waited } = self.clone();
+        if let Some(last) = parts.last_mut() {
+            last.end = from;
+        }
+        // An end at the same Interest as the one before leaves nothing of the part.
+        parts.pop_if(|last| last.begin == last.end);
+        parts.push(Part { begin: from, end: u32::MAX, after_ps, random });
+        let again =
+            |(interest, order): &(u32, u8)| Waited { interest: *interest, order: *order, random };
+        waited.extend(waiting.iter().map(again));
+        // Of one Interest, the last end of a part comes last.
+        waited.sort_by_key(|waited| waited.interest);
+        Self { parts, waited }
+    }
+
+    /// The random numbers of an Interest at a place on its way.
+    #[inline]
+    #[must_use]
+    pub fn of(&self, interest: u32, order: u8) -> TraceRandom {
+        if let [part] = &self.parts[..] { part.random } else { self.of_part(interest, order) }
+    }
+
+    fn of_part(&self, interest: u32, order: u8) -> TraceRandom {
+        let begin = self.waited.partition_point(|waited| waited.interest < interest);
+        let own = self.waited[begin..].iter().take_while(|waited| waited.interest == interest);
+        let waited = own.filter(|waited| waited.order <= order).last();
+        waited.map_or_else(|| self.at(interest).random, |waited| waited.random)
+    }
+
+    /// The part of an Interest that is generated.
+    pub(crate) fn at(&self, interest: u32) -> Part {
+        let part = self.parts.partition_point(|part| part.end <= interest);
+        self.parts[part.min(self.parts.len() - 1)]
+    }
+
+    /// The Interests of this range that waited, those of an Interest in order of time.
+    pub(crate) fn waited(&self, first: u32, end: u32) -> &[Waited] {
+        let begin = self.waited.partition_point(|waited| waited.interest < first);
+        let end = self.waited.partition_point(|waited| waited.interest < end);
+        &self.waited[begin..end]
+    }
+}
+
 /// One draw: as many uniform numbers as a distribution needs for one variate.
 #[derive(Debug, Clone)]
 pub struct Draw {
@@ -184,6 +286,34 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn spliced_numbers_are_those_of_their_parts() {
+        let [a, b, c] = [0, 1, 2].map(|trace| TraceRandom::new(1, trace));
+        let begun = SplicedRandom::from(a).then((5, 0), &[], b);
+        let spliced = begun.then((5, 70), &[], c).then((9, 80), &[], a);
+        let part = |interest| {
+            let Part { random, begin, end, after_ps } = spliced.at(interest);
+            (random, begin, end, after_ps)
+        };
+        let parts = [0, 4, 5, 8, 9, 100].map(part);
+        let (first, second, last) = ((a, 0, 5, 0), (c, 5, 9, 70), (a, 9, u32::MAX, 80));
+        assert_eq!(parts, [first, first, second, second, last, last]);
+        assert_eq!((spliced.of(6, 0), SplicedRandom::from(b).of(6, 0)), (c, b));
+    }
+
+    #[test]
+    fn interests_that_waited_have_later_numbers_for_the_rest_of_their_way() {
+        let [a, b, c] = [0, 1, 2].map(|trace| TraceRandom::new(1, trace));
+        let begun = SplicedRandom::from(a).then((5, 0), &[(4, 2), (3, 2)], b);
+        let spliced = begun.then((9, 0), &[(3, 6)], c);
+        let of = |interest| [1, 2, 5, 6, 7].map(|order| spliced.of(interest, order));
+        assert_eq!(of(2), [a; 5]);
+        assert_eq!(of(3), [a, b, b, c, c]);
+        assert_eq!(of(4), [a, b, b, b, b]);
+        assert_eq!(of(5), [b; 5]);
+        assert_eq!((spliced.waited(0, 4).len(), spliced.waited(4, 9).len()), (2, 1));
     }
 
     #[test]

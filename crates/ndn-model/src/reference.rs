@@ -10,8 +10,8 @@ use crate::bip::{
 };
 use crate::codel::Codel;
 use crate::network::{
-    ArrivalClock, CodelReset, Flush, Kind, Link, Network, Outcome, Peer, QueueRecord, Record, Shed,
-    Stage, TraceResult, streams,
+    ArrivalClock, Arrivals, CodelReset, Flush, Kind, Link, Network, Outcome, Peer, QueueRecord,
+    Record, Shed, Stage, TraceResult, WINDOW_LEAST, Window, streams,
 };
 use crate::random::TraceRandom;
 
@@ -100,7 +100,82 @@ impl Part {
 #[derive(Debug)]
 struct Source {
     clock: ArrivalClock,
+    /// When the next Interest may be sent.
     next_ps: Option<u64>,
+    window: Option<WindowState>,
+}
+
+#[derive(Debug)]
+struct WindowState {
+    spec: Window,
+    window: f64,
+    threshold: f64,
+    /// Interests in flight in order, with their timeouts.
+    in_flight: VecDeque<(u32, u64)>,
+    /// Number of the first Interest after the last decrease: congestion of those before does not count again.
+    recovery: u32,
+}
+
+impl WindowState {
+    const fn new(spec: Window) -> Self {
+        let (window, threshold) = (spec.initial, spec.threshold);
+        Self { spec, window, threshold, in_flight: VecDeque::new(), recovery: 0 }
+    }
+
+    fn is_open(&self) -> bool {
+        self.in_flight.len() < self.window as usize
+    }
+
+    /// An answer to an Interest has come.
+    fn answered(&mut self, id: u32, is_congested: bool, sent: u32) {
+        let Some(place) = self.in_flight.iter().position(|(own, _)| *own == id) else { return };
+        self.in_flight.remove(place);
+        if is_congested {
+            self.decrease(id, sent);
+        } else if self.spec.is_controlled {
+            let step = if self.window < self.threshold { 1.0 } else { 1.0 / self.window };
+            self.window = (self.window + step).min(self.spec.most);
+        }
+    }
+
+    /// The first Interest in flight has had no answer for too long.
+    fn time_out(&mut self, sent: u32) {
+        if let Some((id, _)) = self.in_flight.pop_front() {
+            self.decrease(id, sent);
+        }
+    }
+
+    fn decrease(&mut self, id: u32, sent: u32) {
+        if self.spec.is_controlled && id >= self.recovery {
+            self.threshold = (self.window * self.spec.decrease).max(WINDOW_LEAST);
+            self.window = self.threshold.min(self.spec.most);
+            self.recovery = sent;
+        }
+    }
+}
+
+impl Source {
+    fn is_open(&self) -> bool {
+        self.next_ps.is_some() && self.window.as_ref().is_none_or(WindowState::is_open)
+    }
+
+    /// Time has come to `now_ps`: after the horizon, an answer opens no window.
+    fn close_at(&mut self, now_ps: u64, horizon_ps: u64) {
+        self.next_ps = self.next_ps.filter(|_| now_ps < horizon_ps);
+    }
+
+    fn timeout_ps(&self) -> Option<u64> {
+        self.window.as_ref()?.in_flight.front().map(|(_, timeout_ps)| *timeout_ps)
+    }
+}
+
+/// Ports of a consumer.
+#[derive(Debug, Clone, Copy)]
+struct SourcePorts {
+    component: ComponentId,
+    emit: PortId,
+    answered: PortId,
+    time_out: PortId,
 }
 
 #[derive(Debug, Default)]
@@ -136,6 +211,7 @@ struct Builder<'a> {
     horizon_ps: u64,
     composition: Composition<Part>,
     queues: Vec<(ComponentId, PortId, PortId)>,
+    sources: Vec<SourcePorts>,
     /// Incoming and outgoing link of each face.
     links: Vec<[(ComponentId, PortId, PortId); 2]>,
 }
@@ -148,7 +224,16 @@ impl<'a> Builder<'a> {
         horizon_ps: u64,
     ) -> Self {
         let composition = Composition::default();
-        Self { network, results, random, horizon_ps, composition, queues: vec![], links: vec![] }
+        Self {
+            network,
+            results,
+            random,
+            horizon_ps,
+            composition,
+            queues: vec![],
+            sources: vec![],
+            links: vec![],
+        }
     }
 
     /// Interactions are added in the order in which they fire at one instant: stations, links, sources.
@@ -160,6 +245,10 @@ impl<'a> Builder<'a> {
         for face in 0..self.network.faces.len() {
             let links = [self.link(face, false), self.link(face, true)];
             self.links.push(links);
+        }
+        for consumer in 0..self.network.consumers.len() {
+            let source = self.source(consumer);
+            self.sources.push(source);
         }
         for station in 0..self.network.stations.len() {
             self.station(station);
@@ -174,7 +263,7 @@ impl<'a> Builder<'a> {
         numbering.transition(Transition::new(only, next, only));
         let numbering = self.composition.component(numbering);
         for consumer in 0..self.network.consumers.len() {
-            self.source(consumer, (numbering, next));
+            self.send(consumer, (numbering, next));
         }
         self.composition
     }
@@ -231,7 +320,14 @@ impl<'a> Builder<'a> {
         };
         let mut participants = vec![(link, get)];
         participants.extend(queue.map(|queue| (self.queues[queue].0, self.queues[queue].1)));
+        if let (true, Peer::Consumer(consumer)) = (outgoing, spec.peer)
+            && let Arrivals::Window(_) = self.network.consumers[consumer].arrivals
+        {
+            let source = self.sources[consumer];
+            participants.push((source.component, source.answered));
+        }
         let (network, results) = (self.network.clone(), self.results.clone());
+        let horizon_ps = self.horizon_ps;
         self.composition.interaction(
             Interaction::new("deliver", participants).priority(BEFORE_POLLS).transfer(
                 move |parts: &mut [Part], now| {
@@ -252,34 +348,74 @@ impl<'a> Builder<'a> {
                         );
                     } else {
                         reach_consumer(packet, &network, &results, now);
+                        if let Some(source) = parts.get_mut(1) {
+                            answer_window(source.source_mut(), packet, &results);
+                            source.source_mut().close_at(now.time_ps, horizon_ps);
+                        }
                     }
                 },
             ),
         );
     }
 
-    fn source(&mut self, consumer: usize, numbering: (ComponentId, PortId)) {
+    fn source(&mut self, consumer: usize) -> SourcePorts {
         let horizon_ps = self.horizon_ps;
         let advance = {
             let network = self.network.clone();
-            move |source: &mut Source, random: TraceRandom| {
+            move |source: &mut Source, now: Now| {
                 let arrivals = &network.consumers[consumer].arrivals;
-                let next_ps = source.clock.next(arrivals, consumer, random);
+                let next_ps = match &source.window {
+                    Some(window) => Some(now.time_ps + window.spec.pace_ps),
+                    None => source.clock.next(arrivals, consumer, now.random),
+                };
                 source.next_ps = next_ps.filter(|next_ps| *next_ps < horizon_ps);
             }
         };
-        let mut first = Source { clock: ArrivalClock::default(), next_ps: None };
-        advance(&mut first, self.random);
+        let window = match &self.network.consumers[consumer].arrivals {
+            Arrivals::Window(spec) => Some(WindowState::new(spec.clone())),
+            Arrivals::Renewal(_) | Arrivals::OnOff { .. } | Arrivals::Trace(_) => None,
+        };
+        let mut first = Source { clock: ArrivalClock::default(), next_ps: None, window };
+        advance(&mut first, Now { time_ps: 0, random: self.random });
         let mut component = Component::new(format!("consumer {consumer}"), Part::Source(first));
         let waiting = component.state("waiting");
-        let emit = component.port("emit");
+        let [emit, answered, time_out] =
+            ["emit", "answered", "time out"].map(|name| component.port(name));
+        let until = |then_ps: Option<u64>, now: Now| {
+            then_ps.map_or(0, |then_ps| then_ps.saturating_sub(now.time_ps))
+        };
         component.transition(
             Transition::new(waiting, emit, waiting)
-                .guard(|part: &Part| part.source().next_ps.is_some())
-                .delay(|part, now| part.source().next_ps.map_or(0, |next_ps| next_ps - now.time_ps))
-                .action(move |part, now| advance(part.source_mut(), now.random)),
+                .guard(|part: &Part| part.source().is_open())
+                .delay(move |part, now| until(part.source().next_ps, now))
+                .action(move |part, now| advance(part.source_mut(), now)),
         );
-        let source = self.composition.component(component);
+        component.transition(Transition::new(waiting, answered, waiting));
+        component.transition(
+            Transition::new(waiting, time_out, waiting)
+                .guard(|part: &Part| part.source().timeout_ps().is_some())
+                .delay(move |part, now| until(part.source().timeout_ps(), now)),
+        );
+        SourcePorts { component: self.composition.component(component), emit, answered, time_out }
+    }
+
+    /// The consumer sends an Interest, or gives one up.
+    fn send(&mut self, consumer: usize, numbering: (ComponentId, PortId)) {
+        let SourcePorts { component: source, emit, time_out, .. } = self.sources[consumer];
+        if let Arrivals::Window(_) = self.network.consumers[consumer].arrivals {
+            let (results, horizon_ps) = (self.results.clone(), self.horizon_ps);
+            let give_up = move |parts: &mut [Part], now: Now| {
+                let sent = results.borrow().records.len() as u32;
+                let source = parts[0].source_mut();
+                source.window.iter_mut().for_each(|window| window.time_out(sent));
+                source.close_at(now.time_ps, horizon_ps);
+            };
+            self.composition.interaction(
+                Interaction::new("time out", vec![(source, time_out)])
+                    .priority(BEFORE_POLLS)
+                    .transfer(give_up),
+            );
+        }
         let (link, put, _) = self.links[consumer][0];
         let (network, results) = (self.network.clone(), self.results.clone());
         let participants = vec![(source, emit), numbering, (link, put)];
@@ -301,6 +437,10 @@ impl<'a> Builder<'a> {
                         is_refusal: false,
                         entered_ps: 0,
                     };
+                    if let Some(window) = &mut parts[0].source_mut().window {
+                        let timeout_ps = now.time_ps + window.spec.timeout_ps;
+                        window.in_flight.push_back((id, timeout_ps));
+                    }
                     let link = parts[2].link_mut();
                     put_on_link(link, packet, (consumer, false), &network, &results, now);
                 },
@@ -572,6 +712,15 @@ fn reach_consumer(packet: Packet, network: &Network, results: &Results, now: Now
         Kind::Interest | Kind::Data => Outcome::Late,
     };
     end(results, packet, now, outcome);
+}
+
+/// The consumer with a window takes notice of an answer.
+fn answer_window(source: &mut Source, packet: Packet, results: &Results) {
+    let records = &results.borrow().records;
+    let is_congested = packet.kind == Kind::Nack || records[packet.id as usize].is_marked;
+    if let Some(window) = &mut source.window {
+        window.answered(packet.id, is_congested, records.len() as u32);
+    }
 }
 
 fn put_into_queue(

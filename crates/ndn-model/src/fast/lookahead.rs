@@ -65,7 +65,7 @@ impl Lookahead {
                 let second_ps = self.shortest_ps[to * self.columns + by];
                 for from in 0..self.columns {
                     let first_ps = self.shortest_ps[by * self.columns + from];
-                    self.note(from, to, first_ps.saturating_add(second_ps));
+                    self.note(from, to, first_ps + second_ps);
                 }
             }
         }
@@ -75,7 +75,7 @@ impl Lookahead {
     #[inline]
     pub(super) fn bound_ps(&self, station: usize, next_ps: &[u64]) -> u64 {
         let row = &self.shortest_ps[station * self.columns..][..self.columns];
-        let arrivals_ps = row.iter().zip(next_ps).map(|(way, next)| way.saturating_add(*next));
+        let arrivals_ps = row.iter().zip(next_ps).map(|(way, next)| way + next);
         arrivals_ps.fold(NEVER, u64::min)
     }
 }

@@ -7,32 +7,37 @@
 //!
 //! A station may poll as long as all arrivals up to the poll are known. What is still to come from another
 //! station arrives after that station's next poll and the shortest services and links in between: the
-//! [`lookahead`] (Chandy, Misra: "Distributed Simulation", 1979; here without messages). So a
+//! lookahead (Chandy, Misra: "Distributed Simulation", 1979; here without messages). So a
 //! station makes many polls before another one gets its turn, in a loop that the compiler has made for the
 //! stages of this station.
 //!
 //! Per packet, results are the same bits as those of [`reference`](crate::reference).
 
+mod link;
 mod lookahead;
 mod packet;
 mod producer;
 mod queue;
 mod services;
 mod solo;
+mod traffic;
 
 use std::collections::VecDeque;
 
 use crate::network::{
-    ArrivalClock, CLASSES_MAX, Consumer, Flush, Kind, Network, Outcome, Peer, QueueRecord, Record,
-    Stage, TraceResult, streams,
+    Arrivals, CLASSES_MAX, Consumer, Flush, Kind, Network, Outcome, QueueId, QueueRecord, Record,
+    Stage, TraceResult, order,
 };
-use crate::random::{TraceRandom, to_unit};
+use crate::random::{SplicedRandom, TraceRandom};
+use link::Link;
 use lookahead::Lookahead;
 use packet::{Form, NEVER, Packet};
 use producer::Producer;
+pub use queue::Peak;
 use queue::{Decision, Queue};
 use services::Services;
 use solo::Solo;
+use traffic::Traffic;
 
 /// Interests that are generated ahead at once.
 const ARRIVALS_AHEAD: usize = 64;
@@ -49,15 +54,13 @@ pub struct FastEngine<'n> {
     free_ps: Vec<u64>,
     lookahead: Lookahead,
     /// The loop for one worker, if the network is such a one.
-    solo: Option<Solo>,
+    solo: Option<Solo<'n>>,
     /// The queues that anything can enter and stations poll, those of a station adjacent and in its order.
     queues: Vec<Queue>,
     /// When a station that is free finds packets in each of them: 0 if some wait.
     ready_ps: Vec<u64>,
     /// Incoming and outgoing link of each face.
     links: Vec<[Link; 2]>,
-    /// Of each queue, a face whose incoming link leads to it.
-    face_of: Vec<usize>,
     /// The queue that a face's incoming link leads to.
     input_at: Vec<usize>,
     /// Where Output takes place, by face.
@@ -66,22 +69,15 @@ pub struct FastEngine<'n> {
     forward_at: Vec<[Place; 3]>,
     producers: Vec<Producer>,
     shards: Vec<Shard>,
-    sources: Vec<Source>,
+    traffic: Traffic<'n>,
     services: Services<'n>,
     interests: Vec<Interest>,
-    /// For each consumer, where the search for a prefix begins.
-    guides: Vec<Vec<u32>>,
     /// Face of the producer and shard of each prefix.
     routes: Vec<(u16, u16)>,
-    /// The Interests that are generated at once.
-    fresh: Vec<Fresh>,
-    /// Whether anything depends on the prefix of an Interest.
-    needs_prefixes: bool,
     has_digests: bool,
     /// Packets that leave at the end of the burst.
     leaving: Vec<(Packet, Exit)>,
-    random: TraceRandom,
-    horizon_ps: u64,
+    random: SplicedRandom,
     results: TraceResult,
 }
 
@@ -169,19 +165,6 @@ struct Station {
     last: [usize; CLASSES_MAX],
 }
 
-#[derive(Debug)]
-struct Link {
-    transmit_ps: [u64; 3],
-    delay_ps: u64,
-    has_loss: bool,
-    /// Whether it loses packets or has room for few.
-    is_limited: bool,
-    capacity: usize,
-    sent_ps: u64,
-    /// Ends of the last transmissions, as many as the link holds packets; kept where that is limited.
-    recent_ps: VecDeque<u64>,
-}
-
 #[derive(Debug, Default)]
 struct Shard {
     /// Entries it holds at most; unlimited if none.
@@ -191,34 +174,24 @@ struct Shard {
     entries: VecDeque<(u64, u32)>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Source {
-    clock: ArrivalClock,
-    next_ps: u64,
-}
-
-/// An Interest that is generated.
-#[derive(Debug, Clone, Copy)]
-struct Fresh {
-    time_ps: u64,
-    consumer: usize,
-    prefix: u32,
-}
-
 impl<'n> FastEngine<'n> {
+    /// The reason why this engine cannot simulate `network`, if there is one: the reference engine can.
+    #[must_use]
+    pub fn refusal(network: &Network) -> Option<&'static str> {
+        let has_window = |consumer: &Consumer| matches!(consumer.arrivals, Arrivals::Window(_));
+        network.consumers.iter().any(has_window).then_some(
+            "the Interests of a consumer with a window depend on their answers: no recurrence draws them ahead",
+        )
+    }
+
     /// An engine for traces of `network`, which has no [`fault`](Network::fault).
+    ///
+    /// # Panics
+    /// If there is a [`refusal`](Self::refusal).
     #[must_use]
     pub fn new(network: &'n Network) -> Self {
-        let producer_queues = network.faces.iter().filter_map(|face| match face.peer {
-            Peer::Producer(queue) => Some(queue),
-            Peer::Consumer(_) => None,
-        });
-        let producers: Vec<Producer> = producer_queues
-            .map(|queue| {
-                let station = network.queues[queue].station;
-                Producer::new(queue, &network.queues[queue], network.stations[station].poll_ps)
-            })
-            .collect();
+        assert_eq!(Self::refusal(network), None, "a network for the fast engine");
+        let producers = Producer::all(network);
         let mut queues = Vec::new();
         let mut stations = Vec::new();
         // Of each station in the network, its index here; of each queue, too.
@@ -269,11 +242,9 @@ impl<'n> FastEngine<'n> {
         let route = |(shard, prefix): (&u16, u32)| (network.producer_face(prefix) as u16, *shard);
         let input_at: Vec<usize> =
             network.faces.iter().map(|face| queue_of[face.input_queue]).collect();
-        let face_of = |queue| input_at.iter().position(|input| *input == queue).unwrap_or(0);
         Self {
             network,
-            solo: Solo::new(network, &stations, &queues),
-            face_of: (0..queues.len()).map(face_of).collect(),
+            solo: Solo::new(network, &services),
             next_ps: vec![NEVER; stations.len() + 1],
             free_ps: vec![0; stations.len()],
             lookahead: Lookahead::new(network, &services, &station_of, stations.len()),
@@ -286,17 +257,13 @@ impl<'n> FastEngine<'n> {
             queues,
             producers,
             shards: network.shards.iter().map(shard).collect(),
-            sources: vec![Source::default(); network.consumers.len()],
+            traffic: Traffic::new(network),
             services,
             interests: Vec::new(),
-            guides: network.consumers.iter().map(guide).collect(),
             routes: network.shard_of_prefix.iter().zip(0..).map(route).collect(),
-            fresh: Vec::new(),
-            needs_prefixes: network.shards.len() > 1 || network.producer_count() > 1,
             has_digests: true,
             leaving: Vec::new(),
-            random: TraceRandom::new(0, 0),
-            horizon_ps: 0,
+            random: SplicedRandom::default(),
             results: TraceResult::default(),
         }
     }
@@ -309,17 +276,47 @@ impl<'n> FastEngine<'n> {
 
     /// Runs one trace: every consumer sends until `horizon_ps`, and all packets end.
     pub fn run(&mut self, random: TraceRandom, horizon_ps: u64) -> &TraceResult {
-        self.reset(random, horizon_ps);
+        let spliced = random.into();
         // It leaves out digests.
-        let is_solo = !self.has_digests && self.solo.as_mut().is_some_and(Solo::is_on);
-        if !(is_solo && self.run_solo()) {
-            if is_solo {
-                self.reset(random, horizon_ps);
+        if !self.has_digests
+            && let Some(mut solo) = self.solo.take_if(Solo::is_on)
+        {
+            self.reset_results();
+            self.traffic.reset(&spliced, horizon_ps);
+            let is_done = solo.run(&mut self.traffic, random, &mut self.results);
+            self.solo = Some(solo);
+            if is_done {
+                return &self.results;
             }
-            self.run_stations();
         }
-        self.results.queues.clear();
-        self.results.queues.resize(self.network.queues.len(), QueueRecord::default());
+        self.run_spliced(&spliced, horizon_ps)
+    }
+
+    /// Keeps the [`peaks`](Self::peaks) of a queue from now on; returns false if no station polls it: that of a producer, or
+    /// one that nothing enters.
+    pub fn watch(&mut self, queue: QueueId) -> bool {
+        let watched = self.queues.iter_mut().find(|own| own.id == queue);
+        watched.map(|own| own.peaks = Some(Vec::new())).is_some()
+    }
+
+    /// Of a watched queue, each length from 2 on above all before in the last trace. Only of
+    /// [`run_spliced`](Self::run_spliced).
+    #[must_use]
+    pub fn peaks(&self, queue: QueueId) -> &[Peak] {
+        let watched = self.queues.iter().find(|own| own.id == queue);
+        watched.and_then(|own| own.peaks.as_deref()).unwrap_or_default()
+    }
+
+    /// The records of the last trace.
+    #[must_use]
+    pub const fn results(&self) -> &TraceResult {
+        &self.results
+    }
+
+    /// Runs one trace with random numbers in parts.
+    pub fn run_spliced(&mut self, random: &SplicedRandom, horizon_ps: u64) -> &TraceResult {
+        self.reset(random, horizon_ps);
+        self.run_stations();
         for queue in &self.queues {
             self.results.queues[queue.id] = queue.record;
         }
@@ -357,13 +354,20 @@ impl<'n> FastEngine<'n> {
         }
     }
 
-    fn reset(&mut self, random: TraceRandom, horizon_ps: u64) {
-        (self.random, self.horizon_ps) = (random, horizon_ps);
+    fn reset_results(&mut self) {
         self.results.records.clear();
-        self.interests.clear();
-        self.services.reset();
+        self.results.queues.clear();
+        self.results.queues.resize(self.network.queues.len(), QueueRecord::default());
         self.results.pit_max.clear();
         self.results.pit_max.resize(self.shards.len(), 0);
+    }
+
+    fn reset(&mut self, random: &SplicedRandom, horizon_ps: u64) {
+        self.random.clone_from(random);
+        self.reset_results();
+        self.traffic.reset(random, horizon_ps);
+        self.interests.clear();
+        self.services.reset();
         self.next_ps.fill(NEVER);
         self.free_ps.fill(0);
         self.ready_ps.fill(NEVER);
@@ -373,89 +377,37 @@ impl<'n> FastEngine<'n> {
             station.last.fill(queues.saturating_sub(1));
         }
         self.queues.iter_mut().for_each(Queue::reset);
-        for link in self.links.iter_mut().flatten() {
-            link.sent_ps = 0;
-            link.recent_ps.clear();
-        }
+        self.links.iter_mut().flatten().for_each(Link::reset);
         self.producers.iter_mut().for_each(Producer::reset);
         for shard in &mut self.shards {
             shard.live = 0;
             shard.entries.clear();
         }
-        for consumer in 0..self.sources.len() {
-            self.sources[consumer] = Source::default();
-            self.advance_source(consumer);
-        }
         self.schedule_generation();
-    }
-
-    #[inline]
-    fn advance_source(&mut self, consumer: usize) {
-        let arrivals = &self.network.consumers[consumer].arrivals;
-        let source = &mut self.sources[consumer];
-        let next_ps = source.clock.next(arrivals, consumer, self.random);
-        source.next_ps = next_ps.filter(|next_ps| *next_ps < self.horizon_ps).unwrap_or(NEVER);
-    }
-
-    #[inline]
-    fn earliest_source(&self) -> (usize, u64) {
-        let mut earliest = (0, self.sources[0].next_ps);
-        for (consumer, source) in self.sources.iter().enumerate().skip(1) {
-            if source.next_ps < earliest.1 {
-                earliest = (consumer, source.next_ps);
-            }
-        }
-        earliest
     }
 
     fn schedule_generation(&mut self) {
         let generate = self.stations.len();
-        self.next_ps[generate] = self.earliest_source().1;
+        self.next_ps[generate] = self.traffic.next_ps();
     }
 
     /// Puts the next Interests of all consumers on their links, in order of time.
     fn generate(&mut self) {
-        let first = self.draw_interests();
-        let fresh = std::mem::take(&mut self.fresh);
-        for (id, fresh) in (first..).zip(&fresh) {
-            let packet = Packet::new(fresh.time_ps, id, 0, Form::new(Kind::Interest));
-            self.receive(packet, fresh.consumer);
-        }
-        self.fresh = fresh;
-        self.fresh.clear();
-        self.schedule_generation();
-    }
-
-    /// Draws the next Interests of all consumers, in order of time, into `fresh`; returns the number of the first.
-    fn draw_interests(&mut self) -> u32 {
         let first = self.results.records.len();
-        while self.fresh.len() < ARRIVALS_AHEAD {
-            let (consumer, time_ps) = self.earliest_source();
-            if time_ps == NEVER {
-                break;
-            }
-            let prefix = self.network.consumers[consumer].first_prefix;
-            self.fresh.push(Fresh { time_ps, consumer, prefix });
-            self.advance_source(consumer);
-        }
-        let fresh = &mut self.fresh;
+        let fresh = self.traffic.draw(first as u32, ARRIVALS_AHEAD);
         self.results.records.extend(fresh.iter().map(|fresh| Record::new(fresh.time_ps)));
-        self.services.extend(self.random, first as u64, fresh.len());
-        if self.needs_prefixes {
-            let mut words = [0; ARRIVALS_AHEAD];
-            let words = &mut words[..fresh.len()];
-            self.random.first_words(streams::PREFIX, first as u64, words);
-            for (fresh, word) in fresh.iter_mut().zip(words) {
-                let spec = &self.network.consumers[fresh.consumer];
-                fresh.prefix = guided_prefix(spec, &self.guides[fresh.consumer], to_unit(*word));
-            }
-        }
+        self.services.extend(&self.random, first as u32, fresh.len());
         self.interests.extend(fresh.iter().map(|fresh| {
             let (producer, shard) = self.routes[fresh.prefix as usize];
             let consumer = fresh.consumer as u16;
             Interest { expiry_ps: 0, consumer, producer, shard, is_in_pit: false }
         }));
-        first as u32
+        for id in first..self.results.records.len() {
+            let time_ps = self.results.records[id].created_ps;
+            let packet = Packet::new(time_ps, id as u32, 0, Form::new(Kind::Interest));
+            self.receive(packet, usize::from(self.interests[id].consumer));
+        }
+        self.schedule_generation();
     }
 
     /// Polls a station until `bound_ps`: arrivals before are known.
@@ -638,7 +590,7 @@ impl<'n> FastEngine<'n> {
         if WORK == WHOLE || WORK == INPUT || (WORK == MIXED && stage == Stage::Input) {
             let face = if is_from_producer { producer } else { consumer };
             let service = &self.services.input[usize::from(face)][form.index()];
-            packet.time_ps += self.services.time_ps(service, self.random, id);
+            packet.time_ps += self.services.time_ps(service, &self.random, id);
             self.pass(own.1, Stage::Input, packet);
             if WORK != WHOLE {
                 let place = self.forward_at[shard][form.index()];
@@ -650,13 +602,14 @@ impl<'n> FastEngine<'n> {
         let leaves_on =
             |form: Form| usize::from(if form.is_interest() { producer } else { consumer });
         if WORK == WHOLE || WORK == FORWARD || (WORK == MIXED && stage != Stage::Output) {
-            let is_hit = form.is_interest() && self.network.is_hit(self.random, u64::from(id));
+            let is_hit = form.is_interest()
+                && self.network.is_hit(self.random.of(id, order::HIT), u64::from(id));
             let service = if is_hit {
                 &self.services.hit[shard]
             } else {
                 &self.services.forward[shard][usize::from(is_from_producer)][form.index()]
             };
-            packet.time_ps += self.services.time_ps(service, self.random, id);
+            packet.time_ps += self.services.time_ps(service, &self.random, id);
             self.pass(own.1, Stage::Forward, packet);
             if is_hit {
                 form = Form::new(Kind::Data);
@@ -673,7 +626,7 @@ impl<'n> FastEngine<'n> {
         }
         let face = leaves_on(form);
         let service = &self.services.output[face][form.index()];
-        packet.time_ps += self.services.time_ps(service, self.random, id);
+        packet.time_ps += self.services.time_ps(service, &self.random, id);
         self.pass(own.1, Stage::Output, packet);
         (packet, Exit::link(face))
     }
@@ -742,7 +695,7 @@ impl<'n> FastEngine<'n> {
             return self.push(exit.0 as usize, packet.with_origin(station as u16));
         };
         let Some(packet) = self.cross(packet, face, true) else { return };
-        if face < self.sources.len() {
+        if face < self.network.consumers.len() {
             self.reach_consumer(packet);
         } else {
             self.produce(packet, face);
@@ -778,28 +731,20 @@ impl<'n> FastEngine<'n> {
         if link.is_limited {
             return self.cross_limited(packet, face, outgoing);
         }
-        link.sent_ps = link.sent_ps.max(packet.time_ps) + link.transmit_ps[packet.form().index()];
-        Some(packet.at(link.sent_ps + link.delay_ps))
+        Some(packet.at(link.pass(packet.time_ps, packet.form().index())))
     }
 
     #[inline(never)]
     fn cross_limited(&mut self, packet: Packet, face: usize, outgoing: bool) -> Option<Packet> {
         let link = &mut self.links[face][usize::from(outgoing)];
-        let sent_ps = link.sent_ps.max(packet.time_ps) + link.transmit_ps[packet.form().index()];
-        if link.capacity != usize::MAX {
-            if link.recent_ps.len() == link.capacity {
-                if link.recent_ps[0] > packet.time_ps {
-                    self.end(packet.id(), packet.time_ps, Outcome::LinkFull(face as u16));
-                    return None;
-                }
-                link.recent_ps.pop_front();
-            }
-            link.recent_ps.push_back(sent_ps);
-        }
-        link.sent_ps = sent_ps;
-        let packet = packet.at(sent_ps + link.delay_ps);
-        let id = u64::from(packet.id());
-        if link.has_loss && self.network.is_lost(self.random, face, outgoing, id) {
+        let Some(end_ps) = link.pass_limited(packet.time_ps, packet.form().index()) else {
+            self.end(packet.id(), packet.time_ps, Outcome::LinkFull(face as u16));
+            return None;
+        };
+        let (packet, id) = (packet.at(end_ps), packet.id());
+        let is_lost = |random| self.network.is_lost(random, face, outgoing, u64::from(id));
+        let order = order::loss(face < self.network.consumers.len(), outgoing);
+        if link.has_loss && is_lost(self.random.of(id, order)) {
             self.end(packet.id(), packet.time_ps, Outcome::LinkLoss(face as u16));
             return None;
         }
@@ -809,10 +754,10 @@ impl<'n> FastEngine<'n> {
     /// The packet has reached the producer of the face, which answers on the same one.
     #[inline(always)]
     fn produce(&mut self, packet: Packet, face: usize) {
-        let producer = &mut self.producers[face - self.sources.len()];
+        let producer = &mut self.producers[face - self.network.consumers.len()];
         let services = &self.services;
         let id = packet.id();
-        let service_ps = services.time_ps(&services.produce, self.random, id);
+        let service_ps = services.time_ps(&services.produce, &self.random, id);
         let Some(done_ps) = producer.take(packet.time_ps, service_ps) else {
             let queue = producer.queue as u16;
             return self.end(id, packet.time_ps, Outcome::QueueFull(queue));
@@ -820,7 +765,7 @@ impl<'n> FastEngine<'n> {
         if self.has_digests {
             self.results.records[id as usize].pass(producer.station, Stage::Produce, done_ps);
         }
-        let form = Form::new(self.network.answer(self.random, u64::from(id)));
+        let form = Form::new(self.network.answer(self.random.of(id, order::ANSWER), u64::from(id)));
         self.receive(packet.at(done_ps).with_form(form), face);
     }
 
@@ -844,28 +789,6 @@ impl<'n> FastEngine<'n> {
     }
 }
 
-/// Cells of a guide.
-const GUIDE_CELLS: usize = 2048;
-
-/// The first prefix that a uniform number in each of the cells may select (Chen, Asau: "On Generating Random
-/// Variates from an Empirical Distribution", 1974).
-fn guide(consumer: &Consumer) -> Vec<u32> {
-    let at = |cell: usize| cell as f64 / GUIDE_CELLS as f64;
-    let first = |cell| consumer.prefix_cdf.partition_point(|p| *p <= at(cell)) as u32;
-    (0..GUIDE_CELLS).map(first).collect()
-}
-
-/// As [`Consumer::prefix`], without a search.
-#[inline]
-fn guided_prefix(consumer: &Consumer, guide: &[u32], unit: f64) -> u32 {
-    let last = consumer.prefix_cdf.len() - 1;
-    let mut index = guide[(unit * GUIDE_CELLS as f64) as usize] as usize;
-    while index < last && consumer.prefix_cdf[index] <= unit {
-        index += 1;
-    }
-    consumer.first_prefix + index.min(last) as u32
-}
-
 impl Work {
     fn of(station: usize, queues: &[Queue], forward: &[[Place; 3]], output: &[Place]) -> Self {
         let is_all = |stage: Stage| queues.iter().all(|queue| queue.stage == stage);
@@ -881,16 +804,109 @@ impl Work {
     }
 }
 
-impl Link {
-    fn new(spec: &crate::network::Link) -> Self {
-        Self {
-            transmit_ps: spec.transmit_ps,
-            delay_ps: spec.delay_ps,
-            has_loss: spec.loss > 0.0,
-            is_limited: spec.loss > 0.0 || spec.capacity.is_some(),
-            capacity: spec.capacity.unwrap_or(usize::MAX),
-            sent_ps: 0,
-            recent_ps: VecDeque::new(),
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::assembly::{Common, Dispatch, Namewire, Placement, Traffic, zipf_cdf};
+    use crate::distribution::{Distribution, QuantileTable};
+    use crate::network::{QueueManagement, Services};
+    use crate::random::{Draw, StreamId};
+    use crate::reference;
+
+    /// A forwarder of one worker with one or two consumers and producers, busy for half of the time to always.
+    fn network(draw: &mut Draw) -> Network {
+        let mut below = |count: u64| draw.below(count) as usize;
+        let laws = [
+            Distribution::Constant(200.0),
+            Distribution::Exponential { mean: 250.0 },
+            Distribution::Uniform { low: 50.0, high: 300.0 },
+            Distribution::Empirical(QuantileTable {
+                quantiles: vec![50.0, 100.0, 150.0, 400.0],
+                tail_probability: 0.1,
+                tail_mean: 200.0,
+            }),
+        ];
+        let constant = || Distribution::Constant(10.0);
+        let link = |delay_ps: u64, transmit_ps: u64| crate::network::Link {
+            transmit_ps: [transmit_ps, 2 * transmit_ps, transmit_ps],
+            delay_ps,
+            loss: 0.0,
+            capacity: None,
+        };
+        let consumers = (0..=below(2)).map(|number| Consumer {
+            arrivals: Arrivals::Renewal(match below(3) {
+                0 => Distribution::Constant(600.0),
+                1 => Distribution::Exponential { mean: 1100.0 },
+                _ => Distribution::Constant(1350.0),
+            }),
+            first_prefix: 2 * number as u32,
+            prefix_cdf: zipf_cdf(1 + below(4), 0.5),
+        });
+        let traffic = Traffic {
+            consumers: consumers.collect(),
+            consumer_links: [link(1, 0), link(500, 10)],
+            producers: 1 + below(2),
+            producer_links: [link([1, 3000][below(2)], 20), link(1, 0)],
+            producer_capacity: [2, 50][below(2)],
+            lifetime_ps: 30_000,
+            producer_nack_ratio: 0.0,
+        };
+        let overload =
+            QueueManagement { mark_after_ps: Some(1500), shed_after_ps: None, interval_ps: 3000 };
+        let forwarder = Namewire {
+            common: Common {
+                services: Services {
+                    input: [constant(), constant(), constant()],
+                    forward: [laws[below(4)].clone(), laws[below(4)].clone(), constant()],
+                    forward_hit: constant(),
+                    output: [constant(), laws[below(4)].clone(), constant()],
+                    produce: laws[below(4)].clone(),
+                },
+                placement: Placement::P2,
+                remote_factor: 1.5,
+                dispatch: Dispatch::Balanced,
+                pit_capacity: None,
+                hit_ratio: 0.0,
+                poll_ps: [0, 70][below(2)],
+                nic_capacity: 3 + below(30),
+                nic_burst: 1 + below(8),
+            },
+            workers: 1,
+            input_workers: 0,
+            ring_capacity: 10,
+            ring_burst: 8,
+            overload: (below(3) == 0).then_some(overload),
+            answers_first: below(2) == 0,
+        };
+        forwarder.assemble(&traffic)
+    }
+
+    #[test]
+    fn traces_are_those_of_the_reference_engine() {
+        let (mut done, mut unusual) = (0, 0);
+        for composition in 0..200 {
+            let random = TraceRandom::new(77, composition);
+            let network = Arc::new(network(&mut random.draw(StreamId(u32::MAX), 0)));
+            assert_eq!(network.fault(), None);
+            let mut expected = reference::run(&network, random, 100_000);
+            expected.records.iter_mut().for_each(|record| record.digest = 0);
+            let mut engine = FastEngine::without_digests(&network);
+            assert_eq!(engine.run(random, 100_000), &expected, "composition {composition}");
+            let solo = engine.solo.as_mut().unwrap();
+            if solo.off == 0 {
+                done += 1;
+            } else {
+                unusual += 1;
+            }
+            // What happened in one trace leaves nothing for the next one.
+            solo.off = 0;
+            engine.run(TraceRandom::new(78, composition), 50_000);
+            engine.solo.as_mut().unwrap().off = 0;
+            assert_eq!(engine.run(random, 100_000), &expected, "composition {composition}");
         }
+        assert!(done >= 40 && unusual >= 40, "{done} {unusual}");
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::network::Kind;
 
-pub(super) const NEVER: u64 = u64::MAX;
+/// Beyond all times of a trace, and far enough from the end of 64 bits for a sum of two.
+pub(super) const NEVER: u64 = 1 << 62;
 
 /// A packet of an Interest: there is one at a time. Two words, which the compiler keeps in registers: a structure of more
 /// fields would be written in parts and read as a whole, which stalls the processor.

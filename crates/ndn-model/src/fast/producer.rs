@@ -1,6 +1,6 @@
 //! Producers of the fast engine: departures follow from the stream of arrivals alone.
 
-use crate::network::{self, QueueRecord};
+use crate::network::{self, Network, Peer, QueueRecord};
 
 /// A station with one queue, from which it takes one packet at a time.
 #[derive(Debug)]
@@ -19,7 +19,20 @@ pub(super) struct Producer {
 }
 
 impl Producer {
-    pub(super) fn new(queue: usize, spec: &network::Queue, poll_ps: u64) -> Self {
+    /// Those of a network, in the order of their faces.
+    pub(super) fn all(network: &Network) -> Vec<Self> {
+        let queues = network.faces.iter().filter_map(|face| match face.peer {
+            Peer::Producer(queue) => Some(queue),
+            Peer::Consumer(_) => None,
+        });
+        let producer = |queue: usize| {
+            let spec = &network.queues[queue];
+            Self::new(queue, spec, network.stations[spec.station].poll_ps)
+        };
+        queues.map(producer).collect()
+    }
+
+    fn new(queue: usize, spec: &network::Queue, poll_ps: u64) -> Self {
         Self {
             station: spec.station,
             queue,

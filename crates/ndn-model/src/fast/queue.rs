@@ -2,7 +2,7 @@
 
 use super::packet::{Form, NEVER, Packet};
 use crate::codel::Codel;
-use crate::network::{self, CodelReset, Kind, QueueManagement, QueueRecord, Shed, Stage};
+use crate::network::{self, CodelReset, Kind, QueueManagement, QueueRecord, Shed, Stage, order};
 
 /// Places of a new ring. With assertions it begins small, so that tests reach its growth.
 const RING_PLACES: usize = if cfg!(debug_assertions) { 2 } else { 128 };
@@ -26,6 +26,8 @@ pub(super) struct Queue {
     target_ps: u64,
     manager: Option<Manager>,
     pub record: QueueRecord,
+    /// Each length above all before; kept where it is asked for.
+    pub peaks: Option<Vec<Peak>>,
     /// Packets that it has accepted and that have not left.
     length: usize,
     /// A power of two.
@@ -34,6 +36,18 @@ pub(super) struct Queue {
     head: usize,
     arrived: usize,
     end: usize,
+}
+
+/// A length of a queue above all before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peak {
+    /// The length.
+    pub length: usize,
+    /// The poll that found it.
+    pub time_ps: u64,
+    /// The Interests, or their answers, that wait then, with the [`order`](crate::network::order) of their next
+    /// random number.
+    pub waiting: Vec<(u32, u8)>,
 }
 
 /// CoDel on a queue.
@@ -73,6 +87,7 @@ impl Queue {
             target_ps: manager.as_ref().map_or(NEVER, Manager::noticed_ps),
             manager,
             record: QueueRecord::default(),
+            peaks: None,
             length: 0,
             ring: vec![Packet::NONE; RING_PLACES],
             head: 0,
@@ -81,21 +96,9 @@ impl Queue {
         }
     }
 
-    pub(super) const fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    pub(super) const fn full_at(&self) -> usize {
-        self.full_at
-    }
-
-    /// Management takes notice of packets that waited as long as this.
-    pub(super) const fn target_ps(&self) -> u64 {
-        self.target_ps
-    }
-
     pub(super) fn reset(&mut self) {
         self.record = QueueRecord::default();
+        self.peaks.iter_mut().for_each(Vec::clear);
         (self.length, self.head, self.arrived, self.end) = (0, 0, 0, 0);
         if let Some(manager) = &mut self.manager {
             *manager = Manager::new(manager.spec, manager.reset);
@@ -167,8 +170,22 @@ impl Queue {
             self.arrived += 1;
         }
         self.record.entered += (self.length - before) as u64;
-        self.record.length_max = self.record.length_max.max(self.length);
+        if self.length > self.record.length_max {
+            self.record.length_max = self.length;
+            self.note_peak(now_ps);
+        }
         self.length
+    }
+
+    #[inline(never)]
+    fn note_peak(&mut self, time_ps: u64) {
+        let Some(peaks) = &mut self.peaks else { return };
+        let mask = self.ring.len() - 1;
+        let waiting = (self.head..self.arrived).map(|place| self.ring[place & mask]);
+        let waiting = waiting.filter(|packet| packet.form() != Form::GONE);
+        let order = |packet: Packet| order::service(self.stage, packet.form().kind());
+        let waiting = waiting.map(|packet| (packet.id(), order(packet))).collect();
+        peaks.push(Peak { length: self.length, time_ps, waiting });
     }
 
     /// Takes the packet that has arrived by `now_ps` if it is the only one and management takes no notice of it: the

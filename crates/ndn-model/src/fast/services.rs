@@ -1,8 +1,8 @@
 //! Service times of the fast engine: most are drawn as the Interests are generated.
 
 use crate::distribution::{Distribution, QuantileTable, to_ps};
-use crate::network::{Kind, Network, Stage, streams};
-use crate::random::{StreamId, TraceRandom, to_unit};
+use crate::network::{Kind, Network, Stage, order, streams};
+use crate::random::{SplicedRandom, StreamId, TraceRandom, to_unit};
 
 /// Where the times of a stage and kind of packet are, in the table of times.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +14,8 @@ pub(super) struct Service<'n> {
     law: &'n Distribution,
     factor: f64,
     stream: StreamId,
+    /// When an Interest needs it.
+    order: u8,
 }
 
 /// No times that are drawn ahead.
@@ -26,6 +28,8 @@ struct Column<'n> {
     law: &'n Distribution,
     factor: f64,
     stream: StreamId,
+    /// When an Interest needs it.
+    order: u8,
     cells: Option<Cells<'n>>,
 }
 
@@ -38,13 +42,20 @@ struct Cells<'n> {
 }
 
 impl<'n> Service<'n> {
-    const fn new(law: &'n Distribution, factor: f64, stream: StreamId) -> Self {
-        Self { place: NONE, stride: 0, law, factor, stream }
+    const fn new(law: &'n Distribution, factor: f64, stream: StreamId, order: u8) -> Self {
+        Self { place: NONE, stride: 0, law, factor, stream, order }
     }
 
     #[inline(never)]
     fn draw(&self, random: TraceRandom, interest: u32) -> u64 {
         self.law.sample_ps(&mut random.draw(self.stream, u64::from(interest)), self.factor)
+    }
+
+    /// Whether its times are those of `other` for each Interest.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.stream == other.stream
+            && self.factor.to_bits() == other.factor.to_bits()
+            && self.law == other.law
     }
 
     /// The shortest time.
@@ -77,7 +88,8 @@ impl<'n> Services<'n> {
         let services = &network.services;
         let by_kind = |laws: &'n [Distribution; 3], factor, stage| {
             KINDS.map(|kind| {
-                Service::new(&laws[kind as usize], factor, streams::service(stage, kind))
+                let stream = streams::service(stage, kind);
+                Service::new(&laws[kind as usize], factor, stream, order::service(stage, kind))
             })
         };
         let faces = network.faces.iter();
@@ -101,13 +113,14 @@ impl<'n> Services<'n> {
             hit: shards
                 .map(|shard| {
                     let factor = shard.forward_factor[0];
-                    Service::new(&services.forward_hit, factor, streams::SERVICE_OF_HIT)
+                    Service::new(&services.forward_hit, factor, streams::SERVICE_OF_HIT, order::HIT)
                 })
                 .collect(),
             produce: Service::new(
                 &services.produce,
                 1.0,
                 streams::service(Stage::Produce, Kind::Interest),
+                order::service(Stage::Produce, Kind::Interest),
             ),
             columns: Vec::new(),
             times_ps: Vec::new(),
@@ -152,12 +165,13 @@ impl<'n> Services<'n> {
         }
         self.constants = self.times_ps.len();
         for service in ahead {
-            let (law, factor, stream) = (service.law, service.factor, service.stream);
+            let stream = service.stream;
+            let factor = service.factor;
             let is_same = |other: &Column<'_>| {
                 other.stream == stream && other.factor.to_bits() == factor.to_bits()
             };
             let column = self.columns.iter().position(is_same).unwrap_or_else(|| {
-                self.columns.push(Column { law, factor, stream, cells: Cells::of(law) });
+                self.columns.push(Column::new(service));
                 self.columns.len() - 1
             });
             service.place = self.constants + column;
@@ -176,27 +190,43 @@ impl<'n> Services<'n> {
         self.times_ps.truncate(self.constants);
     }
 
-    /// Draws the times of the Interests `first` to `first + count - 1`.
-    pub(super) fn extend(&mut self, random: TraceRandom, first: u64, count: usize) {
+    /// Draws the times of the Interests `first` to `first + count - 1`, which are of one part of the random numbers.
+    pub(super) fn extend(&mut self, spliced: &SplicedRandom, first: u32, count: usize) {
         let stride = self.columns.len();
         if stride == 0 {
             return;
         }
+        let random = spliced.at(first).random;
         let begin = self.times_ps.len();
         self.times_ps.resize(begin + count * stride, 0);
         self.words.resize(count, 0);
         for (number, column) in self.columns.iter().enumerate() {
-            random.first_words(column.stream, first, &mut self.words);
-            let rows = self.times_ps[begin..].chunks_exact_mut(stride).map(|row| &mut row[number]);
-            column.draw(random, first, &self.words, rows);
+            let rows = self.times_ps[begin..].chunks_exact_mut(stride);
+            let places = rows.map(|row| &mut row[number]);
+            let put = |place: &mut u64, time_ps| *place = time_ps;
+            column.draw(random, u64::from(first), &mut self.words, places, put);
+        }
+        for waited in spliced.waited(first, first + count as u32) {
+            let row = begin + (waited.interest - first) as usize * stride;
+            for (number, column) in self.columns.iter().enumerate() {
+                if column.order >= waited.order {
+                    let mut draw = waited.random.draw(column.stream, u64::from(waited.interest));
+                    self.times_ps[row + number] = column.law.sample_ps(&mut draw, column.factor);
+                }
+            }
         }
     }
 
     #[inline]
-    pub(super) fn time_ps(&self, service: &Service<'_>, random: TraceRandom, interest: u32) -> u64 {
+    pub(super) fn time_ps(
+        &self,
+        service: &Service<'_>,
+        random: &SplicedRandom,
+        interest: u32,
+    ) -> u64 {
         match self.times_ps.get(service.place + service.stride * interest as usize) {
             Some(time_ps) => *time_ps,
-            None => service.draw(random, interest),
+            None => service.draw(random.of(interest, service.order), interest),
         }
     }
 }
@@ -216,31 +246,77 @@ fn place<'s, 'n>(
     }
 }
 
-impl Column<'_> {
-    fn draw<'t>(
+impl<'n> Column<'n> {
+    fn new(service: &Service<'n>) -> Self {
+        let Service { law, factor, stream, order, .. } = *service;
+        Self { law, factor, stream, order, cells: Cells::of(law) }
+    }
+
+    /// Draws the times of the Interests from `first` on, one for each of `words`, and gives each to its place by `put`.
+    #[inline]
+    fn draw<P>(
         &self,
         random: TraceRandom,
         first: u64,
-        words: &[u64],
-        times_ps: impl Iterator<Item = &'t mut u64>,
+        words: &mut [u64],
+        places: impl Iterator<Item = P>,
+        put: impl Fn(P, u64),
     ) {
-        let each = (first..).zip(words).zip(times_ps);
+        random.first_words(self.stream, first, words);
+        let each = (first..).zip(words.iter()).zip(places);
         if let Some(cells) = &self.cells {
             // The usual case, without a choice between distributions in the loop.
-            each.for_each(|((index, word), time_ps)| {
+            each.for_each(|((index, word), place)| {
                 let position = to_unit(*word) * cells.scale;
-                let cell = position as usize;
-                let duration = match cells.cells.get(cell) {
+                // Positions are below 2^52: signed numbers are converted in one instruction.
+                let cell = position as i64;
+                let duration = match cells.cells.get(cell as usize) {
                     Some((low, width)) => low + width * (position - cell as f64),
                     None => cells.tail(random, self.stream, index),
                 };
-                *time_ps = to_ps(duration * self.factor);
+                put(place, to_ps(duration * self.factor));
             });
         } else {
-            each.for_each(|((index, word), time_ps)| {
+            each.for_each(|((index, word), place)| {
                 let mut draw = random.draw_from(self.stream, index, *word);
-                *time_ps = self.law.sample_ps(&mut draw, self.factor);
+                put(place, self.law.sample_ps(&mut draw, self.factor));
             });
+        }
+    }
+}
+
+/// The time of several services in a row.
+#[derive(Debug, Default)]
+pub(super) struct Sum<'n> {
+    constant_ps: u64,
+    columns: Vec<Column<'n>>,
+}
+
+impl<'n> Sum<'n> {
+    pub(super) fn new(services: &[&Service<'n>]) -> Self {
+        let mut sum = Self::default();
+        for service in services {
+            if let Distribution::Constant(value) = service.law {
+                sum.constant_ps += to_ps(value * service.factor);
+            } else {
+                sum.columns.push(Column::new(service));
+            }
+        }
+        sum
+    }
+
+    /// Draws the times of the Interests from `first` on. `words` is as long as `times_ps`.
+    pub(super) fn draw(
+        &self,
+        random: TraceRandom,
+        first: u64,
+        words: &mut [u64],
+        times_ps: &mut [u64],
+    ) {
+        times_ps.fill(self.constant_ps);
+        for column in &self.columns {
+            let places = times_ps.iter_mut();
+            column.draw(random, first, words, places, |place, time_ps| *place += time_ps);
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{Interval, MethodError, require_unit};
 use crate::random::{Draw, StreamId, TraceRandom};
 use crate::special::student_t_quantile;
 
-/// A process that approaches a rare event through levels 1, 2, … `level_count`; the last one is the event.
+/// A process that ends with a value, and passes levels 1, 2, … `level_count` on its way to the values that count.
 pub trait LevelProcess {
     /// Everything that the future depends on.
     type State: Clone;
@@ -17,27 +17,31 @@ pub trait LevelProcess {
     /// A fresh start of the process.
     fn start(&self, draw: &mut Draw) -> Self::State;
 
-    /// Runs from `state` until the process enters `level`, and returns the state there; none if the
-    /// process ends before.
-    fn run_to_level(
-        &self,
-        state: Self::State,
-        level: usize,
-        draw: &mut Draw,
-    ) -> Option<Self::State>;
+    /// Runs from `state`, which is an entry to the level before or a fresh start, until the process enters `level` or ends.
+    /// Beyond the last level, it always ends.
+    fn run(&mut self, state: Self::State, level: usize, draw: &mut Draw) -> Step<Self::State>;
 }
 
-/// An estimate by splitting, from independent replications.
+/// The end of a run to a level.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Step<S> {
+    /// The process entered the level, in this state.
+    Entered(S),
+    /// The process ended before, with this value.
+    Ended(f64),
+}
+
+/// An estimate of the mean value by splitting, from independent replications: of a probability if values are 0 and 1.
 #[derive(Debug, Clone)]
 pub struct SplittingEstimate {
-    /// Mean over the replications: unbiased.
-    pub probability: f64,
+    /// Mean over the replications: unbiased, whatever the levels are.
+    pub mean: f64,
     /// Student's t interval over the replications. **Asymptotic**: it covers as stated only when the
     /// replications are many enough that their mean is nearly normal.
     ///
-    /// If no replication reaches the last level: [0, 1 − error^(1/n)] for n replications. An estimate is at
-    /// most 1, so that a replication reaches the last level with at least the probability p of the event,
-    /// and none of n does with at most (1 − p)^n. This bound is not asymptotic.
+    /// If all replications are 0: [0, 1 − error^(1/n)] for n replications of values between 0 and 1. A replication
+    /// is at most 1, so that it is above 0 with at least the probability p that is its mean, and none of n is with
+    /// at most (1 − p)^n. This bound is not asymptotic.
     pub interval: Interval,
     /// The estimate of each replication.
     pub replications: Vec<f64>,
@@ -47,7 +51,9 @@ pub struct SplittingEstimate {
 /// splitting, and quasi-Monte Carlo", ACM TOMACS 2007).
 ///
 /// At each level `effort` runs start from states drawn with replacement among the entries to the level
-/// before; the product of the fractions that reach the next level is an unbiased estimate.
+/// before. The weight of a level is the product of the fractions of runs that entered the levels up to it; the sum of
+/// weights times mean values of the runs that ended is an unbiased estimate, because every value counts at the level where
+/// its run ended.
 #[derive(Debug, Clone, Copy)]
 pub struct FixedEffort {
     effort: usize,
@@ -78,21 +84,31 @@ impl FixedEffort {
         Ok(Self { effort, replications })
     }
 
-    /// Estimates the probability that `process` reaches its last level.
+    /// Estimates the mean value of `process`.
     ///
     /// # Errors
     /// `error` outside (0, 1).
     pub fn estimate<P: LevelProcess>(
         &self,
-        process: &P,
+        process: &mut P,
         seed: u64,
         error: f64,
     ) -> Result<SplittingEstimate, MethodError> {
-        require_unit("error", error)?;
         let replications: Vec<f64> = (0..self.replications)
-            .map(|number| self.replicate(process, TraceRandom::new(seed, number)))
+            .map(|number| replicate(process, self.effort, TraceRandom::new(seed, number)))
             .collect();
-        let n = f64::from(self.replications);
+        SplittingEstimate::of(replications, error)
+    }
+}
+
+impl SplittingEstimate {
+    /// The estimate from two or more replications.
+    ///
+    /// # Errors
+    /// `error` outside (0, 1).
+    pub fn of(replications: Vec<f64>, error: f64) -> Result<Self, MethodError> {
+        require_unit("error", error)?;
+        let n = replications.len() as f64;
         let mean = replications.iter().sum::<f64>() / n;
         let variance =
             replications.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / (n - 1.0);
@@ -102,31 +118,37 @@ impl FixedEffort {
         } else {
             Interval::new(0.0, 1.0 - pow(error, 1.0 / n))
         };
-        Ok(SplittingEstimate { probability: mean, interval, replications })
+        Ok(Self { mean, interval, replications })
     }
+}
 
-    fn replicate<P: LevelProcess>(&self, process: &P, random: TraceRandom) -> f64 {
-        let mut entries: Vec<P::State> = Vec::new();
-        let mut probability = 1.0;
-        for level in 1..=process.level_count() {
-            let mut reached = Vec::new();
-            for run in 0..self.effort as u64 {
-                let mut draw = random.draw(StreamId(level as u32), run);
-                let state = if level == 1 {
-                    process.start(&mut draw)
-                } else {
-                    entries[draw.below(entries.len() as u64) as usize].clone()
-                };
-                reached.extend(process.run_to_level(state, level, &mut draw));
+/// One replication with `effort` runs per level: an unbiased estimate of the mean value.
+pub fn replicate<P: LevelProcess>(process: &mut P, effort: usize, random: TraceRandom) -> f64 {
+    let mut entries: Vec<P::State> = Vec::new();
+    let (mut estimate, mut weight) = (0.0, 1.0);
+    for level in 1..=process.level_count() + 1 {
+        let mut entered = Vec::new();
+        let mut sum = 0.0;
+        for run in 0..effort as u64 {
+            let mut draw = random.draw(StreamId(level as u32), run);
+            let state = if level == 1 {
+                process.start(&mut draw)
+            } else {
+                entries[draw.below(entries.len() as u64) as usize].clone()
+            };
+            match process.run(state, level, &mut draw) {
+                Step::Entered(state) => entered.push(state),
+                Step::Ended(value) => sum += value,
             }
-            probability *= reached.len() as f64 / self.effort as f64;
-            if reached.is_empty() {
-                return 0.0;
-            }
-            entries = reached;
         }
-        probability
+        estimate += weight * sum / effort as f64;
+        weight *= entered.len() as f64 / effort as f64;
+        if entered.is_empty() {
+            break;
+        }
+        entries = entered;
     }
+    estimate
 }
 
 #[cfg(test)]
@@ -144,42 +166,46 @@ mod tests {
         type State = usize;
 
         fn level_count(&self) -> usize {
-            self.top - 1
+            self.top - 2
         }
 
         fn start(&self, _: &mut Draw) -> usize {
             1
         }
 
-        fn run_to_level(&self, mut length: usize, level: usize, draw: &mut Draw) -> Option<usize> {
+        fn run(&mut self, mut length: usize, level: usize, draw: &mut Draw) -> Step<usize> {
             while length > 0 && length < level + 1 {
                 if draw.unit() < self.up { length += 1 } else { length -= 1 }
             }
-            (length > 0).then_some(length)
+            match length {
+                0 => Step::Ended(0.0),
+                length if length == self.top => Step::Ended(1.0),
+                length => Step::Entered(length),
+            }
         }
     }
 
     #[test]
     fn splitting_finds_the_overflow_probability_of_a_busy_period() {
         // Gambler's ruin: with ratio r = down / up, P(reach top from 1) = (1 - r) / (1 - r^top).
-        let process = BusyPeriod { up: 1.0 / 3.0, top: 31 };
+        let mut process = BusyPeriod { up: 1.0 / 3.0, top: 31 };
         let exact = 1.0 / ((1u64 << 31) - 1) as f64;
         let method = FixedEffort::new(500, 40).unwrap();
-        let estimate = method.estimate(&process, 11, 0.01).unwrap();
+        let estimate = method.estimate(&mut process, 11, 0.01).unwrap();
         assert!(estimate.interval.contains(exact), "{estimate:?} {exact:e}");
-        assert!((estimate.probability / exact - 1.0).abs() < 0.2, "{:e}", estimate.probability);
-        assert_eq!(estimate.probability, method.estimate(&process, 11, 0.01).unwrap().probability);
+        assert!((estimate.mean / exact - 1.0).abs() < 0.2, "{:e}", estimate.mean);
+        assert_eq!(estimate.mean, method.estimate(&mut process, 11, 0.01).unwrap().mean);
     }
 
     #[test]
     fn interval_without_a_hit_has_an_upper_bound_that_holds() {
         // The event has probability 1/20: about 60 % of the estimates see it in none of 10 runs.
-        let process = BusyPeriod { up: 0.05 / 0.95, top: 2 };
+        let mut process = BusyPeriod { up: 0.05 / 0.95, top: 2 };
         let method = FixedEffort::new(1, 10).unwrap();
         let mut without_hit = 0;
         for seed in 0..200 {
-            let estimate = method.estimate(&process, seed, 0.05).unwrap();
-            if estimate.probability > 0.0 {
+            let estimate = method.estimate(&mut process, seed, 0.05).unwrap();
+            if estimate.mean > 0.0 {
                 continue;
             }
             without_hit += 1;
