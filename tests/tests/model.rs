@@ -228,3 +228,45 @@ fn losses_of_a_queue_are_those_of_an_independent_model_checker() {
     assert!((end(0)..=end(1)).contains(&loss), "{answer} does not contain {loss}");
     assert!(end(1) - end(0) < 0.01, "{answer}");
 }
+
+#[test]
+fn rare_losses_are_estimated_by_splitting_over_a_queue() {
+    let directory = tempfile::tempdir().unwrap();
+    let text =
+        QUEUE.replace("900 ns", "200 ns").replace("21 ms", "100 us").replace("1 ms", "20 us");
+    fs::write(directory.path().join("queue.toml"), text).unwrap();
+    let check = |more: &[&str]| {
+        let mut command =
+            namewire(directory.path(), &["check", "queue.toml", "--method", "splitting"]);
+        command.args(["--property", "E(share(dropped))"]).args(more);
+        run_to_end(command)
+    };
+    let run = ["--queue", "forwarding 0 interests", "--effort", "100", "--traces", "20", "--json"];
+    let answer = json(&check(&run));
+    // M/M/1/10 at 20 % load.
+    let exact = 0.8 * 0.2f64.powi(10);
+    let end = |index: usize| answer["interval"][index].as_f64().unwrap();
+    assert!((end(0)..=end(1)).contains(&exact), "{answer} does not contain {exact:e}");
+    assert!(answer["levels"].as_array().unwrap().len() > 3, "{answer}");
+    assert_eq!(json(&check(&[&run[..], &["--threads", "7"]].concat())), answer);
+    let failure = |more: &[&str]| {
+        let output = check(more);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(failure(&[]).contains("needs --queue"));
+    assert!(failure(&["--queue", "producer 0"]).contains("forwarding 0 interests"));
+}
+
+#[test]
+fn consumers_with_a_window_are_checked_by_the_reference_engine() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = MODEL.replace("rate = \"0.7 M/s\"", "arrivals = \"window\"\nwindow-max = 16");
+    let text = text + "[links]\nproducer = { delay = \"10 us\" }\n";
+    fs::write(directory.path().join("window.toml"), text).unwrap();
+    let question = ["check", "window.toml", "--property", "P(all(satisfied)) >= 0.5"];
+    let output = run_to_end(namewire(directory.path(), &question));
+    assert!(output.status.success(), "{output:?}");
+    let warned = String::from_utf8_lossy(&output.stderr);
+    assert!(warned.contains("simulated by the reference engine"), "{warned}");
+}

@@ -10,6 +10,7 @@ mod question;
 mod reproduce;
 mod screen;
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -17,12 +18,16 @@ use ndn_model::check::{CheckResult, Checker, Runner};
 use ndn_model::file::{Model, law};
 use ndn_model::fit::{Fit, FitReport, PpccReport, fit, fit_by_ppcc};
 use ndn_model::property::Property;
+use ndn_model::rare::Splitting;
 use ndn_model::smc::Verdict;
 use serde_json::{Value, json};
 
+use super::arguments::at_least_one;
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
-use question::{Question, answer_json, assignment, per_cent, quantity, read, usage, verdict_text};
+use question::{
+    MethodName, Question, answer_json, assignment, per_cent, quantity, read, usage, verdict_text,
+};
 
 /// Predict throughput and loss of a forwarder from a model
 ///
@@ -86,6 +91,12 @@ struct CheckOptions {
     /// Another value for a key of the model, such as forwarder.workers=4
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
     changes: Vec<(String, String)>,
+    /// Queue whose length leads to the rare event, such as "nic 0"
+    #[arg(long, value_name = "NAME", help_heading = "Method splitting")]
+    queue: Option<String>,
+    /// Traces from each level of the queue to the next one
+    #[arg(long, default_value = "200", value_parser = at_least_one::<NonZeroU32>, help_heading = "Method splitting")]
+    effort: NonZeroU32,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -145,14 +156,27 @@ fn check(options: &CheckOptions) -> Outcome {
         );
         return Err(usage(text));
     }
-    let answer = run_traces(question, &model, &property, checker)?;
+    let splitting = splitting(options, &model, &property)?;
+    let runner = || match &splitting {
+        Some(splitting) => Runner::splitting(&model, &property, question.seed, splitting.clone()),
+        None => Runner::new(&model, &property, question.seed),
+    };
+    let answer = run_traces(question, &runner, checker)?;
     for warning in &model.warnings {
         output::note(&format_args!("warning: {warning}"));
     }
     if options.json {
-        output::print_json(&answer_json(&answer, &model.warnings))?;
+        let mut value = answer_json(&answer, &model.warnings);
+        if let Some(splitting) = &splitting {
+            value["levels"] = json!(splitting.levels());
+        }
+        output::print_json(&value)?;
     } else {
         print_answer(question, &property, &answer)?;
+        if let Some(splitting) = &splitting {
+            let levels: Vec<String> = splitting.levels().iter().map(usize::to_string).collect();
+            output::print_line(&format!("levels      {}", levels.join(", ")))?;
+        }
     }
     match answer.verdict {
         Some(Verdict::Fails) => Err(Failure::Failed("the property does not hold".to_owned())),
@@ -161,16 +185,40 @@ fn check(options: &CheckOptions) -> Outcome {
     }
 }
 
-/// Runs traces in rounds on all threads, and takes their observations in order of the trace number.
-fn run_traces(
-    question: &Question,
+/// Levels of the queue, for the method splitting.
+fn splitting(
+    options: &CheckOptions,
     model: &Model,
     property: &Property,
+) -> Outcome<Option<Splitting>> {
+    let question = &options.question;
+    match (question.method, &options.queue) {
+        (MethodName::Splitting, Some(queue)) => {
+            let effort = options.effort.get() as usize;
+            let chosen = Splitting::new(model, property, queue, effort, question.seed);
+            chosen.map(Some).map_err(usage)
+        }
+        (MethodName::Splitting, None) => {
+            let names: Vec<&str> =
+                model.network.queues.iter().map(|queue| queue.name.as_str()).collect();
+            Err(usage(format_args!(
+                "method splitting needs --queue, the queue whose length leads to the event: {}",
+                names.join(", ")
+            )))
+        }
+        (_, Some(_)) => Err(usage("--queue belongs to --method splitting")),
+        (_, None) => Ok(None),
+    }
+}
+
+/// Runs traces in rounds on all threads, and takes their observations in order of the trace number.
+fn run_traces<'m>(
+    question: &Question,
+    runner: &dyn Fn() -> Runner<'m>,
     mut checker: Checker,
 ) -> Outcome<CheckResult> {
     let threads = question.threads();
-    let mut runners: Vec<Runner> =
-        (0..threads).map(|_| Runner::new(model, property, question.seed)).collect();
+    let mut runners: Vec<Runner> = (0..threads).map(|_| runner()).collect();
     let failed = |error| Failure::Failed(format!("{error}"));
     let mut per_thread = 1u32;
     while !checker.is_complete() && checker.traces() < question.traces_max.get() {
@@ -210,7 +258,8 @@ fn print_answer(question: &Question, property: &Property, answer: &CheckResult) 
             quantity(property, interval.high)
         ))?;
     }
-    output::print_line(&format!("traces      {}", grouped(u64::from(answer.traces))))?;
+    let what = if question.method == MethodName::Splitting { "replicated " } else { "traces     " };
+    output::print_line(&format!("{what} {}", grouped(u64::from(answer.traces))))?;
     if !answer.is_complete {
         output::print_line("incomplete  the limit of traces ended it (--traces-max)")?;
     }

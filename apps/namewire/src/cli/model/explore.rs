@@ -17,7 +17,8 @@ use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, grouped};
 use super::engine::{Engine, written};
 use super::question::{
-    Question, answer_json, assignment, per_cent, quantity, read, usage, verdict_text, write_figure,
+    MethodName, Question, answer_json, assignment, per_cent, quantity, read, usage, verdict_text,
+    write_figure,
 };
 
 #[derive(Args, Debug)]
@@ -45,6 +46,11 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options) -> Outcome {
     let question = &options.question;
+    if question.method == MethodName::Splitting {
+        return Err(usage(
+            "method splitting is one of `model check`: it chooses levels for one model",
+        ));
+    }
     let text = read(&question.model)?;
     let in_file = |error: &dyn std::fmt::Display| {
         usage(format_args!("{}: {error}", question.model.display()))

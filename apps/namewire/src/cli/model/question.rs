@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ndn_lab::figure::{Lines, Panel};
+use ndn_model::assembly::Placement;
 use ndn_model::check::{CheckResult, Method};
 use ndn_model::property::{Number, Property};
 use ndn_model::smc::Verdict;
@@ -34,6 +35,45 @@ pub(super) enum MethodName {
     EmpiricalBernstein,
     /// Dvoretzky-Kiefer-Wolfowitz interval of a quantile
     Dkw,
+    /// Importance splitting over the length of --queue, for rare losses: P, or E(share(..))
+    Splitting,
+}
+
+/// On which NUMA nodes faces and workers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum PlacementName {
+    /// All on one node
+    #[value(name = "P1")]
+    P1,
+    /// Faces of consumers and workers on one node, faces of producers on another
+    #[value(name = "P2")]
+    P2,
+    /// Faces of consumers on one node, workers and faces of producers on another
+    #[value(name = "P3")]
+    P3,
+    /// All faces on one node, workers on another
+    #[value(name = "P4")]
+    P4,
+}
+
+impl PlacementName {
+    pub(super) const fn placement(self) -> Placement {
+        match self {
+            Self::P1 => Placement::P1,
+            Self::P2 => Placement::P2,
+            Self::P3 => Placement::P3,
+            Self::P4 => Placement::P4,
+        }
+    }
+
+    pub(super) const fn meaning(self) -> &'static str {
+        match self {
+            Self::P1 => "all on one NUMA node",
+            Self::P2 => "faces of producers on another NUMA node",
+            Self::P3 => "faces of consumers on another NUMA node",
+            Self::P4 => "all faces on another NUMA node",
+        }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -55,7 +95,7 @@ pub(super) struct Question {
     /// Half of the indifference region of a test
     #[arg(long, default_value_t = 0.005)]
     pub(super) margin: f64,
-    /// Traces of a method with a fixed number
+    /// Traces of a method with a fixed number, or replications of splitting [default of splitting: 30]
     #[arg(long, value_parser = at_least_one::<NonZeroU32>)]
     pub(super) traces: Option<NonZeroU32>,
     /// Bounds of an observed number, such as 0,1
@@ -146,6 +186,9 @@ pub(super) fn usage(error: impl std::fmt::Display) -> Failure {
     Failure::Usage(error.to_string())
 }
 
+/// Replications of splitting.
+const REPLICATIONS: u32 = 30;
+
 impl Question {
     pub(super) fn method(&self, property: &Property) -> Outcome<Method> {
         let fixed = || -> Outcome<u32> {
@@ -177,6 +220,10 @@ impl Question {
                 Method::EmpiricalBernstein { traces: fixed()?, bounds: bounds()? }
             }
             MethodName::Dkw => Method::Dkw { traces: self.traces.map(NonZeroU32::get) },
+            MethodName::Splitting => {
+                let replications = self.traces.map_or(REPLICATIONS, NonZeroU32::get);
+                Method::Splitting { replications }
+            }
         })
     }
 
@@ -198,17 +245,30 @@ pub(super) fn verdict_text(answer: &CheckResult) -> &'static str {
 /// A value of what a property asks for, with its unit.
 pub(super) fn quantity(property: &Property, value: f64) -> String {
     let (Property::Expectation(number) | Property::Quantile(_, number)) = property else {
-        return format!("{value:.6}");
+        return ratio(value);
     };
     match number {
         Number::MeanLatency | Number::QuantileLatency(_) | Number::QueueWait(_) => duration(value),
         Number::Throughput => format!("{value:.0}/s"),
+        Number::Share(_) => ratio(value),
         Number::Constant(_)
-        | Number::Share(_)
         | Number::Count(_)
         | Number::QueueMax(_)
         | Number::QueueDropped(_)
         | Number::PitMax => format!("{value:.6}"),
+    }
+}
+
+/// A probability or a share, with digits also close to 0 and 1.
+fn ratio(value: f64) -> String {
+    const CLOSE: f64 = 1e-3;
+    let rest = 1.0 - value;
+    if value > 0.0 && value < CLOSE {
+        format!("{value:.3e}")
+    } else if rest > 0.0 && rest < CLOSE {
+        format!("1 - {rest:.3e}")
+    } else {
+        format!("{value:.6}")
     }
 }
 
@@ -249,6 +309,12 @@ mod tests {
         assert_eq!(quantity(&latency, f64::INFINITY), "infinite");
         assert_eq!(quantity(&Property::Expectation(Number::Throughput), 250e3), "250000/s");
         assert_eq!(quantity(&Property::Expectation(Number::PitMax), 7.0), "7.000000");
+    }
+
+    #[test]
+    fn probabilities_close_to_0_and_1_have_digits() {
+        let shown = [0.0, 8.19e-8, 0.25, 0.999_999_75, 1.0].map(ratio);
+        assert_eq!(shown, ["0.000000", "8.190e-8", "0.250000", "1 - 2.500e-7", "1.000000"]);
     }
 
     #[test]
