@@ -1,6 +1,7 @@
 //! Ready-made networks: the forwarders `ndn-dpdk` and `namewire` with their traffic.
 
 use libm::pow;
+use serde::{Deserialize, Serialize};
 
 use crate::network::{
     CodelReset, Consumer, Face, Flush, Link, Network, Peer, Queue, QueueManagement, Services,
@@ -78,9 +79,10 @@ const fn mix(mut z: u64) -> u64 {
 }
 
 /// On which NUMA nodes the faces and the forwarder's threads are, in the paper's numbering.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Placement {
     /// All on one node.
+    #[default]
     P1,
     /// Client faces and threads on one node, server faces on another.
     P2,

@@ -12,6 +12,7 @@ use core::fmt::Write as _;
 use libm::{log, log2, pow, sqrt};
 use serde::{Deserialize, Serialize};
 
+use crate::assembly::Placement;
 use crate::distribution::{Distribution, QuantileTable};
 use crate::fast::FastEngine;
 use crate::file::{FileError, Model, law};
@@ -34,6 +35,16 @@ pub struct Setting {
     pub routes: usize,
     /// Interests per second.
     pub rate: f64,
+    /// On which NUMA nodes faces and workers are.
+    #[serde(default)]
+    pub placement: Placement,
+}
+
+impl Setting {
+    /// The share of the faces whose packets are in remote memory for the workers.
+    fn remote_share(&self) -> f64 {
+        self.placement.is_remote().iter().filter(|is_remote| **is_remote).count() as f64 / 2.0
+    }
 }
 
 /// Durations in buckets, in nanoseconds.
@@ -82,6 +93,43 @@ impl Host {
     }
 }
 
+/// Packets in a queue, by samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueLength {
+    /// Number of samples.
+    pub samples: u64,
+    /// Their sum.
+    pub sum: u64,
+    /// The longest; of the whole run, where the forwarder keeps it.
+    pub most: u64,
+}
+
+impl QueueLength {
+    /// Adds a sample.
+    pub fn note(&mut self, length: u64) {
+        self.samples += 1;
+        self.sum += length;
+        self.most = self.most.max(length);
+    }
+
+    /// The mean; 0 without samples.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.sum as f64 / self.samples.max(1) as f64
+    }
+}
+
+/// Lengths of the queues of a forwarder in a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueLengths {
+    /// Queues of faces of consumers, as an Interest finds them.
+    pub interests: QueueLength,
+    /// Queues of faces of producers, as a Data finds them.
+    pub data: QueueLength,
+    /// Rings from other workers, of all kinds of packets, at each round of a worker.
+    pub rings: QueueLength,
+}
+
 /// Measurements of one run of the real forwarder between warm-up and cool-down.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -121,6 +169,9 @@ pub struct Run {
     pub generator_cpu_ns: u64,
     /// PIT entries at the end.
     pub pit_entries: u64,
+    /// Lengths of queues in the window.
+    #[serde(default)]
+    pub queues: QueueLengths,
     /// Latency of satisfied Interests at p50, p90 and p99, from the scheduled sending time.
     pub latency_ns: [u64; 3],
     /// Service times, where they were traced.
@@ -195,9 +246,11 @@ pub const EFFECTS: [&str; EFFECT_COUNT] = [
     "crossing",
     "per-doubling-of-routes",
     "probe",
+    "remote",
 ];
-const EFFECT_COUNT: usize = 10;
+const EFFECT_COUNT: usize = 11;
 const PROBE: usize = 9;
+const REMOTE: usize = 10;
 /// Name components and routes at which an effect of them is zero.
 const COMPONENTS_AT_ZERO: f64 = 7.0;
 const ROUTES_AT_ZERO: f64 = 64.0;
@@ -227,6 +280,7 @@ fn regressors(setting: &Setting, hit_ratio: f64, sleeps: f64, is_traced: bool) -
         f64::from(u8::from(setting.workers > 1)),
         log2(setting.routes.max(1) as f64 / ROUTES_AT_ZERO),
         f64::from(u8::from(is_traced)),
+        setting.remote_share(),
     ]
 }
 
@@ -463,6 +517,14 @@ impl Calibration {
         (libm::exp(-width), libm::exp(width))
     }
 
+    /// Whether a setting with this placement can be answered: runs with packets in remote memory were measured, or it has
+    /// none.
+    #[must_use]
+    pub fn answers(&self, placement: Placement) -> bool {
+        let remote_ns = self.effects.get(REMOTE).copied().unwrap_or(0.0);
+        placement == Placement::P1 || remote_ns != 0.0
+    }
+
     /// Where `setting` lies outside of what was measured, in words.
     #[must_use]
     pub fn extrapolations(&self, setting: &Setting) -> Vec<String> {
@@ -480,6 +542,12 @@ impl Calibration {
         note("payload", setting.payload as f64, both(self.ranges.payload));
         note("hit ratio", setting.hit_ratio, self.ranges.hit_ratio);
         note("routes", setting.routes as f64, both(self.ranges.routes));
+        if matches!(setting.placement, Placement::P2 | Placement::P3) {
+            let placement = setting.placement;
+            all.push(format!(
+                "{placement:?} is assumed to cost half of what P4 does, which was measured"
+            ));
+        }
         all
     }
 
@@ -493,11 +561,13 @@ impl Calibration {
         warm_up: f64,
         seconds: f64,
     ) -> Result<String, CalibrateError> {
-        let at = |hit_ratio: f64| {
-            let x = regressors(setting, hit_ratio, 0.0, false);
+        let at = |hit_ratio: f64, placement: Placement| {
+            let x = regressors(&Setting { placement, ..*setting }, hit_ratio, 0.0, false);
             x.iter().zip(&self.effects).map(|(x, effect)| x * effect).sum::<f64>()
         };
-        let (miss, hit) = (at(0.0), at(1.0));
+        let (miss, hit) = (at(0.0, Placement::P1), at(1.0, Placement::P1));
+        // With all packets in remote memory.
+        let remote_factor = (at(0.0, Placement::P4) / miss).max(0.01);
         let [dispatch_i, forward_i, dispatch_d, forward_d, rest] = self.shares.map(|s| s * miss);
         let (input_i, output) = (dispatch_i + 0.25 * rest, 0.25 * rest);
         let input_d = dispatch_d + 0.25 * rest;
@@ -518,7 +588,8 @@ impl Calibration {
         let _ = write!(
             text,
             "[forwarder]\nkind = \"namewire\"\nworkers = {workers}\nnic-capacity = {queue}\nring-capacity = 4096\n\
-             overload = {{ interval = \"100 ms\" }}\ndispatch = {{ balanced = true }}\nhit-ratio = {hits:?}\n\n\
+             overload = {{ interval = \"100 ms\" }}\ndispatch = {{ balanced = true }}\nhit-ratio = {hits:?}\n\
+             placement = \"{placement:?}\"\nremote-factor = {remote_factor:?}\n\n\
              [services]\n\
              input = {{ interest = {input_i}, data = {input_d} }}\n\
              forward = {{ interest = {forward_i}, data = {forward_d}, hit = {forward_hit} }}\n\
@@ -527,6 +598,7 @@ impl Calibration {
              [links]\nconsumer = {{ delay = {delay} }}\nproducer = {{ delay = {delay} }}\n\n\
              [run]\nhorizon = \"{horizon:.6} ms\"\nwarm-up = \"{warm_up:.6} ms\"\n",
             workers = setting.workers,
+            placement = setting.placement,
             queue = self.queue,
             hits = setting.hit_ratio,
             input_i = constant(input_i),
@@ -1022,7 +1094,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    const TRUE: Effects = [5000.0, 2000.0, 30.0, 100.0, 900.0, 20.0, 80.0, 300.0, 10.0, 40.0];
+    const TRUE: Effects = [5000.0, 2000.0, 30.0, 100.0, 900.0, 20.0, 80.0, 300.0, 10.0, 40.0, 0.0];
 
     fn histogram(mean: u64) -> Histogram {
         let buckets =
@@ -1043,6 +1115,7 @@ mod tests {
                 hit_ratio: 0.5 * bit(3) as f64,
                 routes: 64 << (6 * bit(4)),
                 rate: 100e3,
+                placement: Placement::P1,
             };
             let sleeps = if bit(5) == 0 { 0.0 } else { 0.1 + 0.1 * (number % 5) as f64 };
             let services = (number % 3 == 0).then(|| ServiceTimes {
@@ -1074,6 +1147,7 @@ mod tests {
                 delayed_ns: vec![0],
                 generator_cpu_ns: 100_000_000,
                 pit_entries: 0,
+                queues: QueueLengths::default(),
                 latency_ns: [40_000, 60_000, 90_000],
                 services,
             });
@@ -1097,6 +1171,37 @@ mod tests {
     }
 
     #[test]
+    fn placements_are_answered_if_remote_memory_was_measured() {
+        let local = Calibration::of(&campaign(), 1024, 2).unwrap();
+        assert!(local.answers(Placement::P1) && !local.answers(Placement::P4));
+        // 250 ns more for each Interest and its Data in remote memory.
+        let moved = |(number, run): (usize, Run)| {
+            if number % 3 != 1 {
+                return run;
+            }
+            let setting = Setting { placement: Placement::P4, ..run.setting };
+            let cpu_ns = run.cpu_ns.iter().map(|ns| ns + 250 * run.interests).collect();
+            Run { setting, cpu_ns, ..run }
+        };
+        let runs: Vec<Run> = campaign().into_iter().enumerate().map(moved).collect();
+        let calibration = Calibration::of(&runs, 1024, 2).unwrap();
+        assert!((calibration.effects[REMOTE] - 250.0).abs() < 25.0, "{:?}", calibration.effects);
+        assert!(calibration.answers(Placement::P2) && calibration.answers(Placement::P4));
+        let near = Setting { placement: Placement::P1, hit_ratio: 0.0, ..campaign()[0].setting };
+        let rate = |placement: Placement| {
+            let setting = Setting { placement, ..near };
+            calibration.capacity(&setting, 0.001, 0.1, 0.2).unwrap()
+        };
+        let [p1, p2, p4] = [Placement::P1, Placement::P2, Placement::P4].map(rate);
+        let slower = calibration.saturated_ns(&Setting { placement: Placement::P4, ..near }, None)
+            / calibration.saturated_ns(&near, None);
+        assert!((p1 / p4 / slower - 1.0).abs() < 0.02, "{p1} {p4} {slower}");
+        assert!(p2 < 0.99 * p1 && p4 < 0.99 * p2, "{p1} {p2} {p4}");
+        let notes = calibration.extrapolations(&Setting { placement: Placement::P2, ..near });
+        assert!(notes.iter().any(|note| note.contains("half of what P4 does")), "{notes:?}");
+    }
+
+    #[test]
     fn capacity_is_that_of_the_calibrated_times() {
         let calibration = Calibration::of(&campaign(), 1024, 4).unwrap();
         let setting = Setting {
@@ -1106,6 +1211,7 @@ mod tests {
             hit_ratio: 0.0,
             routes: 64,
             rate: 0.0,
+            placement: Placement::P1,
         };
         let capacity = calibration.capacity(&setting, 0.001, 0.1, 0.2).unwrap();
         let limit = 1e9 / calibration.saturated_ns(&setting, None);

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, FromArgMatches as _};
+use ndn_model::assembly::Placement;
 use ndn_model::calibrate::{Calibration, EFFECTS, Run, Setting, half_width, probe_effect};
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_sys::clock;
@@ -26,9 +27,9 @@ use super::super::failure::{Failure, Outcome};
 use super::super::interrupt::on_interrupt;
 use super::super::machine::machine;
 use super::super::output::{self, Table};
-use super::forwarder::{QUEUE, Window, load, measure, note_progress, processors};
+use super::forwarder::{QUEUE, Window, load, measure, note_progress, places, processors};
 use super::host::Yardstick;
-use super::question::{read, share, usage};
+use super::question::{PlacementName, read, share, usage};
 
 #[derive(Args, Debug, Clone)]
 pub(super) struct MeasureOptions {
@@ -49,6 +50,9 @@ pub(super) struct MeasureOptions {
     /// Numbers of FIB entries
     #[arg(long, value_delimiter = ',', default_value = "64,2048")]
     routes: Vec<usize>,
+    /// NUMA nodes of faces and workers: P1 is all on one, P4 has faces on another
+    #[arg(long, value_enum, ignore_case = true, value_delimiter = ',', default_value = "P1")]
+    placements: Vec<PlacementName>,
     /// Rates, in multiples of a first guess of the capacity
     #[arg(long, value_delimiter = ',', default_value = "0.3,0.6,0.85,1.1,1.4")]
     loads: Vec<f64>,
@@ -182,6 +186,7 @@ fn pilot(workers: usize, window: Window, seed: u64, yardstick: &mut Yardstick) -
         hit_ratio: 0.0,
         routes: 64,
         rate: 25_000.0 * workers as f64,
+        placement: Placement::P1,
     };
     loop {
         let run = measure(0, &setting, window, seed, false, yardstick)?;
@@ -196,7 +201,7 @@ fn pilot(workers: usize, window: Window, seed: u64, yardstick: &mut Yardstick) -
     }
 }
 
-/// All combinations in random order. FIB sizes and tracing alternate over the combinations.
+/// All combinations in random order. FIB sizes, placements and tracing alternate over the combinations.
 fn design(options: &MeasureOptions, capacities: &[f64]) -> Vec<(Setting, bool)> {
     let mut all = Vec::new();
     for (workers, capacity) in options.workers.iter().zip(capacities) {
@@ -211,6 +216,8 @@ fn design(options: &MeasureOptions, capacities: &[f64]) -> Vec<(Setting, bool)> 
                                 random.draw(StreamId(stream), number)
                             };
                             let routes = lot(1).below(options.routes.len() as u64) as usize;
+                            let placements = options.placements.len() as u64;
+                            let placement = lot(4).below(placements) as usize;
                             let setting = Setting {
                                 workers: workers.get(),
                                 components,
@@ -218,6 +225,7 @@ fn design(options: &MeasureOptions, capacities: &[f64]) -> Vec<(Setting, bool)> 
                                 hit_ratio,
                                 routes: options.routes[routes],
                                 rate: (load * capacity / (1.0 - HIT_DISCOUNT * hit_ratio)).round(),
+                                placement: options.placements[placement].placement(),
                             };
                             all.push((setting, lot(2).below(2) == 0));
                         }
@@ -241,11 +249,16 @@ fn begin(options: &MeasureOptions) -> Outcome<Header> {
         ("--payload", options.payload.is_empty()),
         ("--hits", options.hits.is_empty()),
         ("--routes", options.routes.is_empty()),
+        ("--placements", options.placements.is_empty()),
         ("--loads", options.loads.is_empty()),
     ] {
         if is_empty {
             return Err(usage(format_args!("{what} has at least one value")));
         }
+    }
+    for placement in &options.placements {
+        let workers = options.workers.iter().map(|workers| workers.get()).max().unwrap_or(1);
+        places(workers, placement.placement())?;
     }
     if let Some(workers) = options.workers.iter().find(|workers| workers.get() > count) {
         return Err(usage(format_args!(
@@ -428,6 +441,7 @@ fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
         hit_ratio: 0.0,
         routes: 64,
         rate: 1.0,
+        placement: Placement::P1,
     };
     let probe = probe_effect(calibration, &setting);
     let deviation =

@@ -18,10 +18,14 @@ use namewire_control::{ControlClient, ServiceTimesReport, Statistics};
 use namewire_daemon::{Environment, Forwarder, Hooks, Management};
 use ndn_dataplane::MemoryFaceOptions;
 use ndn_face::InternalEnd;
-use ndn_model::calibrate::{FACES, Histogram, Host, PREFIXES, Run, ServiceTimes, Setting};
+use ndn_model::assembly::Placement;
+use ndn_model::calibrate::{
+    FACES, Histogram, Host, PREFIXES, QueueLength, QueueLengths, Run, ServiceTimes, Setting,
+};
 use ndn_packet::Name;
 use ndn_sys::clock;
 use ndn_sys::cpu::{CpuTimes, allowed_cpus, pin_thread};
+use ndn_sys::topology::{Processor, Topology};
 use ndn_traffic::{
     Arrivals, Consumer, ConsumerPattern, ConsumerScenario, Load, Names, Producer, ProducerPattern,
     ProducerScenario,
@@ -56,9 +60,49 @@ pub(super) struct Window {
     pub(super) seconds: f64,
 }
 
-/// The processors of the workers; the last one is that of the generator.
+/// The processors that this process may use.
 pub(super) fn processors() -> Outcome<Vec<usize>> {
     allowed_cpus().map_err(|error| Failure::Failed(format!("processors: {error}")))
+}
+
+/// The processors of the workers, and that of the generator, whose node has the packets.
+pub(super) fn places(workers: usize, placement: Placement) -> Outcome<(Vec<usize>, usize)> {
+    let topology = Topology::of_machine();
+    let topology = topology.map_err(|error| Failure::Failed(format!("processors: {error}")))?;
+    places_of(topology.processors(), workers, placement).map_err(Failure::Usage)
+}
+
+fn places_of(
+    processors: &[Processor],
+    workers: usize,
+    placement: Placement,
+) -> Result<(Vec<usize>, usize), String> {
+    let home = processors.first().map(|first| first.node);
+    let (mut cpus, away): (Vec<&Processor>, Vec<&Processor>) =
+        processors.iter().partition(|processor| Some(processor.node) == home);
+    let generator = match (placement, away.last()) {
+        (Placement::P1, _) if workers <= cpus.len() => cpus.last(),
+        // More workers than one node has: they take those of others.
+        (Placement::P1, last) => last.or(cpus.last()),
+        (Placement::P4, Some(last)) if workers <= cpus.len() => Some(last),
+        (Placement::P4, Some(_)) => {
+            let count = cpus.len();
+            return Err(format!("P4: {workers} workers, but a NUMA node has {count} processors"));
+        }
+        (Placement::P4, None) => {
+            return Err("P4 needs a processor on a second NUMA node: this machine has one".into());
+        }
+        (Placement::P2 | Placement::P3, _) => {
+            return Err("consumers and producers are one thread, on one NUMA node: P1 or P4".into());
+        }
+    };
+    let generator = generator.map_or(0, |processor| processor.cpu);
+    cpus.extend(&away);
+    if workers == 0 || workers > cpus.len() {
+        let text = format!("{workers} workers on {} processors", cpus.len());
+        return Err(format!("{text}: each needs a processor of its own"));
+    }
+    Ok((cpus[..workers].iter().map(|processor| processor.cpu).collect(), generator))
 }
 
 fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> Failure + '_ {
@@ -143,12 +187,8 @@ impl Subject {
         let directory = tempfile::tempdir()
             .map_err(|error| Failure::file(std::env::temp_dir().display(), &error))?;
         let control = directory.path().join("control.sock");
-        let cpus = processors()?;
-        if setting.workers == 0 || setting.workers > cpus.len() {
-            let text = format!("{} workers on {} processors", setting.workers, cpus.len());
-            return Err(Failure::Usage(format!("{text}: each needs a processor of its own")));
-        }
-        let mut config = configuration(&control, &cpus[..setting.workers])?;
+        let (cpus, _) = places(setting.workers, setting.placement)?;
+        let mut config = configuration(&control, &cpus)?;
         // A file without listeners would be refused.
         config.listeners.unix.enabled = false;
         let hooks = Hooks::none().map_err(|error| failed("a forwarder")(&error))?;
@@ -261,6 +301,8 @@ struct Generated {
     cpu_ns: u64,
     seconds: f64,
     latency_ns: [u64; 3],
+    /// Those of the faces.
+    queues: QueueLengths,
 }
 
 fn run_once(
@@ -270,11 +312,10 @@ fn run_once(
     seed: u64,
     is_traced: bool,
 ) -> Outcome<Run> {
-    let cpus = processors()?;
-    let own = &cpus[..setting.workers.min(cpus.len())];
+    let (own, generator_cpu) = places(setting.workers, setting.placement)?;
+    let own = own.as_slice();
     let reference_before_ns = reference_load(own)?;
     let Subject { forwarder, control, consumers, producers, _directory } = Subject::start(setting)?;
-    let generator_cpu = *cpus.last().unwrap_or(&0);
     let connect =
         || ControlClient::connect(&control).map_err(|error| failed("the control socket")(&error));
     let (mut watching, mut tracing) = (connect()?, connect()?);
@@ -311,7 +352,7 @@ fn run_once(
         stolen: stolen_ns as f64 / (window.seconds * 1e9),
         preemptions,
     };
-    let Generated { sent, satisfied, refused, cpu_ns, seconds, latency_ns } = generated?;
+    let Generated { sent, satisfied, refused, cpu_ns, seconds, latency_ns, queues } = generated?;
     let difference = |later: &[u64], earlier: &[u64]| {
         later.iter().zip(earlier).map(|(later, earlier)| later - earlier).collect::<Vec<u64>>()
     };
@@ -319,6 +360,19 @@ fn run_once(
         let sum = |one: &Snapshot| one.statistics.workers.iter().map(of).sum::<u64>();
         sum(&after).saturating_sub(sum(&before))
     };
+    let mut rings = QueueLength::default();
+    for (of, from) in after.statistics.workers.iter().zip(&before.statistics.workers) {
+        let queues = [
+            (&of.queued_data, &from.queued_data),
+            (&of.queued_nacks, &from.queued_nacks),
+            (&of.queued_interests, &from.queued_interests),
+        ];
+        for (after, before) in queues {
+            rings.samples += after.polls.saturating_sub(before.polls);
+            rings.sum += after.sum.saturating_sub(before.sum);
+            rings.most = rings.most.max(after.most);
+        }
+    }
     Ok(Run {
         number,
         setting: *setting,
@@ -339,6 +393,7 @@ fn run_once(
         delayed_ns: difference(&after.delayed_ns, &before.delayed_ns),
         generator_cpu_ns: cpu_ns,
         pit_entries: after.statistics.workers.iter().map(|one| one.shard.pit_entries).sum(),
+        queues: QueueLengths { rings, ..queues },
         latency_ns,
         services: services?.map(service_times),
     })
@@ -379,6 +434,8 @@ struct Generator {
     producer: Producer,
     consumers: Vec<InternalEnd>,
     producers: Vec<InternalEnd>,
+    /// Those of the faces since the begin of the window.
+    queues: QueueLengths,
 }
 
 impl Generator {
@@ -430,6 +487,7 @@ impl Generator {
             producer: Producer::new(&answers, seed).map_err(invalid)?,
             consumers,
             producers,
+            queues: QueueLengths::default(),
         })
     }
 
@@ -460,6 +518,7 @@ impl Generator {
             if before.is_none() && now_ns >= from_ns {
                 let totals = self.consumer.totals();
                 before = Some((now_ns, totals, self.refused(), self.latencies(), cpu()?));
+                self.queues = QueueLengths::default();
             }
             if let Some((begin_ns, totals, refused, latencies, cpu_begin)) = &before
                 && now_ns >= to_ns
@@ -474,6 +533,7 @@ impl Generator {
                     cpu_ns: cpu()?.saturating_sub(*cpu_begin),
                     seconds: Duration::from_nanos(now_ns - begin_ns).as_secs_f64(),
                     latency_ns: [0.5, 0.9, 0.99].map(|level| window.value_at_quantile(level)),
+                    queues: self.queues,
                 });
             }
             if !self.turn(now_ns) {
@@ -489,12 +549,14 @@ impl Generator {
         for _ in 0..TURN {
             let Some(face) = self.consumer.next_face(now_ns) else { break };
             let end = &mut self.consumers[face];
+            self.queues.interests.note(end.unreceived() as u64);
             let mut interest = end.buffer();
             interest.extend_from_slice(self.consumer.make_interest(now_ns));
             // A refused Interest is counted by the queue, and times out.
             let _ = end.send(interest);
             has_worked = true;
         }
+        let queued = &mut self.queues.data;
         for end in &mut self.producers {
             for _ in 0..TURN {
                 let Some(frame) = end.receive() else { break };
@@ -502,6 +564,7 @@ impl Generator {
                 self.producer.handle_frame(&frame, |append| {
                     let mut answer = end.buffer();
                     append(&mut answer);
+                    queued.note(end.unreceived() as u64);
                     let _ = end.send(answer);
                 });
                 end.give_back(frame);
@@ -535,6 +598,24 @@ pub(super) fn note_progress(done: usize, total: usize, begin_ns: u64, what: &str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn generator_is_on_the_node_that_the_placement_says() {
+        let nodes = [0, 1, 0, 1, 0, 1];
+        let processors: Vec<Processor> =
+            (0..6).map(|cpu| Processor { cpu, core: cpu, node: nodes[cpu] }).collect();
+        let places = |workers, placement| places_of(&processors, workers, placement);
+        assert_eq!(places(2, Placement::P1), Ok((vec![0, 2], 4)));
+        assert_eq!(places(3, Placement::P1), Ok((vec![0, 2, 4], 4)));
+        assert_eq!(places(4, Placement::P1), Ok((vec![0, 2, 4, 1], 5)));
+        assert_eq!(places(3, Placement::P4), Ok((vec![0, 2, 4], 5)));
+        assert!(places(4, Placement::P4).unwrap_err().contains("has 3 processors"));
+        assert!(places(7, Placement::P1).unwrap_err().contains("processor of its own"));
+        assert!(places(1, Placement::P2).unwrap_err().contains("P1 or P4"));
+        let one = &processors[..1];
+        assert!(places_of(one, 1, Placement::P4).unwrap_err().contains("second NUMA node"));
+        assert_eq!(places_of(one, 1, Placement::P1), Ok((vec![0], 0)));
+    }
 
     #[test]
     fn configuration_of_the_measured_forwarder_is_accepted() {

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
+use ndn_model::assembly::Placement;
 use ndn_model::calibrate::{CalibrateError, Calibration, Run, Setting};
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_model::special::normal_cdf;
@@ -26,7 +27,7 @@ use super::campaign::{
 };
 use super::forwarder::{Window, load, measure, note_progress};
 use super::host::Yardstick;
-use super::question::{percent, share, usage};
+use super::question::{PlacementName, percent, share, usage};
 
 const WORKERS_MAX: usize = 64;
 /// Traces of a prediction.
@@ -54,6 +55,9 @@ pub(super) struct PlanOptions {
     /// FIB entries
     #[arg(long, default_value_t = 64)]
     routes: usize,
+    /// NUMA nodes of faces and workers; others than P1 need a campaign with --placements P1,P4
+    #[arg(long, value_enum, ignore_case = true, default_value = "P1")]
+    placement: PlacementName,
     /// Share of the Interests that may be unsatisfied
     #[arg(long, default_value = "0.1%", value_parser = percent)]
     unsatisfied: f64,
@@ -156,11 +160,24 @@ impl Candidate {
     }
 }
 
+fn check_placement(calibration: &Calibration, placement: Placement) -> Outcome {
+    if calibration.answers(placement) {
+        return Ok(());
+    }
+    let text =
+        "is not answered: the campaign has measured P1 only, without packets in remote memory";
+    Err(usage(format_args!(
+        "--placement {placement:?} {text} (`model measure --placements P1,P4` on a machine with two NUMA nodes)"
+    )))
+}
+
 pub(super) fn plan(options: &PlanOptions) -> Outcome {
     let file = load_calibration(&options.calibration)?;
     note_other_machine(&options.calibration.display(), &file.machine);
     // The plan is for a machine on which every worker has a processor of its own.
     let calibration = Calibration { processors: usize::MAX, ..file.calibration.clone() };
+    let placement = options.placement.placement();
+    check_placement(&calibration, placement)?;
     let window = Window { warm_up: 0.1, seconds: 0.2 };
     let mut considered: Vec<Candidate> = Vec::new();
     for workers in 1..=WORKERS_MAX {
@@ -171,6 +188,7 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
             hit_ratio: options.hits,
             routes: options.routes,
             rate: options.rate,
+            placement,
         };
         check_setting(&setting)?;
         let limit = workers as f64 * 1e9 / calibration.saturated_ns(&setting, None);
@@ -212,7 +230,7 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
             .collect();
         return Ok(output::print_json(&json!({
             "workers": chosen.setting.workers,
-            "placement": "P1",
+            "placement": placement,
             "probability": chosen.probability,
             "margin": chosen.capacity / options.rate - 1.0,
             "extrapolations": notes,
@@ -234,8 +252,9 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
     }
     table.print("no candidates")?;
     output::print_line(&format!(
-        "workers: {}, on one NUMA node (P1; other placements are not measured): {:+.0} % above the rate, with probability {:.4}",
+        "workers: {}, placement {placement:?} ({}): {:+.0} % above the rate, with probability {:.4}",
         chosen.setting.workers,
+        options.placement.meaning(),
         100.0 * (chosen.capacity / options.rate - 1.0),
         chosen.probability
     ))?;
@@ -326,8 +345,15 @@ fn cases(options: &ValidateOptions, file: &CalibrationFile, window: Window) -> O
             for &payload in &options.payload {
                 let hit_ratio = options.hits.get(cases.len() % options.hits.len().max(1));
                 let hit_ratio = *hit_ratio.ok_or_else(|| usage("--hits has at least one value"))?;
-                let setting =
-                    Setting { workers, components, payload, hit_ratio, routes: 64, rate: 1.0 };
+                let setting = Setting {
+                    workers,
+                    components,
+                    payload,
+                    hit_ratio,
+                    routes: 64,
+                    rate: 1.0,
+                    placement: Placement::P1,
+                };
                 check_setting(&setting)?;
                 let predicted = Candidate::of(
                     &file.calibration,
@@ -674,6 +700,7 @@ mod tests {
             hit_ratio: 0.0,
             routes: 64,
             rate: 1.0,
+            placement: Placement::P1,
         };
         let predicted =
             Candidate { setting, capacity: 100e3, low: 90e3, high: 110e3, probability: 0.5 };
@@ -695,6 +722,7 @@ mod tests {
             delayed_ns: vec![0],
             generator_cpu_ns: 0,
             pit_entries: 0,
+            queues: ndn_model::calibrate::QueueLengths::default(),
             latency_ns: [0; 3],
             services: None,
         };

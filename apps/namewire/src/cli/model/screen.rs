@@ -38,6 +38,8 @@ enum Response {
     Latency,
     /// PIT entries at the end of the window
     Pit,
+    /// Interests in the queue of a face, as another one finds them
+    Queue,
 }
 
 impl Response {
@@ -47,6 +49,7 @@ impl Response {
             Self::Unsatisfied => "unsatisfied Interests",
             Self::Latency => "p99 latency",
             Self::Pit => "PIT entries",
+            Self::Queue => "Interests in the queue of a face",
         }
     }
 
@@ -55,6 +58,7 @@ impl Response {
             Self::Time | Self::Latency => "us",
             Self::Unsatisfied => "%",
             Self::Pit => "entries",
+            Self::Queue => "Interests",
         }
     }
 
@@ -64,6 +68,7 @@ impl Response {
             Self::Unsatisfied => 100.0 * run.unsatisfied(),
             Self::Latency => run.latency_ns[2] as f64 / 1e3,
             Self::Pit => run.pit_entries as f64,
+            Self::Queue => run.queues.interests.mean(),
         }
     }
 }
@@ -86,6 +91,7 @@ fn design(runs: &[Run], response: Response) -> (Vec<Factor>, Vec<Observation>) {
         ("payload", runs.iter().map(|run| run.setting.payload.to_string()).collect()),
         ("hits", runs.iter().map(|run| run.setting.hit_ratio.to_string()).collect()),
         ("routes", runs.iter().map(|run| run.setting.routes.to_string()).collect()),
+        ("placement", runs.iter().map(|run| format!("{:?}", run.setting.placement)).collect()),
         ("load", runs.iter().map(|run| relative_load(run, highest(run.setting.workers))).collect()),
         (
             "trace",
