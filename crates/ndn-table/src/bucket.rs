@@ -33,9 +33,8 @@ impl Tag {
     /// items in a bucket share a tag in 1 of 255 cases.
     #[inline(always)]
     pub(crate) fn of(hash: u64) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "the highest byte, or 1")]
-        let tag = (hash >> 56).max(1) as u8;
-        Self(tag)
+        // As a word, the compiler compares and extends it once.
+        Self((hash >> 56).max(1) as u8)
     }
 }
 
