@@ -152,7 +152,11 @@ mod tests {
             for _ in 0..2 * CALLS_MAX {
                 let (calls, gate) = (calls.clone(), Arc::clone(&gate));
                 tokio::spawn(async move {
-                    calls.call_openly(move |_| Ok(drop(gate.read()))).await.unwrap();
+                    let wait = move |_: &dyn Operations| {
+                        drop(gate.read());
+                        Ok(())
+                    };
+                    calls.call_openly(wait).await.unwrap();
                 });
             }
             // They begin.

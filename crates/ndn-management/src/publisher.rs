@@ -240,8 +240,7 @@ impl DatasetPublisher {
         let versions = self.datasets.get(prefix.value())?;
         let recent = || {
             versions.iter().enumerate().rev().filter(move |(_, version)| {
-                version.generation == Some(generation)
-                    && now_at.since(version.created_at) < reuse
+                version.generation == Some(generation) && now_at.since(version.created_at) < reuse
             })
         };
         let owner = self.ledger.attach(requester);

@@ -153,6 +153,9 @@ pub struct FetchState {
     consumed: u64,
     /// Segments to send again, lowest first; entries may be stale.
     lost: BinaryHeap<Reverse<u64>>,
+    /// Segments of `lost` that are sent whatever the window: probes after a time-out. Of a whole window that was lost, more are
+    /// counted as in flight than the window, which the time-out has decreased, allows.
+    probes: u32,
     /// Segments to send again after a pause, by time; entries may be stale.
     paused: BinaryHeap<Reverse<(Duration, u64)>>,
     sent: VecDeque<Sent>,
@@ -187,6 +190,7 @@ impl FetchState {
             end: last.map(|last| last.saturating_add(1)),
             consumed: first,
             lost: BinaryHeap::new(),
+            probes: 0,
             paused: BinaryHeap::new(),
             sent: VecDeque::new(),
             next_sequence: 0,
@@ -205,14 +209,20 @@ impl FetchState {
 
     /// The next Interest to send, if the window allows one.
     pub fn poll_transmit(&mut self, now: Duration) -> Option<Transmit> {
-        if self.failure.is_some() || !self.may_transmit() {
+        let has_room = self.may_transmit();
+        if self.failure.is_some() || !(has_room || self.probes > 0 && self.outage.is_none()) {
             return None;
         }
         while let Some(Reverse(segment)) = self.lost.pop() {
             if self.segments.slot(segment).is_some_and(|slot| slot.status == Status::Waiting) {
                 self.progress.retransmissions += 1;
+                self.probes = self.probes.saturating_sub(1);
                 return Some(self.transmit(now, segment));
             }
+        }
+        self.probes = 0;
+        if !has_room {
+            return None;
         }
         let limit = self.consumed.saturating_add(u64::from(self.config.buffer_segments));
         if self.segments.next() >= self.needed_end().unwrap_or(u64::MAX).min(limit) {
@@ -334,6 +344,7 @@ impl FetchState {
         }
         if probes > 0 {
             self.rtt.back_off();
+            self.probes = probes;
         }
     }
 
@@ -764,5 +775,31 @@ mod tests {
         let (fresh, digest) = (BypassBy::Fresh, BypassBy::Digest);
         assert_eq!(ways, [fresh, digest, fresh, digest]);
         assert_eq!(state.failure(), Some(&failure));
+    }
+
+    /// Where a whole window is lost, more is in flight than the decreased window allows: probes are sent nevertheless, and
+    /// their Data ends the wait.
+    #[test]
+    fn probes_are_sent_after_a_whole_window_is_lost() {
+        let mut state = FetchState::new(FetchConfig::default(), 0, Some(10_000));
+        let (mut now, mut answered) = (Duration::ZERO, 0);
+        // The window grows, then no answer comes any more.
+        while answered < 500 {
+            let sent: Vec<u64> =
+                std::iter::from_fn(|| state.poll_transmit(now).map(|sent| sent.segment)).collect();
+            now += MS;
+            for segment in sent {
+                state.handle_data(now, segment, Some(10_000), false);
+                state.set_consumed(segment + 1);
+                answered += 1;
+            }
+        }
+        while state.poll_transmit(now).is_some() {}
+        let (at, reason) = state.poll_timeout().unwrap();
+        assert_eq!(reason, DeadlineReason::Timeout);
+        assert!(at - now < Duration::from_secs(1), "{:?}", at - now);
+        state.handle_timeout(at);
+        let probes = std::iter::from_fn(|| state.poll_transmit(at)).count();
+        assert_eq!(probes, TIMEOUT_PROBES as usize);
     }
 }
