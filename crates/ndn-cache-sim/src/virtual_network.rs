@@ -1,6 +1,7 @@
 //! The virtual planes of all nodes, in slots of one second.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ndn_caching::{Cache, Capacity, ScorePolicy, Scores};
 use ndn_vip::{REQUEST, Score, Settings, VirtualPlane};
@@ -89,7 +90,7 @@ impl VirtualNetwork {
     }
 
     pub(crate) fn response(&mut self, node: usize, neighbour: usize, duration_s: f64) {
-        self.planes[node].response(neighbour, (duration_s * 1e9) as u64);
+        self.planes[node].response(neighbour, Duration::from_secs_f64(duration_s));
     }
 
     pub(crate) fn next_hop(&self, node: usize, object: usize, closer: &[Hop]) -> Option<Hop> {
