@@ -139,6 +139,27 @@ fn routes_are_added_listed_and_removed() {
 }
 
 #[test]
+fn batch_with_an_unusable_next_hop_adds_no_route() {
+    let forwarder = Settings::new().udp().start();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("routes");
+    let add = |lines: &str| {
+        std::fs::write(&file, lines).unwrap();
+        forwarder.run(&["route", "add", "--batch", file.to_str().unwrap()])
+    };
+    for nexthop in ["udp4://127.0.0.1:99999", "77777"] {
+        let output = add(&format!("/batch/a udp4://127.0.0.1:9\n/batch/b {nexthop}\n"));
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && errors.contains("routes, line 2: "), "{errors}");
+        let routes = forwarder.json(&["route", "list", "--prefix", "/batch"]);
+        assert!(array(&routes).is_empty(), "{routes}");
+    }
+    assert!(add("/batch/a udp4://127.0.0.1:9\n/batch/b udp4://127.0.0.1:9\n").status.success());
+    let routes = forwarder.json(&["route", "list", "--prefix", "/batch"]);
+    assert_eq!(array(&routes).len(), 2, "{routes}");
+}
+
+#[test]
 fn a_route_expires() {
     let forwarder = Settings::new().udp().start();
     let route = ["route", "add", "/soon/gone", "udp4://127.0.0.1:9", "--expires", "5s"];

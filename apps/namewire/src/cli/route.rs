@@ -307,23 +307,29 @@ async fn add_batch(file: &str, common: &CommonOptions) -> Outcome {
     let endpoint = common.connect.open_as_operator().await?;
     let mut faces = HashMap::new();
     let mut added: u64 = 0;
-    let in_line = |number: usize, failure: Failure| {
-        if let Failure::Failed(text) = failure {
-            return Failure::Failed(format!("{file}, line {number}: {text}"));
-        }
-        failure
+    let in_line = |number: usize, failure: Failure| match failure {
+        Failure::Failed(text) => Failure::Failed(format!("{file}, line {number}: {text}")),
+        Failure::Usage(text) => Failure::Usage(format!("{file}, line {number}: {text}")),
+        other @ (Failure::Unreachable(_)
+        | Failure::NoAnswer(_)
+        | Failure::Nacked(_)
+        | Failure::Unregistered(_)
+        | Failure::Unverified(_)
+        | Failure::VersionGone(_)
+        | Failure::Interrupted
+        | Failure::OutputClosed) => other,
     };
     let mut work = async || {
+        // A next hop that cannot be used is found before the first route is added.
+        for (number, RouteArguments { nexthop, .. }) in &routes {
+            if let Entry::Vacant(new) = faces.entry(nexthop.to_string()) {
+                let found = face_of(&endpoint, nexthop).await;
+                new.insert(found.map_err(|failure| in_line(*number, failure))?);
+            }
+        }
         for (number, route) in &routes {
-            let nexthop = &route.nexthop;
-            let face_id = match faces.entry(nexthop.to_string()) {
-                Entry::Occupied(known) => *known.get(),
-                Entry::Vacant(new) => {
-                    let found = face_of(&endpoint, nexthop).await;
-                    *new.insert(found.map_err(|failure| in_line(*number, failure))?)
-                }
-            };
-            let parameters = ControlParameters { face_id: Some(face_id), ..route.parameters() };
+            let face_id = faces.get(&route.nexthop.to_string()).copied();
+            let parameters = ControlParameters { face_id, ..route.parameters() };
             let accepted = command(&endpoint, Verb::RibRegister, &parameters).await;
             accepted.map_err(|failure| in_line(*number, failure))?;
             added += 1;
