@@ -234,6 +234,7 @@ fn rare_losses_are_estimated_by_splitting_over_a_queue() {
     let directory = tempfile::tempdir().unwrap();
     let text =
         QUEUE.replace("900 ns", "200 ns").replace("21 ms", "100 us").replace("1 ms", "20 us");
+    // Too few replications for a narrow interval: tests of ndn-model compare such ones.
     fs::write(directory.path().join("queue.toml"), text).unwrap();
     let check = |more: &[&str]| {
         let mut command =

@@ -152,7 +152,7 @@ impl Method {
             }
             Self::Splitting { .. } => {
                 "importance splitting: replications independent, their number fixed beforehand; unbiased; the interval covers \
-                 as their mean is nearly normal (Student), and exactly if all are 0"
+                 as their mean is nearly normal (Student), and always if their standard error is above a tenth of it"
             }
         }
     }

@@ -7,6 +7,7 @@
 //! simulated from its begin.
 //!
 //! The estimate is unbiased whatever queue and levels are. They decide how many runs see the event, so the width of the interval.
+//! A queue that fills up between two polls passes no level: there, most of the mean is that of rare, large replications.
 
 use crate::distribution::Distribution;
 use crate::fast::FastEngine;

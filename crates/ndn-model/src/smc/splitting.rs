@@ -1,6 +1,6 @@
 //! Importance splitting: the probability of an event that plain sampling would never see.
 
-use libm::{pow, sqrt};
+use libm::{log, pow, sqrt};
 
 use super::{Interval, MethodError, require_unit};
 use crate::random::{Draw, StreamId, TraceRandom};
@@ -37,15 +37,19 @@ pub struct SplittingEstimate {
     /// Mean over the replications: unbiased, whatever the levels are.
     pub mean: f64,
     /// Student's t interval over the replications. **Asymptotic**: it covers as stated only when the
-    /// replications are many enough that their mean is nearly normal.
+    /// replications are many enough that their mean is nearly normal. Where most of the mean is that of rare, large
+    /// replications and none is among these, nothing shows it.
     ///
-    /// If all replications are 0: [0, 1 − error^(1/n)] for n replications of values between 0 and 1. A replication
-    /// is at most 1, so that it is above 0 with at least the probability p that is its mean, and none of n is with
-    /// at most (1 − p)^n. This bound is not asymptotic.
+    /// If the standard error is more than [`SPREAD_MOST`] of the mean, or all replications are 0: [0, b], where b holds for
+    /// the mean of any values between 0 and 1 (Hoeffding 1963, theorem 1: the Chernoff bound), which is
+    /// 1 − error^(1/n) if all are 0. This bound is not asymptotic, and wide: enlarge effort or replications.
     pub interval: Interval,
     /// The estimate of each replication.
     pub replications: Vec<f64>,
 }
+
+/// The largest standard error, as a share of the mean, with which a Student interval is given.
+pub const SPREAD_MOST: f64 = 0.1;
 
 /// Fixed-effort splitting (Garvels, PhD thesis, Twente 2000; L'Ecuyer, Demers, Tuffin: "Rare events,
 /// splitting, and quasi-Monte Carlo", ACM TOMACS 2007).
@@ -112,14 +116,32 @@ impl SplittingEstimate {
         let mean = replications.iter().sum::<f64>() / n;
         let variance =
             replications.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / (n - 1.0);
-        let radius = student_t_quantile(1.0 - 0.5 * error, n - 1.0) * sqrt(variance / n);
-        let interval = if mean > 0.0 {
+        let deviation = sqrt(variance / n);
+        let interval = if mean > 0.0 && deviation <= SPREAD_MOST * mean {
+            let radius = student_t_quantile(1.0 - 0.5 * error, n - 1.0) * deviation;
             Interval::new((mean - radius).max(0.0), (mean + radius).min(1.0))
         } else {
-            Interval::new(0.0, 1.0 - pow(error, 1.0 / n))
+            Interval::new(0.0, highest_mean(mean, n, error))
         };
         Ok(Self { mean, interval, replications })
     }
+}
+
+/// The largest mean of values between 0 and 1 with which `n` independent ones have a mean of at most `sample` with a
+/// probability of `error` or more, by the Chernoff bound.
+fn highest_mean(sample: f64, n: f64, error: f64) -> f64 {
+    if sample <= 0.0 {
+        return 1.0 - pow(error, 1.0 / n);
+    }
+    let (mut low, mut high) = (sample.min(1.0), 1.0);
+    for _ in 0..60 {
+        let mean = 0.5 * (low + high);
+        let rest =
+            if sample < 1.0 { (1.0 - sample) * log((1.0 - sample) / (1.0 - mean)) } else { 0.0 };
+        let divergence = sample * log(sample / mean) + rest;
+        if n * divergence < -log(error) { low = mean } else { high = mean }
+    }
+    high
 }
 
 /// One replication with `effort` runs per level: an unbiased estimate of the mean value.
@@ -213,6 +235,20 @@ mod tests {
             assert!(estimate.interval.contains(0.05));
         }
         assert!(without_hit > 50, "{without_hit}");
+    }
+
+    #[test]
+    fn interval_of_replications_that_vary_much_holds_for_any_values() {
+        // Of 10 replications, one is 1: by binomial sums, a mean of 0.5 gives at most one with 11 / 1024.
+        let mut values = vec![0.0; 10];
+        values[0] = 1.0;
+        let interval = SplittingEstimate::of(values.clone(), 11.0 / 1024.0).unwrap().interval;
+        assert!(interval.low <= 0.0 && interval.high > 0.5 && interval.high < 0.7, "{interval:?}");
+        values[0] = 1e-9;
+        let interval = SplittingEstimate::of(values, 0.05).unwrap().interval;
+        assert!((interval.high - (1.0 - 0.05f64.powf(0.1))).abs() < 1e-6, "{interval:?}");
+        let interval = SplittingEstimate::of(vec![1e-9, 1.1e-9], 0.05).unwrap().interval;
+        assert!(interval.low > 0.0 && interval.high < 2e-9, "{interval:?}");
     }
 
     #[test]
