@@ -85,7 +85,7 @@ impl fmt::Display for LogLevel {
 }
 
 /// Modules with events of the log.
-const LOG_MODULES: [&str; 68] = [
+const LOG_MODULES: [&str; 69] = [
     "namewire::cli::control_queries",
     "namewire::process",
     "namewire::process::privileges",
@@ -145,6 +145,7 @@ const LOG_MODULES: [&str; 68] = [
     "ndn_files::catalogue::fetch",
     "ndn_files::catalogue::update",
     "ndn_files::serve",
+    "ndn_files::unreadable",
     "ndn_gateway::access_log",
     "ndn_gateway::server",
     "ndn_origins::connect",
