@@ -45,7 +45,7 @@ pub struct Peak {
     pub length: usize,
     /// The poll that found it.
     pub time_ps: u64,
-    /// The Interests, or their answers, that wait then, with the [`order`](crate::network::order) of their next
+    /// The Interests, or their answers, that wait then, with the [`order`] of their next
     /// random number.
     pub waiting: Vec<(u32, u8)>,
 }
