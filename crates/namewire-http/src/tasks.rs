@@ -25,6 +25,8 @@ const MESSAGES_LEN_MAX: usize = 16 << 10;
 const RESULT_LEN_MAX: usize = 1 << 20;
 /// Time that tasks have to end before they are killed.
 const END_TIME: Duration = Duration::from_secs(1);
+/// Time within which the rest of the output of a process that has ended is read.
+const REST_TIME: Duration = Duration::from_millis(200);
 /// Maximum time to read the metrics of a task.
 const METRICS_TIME: Duration = Duration::from_secs(1);
 
@@ -230,22 +232,37 @@ impl Tasks {
         self.change(id, |task| task.process = Some(process));
         let _ = started.send(Ok(()));
         let (messages, results) = (child.stderr.take(), child.stdout.take());
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                read_all(messages, |part| {
-                    self.change(id, |task| keep_last(&mut task.messages, part))
-                });
-            });
-            read_all(results, |part| {
-                self.change(id, |task| {
-                    let room = RESULT_LEN_MAX.saturating_sub(task.result.len());
-                    task.result.extend_from_slice(&part[..part.len().min(room)]);
-                });
-            });
+        let (is_read, all_read) = channel();
+        self.read(id, messages, is_read.clone(), |task, part| keep_last(&mut task.messages, part));
+        self.read(id, results, is_read, |task, part| {
+            let room = RESULT_LEN_MAX.saturating_sub(task.result.len());
+            task.result.extend_from_slice(&part[..part.len().min(room)]);
         });
         let status = child.wait().unwrap_or_default();
+        // Both have ended with the process, unless a process that it left behind still has its output.
+        let _ = all_read.recv_timeout(REST_TIME).and_then(|()| all_read.recv_timeout(REST_TIME));
         self.change(id, |task| (task.process, task.status) = (None, Some(status)));
         self.shared.ended.notify_all();
+    }
+
+    /// Reads a pipe of a task to its end, on a thread that reports it.
+    fn read(
+        &self,
+        id: u64,
+        pipe: Option<impl Read + Send + 'static>,
+        is_read: Sender<()>,
+        keep: fn(&mut Task, &[u8]),
+    ) {
+        let Some(mut pipe) = pipe else { return };
+        let own = self.clone();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = pipe.read(&mut buffer) {
+                own.change(id, |task| keep(task, &buffer[..length]));
+            }
+            // Fails if nobody waits for it any more.
+            let _ = is_read.send(());
+        });
     }
 
     fn change(&self, id: u64, change: impl FnOnce(&mut Task)) {
@@ -321,15 +338,6 @@ fn command(programs: &TaskPrograms) -> Command {
     command
 }
 
-/// Reads a pipe to its end.
-fn read_all(pipe: Option<impl Read>, mut take: impl FnMut(&[u8])) {
-    let Some(mut pipe) = pipe else { return };
-    let mut buffer = [0; 4096];
-    while let Ok(length @ 1..) = pipe.read(&mut buffer) {
-        take(&buffer[..length]);
-    }
-}
-
 /// Appends to messages, of which the last part is kept, and the first line with an address.
 fn keep_last(messages: &mut Vec<u8>, part: &[u8]) {
     messages.extend_from_slice(part);
@@ -393,12 +401,16 @@ mod tests {
         tasks.start(Order { kind: "fetch", role, arguments, principal, unix_ms: 5 })
     }
 
-    #[expect(clippy::disallowed_methods, reason = "processes run in real time")]
     fn wait(tasks: &Tasks, id: u64, state: &str) -> Value {
+        wait_for(tasks, id, ("state", state))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "processes run in real time")]
+    fn wait_for(tasks: &Tasks, id: u64, (field, value): (&str, &str)) -> Value {
         let start = Instant::now();
         loop {
             let task = tasks.list(Some(id)).remove(0);
-            if task["state"] == state {
+            if task[field] == value {
                 return task;
             }
             assert!(start.elapsed() < Duration::from_secs(30), "{task}");
@@ -427,8 +439,10 @@ mod tests {
         assert!(start(&tasks, "true").unwrap_err().contains("8 tasks are running"));
         assert!(tasks.signal(1, Signal::TERM));
         wait(&tasks, 1, "stopped");
-        // One that does not obey.
-        let id = start(&tasks, "trap '' INT; echo ready; while :; do sleep 1000; done").unwrap();
+        // One that does not obey, and leaves a process behind that has its output.
+        let command = "trap '' INT; echo ready >&2; while :; do sleep 5; done";
+        let id = start(&tasks, command).unwrap();
+        wait_for(&tasks, id, ("messages", "ready\n"));
         tasks.end_all();
         assert!(tasks.list(None).iter().all(|task| task["state"] == "stopped"));
         assert_eq!(tasks.list(Some(id)).len(), 1);

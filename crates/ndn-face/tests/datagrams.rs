@@ -15,7 +15,7 @@ use ndn_face::{
 use ndn_forwarding::{TxPacket, TxSink};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
 use ndn_table::FaceIndex;
-use ndn_types::{Persistency, PrincipalKey, Scope};
+use ndn_types::{Persistency, PrincipalKey, RemoteAddress, Scope};
 use support::{TIMEOUT, Worker, plain, properties, tlv, write_all};
 
 fn localhost() -> SocketAddr {
@@ -457,7 +457,10 @@ fn neighbour_with_a_socket_of_its_own_is_sent_to_by_it() {
     let (address, shared) = channel(&mut worker, false);
     let mut neighbour = FaceOptions { persistency: Persistency::Permanent, ..options(8800) };
     neighbour.properties.principal = PrincipalKey::Neighbour { face_id: 300 };
-    for (options, sent_by_shared) in [(neighbour, 0), (options(8800), 1)] {
+    let mut on_demand = options(8800);
+    let address_of_peer = RemoteAddress::V4(std::net::Ipv4Addr::LOCALHOST);
+    on_demand.properties.principal = PrincipalKey::Remote(address_of_peer);
+    for (options, sent_by_shared) in [(neighbour, 0), (on_demand, 1)] {
         let (socket, remote) = peer();
         let (face, counters) = add_peer(&mut worker, address, remote, &options);
         worker.faces.separate_input(face).unwrap();
