@@ -7,7 +7,7 @@ use std::time::Duration;
 use namewire_control::Operations;
 use ndn_management::{CallError, Management};
 use ndn_types::duration_ms;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Maximum number of operations at a time. Each blocks a thread until the control thread has answered.
 pub(crate) const CALLS_MAX: usize = 8;
@@ -68,10 +68,7 @@ impl Calls {
         &self,
         operation: impl FnOnce(&dyn Operations) -> Result<T, String> + Send + 'static,
     ) -> Result<T, Unanswered> {
-        let permit = Arc::clone(&self.open_permits).acquire_owned();
-        let Ok(Ok(permit)) = tokio::time::timeout(TIMEOUT, permit).await else {
-            return Err(Unanswered::Busy);
-        };
+        let permit = permit_of(&self.open_permits).await?;
         self.call(move |operations| {
             let _permit = permit;
             operation(operations)
@@ -84,10 +81,7 @@ impl Calls {
         &self,
         operation: impl FnOnce(&dyn Operations) -> Result<T, String> + Send + 'static,
     ) -> Result<T, Unanswered> {
-        let permit = Arc::clone(&self.permits).acquire_owned();
-        let Ok(Ok(permit)) = tokio::time::timeout(TIMEOUT, permit).await else {
-            return Err(Unanswered::Busy);
-        };
+        let permit = permit_of(&self.permits).await?;
         let operations = Arc::clone(&self.operations);
         let called = tokio::task::spawn_blocking(move || {
             let _permit = permit;
@@ -97,6 +91,14 @@ impl Calls {
             Ok(Ok(result)) => result.map_err(Unanswered::Refused),
             Ok(Err(_)) | Err(_) => Err(Unanswered::Silent),
         }
+    }
+}
+
+/// Waits for a permit, for a limited time.
+async fn permit_of(permits: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Unanswered> {
+    match tokio::time::timeout(TIMEOUT, Arc::clone(permits).acquire_owned()).await {
+        Ok(Ok(permit)) => Ok(permit),
+        Ok(Err(_)) | Err(_) => Err(Unanswered::Busy),
     }
 }
 

@@ -106,17 +106,16 @@ impl HttpListener {
         Ok(TokenFile::new(file))
     }
 
-    /// Serves the sockets on a thread.
+    /// Serves the sockets on a thread, with the tokens of [`make_tokens`](Self::make_tokens).
     ///
     /// # Errors
-    /// The file of tokens cannot be made or used, or there is no thread or descriptor left.
+    /// The file of tokens cannot be used, or there is no thread or descriptor left.
     pub fn serve(self, operations: Arc<dyn Operations>) -> io::Result<HttpServer> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(CALLS_MAX)
             .thread_name("http-call")
             .build()?;
-        self.make_tokens()?;
         let file = self.token_file()?;
         let Http { mut hosts, origins, listen, .. } = self.settings;
         // An address in the field Host is not a name that a foreign page can have.

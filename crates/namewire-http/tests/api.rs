@@ -59,6 +59,7 @@ fn serve(settings: &Http) -> Served {
     let listener = HttpListener::open(&settings).unwrap().unwrap();
     let address = listener.addresses()[0];
     let ready = listener.ready();
+    listener.make_tokens().unwrap();
     let server = listener.serve(forwarder.operations()).unwrap();
     ready.store(true, Ordering::Release);
     let (server, forwarder) = (Some(server), Some(forwarder));

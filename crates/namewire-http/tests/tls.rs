@@ -71,6 +71,7 @@ fn serve(directory: tempfile::TempDir) -> Served {
     let listener = HttpListener::open(&settings).unwrap().unwrap();
     assert_eq!(listener.scheme(), "https");
     let address = listener.addresses()[0];
+    listener.make_tokens().unwrap();
     let server = listener.serve(forwarder.operations()).unwrap();
     let tokens = TokenFile::new(directory.path().join("tokens"));
     Served { _server: server, _forwarder: forwarder, address, tokens, directory }

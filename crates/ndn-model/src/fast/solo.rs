@@ -28,7 +28,7 @@ const DATA: usize = Kind::Data as usize;
 /// State of the loop, kept from trace to trace.
 #[derive(Debug)]
 pub(super) struct Solo<'n> {
-    /// As many as there are faces, and empty ones: 2 or [`QUEUES_MAX`] in all.
+    /// One queue for each face, then unused ones: 2 queues in all, or [`QUEUES_MAX`] with more than two faces.
     queues: Vec<Arrivals>,
     /// Incoming and outgoing link of each face.
     links: Vec<[Link; 2]>,
