@@ -8,7 +8,6 @@ use ndn_forwarding::Counters;
 use ndn_management::ControlState;
 #[cfg(feature = "planted-faults")]
 use ndn_management::{FibUpdate, NextHop};
-#[cfg(feature = "planted-faults")]
 use ndn_packet::Name;
 use ndn_sys::poll::Events;
 use ndn_types::Timestamp;
@@ -153,6 +152,16 @@ impl SteppedForwarder {
     #[must_use]
     pub fn state(&self) -> &ControlState {
         self.control.state()
+    }
+
+    /// The FaceIds of the next hops of exactly `prefix`, in the FIB that each worker reads. Faces that are closed are left out.
+    #[must_use]
+    pub fn next_hops(&self, prefix: &Name) -> Vec<Vec<u64>> {
+        let face_id = |face| self.workers.iter().find_map(|worker| worker.face_id(face));
+        let of_worker = |worker: &SteppedWorker| {
+            worker.next_hops(prefix.as_ref()).into_iter().filter_map(face_id).collect()
+        };
+        self.workers.iter().map(of_worker).collect()
     }
 
     /// Counts and scores of VIP, if it is enabled.

@@ -1,6 +1,8 @@
 //! A worker without a thread: the embedder runs its rounds.
 
+use ndn_packet::NameRef;
 use ndn_sys::poll::Events;
+use ndn_table::FaceIndex;
 use ndn_types::Timestamp;
 
 use crate::command::WorkerLedgers;
@@ -63,6 +65,19 @@ impl SteppedWorker {
     #[must_use]
     pub fn ledgers(&self) -> Option<WorkerLedgers> {
         self.worker.as_ref().map(|worker| worker.ledgers(true))
+    }
+
+    /// The next hops of exactly `prefix` in the FIB that its shard reads; none without such an entry.
+    #[must_use]
+    pub fn next_hops(&self, prefix: NameRef<'_>) -> Vec<FaceIndex> {
+        let hops = self.worker.as_ref().map_or(&[][..], |worker| worker.shard.next_hops(prefix));
+        hops.iter().map(|hop| hop.face).collect()
+    }
+
+    /// The FaceId of one of its faces.
+    #[must_use]
+    pub fn face_id(&self, face: FaceIndex) -> Option<u64> {
+        self.worker.as_ref()?.admission.numbers.face_id(face)
     }
 
     /// Whether it has ended, because [`Dataplane::stop`](crate::Dataplane::stop) was called or the handle

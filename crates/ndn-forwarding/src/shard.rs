@@ -6,8 +6,8 @@ use std::sync::Arc;
 use ndn_packet::{MAX_PACKET_SIZE, NameRef};
 use ndn_ring::PacketPool;
 use ndn_table::{
-    DeadNonceList, FaceIndex, FibSearch, FibSnapshot, LedgerReport, NameHasher, Pcct, PcctConfig,
-    TimerWheel, Token,
+    DeadNonceList, FaceIndex, FibSearch, FibSnapshot, LedgerReport, NameHasher, NextHop,
+    PREFIX_HASHES_MAX, Pcct, PcctConfig, TimerWheel, Token,
 };
 use ndn_types::{NANOS_PER_MILLI, Timestamp};
 
@@ -296,6 +296,18 @@ impl Shard {
     /// Replaces the FIB from the next burst on. The strategies that it refers to must exist.
     pub fn set_fib(&mut self, fib: Arc<FibSnapshot>) {
         self.fib = fib;
+    }
+
+    /// The next hops of exactly `prefix` in the FIB that it reads; none without such an entry.
+    #[must_use]
+    pub fn next_hops(&self, prefix: NameRef<'_>) -> &[NextHop] {
+        let mut hashes = [0; PREFIX_HASHES_MAX];
+        let Some(count) = self.tables.hasher.hash_prefixes(prefix, &mut hashes) else {
+            return &[];
+        };
+        let entry = self.fib.entry(self.fib.find_longest_prefix(prefix, &hashes[..count]));
+        // Those of a shorter prefix are inherited.
+        if entry.next_hops_depth() == count - 1 { entry.next_hops() } else { &[] }
     }
 
     /// Replaces the table of strategy instances; instances of the old table keep their ids.

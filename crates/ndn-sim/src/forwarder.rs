@@ -404,14 +404,19 @@ impl Node for ForwarderNode {
         }
     }
 
-    fn next_hops(&self, prefix: &Name) -> Vec<Port> {
-        let next_hops = self.forwarder.state().fib().find(prefix.as_ref()).unwrap_or_default();
+    fn next_hops(&self, prefix: &Name) -> Vec<Vec<Port>> {
+        let routes = self.forwarder.state().fib().find(prefix.as_ref()).unwrap_or_default();
+        let of_routes = routes.iter().map(|next_hop| next_hop.face_id).collect();
+        let mut tables = self.forwarder.next_hops(prefix);
+        tables.insert(0, of_routes);
         let port_of =
             |face_id| (0..self.faces.len()).find(|&port| self.face_id(port) == Some(face_id));
-        let mut ports: Vec<_> =
-            next_hops.iter().filter_map(|next_hop| port_of(next_hop.face_id)).collect();
-        ports.sort_unstable();
-        ports
+        let ports_of = |face_ids: Vec<u64>| {
+            let mut ports: Vec<_> = face_ids.into_iter().filter_map(port_of).collect();
+            ports.sort_unstable();
+            ports
+        };
+        tables.into_iter().map(ports_of).collect()
     }
 
     fn pressure(&self) -> Pressure {

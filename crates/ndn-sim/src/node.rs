@@ -115,8 +115,9 @@ pub trait Node: Debug {
     /// Creates a face for `port` if it has none.
     fn open_face(&mut self, now: Duration, port: Port);
 
-    /// The ports of the FIB entry of exactly `prefix`, ascending; none without such an entry.
-    fn next_hops(&self, prefix: &Name) -> Vec<Port>;
+    /// The ports of the FIB entry of exactly `prefix`, ascending, as each table of the node has them: that of management
+    /// and those of workers. None without such an entry.
+    fn next_hops(&self, prefix: &Name) -> Vec<Vec<Port>>;
 
     /// Counts of the events in which the load reached the limits of the node since it was started.
     fn pressure(&self) -> Pressure {

@@ -221,11 +221,11 @@ impl Node for Reference {
         self.closed.remove(&port);
     }
 
-    fn next_hops(&self, prefix: &Name) -> Vec<Port> {
+    fn next_hops(&self, prefix: &Name) -> Vec<Vec<Port>> {
         let hops = self.fib.get(prefix.value()).map(|(_, hops)| hops.as_slice());
         let mut ports: Vec<_> = hops.unwrap_or_default().iter().map(|(_, port)| *port).collect();
         ports.sort_unstable();
-        ports
+        vec![ports]
     }
 
     fn check(&self) -> Result<(), String> {
