@@ -16,6 +16,7 @@ impl PitToken {
 
     /// The token `bytes`; `None` if they are too long for one.
     #[must_use]
+    #[inline]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut token = Self::NONE;
         token.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);

@@ -98,6 +98,7 @@ impl PacketHandle {
     ///
     /// [`PacketPool::bytes`](crate::PacketPool::bytes) is faster for handles of that pool.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         shared_of(self).bytes(self, self.block_index())
     }
