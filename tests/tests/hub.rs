@@ -186,11 +186,18 @@ impl Hub {
         Self { _producer: producer, _hole: hole, neighbour, forwarder }
     }
 
-    /// Interests per second that the application gets answered with a window.
-    fn capacity(&self) -> u64 {
+    /// Half of the Interests per second that the application and the neighbour get answered each when both send more
+    /// than the machine forwards.
+    fn half_load(&self) -> u64 {
         let consumer = ["traffic", "consumer", "/good", "--window", "64"];
         let report = self.forwarder.json(&[&consumer[..], &["--duration", "3s"]].concat());
-        report["patterns"][0]["satisfied"].as_u64().unwrap() / 3
+        let alone = report["patterns"][0]["satisfied"].as_u64().unwrap() / 3;
+        let together = service(self, alone / 2, BEFORE);
+        println!(
+            "the application alone: {alone}/s; application and neighbour together: {:.0}/s and {:.0}/s",
+            together.0, together.1
+        );
+        (together.0.min(together.1) / 2.0) as u64
     }
 
     /// The places in use of each table, and the names of the principals.
@@ -217,13 +224,14 @@ fn rates_of_application_and_neighbour_hold_during_an_attack() {
     with_hosts(|| {
         let hub = Hub::start();
         let (time, rate) = (setting("ATTACK_SECONDS", 600), setting("ATTACK_RATE", ATTACK_RATE));
-        let capacity = hub.capacity();
-        // A quarter each, or what a loaded machine certainly does.
-        let load = setting("ATTACK_LOAD", (capacity / 4).min(5000));
+        let half_load = hub.half_load();
+        let load = setting("ATTACK_LOAD", half_load);
         let held_before = hub.held().0;
         let before = service(&hub, load, BEFORE);
-        println!("one application alone: {capacity}/s; then {load}/s of application and neighbour");
-        println!("before: application {:.0}/s, neighbour {:.0}/s", before.0, before.1);
+        println!(
+            "before, at {load}/s each: application {:.0}/s, neighbour {:.0}/s",
+            before.0, before.1
+        );
         let (is_over, portion) = (AtomicBool::new(false), Duration::from_secs(time.clamp(2, 20)));
         let frames = AtomicU64::new(0);
         let mut worst = (f64::MAX, f64::MAX);
