@@ -341,6 +341,7 @@ impl<'a> Assembler<'a> {
             lifetime_ps: traffic.lifetime_ps,
             hit_ratio: common.hit_ratio,
             producer_nack_ratio: traffic.producer_nack_ratio,
+            pauses: None,
         }
     }
 }

@@ -13,7 +13,8 @@ use crate::assembly::{
 use crate::distribution::{Distribution, ErlangBranch, QuantileTable};
 use crate::fast::FastEngine;
 use crate::network::{
-    Arrivals, Consumer, Kind, Link, Network, QueueManagement, Services, Shed, Stage, Window,
+    Arrivals, Consumer, Kind, Link, Network, PausedTraffic, Pauses, QueueManagement, Services,
+    Shed, Stage, Window,
 };
 use crate::units;
 
@@ -332,6 +333,7 @@ struct ModelFile {
     links: LinksTable,
     #[serde(default)]
     packets: PacketsTable,
+    pauses: Option<Spanned<PausesTable>>,
     run: Spanned<RunTable>,
 }
 
@@ -521,6 +523,45 @@ impl PacketsTable {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PausesTable {
+    #[serde(default = "yes")]
+    enabled: bool,
+    interval: DurationLaw,
+    length: DurationLaw,
+    #[serde(default)]
+    together: bool,
+    #[serde(default)]
+    traffic: TrafficProcessor,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// The processor of consumers and producers.
+#[derive(Deserialize, Clone, Copy, Default)]
+#[serde(rename_all = "kebab-case")]
+enum TrafficProcessor {
+    #[default]
+    Elsewhere,
+    Own,
+    Last,
+}
+
+impl PausesTable {
+    fn pauses(&self, network: &Network) -> Option<Pauses> {
+        let traffic = match self.traffic {
+            TrafficProcessor::Elsewhere => PausedTraffic::Never,
+            TrafficProcessor::Own => PausedTraffic::Own,
+            TrafficProcessor::Last => PausedTraffic::Last,
+        };
+        let laws = (self.interval.0.clone(), self.length.0.clone());
+        self.enabled.then(|| Pauses::of_threads(network, laws, self.together, traffic))
+    }
+}
+
+#[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct RunTable {
     horizon: Duration,
@@ -532,6 +573,8 @@ const TIME_MAX: f64 = 1e18;
 
 /// Interests of one trace at most: records are kept of all.
 const INTERESTS_MAX: f64 = 20e6;
+/// Pauses of all processors in a trace, at most.
+const PAUSES_MAX: f64 = 10e6;
 
 impl ModelFile {
     fn build(self, text: &str) -> Result<Model, FileError> {
@@ -544,9 +587,17 @@ impl ModelFile {
         }
         let traffic = self.traffic(text)?;
         let common = self.common(text)?;
-        let network = self.forwarder.get_ref().assemble(&self.forwarder, common, &traffic, text)?;
+        let mut network =
+            self.forwarder.get_ref().assemble(&self.forwarder, common, &traffic, text)?;
         if let Some(fault) = network.fault() {
             return Err(FileError::at(text, Some(self.forwarder.span()), fault));
+        }
+        if let Some(spanned) = &self.pauses {
+            network.pauses = spanned.get_ref().pauses(&network);
+            let fault = network.fault().or_else(|| too_many_pauses(&network, horizon_ps));
+            if let Some(fault) = fault {
+                return Err(FileError::at(text, Some(spanned.span()), fault));
+            }
         }
         let interests = total_rate(&network) * horizon_ps as f64;
         if interests > INTERESTS_MAX {
@@ -968,7 +1019,18 @@ fn longest_time(network: &Network) -> f64 {
         Arrivals::Window(window) => [window.pace_ps as f64, 0.0],
         Arrivals::Renewal(_) | Arrivals::Trace(_) => [0.0, 0.0],
     });
-    services.chain(links.map(|time| time as f64)).chain(periods).fold(0.0, f64::max)
+    let pauses = network.pauses.iter().map(|pauses| pauses.length.mean());
+    let times = services.chain(links.map(|time| time as f64)).chain(periods).chain(pauses);
+    times.fold(0.0, f64::max)
+}
+
+/// The reason why pauses are too many for a trace, if they are.
+fn too_many_pauses(network: &Network, horizon_ps: u64) -> Option<String> {
+    let pauses = network.pauses.as_ref()?;
+    let each = horizon_ps as f64 / (pauses.interval.mean() + pauses.length.mean()).max(1.0);
+    let count = each * pauses.processors() as f64;
+    let reason = || format!("a trace has {count:.0} pauses: at most {PAUSES_MAX:.0} are kept");
+    (count > PAUSES_MAX).then(reason)
 }
 
 /// Mean Interests per picosecond of a consumer; 0 of one with a window, which sends what the others leave.
@@ -1063,7 +1125,9 @@ pub fn offered_load(network: &Network) -> Vec<f64> {
 
 fn warnings(network: &Network, interests: f64) -> Vec<String> {
     let mut warnings = Vec::new();
-    for (station, load) in network.stations.iter().zip(offered_load(network)) {
+    for ((id, station), load) in network.stations.iter().enumerate().zip(offered_load(network)) {
+        let pauses = network.pauses.as_ref().filter(|pauses| pauses.stations[id].is_some());
+        let load = load / (1.0 - pauses.map_or(0.0, Pauses::share));
         if load >= 1.0 {
             warnings.push(format!(
                 "{}: offered load {load:.2}: its queues are unstable, and results depend on the horizon",
@@ -1222,6 +1286,60 @@ warm-up = "1 ms"
             assert!(error.reason.contains(reason), "{to}: {error}");
             assert_eq!(error.line, Some(line(place)), "{to}: {error}");
         }
+    }
+
+    #[test]
+    fn pauses_are_those_of_the_file() {
+        let with = |lines: &str| Model::parse(&format!("{EXAMPLE}\n[pauses]\n{lines}"));
+        let both = "interval = { exponential = \"20 ms\" }\nlength = \"1.4 ms\"\n";
+        let pauses = |lines: &str| with(&format!("{both}{lines}")).unwrap().network.pauses;
+        let own = pauses("").unwrap();
+        assert_eq!(own.interval, Distribution::Exponential { mean: 20e9 });
+        assert_eq!(own.length, Distribution::Constant(1.4e9));
+        assert_eq!((own.stations, own.consumers), (vec![Some(0), Some(1), None], vec![None]));
+        let shared = pauses("traffic = \"last\"").unwrap();
+        let expected = (vec![Some(0), Some(1), Some(1)], vec![Some(1)]);
+        assert_eq!((shared.stations, shared.consumers), expected);
+        let together = pauses("together = true\ntraffic = \"own\"").unwrap();
+        assert_eq!((together.stations, together.consumers), (vec![Some(0); 3], vec![Some(0)]));
+        assert_eq!(pauses("enabled = false"), None);
+        let changed = [("pauses.enabled".to_owned(), "false".to_owned())];
+        let text = format!("{EXAMPLE}\n[pauses]\n{both}");
+        assert_eq!(Model::parse_with(&text, &changed).unwrap().network.pauses, None);
+
+        let first = EXAMPLE.lines().count() + 2;
+        for (lines, line, reason) in [
+            ("interval = \"20 ms\"\n", first, "missing field `length`"),
+            ("interval = \"20 ms\"\nlength = \"1 B\"\n", first + 2, "unit \"B\""),
+            ("interval = \"20 ms\"\nlength = 3\n", first + 2, "a duration such as"),
+            ("interval = \"1 ns\"\nlength = \"1 ps\"\n", first, "pauses: at most"),
+            ("interval = { exponential = \"0 s\" }\nlength = \"1 ms\"\n", first + 1, "above zero"),
+            ("between = \"20 ms\"\n", first + 1, "unknown field"),
+            (
+                "interval = \"20 ms\"\nlength = \"1 ms\"\ntraffic = \"first\"\n",
+                first + 3,
+                "unknown variant",
+            ),
+        ] {
+            let error = with(lines).unwrap_err();
+            assert!(error.reason.contains(reason), "{lines}: {error}");
+            assert_eq!(error.line, Some(line), "{lines}: {error}");
+        }
+        let window = EXAMPLE.replace(
+            "rate = \"1 M/s\"\narrivals = \"poisson\"",
+            "arrivals = \"window\"\npace = \"1 us\"",
+        );
+        let error = Model::parse(&format!("{window}\n[pauses]\n{both}traffic = \"own\"\n"));
+        let error = error.unwrap_err();
+        assert!(error.reason.contains("window does not pause"), "{error}");
+        assert_eq!(error.line, Some(window.lines().count() + 2));
+    }
+
+    #[test]
+    fn load_counts_what_pauses_take() {
+        let paused = format!("{EXAMPLE}\n[pauses]\ninterval = \"1 ms\"\nlength = \"2 ms\"\n");
+        let warnings = Model::parse(&paused).unwrap().warnings;
+        assert!(warnings.iter().any(|warning| warning.contains("unstable")), "{warnings:?}");
     }
 
     #[test]

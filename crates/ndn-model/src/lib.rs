@@ -7,6 +7,7 @@
 //! | [`fit`] | distributions from measured durations |
 //! | [`ppcc`] | the fitting procedure of the paper on NDN-DPDK |
 //! | [`screen`] | which factors of a campaign matter |
+//! | [`pauses`] | the pauses of processors, from what a meter has seen |
 //! | [`network`] | what both engines run: faces, links, queues, threads, tables |
 //! | [`mod@reference`] | a network as components of the reference engine |
 //! | [`fast`] | the same network as departure recursions |
@@ -42,6 +43,7 @@ pub mod fast;
 pub mod file;
 pub mod fit;
 pub mod network;
+pub mod pauses;
 pub mod ppcc;
 pub mod property;
 pub mod random;

@@ -10,8 +10,8 @@
 //! # Time
 //!
 //! Times are whole picoseconds. Every service and every link takes at least one, so that what happens at
-//! an instant depends only on what happened before it. At one instant packets arrive before any
-//! station polls; arrivals at one queue from several places are in order of stations, then of links.
+//! an instant depends only on what happened before it. At one instant pauses begin first, services end in spite of them,
+//! and packets arrive before any station polls; arrivals at one queue from several places are in order of stations, then of links.
 
 use crate::distribution::{Distribution, to_ps};
 use crate::random::{StreamId, TraceRandom};
@@ -369,6 +369,100 @@ pub struct Services {
     pub produce: Distribution,
 }
 
+/// Pauses of processors, in which their threads do nothing: the host of a virtual machine has them run something else.
+///
+/// A service goes on after a pause where it was. A thread does not poll during a pause. A consumer sends what was due
+/// in a pause at its end, and receives then. Pauses are an alternating renewal process of each processor, which begins
+/// with an interval.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pauses {
+    /// From the end of a pause to the begin of the next one.
+    pub interval: Distribution,
+    /// Length of a pause.
+    pub length: Distribution,
+    /// The processor of each station; none never pauses. All on one processor pause at once.
+    pub stations: Vec<Option<usize>>,
+    /// The processor of each consumer; none never pauses.
+    pub consumers: Vec<Option<usize>>,
+}
+
+/// Processors of consumers and producers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PausedTraffic {
+    /// They never pause.
+    #[default]
+    Never,
+    /// All are on one processor of their own.
+    Own,
+    /// All are on the processor of the forwarder's last thread.
+    Last,
+}
+
+impl Pauses {
+    /// Pauses of all threads of the forwarder: each on its processor, or all on one (`are_together`).
+    #[must_use]
+    pub fn of_threads(
+        network: &Network,
+        (interval, length): (Distribution, Distribution),
+        are_together: bool,
+        traffic: PausedTraffic,
+    ) -> Self {
+        let is_producer = |station: StationId| {
+            network.faces.iter().any(|face| match face.peer {
+                Peer::Producer(queue) => network.queues[queue].station == station,
+                Peer::Consumer(_) => false,
+            })
+        };
+        let threads = (0..network.stations.len()).filter(|id| !is_producer(*id)).count();
+        let outside = match traffic {
+            PausedTraffic::Never => None,
+            PausedTraffic::Own | PausedTraffic::Last if are_together => Some(0),
+            PausedTraffic::Own => Some(threads),
+            PausedTraffic::Last => Some(threads.saturating_sub(1)),
+        };
+        let mut next = 0..threads;
+        let station = |id| match is_producer(id) {
+            true => outside,
+            false => next.next().map(|own| if are_together { 0 } else { own }),
+        };
+        Self {
+            interval,
+            length,
+            stations: (0..network.stations.len()).map(station).collect(),
+            consumers: vec![outside; network.consumers.len()],
+        }
+    }
+
+    /// Number of processors.
+    #[must_use]
+    pub fn processors(&self) -> usize {
+        let used = self.stations.iter().chain(&self.consumers).flatten();
+        used.max().map_or(0, |last| last + 1)
+    }
+
+    /// The share of the time that they take.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        let length = self.length.mean();
+        length / (length + self.interval.mean())
+    }
+
+    fn fault(&self, network: &Network) -> Option<&'static str> {
+        let has_window = |(consumer, processor): (&Consumer, &Option<usize>)| {
+            processor.is_some() && matches!(consumer.arrivals, Arrivals::Window(_))
+        };
+        if self.stations.len() != network.stations.len()
+            || self.consumers.len() != network.consumers.len()
+        {
+            return Some("pauses say the processor of each station and consumer");
+        }
+        if network.consumers.iter().zip(&self.consumers).any(has_window) {
+            return Some("a consumer with a window does not pause");
+        }
+        self.interval.fault().or_else(|| self.length.fault())
+    }
+}
+
 /// A whole model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
@@ -392,6 +486,8 @@ pub struct Network {
     pub hit_ratio: f64,
     /// Probability that the producer answers with a Nack.
     pub producer_nack_ratio: f64,
+    /// Pauses of processors, if any.
+    pub pauses: Option<Pauses>,
 }
 
 impl Network {
@@ -525,7 +621,9 @@ impl Network {
         if self.shard_of_prefix.iter().any(|shard| usize::from(*shard) >= self.shards.len()) {
             return Some("the dispatch table names shards that exist".into());
         }
-        self.services.all().find_map(Distribution::fault).map(str::to_owned)
+        let in_pauses = self.pauses.as_ref().and_then(|pauses| pauses.fault(self));
+        let fault = in_pauses.or_else(|| self.services.all().find_map(Distribution::fault));
+        fault.map(str::to_owned)
     }
 }
 
@@ -601,6 +699,18 @@ pub mod streams {
     #[must_use]
     pub const fn interval(consumer: usize) -> StreamId {
         StreamId(0x2_0000 + 2 * consumer as u32)
+    }
+    /// From the end of a pause of a processor to the begin of the next one; indexed by the number of the latter.
+    #[inline]
+    #[must_use]
+    pub const fn pause_interval(processor: usize) -> StreamId {
+        StreamId(0x3_0000 + 2 * processor as u32)
+    }
+    /// Length of a pause of a processor; indexed by its number.
+    #[inline]
+    #[must_use]
+    pub const fn pause_length(processor: usize) -> StreamId {
+        StreamId(0x3_0001 + 2 * processor as u32)
     }
     /// On- and off-periods of a consumer; indexed by the period's number.
     #[inline]

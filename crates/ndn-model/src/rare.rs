@@ -3,7 +3,7 @@
 //! A trace approaches a loss as a queue grows. Its levels are lengths of that queue, entered when a poll first finds it so
 //! long. A trace that starts at an entry is the same trace up to there, with other random numbers for the packets in that
 //! queue, for the rest of the interval until the next Interest, and for the Interests that follow: those of packets
-//! elsewhere in the network belong to the state. So a state is the random numbers of a trace, in parts, and a trace is
+//! elsewhere in the network belong to the state, as do all pauses of processors. So a state is the random numbers of a trace, in parts, and a trace is
 //! simulated from its begin.
 //!
 //! The estimate is unbiased whatever queue and levels are. They decide how many runs see the event, so the width of the interval.

@@ -1,4 +1,4 @@
-//! A network as a composition of components: sources, links, queues and stations.
+//! A network as a composition of components: sources, links, queues, stations, and pauses of processors.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,8 +10,8 @@ use crate::bip::{
 };
 use crate::codel::Codel;
 use crate::network::{
-    ArrivalClock, Arrivals, CodelReset, Flush, Kind, Link, Network, Outcome, Peer, QueueRecord,
-    Record, Shed, Stage, TraceResult, WINDOW_LEAST, Window, streams,
+    ArrivalClock, Arrivals, CodelReset, Flush, Kind, Link, Network, Outcome, Pauses, Peer,
+    QueueRecord, Record, Shed, Stage, TraceResult, WINDOW_LEAST, Window, streams,
 };
 use crate::random::TraceRandom;
 
@@ -36,6 +36,8 @@ type Results = Rc<RefCell<TraceResult>>;
 
 /// Packets arrive and leave before stations poll at the same instant.
 const BEFORE_POLLS: u32 = 1;
+/// Pauses begin and end before anything else at the same instant.
+const FIRST: u32 = 2;
 
 #[derive(Debug, Clone, Copy)]
 struct Packet {
@@ -69,6 +71,7 @@ enum Part {
     Link(LinkState),
     Queue(QueueState),
     Station(StationState),
+    Pauses(PausesState),
 }
 
 macro_rules! part {
@@ -95,6 +98,25 @@ impl Part {
     part!(link, link_mut, Link, LinkState);
     part!(queue, queue_mut, Queue, QueueState);
     part!(station, station_mut, Station, StationState);
+    part!(pauses, pauses_mut, Pauses, PausesState);
+
+    /// The processor of a station or source pauses from `now_ps` until `until_ps`.
+    fn pause(&mut self, now_ps: u64, until_ps: u64) {
+        if let Self::Station(station) = self {
+            station.pause(now_ps, until_ps);
+        } else {
+            self.source_mut().paused_until_ps = until_ps;
+        }
+    }
+}
+
+/// The pauses of a processor.
+#[derive(Debug, Default)]
+struct PausesState {
+    /// Number of pauses that have begun.
+    count: u64,
+    /// End of the last one.
+    until_ps: u64,
 }
 
 #[derive(Debug)]
@@ -103,6 +125,8 @@ struct Source {
     /// When the next Interest may be sent.
     next_ps: Option<u64>,
     window: Option<WindowState>,
+    /// End of the last pause.
+    paused_until_ps: u64,
 }
 
 #[derive(Debug)]
@@ -199,8 +223,12 @@ struct StationState {
     /// Position of the queue that was polled last, per class.
     last: BTreeMap<u8, usize>,
     is_first: bool,
-    /// When the last burst was complete.
+    /// When the station could poll after the last burst.
     free_ps: u64,
+    /// When the stage of the first packet is complete.
+    finish_ps: u64,
+    /// End of the last pause.
+    paused_until_ps: u64,
     pits: BTreeMap<usize, BTreeMap<u32, u64>>,
 }
 
@@ -212,6 +240,8 @@ struct Builder<'a> {
     composition: Composition<Part>,
     queues: Vec<(ComponentId, PortId, PortId)>,
     sources: Vec<SourcePorts>,
+    /// Stations and sources with the numbers of their processors.
+    paused: Vec<(usize, (ComponentId, PortId))>,
     /// Incoming and outgoing link of each face.
     links: Vec<[(ComponentId, PortId, PortId); 2]>,
 }
@@ -232,6 +262,7 @@ impl<'a> Builder<'a> {
             composition,
             queues: vec![],
             sources: vec![],
+            paused: vec![],
             links: vec![],
         }
     }
@@ -264,6 +295,9 @@ impl<'a> Builder<'a> {
         let numbering = self.composition.component(numbering);
         for consumer in 0..self.network.consumers.len() {
             self.send(consumer, (numbering, next));
+        }
+        for processor in 0..self.network.pauses.as_ref().map_or(0, Pauses::processors) {
+            self.pauses(processor);
         }
         self.composition
     }
@@ -320,9 +354,7 @@ impl<'a> Builder<'a> {
         };
         let mut participants = vec![(link, get)];
         participants.extend(queue.map(|queue| (self.queues[queue].0, self.queues[queue].1)));
-        if let (true, Peer::Consumer(consumer)) = (outgoing, spec.peer)
-            && let Arrivals::Window(_) = self.network.consumers[consumer].arrivals
-        {
+        if let (true, Peer::Consumer(consumer)) = (outgoing, spec.peer) {
             let source = self.sources[consumer];
             participants.push((source.component, source.answered));
         }
@@ -336,7 +368,7 @@ impl<'a> Builder<'a> {
                         return;
                     };
                     if is_lost {
-                        end(&results, packet, now, Outcome::LinkLoss(face as u16));
+                        end(&results, packet, now.time_ps, Outcome::LinkLoss(face as u16));
                     } else if let Some(queue) = queue {
                         put_into_queue(
                             parts[1].queue_mut(),
@@ -347,10 +379,12 @@ impl<'a> Builder<'a> {
                             now,
                         );
                     } else {
-                        reach_consumer(packet, &network, &results, now);
-                        if let Some(source) = parts.get_mut(1) {
-                            answer_window(source.source_mut(), packet, &results);
-                            source.source_mut().close_at(now.time_ps, horizon_ps);
+                        let source = parts[1].source_mut();
+                        let received_ps = now.time_ps.max(source.paused_until_ps);
+                        reach_consumer(packet, &network, &results, received_ps);
+                        if source.window.is_some() {
+                            answer_window(source, packet, &results);
+                            source.close_at(now.time_ps, horizon_ps);
                         }
                     }
                 },
@@ -375,12 +409,13 @@ impl<'a> Builder<'a> {
             Arrivals::Window(spec) => Some(WindowState::new(spec.clone())),
             Arrivals::Renewal(_) | Arrivals::OnOff { .. } | Arrivals::Trace(_) => None,
         };
-        let mut first = Source { clock: ArrivalClock::default(), next_ps: None, window };
+        let mut first =
+            Source { clock: ArrivalClock::default(), next_ps: None, window, paused_until_ps: 0 };
         advance(&mut first, Now { time_ps: 0, random: self.random });
         let mut component = Component::new(format!("consumer {consumer}"), Part::Source(first));
         let waiting = component.state("waiting");
-        let [emit, answered, time_out] =
-            ["emit", "answered", "time out"].map(|name| component.port(name));
+        let [emit, answered, time_out, pause] =
+            ["emit", "answered", "time out", "pause"].map(|name| component.port(name));
         let until = |then_ps: Option<u64>, now: Now| {
             then_ps.map_or(0, |then_ps| then_ps.saturating_sub(now.time_ps))
         };
@@ -391,12 +426,66 @@ impl<'a> Builder<'a> {
                 .action(move |part, now| advance(part.source_mut(), now)),
         );
         component.transition(Transition::new(waiting, answered, waiting));
+        component.transition(Transition::new(waiting, pause, waiting));
         component.transition(
             Transition::new(waiting, time_out, waiting)
                 .guard(|part: &Part| part.source().timeout_ps().is_some())
                 .delay(move |part, now| until(part.source().timeout_ps(), now)),
         );
-        SourcePorts { component: self.composition.component(component), emit, answered, time_out }
+        let component = self.composition.component(component);
+        if let Some(processor) = self.network.pauses.as_ref().and_then(|p| p.consumers[consumer]) {
+            self.paused.push((processor, (component, pause)));
+        }
+        SourcePorts { component, emit, answered, time_out }
+    }
+
+    /// A processor that pauses: all that is on it stops at the begin, and knows the end.
+    fn pauses(&mut self, processor: usize) {
+        fn law(network: &Network) -> &Pauses {
+            network.pauses.as_ref().expect("only a network with pauses has such a component")
+        }
+        let name = format!("processor {processor}");
+        let mut component = Component::new(name, Part::Pauses(PausesState::default()));
+        let [running, paused] = ["running", "paused"].map(|name| component.state(name));
+        let [begin, end] = ["begin", "end"].map(|name| component.port(name));
+        let network = self.network.clone();
+        component.transition(Transition::new(running, begin, paused).delay(
+            move |part: &Part, now| {
+                let stream = streams::pause_interval(processor);
+                let mut draw = now.random.draw(stream, part.pauses().count);
+                law(&network).interval.sample_ps(&mut draw, 1.0)
+            },
+        ));
+        component.transition(
+            Transition::new(paused, end, running)
+                .delay(|part: &Part, now| part.pauses().until_ps - now.time_ps),
+        );
+        let component = self.composition.component(component);
+        let mut participants = vec![(component, begin)];
+        let own = self.paused.iter().filter(|(number, _)| *number == processor);
+        participants.extend(own.map(|(_, port)| *port));
+        let (network, results) = (self.network.clone(), self.results.clone());
+        let horizon_ps = self.horizon_ps;
+        // Pauses without end would keep the trace from its end. The last Interests are the last that end.
+        let is_needed = move |parts: &[&Part]| {
+            let is_pending = |record: &Record| record.outcome == Outcome::Pending;
+            parts[0].pauses().until_ps < horizon_ps
+                || results.borrow().records.iter().rev().any(is_pending)
+        };
+        let stop = move |parts: &mut [Part], now: Now| {
+            let stream = streams::pause_length(processor);
+            let state = parts[0].pauses_mut();
+            let mut draw = now.random.draw(stream, state.count);
+            state.count += 1;
+            state.until_ps = now.time_ps + law(&network).length.sample_ps(&mut draw, 1.0);
+            let until_ps = state.until_ps;
+            parts[1..].iter_mut().for_each(|part| part.pause(now.time_ps, until_ps));
+        };
+        self.composition.interaction(
+            Interaction::new("pause", participants).priority(FIRST).guard(is_needed).transfer(stop),
+        );
+        self.composition
+            .interaction(Interaction::new("resume", vec![(component, end)]).priority(FIRST));
     }
 
     /// The consumer sends an Interest, or gives one up.
@@ -441,8 +530,11 @@ impl<'a> Builder<'a> {
                         let timeout_ps = now.time_ps + window.spec.timeout_ps;
                         window.in_flight.push_back((id, timeout_ps));
                     }
+                    // What is due in a pause is sent at its end.
+                    let time_ps = now.time_ps.max(parts[0].source().paused_until_ps);
                     let link = parts[2].link_mut();
-                    put_on_link(link, packet, (consumer, false), &network, &results, now);
+                    let sent = Now { time_ps, ..now };
+                    put_on_link(link, packet, (consumer, false), &network, &results, sent);
                 },
             ),
         );
@@ -456,18 +548,26 @@ impl<'a> Builder<'a> {
         let idle = component.state("idle");
         let decide = component.state("decide");
         let serving = component.state("serving");
-        let [poll, next, finish, emit, rest] =
-            ["poll", "next", "finish", "emit", "rest"].map(|name| component.port(name));
-        component.transition(Transition::new(idle, poll, decide));
-        component.transition(Transition::new(decide, next, serving).guard(move |part: &Part| {
-            let station = part.station();
-            !station.burst.is_empty() && (!is_each || station.leaving.is_empty())
-        }));
+        let [poll, next, finish, emit, rest, pause] =
+            ["poll", "next", "finish", "emit", "rest", "pause"].map(|name| component.port(name));
+        component.transition(
+            Transition::new(idle, poll, decide).delay(|part: &Part, now| {
+                part.station().paused_until_ps.saturating_sub(now.time_ps)
+            }),
+        );
         let (network, results) = (self.network.clone(), self.results.clone());
-        let delays = self.network.clone();
+        let services = self.network.clone();
+        component.transition(
+            Transition::new(decide, next, serving)
+                .guard(move |part: &Part| {
+                    let station = part.station();
+                    !station.burst.is_empty() && (!is_each || station.leaving.is_empty())
+                })
+                .action(move |part, now| part.station_mut().begin(&services, index, now)),
+        );
         component.transition(
             Transition::new(serving, finish, decide)
-                .delay(move |part: &Part, now| part.station().service_ps(&delays, index, now))
+                .delay(|part: &Part, now| part.station().finish_ps - now.time_ps)
                 .action(move |part, now| part.station_mut().finish(&network, index, &results, now)),
         );
         component.transition(Transition::new(decide, emit, decide).guard(move |part: &Part| {
@@ -479,9 +579,18 @@ impl<'a> Builder<'a> {
                 .guard(|part: &Part| {
                     part.station().burst.is_empty() && part.station().leaving.is_empty()
                 })
-                .action(|part, now| part.station_mut().free_ps = now.time_ps),
+                .action(|part, now| {
+                    let station = part.station_mut();
+                    station.free_ps = now.time_ps.max(station.paused_until_ps);
+                }),
         );
+        for state in [idle, decide, serving] {
+            component.transition(Transition::new(state, pause, state));
+        }
         let station = self.composition.component(component);
+        if let Some(processor) = self.network.pauses.as_ref().and_then(|p| p.stations[index]) {
+            self.paused.push((processor, (station, pause)));
+        }
         for port in [finish, next, rest] {
             let unary = Interaction::new("internal", vec![(station, port)]).priority(BEFORE_POLLS);
             self.composition.interaction(unary);
@@ -592,6 +701,20 @@ impl StationState {
         self.leaving.front().is_some_and(|(_, first)| *first == next)
     }
 
+    /// The processor pauses. What ends at this instant has no work left.
+    const fn pause(&mut self, now_ps: u64, until_ps: u64) {
+        self.paused_until_ps = until_ps;
+        if self.finish_ps > now_ps {
+            self.finish_ps += until_ps - now_ps;
+        }
+    }
+
+    /// The stage of the first packet begins, in a pause at its end.
+    fn begin(&mut self, network: &Network, index: usize, now: Now) {
+        let begin_ps = now.time_ps.max(self.paused_until_ps);
+        self.finish_ps = begin_ps + self.service_ps(network, index, now);
+    }
+
     fn service_ps(&self, network: &Network, index: usize, now: Now) -> u64 {
         let Some(packet) = self.burst.front() else { return 0 };
         let id = u64::from(packet.id);
@@ -670,7 +793,7 @@ impl StationState {
                     pit.retain(|_, expires_ps| *expires_ps > now.time_ps);
                 }
                 if capacity.is_some_and(|capacity| pit.len() >= capacity) {
-                    end(results, *packet, now, Outcome::PitFull(packet.shard as u16));
+                    end(results, *packet, now.time_ps, Outcome::PitFull(packet.shard as u16));
                     return Next::Gone;
                 }
                 pit.insert(packet.id, now.time_ps + network.lifetime_ps);
@@ -685,7 +808,7 @@ impl StationState {
                 let is_pending =
                     pit.remove(&packet.id).is_some_and(|expires_ps| expires_ps > now.time_ps);
                 if !is_pending {
-                    end(results, *packet, now, Outcome::Late);
+                    end(results, *packet, now.time_ps, Outcome::Late);
                     return Next::Gone;
                 }
             }
@@ -696,22 +819,22 @@ impl StationState {
     }
 }
 
-fn end(results: &Results, packet: Packet, now: Now, outcome: Outcome) {
+fn end(results: &Results, packet: Packet, time_ps: u64, outcome: Outcome) {
     let record = &mut results.borrow_mut().records[packet.id as usize];
-    record.ended_ps = now.time_ps;
+    record.ended_ps = time_ps;
     record.outcome = outcome;
 }
 
-fn reach_consumer(packet: Packet, network: &Network, results: &Results, now: Now) {
+fn reach_consumer(packet: Packet, network: &Network, results: &Results, time_ps: u64) {
     let created_ps = results.borrow().records[packet.id as usize].created_ps;
     let outcome = match packet.kind {
         Kind::Nack => Outcome::Nacked,
-        Kind::Interest | Kind::Data if now.time_ps <= created_ps + network.lifetime_ps => {
+        Kind::Interest | Kind::Data if time_ps <= created_ps + network.lifetime_ps => {
             Outcome::Satisfied
         }
         Kind::Interest | Kind::Data => Outcome::Late,
     };
-    end(results, packet, now, outcome);
+    end(results, packet, time_ps, outcome);
 }
 
 /// The consumer with a window takes notice of an answer.
@@ -733,7 +856,7 @@ fn put_into_queue(
 ) {
     if state.packets.len() >= network.queues[queue].capacity {
         results.borrow_mut().queues[queue].dropped += 1;
-        end(results, packet, now, Outcome::QueueFull(queue as u16));
+        end(results, packet, now.time_ps, Outcome::QueueFull(queue as u16));
         return;
     }
     packet.stage = network.queues[queue].stage;
@@ -756,7 +879,7 @@ fn put_on_link(
     let link: &Link = if outgoing { &faces.outgoing } else { &faces.incoming };
     let waiting = state.packets.iter().filter(|(_, sent_ps, _, _)| *sent_ps > now.time_ps).count();
     if link.capacity.is_some_and(|capacity| waiting >= capacity) {
-        return end(results, packet, now, Outcome::LinkFull(face as u16));
+        return end(results, packet, now.time_ps, Outcome::LinkFull(face as u16));
     }
     state.sent_ps = state.sent_ps.max(now.time_ps) + link.transmit_ps[packet.kind as usize];
     let is_lost = network.is_lost(now.random, face, outgoing, u64::from(packet.id));
@@ -790,7 +913,7 @@ fn take_burst(
         let sheds = packet.kind == Kind::Interest && signals(&mut state.sheds);
         match (sheds, shed_after_ps) {
             (true, Some((_, Shed::Drop))) => {
-                end(results, packet, now, Outcome::Shed(queue as u16));
+                end(results, packet, now.time_ps, Outcome::Shed(queue as u16));
                 continue;
             }
             (true, Some((_, Shed::Nack))) => {

@@ -11,7 +11,8 @@ use ndn_model::assembly::{
 use ndn_model::distribution::{Distribution, ErlangBranch, QuantileTable};
 use ndn_model::fast::FastEngine;
 use ndn_model::network::{
-    Arrivals, Consumer, Link, Network, Outcome, QueueManagement, Services, Shed,
+    Arrivals, Consumer, Link, Network, Outcome, PausedTraffic, Pauses, QueueManagement, Services,
+    Shed,
 };
 use ndn_model::random::{Draw, StreamId, TraceRandom};
 use ndn_model::reference;
@@ -189,6 +190,23 @@ impl Generator {
         };
         forwarder.assemble(&traffic)
     }
+
+    /// Pauses of some processors, now and then at the instants of other events.
+    fn pauses(&mut self, network: &Network) -> Pauses {
+        let laws = (self.distribution(3000.0), self.distribution(1500.0));
+        let traffic = [PausedTraffic::Never, PausedTraffic::Own, PausedTraffic::Last];
+        let (are_together, traffic) = (self.chance(0.3), traffic[self.below(3)]);
+        let mut pauses = Pauses::of_threads(network, laws, are_together, traffic);
+        // Any threads may be on a processor, and some on one that never pauses.
+        for processor in pauses.stations.iter_mut().chain(&mut pauses.consumers) {
+            match self.below(8) {
+                0 => *processor = None,
+                1 => *processor = Some(self.below(3)),
+                _ => {}
+            }
+        }
+        pauses
+    }
 }
 
 #[test]
@@ -198,7 +216,11 @@ fn fast_engine_gives_the_bits_of_the_reference_engine() {
     for composition in 0..COMPOSITIONS {
         let random = TraceRandom::new(21, composition);
         let mut generator = Generator { draw: random.draw(StreamId(u32::MAX), 0) };
-        let network = Arc::new(generator.network());
+        let mut network = generator.network();
+        if generator.chance(0.5) {
+            network.pauses = Some(generator.pauses(&network));
+        }
+        let network = Arc::new(network);
         assert_eq!(network.fault(), None, "composition {composition}");
         let horizon_ps = if composition < LONG_COMPOSITIONS { 1_000_000 } else { 20_000 };
         let expected = reference::run(&network, random, horizon_ps);

@@ -7,7 +7,7 @@ use ndn_model::bip::{Component, ComponentId, Composition, Engine, Interaction, T
 use ndn_model::distribution::{Distribution, ErlangBranch};
 use ndn_model::fast::FastEngine;
 use ndn_model::network::{
-    Arrivals, Consumer, Link, Network, Outcome, QueueId, Services, TraceResult,
+    Arrivals, Consumer, Link, Network, Outcome, Pauses, QueueId, Services, TraceResult,
 };
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_model::special::student_t_quantile;
@@ -164,6 +164,125 @@ fn fast_engine_has_the_waits_of_pollaczek_and_khinchine() {
             result.queues[queue].waited_ps as f64 / result.queues[queue].entered as f64
         });
         assert_agrees(name, &waits, exact, 0.06);
+    }
+}
+
+/// The same queue on a processor that pauses, also while it has nothing to do.
+fn interrupted_server(
+    (interval, service): (Distribution, Distribution),
+    (between, length): (Distribution, Distribution),
+    capacity: usize,
+) -> (Network, QueueId) {
+    let (mut network, queue) = single_server(interval, service, capacity);
+    let mut stations = vec![None; network.stations.len()];
+    stations[network.queues[queue].station] = Some(0);
+    let consumers = vec![None; network.consumers.len()];
+    network.pauses = Some(Pauses { interval: between, length, stations, consumers });
+    assert_eq!(network.fault(), None);
+    (network, queue)
+}
+
+/// M/G/1 with interruptions by a Poisson process while the server runs, and preemptive resume (model A of Avi-Itzhak and
+/// Naor, 1963). A service with its interruptions takes C with E(C) = E(S)(1 + ξE(R)) and
+/// E(C²) = E(S²)(1 + ξE(R))² + E(S)ξE(R²); who finds no other one may find the server interrupted.
+#[test]
+fn fast_engine_has_the_waits_of_avi_itzhak_and_naor() {
+    let between = 8000.0 * NS;
+    for (name, service, length) in [
+        ("M/D/1, constant pauses", Distribution::Constant(600.0 * NS), {
+            Distribution::Constant(1000.0 * NS)
+        }),
+        ("M/M/1, exponential pauses", exponential(600.0 * NS), exponential(1000.0 * NS)),
+        (
+            "M/U/1, hyper-Erlang pauses",
+            Distribution::Uniform { low: 100.0 * NS, high: 900.0 * NS },
+            Distribution::HyperErlang(vec![
+                ErlangBranch { weight: 0.9, phases: 4, mean: 500.0 * NS },
+                ErlangBranch { weight: 0.1, phases: 1, mean: 5000.0 * NS },
+            ]),
+        ),
+    ] {
+        let rate = 1.0 / (1000.0 * NS);
+        let stretch = 1.0 + length.mean() / between;
+        let (mean, second) = (
+            service.mean() * stretch,
+            service.second_moment() * stretch * stretch
+                + service.mean() * length.second_moment() / between,
+        );
+        let exact = rate * second / (2.0 * (1.0 - rate * mean))
+            + length.second_moment() / between / (2.0 * stretch);
+        let laws = (exponential(between), length);
+        let (network, queue) =
+            interrupted_server((exponential(1.0 / rate), service), laws, 1 << 20);
+        let waits = traces(&network, 30, 4e4 * 1000.0 * NS, |result| {
+            result.queues[queue].waited_ps as f64 / result.queues[queue].entered as f64
+        });
+        assert_agrees(name, &waits, exact, 0.08);
+    }
+}
+
+/// The loss of M/M/1/K whose server is interrupted and repaired at constant rates (White and Christie, 1958, with a bound): by
+/// Gaussian elimination of the balance equations. K counts the one in service; without one, K - 1 have room.
+fn interrupted_mm1k_loss(
+    (arrival, service): (f64, f64),
+    (interrupted, repaired): (f64, f64),
+    k: usize,
+) -> f64 {
+    // With n packets: the server runs, is interrupted with one in service, without one.
+    let (runs, busy, idle) = (|n: usize| n, |n: usize| k + n, |n: usize| 2 * k + 1 + n);
+    let count = 3 * k + 1;
+    let mut rows = vec![vec![0.0; count + 1]; count];
+    let mut note = |from: usize, to: usize, rate: f64| {
+        rows[to][from] += rate;
+        rows[from][from] -= rate;
+    };
+    for n in 0..k {
+        note(runs(n), runs(n + 1), arrival);
+        note(runs(n + 1), runs(n), service);
+        note(runs(n + 1), busy(n + 1), interrupted);
+        note(busy(n + 1), runs(n + 1), repaired);
+        note(idle(n), runs(n), repaired);
+        if n + 1 < k {
+            note(busy(n + 1), busy(n + 2), arrival);
+            note(idle(n), idle(n + 1), arrival);
+        }
+    }
+    note(runs(0), idle(0), interrupted);
+    // One equation follows from the others: instead, probabilities add up to 1.
+    rows[count - 1].fill(1.0);
+    for pivot in 0..count {
+        let best = (pivot..count)
+            .max_by(|a, b| f64::total_cmp(&rows[*a][pivot].abs(), &rows[*b][pivot].abs()));
+        rows.swap(pivot, best.unwrap());
+        let own = rows[pivot].clone();
+        for (index, row) in rows.iter_mut().enumerate() {
+            let factor = row[pivot] / own[pivot];
+            if index != pivot {
+                row.iter_mut().zip(&own).for_each(|(cell, own)| *cell -= factor * own);
+            }
+        }
+    }
+    let full = [runs(k), busy(k), idle(k - 1)];
+    full.into_iter().map(|state| rows[state][count] / rows[state][state]).sum()
+}
+
+#[test]
+fn fast_engine_has_the_loss_of_an_interrupted_mm1k() {
+    // Without interruptions it is M/M/1/K.
+    let plain = interrupted_mm1k_loss((0.9, 1.0), (1e-12, 1.0), 10);
+    assert!((plain - mm1k_loss(0.9, 10)).abs() < 1e-9, "{plain}");
+    for (rho, between, length, k) in [(0.7, 20.0, 5.0, 10), (0.6, 20.0, 8.0, 8), (0.9, 8.0, 2.0, 5)]
+    {
+        let exact = interrupted_mm1k_loss((rho, 1.0), (1.0 / between, 1.0 / length), k);
+        let unit = 1000.0 * NS;
+        let times = (exponential(unit / rho), exponential(unit));
+        let laws = (exponential(between * unit), exponential(length * unit));
+        let (network, queue) = interrupted_server(times, laws, k - 1);
+        let losses = traces(&network, 40, 4e4 * unit, |result| {
+            let record = result.queues[queue];
+            record.dropped as f64 / (record.dropped + record.entered) as f64
+        });
+        assert_agrees(&format!("interrupted M/M/1/{k}"), &losses, exact, 0.08);
     }
 }
 

@@ -16,6 +16,7 @@
 mod link;
 mod lookahead;
 mod packet;
+mod pauses;
 mod producer;
 mod queue;
 mod services;
@@ -32,6 +33,7 @@ use crate::random::{SplicedRandom, TraceRandom};
 use link::Link;
 use lookahead::Lookahead;
 use packet::{Form, NEVER, Packet};
+use pauses::{Pauses, Processor};
 use producer::Producer;
 pub use queue::Peak;
 use queue::{Decision, Queue};
@@ -68,6 +70,7 @@ pub struct FastEngine<'n> {
     /// Where Forward takes place, by shard and kind.
     forward_at: Vec<[Place; 3]>,
     producers: Vec<Producer>,
+    pauses: Pauses<'n>,
     shards: Vec<Shard>,
     traffic: Traffic<'n>,
     services: Services<'n>,
@@ -100,6 +103,16 @@ struct Interest {
 struct Place {
     station: usize,
     queue: usize,
+}
+
+/// The station that processes a packet.
+#[derive(Debug, Clone, Copy)]
+struct Own {
+    /// Its index here.
+    index: usize,
+    /// Its number in the network.
+    id: usize,
+    processor: Processor,
 }
 
 /// Where a packet goes from a station.
@@ -152,6 +165,7 @@ const MIXED: u8 = Work::Mixed as u8;
 struct Station {
     /// Its number in the network.
     id: usize,
+    processor: Processor,
     work: Work,
     poll_ps: u64,
     is_each: bool,
@@ -192,6 +206,7 @@ impl<'n> FastEngine<'n> {
     pub fn new(network: &'n Network) -> Self {
         assert_eq!(Self::refusal(network), None, "a network for the fast engine");
         let producers = Producer::all(network);
+        let pauses = Pauses::new(network);
         let mut queues = Vec::new();
         let mut stations = Vec::new();
         // Of each station in the network, its index here; of each queue, too.
@@ -211,6 +226,7 @@ impl<'n> FastEngine<'n> {
             let own = &queues[begin..];
             stations.push(Station {
                 id,
+                processor: pauses.of_station(id),
                 work: Work::Mixed,
                 poll_ps: spec.poll_ps,
                 is_each: spec.flush == Flush::EachPacket,
@@ -256,6 +272,7 @@ impl<'n> FastEngine<'n> {
             stations,
             queues,
             producers,
+            pauses,
             shards: network.shards.iter().map(shard).collect(),
             traffic: Traffic::new(network),
             services,
@@ -379,6 +396,8 @@ impl<'n> FastEngine<'n> {
         self.queues.iter_mut().for_each(Queue::reset);
         self.links.iter_mut().flatten().for_each(Link::reset);
         self.producers.iter_mut().for_each(Producer::reset);
+        // Where random numbers change within a trace, the pauses are those of its begin.
+        self.pauses.reset(random.at(0).random);
         for shard in &mut self.shards {
             shard.live = 0;
             shard.entries.clear();
@@ -404,8 +423,9 @@ impl<'n> FastEngine<'n> {
         }));
         for id in first..self.results.records.len() {
             let time_ps = self.results.records[id].created_ps;
-            let packet = Packet::new(time_ps, id as u32, 0, Form::new(Kind::Interest));
-            self.receive(packet, usize::from(self.interests[id].consumer));
+            let consumer = usize::from(self.interests[id].consumer);
+            let sent_ps = self.pauses.resume_ps(self.pauses.of_consumer(consumer), time_ps);
+            self.receive(Packet::new(sent_ps, id as u32, 0, Form::new(Kind::Interest)), consumer);
         }
         self.schedule_generation();
     }
@@ -423,7 +443,7 @@ impl<'n> FastEngine<'n> {
     fn poll<const WORK: u8>(&mut self, index: usize, now_ps: u64) {
         let station = &self.stations[index];
         let (begin, end) = station.queues;
-        let is_ordered = station.is_ordered;
+        let (is_ordered, processor) = (station.is_ordered, station.processor);
         if !station.is_calm {
             self.note_empty_polls(index, now_ps);
         }
@@ -439,9 +459,10 @@ impl<'n> FastEngine<'n> {
             None => self.serve::<WORK>(index, queue, now_ps),
         };
         self.ready_ps[queue] = self.queues[queue].ready_ps();
+        let free_ps = self.pauses.resume_ps(processor, free_ps);
         self.free_ps[index] = free_ps;
         let ready_ps = self.ready_ps[begin..end].iter().fold(NEVER, |a, b| a.min(*b));
-        self.next_ps[index] = ready_ps.max(free_ps);
+        self.next_ps[index] = self.pauses.resume_ps(processor, ready_ps.max(free_ps));
     }
 
     #[inline(never)]
@@ -491,10 +512,11 @@ impl<'n> FastEngine<'n> {
         packet: Packet,
         now_ps: u64,
     ) -> u64 {
-        let Station { id, poll_ps, .. } = self.stations[index];
+        let Station { id, processor, poll_ps, .. } = self.stations[index];
+        let own = Own { index, id, processor };
         let stage = self.queues[queue].stage;
-        let begun = packet.at(now_ps + poll_ps);
-        let (packet, exit) = self.process::<WORK>((index, id), stage, begun);
+        let begun = packet.at(self.pauses.work_ps(processor, now_ps, poll_ps));
+        let (packet, exit) = self.process::<WORK>(own, stage, begun);
         self.leave(id, packet, exit);
         packet.time_ps
     }
@@ -502,7 +524,8 @@ impl<'n> FastEngine<'n> {
     /// Takes a burst from the queue at `now_ps`; returns when its last packet is processed.
     #[inline]
     fn serve<const WORK: u8>(&mut self, index: usize, queue: usize, now_ps: u64) -> u64 {
-        let Station { id, mut poll_ps, is_each, .. } = self.stations[index];
+        let Station { id, processor, mut poll_ps, is_each, .. } = self.stations[index];
+        let own = Own { index, id, processor };
         let (state, records) = (&mut self.queues[queue], &mut self.results.records);
         let length = state.admit(now_ps, |queue_id, packet| {
             let record = &mut records[packet.id() as usize];
@@ -528,9 +551,9 @@ impl<'n> FastEngine<'n> {
                     None => continue,
                 }
             }
-            let begun = packet.at(time_ps + poll_ps);
+            let begun = packet.at(self.pauses.work_ps(processor, time_ps, poll_ps));
             poll_ps = 0;
-            let (packet, exit) = self.process::<WORK>((index, id), stage, begun);
+            let (packet, exit) = self.process::<WORK>(own, stage, begun);
             time_ps = packet.time_ps;
             if is_each {
                 self.leave(id, packet, exit);
@@ -574,12 +597,11 @@ impl<'n> FastEngine<'n> {
         Some(packet.form())
     }
 
-    /// Runs the packet through its stages as far as they belong to this station, of which `own` is the index here and
-    /// the number in the network.
+    /// Runs the packet through its stages as far as they belong to this station.
     #[inline(always)]
     fn process<const WORK: u8>(
         &mut self,
-        own: (usize, usize),
+        own: Own,
         stage: Stage,
         mut packet: Packet,
     ) -> (Packet, Exit) {
@@ -590,11 +612,12 @@ impl<'n> FastEngine<'n> {
         if WORK == WHOLE || WORK == INPUT || (WORK == MIXED && stage == Stage::Input) {
             let face = if is_from_producer { producer } else { consumer };
             let service = &self.services.input[usize::from(face)][form.index()];
-            packet.time_ps += self.services.time_ps(service, &self.random, id);
-            self.pass(own.1, Stage::Input, packet);
+            let service_ps = self.services.time_ps(service, &self.random, id);
+            packet.time_ps = self.pauses.work_ps(own.processor, packet.time_ps, service_ps);
+            self.pass(own.id, Stage::Input, packet);
             if WORK != WHOLE {
                 let place = self.forward_at[shard][form.index()];
-                if WORK == INPUT || place.station != own.0 {
+                if WORK == INPUT || place.station != own.index {
                     return (packet, Exit::queue(place.queue));
                 }
             }
@@ -609,8 +632,9 @@ impl<'n> FastEngine<'n> {
             } else {
                 &self.services.forward[shard][usize::from(is_from_producer)][form.index()]
             };
-            packet.time_ps += self.services.time_ps(service, &self.random, id);
-            self.pass(own.1, Stage::Forward, packet);
+            let service_ps = self.services.time_ps(service, &self.random, id);
+            packet.time_ps = self.pauses.work_ps(own.processor, packet.time_ps, service_ps);
+            self.pass(own.id, Stage::Forward, packet);
             if is_hit {
                 form = Form::new(Kind::Data);
                 packet = packet.with_form(form);
@@ -619,15 +643,16 @@ impl<'n> FastEngine<'n> {
             }
             if WORK != WHOLE {
                 let place = self.output_at[leaves_on(form)];
-                if WORK == FORWARD || place.station != own.0 {
+                if WORK == FORWARD || place.station != own.index {
                     return (packet, Exit::queue(place.queue));
                 }
             }
         }
         let face = leaves_on(form);
         let service = &self.services.output[face][form.index()];
-        packet.time_ps += self.services.time_ps(service, &self.random, id);
-        self.pass(own.1, Stage::Output, packet);
+        let service_ps = self.services.time_ps(service, &self.random, id);
+        packet.time_ps = self.pauses.work_ps(own.processor, packet.time_ps, service_ps);
+        self.pass(own.id, Stage::Output, packet);
         (packet, Exit::link(face))
     }
 
@@ -696,7 +721,8 @@ impl<'n> FastEngine<'n> {
         };
         let Some(packet) = self.cross(packet, face, true) else { return };
         if face < self.network.consumers.len() {
-            self.reach_consumer(packet);
+            let received_ps = self.pauses.resume_ps(self.pauses.of_consumer(face), packet.time_ps);
+            self.reach_consumer(packet.at(received_ps));
         } else {
             self.produce(packet, face);
         }
@@ -709,7 +735,9 @@ impl<'n> FastEngine<'n> {
         let ready_ps = &mut self.ready_ps[queue];
         if packet.time_ps < *ready_ps {
             *ready_ps = packet.time_ps;
-            let poll_ps = packet.time_ps.max(self.free_ps[state.station]);
+            let processor = self.stations[state.station].processor;
+            let ready_ps = packet.time_ps.max(self.free_ps[state.station]);
+            let poll_ps = self.pauses.resume_ps(processor, ready_ps);
             let next_ps = &mut self.next_ps[state.station];
             *next_ps = (*next_ps).min(poll_ps);
         }
@@ -758,7 +786,7 @@ impl<'n> FastEngine<'n> {
         let services = &self.services;
         let id = packet.id();
         let service_ps = services.time_ps(&services.produce, &self.random, id);
-        let Some(done_ps) = producer.take(packet.time_ps, service_ps) else {
+        let Some(done_ps) = producer.take(packet.time_ps, service_ps, &mut self.pauses) else {
             let queue = producer.queue as u16;
             return self.end(id, packet.time_ps, Outcome::QueueFull(queue));
         };
@@ -812,7 +840,7 @@ mod tests {
     use super::*;
     use crate::assembly::{Common, Dispatch, Namewire, Placement, Traffic, zipf_cdf};
     use crate::distribution::{Distribution, QuantileTable};
-    use crate::network::{QueueManagement, Services};
+    use crate::network::{self, PausedTraffic, QueueManagement, Services};
     use crate::random::{Draw, StreamId};
     use crate::reference;
 
@@ -830,7 +858,7 @@ mod tests {
             }),
         ];
         let constant = || Distribution::Constant(10.0);
-        let link = |delay_ps: u64, transmit_ps: u64| crate::network::Link {
+        let link = |delay_ps: u64, transmit_ps: u64| network::Link {
             transmit_ps: [transmit_ps, 2 * transmit_ps, transmit_ps],
             delay_ps,
             loss: 0.0,
@@ -881,7 +909,17 @@ mod tests {
             overload: (below(3) == 0).then_some(overload),
             answers_first: below(2) == 0,
         };
-        forwarder.assemble(&traffic)
+        let mut network = forwarder.assemble(&traffic);
+        if below(2) == 0 {
+            let length = [300.0, 3000.0][below(2)];
+            let laws = (
+                Distribution::Exponential { mean: 9000.0 },
+                Distribution::Uniform { low: 0.2 * length, high: length },
+            );
+            let outside = [PausedTraffic::Own, PausedTraffic::Last][below(2)];
+            network.pauses = Some(network::Pauses::of_threads(&network, laws, false, outside));
+        }
+        network
     }
 
     #[test]

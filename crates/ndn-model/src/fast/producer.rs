@@ -1,5 +1,6 @@
 //! Producers of the fast engine: departures follow from the stream of arrivals alone.
 
+use super::pauses::{Pauses, Processor};
 use crate::network::{self, Network, Peer, QueueRecord};
 
 /// A station with one queue, from which it takes one packet at a time.
@@ -7,6 +8,7 @@ use crate::network::{self, Network, Peer, QueueRecord};
 pub(super) struct Producer {
     pub station: usize,
     pub queue: usize,
+    processor: Processor,
     poll_ps: u64,
     capacity: usize,
     free_ps: u64,
@@ -25,9 +27,11 @@ impl Producer {
             Peer::Producer(queue) => Some(queue),
             Peer::Consumer(_) => None,
         });
+        let pauses = Pauses::new(network);
         let producer = |queue: usize| {
             let spec = &network.queues[queue];
-            Self::new(queue, spec, network.stations[spec.station].poll_ps)
+            let processor = pauses.of_station(spec.station);
+            Self { processor, ..Self::new(queue, spec, network.stations[spec.station].poll_ps) }
         };
         queues.map(producer).collect()
     }
@@ -36,6 +40,7 @@ impl Producer {
         Self {
             station: spec.station,
             queue,
+            processor: None,
             poll_ps,
             capacity: spec.capacity,
             free_ps: 0,
@@ -58,7 +63,12 @@ impl Producer {
 
     /// A packet arrives, no earlier than the one before; returns when its answer leaves. None if the queue is full.
     #[inline]
-    pub(super) fn take(&mut self, time_ps: u64, service_ps: u64) -> Option<u64> {
+    pub(super) fn take(
+        &mut self,
+        time_ps: u64,
+        service_ps: u64,
+        pauses: &mut Pauses<'_>,
+    ) -> Option<u64> {
         let mask = self.starts_ps.len() - 1;
         if self.free_ps < time_ps {
             self.head = self.end;
@@ -75,14 +85,14 @@ impl Producer {
         if length == self.starts_ps.len() {
             self.grow();
         }
-        let start_ps = self.free_ps.max(time_ps);
+        let start_ps = pauses.resume_ps(self.processor, self.free_ps.max(time_ps));
         let mask = self.starts_ps.len() - 1;
         self.starts_ps[self.end & mask] = start_ps;
         self.end += 1;
         self.record.entered += 1;
         self.record.length_max = self.record.length_max.max(length + 1);
         self.record.waited_ps += u128::from(start_ps - time_ps);
-        self.free_ps = start_ps + self.poll_ps + service_ps;
+        self.free_ps = pauses.work_ps(self.processor, start_ps, self.poll_ps + service_ps);
         Some(self.free_ps)
     }
 

@@ -7,6 +7,7 @@
 
 use super::link::Link;
 use super::packet::NEVER;
+use super::pauses::{Pauses, Processor};
 use super::producer::Producer;
 use super::services::{Services, Sum};
 use super::traffic::Traffic;
@@ -42,6 +43,9 @@ pub(super) struct Solo<'n> {
     produce: Sum<'n>,
     /// By state and set of queues with packets: the queue that is polled, and the next state.
     turns: Vec<[(u8, u8); 1 << QUEUES_MAX]>,
+    pauses: Pauses<'n>,
+    /// Of the worker.
+    processor: Processor,
     poll_ps: u64,
     lifetime_ps: u64,
     /// Traces until the next try.
@@ -122,19 +126,19 @@ impl Arrivals {
 /// Something unusual has happened.
 struct Unusual;
 
-/// The only station that polls queues of packets for the forwarder, if it does everything.
-fn only_station(network: &Network) -> Option<&Station> {
+/// The only station that polls queues of packets for the forwarder, with its number, if it does everything.
+fn only_station(network: &Network) -> Option<(usize, &Station)> {
     let is_fed = |queue: &usize| network.is_fed(*queue);
-    let forwards = |station: &&Station| {
+    let forwards = |(_, station): &(usize, &Station)| {
         let mut queues = station.queues.iter().filter(|queue| is_fed(queue));
         queues.any(|queue| network.queues[*queue].stage != Stage::Produce)
     };
-    let mut stations = network.stations.iter().filter(forwards);
-    let station = stations.next()?;
+    let mut stations = network.stations.iter().enumerate().filter(forwards);
+    let (number, station) = stations.next()?;
     let is_own = |queue: &usize| station.queues.contains(queue);
     let does_all = network.faces.iter().all(|face| is_own(&face.output_queue))
         && network.shards.iter().all(|shard| shard.queues.iter().all(is_own));
-    (does_all && stations.next().is_none()).then_some(station)
+    (does_all && stations.next().is_none()).then_some((number, station))
 }
 
 impl<'n> Solo<'n> {
@@ -142,7 +146,8 @@ impl<'n> Solo<'n> {
     pub(super) fn new(network: &'n Network, services: &Services<'n>) -> Option<Self> {
         let is_plain = |link: &crate::network::Link| link.loss <= 0.0 && link.capacity.is_none();
         let mut links = network.faces.iter().flat_map(|face| [&face.incoming, &face.outgoing]);
-        let station = only_station(network)?;
+        let (number, station) = only_station(network)?;
+        let pauses = Pauses::new(network);
         // All queues are those of faces, one each.
         let fed: Vec<usize> =
             station.queues.iter().copied().filter(|queue| network.is_fed(*queue)).collect();
@@ -214,6 +219,8 @@ impl<'n> Solo<'n> {
             ]),
             produce: Sum::new(&[&services.produce]),
             turns: turns(&classes),
+            processor: pauses.of_station(number),
+            pauses,
             poll_ps: station.poll_ps,
             lifetime_ps: network.lifetime_ps,
             off: 0,
@@ -235,6 +242,7 @@ impl<'n> Solo<'n> {
         results: &mut TraceResult,
     ) -> bool {
         self.reset();
+        self.pauses.reset(random);
         let end = if self.queues.len() == 2 {
             self.run_with::<2>(traffic, random, &mut results.records)
         } else {
@@ -279,7 +287,8 @@ impl<'n> Solo<'n> {
                 let Some(queues) = self.queues.first_chunk::<QUEUES>() else { return Err(Unusual) };
                 let first_ps = queues.each_ref().map(Arrivals::first_ps);
                 let earliest_ps = first_ps.iter().fold(NEVER, |a, b| a.min(*b));
-                let now_ps = earliest_ps.max(free_ps);
+                let ready_ps = earliest_ps.max(free_ps);
+                let now_ps = self.pauses.resume_ps(self.processor, ready_ps);
                 if now_ps >= bound_ps {
                     break;
                 }
@@ -289,11 +298,10 @@ impl<'n> Solo<'n> {
                 state = usize::from(next_state);
                 let queue = usize::from(queue);
                 let burst = self.queues[queue].take(now_ps)?;
-                let begin_ps = now_ps + self.poll_ps;
                 free_ps = if self.queues[queue].face < self.consumers {
-                    self.forward_interests(queue, burst, begin_ps)?
+                    self.forward_interests(queue, burst, now_ps)?
                 } else {
-                    self.forward_answers(queue, burst, begin_ps, records)?
+                    self.forward_answers(queue, burst, now_ps, records)?
                 };
             }
             if bound_ps == NEVER {
@@ -308,11 +316,12 @@ impl<'n> Solo<'n> {
         &mut self,
         queue: usize,
         burst: core::ops::Range<usize>,
-        begin_ps: u64,
+        now_ps: u64,
     ) -> Result<u64, Unusual> {
         let ids = &self.queues[queue].ids[burst.clone()];
-        let time_ps =
-            ids.iter().fold(begin_ps, |time_ps, id| time_ps + self.rows[*id as usize].interest_ps);
+        let work_ps =
+            ids.iter().fold(self.poll_ps, |sum, id| sum + self.rows[*id as usize].interest_ps);
+        let time_ps = self.pauses.work_ps(self.processor, now_ps, work_ps);
         for place in burst {
             let id = self.queues[queue].ids[place];
             let row = self.rows[id as usize];
@@ -320,7 +329,8 @@ impl<'n> Solo<'n> {
             let [incoming, outgoing] = &mut self.links[face];
             let arrival_ps = outgoing.pass(time_ps, INTEREST);
             let producer = &mut self.producers[face - self.consumers];
-            let done_ps = producer.take(arrival_ps, row.produce_ps).ok_or(Unusual)?;
+            let done_ps = producer.take(arrival_ps, row.produce_ps, &mut self.pauses);
+            let done_ps = done_ps.ok_or(Unusual)?;
             let back_ps = incoming.pass(done_ps, DATA);
             self.queues[self.queue_of[face]].push(back_ps, id);
         }
@@ -334,16 +344,18 @@ impl<'n> Solo<'n> {
         &mut self,
         queue: usize,
         burst: core::ops::Range<usize>,
-        begin_ps: u64,
+        now_ps: u64,
         records: &mut [Record],
     ) -> Result<u64, Unusual> {
         let ids = &self.queues[queue].ids[burst];
-        let time_ps =
-            ids.iter().fold(begin_ps, |time_ps, id| time_ps + self.rows[*id as usize].answer_ps);
+        let work_ps =
+            ids.iter().fold(self.poll_ps, |sum, id| sum + self.rows[*id as usize].answer_ps);
+        let time_ps = self.pauses.work_ps(self.processor, now_ps, work_ps);
         let mut is_late = false;
         for id in ids {
             let face = usize::from(self.rows[*id as usize].consumer);
-            let ended_ps = self.links[face][1].pass(time_ps, DATA);
+            let arrival_ps = self.links[face][1].pass(time_ps, DATA);
+            let ended_ps = self.pauses.resume_ps(self.pauses.of_consumer(face), arrival_ps);
             let record = &mut records[*id as usize];
             record.ended_ps = ended_ps;
             is_late |= ended_ps - record.created_ps > self.lifetime_ps;
@@ -386,7 +398,9 @@ impl<'n> Solo<'n> {
             // All are satisfied, or the trace is simulated again.
             let outcome = Outcome::Satisfied;
             records.push(Record { outcome, ..Record::new(fresh.time_ps) });
-            let arrival_ps = self.links[fresh.consumer][0].pass(fresh.time_ps, INTEREST);
+            let processor = self.pauses.of_consumer(fresh.consumer);
+            let sent_ps = self.pauses.resume_ps(processor, fresh.time_ps);
+            let arrival_ps = self.links[fresh.consumer][0].pass(sent_ps, INTEREST);
             self.queues[self.queue_of[fresh.consumer]].push(arrival_ps, id);
         }
         let delays_ps =

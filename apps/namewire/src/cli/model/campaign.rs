@@ -19,6 +19,7 @@ use ndn_model::assembly::Placement;
 use ndn_model::calibrate::{Calibration, EFFECTS, Run, Setting, half_width, probe_effect};
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_sys::clock;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -291,22 +292,29 @@ fn begin(options: &MeasureOptions) -> Outcome<Header> {
     })
 }
 
-/// Reads a campaign. A last line without an end was interrupted, and is left out.
+/// Reads a campaign.
 pub(super) fn load_campaign(path: &Path) -> Outcome<(Header, Vec<Run>)> {
+    let (header, runs): (Header, _) = load_runs(path, "a campaign")?;
+    if header.campaign != CAMPAIGN_VERSION {
+        let place = format!("{}: line 1", path.display());
+        let version = header.campaign;
+        return Err(usage(format_args!("{place}: version {version} of a campaign is unknown")));
+    }
+    Ok((header, runs))
+}
+
+/// Reads a file of runs after a head. A last line without an end was interrupted, and is left out.
+pub(super) fn load_runs<H: DeserializeOwned>(path: &Path, what: &str) -> Outcome<(H, Vec<Run>)> {
     let text = read(path)?;
     let wrong = |line: usize, reason: &dyn std::fmt::Display| {
         usage(format_args!("{}: line {line}: {reason}", path.display()))
     };
     let mut lines = text.split_inclusive('\n').enumerate();
     let Some((_, first)) = lines.next() else {
-        return Err(usage(format_args!("{}: not a campaign: it is empty", path.display())));
+        return Err(usage(format_args!("{}: not {what}: it is empty", path.display())));
     };
-    let header: Header = serde_json::from_str(first)
-        .map_err(|error| wrong(1, &format_args!("not the head of a campaign: {error}")))?;
-    if header.campaign != CAMPAIGN_VERSION {
-        let version = header.campaign;
-        return Err(wrong(1, &format_args!("version {version} of a campaign is unknown")));
-    }
+    let header: H = serde_json::from_str(first)
+        .map_err(|error| wrong(1, &format_args!("not the head of {what}: {error}")))?;
     let mut runs = Vec::new();
     for (index, line) in lines.filter(|(_, line)| line.ends_with('\n')) {
         let run: Run = serde_json::from_str(line).map_err(|error| wrong(index + 1, &error))?;
@@ -315,10 +323,44 @@ pub(super) fn load_campaign(path: &Path) -> Outcome<(Header, Vec<Run>)> {
     Ok((header, runs))
 }
 
+/// A file that runs are written to, as they are done.
+#[derive(Debug)]
+pub(super) struct RunsFile {
+    file: fs::File,
+    path: PathBuf,
+}
+
+impl RunsFile {
+    /// Begins a file with its head.
+    pub(super) fn create(path: &Path, head: &impl Serialize) -> Outcome<Self> {
+        let file = fs::File::create(path).map_err(|error| Failure::file(path.display(), &error))?;
+        let mut own = Self { file, path: path.to_owned() };
+        own.write(head)?;
+        Ok(own)
+    }
+
+    /// Continues a file. A line that was interrupted is written again.
+    pub(super) fn append(path: &Path) -> Outcome<Self> {
+        let on_disk = |error: std::io::Error| Failure::file(path.display(), &error);
+        let kept = fs::read_to_string(path).map_err(on_disk)?;
+        let length = kept.rfind('\n').map_or(0, |end| end + 1);
+        let file = fs::OpenOptions::new().append(true).open(path).map_err(on_disk)?;
+        file.set_len(length as u64).map_err(on_disk)?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Writes a line.
+    pub(super) fn write(&mut self, value: &impl Serialize) -> Outcome {
+        let mut line = serde_json::to_string(value).map_err(usage)?;
+        line.push('\n');
+        let written = self.file.write_all(line.as_bytes());
+        written.map_err(|error| Failure::file(self.path.display(), &error))
+    }
+}
+
 pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
     let path = &options.file;
-    let on_disk = |error: std::io::Error| Failure::file(path.display(), &error);
-    let (header, runs) = if path.exists() {
+    let (header, runs, mut file) = if path.exists() {
         let (header, runs) = load_campaign(path)?;
         if header.machine != machine() {
             return Err(usage(format_args!(
@@ -328,22 +370,14 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
                 machine()
             )));
         }
-        (header, runs)
+        (header, runs, RunsFile::append(path)?)
     } else {
         let header = begin(options)?;
-        let mut text = serde_json::to_string(&header).map_err(usage)?;
-        text.push('\n');
-        fs::write(path, text).map_err(on_disk)?;
-        (header, Vec::new())
+        let file = RunsFile::create(path, &header)?;
+        (header, Vec::new(), file)
     };
     let window = check_window(header.warm_up, header.seconds)?;
     let interrupted = interruption()?;
-    let file = fs::OpenOptions::new().write(true).open(path).map_err(on_disk)?;
-    let kept = fs::read_to_string(path).map_err(on_disk)?;
-    // An interrupted line is written again.
-    let length = kept.rfind('\n').map_or(0, |end| end + 1);
-    file.set_len(length as u64).map_err(on_disk)?;
-    let mut file = fs::OpenOptions::new().append(true).open(path).map_err(on_disk)?;
     let begin_ns = clock::now();
     let total = header.design.len() - runs.len();
     let mut yardstick = Yardstick::of(runs.iter().map(|run| &run.host));
@@ -357,9 +391,7 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
         let run = measure(number, setting, window, seed, *is_traced, &mut yardstick)?;
         discarded += run.discarded;
         slow += run.discarded_slow;
-        let mut line = serde_json::to_string(&run).map_err(usage)?;
-        line.push('\n');
-        file.write_all(line.as_bytes()).map_err(on_disk)?;
+        file.write(&run)?;
         let done = number + 1 - runs.len();
         let what = format!(
             "{} workers, {} components, {} bytes, {} hits, {:.0}/s: {:.2} % unsatisfied, {} tries repeated",
@@ -464,6 +496,20 @@ fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
             "slowdown_exponent": calibration.slowdown_exponent,
             "latency_residual": calibration.latency_residual,
             "probe_effect": probe,
+            "pauses": calibration.pauses.as_ref().map(|pauses| {
+                json!({
+                    "count": pauses.count,
+                    "watched_seconds": pauses.seconds,
+                    "share": pauses.share,
+                    "charged_share": pauses.charged,
+                    "share_in_service_times": calibration.pauses_in_services,
+                    "mean_interval_ns": pauses.law.interval.mean(),
+                    "mean_length_ns": pauses.law.length.mean(),
+                    "coinciding": pauses.coinciding,
+                    "together": pauses.are_together(),
+                    "correlation": pauses.correlation,
+                })
+            }),
         }))?);
     }
     let mut table = Table::new(&["EFFECT", ">NANOSECONDS", ">DEVIATION"]);
@@ -487,6 +533,32 @@ fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
         "p99 latency of a run deviates by {:.1} %; times follow the reference load to the power of {:.2}",
         100.0 * calibration.latency_residual,
         calibration.slowdown_exponent
+    ))?;
+    print_pauses(calibration)
+}
+
+fn print_pauses(calibration: &Calibration) -> Outcome {
+    let Some(pauses) = &calibration.pauses else {
+        return Ok(output::print_line("no pauses of processors were seen")?);
+    };
+    let coinciding = pauses.coinciding.map_or_else(String::new, |share| {
+        let together = if pauses.are_together() { "common to all" } else { "of each by itself" };
+        format!("; {:.0} % coincide: modelled as {together}", 100.0 * share)
+    });
+    output::print_line(&format!(
+        "pauses take {:.2} % of a processor ({:.2} % counted as processor time), {:.2} ms each, every {:.1} ms{coinciding}",
+        100.0 * pauses.share,
+        100.0 * pauses.charged,
+        pauses.law.length.mean() / 1e6,
+        (pauses.law.length.mean() + pauses.law.interval.mean()) / 1e6,
+    ))?;
+    output::print_line(&format!(
+        "{} pauses in {:.0} s of watching; an interval correlates with the next one by {:.2}; of service times, {:.2} % are \
+         as long as pauses",
+        pauses.count,
+        pauses.seconds,
+        pauses.correlation,
+        100.0 * calibration.pauses_in_services,
     ))?;
     Ok(())
 }

@@ -35,7 +35,7 @@ use tempfile::TempDir;
 
 use super::super::failure::{Failure, Outcome};
 use super::super::output;
-use super::host::{Counters, Disturbance, Yardstick, reference_load};
+use super::host::{Counters, Disturbance, Yardstick, reference_load, watch_pauses};
 
 /// Packets of the queue of a face.
 pub(super) const QUEUE: usize = 1024;
@@ -314,6 +314,10 @@ fn run_once(
 ) -> Outcome<Run> {
     let (own, generator_cpu) = places(setting.workers, setting.placement)?;
     let own = own.as_slice();
+    let mut watched = own.to_vec();
+    watched.extend((!own.contains(&generator_cpu)).then_some(generator_cpu));
+    let origin_ns = clock::now();
+    let mut pauses = watch_pauses(&watched, origin_ns)?;
     let reference_before_ns = reference_load(own)?;
     let Subject { forwarder, control, consumers, producers, _directory } = Subject::start(setting)?;
     let connect =
@@ -352,6 +356,7 @@ fn run_once(
         stolen: stolen_ns as f64 / (window.seconds * 1e9),
         preemptions,
     };
+    pauses.extend(watch_pauses(&watched, origin_ns)?);
     let Generated { sent, satisfied, refused, cpu_ns, seconds, latency_ns, queues } = generated?;
     let difference = |later: &[u64], earlier: &[u64]| {
         later.iter().zip(earlier).map(|(later, earlier)| later - earlier).collect::<Vec<u64>>()
@@ -379,6 +384,7 @@ fn run_once(
         discarded: 0,
         discarded_slow: 0,
         host,
+        pauses,
         seconds,
         sent,
         satisfied,

@@ -2,15 +2,21 @@
 //!
 //! A reference load runs before and after each run on the processors of the workers. Its work is always the same, so
 //! that its processor time shows what other programs take of caches, memory and the cores of hyper-threads, which no
-//! counter of the kernel does.
+//! counter of the kernel does. A meter watches the same processors, and that of the generator, for pauses: between two
+//! readings of the clock that are far apart the host had the processor run something else. It runs while the forwarder
+//! does not, so that it neither takes time from it nor takes it for a pause.
 
 #![allow(clippy::cast_possible_truncation, reason = "an index below the size of a table")]
 
 use std::fs;
 use std::hint::black_box;
+use std::sync::Barrier;
 use std::thread;
+use std::time::Duration;
 
 use ndn_model::calibrate::Host;
+use ndn_model::pauses::{PAUSE_MIN_NS, Watch};
+use ndn_sys::clock;
 use ndn_sys::cpu::{pin_thread, steal_ns_of, thread_time};
 
 use super::super::failure::{Failure, Outcome};
@@ -20,6 +26,9 @@ const WORDS: usize = 1 << 17;
 /// Dependent steps of a part, and parts: some milliseconds.
 const STEPS: usize = 1 << 16;
 const PARTS: usize = 15;
+
+/// Length of a watch for pauses.
+const WATCH: Duration = Duration::from_millis(100);
 
 /// Reference loads that make a yardstick.
 const YARDSTICK_MIN: usize = 6;
@@ -108,6 +117,49 @@ fn walk(table: &mut [u64], mut state: u64) -> u64 {
     state
 }
 
+/// Watches these processors for pauses, all at the same time. Times are since `origin_ns`.
+pub(super) fn watch_pauses(cpus: &[usize], origin_ns: u64) -> Outcome<Vec<Watch>> {
+    let all_run = Barrier::new(cpus.len());
+    let one = |cpu: usize| -> std::io::Result<Watch> {
+        // Others wait for this thread, whatever happens to it.
+        let pinned = pin_thread(cpu);
+        all_run.wait();
+        pinned?;
+        Ok(watch_one(cpu, origin_ns))
+    };
+    let watches = thread::scope(|scope| {
+        let meters: Vec<_> = cpus.iter().map(|cpu| scope.spawn(|| one(*cpu))).collect();
+        let joined = meters.into_iter().map(|meter| {
+            meter.join().unwrap_or_else(|_| Err(std::io::Error::other("it has panicked")))
+        });
+        joined.collect::<std::io::Result<Vec<Watch>>>()
+    });
+    watches.map_err(|error| Failure::Failed(format!("the meter of pauses: {error}")))
+}
+
+/// Reads the clock on the processor of this thread until the watch ends.
+fn watch_one(processor: usize, origin_ns: u64) -> Watch {
+    let length_ns = WATCH.as_nanos() as u64;
+    let mut pauses = Vec::with_capacity((length_ns / PAUSE_MIN_NS) as usize + 1);
+    let cpu_begin = thread_time();
+    let begin_ns = clock::now();
+    let mut last_ns = begin_ns;
+    while last_ns - begin_ns < length_ns {
+        let now_ns = clock::now();
+        if now_ns - last_ns >= PAUSE_MIN_NS {
+            pauses.push((last_ns - begin_ns, now_ns - last_ns));
+        }
+        last_ns = now_ns;
+    }
+    Watch {
+        processor,
+        begin_ns: begin_ns.saturating_sub(origin_ns),
+        watched_ns: last_ns - begin_ns,
+        cpu_ns: thread_time().saturating_sub(cpu_begin).as_nanos() as u64,
+        pauses,
+    }
+}
+
 /// Reference loads of all tries so far: what is usual on this machine at this time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Yardstick {
@@ -191,6 +243,24 @@ mod tests {
             assert!(found == expected && excess > 1.0, "{found:?} {excess}");
         }
         assert!(yardstick.disturbance(&host(8.0, 8.0, 0.0), 0.0).1 < 1.0, "fast is no fault");
+    }
+
+    #[test]
+    fn meter_watches_every_processor_at_once() {
+        let cpus = ndn_sys::cpu::allowed_cpus().unwrap();
+        let origin_ns = clock::now();
+        let watches = watch_pauses(&cpus, origin_ns).unwrap();
+        assert_eq!(watches.iter().map(|watch| watch.processor).collect::<Vec<_>>(), cpus);
+        for watch in &watches {
+            assert!(watch.watched_ns >= 100_000_000, "{watch:?}");
+            assert!(watch.cpu_ns <= watch.watched_ns + 1_000_000, "{watch:?}");
+            let mut end_ns = 0;
+            for (begin_ns, length_ns) in &watch.pauses {
+                assert!(*begin_ns >= end_ns && *length_ns >= PAUSE_MIN_NS, "{watch:?}");
+                end_ns = begin_ns + length_ns;
+            }
+            assert!(end_ns <= watch.watched_ns, "{watch:?}");
+        }
     }
 
     #[test]

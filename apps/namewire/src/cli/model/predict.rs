@@ -5,16 +5,19 @@
     reason = "small counts, and times below 2^53 nanoseconds"
 )]
 
+use std::collections::VecDeque;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
 use ndn_model::assembly::Placement;
-use ndn_model::calibrate::{CalibrateError, Calibration, Run, Setting};
+use ndn_model::calibrate::{CalibrateError, Calibration, CapacityOfRuns, Run, Setting};
+use ndn_model::pauses::{PauseProcess, Watch};
 use ndn_model::random::{StreamId, TraceRandom};
-use ndn_model::special::normal_cdf;
+use ndn_model::special::{normal_cdf, normal_quantile};
 use ndn_sys::clock;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::super::arguments::size;
@@ -22,16 +25,16 @@ use super::super::failure::{Failure, Outcome};
 use super::super::machine::machine;
 use super::super::output::{self, Table};
 use super::campaign::{
-    CalibrationFile, PAYLOAD_MAX, check_setting, check_window, interruption, load_calibration,
-    note_other_machine, recalibrate,
+    CalibrationFile, PAYLOAD_MAX, RunsFile, check_setting, check_window, interruption,
+    load_calibration, load_runs, note_other_machine, recalibrate,
 };
-use super::forwarder::{Window, load, measure, note_progress};
+use super::forwarder::{Window, load, measure, note_progress, processors};
 use super::host::Yardstick;
 use super::question::{PlacementName, percent, share, usage};
 
 const WORKERS_MAX: usize = 64;
-/// Traces of a prediction.
-const TRACES: u32 = 2;
+/// Traces of a prediction, of which the median counts.
+const TRACES: u32 = 5;
 /// Runs of each setting in search of its capacity.
 const SEARCHES: usize = 6;
 
@@ -64,6 +67,9 @@ pub(super) struct PlanOptions {
     /// Probability with which the plan holds
     #[arg(long, default_value = "99%", value_parser = percent)]
     confidence: f64,
+    /// Plan for a machine whose processors do not pause
+    #[arg(long)]
+    without_pauses: bool,
     /// Write the model of the plan to this file, for `model check` and `model explore`
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
@@ -101,6 +107,9 @@ pub(super) struct ValidateOptions {
     /// Seed of the order and of the traffic
     #[arg(long, default_value_t = 7)]
     seed: u64,
+    /// Write the runs to this file; an interrupted validation is continued
+    #[arg(long, value_name = "FILE")]
+    runs: Option<PathBuf>,
     /// Write the report as JSON to this file
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -142,21 +151,13 @@ impl Candidate {
         unsatisfied: f64,
         confidence: f64,
     ) -> Outcome<Self> {
-        let capacity = calibration
-            .capacity(&setting, unsatisfied, window.warm_up, window.seconds)
-            .map_err(too_far)?;
-        let (low, high) = calibration.factors(&setting, confidence);
-        // One standard deviation contains 68.27 % of a normal variate.
-        let deviation = calibration.factors(&setting, 0.682_689_492_137_086).1.ln();
-        let probability = normal_cdf((capacity / setting.rate).ln() / deviation.max(1e-6));
-        Ok(Self { setting, capacity, low: low * capacity, high: high * capacity, probability })
-    }
-
-    /// The same where all times are multiplied by `factor`.
-    fn slowed_down(&self, factor: f64) -> Self {
-        let Self { setting, capacity, low, high, probability } = *self;
-        let [capacity, low, high] = [capacity, low, high].map(|rate| rate / factor);
-        Self { setting, capacity, low, high, probability }
+        let times = (window.warm_up, window.seconds);
+        let capacity = calibration.capacity(&setting, unsatisfied, times).map_err(too_far)?;
+        let deviation = calibration.deviation(&setting).hypot(capacity.deviation).max(1e-6);
+        let factor = (normal_quantile(0.5 + 0.5 * confidence) * deviation).exp();
+        let capacity = capacity.rate;
+        let probability = normal_cdf((capacity / setting.rate).ln() / deviation);
+        Ok(Self { setting, capacity, low: capacity / factor, high: capacity * factor, probability })
     }
 }
 
@@ -175,7 +176,10 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
     let file = load_calibration(&options.calibration)?;
     note_other_machine(&options.calibration.display(), &file.machine);
     // The plan is for a machine on which every worker has a processor of its own.
-    let calibration = Calibration { processors: usize::MAX, ..file.calibration.clone() };
+    let mut calibration = file.calibration.clone().without_generator();
+    if options.without_pauses {
+        calibration = calibration.without_pauses();
+    }
     let placement = options.placement.placement();
     check_placement(&calibration, placement)?;
     let window = Window { warm_up: 0.1, seconds: 0.2 };
@@ -234,6 +238,7 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
             "probability": chosen.probability,
             "margin": chosen.capacity / options.rate - 1.0,
             "extrapolations": notes,
+            "pauses": calibration.pauses.as_ref().map(|pauses| pauses.share),
             "machine": file.machine,
             "campaign": file.campaign,
             "date": file.date,
@@ -265,6 +270,12 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
     output::print_line(
         "measured with faces in memory: the kernel's part of sockets is not included",
     )?;
+    if let Some(pauses) = &calibration.pauses {
+        output::print_line(&format!(
+            "processors pause for {:.2} % of the time, as measured; --without-pauses plans for others",
+            100.0 * pauses.share
+        ))?;
+    }
     for note in notes {
         output::print_line(&format!("extrapolated: {note}"))?;
     }
@@ -282,9 +293,35 @@ fn heading(file: &CalibrationFile) -> String {
 /// A held-out setting.
 struct Case {
     setting: Setting,
-    predicted: Candidate,
+    predicted: CapacityOfRuns,
     runs: Vec<Run>,
 }
+
+/// The same prediction where all times are multiplied by `factor`.
+fn slowed_down(predicted: CapacityOfRuns, factor: f64) -> CapacityOfRuns {
+    let CapacityOfRuns { rate, low, high, deviation } = predicted;
+    let [rate, low, high] = [rate, low, high].map(|rate| rate / factor);
+    CapacityOfRuns { rate, low, high, deviation }
+}
+
+/// The first line of the file of a validation.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ValidationHead {
+    validation: u32,
+    machine: String,
+    campaign: String,
+    date: String,
+    settings: Vec<Setting>,
+    loads: Vec<f64>,
+    unsatisfied: f64,
+    confidence: f64,
+    seed: u64,
+    /// Capacities of the settings.
+    predicted: Vec<CapacityOfRuns>,
+}
+
+const VALIDATION_VERSION: u32 = 1;
 
 /// Distance of a measured number from its prediction.
 struct Compared {
@@ -330,20 +367,42 @@ impl Case {
             let rates = self.runs.iter().map(|run| run.setting.rate);
             let is_enough = self.runs.iter().all(|run| run.unsatisfied() <= unsatisfied);
             if is_enough {
-                1.2 * rates.fold(self.predicted.capacity, f64::max)
+                1.2 * rates.fold(self.predicted.rate, f64::max)
             } else {
-                0.8 * rates.fold(self.predicted.capacity, f64::min)
+                0.8 * rates.fold(self.predicted.rate, f64::min)
             }
         })
     }
 }
 
-fn cases(options: &ValidateOptions, file: &CalibrationFile, window: Window) -> Outcome<Vec<Case>> {
-    let mut cases = Vec::new();
+/// Applies a function to all, on a thread for each processor.
+fn on_threads<T: Sync, R: Send>(
+    all: &[T],
+    apply: impl Fn(&T) -> Outcome<R> + Sync,
+) -> Outcome<Vec<R>> {
+    let threads = processors()?.len().clamp(1, all.len().max(1));
+    let mut done: Vec<(usize, Outcome<R>)> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads)
+            .map(|thread| {
+                let own = all.iter().enumerate().skip(thread).step_by(threads);
+                let apply = &apply;
+                scope.spawn(move || own.map(|(index, one)| (index, apply(one))).collect::<Vec<_>>())
+            })
+            .collect();
+        let panicked = || Err(Failure::Failed("a thread has panicked".to_owned()));
+        let parts = handles.into_iter().map(std::thread::ScopedJoinHandle::join);
+        parts.flat_map(|part| part.unwrap_or_else(|_| vec![(0, panicked())])).collect()
+    });
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+fn settings(options: &ValidateOptions) -> Outcome<Vec<Setting>> {
+    let mut settings = Vec::new();
     for &workers in &options.workers {
         for &components in &options.components {
             for &payload in &options.payload {
-                let hit_ratio = options.hits.get(cases.len() % options.hits.len().max(1));
+                let hit_ratio = options.hits.get(settings.len() % options.hits.len().max(1));
                 let hit_ratio = *hit_ratio.ok_or_else(|| usage("--hits has at least one value"))?;
                 let setting = Setting {
                     workers,
@@ -355,18 +414,71 @@ fn cases(options: &ValidateOptions, file: &CalibrationFile, window: Window) -> O
                     placement: Placement::P1,
                 };
                 check_setting(&setting)?;
-                let predicted = Candidate::of(
-                    &file.calibration,
-                    setting,
-                    window,
-                    options.unsatisfied,
-                    options.confidence,
-                )?;
-                cases.push(Case { setting, predicted, runs: Vec::new() });
+                settings.push(setting);
             }
         }
     }
-    Ok(cases)
+    Ok(settings)
+}
+
+/// Predicts the capacities of the held-out settings.
+fn begin(
+    options: &ValidateOptions,
+    settings: Vec<Setting>,
+    file: &CalibrationFile,
+    window: Window,
+) -> Outcome<ValidationHead> {
+    let times = (window.warm_up, window.seconds);
+    let ValidateOptions { unsatisfied, confidence, .. } = *options;
+    output::note(&"predicting");
+    let predicted = on_threads(&settings, |setting| {
+        let predicted = file.calibration.capacity_of_runs(setting, unsatisfied, times, confidence);
+        predicted.map_err(too_far)
+    })?;
+    Ok(ValidationHead {
+        validation: VALIDATION_VERSION,
+        machine: machine(),
+        campaign: file.campaign.clone(),
+        date: file.date.clone(),
+        settings,
+        loads: options.loads.clone(),
+        unsatisfied,
+        confidence,
+        seed: options.seed,
+        predicted,
+    })
+}
+
+/// The head of a validation, the runs that are done, and the file of further ones.
+fn begin_or_continue(
+    options: &ValidateOptions,
+    file: &CalibrationFile,
+    window: Window,
+) -> Outcome<(ValidationHead, VecDeque<Run>, Option<RunsFile>)> {
+    let settings = settings(options)?;
+    let Some(path) = &options.runs else {
+        return Ok((begin(options, settings, file, window)?, VecDeque::new(), None));
+    };
+    if !path.exists() {
+        let head = begin(options, settings, file, window)?;
+        let runs = RunsFile::create(path, &head)?;
+        return Ok((head, VecDeque::new(), Some(runs)));
+    }
+    let (head, done): (ValidationHead, Vec<Run>) = load_runs(path, "a validation")?;
+    let is_same = head.validation == VALIDATION_VERSION
+        && head.machine == machine()
+        && (&head.campaign, &head.date) == (&file.campaign, &file.date)
+        && (&head.settings, &head.loads) == (&settings, &options.loads)
+        && head.predicted.len() == settings.len()
+        && head.unsatisfied.to_bits() == options.unsatisfied.to_bits()
+        && head.confidence.to_bits() == options.confidence.to_bits()
+        && head.seed == options.seed;
+    if !is_same {
+        let text = "runs of another validation: of another machine, calibration, or other options";
+        return Err(usage(format_args!("{}: {text}", path.display())));
+    }
+    output::note(&format_args!("{}: {} runs are done", path.display(), done.len()));
+    Ok((head, done.into(), Some(RunsFile::append(path)?)))
 }
 
 pub(super) fn validate(options: &ValidateOptions) -> Outcome {
@@ -382,9 +494,15 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
     }
     let window = check_window(file.warm_up, file.seconds)?;
     let interrupted = interruption()?;
-    output::note(&"predicting");
-    let mut cases = cases(options, &file, window)?;
-    let mut yardstick = Yardstick::default();
+    let (head, mut done, mut runs_file) = begin_or_continue(options, &file, window)?;
+    let each = head.settings.iter().zip(&head.predicted);
+    let case = |(setting, predicted): (&Setting, &CapacityOfRuns)| Case {
+        setting: *setting,
+        predicted: *predicted,
+        runs: Vec::new(),
+    };
+    let mut cases: Vec<Case> = each.map(case).collect();
+    let mut yardstick = Yardstick::of(done.iter().map(|run| &run.host));
     let mut order: Vec<(usize, f64)> = (0..cases.len())
         .flat_map(|case| options.loads.iter().map(move |load| (case, *load)))
         .collect();
@@ -396,12 +514,22 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
     let (mut number, mut discarded) = (0, Discarded::default());
     let mut run = |case: &mut Case, rate: f64| -> Outcome {
         if interrupted.load(Ordering::Relaxed) {
+            if options.runs.is_some() {
+                output::note(&format_args!("the same command continues after run {number}"));
+            }
             return Err(Failure::Interrupted);
         }
         number += 1;
-        let seed = (options.seed << 32) + ((number as u64) << 16);
-        let setting = Setting { rate, ..case.setting };
-        let run = measure(number, &setting, window, seed, false, &mut yardstick)?;
+        // The rates depend on the runs before, which are the same.
+        let run = if let Some(run) = done.pop_front() {
+            run
+        } else {
+            let seed = (options.seed << 32) + ((number as u64) << 16);
+            let setting = Setting { rate, ..case.setting };
+            let run = measure(number, &setting, window, seed, false, &mut yardstick)?;
+            runs_file.iter_mut().try_for_each(|file| file.write(&run))?;
+            run
+        };
         discarded.all += run.discarded;
         discarded.slow += run.discarded_slow;
         case.runs.push(run);
@@ -409,7 +537,7 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
     };
     for (done, (case, load)) in order.iter().enumerate() {
         let case = &mut cases[*case];
-        let rate = load * case.predicted.capacity;
+        let rate = load * case.predicted.rate;
         run(case, rate)?;
         note_progress(
             done + 1,
@@ -444,17 +572,20 @@ struct Discarded {
 
 /// Errors of all predictions.
 struct Report {
-    capacities: Vec<(Setting, Candidate, Option<f64>)>,
+    capacities: Vec<(Setting, CapacityOfRuns, Option<f64>)>,
     satisfied: Vec<(Setting, Compared, f64)>,
     latencies: Vec<(Setting, Compared)>,
     /// Factors on a predicted p99 within which it is measured with the stated probability.
     latency_factors: (f64, f64),
     /// The machine over that of the calibration, by the reference load: the factor on all times.
     slowdown: f64,
-    /// Relative standard deviations: of the simulation, of the calibration, of a run.
+    /// Relative standard deviations: of the simulation, of the calibration, of a run, by pauses.
     statistical: f64,
     calibration: f64,
     run: f64,
+    pauses: f64,
+    /// Share of the time that processors paused, here and in the campaign.
+    paused: [f64; 2],
 }
 
 impl Report {
@@ -465,6 +596,9 @@ impl Report {
         options: &ValidateOptions,
     ) -> Outcome<Self> {
         let calibration = &file.calibration;
+        let runs: Vec<&Run> = cases.iter().flat_map(|case| &case.runs).collect();
+        let watches: Vec<&[Watch]> = runs.iter().map(|run| &run.pauses[..]).collect();
+        let share = |process: Option<&PauseProcess>| process.map_or(0.0, |process| process.share);
         let mut report = Self {
             capacities: Vec::new(),
             satisfied: Vec::new(),
@@ -474,32 +608,39 @@ impl Report {
             statistical: 0.0,
             calibration: 0.0,
             run: calibration.residual,
+            pauses: 0.0,
+            paused: [
+                share(PauseProcess::of(&watches).as_ref()),
+                share(calibration.pauses.as_ref()),
+            ],
         };
+        output::note(&"predicting the runs");
+        let predictions = on_threads(&runs, |run| {
+            let setting = Setting { rate: run.sent as f64 / run.seconds, ..run.setting };
+            let slowdown = calibration.slowdown(run.host.reference_ns());
+            let times = (window.warm_up, window.seconds);
+            calibration.predict(&setting, slowdown, times, TRACES).map_err(too_far)
+        })?;
+        let mut predictions = predictions.into_iter();
         let (mut deviations, mut count) = (0.0, 0.0);
         for case in cases {
             let reference_ns: Vec<f64> =
                 case.runs.iter().map(|run| run.host.reference_ns()).collect();
             let slowdown = calibration.slowdown(middle(&reference_ns));
             report.slowdown *= slowdown.powf(1.0 / cases.len() as f64);
-            let predicted = case.predicted.slowed_down(slowdown);
-            let capacity = predicted.capacity;
+            let predicted = slowed_down(case.predicted, slowdown);
             report.capacities.push((case.setting, predicted, case.capacity(options.unsatisfied)));
-            let both = calibration.factors(&case.setting, 0.682_689_492_137_086).1.ln();
+            let both = calibration.deviation(&case.setting);
             report.calibration += (both * both - calibration.residual * calibration.residual)
                 .max(0.0)
                 / cases.len() as f64;
-            for run in &case.runs {
-                let rate = run.sent as f64 / run.seconds;
-                let setting = Setting { rate, ..case.setting };
-                let slowdown = calibration.slowdown(run.host.reference_ns());
-                let times = (window.warm_up, window.seconds);
-                let prediction =
-                    calibration.predict(&setting, slowdown, times, TRACES).map_err(too_far)?;
+            report.pauses += predicted.deviation.powi(2) / cases.len() as f64;
+            for (run, prediction) in case.runs.iter().zip(&mut predictions) {
                 deviations += prediction.deviation * prediction.deviation;
                 count += 1.0;
                 let measured = run.satisfied as f64 / run.sent.max(1) as f64;
                 let compared = Compared { predicted: prediction.satisfied, measured };
-                if run.setting.rate > capacity {
+                if run.setting.rate > predicted.rate {
                     report.satisfied.push((run.setting, compared, prediction.deviation));
                 }
                 let compared = Compared {
@@ -510,6 +651,7 @@ impl Report {
             }
         }
         report.calibration = report.calibration.sqrt();
+        report.pauses = report.pauses.sqrt();
         report.statistical = (deviations / f64::max(count, 1.0)).sqrt();
         Ok(report)
     }
@@ -525,7 +667,7 @@ impl Report {
 
     fn capacity_errors(&self) -> Vec<f64> {
         let errors = self.capacities.iter().filter_map(|(_, predicted, measured)| {
-            measured.map(|measured| (measured / predicted.capacity - 1.0).abs())
+            measured.map(|measured| (measured / predicted.rate - 1.0).abs())
         });
         errors.collect()
     }
@@ -546,7 +688,8 @@ impl Report {
     fn model_part(&self) -> f64 {
         let errors = self.capacity_errors();
         let mean = errors.iter().map(|e| e * e).sum::<f64>() / errors.len().max(1) as f64;
-        let known = self.statistical.powi(2) + self.calibration.powi(2) + self.run.powi(2);
+        let parts = [self.statistical, self.calibration, self.run, self.pauses];
+        let known: f64 = parts.iter().map(|part| part * part).sum();
         (mean - known).max(0.0).sqrt()
     }
 
@@ -565,7 +708,7 @@ impl Report {
             .iter()
             .map(|(s, predicted, measured)| {
                 json!({
-                    "setting": setting(s), "predicted": predicted.capacity, "from": predicted.low,
+                    "setting": setting(s), "predicted": predicted.rate, "from": predicted.low,
                     "to": predicted.high, "measured": measured,
                 })
             })
@@ -589,6 +732,7 @@ impl Report {
             "discarded": discarded.all,
             "discarded_by_reference_load": discarded.slow,
             "slowdown": self.slowdown,
+            "paused": { "here": self.paused[0], "calibration": self.paused[1] },
             "capacity_error": summary(self.capacity_errors()),
             "capacity_covered": self.covered(),
             "satisfaction_error": summary(self.satisfied.iter().map(|(_, c, _)| c.error().abs()).collect()),
@@ -596,7 +740,7 @@ impl Report {
             "p99_covered": self.latency_covered(),
             "error_parts": {
                 "statistical": self.statistical, "calibration": self.calibration,
-                "run": self.run, "model": self.model_part(),
+                "run": self.run, "pauses": self.pauses, "model": self.model_part(),
             },
             "capacities": capacities,
             "satisfied": satisfied,
@@ -626,13 +770,11 @@ impl Report {
                 setting.components.to_string(),
                 setting.payload.to_string(),
                 format!("{:.2}", setting.hit_ratio),
-                format!("{:.0}", predicted.capacity),
+                format!("{:.0}", predicted.rate),
                 format!("{:.0}", predicted.low),
                 format!("{:.0}", predicted.high),
                 found(&|measured| format!("{measured:.0}")),
-                found(&|measured| {
-                    format!("{:+.1} %", 100.0 * (measured / predicted.capacity - 1.0))
-                }),
+                found(&|measured| format!("{:+.1} %", 100.0 * (measured / predicted.rate - 1.0))),
             ]);
         }
         table.print("no settings")?;
@@ -655,10 +797,11 @@ impl Report {
             100.0 * self.latency_covered()
         ))?;
         output::print_line(&format!(
-            "parts of the error: simulation {:.2} %, calibration {:.1} %, one run {:.1} %, model {:.1} %",
+            "parts of the error: simulation {:.2} %, calibration {:.1} %, one run {:.1} %, pauses {:.1} %, model {:.1} %",
             100.0 * self.statistical,
             100.0 * self.calibration,
             100.0 * self.run,
+            100.0 * self.pauses,
             100.0 * self.model_part()
         ))?;
         output::print_line(&format!(
@@ -668,6 +811,11 @@ impl Report {
             discarded.slow,
             self.slowdown,
             load()
+        ))?;
+        output::print_line(&format!(
+            "processors paused for {:.2} % of the time, and for {:.2} % in the campaign",
+            100.0 * self.paused[0],
+            100.0 * self.paused[1]
         ))?;
         Ok(())
     }
@@ -702,14 +850,14 @@ mod tests {
             rate: 1.0,
             placement: Placement::P1,
         };
-        let predicted =
-            Candidate { setting, capacity: 100e3, low: 90e3, high: 110e3, probability: 0.5 };
+        let predicted = CapacityOfRuns { rate: 100e3, low: 90e3, high: 110e3, deviation: 0.05 };
         let run = |(rate, refused): &(f64, u64)| Run {
             number: 0,
             setting: Setting { rate: *rate, ..setting },
             discarded: 0,
             discarded_slow: 0,
             host: ndn_model::calibrate::Host::default(),
+            pauses: Vec::new(),
             seconds: 1.0,
             sent: 10_000,
             satisfied: 10_000 - refused,
@@ -744,6 +892,93 @@ mod tests {
         assert_eq!(capacity(&[(80e3, 0), (90e3, 0)]), None);
         assert_eq!(capacity(&[(80e3, 900)]), None);
         assert_eq!(capacity(&[]), None);
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: ValidateOptions,
+    }
+
+    #[test]
+    fn interrupted_validation_is_continued_with_the_same_options_only() {
+        use clap::Parser;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.jsonl");
+        let options = |more: &[&str]| {
+            let fixed = ["validate", "--calibration", "c", "--workers", "1", "--components", "7"];
+            let place = ["--payload", "0B", "--hits", "0", "--runs", path.to_str().unwrap()];
+            let line = fixed.iter().chain(&place).chain(more).copied();
+            Line::try_parse_from(line).unwrap().options
+        };
+        let calibration = Calibration {
+            runs: 1,
+            discarded: 0,
+            reference_ns: 0.0,
+            slowdown_exponent: 0.0,
+            effects: vec![1.0; ndn_model::calibrate::EFFECTS.len()],
+            residual: 0.1,
+            replicates: Vec::new(),
+            shares: [0.2; 5],
+            shapes: [(); 2].map(|()| ndn_model::calibrate::Shape {
+                quantiles: vec![0.5, 1.5],
+                tail_mean: 1.0,
+            }),
+            generator: [0.0; 3],
+            latency_ns: [1.0; 2],
+            pauses: None,
+            pauses_in_services: 0.0,
+            discrepancies: Vec::new(),
+            latency_residual: 0.1,
+            queue: 10,
+            processors: 2,
+            ranges: ndn_model::calibrate::Ranges {
+                workers: (1, 1),
+                components: (7, 7),
+                payload: (0, 0),
+                hit_ratio: (0.0, 0.0),
+                routes: (64, 64),
+            },
+        };
+        let file = CalibrationFile {
+            campaign: "campaign".to_owned(),
+            machine: machine(),
+            namewire: String::new(),
+            date: "2026-01-01 00:00 UTC".to_owned(),
+            warm_up: 0.1,
+            seconds: 0.2,
+            calibration,
+        };
+        let one = case(&[(80e3, 0), (120e3, 500)]);
+        let head = ValidationHead {
+            validation: VALIDATION_VERSION,
+            machine: machine(),
+            campaign: file.campaign.clone(),
+            date: file.date.clone(),
+            settings: vec![one.setting],
+            loads: options(&[]).loads,
+            unsatisfied: 0.001,
+            confidence: 0.95,
+            seed: 7,
+            predicted: vec![one.predicted],
+        };
+        let mut runs = RunsFile::create(&path, &head).unwrap();
+        one.runs.iter().try_for_each(|run| runs.write(run)).unwrap();
+        fs::write(&path, fs::read_to_string(&path).unwrap() + "{\"number\": 3, ").unwrap();
+        let window = Window { warm_up: 0.1, seconds: 0.2 };
+        let (found, done, file_of_runs) = begin_or_continue(&options(&[]), &file, window).unwrap();
+        assert_eq!((found, done), (head, one.runs.clone().into()));
+        file_of_runs.unwrap().write(&one.runs[0]).unwrap();
+        let (_, done, _) = begin_or_continue(&options(&[]), &file, window).unwrap();
+        assert_eq!(done.len(), 3, "the line that was interrupted is gone");
+        let refused = |options: &ValidateOptions, file: &CalibrationFile| {
+            let error = begin_or_continue(options, file, window).err().unwrap();
+            assert!(error.to_string().contains("another validation"), "{error}");
+        };
+        refused(&options(&["--seed", "8"]), &file);
+        refused(&options(&["--loads", "0.9"]), &file);
+        refused(&options(&["--unsatisfied", "1%"]), &file);
+        refused(&options(&[]), &CalibrationFile { date: String::new(), ..file });
     }
 
     #[test]
