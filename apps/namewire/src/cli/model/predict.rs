@@ -245,8 +245,27 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
             "considered": candidates,
         }))?);
     }
+    print_plan(&considered, chosen, options, &file)?;
+    if let Some(pauses) = &calibration.pauses {
+        output::print_line(&format!(
+            "processors pause for {:.2} % of the time, as measured; --without-pauses plans for others",
+            100.0 * pauses.share
+        ))?;
+    }
+    for note in notes {
+        output::print_line(&format!("extrapolated: {note}"))?;
+    }
+    Ok(())
+}
+
+fn print_plan(
+    considered: &[Candidate],
+    chosen: &Candidate,
+    options: &PlanOptions,
+    file: &CalibrationFile,
+) -> Outcome {
     let mut table = Table::new(&[">WORKERS", ">CAPACITY/s", ">FROM", ">TO", ">PROBABILITY"]);
-    for one in &considered {
+    for one in considered {
         table.row(vec![
             one.setting.workers.to_string(),
             format!("{:.0}", one.capacity),
@@ -257,8 +276,9 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
     }
     table.print("no candidates")?;
     output::print_line(&format!(
-        "workers: {}, placement {placement:?} ({}): {:+.0} % above the rate, with probability {:.4}",
+        "workers: {}, placement {:?} ({}): {:+.0} % above the rate, with probability {:.4}",
         chosen.setting.workers,
+        chosen.setting.placement,
         options.placement.meaning(),
         100.0 * (chosen.capacity / options.rate - 1.0),
         chosen.probability
@@ -270,15 +290,6 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
     output::print_line(
         "measured with faces in memory: the kernel's part of sockets is not included",
     )?;
-    if let Some(pauses) = &calibration.pauses {
-        output::print_line(&format!(
-            "processors pause for {:.2} % of the time, as measured; --without-pauses plans for others",
-            100.0 * pauses.share
-        ))?;
-    }
-    for note in notes {
-        output::print_line(&format!("extrapolated: {note}"))?;
-    }
     Ok(())
 }
 
