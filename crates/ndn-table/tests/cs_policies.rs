@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use common::{Hashed, Random, data, digest, erase, hasher, name_of};
 use naive::Naive;
 use ndn_caching::{Class, Object, ObjectScores, Policy, PolicyKind, Slot};
+use ndn_disk::{Admission, ShareOptions, Storage, Superblock, recover};
 use ndn_table::{CS_VARIANTS_PER_NAME_MAX, CsError, CsObjects, CsReplacement, Pcct, PcctConfig};
 use ndn_types::Timestamp;
 
@@ -475,4 +476,79 @@ fn segments_of_an_object_have_its_key() {
     pcct.set_cs_scores(Arc::new([(object_hash, 1)].into()));
     assert!(store(&mut pcct).is_ok());
     assert_eq!(keys.lock().unwrap().last(), Some(&object_hash));
+}
+
+/// A policy that keeps what it has; one object has a score.
+#[derive(Debug)]
+struct Refuser {
+    scored: u64,
+}
+
+impl Policy for Refuser {
+    fn hit(&mut self, _slot: Slot) {}
+
+    fn evict(&mut self, _incoming: Option<Object>) -> Option<Slot> {
+        None
+    }
+
+    fn insert(&mut self, _slot: Slot, _object: Object) {}
+
+    fn remove(&mut self, _slot: Slot) {}
+
+    fn is_scored(&self, object: Object) -> bool {
+        object.key == self.scored
+    }
+}
+
+/// A file without records.
+#[derive(Debug)]
+struct Empty;
+
+impl Storage for Empty {
+    fn read_at(&self, buffer: &mut [u8], _offset: u64) -> std::io::Result<()> {
+        buffer.fill(0);
+        Ok(())
+    }
+
+    fn write_at(&self, _bytes: &[u8], _offset: u64) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Data that the policy refuses goes to the disk at the first offer if its object has a score, at the second otherwise.
+#[test]
+fn refused_data_is_offered_to_the_disk() {
+    let mut pcct = Pcct::new(&PcctConfig::with_capacity(16, 1, START), hasher());
+    let (segments, segment_bytes) = Superblock::plan(4 << 20, 1).unwrap();
+    let superblock = Superblock {
+        format_id: 1,
+        hash_key: [0; 16],
+        hash_check: 0,
+        shares: 1,
+        segments,
+        segment_bytes,
+    };
+    let options = ShareOptions {
+        superblock,
+        share: 0,
+        packets_max: 100,
+        reads_max: 1,
+        admission: Admission::SecondTouch,
+        unix_origin_ms: 1_000_000,
+    };
+    pcct.attach_disk(Box::new(recover(&Empty, options).unwrap()));
+    let policy = Refuser { scored: Hashed::new(&name_of(&[3])).hashes()[1] };
+    let new = CsReplacement::with_policy(PolicyKind::Lfu, CsObjects::Packets, Box::new(policy));
+    pcct.set_cs_policy(new, START);
+    let store = |pcct: &mut Pcct, number: u16| {
+        let name = Hashed::new(&name_of(&[number]));
+        let stored = pcct.insert_data(&name.data(), &data(&name.value, &[1]), 0, true, START).err();
+        let counters = pcct.disk().unwrap().counters().values();
+        (stored, counters.offered, counters.admitted)
+    };
+    assert_eq!(store(&mut pcct, 1), (None, 0, 0));
+    assert_eq!(store(&mut pcct, 2), (Some(CsError::Refused), 1, 0));
+    assert_eq!(store(&mut pcct, 2), (Some(CsError::Refused), 2, 1));
+    assert_eq!(store(&mut pcct, 2), (Some(CsError::Refused), 3, 1), "it is there");
+    assert_eq!(store(&mut pcct, 3), (Some(CsError::Refused), 4, 2), "its object has a score");
 }

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use ndn_caching::{Object, ObjectScores};
+use ndn_disk::Packet;
 use ndn_packet::NameRef;
 use ndn_types::Timestamp;
 
@@ -109,7 +110,18 @@ impl Cs {
             policy.miss(object);
         }
         let length = wire.len() + DIGEST_LENGTH;
-        let slot = self.allocate_for(index, length, Some(object), EVICTIONS_PER_INSERT_MAX)?;
+        let allocated = self.allocate_for(index, length, Some(object), EVICTIONS_PER_INSERT_MAX);
+        let slot = match allocated {
+            Err(CsError::Refused) => {
+                // As if it had been cached and evicted at once.
+                let is_scored = self.replacement.is_scored(object);
+                if let Some(disk) = &mut self.disk {
+                    disk.offer(key.name_hash(), Packet { wire, fresh_until }, is_scored);
+                }
+                return Err(CsError::Refused);
+            }
+            allocated => allocated?,
+        };
         self.add_to_index(index, key, slot)?;
         self.fill(index, key, wire, slot, fresh_until);
         self.enqueue_object(slot, object);
@@ -202,8 +214,7 @@ impl Cs {
 
     /// Whether the object of a Data has a score.
     pub(super) fn is_scored(&self, slot: u32) -> bool {
-        let policy = self.replacement.current.as_ref();
-        policy.is_some_and(|policy| policy.is_scored(self.object_in(slot)))
+        self.replacement.current.is_some() && self.replacement.is_scored(self.object_in(slot))
     }
 
     /// The slots that policy objects have, in no order.

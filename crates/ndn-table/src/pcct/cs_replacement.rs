@@ -126,6 +126,11 @@ impl Replacement {
         }
     }
 
+    /// Whether the policy object in force has a score of an object.
+    pub(super) fn is_scored(&self, object: Object) -> bool {
+        self.current.as_ref().is_some_and(|policy| policy.is_scored(object))
+    }
+
     /// A packet of some length in bytes, as the policy object in force gets it.
     pub(super) fn object(&self, key: u64, length: usize) -> Object {
         let weight = match self.objects {
