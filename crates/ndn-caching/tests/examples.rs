@@ -83,6 +83,24 @@ fn w_tiny_lfu_stores_what_is_requested_more_often_than_its_victim() {
     assert_eq!(evictions(&mut cache, &[4, 5]), [1]);
 }
 
+/// Objects of half of the capacity, which are heavier than the window of 1.
+#[test]
+fn w_tiny_lfu_compares_what_is_heavier_than_its_window() {
+    let mut cache = Cache::new(PolicyKind::WTinyLfu, Capacity { weight: 9, entries: 9 });
+    let mut request = |key: u64| {
+        let mut evicted = Vec::new();
+        let outcome = cache.request(Object::sized(key, 4), |object| evicted.push(object.key));
+        (outcome, evicted)
+    };
+    for key in [1, 2] {
+        assert_eq!(request(key), (CacheOutcome::Stored, vec![]));
+    }
+    assert_eq!(request(3), (CacheOutcome::Refused, vec![]), "as many requests as 1 has");
+    assert_eq!(request(3), (CacheOutcome::Stored, vec![1]));
+    // 2 is the next victim, with one request.
+    assert_eq!(request(1), (CacheOutcome::Stored, vec![2]));
+}
+
 #[test]
 fn s3_fifo_keeps_what_is_requested_twice_in_the_small_queue() {
     let mut cache = cache(PolicyKind::S3Fifo, 10);

@@ -12,8 +12,8 @@ enum Segment {
 /// W-TinyLFU (Einziger, Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy", ACM
 /// Transactions on Storage 13(4), 2017, section 4): an LRU window of 1 % of the capacity, and a segmented LRU
 /// of which 80 % are protected. An object that leaves the window enters the segmented LRU if there is room, or if
-/// its estimated number of requests is larger than that of the object that it would replace. Without the
-/// paper's optional doorkeeper.
+/// its estimated number of requests is larger than that of the object that it would replace. An object that is heavier
+/// than the window does not enter it, and is compared when it arrives. Without the paper's optional doorkeeper.
 #[derive(Debug)]
 pub(super) struct WTinyLfu {
     links: SlotLinks,
@@ -54,8 +54,7 @@ impl WTinyLfu {
     fn drain_window(&mut self, incoming_weight: u32) {
         while let Some(slot) = self.candidate(incoming_weight) {
             let weight = self.links.weight(slot);
-            let main = self.probation.weight() + self.protected.weight();
-            if main + u64::from(weight) > self.main_weight_max {
+            if self.main_weight() + u64::from(weight) > self.main_weight_max {
                 break;
             }
             self.window.remove(&mut self.links, slot);
@@ -68,6 +67,27 @@ impl WTinyLfu {
     fn candidate(&self, incoming_weight: u32) -> Option<Slot> {
         let weight = self.window.weight() + u64::from(incoming_weight);
         self.window.oldest().filter(|_| weight > self.window_weight_max)
+    }
+
+    fn is_heavy(&self, object: Object) -> bool {
+        u64::from(object.weight) > self.window_weight_max
+    }
+
+    fn main_weight(&self) -> u64 {
+        self.probation.weight() + self.protected.weight()
+    }
+
+    /// Chooses an object that makes room for one that is heavier than the window.
+    #[cold]
+    fn evict_for_heavy(&mut self, incoming: Object) -> Option<Slot> {
+        let Some(victim) = self.probation.oldest().or(self.protected.oldest()) else {
+            return self.window.pop(&mut self.links);
+        };
+        if self.sketch.estimate(incoming.key) <= self.estimate(victim) {
+            return None;
+        }
+        self.remove(victim);
+        Some(victim)
     }
 
     fn estimate(&self, slot: Slot) -> u64 {
@@ -102,6 +122,9 @@ impl Policy for WTinyLfu {
     }
 
     fn evict(&mut self, incoming: Option<Object>) -> Option<Slot> {
+        if let Some(heavy) = incoming.filter(|object| self.is_heavy(*object)) {
+            return self.evict_for_heavy(heavy);
+        }
         let incoming_weight = incoming.map_or(0, |object| object.weight);
         self.drain_window(incoming_weight);
         let main = self.probation.oldest().or(self.protected.oldest());
@@ -123,6 +146,12 @@ impl Policy for WTinyLfu {
     }
 
     fn insert(&mut self, slot: Slot, object: Object) {
+        let weight = u64::from(object.weight);
+        if self.is_heavy(object) && self.main_weight() + weight <= self.main_weight_max {
+            self.entries[slot as usize] = (object.key, Segment::Probation);
+            self.probation.push(&mut self.links, slot, object.weight);
+            return;
+        }
         self.entries[slot as usize] = (object.key, Segment::Window);
         self.window.push(&mut self.links, slot, object.weight);
         self.drain_window(0);

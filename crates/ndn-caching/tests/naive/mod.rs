@@ -363,6 +363,18 @@ impl Naive for WTinyLfu {
 
     fn evict(&mut self, incoming: Option<Object>) -> Option<u64> {
         let incoming_weight = incoming.map_or(0, |object| object.weight);
+        if let Some(heavy) = incoming.filter(|object| u64::from(object.weight) > self.window_max())
+        {
+            // It does not enter the window.
+            let main = [&self.probation[..], &self.protected[..]].concat();
+            let evicted = match main.first() {
+                Some(victim) if self.estimate(heavy.key) <= self.estimate(victim.0) => return None,
+                Some(victim) => victim.0,
+                None => self.window[0].0,
+            };
+            self.erase(evicted);
+            return Some(evicted);
+        }
         self.drain(incoming_weight);
         let victim = self.probation.first().or(self.protected.first()).map(|item| item.0);
         let evicted = if self.is_over(incoming_weight) {
@@ -380,6 +392,12 @@ impl Naive for WTinyLfu {
     }
 
     fn insert(&mut self, object: Object) {
+        let main = weight(&self.probation) + weight(&self.protected);
+        let own = u64::from(object.weight);
+        if own > self.window_max() && main + own <= self.main_max() {
+            self.probation.push(item(object));
+            return;
+        }
         self.window.push(item(object));
         self.drain(0);
     }
