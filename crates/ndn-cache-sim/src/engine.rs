@@ -188,7 +188,7 @@ pub struct Run<'a> {
     chooser: Chooser,
     /// Largest common unit of the sizes that keeps weights in 32 bits.
     weight_bytes: u64,
-    bytes_per_s: f64,
+    bytes_per_s: Vec<f64>,
     /// By link direction: when it is free.
     free_s: Vec<f64>,
     /// By node and object: when it arrived or will arrive there.
@@ -210,7 +210,6 @@ impl<'a> Run<'a> {
             weight: topology.load.cache_bytes / weight_bytes,
             entries: entries_max(topology.load.cache_bytes, &trace.sizes),
         };
-        let bytes_per_s = topology.load.link_mbit_per_s * 125_000.0;
         let closer: Vec<_> = (0..nodes).map(|source| closer_hops(topology, source)).collect();
         let shortest_hops = closer.iter().map(|closer| count_hops(closer)).collect();
         let build = |node: usize, cache: &dyn Fn() -> Cache| topology.has_cache[node].then(cache);
@@ -243,7 +242,7 @@ impl<'a> Run<'a> {
             caches,
             chooser,
             weight_bytes,
-            bytes_per_s,
+            bytes_per_s: topology.bytes_per_s(),
             free_s: vec![0.0; topology.links],
             ready_s: vec![0.0; nodes * trace.sizes.len()],
             turns: vec![0; nodes],
@@ -347,9 +346,10 @@ impl<'a> Run<'a> {
         caches_passed: u32,
     ) -> (End, f64, bool) {
         let object = request.object as usize;
-        let transmission_s = self.trace.sizes[object] as f64 / self.bytes_per_s;
+        let bytes = self.trace.sizes[object] as f64;
         for position in (0..self.path.len()).rev() {
             let (node, hop) = self.path[position];
+            let transmission_s = bytes / self.bytes_per_s[hop.link];
             let start_s = time_s.max(self.free_s[hop.link]);
             self.free_s[hop.link] = start_s + transmission_s;
             time_s = start_s + transmission_s + hop.delay_s;

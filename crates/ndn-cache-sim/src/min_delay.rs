@@ -33,7 +33,8 @@ struct Problem<'a> {
     /// By source: nodes, the farthest first.
     order: Vec<Vec<usize>>,
     rates: Vec<f64>,
-    bytes_per_s: f64,
+    /// By link direction.
+    bytes_per_s: Vec<f64>,
 }
 
 impl Plan {
@@ -57,7 +58,7 @@ impl Plan {
             closer,
             order: order.collect(),
             rates: rates(trace, topology),
-            bytes_per_s: topology.load.link_mbit_per_s * 125_000.0,
+            bytes_per_s: topology.bytes_per_s(),
         };
         problem.solve()
     }
@@ -137,13 +138,13 @@ impl Problem<'_> {
 
     /// Increase of the number of waiting objects by a byte per second on each link.
     fn link_marginals(&self, flows: &[f64]) -> Vec<f64> {
-        let marginal = |flow: &f64| {
-            let load = flow / self.bytes_per_s;
+        let marginal = |(flow, bytes_per_s): (&f64, &f64)| {
+            let load = flow / bytes_per_s;
             let idle = 1.0 - load.min(LOAD_MAX);
             let beyond = (load - LOAD_MAX).max(0.0);
-            (1.0 / (idle * idle) + 2.0 * beyond / (idle * idle * idle)) / self.bytes_per_s
+            (1.0 / (idle * idle) + 2.0 * beyond / (idle * idle * idle)) / bytes_per_s
         };
-        flows.iter().map(marginal).collect()
+        flows.iter().zip(&self.bytes_per_s).map(marginal).collect()
     }
 
     /// Delay of one more request per second for `object` over `hop` and beyond.

@@ -1,8 +1,12 @@
 //! Nodes, links and load.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use toml::Spanned;
 
 use crate::InputError;
 
@@ -70,11 +74,99 @@ struct File {
     name: String,
     source: String,
     nodes: Vec<String>,
-    links: Vec<(String, String, f64)>,
+    links: Vec<Spanned<LinkEntry>>,
     consumers: Option<Vec<String>>,
     producers: Option<Vec<String>>,
     caches: Option<Vec<String>>,
     load: Load,
+}
+
+/// Properties of a link, the same in both directions. Those that are absent are the values for all links.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LinkProperties {
+    /// Capacity per direction, instead of [`Load::link_mbit_per_s`].
+    pub mbit_per_s: Option<f64>,
+    /// Longest queue of each direction, in bytes.
+    pub queue_bytes: Option<u64>,
+    /// Share of the frames that are lost.
+    pub loss: Option<f64>,
+}
+
+impl LinkProperties {
+    /// Largest share of the frames that a link can lose.
+    pub const LOSS_MAX: f64 = 0.5;
+
+    /// Checks the properties and the delay of a link.
+    ///
+    /// # Errors
+    ///
+    /// Names the property.
+    pub fn check(&self, delay_ms: f64) -> Result<(), InputError> {
+        let fail = |text: String| Err(InputError(text));
+        let is_positive = |value: f64| value.is_finite() && value > 0.0;
+        if !is_positive(delay_ms) {
+            return fail(format!("the delay of {delay_ms} ms is not positive"));
+        }
+        if let Some(rate) = self.mbit_per_s.filter(|rate| !is_positive(*rate)) {
+            return fail(format!("mbit_per_s = {rate}: must be positive"));
+        }
+        if self.queue_bytes == Some(0) {
+            return fail("queue_bytes = 0: must be positive".to_owned());
+        }
+        if let Some(loss) = self.loss.filter(|loss| !(0.0..=Self::LOSS_MAX).contains(loss)) {
+            return fail(format!("loss = {loss}: must be 0 to {}", Self::LOSS_MAX));
+        }
+        Ok(())
+    }
+}
+
+/// A link of a file: `["a", "b", 1.0]`, or a table with properties.
+struct LinkEntry {
+    between: (String, String),
+    delay_ms: f64,
+    properties: LinkProperties,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkTable {
+    between: (String, String),
+    delay_ms: f64,
+    mbit_per_s: Option<f64>,
+    queue_bytes: Option<u64>,
+    loss: Option<f64>,
+}
+
+impl<'de> Deserialize<'de> for LinkEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LinkVisitor)
+    }
+}
+
+struct LinkVisitor;
+
+impl<'de> Visitor<'de> for LinkVisitor {
+    type Value = LinkEntry;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(
+            "a link: [\"a\", \"b\", 1.0] or { between = [\"a\", \"b\"], delay_ms = 1.0 }",
+        )
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, elements: A) -> Result<LinkEntry, A::Error> {
+        let (first, second, delay_ms) =
+            <(String, String, f64)>::deserialize(SeqAccessDeserializer::new(elements))?;
+        let properties = LinkProperties::default();
+        Ok(LinkEntry { between: (first, second), delay_ms, properties })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, keys: A) -> Result<LinkEntry, A::Error> {
+        let LinkTable { between, delay_ms, mbit_per_s, queue_bytes, loss } =
+            LinkTable::deserialize(MapAccessDeserializer::new(keys))?;
+        let properties = LinkProperties { mbit_per_s, queue_bytes, loss };
+        Ok(LinkEntry { between, delay_ms, properties })
+    }
 }
 
 /// A link in one direction: from a node to the next towards a source. Data takes it the other way.
@@ -86,6 +178,8 @@ pub struct Hop {
     pub delay_s: f64,
     /// Number of the direction.
     pub link: usize,
+    /// Properties of the link.
+    pub properties: LinkProperties,
 }
 
 /// A network.
@@ -167,15 +261,22 @@ impl Topology {
             Some(names) => names.iter().map(|name| find(name, what)).collect::<Result<Vec<_>, _>>(),
         };
         let mut hops = vec![Vec::new(); file.nodes.len()];
-        for (number, (first, second, delay_ms)) in file.links.iter().enumerate() {
-            let place = format!("links[{number}]");
+        for (number, link) in file.links.iter().enumerate() {
+            let line = text.as_bytes()[..link.span().start.min(text.len())]
+                .iter()
+                .filter(|byte| **byte == b'\n')
+                .count()
+                + 1;
+            let place = format!("line {line}: links[{number}]");
+            let LinkEntry { between: (first, second), delay_ms, properties } = link.get_ref();
             let (first, second) = (find(first, &place)?, find(second, &place)?);
-            if first == second || !delay_ms.is_finite() || *delay_ms <= 0.0 {
-                return Err(fail(format!("{place}: needs two nodes and a positive delay")));
+            if first == second {
+                return Err(fail(format!("{place}: needs two nodes")));
             }
-            let delay_s = delay_ms / 1000.0;
-            hops[first].push(Hop { to: second, delay_s, link: 2 * number });
-            hops[second].push(Hop { to: first, delay_s, link: 2 * number + 1 });
+            properties.check(*delay_ms).map_err(|error| fail(format!("{place}: {error}")))?;
+            let (delay_s, properties) = (delay_ms / 1000.0, *properties);
+            hops[first].push(Hop { to: second, delay_s, link: 2 * number, properties });
+            hops[second].push(Hop { to: first, delay_s, link: 2 * number + 1, properties });
         }
         let mut has_cache = vec![false; file.nodes.len()];
         for node in match &file.caches {
@@ -234,6 +335,21 @@ impl Topology {
         Ok(())
     }
 
+    /// Capacity of the link of a hop, per direction.
+    #[must_use]
+    pub fn mbit_per_s(&self, hop: &Hop) -> f64 {
+        hop.properties.mbit_per_s.unwrap_or(self.load.link_mbit_per_s)
+    }
+
+    /// Capacity of each direction of a link in bytes per second, by its number.
+    pub(crate) fn bytes_per_s(&self) -> Vec<f64> {
+        let mut rates = vec![0.0; self.links];
+        for hop in self.hops.iter().flatten() {
+            rates[hop.link] = self.mbit_per_s(hop) * 125_000.0;
+        }
+        rates
+    }
+
     /// Delay in seconds from each node to `target` on the shortest path.
     #[must_use]
     pub fn distances(&self, target: usize) -> Vec<f64> {
@@ -278,7 +394,7 @@ mod tests {
         };
         assert!(
             error("[\"f1\", \"f2\", 10.0]", "[\"f1\", \"f9\", 10.0]")
-                .contains("my.toml: links[1]: there is no node 'f9'")
+                .contains("my.toml: line 11: links[1]: there is no node 'f9'")
         );
         assert!(error("[\"f1\", \"f2\", 10.0]", "[\"f1\", \"f2\", -1.0]").contains("links[1]"));
         assert!(
@@ -289,6 +405,39 @@ mod tests {
         assert!(error("objects = 1000", "objects = 0").contains("load.objects = 0"));
         assert!(error("duration_s = 400", "durations = 400").contains("durations"));
         assert!(Topology::known("abylene").expect_err("unknown").to_string().contains("'abylene'"));
+    }
+
+    #[test]
+    fn links_have_properties_of_their_own() {
+        let from = "[\"f1\", \"f2\", 10.0]";
+        assert!(FILES[4].1.contains(from));
+        let parse = |properties: &str| {
+            let to = format!("{{ between = [\"f1\", \"f2\"], delay_ms = 10.0{properties} }}");
+            Topology::parse(&FILES[4].1.replace(from, &to), "my.toml")
+        };
+        let topology = parse(", mbit_per_s = 8, queue_bytes = 5000, loss = 0.01").expect("valid");
+        let of = |from: usize, to: usize| {
+            *topology.hops[from].iter().find(|hop| hop.to == to).expect("neighbours")
+        };
+        let properties =
+            LinkProperties { mbit_per_s: Some(8.0), queue_bytes: Some(5000), loss: Some(0.01) };
+        assert_eq!((of(1, 2).properties, of(2, 1).properties), (properties, properties));
+        assert_eq!(of(0, 1).properties, LinkProperties::default());
+        assert_eq!((topology.mbit_per_s(&of(2, 1)), topology.mbit_per_s(&of(0, 1))), (8.0, 500.0));
+        assert_eq!(topology.bytes_per_s()[of(2, 1).link], 1e6);
+        for (properties, expected) in [
+            (", mbit_per_s = 0", "my.toml: line 11: links[1]: mbit_per_s = 0: must be positive"),
+            (", mbit_per_s = inf", "line 11: links[1]: mbit_per_s = inf"),
+            (", queue_bytes = 0", "line 11: links[1]: queue_bytes = 0"),
+            (", queue_bytes = -1", "line 11"),
+            (", loss = 0.6", "line 11: links[1]: loss = 0.6: must be 0 to 0.5"),
+            (", loss = nan", "line 11: links[1]: loss = NaN"),
+            (", rate = 8", "unknown field `rate`"),
+            (", delay_ms = 1", "line 11"),
+        ] {
+            let error = parse(properties).expect_err(properties).to_string();
+            assert!(error.contains(expected) && error.contains("line 11"), "{error}");
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl VirtualNetwork {
                 plane.add_object(size, sources[object] as usize == node);
             }
             for hop in &topology.hops[node] {
-                let bytes_per_s = (load.link_mbit_per_s * 125_000.0) as u64;
+                let bytes_per_s = (topology.mbit_per_s(hop) * 125_000.0) as u64;
                 let id = plane.add_neighbour(bytes_per_s, bytes_per_s);
                 for (object, &source) in sources.iter().enumerate() {
                     let closer = &closer[source as usize][node];

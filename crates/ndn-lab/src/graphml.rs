@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use ndn_cache_sim::topology::LinkProperties;
 use roxmltree::{Document, Node};
 
 /// Largest file.
@@ -22,11 +23,15 @@ const LOAD: &str = "[load]\nrequests_per_s = 1.0\nzipf = 0.75\nobjects = 100\nob
 /// Identifiers of the attributes of a file, by domain (node or edge) and lower-case name.
 type Keys = BTreeMap<(String, String), String>;
 
+/// Delays in milliseconds and properties of links, by their nodes.
+type Links = BTreeMap<(usize, usize), (f64, LinkProperties)>;
+
 /// Converts a topology in GraphML to the TOML of other topologies.
 ///
 /// Names of nodes are their labels, or their identifiers, in lower case with hyphens. The delay of a link is its attribute
 /// `delay` in milliseconds, or that of the great circle between the coordinates (`Latitude`, `Longitude`) of its nodes at
-/// 200 km/ms. Links that occur twice are one; so are both directions.
+/// 200 km/ms; its attributes `mbit_per_s`, `queue_bytes` and `loss` are properties of the link. Links that occur twice are
+/// one, with the attributes of the first; so are both directions.
 ///
 /// # Errors
 /// The text is no GraphML, or a node or edge is wrong.
@@ -58,8 +63,10 @@ pub fn to_toml(text: &str, origin: &str) -> Result<String, String> {
         }
         names.push(name);
     }
-    let mut links = BTreeMap::new();
+    let mut links = Links::new();
     for edge in children(graph, "edge") {
+        let line = document.text_pos_at(edge.range().start).row;
+        let fail = |what: String| fail(format!("line {line}: {what}"));
         let end = |attribute: &str| {
             let id = edge.attribute(attribute);
             let id = id.ok_or_else(|| fail(format!("an <edge> without {attribute}")))?;
@@ -72,20 +79,29 @@ pub fn to_toml(text: &str, origin: &str) -> Result<String, String> {
         if first.0 == second.0 {
             continue;
         }
-        let delay_ms = match value(edge, &keys, "delay") {
-            Some(text) => {
-                let number = text.trim().parse::<f64>().ok().filter(|delay| *delay > 0.0);
-                number.ok_or_else(|| fail(format!("delay '{text}' is not a positive number")))?
-            }
-            None => delay_ms(first.1, second.1),
+        let number = |name: &str| {
+            let Some(text) = value(edge, &keys, name) else { return Ok(None) };
+            let number = text.trim().parse::<f64>();
+            number.map(Some).map_err(|_| fail(format!("{name} '{text}' is not a number")))
         };
+        let queue_bytes = value(edge, &keys, "queue_bytes").map(|text| {
+            let bytes = text.trim().parse::<u64>();
+            bytes.map_err(|_| fail(format!("queue_bytes '{text}' is not a whole number")))
+        });
+        let properties = LinkProperties {
+            mbit_per_s: number("mbit_per_s")?,
+            queue_bytes: queue_bytes.transpose()?,
+            loss: number("loss")?,
+        };
+        let delay_ms = number("delay")?.unwrap_or_else(|| delay_ms(first.1, second.1));
+        properties.check(delay_ms).map_err(|error| fail(error.to_string()))?;
         let link = (first.0.min(second.0), first.0.max(second.0));
-        links.entry(link).or_insert(delay_ms);
+        links.entry(link).or_insert((delay_ms, properties));
     }
     Ok(written(value(graph, &keys, "network").unwrap_or(origin), &names, &links))
 }
 
-fn written(name: &str, names: &[String], links: &BTreeMap<(usize, usize), f64>) -> String {
+fn written(name: &str, names: &[String], links: &Links) -> String {
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let all: Vec<String> = names.iter().map(|name| quoted(name)).collect();
     let mut toml = format!(
@@ -93,10 +109,22 @@ fn written(name: &str, names: &[String], links: &BTreeMap<(usize, usize), f64>) 
         quoted(name),
         all.join(", ")
     );
-    for ((first, second), delay_ms) in links {
+    for ((first, second), (delay_ms, properties)) in links {
         let (first, second) = (quoted(&names[*first]), quoted(&names[*second]));
+        let LinkProperties { mbit_per_s, queue_bytes, loss } = properties;
+        let mut keys = String::new();
         // Writing to a String does not fail.
-        let _ = writeln!(toml, "[{first}, {second}, {delay_ms:.3}],");
+        if let Some(rate) = mbit_per_s {
+            let _ = write!(keys, ", mbit_per_s = {rate:?}");
+        }
+        if let Some(bytes) = queue_bytes {
+            let _ = write!(keys, ", queue_bytes = {bytes}");
+        }
+        if let Some(loss) = loss {
+            let _ = write!(keys, ", loss = {loss:?}");
+        }
+        let _ =
+            writeln!(toml, "{{ between = [{first}, {second}], delay_ms = {delay_ms:.3}{keys} }},");
     }
     toml + "]\n" + LOAD
 }
@@ -169,6 +197,9 @@ mod tests {
   <key attr.name="Longitude" attr.type="double" for="node" id="d32" />
   <key attr.name="label" attr.type="string" for="node" id="d33" />
   <key attr.name="delay" attr.type="double" for="edge" id="d40" />
+  <key attr.name="mbit_per_s" attr.type="double" for="edge" id="d41" />
+  <key attr.name="queue_bytes" attr.type="int" for="edge" id="d42" />
+  <key attr.name="loss" attr.type="double" for="edge" id="d43" />
   <key attr.name="Network" attr.type="string" for="graph" id="d10" />
   <graph edgedefault="undirected">
     <data key="d10">Small "Zoo"</data>
@@ -179,7 +210,7 @@ mod tests {
     <edge source="0" target="1"/>
     <edge source="1" target="0"/>
     <edge source="1" target="2"/>
-    <edge source="2" target="n3"><data key="d40">7.5</data></edge>
+    <edge source="2" target="n3"><data key="d40">7.5</data><data key="d41">200</data><data key="d42">65536</data><data key="d43">0.005</data></edge>
     <edge source="2" target="2"/>
   </graph>
 </graphml>"#;
@@ -198,6 +229,13 @@ mod tests {
         // 1,145 km.
         assert!((delay_ms(0, 1) - 5.72).abs() < 0.05, "{}", delay_ms(0, 1));
         assert!((delay_ms(1, 2) - 1.0).abs() < 1e-9 && (delay_ms(3, 2) - 7.5).abs() < 1e-9);
+        let expected = LinkProperties {
+            mbit_per_s: Some(200.0),
+            queue_bytes: Some(65_536),
+            loss: Some(0.005),
+        };
+        assert_eq!(topology.hops[3][0].properties, expected);
+        assert_eq!(topology.hops[0][0].properties, LinkProperties::default());
     }
 
     #[test]
@@ -207,7 +245,11 @@ mod tests {
             ("graphml xmlns", "graph xmlns", "zoo.graphml: "),
             ("target=\"n3\"", "target=\"9\"", "an edge to '9', which is no node"),
             ("id=\"n3\"", "id=\"2\"", "occurs twice"),
-            ("7.5", "-7.5", "delay '-7.5' is not a positive number"),
+            ("7.5", "-7.5", "zoo.graphml: line 20: the delay of -7.5 ms is not positive"),
+            ("7.5", "x", "line 20: delay 'x' is not a number"),
+            (">200<", ">0<", "line 20: mbit_per_s = 0: must be positive"),
+            ("65536", "1.5", "line 20: queue_bytes '1.5' is not a whole number"),
+            ("0.005", "5", "line 20: loss = 5: must be 0 to 0.5"),
             (
                 "<edge source=\"1\" target=\"2\"/>",
                 "<edge source=\"1\"/>",

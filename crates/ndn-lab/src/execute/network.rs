@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use namewire_config::VipScore;
 use ndn_cache_sim::engine::{WARM_UP_SHARE, sources};
-use ndn_cache_sim::topology::Topology;
+use ndn_cache_sim::topology::{LinkProperties, Topology};
 use ndn_cache_sim::trace::{Request, Trace};
 use ndn_caching::PolicyKind;
 use ndn_client::fetch::WindowMode;
@@ -187,7 +187,7 @@ fn settings(inputs: &Inputs, executor: &Executor, values: &Values) -> Result<Set
         }
     };
     let text = executor.loss.fill(values);
-    let loss = text.parse().ok().filter(|loss| (0.0..=0.5).contains(loss));
+    let loss = text.parse().ok().filter(|loss| (0.0..=LinkProperties::LOSS_MAX).contains(loss));
     let loss = loss.ok_or_else(|| format!("loss: '{text}' is not a share from 0 to 0.5"))?;
     let cs_policy = cs_policy(&executor.cs_policy.fill(values))?;
     // Without a Content Store, no policy decides.
@@ -205,7 +205,10 @@ fn settings(inputs: &Inputs, executor: &Executor, values: &Values) -> Result<Set
     {
         return Err("cs_policy: other forwarders than namewire have lru and none".to_owned());
     }
-    if loss > 0.0 && testbed.is_some_and(|testbed| !testbed.is_emulated) {
+    let mut losses = topology.hops.iter().flatten().filter_map(|hop| hop.properties.loss);
+    if (loss > 0.0 || losses.any(|loss| loss > 0.0))
+        && testbed.is_some_and(|testbed| !testbed.is_emulated)
+    {
         return Err("loss: direct links lose nothing on purpose".to_owned());
     }
     let segment_bytes = segment_bytes as u64;

@@ -82,6 +82,35 @@ fn download_takes_the_round_trip_and_the_time_on_the_link() {
     assert!((60.0..80.0).contains(&found.goodput_mbit_per_s), "{found:?}");
 }
 
+/// One link of the line with properties of its own; the others carry 80 Mbit/s and lose nothing.
+#[test]
+fn slow_link_limits_the_download() {
+    let run = |properties: &str, window| {
+        let text =
+            ndn_cache_sim::topology::FILES.iter().find(|(known, _)| *known == "line").unwrap().1;
+        let from = "[\"f2\", \"f3\", 10.0]";
+        assert!(text.contains(from));
+        let to = format!("{{ between = [\"f2\", \"f3\"], delay_ms = 10.0{properties} }}");
+        let load = ["link_mbit_per_s=80", "cache_bytes=0"].map(str::to_owned);
+        let topology = Topology::parse_with(&text.replace(from, &to), "line", &load).unwrap();
+        let request = Request { time_s: 0.0, node: 0, object: 0 };
+        measure(&topology, &[request], &[5_000_000], |network| {
+            network.segment_bytes = 8000;
+            network.window = window;
+        })
+    };
+    let window = WindowMode::Fixed(50);
+    let (others, slow) = (run("", window), run(", mbit_per_s = 8", window));
+    assert!((30.0..80.0).contains(&others.goodput_mbit_per_s), "{others:?}");
+    assert!((7.0..8.0).contains(&slow.goodput_mbit_per_s), "{slow:?}");
+    // The window of 400 kB does not fit into the queue.
+    let dropped = run(", mbit_per_s = 8, queue_bytes = 40_000", window);
+    assert_eq!(slow.retransmission_share, 0.0, "{slow:?}");
+    assert!(dropped.retransmission_share > 0.01, "{dropped:?}");
+    let lossy = run(", loss = 0.05", WindowMode::CUBIC);
+    assert!((0.02..0.2).contains(&lossy.retransmission_share), "{lossy:?}");
+}
+
 #[test]
 fn lost_frames_are_fetched_again_and_the_result_repeats() {
     let topology = topology("line", &["cache_bytes=0"]);

@@ -277,12 +277,14 @@ pub(crate) fn link_options(
     network: &Network<'_>,
     hop: &ndn_cache_sim::topology::Hop,
 ) -> SimulatedLinkOptions {
+    let (properties, default) = (hop.properties, SimulatedLinkOptions::default());
     SimulatedLinkOptions {
-        rate: (network.topology.load.link_mbit_per_s * 1e6) as u64,
+        rate: (network.topology.mbit_per_s(hop) * 1e6) as u64,
         delay: Duration::from_secs_f64(hop.delay_s),
-        loss: network.loss,
+        queue_bytes: properties.queue_bytes.unwrap_or(default.queue_bytes),
+        loss: properties.loss.unwrap_or(network.loss),
         seed: network.seed.wrapping_add(hop.link as u64),
-        ..SimulatedLinkOptions::default()
+        ..default
     }
 }
 
