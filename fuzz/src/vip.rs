@@ -29,10 +29,9 @@ fn node() -> Node {
         objects_max: OBJECTS_MAX,
         neighbours_max: 2,
         object_bytes: 1 << 20,
-        link_bytes_per_s: 1 << 24,
     };
     let mut node = Node::new(settings, Timestamp::ZERO);
-    node.add_neighbour(NEIGHBOUR, both(Timestamp::ZERO));
+    node.add_neighbour(NEIGHBOUR, 1 << 24, both(Timestamp::ZERO));
     node
 }
 
@@ -73,7 +72,11 @@ fn step(node: &mut Node, now: &mut Timestamp, bytes: &mut &[u8]) -> ControlFlow<
                 let _ = node.handle_report(NEIGHBOUR, message, *now, routes);
             }
         }
-        1 => drop(node.handle_acknowledgement(NEIGHBOUR, message, both(*now))),
+        1 => {
+            if node.admits_acknowledgement(NEIGHBOUR, message) {
+                let _ = node.handle_acknowledgement(NEIGHBOUR, message, both(*now));
+            }
+        }
         2 => {
             if let Ok(name) = NameRef::parse(message) {
                 node.request(name, u64::from(kind), routes);

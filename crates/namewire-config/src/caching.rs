@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use ndn_packet::Name;
-use ndn_types::ByteSize;
+use ndn_types::{ByteSize, FaceUri};
 
 use crate::declaration::RestartReason::ManagementSetup;
-use crate::declaration::{Reload, list_item, restart, settings, table, tables, value};
-use crate::faces::{check_depth, example_prefix};
+use crate::declaration::{Reload, list_item, live, restart, settings, table, tables, value};
+use crate::faces::{check_depth, check_peer, example_prefix, example_uri};
 use crate::management::TrustRules;
 use crate::value::words;
 
@@ -28,9 +28,10 @@ settings! {
     pub struct Vip {
         /// Whether this forwarder takes part.
         enabled: bool = false => restart(ManagementSetup),
-        /// Signers whose reports of counts are accepted from neighbors, as `management.localhop_rib`. Reports of this
-        /// forwarder are signed by `management.identity`. `"nobody"`: only the requests of this host count.
-        signers: TrustRules = TrustRules::Nobody => restart(ManagementSetup),
+        /// Signers whose reports of counts, and whose acknowledgements of reports, are accepted from neighbors, as
+        /// `management.localhop_rib`. Those of this forwarder are signed by `management.identity`. A reload reads the trust
+        /// anchors again. `"nobody"`: only the requests of this host count.
+        signers: TrustRules = TrustRules::Nobody => live(),
         /// Duration of a slot, in which counts are exchanged once. Neighbors have the same; their slots need not start at
         /// the same time.
         slot: Duration = Duration::from_secs(1) =>
@@ -42,7 +43,7 @@ settings! {
         /// Size of objects until it is known: the FinalBlockId of a first segment shows it, or a neighbor reports it.
         object_size: ByteSize = ByteSize::mebibytes(1) =>
             restart(ManagementSetup).within(ByteSize::kibibytes(1)..=ByteSize::mebibytes(1 << 20)),
-        /// Rate at which a link carries Data in each direction, per second.
+        /// Rate at which a link carries Data in each direction, per second. `links` sets that of single ones.
         link_rate: ByteSize = ByteSize::mebibytes(125) =>
             restart(ManagementSetup).within(ByteSize::kibibytes(1)..=ByteSize::mebibytes(1 << 20)),
         /// Size of the cache that objects are chosen for. The default is 8KiB for each packet of
@@ -54,8 +55,29 @@ settings! {
         /// Score by which objects are cached. `"count"`: the VIPs that wait here (VIP). `"arrivals"`: the mean of those that
         /// arrived in the window (VIP2).
         score: VipScore = VipScore::Count => restart(ManagementSetup),
+        /// Rates of links that differ from `link_rate`.
+        links: Vec<VipLink> = Vec::new() => tables(Reload::Restart(ManagementSetup)),
         /// Objects of names under a prefix, at most 64. The longest prefix decides.
         rules: Vec<ObjectRule> = Vec::new() => tables(Reload::Restart(ManagementSetup)),
+    }
+}
+
+list_item! {
+    /// The rate of the link to a peer.
+    pub struct VipLink {
+        /// Remote URI of the face, as `namewire faces` prints it.
+        uri: FaceUri = example_uri() => value().required().checked(check_remote),
+        /// Rate at which the link carries Data in each direction, per second.
+        rate: ByteSize = ByteSize::mebibytes(25) =>
+            value().required().within(ByteSize::kibibytes(1)..=ByteSize::mebibytes(1 << 20)),
+    }
+}
+
+/// Checks that a URI is the remote URI of a face, which has no host name.
+fn check_remote(uri: &FaceUri) -> Result<(), String> {
+    match uri.has_host_name() {
+        true => Err(format!("{uri} has a host name: the remote URI of a face has an address")),
+        false => check_peer(uri),
     }
 }
 

@@ -238,7 +238,7 @@ pub(crate) fn example_prefix() -> Name {
     name("/example")
 }
 
-fn example_uri() -> FaceUri {
+pub(crate) fn example_uri() -> FaceUri {
     FaceUri::from_socket("udp", (Ipv4Addr::new(192, 0, 2, 1), NDN_PORT).into())
 }
 
@@ -258,7 +258,7 @@ fn check_strategy(strategy: &StrategyName) -> Result<(), String> {
 }
 
 /// Checks that a URI is that of one peer: not of a group, and with an interface if the address is link-local.
-fn check_peer(uri: &FaceUri) -> Result<(), String> {
+pub(crate) fn check_peer(uri: &FaceUri) -> Result<(), String> {
     match uri.socket_address() {
         Some(address) if address.ip().is_multicast() => Err(format!(
             "{uri} is a multicast group, not a peer: groups are set in `[listeners.multicast]`"

@@ -42,7 +42,7 @@ pub mod text_file;
 mod value;
 mod writer;
 
-pub use caching::{Caching, ObjectRule, Vip, VipScore};
+pub use caching::{Caching, ObjectRule, Vip, VipLink, VipScore};
 pub use config::{Config, Privileges};
 pub use conflict::{Conflict, Warning};
 pub use declaration::{PendingChanges, Reload, RestartReason};

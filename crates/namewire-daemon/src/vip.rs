@@ -48,7 +48,14 @@ pub(super) fn policy_at_start(config: &Config) -> PolicyKind {
 }
 
 #[cfg(feature = "vip")]
-pub(super) use with_vip::{Keys, keys, node_settings};
+pub(super) use with_vip::{Keys, check_signers, keys, node_settings};
+
+/// Checks the trust rules before a reload.
+#[cfg(not(feature = "vip"))]
+#[expect(clippy::unnecessary_wraps, reason = "with the cargo feature `vip`, rules can have faults")]
+pub(super) fn check_signers(_: &Config, _: &ndn_sys::clock::Clock) -> anyhow::Result<()> {
+    Ok(())
+}
 
 #[cfg(feature = "vip")]
 mod with_vip {
@@ -75,6 +82,31 @@ mod with_vip {
     pub(crate) struct Keys {
         pub(crate) accepted: SignedInterests,
         pub(crate) own: Box<dyn Signer>,
+        clock: Clock,
+    }
+
+    impl Keys {
+        /// Reads the trust rules and their anchors again.
+        ///
+        /// # Errors
+        /// Those that cannot be used; the former stay.
+        pub(crate) fn reload(&mut self, config: &Config) -> anyhow::Result<()> {
+            let policy =
+                access::policy(&config.caching.vip.signers, &self.clock).context(SIGNERS)?;
+            self.accepted.set_policy(policy, now(&self.clock).unix_ms());
+            Ok(())
+        }
+    }
+
+    /// Checks the trust rules before a reload.
+    ///
+    /// # Errors
+    /// Those that cannot be used.
+    pub(crate) fn check_signers(config: &Config, clock: &Clock) -> anyhow::Result<()> {
+        if config.caching.vip.enabled {
+            access::policy(&config.caching.vip.signers, clock).context(SIGNERS)?;
+        }
+        Ok(())
     }
 
     impl std::fmt::Debug for Keys {
@@ -97,7 +129,7 @@ mod with_vip {
         match (policy, own) {
             (Ok(policy), Ok(own)) => {
                 let accepted = SignedInterests::new(policy, now(clock).unix_ms());
-                Ok(Some(Keys { accepted, own }))
+                Ok(Some(Keys { accepted, own, clock: clock.clone() }))
             }
             (policy, own) => {
                 let conflict = |key: &str, error| Conflict::from_error(&[key], &error);
@@ -133,7 +165,88 @@ mod with_vip {
             objects_max: vip.objects,
             neighbours_max: NEIGHBOURS_MAX,
             object_bytes: vip.object_size.0,
-            link_bytes_per_s: vip.link_rate.0,
         }
+    }
+}
+
+#[cfg(all(test, feature = "vip"))]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use ndn_packet::{
+        Component, Data, DataBuilder, Interest, InterestBuilder, Name, SignatureInfo,
+    };
+    use ndn_security::{
+        Certificate, CertificateOptions, KeySigner, KeyType, Locator, PrivateKey, SELF, Signer,
+        key_name, sha256, sign_data,
+    };
+    use ndn_sys::clock::ManualClock;
+    use ndn_types::{Now, Timestamp};
+
+    use super::*;
+    use crate::config::TrustRules;
+
+    /// The certificate of a neighbour becomes an anchor of rules for Interests: after a reload, its reports and
+    /// acknowledgements are accepted.
+    #[test]
+    fn reload_reads_the_anchors_of_signers_again() {
+        const STARTED_MS: u64 = 1_700_000_000_000;
+        let directory = tempfile::tempdir().unwrap();
+        let anchors = directory.path().join("anchors");
+        std::fs::create_dir(&anchors).unwrap();
+        let mut config = Config::default();
+        config.caching.vip.enabled = true;
+        config.caching.vip.signers = TrustRules::Inline {
+            text: "rule { id vip for interest filter { type name name /localhop/vip relation is-prefix-of }\n\
+                   checker { type customized sig-type ecdsa-sha256 key-locator { type name regex ^<>*<KEY><>$ } } }\n\
+                   trust-anchor { type dir dir anchors }"
+                .to_owned(),
+            directory: directory.path().to_owned(),
+        };
+        let clock = ManualClock::new(Timestamp::ZERO, Duration::from_millis(STARTED_MS)).into();
+        let mut keys = keys(&config, &clock).unwrap().unwrap();
+        let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
+        let identity: Name = "/neighbour".parse().unwrap();
+        let key_name = key_name(identity.as_ref(), Component::generic(b"k"));
+        let options = CertificateOptions {
+            issuer_id: SELF,
+            version: 1,
+            not_before_unix_s: 0,
+            not_after_unix_s: 4_000_000_000,
+            description: &[],
+        };
+        let certificate = Certificate::self_sign(key_name.as_ref(), &key, &options).unwrap();
+        let signer = KeySigner::new(key, Locator::Name(key_name));
+        let now = Now { unix: Duration::from_millis(STARTED_MS + 1000), ..Now::default() };
+        let accepted = |keys: &mut Keys, time_ms: u64| {
+            let info = SignatureInfo { time_ms: Some(time_ms), ..signer.signature_info() };
+            let sign = |parts: &[&[u8]], out: &mut [u8]| signer.sign(parts, out).ok();
+            let report = InterestBuilder::new(&ndn_vip::prefix())
+                .nonce(1)
+                .parameters(b"report")
+                .to_vec_signed(&info, signer.signature_len_max(), sign, sha256)
+                .unwrap();
+            let report = Interest::parse(&report).unwrap();
+            let answer = sign_data(&DataBuilder::new(report.name()).content(b"answer"), &signer);
+            let answer = answer.unwrap();
+            let answer = Data::parse(&answer).unwrap();
+            [
+                keys.accepted.accept(now, &report).is_ok(),
+                keys.accepted.accept_answer(now, &answer).is_ok(),
+            ]
+        };
+        assert_eq!(accepted(&mut keys, STARTED_MS + 1), [false; 2]);
+        std::fs::write(anchors.join("neighbour.cert"), certificate.to_text()).unwrap();
+        assert_eq!(accepted(&mut keys, STARTED_MS + 2), [false; 2], "before the reload");
+        check_signers(&config, &clock).unwrap();
+        keys.reload(&config).unwrap();
+        assert_eq!(accepted(&mut keys, STARTED_MS + 3), [true; 2]);
+        assert_eq!(accepted(&mut keys, STARTED_MS + 3), [false, true], "a replay");
+        // Rules with a fault change nothing.
+        let fault = TrustRules::Inline { text: "rule {".to_owned(), directory: anchors };
+        config.caching.vip.signers = fault;
+        assert!(check_signers(&config, &clock).is_err() && keys.reload(&config).is_err());
+        assert_eq!(accepted(&mut keys, STARTED_MS + 4), [true; 2]);
     }
 }

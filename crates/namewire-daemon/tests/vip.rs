@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use namewire_config::{Config, ObjectRule, TrustRules};
+use namewire_config::{ByteSize, Config, ObjectRule, TrustRules, VipLink};
 use namewire_control::{VipObject, VipStatus};
 use namewire_daemon::{Environment, Management, Seeds, SteppedForwarder};
 use ndn_caching::PolicyKind;
@@ -15,7 +15,7 @@ use ndn_management::{DataSigner, DigestSigner};
 use ndn_packet::{Data, DataBuilder, Interest, InterestBuilder, LpPacket, Name, SignatureInfo};
 use ndn_security::Signer;
 use ndn_sys::clock::ManualClock;
-use ndn_types::{LinkType, Persistency, Scope, Timestamp};
+use ndn_types::{FaceUri, LinkType, Persistency, Scope, Timestamp};
 use ndn_vip::{Entry, REQUEST, Report, Score, Settings, VirtualPlane};
 
 /// No listeners, independent of the machine. Three objects of a MiB are cached, and a link carries ten per slot.
@@ -236,8 +236,12 @@ impl Network {
 
 /// Five forwarders; node 0 has the producer, node 4 the consumer.
 fn line(config: &Config) -> Network {
+    line_of(vec![config.clone(); 5])
+}
+
+fn line_of(configs: Vec<Config>) -> Network {
     let links: Vec<_> = (1..5).map(|node| (node - 1, node)).collect();
-    let mut network = Network::new(vec![config.clone(); 5], &links);
+    let mut network = Network::new(configs, &links);
     (1..5).for_each(|node| network.route(node, &[node - 1]));
     network
 }
@@ -259,6 +263,23 @@ fn requests_of_a_line_of_five_reach_the_source_as_vips() {
         assert_eq!(network.status(2).counters["requested"], 0);
         assert_eq!(network.nodes[4].consumed, network.nodes[0].produced);
     }
+}
+
+/// A link that carries two objects per slot, where others carry ten.
+#[test]
+fn link_with_a_rate_of_its_own_carries_fewer_vips() {
+    let sent = |links: Vec<VipLink>| {
+        let mut configs = vec![config(1); 5];
+        configs[4].caching.vip.links = links;
+        let mut network = line_of(configs);
+        network.load(4, 30);
+        network.sent(4, 3) / REQUEST
+    };
+    let rate = ByteSize(2 << 20);
+    let link = |neighbour: u64| VipLink { uri: FaceUri::memory(10 + neighbour), rate };
+    // The window has ten slots.
+    let (slow, fast) = (sent(vec![link(3)]), sent(vec![link(2)]));
+    assert!((1..=20).contains(&slow) && fast > 20, "{slow} {fast}");
 }
 
 /// Requests for object `number` in a slot.
@@ -565,7 +586,8 @@ fn reports_that_no_rule_accepts_have_no_effect() {
     let mut network = Network::new(vec![strict, config(1)], &[(0, 1)]);
     network.route(1, &[0]);
     network.load(1, 10);
-    assert!(network.status(0).neighbours.iter().all(|one| !one.is_reporting));
+    // Acknowledgements are refused, too.
+    assert!(network.status(0).neighbours.iter().all(|one| !one.is_reporting && !one.is_connected));
     assert!(network.status(1).neighbours.iter().all(|one| one.is_reporting && !one.is_connected));
     assert!(network.status(0).objects.is_empty());
     assert_eq!(network.status(1).counters["sent"], 0, "it does not confirm");

@@ -93,7 +93,7 @@ impl Cell<'_> {
             is_source: true,
             ..NodeSettings::of(network, node, prefixes)
         };
-        let sockets = Sockets { unix: SOCKET.into(), udp };
+        let sockets = Sockets { unix: SOCKET.into(), udp, neighbours: Vec::new() };
         let (_, text) = Program::Namewire.configuration(settings, self.testbed.workers, &sockets);
         let strategy = match network.strategy {
             "best-route" => String::new(),

@@ -12,6 +12,8 @@ use crate::plane::{Amount, ObjectId};
 pub const REPORTS_PER_SLOT: u32 = 16;
 /// Reports of a neighbour that are accepted at once.
 const REPORTS_BURST: u32 = 2 * REPORTS_PER_SLOT;
+/// Acknowledgements of a neighbour per slot whose signatures are verified.
+const VERIFICATIONS_PER_SLOT: u32 = 2 * REPORTS_PER_SLOT;
 /// Transmissions of a report without an answer after which the session ends.
 const TRANSMISSIONS_MAX: u32 = 8;
 /// Time until the second transmission of a report. It doubles with each transmission, up to a slot.
@@ -38,6 +40,8 @@ pub(crate) struct Sender {
     removed: VecDeque<Entry>,
     /// Reports that may leave in this slot.
     left: u32,
+    /// Acknowledgements whose signatures may be verified in this slot.
+    verifications_left: u32,
     /// The next object to report.
     next: ObjectId,
 }
@@ -86,6 +90,7 @@ impl Sender {
             waiting: BTreeMap::new(),
             removed: VecDeque::new(),
             left: 0,
+            verifications_left: VERIFICATIONS_PER_SLOT,
             next: 0,
         };
         sender.put_in_flight(Vec::new(), slot_ms, 0, now);
@@ -137,11 +142,24 @@ impl Sender {
     /// A slot starts: changes are reported; without any, an empty report leaves.
     pub(crate) fn start_slot(&mut self, objects: &impl Reported, slot_ms: u64, now: Timestamp) {
         self.left = REPORTS_PER_SLOT;
+        self.verifications_left = VERIFICATIONS_PER_SLOT;
         if self.is_connected && self.in_flight.is_none() {
             let (entries, sent) = self.take_changes(objects);
             self.left -= 1;
             self.put_in_flight(entries, slot_ms, sent, now);
         }
+    }
+
+    /// Whether an acknowledgement would have an effect, and its signature may be verified now.
+    pub(crate) fn admit(&mut self, acknowledgement: Acknowledgement) -> bool {
+        let Acknowledgement { session, sequence } = acknowledgement;
+        let is_lost = sequence == 0 && self.sequence > 1;
+        let is_awaited = sequence == self.sequence && self.in_flight.is_some();
+        if session != self.session || !(is_lost || is_awaited) || self.verifications_left == 0 {
+            return false;
+        }
+        self.verifications_left -= 1;
+        true
     }
 
     /// An acknowledgement has arrived. The next report is put in flight if there are changes.

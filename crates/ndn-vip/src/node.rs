@@ -27,8 +27,6 @@ pub struct NodeSettings {
     pub neighbours_max: usize,
     /// Size of objects whose size is unknown, in bytes.
     pub object_bytes: u64,
-    /// Rate at which links carry Data, in each direction, in bytes per second.
-    pub link_bytes_per_s: u64,
 }
 
 /// Where Interests for an object can go.
@@ -250,14 +248,13 @@ impl Node {
         }
     }
 
-    /// Adds a neighbour, which may or may not take part in the exchange. No effect beyond the maximum number of
-    /// neighbours.
-    pub fn add_neighbour(&mut self, neighbour: u64, now: Now) {
+    /// Adds a neighbour, which may or may not take part in the exchange, with the rate at which its link carries Data in each
+    /// direction. No effect beyond the maximum number of neighbours.
+    pub fn add_neighbour(&mut self, neighbour: u64, link_bytes_per_s: u64, now: Now) {
         if self.peers.contains_key(&neighbour) || self.peers.len() >= self.settings.neighbours_max {
             return;
         }
-        let rate = self.settings.link_bytes_per_s;
-        let id = self.plane.add_neighbour(rate, rate);
+        let id = self.plane.add_neighbour(link_bytes_per_s, link_bytes_per_s);
         self.plane.set_present(id, false);
         self.plane.set_reached(id, false);
         let session = self.next_session(now);
@@ -506,7 +503,15 @@ impl Node {
         }
     }
 
-    /// Handles the answer to a report.
+    /// Returns whether the answer to a report may be verified and handled now: it would have an effect, and the number per
+    /// slot is limited.
+    pub fn admits_acknowledgement(&mut self, neighbour: u64, content: &[u8]) -> bool {
+        let acknowledgement = Acknowledgement::parse(content);
+        let peer = self.peers.get_mut(&neighbour);
+        peer.zip(acknowledgement.ok()).is_some_and(|(peer, answer)| peer.sender.admit(answer))
+    }
+
+    /// Handles the answer to a report, whose signature was verified.
     ///
     /// # Errors
     /// See [`ReportRefusal`].

@@ -31,7 +31,6 @@ fn settings() -> NodeSettings {
         objects_max: OBJECTS_MAX,
         neighbours_max: 8,
         object_bytes: OBJECT_BYTES,
-        link_bytes_per_s: LINK_BYTES_PER_S,
     }
 }
 
@@ -136,7 +135,7 @@ impl Network {
             } else {
                 continue;
             };
-            self.nodes[node].add_neighbour(other as u64, now);
+            self.nodes[node].add_neighbour(other as u64, LINK_BYTES_PER_S, now);
         }
         self.flush(node);
     }
@@ -215,6 +214,9 @@ impl Network {
                 }
             }
             Message::Acknowledgement(content) => {
+                if !self.nodes[to].admits_acknowledgement(neighbour, &content) {
+                    return;
+                }
                 let answer = self.nodes[to].handle_acknowledgement(neighbour, &content, now);
                 assert!(answer.is_ok(), "{answer:?}");
             }
@@ -469,7 +471,7 @@ fn false_reports_of_a_neighbour_have_bounded_effect() {
     let mut network = Network::line(7, 3, Faults::default());
     load(&mut network, 2, 10);
     let now = network.clocks();
-    network.nodes[1].add_neighbour(99, now);
+    network.nodes[1].add_neighbour(99, LINK_BYTES_PER_S, now);
     while network.nodes[1].poll_transmission().is_some() {}
     let routes = network.routes[1].clone();
     let mut liar = Liar { session: 1, sequence: 0 };
@@ -571,7 +573,7 @@ fn silent_neighbour_is_forgotten() {
 #[test]
 fn neighbour_with_other_slots_is_refused() {
     let mut node = Node::new(settings(), Timestamp::ZERO);
-    node.add_neighbour(1, Now::default());
+    node.add_neighbour(1, LINK_BYTES_PER_S, Now::default());
     let wire = Report { session: 1, sequence: 1, slot_ms: 500, entries: Vec::new() }.to_vec();
     let answer = node.handle_report(1, &wire, Timestamp::ZERO, |_| ObjectRoutes::default());
     assert_eq!(answer, Err(ReportRefusal::SlotDuration(500, SLOT_MS)));
@@ -579,9 +581,35 @@ fn neighbour_with_other_slots_is_refused() {
 }
 
 #[test]
+fn acknowledgements_are_verified_if_they_have_an_effect_and_up_to_a_limit() {
+    let mut node = Node::new(settings(), Timestamp::ZERO);
+    node.add_neighbour(1, LINK_BYTES_PER_S, Now::default());
+    let report = Report::parse(&node.poll_transmission().unwrap().report).unwrap();
+    let answer = |session, sequence| Acknowledgement { session, sequence }.to_vec();
+    let awaited = answer(report.session, 1);
+    for (neighbour, answer) in [
+        (2, awaited.clone()),
+        (1, answer(report.session + 1, 1)),
+        (1, answer(report.session, 2)),
+        (1, answer(report.session, 0)),
+        (1, awaited[1..].to_vec()),
+    ] {
+        assert!(!node.admits_acknowledgement(neighbour, &answer), "{answer:?}");
+    }
+    let admitted = (0..100).filter(|_| node.admits_acknowledgement(1, &awaited)).count();
+    assert_eq!(admitted, 32);
+    assert_eq!(node.handle_acknowledgement(1, &awaited, Now::default()), Ok(()));
+    // The next slot.
+    let next = Now { monotonic: node.next_deadline(), ..Now::default() };
+    node.handle_timeout(next, |_| ObjectRoutes::default());
+    let report = Report::parse(&node.poll_transmission().unwrap().report).unwrap();
+    assert!(node.admits_acknowledgement(1, &answer(report.session, 2)));
+}
+
+#[test]
 fn neighbours_beyond_the_limit_are_ignored() {
     let mut node = Node::new(settings(), Timestamp::ZERO);
-    (0..100).for_each(|number| node.add_neighbour(number, Now::default()));
+    (0..100).for_each(|number| node.add_neighbour(number, LINK_BYTES_PER_S, Now::default()));
     assert_eq!(node.neighbours().count(), 8);
     assert!(!node.admits_report(50));
     let answer = node.handle_report(50, &[], Timestamp::ZERO, |_| ObjectRoutes::default());

@@ -208,7 +208,10 @@ impl Event {
         match self {
             Self::Ready(token) => ServiceName::of_token(*token),
             Self::ManagementReachable => &[Sessions, Listening],
+            #[cfg(not(feature = "vip"))]
             Self::Reloaded => &[Memif, StaticSetup, Interfaces, Quotas],
+            #[cfg(feature = "vip")]
+            Self::Reloaded => &[Memif, StaticSetup, Interfaces, Quotas, ServiceName::Vip],
             Self::ListenersChanged { .. } => &[Management, Connector],
             Self::FaceFailed { .. } => &[Management, StaticSetup],
             Self::FaceExists { .. } => &[Management, Connector, StaticSetup],

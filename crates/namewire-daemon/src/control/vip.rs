@@ -18,7 +18,7 @@ use ndn_table::{FibSnapshot, NameHasher, ObjectRules, PREFIX_HASHES_MAX};
 use ndn_types::random::Random;
 use ndn_types::{FaceUri, LinkType, Now, Persistency, Scope, Timestamp};
 use ndn_vip::{Node, ObjectRoutes, Transmission, prefix};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::commands::VipCommands;
 use super::face_table::FaceTable;
@@ -26,7 +26,7 @@ use super::management::{interest_frame, reply_frame};
 use super::service::{Deadline, Event, Reason, Service, ServiceName};
 use super::setup::own_face;
 use super::tokens::TOKEN_VIP;
-use crate::config::Config;
+use crate::config::{Config, VipLink};
 use crate::vip::{Keys, node_settings, object_rules};
 
 /// Capacity of the face, in frames per direction.
@@ -62,6 +62,9 @@ struct Participant {
     hasher: NameHasher,
     rules: Arc<ObjectRules>,
     fib: Option<Arc<FibSnapshot>>,
+    /// Rate of links in bytes per second, and of those that have one of their own.
+    link_bytes_per_s: u64,
+    links: Vec<VipLink>,
     /// Neighbours with on-demand faces.
     on_demand: Vec<u64>,
     /// Reports of others whose signatures are still verified in this slot.
@@ -95,6 +98,11 @@ impl Service for Vip {
             Event::TablesPublished(fib) => {
                 participant.fib = Some(fib);
                 return None;
+            }
+            Event::Reloaded => {
+                if let Err(error) = participant.keys.reload(cx.config()) {
+                    warn!("the signers stay as they were: {error:#}");
+                }
             }
             Event::FaceAdded { ref record, .. } => participant.face_added(cx, record),
             Event::FaceClosed { face_id, .. } => {
@@ -157,6 +165,8 @@ impl Vip {
             hasher,
             rules,
             fib: None,
+            link_bytes_per_s: config.caching.vip.link_rate.0,
+            links: config.caching.vip.links.clone(),
             on_demand: Vec::new(),
             joins_left: JOINS_PER_SLOT_MAX,
             objects_max,
@@ -195,8 +205,15 @@ impl Participant {
             is_link(cx.faces(), face_id) && options.persistency != Persistency::OnDemand
         });
         if is_neighbour {
-            self.node.add_neighbour(face_id, cx.now());
+            self.add_neighbour(cx, face_id);
         }
+    }
+
+    fn add_neighbour(&mut self, cx: &Cx<'_>, face_id: u64) {
+        let remote = cx.faces().get(face_id).map(|face| &face.remote);
+        let own = self.links.iter().find(|link| Some(&link.uri) == remote);
+        let rate = own.map_or(self.link_bytes_per_s, |link| link.rate.0);
+        self.node.add_neighbour(face_id, rate, cx.now());
     }
 
     /// Whether the signature of a report from the peer of an on-demand face, which is no neighbour yet, is verified: a
@@ -266,7 +283,7 @@ impl Participant {
         self.keys.accepted.accept(cx.now(), &interest)?;
         if !is_neighbour {
             self.on_demand.push(face_id);
-            self.node.add_neighbour(face_id, cx.now());
+            self.add_neighbour(cx, face_id);
         }
         let routes = Routes::new(cx.faces(), self.fib.as_deref(), self.hasher);
         let answer =
@@ -282,6 +299,11 @@ impl Participant {
     fn handle_data(&mut self, cx: &Cx<'_>, face_id: u64, wire: &[u8]) -> Result<(), String> {
         let data = Data::parse(wire).map_err(|error| error.to_string())?;
         let content = data.content().ok_or("the Data has no Content")?;
+        // Before the signature, whose verification takes time.
+        if !self.node.admits_acknowledgement(face_id, content) {
+            return Err("the acknowledgement is not awaited, or there are too many".to_owned());
+        }
+        self.keys.accepted.accept_answer(cx.now(), &data)?;
         let result = self.node.handle_acknowledgement(face_id, content, cx.now());
         result.map_err(|refusal| refusal.to_string())
     }

@@ -32,18 +32,18 @@ impl CsPolicy {
 }
 
 /// Settings of VIP in the forwarders of a network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct VipSettings {
     pub(crate) score: VipScore,
     pub(crate) objects: usize,
-    pub(crate) link_bytes_per_s: u64,
-    pub(crate) read_bytes_per_s: u64,
+    pub(crate) link_mbit_per_s: f64,
+    pub(crate) read_mbit_per_s: f64,
 }
 
 /// A network, its load and its settings.
 #[derive(Debug)]
 pub struct Network<'a> {
-    /// Nodes and links; the rate of links and the size of caches are those of its load.
+    /// Nodes and links; the size of caches, and the rate of links without one of their own, are those of its load.
     pub topology: &'a Topology,
     /// Requests in the order of time.
     pub requests: &'a [Request],
@@ -65,7 +65,7 @@ pub struct Network<'a> {
     pub strategy: &'a str,
     /// Replacement policy of all Content Stores.
     pub cs_policy: CsPolicy,
-    /// Share of the frames that each link loses.
+    /// Share of the frames that each link loses that has no share of its own.
     pub loss: f64,
     /// Requests that begin before this time are not measured.
     pub warm_up: Duration,
@@ -90,8 +90,8 @@ impl Network<'_> {
         is_vip.then_some(VipSettings {
             score: self.cs_policy.vip_score,
             objects: self.sizes.len(),
-            link_bytes_per_s: (load.link_mbit_per_s * 125_000.0) as u64,
-            read_bytes_per_s: (load.cache_read_mbit_per_s * 125_000.0) as u64,
+            link_mbit_per_s: load.link_mbit_per_s,
+            read_mbit_per_s: load.cache_read_mbit_per_s,
         })
     }
 

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use namewire_config::{ByteSize, Config, Pages, TrustRules, WorkerCount};
+use namewire_config::{ByteSize, Config, Pages, TrustRules, VipLink, WorkerCount};
 use namewire_daemon::{Environment, Management, Seeds, SteppedForwarder};
+use ndn_cache_sim::topology::Hop;
 use ndn_caching::PolicyKind;
 use ndn_dataplane::MemoryFaceOptions;
 use ndn_face::InternalEnd;
 use ndn_management::{ControlParameters, Verb, face_flag};
 use ndn_packet::{MAX_PACKET_SIZE, Name};
 use ndn_sys::clock::ManualClock;
-use ndn_types::{LinkType, Persistency, Scope};
+use ndn_types::{FaceUri, LinkType, Persistency, Scope};
 
 use crate::network::{Network, VipSettings};
 
@@ -48,8 +49,8 @@ pub(crate) struct NodeSettings<'a> {
     pub(crate) vip: Option<VipSettings>,
     /// Number of prefixes with routes.
     pub(crate) prefixes: usize,
-    /// Number of neighbours.
-    pub(crate) neighbours: usize,
+    /// Links to neighbours.
+    pub(crate) links: &'a [Hop],
     /// Whether the node has consumers.
     pub(crate) has_consumers: bool,
     /// Whether the node is a source of objects.
@@ -69,7 +70,7 @@ impl<'a> NodeSettings<'a> {
             cs_policy: network.cs_policy.kind,
             vip: network.vip(),
             prefixes,
-            neighbours: topology.hops[node].len(),
+            links: &topology.hops[node],
             has_consumers: topology.consumers.contains(&node),
             is_source: topology.producers.contains(&node),
             has_routing_daemon: false,
@@ -106,7 +107,8 @@ impl Node {
             Environment { clock: clock.clone().into(), seeds: Seeds::from_number(seed) };
         let failed = |error: &dyn std::fmt::Display| format!("a forwarder does not start: {error}");
         let forwarder = SteppedForwarder::new(&configuration(settings), &environment);
-        let NodeSettings { neighbours, has_consumers, is_source, .. } = settings;
+        let NodeSettings { links, has_consumers, is_source, .. } = settings;
+        let neighbours = links.len();
         let mut node = Self {
             forwarder: forwarder.map_err(|error| failed(&format!("{error:#}")))?,
             faces: Vec::new(),
@@ -208,7 +210,7 @@ impl Node {
 
 /// A forwarder of one worker that opens nothing.
 fn configuration(settings: NodeSettings<'_>) -> Config {
-    let mut config = tables(settings, 1);
+    let mut config = tables(settings, 1, |number| Some(FaceUri::memory(number as u64)));
     config.control.enabled = false;
     config.pool.pages = Pages::Ordinary;
     config.pool.capacity = ByteSize(POOL_BYTES);
@@ -221,8 +223,12 @@ fn configuration(settings: NodeSettings<'_>) -> Config {
     config
 }
 
-/// Workers, tables and limits of a node.
-pub(crate) fn tables(settings: NodeSettings<'_>, workers: usize) -> Config {
+/// Workers, tables and limits of a node. `remote` is the remote URI of the face of a link, if it is known.
+pub(crate) fn tables(
+    settings: NodeSettings<'_>,
+    workers: usize,
+    remote: impl Fn(usize) -> Option<FaceUri>,
+) -> Config {
     let mut config = Config::default();
     config.forwarder.workers = WorkerCount::Fixed(workers);
     config.management.readvertise_nlsr = settings.has_routing_daemon;
@@ -235,17 +241,23 @@ pub(crate) fn tables(settings: NodeSettings<'_>, workers: usize) -> Config {
     let bytes = cs_bytes(settings.cs_packets as u64, settings.segment_bytes);
     config.tables.cs.capacity_bytes = Some(ByteSize(bytes));
     config.tables.cs.policy = settings.cs_policy;
-    if let Some(settings) = settings.vip {
+    if let Some(VipSettings { score, objects, link_mbit_per_s, read_mbit_per_s }) = settings.vip {
         let vip = &mut config.caching.vip;
+        let rate = |mbit_per_s: f64| ByteSize(((mbit_per_s * 125_000.0) as u64).max(VIP_RATE_MIN));
         vip.enabled = true;
         vip.signers = TrustRules::Any;
-        vip.objects = settings.objects.clamp(VIP_OBJECTS.0, VIP_OBJECTS.1);
-        vip.link_rate = ByteSize(settings.link_bytes_per_s.max(VIP_RATE_MIN));
-        vip.read_rate = ByteSize(settings.read_bytes_per_s.max(VIP_RATE_MIN));
+        vip.objects = objects.clamp(VIP_OBJECTS.0, VIP_OBJECTS.1);
+        vip.link_rate = rate(link_mbit_per_s);
+        let link = |(number, hop): (usize, &Hop)| {
+            let rate = rate(hop.properties.mbit_per_s?);
+            Some(VipLink { uri: remote(number)?, rate })
+        };
+        vip.links = settings.links.iter().enumerate().filter_map(link).collect();
+        vip.read_rate = rate(read_mbit_per_s);
         vip.cache_size = Some(ByteSize(cs_content.max(1)));
-        vip.score = settings.score;
+        vip.score = score;
     }
     // A third of the faces are reserved for other classes of principals.
-    config.limits.faces = 2 * settings.neighbours + FACES_SPARE;
+    config.limits.faces = 2 * settings.links.len() + FACES_SPARE;
     config
 }

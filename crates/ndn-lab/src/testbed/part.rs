@@ -1,7 +1,6 @@
 //! The part of a network that runs on one host: forwarders, and the consumers and producers of their nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddrV4;
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -132,8 +131,8 @@ impl<'n> Part<'n> {
         mark.clone_into(&mut self.mark);
         for number in numbers {
             let namespace = namespaces.map(|all| all.node(*number));
-            let listen = endpoints.listen[*number];
-            let node = self.start_node(*number, (directory, mark), listen, namespace.as_deref())?;
+            let node =
+                self.start_node(*number, (directory, mark), endpoints, namespace.as_deref())?;
             self.nodes.insert(*number, node);
         }
         let program = self.testbed.program;
@@ -196,7 +195,7 @@ impl<'n> Part<'n> {
         &self,
         number: usize,
         (directory, mark): (&Path, &str),
-        udp: SocketAddrV4,
+        endpoints: &Endpoints,
         namespace: Option<&str>,
     ) -> Result<Node, String> {
         let (network, program) = (self.network, self.testbed.program);
@@ -206,7 +205,9 @@ impl<'n> Part<'n> {
         let made = std::fs::create_dir(&own);
         drop(permission);
         made.map_err(|error| format!("{}: {error}", own.display()))?;
-        let sockets = Sockets { unix: own.join("s"), udp };
+        let neighbours = topology.hops[number].iter().map(|hop| endpoints.remotes[hop.link]);
+        let (udp, neighbours) = (endpoints.listen[number], neighbours.collect());
+        let sockets = Sockets { unix: own.join("s"), udp, neighbours };
         let prefixes = network.sources.iter().collect::<BTreeSet<_>>().len();
         let settings = NodeSettings {
             has_routing_daemon: self.testbed.has_routing_daemons,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use namewire_config::{ByteSize, Config};
+use ndn_types::FaceUri;
 
 use crate::programs::find;
 use crate::simulation::node::{NodeSettings, tables};
@@ -36,6 +37,8 @@ pub(crate) struct Sockets {
     pub(crate) unix: PathBuf,
     /// Address of the UDP socket.
     pub(crate) udp: SocketAddrV4,
+    /// Addresses to which the faces of its links lead, in the order of links; none where links are those of others.
+    pub(crate) neighbours: Vec<SocketAddrV4>,
 }
 
 impl Program {
@@ -134,7 +137,11 @@ impl Program {
 }
 
 fn namewire(settings: NodeSettings<'_>, workers: usize, sockets: &Sockets) -> String {
-    let mut config: Config = tables(settings, workers);
+    let remote = |number: usize| {
+        let address = *sockets.neighbours.get(number)?;
+        Some(FaceUri::from_socket("udp", address.into()))
+    };
+    let mut config: Config = tables(settings, workers, remote);
     config.control.enabled = false;
     config.pool.capacity = ByteSize(POOL_BYTES);
     let listeners = &mut config.listeners;
@@ -199,7 +206,7 @@ mod tests {
         cs_policy: ndn_caching::PolicyKind::Lru,
         vip: None,
         prefixes: 3,
-        neighbours: 2,
+        links: &[],
         has_consumers: true,
         is_source: false,
         has_routing_daemon: false,
@@ -208,7 +215,8 @@ mod tests {
     #[test]
     fn configuration_of_namewire_is_valid() {
         let unix = "/tmp/n.sock".into();
-        let sockets = Sockets { unix, udp: SocketAddrV4::new(LOOPBACK, 20_000) };
+        let udp = SocketAddrV4::new(LOOPBACK, 20_000);
+        let sockets = Sockets { unix, udp, neighbours: Vec::new() };
         for (cs_packets, workers) in [(1000, 1), (0, 2)] {
             let settings = NodeSettings { cs_packets, ..SETTINGS };
             let (_, text) = Program::Namewire.configuration(settings, workers, &sockets);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use ndn_packet::{Data, Interest, SignatureType};
 use ndn_security::Certificate;
 use ndn_security::trust::{
-    AnchorChange, AnchorSource, SignedPacket, TrustError, TrustPolicy, Validation,
+    AnchorChange, AnchorSource, PacketKind, SignedPacket, TrustError, TrustPolicy, Validation,
 };
 use ndn_types::{Now, Timestamp};
 use replay::{ReplayGuard, ReplayRecords};
@@ -179,6 +179,16 @@ impl SignedInterests {
         Self(guarded)
     }
 
+    /// Replaces the signers, at `unix_ms`.
+    pub fn set_policy(&mut self, policy: TrustPolicy, unix_ms: u64) {
+        let Self(guarded) = self;
+        if guarded.policy.accepts_all() {
+            // What was accepted is not recorded.
+            guarded.replay.refuse_signed_before(unix_ms);
+        }
+        guarded.policy = policy;
+    }
+
     /// Accepts an Interest whose signer is authorized, once.
     ///
     /// # Errors
@@ -200,17 +210,40 @@ impl SignedInterests {
             None if proves_key(&packet) => return Err("it has no SignatureTime".to_owned()),
             None => {}
         }
-        match policy.validate(&packet, &[], unix_s(now)) {
-            Validation::Accepted => {}
-            Validation::Refused(error) => return Err(error.to_string()),
-            Validation::NeedsCertificates(_) => {
-                return Err(format!("the certificate of {key} is not a trust anchor"));
-            }
-        }
+        validate(policy, &packet, now)?;
         if let Some(time_ms) = time_ms {
             replay.note(now, key, time_ms);
         }
         Ok(())
+    }
+
+    /// Whether an Interest that the signer of this answer had sent under the same name, but for the digest of the parameters,
+    /// would be accepted: the rules of Interests decide about their answers, too. The caller recognizes answers that it
+    /// had before.
+    ///
+    /// # Errors
+    /// The reason why it is refused.
+    pub fn accept_answer(&mut self, now: Now, answer: &Data<'_>) -> Result<(), String> {
+        let packet = SignedPacket::from_data(answer);
+        let packet = packet.ok_or_else(|| "the SignatureInfo is malformed".to_owned())?;
+        let name = answer.name().parent();
+        validate(
+            &mut self.0.policy,
+            &SignedPacket { kind: PacketKind::Interest, name, ..packet },
+            now,
+        )
+    }
+}
+
+/// Validates a packet by trust anchors only.
+fn validate(policy: &mut TrustPolicy, packet: &SignedPacket<'_>, now: Now) -> Result<(), String> {
+    match policy.validate(packet, &[], unix_s(now)) {
+        Validation::Accepted => Ok(()),
+        Validation::Refused(error) => Err(error.to_string()),
+        Validation::NeedsCertificates(_) => {
+            let key = packet.key_name().map_err(|error| error.to_string())?;
+            Err(format!("the certificate of {key} is not a trust anchor"))
+        }
     }
 }
 
@@ -382,7 +415,7 @@ fn proves_key(packet: &SignedPacket<'_>) -> bool {
 
 /// The packet that the trust rules are applied to; `None` if the command is not signed.
 fn signed_packet<'a>(command: &Command<'a>) -> Option<SignedPacket<'a>> {
-    let kind = ndn_security::trust::PacketKind::Interest;
+    let kind = PacketKind::Interest;
     match command.signature {
         CommandSignature::Absent => None,
         CommandSignature::Interest { info, signed, value } => {
