@@ -12,6 +12,7 @@ use ndn_management::{
 use ndn_packet::tlv::frame_len;
 use ndn_packet::{Data, Interest, LpPacket};
 use ndn_sys::clock::Clock;
+use ndn_types::Persistency;
 
 /// Time for the answer to an Interest.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -35,6 +36,42 @@ impl Operator {
         stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
         Ok(Self { stream, clock: clock.clone(), buffer: Vec::new() })
+    }
+
+    /// Creates a persistent face, or makes the one persistent whose peer has sent first, as forwarders with VIP do. Returns its
+    /// FaceId.
+    pub(super) fn create_face(&mut self, uri: &str) -> Result<u64, CallError> {
+        let persistency = Some(Persistency::Persistent.number());
+        let uri = Some(uri.to_owned());
+        let parameters = ControlParameters { uri, persistency, ..ControlParameters::default() };
+        let response = self.respond(Verb::FaceCreate, &parameters)?;
+        let face_id = response.parameters().ok().and_then(|parameters| parameters.face_id);
+        let refused = || CallError::Refused { code: response.code, text: response.text.clone() };
+        match (response.code, face_id) {
+            (status::OK, Some(face_id)) => Ok(face_id),
+            (status::CONFLICT, Some(_)) => {
+                let parameters =
+                    ControlParameters { face_id, persistency, ..ControlParameters::default() };
+                let updated = self.command(Verb::FaceUpdate, &parameters)?;
+                updated.face_id.or(face_id).ok_or_else(refused)
+            }
+            _ => Err(refused()),
+        }
+    }
+
+    fn respond(
+        &mut self,
+        verb: Verb,
+        parameters: &ControlParameters,
+    ) -> Result<ControlResponse, CallError> {
+        let unix_ms = self.unix_ms();
+        let interest = CommandBuilder::default()
+            .digest_signed_interest(verb, parameters, self.clock.now().as_nanos(), unix_ms)
+            .map_err(|error| malformed(&error))?;
+        let wire = self.exchange(interest)?;
+        let data = Data::parse(&wire).map_err(|error| malformed(&error))?;
+        let response = ControlResponse::decode(data.content().unwrap_or_default());
+        response.map_err(|error| malformed(&error))
     }
 
     /// The connection, whose face has the routes that were registered for it.
@@ -106,18 +143,14 @@ impl Management for Operator {
         verb: Verb,
         parameters: &ControlParameters,
     ) -> Result<ControlParameters, CallError> {
-        let malformed = |error: &dyn std::fmt::Display| CallError::Malformed(error.to_string());
-        let unix_ms = self.unix_ms();
-        let interest = CommandBuilder::default()
-            .digest_signed_interest(verb, parameters, self.clock.now().as_nanos(), unix_ms)
-            .map_err(|error| malformed(&error))?;
-        let wire = self.exchange(interest)?;
-        let data = Data::parse(&wire).map_err(|error| malformed(&error))?;
-        let response = ControlResponse::decode(data.content().unwrap_or_default());
-        let response = response.map_err(|error| malformed(&error))?;
+        let response = self.respond(verb, parameters)?;
         if response.code != status::OK {
             return Err(CallError::Refused { code: response.code, text: response.text });
         }
         response.parameters().map_err(|error| malformed(&error))
     }
+}
+
+fn malformed(error: &dyn std::fmt::Display) -> CallError {
+    CallError::Malformed(error.to_string())
 }

@@ -13,7 +13,7 @@ use ndn_management::{
 };
 use ndn_packet::Name;
 use ndn_sys::clock::Clock;
-use ndn_types::{Persistency, Timestamp};
+use ndn_types::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::management::Operator;
@@ -144,14 +144,8 @@ impl Node {
     /// A face is refused.
     pub(super) fn create_faces(&mut self, uris: &[String]) -> Result<(), String> {
         for uri in uris {
-            let parameters = ControlParameters {
-                uri: Some(uri.clone()),
-                persistency: Some(Persistency::Persistent.number()),
-                ..ControlParameters::default()
-            };
-            let made = self.operator()?.command(Verb::FaceCreate, &parameters);
-            let made = made.map_err(|error| self.failed(format!("face {uri}: {error}")))?;
-            self.faces.push(made.face_id.ok_or_else(|| self.failed("faces/create: no FaceId"))?);
+            let made = self.operator()?.create_face(uri);
+            self.faces.push(made.map_err(|error| self.failed(format!("face {uri}: {error}")))?);
         }
         Ok(())
     }
