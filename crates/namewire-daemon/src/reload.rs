@@ -16,7 +16,7 @@ use super::control::service::Core;
 use super::control::sessions::Sessions;
 use super::control::setup::propagate;
 use super::tables::ForwardingTables;
-use super::{access, restart, settings, vip};
+use super::{access, restart, settings};
 use crate::config::{Config, PendingChanges};
 use crate::hooks::{ConfigSource, LogControl};
 
@@ -107,7 +107,8 @@ impl Reload {
         let access = access::access_control(&config.management, &core.clock).map_err(|faults| {
             faults.into_iter().map(|fault| fault.reason).collect::<Vec<_>>().join("; ")
         })?;
-        vip::check_signers(&config, &core.clock).map_err(|error| format!("{error:#}"))?;
+        #[cfg(feature = "vip")]
+        super::vip::check_signers(&config, &core.clock).map_err(|error| format!("{error:#}"))?;
         let strategies = plan_strategies(&config, &core.config, state, tables)?;
         // The certificate may have been renewed in place; the listener's settings are unchanged.
         let certificate = sessions.read_certificate(&core.config);

@@ -50,13 +50,6 @@ pub(super) fn policy_at_start(config: &Config) -> PolicyKind {
 #[cfg(feature = "vip")]
 pub(super) use with_vip::{Keys, check_signers, keys, node_settings};
 
-/// Checks the trust rules before a reload.
-#[cfg(not(feature = "vip"))]
-#[expect(clippy::unnecessary_wraps, reason = "with the cargo feature `vip`, rules can have faults")]
-pub(super) fn check_signers(_: &Config, _: &ndn_sys::clock::Clock) -> anyhow::Result<()> {
-    Ok(())
-}
-
 #[cfg(feature = "vip")]
 mod with_vip {
     use anyhow::Context;
@@ -199,7 +192,7 @@ mod tests {
         config.caching.vip.enabled = true;
         config.caching.vip.signers = TrustRules::Inline {
             text: "rule { id vip for interest filter { type name name /localhop/vip relation is-prefix-of }\n\
-                   checker { type customized sig-type ecdsa-sha256 key-locator { type name regex ^<>*<KEY><>$ } } }\n\
+                   checker { type customized key-locator { type name regex ^<>*<KEY><>$ } } }\n\
                    trust-anchor { type dir dir anchors }"
                 .to_owned(),
             directory: directory.path().to_owned(),
