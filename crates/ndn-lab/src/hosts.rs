@@ -246,7 +246,7 @@ impl Hosts {
     ) -> Result<Self, String> {
         let ssh = find("ssh", directory)?;
         let permission = leftovers::starting();
-        let control = leftovers::directory(MARK, &permission);
+        let control = leftovers::directory(&permission);
         drop(permission);
         Ok(Self {
             idle: Mutex::new(Vec::new()),
@@ -359,11 +359,14 @@ impl Hosts {
 /// The command that starts an agent; with a length, of the program, of that length in bytes, on its standard input.
 fn remote_command(program_len: Option<u64>) -> String {
     let Some(len) = program_len else { return "exec namewire lab agent".to_owned() };
-    // Users have various shells. The agent removes the directory, too, if this one is killed.
+    // Users have various shells. The agent has the number of the shell, so the directory is its own. What arrives of a program
+    // is less if the lab ends.
     format!(
-        "exec sh -c 'umask 077; d=$(mktemp -d \"${{TMPDIR:-/tmp}}/{}program-XXXXXX\") || exit; \
-         trap \"rm -rf \\\"$d\\\"\" EXIT; head -c {len} > \"$d/namewire\" && chmod 700 \"$d/namewire\" && \
-         \"$d/namewire\" lab agent'",
+        "exec sh -c 'umask 077; {}; d=$(mktemp -d \"${{TMPDIR:-/tmp}}/{}$o-XXXXXX\") || exit; \
+         trap \"rm -rf \\\"$d\\\"\" EXIT; head -c {len} > \"$d/namewire\" && \
+         test $(wc -c < \"$d/namewire\") -eq {len} && chmod 700 \"$d/namewire\" && \
+         exec \"$d/namewire\" lab agent'",
+        leftovers::SHELL_IDENTITY,
         leftovers::PREFIX
     )
 }

@@ -2,13 +2,12 @@
 //! killed.
 //!
 //! All programs of a run have the environment variable [`MARK`] with the identifier of the experiment, cell and replication,
-//! and so have the programs that these start; [`OWNER`] names the process of the lab. Temporary directories have the
-//! identifier in their names, and the owner in a file.
+//! and so have the programs that these start; [`OWNER`] names the process of the lab. The names of temporary directories and
+//! network namespaces contain the owner: there is no moment at which they exist and belong to nobody.
 
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,11 +17,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 const MARK: &str = "NAMEWIRE_LAB_EXPERIMENT";
 /// Name of the environment variable with the process of the lab.
 const OWNER: &str = "NAMEWIRE_LAB_OWNER";
-/// Name of the file with the process of the lab in a temporary directory.
-const OWNER_FILE: &str = "owner";
-/// Prefix of the names of temporary directories.
+/// Prefix of the names of temporary directories. The owner and a hyphen follow.
 pub(crate) const PREFIX: &str = "namewire-lab-";
-/// Rounds of the search for processes: one that is being ended may have started another.
+/// Rounds of the search for processes, and of the removal of a directory: a process that is being ended may have started
+/// another one, and another lab may remove the same directory.
 const ROUNDS: u32 = 10;
 /// Time for a killed process to end. One that waits for a device takes longer.
 const END_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
@@ -59,47 +57,51 @@ pub(crate) fn spawn(
 /// # Errors
 /// It cannot be created.
 pub(crate) fn directory(
-    id: &str,
     _permission: &MutexGuard<'static, ()>,
 ) -> std::io::Result<tempfile::TempDir> {
-    let directory = tempfile::Builder::new().prefix(&format!("{PREFIX}{id}-")).tempdir()?;
-    let mut file = fs::File::create_new(directory.path().join(OWNER_FILE))?;
-    file.write_all(own_identity().as_bytes())?;
-    Ok(directory)
+    tempfile::Builder::new().prefix(&format!("{PREFIX}{}-", own_identity())).tempdir()
 }
 
-/// Namespace of process numbers, number and start time of a process: no other one has had the same.
+/// Place, number and start time of a process, in hexadecimal digits: no other one has had the same. The place is the boot
+/// of the machine and the namespace of process numbers. Shells compute the same ([`SHELL_IDENTITY`]).
 fn identity(process: &str) -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let boot = u64::from_str_radix(boot.get(..8)?, 16).ok()?;
     let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
+    let digits = namespace.to_str()?.chars().filter(char::is_ascii_digit);
+    let namespace: u64 = digits.collect::<String>().parse().ok()?;
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // proc(5): the second field, a name in parentheses, may contain anything. The start time is the 22nd, the state the third.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     if matches!(fields.next()?, "Z" | "X") {
         return None;
     }
-    let start = fields.nth(18)?;
-    let number = stat.split_ascii_whitespace().next()?;
-    Some(format!("{} {number} {start}", namespace.display()))
+    let start: u64 = fields.nth(18)?.parse().ok()?;
+    let number: u64 = stat.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(format!("{:x}.{number:x}.{start:x}", boot ^ namespace))
 }
+
+/// Commands of a POSIX shell that set `o` to the identity of the shell.
+pub(crate) const SHELL_IDENTITY: &str = "b=$(head -c 8 /proc/sys/kernel/random/boot_id); \
+    n=$(readlink /proc/self/ns/pid | tr -dc 0-9); s=$(cat /proc/$$/stat); set -- ${s##*)}; \
+    o=$(printf %x.%x.%x $((0x$b ^ $n)) $$ ${20})";
 
 fn own_identity() -> String {
     identity("self").unwrap_or_default()
 }
 
-/// Returns whether a process of this namespace has ended. Those of other namespaces (containers) are not known.
+/// Returns whether a process of this place has ended. Those of other places (machines, containers) are not known.
 fn has_ended(owner: &str) -> bool {
     let own = own_identity();
-    let namespace = |identity: &str| identity.split_once(' ').map(|(first, _)| first.to_owned());
-    let Some(number) = owner.split(' ').nth(1) else { return false };
-    namespace(owner) == namespace(&own) && identity(number).as_deref() != Some(owner)
+    let place = |identity: &str| identity.split('.').next().map(str::to_owned);
+    let number = owner.split('.').nth(1).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    let Some(number) = number else { return false };
+    place(owner) == place(&own) && identity(&number.to_string()).as_deref() != Some(owner)
 }
 
-/// Marks a temporary directory as one of this process. Its name begins with [`PREFIX`].
-///
-/// # Errors
-/// The mark cannot be written.
-pub(crate) fn adopt(directory: &Path) -> std::io::Result<()> {
-    fs::write(directory.join(OWNER_FILE), own_identity())
+/// The owner in the name of a temporary directory or a namespace.
+fn owner_of(name: &str) -> Option<&str> {
+    name.strip_prefix(PREFIX)?.split('-').next()
 }
 
 /// Ends what labs left that were killed, whatever their experiment: processes, and temporary directories. Returns how many
@@ -125,13 +127,11 @@ fn end_owned(is_meant: impl Fn(&str) -> bool) -> usize {
         }
         ended += found.into_iter().filter(|process| kill(*process, is_owned)).count();
     }
-    for directory in directories(PREFIX) {
-        let owner = fs::read_to_string(directory.join(OWNER_FILE)).unwrap_or_default();
-        if is_meant(&owner) {
-            let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            remove_namespaces(&format!("{name}-"));
-            // Another lab may be doing the same.
-            let _ = fs::remove_dir_all(&directory);
+    let is_left = |name: &str| owner_of(name).is_some_and(&is_meant);
+    remove_namespaces(is_left);
+    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        if is_left(&entry.file_name().to_string_lossy()) {
+            remove_directory(&entry.path());
         }
     }
     ended
@@ -155,30 +155,25 @@ pub(crate) fn end_processes(mark: &str) -> usize {
     ended
 }
 
-/// Removes directories of runs of the experiment that was killed, and returns how many.
-pub(crate) fn remove_directories(id: &str) -> usize {
-    remove_namespaces(&format!("{PREFIX}{id}-"));
-    let own = directories(&format!("{PREFIX}{id}-"));
-    own.iter().filter(|path| fs::remove_dir_all(path).is_ok()).count()
-}
-
-/// Removes the network namespaces whose names begin with this. Those of a run begin with the name of its directory.
-pub(crate) fn remove_namespaces(prefix: &str) {
-    for entry in fs::read_dir("/run/netns").into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        if name.to_string_lossy().starts_with(prefix) {
-            // Another lab may be doing the same.
-            let _ = Command::new("ip").args(["netns", "delete"]).arg(&name).status();
+/// Removes a directory, also if others remove it at the same time.
+fn remove_directory(path: &Path) {
+    for _ in 0..ROUNDS {
+        if fs::remove_dir_all(path).is_ok() || !path.exists() {
+            break;
         }
     }
 }
 
-/// Temporary directories whose names begin with this.
-fn directories(prefix: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
-    let is_own =
-        |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().starts_with(prefix);
-    entries.map(|entry| entry.path()).filter(is_own).collect()
+/// Removes the network namespaces for whose names this holds. Those of a run begin with the name of its directory.
+pub(crate) fn remove_namespaces(is_meant: impl Fn(&str) -> bool) {
+    for entry in fs::read_dir("/run/netns").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if is_meant(&name.to_string_lossy()) {
+            // Another lab may be doing the same, and those of other users stay.
+            let mut command = Command::new("ip");
+            let _ = command.args(["netns", "delete"]).arg(&name).stderr(Stdio::null()).status();
+        }
+    }
 }
 
 /// All processes but this one.
@@ -213,6 +208,8 @@ fn kill(process: Pid, is_own: impl Fn(Pid) -> bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+
     use super::*;
 
     #[test]
@@ -225,8 +222,32 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(has_ended(&identity), "{identity}");
-        // Another namespace, and files that name no owner.
-        assert!(!has_ended(&identity.replace("pid:[", "pid:[9")), "{identity}");
-        assert!(!has_ended(""));
+        // Another place, and names without an owner.
+        assert!(!has_ended(&format!("1{identity}")), "{identity}");
+        assert!(!has_ended("") && !has_ended("0123456789abcdef"));
+    }
+
+    #[test]
+    fn owners_are_read_from_names() {
+        let directory = directory(&starting()).unwrap();
+        let name = directory.path().file_name().unwrap().to_str().unwrap().to_owned();
+        for name in [&name, &format!("{name}-3"), &format!("{name}-hub")] {
+            assert_eq!(owner_of(name).unwrap(), own_identity(), "{name}");
+        }
+        assert_eq!(owner_of("other"), None);
+    }
+
+    #[test]
+    fn identity_of_a_shell_is_that_of_its_process() {
+        let script = format!("{SHELL_IDENTITY}; echo $o; read line");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        let output = child.stdout.take().unwrap();
+        BufReader::new(output).read_line(&mut line).unwrap();
+        assert_eq!(line.trim_end(), identity(&child.id().to_string()).unwrap());
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 }

@@ -197,6 +197,7 @@ fn agent() -> Outcome {
     })?;
     ndn_sys::allocation::take_from_kernel(LARGE_ALLOCATION);
     let served = execute::serve_agent(std::io::stdin(), std::io::stdout(), &Clock::system());
+    execute::abandon();
     served.map_err(Failure::Failed)
 }
 

@@ -1,7 +1,6 @@
 //! The agent of a lab on another host: performs a host's part of runs.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use crate::network::Network;
 use crate::testbed::{Driven, Part, Program, Testbed, place};
 
 /// Performs the orders that arrive on `input`, and answers on `output`. When `input` ends, all programs are ended, all files
-/// removed, and the process exits.
+/// removed, and the process exits. The caller does the same ([`super::abandon`]) if this returns.
 ///
 /// # Errors
 /// An answer cannot be written.
@@ -29,7 +28,6 @@ pub fn serve(
     clock: &Clock,
 ) -> Result<(), String> {
     leftovers::end_orphans();
-    adopt_program();
     let (send, orders) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(input).lines() {
@@ -71,17 +69,6 @@ pub fn serve(
 
 fn failed(reason: String) -> Report {
     Report::Failed { reason, log: String::new() }
-}
-
-/// Removes the directory of this program at the end, if it was copied to this host.
-fn adopt_program() {
-    let own = std::env::current_exe().unwrap_or_default();
-    let directory = own.parent().unwrap_or(Path::new("/"));
-    let name = directory.file_name().unwrap_or_default().to_string_lossy();
-    if name.starts_with(leftovers::PREFIX) {
-        // The shell that has made the directory removes it, too.
-        let _ = leftovers::adopt(directory);
-    }
 }
 
 /// The connection to the lab.
@@ -136,7 +123,7 @@ fn perform_part<W: Write>(
         return Err("another order than to start".to_owned().into());
     };
     let permission = leftovers::starting();
-    let directory = leftovers::directory(id, &permission);
+    let directory = leftovers::directory(&permission);
     drop(permission);
     let directory = directory.map_err(|error| format!("temporary directory: {error}"))?;
     // Two names may be the same machine.

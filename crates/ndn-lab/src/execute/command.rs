@@ -36,7 +36,7 @@ pub(super) fn run(
     let values = &experiment.values(run);
     let starting = leftovers::starting();
     let failed = |error: std::io::Error| format!("the run cannot be started: {error}");
-    let directory = leftovers::directory(id, &starting).map_err(failed)?;
+    let directory = leftovers::directory(&starting).map_err(failed)?;
     let path = |name: &str| directory.path().join(name);
     let mut input = File::options()
         .read(true)

@@ -22,11 +22,9 @@ use inputs::Inputs;
 pub(crate) use outcome::CLOCK_ERROR;
 pub use outcome::RunFailure;
 
-/// Ends what runs of a killed program left: their processes and temporary directories. Returns how many processes.
+/// Ends the processes of runs of an experiment whose program was killed. Returns how many.
 pub fn end_leftovers(id: &str) -> usize {
-    let ended = leftovers::end_processes(id);
-    leftovers::remove_directories(id);
-    ended
+    leftovers::end_processes(id)
 }
 
 /// Ends what other labs left that were killed, whatever their experiment. Returns how many processes.

@@ -22,7 +22,7 @@ use crate::network::packets::{NAME_COMPONENTS_MAX, NAME_COMPONENTS_MIN};
 use crate::network::{CsPolicy, Measures, Network, cs_packets};
 use crate::render::{self, Form};
 use crate::simulation::{cache_memory, simulate};
-use crate::testbed::{self, Place, Program, RunMark, Testbed, Workload};
+use crate::testbed::{self, Place, Program, Testbed, Workload};
 
 /// The pattern in which each consumer requests one object at a random time within the first second: the first consumer the
 /// first object, and so on, and after the last object the first one again. All requests are measured.
@@ -395,7 +395,7 @@ pub(super) fn run(
         );
     }
     let mark = format!("{id}-{}-{}", run.run.cell, run.run.replication);
-    perform(testbed, &network, RunMark { id, mark: &mark }, limit)
+    perform(testbed, &network, &mark, limit)
 }
 
 /// Performs the part of a run that the nodes of a host are: its network has their requests only.
@@ -452,7 +452,7 @@ fn perform_on(hosts: &Hosts, run: &RemoteRun<'_>) -> RunResult {
 fn perform(
     testbed: Testbed,
     network: &Network<'_>,
-    mark: RunMark<'_>,
+    mark: &str,
     limit: Duration,
 ) -> Result<BTreeMap<String, f64>, RunFailure> {
     let measured = testbed.run(network, mark, &Clock::system(), limit);

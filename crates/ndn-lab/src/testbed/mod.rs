@@ -54,15 +54,6 @@ pub struct TestbedError {
     pub log: String,
 }
 
-/// A run of an experiment, for the marks of what it starts.
-#[derive(Debug, Clone, Copy)]
-pub struct RunMark<'a> {
-    /// Identifier of the experiment.
-    pub id: &'a str,
-    /// Mark of the processes of the run; it begins with the identifier.
-    pub mark: &'a str,
-}
-
 impl Testbed {
     /// Names of the measurements of the whole network beside those of [`Measures`].
     pub const NAMES: [&'static str; 5] =
@@ -130,30 +121,31 @@ impl Testbed {
         nodes as u64 * program::NODE_BYTES
     }
 
-    /// Starts the network, performs its requests and ends it. It fails if requests are not complete within `limit`.
+    /// Starts the network, performs its requests and ends it. It fails if requests are not complete within `limit`. Processes
+    /// of the run have `mark`, which begins with the identifier of the experiment.
     ///
     /// # Errors
     /// A forwarder does not start, ends or refuses a command, or a request does not end.
     pub fn run(
         &self,
         network: &Network<'_>,
-        run: RunMark<'_>,
+        mark: &str,
         clock: &Clock,
         limit: Duration,
     ) -> Result<BTreeMap<String, f64>, TestbedError> {
         let plain = |reason: String| TestbedError { reason, log: String::new() };
         let end = clock.now().since(Timestamp::ZERO) + limit;
         let permission = leftovers::starting();
-        let directory = leftovers::directory(run.id, &permission);
+        let directory = leftovers::directory(&permission);
         drop(permission);
         let directory =
             directory.map_err(|error| plain(format!("temporary directory: {error}")))?;
         let mut part = Part::new(*self, network, clock);
-        let outcome = self.perform(network, (directory.path(), run.mark, &mut part), clock, end);
+        let outcome = self.perform(network, (directory.path(), mark, &mut part), clock, end);
         let log = outcome.as_ref().map_or_else(|_| part.log(), |_| String::new());
         drop(part);
         // Programs that forwarders started, and forwarders that were not stored.
-        leftovers::end_processes(run.mark);
+        leftovers::end_processes(mark);
         // Blocks if the forwarders were ended by an interrupt.
         drop(leftovers::starting());
         outcome.map_err(|reason| TestbedError { reason, log })

@@ -130,7 +130,8 @@ impl Namespaces {
 
 impl Drop for Namespaces {
     fn drop(&mut self) {
-        leftovers::remove_namespaces(&format!("{}-", self.prefix));
+        let prefix = format!("{}-", self.prefix);
+        leftovers::remove_namespaces(|name| name.starts_with(&prefix));
     }
 }
 

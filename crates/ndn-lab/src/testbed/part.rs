@@ -201,10 +201,6 @@ impl<'n> Part<'n> {
         let (network, program) = (self.network, self.testbed.program);
         let topology = network.topology;
         let own = directory.join(number.to_string());
-        let permission = leftovers::starting();
-        let made = std::fs::create_dir(&own);
-        drop(permission);
-        made.map_err(|error| format!("{}: {error}", own.display()))?;
         let neighbours = topology.hops[number].iter().map(|hop| endpoints.remotes[hop.link]);
         let (udp, neighbours) = (endpoints.listen[number], neighbours.collect());
         let sockets = Sockets { unix: own.join("s"), udp, neighbours };
@@ -215,7 +211,10 @@ impl<'n> Part<'n> {
         };
         let (name, text) = program.configuration(settings, self.testbed.workers, &sockets);
         let path = own.join(name);
-        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let permission = leftovers::starting();
+        let made = std::fs::create_dir(&own).and_then(|()| std::fs::write(&path, text));
+        drop(permission);
+        made.map_err(|error| format!("{}: {error}", path.display()))?;
         let command = place::wrapped(program.command(&program.locate()?, &path), namespace);
         let name = &topology.nodes[number];
         Node::start((name, program), command, (&own, mark), sockets, &self.clock)
