@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
@@ -127,15 +127,26 @@ impl Events {
 
 /// A set of descriptors to wait for (epoll, level-triggered).
 ///
-/// While it has wakers only, a wait of zero does without the kernel unless one of them was called: a simulation of whole
-/// forwarders polls far more often than it wakes.
+/// Until the first wait that may sleep, calls of its wakers are found without the kernel: a simulation of whole forwarders
+/// polls and wakes far more often than anything else, and never sleeps.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
-    /// The flags that the wakers in the set share with it.
-    wakers: RefCell<Vec<Arc<AtomicBool>>>,
+    wakers: RefCell<Vec<WakerInSet>>,
     /// Something other than wakers was added.
     has_descriptors: Cell<bool>,
+    /// There was a wait that might sleep, of this set or of one that has its descriptor.
+    has_slept: Cell<bool>,
+    /// The waker of which calls are looked for first: not always the same, if there is no room for the events of all.
+    first: Cell<usize>,
+}
+
+/// A waker in a [`Poller`], which does not keep its descriptor open.
+#[derive(Debug)]
+struct WakerInSet {
+    token: u64,
+    flags: Arc<WakerFlags>,
+    event: Weak<OwnedFd>,
 }
 
 impl Poller {
@@ -148,6 +159,8 @@ impl Poller {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             wakers: RefCell::default(),
             has_descriptors: Cell::default(),
+            has_slept: Cell::default(),
+            first: Cell::default(),
         })
     }
 
@@ -166,7 +179,13 @@ impl Poller {
     /// Those of `epoll_ctl(2)`, such as a waker that is in the set already.
     pub fn add_waker(&self, waker: &Waker, token: u64) -> io::Result<()> {
         epoll::add(&self.epoll, waker, EventData::new_u64(token), EventFlags::IN)?;
-        self.wakers.borrow_mut().push(Arc::clone(&waker.is_awake));
+        if !self.has_slept.get() {
+            waker.flags.needs_event.store(false, Ordering::SeqCst);
+            waker.clear_event();
+        }
+        let event = Arc::downgrade(&waker.event);
+        let one = WakerInSet { token, flags: Arc::clone(&waker.flags), event };
+        self.wakers.borrow_mut().push(one);
         Ok(())
     }
 
@@ -175,7 +194,10 @@ impl Poller {
     /// # Errors
     /// Those of `epoll_ctl(2)`, such as a waker that is not in the set.
     pub fn remove_waker(&self, waker: &Waker) -> io::Result<()> {
-        self.wakers.borrow_mut().retain(|other| !Arc::ptr_eq(other, &waker.is_awake));
+        self.wakers.borrow_mut().retain(|other| !Arc::ptr_eq(&other.flags, &waker.flags));
+        if !waker.flags.needs_event.swap(true, Ordering::SeqCst) && waker.flags.is_awake() {
+            write_event(&waker.event);
+        }
         Ok(epoll::delete(&self.epoll, waker)?)
     }
 
@@ -203,8 +225,14 @@ impl Poller {
     /// Those of `epoll_wait(2)`.
     pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
         events.clear();
-        if timeout == Some(Duration::ZERO) && !self.has_descriptors.get() && !self.has_call() {
-            return Ok(());
+        if timeout != Some(Duration::ZERO) {
+            self.use_events();
+        }
+        if !self.has_slept.get() {
+            let has_room = self.find_calls(events);
+            if !self.has_descriptors.get() || !has_room {
+                return Ok(());
+            }
         }
         let timeout = timeout.map(whole_millis);
         match epoll::wait(&self.epoll, spare_capacity(&mut events.buffer), timeout.as_ref()) {
@@ -213,14 +241,53 @@ impl Poller {
         }
     }
 
-    /// Whether a waker was called and not reset.
-    fn has_call(&self) -> bool {
-        self.wakers.borrow().iter().any(|is_awake| is_awake.load(Ordering::Relaxed))
+    /// From now on a thread may wait for the descriptor of the set.
+    fn use_events(&self) {
+        if !self.has_slept.replace(true) {
+            self.wakers.borrow().iter().for_each(WakerInSet::use_event);
+        }
+    }
+
+    /// Adds the events of wakers that were called and not reset. Returns whether there is room for more.
+    fn find_calls(&self, events: &mut Events) -> bool {
+        let wakers = self.wakers.borrow();
+        let first = self.first.get() % wakers.len().max(1);
+        let (before, after) = wakers.split_at(first);
+        let in_turn = after.iter().chain(before).zip(first..);
+        for (waker, number) in in_turn.filter(|(waker, _)| waker.is_called()) {
+            if events.buffer.len() == events.buffer.capacity() {
+                self.first.set(number);
+                break;
+            }
+            let data = EventData::new_u64(waker.token);
+            events.buffer.push(epoll::Event { flags: EventFlags::IN, data });
+        }
+        events.buffer.len() < events.buffer.capacity()
+    }
+}
+
+impl WakerInSet {
+    fn is_called(&self) -> bool {
+        // One that was dropped is not in the set any more.
+        self.flags.is_awake() && self.event.strong_count() > 0
+    }
+
+    /// From now on its calls are events of the kernel.
+    fn use_event(&self) {
+        self.flags.needs_event.store(true, Ordering::SeqCst);
+        // A call at the same time finds this flag, or is found here.
+        if let Some(event) = self.event.upgrade()
+            && self.flags.is_awake()
+        {
+            write_event(&event);
+        }
     }
 }
 
 impl AsFd for Poller {
+    /// Readable when a wait would return events.
     fn as_fd(&self) -> BorrowedFd<'_> {
+        self.use_events();
         self.epoll.as_fd()
     }
 }
@@ -235,9 +302,23 @@ fn whole_millis(timeout: Duration) -> Timespec {
 /// Wakes the thread that waits for it in a [`Poller`] (eventfd).
 #[derive(Debug)]
 pub struct Waker {
-    event: OwnedFd,
-    /// It was called since the last [`reset`](Self::reset): another call changes nothing.
-    is_awake: Arc<AtomicBool>,
+    event: Arc<OwnedFd>,
+    flags: Arc<WakerFlags>,
+}
+
+/// State of a [`Waker`].
+#[derive(Debug)]
+struct WakerFlags {
+    /// It was called since the last [`reset`](Waker::reset): another call changes nothing.
+    is_awake: AtomicBool,
+    /// A thread may wait for its descriptor.
+    needs_event: AtomicBool,
+}
+
+impl WakerFlags {
+    fn is_awake(&self) -> bool {
+        self.is_awake.load(Ordering::SeqCst)
+    }
 }
 
 impl Waker {
@@ -247,24 +328,38 @@ impl Waker {
     /// Those of `eventfd(2)`.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { event, is_awake: Arc::default() })
+        let (is_awake, needs_event) = (AtomicBool::new(false), AtomicBool::new(true));
+        let flags = Arc::new(WakerFlags { is_awake, needs_event });
+        Ok(Self { event: Arc::new(event), flags })
     }
 
     /// Makes the waker readable until [`reset`](Self::reset). Calls in between add nothing.
     pub fn wake(&self) {
-        if !self.is_awake.swap(true, Ordering::AcqRel) {
-            // The only possible failure is a counter that is full, and then it is readable anyway.
-            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        if !self.flags.is_awake.swap(true, Ordering::SeqCst)
+            && self.flags.needs_event.load(Ordering::SeqCst)
+        {
+            write_event(&self.event);
         }
     }
 
     /// Makes the waker unreadable. Look for work after this, not before, or a call is missed.
     pub fn reset(&self) {
+        if self.flags.needs_event.load(Ordering::SeqCst) {
+            self.clear_event();
+        }
+        // Last: a call before it writes nothing, and has made its work visible; a call after it writes.
+        self.flags.is_awake.swap(false, Ordering::SeqCst);
+    }
+
+    fn clear_event(&self) {
         // Fails only if the waker was not used.
         let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
-        // Last: a call before it writes nothing, and has made its work visible; a call after it writes.
-        self.is_awake.swap(false, Ordering::AcqRel);
     }
+}
+
+fn write_event(event: &OwnedFd) {
+    // The only possible failure is a counter that is full, and then it is readable anyway.
+    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
 impl AsFd for Waker {
@@ -328,6 +423,49 @@ mod tests {
         poller.remove_waker(&wakers[0]).unwrap();
         assert_eq!(tokens(), []);
         assert!(poller.remove_waker(&wakers[0]).is_err());
+    }
+
+    /// Until the first wait that may sleep, events are in turn if there is room for some of them only, and those of wakers that
+    /// were dropped are none.
+    #[test]
+    fn calls_are_found_before_the_first_sleep_and_after_it() {
+        let (poller, wakers) = (Poller::new().unwrap(), [(); 3].map(|()| Waker::new().unwrap()));
+        let mut events = Events::with_capacity(1);
+        // The allocator may give more room than was asked for.
+        events.buffer.shrink_to_fit();
+        let room = events.buffer.capacity();
+        wakers[0].wake();
+        for (token, waker) in (0..).zip(&wakers) {
+            poller.add_waker(waker, token).unwrap();
+        }
+        wakers[1].wake();
+        let mut found = std::collections::BTreeSet::new();
+        for _ in 0..2_usize.div_ceil(room) {
+            poller.wait(&mut events, NO_WAIT).unwrap();
+            found.extend(events.iter().map(|event| event.token));
+        }
+        assert_eq!(found, [0, 1].into());
+        // Calls that were no events of the kernel become some.
+        let mut found = std::collections::BTreeSet::new();
+        for _ in 0..2_usize.div_ceil(room) {
+            poller.wait(&mut events, None).unwrap();
+            for event in events.iter() {
+                found.insert(event.token);
+                wakers[event.token as usize].reset();
+            }
+        }
+        assert_eq!(found, [0, 1].into());
+        poller.wait(&mut events, NO_WAIT).unwrap();
+        assert!(events.is_empty());
+        wakers[2].wake();
+        poller.wait(&mut events, None).unwrap();
+        assert_eq!(events.event(0).token, 2);
+        let (poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
+        poller.add_waker(&waker, 7).unwrap();
+        waker.wake();
+        drop(waker);
+        poller.wait(&mut events, NO_WAIT).unwrap();
+        assert!(events.is_empty());
     }
 
     /// Each call that follows a reset is seen by a wait, however calls and resets overlap.
