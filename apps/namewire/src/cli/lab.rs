@@ -531,25 +531,26 @@ fn report(options: &ReportOptions) -> Outcome {
     let path = &options.results;
     let study = Study::read(&Results::open(path)?)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let Report { html, markdown, figures, csv } = study
+    let Report { html, markdown, figures, csv, parquet } = study
         .report(&name)
         .map_err(|reason| Failure::Failed(format!("{}: {reason}", path.display())))?;
     let directory = options.output.clone().unwrap_or_else(|| {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         path.with_file_name(format!("{stem}-report"))
     });
-    let write = |name: &str, content: &str| {
+    let write = |name: &str, content: &[u8]| {
         let file = directory.join(name);
         fs::write(&file, content).map_err(|error| Failure::file(file.display(), &error))
     };
     fs::create_dir_all(directory.join("figures"))
         .map_err(|error| Failure::file(directory.display(), &error))?;
     for (name, svg) in figures {
-        write(&format!("figures/{name}"), &svg)?;
+        write(&format!("figures/{name}"), svg.as_bytes())?;
     }
-    write("runs.csv", &csv)?;
-    write("report.md", &markdown)?;
-    write("report.html", &html)?;
+    write("runs.csv", csv.as_bytes())?;
+    write("runs.parquet", &parquet)?;
+    write("report.md", markdown.as_bytes())?;
+    write("report.html", html.as_bytes())?;
     Ok(output::print_line(&directory.join("report.html").display().to_string())?)
 }
 

@@ -2,6 +2,7 @@
 
 mod document;
 mod figures;
+mod table;
 
 use std::time::{Duration, SystemTime};
 
@@ -11,6 +12,7 @@ use crate::experiment::{Experiment, Response};
 use crate::figure;
 use crate::results::{Origin, Results, ResultsError, Session, StoredRun, observations};
 use document::Block;
+use table::RunTable;
 
 /// Cells whose nodes are drawn over time.
 const TIME_LINES_MAX: usize = 16;
@@ -43,6 +45,8 @@ pub struct Report {
     pub figures: Vec<(String, String)>,
     /// All runs as comma-separated values.
     pub csv: String,
+    /// The same as a Parquet file.
+    pub parquet: Vec<u8>,
 }
 
 impl Study {
@@ -93,11 +97,13 @@ impl Study {
                 figures.push((file.clone(), svg.clone()));
             }
         }
+        let table = RunTable::new(experiment, &self.runs);
         Ok(Report {
             figures,
             html: document::html(&experiment.name, &blocks),
             markdown: document::markdown(&blocks),
-            csv: self.csv(),
+            csv: table.csv(),
+            parquet: table.parquet().map_err(|error| format!("runs.parquet: {error}"))?,
         })
     }
 
@@ -269,7 +275,7 @@ impl Study {
                 "namewire lab run {name}.toml --results {name}.sqlite\nnamewire lab report {name}.sqlite"
             )),
             Block::Paragraph(format!(
-                "The raw data is in runs.csv and in {file}. The experiment file:"
+                "The raw data is in runs.csv, runs.parquet and {file}. The experiment file:"
             )),
             Block::Code(self.origin.text.clone()),
         ];
@@ -286,47 +292,6 @@ impl Study {
             digits(error_ms)
         ))]
     }
-
-    /// All runs: a line for each.
-    fn csv(&self) -> String {
-        let experiment = &self.experiment;
-        let factors = experiment.design.factors();
-        let mut head: Vec<String> = factors.iter().map(|factor| quoted(&factor.name)).collect();
-        head.extend(["replication", "block", "seed", "start_ms", "duration_ms"].map(str::to_owned));
-        head.extend(experiment.responses.iter().map(|response| quoted(&response.name)));
-        head.push("error".to_owned());
-        let mut text = head.join(",");
-        text.push('\n');
-        for run in &self.runs {
-            let levels = factors.iter().zip(&experiment.design.cells()[run.cell]);
-            let mut row: Vec<String> =
-                levels.map(|(factor, level)| quoted(&factor.levels[*level])).collect();
-            let numbers = [
-                run.replication as u64,
-                run.block as u64,
-                u64::from(run.seed),
-                run.start_ms,
-                run.duration_ms,
-            ];
-            row.extend(numbers.map(|number| number.to_string()));
-            let value = |response: &Response| {
-                run.responses.get(&response.name).map_or_else(String::new, f64::to_string)
-            };
-            row.extend(experiment.responses.iter().map(value));
-            row.push(quoted(run.error.as_deref().unwrap_or_default()));
-            text.push_str(&row.join(","));
-            text.push('\n');
-        }
-        text
-    }
-}
-
-/// A field of comma-separated values (RFC 4180).
-fn quoted(text: &str) -> String {
-    if text.contains(['"', ',', '\n', '\r']) {
-        return format!("\"{}\"", text.replace('"', "\"\""));
-    }
-    text.to_owned()
 }
 
 /// Tables of effects, of variance, and of pairs of levels.
@@ -401,6 +366,9 @@ fn tables(design: &crate::design::Design, analysis: &Analysis) -> Vec<Block> {
 
 #[cfg(test)]
 mod tests {
+    use parquet::file::reader::SerializedFileReader;
+    use parquet::record::Field;
+
     use super::*;
 
     const TEXT: &str = "name = \"x\"\nquestion = \"Why?\"\n[factors]\na = [1, 2]\nb = [\"u,v\", \"w\"]\n[responses]\n\
@@ -466,6 +434,20 @@ mod tests {
         assert_eq!(lines[0], "a,b,replication,block,seed,start_ms,duration_ms,y,error");
         assert!(lines.iter().any(|line| line.contains("\"u,v\"")), "{lines:?}");
         assert!(lines[4].ends_with(",,exit status: 1"), "{}", lines[4]);
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &report.parquet).unwrap();
+        let rows = SerializedFileReader::new(file).unwrap().into_iter().map(Result::unwrap);
+        let field = |field: &Field| match field {
+            Field::Null => String::new(),
+            Field::Str(text) => table::quoted(text),
+            Field::Double(number) => number.to_string(),
+            other => other.to_string(),
+        };
+        let rows = rows.map(|row| {
+            let fields = row.get_column_iter().map(|(_, value)| field(value));
+            fields.collect::<Vec<_>>().join(",")
+        });
+        assert_eq!(rows.collect::<Vec<_>>(), lines[1..]);
     }
 
     #[test]
