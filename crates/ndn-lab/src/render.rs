@@ -55,6 +55,9 @@ impl Cell<'_> {
         if self.testbed.program != Program::Namewire {
             return Err("forwarder: only namewire has an image".to_owned());
         }
+        if network.has_object_routes {
+            return Err("routes: containers have those of sources".to_owned());
+        }
         let mut nodes: Vec<u32> = network.requests.iter().map(|request| request.node).collect();
         nodes.sort_unstable();
         if self.workload() == Workload::Transfer && nodes.windows(2).any(|pair| pair[0] == pair[1])
@@ -87,11 +90,10 @@ impl Cell<'_> {
 
     fn configuration(&self, node: usize, udp: SocketAddrV4, routes: &str) -> String {
         let network = self.network;
-        let prefixes = network.sources.iter().collect::<BTreeSet<_>>().len();
         let settings = NodeSettings {
             has_consumers: true,
             is_source: true,
-            ..NodeSettings::of(network, node, prefixes)
+            ..NodeSettings::of(network, node)
         };
         let sockets = Sockets { unix: SOCKET.into(), udp, neighbours: Vec::new() };
         let (_, text) = Program::Namewire.configuration(settings, self.testbed.workers, &sockets);

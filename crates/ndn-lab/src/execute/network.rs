@@ -35,6 +35,8 @@ const STARTS: StreamId = StreamId(2);
 const SEGMENT_BYTES_MAX: u64 = 8192;
 /// Largest capacity of a Content Store in packets.
 const CS_PACKETS_MAX: usize = 1 << 30;
+/// Memory of a route, estimated.
+const ROUTE_BYTES: u64 = 1024;
 /// Largest window in segments.
 const WINDOW_MAX: u32 = 1 << 20;
 
@@ -45,6 +47,7 @@ struct Settings {
     segment_bytes: u64,
     cs_packets: Option<u64>,
     name_components: usize,
+    has_object_routes: bool,
     window: WindowMode,
     strategy: String,
     cs_policy: CsPolicy,
@@ -113,7 +116,11 @@ fn check_memory(settings: &Settings, nodes: usize) -> Result<(), String> {
     let packets = cs_packets(topology, segment_bytes, settings.cs_packets);
     let (own, all) = (nodes as u64, topology.nodes.len() as u64);
     let caches = cache_memory(topology, segment_bytes, packets).saturating_mul(own) / all;
-    let forwarders = settings.testbed.map_or(0, |_| Testbed::memory(nodes));
+    let routes = match settings.has_object_routes {
+        true => own * topology.load.objects as u64 * ROUTE_BYTES,
+        false => 0,
+    };
+    let forwarders = settings.testbed.map_or(0, |_| Testbed::memory(nodes)) + routes;
     match available_memory() {
         Some(available) if caches > available / 2 => Err(format!(
             "the Content Stores take up to {} MiB, more than half of the {} MiB that are available: cache_bytes is too \
@@ -175,6 +182,19 @@ fn settings(inputs: &Inputs, executor: &Executor, values: &Values) -> Result<Set
         &executor.name_components.fill(values),
         NAME_COMPONENTS_MIN..=NAME_COMPONENTS_MAX,
     )?;
+    let has_object_routes = match executor.routes.fill(values).as_str() {
+        "sources" => false,
+        "objects" if testbed.is_some_and(|testbed| testbed.workload != Workload::Distribution) => {
+            return Err(
+                "routes: names of objects are those of the workload 'distribution'".to_owned()
+            );
+        }
+        "objects" if testbed.is_some_and(|testbed| testbed.has_routing_daemons) => {
+            return Err("routes: routing daemons announce sources".to_owned());
+        }
+        "objects" => true,
+        other => return Err(format!("routes: '{other}' is none of sources and objects")),
+    };
     let text = executor.window.fill(values);
     let window = match (text.as_str(), text.parse()) {
         ("cubic", _) => WindowMode::CUBIC,
@@ -218,6 +238,7 @@ fn settings(inputs: &Inputs, executor: &Executor, values: &Values) -> Result<Set
         segment_bytes,
         cs_packets,
         name_components,
+        has_object_routes,
         window,
         strategy,
         cs_policy,
@@ -351,6 +372,7 @@ impl Settings {
             segment_bytes: self.segment_bytes,
             cs_packets: self.cs_packets,
             name_components: self.name_components,
+            has_object_routes: self.has_object_routes,
             window: self.window,
             has_popular_names: self.pattern != UNIQUE,
             strategy: &self.strategy,

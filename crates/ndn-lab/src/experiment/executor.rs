@@ -58,6 +58,8 @@ pub struct Network {
     pub cs_packets: Template,
     /// Components of the names of Data.
     pub name_components: Template,
+    /// Whether routers have a route for each source or for each object.
+    pub routes: Template,
     /// Congestion control: cubic, delay, or a constant window in segments.
     pub window: Template,
     /// Strategy of all forwarders; empty for that of the replacement policy.
@@ -209,7 +211,7 @@ impl Executor {
 
 impl Network {
     fn read(section: &Section<'_>, kind: &str) -> Result<Self, Fault> {
-        const KEYS: [&str; 11] = [
+        const KEYS: [&str; 12] = [
             "kind",
             "topology",
             "pattern",
@@ -217,6 +219,7 @@ impl Network {
             "segment_bytes",
             "cs_packets",
             "name_components",
+            "routes",
             "window",
             "strategy",
             "cs_policy",
@@ -254,6 +257,7 @@ impl Network {
             segment_bytes: template_or(section, "segment_bytes", "8000")?,
             cs_packets: template_or(section, "cs_packets", "")?,
             name_components: template_or(section, "name_components", "3")?,
+            routes: template_or(section, "routes", "sources")?,
             window: template_or(section, "window", "cubic")?,
             strategy: template_or(section, "strategy", "")?,
             cs_policy: template_or(section, "cs_policy", "lru")?,
@@ -285,6 +289,7 @@ impl Network {
             ("segment_bytes", &self.segment_bytes),
             ("cs_packets", &self.cs_packets),
             ("name_components", &self.name_components),
+            ("routes", &self.routes),
             ("window", &self.window),
             ("strategy", &self.strategy),
             ("cs_policy", &self.cs_policy),

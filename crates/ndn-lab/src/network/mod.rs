@@ -3,8 +3,9 @@
 mod clients;
 pub(crate) mod packets;
 mod record;
+mod routes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use namewire_config::VipScore;
@@ -12,10 +13,12 @@ use ndn_cache_sim::topology::Topology;
 use ndn_cache_sim::trace::Request;
 use ndn_caching::PolicyKind;
 use ndn_client::fetch::WindowMode;
+use ndn_packet::Name;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use clients::Clients;
 pub(crate) use record::{Counts, Download, Flow, Record, TRAFFIC_NAMES};
+pub(crate) use routes::{NodeRoute, Routes};
 
 /// Replacement policy of the Content Stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +60,8 @@ pub struct Network<'a> {
     pub cs_packets: Option<u64>,
     /// Components of the names of Data, 3 to 64.
     pub name_components: usize,
+    /// Whether routers, which are the nodes with several neighbours, have a route for each object instead of each source.
+    pub has_object_routes: bool,
     /// Congestion control of the fetches.
     pub window: WindowMode,
     /// Whether traffic generators draw names by popularity; otherwise all names differ.
@@ -80,6 +85,28 @@ impl Network<'_> {
         match self.topology.has_cache[node] {
             true => cs_packets(self.topology, self.segment_bytes, self.cs_packets),
             false => 0,
+        }
+    }
+
+    /// Prefixes with routes at a node, each with its source.
+    pub(crate) fn prefixes_of(&self, node: usize) -> Vec<(u32, Name)> {
+        if !self.has_object_routes || self.topology.hops[node].len() < 2 {
+            let sources: BTreeSet<u32> = self.sources.iter().copied().collect();
+            return sources.into_iter().map(|source| (source, packets::prefix(source))).collect();
+        }
+        let name = |(object, source): (usize, &u32)| {
+            let name = packets::object_prefix(*source, object as u32, self.name_components);
+            (*source, name)
+        };
+        self.sources.iter().enumerate().map(name).collect()
+    }
+
+    /// Number of prefixes with routes at a node, with that of its own objects.
+    pub(crate) fn prefix_count(&self, node: usize) -> usize {
+        let sources = self.sources.iter().collect::<BTreeSet<_>>().len();
+        match self.has_object_routes && self.topology.hops[node].len() > 1 {
+            true => sources + self.sources.len(),
+            false => sources,
         }
     }
 

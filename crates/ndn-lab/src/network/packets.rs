@@ -29,6 +29,16 @@ pub(crate) fn prefix(source: u32) -> Name {
     name
 }
 
+/// The prefix of an object of a source, in names of `components` components.
+pub(crate) fn object_prefix(source: u32, object: u32, components: usize) -> Name {
+    let mut name = prefix(source);
+    for _ in 0..fillers(components) {
+        name.push_generic(FILLER);
+    }
+    name.push_sequence_num(u64::from(object));
+    name
+}
+
 /// A segment of an object of a source, in names of some number of components.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SegmentName {
@@ -40,11 +50,8 @@ pub(crate) struct SegmentName {
 
 impl SegmentName {
     fn name(self) -> Name {
-        let mut name = prefix(self.source);
-        for _ in 0..fillers(self.components) {
-            name.push_generic(FILLER);
-        }
-        name.push_sequence_num(u64::from(self.object)).push_segment(self.segment);
+        let mut name = object_prefix(self.source, self.object, self.components);
+        name.push_segment(self.segment);
         name
     }
 }

@@ -7,13 +7,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::time::Duration;
 
-use ndn_cache_sim::engine::closer_hops;
 use ndn_cache_sim::topology::Topology;
 use ndn_client::link::{Passage, SimulatedLink};
 use ndn_sys::clock::ManualClock;
 
 use crate::network::packets::{Received, parse, prefix};
-use crate::network::{Clients, Measures, Network, NetworkCounts};
+use crate::network::{Clients, Measures, Network, NetworkCounts, Routes};
 use crate::testbed::link_options;
 use ndn_types::Timestamp;
 use node::{Node, NodeSettings};
@@ -84,24 +83,18 @@ impl<'a> Simulation<'a> {
             let settings = NodeSettings {
                 has_consumers: consumers.contains(&(number as u32)),
                 is_source: sources.contains(&(number as u32)),
-                ..NodeSettings::of(network, number, sources.len())
+                ..NodeSettings::of(network, number)
             };
             let seed = network.seed ^ (number as u64) << 32;
             nodes.push(Node::start(settings, &clock, seed)?);
         }
-        for &source in &sources {
-            let closer = closer_hops(topology, source as usize);
-            for (number, node) in nodes.iter_mut().enumerate() {
-                if number == source as usize
-                    && let Some(face) = node.producers()
-                {
-                    node.add_route(&prefix(source), face, 0)?;
-                }
-                for (rank, hop) in closer[number].iter().enumerate() {
-                    let place = topology.hops[number].iter().position(|one| one.link == hop.link);
-                    let Some(face) = place else { continue };
-                    node.add_route(&prefix(source), face, 1 + rank as u64)?;
-                }
+        let routes = Routes::new(network);
+        for (number, node) in nodes.iter_mut().enumerate() {
+            if let Some(face) = node.producers() {
+                node.add_route(&prefix(number as u32), face, 0)?;
+            }
+            for route in routes.of_node(number) {
+                node.add_route(&route.prefix, route.neighbour, route.cost)?;
             }
         }
         let link = |number: usize, hop: &ndn_cache_sim::topology::Hop| {

@@ -60,8 +60,8 @@ pub(crate) struct NodeSettings<'a> {
 }
 
 impl<'a> NodeSettings<'a> {
-    /// The settings of a node of `network`, which has `prefixes` prefixes with routes, without a routing daemon.
-    pub(crate) fn of(network: &Network<'a>, node: usize, prefixes: usize) -> Self {
+    /// The settings of a node of `network` without a routing daemon.
+    pub(crate) fn of(network: &Network<'a>, node: usize) -> Self {
         let topology = network.topology;
         Self {
             cs_packets: network.cs_packets_of(node) as usize,
@@ -69,7 +69,7 @@ impl<'a> NodeSettings<'a> {
             strategy: network.strategy,
             cs_policy: network.cs_policy.kind,
             vip: network.vip(),
-            prefixes,
+            prefixes: network.prefix_count(node),
             links: &topology.hops[node],
             has_consumers: topology.consumers.contains(&node),
             is_source: topology.producers.contains(&node),
@@ -235,7 +235,9 @@ pub(crate) fn tables(
     config.tables.pit_capacity = PIT_ENTRIES;
     let (without, with) = FIB_ENTRIES_MIN;
     let entries = if settings.has_routing_daemon { with } else { without };
-    config.tables.fib_capacity = settings.prefixes.max(entries);
+    config.tables.fib_capacity = settings.prefixes + entries;
+    let routes = &mut config.limits.routes_per_principal;
+    *routes = settings.prefixes.max(*routes);
     config.tables.cs.capacity_packets = settings.cs_packets;
     let cs_content = (settings.cs_packets as u64).saturating_mul(settings.segment_bytes);
     let bytes = cs_bytes(settings.cs_packets as u64, settings.segment_bytes);

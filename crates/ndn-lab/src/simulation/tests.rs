@@ -28,6 +28,7 @@ fn measure(
         segment_bytes: 1000,
         cs_packets: None,
         name_components: 3,
+        has_object_routes: false,
         window: WindowMode::CUBIC,
         has_popular_names: true,
         strategy: "best-route",
@@ -122,6 +123,24 @@ fn lost_frames_are_fetched_again_and_the_result_repeats() {
     assert!(lossy.retransmission_share > 0.01, "{lossy:?}");
     assert!(lossy.delay_ms > whole.delay_ms);
     assert_eq!(run(0.01), lossy);
+}
+
+/// A route for each object instead of each source changes nothing but the tables of the routers.
+#[test]
+fn routes_of_objects_lead_where_those_of_sources_do() {
+    let topology = topology(
+        "tree",
+        &["objects=300", "object_bytes=1000", "cache_bytes=20000", "duration_s=60"],
+    );
+    let trace = Trace::generate(&topology, Pattern::Zipf, 1).unwrap();
+    let run = |has_object_routes: bool| {
+        measure(&topology, &trace.requests, &trace.sizes, |network| {
+            network.has_object_routes = has_object_routes;
+            let routes = (0..topology.nodes.len()).map(|node| network.prefixes_of(node).len());
+            assert_eq!(routes.max().unwrap() >= 300, has_object_routes);
+        })
+    };
+    assert_eq!(run(true), run(false));
 }
 
 /// Consumers behind a router with a cache: the first download is from the source, the second from the cache.

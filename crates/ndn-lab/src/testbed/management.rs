@@ -18,6 +18,8 @@ use ndn_types::Persistency;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Attempts of a command or a segment of a dataset: a forwarder may accept connections before its management answers.
 const ATTEMPTS_MAX: usize = 5;
+/// Commands that wait for their answers at the same time. Management of forwarders answers in order.
+const COMMANDS_WAITING_MAX: usize = 32;
 /// Longest answer.
 const REPLY_LEN_MAX: usize = 64 * 1024;
 
@@ -44,7 +46,8 @@ impl Operator {
         let persistency = Some(Persistency::Persistent.number());
         let uri = Some(uri.to_owned());
         let parameters = ControlParameters { uri, persistency, ..ControlParameters::default() };
-        let response = self.respond(Verb::FaceCreate, &parameters)?;
+        let interest = self.command_interest(Verb::FaceCreate, &parameters)?;
+        let response = answer(&self.exchange(interest)?)?;
         let face_id = response.parameters().ok().and_then(|parameters| parameters.face_id);
         let refused = || CallError::Refused { code: response.code, text: response.text.clone() };
         match (response.code, face_id) {
@@ -59,21 +62,6 @@ impl Operator {
         }
     }
 
-    fn respond(
-        &mut self,
-        verb: Verb,
-        parameters: &ControlParameters,
-    ) -> Result<ControlResponse, CallError> {
-        let unix_ms = self.unix_ms();
-        let interest = CommandBuilder::default()
-            .digest_signed_interest(verb, parameters, self.clock.now().as_nanos(), unix_ms)
-            .map_err(|error| malformed(&error))?;
-        let wire = self.exchange(interest)?;
-        let data = Data::parse(&wire).map_err(|error| malformed(&error))?;
-        let response = ControlResponse::decode(data.content().unwrap_or_default());
-        response.map_err(|error| malformed(&error))
-    }
-
     /// The connection, whose face has the routes that were registered for it.
     pub(super) fn into_stream(self) -> UnixStream {
         self.stream
@@ -83,13 +71,13 @@ impl Operator {
         // Answers to earlier attempts are not those to this one.
         self.buffer.clear();
         self.stream.write_all(interest)?;
+        self.receive()
+    }
+
+    /// The next Data.
+    fn receive(&mut self) -> std::io::Result<Vec<u8>> {
         let mut chunk = [0; 16 * 1024];
         loop {
-            let count = self.stream.read(&mut chunk)?;
-            if count == 0 || self.buffer.len() > REPLY_LEN_MAX {
-                return Err(std::io::Error::other("the forwarder closed the connection"));
-            }
-            self.buffer.extend_from_slice(&chunk[..count]);
             while let Ok(Some(len)) = frame_len(&self.buffer)
                 && len <= self.buffer.len()
             {
@@ -101,7 +89,55 @@ impl Operator {
                     return Ok(packet.to_vec());
                 }
             }
+            let count = self.stream.read(&mut chunk)?;
+            if count == 0 || self.buffer.len() > REPLY_LEN_MAX {
+                return Err(std::io::Error::other("the forwarder closed the connection"));
+            }
+            self.buffer.extend_from_slice(&chunk[..count]);
         }
+    }
+
+    /// Performs commands, several at a time: there may be a million.
+    ///
+    /// # Errors
+    /// The number of the first command that was not performed, and why.
+    pub(super) fn commands(
+        &mut self,
+        verb: Verb,
+        all: impl Iterator<Item = ControlParameters>,
+    ) -> Result<(), (usize, CallError)> {
+        let mut all = all.fuse();
+        let (mut sent, mut answered) = (0, 0);
+        self.buffer.clear();
+        loop {
+            while sent - answered < COMMANDS_WAITING_MAX
+                && let Some(parameters) = all.next()
+            {
+                let interest = self.command_interest(verb, &parameters);
+                let interest = interest.map_err(|error| (sent, error))?;
+                let written = self.stream.write_all(&interest);
+                written.map_err(|error| (sent, CallError::NoAnswer(error.to_string())))?;
+                sent += 1;
+            }
+            if answered == sent {
+                return Ok(());
+            }
+            let data = self.receive();
+            let data = data.map_err(|error| (answered, CallError::NoAnswer(error.to_string())))?;
+            performed(&data).map_err(|error| (answered, error))?;
+            answered += 1;
+        }
+    }
+
+    fn command_interest(
+        &mut self,
+        verb: Verb,
+        parameters: &ControlParameters,
+    ) -> Result<Vec<u8>, CallError> {
+        let unix_ms = self.unix_ms();
+        CommandBuilder::default()
+            .digest_signed_interest(verb, parameters, self.clock.now().as_nanos(), unix_ms)
+            .map_err(|error| malformed(&error))
     }
 }
 
@@ -143,12 +179,25 @@ impl Management for Operator {
         verb: Verb,
         parameters: &ControlParameters,
     ) -> Result<ControlParameters, CallError> {
-        let response = self.respond(verb, parameters)?;
-        if response.code != status::OK {
-            return Err(CallError::Refused { code: response.code, text: response.text });
-        }
-        response.parameters().map_err(|error| malformed(&error))
+        let interest = self.command_interest(verb, parameters)?;
+        performed(&self.exchange(interest)?)
     }
+}
+
+/// The answer to a command.
+fn answer(data: &[u8]) -> Result<ControlResponse, CallError> {
+    let data = Data::parse(data).map_err(|error| malformed(&error))?;
+    let response = ControlResponse::decode(data.content().unwrap_or_default());
+    response.map_err(|error| malformed(&error))
+}
+
+/// The parameters in the answer to a command that was performed.
+fn performed(data: &[u8]) -> Result<ControlParameters, CallError> {
+    let response = answer(data)?;
+    if response.code != status::OK {
+        return Err(CallError::Refused { code: response.code, text: response.text });
+    }
+    response.parameters().map_err(|error| malformed(&error))
 }
 
 fn malformed(error: &dyn std::fmt::Display) -> CallError {

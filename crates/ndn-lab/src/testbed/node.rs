@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::management::Operator;
 use super::program::{Program, Sockets};
 use crate::leftovers;
+use crate::network::NodeRoute;
 
 /// Time for a forwarder to listen.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -150,25 +151,24 @@ impl Node {
         Ok(())
     }
 
-    /// Adds a route to a neighbour.
+    /// Adds routes to neighbours.
     ///
     /// # Errors
-    /// It is refused.
-    pub(super) fn add_route(
-        &mut self,
-        prefix: &Name,
-        neighbour: usize,
-        cost: u64,
-    ) -> Result<(), String> {
-        let parameters = ControlParameters {
-            name: Some(prefix.clone()),
-            face_id: self.faces.get(neighbour).copied(),
-            cost: Some(cost),
+    /// One is refused.
+    pub(super) fn add_routes(&mut self, routes: &[NodeRoute]) -> Result<(), String> {
+        let faces = self.faces.clone();
+        let parameters = routes.iter().map(|route| ControlParameters {
+            name: Some(route.prefix.clone()),
+            face_id: faces.get(route.neighbour).copied(),
+            cost: Some(route.cost),
             flags: Some(0),
             ..ControlParameters::default()
-        };
-        let added = self.operator()?.command(Verb::RibRegister, &parameters);
-        added.map(drop).map_err(|error| self.failed(format!("route {prefix}: {error}")))
+        });
+        let added = self.operator()?.commands(Verb::RibRegister, parameters);
+        added.map_err(|(number, error)| {
+            let name = routes.get(number).map(|route| route.prefix.to_string());
+            self.failed(format!("route {}: {error}", name.unwrap_or_default()))
+        })
     }
 
     /// Prefixes with routes.

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use ndn_cache_sim::engine::closer_hops;
 use ndn_cache_sim::trace::Request;
 use ndn_sys::clock::Clock;
 use ndn_sys::cpu::CpuTimes;
@@ -17,12 +16,12 @@ use super::driver::{ClientFace, Driver, WarmUp};
 use super::namespaces::Namespaces;
 use super::node::{Node, NodeCounts};
 use super::place::{self, Endpoints};
-use super::program::{Program, Sockets};
+use super::program::Sockets;
 use super::routing::{self, Daemon};
 use super::settings::{Testbed, Workload};
 use crate::leftovers;
 use crate::network::packets::prefix;
-use crate::network::{Clients, Counts, Download, Network, NetworkCounts, Record};
+use crate::network::{Clients, Counts, Download, Network, NetworkCounts, Record, Routes};
 use crate::simulation::node::NodeSettings;
 
 /// Time between two samples.
@@ -142,7 +141,7 @@ impl<'n> Part<'n> {
             let uris: Vec<String> =
                 hops.map(|hop| format!("udp4://{}", endpoints.remotes[hop.link])).collect();
             node.create_faces(&uris)?;
-            if self.network.strategy != "best-route" && program != Program::Nfd {
+            if self.network.strategy != "best-route" && !program.has_strategy_in_configuration() {
                 node.set_strategy(self.network.strategy)?;
             }
         }
@@ -204,10 +203,9 @@ impl<'n> Part<'n> {
         let neighbours = topology.hops[number].iter().map(|hop| endpoints.remotes[hop.link]);
         let (udp, neighbours) = (endpoints.listen[number], neighbours.collect());
         let sockets = Sockets { unix: own.join("s"), udp, neighbours };
-        let prefixes = network.sources.iter().collect::<BTreeSet<_>>().len();
         let settings = NodeSettings {
             has_routing_daemon: self.testbed.has_routing_daemons,
-            ..NodeSettings::of(network, number, prefixes)
+            ..NodeSettings::of(network, number)
         };
         let (name, text) = program.configuration(settings, self.testbed.workers, &sockets);
         let path = own.join(name);
@@ -222,7 +220,7 @@ impl<'n> Part<'n> {
 
     /// Adds the routes to all sources, and connects the clients.
     fn connect(&mut self, directory: &Path) -> Result<(), String> {
-        let (network, topology) = (self.network, self.network.topology);
+        let network = self.network;
         let (program, workload) = (self.testbed.program.name(), self.testbed.workload);
         let failed = |error: std::io::Error| format!("{program}: {error}");
         for &source in &network.sources.iter().copied().collect::<BTreeSet<u32>>() {
@@ -238,17 +236,11 @@ impl<'n> Part<'n> {
                     self.producers.push(producer?);
                 }
             }
-            if self.testbed.has_routing_daemons {
-                continue;
-            }
-            let closer = closer_hops(topology, source as usize);
+        }
+        if !self.testbed.has_routing_daemons {
+            let routes = Routes::new(network);
             for (number, node) in &mut self.nodes {
-                for (rank, hop) in closer[*number].iter().enumerate() {
-                    let place = topology.hops[*number].iter().position(|one| one.link == hop.link);
-                    if let Some(neighbour) = place {
-                        node.add_route(&name, neighbour, 1 + rank as u64)?;
-                    }
-                }
+                node.add_routes(&routes.of_node(*number))?;
             }
         }
         if workload != Workload::Distribution {

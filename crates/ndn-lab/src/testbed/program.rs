@@ -14,6 +14,8 @@ use crate::simulation::node::{NodeSettings, tables};
 const POOL_BYTES: u64 = 8 << 20;
 /// Largest capacity of the Content Store of a thread of ndnd: a 16-bit number in its configuration.
 const NDND_CS_PACKETS_MAX: usize = u16::MAX as usize;
+/// Components of names by which MW-NFD deals Interests to its workers: the source, and in short names the object.
+const MW_NFD_PREFIX_COMPONENTS: usize = 2;
 /// Largest number of threads of a node.
 pub(super) const WORKERS_MAX: usize = 64;
 /// Memory of a node beside its Content Store, estimated.
@@ -28,6 +30,8 @@ pub enum Program {
     Nfd,
     /// ndnd (YaNFD).
     Ndnd,
+    /// MW-NFD: NFD 0.7.1 with forwarding threads.
+    MwNfd,
 }
 
 /// Sockets of a node.
@@ -43,7 +47,7 @@ pub(crate) struct Sockets {
 
 impl Program {
     /// All forwarders.
-    pub const ALL: [Self; 3] = [Self::Namewire, Self::Nfd, Self::Ndnd];
+    pub const ALL: [Self; 4] = [Self::Namewire, Self::Nfd, Self::Ndnd, Self::MwNfd];
 
     /// Its name, which is that of its executable file.
     #[must_use]
@@ -52,6 +56,7 @@ impl Program {
             Self::Namewire => "namewire",
             Self::Nfd => "nfd",
             Self::Ndnd => "ndnd",
+            Self::MwNfd => "mw-nfd",
         }
     }
 
@@ -101,8 +106,17 @@ impl Program {
             Self::Ndnd if cs_packets > NDND_CS_PACKETS_MAX => Err(format!(
                 "cache_bytes: {cs_packets} packets: the Content Store of ndnd has at most {NDND_CS_PACKETS_MAX}"
             )),
-            Self::Namewire | Self::Nfd | Self::Ndnd => Ok(()),
+            Self::MwNfd if workers > processors() => Err(format!(
+                "workers: {workers}: mw-nfd binds each to a processor of its own, and there are {}",
+                processors()
+            )),
+            Self::Namewire | Self::Nfd | Self::Ndnd | Self::MwNfd => Ok(()),
         }
+    }
+
+    /// Returns whether the strategy for all names is in its configuration.
+    pub(super) fn has_strategy_in_configuration(self) -> bool {
+        matches!(self, Self::Nfd | Self::MwNfd)
     }
 
     /// Returns whether it applies the cache policy of local producers (NDNLPv2, CachePolicy).
@@ -121,6 +135,7 @@ impl Program {
             Self::Namewire => ("namewire.toml", namewire(settings, workers, sockets)),
             Self::Nfd => ("nfd.conf", nfd(settings, sockets)),
             Self::Ndnd => ("ndnd.yml", ndnd(settings, workers, sockets)),
+            Self::MwNfd => ("mw-nfd.conf", mw_nfd(settings, (workers, processors()), sockets)),
         }
     }
 
@@ -129,7 +144,7 @@ impl Program {
         let mut command = Command::new(executable);
         match self {
             Self::Namewire => command.args(["run", "--config"]).arg(configuration),
-            Self::Nfd => command.arg("--config").arg(configuration),
+            Self::Nfd | Self::MwNfd => command.arg("--config").arg(configuration),
             Self::Ndnd => command.args(["fw", "run"]).arg(configuration),
         };
         command
@@ -155,21 +170,55 @@ fn namewire(settings: NodeSettings<'_>, workers: usize, sockets: &Sockets) -> St
 }
 
 fn nfd(settings: NodeSettings<'_>, sockets: &Sockets) -> String {
+    let capacity = format!("cs_max_packets {}", settings.cs_packets);
+    nfd_sections(settings, (&capacity, "    unicast_mtu 8800\n"), sockets)
+}
+
+/// The configuration of NFD with these settings of the Content Store, and further ones of UDP.
+fn nfd_sections(
+    settings: NodeSettings<'_>,
+    (capacity, udp): (&str, &str),
+    sockets: &Sockets,
+) -> String {
     let strategy = settings.strategy;
     format!(
         "log\n{{\n  default_level WARN\n}}\n\
-         tables\n{{\n  cs_max_packets {}\n  cs_policy lru\n\
-         \x20 strategy_choice\n  {{\n    / /localhost/nfd/strategy/{strategy}\n  }}\n}}\n\
+         tables\n{{\n  {capacity}\n  cs_policy lru\n\
+         \x20 strategy_choice\n  {{\n    / /localhost/nfd/strategy/{strategy}\n  }}\n\
+         \x20 network_region\n  {{\n  }}\n}}\n\
          face_system\n{{\n  unix\n  {{\n    path {}\n  }}\n\
-         \x20 udp\n  {{\n    listen yes\n    port {}\n    enable_v6 no\n    mcast no\n    unicast_mtu 8800\n  }}\n}}\n\
+         \x20 udp\n  {{\n    listen yes\n    port {}\n    enable_v6 no\n    mcast no\n{udp}  }}\n}}\n\
          authorizations\n{{\n  authorize\n  {{\n    certfile any\n    privileges\n    {{\n\
-         faces\nfib\ncs\nstrategy-choice\n    }}\n  }}\n}}\n\
+faces\nfib\ncs\nstrategy-choice\n    }}\n  }}\n}}\n\
          rib\n{{\n  localhost_security\n  {{\n    trust-anchor\n    {{\n      type any\n    }}\n  }}\n  readvertise_nlsr {}\n}}\n",
-        settings.cs_packets,
         sockets.unix.display(),
         sockets.udp.port(),
         if settings.has_routing_daemon { "yes" } else { "no" },
     )
+}
+
+/// MW-NFD binds its main thread to the first processor, and reads names and capacities of `tables` again in each worker. The
+/// Content Store for names that match exactly has the same capacity as the other one; segments are in the first.
+fn mw_nfd(
+    settings: NodeSettings<'_>,
+    (workers, processors): (usize, usize),
+    sockets: &Sockets,
+) -> String {
+    let packets = settings.cs_packets;
+    let capacity = format!("pm_cs_max_packets {packets}\n  em_cs_max_packets {packets}");
+    let first = usize::from(workers < processors);
+    let all: Vec<String> = (first..first + workers).map(|number| number.to_string()).collect();
+    let sections = nfd_sections(settings, (&capacity, ""), sockets);
+    format!(
+        "{sections}mw-nfd\n{{\n  input-thread-core-assign\n  {{\n  }}\n  forwarding-worker-core-assign {}\n\
+         \x20 prefix-length-for-distribution {MW_NFD_PREFIX_COMPONENTS}\n  fib-sharding no\n}}\n",
+        all.join(","),
+    )
+}
+
+/// Number of processors of this machine.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 fn ndnd(settings: NodeSettings<'_>, workers: usize, sockets: &Sockets) -> String {
@@ -232,6 +281,29 @@ mod tests {
         assert!(Program::Nfd.check(1000, 2).unwrap_err().contains("one thread"));
         assert!(Program::Ndnd.check(65_536, 1).unwrap_err().contains("at most 65535"));
         assert!(Program::Ndnd.check(65_535, 8).is_ok());
-        assert!(Program::parse("yanfd").unwrap_err().contains("namewire, nfd, ndnd"));
+        let refused = Program::MwNfd.check(1000, processors() + 1).unwrap_err();
+        assert!(refused.contains("a processor of its own"), "{refused}");
+        assert!(Program::MwNfd.check(100_000, processors()).is_ok());
+        assert!(Program::parse("yanfd").unwrap_err().contains("namewire, nfd, ndnd, mw-nfd"));
+    }
+
+    /// Names of keys are those of MW-NFD's sample file, and its program fails without `tables.network_region`.
+    #[test]
+    fn configuration_of_mw_nfd_has_processors_for_its_workers() {
+        let sockets =
+            Sockets { unix: "/tmp/n.sock".into(), udp: SocketAddrV4::new(LOOPBACK, 20_000) };
+        for (workers, processors, list) in
+            [(1, 1, "0"), (1, 2, "1"), (2, 2, "0,1"), (3, 8, "1,2,3")]
+        {
+            let text = mw_nfd(SETTINGS, (workers, processors), &sockets);
+            let line = format!("\n  forwarding-worker-core-assign {list}\n");
+            assert!(text.contains(&line), "{text}");
+            for part in ["pm_cs_max_packets 1000\n", "em_cs_max_packets 1000\n", "network_region"] {
+                assert!(text.contains(part), "{text}");
+            }
+            // Keys of later versions, which it refuses.
+            assert!(!text.contains("unicast_mtu") && !text.contains(" cs_max_packets"), "{text}");
+            assert_eq!(text.matches('{').count(), text.matches('}').count(), "{text}");
+        }
     }
 }
