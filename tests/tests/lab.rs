@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use namewire_tests::{
     Process, ended_by_hangup, program, run_to_end, skip, skip_unless_found, wait_until,
-    wait_until_within,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -54,6 +53,8 @@ impl Bench {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program());
         command.arg("lab").args(arguments).current_dir(self.directory.path());
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.path("bin").display()));
         command.env("TMPDIR", self.path("tmp"));
         command
     }
@@ -94,15 +95,52 @@ impl Bench {
         text.lines().map(row).collect()
     }
 
-    /// Processes whose environment names the directory of temporary files, and files in it.
+    /// Number of processes whose environment names the directory of temporary files, and of files in it.
     fn leftovers(&self) -> usize {
+        self.left_processes().len() + fs::read_dir(self.path("tmp")).unwrap().count()
+    }
+
+    /// Directories in `/proc` of the processes that belong to runs.
+    fn left_processes(&self) -> Vec<PathBuf> {
         let mark = self.path("tmp").display().to_string();
-        let processes = fs::read_dir("/proc").unwrap().flatten();
-        let is_own = |entry: &fs::DirEntry| {
-            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let is_own = |process: &PathBuf| {
+            let environment = fs::read(process.join("environ")).unwrap_or_default();
             String::from_utf8_lossy(&environment).contains(&mark)
         };
-        processes.filter(is_own).count() + fs::read_dir(self.path("tmp")).unwrap().count()
+        processes.filter(is_own).collect()
+    }
+
+    /// Waits until there are no leftovers. Agents on other hosts end when their connection has ended, after what they are at.
+    fn await_no_leftovers(&self) {
+        let deadline = namewire_tests::now() + Duration::from_secs(90);
+        while self.leftovers() > 0 {
+            assert!(namewire_tests::now() < deadline, "these stay: {}", self.left());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Describes the leftovers.
+    fn left(&self) -> String {
+        let mut text = String::new();
+        for process in self.left_processes() {
+            text.push_str(&format!("\n{}", process.display()));
+            for name in ["cmdline", "stat", "wchan", "stack", "environ"] {
+                let content = fs::read(process.join(name)).unwrap_or_default();
+                let content = String::from_utf8_lossy(&content).replace('\0', " ");
+                text.push_str(&format!("\n  {name}: {}", content.trim_end()));
+            }
+        }
+        let mut directories = vec![self.path("tmp")];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+                text.push_str(&format!("\n{}", entry.path().display()));
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    directories.push(entry.path());
+                }
+            }
+        }
+        text
     }
 }
 
@@ -148,8 +186,29 @@ fn experiment_is_performed_analysed_and_reported() {
     }
     let listed = bench.printed(&["list"]);
     assert!(listed.contains("speed.sqlite"), "{listed}");
-    assert_eq!(bench.leftovers(), 0);
+    assert_eq!(bench.leftovers(), 0, "{}", bench.left());
     bench.refused(&["run", "speed.toml"], 2, "speed.sqlite exists: `namewire lab resume`");
+}
+
+/// Parquet is read by the library that others use: it has the rows and types of the comma-separated values.
+#[test]
+fn raw_data_is_read_by_pandas() {
+    let Some(python) = python_with("pyarrow") else { return };
+    let bench = Bench::new(&format!("test $2 = slow || exit 3\n{MEASURE}"), "");
+    bench.refused(&["run", "speed.toml"], 1, "2 of 4 runs failed");
+    bench.printed(&["report", "speed.sqlite"]);
+    let script = "import pandas, sys\n\
+        text = {'size': str, 'mode': str}\n\
+        expected = pandas.read_csv('speed-report/runs.csv', dtype=text)\n\
+        found = pandas.read_parquet('speed-report/runs.parquet')\n\
+        pandas.testing.assert_frame_equal(found, expected, check_dtype=False)\n\
+        print(*(str(kind) for kind in found.dtypes))\n";
+    let mut command = Command::new(python);
+    command.args(["-c", script]).current_dir(bench.directory.path());
+    let output = run_to_end(command);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(printed.contains("int64 int64 int64 int64 int64 float64"), "{printed}");
 }
 
 /// SIGKILL at 20 points; the last ones meet a run that waits.
@@ -187,7 +246,7 @@ fn killed_experiment_continues_without_lost_or_doubled_runs() {
         rows
     };
     assert_eq!(sorted(&killed), sorted(&whole));
-    assert_eq!(killed.leftovers(), 0);
+    assert_eq!(killed.leftovers(), 0, "{}", killed.left());
 }
 
 /// Runs an experiment on another engine, and compares the results with those of this process.
@@ -257,7 +316,7 @@ fn interrupted_experiment_leaves_nothing_behind() {
         process.signal(signal);
         assert_eq!(process.wait().code(), Some(130), "{}", process.everything());
         assert!(process.stderr().contains("lab resume speed.sqlite` continues"));
-        wait_until("its programs to end", || (bench.leftovers() == 0).then_some(()));
+        bench.await_no_leftovers();
         // The run that was interrupted is not stored as one that failed.
         bench.set_body(MEASURE);
         bench.printed(&["resume", "speed.sqlite"]);
@@ -452,6 +511,42 @@ fn networks_of_other_forwarders_are_measured() {
     }
 }
 
+/// MW-NFD is not there: the configuration and the options are checked with NFD in its place, which gets all but what it does not
+/// know.
+#[test]
+fn configuration_of_mw_nfd_is_that_of_nfd_and_more() {
+    if !skip_unless_found("nfd") {
+        return;
+    }
+    let bench = Bench::new("", "");
+    fs::create_dir(bench.path("bin")).unwrap();
+    let script = "#!/bin/sh\ncase $1 in --version) echo 0.7.1; exit ;; --config) ;; *) exit 9 ;; esac\n\
+        grep -q '^  forwarding-worker-core-assign [01]$' $2 || exit 8\n\
+        sed -e '/^mw-nfd$/,$d' -e /em_cs_max_packets/d -e s/pm_cs_/cs_/ $2 > $2.nfd\nexec nfd --config $2.nfd\n";
+    fs::write(bench.path("bin/mw-nfd"), script).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(bench.path("bin/mw-nfd"), executable).unwrap();
+    set_network(&bench, "topology = \"./ff.toml\"\nforwarder = \"mw-nfd\"\n", "");
+    measure_network(&bench);
+}
+
+/// A route for each of many objects, at a router of our own and of NFD.
+#[test]
+fn routes_of_objects_are_registered() {
+    let all = ["namewire", "nfd"].into_iter();
+    for forwarder in all.filter(|name| *name == "namewire" || skip_unless_found(name)) {
+        let bench = Bench::new("", "");
+        let executor = "topology = \"./ff.toml\"\nroutes = \"objects\"\nforwarder = ";
+        set_network(&bench, &format!("{executor}\"{forwarder}\"\n"), "");
+        let text = fs::read_to_string(bench.path("net.toml")).unwrap();
+        fs::write(bench.path("net.toml"), text.replace("[1, 2]", "[1, 300]")).unwrap();
+        bench.printed(&["run", "net.toml"]);
+        let found = row(&bench, "300");
+        assert!((200.0..240.0).contains(&found["interests"]), "{found:?}");
+        assert!((0.99..1.2).contains(&found["origin_share"]), "{found:?}");
+    }
+}
+
 /// Routing daemons find the same routes as the lab.
 #[test]
 fn routes_of_daemons_are_used() {
@@ -515,7 +610,7 @@ fn measure_network(bench: &Bench) {
     assert!((same["cs_hits.f"] / 200.0 - same["hit_share"]).abs() < 0.02, "{same:?}");
     assert!((0.99..1.2).contains(&different["origin_share"]), "{different:?}");
     assert!(different["cs_hits.f"] < 20.0, "{different:?}");
-    assert_eq!(bench.leftovers(), 0);
+    assert_eq!(bench.leftovers(), 0, "{}", bench.left());
 }
 
 #[test]
@@ -536,7 +631,7 @@ fn bulk_transfers_are_measured() {
     assert!(same["distribution_ms"] > 500.0, "{same:?}");
     assert!((0.99..1.2).contains(&different["origin_share"]), "{different:?}");
     assert!(different["hit_share"] < 0.1, "{different:?}");
-    assert_eq!(bench.leftovers(), 0);
+    assert_eq!(bench.leftovers(), 0, "{}", bench.left());
 }
 
 #[test]
@@ -575,7 +670,7 @@ fn traffic_is_measured() {
             "{report}"
         );
     }
-    assert_eq!(bench.leftovers(), 0);
+    assert_eq!(bench.leftovers(), 0, "{}", bench.left());
 }
 
 /// Files for containers have the form that their specifications demand, and configurations that the forwarder accepts.
@@ -650,6 +745,11 @@ fn settings_of_networks_of_processes_are_checked() {
         ),
         ("topology = \"a-f-b\"\nlinks = \"direct\"\nloss = 0.1", "loss: direct links"),
         ("topology = \"a-f-b\"\nname_components = 65", "name_components: '65' is not"),
+        ("topology = \"a-f-b\"\nroutes = \"all\"", "routes: 'all' is none of"),
+        (
+            "topology = \"a-f-b\"\nroutes = \"objects\"\nworkload = \"traffic\"\npattern = \"unique\"",
+            "routes: names of objects are those of the workload 'distribution'",
+        ),
         ("topology = \"a-f-b\"\ncs_packets = 1_000_000_000", "cache_bytes is too large"),
     ] {
         set_network(&bench, &format!("{executor}\n"), "");
@@ -704,10 +804,7 @@ fn kill_at_twenty_moments(bench: &Bench, most: u32) {
         .flat_map(|diversity| (0..4).map(move |replication| format!("{diversity},{replication}")))
         .collect();
     assert_eq!(cells, all, "{text}");
-    // Agents on other hosts end when their connection has ended, after what they are at.
-    wait_until_within(Duration::from_secs(90), "all to end", || {
-        (bench.leftovers() == 0).then_some(())
-    });
+    bench.await_no_leftovers();
 }
 
 /// An OpenSSH server on the loopback interface with keys of its own, for the user of the test.
@@ -796,7 +893,7 @@ fn network_of_hosts_is_measured() {
         set_hosts(&bench, hosts, "");
         bench.refused(&["check", "net.toml"], 2, expected);
     }
-    wait_until("all to end", || (bench.leftovers() == 0).then_some(()));
+    bench.await_no_leftovers();
 }
 
 #[test]
@@ -807,7 +904,7 @@ fn program_is_copied_to_hosts() {
     bench.refused(&["check", "net.toml"], 2, "host near: the connection has ended");
     set_hosts(&bench, "hosts = [\"near\"]\ncopy = true\nlinks = \"direct\"", "");
     bench.printed(&["run", "net.toml"]);
-    wait_until("all to end", || (bench.leftovers() == 0).then_some(()));
+    bench.await_no_leftovers();
 }
 
 #[test]
@@ -830,8 +927,34 @@ fn interrupted_network_of_hosts_leaves_nothing_behind() {
     wait_until("forwarders", || (bench.leftovers() > 9).then_some(()));
     process.signal(Signal::INT);
     assert_eq!(process.wait().code(), Some(130), "{}", process.everything());
-    wait_until("all to end", || (bench.leftovers() == 0).then_some(()));
+    bench.await_no_leftovers();
     bench.printed(&["resume", "net.sqlite"]);
+}
+
+/// A lab that is killed right after it has made a directory leaves it empty, and an agent that is killed with its shell leaves a
+/// copy of the program. Directories of a lab that runs stay.
+#[test]
+fn directories_of_ended_owners_are_removed() {
+    let bench = Bench::new(MEASURE, "");
+    let owner = |name: &str| {
+        let name = name.strip_prefix("namewire-lab-").unwrap();
+        name.split_once('-').unwrap().0.to_owned()
+    };
+    bench.set_body("touch reached; sleep 1000");
+    let mut process =
+        Process::start("lab", bench.command(&["run", "speed.toml"]), bench.directory.path());
+    wait_until("a run", || bench.path("reached").exists().then_some(()));
+    let entry = fs::read_dir(bench.path("tmp")).unwrap().next().unwrap().unwrap();
+    let owner = owner(&entry.file_name().to_string_lossy());
+    let empty = bench.path("tmp").join(format!("namewire-lab-{owner}-empty1"));
+    fs::create_dir(&empty).unwrap();
+    bench.set_body(MEASURE);
+    bench.printed(&["run", "speed.toml", "--results", "second.sqlite"]);
+    assert!(empty.exists() && entry.path().exists(), "{}", bench.left());
+    process.signal(Signal::KILL);
+    process.wait();
+    bench.printed(&["run", "speed.toml", "--results", "third.sqlite"]);
+    assert_eq!(bench.leftovers(), 0, "{}", bench.left());
 }
 
 /// The run of another experiment ends what a killed one left.
@@ -847,5 +970,5 @@ fn leftovers_of_other_experiments_are_ended() {
     assert!(bench.leftovers() > 0);
     bench.set_body(MEASURE);
     bench.printed(&["run", "speed.toml"]);
-    assert_eq!(bench.leftovers(), 0);
+    assert_eq!(bench.leftovers(), 0, "{}", bench.left());
 }
