@@ -431,7 +431,7 @@ mod tests {
         );
         let lines: Vec<&str> = report.csv.lines().collect();
         assert_eq!(lines.len(), 13);
-        assert_eq!(lines[0], "a,b,replication,block,seed,start_ms,duration_ms,y,error");
+        assert_eq!(lines[0], "a,b,replication,block,seed,run_start_ms,run_duration_ms,y,error");
         assert!(lines.iter().any(|line| line.contains("\"u,v\"")), "{lines:?}");
         assert!(lines[4].ends_with(",,exit status: 1"), "{}", lines[4]);
         let mut file = tempfile::tempfile().unwrap();
@@ -448,6 +448,19 @@ mod tests {
             fields.collect::<Vec<_>>().join(",")
         });
         assert_eq!(rows.collect::<Vec<_>>(), lines[1..]);
+    }
+
+    /// Networks have a response `start_ms`, and a program may have one of any name.
+    #[test]
+    fn columns_of_the_raw_data_have_different_names() {
+        let text = TEXT.replace("[responses]", "[responses]\nseed = \"\"\nerror = \"\"");
+        let report = Study { experiment: Experiment::parse(&text).unwrap(), ..study() };
+        let report = report.report("x.sqlite").unwrap();
+        let head = report.csv.lines().next().unwrap();
+        let names: std::collections::BTreeSet<&str> = head.split(',').collect();
+        assert_eq!(names.len(), head.split(',').count(), "{head}");
+        assert!(names.contains("seed_") && names.contains("error_"), "{head}");
+        assert!(!report.parquet.is_empty());
     }
 
     #[test]

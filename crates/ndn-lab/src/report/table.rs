@@ -1,5 +1,6 @@
 //! The raw data of a report: a table with a row for each run, as comma-separated values and as Parquet.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
@@ -44,14 +45,21 @@ impl RunTable {
         add("replication", |run| run.replication as u64);
         add("block", |run| run.block as u64);
         add("seed", |run| run.seed.into());
-        add("start_ms", |run| run.start_ms);
-        add("duration_ms", |run| run.duration_ms);
+        add("run_start_ms", |run| run.start_ms);
+        add("run_duration_ms", |run| run.duration_ms);
         for response in &experiment.responses {
             let values = runs.iter().map(|run| run.responses.get(&response.name).copied());
             columns.push((response.name.clone(), Column::Numbers(values.collect())));
         }
         let errors = runs.iter().map(|run| run.error.clone());
         columns.push(("error".to_owned(), Column::Errors(errors.collect())));
+        // A factor or response may have the name of another column.
+        let mut names = BTreeSet::new();
+        for (name, _) in &mut columns {
+            while !names.insert(name.clone()) {
+                name.push('_');
+            }
+        }
         Self { columns }
     }
 
