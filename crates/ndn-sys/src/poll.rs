@@ -432,7 +432,6 @@ mod tests {
         let (poller, wakers) = (Poller::new().unwrap(), [(); 3].map(|()| Waker::new().unwrap()));
         let mut events = Events::with_capacity(1);
         // The allocator may give more room than was asked for.
-        events.buffer.shrink_to_fit();
         let room = events.buffer.capacity();
         wakers[0].wake();
         for (token, waker) in (0..).zip(&wakers) {
@@ -491,6 +490,25 @@ mod tests {
                 waker.reset();
             }
         });
+    }
+
+    #[test]
+    fn wake_up_at_the_first_sleep_is_not_lost() {
+        let mut events = Events::with_capacity(1);
+        for _ in 0..500 {
+            let (poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
+            poller.add_waker(&waker, 1).unwrap();
+            let begin = std::sync::Barrier::new(2);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    begin.wait();
+                    waker.wake();
+                });
+                begin.wait();
+                poller.wait(&mut events, Some(Duration::from_secs(10))).unwrap();
+                assert!(!events.is_empty(), "the call was lost");
+            });
+        }
     }
 
     #[test]
