@@ -118,7 +118,30 @@ macro_rules! requests {
             ///
             /// # Errors
             /// Management is turned off, or the forwarder is stopping.
-            fn watch_faces(&self, sink: $crate::FaceEventSink) -> Result<(), String>;
+            fn watch_faces(
+                &self,
+                sink: $crate::EventSink<$crate::FaceEvent>,
+            ) -> Result<(), String>;
+
+            /// Adds a receiver of the events of routes and strategies from now on.
+            ///
+            /// # Errors
+            /// Management is turned off, or the forwarder is stopping.
+            fn watch_routing(
+                &self,
+                sink: $crate::EventSink<$crate::RoutingEvent>,
+            ) -> Result<(), String>;
+
+            /// The first items of a part of a table, encoded as in a dataset of NFD's management protocol: one page, where a
+            /// dataset has the whole table.
+            ///
+            /// # Errors
+            /// Management is turned off, or the forwarder is stopping.
+            fn table_part(
+                &self,
+                part: ndn_management::TablePart,
+                items_max: usize,
+            ) -> Result<Vec<u8>, String>;
 
             $(
                 $(#[doc = $help])+

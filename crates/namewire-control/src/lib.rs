@@ -17,7 +17,7 @@ mod base64;
 pub mod capture;
 mod client;
 mod declare;
-mod face_events;
+mod events;
 mod log_feed;
 mod packet_trace;
 mod protocol;
@@ -30,7 +30,7 @@ mod values;
 
 pub use client::{ControlClient, ControlError, StreamEnd};
 pub use declare::{FieldInfo, RequestInfo, ResultInfo};
-pub use face_events::{FaceEvent, FaceEventSink};
+pub use events::{EventSink, FaceEvent, RoutingEvent};
 pub use log_feed::{LogFeed, LogLine, LogMessage, LogSelection, LogSeverity, LogStream};
 pub use packet_trace::{NextPacket, PacketTraceStream, TraceLine, TracedDecision, TracedPacket};
 pub use protocol::{

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ndn_face::FaceValues;
+use ndn_management::TablePart;
 use ndn_packet::Name;
 use ndn_sys::clock::Clock;
 
@@ -28,8 +29,16 @@ impl Operations for Recorder {
         unreachable!("the control socket does not read the forwarder's clock")
     }
 
-    fn watch_faces(&self, _: FaceEventSink) -> Result<(), String> {
+    fn watch_faces(&self, _: EventSink<FaceEvent>) -> Result<(), String> {
         unreachable!("the control socket has no stream of face events")
+    }
+
+    fn watch_routing(&self, _: EventSink<RoutingEvent>) -> Result<(), String> {
+        unreachable!("the control socket has no stream of routing events")
+    }
+
+    fn table_part(&self, _: TablePart, _: usize) -> Result<Vec<u8>, String> {
+        unreachable!("the control socket has datasets")
     }
 
     fn version(&self) -> Result<Version, String> {

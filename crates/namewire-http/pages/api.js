@@ -42,7 +42,7 @@ export async function query(text, variables = {}) {
   return data;
 }
 
-/** Follows a subscription until `stop()` or an error of it; connects again after a loss. */
+/** Follows a subscription, or several without variables, until `stop()` or an error of one; connects again after a loss. */
 export class Subscription {
   constructor(text, { onData, onState, onError, variables = {} }) {
     Object.assign(this, { text, onData, onState, onError, variables, pause: 500, stopped: false });
@@ -59,7 +59,8 @@ export class Subscription {
       if (message.type === "connection_ack") {
         this.pause = 500;
         this.onState("live");
-        send({ type: "subscribe", id: "1", payload: { query: this.text, variables: this.variables } });
+        [this.text].flat().forEach((query, at) =>
+          send({ type: "subscribe", id: String(at + 1), payload: { query, variables: this.variables } }));
       } else if (message.type === "next" && message.payload.data) {
         this.onData(message.payload.data);
       } else if (message.type === "ping") {

@@ -4,7 +4,7 @@ import { Subscription, query } from "/api.js";
 import { Applications } from "/applications.js";
 import { Capture } from "/capture.js";
 import { Chart, Samples, short } from "/chart.js";
-import { List, Live, main, showConnection, start } from "/frame.js";
+import { FaceRates, List, Live, PAGE, main, showConnection, start } from "/frame.js";
 import { Log } from "/log.js";
 import { Names } from "/names.js";
 import { change, field, make, notice, table, time, words } from "/parts.js";
@@ -72,9 +72,14 @@ class Overview extends Live {
 
 class Faces extends List {
   title = "Faces";
-  followsFaces = true;
+  events = ["faceEvents"];
   after = [];
-  past = new Map();
+  rates = new FaceRates(() => this.draw());
+
+  hide() {
+    super.hide();
+    this.rates.stop();
+  }
 
   makeForm() {
     const form = make("form", { onsubmit: (event) => {
@@ -92,55 +97,58 @@ class Faces extends List {
   }
 
   async read() {
-    const text = `query($after: UInt64) { facesLimit { faces facesMax } faces(first: 100, after: $after) {
-      faceId remoteUri persistency scope link { inInterests inData outInterests outData inBytes outBytes down { reason } } } }`;
+    const text = `query($after: UInt64) { facesLimit { faces facesMax } faces(first: ${PAGE}, after: $after) {
+      faceId remoteUri persistency link { down { reason } } } }`;
     const after = this.after.at(-1);
-    const { faces, facesLimit } = await query(text, after === undefined ? {} : { after });
-    const now = performance.now();
-    const rows = faces.map((face) => {
-      const past = this.past.get(face.faceId);
-      // Counters have a rate from the second reading on.
-      const rate = (name, unit, factor = 1) => (past?.link && face.link
-        ? short(Math.max(0, ((face.link[name] - past.link[name]) * 1000 * factor) / (now - past.now)), unit) : "–");
-      const state = face.link?.down ? make("span", { class: "down" }, `down: ${face.link.down.reason}`)
+    const data = await query(text, after === undefined ? {} : { after });
+    if (this.follow) this.rates.follow(data.faces.map(({ faceId }) => faceId));
+    return data;
+  }
+
+  view({ faces, facesLimit }) {
+    const rows = faces.map(({ faceId, remoteUri, persistency, link }) => {
+      const number = (name, unit, factor = 1) => {
+        const rate = this.rates.rate(faceId, name);
+        return make("td", { class: "number" }, rate === undefined ? "–" : short(rate * factor, unit));
+      };
+      const state = link?.down ? make("span", { class: "down" }, `down: ${link.down.reason}`)
         : make("span", { class: "up" }, "up");
-      const destroy = make("button", { type: "button", "aria-label": `Destroy face ${face.faceId}`, onclick: () => {
-        if (confirm(`Destroy face ${face.faceId} to ${face.remoteUri}?`)) {
+      const destroy = make("button", { type: "button", "aria-label": `Destroy face ${faceId}`, onclick: () => {
+        if (confirm(`Destroy face ${faceId} to ${remoteUri}?`)) {
           destroy.blur();
           const text = "mutation($faceId: UInt64!) { facesDestroy(faceId: $faceId) { faceId } }";
-          change(this.form, text, { faceId: face.faceId }, () => this.refresh());
+          change(this.form, text, { faceId }, () => this.refresh());
         }
       } }, "Destroy");
-      const number = (...of) => make("td", { class: "number" }, rate(...of));
-      return make("tr", {}, make("td", { class: "number" }, String(face.faceId)),
-        make("td", { class: "name" }, face.remoteUri), make("td", {}, state), make("td", {}, face.persistency),
+      return make("tr", {}, make("td", { class: "number" }, String(faceId)),
+        make("td", { class: "name" }, remoteUri), make("td", {}, state), make("td", {}, persistency),
         number("inInterests", "/s"), number("outData", "/s"), number("inBytes", "bit/s", 8), number("outBytes", "bit/s", 8),
-        make("td", {}, face.faceId > 255 ? destroy : undefined));
+        make("td", {}, faceId > 255 ? destroy : undefined));
     });
-    this.past = new Map(faces.map((face) => [face.faceId, { link: face.link, now }]));
     const headings = [["Face", "number"], ["Remote URI"], ["State"], ["Persistency"], ["Interests in", "number"],
       ["Data out", "number"], ["In", "number"], ["Out", "number"], [""]];
     const caption = `Faces; ${facesLimit.faces} count towards the limit of ${facesLimit.facesMax}`;
-    const pages = make("div", { class: "bar" },
-      this.after.length > 0 ? make("button", { type: "button", onclick: () => (this.after.pop(), this.turn()) }, "Previous") : undefined,
-      faces.length === 100 ? make("button", { type: "button", onclick: () => {
-        this.after.push(faces.at(-1).faceId);
-        this.turn();
-      } }, "Next") : undefined);
-    return [table(caption, headings, rows), pages];
-  }
-
-  turn() {
-    document.activeElement?.blur();
-    this.refresh();
+    return [table(caption, headings, rows), this.pager("faces", this.after, faces.length, faces.at(-1)?.faceId)];
   }
 }
 
 class Routes extends List {
   title = "Routes";
-  followsFaces = true;
+  events = ["routingEvents"];
   prefix = "/";
-  skip = 0;
+  after = [];
+  strategiesAfter = [];
+
+  show() {
+    super.show();
+    // The time until routes expire.
+    this.clock = setInterval(() => document.hidden || this.draw(), 1000);
+  }
+
+  hide() {
+    super.hide();
+    clearInterval(this.clock);
+  }
 
   makeForm() {
     const form = make("form", { onsubmit: (event) => {
@@ -157,17 +165,23 @@ class Routes extends List {
     const filter = make("form", { onsubmit: (event) => {
       event.preventDefault();
       this.prefix = new FormData(filter).get("prefix") || "/";
-      this.skip = 0;
+      [this.after, this.strategiesAfter] = [[], []];
       this.refresh();
     } }, field("Show names under", { name: "prefix", value: this.prefix }, true), make("button", {}, "Filter"));
     return make("div", {}, form, filter);
   }
 
   async read() {
-    const text = `query($prefix: String, $skip: UInt64) {
-      rib(first: 100, prefix: $prefix, skip: $skip) { name routes { faceId origin cost childInherit capture expirationPeriodMs } }
-      strategies(first: 1000) { name strategy } }`;
-    const { rib, strategies } = await query(text, { prefix: this.prefix, skip: this.skip });
+    const text = `query($prefix: String, $after: String, $strategiesAfter: String) {
+      rib(first: ${PAGE}, prefix: $prefix, after: $after) {
+        name routes { faceId origin cost childInherit capture expirationPeriodMs } }
+      strategies(first: ${PAGE}, prefix: $prefix, after: $strategiesAfter) { name strategy } }`;
+    const { prefix, after, strategiesAfter } = this;
+    return query(text, { prefix, after: after.at(-1) ?? null, strategiesAfter: strategiesAfter.at(-1) ?? null });
+  }
+
+  view({ rib, strategies }) {
+    const age = performance.now() - this.readAt;
     const rows = rib.flatMap(({ name, routes }) => routes.map((route) => {
       const remove = make("button", { type: "button", "aria-label": `Remove the route ${name} by face ${route.faceId}`, onclick: () => {
         if (confirm(`Remove the route ${name} by face ${route.faceId}?`)) {
@@ -178,25 +192,17 @@ class Routes extends List {
         }
       } }, "Remove");
       const flags = [route.childInherit && "inherited", route.capture && "capture"].filter(Boolean).join(", ");
-      const left = route.expirationPeriodMs === null ? "never" : `in ${Math.round(route.expirationPeriodMs / 1000)} s`;
+      const left = route.expirationPeriodMs === null ? "never" : `in ${Math.max(0, Math.round((route.expirationPeriodMs - age) / 1000))} s`;
       return make("tr", {}, make("td", { class: "name" }, name), make("td", { class: "number" }, String(route.faceId)),
         make("td", { class: "number" }, String(route.cost)), make("td", {}, route.origin), make("td", {}, flags),
         make("td", {}, left), make("td", {}, remove));
     }));
     const choices = strategies.map(({ name, strategy }) =>
       make("tr", {}, make("td", { class: "name" }, name), make("td", { class: "name" }, strategy)));
-    const pages = make("div", { class: "bar" },
-      this.skip > 0 ? make("button", { type: "button", onclick: () => this.turn(-100) }, "Previous") : undefined,
-      rib.length === 100 ? make("button", { type: "button", onclick: () => this.turn(100) }, "Next") : undefined);
     const headings = [["Prefix"], ["Face", "number"], ["Cost", "number"], ["Origin"], ["Flags"], ["Expires"], [""]];
-    return [table("Routes by prefix", headings, rows), pages,
-      table("Strategies", [["Prefix"], ["Strategy"]], choices)];
-  }
-
-  turn(by) {
-    this.skip += by;
-    document.activeElement?.blur();
-    this.refresh();
+    return [table("Routes by prefix", headings, rows), this.pager("routes", this.after, rib.length, rib.at(-1)?.name),
+      table("Strategies", [["Prefix"], ["Strategy"]], choices),
+      this.pager("strategies", this.strategiesAfter, strategies.length, strategies.at(-1)?.name)];
   }
 }
 

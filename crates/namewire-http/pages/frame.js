@@ -85,38 +85,146 @@ export class Live {
   }
 }
 
-/** A list that is read in parts and again every few seconds while it is shown. */
+/** Items of a list on a page. */
+export const PAGE = 100;
+/** Shortest time between two readings of a list because of events, in milliseconds. */
+const PAUSE = 1000;
+
+/** A list that is read in parts while it is shown: again after events of some kinds, or every few seconds without any. */
 export class List {
+  /** Kinds of events after which it is read. */
+  events = [];
+
   show() {
     this.body = make("div");
+    this.data = undefined;
     this.form = this.makeForm();
     main.replaceChildren(make("h2", {}, this.title), this.form, this.body);
     showConnection();
     this.refresh();
-    this.timer = setInterval(() => document.hidden || this.refresh(), 3000);
-    // The list is read at once when a face changes; its rates only from time to time.
-    if (this.followsFaces) this.follow = new Subscription("subscription { faceEvents { lost } }", {
-      onData: () => document.hidden || this.refresh(),
-      onState: showConnection,
+    this.appear = () => this.refreshSoon();
+    document.addEventListener("visibilitychange", this.appear);
+    if (this.events.length === 0) {
+      this.timer = setInterval(() => document.hidden || this.refresh(), 3000);
+      return;
+    }
+    this.follow = new Subscription(this.events.map((kind) => `subscription { ${kind} { lost } }`), {
+      onData: () => this.refreshSoon(),
+      onState: (state) => {
+        showConnection(state);
+        // What happened before the connection has no event.
+        if (state === "live") this.refreshSoon();
+      },
       onError: showError,
     });
   }
 
   hide() {
     clearInterval(this.timer);
+    clearTimeout(this.soon);
+    this.soon = undefined;
+    document.removeEventListener("visibilitychange", this.appear);
     this.follow?.stop();
     this.follow = undefined;
   }
 
+  /** Reads the list, soon after the last time. A hidden page is read when it appears. */
+  refreshSoon() {
+    if (document.hidden || this.soon !== undefined) return;
+    const wait = Math.max(0, (this.readAt ?? 0) + PAUSE - performance.now());
+    this.soon = setTimeout(() => {
+      this.soon = undefined;
+      this.refresh();
+    }, wait);
+  }
+
   async refresh() {
+    const { body } = this;
+    this.readAt = performance.now();
     try {
-      const rows = await this.read();
-      // Rows are not replaced under the focus of the keyboard.
-      if (this.body.contains(document.activeElement)) return;
-      this.body.replaceChildren(...rows);
+      const data = await this.read();
+      // Another page may have been shown meanwhile.
+      if (body !== this.body || !body.isConnected) return;
+      this.data = data;
+      this.draw();
     } catch (error) {
       if (error instanceof ApiError && error.code === "UNAUTHENTICATED") return askForToken(error.message);
-      this.body.replaceChildren(notice(error.message));
+      body.replaceChildren(notice(error.message));
     }
+  }
+
+  /** Shows what was read. */
+  draw() {
+    // Rows are not replaced under the focus of the keyboard.
+    if (this.data === undefined || this.body.contains(document.activeElement)) return;
+    this.body.replaceChildren(...this.view(this.data));
+  }
+
+  /** The elements that show what `read` returned: these elements themselves. */
+  view(elements) {
+    return elements;
+  }
+
+  /** Buttons that turn the pages of a list of `count` items, the last of which is `last`; `after` has where pages begin. */
+  pager(of, after, count, last) {
+    const button = (text, turn) => make("button", { type: "button", "aria-label": `${text} ${of}`, onclick: () => {
+      turn();
+      document.activeElement?.blur();
+      this.refresh();
+    } }, text);
+    return make("div", { class: "bar" },
+      after.length > 0 ? button("Previous", () => after.pop()) : undefined,
+      count === PAGE ? button("Next", () => after.push(last)) : undefined);
+  }
+}
+
+const FACES = `subscription($faceIds: [UInt64!]) { counters(intervalMs: 2000, faceIds: $faceIds) { unixMs faces {
+  key value { inInterests inData outData inBytes outBytes } } } }`;
+
+/** Counters of faces and their rates, which the forwarder sends. */
+export class FaceRates {
+  samples = [];
+
+  /** Calls `onChange` after each sample. */
+  constructor(onChange) {
+    this.onChange = onChange;
+  }
+
+  /** Follows these faces. */
+  follow(faceIds) {
+    const key = faceIds.join();
+    if (key === this.key) return;
+    this.stop();
+    this.key = key;
+    if (faceIds.length === 0) return;
+    this.subscription = new Subscription(FACES, {
+      variables: { faceIds },
+      onData: ({ counters }) => {
+        const faces = new Map(counters.faces.map(({ key: faceId, value }) => [Number(faceId), value]));
+        this.samples = [...this.samples.slice(-1), { at: counters.unixMs, faces }];
+        if (!document.hidden) this.onChange();
+      },
+      onState: showConnection,
+      onError: showError,
+    });
+  }
+
+  stop() {
+    this.subscription?.stop();
+    this.subscription = undefined;
+    this.key = undefined;
+    this.samples = [];
+  }
+
+  /** The latest counter of a face, if there is one. */
+  total(faceId, name) {
+    return this.samples.at(-1)?.faces.get(faceId)?.[name];
+  }
+
+  /** Its growth in a second, from the second sample on. */
+  rate(faceId, name) {
+    const [before, now] = this.samples;
+    const [past, latest] = [before?.faces.get(faceId), now?.faces.get(faceId)];
+    return past && latest ? Math.max(0, ((latest[name] - past[name]) * 1000) / (now.at - before.at)) : undefined;
   }
 }

@@ -432,6 +432,15 @@ fn faces_routes_and_strategies_are_managed() {
     assert_eq!(data["rib"], json!([{ "name": "/a/b", "routes": [route] }]));
     assert_eq!(data["fib"], json!([{ "nextHops": [{ "faceId": face, "cost": 7 }] }]));
     assert!(data["strategies"][0]["strategy"].as_str().unwrap().contains("multicast"), "{data}");
+    // Lists of names continue after a name.
+    let data = served.data(
+        "{ rib(first: 1) { name } rest: rib(after: \"/a/b\") { name } none: rib(prefix: \"/a\", after: \"/a/b\") { name } \
+         strategies(first: 2, after: \"/\") { name } }",
+    );
+    assert_eq!(data["rib"], json!([{ "name": "/a/b" }]));
+    assert!(data["rest"].as_array().unwrap().iter().all(|entry| entry["name"] != "/a/b"), "{data}");
+    assert_eq!(data["none"], json!([]));
+    assert_eq!(data["strategies"][0]["name"], "/a");
     served.data(&format!("mutation {{ facesDestroy(faceId: {face}) {{ faceId }} }}"));
     // The command is answered when the worker has it; its routes end with the event that the face has closed.
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -914,6 +923,68 @@ async fn face_events_are_pushed_in_order() {
     let of_face = events.iter().filter(|event| event["faceId"] == created);
     let kinds: Vec<_> = of_face.map(|event| event["kind"].as_str().unwrap()).collect();
     assert_eq!((kinds.first(), kinds.last()), (Some(&"created"), Some(&"destroyed")), "{kinds:?}");
+}
+
+#[tokio::test]
+async fn routing_events_are_pushed_in_order() {
+    let served = serve(&settings());
+    let mut socket = open_session(&served).await;
+    let query =
+        "subscription { routingEvents { lost events { kind name faceId origin cost strategy } } }";
+    let subscribe = |id: &str, text: &str| json!({ "type": "subscribe", "id": id, "payload": { "query": text } });
+    send(&mut socket, subscribe("a", query)).await;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    // The subscription begins with the next change; routes are added until there is an event.
+    let mut events: Vec<Value> = Vec::new();
+    let mut number = 0;
+    while events.is_empty() {
+        number += 1;
+        assert!(Instant::now() < deadline, "no event after {number} routes");
+        let text = format!(
+            "mutation {{ ribRegister(name: \"/event/{number}\", faceId: 1, cost: {number}, origin: \"static\") {{ name }} }}"
+        );
+        send(&mut socket, subscribe("b", &text)).await;
+        loop {
+            let message = receive(&mut socket).await.unwrap();
+            let result = &message["payload"]["data"]["routingEvents"];
+            events.extend(result["events"].as_array().cloned().unwrap_or_default());
+            if message["type"] == "complete" {
+                break;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let added = events.iter().find(|event| event["kind"] == "route-added").unwrap().clone();
+    let cost = added["cost"].as_u64().unwrap();
+    assert_eq!(added["name"], format!("/event/{cost}"));
+    assert_eq!((&added["faceId"], &added["origin"]), (&json!(1), &json!("static")));
+    assert!(added["strategy"].is_null());
+    let name = added["name"].as_str().unwrap();
+    let strategy = "/localhost/nfd/strategy/multicast";
+    for (id, text) in [
+        ("c", format!("strategyChoiceSet(name: \"{name}\", strategy: \"{strategy}\") {{ name }}")),
+        ("d", format!("ribUnregister(name: \"{name}\", faceId: 1, origin: \"static\") {{ name }}")),
+    ] {
+        send(&mut socket, subscribe(id, &format!("mutation {{ {text} }}"))).await;
+    }
+    let is = |event: &Value, kind: &str| event["kind"] == kind && event["name"] == name;
+    while !events.iter().any(|event| is(event, "strategy-set")) {
+        let message = receive(&mut socket).await.unwrap();
+        let result = &message["payload"]["data"]["routingEvents"];
+        events.extend(result["events"].as_array().cloned().unwrap_or_default());
+    }
+    let text = format!("mutation {{ strategyChoiceUnset(name: \"{name}\") {{ name }} }}");
+    send(&mut socket, subscribe("e", &text)).await;
+    let has = |events: &[Value], kind: &str| events.iter().any(|event| is(event, kind));
+    while !(has(&events, "strategy-unset") && has(&events, "route-removed")) {
+        let message = receive(&mut socket).await.unwrap();
+        let result = &message["payload"]["data"]["routingEvents"];
+        events.extend(result["events"].as_array().cloned().unwrap_or_default());
+    }
+    let place = |kind: &str| events.iter().position(|event| is(event, kind));
+    let set = &events[place("strategy-set").unwrap()];
+    assert!(set["strategy"].as_str().unwrap().starts_with(strategy), "{set}");
+    assert!(set["faceId"].is_null() && place("route-added") < place("route-removed"), "{events:?}");
 }
 
 #[tokio::test]

@@ -50,16 +50,6 @@ pub fn decode_dataset<T: DatasetItem>(content: &[u8]) -> Result<Vec<T>, DecodeEr
     Ok(items)
 }
 
-/// The length of the complete blocks at the beginning of `content`.
-pub(crate) fn complete_len(content: &[u8]) -> usize {
-    let mut reader = Reader::new(content);
-    let mut length = 0;
-    while let Ok(Some(_)) = reader.next_tlv() {
-        length = content.len() - reader.remaining().len();
-    }
-    length
-}
-
 /// TLV-TYPE of a field that is a [`Structure`], whose elements stand in the place of the field.
 pub(crate) const PART: u32 = 0;
 

@@ -1,11 +1,10 @@
 //! Typed management calls: NFD's management protocol, without a face.
 
-use crate::block::complete_len;
 use crate::{
     CommandBuilder, ControlParameters, ControlResponse, Dataset, DatasetItem, FaceQueryFilter,
     FaceStatus, ForwarderStatus, RibEntry, Verb, decode_dataset, route_origin, status,
 };
-use ndn_packet::{Data, DecodeError, InterestBuilder, Name};
+use ndn_packet::{Data, InterestBuilder, Name};
 use ndn_types::{FaceUri, Persistency, Timestamp};
 
 /// Reasons why a call fails.
@@ -98,59 +97,12 @@ pub trait Management {
         decode_dataset(&content).map_err(|error| CallError::Malformed(error.to_string()))
     }
 
-    /// Passes the items of a dataset to `take` in their order until it returns false; later segments are not fetched.
-    ///
-    /// # Errors
-    /// The request is refused, or the dataset is malformed.
-    fn dataset_until<T: DatasetItem>(
-        &mut self,
-        dataset: &Dataset,
-        take: &mut dyn FnMut(T) -> bool,
-    ) -> Result<(), CallError> {
-        let malformed = |error: DecodeError| CallError::Malformed(error.to_string());
-        // A block may continue in the next segment.
-        let mut rest = Vec::new();
-        let mut is_cut = false;
-        self.dataset_segments(dataset, &mut |content| {
-            rest.extend_from_slice(content);
-            let complete = complete_len(&rest);
-            for item in decode_dataset(&rest[..complete]).map_err(malformed)? {
-                if !take(item) {
-                    is_cut = true;
-                    return Ok(false);
-                }
-            }
-            rest.drain(..complete);
-            Ok(true)
-        })?;
-        match rest.is_empty() || is_cut {
-            true => Ok(()),
-            false => Err(CallError::Malformed("the last block is incomplete".to_owned())),
-        }
-    }
-
     /// Fetches the segments of a dataset and joins their content.
     ///
     /// # Errors
     /// The request is refused, or the dataset is malformed.
     fn dataset_content(&mut self, dataset: &Dataset) -> Result<Vec<u8>, CallError> {
         let mut all = Vec::new();
-        self.dataset_segments(dataset, &mut |content| {
-            all.extend_from_slice(content);
-            Ok(true)
-        })?;
-        Ok(all)
-    }
-
-    /// Passes the content of the segments of a dataset to `take` in their order until it returns false.
-    ///
-    /// # Errors
-    /// The request is refused, or the dataset is malformed.
-    fn dataset_segments(
-        &mut self,
-        dataset: &Dataset,
-        take: &mut dyn FnMut(&[u8]) -> Result<bool, CallError>,
-    ) -> Result<(), CallError> {
         let malformed = |text: &str| CallError::Malformed(text.to_owned());
         let mut name = dataset.prefix();
         let mut is_first = true;
@@ -165,12 +117,12 @@ pub trait Management {
                 let response = response(&wire)?;
                 return Err(CallError::Refused { code: response.code, text: response.text });
             }
-            let is_continued = take(data.content().unwrap_or_default())?;
+            all.extend_from_slice(data.content().unwrap_or_default());
             let segment = data.name().last().and_then(|last| last.as_segment());
             let segment = segment.ok_or_else(|| malformed("the Data is not a segment"))?;
             let last = data.final_block_id().and_then(|last| last.as_segment());
-            if !is_continued || last.is_none_or(|last| segment >= last) {
-                return Ok(());
+            if last.is_none_or(|last| segment >= last) {
+                return Ok(all);
             }
             name = data.name().to_name();
             name.truncate(data.name().len() - 1);
@@ -302,14 +254,12 @@ mod tests {
     use ndn_packet::{DataBuilder, Interest};
 
     use super::*;
-    use crate::ChannelStatus;
 
     /// A forwarder whose datasets have three segments.
     #[derive(Default)]
     struct Segments {
         nonces: BTreeSet<Option<u32>>,
         requests: u32,
-        contents: [Vec<u8>; 3],
     }
 
     impl Management for Segments {
@@ -322,8 +272,8 @@ mod tests {
                 name.push_segment(0);
             }
             let segment = name.as_ref().last().and_then(|last| last.as_segment()).unwrap();
-            let content = &self.contents[usize::try_from(segment).unwrap()];
-            let data = DataBuilder::new(&name).content(content).final_segment(2);
+            let content = [u8::try_from(segment).unwrap()];
+            let data = DataBuilder::new(&name).content(&content).final_segment(2);
             Ok(ndn_security::sign_data(&data, &ndn_security::DigestSigner).unwrap())
         }
 
@@ -339,36 +289,9 @@ mod tests {
     #[test]
     fn each_interest_for_a_dataset_has_its_own_nonce() {
         let mut management = Segments::default();
-        management.dataset_content(&Dataset::FibList).unwrap();
+        assert_eq!(management.dataset_content(&Dataset::FibList), Ok(vec![0, 1, 2]));
         assert_eq!((management.requests, management.nonces.len()), (3, 3));
         let near = [1 << 40, (1 << 40) + 1, 2 << 40].map(|at| nonce_at(Timestamp::from_nanos(at)));
         assert!(near[0] != near[1] && near[0] != near[2]);
-    }
-
-    #[test]
-    fn items_are_read_until_enough_and_may_lie_across_segments() {
-        let items: Vec<ChannelStatus> = (0..6)
-            .map(|number| ChannelStatus { local_uri: format!("udp4://0.0.0.0:{number}") })
-            .collect();
-        let bytes: Vec<u8> = items.iter().flat_map(DatasetItem::to_vec).collect();
-        let (length, third) = (bytes.len(), bytes.len() / 3 + 1);
-        let contents =
-            [0..third, third..2 * third, 2 * third..length].map(|part| bytes[part].to_vec());
-        let read = |contents: [Vec<u8>; 3], count: usize| {
-            let mut management = Segments { contents, ..Segments::default() };
-            let mut found: Vec<ChannelStatus> = Vec::new();
-            let read = management.dataset_until(&Dataset::ChannelList, &mut |item| {
-                found.push(item);
-                found.len() < count
-            });
-            (read.map(|()| found), management.requests)
-        };
-        assert_eq!(read(contents.clone(), 100), (Ok(items.clone()), 3));
-        // The first segment has one whole item, and a part of the second one or third one.
-        assert_eq!(read(contents.clone(), 1), (Ok(items[..1].to_vec()), 1));
-        let [first, second, mut third] = contents;
-        third.pop();
-        let (cut, _) = read([first, second, third], 100);
-        assert!(matches!(cut, Err(CallError::Malformed(_))), "{cut:?}");
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use ndn_packet::{Name, NameRef};
 
 use crate::listing::Listing;
+use crate::range::NameRange;
 use crate::rib::{FibUpdate, NextHop};
 use crate::share::{Charge, Owners};
 
@@ -91,6 +92,17 @@ impl Fib {
     pub fn iter(&self) -> impl Iterator<Item = (NameRef<'_>, &[NextHop])> {
         let entries = self.entries.iter().map(|(key, entry)| (name_ref(key), &entry.next_hops[..]));
         entries.filter(|(_, next_hops)| !next_hops.is_empty())
+    }
+
+    /// The prefixes of a range in canonical order, with their next hops. Those before it are not visited.
+    pub(crate) fn range<'a>(
+        &'a self,
+        range: &'a NameRange,
+    ) -> impl Iterator<Item = (NameRef<'a>, &'a [NextHop])> {
+        let found = self.entries.range::<[u8], _>((range.start(), Bound::Unbounded));
+        let found = found.map(|(key, entry)| (name_ref(key), &entry.next_hops[..]));
+        let found = found.take_while(|(name, _)| range.has(*name));
+        found.filter(|(_, next_hops)| !next_hops.is_empty())
     }
 
     /// Encodes about `work` bytes of the listing; true if it is complete.

@@ -31,11 +31,13 @@ pub mod command;
 pub mod dataset;
 pub mod dispatch;
 pub mod fib;
+mod journal;
 mod listing;
 pub mod notification;
 pub mod numbers;
 pub mod parameters;
 pub mod publisher;
+mod range;
 pub mod readvertise;
 pub mod request;
 pub mod response;
@@ -64,17 +66,19 @@ pub use dispatch::{Dataset, Dispatch, IgnoreReason, dispatch};
 pub use fib::Fib;
 pub use parameters::{ControlParameters, Parameter};
 pub use publisher::{PublishedResource, Segment};
+pub use range::NameRange;
 pub use readvertise::Readvertise;
 pub use request::{FaceOptions, Request};
 pub use response::{ControlResponse, status};
-pub use rib::{FibUpdate, NextHop, Registration, Rib, Route};
+pub use rib::{FibUpdate, NextHop, Registration, Rib, Route, RouteChange};
 pub use sign::{DataSigner, DigestSigner};
 pub use state::{
     Action, Collaborators, ControlConfig, ControlState, CreatedFace, CsConfiguration,
     DEFAULT_STRATEGIES, DatasetPlaces, FaceActivity, FaceCapabilities, FaceCreationError,
     FaceEventSink, FaceRecord, FaceSpecification, PendingPlaces, RequestBytes, RequestOutcome,
-    RouteError, RoutePlaces, STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoicePlaces,
-    StrategyInstancePlaces, TableSizes, Telemetry, Ticket, WaitingPlaces,
+    RouteError, RoutePlaces, RoutingChange, RoutingEvent, RoutingEventSink, STRATEGY_CHOICES_MAX,
+    StrategyChanges, StrategyChoicePlaces, StrategyInstancePlaces, TablePart, TableSizes,
+    Telemetry, Ticket, WaitingPlaces,
 };
 pub use strategy_name::{StrategyCatalog, StrategyError, StrategyList, StrategyName};
 pub use types::{

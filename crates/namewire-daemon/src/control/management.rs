@@ -11,7 +11,7 @@ use ndn_forwarding::LearningRequest;
 use ndn_management::state::CreatedFace;
 use ndn_management::{
     Action, ControlState, FACE_ID_INTERNAL, FaceCreationError, FaceRecord, FaceSpecification,
-    FibUpdate, RequestOutcome, Ticket,
+    FibUpdate, RequestOutcome, TablePart, Ticket,
 };
 use ndn_packet::{Data, Interest, LpHeader, LpPacket, Name};
 use ndn_security::trust::AnchorChange;
@@ -30,6 +30,8 @@ use crate::telemetry::Figures;
 use namewire_control::management_timeout;
 use ndn_types::Timestamp;
 
+/// Why an operation of this host is refused.
+pub(super) const MANAGEMENT_OFF: &str = "management is turned off (management.enabled)";
 /// CachePolicyType NoCache.
 const NO_CACHE: u64 = 1;
 /// Status code of a face creation that may succeed later, as in NFD.
@@ -423,6 +425,21 @@ impl Management {
         has_handled
     }
 
+    /// The first items of a part of a table, encoded as in a dataset.
+    pub(super) fn table_part(
+        &mut self,
+        cx: &mut Cx<'_>,
+        part: &TablePart,
+        items_max: usize,
+    ) -> Result<Vec<u8>, String> {
+        if !cx.config().management.enabled {
+            return Err(MANAGEMENT_OFF.to_owned());
+        }
+        let figures = read_figures(&mut self.figures, &self.channels, &self.ethernet_channels, cx);
+        let telemetry = figures.telemetry(cx.faces().all(), cx.now().monotonic);
+        Ok(self.state.table_part(cx.now(), part, items_max, &telemetry))
+    }
+
     /// Executes a request of an operator of this host. Access control does not apply: access to the control socket,
     /// or embedding the forwarder, grants every permission.
     pub(super) fn handle_local_interest(
@@ -434,7 +451,7 @@ impl Management {
         // The requester may have gone, here and below.
         let refuse = |reason: String| drop(answer.send(Err(reason)));
         if !cx.config().management.enabled {
-            return refuse("management is turned off (management.enabled)".to_owned());
+            return refuse(MANAGEMENT_OFF.to_owned());
         }
         if self.local.waiting.len() >= LOCAL_MAX {
             return refuse("too many requests wait for management".to_owned());

@@ -51,7 +51,7 @@ use namewire_control::ConfigStatus;
 use ndn_dataplane::{Command, CsSettings, Dataplane, FaceDebt, MemoryFaceOptions, WorkerGone};
 use ndn_face::InternalEnd;
 use ndn_forwarding::ProducerRegions;
-use ndn_management::{ControlState, FACE_ID_INTERNAL, status};
+use ndn_management::{ControlState, FACE_ID_INTERNAL, TablePart, status};
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Events, Interest, Waker};
 use tracing::{error, info, warn};
@@ -455,6 +455,16 @@ impl Control {
     ) {
         let Core { faces, dataplane, .. } = &mut self.core;
         faces.add_memory_face(dataplane, options, end, answer);
+    }
+
+    /// The first items of a part of a table.
+    pub(super) fn table_part(
+        &mut self,
+        part: &TablePart,
+        items_max: usize,
+    ) -> Result<Vec<u8>, String> {
+        self.core.now = now(&self.core.clock);
+        self.management.table_part(&mut self.core.cx(), part, items_max)
     }
 
     /// Executes a management Interest that arrives over no face.

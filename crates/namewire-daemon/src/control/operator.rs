@@ -15,8 +15,9 @@ use ndn_disk::DiskCounters;
 use ndn_face::{CallCounters, InternalEnd, MemoryKind};
 use ndn_forwarding::{Counters, DropReason, InterestAccount, ServiceTimes, TraceFilter};
 use ndn_management::{
-    CallError, DatasetPlaces, FaceEventNotification, PendingPlaces, PublishedResource,
-    RequestBytes, RoutePlaces, StrategyChoicePlaces, StrategyInstancePlaces, WaitingPlaces,
+    CallError, ControlState, DatasetPlaces, FaceEventNotification, PendingPlaces,
+    PublishedResource, RequestBytes, RouteChange, RoutePlaces, RoutingChange, StrategyChoicePlaces,
+    StrategyInstancePlaces, TablePart, WaitingPlaces, route_origin_text,
 };
 use ndn_packet::Name;
 use ndn_ring::PoolCounters;
@@ -25,7 +26,7 @@ use ndn_table::Resource;
 use ndn_types::{Counter, Timestamp};
 use ndn_webtransport::{HandshakePlaces, SessionPlaces};
 
-use super::management::LocalAnswer;
+use super::management::{LocalAnswer, MANAGEMENT_OFF};
 use super::memif::{MemifAttempts, MemifHandshakes};
 use super::service::Core;
 use super::{Control, NO_CONFIGURATION};
@@ -40,10 +41,10 @@ use crate::websocket::Handshakes;
 use crate::{balance, telemetry};
 use namewire_control::capture::CaptureFilter;
 use namewire_control::{
-    CaptureStream, ConfigStatus, CsPolicy, Dispatch, FaceEvent, FaceEventSink, FaceLimit,
-    LedgerStatus, LinkCounters, LogLevels, LogSelection, LogSeverity, LogStream, ManagementData,
-    MemifStatus, Operations, PacketTraceStream, ServiceTimesStream, Statistics, Version, VipStatus,
-    WaitingFace, WebTransportStatus, WorkerStatistics,
+    CaptureStream, ConfigStatus, CsPolicy, Dispatch, EventSink, FaceEvent, FaceLimit, LedgerStatus,
+    LinkCounters, LogLevels, LogSelection, LogSeverity, LogStream, ManagementData, MemifStatus,
+    Operations, PacketTraceStream, RoutingEvent, ServiceTimesStream, Statistics, Version,
+    VipStatus, WaitingFace, WebTransportStatus, WorkerStatistics,
 };
 
 /// Timeout of the report of a worker.
@@ -173,10 +174,44 @@ impl Operator {
         })?
     }
 
+    /// Executes `action` on the state of management.
+    fn with_management(
+        &self,
+        action: impl FnOnce(&mut ControlState) + Send + 'static,
+    ) -> Result<(), String> {
+        self.control.call(move |control| match control.core.config.management.enabled {
+            true => {
+                action(control.management.change().0);
+                Ok(())
+            }
+            false => Err(MANAGEMENT_OFF.to_owned()),
+        })?
+    }
+
     fn waiting_faces_of(&self, name: Option<Name>) -> Result<Vec<WaitingFace>, String> {
         Ok(self.control.call(move |control| {
             control.statics.waiting(control.core.now.monotonic, name.as_ref())
         })?)
+    }
+}
+
+/// An event in words.
+fn routing_event(event: &ndn_management::RoutingEvent) -> RoutingEvent {
+    let (kind, route, strategy) = match &event.change {
+        RoutingChange::Route(RouteChange::Added, route) => ("route-added", Some(route), None),
+        RoutingChange::Route(RouteChange::Changed, route) => ("route-changed", Some(route), None),
+        RoutingChange::Route(RouteChange::Removed, route) => ("route-removed", Some(route), None),
+        RoutingChange::Strategy(Some(strategy)) => ("strategy-set", None, Some(strategy)),
+        RoutingChange::Strategy(None) => ("strategy-unset", None, None),
+        RoutingChange::More => ("more", None, None),
+    };
+    RoutingEvent {
+        kind: kind.to_owned(),
+        name: event.name.to_uri(),
+        face_id: route.map(|route| route.face_id),
+        origin: route.map(|route| route_origin_text(route.origin)),
+        cost: route.map(|route| route.cost),
+        strategy: strategy.map(Name::to_uri),
     }
 }
 
@@ -185,8 +220,8 @@ impl Operations for Operator {
         &self.clock
     }
 
-    fn watch_faces(&self, sink: FaceEventSink) -> Result<(), String> {
-        let FaceEventSink(mut sink) = sink;
+    fn watch_faces(&self, sink: EventSink<FaceEvent>) -> Result<(), String> {
+        let EventSink(mut sink) = sink;
         let notify = move |event: &FaceEventNotification| {
             let properties = &event.properties;
             sink(FaceEvent {
@@ -197,13 +232,17 @@ impl Operations for Operator {
                 persistency: properties.persistency.to_string(),
             })
         };
-        self.control.call(move |control| match control.core.config.management.enabled {
-            true => {
-                control.management.change().0.add_face_event_sink(Box::new(notify));
-                Ok(())
-            }
-            false => Err("management is turned off (management.enabled)".to_owned()),
-        })?
+        self.with_management(move |state| state.add_face_event_sink(Box::new(notify)))
+    }
+
+    fn watch_routing(&self, sink: EventSink<RoutingEvent>) -> Result<(), String> {
+        let EventSink(mut sink) = sink;
+        let notify = move |event: &ndn_management::RoutingEvent| sink(routing_event(event));
+        self.with_management(move |state| state.add_routing_event_sink(Box::new(notify)))
+    }
+
+    fn table_part(&self, part: TablePart, items_max: usize) -> Result<Vec<u8>, String> {
+        self.control.call(move |control| control.table_part(&part, items_max))?
     }
 
     fn version(&self) -> Result<Version, String> {

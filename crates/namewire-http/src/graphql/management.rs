@@ -12,7 +12,8 @@ use namewire_control::{FieldInfo, LinkCounters, Operations, ResultInfo, WorkerSt
 use ndn_management::{
     CallError, ChannelStatus, ControlParameters, CsInfo, Dataset, DatasetField, DatasetInfo,
     DatasetItem, DatasetValue, Described, FaceStatus, FibEntry, Flag, Form, ForwarderStatus,
-    Management, NextHopRecord, Parameter, RibEntry, RouteRecord, StrategyChoice, Verb,
+    Management, NameRange, NextHopRecord, Parameter, RibEntry, RouteRecord, StrategyChoice,
+    TablePart, Verb, decode_dataset,
 };
 use ndn_packet::Name;
 use ndn_types::Scope;
@@ -164,14 +165,14 @@ fn insert_fields(into: &mut Map<String, Value>, info: &DatasetInfo, values: Vec<
 pub(super) struct Selection {
     /// Maximum number of items.
     pub(super) first: usize,
-    /// Number of items to leave out before.
+    /// Number of items to leave out before, of the tree of names.
     pub(super) skip: usize,
     /// Only faces with higher FaceIds.
     pub(super) after: Option<u64>,
     /// Only faces of this scope.
     pub(super) scope: Option<Scope>,
-    /// Only names with this prefix.
-    pub(super) prefix: Name,
+    /// Only these names.
+    pub(super) names: NameRange,
     /// Whether the link counters of faces are selected.
     pub(super) with_links: bool,
 }
@@ -264,7 +265,7 @@ fn query(dataset: &'static DatasetQuery, types: &mut Types) -> Result<Field, Str
         let shape = shape.clone();
         FieldFuture::new(async move {
             let (calls, _) = access::authorize(&context, Role::Read)?;
-            let selection = selection(&context)?;
+            let selection = selection(&context, dataset.paging)?;
             let read = calls.call(move |operations| Ok((dataset.read)(operations, &selection)));
             let read = read.await.map_err(|failure| access::unanswered(&failure))?;
             Ok(shape.value(&read.map_err(|failure| access::refused(&failure))?))
@@ -290,8 +291,8 @@ fn query(dataset: &'static DatasetQuery, types: &mut Types) -> Result<Field, Str
         Paging::Names => field
             .argument(InputValue::new("first", number()).description(first))
             .argument(
-                InputValue::new("skip", number())
-                    .description("Number of items to leave out before, to continue a list."),
+                InputValue::new("after", TypeRef::named(TypeRef::STRING))
+                    .description("Only names after this one, a URI, to continue a list."),
             )
             .argument(
                 InputValue::new("prefix", TypeRef::named(TypeRef::STRING))
@@ -300,24 +301,41 @@ fn query(dataset: &'static DatasetQuery, types: &mut Types) -> Result<Field, Str
     })
 }
 
-pub(super) fn selection(context: &ResolverContext<'_>) -> Result<Selection, Error> {
-    let number = |name: &str| number(context, name);
-    let first = number("first")?.unwrap_or(ITEMS_DEFAULT);
+fn selection(context: &ResolverContext<'_>, paging: Paging) -> Result<Selection, Error> {
+    let mut selection = Selection { first: first(context)?, ..Selection::default() };
+    match paging {
+        Paging::Whole => {}
+        Paging::Faces => {
+            selection.after = number(context, "after")?;
+            selection.scope = scope(context)?;
+            selection.with_links = context.look_ahead().field("link").exists();
+        }
+        Paging::Names => {
+            let given = |argument: &str| {
+                let uri = text(context, argument)?;
+                uri.map(|uri| name(argument, &uri)).transpose()
+            };
+            let prefix = given("prefix")?.unwrap_or_default();
+            selection.names = NameRange { prefix, after: given("after")? };
+        }
+    }
+    Ok(selection)
+}
+
+/// The selection of nodes of the tree of names.
+pub(super) fn nodes(context: &ResolverContext<'_>) -> Result<Selection, Error> {
+    let skip = number(context, "skip")?.unwrap_or(0);
+    let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+    Ok(Selection { first: first(context)?, skip, ..Selection::default() })
+}
+
+/// The maximum number of items that is asked for.
+fn first(context: &ResolverContext<'_>) -> Result<usize, Error> {
+    let first = number(context, "first")?.unwrap_or(ITEMS_DEFAULT);
     if first > ITEMS_MAX {
         return Err(bad_input(format!("first: the maximum is {ITEMS_MAX}")));
     }
-    let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    Ok(Selection {
-        first: count(first),
-        skip: count(number("skip")?.unwrap_or(0)),
-        after: number("after")?,
-        scope: scope(context)?,
-        prefix: text(context, "prefix")?
-            .map(|uri| name("prefix", &uri))
-            .transpose()?
-            .unwrap_or_default(),
-        with_links: context.look_ahead().field("link").exists(),
-    })
+    Ok(usize::try_from(first).unwrap_or(usize::MAX))
 }
 
 fn scope(context: &ResolverContext<'_>) -> Result<Option<Scope>, Error> {
@@ -352,42 +370,24 @@ fn json(value: impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
 }
 
-/// The selected items of a dataset in the canonical order of names. What follows them is not read.
-fn page_of<T: Described + DatasetItem>(
+/// The first items of a part of a table.
+pub(super) fn read_part<T: DatasetItem>(
     operations: &dyn Operations,
-    dataset: &Dataset,
-    selection: &Selection,
-    name_of: impl Fn(&T) -> &Name,
-) -> Result<Value, CallError> {
-    let Selection { first, skip, prefix, .. } = selection;
-    let (mut skipped, mut shown) = (0, Vec::new());
-    let mut take = |item: T| {
-        let name = name_of(&item);
-        if !name.starts_with(prefix.as_ref()) {
-            // Names under the prefix follow each other, and follow the prefix.
-            return name < prefix;
-        }
-        if skipped < *skip {
-            skipped += 1;
-        } else if shown.len() < *first {
-            shown.push(json_of_value(item.value()));
-        }
-        shown.len() < *first
-    };
-    ManagementBy(operations).dataset_until(dataset, &mut take)?;
-    Ok(shown.into())
+    part: TablePart,
+    first: usize,
+) -> Result<Vec<T>, CallError> {
+    let encoded = operations.table_part(part, first).map_err(CallError::NoAnswer)?;
+    decode_dataset(&encoded).map_err(|error| CallError::Malformed(error.to_string()))
 }
 
-/// The selected items of a list of names.
-fn named<T: Described>(
-    mut items: Vec<T>,
+/// The selected items of a table of names.
+fn read_names<T: Described + DatasetItem>(
+    operations: &dyn Operations,
     selection: &Selection,
-    name_of: impl Fn(&T) -> &Name,
-) -> Value {
-    items.retain(|item| name_of(item).starts_with(selection.prefix.as_ref()));
-    items.sort_by(|a, b| name_of(a).cmp(name_of(b)));
-    let selected = items.iter().skip(selection.skip).take(selection.first);
-    selected.map(|item| json_of_value(item.value())).collect()
+    part: fn(NameRange) -> TablePart,
+) -> Result<Value, CallError> {
+    let items: Vec<T> = read_part(operations, part(selection.names.clone()), selection.first)?;
+    Ok(items.iter().map(|item| json_of_value(item.value())).collect())
 }
 
 fn read_status(operations: &dyn Operations, _: &Selection) -> Result<Value, CallError> {
@@ -395,18 +395,8 @@ fn read_status(operations: &dyn Operations, _: &Selection) -> Result<Value, Call
 }
 
 fn read_faces(operations: &dyn Operations, selection: &Selection) -> Result<Value, CallError> {
-    let mut faces = Vec::new();
-    // They are in the order of their FaceIds.
-    let mut take = |face: FaceStatus| {
-        let properties = &face.properties;
-        let is_selected = selection.after.is_none_or(|after| properties.face_id > after)
-            && selection.scope.is_none_or(|scope| properties.scope == scope);
-        if is_selected && faces.len() < selection.first {
-            faces.push(face);
-        }
-        faces.len() < selection.first
-    };
-    ManagementBy(operations).dataset_until(&Dataset::FaceList, &mut take)?;
+    let Selection { after, scope, first, .. } = *selection;
+    let faces: Vec<FaceStatus> = read_part(operations, TablePart::Faces { after, scope }, first)?;
     let mut shown: Vec<Value> = faces.iter().map(|face| json_of_value(face.value())).collect();
     if selection.with_links {
         let links = links_of(operations, &faces).map_err(CallError::NoAnswer)?;
@@ -426,11 +416,11 @@ fn read_channels(operations: &dyn Operations, _: &Selection) -> Result<Value, Ca
 }
 
 fn read_fib(operations: &dyn Operations, selection: &Selection) -> Result<Value, CallError> {
-    page_of(operations, &Dataset::FibList, selection, |entry: &FibEntry| &entry.name)
+    read_names::<FibEntry>(operations, selection, TablePart::Fib)
 }
 
 fn read_rib(operations: &dyn Operations, selection: &Selection) -> Result<Value, CallError> {
-    page_of(operations, &Dataset::RibList, selection, |entry: &RibEntry| &entry.name)
+    read_names::<RibEntry>(operations, selection, TablePart::Rib)
 }
 
 fn read_cs(operations: &dyn Operations, _: &Selection) -> Result<Value, CallError> {
@@ -440,9 +430,7 @@ fn read_cs(operations: &dyn Operations, _: &Selection) -> Result<Value, CallErro
 }
 
 fn read_strategies(operations: &dyn Operations, selection: &Selection) -> Result<Value, CallError> {
-    let dataset = Dataset::StrategyChoiceList;
-    let choices = ManagementBy(operations).dataset::<StrategyChoice>(&dataset)?;
-    Ok(named(choices, selection, |choice| &choice.name))
+    read_names::<StrategyChoice>(operations, selection, TablePart::Strategies)
 }
 
 /// The name of a command in the schema, such as `ribRegister`.

@@ -5,7 +5,7 @@
 
 mod access;
 mod captures;
-mod face_events;
+mod events;
 mod log;
 mod management;
 mod names;
@@ -77,7 +77,7 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler, Tasks)>) -> Result<Sche
     let subscription = subscription.field(subscriptions::counters());
     let subscription = subscription.field(packets::subscription());
     let subscription = subscription.field(captures::subscription()).field(log::subscription());
-    let subscription = subscription.field(face_events::subscription());
+    let subscription = events::subscriptions().into_iter().fold(subscription, Subscription::field);
     let mut builder = Schema::build("Query", Some("Mutation"), Some("Subscription"))
         .register(query)
         .register(mutation)
@@ -88,10 +88,10 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler, Tasks)>) -> Result<Sche
     if let Some((calls, sampler, tasks)) = operations {
         builder = builder.data(tasks);
         builder = builder.data(calls).data(sampler).data(captures::CapturePlaces::new());
-        builder = builder.data(face_events::FaceEventFeed::new());
+        builder = builder.data(events::faces()).data(events::routing());
     }
     let declared = packets::types().into_iter().chain(captures::types()).chain(log::types());
-    let declared = declared.chain(face_events::types());
+    let declared = declared.chain(events::types());
     let builder = declared.fold(builder, SchemaBuilder::register);
     types.register(builder).finish().map_err(|error| error.to_string())
 }

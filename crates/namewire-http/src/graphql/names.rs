@@ -5,17 +5,19 @@ use std::collections::BTreeMap;
 use async_graphql::dynamic::{Field, FieldFuture, InputValue, TypeRef};
 use namewire_control::Operations;
 use ndn_management::{
-    CallError, Dataset, Described, FibEntry, Management, NextHopRecord, RibEntry, RouteRecord,
-    StrategyChoice,
+    CallError, DatasetItem, Described, FibEntry, NameRange, NextHopRecord, RibEntry, RouteRecord,
+    StrategyChoice, TablePart,
 };
 use ndn_packet::{Name, NameRef};
 use serde_json::{Value, json};
 
 use super::access;
-use super::management::{Selection, json_of_value, name, selection, text};
+use super::management::{Selection, json_of_value, name, nodes, read_part, text};
 use super::shapes::{NUMBER, Shape, Types};
-use crate::calls::ManagementBy;
 use crate::tokens::Role;
+
+/// Items that are read at a time: a millisecond of the control thread.
+const PART_LEN: usize = 4096;
 
 /// Adds the types of the results.
 pub(super) fn declare(types: &mut Types) {
@@ -58,6 +60,25 @@ struct Node<'a> {
     strategies_below: u64,
 }
 
+/// The items of a table under a prefix, read in parts, between which the control thread does other work.
+fn below<T: DatasetItem>(
+    operations: &dyn Operations,
+    prefix: &Name,
+    part: fn(NameRange) -> TablePart,
+    name_of: fn(&T) -> &Name,
+) -> Result<Vec<T>, CallError> {
+    let mut items: Vec<T> = Vec::new();
+    loop {
+        let range = NameRange { prefix: prefix.clone(), after: items.last().map(name_of).cloned() };
+        let more = read_part(operations, part(range), PART_LEN)?;
+        let is_last = more.len() < PART_LEN;
+        items.extend(more);
+        if is_last {
+            return Ok(items);
+        }
+    }
+}
+
 /// The tables that have names.
 struct Tables {
     fib: Vec<FibEntry>,
@@ -66,12 +87,19 @@ struct Tables {
 }
 
 impl Tables {
-    fn read(operations: &dyn Operations) -> Result<Self, CallError> {
-        let mut management = ManagementBy(operations);
-        let fib = management.dataset(&Dataset::FibList)?;
-        let rib = management.routes()?;
-        let strategies = management.dataset(&Dataset::StrategyChoiceList)?;
-        Ok(Self { fib, rib, strategies })
+    /// Reads what is below `parent`, or all.
+    fn read(operations: &dyn Operations, parent: Option<&Name>) -> Result<Self, CallError> {
+        let prefix = parent.cloned().unwrap_or_default();
+        Ok(Self {
+            fib: below(operations, &prefix, TablePart::Fib, |entry: &FibEntry| &entry.name)?,
+            rib: below(operations, &prefix, TablePart::Rib, |entry: &RibEntry| &entry.name)?,
+            strategies: below(
+                operations,
+                &prefix,
+                TablePart::Strategies,
+                |choice: &StrategyChoice| &choice.name,
+            )?,
+        })
     }
 
     /// The nodes below `parent`, or the root without one.
@@ -138,10 +166,10 @@ pub(super) fn query() -> Field {
         let shape = shape.clone();
         FieldFuture::new(async move {
             let (calls, _) = access::authorize(&context, Role::Read)?;
-            let selection = selection(&context)?;
+            let selection = nodes(&context)?;
             let under = text(&context, "under")?.map(|uri| name("under", &uri)).transpose()?;
             let read = calls.call(move |operations| {
-                let tables = Tables::read(operations);
+                let tables = Tables::read(operations, under.as_ref());
                 Ok(tables.map(|tables| tables.tree(under.as_ref(), &selection)))
             });
             let read = read.await.map_err(|failure| access::unanswered(&failure))?;

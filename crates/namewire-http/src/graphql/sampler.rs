@@ -3,7 +3,7 @@
 //! It reads while there are subscriptions, at the shortest interval that one of them asks for. Samples are queued for
 //! each subscription in a bounded queue; one that reads too slowly loses the oldest, and is sent their number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,8 +23,20 @@ pub(super) const INTERVAL_MAX: Duration = Duration::from_secs(3600);
 const SUBSCRIPTIONS_MAX: usize = 256;
 /// Samples that wait for a slow subscription.
 const QUEUE_LEN: usize = 16;
-/// Maximum number of faces in a sample: those with the lowest FaceIds.
-const FACES_MAX: usize = 1000;
+/// Maximum number of faces of a subscription: those with the lowest FaceIds, unless it chooses them.
+pub(super) const FACES_MAX: usize = 1000;
+/// Maximum number of faces that all subscriptions together have chosen.
+const CHOSEN_MAX: usize = 4000;
+
+/// The faces whose counters a subscription asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Faces {
+    None,
+    /// Those with the lowest FaceIds.
+    First,
+    /// These, of those that there are.
+    Chosen(BTreeSet<u64>),
+}
 
 /// A sample and its time.
 #[derive(Debug)]
@@ -35,10 +47,18 @@ struct Taken {
 }
 
 /// The parameters of a subscription.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Requested {
     interval: Duration,
-    with_faces: bool,
+    faces: Faces,
+}
+
+/// Requests of all subscriptions together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Due {
+    interval: Duration,
+    with_first: bool,
+    chosen: BTreeSet<u64>,
 }
 
 /// The sampler.
@@ -58,26 +78,32 @@ impl Sampler {
         Self(Arc::new(Shared { requested: Mutex::default(), changed: Notify::new(), samples }))
     }
 
-    /// Adds a subscription; `None` if there are too many.
-    pub(super) fn subscribe(&self, interval: Duration, with_faces: bool) -> Option<Subscription> {
+    /// Adds a subscription; `None` if there are too many, or too many faces were chosen.
+    pub(super) fn subscribe(&self, interval: Duration, faces: Faces) -> Option<Subscription> {
         let mut requested = self.0.requested.lock().unwrap_or_else(PoisonError::into_inner);
         if requested.1.len() >= SUBSCRIPTIONS_MAX {
             return None;
         }
+        if let Faces::Chosen(own) = &faces
+            && chosen(requested.1.values()).union(own).count() > CHOSEN_MAX
+        {
+            return None;
+        }
         requested.0 += 1;
         let number = requested.0;
-        requested.1.insert(number, Requested { interval, with_faces });
+        requested.1.insert(number, Requested { interval, faces: faces.clone() });
         let samples = self.0.samples.subscribe();
         self.0.changed.notify_one();
         let sampler = self.clone();
-        Some(Subscription { sampler, number, interval, samples, next: None, lost: 0 })
+        Some(Subscription { sampler, number, interval, faces, samples, next: None, lost: 0 })
     }
 
-    /// The shortest interval, and whether counters of faces are read; `None` without subscriptions.
-    fn requested(&self) -> Option<Requested> {
+    /// The shortest interval, and the faces of all; `None` without subscriptions.
+    fn requested(&self) -> Option<Due> {
         let requested = self.0.requested.lock().unwrap_or_else(PoisonError::into_inner);
         let interval = requested.1.values().map(|one| one.interval).min()?;
-        Some(Requested { interval, with_faces: requested.1.values().any(|one| one.with_faces) })
+        let with_first = requested.1.values().any(|one| one.faces == Faces::First);
+        Some(Due { interval, with_first, chosen: chosen(requested.1.values()) })
     }
 
     /// Takes samples, forever.
@@ -95,7 +121,7 @@ impl Sampler {
                 () = changed => continue,
             }
             last = Some(Instant::now());
-            let read = calls.call(move |operations| read(operations, requested.with_faces)).await;
+            let read = calls.call(move |operations| read(operations, &requested)).await;
             match read {
                 Ok(json) => {
                     // Without a receiver, the sample is not needed any more.
@@ -107,16 +133,33 @@ impl Sampler {
     }
 }
 
-fn read(operations: &dyn Operations, with_faces: bool) -> Result<Value, String> {
+/// The faces that subscriptions have chosen.
+fn chosen<'a>(requested: impl Iterator<Item = &'a Requested>) -> BTreeSet<u64> {
+    let chosen = requested.filter_map(|one| match &one.faces {
+        Faces::Chosen(own) => Some(own),
+        Faces::None | Faces::First => None,
+    });
+    chosen.flatten().copied().collect()
+}
+
+fn read(operations: &dyn Operations, due: &Due) -> Result<Value, String> {
     let workers = operations.statistics()?.workers;
     let unix_ms = unix_ms(operations);
     let mut faces: BTreeMap<u64, LinkCounters> = BTreeMap::new();
-    while with_faces && faces.len() < FACES_MAX {
+    while due.with_first && faces.len() < FACES_MAX {
         let more = operations.links(faces.keys().next_back().copied())?;
         if more.is_empty() {
             break;
         }
         faces.extend(more);
+    }
+    let mut next = 0;
+    while let Some(&face_id) = due.chosen.range(next..).find(|id| !faces.contains_key(id)) {
+        // Each answer has some faces from this one on.
+        let found = operations.links(face_id.checked_sub(1))?;
+        let Some(&covered) = found.keys().next_back() else { break };
+        faces.extend(found.into_iter().filter(|(face_id, _)| due.chosen.contains(face_id)));
+        next = covered.max(face_id).saturating_add(1);
     }
     let sample = Sample { unix_ms, lost: 0, workers, faces };
     serde_json::to_value(sample).map_err(|error| error.to_string())
@@ -128,6 +171,7 @@ pub(super) struct Subscription {
     sampler: Sampler,
     number: u64,
     interval: Duration,
+    faces: Faces,
     samples: broadcast::Receiver<Arc<Taken>>,
     /// Samples before this time are for subscriptions with shorter intervals.
     next: Option<Instant>,
@@ -145,10 +189,33 @@ impl Subscription {
                     self.next = Some(taken.at + self.interval.mul_f32(0.9));
                     let mut json = taken.json.clone();
                     json["lost"] = self.lost.into();
+                    self.select(&mut json);
                     return Some(json);
                 }
                 Err(broadcast::error::RecvError::Lagged(count)) => self.lost += count,
                 Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+impl Subscription {
+    /// Leaves the faces of this subscription in a sample.
+    fn select(&self, sample: &mut Value) {
+        let Some(faces) = sample.get_mut("faces").and_then(Value::as_object_mut) else { return };
+        match &self.faces {
+            Faces::None => faces.clear(),
+            Faces::Chosen(own) => {
+                faces.retain(|face_id, _| {
+                    face_id.parse().is_ok_and(|face_id| own.contains(&face_id))
+                });
+            }
+            Faces::First => {
+                let mut numbers: Vec<u64> = faces.keys().filter_map(|id| id.parse().ok()).collect();
+                numbers.sort_unstable();
+                for beyond in numbers.iter().skip(FACES_MAX) {
+                    faces.remove(&beyond.to_string());
+                }
             }
         }
     }
@@ -172,7 +239,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn slow_subscription_loses_the_oldest_samples_and_receives_their_number() {
         let sampler = Sampler::new();
-        let mut slow = sampler.subscribe(INTERVAL_MIN, false).unwrap();
+        let mut slow = sampler.subscribe(INTERVAL_MIN, Faces::None).unwrap();
         for value in 0..20 {
             sampler.0.samples.send(taken(value)).unwrap();
             tokio::time::advance(INTERVAL_MIN).await;
@@ -185,10 +252,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn subscriptions_with_longer_intervals_skip_samples() {
         let sampler = Sampler::new();
-        let mut each = sampler.subscribe(INTERVAL_MIN, false).unwrap();
-        let mut third = sampler.subscribe(INTERVAL_MIN * 3, true).unwrap();
+        let mut each = sampler.subscribe(INTERVAL_MIN, Faces::None).unwrap();
+        let mut third = sampler.subscribe(INTERVAL_MIN * 3, Faces::First).unwrap();
         let requested = sampler.requested().unwrap();
-        assert_eq!((requested.interval, requested.with_faces), (INTERVAL_MIN, true));
+        assert_eq!((requested.interval, requested.with_first), (INTERVAL_MIN, true));
         for value in 0..7 {
             sampler.0.samples.send(taken(value)).unwrap();
             tokio::time::advance(INTERVAL_MIN).await;
@@ -206,14 +273,33 @@ mod tests {
         assert!(sampler.requested().is_none());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn subscriptions_get_the_faces_that_they_have_chosen() {
+        let sampler = Sampler::new();
+        let of = |numbers: &[u64]| Faces::Chosen(numbers.iter().copied().collect());
+        let mut one = sampler.subscribe(INTERVAL_MIN, of(&[300, 301])).unwrap();
+        let mut other = sampler.subscribe(INTERVAL_MIN, of(&[301, 9000])).unwrap();
+        let requested = sampler.requested().unwrap();
+        assert_eq!((requested.with_first, requested.chosen), (false, [300, 301, 9000].into()));
+        let json = serde_json::json!({ "faces": { "300": 1, "301": 2, "9000": 3 } });
+        sampler.0.samples.send(Arc::new(Taken { at: Instant::now(), json })).unwrap();
+        let faces = |sample: Value| sample["faces"].clone();
+        assert_eq!(faces(one.next().await.unwrap()), serde_json::json!({ "300": 1, "301": 2 }));
+        assert_eq!(faces(other.next().await.unwrap()), serde_json::json!({ "301": 2, "9000": 3 }));
+        let many = Faces::Chosen((0..CHOSEN_MAX as u64).collect());
+        assert!(sampler.subscribe(INTERVAL_MIN, many.clone()).is_none(), "9000 is one more");
+        drop(other);
+        assert!(sampler.subscribe(INTERVAL_MIN, many).is_some());
+    }
+
     #[test]
     fn number_of_subscriptions_is_limited() {
         let sampler = Sampler::new();
         let all: Vec<_> =
-            (0..SUBSCRIPTIONS_MAX).map(|_| sampler.subscribe(INTERVAL_MIN, false)).collect();
+            (0..SUBSCRIPTIONS_MAX).map(|_| sampler.subscribe(INTERVAL_MIN, Faces::None)).collect();
         assert!(all.iter().all(Option::is_some));
-        assert!(sampler.subscribe(INTERVAL_MIN, false).is_none());
+        assert!(sampler.subscribe(INTERVAL_MIN, Faces::None).is_none());
         drop(all);
-        assert!(sampler.subscribe(INTERVAL_MIN, false).is_some());
+        assert!(sampler.subscribe(INTERVAL_MIN, Faces::None).is_some());
     }
 }

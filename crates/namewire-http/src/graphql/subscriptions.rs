@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use async_graphql::Error;
 use async_graphql::dynamic::{
-    FieldValue, InputValue, SubscriptionField, SubscriptionFieldFuture, TypeRef,
+    FieldValue, InputValue, ResolverContext, SubscriptionField, SubscriptionFieldFuture, TypeRef,
 };
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use serde_json::Value;
 
 use super::access;
-use super::sampler::{INTERVAL_MAX, INTERVAL_MIN, Sampler};
+use super::sampler::{FACES_MAX, Faces, INTERVAL_MAX, INTERVAL_MIN, Sampler};
 use super::shapes::NUMBER;
 use crate::tokens::Role;
 
@@ -47,6 +47,18 @@ pub(super) fn followed<'a, S: Send + 'a>(
 /// Interval without the argument `intervalMs`.
 const INTERVAL_MS_DEFAULT: u64 = 1000;
 
+/// The faces that a subscription to counters has chosen.
+fn faces(context: &ResolverContext<'_>) -> Result<Faces, Error> {
+    let Some(given) = context.args.get("faceIds").filter(|value| !value.is_null()) else {
+        return Ok(Faces::First);
+    };
+    let given = given.list()?;
+    if given.len() > FACES_MAX {
+        return Err(access::bad_input(format!("faceIds: the maximum is {FACES_MAX}")));
+    }
+    Ok(Faces::Chosen(given.iter().map(|value| value.u64()).collect::<Result<_, _>>()?))
+}
+
 /// `counters`: counters of the workers and of faces at an interval.
 pub(super) fn counters() -> SubscriptionField {
     let field = SubscriptionField::new("counters", TypeRef::named_nn("Sample"), |context| {
@@ -57,8 +69,11 @@ pub(super) fn counters() -> SubscriptionField {
             if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
                 return Err(access::bad_input("intervalMs: it is from 100 to 3600000"));
             }
-            let with_faces = context.look_ahead().field("faces").exists();
-            let subscription = context.data::<Sampler>()?.subscribe(interval, with_faces);
+            let faces = match context.look_ahead().field("faces").exists() {
+                true => faces(&context)?,
+                false => Faces::None,
+            };
+            let subscription = context.data::<Sampler>()?.subscribe(interval, faces);
             let subscription =
                 subscription.ok_or_else(|| access::busy("too many subscriptions"))?;
             Ok(unfold(subscription, |mut subscription| async move {
@@ -69,7 +84,10 @@ pub(super) fn counters() -> SubscriptionField {
     });
     let help = "Interval, milliseconds: 1000 by default, 100 at least.";
     let interval = InputValue::new("intervalMs", TypeRef::named(NUMBER)).description(help);
+    let help = "Only these faces, 1,000 at most; the 1,000 with the lowest FaceIds without it.";
+    let face_ids = InputValue::new("faceIds", TypeRef::named_nn_list(NUMBER)).description(help);
     field
         .argument(interval)
+        .argument(face_ids)
         .description("Counters of the workers and of faces at an interval; role read.")
 }

@@ -37,6 +37,17 @@ impl Route {
     }
 }
 
+/// Kind of a change of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteChange {
+    /// It is new.
+    Added,
+    /// It has another cost, other flags or another expiry.
+    Changed,
+    /// It was removed, or has expired.
+    Removed,
+}
+
 /// A FIB next hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NextHop {

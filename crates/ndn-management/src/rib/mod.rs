@@ -17,10 +17,12 @@ use std::sync::Arc;
 
 use ndn_packet::{Name, NameRef};
 
+use crate::journal::Journal;
 use crate::listing::Listing;
+use crate::range::NameRange;
 use crate::share::{Charge, Owners};
 use entry::{Entry, FaceCostChanges, FaceCosts, changes};
-pub use entry::{NextHop, Route};
+pub use entry::{NextHop, Route, RouteChange};
 use ndn_types::Timestamp;
 
 /// The value of a Name TLV. Its byte order is the canonical order of names, and a name is a prefix
@@ -101,6 +103,8 @@ pub struct Rib {
     routes_max: usize,
     generation: u64,
     pub(crate) listing: Listing,
+    /// Routes that have changed, with their prefixes.
+    pub(crate) journal: Journal<(Name, RouteChange, Route)>,
     /// Routes of principals other than operators: prefix, face, origin.
     owners: Owners<(Key, u64, u64)>,
 }
@@ -131,6 +135,7 @@ impl Rib {
             routes_max,
             generation: 0,
             listing: Listing::default(),
+            journal: Journal::default(),
             owners: Owners::default(),
         }
     }
@@ -162,6 +167,16 @@ impl Rib {
     /// Prefixes in canonical order with their routes in order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = (NameRef<'_>, &[Route])> {
         self.entries.iter().map(|(key, entry)| (name(key), entry.routes()))
+    }
+
+    /// The prefixes of a range in canonical order, with their routes. Those before it are not visited.
+    pub(crate) fn range<'a>(
+        &'a self,
+        range: &'a NameRange,
+    ) -> impl Iterator<Item = (NameRef<'a>, &'a [Route])> {
+        let found = self.entries.range::<[u8], _>((range.start(), Bound::Unbounded));
+        let found = found.map(|(key, entry)| (name(key), entry.routes()));
+        found.take_while(|(name, _)| range.has(*name))
     }
 
     /// The routes to one face, with their prefixes in canonical order. The others are not visited.
@@ -237,6 +252,11 @@ impl Rib {
         if let Some(deadline) = route.expires_at {
             self.deadlines.insert((deadline, key, route.face_id, route.origin));
         }
+        match replaced {
+            Some(old) if old == route => {}
+            Some(_) => self.journal.note(|| (prefix.to_name(), RouteChange::Changed, route)),
+            None => self.journal.note(|| (prefix.to_name(), RouteChange::Added, route)),
+        }
         if exists {
             return Ok(Registration::Updated);
         }
@@ -250,6 +270,7 @@ impl Rib {
         let key = self.key(prefix);
         let removed = self.change(&key, prefix, |entry| entry.remove(face_id, origin))?;
         self.route_count -= 1;
+        self.journal.note(|| (prefix.to_name(), RouteChange::Removed, removed));
         if !self.owners.is_empty() {
             self.owners.end(&(Arc::clone(&key), face_id, origin));
         }

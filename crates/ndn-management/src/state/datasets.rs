@@ -543,13 +543,13 @@ const fn slices_max(entry_count: usize, entry_length: usize) -> usize {
     entry_count * entry_length / SLICE + EXTRA_SLICES_MAX
 }
 
-fn append_fib_entry(out: &mut Vec<u8>, prefix: NameRef<'_>, next_hops: &[NextHop]) {
+pub(super) fn append_fib_entry(out: &mut Vec<u8>, prefix: NameRef<'_>, next_hops: &[NextHop]) {
     let records =
         next_hops.iter().map(|hop| NextHopRecord { face_id: hop.face_id, cost: hop.cost });
     append_entry(out, prefix, records);
 }
 
-fn route_record(now: Now, route: &Route) -> RouteRecord {
+pub(super) fn route_record(now: Now, route: &Route) -> RouteRecord {
     RouteRecord {
         face_id: route.face_id,
         origin: route.origin,

@@ -1,6 +1,7 @@
 //! The records of faces.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use ndn_types::Persistency;
 
@@ -69,6 +70,12 @@ impl FaceRecords {
 
     pub(super) fn get(&self, face_id: u64) -> Option<&FaceRecord> {
         self.faces.get(&face_id)
+    }
+
+    /// Those with higher FaceIds, in their order.
+    pub(super) fn after(&self, after: Option<u64>) -> impl Iterator<Item = &FaceRecord> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.faces.range((start, Bound::Unbounded)).map(|(_, face)| face)
     }
 
     /// A face to be changed.

@@ -8,6 +8,7 @@
 //! | `faces` | face records |
 //! | `strategies` | strategy choices |
 //! | `datasets` | published datasets, the stream of face events |
+//! | `routing_events` | receivers of events of routes and strategies |
 //! | `dataset_requests` | requests for datasets whose answers are being encoded |
 //! | `pending` | commands that wait for the data plane |
 //! | `requests` | Interests, commands and announcements that wait for their turn |
@@ -28,11 +29,13 @@ mod datasets;
 mod faces;
 mod learning;
 mod outbox;
+mod parts;
 mod pending;
 mod readvertise;
 mod report;
 mod requests;
 mod routes;
+mod routing_events;
 mod strategies;
 
 use std::collections::VecDeque;
@@ -51,10 +54,12 @@ pub use certificates::WaitingPlaces;
 pub use config::{Collaborators, ControlConfig};
 pub use dataset_requests::DatasetPlaces;
 pub use learning::Learning;
+pub use parts::TablePart;
 pub use pending::PendingPlaces;
 pub use report::{ControlCounters, RequestOutcome};
 pub use requests::RequestBytes;
 pub use routes::{RouteError, RoutePlaces};
+pub use routing_events::{RoutingChange, RoutingEvent, RoutingEventSink};
 pub use strategies::{
     DEFAULT_STRATEGIES, STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoiceError,
     StrategyChoicePlaces, StrategyInstancePlaces,
@@ -90,6 +95,7 @@ use pending::{Claim, Displaced, NewCommand, Pending, PendingTable, Placed, Retry
 use readvertise::Readvertising;
 use requests::{Request as Queued, Requests};
 use routes::RoutingTables;
+use routing_events::RoutingEvents;
 use strategies::StrategyChoices;
 
 /// The command that is being executed.
@@ -164,6 +170,7 @@ pub struct ControlState {
     strategies: StrategyChoices,
     cs: CsConfiguration,
     datasets: DatasetService,
+    routing_events: RoutingEvents,
     pending: PendingTable,
     requests: Requests,
     announcements: Announcements,
@@ -196,6 +203,7 @@ impl ControlState {
             strategies: StrategyChoices::new(strategies, strategies_max, reserves),
             cs: config.cs,
             datasets: DatasetService::new(config.publisher, reserves),
+            routing_events: RoutingEvents::default(),
             pending: PendingTable::new(reserves),
             requests: Requests::new(reserves),
             announcements: Announcements::new(reserves),
@@ -534,6 +542,24 @@ impl ControlState {
         self.datasets.add_sink(sink);
     }
 
+    /// Adds a receiver of events of routes and strategies, which is called in [`ControlState::poll_action`].
+    pub fn add_routing_event_sink(&mut self, sink: RoutingEventSink) {
+        self.routing_events.add(sink, (&mut self.routes.rib, &mut self.strategies));
+    }
+
+    /// The first items of a part of a table, encoded as in a dataset.
+    #[must_use]
+    pub fn table_part(
+        &mut self,
+        now: Now,
+        part: &TablePart,
+        items_max: usize,
+        telemetry: &dyn Telemetry,
+    ) -> Vec<u8> {
+        let (_, tables, _) = self.dataset_service(telemetry);
+        parts::encode_part(now, part, items_max, &tables)
+    }
+
     /// Sets the MTU of a face whose path has changed.
     pub fn face_resized(&mut self, face_id: u64, mtu: u64) {
         self.faces.resize(face_id, mtu);
@@ -569,6 +595,7 @@ impl ControlState {
 
     /// The next action. FIB updates come first, in one batch per call.
     pub fn poll_action(&mut self) -> Option<Action> {
+        self.routing_events.publish((&mut self.routes.rib, &mut self.strategies));
         self.routes.poll_updates().or_else(|| self.outbox.pop())
     }
 

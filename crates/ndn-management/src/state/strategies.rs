@@ -1,12 +1,15 @@
 //! Strategy choices: single ones by command, and those of a configuration together.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use ndn_packet::{Name, NameRef};
 use ndn_types::{LedgerReport, PrincipalIndex, PrincipalKey, Reserves};
 
 use super::action::Action;
 use super::outbox::Outbox;
+use crate::journal::Journal;
+use crate::range::NameRange;
 use crate::share::{Charge, Share, ShareUsedUp, places};
 use crate::strategy_name::{StrategyCatalog, StrategyError};
 use crate::types::PREFIX_DEPTH_MAX;
@@ -94,6 +97,8 @@ pub(super) struct StrategyChoices {
     choices_max: usize,
     instances_max: usize,
     generation: u64,
+    /// Choices that have changed; `None`: removed.
+    pub(super) journal: Journal<(Name, Option<Name>)>,
 }
 
 impl StrategyChoices {
@@ -117,6 +122,7 @@ impl StrategyChoices {
             choices_max,
             instances_max,
             generation: 0,
+            journal: Journal::default(),
         }
     }
 
@@ -137,6 +143,16 @@ impl StrategyChoices {
     /// Prefixes and strategy names, in canonical order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Name, &Name)> {
         self.choices.iter().map(|(prefix, choice)| (prefix, &choice.instance))
+    }
+
+    /// Those of a range.
+    pub(super) fn range<'a>(
+        &'a self,
+        range: &'a NameRange,
+    ) -> impl Iterator<Item = (&'a Name, &'a Name)> {
+        let found = self.choices.range::<[u8], _>((range.start(), Bound::Unbounded));
+        let found = found.map(|(prefix, choice)| (prefix, &choice.instance));
+        found.take_while(|(prefix, _)| range.has(prefix.as_ref()))
     }
 
     /// A number that changes with every change.
@@ -192,6 +208,7 @@ impl StrategyChoices {
         self.release(choice);
         self.note_use_of_operators();
         self.generation += 1;
+        self.journal.note(|| (prefix.clone(), None));
         outbox.push(Action::UnsetStrategy { prefix: prefix.clone() });
         true
     }
@@ -275,6 +292,7 @@ impl StrategyChoices {
         self.note_use_of_operators();
         if !is_same {
             self.generation += 1;
+            self.journal.note(|| (prefix.clone(), Some(instance.clone())));
             outbox.push(Action::SetStrategy { prefix, strategy: instance });
         }
     }

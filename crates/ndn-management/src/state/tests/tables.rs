@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::command::{Command, CommandSignature, TopPrefix};
+use crate::dataset::{FaceStatus, FibEntry, NextHopRecord, RibEntry, decode_dataset};
+use crate::range::NameRange;
 use crate::request::AcceptedCommand;
 use crate::strategy_name::StrategyError;
 use crate::types::{FACE_ID_INTERNAL, PREFIX_DEPTH_MAX, cs_flag, route_flag, route_origin};
@@ -669,4 +671,93 @@ fn neighbour_changes_routes_of_its_own_face_only() {
     }
     assert_eq!(accepted(TopPrefix::Localhop, Some(APP)).unwrap_err(), 403);
     assert!(accepted(TopPrefix::Localhost, Some(APP)).is_ok());
+}
+
+#[test]
+fn sinks_receive_changes_of_routes_and_strategies() {
+    let mut harness = Harness::new();
+    let (sender, received) = std::sync::mpsc::channel();
+    assert!(harness.command(APP, Verb::RibRegister, &named("/before")).is_ok());
+    harness.state.add_routing_event_sink(Box::new(move |event| {
+        let what = match &event.change {
+            RoutingChange::Route(change, route) => {
+                format!("{change:?} {} {}", route.face_id, route.cost)
+            }
+            RoutingChange::Strategy(strategy) => format!("{:?}", strategy.is_some()),
+            RoutingChange::More => "more".to_owned(),
+        };
+        sender.send(format!("{} {what}", event.name)).unwrap();
+        event.name != name("/last")
+    }));
+    for (uri, cost) in [("/a", 1), ("/a", 1), ("/a", 2), ("/b", 3)] {
+        let parameters = ControlParameters {
+            face_id: Some(TUNNEL),
+            cost: Some(cost),
+            origin: Some(route_origin::STATIC),
+            ..named(uri)
+        };
+        assert!(harness.command(APP, Verb::RibRegister, &parameters).is_ok());
+    }
+    let choice = ControlParameters {
+        strategy: Some(name("/localhost/nfd/strategy/multicast")),
+        ..named("/a")
+    };
+    assert!(harness.command(APP, Verb::StrategyChoiceSet, &choice).is_ok());
+    assert!(harness.command(APP, Verb::StrategyChoiceUnset, &named("/a")).is_ok());
+    let expiring = ControlParameters { expiration_period_ms: Some(1000), ..named("/c") };
+    assert!(harness.command(APP, Verb::RibRegister, &expiring).is_ok());
+    harness.advance(2 * SECOND);
+    harness.state.face_destroyed(harness.now, TUNNEL);
+    harness.advance(SECOND);
+    assert!(harness.command(APP, Verb::RibRegister, &named("/last")).is_ok());
+    assert!(harness.command(APP, Verb::RibRegister, &named("/unseen")).is_ok());
+    let received: Vec<_> = received.iter().collect();
+    let of =
+        |uri: &str, what: &str, face_id: u64, cost: u64| format!("{uri} {what} {face_id} {cost}");
+    let expected = [
+        of("/a", "Added", TUNNEL, 1),
+        of("/a", "Changed", TUNNEL, 2),
+        of("/b", "Added", TUNNEL, 3),
+        "/a true".to_owned(),
+        "/a false".to_owned(),
+        of("/c", "Added", APP, 0),
+        of("/c", "Removed", APP, 0),
+        of("/a", "Removed", TUNNEL, 2),
+        of("/b", "Removed", TUNNEL, 3),
+        of("/last", "Added", APP, 0),
+    ];
+    assert_eq!(received, expected);
+}
+
+#[test]
+fn parts_of_tables_are_those_of_their_datasets() {
+    let mut harness = Harness::new();
+    for uri in ["/a", "/a/b", "/a/c", "/d"] {
+        assert!(harness.command(APP, Verb::RibRegister, &named(uri)).is_ok());
+    }
+    let mut part = |part: TablePart, items_max: usize| {
+        harness.state.table_part(harness.now, &part, items_max, &harness.telemetry)
+    };
+    let range = |prefix: &str, after: Option<&str>| NameRange {
+        prefix: name(prefix),
+        after: after.map(name),
+    };
+    let names = |encoded: Vec<u8>| -> Vec<String> {
+        let entries: Vec<RibEntry> = decode_dataset(&encoded).unwrap();
+        entries.iter().map(|entry| entry.name.to_string()).collect()
+    };
+    assert_eq!(names(part(TablePart::Rib(range("/", None)), 3)), ["/a", "/a/b", "/a/c"]);
+    assert_eq!(names(part(TablePart::Rib(range("/a", Some("/a"))), 9)), ["/a/b", "/a/c"]);
+    let fib: Vec<FibEntry> = decode_dataset(&part(TablePart::Fib(range("/d", None)), 9)).unwrap();
+    assert_eq!(fib[0].next_hops, [NextHopRecord { face_id: APP, cost: 0 }]);
+    assert_eq!(part(TablePart::Strategies(range("/", None)), 9), Vec::<u8>::new());
+    let faces = |encoded: Vec<u8>| -> Vec<u64> {
+        let faces: Vec<FaceStatus> = decode_dataset(&encoded).unwrap();
+        faces.iter().map(|face| face.properties.face_id).collect()
+    };
+    let (after, scope) = (Some(APP - 1), None);
+    assert_eq!(faces(part(TablePart::Faces { after, scope }, 9)), [APP, TUNNEL]);
+    let scope = Some(Scope::NonLocal);
+    assert_eq!(faces(part(TablePart::Faces { after: None, scope }, 9)), [TUNNEL]);
+    assert_eq!(faces(part(TablePart::Faces { after: Some(APP), scope: None }, 1)), [TUNNEL]);
 }

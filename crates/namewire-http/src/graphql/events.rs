@@ -1,5 +1,7 @@
-//! `faceEvents`: faces as they are created, destroyed, and go up or down.
+//! `faceEvents` and `routingEvents`: faces as they are created, destroyed, and go up or down; routes and strategies as they
+//! change.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +10,8 @@ use async_graphql::dynamic::{
     FieldValue, Object, SubscriptionField, SubscriptionFieldFuture, TypeRef,
 };
 use futures_util::stream::unfold;
-use namewire_control::{FaceEvent, FaceEventSink};
+use namewire_control::{EventSink, FaceEvent, Operations, RoutingEvent};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::{
     self,
@@ -25,33 +28,52 @@ use crate::tokens::Role;
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Events that wait for a slow subscription, and maximum number of events in one result.
 const EVENTS_MAX: usize = 256;
-/// Maximum number of subscriptions, of all clients together.
+/// Maximum number of subscriptions to events of a kind, of all clients together.
 const SUBSCRIPTIONS_MAX: usize = 32;
 
-/// The events of faces, which the control thread pushes to all subscriptions.
-#[derive(Debug, Clone)]
-pub(super) struct FaceEventFeed(Arc<Feed>);
+/// Asks the control thread to pass events to a receiver.
+type Watch<E> = fn(&dyn Operations, EventSink<E>) -> Result<(), String>;
 
-#[derive(Debug)]
-struct Feed {
+/// Events of a kind, which the control thread pushes to all subscriptions.
+pub(super) struct EventFeed<E>(Arc<Feed<E>>);
+
+struct Feed<E> {
     /// Limits the subscriptions.
     places: Arc<Semaphore>,
-    events: broadcast::Sender<FaceEvent>,
+    events: broadcast::Sender<E>,
+    watch: Watch<E>,
     /// Whether the control thread pushes events.
     is_connected: Mutex<bool>,
 }
 
-impl FaceEventFeed {
-    pub(super) fn new() -> Self {
+impl<E> fmt::Debug for EventFeed<E> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("EventFeed")
+    }
+}
+
+/// The feed of faces.
+pub(super) fn faces() -> EventFeed<FaceEvent> {
+    EventFeed::new(|operations, sink| operations.watch_faces(sink))
+}
+
+/// The feed of routes and strategies.
+pub(super) fn routing() -> EventFeed<RoutingEvent> {
+    EventFeed::new(|operations, sink| operations.watch_routing(sink))
+}
+
+impl<E: Clone + Send + 'static> EventFeed<E> {
+    fn new(watch: Watch<E>) -> Self {
         Self(Arc::new(Feed {
             places: Arc::new(Semaphore::new(SUBSCRIPTIONS_MAX)),
             events: broadcast::Sender::new(EVENTS_MAX),
+            watch,
             is_connected: Mutex::new(false),
         }))
     }
 
     /// The events from now on. The first subscription connects the feed with the control thread.
-    async fn subscribe(&self, calls: &Calls) -> Result<broadcast::Receiver<FaceEvent>, Unanswered> {
+    async fn subscribe(&self, calls: &Calls) -> Result<broadcast::Receiver<E>, Unanswered> {
         let mut is_connected = self.0.is_connected.lock().await;
         if !*is_connected {
             let feed = Arc::downgrade(&self.0);
@@ -60,8 +82,8 @@ impl FaceEventFeed {
                 // Without a subscription, the event is lost.
                 feed.inspect(|feed| drop(feed.events.send(event))).is_some()
             };
-            let sink = FaceEventSink(Box::new(push));
-            calls.call(move |operations| operations.watch_faces(sink)).await?;
+            let (sink, watch) = (EventSink(Box::new(push)), self.0.watch);
+            calls.call(move |operations| watch(operations, sink)).await?;
             *is_connected = true;
         }
         Ok(self.0.events.subscribe())
@@ -69,13 +91,19 @@ impl FaceEventFeed {
 }
 
 /// The types of the results.
-pub(super) fn types() -> [Object; 2] {
-    let events = Shape::List(Box::new(Shape::Object("FaceEvent".to_owned())));
-    [
-        Object::new("FaceEvents")
-            .description("The events of faces since the previous result.")
+pub(super) fn types() -> [Object; 4] {
+    let list = |name: &str| Shape::List(Box::new(Shape::Object(name.to_owned())));
+    let results = |name: &str, help: &str, of: &str| {
+        Object::new(name)
+            .description(help)
             .field(plain("lost", "Events lost so far, because there were too many.", Shape::Number))
-            .field(plain("events", "In the order in which they happened.", events)),
+            .field(plain("events", "In the order in which they happened.", list(of)))
+    };
+    let optional = |shape| Shape::Optional(Box::new(shape));
+    let kinds = "`route-added`, `route-changed`, `route-removed`, `strategy-set`, `strategy-unset`, or `more`: further \
+                 changes that have no event each, because there were too many at once.";
+    [
+        results("FaceEvents", "The events of faces since the previous result.", "FaceEvent"),
         Object::new("FaceEvent")
             .description("An event of a face.")
             .field(plain("kind", "`created`, `destroyed`, `up` or `down`.", Shape::Text))
@@ -83,19 +111,32 @@ pub(super) fn types() -> [Object; 2] {
             .field(plain("remote_uri", "URI of its peer.", Shape::Text))
             .field(plain("local_uri", "URI of its own end.", Shape::Text))
             .field(plain("persistency", "`on-demand`, `persistent` or `permanent`.", Shape::Text)),
+        results(
+            "RoutingEvents",
+            "The changes of routes and strategies since the previous result.",
+            "RoutingEvent",
+        ),
+        Object::new("RoutingEvent")
+            .description("A change of a route, or of the strategy of a name.")
+            .field(plain("kind", kinds, Shape::Text))
+            .field(plain("name", "The prefix, a URI.", Shape::Text))
+            .field(plain("face_id", "Next hop of the route.", optional(Shape::Number)))
+            .field(plain("origin", "Origin of the route.", optional(Shape::Text)))
+            .field(plain("cost", "Cost of the route.", optional(Shape::Number)))
+            .field(plain("strategy", "The strategy that was set.", optional(Shape::Text))),
     ]
 }
 
 /// The events of a subscription.
 #[derive(Debug)]
-struct Events {
-    received: broadcast::Receiver<FaceEvent>,
+struct Events<E> {
+    received: broadcast::Receiver<E>,
     lost: u64,
     /// Counts towards the limit of subscriptions.
     _place: OwnedSemaphorePermit,
 }
 
-impl Events {
+impl<E: Clone + Serialize> Events<E> {
     /// Waits for events; `None` when the server ends.
     async fn next(&mut self) -> Option<Value> {
         let mut events = Vec::new();
@@ -115,11 +156,7 @@ impl Events {
         Some(json!({ "lost": self.lost, "events": events }))
     }
 
-    fn add(
-        &mut self,
-        received: Result<FaceEvent, RecvError>,
-        events: &mut Vec<FaceEvent>,
-    ) -> Option<()> {
+    fn add(&mut self, received: Result<E, RecvError>, events: &mut Vec<E>) -> Option<()> {
         match received {
             Ok(event) => events.push(event),
             Err(RecvError::Lagged(count)) => self.lost += count,
@@ -129,14 +166,25 @@ impl Events {
     }
 }
 
-/// The subscription `faceEvents`.
-pub(super) fn subscription() -> SubscriptionField {
-    let field = SubscriptionField::new("faceEvents", TypeRef::named_nn("FaceEvents"), |context| {
+/// The subscriptions `faceEvents` and `routingEvents`.
+pub(super) fn subscriptions() -> [SubscriptionField; 2] {
+    let faces = "Faces as they are created, destroyed, and go up or down; ten results a second at most; role read. \
+                 (`/localhost/nfd/faces/events` of NFD's management protocol)";
+    let routing = "Routes as they are added, changed and removed, and strategies as they are set and unset, by commands, the \
+                   configuration or expiry; ten results a second at most; role read.";
+    [
+        subscription::<FaceEvent>("faceEvents", "FaceEvents").description(faces),
+        subscription::<RoutingEvent>("routingEvents", "RoutingEvents").description(routing),
+    ]
+}
+
+fn subscription<E: Clone + Serialize + Send + 'static>(name: &str, of: &str) -> SubscriptionField {
+    SubscriptionField::new(name, TypeRef::named_nn(of), |context| {
         SubscriptionFieldFuture::new(async move {
             let (calls, _) = access::authorize(&context, Role::Read)?;
-            let feed = context.data::<FaceEventFeed>()?;
+            let feed = context.data::<EventFeed<E>>()?;
             let place = Arc::clone(&feed.0.places).try_acquire_owned();
-            let place = place.map_err(|_| access::busy("too many subscriptions to face events"))?;
+            let place = place.map_err(|_| access::busy("too many subscriptions to events"))?;
             let received = feed.subscribe(&calls).await;
             let received = received.map_err(|failure| access::unanswered(&failure))?;
             let events = Events { received, lost: 0, _place: place };
@@ -145,10 +193,7 @@ pub(super) fn subscription() -> SubscriptionField {
                 Some((Ok::<_, Error>(FieldValue::owned_any(result)), events))
             }))
         })
-    });
-    let help = "Faces as they are created, destroyed, and go up or down; ten results a second at most; role read. \
-                (`/localhost/nfd/faces/events` of NFD's management protocol)";
-    field.description(help)
+    })
 }
 
 #[cfg(test)]
@@ -165,7 +210,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn slow_subscription_loses_the_oldest_events_and_receives_their_number() {
-        let feed = FaceEventFeed::new();
+        let feed = faces();
         let place = Arc::clone(&feed.0.places).try_acquire_owned().unwrap();
         let mut events = Events { received: feed.0.events.subscribe(), lost: 0, _place: place };
         for face_id in 0..EVENTS_MAX as u64 + 3 {

@@ -1,0 +1,60 @@
+//! Parts of tables, for programs of this process: they read one page, where a dataset has the whole table.
+
+use ndn_types::{Now, Scope};
+
+use super::datasets::{Tables, append_fib_entry, route_record};
+use crate::dataset::{DatasetItem, StrategyChoice, append_entry};
+use crate::range::NameRange;
+
+/// A part of a table. Names are in the canonical order, faces in the order of their FaceIds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TablePart {
+    /// Items of `faces/list`.
+    Faces {
+        /// Only faces with higher FaceIds.
+        after: Option<u64>,
+        /// Only faces of this scope.
+        scope: Option<Scope>,
+    },
+    /// Items of `fib/list`.
+    Fib(NameRange),
+    /// Items of `rib/list`.
+    Rib(NameRange),
+    /// Items of `strategy-choice/list`.
+    Strategies(NameRange),
+}
+
+/// The first items of a part, encoded as in a dataset.
+pub(super) fn encode_part(
+    now: Now,
+    part: &TablePart,
+    items_max: usize,
+    tables: &Tables<'_>,
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    match part {
+        TablePart::Faces { after, scope } => {
+            let faces = tables.faces.after(*after);
+            let is_of = |one: Scope| scope.is_none_or(|scope| scope == one);
+            let faces = faces.filter(|face| is_of(face.properties.scope)).take(items_max);
+            faces.for_each(|face| face.status(tables.telemetry).encode(&mut out));
+        }
+        TablePart::Fib(range) => {
+            for (name, next_hops) in tables.routes.fib.range(range).take(items_max) {
+                append_fib_entry(&mut out, name, next_hops);
+            }
+        }
+        TablePart::Rib(range) => {
+            for (name, routes) in tables.routes.rib.range(range).take(items_max) {
+                append_entry(&mut out, name, routes.iter().map(|route| route_record(now, route)));
+            }
+        }
+        TablePart::Strategies(range) => {
+            for (name, strategy) in tables.strategies.range(range).take(items_max) {
+                let (name, strategy) = (name.clone(), strategy.clone());
+                StrategyChoice { name, strategy }.encode(&mut out);
+            }
+        }
+    }
+    out
+}
