@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod api;
 mod application;
 mod bridge;
 mod browser;
@@ -27,6 +28,7 @@ mod xrootd;
 
 use std::time::{Duration, Instant};
 
+pub use api::{api_of, graphql};
 pub use application::{Application, Received, unix_ms};
 pub use bridge::{Bridge, Script, forwarder_of_host, looping, station};
 pub use browser::{browser_found, fetch_by_page};

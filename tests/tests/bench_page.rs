@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use namewire_tests::{
-    Process, Settings, bench_program, browser_found, run_to_end, skip_unless_file,
+    ForwarderProcess, Process, Settings, api_of, bench_program, browser_found, graphql, run_to_end,
+    skip_unless_file,
 };
 use serde_json::Value;
 
@@ -148,31 +151,206 @@ fn nodes_have_network_namespaces_over_veth() {
     }
 }
 
+/// A forwarder with the HTTP API, whose token is in a file.
+struct Elsewhere {
+    forwarder: ForwarderProcess,
+    api: (String, String),
+    token_file: PathBuf,
+}
+
+impl Elsewhere {
+    fn start(settings: Settings) -> Self {
+        let forwarder = settings.argument("--http=127.0.0.1:0").start_program();
+        let api = api_of(&forwarder);
+        let token_file = forwarder.directory().join("token");
+        fs::write(&token_file, &api.1).unwrap();
+        Self { forwarder, api, token_file }
+    }
+
+    /// A forwarder that admits the producers of other hosts, its address, and the arguments that make it F.
+    fn start_as_f() -> (Self, String, Vec<String>) {
+        let settings = Settings::new().udp().toml("[management]\nlocalhop_rib = \"any\"");
+        let own = Self::start(settings);
+        let address = format!("udp://127.0.0.1:{}", own.forwarder.port());
+        let forwarder = ["--transport", "udp", "--forwarder", &address].map(str::to_owned);
+        let arguments = [&forwarder[..], &own.arguments("--api", "--token-file")].concat();
+        (own, address, arguments)
+    }
+
+    fn arguments(&self, url: &str, token: &str) -> [String; 4] {
+        let file = self.token_file.display().to_string();
+        [url.to_owned(), self.api.0.clone(), token.to_owned(), file]
+    }
+
+    /// The states of its tasks.
+    fn tasks(&self) -> Vec<String> {
+        let response = graphql(&self.api, "{ tasks { kind state } }");
+        let tasks = response["data"]["tasks"].as_array().unwrap().iter();
+        let of = |task: &Value, field: &str| task[field].as_str().unwrap().to_owned();
+        tasks.map(|task| format!("{} {}", of(task, "kind"), of(task, "state"))).collect()
+    }
+}
+
+/// A benchmark without a page that fails, and its errors.
+fn failed(directory: &Path, arguments: &[String]) -> String {
+    let mut command = page(directory, &["--headless", "--duration", "1", "--trials", "1"]);
+    command.args(arguments);
+    let output = run_to_end(command);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{errors}");
+    errors
+}
+
 #[test]
 fn forwarder_elsewhere_is_measured_by_its_api() {
-    let settings = Settings::new().udp().toml("[management]\nlocalhop_rib = \"any\"");
-    let forwarder = settings.argument("--http=127.0.0.1:0").start_program();
-    let announced = forwarder.process.stdout();
-    let (_, api) = announced.split_once("HTTP API: ").unwrap();
-    let tokens = forwarder.directory().join("http-tokens");
-    let token = forwarder.output(&["control", "token", "--file", tokens.to_str().unwrap()]);
-    let file = forwarder.directory().join("token");
-    fs::write(&file, token).unwrap();
-    let address = format!("udp://127.0.0.1:{}", forwarder.port());
-    let remote = ["--forwarder", &address, "--api", api.lines().next().unwrap(), "--token-file"];
-    let rest = [file.to_str().unwrap(), "--transport", "udp", "--trials", "2", "--traffic", "both"];
-    let run = headless(forwarder.directory(), &[&remote[..], &rest].concat());
+    let directory = tempfile::tempdir().unwrap();
+    let (f, address, remote) = Elsewhere::start_as_f();
+    let mut arguments: Vec<_> = remote.iter().map(String::as_str).collect();
+    arguments.extend(["--trials", "2", "--traffic", "both"]);
+    let run = headless(directory.path(), &arguments);
     assert_eq!(run["machine"]["forwarder"], address.as_str(), "{run}");
     for trial in run["trials"].as_array().unwrap() {
         assert!(trial["data_per_s"].as_f64() > Some(100.0), "{trial}");
         let cpu = trial["cpu_per_data"]["f_us"].as_f64();
         assert!(cpu > Some(0.1) && cpu < Some(10_000.0), "{trial}");
     }
-    fs::write(&file, "0".repeat(64)).unwrap();
-    let refused =
-        run_to_end(page(forwarder.directory(), &[&["--headless"][..], &remote, &rest].concat()));
-    let errors = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && errors.contains("401"), "{errors}");
+    fs::write(&f.token_file, "0".repeat(64)).unwrap();
+    let errors = failed(directory.path(), &remote);
+    assert!(errors.contains("401"), "{errors}");
+}
+
+#[test]
+fn nodes_elsewhere_are_tasks_of_their_apis() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_f, _, remote) = Elsewhere::start_as_f();
+    let [a, b] = [(); 2].map(|()| Elsewhere::start(Settings::new()));
+    let nodes = [
+        &remote[..],
+        &a.arguments("--node-a", "--token-file-a"),
+        &b.arguments("--node-b", "--token-file-b"),
+    ]
+    .concat();
+    let mut arguments: Vec<_> = nodes.iter().map(String::as_str).collect();
+    arguments.extend(["--trials", "2", "--traffic", "both", "--verify", "--prefix-match"]);
+    let run = headless(directory.path(), &arguments);
+    assert_eq!(run["machine"]["node_a"], a.api.0, "{run}");
+    assert_eq!(run["machine"]["node_b"], b.api.0, "{run}");
+    let trials = run["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 2);
+    for trial in trials {
+        for direction in trial["directions"].as_array().unwrap() {
+            let of = |name: &str| direction[name].as_f64().unwrap();
+            assert!(of("data") > 100.0, "{trial}");
+            assert_eq!(of("content_bytes"), of("data") * 4000.0);
+            assert!(of("goodput_bit_per_s") > 0.0, "{trial}");
+        }
+        for node in ["a_us", "f_us", "b_us"] {
+            let cpu = trial["cpu_per_data"][node].as_f64();
+            assert!(cpu > Some(0.1) && cpu < Some(10_000.0), "{trial}");
+        }
+    }
+    // Nothing is left running.
+    for node in [&a, &b] {
+        let tasks = node.tasks();
+        assert_eq!(tasks.len(), 4, "{tasks:?}");
+        let ended = |task: &String| task.ends_with("stopped") || task.ends_with("done");
+        assert!(tasks.iter().all(ended), "{tasks:?}");
+    }
+    // One of them elsewhere, the other one here.
+    let mut arguments: Vec<_> = nodes[..nodes.len() - 4].iter().map(String::as_str).collect();
+    arguments.extend(["--trials", "1", "--traffic", "a-to-b"]);
+    let run = headless(directory.path(), &arguments);
+    assert!(run["trials"][0]["data_per_s"].as_f64() > Some(100.0), "{run}");
+}
+
+/// Serves a version that no program has to everybody who asks.
+fn serve_version() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut request = [0; 4096];
+            // The request is short.
+            let _ = stream.read(&mut request);
+            let body = "{\"data\": {\"version\": {\"version\": \"0.0.0-old\"}}}";
+            let length = body.len();
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
+            let _ = stream
+                .write_all(format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes());
+        }
+    });
+    url
+}
+
+#[test]
+fn nodes_elsewhere_that_cannot_be_used_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_f, _, remote) = Elsewhere::start_as_f();
+    let node = Elsewhere::start(Settings::new());
+    let tokens = node.forwarder.directory().join("http-tokens");
+    let make = ["control", "token", "--name", "reader", "--role", "read", "--file"];
+    let read = node.forwarder.output(&[&make[..], &[tokens.to_str().unwrap()]].concat());
+    let wrong = directory.path().join("wrong");
+    let file = wrong.display().to_string();
+    let with = |token: &str, url: &str, letter: char| {
+        fs::write(&wrong, token).unwrap();
+        let own = [
+            format!("--node-{letter}"),
+            url.to_owned(),
+            format!("--token-file-{letter}"),
+            file.clone(),
+        ];
+        failed(directory.path(), &[&remote[..], &own].concat())
+    };
+    let (url, token) = &node.api;
+    let old = serve_version();
+    for (token, url, letter, reasons) in [
+        ("0".repeat(64), url, 'a', ["node A", "401"]),
+        ("0".repeat(64), url, 'b', ["node B", "401"]),
+        (read.trim().to_owned(), url, 'a', ["node A", "operate is needed"]),
+        (
+            token.clone(),
+            &"http://127.0.0.1:1".to_owned(),
+            'b',
+            ["node B", "the API at http://127.0.0.1:1"],
+        ),
+        (token.clone(), &old, 'a', ["node A", "that of Namewire 0.0.0-old"]),
+    ] {
+        let errors = with(&token, url, letter);
+        assert!(reasons.iter().all(|reason| errors.contains(reason)), "{reasons:?}: {errors}");
+        assert!(!errors.contains(&token), "{errors}");
+    }
+    assert!(node.tasks().is_empty(), "{:?}", node.tasks());
+}
+
+#[test]
+fn transfers_take_turns_with_trials_over_the_same_nodes() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = ["--producer", "files", "--file-mib", "16", "--payload", "8000", "--verify"];
+    let rest = ["--transport", "udp", "--peers", "transfer", "--trials", "2"];
+    let run = headless(directory.path(), &[&file[..], &rest].concat());
+    let of = |trials: &Value| -> Vec<f64> {
+        let trials = trials.as_array().unwrap().iter();
+        trials.map(|trial| trial["goodput_bit_per_s"].as_f64().unwrap()).collect()
+    };
+    let own = of(&run["trials"]);
+    for (place, client) in ["transfer-fetch", "transfer-get"].into_iter().enumerate() {
+        let peers = run["peers"].as_array().unwrap();
+        let transfers = peers.iter().find(|peer| peer["program"] == client).unwrap();
+        let others = of(&transfers["trials"]);
+        assert_eq!((own.len(), others.len()), (2, 2), "{run}");
+        let mean = (own[0] / others[0] + own[1] / others[1]) / 2.0;
+        let ratio = &run["ratios_to_transfers"][place];
+        assert_eq!(ratio["over"], client, "{run}");
+        let ratio = ratio["ratio"]["mean"].as_f64().unwrap();
+        assert!((ratio / mean - 1.0).abs() < 1e-9 && ratio > 0.1 && ratio < 10.0, "{run}");
+        for trial in transfers["trials"].as_array().unwrap() {
+            let bytes = trial["directions"][0]["content_bytes"].as_u64().unwrap();
+            assert!(bytes > 0 && bytes.is_multiple_of(16 << 20), "whole files: {trial}");
+            assert!(trial["seconds"].as_f64() >= Some(1.0), "{trial}");
+            assert!(trial["cpu_per_data"]["b_us"].as_f64() > Some(0.0), "{trial}");
+        }
+    }
 }
 
 #[test]
@@ -205,6 +383,8 @@ fn unusable_benchmarks_are_refused_by_name() {
         (&["--headless", "--transport", "avian"], "unix"),
         (&["--headless", "--interests", "repeated"], "pairs"),
         (&["--headless", "--transport", "memif", "--peers", "all"], "no memif"),
+        (&["--headless", "--peers", "transfer"], "file server"),
+        (&["--node-a", "http://127.0.0.1:1"], "--token-file-a"),
         (&["--headless", "--export", "x.pdf"], "x.pdf"),
         (&["--trials", "2"], "--headless"),
         (&["--listen", "0.0.0.0:0"], "not a loopback address"),

@@ -125,14 +125,16 @@ function trialsTable(trials) {
   const rows = trials.flatMap(({ program, trial: at, figures: trial }) => trial.directions.map((one) => make("tr", {},
     several ? make("td", {}, program) : undefined, number(String(at)), number(date(trial.unix_ms).slice(11)), number(trial.seconds.toFixed(1)),
     make("td", {}, `${one.producer} → ${one.consumer}`), number(short(one.data_per_s)), number(bits(one.goodput_bit_per_s)),
-    number(percent(one.loss)), number(String(one.latency.p50_us)), number(String(one.latency.p99_us)),
-    number(String(one.latency.p999_us)),
+    number(percent(one.loss)), ...["p50_us", "p99_us", "p999_us"].map((name) => number(one.latency.max_us > 0 ? String(one.latency[name]) : "–")),
     number([trial.cpu_per_data.a_us, trial.cpu_per_data.f_us, trial.cpu_per_data.b_us].map((us) => us.toFixed(1)).join(", ")))));
   const headings = [...(several ? [["Program"]] : []), ["Trial", "number"], ["Time (UTC)", "number"], ["Seconds", "number"], ["Content"], ["Data/s", "number"],
     ["Goodput", "number"], ["Loss", "number"], ["p50 µs", "number"], ["p99 µs", "number"], ["p99.9 µs", "number"],
     ["CPU A, F, B (µs)", "number"]];
   return table("Trials", headings, rows);
 }
+
+/** A ratio and its 95 % interval. */
+const ratioOf = (ratio) => spread(ratio, (value) => value.toFixed(3));
 
 /** Statistics of this program and of others beside it. */
 function summaryTable(summary, peers) {
@@ -175,7 +177,8 @@ const INPUTS = [
   ["delay_ms", "Delay of the link B–F (ms)", [0, 1000, "any"]],
   ["rate_mbit", "Rate of the link (Mbit/s, 0: any)", [0, 1000000, 1]],
   ["loss", "Loss of the link (share)", [0, 0.5, "any"]],
-  ["peers", "Beside it", [["none", "no other program"], ["nfd", "NFD"], ["ndnd", "ndnd"], ["all", "NFD and ndnd"]]],
+  ["peers", "Beside it", [["none", "no other program"], ["nfd", "NFD"], ["ndnd", "ndnd"], ["all", "NFD and ndnd"],
+    ["transfer", "whole transfers (file server)"]]],
   ["duration_s", "Duration (s)", [1, 600, 1]],
   ["trials", "Trials", [1, 100, 1]],
 ];
@@ -208,7 +211,7 @@ class Run {
     this.latencies = new Chart("Latency of the slower direction", ["median", "99th percentile"], "ms");
     this.trials = make("div");
     main.replaceChildren(make("h2", {}, "A–F–B"),
-      make("p", {}, "F is a forwarder; A and B produce and fetch content through it. All are processes of this machine, started anew for each trial."),
+      make("p", {}, "F is a forwarder; A and B produce and fetch content through it. They are started anew for each trial."),
       this.form, this.status, this.tiles, this.rates.element, this.latencies.element, this.trials);
     this.update();
   }
@@ -342,6 +345,7 @@ class One {
     const { reason } = record;
     main.replaceChildren(make("h2", {}, `Benchmark ${id}`), make("p", {}, `${date(record.unix_ms)} UTC, ${record.state}, Namewire ${record.version}`),
       ...(reason ? [notice(reason)] : []), exports, ...(record.summary ? [summaryTable(record.summary, record.peers)] : []),
+      ...record.ratios_to_transfers.map(({ over, ratio }) => make("p", {}, `Goodput over that of ${over}: ${ratioOf(ratio)}.`)),
       make("figure", { class: "chart picture" }, svg), trialsTable(trialsOf(record)), publishedTable(record.published_elsewhere), plan);
   }
 

@@ -33,7 +33,6 @@ pub use overload::{
     Losses, OverloadCase, OverloadMode, OverloadOptions, OverloadReport, OverloadRun, plot,
     run_overload,
 };
-pub(crate) use page::run_fetch_node;
 pub use relay::{
     Change, CpuOfWorkers, ManagementCase, ManagementOptions, ManagementReport, Quartiles,
     RelayCase, RelayOptions, RelayReport, Transport, enter_namespace, relay_tcp, relay_udp,

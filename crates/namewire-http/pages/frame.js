@@ -194,7 +194,9 @@ export class FaceRates {
   follow(faceIds) {
     const key = faceIds.join();
     if (key === this.key) return;
-    this.stop();
+    // Samples stay: faces that are followed again keep their rates.
+    this.subscription?.stop();
+    this.subscription = undefined;
     this.key = key;
     if (faceIds.length === 0) return;
     this.subscription = new Subscription(FACES, {

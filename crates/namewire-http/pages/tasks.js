@@ -1,7 +1,7 @@
 // Tasks: traffic generators, fetches, file servers and benchmarks that the API runs.
 
 import { query } from "/api.js";
-import { short } from "/chart.js";
+import { Chart, Samples, short } from "/chart.js";
 import { List } from "/frame.js";
 import { change, field, make, notice, table, time } from "/parts.js";
 
@@ -17,14 +17,18 @@ const KINDS = {
     ["name", "Name of the object", "text", { required: true }], ["file", "File on the forwarder's host", "text", { required: true }]]],
   fileServer: ["File server", "fileServerStart", [
     ["prefix", "Prefix", "text", { required: true }], ["directory", "Directory on the forwarder's host", "text", { required: true }]]],
+  benchmarkFetch: ["Fetches of a benchmark", "benchmarkFetchStart", [
+    ["names", "Names, separated by spaces", "names", { required: true }], ["transport", "Forwarder", "text", { required: true, placeholder: "udp://router:6363" }],
+    ["durationS", "Duration (s)", "number", { required: true, min: 1 }], ["verify", "Digests", "flag", ["not verified", "verified"]]]],
   benchmark: ["Benchmark A–F–B", "benchmarkStart", [
     ["transport", "Transport", "word", ["unix", "udp", "tcp", "memif", "veth"]], ["traffic", "Content", "word", ["a-to-b", "b-to-a", "both"]],
-    ["producer", "Producer", "word", ["generator", "files"]], ["peers", "Beside it", "word", ["none", "nfd", "ndnd", "all"]],
+    ["producer", "Producer", "word", ["generator", "files"]], ["peers", "Beside it", "word", ["none", "nfd", "ndnd", "all", "transfer"]],
     ["payload", "Content bytes", "number", { min: 1, max: 8000 }], ["workers", "Workers", "number", { min: 1, max: 16 }],
     ["verify", "Digests", "flag", ["not verified", "verified"]],
     ["durationS", "Duration (s)", "number", { min: 1, max: 600 }], ["trials", "Trials", "number", { min: 1, max: 100 }]]],
 };
 const TYPES = { names: "[String!]!", number: "UInt64", flag: "Boolean", word: "String", text: "String!" };
+const typeOf = ([, , type, more]) => (type === "number" && more.required ? "UInt64!" : TYPES[type]);
 const TASKS = "{ tasks { id kind state arguments principal unixMs } }";
 const DETAILS = "query($id: UInt64!) { tasks(id: $id) { id kind state status messages result metrics { key value } } }";
 
@@ -45,9 +49,62 @@ const titleOf = (key) => {
   return (name + values).replaceAll("_", " ");
 };
 
-/** The statistics of a benchmark, from its JSON. */
-function benchmarkOf(text) {
-  const { summary, peers } = JSON.parse(text);
+/** What a line of the messages of a benchmark tells of its progress; nothing if it is another or incomplete line. */
+function eventOf(line) {
+  try {
+    const message = JSON.parse(line);
+    return message.event ? message : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const tile = (name, value) => make("div", { class: "tile" }, make("dt", {}, name), make("dd", {}, value));
+
+/** Live figures of a benchmark that runs. */
+class Progress {
+  rates = new Samples();
+  chart = new Chart("Goodput", ["A → B", "B → A"], "bit/s");
+  seen = "";
+
+  /** Elements that show the latest of these messages. */
+  show(messages) {
+    const all = messages.split("\n").map(eventOf).filter(Boolean);
+    const live = all.filter(({ event }) => event === "live");
+    // A message is known by its trial and time, which grow; programs take turns.
+    const known = live.findLastIndex((one) => this.keyOf(one) === this.seen);
+    for (const one of live.slice(known + 1)) {
+      const goodput = (producer) => one.directions.find((way) => way.producer === producer)?.goodput_bit_per_s ?? 0;
+      this.rates.add(one.unix_ms, [goodput("A"), goodput("B")]);
+      this.seen = this.keyOf(one);
+    }
+    const last = all.at(-1);
+    if (!last) return [make("p", {}, "The benchmark is starting.")];
+    const now = live.at(-1);
+    const tiles = [tile("Trial", `${last.trial} of ${last.trials}, ${last.program}`)];
+    for (const way of now?.directions ?? []) {
+      const arrow = way.producer === "A" ? "A → B" : "B → A";
+      tiles.push(tile(`Goodput ${arrow}`, short(way.goodput_bit_per_s, "bit/s")), tile(`Data ${arrow}`, short(way.data_per_s, "/s")),
+        tile(`Latency ${arrow}`, `${way.latency.p50_us} µs, 99 %: ${way.latency.p99_us} µs`));
+    }
+    if (now) {
+      const { a_us: a, f_us: f, b_us: b } = now.cpu_per_data;
+      tiles.push(tile("CPU of A, F, B for a Data", `${[a, f, b].map((us) => us.toFixed(1)).join(", ")} µs`));
+    }
+    return [make("dl", { class: "tiles" }, ...tiles), this.chart.element, ...(last.summary ? summariesOf(last.summary, last.peers) : [])];
+  }
+
+  keyOf({ trial, program, elapsed_s: elapsed }) {
+    return `${trial} ${program} ${elapsed}`;
+  }
+
+  draw() {
+    this.chart.draw(this.rates);
+  }
+}
+
+/** The statistics of a benchmark. */
+function summariesOf(summary, peers) {
   const programs = [{ program: "namewire", summary }, ...peers].filter((one) => one.summary);
   const spread = ({ mean, interval }, unit) => `${short(mean, unit)}${interval === null ? "" : ` ± ${short(interval, unit)}`}`;
   const rows = programs.map(({ program, summary: own }) => make("tr", {}, make("td", {}, program),
@@ -89,10 +146,16 @@ export class Tasks extends List {
       variables[name] = type === "names" ? value.split(/\s+/) : type === "number" ? Number(value) : type === "flag" ? true : value;
     }
     const used = inputs.filter(([name]) => name in variables);
-    const declared = used.map(([name, , type]) => `$${name}: ${TYPES[type]}`).join(", ");
+    const declared = used.map((input) => `$${input[0]}: ${typeOf(input)}`).join(", ");
     const passed = used.map(([name]) => `${name}: $${name}`).join(", ");
     const text = `mutation${declared && `(${declared})`} { ${mutation}${passed && `(${passed})`} { id } }`;
     change(form, text, variables, () => this.refresh());
+  }
+
+  draw() {
+    super.draw();
+    // Its size is known once it is shown.
+    this.progress?.draw();
   }
 
   async read() {
@@ -125,12 +188,19 @@ export class Tasks extends List {
       } }, "Stop"));
     }
     if (metrics.length > 0) {
-      parts.push(make("dl", { class: "tiles" }, ...metrics.map(({ key, value }) => make("div", { class: "tile" },
-        make("dt", {}, titleOf(key)), make("dd", {}, short(value))))));
+      parts.push(make("dl", { class: "tiles" }, ...metrics.map(({ key, value }) => tile(titleOf(key), short(value)))));
     }
-    if (kind === "benchmark" && state === "done") parts.push(...benchmarkOf(result));
+    if (kind === "benchmark" && state === "running") {
+      if (this.progress?.id !== id) this.progress = Object.assign(new Progress(), { id });
+      parts.push(...this.progress.show(messages));
+    }
+    if (kind === "benchmark" && state === "done") {
+      const { summary, peers } = JSON.parse(result);
+      parts.push(...summariesOf(summary, peers));
+    }
     const block = (title, text) => text.trim() && parts.push(make("h4", {}, title), make("pre", { tabindex: "0" }, text.trim()));
-    block("Messages", messages);
+    const shown = kind === "benchmark" ? messages.split("\n").filter((line) => !line.startsWith("{")).join("\n") : messages;
+    block("Messages", shown);
     block("Result", result);
     return make("section", { class: "dissection" }, ...parts);
   }

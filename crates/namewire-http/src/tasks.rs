@@ -11,6 +11,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ndn_sys::cpu::process_time;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
 
@@ -91,11 +92,17 @@ struct Task {
     id: u64,
     order: Order,
     /// Present while the process runs.
-    process: Option<OwnedFd>,
+    process: Option<RunningProcess>,
     is_stopping: bool,
     status: Option<ExitStatus>,
     messages: Vec<u8>,
     result: Vec<u8>,
+}
+
+/// A process that has not been waited for.
+struct RunningProcess {
+    id: u32,
+    handle: OwnedFd,
 }
 
 impl Task {
@@ -109,13 +116,17 @@ impl Task {
         }
     }
 
-    fn to_json(&self) -> Value {
+    /// With the results after this number of bytes.
+    fn to_json(&self, result_after: usize) -> Value {
         let Order { kind, arguments, principal, unix_ms, .. } = &self.order;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let result = self.result.get(result_after..).unwrap_or_default();
+        let cpu = self.process.as_ref().and_then(|process| process_time(process.id).ok());
+        let cpu_ns = cpu.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         json!({
             "id": self.id, "kind": kind, "arguments": arguments, "principal": principal, "unix_ms": unix_ms,
             "state": self.state(), "status": self.status.and_then(|status| status.code()),
-            "messages": text(&self.messages), "result": text(&self.result), "metrics": {},
+            "messages": text(&self.messages), "result": text(result), "metrics": {}, "cpu_ns": cpu_ns,
         })
     }
 
@@ -212,10 +223,11 @@ impl Tasks {
     /// Runs a process to its end.
     fn run(&self, id: u64, mut command: Command, started: &Sender<io::Result<()>>) {
         let opened = command.spawn().and_then(|mut child| {
-            let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+            let id = child.id();
+            let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
             let pid = pid.ok_or_else(|| io::Error::other("a process without a number"));
             match pid.and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::empty())?)) {
-                Ok(process) => Ok((child, process)),
+                Ok(handle) => Ok((child, RunningProcess { id, handle })),
                 Err(error) => {
                     // It has not been used yet.
                     let _ = child.kill();
@@ -271,11 +283,11 @@ impl Tasks {
         }
     }
 
-    /// All tasks, or one, the latest first.
-    pub(crate) fn list(&self, id: Option<u64>) -> Vec<Value> {
+    /// All tasks, or one, the latest first, with their results after this number of bytes.
+    pub(crate) fn list(&self, id: Option<u64>, result_after: usize) -> Vec<Value> {
         let list = self.lock();
-        let tasks = list.tasks.iter().rev();
-        tasks.filter(|task| id.is_none_or(|id| task.id == id)).map(Task::to_json).collect()
+        let tasks = list.tasks.iter().rev().filter(|task| id.is_none_or(|id| task.id == id));
+        tasks.map(|task| task.to_json(result_after)).collect()
     }
 
     /// The role that may stop a task; `None` if there is no such task.
@@ -291,7 +303,7 @@ impl Tasks {
         let Some(process) = &task.process else { return false };
         task.is_stopping = true;
         // It may have ended on its own meanwhile.
-        let _ = pidfd_send_signal(process, signal);
+        let _ = pidfd_send_signal(&process.handle, signal);
         true
     }
 
@@ -303,7 +315,7 @@ impl Tasks {
             for task in &mut list.tasks {
                 if let Some(process) = &task.process {
                     task.is_stopping = true;
-                    let _ = pidfd_send_signal(process, signal);
+                    let _ = pidfd_send_signal(&process.handle, signal);
                 }
             }
             let is_running = |list: &mut List| list.tasks.iter().any(|task| task.status.is_none());
@@ -409,7 +421,7 @@ mod tests {
     fn wait_for(tasks: &Tasks, id: u64, (field, value): (&str, &str)) -> Value {
         let start = Instant::now();
         loop {
-            let task = tasks.list(Some(id)).remove(0);
+            let task = tasks.list(Some(id), 0).remove(0);
             if task[field] == value {
                 return task;
             }
@@ -424,6 +436,10 @@ mod tests {
         let id = start(&tasks, "echo $NDN_CLIENT_TRANSPORT; echo why >&2; exit 3").unwrap();
         let task = wait(&tasks, id, "failed");
         assert_eq!((&task["status"], &task["result"]), (&json!(3), &json!("unix:///nowhere\n")));
+        for (after, result) in [(5, "///nowhere\n"), (16, ""), (17, "")] {
+            assert_eq!(tasks.list(Some(id), after)[0]["result"], result);
+        }
+        assert!(task["cpu_ns"].is_null());
         assert_eq!((&task["messages"], &task["principal"]), (&json!("why\n"), &json!("test")));
         let id = start(&tasks, "true").unwrap();
         wait(&tasks, id, "done");
@@ -442,10 +458,11 @@ mod tests {
         // One that does not obey, and leaves a process behind that has its output.
         let command = "trap '' INT; echo ready >&2; while :; do sleep 5; done";
         let id = start(&tasks, command).unwrap();
-        wait_for(&tasks, id, ("messages", "ready\n"));
+        let task = wait_for(&tasks, id, ("messages", "ready\n"));
+        assert!(task["cpu_ns"].as_u64() > Some(0), "{task}");
         tasks.end_all();
-        assert!(tasks.list(None).iter().all(|task| task["state"] == "stopped"));
-        assert_eq!(tasks.list(Some(id)).len(), 1);
+        assert!(tasks.list(None, 0).iter().all(|task| task["state"] == "stopped"));
+        assert_eq!(tasks.list(Some(id), 0).len(), 1);
         assert!(start(&tasks, "true").unwrap_err().contains("stopping"));
     }
 

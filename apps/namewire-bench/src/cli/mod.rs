@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::page::{Order, run_fetch_node};
 use crate::{
     ControlCostOptions, ControlCostReport, DistanceOptions, IdleOptions, IdleReport, ModelOptions,
     ModelReport, Quartiles, SkewOptions, SkewReport, TransferOptions, relay_tcp, relay_udp,
-    relay_unix, run_control_cost, run_distance, run_fetch_node, run_idle, run_model, run_skew,
-    run_transfer,
+    relay_unix, run_control_cost, run_distance, run_idle, run_model, run_skew, run_transfer,
 };
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand};
@@ -171,11 +171,17 @@ enum Bench {
     },
     Link(link::Options),
     Page(page::Options),
-    /// Consumer of a node; started by `bench page`
+    /// Consumer of a node; started by `bench page`, and as a task of the HTTP API
     #[command(hide = true)]
     PageFetch {
-        /// Content, forwarder and duration, as JSON
-        order: String,
+        #[command(flatten)]
+        order: Order,
+        /// Print a line when it is ready, and wait for one on standard input
+        #[arg(long)]
+        wait: bool,
+        /// Fetch files once, and not again and again
+        #[arg(long, requires = "are_files")]
+        once: bool,
     },
     Overload(overload::Options),
     Management(management::Options),
@@ -294,7 +300,7 @@ fn run(bench: &Bench) -> Outcome {
         }
         Bench::Link(options) => link::run(options),
         Bench::Page(options) => page::run(options),
-        Bench::PageFetch { order } => Ok(run_fetch_node(order)?),
+        Bench::PageFetch { order, wait, once } => Ok(run_fetch_node(order, *wait, *once)?),
         Bench::Overload(options) => overload::run(options),
         Bench::Management(options) => management::run(options),
         Bench::Access(options) => access::run(options),

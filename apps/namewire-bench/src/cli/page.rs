@@ -1,20 +1,21 @@
 //! `namewire bench page`: the benchmark page, and its benchmark without a browser.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use namewire::cli::output::{self, Table, grouped};
+use namewire::cli::output::{self, Table};
 use namewire::cli::shared::{Failure, Outcome, on_interrupt};
 use namewire_http::{FIRST_NAME, Role, SiteServer, Token};
 use serde::de::DeserializeOwned;
 
 use super::common::print_json;
 use crate::page::{
-    self, BenchSite, CongestionKind, History, InterestPattern, PageTransport, Peers, Plan,
-    ProducerKind, Progress, Record, RemoteOptions, State, Statistic, Summary, Traffic, run_trials,
+    self, ApiOptions, BenchSite, CongestionKind, Elsewhere, History, InterestPattern,
+    PageTransport, Peers, Plan, ProducerKind, Progress, Record, RemoteOptions, State, Statistic,
+    Summary, Traffic, microseconds, run_trials,
 };
 
 /// A line of three nodes, A–F–B, with live figures and a history, as a page or without a browser
@@ -27,6 +28,7 @@ use crate::page::{
 ///   namewire bench page --headless --trials 5 --json
 ///   namewire bench page --headless --transport udp --delay-ms 5 --loss 0.001 --congestion delay
 ///   namewire bench page --headless --transport tcp --peers all --export report.html
+///   namewire bench page --headless --transport udp --producer files --payload 1200 --verify --peers transfer
 ///   namewire bench page --headless --transport udp --forwarder udp://router:6363 --api https://router:6380 --token-file token
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
@@ -55,11 +57,26 @@ pub(super) struct Options {
     /// File with a token of role operate for that API
     #[arg(long, value_name = "FILE", requires = "api")]
     token_file: Option<PathBuf>,
+    /// Run node A as tasks of the Namewire forwarder with this HTTP API, which has this version; they reach F by --forwarder
+    #[arg(long, value_name = "URL", requires_all = ["forwarder", "token_file_a"])]
+    node_a: Option<String>,
+    /// File with a token of role operate for the API of node A
+    #[arg(long, value_name = "FILE", requires = "node_a")]
+    token_file_a: Option<PathBuf>,
+    /// Run node B as tasks of the Namewire forwarder with this HTTP API, as node A
+    #[arg(long, value_name = "URL", requires_all = ["forwarder", "token_file_b"])]
+    node_b: Option<String>,
+    /// File with a token of role operate for the API of node B
+    #[arg(long, value_name = "FILE", requires = "node_b")]
+    token_file_b: Option<PathBuf>,
     #[command(flatten)]
     inputs: Inputs,
     /// Print JSON: with --headless the benchmark, otherwise the address of the page
     #[arg(long)]
     json: bool,
+    /// With --headless, print progress and live figures as lines of JSON on standard error
+    #[arg(long, requires = "headless")]
+    progress: bool,
     /// With --headless, also write the benchmark to this file: its ending csv, json, svg or html selects the form; may be repeated
     #[arg(long, value_name = "FILE", requires = "headless")]
     export: Vec<PathBuf>,
@@ -117,7 +134,8 @@ struct Inputs {
     /// Share of datagrams that this link loses
     #[arg(long, default_value_t = Plan::default().loss, value_name = "SHARE", requires = "headless")]
     loss: f64,
-    /// Programs on PATH that are measured in the place of F, too: none, nfd, ndnd or all
+    /// Measured in turn with it: nfd, ndnd or all (programs on PATH in the place of F), or transfer (whole fetches of the
+    /// file through the same nodes, as `bench transfer` measures them; with --producer files)
     #[arg(long, default_value = "none", value_parser = named::<Peers>, value_name = "PROGRAMS", requires = "headless")]
     peers: Peers,
     /// Measured time of each trial, in seconds
@@ -165,18 +183,23 @@ impl Inputs {
 }
 
 impl Options {
-    /// The forwarder on another host, if it is F.
-    fn remote(&self) -> Outcome<Option<RemoteOptions>> {
-        let (Some(transport), Some(api), Some(file)) =
-            (&self.forwarder, &self.api, &self.token_file)
-        else {
-            return Ok(None);
-        };
-        let token = std::fs::read_to_string(file)
-            .map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))?;
-        let (transport, api) = (transport.clone(), api.clone());
-        Ok(Some(RemoteOptions { transport, api, token: token.trim().to_owned() }))
+    /// The nodes on other hosts.
+    fn elsewhere(&self) -> Outcome<Elsewhere> {
+        let api = api_of(self.api.as_ref(), self.token_file.as_deref())?;
+        let forwarder = self.forwarder.clone().zip(api);
+        let forwarder = forwarder.map(|(transport, api)| RemoteOptions { transport, api });
+        let a = api_of(self.node_a.as_ref(), self.token_file_a.as_deref())?;
+        let b = api_of(self.node_b.as_ref(), self.token_file_b.as_deref())?;
+        Ok(Elsewhere { forwarder, a, b })
     }
+}
+
+/// An API with the token in a file.
+fn api_of(url: Option<&String>, file: Option<&Path>) -> Outcome<Option<ApiOptions>> {
+    let Some((url, file)) = url.zip(file) else { return Ok(None) };
+    let token = std::fs::read_to_string(file)
+        .map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))?;
+    Ok(Some(ApiOptions { url: url.clone(), token: token.trim().to_owned() }))
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
@@ -199,7 +222,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     history.end_abandoned().map_err(failed)?;
     let made = Token::new(FIRST_NAME, Role::Admin, None);
     let token = made.map_err(|error| Failure::Failed(format!("a token: {error}")))?.secret;
-    let site = Arc::new(BenchSite::new(history, options.remote()?, token.clone()));
+    let site = Arc::new(BenchSite::new(history, options.elsewhere()?, token.clone()));
     let server = SiteServer::start(options.listen, site)
         .map_err(|error| Failure::Failed(error.to_string()))?;
     let url = format!("http://{}/#token={token}", server.address());
@@ -217,22 +240,24 @@ pub(super) fn run(options: &Options) -> Outcome {
 fn run_headless(options: &Options, history: &History, stop: &AtomicBool) -> Outcome {
     let plan = options.inputs.plan();
     plan.check().map_err(Failure::Usage)?;
-    let remote = options.remote()?;
-    remote.as_ref().map_or(Ok(()), |remote| remote.check(&plan)).map_err(Failure::Usage)?;
+    let elsewhere = options.elsewhere()?;
+    elsewhere.check(&plan).map_err(Failure::Usage)?;
     for file in &options.export {
         form_of(file)?;
     }
     let failed = |error: anyhow::Error| Failure::Failed(format!("{error:#}"));
     let unix_ms = page::unix_ms();
-    let mut record = Record::new(plan, remote.as_ref(), unix_ms);
+    let mut record = Record::new(plan, &elsewhere, unix_ms);
     history.add(&mut record).map_err(failed)?;
     let mut stored = Ok(());
-    let ended = run_trials(&plan, remote.as_ref(), stop, &mut |progress| {
-        if !options.json {
-            note(&plan, &progress);
-        }
+    let ended = run_trials(&plan, &elsewhere, stop, &mut |progress| {
         if record.note(&progress) {
             stored = history.update(&record);
+        }
+        if options.progress {
+            output::note(&record.message(&progress));
+        } else if !options.json {
+            note(&plan, &progress);
         }
     });
     record.state = match &ended {
@@ -274,7 +299,7 @@ fn note(plan: &Plan, progress: &Progress) {
 type Form = fn(&Record) -> String;
 
 /// The form of a file, by its ending.
-fn form_of(file: &std::path::Path) -> Outcome<Form> {
+fn form_of(file: &Path) -> Outcome<Form> {
     match file.extension().and_then(|ending| ending.to_str()) {
         Some("csv") => Ok(page::csv),
         Some("svg") => Ok(page::svg),
@@ -302,8 +327,8 @@ fn print(record: &Record) -> Outcome {
                 format!("{:.0}", one.data_per_s),
                 format!("{:.1}", one.goodput_bit_per_s / 1e6),
                 format!("{:.3}", one.loss * 100.0),
-                grouped(one.latency.p50_us),
-                grouped(one.latency.p99_us),
+                microseconds(one.latency, |latency| latency.p50_us),
+                microseconds(one.latency, |latency| latency.p99_us),
                 format!("{:.2}", cpu.a_us),
                 format!("{:.2}", cpu.f_us),
                 format!("{:.2}", cpu.b_us),
@@ -313,6 +338,13 @@ fn print(record: &Record) -> Outcome {
     table.print("no trials")?;
     for (program, summary) in record.all_summaries() {
         print_summary(program, summary)?;
+    }
+    for (over, Statistic { mean, interval, .. }) in record.ratios_to_transfers() {
+        let pairs = record.trials.len();
+        let half = interval
+            .map(|half| format!(" ± {half:.3} (95 % confidence interval of {pairs} pairs)"))
+            .unwrap_or_default();
+        output::print_line(&format!("goodput over that of {over}: {mean:.3}{half}"))?;
     }
     for peer in &record.peers {
         if let Some(reason) = &peer.reason {
@@ -354,7 +386,7 @@ mod tests {
 
     #[test]
     fn form_of_an_export_follows_from_its_name() {
-        let record = Record::new(Plan::default(), None, 0);
+        let record = Record::new(Plan::default(), &Elsewhere::default(), 0);
         assert!(form_of("a/b.csv".as_ref()).unwrap()(&record).starts_with("run,trial"));
         assert!(form_of("b.txt".as_ref()).is_err() && form_of("csv".as_ref()).is_err());
     }

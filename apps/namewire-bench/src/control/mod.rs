@@ -172,7 +172,7 @@ impl Traffic {
             is_repeated: false,
             verify: false,
             window: WINDOW.to_string(),
-            duration_ms: u64::try_from(duration.as_millis())?,
+            duration,
         };
         let (sender, reports) = channel();
         let mut consumer = Consumer::spawn(

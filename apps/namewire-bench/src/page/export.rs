@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::fetch_node::Latency;
 use super::record::{OWN, PUBLISHED, Record, State, Statistic};
 use super::trial::Trial;
 
@@ -191,6 +192,10 @@ pub(crate) fn html(record: &Record) -> String {
         }
     }
     out.push_str("</table></div>\n");
+    for (over, Statistic { mean, interval, .. }) in record.ratios_to_transfers() {
+        let half = interval.map(|half| format!(" ± {half:.3} (95 % interval)")).unwrap_or_default();
+        let _ = writeln!(out, "<p>Goodput over that of {over}: {mean:.3}{half}.</p>");
+    }
     for peer in &record.peers {
         if let Some(reason) = &peer.reason {
             let _ = writeln!(out, "<p>{}: {}</p>", escaped(&peer.program), escaped(reason));
@@ -243,13 +248,18 @@ fn trial_rows(out: &mut String, (program, number): (&str, u32), trial: &Trial) {
             direction.producer,
             direction.consumer,
             direction.loss * 100.0,
-            direction.latency.p50_us,
-            direction.latency.p99_us,
+            microseconds(direction.latency, |latency| latency.p50_us),
+            microseconds(direction.latency, |latency| latency.p99_us),
             cpu.a_us,
             cpu.f_us,
             cpu.b_us,
         );
     }
+}
+
+/// A part of a latency for people; a dash if it was not measured.
+pub(crate) fn microseconds(latency: Latency, part: fn(Latency) -> u64) -> String {
+    if latency.max_us == 0 { "–".to_owned() } else { part(latency).to_string() }
 }
 
 /// A rate in bit/s for people.

@@ -1,8 +1,9 @@
 //! The consumer of a node: a process that fetches with the state machine of `namewire get`, over the batched sockets of
 //! the traffic generator, and prints its figures as lines of JSON.
 //!
-//! It prints `{"ready": true}`, waits for a line on standard input, and then prints [`Figures`] every [`INTERVAL`] and at
-//! the end. Content is counted, verified if the order says so, and not kept.
+//! It prints [`Figures`] every [`INTERVAL`] and at the end. To begin at the same time as others, it can print
+//! `{"ready": true}` and wait for a line on standard input before. Content is counted, verified if the order says so, and
+//! not kept.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, Write};
@@ -12,7 +13,9 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use clap::Args;
 use hdrhistogram::Histogram;
+use namewire::cli::shared::positive_duration;
 use ndn_client::fetch::{
     DataOutcome, Discovery, FetchConfig, FetchOptions, FetchState, Verification, WindowMode,
 };
@@ -41,30 +44,57 @@ const LEAD_MAX: u32 = 1024;
 /// Waits shorter than this are not worth a timer.
 const TIMER_SLACK: Duration = Duration::from_micros(80);
 
-/// The command line of the process, as JSON.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Content to fetch: the command line of the process.
+#[derive(Args, Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Order {
-    /// The forwarder.
+    /// The forwarder
+    #[arg(long, value_name = "URI")]
     pub(crate) transport: String,
-    /// Names of the content, one fetch each.
+    /// Names of the content, one fetch each
+    #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// Whether they name files, whose version is found first and which end.
+    /// The names are those of files, whose version is found first and which end
+    #[arg(long = "files")]
     pub(crate) are_files: bool,
-    /// Whether Interests have CanBePrefix.
+    /// Send Interests with CanBePrefix
+    #[arg(long)]
     pub(crate) can_be_prefix: bool,
-    /// Whether every second fetch asks for what the one before it has received.
-    #[serde(default)]
+    /// Have every second fetch ask for what the one before it has received
+    #[arg(long = "repeated")]
     pub(crate) is_repeated: bool,
-    /// Whether the digest of each Data is verified.
-    #[serde(default)]
+    /// Verify the digest of each Data
+    #[arg(long)]
     pub(crate) verify: bool,
-    /// Congestion control: `cubic`, `delay`, or the window in Interests.
+    /// Congestion control: cubic, delay, or a constant window in Interests
+    #[arg(long, value_name = "WINDOW", default_value = "cubic")]
     pub(crate) window: String,
-    /// Time to fetch.
-    pub(crate) duration_ms: u64,
+    /// Time to fetch
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    pub(crate) duration: Duration,
 }
 
 impl Order {
+    /// The arguments that have this order as their value.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let Self { transport, names, window, duration, .. } = self;
+        let flags = [
+            ("--files", self.are_files),
+            ("--can-be-prefix", self.can_be_prefix),
+            ("--repeated", self.is_repeated),
+            ("--verify", self.verify),
+        ];
+        let mut arguments = vec![
+            format!("--transport={transport}"),
+            format!("--window={window}"),
+            format!("--duration={}ms", duration.as_millis()),
+        ];
+        arguments
+            .extend(flags.into_iter().filter(|(_, set)| *set).map(|(flag, _)| flag.to_owned()));
+        arguments.push("--".to_owned());
+        arguments.extend(names.iter().cloned());
+        arguments
+    }
+
     /// The settings of a fetch. The fetches of a pair wait for each other by their buffers.
     fn config_of(&self, config: FetchConfig, number: usize) -> FetchConfig {
         match (self.is_repeated, number % 2) {
@@ -96,6 +126,8 @@ pub(crate) struct Figures {
     pub(crate) window: u64,
     /// Latency of Interests that were sent once: since the previous line, and in the last line since the start.
     pub(crate) latency: Latency,
+    /// CPU time of the process since the start, in microseconds.
+    pub(crate) cpu_us: f64,
     /// Whether this is the last line.
     pub(crate) is_end: bool,
 }
@@ -128,12 +160,12 @@ impl Latency {
     }
 }
 
-/// Runs the process.
+/// Runs the process. It `waits` for a line on standard input when it is ready to begin, and fetches files once or, until the
+/// time is over, again and again.
 ///
 /// # Errors
 /// The order or the forwarder cannot be used, or a fetch fails.
-pub(crate) fn run_fetch_node(order: &str) -> anyhow::Result<()> {
-    let order: Order = serde_json::from_str(order).context("the order")?;
+pub(crate) fn run_fetch_node(order: &Order, waits: bool, is_once: bool) -> anyhow::Result<()> {
     let window = match order.window.as_str() {
         "cubic" => WindowMode::CUBIC,
         "delay" => WindowMode::DELAY,
@@ -141,26 +173,29 @@ pub(crate) fn run_fetch_node(order: &str) -> anyhow::Result<()> {
     };
     ensure!(!order.names.is_empty() && order.names.len() < usize::from(u8::MAX), "names");
     let address: ForwarderAddress = order.transport.parse().context("the transport")?;
-    let found = find(&order, &address)?;
+    let found = find(order, &address)?;
     let mut endpoint = connect(&address)?;
     endpoint.set_mtu(MTU);
     let config = FetchConfig { window, retransmissions_max: u32::MAX, ..FetchConfig::default() };
     let flow = |(number, (name, last))| Flow::new(order.config_of(config, number), name, last);
     let flows = found.into_iter().enumerate().map(flow).collect();
-    let mut node = FetchNode::new(flows, endpoint, &order)?;
+    let mut node = FetchNode::new(flows, endpoint, order)?;
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{{\"ready\": true}}")?;
-    out.flush()?;
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line)?;
-    node.run(Duration::from_millis(order.duration_ms), |figures| {
+    if waits {
+        writeln!(out, "{{\"ready\": true}}")?;
+        out.flush()?;
+        std::io::stdin().lock().read_line(&mut String::new())?;
+    }
+    node.run(order.duration, is_once, |figures| {
         serde_json::to_writer(&mut out, figures)?;
         writeln!(out)?;
         out.flush()
-    })?;
-    // The CPU time of this process is read before it ends.
-    std::io::stdin().lock().read_line(&mut line)?;
-    Ok(())
+    })
+}
+
+/// CPU time of this process so far.
+fn own_cpu() -> std::io::Result<Duration> {
+    ndn_sys::cpu::process_time(std::process::id())
 }
 
 /// The names that segments follow, with the final segment where there is one.
@@ -289,6 +324,8 @@ struct FetchNode {
     all: Histogram<u64>,
     nonce: u32,
     packet: Vec<u8>,
+    /// CPU time of the process at the start.
+    cpu_before: Duration,
 }
 
 impl FetchNode {
@@ -306,14 +343,17 @@ impl FetchNode {
             all: histogram()?,
             nonce: std::process::id().wrapping_mul(0x9e37_79b9),
             packet: Vec::new(),
+            cpu_before: Duration::ZERO,
         })
     }
 
     fn run(
         &mut self,
         duration: Duration,
+        is_once: bool,
         mut report: impl FnMut(&Figures) -> std::io::Result<()>,
     ) -> anyhow::Result<()> {
+        self.cpu_before = own_cpu()?;
         let start = clock::now();
         let elapsed = || Duration::from_nanos(clock::now().saturating_sub(start));
         let mut next_report = INTERVAL;
@@ -332,20 +372,23 @@ impl FetchNode {
                 if let Some(failure) = flow.state.failure() {
                     bail!("{}: {failure}", flow.name);
                 }
-                if flow.state.is_complete() {
+                if flow.state.is_complete() && !is_once {
                     flow.restart();
                 }
             }
+            if is_once && self.flows.iter().all(|flow| flow.state.is_complete()) {
+                break;
+            }
             if now >= next_report && now < duration {
                 next_report = now + INTERVAL;
-                report(&self.figures_at(now, false))?;
+                report(&self.figures_at(now, false)?)?;
             }
         }
-        report(&self.figures_at(now, true))?;
+        report(&self.figures_at(now, true)?)?;
         Ok(())
     }
 
-    fn figures_at(&mut self, now: Duration, is_end: bool) -> Figures {
+    fn figures_at(&mut self, now: Duration, is_end: bool) -> std::io::Result<Figures> {
         let recent = Latency::of(&self.recent);
         // The bounds are the same.
         let _ = self.all.add(&self.recent);
@@ -353,6 +396,7 @@ impl FetchNode {
         let mut figures = Figures {
             elapsed_ms: now.as_secs_f64() * 1e3,
             latency: if is_end { Latency::of(&self.all) } else { recent },
+            cpu_us: own_cpu()?.saturating_sub(self.cpu_before).as_secs_f64() * 1e6,
             is_end,
             ..self.figures
         };
@@ -362,7 +406,7 @@ impl FetchNode {
             figures.retransmissions += flow.before.1 + progress.retransmissions;
             figures.window += u64::try_from(progress.window).unwrap_or(0);
         }
-        figures
+        Ok(figures)
     }
 
     fn next_deadline(&mut self) -> Option<Duration> {
@@ -513,6 +557,37 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
+    #[derive(clap::Parser)]
+    struct Parsed {
+        #[command(flatten)]
+        order: Order,
+    }
+
+    fn order() -> Order {
+        Order {
+            transport: "udp4://192.0.2.1:6363".to_owned(),
+            names: vec!["/A/0/0/I".to_owned(), "/A/0/0/I".to_owned()],
+            are_files: false,
+            can_be_prefix: true,
+            is_repeated: true,
+            verify: false,
+            window: "128".to_owned(),
+            duration: MS,
+        }
+    }
+
+    #[test]
+    fn arguments_have_the_order_as_their_value() {
+        let own = std::iter::once("page-fetch".to_owned());
+        for order in
+            [order(), Order { are_files: true, verify: true, is_repeated: false, ..order() }]
+        {
+            let parsed =
+                <Parsed as clap::Parser>::try_parse_from(own.clone().chain(order.arguments()));
+            assert_eq!(parsed.unwrap().order, order);
+        }
+    }
+
     #[test]
     fn tokens_hold_flow_pass_and_segment() {
         for parts in [(0, 0, 0), (255, 255, 0xFFFF_FFFF), (1, 2, 3)] {
@@ -523,11 +598,7 @@ mod tests {
 
     #[test]
     fn second_fetch_of_a_pair_follows_the_first_one() {
-        let order: Order = serde_json::from_str(
-            "{\"transport\": \"\", \"names\": [], \"are_files\": false, \"can_be_prefix\": false, \
-             \"is_repeated\": true, \"window\": \"cubic\", \"duration_ms\": 1}",
-        )
-        .unwrap();
+        let order = order();
         let config =
             FetchConfig { window: WindowMode::Fixed(2 * LEAD_MAX), ..FetchConfig::default() };
         let flow = |number| Flow::new(order.config_of(config, number), Name::new(), None);

@@ -1,17 +1,21 @@
 //! The benchmark page: a line of three nodes, A, F and B, as NDN-DPDK measures it. F is a forwarder; A and B produce and
 //! fetch content through it. Each trial starts all of them anew.
 
+mod api;
 mod export;
 mod fetch_node;
 mod history;
+mod node_tasks;
 mod nodes;
 mod plan;
 mod record;
 mod remote;
 mod service;
+mod transfer;
 mod trial;
 
-pub(crate) use export::{csv, html, svg};
+pub(crate) use api::ApiOptions;
+pub(crate) use export::{csv, html, microseconds, svg};
 pub(crate) use fetch_node::{Figures, Order, run_fetch_node};
 pub(crate) use history::{History, default_file};
 pub(crate) use nodes::{Consumer, Reported, start_until};
@@ -19,7 +23,7 @@ pub(crate) use plan::{
     CongestionKind, InterestPattern, PageTransport, Peers, Plan, ProducerKind, Traffic,
 };
 pub(crate) use record::{Record, State, Statistic, Summary};
-pub(crate) use remote::RemoteOptions;
+pub(crate) use remote::{Elsewhere, RemoteOptions};
 pub(crate) use service::BenchSite;
 pub(crate) use trial::{Progress, run_trials};
 

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 
+use super::api::ApiOptions;
 use super::fetch_node::{Figures, Order};
+use super::node_tasks::{RemoteConsumer, RemoteProducer};
 use super::plan::{CongestionKind, InterestPattern, Node, PageTransport, Plan, ProducerKind};
 use super::remote::{Remote, RemoteOptions};
 use crate::relay::addresses::Addresses;
@@ -65,7 +67,7 @@ impl Forwarder {
     }
 
     /// Whether it is elsewhere.
-    fn is_remote(&self) -> bool {
+    pub(super) fn is_remote(&self) -> bool {
         matches!(self.place, Place::Remote(_))
     }
 
@@ -159,7 +161,7 @@ impl Forwarder {
     }
 
     /// A command that runs a program of a node, in the namespace of the node if it has one.
-    fn at(&self, node: Node, executable: &Path) -> Command {
+    pub(super) fn at(&self, node: Node, executable: &Path) -> Command {
         match &self.devices {
             Some(devices) => devices.at(executable, side(node)),
             None => Command::new(executable),
@@ -178,7 +180,7 @@ impl Forwarder {
     }
 
     /// The address of F for a node; that of the link for B, if there is one.
-    fn address(&self, plan: &Plan, node: Node) -> String {
+    pub(super) fn address(&self, plan: &Plan, node: Node) -> String {
         if let Place::Remote(remote) = &self.place {
             return remote.transport().to_owned();
         }
@@ -196,6 +198,24 @@ impl Forwarder {
                 let ip = devices.map_or(Ipv4Addr::LOCALHOST, |link| link.far_ip(side(node)));
                 format!("udp4://{ip}:{port}")
             }
+        }
+    }
+
+    /// Content that the consumer of a direction fetches.
+    pub(super) fn order(&self, plan: &Plan, (producer, consumer): (Node, Node)) -> Order {
+        Order {
+            transport: self.address(plan, consumer),
+            names: plan.names(producer),
+            are_files: plan.producer == ProducerKind::Files,
+            can_be_prefix: plan.prefix_match,
+            is_repeated: plan.interests == InterestPattern::Repeated,
+            verify: plan.verify,
+            window: match plan.congestion {
+                CongestionKind::Cubic => "cubic".to_owned(),
+                CongestionKind::Delay => "delay".to_owned(),
+                CongestionKind::Fixed => plan.window.to_string(),
+            },
+            duration: Duration::from_secs(plan.duration_s.into()),
         }
     }
 
@@ -277,20 +297,33 @@ impl Drop for Link {
     }
 }
 
+/// The component that the generator appends to the names of Data for Interests with CanBePrefix.
+const SUFFIX: &str = "/D";
+
 /// A producer of a node.
-pub(super) struct Producer {
-    process: Process,
+pub(super) enum Producer {
+    /// A process of this one.
+    Here(Process),
+    /// A task of a node on another host.
+    Elsewhere(RemoteProducer),
 }
 
 impl Producer {
     /// Starts it, and waits until it has registered its prefixes. `served` has the files.
     pub(super) fn start(
         plan: &Plan,
-        node: Node,
+        (node, elsewhere): (Node, Option<&ApiOptions>),
         forwarder: &Forwarder,
         executable: &Path,
         served: &Path,
     ) -> anyhow::Result<Self> {
+        if let Some(options) = elsewhere {
+            let suffix = plan.prefix_match.then_some(SUFFIX);
+            let content = (plan.payload, suffix, plan.verify);
+            let address = forwarder.address(plan, node);
+            let started = RemoteProducer::start(options, &address, &plan.prefixes(node), content);
+            return Ok(Self::Elsewhere(started.with_context(|| node.title())?));
+        }
         let payload = format!("{}B", plan.payload);
         let mut command = forwarder.at(node, executable);
         let ready = match plan.producer {
@@ -298,7 +331,7 @@ impl Producer {
                 command.args(["traffic", "producer", "--payload", &payload]);
                 command.args(plan.prefixes(node));
                 if plan.prefix_match {
-                    command.args(["--suffix", "/D"]);
+                    command.args(["--suffix", SUFFIX]);
                 }
                 let is_datagram =
                     matches!(plan.transport, PageTransport::Udp | PageTransport::Veth);
@@ -313,20 +346,24 @@ impl Producer {
             ProducerKind::Files => {
                 let mounts = served.join(format!("{}.toml", node.letter()));
                 write_files(plan, node, served, &mounts)?;
-                command.args(["serve", "--segment-size", &payload, "--mounts"]).arg(mounts);
+                // Without a signature of each segment, it would make a manifest meanwhile.
+                command.args(["serve", "--sign-segments", "--segment-size", &payload]);
+                command.arg("--mounts").arg(mounts);
                 "serving "
             }
         };
         command.args(["--transport", &forwarder.address(plan, node)]);
         command.env("HOME", served).env_remove("XDG_CACHE_HOME");
         let log = forwarder.folder.join(format!("producer-{}.log", node.letter()));
-        let process = start_until(command, &log, ready)?;
-        Ok(Self { process })
+        Ok(Self::Here(start_until(command, &log, ready)?))
     }
 
     /// CPU time so far.
     pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
-        Ok(ndn_sys::cpu::process_time(self.process.id())?)
+        match self {
+            Self::Here(process) => Ok(ndn_sys::cpu::process_time(process.id())?),
+            Self::Elsewhere(producer) => producer.cpu(),
+        }
     }
 }
 
@@ -388,32 +425,6 @@ pub(crate) struct Consumer {
 pub(crate) type Reported = (usize, Option<Figures>);
 
 impl Consumer {
-    /// Starts it, and waits until it has found its content. Its figures go to `reports`.
-    pub(super) fn start(
-        plan: &Plan,
-        (number, (producer, node)): (usize, (Node, Node)),
-        forwarder: &Forwarder,
-        reports: Sender<Reported>,
-    ) -> anyhow::Result<Self> {
-        let order = Order {
-            transport: forwarder.address(plan, node),
-            names: plan.names(producer),
-            are_files: plan.producer == ProducerKind::Files,
-            can_be_prefix: plan.prefix_match,
-            is_repeated: plan.interests == InterestPattern::Repeated,
-            verify: plan.verify,
-            window: match plan.congestion {
-                CongestionKind::Cubic => "cubic".to_owned(),
-                CongestionKind::Delay => "delay".to_owned(),
-                CongestionKind::Fixed => plan.window.to_string(),
-            },
-            duration_ms: u64::from(plan.duration_s) * 1000,
-        };
-        let log = forwarder.folder.join(format!("consumer-{}.log", node.letter()));
-        let command = forwarder.at(node, &std::env::current_exe()?);
-        Self::spawn(command, &order, log, (number, reports))
-    }
-
     /// Starts one by this order with a command that runs this program, with its standard error in `log`.
     pub(crate) fn spawn(
         mut command: Command,
@@ -421,7 +432,7 @@ impl Consumer {
         log: PathBuf,
         (number, reports): (usize, Sender<Reported>),
     ) -> anyhow::Result<Self> {
-        command.arg("page-fetch").arg(serde_json::to_string(order)?);
+        command.args(["page-fetch", "--wait"]).args(order.arguments());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(fs::File::create(&log)?);
         let mut process = Process::spawn(&mut command).context("a consumer")?;
         let (input, output) = process.pipes();
@@ -452,13 +463,8 @@ impl Consumer {
         Ok(self.input.write_all(b"go\n")?)
     }
 
-    /// CPU time so far.
-    pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
-        Ok(ndn_sys::cpu::process_time(self.process.id())?)
-    }
-
     /// Its standard error so far.
-    pub(super) fn reason(&self) -> String {
+    fn reason(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default().trim().to_owned()
     }
 }
@@ -469,6 +475,50 @@ impl Drop for Consumer {
         if let Some(reader) = self.reader.take() {
             // It ends with the output of the process.
             let _ = reader.join();
+        }
+    }
+}
+
+/// The consumer of a direction.
+pub(super) enum Fetcher {
+    /// A process of this one.
+    Here(Consumer),
+    /// A task of a node on another host.
+    Elsewhere(RemoteConsumer),
+}
+
+impl Fetcher {
+    /// Starts it; one of this host waits until it has found its content. Its figures go to `reports`.
+    pub(super) fn start(
+        plan: &Plan,
+        (number, (producer, node)): (usize, (Node, Node)),
+        elsewhere: Option<&ApiOptions>,
+        forwarder: &Forwarder,
+        reports: Sender<Reported>,
+    ) -> anyhow::Result<Self> {
+        let order = forwarder.order(plan, (producer, node));
+        if let Some(options) = elsewhere {
+            let consumer = RemoteConsumer::new(options, order, (number, reports));
+            return Ok(Self::Elsewhere(consumer.with_context(|| node.title())?));
+        }
+        let log = forwarder.folder.join(format!("consumer-{}.log", node.letter()));
+        let command = forwarder.at(node, &std::env::current_exe()?);
+        Ok(Self::Here(Consumer::spawn(command, &order, log, (number, reports))?))
+    }
+
+    /// Begins to fetch.
+    pub(super) fn go(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::Here(consumer) => consumer.go(),
+            Self::Elsewhere(consumer) => consumer.go(),
+        }
+    }
+
+    /// Why it has ended.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Here(consumer) => consumer.reason(),
+            Self::Elsewhere(consumer) => consumer.reason(),
         }
     }
 }

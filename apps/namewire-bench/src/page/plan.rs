@@ -42,7 +42,7 @@ pub(crate) enum InterestPattern {
     Repeated,
 }
 
-/// Programs that are measured in the place of F, beside Namewire.
+/// Measurements in turn with those of Namewire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Peers {
@@ -54,14 +54,16 @@ pub(crate) enum Peers {
     Ndnd,
     /// Both.
     All,
+    /// No other forwarder, but whole transfers of the file, as `bench transfer` measures them.
+    Transfer,
 }
 
 impl Peers {
-    /// The programs.
+    /// The programs that take the place of F.
     #[must_use]
     pub(crate) fn programs(self) -> &'static [Program] {
         match self {
-            Self::None => &[],
+            Self::None | Self::Transfer => &[],
             Self::Nfd => &[Program::Nfd],
             Self::Ndnd => &[Program::Ndnd],
             Self::All => &[Program::Nfd, Program::Ndnd],
@@ -110,6 +112,12 @@ impl Node {
             Self::A => 'A',
             Self::B => 'B',
         }
+    }
+
+    /// Its name in messages.
+    #[must_use]
+    pub(crate) fn title(self) -> String {
+        format!("node {}", self.letter())
     }
 }
 
@@ -171,7 +179,7 @@ pub(crate) struct Plan {
     pub(crate) rate_mbit: u32,
     /// Share of its datagrams that are lost, 0 to 0.5 (UDP only).
     pub(crate) loss: f64,
-    /// Programs that are measured in the place of F, too.
+    /// Measurements in turn with those of Namewire.
     pub(crate) peers: Peers,
     /// Time that is measured in each trial, in seconds, 1 to 600.
     pub(crate) duration_s: u32,
@@ -246,8 +254,15 @@ impl Plan {
                 return Err("flows: with repeated interests, fetches are in pairs".to_owned());
             }
         }
-        if self.peers != Peers::None && self.transport == PageTransport::Memif {
+        if !self.peers.programs().is_empty() && self.transport == PageTransport::Memif {
             return Err("peers: they have no memif: transport: unix, udp, tcp or veth".to_owned());
+        }
+        let is_one_fetch = self.flows == 1 && self.traffic != Traffic::Both;
+        if self.peers == Peers::Transfer && !(self.producer == ProducerKind::Files && is_one_fetch)
+        {
+            return Err("peers: a transfer is one fetch from a file server: producer: files, flows: 1, traffic: \
+                        a-to-b or b-to-a"
+                .to_owned());
         }
         Ok(())
     }
@@ -341,10 +356,24 @@ mod tests {
             (Plan { prefix_match: true, producer: ProducerKind::Files, ..good }, "prefix_match"),
             (Plan { interests: InterestPattern::Repeated, ..good }, "flows"),
             (Plan { peers: Peers::All, transport: PageTransport::Memif, ..good }, "peers"),
+            (Plan { peers: Peers::Transfer, ..good }, "file server"),
+            (
+                Plan {
+                    peers: Peers::Transfer,
+                    producer: ProducerKind::Files,
+                    traffic: Traffic::Both,
+                    ..good
+                },
+                "file server",
+            ),
         ] {
             let reason = plan.check().unwrap_err();
             assert!(reason.contains(name), "{reason}");
         }
+        let memif = PageTransport::Memif;
+        let files = ProducerKind::Files;
+        let transfer = Plan { peers: Peers::Transfer, producer: files, transport: memif, ..good };
+        assert_eq!(transfer.check(), Ok(()));
         assert!(serde_json::from_str::<Plan>("{\"worker\": 1}").is_err());
         assert_eq!(
             serde_json::from_str::<Plan>("{\"trials\": 2}").unwrap(),

@@ -4,7 +4,8 @@ use ndn_cache_sim::report::Estimate;
 use serde::{Deserialize, Serialize};
 
 use super::plan::Plan;
-use super::remote::RemoteOptions;
+use super::remote::Elsewhere;
+use super::transfer::Client;
 use super::trial::{Progress, Trial};
 
 /// The name of this project's forwarder beside others.
@@ -148,13 +149,21 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// One that begins now, with a forwarder elsewhere as F if there is one.
+    /// One that begins now.
     #[must_use]
-    pub(crate) fn new(plan: Plan, remote: Option<&RemoteOptions>, unix_ms: u64) -> Self {
+    pub(crate) fn new(plan: Plan, elsewhere: &Elsewhere, unix_ms: u64) -> Self {
         let machine = serde_json::to_value(ndn_pipeline_bench::Machine::read());
         let mut machine = machine.unwrap_or_default();
-        if let Some(remote) = remote {
-            machine["forwarder"] = remote.transport.clone().into();
+        let Elsewhere { forwarder, a, b } = elsewhere;
+        let places = [
+            ("forwarder", forwarder.as_ref().map(|forwarder| &forwarder.transport)),
+            ("node_a", a.as_ref().map(|api| &api.url)),
+            ("node_b", b.as_ref().map(|api| &api.url)),
+        ];
+        for (node, place) in places {
+            if let Some(place) = place {
+                machine[node] = place.clone().into();
+            }
         }
         Self {
             id: 0,
@@ -188,9 +197,21 @@ impl Record {
         }
     }
 
+    /// A message about its progress, with the statistics so far.
+    #[must_use]
+    pub(crate) fn message(&self, progress: &Progress) -> serde_json::Value {
+        let mut value = serde_json::to_value(progress).unwrap_or_default();
+        value["run"] = self.id.into();
+        value["unix_ms"] = super::unix_ms().into();
+        value["trials"] = self.plan.trials.into();
+        value["summary"] = serde_json::to_value(self.summary()).unwrap_or_default();
+        value["peers"] = self.peer_summaries().into();
+        value
+    }
+
     /// Statistics of the other programs, without their trials.
     #[must_use]
-    pub(crate) fn peer_summaries(&self) -> Vec<serde_json::Value> {
+    fn peer_summaries(&self) -> Vec<serde_json::Value> {
         let of = |peer: &Peer| {
             serde_json::json!({
                 "program": peer.program, "reason": peer.reason, "summary": peer.summary(),
@@ -212,6 +233,19 @@ impl Record {
     #[must_use]
     pub(crate) fn summary(&self) -> Option<Summary> {
         Summary::of(&self.trials)
+    }
+
+    /// Goodput over that of the transfers beside it, of pairs of trials, by the name of the transfers.
+    #[must_use]
+    pub(crate) fn ratios_to_transfers(&self) -> Vec<(&'static str, Statistic)> {
+        let of = |client: Client| {
+            let transfers = self.peers.iter().find(|peer| peer.program == client.name())?;
+            let pairs = self.trials.iter().zip(&transfers.trials);
+            let ratios: Vec<f64> =
+                pairs.map(|(own, other)| own.goodput_bit_per_s / other.goodput_bit_per_s).collect();
+            Some((client.name(), Statistic::of(&ratios)?))
+        };
+        Client::ALL.into_iter().filter_map(of).collect()
     }
 
     /// The trials of all programs, each with its program and number.
@@ -237,6 +271,10 @@ impl Record {
         let json = |value| serde_json::to_value(value).unwrap_or_default();
         let mut value = serde_json::to_value(self).unwrap_or_default();
         value["summary"] = json(self.summary());
+        let ratios = self.ratios_to_transfers().into_iter();
+        value["ratios_to_transfers"] = ratios
+            .map(|(over, ratio)| serde_json::json!({ "over": over, "ratio": ratio }))
+            .collect();
         for (at, peer) in self.peers.iter().enumerate() {
             value["peers"][at]["summary"] = json(peer.summary());
         }
@@ -346,7 +384,7 @@ pub(super) mod tests {
             id: 7,
             state: State::Done,
             trials: (0..).zip(rates).map(trial).collect(),
-            ..Record::new(Plan::default(), None, 1_700_000_000_000)
+            ..Record::new(Plan::default(), &Elsewhere::default(), 1_700_000_000_000)
         }
     }
 
@@ -393,6 +431,19 @@ pub(super) mod tests {
         assert_eq!(json["peers"][1]["reason"], "ndnd is not on PATH");
         assert!(json["peers"][1]["summary"].is_null());
         assert_eq!(json["published_elsewhere"][0]["program"], "NDN-DPDK");
+    }
+
+    #[test]
+    fn ratios_to_transfers_are_those_of_pairs() {
+        let mut one = record(&[2.0, 4.0, 6.0]);
+        assert_eq!(one.ratios_to_transfers(), []);
+        let program = Client::Get.name();
+        for (trial, figures) in (1..).zip(record(&[2.0, 2.0]).trials) {
+            assert!(one.note(&Progress::Ended { trial, program, figures }));
+        }
+        let [(over, ratio)] = one.ratios_to_transfers()[..] else { panic!("{one:?}") };
+        assert_eq!((over, ratio.mean), ("transfer-get", 1.5));
+        assert_eq!(one.to_json()["ratios_to_transfers"][0]["ratio"]["mean"], 1.5);
     }
 
     #[test]

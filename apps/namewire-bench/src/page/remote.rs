@@ -1,46 +1,57 @@
-//! A forwarder on another host as F, by its HTTP API.
+//! The nodes that are on other hosts: which, and a forwarder there as F.
 
-use std::fmt;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use ndn_client::ForwarderAddress;
-use serde_json::{Value, json};
-use tokio::runtime::Runtime;
 
-use super::plan::{PageTransport, Plan};
+use super::api::{Api, ApiOptions};
+use super::plan::{Node, PageTransport, Peers, Plan, ProducerKind};
 use crate::relay::clock;
 
-/// Maximum time of a request.
-const REQUEST_TIME: Duration = Duration::from_secs(10);
-
-/// Where the forwarder is, and how it is asked.
-#[derive(Clone)]
+/// A forwarder on another host.
+#[derive(Debug, Clone)]
 pub(crate) struct RemoteOptions {
     /// Its address for nodes: `udp://host:port` or `tcp://host:port`.
     pub(crate) transport: String,
-    /// Address of its HTTP API.
-    pub(crate) api: String,
-    /// A token of role operate.
-    pub(crate) token: String,
+    /// Its HTTP API.
+    pub(crate) api: ApiOptions,
 }
 
-impl fmt::Debug for RemoteOptions {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("RemoteOptions")
-            .field("transport", &self.transport)
-            .finish_non_exhaustive()
+/// The nodes that are on other hosts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Elsewhere {
+    /// F.
+    pub(crate) forwarder: Option<RemoteOptions>,
+    /// The API of A.
+    pub(crate) a: Option<ApiOptions>,
+    /// The API of B.
+    pub(crate) b: Option<ApiOptions>,
+}
+
+impl Elsewhere {
+    /// The API of a node, if it is elsewhere.
+    pub(super) fn node(&self, node: Node) -> Option<&ApiOptions> {
+        match node {
+            Node::A => self.a.as_ref(),
+            Node::B => self.b.as_ref(),
+        }
     }
-}
 
-impl RemoteOptions {
-    /// Checks that a plan can be run with it.
+    /// Checks that a plan can be run with them.
     ///
     /// # Errors
     /// The input that cannot be used.
     pub(crate) fn check(&self, plan: &Plan) -> Result<(), String> {
-        let own = match self.transport.parse() {
+        let has_nodes = self.a.is_some() || self.b.is_some();
+        let Some(forwarder) = &self.forwarder else {
+            // Nodes elsewhere could not reach it.
+            return match has_nodes {
+                true => Err("nodes on other hosts need a forwarder that they can reach".to_owned()),
+                false => Ok(()),
+            };
+        };
+        let own = match forwarder.transport.parse() {
             Ok(ForwarderAddress::Udp { .. }) => PageTransport::Udp,
             Ok(ForwarderAddress::Tcp { .. }) => PageTransport::Tcp,
             Ok(_) | Err(_) => {
@@ -48,46 +59,46 @@ impl RemoteOptions {
             }
         };
         if plan.transport != own {
-            return Err(format!("transport: that of {} is needed", self.transport));
+            return Err(format!("transport: that of {} is needed", forwarder.transport));
         }
-        let default = Plan::default();
-        if plan.has_link() || plan.peers != default.peers || plan.workers != default.workers {
+        if plan.has_link() || plan.peers != Peers::None || plan.workers != Plan::default().workers {
             return Err(
                 "workers, peers and the link are those of a forwarder that the benchmark starts"
                     .to_owned(),
             );
         }
+        if has_nodes && plan.producer == ProducerKind::Files {
+            return Err("producer: the nodes on other hosts have the generator only".to_owned());
+        }
         Ok(())
     }
 }
 
-/// The forwarder.
+/// A forwarder on another host as F.
+#[derive(Debug)]
 pub(super) struct Remote {
-    options: RemoteOptions,
-    client: reqwest::Client,
-    runtime: Runtime,
+    transport: String,
+    api: Api,
 }
 
 impl Remote {
     /// Erases what the benchmark before has left in its Content Store.
     pub(super) fn prepare(options: &RemoteOptions) -> anyhow::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let client = reqwest::Client::builder().timeout(REQUEST_TIME).build()?;
-        let remote = Self { options: options.clone(), client, runtime };
-        remote.query(
+        let api = Api::new(&options.api)?;
+        api.query(
             "mutation { a: csErase(name: \"/A\") { count } b: csErase(name: \"/B\") { count } }",
         )?;
-        Ok(remote)
+        Ok(Self { transport: options.transport.clone(), api })
     }
 
     /// Its address for nodes.
     pub(super) fn transport(&self) -> &str {
-        &self.options.transport
+        &self.transport
     }
 
     /// Time that its workers have been busy so far, since an arbitrary moment.
     pub(super) fn busy(&self) -> anyhow::Result<Duration> {
-        let data = self.query("{ statistics { workers { waitedNs } } }")?;
+        let data = self.api.query("{ statistics { workers { waitedNs } } }")?;
         let now = clock::monotonic_ns();
         let workers = data["statistics"]["workers"].as_array().context("no workers")?;
         let waited = workers.iter().filter_map(|worker| worker["waitedNs"].as_u64()).sum::<u64>();
@@ -98,54 +109,39 @@ impl Remote {
 
     /// Hits of its Content Store so far.
     pub(super) fn cache_hits(&self) -> anyhow::Result<Option<u64>> {
-        Ok(self.query("{ cs { hits } }")?["cs"]["hits"].as_u64())
-    }
-
-    fn query(&self, text: &str) -> anyhow::Result<Value> {
-        let url = format!("{}/graphql", self.options.api.trim_end_matches('/'));
-        let asked = async {
-            let request = self.client.post(url).bearer_auth(&self.options.token);
-            let request = request.header("Content-Type", "application/json");
-            let response = request.body(json!({ "query": text }).to_string()).send().await?;
-            let status = response.status();
-            anyhow::Ok((status, response.text().await?))
-        };
-        let asked = self.runtime.block_on(asked);
-        let (status, body) = asked.with_context(|| format!("the API at {}", self.options.api))?;
-        let Ok(mut answer) = serde_json::from_str::<Value>(&body) else {
-            bail!("the API at {} answers {status}: {}", self.options.api, body.trim());
-        };
-        let error = &answer["errors"][0]["message"];
-        ensure!(
-            error.is_null(),
-            "the API at {}: {}",
-            self.options.api,
-            error.as_str().unwrap_or("")
-        );
-        Ok(answer["data"].take())
+        Ok(self.api.query("{ cs { hits } }")?["cs"]["hits"].as_u64())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Peers;
     use super::*;
 
     #[test]
-    fn inputs_of_a_forwarder_that_is_started_are_refused() {
-        let (api, token) = ("http://127.0.0.1:1".to_owned(), "secret".to_owned());
-        let options = RemoteOptions { transport: "udp://router:6363".to_owned(), api, token };
+    fn inputs_of_nodes_that_are_started_are_refused() {
+        let api = ApiOptions { url: "http://127.0.0.1:1".to_owned(), token: "secret".to_owned() };
+        let of = |transport: &str| {
+            Some(RemoteOptions { transport: transport.to_owned(), api: api.clone() })
+        };
+        let forwarder = Elsewhere { forwarder: of("udp://router:6363"), ..Elsewhere::default() };
         let plan = Plan { transport: PageTransport::Udp, ..Plan::default() };
-        assert_eq!(options.check(&plan), Ok(()));
+        assert_eq!(forwarder.check(&plan), Ok(()));
+        let nodes = Elsewhere { a: Some(api.clone()), b: Some(api.clone()), ..forwarder.clone() };
+        assert_eq!(nodes.check(&plan), Ok(()));
         for (wrong, reason) in [
             (Plan::default(), "transport"),
             (Plan { workers: 2, ..plan }, "workers"),
             (Plan { peers: Peers::Nfd, ..plan }, "peers"),
             (Plan { delay_ms: 1.0, ..plan }, "link"),
         ] {
-            assert!(options.check(&wrong).unwrap_err().contains(reason), "{reason}");
+            assert!(forwarder.check(&wrong).unwrap_err().contains(reason), "{reason}");
         }
-        let unix = RemoteOptions { transport: "unix:///x".to_owned(), ..options };
+        let files = Plan { producer: ProducerKind::Files, ..plan };
+        assert_eq!(forwarder.check(&files), Ok(()));
+        assert!(nodes.check(&files).unwrap_err().contains("producer"));
+        let alone = Elsewhere { forwarder: None, ..nodes };
+        assert!(alone.check(&plan).unwrap_err().contains("forwarder"));
+        let unix = Elsewhere { forwarder: of("unix:///x"), ..forwarder };
         assert!(unix.check(&plan).is_err() && !format!("{unix:?}").contains("secret"));
     }
 }

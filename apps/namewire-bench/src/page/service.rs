@@ -26,7 +26,7 @@ use super::export::{csv, html, svg};
 use super::history::History;
 use super::plan::Plan;
 use super::record::{Comparison, Record, State};
-use super::remote::RemoteOptions;
+use super::remote::Elsewhere;
 use super::trial::run_trials;
 
 /// Benchmarks of one list.
@@ -69,8 +69,8 @@ impl std::fmt::Debug for BenchSite {
 
 struct Shared {
     history: Mutex<History>,
-    /// F, if it is elsewhere.
-    remote: Option<RemoteOptions>,
+    /// The nodes on other hosts.
+    elsewhere: Elsewhere,
     active: Mutex<Active>,
 }
 
@@ -94,10 +94,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl BenchSite {
-    /// A page for this history, for those with the token, with a forwarder elsewhere as F if there is one.
+    /// A page for this history, for those with the token.
     #[must_use]
-    pub(crate) fn new(history: History, remote: Option<RemoteOptions>, token: String) -> Self {
-        let shared = Shared { history: Mutex::new(history), remote, active: Mutex::default() };
+    pub(crate) fn new(history: History, elsewhere: Elsewhere, token: String) -> Self {
+        let shared = Shared { history: Mutex::new(history), elsewhere, active: Mutex::default() };
         Self { token, shared: Arc::new(shared) }
     }
 
@@ -194,13 +194,13 @@ impl BenchSite {
     fn start(&self, body: &[u8]) -> Result<SiteReply, SiteReply> {
         let plan: Plan = serde_json::from_slice(body).map_err(|error| bad(&error.to_string()))?;
         plan.check().map_err(|reason| bad(&reason))?;
-        let remote = self.shared.remote.as_ref();
-        remote.map_or(Ok(()), |remote| remote.check(&plan)).map_err(|reason| bad(&reason))?;
+        let elsewhere = &self.shared.elsewhere;
+        elsewhere.check(&plan).map_err(|reason| bad(&reason))?;
         let mut active = lock(&self.shared.active);
         if active.run.is_some() {
             return Err(SiteReply::text(409, "a benchmark is running"));
         }
-        let mut record = Record::new(plan, remote, super::unix_ms());
+        let mut record = Record::new(plan, elsewhere, super::unix_ms());
         lock(&self.shared.history).add(&mut record).map_err(failed)?;
         let (id, stop) = (record.id, Arc::new(AtomicBool::new(false)));
         let (shared, stopped) = (Arc::clone(&self.shared), Arc::clone(&stop));
@@ -242,19 +242,11 @@ impl Shared {
     fn run(&self, mut record: Record, stop: &AtomicBool) {
         self.publish(&json!({ "event": "started", "run": record.id }), false);
         let plan = record.plan;
-        let ended = run_trials(&plan, self.remote.as_ref(), stop, &mut |progress| {
+        let ended = run_trials(&plan, &self.elsewhere, stop, &mut |progress| {
             if record.note(&progress) {
                 self.store(&record);
             }
-            let mut value = serde_json::to_value(&progress).unwrap_or_default();
-            if let Some(fields) = value.as_object_mut() {
-                fields.insert("run".to_owned(), record.id.into());
-                let summary = serde_json::to_value(record.summary()).unwrap_or_default();
-                fields.insert("summary".to_owned(), summary);
-                let peers = serde_json::to_value(record.peer_summaries()).unwrap_or_default();
-                fields.insert("peers".to_owned(), peers);
-            }
-            self.publish(&value, true);
+            self.publish(&record.message(&progress), true);
         });
         record.state = match &ended {
             Ok(_) => State::Done,
@@ -397,7 +389,7 @@ mod tests {
         for rates in [&[1000.0, 1100.0, 1200.0][..], &[2000.0, 2100.0, 2200.0], &[]] {
             history.add(&mut record(rates)).unwrap();
         }
-        (folder, BenchSite::new(history, None, "secret".to_owned()))
+        (folder, BenchSite::new(history, Elsewhere::default(), "secret".to_owned()))
     }
 
     #[test]

@@ -9,9 +9,10 @@ use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::fetch_node::{Figures, Latency};
-use super::nodes::{Consumer, FILE, Forwarder, Producer};
-use super::plan::{Node, Plan, ProducerKind};
-use super::remote::RemoteOptions;
+use super::nodes::{FILE, Fetcher, Forwarder, Producer};
+use super::plan::{Node, Peers, Plan, ProducerKind};
+use super::remote::Elsewhere;
+use super::transfer::{Client, Line};
 use crate::relay::clock;
 use crate::relay::program::Program;
 use crate::started::Folder;
@@ -46,7 +47,7 @@ pub(crate) struct DirectionFigures {
     pub(crate) nacks: u64,
     /// Data with a congestion mark.
     pub(crate) marks: u64,
-    /// Latency of Interests that were sent once.
+    /// Latency of Interests that were sent once; zero for transfers, which do not measure it.
     pub(crate) latency: Latency,
 }
 
@@ -149,18 +150,18 @@ pub(crate) enum Progress {
     },
 }
 
-/// Runs all trials of a plan, with a forwarder elsewhere as F if there is one. `stop` ends them; the trials before are returned by `observe`.
+/// Runs all trials of a plan. `stop` ends them; the trials before are returned by `observe`.
 ///
 /// # Errors
 /// The plan cannot be used, a program does not start or fails, or `stop` was set.
 pub(crate) fn run_trials(
     plan: &Plan,
-    remote: Option<&RemoteOptions>,
+    elsewhere: &Elsewhere,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<Vec<Trial>> {
     plan.check().map_err(anyhow::Error::msg)?;
-    remote.map_or(Ok(()), |remote| remote.check(plan)).map_err(anyhow::Error::msg)?;
+    elsewhere.check(plan).map_err(anyhow::Error::msg)?;
     let executable = crate::program::namewire()?;
     let folder = Folder::new(&format!("namewire-bench-page-{}", std::process::id()))?;
     let served = folder.path().join("served");
@@ -170,17 +171,27 @@ pub(crate) fn run_trials(
         crate::transfer::write_noise(&served.join(FILE), length, 0)?;
     }
     let (executable, folder) = (executable.as_path(), folder.path());
-    let places = Places { executable, folder, served: &served, remote };
+    let places = Places { executable, folder, served: &served, elsewhere };
     let mut trials = Vec::new();
     let mut peers = plan.peers.programs().to_vec();
     for trial in 1..=plan.trials {
         ensure!(!stop.load(Ordering::Relaxed), STOPPED);
         let of = |program: Program| (program, program.name());
         let (program, name) = of(Program::Namewire);
+        let transfers: &[Client] = if plan.peers == Peers::Transfer { &Client::ALL } else { &[] };
+        // The order alternates, so that nothing always follows the same.
+        let (before, after) =
+            if trial % 2 == 0 { (transfers, &[][..]) } else { (&[][..], transfers) };
+        for client in before {
+            transfer(plan, (trial, *client), &places, stop, observe)?;
+        }
         observe(Progress::Trial { trial, program: name });
         let figures = run_trial(plan, (trial, program), &places, stop, observe)?;
         observe(Progress::Ended { trial, program: name, figures: figures.clone() });
         trials.push(figures);
+        for client in after {
+            transfer(plan, (trial, *client), &places, stop, observe)?;
+        }
         // In turn with the others, so that what slows the machine down meets all of them.
         peers.retain(|&peer| {
             let (program, name) = of(peer);
@@ -201,35 +212,74 @@ pub(crate) fn run_trials(
     Ok(trials)
 }
 
-const STOPPED: &str = "stopped";
+pub(super) const STOPPED: &str = "stopped";
 
 /// Program and folders of a benchmark.
 struct Places<'a> {
     executable: &'a Path,
     folder: &'a Path,
     served: &'a Path,
-    /// F, if it is elsewhere.
-    remote: Option<&'a RemoteOptions>,
+    elsewhere: &'a Elsewhere,
+}
+
+/// A trial of whole transfers.
+fn transfer(
+    plan: &Plan,
+    (trial, client): (u32, Client),
+    places: &Places<'_>,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(Progress),
+) -> anyhow::Result<()> {
+    let program = client.name();
+    observe(Progress::Trial { trial, program });
+    let nodes = Nodes::start(plan, Program::Namewire, places)?;
+    let (direction, producer) =
+        plan.traffic.directions().first().zip(nodes.producers.first()).context("a direction")?;
+    let line = Line { forwarder: &nodes.forwarder, producer: &producer.1, direction: *direction };
+    let figures = line.run(plan, (client, places.executable), stop)?;
+    observe(Progress::Ended { trial, program, figures });
+    Ok(())
 }
 
 /// The running nodes of a trial.
 struct Nodes {
     // Dropped before the forwarder.
-    consumers: Vec<(Node, Consumer)>,
+    consumers: Vec<(Node, Fetcher)>,
     producers: Vec<(Node, Producer)>,
     forwarder: Forwarder,
 }
 
 impl Nodes {
-    /// CPU time so far of A, F and B.
-    fn cpu(&self) -> anyhow::Result<[Duration; 3]> {
+    /// Starts F and the producers.
+    fn start(plan: &Plan, program: Program, places: &Places<'_>) -> anyhow::Result<Self> {
+        let Places { executable, folder, served, elsewhere } = places;
+        let forwarder = match (&elsewhere.forwarder, program) {
+            (Some(remote), _) => Forwarder::remote(remote, folder)?,
+            (None, Program::Namewire) => Forwarder::start(plan, (program, executable), folder)?,
+            (None, other) => {
+                let found = other.locate();
+                let found = found.with_context(|| format!("{} is not on PATH", other.name()))?;
+                Forwarder::start(plan, (other, &found), folder)?
+            }
+        };
+        let mut nodes = Self { consumers: Vec::new(), producers: Vec::new(), forwarder };
+        for &(producer, _) in plan.traffic.directions() {
+            let place = (producer, elsewhere.node(producer));
+            let started = Producer::start(plan, place, &nodes.forwarder, executable, served)?;
+            nodes.producers.push((producer, started));
+        }
+        Ok(nodes)
+    }
+
+    /// CPU time so far of A, F and B, if consumers have printed these figures last.
+    fn cpu(&self, latest: &[Figures]) -> anyhow::Result<[Duration; 3]> {
         let mut times = [Duration::ZERO, self.forwarder.cpu()?, Duration::ZERO];
         let place = |node: &Node| if *node == Node::A { 0 } else { 2 };
         for (node, producer) in &self.producers {
             times[place(node)] += producer.cpu()?;
         }
-        for (node, consumer) in &self.consumers {
-            times[place(node)] += consumer.cpu()?;
+        for ((node, _), figures) in self.consumers.iter().zip(latest) {
+            times[place(node)] += Duration::from_secs_f64(figures.cpu_us / 1e6);
         }
         Ok(times)
     }
@@ -243,47 +293,33 @@ fn run_trial(
     observe: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<Trial> {
     let directions = plan.traffic.directions();
-    let forwarder = match (places.remote, program) {
-        (Some(remote), _) => Forwarder::remote(remote, places.folder)?,
-        (None, Program::Namewire) => {
-            Forwarder::start(plan, (program, places.executable), places.folder)?
-        }
-        (None, other) => {
-            let found = other.locate();
-            let found = found.with_context(|| format!("{} is not on PATH", other.name()))?;
-            Forwarder::start(plan, (other, &found), places.folder)?
-        }
-    };
-    let mut nodes = Nodes { consumers: Vec::new(), producers: Vec::new(), forwarder };
-    for &(producer, _) in directions {
-        let started =
-            Producer::start(plan, producer, &nodes.forwarder, places.executable, places.served)?;
-        nodes.producers.push((producer, started));
-    }
+    let mut nodes = Nodes::start(plan, program, places)?;
     let (sender, reports) = channel();
     for (at, &direction) in directions.iter().enumerate() {
-        let started = Consumer::start(plan, (at, direction), &nodes.forwarder, sender.clone())?;
+        let (forwarder, place) = (&nodes.forwarder, places.elsewhere.node(direction.1));
+        let started = Fetcher::start(plan, (at, direction), place, forwarder, sender.clone())?;
         nodes.consumers.push((direction.1, started));
     }
     drop(sender);
+    let mut latest = vec![Figures::default(); directions.len()];
     let unix_ms = clock::wall_ns() / 1_000_000;
     let hits_before = nodes.forwarder.cache_hits(places.executable)?;
-    let before = nodes.cpu()?;
+    let before = nodes.cpu(&latest)?;
     for (_, consumer) in &mut nodes.consumers {
         consumer.go()?;
     }
     let deadline = clock::monotonic_ns()
         + u64::from(plan.duration_s) * 1_000_000_000
         + u64::try_from(END_TIMEOUT.as_nanos()).unwrap_or(0);
-    let mut latest = vec![Figures::default(); directions.len()];
     let mut live = vec![None; directions.len()];
     while !latest.iter().all(|figures| figures.is_end) {
         ensure!(!stop.load(Ordering::Relaxed), STOPPED);
         let (at, figures) = match reports.recv_timeout(STOP_INTERVAL) {
             Ok((at, Some(figures))) => (at, figures),
+            Ok((at, None)) if latest[at].is_end => continue,
             Ok((at, None)) => {
                 let (node, consumer) = &nodes.consumers[at];
-                bail!("the consumer of {} has ended: {}", node.letter(), consumer.reason());
+                bail!("the consumer of {} has ended: {}", node.title(), consumer.reason());
             }
             Err(RecvTimeoutError::Timeout) => {
                 ensure!(clock::monotonic_ns() < deadline, "a consumer does not report");
@@ -300,12 +336,12 @@ fn run_trial(
         {
             live.fill(None);
             let data = latest.iter().map(|one| one.data).sum();
-            let cpu_per_data = per_data(before, nodes.cpu()?, data);
+            let cpu_per_data = per_data(before, nodes.cpu(&latest)?, data);
             let elapsed_s = figures.elapsed_ms / 1e3;
             observe(Progress::Live { trial: number, elapsed_s, directions, cpu_per_data });
         }
     }
-    let after = nodes.cpu()?;
+    let after = nodes.cpu(&latest)?;
     let cache_hits = nodes.forwarder.cache_hits(places.executable)?;
     let cache_hits = cache_hits.zip(hits_before).map(|(after, before)| after - before);
     let link = nodes.forwarder.end_link()?.map(|report| LinkLosses {
@@ -339,7 +375,11 @@ fn live_direction(producer: Node, before: &Figures, now: &Figures) -> LiveDirect
     }
 }
 
-fn direction_figures(producer: Node, consumer: Node, figures: &Figures) -> DirectionFigures {
+pub(super) fn direction_figures(
+    producer: Node,
+    consumer: Node,
+    figures: &Figures,
+) -> DirectionFigures {
     let seconds = figures.elapsed_ms / 1e3;
     DirectionFigures {
         producer: producer.letter(),
@@ -357,7 +397,7 @@ fn direction_figures(producer: Node, consumer: Node, figures: &Figures) -> Direc
     }
 }
 
-fn per_data(before: [Duration; 3], after: [Duration; 3], data: u64) -> CpuPerData {
+pub(super) fn per_data(before: [Duration; 3], after: [Duration; 3], data: u64) -> CpuPerData {
     let of = |at: usize| {
         let used = after[at].saturating_sub(before[at]).as_secs_f64() * 1e6;
         if data == 0 { 0.0 } else { used / float(data) }

@@ -54,10 +54,11 @@ impl Served {
 
 /// A directory in memory, removed with the run.
 #[derive(Debug)]
-pub(super) struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    pub(super) fn new() -> anyhow::Result<Self> {
+    /// Creates the folder of this process.
+    pub(crate) fn new() -> anyhow::Result<Self> {
         let base =
             if Path::new(TMPFS).is_dir() { PathBuf::from(TMPFS) } else { std::env::temp_dir() };
         remove_left(&base);
@@ -66,7 +67,7 @@ impl Folder {
         Ok(folder)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 

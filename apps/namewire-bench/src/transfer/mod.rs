@@ -13,8 +13,8 @@ use anyhow::{Context, ensure};
 use rustix::thread::CpuSet;
 
 use self::bound::{Costs, Meter};
-pub(crate) use self::folder::write_noise;
 use self::folder::{Folder, serve_what};
+pub(crate) use self::folder::{Folder as MemoryFolder, write_noise};
 use self::programs::CasePrograms;
 pub use self::report::{
     CpuByProcess, TransferCase, TransferOptions, TransferRatio, TransferReport,

@@ -66,7 +66,7 @@ results! {
         pub lost: u64,
         /// Counters of the workers.
         pub workers: Vec<WorkerStatistics>,
-        /// Counters of the first 1,000 faces by FaceId.
+        /// Counters of the faces that were chosen, otherwise of the first 1,000 by FaceId.
         pub faces: BTreeMap<u64, LinkCounters>,
     }
 }

@@ -18,6 +18,8 @@ use crate::tokens::Role;
 
 /// Time after the request to stop at which a task is killed.
 const STOP_TIME: Duration = Duration::from_secs(10);
+/// Schemes of the addresses of forwarders on other hosts: others would be files of this host.
+const REMOTE_SCHEMES: [&str; 6] = ["udp", "udp4", "udp6", "tcp", "tcp4", "tcp6"];
 /// Maximum number of names of a task.
 const NAMES_MAX: usize = 64;
 
@@ -30,6 +32,8 @@ enum Form {
     Name,
     /// A permitted directory, at the end of the command line.
     Directory,
+    /// The name of an option that has the address of a forwarder on another host as its value.
+    TransportOf(&'static str),
     /// The name of an option that has a name as its value.
     NameOf(&'static str),
     /// The name of an option that has a file in a permitted directory as its value.
@@ -71,7 +75,14 @@ struct Kind {
 
 const PAYLOAD: &str = "Content bytes of a Data.";
 
-const KINDS: [Kind; 5] = [
+/// Another forwarder than this one.
+const TRANSPORT: Parameter = optional(
+    "transport",
+    Form::TransportOf("--transport"),
+    "The forwarder to connect to, `udp://…` or `tcp://…`; this one by default.",
+);
+
+const KINDS: [Kind; 6] = [
     Kind {
         name: "trafficProducer",
         field: "trafficProducerStart",
@@ -86,6 +97,18 @@ const KINDS: [Kind; 5] = [
                 "digest",
                 Form::Flag("--digest"),
                 "Whether Data are signed with their digest.",
+            ),
+            optional(
+                "suffix",
+                Form::NameOf("--suffix"),
+                "Appended to the names of Data, for Interests with CanBePrefix.",
+            ),
+            TRANSPORT,
+            optional(
+                "localhop",
+                Form::Flag("--localhop"),
+                "Whether the prefixes are registered under `/localhop/nfd`, which takes `management.localhop_rib` \
+                 of that forwarder.",
             ),
         ],
     },
@@ -110,6 +133,7 @@ const KINDS: [Kind; 5] = [
             ),
             optional("count", Form::NumberOf("--count", ""), "Number of Interests to send."),
             optional("durationS", Form::NumberOf("--duration", "s"), "Time to send, in seconds."),
+            TRANSPORT,
         ],
     },
     Kind {
@@ -145,13 +169,54 @@ const KINDS: [Kind; 5] = [
         ],
     },
     Kind {
+        name: "benchmarkFetch",
+        field: "benchmarkFetchStart",
+        command: &["bench", "page-fetch"],
+        role: Role::Operate,
+        has_metrics: false,
+        help: "The consumer of a node of a benchmark on another host (`namewire bench page --node-b`): fetches content \
+               without end, and keeps nothing of it. The result has a line of JSON with the figures so far, four times a \
+               second.",
+        parameters: &[
+            required("names", Form::Names, "Names of the content, one fetch each."),
+            Parameter { is_required: true, ..TRANSPORT },
+            required("durationS", Form::NumberOf("--duration", "s"), "Time to fetch, in seconds."),
+            optional(
+                "canBePrefix",
+                Form::Flag("--can-be-prefix"),
+                "Whether Interests have CanBePrefix.",
+            ),
+            optional(
+                "repeated",
+                Form::Flag("--repeated"),
+                "Whether every second fetch asks for what the one before has received.",
+            ),
+            optional(
+                "verify",
+                Form::Flag("--verify"),
+                "Whether the digest of each Data is verified.",
+            ),
+            optional(
+                "congestion",
+                Form::WordOf("--window", &["cubic", "delay"]),
+                "Congestion control: `cubic` (the default) or `delay`.",
+            ),
+            optional(
+                "window",
+                Form::NumberOf("--window", ""),
+                "Constant window in Interests, instead of congestion control.",
+            ),
+        ],
+    },
+    Kind {
         name: "benchmark",
         field: "benchmarkStart",
-        command: &["bench", "page", "--headless", "--json"],
+        command: &["bench", "page", "--headless", "--json", "--progress"],
         role: Role::Admin,
         has_metrics: false,
         help: "Measures a line of three nodes on this host, A–F–B, where F is another forwarder (`namewire bench page \
-               --headless`). It takes processor time from this forwarder. The result is JSON.",
+               --headless`). It takes processor time from this forwarder. The result is JSON; messages have lines of JSON \
+               with live figures.",
         parameters: &[
             optional("workers", Form::NumberOf("--workers", ""), "Workers of F."),
             optional(
@@ -192,8 +257,9 @@ const KINDS: [Kind; 5] = [
             ),
             optional(
                 "peers",
-                Form::WordOf("--peers", &["none", "nfd", "ndnd", "all"]),
-                "Programs in the place of F, too: `none`, `nfd`, `ndnd` or `all`.",
+                Form::WordOf("--peers", &["none", "nfd", "ndnd", "all", "transfer"]),
+                "Measured in turn with it: `none`, `nfd`, `ndnd` or `all` in the place of F, or `transfer` (whole fetches \
+                 through the same nodes, with the producer `files`).",
             ),
             optional(
                 "durationS",
@@ -207,7 +273,8 @@ const KINDS: [Kind; 5] = [
 
 /// Adds the type of the results.
 pub(super) fn declare(types: &mut Types) {
-    let kinds = "`trafficProducer`, `trafficConsumer`, `fetch`, `fileServer` or `benchmark`.";
+    let kinds = "`trafficProducer`, `trafficConsumer`, `fetch`, `fileServer`, `benchmark` or `benchmarkFetch`.";
+    let cpu = "CPU time of its process so far, nanoseconds; null after its end.";
     let state = "`running`, `stopping`, `stopped`, `done`, or `failed`.";
     let status = "Exit status; null while it runs, or if a signal has ended it.";
     let metrics = "Its metrics, as it serves them for Prometheus, rounded to whole numbers; none after its end.";
@@ -225,6 +292,7 @@ pub(super) fn declare(types: &mut Types) {
             ("messages", "Its messages: the last 16 KiB of standard error.", Shape::Text),
             ("result", "Its results: standard output, 1 MiB at most.", Shape::Text),
             ("metrics", metrics, Shape::Map(Box::new(Shape::Number))),
+            ("cpu_ns", cpu, Shape::Optional(Box::new(Shape::Number))),
         ],
     );
 }
@@ -241,7 +309,9 @@ pub(super) fn query() -> Field {
         FieldFuture::new(async move {
             access::authorize(&context, Role::Operate)?;
             let tasks = context.data::<Tasks>()?;
-            let mut found = tasks.list(number(&context, "id")?);
+            let result_after = number(&context, "resultAfter")?.unwrap_or(0);
+            let result_after = usize::try_from(result_after).unwrap_or(usize::MAX);
+            let mut found = tasks.list(number(&context, "id")?, result_after);
             if context.look_ahead().field("metrics").exists() {
                 for task in &mut found {
                     let metrics = tasks.metrics(task["id"].as_u64().unwrap_or(0)).await;
@@ -254,7 +324,9 @@ pub(super) fn query() -> Field {
     let id = InputValue::new("id", TypeRef::named(NUMBER)).description("Only this one.");
     let help = "Traffic generators, fetches, file servers and benchmarks that were started by the API, the latest 50 first; \
                 role operate.";
-    field.argument(id).description(help)
+    let result_after = InputValue::new("resultAfter", TypeRef::named(NUMBER))
+        .description("Only the results after this number of bytes, to continue reading them.");
+    field.argument(id).argument(result_after).description(help)
 }
 
 /// The fields that start and stop tasks.
@@ -281,7 +353,7 @@ fn start(kind: &'static Kind) -> Field {
                         let unix_ms = unix_ms(operations);
                         let id =
                             tasks.start(Order { kind, role, arguments, principal, unix_ms })?;
-                        Ok(tasks.list(Some(id)).pop().unwrap_or_default())
+                        Ok(tasks.list(Some(id), 0).pop().unwrap_or_default())
                     });
                     started.await.map_err(|failure| access::unanswered(&failure))
                 }
@@ -294,7 +366,8 @@ fn start(kind: &'static Kind) -> Field {
         let (required, named) = (TypeRef::named_nn, TypeRef::named);
         let of = match (parameter.form, parameter.is_required) {
             (Form::Names, _) => TypeRef::named_nn_list_nn(TypeRef::STRING),
-            (Form::NumberOf(..), _) => named(NUMBER),
+            (Form::NumberOf(..), true) => required(NUMBER),
+            (Form::NumberOf(..), false) => named(NUMBER),
             (Form::Flag(_), _) => named(TypeRef::BOOLEAN),
             (_, true) => required(TypeRef::STRING),
             (_, false) => named(TypeRef::STRING),
@@ -316,7 +389,9 @@ fn arguments(
     let mut others = Vec::new();
     if kind.has_metrics {
         options.push("--metrics=127.0.0.1:0".to_owned());
-    } else if let Some(state) = state {
+    } else if kind.name == "benchmark"
+        && let Some(state) = state
+    {
         options.push(format!("--history={}", state.join("bench.sqlite").display()));
     }
     for Parameter { name, form, .. } in kind.parameters {
@@ -345,8 +420,17 @@ fn arguments(
                 options.push(format!("{option}={value}"));
             }
             Form::NameOf(option) => {
-                let value = text(context, name)?.unwrap_or_default();
+                let Some(value) = text(context, name)? else { continue };
                 options.push(format!("{option}={}", uri(name, &value)?));
+            }
+            Form::TransportOf(option) => {
+                let Some(value) = text(context, name)? else { continue };
+                let scheme = value.split_once("://").map_or("", |(scheme, _)| scheme);
+                if !REMOTE_SCHEMES.contains(&scheme) {
+                    let schemes = REMOTE_SCHEMES.join("://, ");
+                    return Err(bad_input(format!("{name}: `{value}` is not one of {schemes}://")));
+                }
+                options.push(format!("{option}={value}"));
             }
             Form::FileOf(option) => {
                 let value = text(context, name)?.unwrap_or_default();
@@ -401,7 +485,7 @@ fn stop() -> Field {
             };
             access::log_change(&principal, "taskStop", &json!({ "id": id }), &stopped);
             stopped?;
-            let task = tasks.list(Some(id)).pop().unwrap_or_default();
+            let task = tasks.list(Some(id), 0).pop().unwrap_or_default();
             tokio::spawn(async move {
                 tokio::time::sleep(STOP_TIME).await;
                 tasks.signal(id, Signal::KILL);
