@@ -59,6 +59,8 @@ function eventOf(line) {
   }
 }
 
+const milliseconds = (us) => `${(us / 1000).toFixed(1)} ms`;
+
 const tile = (name, value) => make("div", { class: "tile" }, make("dt", {}, name), make("dd", {}, value));
 
 /** Live figures of a benchmark that runs. */
@@ -81,15 +83,16 @@ class Progress {
     const last = all.at(-1);
     if (!last) return [make("p", {}, "The benchmark is starting.")];
     const now = live.at(-1);
-    const tiles = [tile("Trial", `${last.trial} of ${last.trials}, ${last.program}`)];
+    const tiles = [tile("Trial", `${last.trial} of ${last.trials}`), tile("Forwarder", last.program)];
     for (const way of now?.directions ?? []) {
       const arrow = way.producer === "A" ? "A → B" : "B → A";
       tiles.push(tile(`Goodput ${arrow}`, short(way.goodput_bit_per_s, "bit/s")), tile(`Data ${arrow}`, short(way.data_per_s, "/s")),
-        tile(`Latency ${arrow}`, `${way.latency.p50_us} µs, 99 %: ${way.latency.p99_us} µs`));
+        tile(`Latency ${arrow}, median`, milliseconds(way.latency.p50_us)),
+        tile(`Latency ${arrow}, 99th percentile`, milliseconds(way.latency.p99_us)));
     }
     if (now) {
       const { a_us: a, f_us: f, b_us: b } = now.cpu_per_data;
-      tiles.push(tile("CPU of A, F, B for a Data", `${[a, f, b].map((us) => us.toFixed(1)).join(", ")} µs`));
+      tiles.push(tile("CPU of A, F, B (µs/Data)", [a, f, b].map((us) => us.toFixed(1)).join(", ")));
     }
     return [make("dl", { class: "tiles" }, ...tiles), this.chart.element, ...(last.summary ? summariesOf(last.summary, last.peers) : [])];
   }

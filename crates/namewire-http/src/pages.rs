@@ -47,3 +47,24 @@ pub(crate) fn page(path: &str) -> Option<Response<Body>> {
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, POLICY);
     Some(response)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Maximum length of what a browser loads before it shows the first page.
+    const FIRST_PAINT_MAX: usize = 200 << 10;
+
+    #[test]
+    fn all_files_together_are_short_even_without_compression() {
+        let total: usize = FILES.iter().map(|(.., content)| content.len()).sum();
+        assert!(total > 0 && total <= FIRST_PAINT_MAX, "{total} bytes");
+        // All modules that are imported are there.
+        for (path, _, content) in FILES {
+            for rest in content.split(" from \"").skip(1) {
+                let imported = rest.split('"').next().unwrap_or_default();
+                assert!(page_file(imported).is_some(), "{path} imports {imported}");
+            }
+        }
+    }
+}

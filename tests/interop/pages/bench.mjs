@@ -1,6 +1,6 @@
 // Uses the benchmark page: node bench.mjs URL DIRECTORY
 // Prints "PASSED" at the end. Screenshots and exports go to DIRECTORY.
-import { accessible, check, fits, run } from "./common.mjs";
+import { accessible, check, fits, refusesScripts, run } from "./common.mjs";
 
 const [url, directory] = process.argv.slice(2);
 
@@ -22,6 +22,7 @@ await run(async (open, errors) => {
   const page = await open({ ...desktop, colorScheme: "light" });
   await page.goto(url);
   await page.getByText("No benchmark is running.").waitFor();
+  await refusesScripts(page, errors);
   await accessible(page, "inputs");
 
   // Inputs that cannot be used together are refused beside the form; the refused request is an error of the console.

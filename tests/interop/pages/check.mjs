@@ -1,16 +1,17 @@
 // Uses the status pages of a forwarder under traffic: node check.mjs URL TOKEN DIRECTORY
 // Prints "PASSED" at the end. Screenshots go to DIRECTORY.
-import { accessible, check, fits, run } from "./common.mjs";
+import { accessible, check, fits, refusesScripts, run } from "./common.mjs";
 
 const [url, token, directory] = process.argv.slice(2);
 
-await run(async (open) => {
+await run(async (open, errors) => {
   const desktop = { viewport: { width: 1280, height: 900 } };
   const page = await open({ ...desktop, colorScheme: "light" });
 
   // Without a token, the page asks for one.
   await page.goto(url);
   await page.getByText("Token needed").waitFor();
+  await refusesScripts(page, errors);
   await accessible(page, "token");
   await page.getByLabel("Token").fill(token);
   await page.getByRole("button", { name: "Use token" }).click();
@@ -50,6 +51,26 @@ await run(async (open) => {
   await route.waitFor();
   await accessible(page, "routes");
   await page.screenshot({ path: `${directory}/routes-light.png` });
+
+  // A route of somebody else is shown without a request of the page, which asks for nothing while nothing changes.
+  const requests = [];
+  page.on("request", (request) => request.method() === "POST" && requests.push(request.postData()));
+  const other = await open(desktop);
+  await other.goto(`${url}#token=${token}`);
+  const change = (text) => other.evaluate(async ([text, token]) => {
+    const headers = { "Content-Type": "application/json", Authorization: `Bearer ${token}` };
+    return (await fetch("/graphql", { method: "POST", headers, body: JSON.stringify({ query: text }) })).json();
+  }, [text, token]);
+  const given = `name: "/of/another", faceId: ${number}, origin: "static"`;
+  await change(`mutation { ribRegister(${given}) { name } }`);
+  await page.locator("tr", { hasText: "/of/another" }).waitFor();
+  const before = requests.length;
+  // Absence takes time to be seen: longer than the interval of lists that are read again and again.
+  await page.waitForTimeout(4000);
+  check(requests.length === before, `the page asks without reason: ${requests.slice(before)}`);
+  await change(`mutation { ribUnregister(${given}) { name } }`);
+  await page.locator("tr", { hasText: "/of/another" }).waitFor({ state: "detached" });
+  await other.context().close();
   await page.getByLabel("Show names under").fill("/of/the");
   await page.getByRole("button", { name: "Filter" }).click();
   await route.waitFor();
@@ -170,12 +191,15 @@ await run(async (open) => {
   await page.getByLabel("Directory").fill("/etc");
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.getByRole("alert").getByText("control.http.directories").waitFor();
-  // Two trials of a benchmark.
+  // Two trials of a benchmark, with live figures.
   await page.getByLabel("Kind").selectOption("benchmark");
-  await page.getByLabel("Duration").fill("1");
+  await page.getByLabel("Duration").fill("4");
   await page.getByLabel("Trials").fill("2");
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.getByRole("button", { name: "details of task 3" }).click();
+  await page.locator(".tile", { hasText: "Goodput A → B" }).locator("dd", { hasText: /^[1-9].*bit\/s$/ }).waitFor();
+  await accessible(page, "running benchmark");
+  await page.screenshot({ path: `${directory}/tasks-running-light.png`, fullPage: true });
   await page.getByRole("region", { name: "Mean and 95 % interval" }).getByText(/±/).first().waitFor();
   await accessible(page, "benchmark");
   await page.screenshot({ path: `${directory}/tasks-benchmark-light.png`, fullPage: true });

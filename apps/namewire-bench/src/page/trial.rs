@@ -125,6 +125,8 @@ pub(crate) enum Progress {
     Live {
         /// Its number, from 1.
         trial: u32,
+        /// The program that is F.
+        program: &'static str,
         /// Time since its start.
         elapsed_s: f64,
         /// Each direction.
@@ -338,7 +340,8 @@ fn run_trial(
             let data = latest.iter().map(|one| one.data).sum();
             let cpu_per_data = per_data(before, nodes.cpu(&latest)?, data);
             let elapsed_s = figures.elapsed_ms / 1e3;
-            observe(Progress::Live { trial: number, elapsed_s, directions, cpu_per_data });
+            let (trial, program) = (number, program.name());
+            observe(Progress::Live { trial, program, elapsed_s, directions, cpu_per_data });
         }
     }
     let after = nodes.cpu(&latest)?;

@@ -9,6 +9,7 @@ use namewire_http::{FIRST_NAME, Role, Token, TokenFile};
 use super::arguments::positive_duration;
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table};
+use crate::process::{HAS_HTTP_API, WITHOUT_HTTP_API};
 
 /// Manage the HTTP API of a forwarder
 #[derive(Subcommand, Debug)]
@@ -57,6 +58,9 @@ pub(super) fn run(command: &Command) -> Outcome {
     match command {
         Command::Token(options) => options.run(),
         Command::Schema(SchemaOptions {}) => {
+            if !HAS_HTTP_API {
+                return Err(Failure::Failed(WITHOUT_HTTP_API.to_owned()));
+            }
             let schema = namewire_http::schema_definition().map_err(Failure::Failed)?;
             Ok(output::print_line(schema.trim_end())?)
         }

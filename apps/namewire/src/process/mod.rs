@@ -25,6 +25,11 @@ use privileges::Change;
 use crate::config::{Config, Conflict};
 use logging::{LogFile, LogHandle};
 
+/// Whether this program has the HTTP API.
+pub(crate) const HAS_HTTP_API: bool = cfg!(feature = "http-api");
+/// The reason why it is refused otherwise.
+pub(crate) const WITHOUT_HTTP_API: &str = "this program was built without the HTTP API";
+
 /// The resources of this machine and process that a configuration needs, checked before anything is
 /// opened.
 #[derive(Debug)]
@@ -74,6 +79,9 @@ pub(crate) fn run(
     }
     let signals = signals::Signals::new()?;
     let forwarder = OpenForwarder::open(config, plan, Environment::system())?;
+    if config.control.http.enabled && !HAS_HTTP_API {
+        anyhow::bail!(WITHOUT_HTTP_API);
+    }
     let http = HttpListener::open(&config.control.http)?.map(|http| match programs(config) {
         Some(programs) => http.with_programs(programs),
         None => http,
@@ -93,9 +101,14 @@ pub(crate) fn run(
     });
     let forwarder =
         forwarder.start(Hooks { requests, source, log: Arc::new(log), on_listening })?;
-    let http = http.map(|http| http.serve(forwarder.operations())).transpose();
     // Kept until the forwarder ends.
-    let _http = http.context("the HTTP API")?;
+    let _http = match http {
+        // The condition lets the linker leave the server out.
+        Some(http) if HAS_HTTP_API => {
+            Some(http.serve(forwarder.operations()).context("the HTTP API")?)
+        }
+        Some(_) | None => None,
+    };
     forwarder.join()
 }
 
