@@ -79,7 +79,7 @@ function receive(message) {
       break;
     case "live": {
       const { directions } = message;
-      const now = performance.now();
+      const now = message.unix_ms;
       state.live = message;
       const goodput = (producer) => directions.find((one) => one.producer === producer)?.goodput_bit_per_s ?? 0;
       rates.add(now, [goodput("A"), goodput("B")]);

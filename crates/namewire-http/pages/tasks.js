@@ -174,7 +174,7 @@ export class Tasks extends List {
       return make("tr", {}, make("td", { class: "number" }, String(id)), make("td", {}, details),
         make("td", {}, make("span", { class: colour }, state)), make("td", { class: "number" }, time(unixMs).slice(0, 8)),
         make("td", {}, principal),
-        make("td", { class: "name" }, words.filter((word) => !word.startsWith("--metrics=") && word !== "--json").join(" ")));
+        make("td", { class: "name" }, words.filter((word) => !/^--(metrics=|history=|json$|progress$)/.test(word)).join(" ")));
     });
     const headings = [["Number", "number"], ["Kind"], ["State"], ["Start (UTC)", "number"], ["By"], ["Command"]];
     const list = rows.length > 0 ? table("Tasks, the latest first", headings, rows) : make("p", {}, "There are no tasks yet.");
