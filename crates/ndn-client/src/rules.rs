@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ndn_security::info::InfoError;
 use ndn_security::trust::{AnchorSource, TrustPolicy};
-use ndn_security::{Certificate, CertificateError};
+use ndn_security::{Certificate, CertificateError, sha256};
 use ndn_sys::clock::Clock;
 use thiserror::Error;
 
@@ -107,10 +107,14 @@ impl Trust {
     pub fn from_file(path: &Path) -> Result<Self, RuleFileError> {
         #[expect(clippy::disallowed_methods, reason = "the clock of a client that was given none")]
         let clock = Clock::system();
-        let policy = DataRules::read(path, &clock)?.policy;
+        let DataRules { policy, texts } = DataRules::read(path, &clock)?;
+        // Digests, so that texts cannot run into each other.
+        let texts = texts.iter().map(|text| sha256(text.as_bytes()));
+        let anchors = policy.anchors().map(|anchor| sha256(anchor.wire()));
+        let fingerprint = sha256(texts.chain(anchors).collect::<Vec<_>>().as_flattened());
         let path = path.to_owned();
         let reload = move |source: AnchorSource<'_>| anchors_beside(&path, source, &clock);
-        Ok(Self::new(policy).with_reload(reload))
+        Ok(Self::new(policy).with_reload(reload).with_fingerprint(fingerprint))
     }
 }
 

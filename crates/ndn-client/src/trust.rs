@@ -8,7 +8,9 @@ use ndn_security::trust::{
     AnchorChange, AnchorSource, CHAIN_MAX, Judgement, Search, SignedPacket, TrustError,
     TrustPolicy, Validation,
 };
-use ndn_security::{Certificate, KeyError, PublicKey, Verifier, VerifyError};
+use ndn_security::{
+    Certificate, KeyError, PublicKey, Sha256Digest, Verifier, VerifyError, sha256,
+};
 use ndn_types::Timestamp;
 
 use crate::express::InterestRequest;
@@ -35,6 +37,8 @@ pub struct Trust {
     /// Seconds since 1970.
     clock: Clock,
     reload: Option<Reload>,
+    /// Identifies the rules and their anchors, if they come from a file.
+    fingerprint: Option<Sha256Digest>,
 }
 
 #[derive(Clone)]
@@ -66,7 +70,19 @@ impl Trust {
         clock: impl Fn() -> i64 + Send + Sync + 'static,
     ) -> Self {
         let known = Mutex::new(Arc::new(TrustState { policy, fetched: Vec::new() }));
-        Self { known, clock: Box::new(clock), reload: None }
+        Self { known, clock: Box::new(clock), reload: None, fingerprint: None }
+    }
+
+    /// States what identifies the rules: equal for the same rules and anchors only.
+    #[must_use]
+    pub fn with_fingerprint(self, fingerprint: Sha256Digest) -> Self {
+        Self { fingerprint: Some(fingerprint), ..self }
+    }
+
+    /// Identifies the rules and anchors, as they were when they were read.
+    #[must_use]
+    pub fn fingerprint(&self) -> Option<Sha256Digest> {
+        self.fingerprint
     }
 
     /// Reloads anchors by `load` when the rules require it. The thread that notices the deadline
@@ -357,6 +373,10 @@ impl Verifier for CertificateVerifier {
             }
             _ => error,
         })
+    }
+
+    fn fingerprint(&self) -> Option<Sha256Digest> {
+        Some(sha256(self.certificate.wire()))
     }
 }
 

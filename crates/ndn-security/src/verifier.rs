@@ -19,6 +19,11 @@ pub trait Verifier: Send + Sync {
         parts: &[&[u8]],
         signature: &[u8],
     ) -> Result<(), VerifyError>;
+
+    /// Identifies what is accepted: equal for verifiers of the same key only. `None` if that cannot be said.
+    fn fingerprint(&self) -> Option<Sha256Digest> {
+        None
+    }
 }
 
 /// Verifies DigestSha256: integrity only.
@@ -35,6 +40,10 @@ impl Verifier for DigestVerifier {
         check_type(info, SignatureType::DIGEST_SHA256)?;
         accept_if(sha256_parts(parts) == signature, SignatureType::DIGEST_SHA256)
     }
+
+    fn fingerprint(&self) -> Option<Sha256Digest> {
+        Some(sha256(b"DigestSha256"))
+    }
 }
 
 impl Verifier for HmacKey {
@@ -47,6 +56,11 @@ impl Verifier for HmacKey {
         check_type(info, SignatureType::HMAC_WITH_SHA256)?;
         let equal = verify_slices_are_equal(self.code(parts).as_ref(), signature).is_ok();
         accept_if(equal, SignatureType::HMAC_WITH_SHA256)
+    }
+
+    fn fingerprint(&self) -> Option<Sha256Digest> {
+        // No signature covers this text, which is no packet.
+        self.code(&[b"fingerprint of a key of NDN"]).as_ref().try_into().ok()
     }
 }
 
@@ -67,6 +81,10 @@ impl Verifier for PublicKey {
             }
             _ => error,
         })
+    }
+
+    fn fingerprint(&self) -> Option<Sha256Digest> {
+        Some(self.key_digest())
     }
 }
 

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use ndn_packet::{Data, SignatureType};
 use ndn_security::{
-    DigestVerifier, Sha256Digest, Verifier, VerifyError, sha256, sha256_each, verify_data,
-    verify_digests,
+    DigestVerifier, Sha256Digest, Verifier, VerifyError, sha256, sha256_each, sha256_parts,
+    verify_data, verify_digests,
 };
 use thiserror::Error;
 
@@ -254,6 +254,20 @@ impl Verification {
     #[must_use]
     pub fn is_by_key(&self) -> bool {
         matches!(self, Self::Verifier(_) | Self::Trust(_))
+    }
+
+    /// Identifies what is accepted, for storage of what was verified: equal for the same keys and rules only. `None` if that cannot
+    /// be said.
+    #[must_use]
+    pub fn fingerprint(&self) -> Option<Sha256Digest> {
+        let (kind, identity) = match self {
+            Self::Skip => (b'n', Some(Sha256Digest::default())),
+            Self::Digest => (b'd', Some(Sha256Digest::default())),
+            Self::Verifier(verifier) => (b'v', verifier.fingerprint()),
+            Self::Trust(trust) => (b't', trust.fingerprint()),
+            Self::Packets(_) => (b'p', None),
+        };
+        identity.map(|identity| sha256_parts(&[&[kind], &identity]))
     }
 
     /// Whether both are the same verifier, with the same keys for all names. False for trust rules,
