@@ -56,10 +56,13 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Serves `socket`, and its successors, until the last handle is dropped or the connection ends
-    /// for good.
-    pub(crate) async fn run(self, socket: Socket) {
-        let mut next = Some(socket);
+    /// for good. Without a socket, it connects first.
+    pub(crate) async fn run(self, socket: Option<Socket>) {
         let mut pause = RECONNECT_PAUSE.0;
+        let mut next = match socket {
+            Some(socket) => Some(socket),
+            None => self.reconnect(&mut pause).await,
+        };
         while let Some(socket) = next.take() {
             self.has_received.store(false, Ordering::Relaxed);
             let ended = self.serve(socket).await;

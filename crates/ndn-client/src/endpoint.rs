@@ -92,7 +92,25 @@ impl Endpoint {
         };
         let (socket, address) = Socket::connect(&candidates).await?;
         tracing::debug!(%address, "connected to the forwarder");
-        Ok(Self::start(socket, Some(candidates), Some(address), &options))
+        Ok(Self::start(Some(socket), Some(candidates), Some(address), &options))
+    }
+
+    /// As [`Self::connect`]. If no forwarder answers, the result has the reason, too, and the endpoint connects once there is one.
+    ///
+    /// # Errors
+    /// When the address is invalid.
+    pub async fn connect_or_later(
+        options: EndpointOptions,
+    ) -> Result<(Self, Option<ConnectError>), OpenError> {
+        let given = options.address.clone().map(Candidates::given);
+        match Self::connect(options.clone()).await {
+            Ok(endpoint) => Ok((endpoint, None)),
+            Err(OpenError::Connect(reason)) => {
+                let candidates = given.map_or_else(Candidates::from_environment, Ok)?;
+                Ok((Self::start(None, Some(candidates), None, &options), Some(reason)))
+            }
+            Err(error @ OpenError::Address(_)) => Err(error),
+        }
     }
 
     /// Runs over a connected byte stream. When it ends, the endpoint is closed.
@@ -101,7 +119,7 @@ impl Endpoint {
         writer: impl AsyncWrite + Send + Unpin + 'static,
         options: &EndpointOptions,
     ) -> Self {
-        Self::start(Socket::of_stream(reader, writer), None, None, options)
+        Self::start(Some(Socket::of_stream(reader, writer)), None, None, options)
     }
 
     /// As [`Self::from_stream`], where the stream leads to the forwarder of `options.address`.
@@ -110,21 +128,34 @@ impl Endpoint {
         writer: impl AsyncWrite + Send + Unpin + 'static,
         options: &EndpointOptions,
     ) -> Self {
-        Self::start(Socket::of_stream(reader, writer), None, options.address.clone(), options)
+        Self::start(Some(Socket::of_stream(reader, writer)), None, options.address.clone(), options)
     }
 
     fn start(
-        socket: Socket,
+        socket: Option<Socket>,
         candidates: Option<Candidates>,
         address: Option<ForwarderAddress>,
         options: &EndpointOptions,
     ) -> Self {
-        let shared = Shared::new(ConnectionState::Connected);
-        shared.lock().output.set_connected(true);
-        let top = match &socket {
-            Socket::Stream(..) | Socket::Memif(_) => TopPrefix::Localhost,
-            Socket::Datagram(_) | Socket::Frames { .. } => TopPrefix::Localhop,
+        let state = match socket {
+            Some(_) => ConnectionState::Connected,
+            None => ConnectionState::Reconnecting,
         };
+        let shared = Shared::new(state);
+        shared.lock().output.set_connected(socket.is_some());
+        let is_local = match &socket {
+            Some(Socket::Stream(..) | Socket::Memif(_)) => true,
+            Some(Socket::Datagram(_) | Socket::Frames { .. }) => false,
+            None => candidates.iter().flat_map(|candidates| &candidates.addresses).all(|address| {
+                matches!(
+                    address,
+                    ForwarderAddress::Unix(_)
+                        | ForwarderAddress::Tcp { .. }
+                        | ForwarderAddress::Memif(_)
+                )
+            }),
+        };
+        let top = if is_local { TopPrefix::Localhost } else { TopPrefix::Localhop };
         let common = Arc::new(Common {
             shared: Arc::clone(&shared),
             command_signer: Arc::clone(&options.command_signer),
