@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ndn_packet::{Data, Name};
+use ndn_security::VerifyError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -154,7 +155,8 @@ impl Driver {
             // Only the first segment can arrive before it is requested.
             let now = self.requester.now();
             self.verification.load(0..=0).await?;
-            self.handle_event(now, FlowEvent::Data(data));
+            let checked = self.verification.check(&data.data());
+            self.handle_event(now, FlowEvent::Data(data), Some(checked));
         }
         let sleep = tokio::time::sleep(Duration::ZERO);
         tokio::pin!(sleep);
@@ -185,8 +187,11 @@ impl Driver {
                     if let Some(segments) = self.requester.segments_of(&events) {
                         self.verification.load(segments).await?;
                     }
+                    let mut checked = self.check(&events).into_iter();
                     for event in events.drain(..) {
-                        self.handle_event(now, event);
+                        let is_data = matches!(event, FlowEvent::Data(_));
+                        let checked = if is_data { checked.next() } else { None };
+                        self.handle_event(now, event, checked);
                     }
                 }
                 permit = output.reserve(), if deliverable => match permit {
@@ -207,9 +212,26 @@ impl Driver {
         }
     }
 
-    fn handle_event(&mut self, now: Duration, event: FlowEvent) {
-        let verification = &self.verification;
-        let check = |data: &Data<'_>| verification.check(data).map_err(|reason| reason.to_string());
+    /// Verifies the Data among these events, side by side; the results are in their order.
+    fn check(&self, events: &[FlowEvent]) -> Vec<Result<(), VerifyError>> {
+        let data = events.iter().filter_map(|event| match event {
+            FlowEvent::Data(received) => Some(received.data()),
+            FlowEvent::Nack { .. } => None,
+        });
+        self.verification.check_each(&data.collect::<Vec<_>>())
+    }
+
+    /// Handles an event; for Data, with the result of its verification.
+    fn handle_event(
+        &mut self,
+        now: Duration,
+        event: FlowEvent,
+        checked: Option<Result<(), VerifyError>>,
+    ) {
+        let check = |_: &Data<'_>| match checked {
+            Some(checked) => checked.map_err(|reason| reason.to_string()),
+            None => Err("it was not verified".to_owned()),
+        };
         let Some((segment, received)) = self.requester.handle_event(now, event, check) else {
             return;
         };
