@@ -292,6 +292,94 @@ fn mount_survives_the_forwarder() {
     assert!(mount.is_running());
 }
 
+/// Mounts with a cache on disk that is killed while it writes, again and again; what it left is never wrong.
+#[test]
+fn cache_on_disk_survives_killed_mounts() {
+    if !can_mount() {
+        return;
+    }
+    let mut bed = Bed::new(&[]);
+    let expected = noise(1, FILE_BYTES);
+    let cache = bed.forwarder.directory().join("cache");
+    let cache_option = cache.display().to_string();
+    let options = ["--cache-dir", cache_option.as_str(), "--cache", "0"];
+    let remount = |bed: &mut Bed| {
+        wait_until("the end of the mount", || (!is_mounted(&bed.mounted)).then_some(()));
+        bed.mount = Bed::mount(&bed.forwarder, &bed.mounted, &options);
+    };
+    bed.mount.signal(Signal::INT);
+    bed.mount.wait();
+    for round in 1..=4_u64 {
+        remount(&mut bed);
+        let file = File::open(bed.mounted.join("large")).unwrap();
+        let mut buffer = vec![0; FILE_BYTES / 5];
+        file.read_exact_at(&mut buffer, 0).unwrap();
+        assert!(buffer == expected[..buffer.len()]);
+        let at = round * FILE_BYTES as u64 / 5;
+        let reader = std::thread::spawn(move || file.read_exact_at(&mut vec![0; 1 << 20], at));
+        // The mount is killed at some moment of the read, which no condition describes.
+        std::thread::sleep(std::time::Duration::from_millis(round * 3));
+        bed.mount.signal(Signal::KILL);
+        bed.mount.wait();
+        let _ = reader.join();
+    }
+    let damage = cache_files(&cache);
+    assert!(!damage.is_empty());
+    for path in &damage {
+        let length = fs::metadata(path).unwrap().len();
+        // In the middle of the contents.
+        let file = File::options().write(true).open(path).unwrap();
+        file.write_all_at(b"damaged", length / 2).unwrap();
+    }
+    remount(&mut bed);
+    assert!(bed.read("large").unwrap() == expected);
+}
+
+/// The files with contents in a cache.
+fn cache_files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(cache_files(&path));
+        } else if fs::metadata(&path).unwrap().len() > 100_000 {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn full_disk_of_the_cache_is_a_warning() {
+    if !can_mount() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skip("fuse", "only root mounts a small file system");
+    }
+    let mut bed = Bed::new(&[]);
+    bed.mount.signal(Signal::INT);
+    bed.mount.wait();
+    let disk = bed.forwarder.directory().join("small disk");
+    fs::create_dir(&disk).unwrap();
+    let mut small = Command::new("mount");
+    small.args(["-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs"]).arg(&disk);
+    let mounted = run_to_end(small);
+    assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
+    let cache = disk.display().to_string();
+    bed.mount = Bed::mount(&bed.forwarder, &bed.mounted, &["--cache-dir", &cache]);
+    assert!(bed.read("large").unwrap() == noise(1, FILE_BYTES));
+    wait_until("the warning", || {
+        let printed = bed.mount.stderr();
+        printed.contains("content is not cached on disk: No space left on device").then_some(())
+    });
+    bed.mount.signal(Signal::INT);
+    bed.mount.wait();
+    let mut unmount = Command::new("umount");
+    unmount.arg(&disk);
+    assert!(run_to_end(unmount).status.success());
+}
+
 #[test]
 fn names_and_directories_that_cannot_be_mounted_are_errors() {
     if !can_mount() {

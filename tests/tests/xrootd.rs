@@ -373,6 +373,30 @@ fn server_starts_before_the_forwarder() {
 }
 
 #[test]
+fn content_is_cached_on_disk() {
+    if !is_testable() {
+        return;
+    }
+    let mut bed = Bed::new("cache_dir=/dev/null/cache");
+    assert!(bed.xrootd.log().contains("no content is cached on disk"), "{}", bed.xrootd.log());
+    assert!(bed.copy("/data/large").status.success());
+    let cache = bed.directory().join("xrootd/cache");
+    let options = format!("cache_dir={} cache_dir_size=1GiB", cache.display());
+    bed.xrootd = start(&bed.forwarder, &bed.directory().join("own.public.pem"), &options);
+    assert!(bed.copy("/data/large").status.success());
+    assert!(fs::read(bed.directory().join("out")).unwrap() == bed.local("/data/large"));
+    wait_until("the content on disk", || (bytes_below(&cache) > FILE_BYTES as u64).then_some(()));
+}
+
+/// Length of all files below a directory.
+fn bytes_below(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .map(|path| if path.is_dir() { bytes_below(&path) } else { path.metadata().unwrap().len() })
+        .sum()
+}
+
+#[test]
 fn invalid_options_prevent_the_start() {
     if !is_testable() {
         return;
@@ -384,6 +408,7 @@ fn invalid_options_prevent_the_start() {
         ("colour=red", "colour is not an option"),
         ("timeout_ms=1s", "timeout_ms=1s: a number is required"),
         ("prefix=/site verify=/nonexistent.pem", "/nonexistent.pem: "),
+        ("prefix=/site cache_dir=cache cache_dir_size=1MiB", "cache_dir_size: 1MiB is less"),
         ("transport=pigeon://", "pigeon"),
     ] {
         let configuration = directory.path().join("xrootd.cfg");

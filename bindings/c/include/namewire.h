@@ -58,6 +58,11 @@ struct namewire_options {
 	uint64_t cache_bytes;
 	/* Maximum size of what is fetched ahead of a program that reads in order; 16 MiB. */
 	uint64_t read_ahead_bytes;
+	/* Directory for verified content, which later processes read, too; programs may share it. By default there is none. A
+	 * directory that cannot be used is no failure: namewire_cache_counters has the reason. */
+	const char *cache_dir;
+	/* Maximum size of this directory, such as "20GiB"; "10GiB". */
+	const char *cache_dir_size;
 };
 
 /* A file or directory. */
@@ -84,6 +89,20 @@ struct namewire_entry {
 	uint8_t is_directory;
 };
 
+/* What the caches of a connection did. All but the first member are about cache_dir, in segments unless they are bytes. */
+struct namewire_cache_counters {
+	/* Bytes of verified content in memory. */
+	uint64_t memory_bytes;
+	/* Read from the directory; looked for and not there; damaged. */
+	uint64_t hits, misses, damaged;
+	/* Written; and not written, as they arrived faster than the disk takes them or a write failed. */
+	uint64_t stored, dropped;
+	/* Bytes that were removed to keep the limit. */
+	uint64_t evicted_bytes;
+	/* The last reason why content cannot be stored; empty if there was none. Ends with a zero. */
+	char warning[NAMEWIRE_ERROR_TEXT_LEN];
+};
+
 /* A part of a vectored read. */
 struct namewire_part {
 	/* First byte in the file. */
@@ -103,7 +122,12 @@ struct namewire_context *namewire_connect(const struct namewire_options *options
 /* Ends a connection. Files that are open stay usable, and keep it until they are closed. NULL is allowed. */
 void namewire_disconnect(struct namewire_context *context);
 
-/* Opens the current version of a file by its name (an NDN URI). */
+/* Counts what the caches of a connection did since it was made. */
+int namewire_cache_counters(struct namewire_context *context, struct namewire_cache_counters *counters,
+	struct namewire_error *error);
+
+/* Opens the current version of a file by its name (an NDN URI). A name that ends in a version opens this one, if it is the current
+ * one, or is in cache_dir: then nothing is requested before something is missing there. */
 struct namewire_file *namewire_open(struct namewire_context *context, const char *name, struct namewire_error *error);
 /* Closes a file. NULL is allowed. */
 void namewire_close(struct namewire_file *file);
@@ -128,6 +152,11 @@ struct namewire_directory *namewire_opendir(struct namewire_context *context, co
 	struct namewire_error *error);
 /* Sets `entry` to the next entry; returns 1, or 0 after the last one. */
 int namewire_readdir(struct namewire_directory *directory, struct namewire_entry *entry);
+/* Opens a directory, and describes its entries, many at a time. Entries that were removed meanwhile are left out. */
+struct namewire_directory *namewire_opendirplus(struct namewire_context *context, const char *name,
+	struct namewire_error *error);
+/* As namewire_readdir, and describes the entry. Returns -1 for a directory that namewire_opendir opened, and for NULL. */
+int namewire_readdirplus(struct namewire_directory *directory, struct namewire_entry *entry, struct namewire_stat *found);
 /* Closes a directory. NULL is allowed. */
 void namewire_closedir(struct namewire_directory *directory);
 

@@ -30,6 +30,12 @@ struct Entry {
 	bool is_directory;
 };
 
+/* An entry of a directory, described. */
+struct DescribedEntry {
+	std::string name;
+	struct namewire_stat stat;
+};
+
 /* One version of a file. Reads may be called by many threads. */
 class File {
 public:
@@ -201,19 +207,34 @@ public:
 	/* The entries of a directory, in order. */
 	std::vector<Entry> list(const std::string &name) const
 	{
-		struct Close {
-			void operator()(namewire_directory *directory) const { namewire_closedir(directory); }
-		};
-		namewire_error error{};
-		std::unique_ptr<namewire_directory, Close> directory(
-			namewire_opendir(context_.get(), name.c_str(), &error));
-		if (!directory)
-			throw Error(error);
+		const auto directory = listing(name, namewire_opendir);
 		std::vector<Entry> entries;
 		namewire_entry entry{};
 		while (namewire_readdir(directory.get(), &entry) == 1)
 			entries.push_back({entry.name, entry.is_directory != 0});
 		return entries;
+	}
+
+	/* The entries of a directory, in order, described many at a time. */
+	std::vector<DescribedEntry> list_described(const std::string &name) const
+	{
+		const auto directory = listing(name, namewire_opendirplus);
+		std::vector<DescribedEntry> entries;
+		namewire_entry entry{};
+		struct namewire_stat found{};
+		while (namewire_readdirplus(directory.get(), &entry, &found) == 1)
+			entries.push_back({entry.name, found});
+		return entries;
+	}
+
+	/* What the caches did. */
+	struct namewire_cache_counters cache_counters() const
+	{
+		struct namewire_cache_counters counters{};
+		namewire_error error{};
+		if (namewire_cache_counters(context_.get(), &counters, &error) != 0)
+			throw Error(error);
+		return counters;
 	}
 
 	/* Options that all have their defaults. */
@@ -252,6 +273,21 @@ public:
 	}
 
 private:
+	struct CloseDirectory {
+		void operator()(namewire_directory *directory) const { namewire_closedir(directory); }
+	};
+	using Listing = std::unique_ptr<namewire_directory, CloseDirectory>;
+
+	Listing listing(const std::string &name,
+		namewire_directory *(*open)(namewire_context *, const char *, namewire_error *)) const
+	{
+		namewire_error error{};
+		Listing directory(open(context_.get(), name.c_str(), &error));
+		if (!directory)
+			throw Error(error);
+		return directory;
+	}
+
 	static Service served(namewire_service *service, const namewire_error &error,
 		std::unique_ptr<Service::Answer> answer = nullptr)
 	{

@@ -6,7 +6,7 @@ use std::path::Path;
 use ndn_access::{AccessError, ErrorKind};
 
 /// Length of the text, `NAMEWIRE_ERROR_TEXT_LEN`.
-const TEXT_LEN: usize = 512;
+pub(crate) const TEXT_LEN: usize = 512;
 
 /// `struct namewire_error`.
 #[derive(Debug)]
@@ -80,7 +80,17 @@ fn number(kind: ErrorKind) -> c_int {
     }
 }
 
-/// Writes an error where the caller wants it; a long text is cut at the end of a character.
+/// A text that ends with a zero; a long one is cut at the end of a character.
+pub(crate) fn text_of(text: &str) -> [c_char; TEXT_LEN] {
+    let cut = &text[..text.floor_char_boundary(TEXT_LEN - 1)];
+    let mut filled = [0; TEXT_LEN];
+    for (to, from) in filled.iter_mut().zip(cut.bytes().filter(|byte| *byte != 0)) {
+        *to = c_char::from_ne_bytes([from]);
+    }
+    filled
+}
+
+/// Writes an error where the caller wants it.
 ///
 /// # Safety
 /// `error` is null or points to a `struct namewire_error`.
@@ -88,11 +98,7 @@ pub(crate) unsafe fn fill(error: *mut Error, reason: &Failure) {
     if error.is_null() {
         return;
     }
-    let cut = &reason.text[..reason.text.floor_char_boundary(TEXT_LEN - 1)];
-    let mut text = [0; TEXT_LEN];
-    for (to, from) in text.iter_mut().zip(cut.bytes().filter(|byte| *byte != 0)) {
-        *to = c_char::from_ne_bytes([from]);
-    }
+    let text = text_of(&reason.text);
     // The caller may not have written to it yet.
     // SAFETY: as the caller guarantees.
     unsafe { error.write(Error { number: reason.number, text }) };

@@ -9,13 +9,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use ndn_access::keys::verification;
-use ndn_access::{AccessError, AccessOptions, Blocking, BlockingFile, ErrorKind};
+use ndn_access::{AccessError, AccessOptions, Blocking, BlockingFile, DiskCacheOptions, ErrorKind};
 use ndn_client::EndpointOptions;
 use ndn_client::fetch::FetchOptions;
+use ndn_files::ListingEntry;
 use ndn_packet::Name;
 
 use crate::error::{Error, Failure, fill, invalid};
-use crate::types::{Entry, Options, Part, Stat, copy_of};
+use crate::types::{CacheCounters, Entry, Options, Part, Stat, copy_of};
 
 /// A connection to a forwarder.
 #[derive(Debug)]
@@ -33,8 +34,24 @@ pub struct File {
 /// The entries of a directory, and the number of those that were returned.
 #[derive(Debug)]
 pub struct Directory {
-    entries: Vec<(CString, bool)>,
+    entries: Vec<(CString, bool, Option<ndn_access::Stat>)>,
     next: std::sync::atomic::AtomicUsize,
+}
+
+impl Directory {
+    fn new(entries: impl Iterator<Item = (ListingEntry, Option<ndn_access::Stat>)>) -> Self {
+        // File names of listings have no zeros.
+        let entries = entries.filter_map(|(entry, stat)| {
+            CString::new(entry.file_name).ok().map(|name| (name, entry.is_directory, stat))
+        });
+        Self { entries: entries.collect(), next: std::sync::atomic::AtomicUsize::new(0) }
+    }
+
+    /// The next entry; `None` after the last one.
+    fn take(&self) -> Option<&(CString, bool, Option<ndn_access::Stat>)> {
+        let index = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.entries.get(index)
+    }
 }
 
 /// A wait without interruption.
@@ -101,6 +118,11 @@ unsafe fn connect(options: &Options) -> Result<Context, AccessError> {
     let transport = unsafe { text(options.transport, "the transport") }?;
     // SAFETY: as the caller guarantees.
     let verify = unsafe { text(options.verify, "verify") }?;
+    // SAFETY: as the caller guarantees.
+    let cache_dir = unsafe { text(options.cache_dir, "cache_dir") }?;
+    // SAFETY: as the caller guarantees.
+    let cache_dir_size = unsafe { text(options.cache_dir_size, "cache_dir_size") }?;
+    let disk_cache = cache_dir.map(|at| DiskCacheOptions::from_words(at.into(), cache_dir_size));
     let address = transport.map(str::parse).transpose();
     let address = address.map_err(|error| invalid(&format!("{error}")))?;
     let or_default = |value: u64, default: Duration| match value {
@@ -122,6 +144,7 @@ unsafe fn connect(options: &Options) -> Result<Context, AccessError> {
             0 => usual.cache_bytes_max,
             bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
         },
+        disk_cache: disk_cache.transpose()?,
         read_ahead_bytes_max: match options.read_ahead_bytes {
             0 => usual.read_ahead_bytes_max,
             bytes => bytes,
@@ -175,6 +198,28 @@ unsafe fn free<T>(object: *mut T) {
         let object = unsafe { Box::from_raw(object) };
         // A panic would end the process; nothing is left to be reported to.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(object)));
+    }
+}
+
+/// Counts what the caches of a connection did.
+///
+/// # Safety
+/// `context` was returned by [`namewire_connect`]; `counters` points to a `struct namewire_cache_counters`; `error` as of all
+/// functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn namewire_cache_counters(
+    context: *const Context,
+    counters: *mut CacheCounters,
+    error: *mut Error,
+) -> c_int {
+    // SAFETY: as the caller guarantees.
+    unsafe {
+        run(error, -1, || {
+            let context = object(context, "context")?;
+            let counters = counters.as_mut().ok_or_else(|| invalid("the result is NULL"))?;
+            *counters = CacheCounters::of(context.blocking.access());
+            Ok(0)
+        })
     }
 }
 
@@ -263,22 +308,11 @@ pub unsafe extern "C" fn namewire_fstat(
     }
 }
 
-/// The buffer of a read.
-///
-/// # Safety
-/// `buffer` is null or has `length` bytes that only the caller of this function uses for `'a`.
-unsafe fn buffer_of<'a>(buffer: *mut c_void, length: usize) -> Result<&'a mut [u8], AccessError> {
-    if length == 0 {
-        return Ok(&mut []);
-    }
-    if buffer.is_null() || isize::try_from(length).is_err() {
-        return Err(invalid("the buffer is NULL or too long"));
-    }
-    // The caller may not have written to it yet, which a slice needs.
-    // SAFETY: as the caller guarantees.
-    unsafe {
-        std::ptr::write_bytes(buffer.cast::<u8>(), 0, length);
-        Ok(std::slice::from_raw_parts_mut(buffer.cast(), length))
+/// Checks the buffer of a read.
+fn check_buffer(buffer: *mut c_void, length: usize) -> Result<(), AccessError> {
+    match length == 0 || (!buffer.is_null() && isize::try_from(length).is_ok()) {
+        true => Ok(()),
+        false => Err(invalid("the buffer is NULL or too long")),
     }
 }
 
@@ -300,9 +334,21 @@ pub unsafe extern "C" fn namewire_pread(
             let file = object(file, "file")?;
             let left = file.file.file().size().saturating_sub(offset);
             let length = length.min(usize::try_from(left).unwrap_or(usize::MAX));
-            let buffer = buffer_of(buffer, length)?;
-            let read = file.file.read_into(offset, buffer, &mut uninterrupted)?;
-            Ok(isize::try_from(read).unwrap_or(isize::MAX))
+            check_buffer(buffer, length)?;
+            let mut filled = 0;
+            while filled < length {
+                let [at, left] = [filled, length - filled].map(|count| count as u64);
+                let parts = file.file.read_parts(offset + at, left, &mut uninterrupted)?;
+                if parts.is_empty() {
+                    break;
+                }
+                for part in parts {
+                    let place = buffer.cast::<u8>().add(filled);
+                    std::ptr::copy_nonoverlapping(part.as_ptr(), place, part.len());
+                    filled += part.len();
+                }
+            }
+            Ok(isize::try_from(filled).unwrap_or(isize::MAX))
         })
     }
 }
@@ -339,7 +385,8 @@ pub unsafe extern "C" fn namewire_preadv(
             let mut total = 0;
             for (part, bytes) in parts.iter_mut().zip(&read) {
                 let length = bytes.len().min(part.length);
-                buffer_of(part.buffer, length)?.copy_from_slice(&bytes[..length]);
+                check_buffer(part.buffer, length)?;
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), part.buffer.cast(), length);
                 part.read = length;
                 total += length;
             }
@@ -363,12 +410,29 @@ pub unsafe extern "C" fn namewire_opendir(
         run(error, std::ptr::null_mut(), || {
             let context = object(context, "context")?;
             let entries = context.blocking.list(&name_of(name)?, &mut uninterrupted)?;
-            // File names of listings have no zeros.
-            let entries = entries.into_iter().filter_map(|entry| {
-                CString::new(entry.file_name).ok().map(|name| (name, entry.is_directory))
-            });
-            let next = std::sync::atomic::AtomicUsize::new(0);
-            Ok(Box::into_raw(Box::new(Directory { entries: entries.collect(), next })))
+            let entries = entries.into_iter().map(|entry| (entry, None));
+            Ok(Box::into_raw(Box::new(Directory::new(entries))))
+        })
+    }
+}
+
+/// Opens a directory, whose entries are described.
+///
+/// # Safety
+/// As of [`namewire_opendir`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn namewire_opendirplus(
+    context: *const Context,
+    name: *const c_char,
+    error: *mut Error,
+) -> *mut Directory {
+    // SAFETY: as the caller guarantees.
+    unsafe {
+        run(error, std::ptr::null_mut(), || {
+            let context = object(context, "context")?;
+            let name = name_of(name)?;
+            let entries = context.blocking.list_described(&name, true, &mut uninterrupted)?;
+            Ok(Box::into_raw(Box::new(Directory::new(entries.into_iter()))))
         })
     }
 }
@@ -382,9 +446,28 @@ pub unsafe extern "C" fn namewire_readdir(directory: *const Directory, entry: *m
     // SAFETY: as the caller guarantees.
     let (directory, entry) = unsafe { (directory.as_ref(), entry.as_mut()) };
     let Some((directory, entry)) = directory.zip(entry) else { return 0 };
-    let index = directory.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let Some((name, is_directory)) = directory.entries.get(index) else { return 0 };
+    let Some((name, is_directory, _)) = directory.take() else { return 0 };
     *entry = Entry { name: name.as_ptr(), is_directory: u8::from(*is_directory) };
+    1
+}
+
+/// Returns the next entry of a directory, and describes it.
+///
+/// # Safety
+/// As of [`namewire_readdir`]; `found` is null or points to a `struct namewire_stat`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn namewire_readdirplus(
+    directory: *const Directory,
+    entry: *mut Entry,
+    found: *mut Stat,
+) -> c_int {
+    // SAFETY: as the caller guarantees.
+    let (directory, entry, found) = unsafe { (directory.as_ref(), entry.as_mut(), found.as_mut()) };
+    let Some(((directory, entry), found)) = directory.zip(entry).zip(found) else { return -1 };
+    let Some((name, is_directory, stat)) = directory.take() else { return 0 };
+    let Some(stat) = stat else { return -1 };
+    *entry = Entry { name: name.as_ptr(), is_directory: u8::from(*is_directory) };
+    *found = Stat::of(stat);
     1
 }
 

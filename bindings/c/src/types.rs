@@ -2,9 +2,9 @@
 
 use std::ffi::{c_char, c_void};
 
-use ndn_access::AccessError;
+use ndn_access::{AccessError, DiskCacheCounters};
 
-use crate::error::invalid;
+use crate::error::{TEXT_LEN, invalid, text_of};
 
 /// `struct namewire_options`.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub struct Options {
     pub(crate) metadata_lifetime_ms: u64,
     pub(crate) cache_bytes: u64,
     pub(crate) read_ahead_bytes: u64,
+    pub(crate) cache_dir: *const c_char,
+    pub(crate) cache_dir_size: *const c_char,
 }
 
 /// Options that begin with their size.
@@ -69,6 +71,8 @@ impl Default for Options {
             metadata_lifetime_ms: 0,
             cache_bytes: 0,
             read_ahead_bytes: 0,
+            cache_dir: std::ptr::null(),
+            cache_dir_size: std::ptr::null(),
         }
     }
 }
@@ -137,4 +141,28 @@ pub struct Part {
     pub(crate) buffer: *mut c_void,
     pub(crate) length: usize,
     pub(crate) read: usize,
+}
+
+/// `struct namewire_cache_counters`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct CacheCounters {
+    memory_bytes: u64,
+    hits: u64,
+    misses: u64,
+    damaged: u64,
+    stored: u64,
+    dropped: u64,
+    evicted_bytes: u64,
+    warning: [c_char; TEXT_LEN],
+}
+
+impl CacheCounters {
+    pub(crate) fn of(access: &ndn_access::Access) -> Self {
+        let memory_bytes = u64::try_from(access.cached_bytes()).unwrap_or(u64::MAX);
+        let DiskCacheCounters { hits, misses, damaged, stored, dropped, evicted_bytes, warning } =
+            access.disk_cache().unwrap_or_default();
+        let warning = text_of(&warning.unwrap_or_default());
+        Self { memory_bytes, hits, misses, damaged, stored, dropped, evicted_bytes, warning }
+    }
 }

@@ -78,6 +78,59 @@ static void test_directories(struct namewire_context *context)
 	namewire_closedir(directory);
 	CHECK(namewire_stat(context, "/files/sub", &found, &error) == 0);
 	CHECK(found.is_directory && !found.size_known);
+	directory = namewire_opendirplus(context, "/files", &error);
+	CHECK(directory);
+	CHECK(namewire_readdirplus(directory, &entry, &found) == 1);
+	CHECK(strcmp(entry.name, "content") == 0 && found.size == LENGTH && found.version > 0);
+	CHECK(namewire_readdirplus(directory, &entry, &found) == 1);
+	CHECK(strcmp(entry.name, "sub") == 0 && entry.is_directory && found.is_directory);
+	CHECK(namewire_readdirplus(directory, &entry, &found) == 0);
+	namewire_closedir(directory);
+	directory = namewire_opendir(context, "/files", &error);
+	CHECK(namewire_readdirplus(directory, &entry, &found) == -1);
+	CHECK(namewire_readdirplus(NULL, &entry, &found) == -1);
+	namewire_closedir(directory);
+}
+
+static void test_disk_cache(const char *verify)
+{
+	static unsigned char buffer[LENGTH];
+	struct namewire_options options = {0};
+	struct namewire_cache_counters counters;
+	struct namewire_file *file;
+	char directory[] = "cache-XXXXXX", version[256];
+
+	CHECK(mkdtemp(directory));
+	options.size = sizeof options;
+	options.verify = verify;
+	options.timeout_ms = 20000;
+	options.cache_dir = directory;
+	options.cache_dir_size = "1MiB";
+	CHECK(!namewire_connect(&options, &error) && error.number == EINVAL);
+	CHECK(strstr(error.text, "cache_dir_size"));
+	options.cache_dir_size = "1GiB";
+	struct namewire_context *context = namewire_connect(&options, &error);
+	CHECK(context && (file = namewire_open(context, "/files/content", &error)));
+	CHECK(namewire_pread(file, buffer, LENGTH, 0, &error) == LENGTH);
+	snprintf(version, sizeof version, "%s", namewire_file_name(file));
+	CHECK(namewire_cache_counters(context, &counters, &error) == 0);
+	CHECK(counters.memory_bytes == LENGTH && counters.misses > 0 && counters.hits == 0 && !*counters.warning);
+	CHECK(namewire_cache_counters(context, NULL, &error) == -1 && error.number == EINVAL);
+	/* Ends the cache, too, which writes what is left. */
+	namewire_close(file);
+	namewire_disconnect(context);
+	/* Without a forwarder. */
+	options.transport = "unix:///nonexistent";
+	CHECK((context = namewire_connect(&options, &error)));
+	CHECK((file = namewire_open(context, version, &error)));
+	memset(buffer, 0, sizeof buffer);
+	CHECK(namewire_pread(file, buffer, LENGTH, 0, &error) == LENGTH);
+	CHECK(memcmp(buffer, content, LENGTH) == 0);
+	CHECK(namewire_cache_counters(context, &counters, &error) == 0);
+	CHECK(counters.hits > 0 && counters.misses == 0 && counters.damaged == 0);
+	CHECK(strstr(counters.warning, "/nonexistent"));
+	namewire_close(file);
+	namewire_disconnect(context);
 }
 
 static void test_errors(struct namewire_context *context)
@@ -336,6 +389,7 @@ int main(int argc, char **argv)
 	CHECK(namewire_version()[0] != 0);
 	test_reads(context);
 	test_directories(context);
+	test_disk_cache(argv[2]);
 	test_errors(context);
 	test_threads();
 	test_fork(context);

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use ndn_access::{Access, AccessOptions, Blocking};
+use ndn_access::{AccessOptions, Blocking, DiskCacheOptions, Stat};
 use ndn_client::fetch::FetchOptions;
 use ndn_client::{
     ConnectionState, Endpoint, EndpointOptions, ExpressError, InterestRequest, PublishOptions,
     Request,
 };
-use ndn_files::{FileServer, Mount, RootOptions, ServerOptions};
+use ndn_files::{FileServer, ListingEntry, Mount, RootOptions, ServerOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -74,8 +74,8 @@ impl Client {
 #[pymethods]
 impl Client {
     #[new]
-    #[pyo3(signature = (transport, *, verify, sign_commands, timeout, lifetime, metadata_lifetime, cache_bytes,
-        read_ahead_bytes, allow_older))]
+    #[pyo3(signature = (transport, *, verify, sign_commands, timeout, lifetime, metadata_lifetime, cache_bytes, cache_dir,
+        cache_dir_size, read_ahead_bytes, allow_older))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
@@ -86,11 +86,16 @@ impl Client {
         lifetime: f64,
         metadata_lifetime: f64,
         cache_bytes: usize,
+        cache_dir: Option<PathBuf>,
+        cache_dir_size: Option<&str>,
         read_ahead_bytes: u64,
         allow_older: bool,
     ) -> PyResult<Self> {
         let address = transport.map(str::parse).transpose();
         let address = address.map_err(|error| PyValueError::new_err(format!("{error}")))?;
+        let disk_cache = cache_dir.map(|at| DiskCacheOptions::from_words(at, cache_dir_size));
+        let disk_cache =
+            disk_cache.transpose().map_err(|error| Failure::from(error).exception(py))?;
         let fetching = FetchOptions {
             lifetime: duration("lifetime", lifetime)?,
             verification: verify.verification(py)?,
@@ -101,6 +106,7 @@ impl Client {
             metadata_lifetime: duration("metadata_lifetime", metadata_lifetime)?,
             allow_older,
             cache_bytes_max: cache_bytes,
+            disk_cache,
             read_ahead_bytes_max: read_ahead_bytes,
             deadline: duration("timeout", timeout)?,
         };
@@ -136,6 +142,22 @@ impl Client {
         let entries = wait(py, |interrupted| self.blocking.list(&name, interrupted))?;
         let entries = entries.iter();
         Ok(entries.map(|entry| (PyBytes::new(py, &entry.file_name), entry.is_directory)).collect())
+    }
+
+    /// The entries of a directory with what `stat` states of each; nothing of directories.
+    fn described_entries<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+    ) -> PyResult<Vec<(Bound<'py, PyBytes>, Option<Bound<'py, PyDict>>)>> {
+        let name = name_of(name)?;
+        let entries =
+            wait(py, |interrupted| self.blocking.list_described(&name, false, interrupted))?;
+        let describe = |(entry, stat): &(ListingEntry, Option<Stat>)| {
+            let stat = stat.as_ref().map(|stat| describe(py, stat)).transpose()?;
+            Ok((PyBytes::new(py, &entry.file_name), stat))
+        };
+        entries.iter().map(describe).collect()
     }
 
     /// Express an Interest; the Data that answers it is verified.
@@ -189,10 +211,7 @@ impl Client {
         // Content that was verified otherwise is not taken from the cache.
         let access = match verify {
             None => self.blocking.access().clone(),
-            Some(verify) => {
-                let fetching = self.fetching(py, Some(&verify))?;
-                Access::new(self.endpoint(), AccessOptions { fetching, ..self.options.clone() })
-            }
+            Some(verify) => self.blocking.access().verified_by(verify.verification(py)?),
         };
         self.start(py, done, async move {
             let file = access.open(&name).await?;
@@ -324,9 +343,27 @@ impl Client {
         Ok(NativeControl::new(self.endpoint(), runtime))
     }
 
-    /// Number of bytes in the cache.
+    /// Number of bytes in memory.
     #[getter]
     fn cached_bytes(&self) -> usize {
         self.blocking.access().cached_bytes()
+    }
+
+    /// Counters of the cache on disk; None without one.
+    fn disk_cache<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(counters) = self.blocking.access().disk_cache() else { return Ok(None) };
+        let dictionary = PyDict::new(py);
+        for (key, count) in [
+            ("hits", counters.hits),
+            ("misses", counters.misses),
+            ("damaged", counters.damaged),
+            ("stored", counters.stored),
+            ("dropped", counters.dropped),
+            ("evicted_bytes", counters.evicted_bytes),
+        ] {
+            dictionary.set_item(key, count)?;
+        }
+        dictionary.set_item("warning", counters.warning)?;
+        Ok(Some(dictionary))
     }
 }

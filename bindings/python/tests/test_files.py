@@ -90,12 +90,46 @@ def test_version_that_is_gone_is_an_error(served, client, wait_until):
         file.pread(10, 200_000)
 
 
+def test_later_client_reads_a_version_without_a_forwarder(tmp_path):
+    expected = content(300_000)
+    cache = tmp_path / "cache"
+    with namewire.Forwarder() as forwarder, forwarder.client().publish("/kept", expected):
+        client = namewire.Client(forwarder.address, cache_dir=cache, cache_dir_size="1GiB")
+        file = client.open("/kept", buffering=0)
+        assert file.read() == expected
+        name = file.name
+        assert client.disk_cache["misses"] > 0 and client.disk_cache["warning"] is None
+        del file, client
+    with pytest.warns(RuntimeWarning, match="only what is cached on disk can be read"):
+        client = namewire.Client(f"unix://{tmp_path}/none", cache_dir=cache, timeout=5)
+    with client.open(name) as file:
+        assert file.read() == expected
+    counters = client.disk_cache
+    assert counters["hits"] > 0 and counters["misses"] == 0 and counters["damaged"] == 0
+
+
+@pytest.mark.parametrize("size", [10, "1MiB", "much"])
+def test_size_of_the_cache_is_a_size(tmp_path, size):
+    with pytest.raises(ValueError, match="cache_dir_size"):
+        namewire.Client(cache_dir=tmp_path / "cache", cache_dir_size=size)
+
+
+def test_directory_of_the_cache_that_cannot_be_used_is_a_warning(served, tmp_path):
+    (served / "plain of cache").write_bytes(b"12345")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.warns(RuntimeWarning, match="no content is cached on disk"):
+        client = namewire.Client(cache_dir=tmp_path / "file", cache_dir_size=1 << 30)
+    assert client.fetch("/files/plain%20of%20cache") == b"12345"
+
+
 def test_directories_are_listed_and_described(served, client):
     directory = served / "listed"
     (directory / "sub").mkdir(parents=True)
     (directory / "ü b").write_bytes(b"12345")
     assert client.listdir("/files/listed") == ["sub", "ü b"]
     assert client.scandir("/files/listed") == [("sub", True), ("ü b", False)]
+    [(_, of_directory), (entry, of_file)] = client.statdir("/files/listed")
+    assert of_directory is None and entry == "ü b" and of_file == client.stat("/files/listed/%C3%BC%20b")
     found = client.stat("/files/listed/%C3%BC%20b")
     assert (found["type"], found["size"]) == ("file", 5)
     assert found["mtime_ns"] == (directory / "ü b").stat().st_mtime_ns

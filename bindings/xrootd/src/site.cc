@@ -77,6 +77,10 @@ Options Options::parse(const char *parameters)
 			options.limits.metadata_lifetime_ms = number_of(key, value);
 		else if (key == "cache_bytes")
 			options.limits.cache_bytes = number_of(key, value);
+		else if (key == "cache_dir")
+			options.cache_dir = value;
+		else if (key == "cache_dir_size")
+			options.cache_dir_size = value;
 		else if (key == "read_ahead_bytes")
 			options.limits.read_ahead_bytes = number_of(key, value);
 		else
@@ -112,9 +116,15 @@ std::shared_ptr<namewire::Context> Site::context()
 	const std::lock_guard<std::mutex> lock(mutex_);
 	if (!context_) {
 		namewire_options options = options_.limits;
-		options.verify = options_.verify.empty() ? nullptr : options_.verify.c_str();
-		options.transport = options_.transport.empty() ? nullptr : options_.transport.c_str();
+		const auto text = [](const std::string &value) { return value.empty() ? nullptr : value.c_str(); };
+		options.verify = text(options_.verify);
+		options.transport = text(options_.transport);
+		options.cache_dir = text(options_.cache_dir);
+		options.cache_dir_size = text(options_.cache_dir_size);
 		context_ = std::make_shared<namewire::Context>(options);
+		const auto counters = context_->cache_counters();
+		if (*counters.warning)
+			log.Emsg("config", counters.warning);
 	}
 	return context_;
 }

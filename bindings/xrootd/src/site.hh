@@ -18,6 +18,8 @@ struct Options {
 	std::string prefix = "/";
 	std::string verify;
 	std::string transport;
+	std::string cache_dir;
+	std::string cache_dir_size;
 	namewire_options limits{};
 
 	/* Reads `key=value` parameters, separated by spaces. Throws std::invalid_argument. */

@@ -116,9 +116,12 @@ public:
 		return site_.run("opendir", path, [&] {
 			path_ = path;
 			name_ = site_.name_of(path);
-			entries_ = site_.context()->list(name_);
+			entries_.clear();
+			for (namewire::Entry &entry : site_.context()->list(name_))
+				entries_.push_back({std::move(entry.name), {}});
 			next_ = 0;
 			is_open_ = true;
+			is_described_ = false;
 			return 0;
 		});
 	}
@@ -127,27 +130,31 @@ public:
 	{
 		if (!is_open_)
 			return -EBADF;
+		if (found_ && !is_described_) {
+			const int failed = describe();
+			if (failed)
+				return failed;
+		}
 		while (next_ < entries_.size()) {
-			const std::string &entry = entries_[next_].name;
+			const namewire::DescribedEntry &entry = entries_[next_];
 			/* In listings of XRootD, names end with a newline. */
-			if (entry.find('\n') != std::string::npos) {
+			if (entry.name.find('\n') != std::string::npos) {
 				site_.log.Emsg("readdir", path_.c_str(), "has a name with a newline, which is not listed");
 				next_++;
 				continue;
 			}
-			if (length <= 0 || entry.size() >= static_cast<std::size_t>(length))
+			if (length <= 0 || entry.name.size() >= static_cast<std::size_t>(length))
 				return -ENAMETOOLONG;
 			if (found_) {
-				const int failed = stat_of(entry);
-				if (failed == -ENOENT) {
-					next_++;
-					continue;
-				}
+				const int failed = site_.run("readdir", path_.c_str(), [&] {
+					Site::fill(site_.name_of((path_ + '/' + entry.name).c_str()), entry.stat, found_);
+					return 0;
+				});
 				if (failed)
 					return failed;
 			}
 			next_++;
-			std::memcpy(buffer, entry.c_str(), entry.size() + 1);
+			std::memcpy(buffer, entry.name.c_str(), entry.name.size() + 1);
 			return 0;
 		}
 		if (length > 0)
@@ -171,11 +178,13 @@ public:
 	}
 
 private:
-	int stat_of(const std::string &entry)
+	/* Describes the entries, many at a time. XRootD calls StatRet() before it asks for the first one. */
+	int describe()
 	{
-		const std::string path = path_ + '/' + entry;
-		return site_.run("stat", path.c_str(), [&] {
-			site_.stat(site_.name_of(path.c_str()), found_);
+		return site_.run("opendir", path_.c_str(), [&] {
+			entries_ = site_.context()->list_described(name_);
+			next_ = 0;
+			is_described_ = true;
 			return 0;
 		});
 	}
@@ -183,9 +192,11 @@ private:
 	Site &site_;
 	std::string path_;
 	std::string name_;
-	std::vector<namewire::Entry> entries_;
+	std::vector<namewire::DescribedEntry> entries_;
 	std::size_t next_ = 0;
 	bool is_open_ = false;
+	/* Whether the entries have their attributes. */
+	bool is_described_ = false;
 	struct stat *found_ = nullptr;
 };
 

@@ -5,17 +5,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use ndn_client::Endpoint;
-use ndn_client::fetch::FetchOptions;
+use ndn_client::fetch::{FetchOptions, Verification};
 use ndn_files::{ListingEntry, parse_listing};
 use ndn_packet::Name;
-use ndn_security::sha256;
+use ndn_security::{Sha256Digest, sha256};
 
 use crate::cache::{ObjectKey, SegmentCache};
-use crate::catalog::{Catalog, Resource};
+use crate::catalog::{Catalog, LOOKUPS_MAX, Resource, is_versioned};
+use crate::disk_cache::{DiskCache, DiskCacheCounters, DiskCacheOptions};
 use crate::error::{AccessError, ErrorKind};
 use crate::file::File;
-use crate::object::{Layout, Object};
+use crate::object::{Layout, Object, Sources};
 use crate::stat::Stat;
 
 /// Maximum length of a listing in bytes.
@@ -32,8 +34,10 @@ pub struct AccessOptions {
     pub metadata_lifetime: Duration,
     /// Whether an older version than one verified before is accepted.
     pub allow_older: bool,
-    /// Maximum number of bytes of cached segments.
+    /// Maximum number of bytes of segments that are cached in memory.
     pub cache_bytes_max: usize,
+    /// A cache on disk besides.
+    pub disk_cache: Option<DiskCacheOptions>,
     /// Maximum number of bytes that are fetched for one file before they are asked for; 0: none.
     pub read_ahead_bytes_max: u64,
     /// Maximum time of one operation.
@@ -47,6 +51,7 @@ impl Default for AccessOptions {
             metadata_lifetime: Duration::from_secs(2),
             allow_older: false,
             cache_bytes_max: 256 << 20,
+            disk_cache: None,
             read_ahead_bytes_max: 16 << 20,
             deadline: Duration::from_secs(60),
         }
@@ -62,8 +67,11 @@ pub struct Access {
 #[derive(Debug)]
 struct Shared {
     endpoint: Endpoint,
-    catalog: Catalog,
+    catalog: Arc<Catalog>,
     cache: Arc<SegmentCache>,
+    disk: Option<Arc<DiskCache>>,
+    /// Identifies the verification on disk.
+    trust: Option<Sha256Digest>,
     options: AccessOptions,
     /// Number of the next object whose name has no version.
     next_number: AtomicU64,
@@ -72,17 +80,40 @@ struct Shared {
 }
 
 impl Access {
-    /// Access by this connection.
+    /// Access by this connection. A disk cache that cannot be used is a warning.
     #[must_use]
     pub fn new(endpoint: Endpoint, options: AccessOptions) -> Self {
+        let disk = options.disk_cache.as_ref().map(|disk| Arc::new(DiskCache::open(disk)));
+        Self::with_disk(endpoint, options, disk)
+    }
+
+    /// Access with another verification, by the same connection and with the same cache on disk.
+    #[must_use]
+    pub fn verified_by(&self, verification: Verification) -> Self {
+        let Shared { endpoint, options, disk, .. } = &*self.shared;
+        let fetching = FetchOptions { verification, ..options.fetching.clone() };
+        let options = AccessOptions { fetching, ..options.clone() };
+        Self::with_disk(endpoint.clone(), options, disk.clone())
+    }
+
+    fn with_disk(endpoint: Endpoint, options: AccessOptions, disk: Option<Arc<DiskCache>>) -> Self {
         let AccessOptions { fetching, metadata_lifetime, allow_older, cache_bytes_max, .. } =
             &options;
         let catalog = Catalog::new(endpoint.clone(), fetching, *metadata_lifetime, *allow_older);
+        let catalog = Arc::new(catalog);
         let cache = Arc::new(SegmentCache::new(*cache_bytes_max));
+        let trust = fetching.verification.fingerprint();
+        if let Some(disk) = disk.as_ref().filter(|_| trust.is_none()) {
+            disk.warn(
+                "what this verifier accepts is not cached on disk, as it cannot be identified",
+            );
+        }
         let shared = Shared {
             endpoint,
             catalog,
             cache,
+            disk,
+            trust,
             options,
             next_number: AtomicU64::new(0),
             open: Mutex::default(),
@@ -102,10 +133,31 @@ impl Access {
         self.shared.cache.bytes()
     }
 
-    /// Opens the current version of a file.
+    /// Counters of the cache on disk, since this process opened it; `None` without one.
+    #[must_use]
+    pub fn disk_cache(&self) -> Option<DiskCacheCounters> {
+        self.shared.disk.as_ref().map(|disk| disk.counters())
+    }
+
+    /// Reports a failure of the cache on disk, if there is one.
+    pub(crate) fn warn(&self, text: &str) {
+        if let Some(disk) = &self.shared.disk {
+            disk.warn(text);
+        }
+    }
+
+    /// Waits until everything that was read so far is in the cache on disk.
+    pub async fn flush_disk_cache(&self) {
+        if let Some(disk) = &self.shared.disk {
+            disk.flush().await;
+        }
+    }
+
+    /// Opens the current version of a file. The name of a version opens this one, if it is the current one or is cached on disk;
+    /// then nothing is requested before a segment is missing.
     ///
     /// # Errors
-    /// `NotFound`, `IsDirectory`, and the failures of fetching and verifying its metadata and manifest.
+    /// `NotFound`, `IsDirectory`, `Changed` for the name of another version, and the failures of fetching and verifying its metadata and manifest.
     pub async fn open(&self, name: &Name) -> Result<File, AccessError> {
         let object = self.within_deadline(name, self.find_object(name)).await?;
         let AccessOptions { deadline, read_ahead_bytes_max, .. } = self.shared.options;
@@ -150,6 +202,57 @@ impl Access {
         .await
     }
 
+    /// As [`Self::stat_metadata`], with the size also of an object whose metadata does not state it.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn describe(&self, name: &Name) -> Result<Option<Stat>, AccessError> {
+        match self.stat_metadata(name).await? {
+            Some(stat) if !stat.is_directory && stat.size.is_none() => {
+                Ok(Some(self.open(name).await?.stat()))
+            }
+            stat => Ok(stat),
+        }
+    }
+
+    /// Describes files and directories in this order, many at a time.
+    pub async fn describe_each(
+        &self,
+        names: impl IntoIterator<Item = Name>,
+    ) -> Vec<Result<Option<Stat>, AccessError>> {
+        let described = names.into_iter().map(|name| async move { self.describe(&name).await });
+        futures_util::stream::iter(described).buffered(LOOKUPS_MAX).collect().await
+    }
+
+    /// The entries of a directory with their properties, many at a time; without those that were removed meanwhile. Directories
+    /// within it are described if `directories`.
+    ///
+    /// # Errors
+    /// As [`Self::list`], and the first failure of an entry.
+    pub async fn list_described(
+        &self,
+        name: &Name,
+        directories: bool,
+    ) -> Result<Vec<(ListingEntry, Option<Stat>)>, AccessError> {
+        let entries = self.list(name).await?;
+        let is_described = |entry: &ListingEntry| directories || !entry.is_directory;
+        let names = entries.iter().filter(|entry| is_described(entry)).map(|entry| {
+            let mut name = name.clone();
+            name.push_generic(&entry.file_name);
+            name
+        });
+        let mut stats = self.describe_each(names.collect::<Vec<_>>()).await.into_iter();
+        let mut described = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if !is_described(&entry) {
+                described.push((entry, None));
+            } else if let Some(stat) = stats.next().transpose()?.flatten() {
+                described.push((entry, Some(stat)));
+            }
+        }
+        Ok(described)
+    }
+
     /// Removes `name` from the cache of metadata.
     pub fn forget(&self, name: &Name) {
         self.shared.catalog.forget(name);
@@ -170,6 +273,11 @@ impl Access {
     }
 
     async fn find_object(&self, name: &Name) -> Result<Arc<Object>, AccessError> {
+        if is_versioned(name)
+            && let Some(found) = self.find_stored(name).await?
+        {
+            return Ok(found);
+        }
         let resource = self.shared.catalog.find(name).await?;
         if resource.details().is_directory {
             let text = format!("{name} is a directory");
@@ -182,27 +290,50 @@ impl Access {
             Some((size, segment_size)) => Layout { size, segment_size },
             None => self.measure(&resource).await?,
         };
-        let mut open = self.shared.open.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another task may have opened it meanwhile.
-        if let Some(object) = open.get(resource.name()).and_then(Weak::upgrade) {
-            return Ok(object);
-        }
-        open.retain(|_, object| object.strong_count() > 0);
-        let key = self.key_of(&resource);
-        let versioned = resource.name().clone();
-        let (endpoint, cache) = (self.shared.endpoint.clone(), Arc::clone(&self.shared.cache));
-        let object = Arc::new(Object::new(key, resource, layout, endpoint, cache));
-        open.insert(versioned, Arc::downgrade(&object));
-        Ok(object)
+        let stat = Stat { size: Some(layout.size), ..Stat::of(resource.details()) };
+        Ok(self.share(stat, layout, Some(resource)))
     }
 
-    /// The key of the segments of a resource in the cache. They stay when the file is closed, unless its name has no version:
+    /// A version that is open, or on disk.
+    async fn find_stored(&self, versioned: &Name) -> Result<Option<Arc<Object>>, AccessError> {
+        if let Some(open) = self.opened(versioned) {
+            return Ok(Some(open));
+        }
+        let Some((disk, trust)) = self.shared.disk.as_ref().zip(self.shared.trust) else {
+            return Ok(None);
+        };
+        let Some((stat, layout)) = disk.find(trust, versioned).await else { return Ok(None) };
+        self.shared.catalog.refuse_older(versioned)?;
+        Ok(Some(self.share(stat, layout, None)))
+    }
+
+    /// The object of this version that all files share.
+    fn share(&self, stat: Stat, layout: Layout, resource: Option<Arc<Resource>>) -> Arc<Object> {
+        let mut open = self.shared.open.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another task may have opened it meanwhile.
+        if let Some(object) = open.get(&stat.name).and_then(Weak::upgrade) {
+            return object;
+        }
+        open.retain(|_, object| object.strong_count() > 0);
+        let Shared { endpoint, catalog, cache, disk, trust, .. } = &*self.shared;
+        let disk = disk.as_ref().zip(*trust).filter(|_| stat.version().is_some());
+        let sources = Sources {
+            endpoint: endpoint.clone(),
+            catalog: Arc::clone(catalog),
+            cache: Arc::clone(cache),
+            disk: disk.and_then(|(disk, trust)| disk.object(trust, &stat, layout)),
+        };
+        let (key, name) = (self.key_of(&stat), stat.name.clone());
+        let object = Arc::new(Object::new(key, stat, layout, resource, sources));
+        open.insert(name, Arc::downgrade(&object));
+        object
+    }
+
+    /// The key of the segments of a version in memory. They stay when the file is closed, unless its name has no version:
     /// then the content under the name may change.
-    fn key_of(&self, resource: &Resource) -> ObjectKey {
-        let name = resource.name();
-        let has_version = Stat::of(resource.details()).version().is_some();
-        match sha256(name.value()).first_chunk() {
-            Some(key) if has_version => *key,
+    fn key_of(&self, stat: &Stat) -> ObjectKey {
+        match sha256(stat.name.value()).first_chunk() {
+            Some(key) if stat.version().is_some() => *key,
             _ => u128::from(self.shared.next_number.fetch_add(1, Ordering::Relaxed)).to_be_bytes(),
         }
     }

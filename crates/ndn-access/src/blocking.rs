@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ndn_client::{Endpoint, EndpointOptions};
+use ndn_client::{Endpoint, EndpointOptions, OpenError};
 use ndn_files::ListingEntry;
 use ndn_packet::Name;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -148,7 +148,8 @@ fn ended() -> AccessError {
 }
 
 impl Blocking {
-    /// Connects to a forwarder.
+    /// Connects to a forwarder. With a cache on disk, which has content without one, a forwarder that is not there is a warning of
+    /// the cache: it is awaited.
     ///
     /// # Errors
     /// `Disconnected`: no forwarder, and where it was looked for.
@@ -172,11 +173,21 @@ impl Blocking {
         let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
         let runtime = runtime.map_err(|error| disconnected(format!("no threads: {error}")))?;
         let runtime = OwnRuntime { runtime: Some(runtime), process: std::process::id() };
-        let endpoint = runtime.wait(interrupted, async {
-            let endpoint = Endpoint::connect(connection).await;
-            endpoint.map_err(|error| disconnected(error.to_string()))
+        let waits = options.disk_cache.is_some();
+        let access = runtime.wait(interrupted, async {
+            let failed = |error: OpenError| disconnected(error.to_string());
+            if !waits {
+                let endpoint = Endpoint::connect(connection).await.map_err(failed)?;
+                return Ok(Access::new(endpoint, options));
+            }
+            let opened = Endpoint::connect_or_later(connection).await;
+            let (endpoint, missing) = opened.map_err(failed)?;
+            let access = Access::new(endpoint, options);
+            if let Some(reason) = missing {
+                access.warn(&format!("only what is cached on disk can be read: {reason}"));
+            }
+            Ok::<_, AccessError>(access)
         })?;
-        let access = Access::new(endpoint, options);
         Ok(Self { access: OnRuntime::new(access, Arc::new(runtime)) })
     }
 
@@ -244,6 +255,19 @@ impl Blocking {
         interrupted: Interrupted<'_>,
     ) -> Result<Vec<ListingEntry>, AccessError> {
         self.access.wait(interrupted, |access| access.list(name))
+    }
+
+    /// As [`Access::list_described`].
+    ///
+    /// # Errors
+    /// As [`Access::list_described`], and `Interrupted`.
+    pub fn list_described(
+        &self,
+        name: &Name,
+        directories: bool,
+        interrupted: Interrupted<'_>,
+    ) -> Result<Vec<(ListingEntry, Option<Stat>)>, AccessError> {
+        self.access.wait(interrupted, |access| access.list_described(name, directories))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ndn_client::Endpoint;
-use ndn_client::fetch::{Discovery, FetchError, FetchOptions, FoundObject, ObjectStream};
+use ndn_client::fetch::{Discovery, FetchOptions, FoundObject, ObjectStream};
 use ndn_files::{FileMetadata, MetadataError, find_manifest};
 use ndn_packet::Name;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -24,6 +24,8 @@ const MANIFEST_ROOM: usize = 512 << 10;
 pub const LOOKUPS_MAX: usize = 64;
 /// Maximum time that a look-up waits for others before it is rejected.
 const QUEUE_TIME: Duration = Duration::from_secs(30);
+/// Maximum time that is waited for the metadata of a version which is not the current one.
+const OTHER_VERSION_TIME: Duration = Duration::from_secs(1);
 /// Bytes of a manifest per segment.
 const DIGEST_LEN: u64 = 32;
 /// Maximum lifetime of a cached failure.
@@ -144,10 +146,12 @@ impl Catalog {
         Self { endpoint, fetching, lifetime, entries, look_ups, manifest_room, versions }
     }
 
-    /// The current version of `name`, or the cached one within the lifetime.
+    /// The current version of `name`, or the cached one within the lifetime. If `name` ends in a version, it has to be the current
+    /// one.
     ///
     /// # Errors
-    /// It does not exist, is not answered, or does not verify, also its manifest; `Busy` after 30 s in the queue.
+    /// It does not exist, is not answered, or does not verify, also its manifest; `Changed` for the name of another version than the
+    /// current one; `Busy` after 30 s in the queue.
     pub async fn find(&self, name: &Name) -> Result<Arc<Resource>, AccessError> {
         let entry = self.entry(name);
         let asked = Instant::now();
@@ -188,11 +192,10 @@ impl Catalog {
                 "limit of concurrent name look-ups of this process reached; try again later",
             ));
         };
-        let found = match self.endpoint.find(name, &self.fetching).await {
-            Err(FetchError::NotFound { .. }) => return Ok(None),
-            found => found.map_err(AccessError::from)?,
+        let found = match self.find_version(name).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            found => found?,
         };
-        self.refuse_older(found.name())?;
         let content = found.metadata().cloned().unwrap_or_default();
         Ok(Some(Details::new(found.name(), FileMetadata::decode(&content).ok().as_ref())))
     }
@@ -229,9 +232,7 @@ impl Catalog {
     }
 
     async fn look_up(&self, name: &Name, earlier: Option<&Resource>) -> Known {
-        let found = self.endpoint.find(name, &self.fetching).await;
-        let found = found.map_err(AccessError::from)?;
-        self.refuse_older(found.name())?;
+        let found = self.find_version(name).await?;
         let content = found.metadata().cloned().unwrap_or_default();
         let metadata = match FileMetadata::decode(&content) {
             Ok(metadata) => Some(metadata),
@@ -278,9 +279,27 @@ impl Catalog {
         Ok(Arc::new(resource))
     }
 
+    /// The current version; that of `name` if this ends in a version.
+    async fn find_version(&self, name: &Name) -> Result<FoundObject, AccessError> {
+        let is_versioned = is_versioned(name);
+        let object = if is_versioned { name.as_ref().parent().to_name() } else { name.clone() };
+        let mut found = self.endpoint.find(&object, &self.fetching).await?;
+        if is_versioned && found.name() != name {
+            // Some producers have metadata of each version.
+            let other = timeout(OTHER_VERSION_TIME, self.endpoint.find(name, &self.fetching)).await;
+            let other = other.ok().and_then(Result::ok).filter(|other| other.name() == name);
+            found = other.ok_or_else(|| {
+                let text = format!("{name} is not the current version, which is {}", found.name());
+                AccessError::new(ErrorKind::Changed, text)
+            })?;
+        }
+        self.refuse_older(found.name())?;
+        Ok(found)
+    }
+
     /// Rejects a version older than one verified before: an attacker who replays old packets must
     /// not be able to restore it.
-    fn refuse_older(&self, name: &Name) -> Result<(), AccessError> {
+    pub(crate) fn refuse_older(&self, name: &Name) -> Result<(), AccessError> {
         let Some(versions) = &self.versions else { return Ok(()) };
         let noted = versions.lock().unwrap_or_else(PoisonError::into_inner).note(name.as_ref());
         noted.map_err(|newer| {
@@ -309,6 +328,11 @@ impl Catalog {
             }
         }
     }
+}
+
+/// Whether a name ends in a version: then it is that of one version.
+pub(crate) fn is_versioned(name: &Name) -> bool {
+    name.as_ref().last().is_some_and(|last| last.as_version().is_some())
 }
 
 fn busy(text: &str) -> AccessError {

@@ -2,17 +2,17 @@
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
-use ndn_client::fetch::ObjectStream;
 use ndn_packet::Name;
 
 use crate::error::{AccessError, ErrorKind};
 use crate::object::Object;
 use crate::pattern::{Detector, Pattern};
+use crate::sequence::{Flight, Sequence};
 use crate::stat::Stat;
 
 /// Number of segments from which on a single read begins a fetch that later reads may continue.
@@ -39,15 +39,9 @@ pub struct File {
     detector: Mutex<Detector>,
     /// The fetch that reads in order continue.
     sequence: tokio::sync::Mutex<Option<Sequence>>,
+    /// Segments that this fetch has requested, for which other reads wait.
+    flight: Mutex<Weak<Flight>>,
     ahead: Arc<AtomicUsize>,
-}
-
-/// A fetch that later reads continue.
-#[derive(Debug)]
-struct Sequence {
-    stream: ObjectStream,
-    /// The segment that it returns next.
-    next: u64,
 }
 
 impl File {
@@ -58,6 +52,7 @@ impl File {
             read_ahead,
             detector: Mutex::default(),
             sequence: tokio::sync::Mutex::default(),
+            flight: Mutex::default(),
             ahead: Arc::default(),
         }
     }
@@ -65,7 +60,7 @@ impl File {
     /// Name with version.
     #[must_use]
     pub fn name(&self) -> &Name {
-        self.object.resource.name()
+        &self.object.stat.name
     }
 
     /// Length in bytes.
@@ -77,7 +72,7 @@ impl File {
     /// Properties of the version.
     #[must_use]
     pub fn stat(&self) -> Stat {
-        Stat { size: Some(self.size()), ..Stat::of(self.object.resource.details()) }
+        Stat { size: Some(self.size()), ..self.object.stat.clone() }
     }
 
     /// Reads up to `length` bytes at `offset`: fewer at the end of the file, none beyond it.
@@ -246,8 +241,9 @@ impl File {
         }
         let count = segments.end() - segments.start() + 1;
         let is_sequential = pattern == Pattern::Sequential || count >= LONG_READ_SEGMENTS;
+        let joins = is_sequential || self.is_in_flight(&segments);
         self.within_deadline(async {
-            match is_sequential && self.read_ahead > 0 {
+            match joins && self.read_ahead > 0 {
                 true => self.next_of_sequence(segments).await,
                 false => self.object.segments(segments).await,
             }
@@ -265,41 +261,56 @@ impl File {
         segments: RangeInclusive<u64>,
     ) -> Result<Vec<Bytes>, AccessError> {
         let mut held = self.sequence.lock().await;
+        let slack = self.read_ahead / self.object.layout.segment_size;
+        let next = held.as_ref().map(Sequence::next);
+        let (start, last) = (*segments.start(), *segments.end());
+        let continues =
+            |first: u64| next.is_some_and(|next| first >= next && first - next <= slack);
         // The first segments are in the cache if the read before ended within them, and all of them if another one, which
-        // began later, overtook this one.
-        let cached = segments.clone().map_while(|segment| self.object.cached(segment));
-        let mut contents: Vec<Bytes> = cached.collect();
-        let cached = u64::try_from(contents.len()).unwrap_or(u64::MAX);
-        let (first, last) = (segments.start() + cached, *segments.end());
+        // began later, overtook this one. What the fetch has requested is not looked for on disk.
+        let mut contents: Vec<Bytes> = match continues(start) {
+            true => segments.clone().map_while(|segment| self.object.cached(segment)).collect(),
+            false => self.object.held(segments.clone()).await,
+        };
+        let first = start + u64::try_from(contents.len()).unwrap_or(u64::MAX);
         if first > last {
             return Ok(contents);
         }
-        let layout = self.object.layout;
-        let slack = self.read_ahead / layout.segment_size;
-        let next = held.as_ref().map(|sequence| sequence.next);
         if next.is_some_and(|next| first < next && next - first <= slack) {
             // The fetch has passed them, and they are in the cache no more.
             drop(held);
             contents.extend(self.object.segments(first..=last).await?);
             return Ok(contents);
         }
-        let continued =
-            held.take().filter(|sequence| first >= sequence.next && first - sequence.next <= slack);
-        let mut sequence = continued.unwrap_or_else(|| Sequence {
-            stream: self.object.stream(first, self.read_ahead),
-            next: first,
-        });
-        while sequence.next <= last {
-            let content = self.object.take(&mut sequence.stream, sequence.next).await?;
-            if sequence.next >= first {
+        let mut sequence = match held.take().filter(|_| continues(first)) {
+            Some(sequence) => sequence,
+            None => {
+                let sequence = Sequence::begin(&self.object, first, self.read_ahead).await?;
+                *self.lock_flight() = Arc::downgrade(sequence.flight());
+                sequence
+            }
+        };
+        while sequence.next() <= last {
+            let segment = sequence.next();
+            let content = sequence.take(&self.object).await?;
+            if segment >= first {
                 contents.push(content);
             }
-            sequence.next += 1;
         }
-        if sequence.next * layout.segment_size < layout.size {
+        if sequence.next() <= self.object.layout.last_segment() {
             *held = Some(sequence);
         }
         Ok(contents)
+    }
+
+    /// Whether the fetch in order has requested these segments already: then a single read waits for them.
+    fn is_in_flight(&self, segments: &RangeInclusive<u64>) -> bool {
+        let flight = self.lock_flight().upgrade();
+        flight.is_some_and(|flight| flight.has(segments))
+    }
+
+    fn lock_flight(&self) -> std::sync::MutexGuard<'_, Weak<Flight>> {
+        self.flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Fetches the next reads of a constant distance into the cache.

@@ -117,6 +117,14 @@ mod tests {
         assert!(accepts("digest", "digest") && accepts(&pem, "none"));
         assert!(accepts(&shared, &shared) && !accepts(&shared, &other));
         assert!(!accepts("digest", &shared));
+        // Identify what is stored on disk.
+        let fingerprint = |word: &str| verification(word).unwrap().fingerprint().unwrap();
+        let words = ["digest", "none", &shared, &other];
+        let fingerprints = words.map(fingerprint);
+        assert_eq!(fingerprints, words.map(fingerprint));
+        for (index, one) in fingerprints.iter().enumerate() {
+            assert!(!fingerprints[..index].contains(one), "{}", words[index]);
+        }
         let message = |result: Result<Verification, KeysError>| result.unwrap_err().to_string();
         assert!(message(verification("/none.pem")).starts_with("/none.pem: "));
         assert!(message(verification("rules:/none.conf")).starts_with("/none.conf: "));

@@ -7,15 +7,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use ndn_client::Endpoint;
 use ndn_client::fetch::ObjectStream;
-use tokio::sync::watch;
+use ndn_security::Sha256Digest;
+use tokio::sync::{OnceCell, watch};
 
 use crate::cache::{ObjectKey, SegmentCache};
-use crate::catalog::Resource;
-use crate::error::AccessError;
+use crate::catalog::{Catalog, Resource};
+use crate::disk_cache::CachedObject;
+use crate::error::{AccessError, ErrorKind};
 use crate::range_reader::{irregular, regular};
+use crate::stat::Stat;
 
 /// Missing segments with at most as many others between them are fetched together.
 const GAP_MAX: u64 = 2;
+
+/// Segments that are requested at once, without a window of their own.
+const SINGLES_MAX: u64 = 8;
 
 /// Length and segment length in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +36,11 @@ impl Layout {
         self.segment_size.min(self.size.saturating_sub(segment * self.segment_size))
     }
 
+    /// The last segment.
+    pub(crate) fn last_segment(self) -> u64 {
+        self.size.saturating_sub(1) / self.segment_size
+    }
+
     /// The segments of the bytes from `offset` on; `None` if there are none before the end.
     pub(crate) fn segments_of(self, offset: u64, length: u64) -> Option<RangeInclusive<u64>> {
         let end = offset.saturating_add(length).min(self.size);
@@ -37,56 +48,135 @@ impl Layout {
     }
 }
 
+/// Where segments come from, and where they are kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Sources {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) cache: Arc<SegmentCache>,
+    pub(crate) disk: Option<Arc<CachedObject>>,
+}
+
 /// One version of an object, shared by all files that are open on it.
 #[derive(Debug)]
 pub(crate) struct Object {
-    /// The key of its segments in the cache.
+    /// The key of its segments in memory.
     key: ObjectKey,
-    pub(crate) resource: Arc<Resource>,
+    /// Properties of the version.
+    pub(crate) stat: Stat,
     pub(crate) layout: Layout,
-    endpoint: Endpoint,
-    cache: Arc<SegmentCache>,
+    sources: Sources,
+    /// Parameters of fetches; not known while everything that was read was on disk.
+    resource: OnceCell<Arc<Resource>>,
     /// Segments that are being fetched, with the end of their fetch.
     running: Mutex<HashMap<u64, watch::Receiver<()>>>,
 }
 
 impl Object {
+    /// A version whose `resource` is looked up when something has to be fetched, unless it is known.
     pub(crate) fn new(
         key: ObjectKey,
-        resource: Arc<Resource>,
+        stat: Stat,
         layout: Layout,
-        endpoint: Endpoint,
-        cache: Arc<SegmentCache>,
+        resource: Option<Arc<Resource>>,
+        sources: Sources,
     ) -> Self {
-        Self { key, resource, layout, endpoint, cache, running: Mutex::default() }
+        let resource = OnceCell::new_with(resource);
+        Self { key, stat, layout, sources, resource, running: Mutex::default() }
     }
 
     pub(crate) fn cached(&self, segment: u64) -> Option<Bytes> {
-        self.cache.find(self.key, segment)
+        self.sources.cache.find(self.key, segment)
     }
 
     pub(crate) fn is_cached(&self, segment: u64) -> bool {
-        self.cache.contains(self.key, segment)
+        self.sources.cache.contains(self.key, segment)
+    }
+
+    /// The first of these segments that are in memory or on disk. Those beside them on disk are then in memory, too.
+    pub(crate) async fn held(&self, segments: RangeInclusive<u64>) -> Vec<Bytes> {
+        let cached = segments.clone().map_while(|segment| self.cached(segment));
+        let mut held: Vec<Bytes> = cached.collect();
+        let next = segments.start() + u64::try_from(held.len()).unwrap_or(u64::MAX);
+        if let Some(disk) = &self.sources.disk
+            && next <= *segments.end()
+        {
+            let last = disk.last_beside(*segments.end()).min(self.layout.last_segment());
+            let asked = usize::try_from(segments.end() - next + 1).unwrap_or(usize::MAX);
+            let stored = self.stored(next..=last, asked).await;
+            held.extend(stored.into_iter().take(asked).map_while(|content| content));
+        }
+        held
+    }
+
+    /// The contents of segments as far as they are on disk; they become cached in memory. The first `asked` are those of a read.
+    async fn stored(&self, segments: RangeInclusive<u64>, asked: usize) -> Vec<Option<Bytes>> {
+        let Some(disk) = &self.sources.disk else { return Vec::new() };
+        // A read reports that digests cannot be fetched when it fetches the segments.
+        let Ok(expected) = self.expected(segments.clone()).await else { return Vec::new() };
+        let found = disk.read(segments.clone(), asked, expected).await;
+        for (segment, content) in segments.zip(&found) {
+            if let Some(content) = content {
+                self.sources.cache.insert(self.key, segment, content.clone());
+            }
+        }
+        found
+    }
+
+    /// The digests of the packets that a manifest lists, where there is one and the version was looked up.
+    async fn expected(
+        &self,
+        segments: RangeInclusive<u64>,
+    ) -> Result<Vec<Option<Sha256Digest>>, AccessError> {
+        let Some(resource) = self.resource.get() else { return Ok(Vec::new()) };
+        let verification = &resource.fetching.verification;
+        verification.load(segments.clone()).await?;
+        Ok(segments.map(|segment| verification.expected(segment)).collect())
+    }
+
+    /// Keeps a segment that was fetched, in memory and on disk.
+    fn keep(&self, resource: &Resource, segment: u64, content: &Bytes) {
+        self.sources.cache.insert(self.key, segment, content.clone());
+        if let Some(disk) = &self.sources.disk {
+            let expected = resource.fetching.verification.expected(segment);
+            disk.offer(segment, expected, content.clone());
+        }
+    }
+
+    async fn resource(&self) -> Result<&Arc<Resource>, AccessError> {
+        let look_up = || async {
+            let found = self.sources.catalog.find(&self.stat.name).await?;
+            let layout = found.layout().map(|(size, segment_size)| Layout { size, segment_size });
+            match layout.is_none_or(|layout| layout == self.layout) {
+                true => Ok(found),
+                false => {
+                    let text = format!("{} has another length now", self.stat.name);
+                    Err(AccessError::new(ErrorKind::Changed, text))
+                }
+            }
+        };
+        self.resource.get_or_try_init(look_up).await
     }
 
     /// Fetches from `first` on, without end; at most `ahead` bytes more than the caller takes.
-    pub(crate) fn stream(&self, first: u64, ahead: u64) -> ObjectStream {
-        let mut fetching = self.resource.fetching.clone();
+    pub(crate) async fn stream(&self, first: u64, ahead: u64) -> Result<ObjectStream, AccessError> {
+        let resource = self.resource().await?;
+        let mut fetching = resource.fetching.clone();
         let segments = u32::try_from(ahead / self.layout.segment_size).unwrap_or(u32::MAX);
         fetching.config.buffer_segments = segments.clamp(1, fetching.config.buffer_segments);
-        self.endpoint.fetch_found(self.resource.found.clone(), first, &fetching)
+        Ok(self.sources.endpoint.fetch_found(resource.found.clone(), first, &fetching))
     }
 
-    /// The next segment of a stream, which is `segment`; it is cached.
-    pub(crate) async fn take(
+    /// Checks `content`, which a fetch returned as `segment`, and keeps it.
+    pub(crate) async fn accept(
         &self,
-        stream: &mut ObjectStream,
+        content: Option<Bytes>,
         segment: u64,
+        stream: &ObjectStream,
     ) -> Result<Bytes, AccessError> {
-        let chunk = stream.next().await?;
-        let chunk = regular(chunk, self.layout.length_of(segment), stream)?;
-        self.cache.insert(self.key, segment, chunk.clone());
-        Ok(chunk)
+        let content = regular(content, self.layout.length_of(segment), stream)?;
+        self.keep(self.resource().await?, segment, &content);
+        Ok(content)
     }
 
     /// The contents of these segments, in order.
@@ -96,6 +186,16 @@ impl Object {
     ) -> Result<Vec<Bytes>, AccessError> {
         let mut contents: Vec<Option<Bytes>> = requested.clone().map(|_| None).collect();
         let index = |segment: u64| usize::try_from(segment - *requested.start()).unwrap_or(0);
+        let is_missing = |segment: &u64| !self.is_cached(*segment);
+        if self.sources.disk.is_some()
+            && let Some(first) = requested.clone().find(is_missing)
+        {
+            let last = requested.clone().rfind(is_missing).unwrap_or(first);
+            let stored = self.stored(first..=last, usize::MAX).await;
+            for (segment, content) in (first..=last).zip(stored) {
+                contents[index(segment)] = content;
+            }
+        }
         loop {
             let mut missing = Vec::new();
             for (segment, content) in requested.clone().zip(&mut contents) {
@@ -147,23 +247,29 @@ impl Object {
 
     async fn fetch(&self, run: RangeInclusive<u64>) -> Result<Vec<Bytes>, AccessError> {
         let (first, last) = (*run.start(), *run.end());
-        let (found, fetching) = (&self.resource.found, &self.resource.fetching);
-        if first == last && found.is_segmented() {
-            let received = self.endpoint.fetch_segment(found, first, fetching).await?;
-            // A copy, as the content is a small part of what was received with it.
-            let content = Bytes::copy_from_slice(&received.content());
-            if u64::try_from(content.len()) != Ok(self.layout.length_of(first)) {
-                return Err(irregular(&found.name().to_uri()));
-            }
-            self.cache.insert(self.key, first, content.clone());
-            return Ok(vec![content]);
+        let resource = self.resource().await?;
+        let (found, fetching) = (&resource.found, &resource.fetching);
+        let endpoint = &self.sources.endpoint;
+        if last - first < SINGLES_MAX && found.is_segmented() {
+            let single = |segment| async move {
+                let received = endpoint.fetch_segment(found, segment, fetching).await?;
+                // A copy, as the content is a small part of what was received with it.
+                let content = Bytes::copy_from_slice(&received.content());
+                if u64::try_from(content.len()) != Ok(self.layout.length_of(segment)) {
+                    return Err(irregular(&found.name().to_uri()));
+                }
+                self.keep(resource, segment, &content);
+                Ok(content)
+            };
+            return futures_util::future::try_join_all(run.map(single)).await;
         }
         let mut fetching = fetching.clone();
         fetching.config.last_segment_needed = Some(last);
-        let mut stream = self.endpoint.fetch_found(found.clone(), first, &fetching);
+        let mut stream = endpoint.fetch_found(found.clone(), first, &fetching);
         let mut contents = Vec::new();
         for segment in run {
-            contents.push(self.take(&mut stream, segment).await?);
+            let content = stream.next().await?;
+            contents.push(self.accept(content, segment, &stream).await?);
         }
         Ok(contents)
     }

@@ -12,7 +12,7 @@ use ndn_security::{DigestSigner, KeySigner, KeyType, Locator, PrivateKey};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use crate::{Access, AccessOptions, ErrorKind};
+use crate::{Access, AccessOptions, DiskCacheOptions, ErrorKind, File};
 
 /// Segment length of served files.
 const SEGMENT_LEN: usize = 1000;
@@ -185,6 +185,27 @@ async fn single_reads_fetch_their_segments_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn single_read_of_a_segment_in_flight_does_not_fetch_it_again() {
+    let bed = Bed::new().await;
+    let content = bytes(300_000);
+    bed.write("file", &content);
+    let file = bed.access.open(&name("/x/file")).await.unwrap();
+    for offset in [0, 2000, 4000] {
+        file.read_at(offset, 2000).await.unwrap();
+    }
+    // The fetch runs ahead of its readers.
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    while bed.sent() < 300 {
+        assert!(tokio::time::Instant::now() < deadline, "{} segments sent", bed.sent());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(file.read_at(200_100, 50).await.unwrap(), content[200_100..200_150]);
+    assert_eq!(file.read_at(100_100, 50).await.unwrap(), content[100_100..100_150]);
+    assert_eq!(file.read_at(6000, 294_000).await.unwrap(), content[6000..]);
+    assert_eq!(bed.sent(), 300);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_at_a_constant_distance_are_fetched_ahead() {
     let bed = Bed::new().await;
     let content = bytes(300_000);
@@ -266,6 +287,125 @@ async fn open_file_keeps_its_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_versions_open_the_current_one_only() {
+    let bed = Bed::new().await;
+    bed.write("file", &bytes(20_000));
+    let file = bed.access.open(&name("/x/file")).await.unwrap();
+    let versioned = file.name().clone();
+    drop(file);
+    let file = bed.access.open(&versioned).await.unwrap();
+    assert_eq!((file.name(), file.size()), (&versioned, 20_000));
+    assert_eq!(bed.access.stat(&versioned).await.unwrap().name, versioned);
+    drop(file);
+    bed.write("file", &bytes(15_000));
+    let gone = bed.access.open(&versioned).await.unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::Changed, "{gone}");
+    assert!(gone.to_string().contains("is not the current version, which is /x/file/v="), "{gone}");
+}
+
+/// A key, options that demand it, and a server that signs with it; content is cached below `directory`.
+fn signed(directory: &TempDir) -> (AccessOptions, ServerOptions) {
+    let key = Arc::new(PrivateKey::generate(KeyType::Ed25519).unwrap());
+    let mut options = options();
+    options.fetching.verification = Verification::Verifier(Arc::new(key.public_key().unwrap()));
+    options.disk_cache = Some(DiskCacheOptions::new(directory.path().join("cache")));
+    let locator = Locator::Digest(key.key_digest());
+    let signer = Arc::new(KeySigner::new(key, locator));
+    (options, ServerOptions { signer, ..ServerOptions::default() })
+}
+
+/// Reads in order, at random and in parts.
+async fn read_all(file: &File, content: &[u8]) {
+    let length = content.len() as u64;
+    for offset in (0..length).step_by(7000) {
+        let start = usize::try_from(offset).unwrap();
+        let end = (start + 7000).min(content.len());
+        assert_eq!(file.read_at(offset, 7000).await.unwrap(), content[start..end]);
+    }
+    for offset in [length - 1, 0, length / 2, 12_345] {
+        let start = usize::try_from(offset).unwrap();
+        let end = (start + 100).min(content.len());
+        assert_eq!(file.read_at(offset, 100).await.unwrap(), content[start..end]);
+    }
+    let parts = file.read_vectored(&[5..1500, 100_000..103_000]).await.unwrap();
+    assert_eq!(parts, [&content[5..1500], &content[100_000..103_000]]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn later_process_reads_a_version_without_a_network() {
+    let directory = tempfile::tempdir().unwrap();
+    let (options, serving) = signed(&directory);
+    let bed = Bed::with(options.clone(), serving).await;
+    let content = bytes(300_000);
+    bed.write("file", &content);
+    bed.write("part", &content);
+    let file = bed.access.open(&name("/x/file")).await.unwrap();
+    read_all(&file, &content).await;
+    let part = bed.access.open(&name("/x/part")).await.unwrap();
+    assert_eq!(part.read_at(5000, 1000).await.unwrap(), content[5000..6000]);
+    let [file, part] = [&file, &part].map(|file| (file.name().clone(), file.stat()));
+    bed.access.flush_disk_cache().await;
+    assert_eq!(bed.access.disk_cache().unwrap().stored, 301);
+    drop(bed);
+
+    // A forwarder that does not answer.
+    let (one, _forwarder) = tokio::io::duplex(1 << 20);
+    let (reader, writer) = tokio::io::split(one);
+    let endpoint = Endpoint::from_stream(reader, writer, &EndpointOptions::default());
+    // Without memory, with a little, and with enough of it.
+    for cache_bytes_max in [0, 5000, 1 << 30] {
+        let deadline = Duration::from_secs(1);
+        let options = AccessOptions { deadline, cache_bytes_max, ..options.clone() };
+        let access = Access::new(endpoint.clone(), options);
+        let again = access.open(&file.0).await.unwrap();
+        assert_eq!(again.stat(), file.1);
+        read_all(&again, &content).await;
+        assert_eq!(access.disk_cache().unwrap().misses, 0);
+        let again = access.open(&part.0).await.unwrap();
+        assert_eq!(again.read_at(5000, 1000).await.unwrap(), content[5000..6000]);
+        if cache_bytes_max > 0 {
+            continue;
+        }
+        let missing = again.read_at(6000, 1000).await.unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::Unanswered, "{missing}");
+        // Only the version has a name that needs no answer, and other keys have their own content.
+        let unanswered = access.open(&name("/x/file")).await.unwrap_err();
+        assert_eq!(unanswered.kind(), ErrorKind::Unanswered);
+        let other = access.verified_by(Verification::Digest);
+        assert_eq!(other.open(&file.0).await.unwrap_err().kind(), ErrorKind::Unanswered);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_content_of_the_same_version_is_not_read_from_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let (options, serving) = signed(&directory);
+    let bed = Bed::with(options.clone(), serving.clone()).await;
+    let (old, new) = (bytes(150_000), vec![9; 150_000]);
+    bed.write("file", &old);
+    let path = bed.directory.path().join("file");
+    let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
+    let file = bed.access.open(&name("/x/file")).await.unwrap();
+    read_all(&file, &old).await;
+    let version = file.name().clone();
+    drop(file);
+    let Bed { directory: served, server, access, _producer: producer } = bed;
+    server.stop().await.unwrap();
+    let endpoint = access.endpoint().clone();
+    drop(access);
+    std::fs::write(&path, &new).unwrap();
+    std::fs::File::open(&path).unwrap().set_modified(modified).unwrap();
+    let mut mount = Mount::open(name("/x"), served.path(), RootOptions::default()).unwrap();
+    mount.segment_len = Some(SEGMENT_LEN);
+    let _server = FileServer::start(&producer, vec![mount], &serving).await.unwrap();
+    let access = Access::new(endpoint, options);
+    let file = access.open(&name("/x/file")).await.unwrap();
+    assert_eq!(*file.name(), version);
+    read_all(&file, &new).await;
+    assert!(access.disk_cache().unwrap().damaged > 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn directories_are_listed_and_described() {
     let bed = Bed::new().await;
     bed.write("a/one", b"1");
@@ -280,6 +420,14 @@ async fn directories_are_listed_and_described() {
     assert_eq!((file.is_directory, file.size), (false, Some(2)));
     assert_eq!(bed.access.stat_metadata(&name("/x/a/b/two")).await.unwrap(), Some(file));
     assert_eq!(bed.access.stat_metadata(&name("/x/none")).await.unwrap(), None);
+    let described = bed.access.list_described(&name("/x/a"), true).await.unwrap();
+    let described: Vec<_> = described
+        .iter()
+        .map(|(entry, stat)| (entry.file_name.as_slice(), stat.as_ref().unwrap().size))
+        .collect();
+    assert_eq!(described, [(b"b".as_slice(), None), (b"one", Some(1))]);
+    let files = bed.access.list_described(&name("/x/a"), false).await.unwrap();
+    assert_eq!(files.iter().map(|(_, stat)| stat.is_some()).collect::<Vec<_>>(), [false, true]);
     for (found, kind) in [
         (bed.access.open(&name("/x/a")).await.map(drop), ErrorKind::IsDirectory),
         (bed.access.list(&name("/x/a/one")).await.map(drop), ErrorKind::NotDirectory),
@@ -407,6 +555,22 @@ fn waits_of_threads_can_be_interrupted() {
     };
     let error = blocking.open(&name("/x/file"), &mut interrupted).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
+}
+
+#[test]
+fn connection_with_a_cache_awaits_the_forwarder() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = format!("unix://{}", directory.path().join("socket").display());
+    let connection =
+        EndpointOptions { address: Some(address.parse().unwrap()), ..EndpointOptions::default() };
+    let disk_cache = Some(DiskCacheOptions::new(directory.path().join("cache")));
+    let deadline = Duration::from_millis(100);
+    let options = AccessOptions { disk_cache, deadline, ..options() };
+    let blocking = crate::Blocking::connect(connection, options).unwrap();
+    let warning = blocking.access().disk_cache().unwrap().warning.unwrap();
+    assert!(warning.contains("only what is cached on disk can be read"), "{warning}");
+    let error = blocking.open(&name("/x/file"), &mut || false).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unanswered, "{error}");
 }
 
 #[test]

@@ -8,9 +8,7 @@ use ndn_security::trust::{
     AnchorChange, AnchorSource, CHAIN_MAX, Judgement, Search, SignedPacket, TrustError,
     TrustPolicy, Validation,
 };
-use ndn_security::{
-    Certificate, KeyError, PublicKey, Sha256Digest, Verifier, VerifyError, sha256,
-};
+use ndn_security::{Certificate, KeyError, PublicKey, Sha256Digest, Verifier, VerifyError, sha256};
 use ndn_types::Timestamp;
 
 use crate::express::InterestRequest;

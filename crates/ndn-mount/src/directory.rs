@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use ndn_access::{Access, AccessError, Stat};
 use ndn_files::ListingEntry;
 use ndn_packet::Name;
 
-/// Number of entries whose attributes are fetched at a time.
-const STATS_AT_A_TIME: usize = 32;
+/// Number of entries whose attributes are fetched together.
+const STATS_TOGETHER: usize = 256;
 
 /// An open directory: its entries at the time when it was opened.
 #[derive(Debug)]
@@ -42,12 +41,9 @@ impl Directory {
     ) -> Result<Option<Stat>, AccessError> {
         let mut stats = self.stats.lock().await;
         while stats.len() <= index {
-            let next = self.entries.iter().skip(stats.len()).take(STATS_AT_A_TIME);
+            let next = self.entries.iter().skip(stats.len()).take(STATS_TOGETHER);
             let names: Vec<Name> = next.map(|entry| self.name_of(entry)).collect();
-            let fetched =
-                names.into_iter().map(|name| async move { describe(access, &name).await });
-            let fetched: Vec<_> =
-                futures_util::stream::iter(fetched).buffered(STATS_AT_A_TIME).collect().await;
+            let fetched = access.describe_each(names).await;
             if fetched.is_empty() {
                 return Ok(None);
             }
@@ -56,17 +52,5 @@ impl Directory {
             }
         }
         Ok(stats[index].clone())
-    }
-}
-
-/// The attributes of a file or directory, with its size; `None` if it does not exist.
-pub(crate) async fn describe(access: &Access, name: &Name) -> Result<Option<Stat>, AccessError> {
-    let stat = access.stat_metadata(name).await?;
-    match stat {
-        // Metadata of other services does not state the size.
-        Some(stat) if !stat.is_directory && stat.size.is_none() => {
-            Ok(Some(access.open(name).await?.stat()))
-        }
-        stat => Ok(stat),
     }
 }

@@ -17,7 +17,7 @@ use ndn_access::{Access, AccessError, ErrorKind, File, Stat};
 use ndn_packet::Name;
 use tokio::runtime::Handle;
 
-use crate::directory::{Directory, describe};
+use crate::directory::Directory;
 use crate::errno::{errno, is_reported};
 use crate::inodes::{Inode, Inodes};
 use crate::reports::Reports;
@@ -104,7 +104,7 @@ impl Shared {
         }
         let mut child = parent.name.clone();
         child.push_generic(name.as_bytes());
-        let stat = describe(&self.access, &child).await.map_err(|error| self.errno(&error))?;
+        let stat = self.access.describe(&child).await.map_err(|error| self.errno(&error))?;
         let Some(stat) = stat else { return Ok(None) };
         let number = self.inodes.look_up(Inode { name: child, stat: stat.clone() });
         Ok(Some(self.attributes(number, &stat)))
@@ -115,7 +115,7 @@ impl Shared {
         if !inode.stat.is_directory {
             return Ok((self.attributes(number, &inode.stat), FILE_ATTRIBUTE_LIFETIME));
         }
-        let stat = match describe(&self.access, &inode.name).await {
+        let stat = match self.access.describe(&inode.name).await {
             Ok(Some(stat)) => stat,
             // The root stays, whatever the state of its server.
             Ok(None) | Err(_) if number == INodeNo::ROOT => inode.stat.clone(),

@@ -20,6 +20,9 @@ const SUBTYPE: &str = "ndn";
 /// Beginning of the source of the file system in these tables, before the name.
 const SOURCE: &str = "ndn:";
 
+/// Distance of the kernel's read-ahead: the longest request of FUSE.
+const READ_AHEAD_KIB: u32 = 1024;
+
 /// Why a name cannot be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
@@ -88,6 +91,15 @@ struct Device {
     minor: u32,
 }
 
+impl Device {
+    /// Lets the kernel read further ahead than its default of 128 KiB, in requests of that length. Only root may change it.
+    fn read_ahead(self) {
+        let Self { major, minor } = self;
+        let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+        let _ = std::fs::write(setting, READ_AHEAD_KIB.to_string());
+    }
+}
+
 impl Mounted {
     /// Mounts the directory `name` on `path`. To be called on a tokio runtime with several threads, as the kernel waits for
     /// answers while it mounts.
@@ -146,6 +158,7 @@ impl Mounted {
         let at = path_found.clone();
         let device = tokio::task::spawn_blocking(move || device_at(&at));
         let device = device.await.map_err(io::Error::other).map_err(refused)?.map_err(refused)?;
+        device.read_ahead();
         Ok(Self { path: path_found, device, unmounter: Some(unmounter), ended })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use ndn_access::{Access, AccessError, AccessOptions, ErrorKind};
+use ndn_access::{Access, AccessError, AccessOptions, DiskCacheOptions, ErrorKind};
 use ndn_client::fetch::FetchOptions;
 use ndn_mount::{MountError, MountOptions, Mounted, Watcher};
 use ndn_packet::Name;
@@ -46,6 +46,12 @@ pub(super) struct Options {
     /// Memory for verified content
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size(0..=usize::MAX))]
     cache: usize,
+    /// Directory for verified content, which later mounts read, too; programs may share it
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+    cache_dir: Option<PathBuf>,
+    /// Maximum size of this directory
+    #[arg(long, value_name = "SIZE", default_value = "10GiB", requires = "cache_dir", value_parser = size(DiskCacheOptions::BYTES_MIN..=u64::MAX))]
+    cache_dir_size: u64,
     /// Maximum size of what is fetched ahead of a program that reads a file in order
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = size(0..=u64::MAX))]
     read_ahead: u64,
@@ -78,6 +84,11 @@ pub(super) fn run(options: &Options) -> Outcome {
         metadata_lifetime: options.metadata_lifetime,
         allow_older: options.allow_older,
         cache_bytes_max: options.cache,
+        disk_cache: options.cache_dir.clone().map(|directory| DiskCacheOptions {
+            directory,
+            bytes_max: options.cache_dir_size,
+            warn: Arc::new(|text| output::note(&format_args!("namewire: {text}"))),
+        }),
         read_ahead_bytes_max: options.read_ahead,
         deadline: options.timeout,
     };

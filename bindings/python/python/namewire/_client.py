@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import threading
+import warnings
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Literal, TypedDict, cast, overload
@@ -24,6 +25,8 @@ class ClientOptions(TypedDict, total=False):
     lifetime: float
     metadata_lifetime: float
     cache_bytes: int
+    cache_dir: str | os.PathLike[str] | None
+    cache_dir_size: int | str | None
     read_ahead_bytes: int
     allow_older: bool
 
@@ -170,6 +173,11 @@ class Client:
         Time in seconds after which a new version of a file is seen.
     cache_bytes
         Memory for verified content.
+    cache_dir
+        Directory for verified content, which later programs read, too; programs may share it. One that cannot be used is a
+        warning.
+    cache_dir_size
+        Maximum size of this directory: a text such as ``"20GiB"``, or bytes; 10 GiB by default.
     read_ahead_bytes
         Maximum number of bytes that are fetched ahead of a program that reads a file in order.
     allow_older
@@ -188,6 +196,8 @@ class Client:
         lifetime: float = 4.0,
         metadata_lifetime: float = 2.0,
         cache_bytes: int = 256 << 20,
+        cache_dir: str | os.PathLike[str] | None = None,
+        cache_dir_size: int | str | None = None,
         read_ahead_bytes: int = 16 << 20,
         allow_older: bool = False,
     ) -> None:
@@ -199,6 +209,8 @@ class Client:
             "lifetime": lifetime,
             "metadata_lifetime": metadata_lifetime,
             "cache_bytes": cache_bytes,
+            "cache_dir": None if cache_dir is None else os.fspath(cache_dir),
+            "cache_dir_size": cache_dir_size,
             "read_ahead_bytes": read_ahead_bytes,
             "allow_older": allow_older,
         }
@@ -208,8 +220,13 @@ class Client:
         options: Any = {**self._options}
         options["verify"] = trust(options["verify"])
         options["sign_commands"] = key(options["sign_commands"])
+        if isinstance(options["cache_dir_size"], int):
+            options["cache_dir_size"] = f"{options['cache_dir_size']}B"
         self._native_client = NativeClient(self._transport, **options)
         self._process = os.getpid()
+        cache = self._native_client.disk_cache()
+        if cache is not None and cache["warning"] is not None:
+            warnings.warn(cache["warning"], RuntimeWarning, stacklevel=3)
 
     @property
     def _native(self) -> NativeClient:
@@ -226,6 +243,9 @@ class Client:
     def open(self, name: str, mode: str = "rb", buffering: int = -1) -> io.BufferedReader: ...
     def open(self, name: str, mode: str = "rb", buffering: int = -1) -> File | io.BufferedReader:
         """Open the current version of the file ``name``: an NDN name, such as ``/site/data/run.csv``.
+
+        A name that ends in a version opens this one, if it is the current one, or is in ``cache_dir``: then nothing is requested
+        before something is missing there.
 
         Only reading is possible: ``mode`` is ``"rb"``. Returns a buffered file object, or with ``buffering=0`` a :class:`File`.
         """
@@ -248,6 +268,12 @@ class Client:
     def scandir(self, name: str) -> list[tuple[str, bool]]:
         """The entries of a directory, in order: their names, and whether they are directories."""
         return [(os.fsdecode(entry), is_directory) for entry, is_directory in self._native.entries(name)]
+
+    def statdir(self, name: str) -> list[tuple[str, dict[str, Any] | None]]:
+        """The entries of a directory, in order, with what :meth:`stat` returns of each file, and None for directories.
+
+        Files are described many at a time."""
+        return [(os.fsdecode(entry), found) for entry, found in self._native.described_entries(name)]
 
     def express(
         self,
@@ -351,8 +377,17 @@ class Client:
 
     @property
     def cached_bytes(self) -> int:
-        """Number of bytes in the cache."""
+        """Number of bytes in memory."""
         return self._native.cached_bytes
+
+    @property
+    def disk_cache(self) -> dict[str, Any] | None:
+        """What the cache on disk did since the client was made; None without ``cache_dir``.
+
+        Segments are counted in ``hits``, ``misses``, ``damaged``, ``stored`` and ``dropped`` (they arrived faster than the disk
+        takes them, or could not be written); ``evicted_bytes`` were removed to keep the limit, and ``warning`` is the last reason
+        why nothing could be stored."""
+        return self._native.disk_cache()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_restored, (type(self), self._transport, self._options))

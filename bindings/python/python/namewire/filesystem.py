@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import datetime
 import os
 from typing import Any
@@ -16,8 +15,6 @@ from ._client import Client, ClientOptions, File
 __all__ = ["BufferedFile", "FileSystem"]
 
 _UNRESERVED = "-._~"
-# Entries of a directory that are described at a time.
-_INFOS_MAX = 16
 
 
 def _name(path: str) -> str:
@@ -30,6 +27,18 @@ def _name(path: str) -> str:
         # A component of periods only is written with three more (NDN Packet Format, section 2).
         parts.append("..." + part if set(part) == {"."} else quoted)
     return "/" + "/".join(parts)
+
+
+def _info(path: str, stat: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": path,
+        "type": stat["type"],
+        "size": stat["size"],
+        "mtime": None if stat["mtime_ns"] is None else stat["mtime_ns"] / 1e9,
+        "version": stat["version"],
+        "ndn_name": stat["name"],
+        "mode": stat["mode"],
+    }
 
 
 class BufferedFile(AbstractBufferedFile):  # type: ignore[misc]
@@ -47,7 +56,7 @@ class FileSystem(AbstractFileSystem):  # type: ignore[misc]
     """Read-only file system of the files that a forwarder can reach.
 
     Options are those of :class:`namewire.Client`. A file that is open keeps its version. Verified content is cached by the
-    client (``cache_bytes``), which also reads ahead; ``open`` uses a cache of fsspec in addition if ``cache_type`` names one
+    client (``cache_bytes``, and on disk ``cache_dir``), which also reads ahead; ``open`` uses a cache of fsspec in addition if ``cache_type`` names one
     (``readahead``, ``blockcache``, ``bytes``, …), and ``simplecache::``, ``filecache::`` and ``blockcache::`` keep copies on
     disk, whose versions :meth:`ukey` tells apart.
     """
@@ -83,48 +92,28 @@ class FileSystem(AbstractFileSystem):  # type: ignore[misc]
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
         """Name, type, size, mtime and mode of a file or directory; ``ndn_name`` is its name with the version."""
         path = self._strip_protocol(path)
-        stat = self.client.stat(_name(path))
-        return {
-            "name": path,
-            "type": stat["type"],
-            "size": stat["size"],
-            "mtime": None if stat["mtime_ns"] is None else stat["mtime_ns"] / 1e9,
-            "version": stat["version"],
-            "ndn_name": stat["name"],
-            "mode": stat["mode"],
-        }
-
-    def _info_if_there(self, path: str) -> dict[str, Any] | None:
-        try:
-            return self.info(path)
-        except FileNotFoundError:
-            # It was removed since the directory was listed.
-            return None
+        return _info(path, self.client.stat(_name(path)))
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
-        """The entries of a directory. With ``sizes=False``, files are not described, which takes an Interest each."""
+        """The entries of a directory. With ``sizes=False``, files are not described, which takes an Interest each, many at
+        a time."""
         path = self._strip_protocol(path)
+        above = path.rstrip("/") + "/"
         try:
+            if detail and kwargs.get("sizes", True):
+                # Directories are not described.
+                return [
+                    {"name": above + entry, "type": "directory", "size": 0} if stat is None else _info(above + entry, stat)
+                    for entry, stat in self.client.statdir(_name(path))
+                ]
             entries = self.client.scandir(_name(path))
         except NotADirectoryError:
             info = self.info(path)
             return [info] if detail else [info["name"]]
-        names = [path.rstrip("/") + "/" + entry for entry, _ in entries]
         if not detail:
-            return names
-        is_directory = dict(zip(names, (is_directory for _, is_directory in entries), strict=True))
-        files = [name for name in names if not is_directory[name]]
-        infos: dict[str, dict[str, Any] | None] = {}
-        if not kwargs.get("sizes", True):
-            infos = {name: {"name": name, "type": "file", "size": None} for name in files}
-        elif len(files) == 1:
-            infos = {files[0]: self._info_if_there(files[0])}
-        elif files:
-            with concurrent.futures.ThreadPoolExecutor(min(len(files), _INFOS_MAX)) as threads:
-                infos = dict(zip(files, threads.map(self._info_if_there, files), strict=True))
-        directory = {"type": "directory", "size": 0}
-        found = [{"name": name, **directory} if is_directory[name] else infos[name] for name in names]
-        return [info for info in found if info is not None]
+            return [above + entry for entry, _ in entries]
+        kinds = {True: {"type": "directory", "size": 0}, False: {"type": "file", "size": None}}
+        return [{"name": above + entry, **kinds[is_directory]} for entry, is_directory in entries]
 
     def find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: Any
