@@ -112,8 +112,12 @@ class FileSystem(AbstractFileSystem):  # type: ignore[misc]
             return [info] if detail else [info["name"]]
         if not detail:
             return [above + entry for entry, _ in entries]
-        kinds = {True: {"type": "directory", "size": 0}, False: {"type": "file", "size": None}}
-        return [{"name": above + entry, **kinds[is_directory]} for entry, is_directory in entries]
+        return [
+            {"name": above + entry, "type": "directory", "size": 0}
+            if is_directory
+            else {"name": above + entry, "type": "file", "size": None}
+            for entry, is_directory in entries
+        ]
 
     def find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: Any
