@@ -92,14 +92,16 @@ static void test_directories(struct namewire_context *context)
 	namewire_closedir(directory);
 }
 
-static void test_disk_cache(const char *verify)
+static void test_disk_cache(const char *verify, const char *served)
 {
 	static unsigned char buffer[LENGTH];
 	struct namewire_options options = {0};
 	struct namewire_cache_counters counters;
 	struct namewire_file *file;
-	char directory[] = "cache-XXXXXX", version[256];
+	char directory[4096], version[256];
 
+	/* Beside the directory that is served. */
+	snprintf(directory, sizeof directory, "%s/../cache-XXXXXX", served);
 	CHECK(mkdtemp(directory));
 	options.size = sizeof options;
 	options.verify = verify;
@@ -389,7 +391,7 @@ int main(int argc, char **argv)
 	CHECK(namewire_version()[0] != 0);
 	test_reads(context);
 	test_directories(context);
-	test_disk_cache(argv[2]);
+	test_disk_cache(argv[2], argv[1]);
 	test_errors(context);
 	test_threads();
 	test_fork(context);
