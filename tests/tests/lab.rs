@@ -747,7 +747,7 @@ fn settings_of_networks_of_processes_are_checked() {
         ("topology = \"a-f-b\"\nname_components = 65", "name_components: '65' is not"),
         ("topology = \"a-f-b\"\nroutes = \"all\"", "routes: 'all' is none of"),
         (
-            "topology = \"a-f-b\"\nroutes = \"objects\"\nworkload = \"traffic\"\npattern = \"unique\"",
+            "topology = \"a-f-b\"\nroutes = \"objects\"\nworkload = \"transfer\"",
             "routes: names of objects are those of the workload 'distribution'",
         ),
         ("topology = \"a-f-b\"\ncs_packets = 1_000_000_000", "cache_bytes is too large"),
