@@ -450,7 +450,7 @@ mod tests {
             poller.wait(&mut events, None).unwrap();
             for event in events.iter() {
                 found.insert(event.token);
-                wakers[event.token as usize].reset();
+                wakers[usize::try_from(event.token).unwrap()].reset();
             }
         }
         assert_eq!(found, [0, 1].into());
