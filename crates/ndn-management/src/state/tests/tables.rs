@@ -702,8 +702,8 @@ fn sinks_receive_changes_of_routes_and_strategies() {
         strategy: Some(name("/localhost/nfd/strategy/multicast")),
         ..named("/a")
     };
-    assert!(harness.command(APP, Verb::StrategyChoiceSet, &choice).is_ok());
-    assert!(harness.command(APP, Verb::StrategyChoiceUnset, &named("/a")).is_ok());
+    assert!(harness.command(APP, Verb::StrategySet, &choice).is_ok());
+    assert!(harness.command(APP, Verb::StrategyUnset, &named("/a")).is_ok());
     let expiring = ControlParameters { expiration_period_ms: Some(1000), ..named("/c") };
     assert!(harness.command(APP, Verb::RibRegister, &expiring).is_ok());
     harness.advance(2 * SECOND);
