@@ -107,6 +107,8 @@ impl From<OpenFailure> for Event {
 pub struct Counters {
     events: [AtomicU64; Event::ALL.len()],
     content_bytes: AtomicU64,
+    signed_bytes: AtomicU64,
+    digested_bytes: AtomicU64,
 }
 
 impl Counters {
@@ -116,6 +118,14 @@ impl Counters {
 
     pub(crate) fn add_content(&self, bytes: u64) {
         self.content_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_signed(&self, bytes: u64) {
+        self.signed_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_digested(&self, bytes: u64) {
+        self.digested_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Number of occurrences.
@@ -128,5 +138,17 @@ impl Counters {
     #[must_use]
     pub fn content_bytes(&self) -> u64 {
         self.content_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Content bytes of segments that were hashed for their DigestSha256.
+    #[must_use]
+    pub fn signed_bytes(&self) -> u64 {
+        self.signed_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Content bytes of segments that were hashed for their implicit digests, which manifests list.
+    #[must_use]
+    pub fn digested_bytes(&self) -> u64 {
+        self.digested_bytes.load(Ordering::Relaxed)
     }
 }

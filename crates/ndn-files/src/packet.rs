@@ -7,7 +7,12 @@ use ndn_packet::tlv::{
     Number, Writer, append_nested, append_number, append_tlv, header_len, number_tlv_len, tlv_len,
 };
 use ndn_packet::{ComponentType, EncodeError, Name, types};
-use ndn_security::{SignError, Signer};
+use ndn_security::{Sha256Digest, SignError, Signer, sha256_each};
+
+use crate::counters::Counters;
+
+/// DigestSha256 and implicit digests of segments.
+pub(crate) type Hashed = (Vec<Sha256Digest>, Vec<Sha256Digest>);
 
 /// Longest encoded type and length of a Data: its value has at most 65535 bytes.
 const DATA_HEADER_LEN_MAX: usize = 4;
@@ -213,6 +218,30 @@ impl<'a> PreparedSigner<'a> {
             .map_err(SignError::Encode)?;
         Ok(start..end)
     }
+}
+
+/// Hashes packets whose contents are present, many at a time: for their DigestSha256, with which they are completed, and for
+/// their implicit digests. `seal` is that of DigestSha256.
+pub(crate) fn hash_packets<'a>(
+    seal: &PreparedSigner<'_>,
+    packets: impl IntoIterator<Item = (&'a Slot, &'a mut [u8])>,
+    counters: &Counters,
+) -> Result<Hashed, SignError> {
+    let mut packets: Vec<_> = packets.into_iter().collect();
+    let signed: Vec<&[u8]> = packets.iter().map(|(slot, out)| slot.signed(out)).collect();
+    let signatures = sha256_each(&signed);
+    let mut scratch = Vec::new();
+    let mut closed: Vec<&[u8]> = Vec::with_capacity(packets.len());
+    let mut content_bytes = 0;
+    for ((slot, out), signature) in packets.iter_mut().zip(&signatures) {
+        let range = seal.close_with(slot, out, &mut scratch, signature)?;
+        closed.push(&out[range]);
+        content_bytes += u64::try_from(slot.content.len()).unwrap_or(0);
+    }
+    let digests = sha256_each(&closed);
+    counters.add_signed(content_bytes);
+    counters.add_digested(content_bytes);
+    Ok((signatures, digests))
 }
 
 impl std::fmt::Debug for PreparedSigner<'_> {

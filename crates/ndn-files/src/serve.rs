@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use ndn_client::{AnswerBatch, Request};
 use ndn_packet::{ContentType, DataBuilder, Name};
-use ndn_security::{DigestSigner, Sha256Digest, Signer, sha256_each, sign_data};
+use ndn_security::{DigestSigner, Sha256Digest, SignError, Signer, sha256_each, sign_data};
 use ndn_types::Timestamp;
 
 use crate::cache::{Key, Lru};
 use crate::counters::{Counters, Event, Observer};
 use crate::listing::encode_listing;
 use crate::manifest::{
-    BuildFailure, Built, DiskCache, Hashed, LeafDigests, SignedLeaf, Source, Store, build,
-    build_of, leaf_fanout, leaves_name, manifest_name, signed_leaf, store_for,
+    BuildFailure, Built, DiskCache, Hashing, SegmentDigests, Source, Store, build, build_of,
+    digests_of_leaf, leaf_fanout, leaves_name, manifest_name, signed_leaf, store_for,
 };
 use crate::metadata::{FileMetadata, SignedLeaves};
-use crate::packet::{Layout, PacketLimits, PreparedSigner, Slot};
+use crate::packet::{Layout, PacketLimits, PreparedSigner, Slot, hash_packets};
 use crate::path::path_of;
 use crate::preparations::{Building, Preparations};
 use crate::request::{LIST, Requested};
@@ -42,8 +42,8 @@ const WEIGHT_REST: usize = 1024;
 const PREPARED_IN_MEMORY_MAX: u64 = 1 << 16;
 /// Bytes of signed leaves in memory.
 const SIGNED_LEAVES_BYTES_MAX: usize = 4 << 20;
-/// Digests of files whose leaves were made in part: for a million segments, 8 GiB at the default length.
-const LEAF_DIGESTS_BYTES_MAX: usize = 64 << 20;
+/// Digests of files whose manifests are not complete: for a million segments, 8 GiB at the default length.
+const SEGMENT_DIGESTS_BYTES_MAX: usize = 65 << 20;
 /// Signed leaves of one file that are made before another file has its turn.
 const SIGNED_LEAVES_BATCH: usize = 4;
 /// A manifest that is ready within this time is not announced as being prepared.
@@ -174,7 +174,10 @@ impl Service {
                     let target = target.as_ref().map_err(|refused| *refused);
                     self.answer_node(target, version, node, job, scratch);
                 }
-                Requested::Leaf { .. } => self.queue_leaf(key, job),
+                Requested::Leaf { .. } => {
+                    let target = target.as_ref().map_err(|refused| *refused);
+                    self.queue_leaf(target, job, scratch);
+                }
                 Requested::ListSegment { version, segment } => {
                     if let Err(refused) =
                         target.as_ref().map_err(|refused| *refused).and_then(|target| {
@@ -470,7 +473,10 @@ impl Service {
             Err(refused) if refused.event == Event::Changed => return Ok(false),
             Err(refused) => return Err(refused),
         }
-        let signatures = self.signatures(file, &slots, stride, &buffer);
+        let signatures = self.signatures(file, &slots, stride, &mut buffer).map_err(|error| {
+            tracing::warn!(name = %file.layout.name, %error, "segments cannot be signed");
+            Rejection::silently(Event::Failed)
+        })?;
         let mut content_bytes = 0;
         let mut packets = Vec::with_capacity(requests.len());
         let starts = (0..).step_by(stride);
@@ -499,23 +505,24 @@ impl Service {
         Ok(true)
     }
 
-    /// Signatures of the segments in `buffer` that are digests: those that are known by their manifest or by leaves of it, and
-    /// the others hashed together. `None` each if a key signs segments.
+    /// Signatures of the segments in `buffer` that are digests: those that are known, and the others hashed together. `None`
+    /// each if a key signs segments.
     fn signatures(
         &self,
         file: &OpenFile,
         slots: &[(u64, Slot)],
         stride: usize,
-        buffer: &[u8],
-    ) -> Vec<Option<Sha256Digest>> {
-        let Some(manifests) = &self.manifests else { return vec![None; slots.len()] };
+        buffer: &mut [u8],
+    ) -> Result<Vec<Option<Sha256Digest>>, SignError> {
+        let Some(manifests) = &self.manifests else { return Ok(vec![None; slots.len()]) };
         let mut signatures = vec![None; slots.len()];
-        let segments = signatures.iter_mut().zip(slots);
         if let Some(built) = self.built(file) {
+            let segments = signatures.iter_mut().zip(slots);
             segments.for_each(|(known, (segment, _))| *known = built.signature(*segment).copied());
-        } else if let Some(digests) = manifests.leaf_digests(file) {
-            let digests = lock(&digests);
-            segments.for_each(|(known, (segment, _))| *known = digests.signature(*segment));
+        } else if let Some(digests) = manifests.segment_digests(&file.layout, &file.opened.stat)
+            && let Some(shared) = self.share_digests(&digests, slots, stride, buffer)?
+        {
+            signatures = shared.into_iter().map(Some).collect();
         }
         let packets = slots.iter().zip(buffer.chunks(stride));
         let unknown: Vec<&[u8]> = signatures
@@ -525,10 +532,40 @@ impl Service {
             .map(|(_, ((_, slot), out))| slot.signed(&out[Request::HEADER_LEN_MAX..]))
             .collect();
         let mut hashed = sha256_each(&unknown).into_iter();
-        for signature in signatures.iter_mut().filter(|known| known.is_none()) {
-            *signature = hashed.next();
+        for (signature, (_, slot)) in signatures.iter_mut().zip(slots) {
+            if signature.is_none() {
+                *signature = hashed.next();
+                self.counters.add_signed(u64::try_from(slot.content.len()).unwrap_or(0));
+            }
         }
-        signatures
+        Ok(signatures)
+    }
+
+    /// Signatures of the segments in `buffer` from the digests of a file that has no manifest yet. Segments that no other
+    /// thread has hashed, or is hashing, are hashed here, for the manifest, too.
+    fn share_digests(
+        &self,
+        digests: &SegmentDigests,
+        slots: &[(u64, Slot)],
+        stride: usize,
+        buffer: &mut [u8],
+    ) -> Result<Option<Vec<Sha256Digest>>, SignError> {
+        let seal = PreparedSigner::new(&DigestSigner).map_err(SignError::Encode)?;
+        let segments = || slots.iter().map(|(segment, _)| *segment);
+        for _ in 0..ATTEMPTS_MAX {
+            let claim = digests.claim(segments());
+            let mut positions = claim.positions().iter().peekable();
+            let packets = slots.iter().zip(buffer.chunks_mut(stride)).enumerate();
+            let packets = packets
+                .filter(|(position, _)| positions.next_if_eq(&position).is_some())
+                .map(|(_, ((_, slot), out))| (slot, &mut out[Request::HEADER_LEN_MAX..]));
+            let hashed = hash_packets(&seal, packets, &self.counters)?;
+            claim.finish(hashed);
+            if let Some(signatures) = digests.signatures(segments()) {
+                return Ok(Some(signatures));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -713,11 +750,19 @@ impl Service {
         // Requests come first.
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = NonZero::new(processors / 2).unwrap_or(NonZero::<usize>::MIN);
-        let source = Source { file: opened, layout, done: &building.done };
+        let hashing = Hashing { threads, done: &building.done };
+        let manifests = self.manifests.as_ref();
+        // Those of a file that is being fetched.
+        let shared = manifests.and_then(|all| all.segment_digests(layout, &opened.stat));
+        let source = self.source(opened, layout, shared.as_deref());
         // A tree without leaves is built in memory only.
         let is_small = layout.final_segment < PREPARED_IN_MEMORY_MAX;
         let store = if is_small { Store::Memory } else { Store::Disk };
-        let mut built = build(&source, limits, self.signer.as_ref(), threads, Some(disk), store)?;
+        let built = build(&source, limits, self.signer.as_ref(), hashing, Some(disk), store);
+        if matches!(built, Err(BuildFailure::Changed)) {
+            return Ok(Prepared::Later);
+        }
+        let mut built = built?;
         let unchanged = opened.file.is_unchanged(&opened.stat);
         if !unchanged.map_err(std::io::Error::other)? {
             return Ok(Prepared::Later);
@@ -764,11 +809,10 @@ impl Service {
         if let Some(built) = self.built(file) {
             return built.only_root().map(<[u8]>::to_vec);
         }
-        let (signer, one) = (self.signer.as_ref(), NonZero::<usize>::MIN);
+        let hashing = Hashing { threads: NonZero::<usize>::MIN, done: &AtomicU64::new(0) };
+        let (signer, source) = (self.signer.as_ref(), self.source(&file.opened, layout, None));
         // So short a file is as fast to read again as its digests.
-        let done = AtomicU64::new(0);
-        let source = Source { file: &file.opened, layout, done: &done };
-        let built = build(&source, limits, signer, one, None, Store::Memory).ok()?;
+        let built = build(&source, limits, signer, hashing, None, Store::Memory).ok()?;
         let root = built.only_root().map(<[u8]>::to_vec);
         self.keep(file, built).ok()?;
         root
@@ -871,12 +915,25 @@ impl Service {
         Some(SignedLeaves { name: leaves_name(&file.layout.name), fanout })
     }
 
-    /// Queues a request for a signed leaf: hashing its segments takes a while.
-    fn queue_leaf(&self, key: &Key, job: Job) {
-        match self.manifests.as_ref().map(|manifests| &manifests.waiting_for_leaf) {
-            Some(waiting) if waiting.push(key, job).is_ok() => waiting.wake(),
-            Some(_) => self.counters.add(Event::Overload, 1),
-            None => self.counters.add(Event::Unrecognised, 1),
+    /// Queues a request for a signed leaf: hashing its segments takes a while. The segments that are sent from now on are
+    /// hashed for it, too.
+    fn queue_leaf(&self, target: Result<&Target<'_>, Rejection>, job: Job, scratch: &mut Scratch) {
+        let Some(manifests) = &self.manifests else {
+            self.counters.add(Event::Unrecognised, 1);
+            return;
+        };
+        let file = target.and_then(|target| Ok((target, self.file(target, None)?)));
+        match file {
+            Ok((target, file)) => {
+                if self.built(&file).is_none() {
+                    manifests.segment_digests_or_new(&file.layout, &file.opened.stat);
+                }
+                match manifests.waiting_for_leaf.push(target.key, job) {
+                    Ok(()) => manifests.waiting_for_leaf.wake(),
+                    Err(_) => self.counters.add(Event::Overload, 1),
+                }
+            }
+            Err(refused) => self.refuse(&job.request, refused, scratch),
         }
     }
 
@@ -921,53 +978,71 @@ impl Service {
         {
             return Ok(Arc::clone(packet));
         }
-        let (limits, signer) = (&target.mount.limits, self.signer.as_ref());
-        let made = signed_leaf(&file.opened, &file.layout, limits, signer, leaf);
-        let made = made.map_err(|error| {
-            tracing::warn!(name = %file.layout.name, leaf, %error, "a leaf cannot be made");
-            Rejection::silently(Event::Failed)
-        })?;
-        let SignedLeaf { packet, hashed } = made.ok_or(Rejection::silently(Event::BeyondEnd))?;
-        let packet = Arc::new(packet);
+        let limits = &target.mount.limits;
+        let failed = |error| Self::not_built(&file.layout, &error);
+        let digests = self.leaf_digests(&file, limits, leaf).map_err(failed)?;
+        let digests = digests.ok_or(Rejection::silently(Event::BeyondEnd))?;
+        let packet = signed_leaf(&file.layout, limits, self.signer.as_ref(), leaf, digests);
+        let packet = Arc::new(packet.map_err(failed)?);
         let now = still_same(&file)?;
         self.counters.add(Event::SignedLeaf, 1);
-        self.keep_leaf(&file, limits, leaf, &hashed)?;
+        self.complete_manifest(&file, limits)?;
         let weight = packet.len() + key.len();
         manifests.signed_leaves().insert(&key, (now, Arc::clone(&packet)), weight);
         Ok(packet)
     }
 
-    /// Keeps the digests of a leaf for the signatures of its segments. The last leaf completes the manifest.
-    fn keep_leaf(
+    /// Digests of the segments of a leaf: of the manifest if it is built, or computed; `None` if there is no such leaf.
+    fn leaf_digests(
         &self,
         file: &OpenFile,
         limits: &PacketLimits,
         leaf: u64,
-        hashed: &Hashed,
-    ) -> Result<(), Rejection> {
-        let (layout, signer) = (&file.layout, self.signer.as_ref());
+    ) -> Result<Option<Vec<Sha256Digest>>, BuildFailure> {
+        let (opened, layout) = (&file.opened, &file.layout);
+        if let Some(digests) = self.built(file).and_then(|built| built.digests_of_leaf(leaf)) {
+            return Ok(Some(digests));
+        }
+        let manifests = self.manifests.as_ref();
+        let shared = manifests.and_then(|all| all.segment_digests_or_new(layout, &opened.stat));
+        let source = self.source(opened, layout, shared.as_deref());
+        digests_of_leaf(&source, limits, self.signer.as_ref(), leaf)
+    }
+
+    /// Makes the manifest of a file if the digests of all of its leaves have just become known.
+    fn complete_manifest(&self, file: &OpenFile, limits: &PacketLimits) -> Result<(), Rejection> {
+        let layout = &file.layout;
         let Some(manifests) = &self.manifests else { return Ok(()) };
         let store = store_for(layout, manifests.bytes_max, manifests.disk.as_ref());
         if store != Some(Store::Memory) || self.built(file).is_some() {
             return Ok(());
         }
-        let new = || LeafDigests::new(layout, leaf_fanout(layout, limits, signer)?);
-        let Some(digests) = manifests.leaf_digests(file).or_else(|| {
-            let new = Arc::new(Mutex::new(new()?));
-            let key: Key = Arc::from(layout.name.value());
-            let value = (file.opened.stat, Arc::clone(&new));
-            manifests.all_leaf_digests().insert(&key, value, LeafDigests::weight(layout));
-            Some(new)
-        }) else {
+        let digests = manifests.segment_digests(layout, &file.opened.stat);
+        let Some(all) = digests.filter(|digests| digests.is_newly_complete()) else {
             return Ok(());
         };
-        let Some(all) = lock(&digests).add(leaf, hashed) else { return Ok(()) };
-        manifests.all_leaf_digests().remove(layout.name.value());
-        let built = build_of(layout, limits, signer, all).map_err(|error| {
-            tracing::warn!(name = %layout.name, %error, "a manifest cannot be made");
-            Rejection::silently(Event::Failed)
-        })?;
-        self.store(file, built)
+        let all = all.all().ok_or(Rejection::silently(Event::Failed))?;
+        let built = build_of(layout, limits, self.signer.as_ref(), all);
+        self.store(file, built.map_err(|error| Self::not_built(layout, &error))?)
+    }
+
+    fn source<'a>(
+        &'a self,
+        file: &'a Opened,
+        layout: &'a Layout,
+        shared: Option<&'a SegmentDigests>,
+    ) -> Source<'a> {
+        Source { file, layout, shared, counters: &self.counters }
+    }
+
+    /// Logs why no manifest, or leaf, of a file could be made.
+    fn not_built(layout: &Layout, failure: &BuildFailure) -> Rejection {
+        if matches!(failure, BuildFailure::Changed) {
+            return Rejection::silently(Event::Changed);
+        }
+        tracing::warn!(name = %layout.name, error = %failure, "a manifest cannot be made");
+        let sends_nack = matches!(failure, BuildFailure::TooLarge);
+        Rejection { event: Event::Failed, sends_nack }
     }
 
     fn make(&self, target: &Target<'_>) -> Result<(), Rejection> {
@@ -1001,15 +1076,12 @@ impl Service {
         let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         let disk = self.manifests.as_ref().and_then(|manifests| manifests.disk.as_ref());
         let (opened, layout) = (&file.opened, &file.layout);
-        let source = Source { file: opened, layout, done: &building.done };
-        let built = match build(&source, limits, self.signer.as_ref(), threads, disk, store) {
-            Ok(built) => built,
-            Err(error) => {
-                tracing::warn!(name = %layout.name, %error, "a manifest cannot be made");
-                let sends_nack = matches!(error, BuildFailure::TooLarge);
-                return Err(Rejection { event: Event::Failed, sends_nack });
-            }
-        };
+        let hashing = Hashing { threads, done: &building.done };
+        let manifests = self.manifests.as_ref().filter(|_| store == Store::Memory);
+        let shared = manifests.and_then(|all| all.segment_digests_or_new(layout, &opened.stat));
+        let source = self.source(opened, layout, shared.as_deref());
+        let built = build(&source, limits, self.signer.as_ref(), hashing, disk, store);
+        let built = built.map_err(|error| Self::not_built(layout, &error))?;
         let is_hashed = !built.is_from_disk();
         self.store(file, built)?;
         Ok(is_hashed)
@@ -1037,6 +1109,7 @@ impl Service {
         // A manifest that fills the whole cache is kept, too.
         let weight = (built.weight() + key.len() + WEIGHT_REST).min(manifests.bytes_max);
         manifests.built().insert(&key, (now, Arc::new(built)), weight);
+        manifests.all_segment_digests().remove(&key);
         Ok(())
     }
 }
@@ -1058,8 +1131,8 @@ pub(crate) struct ManifestCache {
     pub(crate) waiting: Schedule<Job>,
     /// Signed leaves by name, each with the state of its file.
     signed_leaves: Mutex<Lru<(FileStat, Arc<Vec<u8>>)>>,
-    /// Digests of leaves that were made, by the name with version.
-    leaf_digests: Mutex<Lru<(FileStat, Arc<Mutex<LeafDigests>>)>>,
+    /// Digests of files whose manifests are not complete, by the name with version.
+    segment_digests: Mutex<Lru<(FileStat, Arc<SegmentDigests>)>>,
     pub(crate) waiting_for_leaf: Schedule<Job>,
 }
 
@@ -1067,21 +1140,43 @@ impl ManifestCache {
     pub(crate) fn new(bytes_max: usize, limits: Limits, disk: Option<DiskCache>) -> Self {
         let built = Mutex::new(Lru::new(bytes_max));
         let signed_leaves = Mutex::new(Lru::new(SIGNED_LEAVES_BYTES_MAX));
-        let leaf_digests = Mutex::new(Lru::new(LEAF_DIGESTS_BYTES_MAX));
+        let segment_digests = Mutex::new(Lru::new(SEGMENT_DIGESTS_BYTES_MAX));
         let waiting_for_leaf = Schedule::new(Limits { batch: SIGNED_LEAVES_BATCH, ..limits });
         let waiting = Schedule::new(limits);
-        Self { built, bytes_max, disk, waiting, signed_leaves, leaf_digests, waiting_for_leaf }
+        Self { built, bytes_max, disk, waiting, signed_leaves, segment_digests, waiting_for_leaf }
     }
 
-    fn all_leaf_digests(&self) -> MutexGuard<'_, Lru<(FileStat, Arc<Mutex<LeafDigests>>)>> {
-        lock(&self.leaf_digests)
+    fn all_segment_digests(&self) -> MutexGuard<'_, Lru<(FileStat, Arc<SegmentDigests>)>> {
+        lock(&self.segment_digests)
     }
 
-    /// Digests of the leaves of a version that were made.
-    fn leaf_digests(&self, file: &OpenFile) -> Option<Arc<Mutex<LeafDigests>>> {
-        let mut all = self.all_leaf_digests();
-        let (stat, digests) = all.find(file.layout.name.value())?;
-        stat.is_same_content(&file.opened.stat).then(|| Arc::clone(digests))
+    /// Digests of the segments of a version, while its manifest is not complete and leaves of it were requested.
+    fn segment_digests(&self, layout: &Layout, stat: &FileStat) -> Option<Arc<SegmentDigests>> {
+        let mut all = self.all_segment_digests();
+        let (of, digests) = all.find(layout.name.value())?;
+        of.is_same_content(stat).then(|| Arc::clone(digests))
+    }
+
+    /// The same, and without digests if there are none yet; `None` if they have no room.
+    fn segment_digests_or_new(
+        &self,
+        layout: &Layout,
+        stat: &FileStat,
+    ) -> Option<Arc<SegmentDigests>> {
+        let weight = SegmentDigests::weight(layout);
+        if weight > SEGMENT_DIGESTS_BYTES_MAX {
+            return None;
+        }
+        let mut all = self.all_segment_digests();
+        if let Some((of, digests)) = all.find(layout.name.value())
+            && of.is_same_content(stat)
+        {
+            return Some(Arc::clone(digests));
+        }
+        let new = Arc::new(SegmentDigests::new(0..layout.final_segment + 1)?);
+        let key: Key = Arc::from(layout.name.value());
+        all.insert(&key, (*stat, Arc::clone(&new)), weight);
+        Some(new)
     }
 
     fn signed_leaves(&self) -> MutexGuard<'_, Lru<(FileStat, Arc<Vec<u8>>)>> {

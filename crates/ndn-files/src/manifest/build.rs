@@ -1,21 +1,22 @@
 //! Builds manifests: every segment is read, encoded as its packet and hashed, on all processors.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::io::{self, IoSliceMut};
 use std::num::NonZero;
+use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use ndn_packet::{ContentType, DataBuilder, Name};
-use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, Signer, sha256_each, sign_data};
+use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, Signer, sign_data};
 
-use super::disk::{DiskCache, Hashed, Unfinished, offset_of_digests};
+use super::disk::{DiskCache, Unfinished, offset_of_digests};
 use super::nodes::{BuildFailure, Leaves, NodeForm, Nodes};
 use super::root::{Root, leaves_name, manifest_name};
+use super::segments::SegmentDigests;
 use super::tree::{FANOUT_MAX, Tree};
-use crate::packet::{Layout, PacketLimits, PreparedSigner};
-use crate::source::{Opened, SourceFile};
+use crate::counters::Counters;
+use crate::packet::{Hashed, Layout, PacketLimits, PreparedSigner, Slot, hash_packets};
+use crate::source::Opened;
 use crate::stat::FileStat;
 
 /// Segments that a thread takes at a time.
@@ -79,6 +80,11 @@ impl Built {
         self.nodes.packet(node, signer)
     }
 
+    /// Digests of the segments that a leaf lists, if the leaf is in memory.
+    pub(crate) fn digests_of_leaf(&self, leaf: u64) -> Option<Vec<Sha256Digest>> {
+        self.nodes.digests_of_leaf(leaf)
+    }
+
     /// Content of the root, if there are no other nodes.
     pub(crate) fn only_root(&self) -> Option<&[u8]> {
         self.nodes.only_root()
@@ -130,13 +136,22 @@ pub(crate) fn store_for(
     (fits(in_memory) && on_disk).then_some(Store::Disk)
 }
 
-/// A file whose manifest is built.
+/// A file whose manifest, or a leaf of it, is built.
 #[derive(Debug)]
 pub(crate) struct Source<'a> {
     pub(crate) file: &'a Opened,
     /// Its segments.
     pub(crate) layout: &'a Layout,
-    /// Bytes that were hashed.
+    /// Digests of its segments that other threads know, and compute, too.
+    pub(crate) shared: Option<&'a SegmentDigests>,
+    pub(crate) counters: &'a Counters,
+}
+
+/// Threads that hash a file, and their progress.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hashing<'a> {
+    pub(crate) threads: NonZero<usize>,
+    /// Bytes of which the digests are known.
     pub(crate) done: &'a AtomicU64,
 }
 
@@ -147,7 +162,7 @@ pub(crate) fn build(
     source: &Source<'_>,
     limits: &PacketLimits,
     signer: &dyn Signer,
-    threads: NonZero<usize>,
+    hashing: Hashing<'_>,
     disk: Option<&DiskCache>,
     store: Store,
 ) -> Result<Built, BuildFailure> {
@@ -155,13 +170,13 @@ pub(crate) fn build(
     if store == Store::Disk {
         let form = form(layout, limits, signer)?;
         let disk = disk.ok_or(BuildFailure::TooLarge)?;
-        return build_on_disk(source, form, threads, disk);
+        return build_on_disk(source, form, hashing, disk);
     }
     if let Some(hashed) = disk.and_then(|disk| disk.load(layout, &file.stat)) {
         let built = build_of(layout, limits, signer, hashed)?;
         return Ok(Built { unstored: Unstored::None, from_disk: true, ..built });
     }
-    build_of(layout, limits, signer, hash_segments(source, threads)?)
+    build_of(layout, limits, signer, hash_segments(source, hashing)?)
 }
 
 /// The manifest of a file with these digests, in memory.
@@ -188,59 +203,6 @@ fn form(
     Ok(NodeForm { name, freshness_ms: limits.freshness_ms, tree })
 }
 
-/// A leaf as a packet, and the digests of the segments that it lists.
-#[derive(Debug)]
-pub(crate) struct SignedLeaf {
-    pub(crate) packet: Vec<u8>,
-    pub(crate) hashed: Hashed,
-}
-
-/// Digests of a file whose leaves are made one by one, as they are requested.
-#[derive(Debug)]
-pub(crate) struct LeafDigests {
-    hashed: Hashed,
-    /// Segments that a leaf lists.
-    fanout: usize,
-    /// For each leaf, whether its digests are there.
-    made: Vec<bool>,
-}
-
-impl LeafDigests {
-    /// None of the digests yet; `None` if there are more than memory could hold.
-    pub(crate) fn new(layout: &Layout, fanout: u64) -> Option<Self> {
-        let segments = usize::try_from(layout.final_segment + 1).ok()?;
-        let fanout = usize::try_from(fanout).ok()?;
-        let digests = vec![[0; SHA256_LEN]; segments];
-        let made = vec![false; segments.div_ceil(fanout)];
-        Some(Self { hashed: (digests.clone(), digests), fanout, made })
-    }
-
-    /// Bytes of memory for the digests of a file.
-    pub(crate) fn weight(layout: &Layout) -> usize {
-        usize::try_from(layout.final_segment + 1)
-            .map_or(usize::MAX, |segments| segments.saturating_mul(2 * SHA256_LEN))
-    }
-
-    /// Adds the digests of a leaf; returns those of the whole file once they are complete.
-    pub(crate) fn add(&mut self, leaf: u64, hashed: &Hashed) -> Option<Hashed> {
-        let index = usize::try_from(leaf).ok()?;
-        let made = self.made.get_mut(index)?;
-        let first = index * self.fanout;
-        for (all, new) in [(&mut self.hashed.0, &hashed.0), (&mut self.hashed.1, &hashed.1)] {
-            all.get_mut(first..first + new.len())?.copy_from_slice(new);
-        }
-        *made = true;
-        self.made.iter().all(|made| *made).then(|| std::mem::take(&mut self.hashed))
-    }
-
-    /// SignatureValue of a segment, if it is there.
-    pub(crate) fn signature(&self, segment: u64) -> Option<Sha256Digest> {
-        let segment = usize::try_from(segment).ok()?;
-        let is_made = self.made.get(segment / self.fanout).is_some_and(|made| *made);
-        self.hashed.0.get(segment).filter(|_| is_made).copied()
-    }
-}
-
 /// Number of segments that each leaf of a file's manifest lists; `None` if no digests fit a packet.
 pub(crate) fn leaf_fanout(
     layout: &Layout,
@@ -251,37 +213,50 @@ pub(crate) fn leaf_fanout(
     Tree::new(layout.final_segment + 1, fanout).map(|tree| tree.fanout)
 }
 
-/// One leaf of a file's manifest as a packet of its own, with what the root states, signed by `signer`: only the segments that
-/// it lists are read and hashed. `None` if there is no such leaf. The caller must check whether the file has changed meanwhile.
+/// Segments that a leaf of a file's manifest lists; `None` if there is no such leaf.
+fn segments_of_leaf(tree: &Tree, leaf: u64) -> Option<Range<u64>> {
+    (leaf < tree.leaves())
+        .then(|| leaf * tree.fanout..((leaf + 1) * tree.fanout).min(tree.segments))
+}
+
+/// Digests of the segments that a leaf of a file's manifest lists: those that no thread knows are read and hashed. `None` if
+/// there is no such leaf. The caller must check whether the file has changed meanwhile.
+pub(crate) fn digests_of_leaf(
+    source: &Source<'_>,
+    limits: &PacketLimits,
+    signer: &dyn Signer,
+    leaf: u64,
+) -> Result<Option<Vec<Sha256Digest>>, BuildFailure> {
+    let tree = form(source.layout, limits, signer)?.tree;
+    let Some(segments) = segments_of_leaf(&tree, leaf) else { return Ok(None) };
+    let own = || SegmentDigests::new(segments.clone()).ok_or(BuildFailure::TooLarge);
+    let own = if source.shared.is_none() { Some(own()?) } else { None };
+    let digests = source.shared.or(own.as_ref()).ok_or(BuildFailure::TooLarge)?;
+    let mut scratch = Scratch::new(source.layout)?;
+    let mut first = segments.start;
+    while first < segments.end {
+        let last = (first + RUN).min(segments.end) - 1;
+        scratch.complete(source, digests, first..=last)?;
+        first = last + 1;
+    }
+    digests.digests(segments).map(Some).ok_or(BuildFailure::Changed)
+}
+
+/// One leaf of a file's manifest as a packet of its own, with what the root states, signed by `signer`.
 pub(crate) fn signed_leaf(
-    file: &Opened,
     layout: &Layout,
     limits: &PacketLimits,
     signer: &dyn Signer,
     leaf: u64,
-) -> Result<Option<SignedLeaf>, BuildFailure> {
-    let fanout = leaf_fanout(layout, limits, signer).ok_or(BuildFailure::TooLarge)?;
-    let tree = Tree::new(layout.final_segment + 1, fanout).ok_or(BuildFailure::TooLarge)?;
-    if leaf >= tree.leaves() {
-        return Ok(None);
-    }
-    let seal = PreparedSigner::new(&DigestSigner)?;
-    let mut scratch = Scratch::new(layout, &seal);
-    let (mut signatures, mut digests) = (Vec::new(), Vec::new());
-    let (mut first, end) = (leaf * fanout, ((leaf + 1) * fanout).min(tree.segments));
-    while first < end {
-        let last = (first + RUN).min(end) - 1;
-        let hashed = scratch.hash_run(file.file.as_ref(), layout, &seal, first, last)?;
-        signatures.extend(hashed.0);
-        digests.extend(hashed.1);
-        first = last + 1;
-    }
+    digests: Vec<Sha256Digest>,
+) -> Result<Vec<u8>, BuildFailure> {
+    let tree = form(layout, limits, signer)?.tree;
     let root = Root {
         name: layout.name.clone(),
         size: layout.size,
         segment_size: u64::try_from(layout.segment_len).map_err(|_| BuildFailure::TooLarge)?,
-        fanout,
-        digests: digests.clone(),
+        fanout: tree.fanout,
+        digests,
     };
     let mut name = leaves_name(&layout.name);
     name.push_segment(leaf);
@@ -291,14 +266,14 @@ pub(crate) fn signed_leaf(
         .freshness_ms(limits.freshness_ms)
         .final_segment(tree.leaves() - 1)
         .content(&content);
-    Ok(Some(SignedLeaf { packet: sign_data(&data, signer)?, hashed: (signatures, digests) }))
+    Ok(sign_data(&data, signer)?)
 }
 
 /// As [`build`], with the digests of segments on disk only.
 fn build_on_disk(
     source: &Source<'_>,
     form: NodeForm,
-    threads: NonZero<usize>,
+    hashing: Hashing<'_>,
     disk: &DiskCache,
 ) -> Result<Built, BuildFailure> {
     let (file, layout) = (source.file, source.layout);
@@ -306,7 +281,11 @@ fn build_on_disk(
         Some(stored) => (stored, Unstored::None),
         None => {
             let unfinished = disk.create(layout, &file.stat)?;
-            hash_all(source, threads, |first, hashed| unfinished.write(first, &hashed))?;
+            for_each_run(source.layout, hashing, |scratch, run| {
+                let first = *run.start();
+                let all = scratch.read(source, run)?;
+                Ok(unfinished.write(first, &scratch.hash(&all, source.counters)?)?)
+            })?;
             (unfinished.file.try_clone()?, Unstored::File(unfinished))
         }
     };
@@ -344,57 +323,47 @@ fn digests_within(room: usize, name: &Name) -> Option<u64> {
     u64::try_from(rest / SHA256_LEN).ok().map(|fanout| fanout.min(FANOUT_MAX))
 }
 
-/// Signature and implicit digest of every segment.
-fn hash_segments(source: &Source<'_>, threads: NonZero<usize>) -> Result<Hashed, BuildFailure> {
-    let runs = Mutex::new(BTreeMap::new());
-    hash_all(source, threads, |first, hashed| {
-        runs.lock().unwrap_or_else(PoisonError::into_inner).insert(first, hashed);
-        Ok(())
-    })?;
-    let runs = runs.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let (mut signatures, mut digests) = (Vec::new(), Vec::new());
-    for (_, (run_signatures, run_digests)) in runs {
-        signatures.extend(run_signatures);
-        digests.extend(run_digests);
-    }
-    Ok((signatures, digests))
+/// DigestSha256 and implicit digest of every segment.
+fn hash_segments(source: &Source<'_>, hashing: Hashing<'_>) -> Result<Hashed, BuildFailure> {
+    let own = || SegmentDigests::new(0..source.layout.final_segment + 1);
+    let own = if source.shared.is_none() { own() } else { None };
+    let digests = source.shared.or(own.as_ref()).ok_or(BuildFailure::TooLarge)?;
+    for_each_run(source.layout, hashing, |scratch, run| scratch.complete(source, digests, run))?;
+    digests.all().ok_or(BuildFailure::Changed)
 }
 
-/// Hashes all segments, run by run in any order; passes the first segment of each run and its
-/// result to `keep`.
-fn hash_all(
-    source: &Source<'_>,
-    threads: NonZero<usize>,
-    keep: impl Fn(u64, Hashed) -> io::Result<()> + Sync,
+/// Passes the segments of a file to `work`, run by run in any order, on several threads.
+fn for_each_run(
+    layout: &Layout,
+    Hashing { threads, done }: Hashing<'_>,
+    work: impl Fn(&mut Scratch, RangeInclusive<u64>) -> Result<(), BuildFailure> + Sync,
 ) -> Result<(), BuildFailure> {
-    let (file, layout) = (source.file.file.as_ref(), source.layout);
     let next = AtomicU64::new(0);
     let failed = AtomicBool::new(false);
-    let work = || -> Result<(), BuildFailure> {
-        let seal = PreparedSigner::new(&DigestSigner)?;
-        let mut scratch = Scratch::new(layout, &seal);
+    let work_on_runs = || -> Result<(), BuildFailure> {
+        let mut scratch = Scratch::new(layout)?;
         while !failed.load(Ordering::Relaxed) {
             let first = next.fetch_add(RUN, Ordering::Relaxed);
             if first > layout.final_segment {
                 break;
             }
             let last = (first + RUN - 1).min(layout.final_segment);
-            let hashed = scratch.hash_run(file, layout, &seal, first, last);
-            let kept = hashed.and_then(|hashed| Ok(keep(first, hashed)?));
+            let worked = work(&mut scratch, first..=last);
             let (offset, length) = layout.extent(last);
             let run_bytes = offset + length as u64 - layout.extent(first).0;
-            source.done.fetch_add(run_bytes, Ordering::Relaxed);
-            if kept.is_err() {
+            done.fetch_add(run_bytes, Ordering::Relaxed);
+            if worked.is_err() {
                 failed.store(true, Ordering::Relaxed);
-                return kept;
+                return worked;
             }
         }
         Ok(())
     };
     let useful = usize::try_from(layout.final_segment / RUN).unwrap_or(usize::MAX) + 1;
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.get().min(useful)).map(|_| scope.spawn(work)).collect();
-        let own = work();
+        let others = 1..threads.get().min(useful);
+        let others: Vec<_> = others.map(|_| scope.spawn(work_on_runs)).collect();
+        let own = work_on_runs();
         let others = others.into_iter().map(|thread| thread.join().unwrap_or(Ok(())));
         others.fold(own, Result::and)
     })
@@ -402,44 +371,71 @@ fn hash_all(
 
 /// Buffers of a thread that hashes.
 struct Scratch {
+    seal: PreparedSigner<'static>,
     packets: Vec<u8>,
     stride: usize,
-    signature: Vec<u8>,
+    /// Of the segments that were read last.
+    slots: Vec<Slot>,
 }
 
 impl Scratch {
-    fn new(layout: &Layout, seal: &PreparedSigner<'_>) -> Self {
-        let stride = layout.packet_len_max(seal);
+    fn new(layout: &Layout) -> Result<Self, BuildFailure> {
+        let seal = PreparedSigner::new(&DigestSigner)?;
+        let stride = layout.packet_len_max(&seal);
         let count = usize::try_from(RUN.min(layout.final_segment + 1)).unwrap_or(1);
-        Self { packets: vec![0; stride * count], stride, signature: Vec::new() }
+        Ok(Self { seal, packets: vec![0; stride * count], stride, slots: Vec::new() })
     }
 
-    fn hash_run(
+    /// Reads and hashes those segments of a run that no other thread hashes, and waits for the others.
+    fn complete(
         &mut self,
-        file: &dyn SourceFile,
-        layout: &Layout,
-        seal: &PreparedSigner<'_>,
-        first: u64,
-        last: u64,
-    ) -> Result<Hashed, BuildFailure> {
-        let mut slots = Vec::new();
-        for (segment, out) in (first..=last).zip(self.packets.chunks_mut(self.stride)) {
-            slots.push(layout.lay_out(segment, seal, out)?);
+        source: &Source<'_>,
+        digests: &SegmentDigests,
+        run: RangeInclusive<u64>,
+    ) -> Result<(), BuildFailure> {
+        loop {
+            if let Some(missing) = digests.missing(run.clone()) {
+                self.read(source, missing.clone())?;
+                let unchanged = source.file.file.is_unchanged(&source.file.stat);
+                if !unchanged.map_err(io::Error::other)? {
+                    return Err(BuildFailure::Changed);
+                }
+                // Claimed only now: other threads do not wait for the disk.
+                let claim = digests.claim(missing);
+                let hashed = self.hash(claim.positions(), source.counters)?;
+                claim.finish(hashed);
+            }
+            if digests.signatures(run.clone()).is_some() {
+                return Ok(());
+            }
         }
-        let contents = slots.iter().zip(self.packets.chunks_mut(self.stride));
+    }
+
+    /// Reads a run of segments into their packets. Returns their positions.
+    fn read(
+        &mut self,
+        source: &Source<'_>,
+        run: RangeInclusive<u64>,
+    ) -> Result<Vec<usize>, BuildFailure> {
+        let (layout, first) = (source.layout, *run.start());
+        self.slots.clear();
+        for (segment, out) in run.zip(self.packets.chunks_mut(self.stride)) {
+            self.slots.push(layout.lay_out(segment, &self.seal, out)?);
+        }
+        let contents = self.slots.iter().zip(self.packets.chunks_mut(self.stride));
         let mut contents: Vec<_> =
             contents.map(|(slot, out)| IoSliceMut::new(&mut out[slot.content.clone()])).collect();
-        file.read(layout.extent(first).0, &mut contents)?;
-        let strided = slots.iter().zip(self.packets.chunks(self.stride));
-        let signed: Vec<_> = strided.map(|(slot, out)| slot.signed(out)).collect();
-        let signatures = sha256_each(&signed);
-        let mut packets = Vec::with_capacity(slots.len());
-        let strided = slots.iter().zip(self.packets.chunks_mut(self.stride));
-        for ((slot, out), signature) in strided.zip(&signatures) {
-            let range = seal.close_with(slot, out, &mut self.signature, signature)?;
-            packets.push(&out[range]);
-        }
-        let digests = sha256_each(&packets);
-        Ok((signatures, digests))
+        source.file.file.read(layout.extent(first).0, &mut contents)?;
+        Ok((0..self.slots.len()).collect())
+    }
+
+    /// Hashes those of the segments that were read that are at these positions, in ascending order.
+    fn hash(&mut self, positions: &[usize], counters: &Counters) -> Result<Hashed, BuildFailure> {
+        let mut positions = positions.iter().peekable();
+        let packets = self.slots.iter().zip(self.packets.chunks_mut(self.stride)).enumerate();
+        let packets = packets
+            .filter(|(position, _)| positions.next_if_eq(&position).is_some())
+            .map(|(_, packet)| packet);
+        Ok(hash_packets(&self.seal, packets, counters)?)
     }
 }

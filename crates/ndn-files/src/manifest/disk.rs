@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use ndn_security::{SHA256_LEN, Sha256, Sha256Digest, sha256};
 
-use crate::packet::Layout;
+use crate::packet::{Hashed, Layout};
 use crate::stat::FileStat;
 
 /// Magic number of the files: format and version.
@@ -25,9 +25,6 @@ const IN_USE_NOTED: Duration = Duration::from_secs(600);
 const IN_USE_KEPT: Duration = Duration::from_secs(1200);
 /// Suffix of the file names.
 const EXTENSION: &str = "manifest";
-
-/// Signatures and implicit digests of all segments.
-pub(crate) type Hashed = (Vec<Sha256Digest>, Vec<Sha256Digest>);
 
 /// Digests being stored, segment by segment; removed if not finished.
 #[derive(Debug)]

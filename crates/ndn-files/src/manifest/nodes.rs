@@ -6,10 +6,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-use ndn_packet::{ContentType, DataBuilder, EncodeError, Name};
+use ndn_packet::{ContentType, Data, DataBuilder, EncodeError, Name};
 use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, SignError, Signer, sha256, sign_data};
 
-use super::root::Root;
+use super::root::{Root, digests_of};
 use super::tree::Tree;
 use crate::packet::Layout;
 
@@ -20,6 +20,8 @@ pub(crate) enum BuildFailure {
     Read(#[from] io::Error),
     #[error("signing: {0}")]
     Sign(#[from] SignError),
+    #[error("the file has changed")]
+    Changed,
     /// Too many segments, or a name that leaves no room for two digests in a packet.
     #[error("the file is too large for a manifest, or its name too long")]
     TooLarge,
@@ -133,7 +135,9 @@ impl Leaves {
         };
         let packet = self.make(index).map_err(|error| match error {
             BuildFailure::Read(error) => error,
-            other @ (BuildFailure::Sign(_) | BuildFailure::TooLarge) => io::Error::other(other),
+            other @ (BuildFailure::Sign(_) | BuildFailure::Changed | BuildFailure::TooLarge) => {
+                io::Error::other(other)
+            }
         })?;
         if sha256(&packet) != *listed {
             let reason = "the stored digests are not those that were stored";
@@ -203,6 +207,19 @@ impl Nodes {
             (None, Some(leaves)) => Ok(leaves.packet(node)?.map(Cow::Owned)),
             (None, None) => Ok(None),
         }
+    }
+
+    /// Digests of the segments that a leaf lists, if the leaf is in memory.
+    pub(super) fn digests_of_leaf(&self, leaf: u64) -> Option<Vec<Sha256Digest>> {
+        let tree = &self.form.tree;
+        if leaf >= tree.leaves() {
+            return None;
+        }
+        let Some(index) = tree.leaf_node(leaf).checked_sub(1) else {
+            return Root::decode(&self.root).ok().map(|(root, _)| root.digests);
+        };
+        let packet = self.packets.get(usize::try_from(index).ok()?)?;
+        digests_of(Data::parse(packet).ok()?.content()?)
     }
 
     /// Bytes of memory.

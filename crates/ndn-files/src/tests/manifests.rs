@@ -1,17 +1,23 @@
 //! Manifests from server to consumer, honest and not.
 
+use std::io::IoSliceMut;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_client::Request;
-use ndn_client::fetch::{FetchError, FetchFailure, FetchOptions, FoundObject, Verification};
+use ndn_client::fetch::{
+    Discovery, FetchError, FetchFailure, FetchOptions, FoundObject, Verification,
+};
 use ndn_packet::{ContentType, Data, DataBuilder, Name};
 use ndn_security::{DigestSigner, KeySigner, KeyType, Locator, PrivateKey, Signer, sign_data};
 
-use super::bed::{Bed, bytes, name};
+use super::bed::{Bed, bytes, name, pair};
 use crate::manifest::manifest_name;
 use crate::{
-    Event, FileMetadata, Manifest, ManifestError, RootOptions, ServerOptions, fetch_manifest,
+    Event, FileMetadata, FileServer, FileSource, FileStat, ListFailure, Manifest, ManifestError,
+    Mount, OpenFailure, Opened, Root, RootOptions, ServerOptions, SourceFile, SourceListing,
+    fetch_manifest,
 };
 
 fn key() -> (Arc<dyn Signer>, FetchOptions) {
@@ -257,6 +263,100 @@ async fn all_leaves_of_a_file_become_its_manifest() {
     let fetching = FetchOptions { verification: known, ..options };
     let found = bed.consumer.fetch_segment(&whole.to_found(), segment, &fetching).await.unwrap();
     assert!(found.content() == content[..8192]);
+}
+
+/// A directory of which the file `slow` takes a while to read.
+#[derive(Debug)]
+struct WithSlowFile(Root);
+
+#[derive(Debug)]
+struct SlowFile(Box<dyn SourceFile>);
+
+impl FileSource for WithSlowFile {
+    fn stat(&self, path: &Path) -> Result<FileStat, OpenFailure> {
+        self.0.stat(path)
+    }
+
+    fn open_file(&self, path: &Path) -> Result<Opened, OpenFailure> {
+        let opened = self.0.open_file(path)?;
+        if path != Path::new("slow") {
+            return Ok(opened);
+        }
+        Ok(Opened { file: Box::new(SlowFile(opened.file)), ..opened })
+    }
+
+    fn list(&self, path: &Path) -> Result<SourceListing, ListFailure> {
+        self.0.list(path)
+    }
+
+    fn location(&self) -> String {
+        self.0.location()
+    }
+
+    fn serves_hidden(&self) -> bool {
+        self.0.serves_hidden()
+    }
+}
+
+impl SourceFile for SlowFile {
+    fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> std::io::Result<()> {
+        // The server measures how fast it hashes.
+        std::thread::sleep(Duration::from_millis(100));
+        self.0.read(offset, buffers)
+    }
+
+    fn is_unchanged(&self, since: &FileStat) -> Result<bool, OpenFailure> {
+        self.0.is_unchanged(since)
+    }
+}
+
+/// Each segment is hashed once for its signature and once for the manifest, however many fetch the file at a time, and
+/// whichever is first: a fetch with or without manifest, or the leaf that lists the segment.
+#[tokio::test]
+async fn first_fetches_hash_each_segment_once() {
+    let (signer, options) = key();
+    let directory = tempfile::tempdir().unwrap();
+    let (content, size) = (bytes(3, 6_000_000), 6_000_000);
+    std::fs::write(directory.path().join("file"), &content).unwrap();
+    std::fs::write(directory.path().join("slow"), &content[..100_000]).unwrap();
+    let root = Root::open(directory.path(), RootOptions::default()).unwrap();
+    let mount = Mount::of(name("/x"), Arc::new(WithSlowFile(root)));
+    let (producer, consumer) = pair();
+    let serving = ServerOptions { signer, threads: Some(3), ..ServerOptions::default() };
+    let server = FileServer::start(&producer, vec![mount], &serving).await.unwrap();
+    let counters = server.counters();
+    let manifest = async |uri: &str| {
+        let found = consumer.find(&name(uri), &options).await.unwrap();
+        fetch_manifest(&consumer, &found, &options, |_| {}).await.unwrap().unwrap()
+    };
+    let fetch = async |manifest: &Arc<Manifest>| {
+        let verification = manifest.verification();
+        let options = FetchOptions { verification, ..options.clone() };
+        let fetched = consumer.fetch_found(manifest.to_found(), 0, &options);
+        fetched.collect(usize::MAX).await.unwrap()
+    };
+    let slow = manifest("/x/slow").await;
+    assert!(fetch(&slow).await == content[..100_000]);
+    assert_eq!((counters.signed_bytes(), counters.digested_bytes()), (100_000, 100_000));
+    let leaves = manifest("/x/file").await;
+    assert_eq!((counters.signed_bytes(), counters.count(Event::SignedLeaf)), (100_000, 0));
+    leaves.verification().load(0..=0).await.unwrap();
+    assert!(counters.count(Event::SignedLeaf) > 0, "no signed leaves");
+    let other = manifest("/x/file").await;
+    let metadata = FetchOptions { discovery: Discovery::Metadata, ..FetchOptions::default() };
+    let digest_only = async {
+        let fetched = consumer.fetch(&name("/x/file"), &metadata).await.unwrap();
+        fetched.collect(usize::MAX).await.unwrap()
+    };
+    let fetched = tokio::join!(fetch(&leaves), fetch(&other), digest_only);
+    assert!(fetched.0 == content && fetched.1 == content && fetched.2 == content);
+    let hashed = size + 100_000;
+    assert_eq!((counters.signed_bytes(), counters.digested_bytes()), (hashed, hashed));
+    // The digests have become the manifest.
+    let whole = manifest("/x/file").await;
+    assert!(fetch(&whole).await == content);
+    assert_eq!((counters.signed_bytes(), counters.digested_bytes()), (hashed, hashed));
+    assert_eq!(counters.count(Event::ManifestBuilt), 2);
 }
 
 /// A signed leaf is of one object, one layout and one position, and by the right key.
