@@ -163,7 +163,8 @@ loom: cargo ## Try every interleaving of the lock-free types
 miri: cargo ## Look for undefined behaviour where unsafe is allowed, and in the rings of workers and kernel
 	@rustup component list --toolchain $(NIGHTLY) 2>/dev/null | grep -q 'miri.*(installed)' \
 		|| rustup toolchain install $(NIGHTLY) --profile minimal -c miri -c rust-src
-	$(CARGO) +$(NIGHTLY) miri test -p ndn-ring --target-dir target/miri
+	RUSTFLAGS="-C target-feature=+aes,+ssse3" \
+		$(CARGO) +$(NIGHTLY) miri test -p ndn-ring --target-dir target/miri
 	$(CARGO) +$(NIGHTLY) miri test -p ndn-sys --lib --target-dir target/miri -- ring:: rings::
 	MIRIFLAGS=-Zmiri-disable-isolation \
 		$(CARGO) +$(NIGHTLY) miri test -p ndn-dataplane --lib --target-dir target/miri exchange
