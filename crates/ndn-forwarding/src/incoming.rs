@@ -576,13 +576,14 @@ impl Incoming<'_> {
             return;
         }
         self.counters().in_data.increment();
-        let key = &rx.data_key();
+        let key = rx.data_key();
         let pcct = &self.tables().pcct;
-        match pcct.find_only_match(key) {
+        match pcct.find_only_match(&key) {
             Some(only) if pcct.entry(only.entry()).expiry() > self.now() => {
-                self.satisfy_only(rx, key, only, &mut matches.copies);
+                self.satisfy_only(rx, &key, only, &mut matches.copies);
             }
-            _ => self.satisfy_matches(rx, key, matches),
+            // A copy: the key of the usual case stays in registers.
+            _ => self.satisfy_matches(rx, &{ key }, matches),
         }
     }
 
@@ -636,14 +637,15 @@ impl Incoming<'_> {
         copies: &mut SentCopies,
     ) {
         let entry = only.entry();
-        self.count_only_token(rx, entry);
-        if self.strategies.observes_data(self.strategy_of(entry)) {
+        let pending = self.tables().pcct.entry(entry);
+        self.count_only_token(rx, pending.token(entry, self.tables().shard));
+        if self.strategies.observes_data(StrategyId(pending.strategy_id)) {
             self.before_satisfy(rx, entry);
         }
         let Outgoing { now, tables, tx } = &mut self.context.outgoing;
         let pending = tables.pcct.entry(entry);
         let Some((record, flags)) = find_only_downstream(tables, rx, pending, *now) else {
-            return self.satisfy_only_uncommon(rx, key, only, copies);
+            return self.satisfy_only_uncommon(rx, &{ *key }, only, copies);
         };
         let (expiry, must_be_fresh) = (pending.expiry(), pending.must_be_fresh());
         let token = record.short_token().unwrap_or_default();
@@ -744,16 +746,15 @@ impl Incoming<'_> {
         }
     }
 
-    /// [`Self::count_token`] of a Data that satisfies one entry.
+    /// [`Self::count_token`] of a Data that satisfies one entry, which has the token `own`.
     #[inline(always)]
-    fn count_only_token(&self, rx: &RxPacket<'_>, entry: PitIndex) {
+    fn count_only_token(&self, rx: &RxPacket<'_>, own: Token) {
         let descriptor = rx.descriptor;
         if usize::from(descriptor.token_length) != TOKEN_LENGTH {
             return;
         }
-        let (tables, counters) = (self.tables(), self.counters());
-        let token = tables.pcct.token(entry, tables.shard).to_number();
-        let differs = (u64::from_be_bytes(descriptor.token) ^ token) >> 16;
+        let counters = self.counters();
+        let differs = (u64::from_be_bytes(descriptor.token) ^ own.to_number()) >> 16;
         if differs == 0 {
             counters.token_hits.increment();
         } else if differs >> 40 == 0 {

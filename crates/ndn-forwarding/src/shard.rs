@@ -363,12 +363,12 @@ impl Shard {
                 continue;
             }
             if descriptor.kind == PacketKind::Data {
-                let token = descriptor.own_token();
-                if pcct.prefetch_data_bucket(descriptor.name_hash, token) {
+                if pcct.prefetch_data_bucket(descriptor.name_hash) {
                     pcct.prefetch_prefix_buckets(rx.hashes_of(descriptor));
                 }
-                if token.is_none() {
-                    next.push(index);
+                match descriptor.own_token() {
+                    Some(token) => pcct.prefetch_entry_of(token),
+                    None => next.push(index),
                 }
                 continue;
             }

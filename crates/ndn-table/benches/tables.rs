@@ -335,7 +335,7 @@ impl Exchanges {
     fn data_burst(&mut self) {
         let Self { pcct, data, now, matches, .. } = self;
         for name in &*data {
-            pcct.prefetch_data_bucket(name.data().name_hash(), None);
+            pcct.prefetch_data_bucket(name.data().name_hash());
         }
         for name in &*data {
             pcct.prefetch_data_entries(name.data().name_hash());

@@ -343,7 +343,7 @@ impl World {
         expected.sort();
         let hashed = Hashed::new(name);
         let mut matches = PitMatches::default();
-        if self.pcct.prefetch_data_bucket(hashed.data().name_hash(), None) {
+        if self.pcct.prefetch_data_bucket(hashed.data().name_hash()) {
             self.pcct.prefetch_prefix_buckets(hashed.data().hashes());
         }
         self.pcct.prefetch_data_entries(hashed.data().name_hash());

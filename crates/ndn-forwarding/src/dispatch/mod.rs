@@ -162,15 +162,19 @@ impl Dispatcher {
     fn pass_own(&self, burst: &Burst, start: usize) -> usize {
         let (own, depth, settled) = (self.own, self.depth, self.ndt.settled());
         let least = u8::try_from(depth).unwrap_or(u8::MAX);
-        let mut descriptors = burst.descriptors().get(start..).unwrap_or_default().iter();
-        let other = descriptors.find(|descriptor| {
-            let is_own = !descriptor.flags.intersects(UNUSUAL)
+        let is_own = |descriptor: &Descriptor| {
+            !descriptor.flags.intersects(UNUSUAL)
                 && descriptor.components >= least
                 && settled.belongs_to(burst.hash_at(descriptor, depth), own)
-                && (descriptor.kind == PacketKind::Interest || self.returns_to(descriptor, own));
-            !is_own
-        });
-        burst.len() - descriptors.len() - usize::from(other.is_some())
+                && (descriptor.kind == PacketKind::Interest || self.returns_to(descriptor, own))
+        };
+        let mut rest = burst.descriptors().get(start..).unwrap_or_default();
+        while let [first, others @ ..] = rest
+            && is_own(first)
+        {
+            rest = others;
+        }
+        burst.len() - rest.len()
     }
 
     /// The shard and the entry of a packet in the usual case.

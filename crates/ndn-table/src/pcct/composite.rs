@@ -111,15 +111,17 @@ impl Pcct {
         self.prefetch_entries(name_hash)
     }
 
-    /// First stage for a Data, by the hash of its name. `token` is the PIT token it carries, if it is one of
-    /// this shard's. Returns whether [`Self::prefetch_prefix_buckets`] is worth calling, too.
+    /// First stage for a Data, by the hash of its name. Returns whether [`Self::prefetch_prefix_buckets`] is worth calling, too.
     #[inline(always)]
-    pub fn prefetch_data_bucket(&self, name_hash: u64, token: Option<Token>) -> bool {
+    pub fn prefetch_data_bucket(&self, name_hash: u64) -> bool {
         self.index.prefetch(name_hash);
-        if let Some(token) = token {
-            self.pit.prefetch_entry(token.entry);
-        }
         self.pit.prefix_lengths.mask != 0
+    }
+
+    /// First stage for a Data that carries a PIT token of this shard.
+    #[inline(always)]
+    pub fn prefetch_entry_of(&self, token: Token) {
+        self.pit.prefetch_entry(token.entry);
     }
 
     /// First stage for a Data whose name has these prefix hashes, while Interests with CanBePrefix are pending.
@@ -686,7 +688,7 @@ impl Pcct {
     ///
     /// # Errors
     /// When the Data is not cached; other Data may have been evicted nevertheless.
-    #[inline(never)]
+    #[inline(always)]
     pub fn replace_by_data(
         &mut self,
         only: OnlyMatch,

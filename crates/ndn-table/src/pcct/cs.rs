@@ -315,8 +315,8 @@ impl Cs {
         let allocated = match self.check_admission(&arrival, now) {
             Ok(fresh_until) if self.replacement.is_object() => {
                 index.remove_at(place);
-                // A copy: in the usual case, the fields stay in registers.
-                return self.insert_by_policy(index, key, &{ arrival }, fresh_until);
+                // Copies: in the usual case, the fields stay in registers.
+                return self.insert_by_policy(index, &{ *key }, &{ arrival }, fresh_until);
             }
             Ok(fresh_until) => {
                 let length = arrival.wire.len() + DIGEST_LENGTH;

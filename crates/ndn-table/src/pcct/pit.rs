@@ -392,7 +392,7 @@ impl Pit {
     }
 
     pub(super) fn token(&self, slot: PitIndex, shard: u8) -> Token {
-        Token { shard, entry: slot.0, generation: self.entries[slot.0].generation }
+        self.entries[slot.0].token(slot, shard)
     }
 
     pub(super) fn find_token(&self, token: Token) -> Option<PitIndex> {

@@ -4,7 +4,7 @@ use ndn_types::{PrincipalIndex, Timestamp};
 
 use super::interest_store::{StoredInterest, blocks_of};
 use super::records::{InRecord, OutRecord, RecordList};
-use crate::Resource;
+use crate::{Resource, Token};
 
 /// Interests up to this many bytes are stored in the entry.
 pub const PIT_INTEREST_INLINE_MAX: usize = 128;
@@ -200,6 +200,13 @@ impl PitEntry {
             (Resource::ShortPrefixes, u32::from(self.is_published())),
         ];
         charges.into_iter().filter(|(_, count)| *count > 0)
+    }
+
+    /// The token that identifies this entry, whose index is `index`, upstream.
+    #[must_use]
+    #[inline(always)]
+    pub fn token(&self, index: PitIndex, shard: u8) -> Token {
+        Token { shard, entry: index.0, generation: self.generation }
     }
 
     /// Number of in-records.
