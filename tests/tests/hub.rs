@@ -197,7 +197,9 @@ impl Hub {
             "the application alone: {alone}/s; application and neighbour together: {:.0}/s and {:.0}/s",
             together.0, together.1
         );
-        (together.0.min(together.1) / 2.0) as u64
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
+        let half = (together.0.min(together.1) / 2.0) as u64;
+        half
     }
 
     /// The places in use of each table, and the names of the principals.

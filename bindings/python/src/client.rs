@@ -24,6 +24,9 @@ use crate::packets::{
     Content, ReceivedInterest, ReceivedPacket, Running, Served, Service, pass_on, start,
 };
 
+/// A file name and what `stat` states of the entry; nothing of a directory.
+type DescribedEntry<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyDict>>);
+
 /// Interests that wait for the event loop of a program; more are dropped.
 const INTERESTS_MAX: usize = 4096;
 
@@ -149,7 +152,7 @@ impl Client {
         &self,
         py: Python<'py>,
         name: &str,
-    ) -> PyResult<Vec<(Bound<'py, PyBytes>, Option<Bound<'py, PyDict>>)>> {
+    ) -> PyResult<Vec<DescribedEntry<'py>>> {
         let name = name_of(name)?;
         let entries =
             wait(py, |interrupted| self.blocking.list_described(&name, false, interrupted))?;

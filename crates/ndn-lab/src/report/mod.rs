@@ -437,11 +437,16 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, &report.parquet).unwrap();
         let rows = SerializedFileReader::new(file).unwrap().into_iter().map(Result::unwrap);
-        let field = |field: &Field| match field {
-            Field::Null => String::new(),
-            Field::Str(text) => table::quoted(text),
-            Field::Double(number) => number.to_string(),
-            other => other.to_string(),
+        let field = |field: &Field| {
+            if let Field::Null = field {
+                String::new()
+            } else if let Field::Str(text) = field {
+                table::quoted(text)
+            } else if let Field::Double(number) = field {
+                number.to_string()
+            } else {
+                field.to_string()
+            }
         };
         let rows = rows.map(|row| {
             let fields = row.get_column_iter().map(|(_, value)| field(value));

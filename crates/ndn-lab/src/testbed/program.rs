@@ -290,8 +290,11 @@ mod tests {
     /// Names of keys are those of MW-NFD's sample file, and its program fails without `tables.network_region`.
     #[test]
     fn configuration_of_mw_nfd_has_processors_for_its_workers() {
-        let sockets =
-            Sockets { unix: "/tmp/n.sock".into(), udp: SocketAddrV4::new(LOOPBACK, 20_000) };
+        let sockets = Sockets {
+            unix: "/tmp/n.sock".into(),
+            udp: SocketAddrV4::new(LOOPBACK, 20_000),
+            neighbours: Vec::new(),
+        };
         for (workers, processors, list) in
             [(1, 1, "0"), (1, 2, "1"), (2, 2, "0,1"), (3, 8, "1,2,3")]
         {
