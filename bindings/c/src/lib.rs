@@ -328,7 +328,7 @@ pub unsafe extern "C" fn namewire_pread(
     offset: u64,
     error: *mut Error,
 ) -> isize {
-    // SAFETY: as the caller guarantees.
+    // SAFETY: as the caller guarantees; at most `length` bytes are written to `buffer`, whatever a read returns.
     unsafe {
         run(error, -1, || {
             let file = object(file, "file")?;
@@ -344,8 +344,9 @@ pub unsafe extern "C" fn namewire_pread(
                 }
                 for part in parts {
                     let place = buffer.cast::<u8>().add(filled);
-                    std::ptr::copy_nonoverlapping(part.as_ptr(), place, part.len());
-                    filled += part.len();
+                    let count = part.len().min(length - filled);
+                    std::ptr::copy_nonoverlapping(part.as_ptr(), place, count);
+                    filled += count;
                 }
             }
             Ok(isize::try_from(filled).unwrap_or(isize::MAX))

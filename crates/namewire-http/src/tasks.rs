@@ -120,7 +120,13 @@ impl Task {
     fn to_json(&self, result_after: usize) -> Value {
         let Order { kind, arguments, principal, unix_ms, .. } = &self.order;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let result = self.result.get(result_after..).unwrap_or_default();
+        let mut result = self.result.get(result_after..).unwrap_or_default();
+        // A character of which the rest is missing comes with it.
+        if let Err(error) = std::str::from_utf8(result)
+            && error.error_len().is_none()
+        {
+            result = &result[..error.valid_up_to()];
+        }
         let cpu = self.process.as_ref().and_then(|process| process_time(process.id).ok());
         let cpu_ns = cpu.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         json!({

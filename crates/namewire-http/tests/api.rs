@@ -578,6 +578,14 @@ fn roles_decide_what_a_token_may_do() {
             assert_eq!(status, expected, "{name} {query}: {response}");
         }
     }
+    // A traffic generator of this forwarder takes role operate; to other hosts only admin may send.
+    let traffic = |more: &str| {
+        let arguments = format!("prefixes: [\"/x\"]{more}");
+        let query = format!("mutation {{ trafficConsumerStart({arguments}) {{ id }} }}");
+        served.graphql_as(Some(&secret("operate")), &json!({ "query": query })).0
+    };
+    assert_eq!(traffic(""), 200);
+    assert_eq!(traffic(", transport: \"udp://192.0.2.1:6363\""), 403);
     for query in [read, operate, admin] {
         let (status, response) = served.graphql_as(None, &json!({ "query": query }));
         assert_eq!(

@@ -209,7 +209,11 @@ impl Access {
     pub async fn describe(&self, name: &Name) -> Result<Option<Stat>, AccessError> {
         match self.stat_metadata(name).await? {
             Some(stat) if !stat.is_directory && stat.size.is_none() => {
-                Ok(Some(self.open(name).await?.stat()))
+                match self.open(name).await {
+                    // It was removed meanwhile.
+                    Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                    opened => Ok(Some(opened?.stat())),
+                }
             }
             stat => Ok(stat),
         }

@@ -283,18 +283,27 @@ impl Catalog {
     async fn find_version(&self, name: &Name) -> Result<FoundObject, AccessError> {
         let is_versioned = is_versioned(name);
         let object = if is_versioned { name.as_ref().parent().to_name() } else { name.clone() };
-        let mut found = self.endpoint.find(&object, &self.fetching).await?;
-        if is_versioned && found.name() != name {
-            // Some producers have metadata of each version.
-            let other = timeout(OTHER_VERSION_TIME, self.endpoint.find(name, &self.fetching)).await;
-            let other = other.ok().and_then(Result::ok).filter(|other| other.name() == name);
-            found = other.ok_or_else(|| {
-                let text = format!("{name} is not the current version, which is {}", found.name());
-                AccessError::new(ErrorKind::Changed, text)
-            })?;
-        }
+        let current = self.endpoint.find(&object, &self.fetching).await;
+        let found = match current.map_err(AccessError::from) {
+            current if !is_versioned => current?,
+            Ok(current) if current.name() == name => current,
+            current => self.find_other_version(name).await.ok_or_else(|| match current {
+                Ok(current) => {
+                    let current = current.name();
+                    let text = format!("{name} is not the current version, which is {current}");
+                    AccessError::new(ErrorKind::Changed, text)
+                }
+                Err(error) => error,
+            })?,
+        };
         self.refuse_older(found.name())?;
         Ok(found)
+    }
+
+    /// The version of this name by metadata of its own: some producers have metadata of each version, and some no other.
+    async fn find_other_version(&self, name: &Name) -> Option<FoundObject> {
+        let found = timeout(OTHER_VERSION_TIME, self.endpoint.find(name, &self.fetching)).await;
+        found.ok()?.ok().filter(|found| found.name() == name)
     }
 
     /// Rejects a version older than one verified before: an attacker who replays old packets must

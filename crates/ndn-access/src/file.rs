@@ -268,10 +268,13 @@ impl File {
             |first: u64| next.is_some_and(|next| first >= next && first - next <= slack);
         // The first segments are in the cache if the read before ended within them, and all of them if another one, which
         // began later, overtook this one. What the fetch has requested is not looked for on disk.
-        let mut contents: Vec<Bytes> = match continues(start) {
-            true => segments.clone().map_while(|segment| self.object.cached(segment)).collect(),
-            false => self.object.held(segments.clone()).await,
+        let mut known: Vec<Option<Bytes>> = match continues(start) {
+            true => segments.map_while(|segment| self.object.cached(segment)).map(Some).collect(),
+            false => self.object.held(segments).await,
         };
+        let known_first = known.iter().take_while(|content| content.is_some()).count();
+        let others = known.split_off(known_first);
+        let mut contents: Vec<Bytes> = known.into_iter().flatten().collect();
         let first = start + u64::try_from(contents.len()).unwrap_or(u64::MAX);
         if first > last {
             return Ok(contents);
@@ -279,7 +282,7 @@ impl File {
         if next.is_some_and(|next| first < next && next - first <= slack) {
             // The fetch has passed them, and they are in the cache no more.
             drop(held);
-            contents.extend(self.object.segments(first..=last).await?);
+            contents.extend(self.object.complete(first..=last, others).await?);
             return Ok(contents);
         }
         let mut sequence = match held.take().filter(|_| continues(first)) {

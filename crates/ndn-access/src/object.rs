@@ -93,10 +93,11 @@ impl Object {
         self.sources.cache.contains(self.key, segment)
     }
 
-    /// The first of these segments that are in memory or on disk. Those beside them on disk are then in memory, too.
-    pub(crate) async fn held(&self, segments: RangeInclusive<u64>) -> Vec<Bytes> {
+    /// The contents of these segments in memory, and from the first one that is not there on those on disk. Those beside them on
+    /// disk are then in memory, too.
+    pub(crate) async fn held(&self, segments: RangeInclusive<u64>) -> Vec<Option<Bytes>> {
         let cached = segments.clone().map_while(|segment| self.cached(segment));
-        let mut held: Vec<Bytes> = cached.collect();
+        let mut held: Vec<Option<Bytes>> = cached.map(Some).collect();
         let next = segments.start() + u64::try_from(held.len()).unwrap_or(u64::MAX);
         if let Some(disk) = &self.sources.disk
             && next <= *segments.end()
@@ -104,16 +105,19 @@ impl Object {
             let last = disk.last_beside(*segments.end()).min(self.layout.last_segment());
             let asked = usize::try_from(segments.end() - next + 1).unwrap_or(usize::MAX);
             let stored = self.stored(next..=last, asked).await;
-            held.extend(stored.into_iter().take(asked).map_while(|content| content));
+            held.extend(stored.into_iter().take(asked));
         }
         held
     }
 
     /// The contents of segments as far as they are on disk; they become cached in memory. The first `asked` are those of a read.
+    ///
+    /// Nothing is fetched for it: segments are compared with the digests of a manifest that were fetched already. The others are
+    /// found by the name with the version and the verification that accepted them, and have the digest that was stored with them:
+    /// a damaged segment is missing.
     async fn stored(&self, segments: RangeInclusive<u64>, asked: usize) -> Vec<Option<Bytes>> {
         let Some(disk) = &self.sources.disk else { return Vec::new() };
-        // A read reports that digests cannot be fetched when it fetches the segments.
-        let Ok(expected) = self.expected(segments.clone()).await else { return Vec::new() };
+        let expected = self.expected(segments.clone());
         let found = disk.read(segments.clone(), asked, expected).await;
         for (segment, content) in segments.zip(&found) {
             if let Some(content) = content {
@@ -123,15 +127,11 @@ impl Object {
         found
     }
 
-    /// The digests of the packets that a manifest lists, where there is one and the version was looked up.
-    async fn expected(
-        &self,
-        segments: RangeInclusive<u64>,
-    ) -> Result<Vec<Option<Sha256Digest>>, AccessError> {
-        let Some(resource) = self.resource.get() else { return Ok(Vec::new()) };
+    /// The digests of the packets that a manifest lists, as far as they were fetched.
+    fn expected(&self, segments: RangeInclusive<u64>) -> Vec<Option<Sha256Digest>> {
+        let Some(resource) = self.resource.get() else { return Vec::new() };
         let verification = &resource.fetching.verification;
-        verification.load(segments.clone()).await?;
-        Ok(segments.map(|segment| verification.expected(segment)).collect())
+        segments.map(|segment| verification.expected(segment)).collect()
     }
 
     /// Keeps a segment that was fetched, in memory and on disk.
@@ -185,17 +185,28 @@ impl Object {
         requested: RangeInclusive<u64>,
     ) -> Result<Vec<Bytes>, AccessError> {
         let mut contents: Vec<Option<Bytes>> = requested.clone().map(|_| None).collect();
-        let index = |segment: u64| usize::try_from(segment - *requested.start()).unwrap_or(0);
         let is_missing = |segment: &u64| !self.is_cached(*segment);
         if self.sources.disk.is_some()
             && let Some(first) = requested.clone().find(is_missing)
         {
             let last = requested.clone().rfind(is_missing).unwrap_or(first);
             let stored = self.stored(first..=last, usize::MAX).await;
-            for (segment, content) in (first..=last).zip(stored) {
-                contents[index(segment)] = content;
+            let skipped = usize::try_from(first - requested.start()).unwrap_or(0);
+            for (content, stored) in contents.iter_mut().skip(skipped).zip(stored) {
+                *content = stored;
             }
         }
+        self.complete(requested, contents).await
+    }
+
+    /// As [`Self::segments`], after the disk was asked, which had `contents` of the first ones.
+    pub(crate) async fn complete(
+        &self,
+        requested: RangeInclusive<u64>,
+        mut contents: Vec<Option<Bytes>>,
+    ) -> Result<Vec<Bytes>, AccessError> {
+        let index = |segment: u64| usize::try_from(segment - *requested.start()).unwrap_or(0);
+        contents.resize(index(*requested.end()) + 1, None);
         loop {
             let mut missing = Vec::new();
             for (segment, content) in requested.clone().zip(&mut contents) {

@@ -7,7 +7,8 @@ use ndn_client::fetch::{FetchOptions, Verification};
 use ndn_client::{Endpoint, EndpointOptions, Request};
 use ndn_files::{Event, FileServer, Mount, RootOptions, ServerOptions};
 use ndn_management::{ControlParameters, ControlResponse};
-use ndn_packet::{DataBuilder, Name};
+use ndn_packet::tlv::append_name;
+use ndn_packet::{ContentType, DataBuilder, Name};
 use ndn_security::{DigestSigner, KeySigner, KeyType, Locator, PrivateKey};
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -303,6 +304,35 @@ async fn names_of_versions_open_the_current_one_only() {
     assert!(gone.to_string().contains("is not the current version, which is /x/file/v="), "{gone}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn versions_with_metadata_of_their_own_only_are_found() {
+    let (producer, consumer) = pair();
+    let answer = |request: Request| {
+        let asked = request.name();
+        let own = ["/p/denied/v=5/32=metadata", "/p/silent/v=5/32=metadata"].map(name);
+        let mut content = Vec::new();
+        if own.iter().any(|own| asked == *own) {
+            append_name(&mut content, asked.parent());
+            let data = DataBuilder::new(asked).content(&content);
+            request.answer_with(&data, &DigestSigner).unwrap();
+        } else if asked.starts_with(name("/p/denied").as_ref()) {
+            let data = DataBuilder::new(asked).content_type(ContentType::NACK);
+            request.answer_with(&data, &DigestSigner).unwrap();
+        }
+    };
+    let _answering = producer.attach(&name("/p"), answer).unwrap();
+    let mut options = options();
+    options.fetching.lifetime = Duration::from_millis(200);
+    let access = Access::new(consumer, options);
+    for (object, kind) in [("/p/denied", ErrorKind::NotFound), ("/p/silent", ErrorKind::Unanswered)]
+    {
+        let version = name(&format!("{object}/v=5"));
+        assert_eq!(access.stat(&version).await.unwrap().name, version);
+        let error = access.stat(&name(&format!("{object}/v=6"))).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+}
+
 /// A key, options that demand it, and a server that signs with it; content is cached below `directory`.
 fn signed(directory: &TempDir) -> (AccessOptions, ServerOptions) {
     let key = Arc::new(PrivateKey::generate(KeyType::Ed25519).unwrap());
@@ -377,16 +407,35 @@ async fn later_process_reads_a_version_without_a_network() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn content_on_disk_is_read_without_its_manifest() {
+    let directory = tempfile::tempdir().unwrap();
+    let (options, serving) = signed(&directory);
+    let bed = Bed::with(options.clone(), serving).await;
+    // More segments than the root of a manifest lists.
+    let content = bytes(2_000_000);
+    bed.write("file", &content);
+    let file = bed.access.open(&name("/x/file")).await.unwrap();
+    read_all(&file, &content).await;
+    bed.access.flush_disk_cache().await;
+    let again = Access::new(bed.access.endpoint().clone(), options);
+    let file = again.open(&name("/x/file")).await.unwrap();
+    bed.server.stop().await.unwrap();
+    read_all(&file, &content).await;
+    assert_eq!(again.disk_cache().unwrap().misses, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_content_of_the_same_version_is_not_read_from_disk() {
     let directory = tempfile::tempdir().unwrap();
     let (options, serving) = signed(&directory);
     let bed = Bed::with(options.clone(), serving.clone()).await;
-    let (old, new) = (bytes(150_000), vec![9; 150_000]);
+    // The root of the manifest, which is fetched when the file is opened, lists all segments.
+    let (old, new) = (bytes(20_000), vec![9; 20_000]);
     bed.write("file", &old);
     let path = bed.directory.path().join("file");
     let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
     let file = bed.access.open(&name("/x/file")).await.unwrap();
-    read_all(&file, &old).await;
+    assert_eq!(file.read_at(0, 20_000).await.unwrap(), old);
     let version = file.name().clone();
     drop(file);
     let Bed { directory: served, server, access, _producer: producer } = bed;
@@ -401,7 +450,7 @@ async fn other_content_of_the_same_version_is_not_read_from_disk() {
     let access = Access::new(endpoint, options);
     let file = access.open(&name("/x/file")).await.unwrap();
     assert_eq!(*file.name(), version);
-    read_all(&file, &new).await;
+    assert_eq!(file.read_at(0, 20_000).await.unwrap(), new);
     assert!(access.disk_cache().unwrap().damaged > 0);
 }
 

@@ -42,12 +42,26 @@ impl<V> Lru<V> {
 
     /// Inserts or replaces a value. A value heavier than `weight_max` is not kept.
     pub(crate) fn insert(&mut self, key: &Key, value: V, weight: usize) {
+        self.insert_sparing(key, value, weight, |_| false);
+    }
+
+    /// The same; values that `is_spared` are removed only if there are no others.
+    pub(crate) fn insert_sparing(
+        &mut self,
+        key: &Key,
+        value: V,
+        weight: usize,
+        is_spared: impl Fn(&V) -> bool,
+    ) {
         self.remove(key);
         if weight > self.weight_max {
             return;
         }
         while self.weight + weight > self.weight_max {
-            let Some((_, oldest)) = self.order.first_key_value() else {
+            let is_free =
+                |key: &&Key| self.slots.get(*key).is_none_or(|slot| !is_spared(&slot.value));
+            let free = self.order.values().find(is_free);
+            let Some(oldest) = free.or_else(|| self.order.values().next()) else {
                 break;
             };
             let oldest = Arc::clone(oldest);
@@ -115,5 +129,17 @@ mod tests {
         let key: Key = Arc::from([1]);
         lru.insert(&key, 1, 11);
         assert!(lru.find(&key).is_none());
+    }
+
+    #[test]
+    fn spared_values_are_removed_last() {
+        let mut lru = Lru::new(2);
+        let keys: [Key; 4] = [1_u8, 2, 3, 4].map(|key| Arc::from([key]));
+        for (key, value) in keys.iter().zip(1..=3) {
+            lru.insert_sparing(key, value, 1, |value| *value == 1);
+        }
+        assert_eq!([0, 1, 2].map(|n| lru.find(&keys[n]).copied()), [Some(1), None, Some(3)]);
+        lru.insert_sparing(&keys[3], 4, 2, |_| true);
+        assert_eq!([0, 2, 3].map(|n| lru.find(&keys[n]).copied()), [None, None, Some(4)]);
     }
 }

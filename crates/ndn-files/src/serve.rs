@@ -174,9 +174,9 @@ impl Service {
                     let target = target.as_ref().map_err(|refused| *refused);
                     self.answer_node(target, version, node, job, scratch);
                 }
-                Requested::Leaf { .. } => {
+                Requested::Leaf { version, leaf } => {
                     let target = target.as_ref().map_err(|refused| *refused);
-                    self.queue_leaf(target, job, scratch);
+                    self.queue_leaf(target, version, leaf, job, scratch);
                 }
                 Requested::ListSegment { version, segment } => {
                     if let Err(refused) =
@@ -554,12 +554,10 @@ impl Service {
         let segments = || slots.iter().map(|(segment, _)| *segment);
         for _ in 0..ATTEMPTS_MAX {
             let claim = digests.claim(segments());
-            let mut positions = claim.positions().iter().peekable();
-            let packets = slots.iter().zip(buffer.chunks_mut(stride)).enumerate();
-            let packets = packets
-                .filter(|(position, _)| positions.next_if_eq(&position).is_some())
-                .map(|(_, ((_, slot), out))| (slot, &mut out[Request::HEADER_LEN_MAX..]));
-            let hashed = hash_packets(&seal, packets, &self.counters)?;
+            let packets = slots.iter().zip(buffer.chunks_mut(stride));
+            let packets =
+                packets.map(|((_, slot), out)| (slot, &mut out[Request::HEADER_LEN_MAX..]));
+            let hashed = hash_packets(&seal, claim.select(packets), &self.counters)?;
             claim.finish(hashed);
             if let Some(signatures) = digests.signatures(segments()) {
                 return Ok(Some(signatures));
@@ -917,24 +915,54 @@ impl Service {
 
     /// Queues a request for a signed leaf: hashing its segments takes a while. The segments that are sent from now on are
     /// hashed for it, too.
-    fn queue_leaf(&self, target: Result<&Target<'_>, Rejection>, job: Job, scratch: &mut Scratch) {
+    fn queue_leaf(
+        &self,
+        target: Result<&Target<'_>, Rejection>,
+        version: u64,
+        leaf: u64,
+        job: Job,
+        scratch: &mut Scratch,
+    ) {
         let Some(manifests) = &self.manifests else {
             self.counters.add(Event::Unrecognised, 1);
             return;
         };
-        let file = target.and_then(|target| Ok((target, self.file(target, None)?)));
+        let file =
+            target.and_then(|target| Ok((target, self.file_with_leaf(target, version, leaf)?)));
         match file {
             Ok((target, file)) => {
+                if manifests.waiting_for_leaf.push(target.key, job).is_err() {
+                    self.counters.add(Event::Overload, 1);
+                    return;
+                }
                 if self.built(&file).is_none() {
                     manifests.segment_digests_or_new(&file.layout, &file.opened.stat);
                 }
-                match manifests.waiting_for_leaf.push(target.key, job) {
-                    Ok(()) => manifests.waiting_for_leaf.wake(),
-                    Err(_) => self.counters.add(Event::Overload, 1),
-                }
+                manifests.waiting_for_leaf.wake();
             }
             Err(refused) => self.refuse(&job.request, refused, scratch),
         }
+    }
+
+    /// The open file at a target, if it is of this version and has this leaf.
+    fn file_with_leaf(
+        &self,
+        target: &Target<'_>,
+        version: u64,
+        leaf: u64,
+    ) -> Result<Arc<OpenFile>, Rejection> {
+        let file = self.file(target, None)?;
+        let current = file.opened.stat.mtime_ns;
+        if version != current {
+            return Err(Rejection { event: Event::WrongVersion, sends_nack: version < current });
+        }
+        let fanout = leaf_fanout(&file.layout, &target.mount.limits, self.signer.as_ref());
+        let fanout =
+            fanout.ok_or_else(|| Self::not_built(&file.layout, &BuildFailure::TooLarge))?;
+        if leaf > file.layout.final_segment / fanout {
+            return Err(Rejection::silently(Event::BeyondEnd));
+        }
+        Ok(file)
     }
 
     /// Answers requests for signed leaves, all for the path `key`.
@@ -965,11 +993,7 @@ impl Service {
         let Some(manifests) = &self.manifests else {
             return Err(Rejection::silently(Event::NotFound));
         };
-        let file = self.file(target, None)?;
-        let current = file.opened.stat.mtime_ns;
-        if version != current {
-            return Err(Rejection { event: Event::WrongVersion, sends_nack: version < current });
-        }
+        let file = self.file_with_leaf(target, version, leaf)?;
         let mut name = leaves_name(&file.layout.name);
         name.push_segment(leaf);
         let key: Key = Arc::from(name.value());
@@ -1175,7 +1199,8 @@ impl ManifestCache {
         }
         let new = Arc::new(SegmentDigests::new(0..layout.final_segment + 1)?);
         let key: Key = Arc::from(layout.name.value());
-        all.insert(&key, (*stat, Arc::clone(&new)), weight);
+        let is_in_use = |of: &(FileStat, Arc<SegmentDigests>)| Arc::strong_count(&of.1) > 1;
+        all.insert_sparing(&key, (*stat, Arc::clone(&new)), weight, is_in_use);
         Some(new)
     }
 

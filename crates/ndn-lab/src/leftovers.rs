@@ -63,22 +63,37 @@ pub(crate) fn directory(
 }
 
 /// Place, number and start time of a process, in hexadecimal digits: no other one has had the same. The place is the boot
-/// of the machine and the namespace of process numbers. Shells compute the same ([`SHELL_IDENTITY`]).
-fn identity(process: &str) -> Option<String> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+/// of the machine and the namespace of process numbers. Shells compute the same ([`SHELL_IDENTITY`]). `None` for a zombie.
+///
+/// # Errors
+/// Files of `/proc` cannot be read: [`std::io::ErrorKind::NotFound`] if there is no such process.
+fn identity(process: &str) -> std::io::Result<Option<String>> {
+    let stat = match fs::read_to_string(format!("/proc/{process}/stat")) {
+        // It has ended between the opening and the reading.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {
+            return Err(std::io::ErrorKind::NotFound.into());
+        }
+        stat => stat?,
+    };
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let namespace = fs::read_link("/proc/self/ns/pid")?;
+    identity_of(&stat, &boot, &namespace.to_string_lossy())
+        .ok_or_else(|| std::io::ErrorKind::InvalidData.into())
+}
+
+/// The identity by the contents of these files of `/proc`; `None` if they are not as expected.
+fn identity_of(stat: &str, boot: &str, namespace: &str) -> Option<Option<String>> {
     let boot = u64::from_str_radix(boot.get(..8)?, 16).ok()?;
-    let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
-    let digits = namespace.to_str()?.chars().filter(char::is_ascii_digit);
+    let digits = namespace.chars().filter(char::is_ascii_digit);
     let namespace: u64 = digits.collect::<String>().parse().ok()?;
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // proc(5): the second field, a name in parentheses, may contain anything. The start time is the 22nd, the state the third.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     if matches!(fields.next()?, "Z" | "X") {
-        return None;
+        return Some(None);
     }
     let start: u64 = fields.nth(18)?.parse().ok()?;
     let number: u64 = stat.split_ascii_whitespace().next()?.parse().ok()?;
-    Some(format!("{:x}.{number:x}.{start:x}", boot ^ namespace))
+    Some(Some(format!("{:x}.{number:x}.{start:x}", boot ^ namespace)))
 }
 
 /// Commands of a POSIX shell that set `o` to the identity of the shell.
@@ -87,16 +102,21 @@ pub(crate) const SHELL_IDENTITY: &str = "b=$(head -c 8 /proc/sys/kernel/random/b
     o=$(printf %x.%x.%x $((0x$b ^ $n)) $$ ${20})";
 
 fn own_identity() -> String {
-    identity("self").unwrap_or_default()
+    identity("self").ok().flatten().unwrap_or_default()
 }
 
-/// Returns whether a process of this place has ended. Those of other places (machines, containers) are not known.
+/// Returns whether a process of this place has ended. Those of other places (machines, containers) are not known, nor one of
+/// which the state cannot be read.
 fn has_ended(owner: &str) -> bool {
     let own = own_identity();
     let place = |identity: &str| identity.split('.').next().map(str::to_owned);
     let number = owner.split('.').nth(1).and_then(|digits| u64::from_str_radix(digits, 16).ok());
     let Some(number) = number else { return false };
-    place(owner) == place(&own) && identity(&number.to_string()).as_deref() != Some(owner)
+    let has_other_owner = || match identity(&number.to_string()) {
+        Ok(found) => found.as_deref() != Some(owner),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    };
+    place(owner) == place(&own) && has_other_owner()
 }
 
 /// The owner in the name of a temporary directory or a namespace.
@@ -113,7 +133,10 @@ pub(crate) fn end_orphans() -> usize {
 /// Ends what this process has started, and removes its temporary directories.
 pub(crate) fn end_own() {
     let own = own_identity();
-    end_owned(|owner| owner == own);
+    // What has no owner may belong to anybody.
+    if !own.is_empty() {
+        end_owned(|owner| owner == own);
+    }
 }
 
 /// Ends processes, and removes temporary directories, of the owners for which this holds.
@@ -217,7 +240,7 @@ mod tests {
         let own = own_identity();
         assert!(!has_ended(&own), "{own}");
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
-        let identity = identity(&child.id().to_string()).unwrap();
+        let identity = identity(&child.id().to_string()).unwrap().unwrap();
         assert!(!has_ended(&identity), "{identity}");
         child.kill().unwrap();
         child.wait().unwrap();
@@ -246,7 +269,7 @@ mod tests {
         let mut line = String::new();
         let output = child.stdout.take().unwrap();
         BufReader::new(output).read_line(&mut line).unwrap();
-        assert_eq!(line.trim_end(), identity(&child.id().to_string()).unwrap());
+        assert_eq!(line.trim_end(), identity(&child.id().to_string()).unwrap().unwrap());
         drop(child.stdin.take());
         child.wait().unwrap();
     }

@@ -80,7 +80,7 @@ fn faults_planted_in_a_forwarder_are_found_and_shrunk() {
             &["have an outcome", "messages to others", "no Data comes"][..],
         ),
         (PlantedFault::PitEntryKept, &["PIT entries"]),
-        (PlantedFault::WrongNextHopAfterRestart, &["no Data comes"]),
+        (PlantedFault::WrongNextHopAfterRestart, &["has next hops"]),
         (PlantedFault::StaleDataKeptFresh, &["with stale Data"]),
         (PlantedFault::InterestForgotten, &["no Data comes"]),
         (PlantedFault::BlockLeaked, &["packet buffers"]),

@@ -127,7 +127,8 @@ impl Events {
 
 /// A set of descriptors to wait for (epoll, level-triggered).
 ///
-/// Until the first wait that may sleep, calls of its wakers are found without the kernel: a simulation of whole forwarders
+/// Until the first wait that may sleep, calls of its wakers are found without the kernel, and the kernel is asked for other
+/// descriptors only: a simulation of whole forwarders
 /// polls and wakes far more often than anything else, and never sleeps.
 #[derive(Debug)]
 pub struct Poller {
@@ -185,6 +186,9 @@ impl Poller {
         }
         let event = Arc::downgrade(&waker.event);
         let one = WakerInSet { token, flags: Arc::clone(&waker.flags), event };
+        if self.has_slept.get() {
+            one.use_event();
+        }
         self.wakers.borrow_mut().push(one);
         Ok(())
     }
@@ -281,6 +285,13 @@ impl WakerInSet {
         {
             write_event(&event);
         }
+    }
+}
+
+impl Drop for Poller {
+    /// Its wakers may be in another set afterwards.
+    fn drop(&mut self) {
+        self.use_events();
     }
 }
 

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::fetch_node::Latency;
+use super::figures::Trial;
 use super::record::{OWN, PUBLISHED, Record, State, Statistic};
-use super::trial::Trial;
 
 /// The trials as CSV, with a line of headings.
 #[must_use]

@@ -132,6 +132,9 @@ pub(crate) struct Figures {
     pub(crate) is_end: bool,
 }
 
+/// A line of a consumer, with the number of its direction; `None` at its end.
+pub(crate) type Reported = (usize, Option<Figures>);
+
 /// Percentiles of the latency, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Latency {

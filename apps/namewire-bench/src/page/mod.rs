@@ -4,6 +4,7 @@
 mod api;
 mod export;
 mod fetch_node;
+mod figures;
 mod history;
 mod node_tasks;
 mod nodes;
@@ -16,9 +17,9 @@ mod trial;
 
 pub(crate) use api::ApiOptions;
 pub(crate) use export::{csv, html, microseconds, svg};
-pub(crate) use fetch_node::{Figures, Order, run_fetch_node};
+pub(crate) use fetch_node::{Figures, Order, Reported, run_fetch_node};
 pub(crate) use history::{History, default_file};
-pub(crate) use nodes::{Consumer, Reported, start_until};
+pub(crate) use nodes::{Consumer, start_until};
 pub(crate) use plan::{
     CongestionKind, InterestPattern, PageTransport, Peers, Plan, ProducerKind, Traffic,
 };

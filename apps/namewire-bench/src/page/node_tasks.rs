@@ -10,8 +10,7 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
 use super::api::{Api, ApiOptions};
-use super::fetch_node::{Figures, Order};
-use super::nodes::Reported;
+use super::fetch_node::{Figures, Order, Reported};
 use crate::relay::clock;
 
 /// Time between two readings of a task.

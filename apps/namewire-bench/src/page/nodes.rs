@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 
 use super::api::ApiOptions;
-use super::fetch_node::{Figures, Order};
+use super::fetch_node::{Order, Reported};
 use super::node_tasks::{RemoteConsumer, RemoteProducer};
 use super::plan::{CongestionKind, InterestPattern, Node, PageTransport, Plan, ProducerKind};
 use super::remote::{Remote, RemoteOptions};
@@ -420,9 +420,6 @@ pub(crate) struct Consumer {
     log: PathBuf,
     reader: Option<JoinHandle<()>>,
 }
-
-/// A line of a consumer, with the number of its direction; `None` at its end.
-pub(crate) type Reported = (usize, Option<Figures>);
 
 impl Consumer {
     /// Starts one by this order with a command that runs this program, with its standard error in `log`.

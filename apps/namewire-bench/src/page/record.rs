@@ -3,10 +3,11 @@
 use ndn_cache_sim::report::Estimate;
 use serde::{Deserialize, Serialize};
 
+use super::figures::Trial;
 use super::plan::Plan;
 use super::remote::Elsewhere;
 use super::transfer::Client;
-use super::trial::{Progress, Trial};
+use super::trial::Progress;
 
 /// The name of this project's forwarder beside others.
 pub(super) const OWN: &str = "namewire";
@@ -352,7 +353,7 @@ impl Comparison {
 pub(super) mod tests {
     use super::*;
     use crate::page::fetch_node::Latency;
-    use crate::page::trial::{CpuPerData, DirectionFigures};
+    use crate::page::figures::{CpuPerData, DirectionFigures};
 
     /// A finished benchmark whose trials had these rates of Data.
     pub(in crate::page) fn record(rates: &[f64]) -> Record {

@@ -14,9 +14,9 @@ use ndn_sys::cpu::CpuTimes;
 use serde::Deserialize;
 
 use super::fetch_node::{Figures, Order};
+use super::figures::{STOPPED, Trial, direction_figures, per_data};
 use super::nodes::{Forwarder, Producer};
 use super::plan::{CongestionKind, Node, Plan};
-use super::trial::{STOPPED, Trial, direction_figures, per_data};
 use crate::relay::clock;
 use crate::transfer::MemoryFolder;
 

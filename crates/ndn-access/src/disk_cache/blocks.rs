@@ -16,7 +16,7 @@ use ndn_packet::Name;
 use ndn_security::{Sha256Digest, sha256_each, sha256_parts};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 
-use super::directory::{Directory, make, record_path};
+use super::directory::{Directory, make, record_path, write};
 use crate::object::Layout;
 use crate::stat::Stat;
 
@@ -283,7 +283,7 @@ impl Blocks {
         let Shape { key, record, .. } = &*self.shared;
         match Record::read_from(object, key) {
             Some(same) if same == *record => Ok(()),
-            _ => fs::write(record_path(object), record.to_bytes(key)),
+            _ => write(&record_path(object), &record.to_bytes(key)),
         }
     }
 

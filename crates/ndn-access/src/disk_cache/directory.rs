@@ -1,8 +1,8 @@
 //! The files of the cache, and the limit of their size.
 
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -50,7 +50,7 @@ impl Directory {
         make(&self.root)?;
         let (name, text) = TAG;
         // Also shows whether anything can be written. A full disk may have room later.
-        match fs::write(self.root.join(name), text) {
+        match write(&self.root.join(name), text.as_bytes()) {
             Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(error),
             _ => Ok(()),
         }
@@ -63,18 +63,15 @@ impl Directory {
         self.root.join(first).join(rest)
     }
 
-    /// Bytes that may be written before [`Self::keep_limit`] is called again.
-    pub(super) fn allowance(&self) -> u64 {
-        self.bytes_max / MEASURED_AFTER
-    }
-
-    /// Removes the files that were used least recently, until what is left and the allowance are below the limit; returns the number
-    /// of bytes that were removed.
-    pub(super) fn keep_limit(&self) -> u64 {
+    /// Removes the files that were used least recently, until what is left and an allowance are below the limit; returns the number
+    /// of bytes that were removed, and the allowance: those that may be written before it is called again. It is smaller, and 0 at
+    /// the limit, if files cannot be removed.
+    pub(super) fn keep_limit(&self) -> (u64, u64) {
         let (mut files, mut total) = self.measure();
-        let goal = self.bytes_max - self.allowance();
+        let allowance = self.bytes_max / MEASURED_AFTER;
+        let goal = self.bytes_max - allowance;
         if total <= goal {
-            return 0;
+            return (0, allowance);
         }
         files.sort_unstable_by_key(|file| file.used);
         let mut removed = 0;
@@ -82,15 +79,18 @@ impl Directory {
             if total <= goal {
                 break;
             }
-            if fs::remove_file(&file.path).is_err() {
-                // Another process has removed it, or it can not be removed.
+            if let Err(error) = fs::remove_file(&file.path) {
+                if error.kind() == io::ErrorKind::NotFound {
+                    // Another process has removed it.
+                    total = total.saturating_sub(file.bytes);
+                }
                 continue;
             }
             let beside = file.path.parent().map_or(0, remove_if_empty);
             total = total.saturating_sub(file.bytes + beside);
             removed += file.bytes + beside;
         }
-        removed
+        (removed, allowance.min(self.bytes_max.saturating_sub(total)))
     }
 
     /// All files with segments, and the bytes of everything.
@@ -125,6 +125,13 @@ pub(super) fn record_path(object: &Path) -> PathBuf {
 /// Makes a directory for this user only, with those above it.
 pub(super) fn make(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+/// Writes a file for this user only.
+pub(super) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path)?.write_all(content)
 }
 
 /// Removes the directory of an object without segments; returns its bytes.

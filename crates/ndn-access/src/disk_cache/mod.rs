@@ -41,7 +41,8 @@ pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 pub struct DiskCacheOptions {
     /// The directory; it is made if it does not exist. Processes may share it.
     pub directory: PathBuf,
-    /// Maximum number of bytes that it takes on the disk; at least 32 MiB.
+    /// Maximum number of bytes that it takes on the disk; at least 32 MiB. Each further process that writes to it at the same time
+    /// may exceed it by a sixteenth.
     pub bytes_max: u64,
     /// Receives what cannot be stored, and why.
     pub warn: Warn,
@@ -98,7 +99,8 @@ pub struct DiskCacheCounters {
     pub damaged: u64,
     /// Written.
     pub stored: u64,
-    /// Not written: they arrived faster than the disk takes them, or a write failed shortly before.
+    /// Not written: they arrived faster than the disk takes them, a write failed shortly before, or too little can be removed to
+    /// keep the limit.
     pub dropped: u64,
     /// Bytes that were removed to keep the limit.
     pub evicted_bytes: u64,

@@ -184,6 +184,7 @@ async fn caches_share_a_directory() {
                     }
                 }
             }
+            assert!(opened.cache.counters().hits > 0, "process {number} read nothing back");
             opened.warnings()
         }
     };
@@ -191,6 +192,46 @@ async fn caches_share_a_directory() {
     assert_eq!((one.unwrap(), other.unwrap()), (Vec::new(), Vec::new()));
     let limit = DiskCacheOptions::BYTES_MIN;
     assert!(measured(directory.path()) <= limit + limit / 16, "{}", measured(directory.path()));
+}
+
+#[tokio::test]
+async fn content_is_dropped_if_too_little_can_be_removed() {
+    let directory = TempDir::new().unwrap();
+    // The record of an object is not removed by itself.
+    let other = directory.path().join("blocks-1/00/00");
+    fs::create_dir_all(&other).unwrap();
+    let limit = usize::try_from(DiskCacheOptions::BYTES_MIN).unwrap();
+    fs::write(other.join("object"), vec![1; limit]).unwrap();
+    let opened = Opened::new(directory.path());
+    let layout = layout(10);
+    let object = opened.object(1, layout);
+    for segment in 0..10 {
+        object.offer(segment, None, content(1, segment, layout));
+        opened.cache.flush().await;
+    }
+    let warnings = opened.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("its limit is reached"), "{warnings:?}");
+    let counters = opened.cache.counters();
+    assert_eq!((counters.stored, counters.dropped), (0, 10));
+}
+
+#[tokio::test]
+async fn only_this_user_has_access() {
+    let directory = TempDir::new().unwrap();
+    let given = directory.path().join("cache");
+    let opened = Opened::new(&given);
+    opened.object(1, layout(1)).offer(0, None, content(1, 0, layout(1)));
+    opened.cache.flush().await;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let files = files(&given);
+    assert_eq!(files.len(), 3, "{files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{file:?}");
+        for above in file.ancestors().skip(1).take_while(|above| above.starts_with(&given)) {
+            assert_eq!(mode(above), 0o700, "{above:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The thread that stores segments and keeps the limit.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
@@ -85,8 +86,16 @@ impl Writer {
             if bytes > self.allowance {
                 self.keep_limit();
             }
-            self.allowance = self.allowance.saturating_sub(bytes);
-            match blocks.write(&self.shared.directory, &run) {
+            let written = match self.allowance.checked_sub(bytes) {
+                Some(left) => {
+                    self.allowance = left;
+                    blocks.write(&self.shared.directory, &run)
+                }
+                None => {
+                    Err(io::Error::other("its limit is reached, and too little can be removed"))
+                }
+            };
+            match written {
                 Ok(()) => {
                     self.failed = false;
                     self.shared.counts.stored.fetch_add(count, Ordering::Relaxed);
@@ -104,9 +113,9 @@ impl Writer {
     }
 
     fn keep_limit(&mut self) {
-        let removed = self.shared.directory.keep_limit();
+        let (removed, allowance) = self.shared.directory.keep_limit();
         self.shared.counts.evicted_bytes.fetch_add(removed, Ordering::Relaxed);
-        self.allowance = self.shared.directory.allowance();
+        self.allowance = allowance;
     }
 }
 

@@ -12,7 +12,7 @@ use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, Signer, sign_data};
 use super::disk::{DiskCache, Unfinished, offset_of_digests};
 use super::nodes::{BuildFailure, Leaves, NodeForm, Nodes};
 use super::root::{Root, leaves_name, manifest_name};
-use super::segments::SegmentDigests;
+use super::segments::{Claim, SegmentDigests};
 use super::tree::{FANOUT_MAX, Tree};
 use crate::counters::Counters;
 use crate::packet::{Hashed, Layout, PacketLimits, PreparedSigner, Slot, hash_packets};
@@ -283,8 +283,8 @@ fn build_on_disk(
             let unfinished = disk.create(layout, &file.stat)?;
             for_each_run(source.layout, hashing, |scratch, run| {
                 let first = *run.start();
-                let all = scratch.read(source, run)?;
-                Ok(unfinished.write(first, &scratch.hash(&all, source.counters)?)?)
+                scratch.read(source, run)?;
+                Ok(unfinished.write(first, &scratch.hash(None, source.counters)?)?)
             })?;
             (unfinished.file.try_clone()?, Unstored::File(unfinished))
         }
@@ -364,7 +364,9 @@ fn for_each_run(
         let others = 1..threads.get().min(useful);
         let others: Vec<_> = others.map(|_| scope.spawn(work_on_runs)).collect();
         let own = work_on_runs();
-        let others = others.into_iter().map(|thread| thread.join().unwrap_or(Ok(())));
+        let panicked = || BuildFailure::Read(io::Error::other("a thread has panicked"));
+        let others = others.into_iter();
+        let others = others.map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())));
         others.fold(own, Result::and)
     })
 }
@@ -402,7 +404,7 @@ impl Scratch {
                 }
                 // Claimed only now: other threads do not wait for the disk.
                 let claim = digests.claim(missing);
-                let hashed = self.hash(claim.positions(), source.counters)?;
+                let hashed = self.hash(Some(&claim), source.counters)?;
                 claim.finish(hashed);
             }
             if digests.signatures(run.clone()).is_some() {
@@ -411,12 +413,8 @@ impl Scratch {
         }
     }
 
-    /// Reads a run of segments into their packets. Returns their positions.
-    fn read(
-        &mut self,
-        source: &Source<'_>,
-        run: RangeInclusive<u64>,
-    ) -> Result<Vec<usize>, BuildFailure> {
+    /// Reads a run of segments into their packets.
+    fn read(&mut self, source: &Source<'_>, run: RangeInclusive<u64>) -> Result<(), BuildFailure> {
         let (layout, first) = (source.layout, *run.start());
         self.slots.clear();
         for (segment, out) in run.zip(self.packets.chunks_mut(self.stride)) {
@@ -425,17 +423,19 @@ impl Scratch {
         let contents = self.slots.iter().zip(self.packets.chunks_mut(self.stride));
         let mut contents: Vec<_> =
             contents.map(|(slot, out)| IoSliceMut::new(&mut out[slot.content.clone()])).collect();
-        source.file.file.read(layout.extent(first).0, &mut contents)?;
-        Ok((0..self.slots.len()).collect())
+        Ok(source.file.file.read(layout.extent(first).0, &mut contents)?)
     }
 
-    /// Hashes those of the segments that were read that are at these positions, in ascending order.
-    fn hash(&mut self, positions: &[usize], counters: &Counters) -> Result<Hashed, BuildFailure> {
-        let mut positions = positions.iter().peekable();
-        let packets = self.slots.iter().zip(self.packets.chunks_mut(self.stride)).enumerate();
-        let packets = packets
-            .filter(|(position, _)| positions.next_if_eq(&position).is_some())
-            .map(|(_, packet)| packet);
-        Ok(hash_packets(&self.seal, packets, counters)?)
+    /// Hashes the segments that were read: those that are claimed among them, or all.
+    fn hash(
+        &mut self,
+        claim: Option<&Claim<'_>>,
+        counters: &Counters,
+    ) -> Result<Hashed, BuildFailure> {
+        let packets = self.slots.iter().zip(self.packets.chunks_mut(self.stride));
+        Ok(match claim {
+            Some(claim) => hash_packets(&self.seal, claim.select(packets), counters)?,
+            None => hash_packets(&self.seal, packets, counters)?,
+        })
     }
 }

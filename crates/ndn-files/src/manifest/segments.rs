@@ -1,5 +1,6 @@
 //! Digests of segments while they are computed: by the threads that answer segments, make leaves and build the manifest. Each
-//! segment is hashed by the thread that has its content first.
+//! segment is hashed by the thread that has its content first. It is hashed again if the threads do not share its digest:
+//! there is no room for those of so large a file (above 8 GiB at the default length), or they were evicted.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -33,6 +34,9 @@ struct Progress {
     known: usize,
     /// Whether somebody knows that they are complete.
     is_reported: bool,
+    /// Number of times that a thread checked whether it must wait.
+    #[cfg(test)]
+    checks: usize,
 }
 
 impl SegmentDigests {
@@ -46,6 +50,8 @@ impl SegmentDigests {
             hashed: (none(), none()),
             known: 0,
             is_reported: false,
+            #[cfg(test)]
+            checks: 0,
         };
         Some(Self { first: segments.start, progress: Mutex::new(progress), ended: Condvar::new() })
     }
@@ -125,7 +131,13 @@ impl SegmentDigests {
         };
         let progress = self
             .ended
-            .wait_while(self.progress(), |progress| is_any(progress, State::Claimed))
+            .wait_while(self.progress(), |progress| {
+                #[cfg(test)]
+                {
+                    progress.checks += 1;
+                }
+                is_any(progress, State::Claimed)
+            })
             .unwrap_or_else(PoisonError::into_inner);
         if is_any(&progress, State::Missing) {
             return None;
@@ -158,9 +170,12 @@ pub(crate) struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// Positions of the claimed segments among those from which they were claimed, in their order.
-    pub(crate) fn positions(&self) -> &[usize] {
-        &self.positions
+    /// Those of `items` that belong to the claimed segments; there is one for each segment from which they were claimed.
+    pub(crate) fn select<T>(&self, items: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
+        let mut positions = self.positions.iter().peekable();
+        let items = items.into_iter().enumerate();
+        let claimed = items.filter(move |(position, _)| positions.next_if_eq(&position).is_some());
+        claimed.map(|(_, item)| item)
     }
 
     /// Sets the digests of the claimed segments.
@@ -202,9 +217,9 @@ mod tests {
         let digests = SegmentDigests::new(10..16).unwrap();
         assert_eq!(digests.missing(10..=15), Some(10..=15));
         let claim = digests.claim([11, 12, 12, 14]);
-        assert_eq!(claim.positions(), [0, 1, 3]);
+        assert!(claim.select("abcd".chars()).eq("abd".chars()));
         assert_eq!(digests.missing(11..=15), Some(13..=15));
-        assert_eq!(digests.claim([12, 14]).positions(), [] as [usize; 0]);
+        assert_eq!(digests.claim([12, 14]).select(["a", "b"]).count(), 0);
         claim.finish(hashed(&[11, 12, 14]));
         let (one, other) = ([12; SHA256_LEN], [14; SHA256_LEN]);
         assert_eq!(digests.signatures([12, 14, 12]), Some(vec![one, other, one]));
@@ -212,10 +227,25 @@ mod tests {
         assert_eq!((digests.signatures([12, 13]), digests.signatures([9])), (None, None));
         assert!(digests.all().is_none() && !digests.is_newly_complete());
         let rest = digests.claim(10..=15);
-        assert_eq!(rest.positions(), [0, 3, 5]);
+        assert!(rest.select("abcdef".chars()).eq("adf".chars()));
         rest.finish(hashed(&[10, 13, 15]));
         assert_eq!(digests.all(), Some(hashed(&[10, 11, 12, 13, 14, 15])));
         assert!(digests.is_newly_complete() && !digests.is_newly_complete());
+    }
+
+    /// Signature of segment 1 for a thread that waits for it when `end` ends the claim.
+    fn signature_after(digests: &SegmentDigests, end: impl FnOnce()) -> Option<Vec<Sha256Digest>> {
+        let checks = digests.progress().checks;
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| digests.signatures([1]));
+            // A thread that has checked releases the lock only when it waits.
+            while digests.progress().checks == checks && !waiting.is_finished() {
+                std::thread::yield_now();
+            }
+            assert!(!waiting.is_finished());
+            end();
+            waiting.join().unwrap()
+        })
     }
 
     /// A thread that fails leaves its segments to others, which do not wait for it any longer.
@@ -223,16 +253,9 @@ mod tests {
     fn abandoned_claim_ends_waits() {
         let digests = SegmentDigests::new(0..3).unwrap();
         let claim = digests.claim(0..3);
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| digests.signatures([1]));
-            drop(claim);
-            assert_eq!(waiting.join().unwrap(), None);
-        });
+        assert_eq!(signature_after(&digests, || drop(claim)), None);
         let claim = digests.claim([1]);
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| digests.signatures([1]));
-            claim.finish(hashed(&[1]));
-            assert_eq!(waiting.join().unwrap(), Some(vec![[1; SHA256_LEN]]));
-        });
+        let signature = signature_after(&digests, || claim.finish(hashed(&[1])));
+        assert_eq!(signature, Some(vec![[1; SHA256_LEN]]));
     }
 }

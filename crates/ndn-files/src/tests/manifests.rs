@@ -13,7 +13,7 @@ use ndn_packet::{ContentType, Data, DataBuilder, Name};
 use ndn_security::{DigestSigner, KeySigner, KeyType, Locator, PrivateKey, Signer, sign_data};
 
 use super::bed::{Bed, bytes, name, pair};
-use crate::manifest::manifest_name;
+use crate::manifest::{leaves_name, manifest_name};
 use crate::{
     Event, FileMetadata, FileServer, FileSource, FileStat, ListFailure, Manifest, ManifestError,
     Mount, OpenFailure, Opened, Root, RootOptions, ServerOptions, SourceFile, SourceListing,
@@ -357,6 +357,25 @@ async fn first_fetches_hash_each_segment_once() {
     assert!(fetch(&whole).await == content);
     assert_eq!((counters.signed_bytes(), counters.digested_bytes()), (hashed, hashed));
     assert_eq!(counters.count(Event::ManifestBuilt), 2);
+}
+
+/// Requests for leaves of another version, or beyond the end, do not make the server keep digests of the file.
+#[tokio::test]
+async fn requests_for_missing_leaves_are_refused_early() {
+    let bed = Bed::new().await;
+    let content = bytes(1, 100_000);
+    bed.write("file", &content);
+    let current = bed.metadata_of("/x/file").await.name;
+    for (version, leaf, event) in
+        [(name("/x/file/v=1"), 0, Event::WrongVersion), (current, 1, Event::BeyondEnd)]
+    {
+        let mut leaf_name = leaves_name(&version);
+        leaf_name.push_segment(leaf);
+        bed.packet(&leaf_name.to_string()).await;
+        assert_eq!(bed.count(event), 1);
+    }
+    assert!(bed.fetch_digest_only("/x/file").await == content);
+    assert_eq!(bed.server.counters().digested_bytes(), 0);
 }
 
 /// A signed leaf is of one object, one layout and one position, and by the right key.
