@@ -307,7 +307,7 @@ fn nodes_elsewhere_that_cannot_be_used_are_named() {
     for (token, url, letter, reasons) in [
         ("0".repeat(64), url, 'a', ["node A", "401"]),
         ("0".repeat(64), url, 'b', ["node B", "401"]),
-        (read.trim().to_owned(), url, 'a', ["node A", "operate is needed"]),
+        (read.trim().to_owned(), url, 'a', ["node A", "admin is needed"]),
         (
             token.clone(),
             &"http://127.0.0.1:1".to_owned(),

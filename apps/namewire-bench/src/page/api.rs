@@ -17,7 +17,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) struct ApiOptions {
     /// Its address, such as `https://host:6380`.
     pub(crate) url: String,
-    /// A token of role operate.
+    /// A token of role operate, of nodes on other hosts admin.
     pub(crate) token: String,
 }
 
