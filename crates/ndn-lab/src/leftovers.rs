@@ -3,7 +3,7 @@
 //!
 //! All programs of a run have the environment variable [`MARK`] with the identifier of the experiment, cell and replication,
 //! and so have the programs that these start; [`OWNER`] names the process of the lab. The names of temporary directories and
-//! network namespaces contain the owner: there is no moment at which they exist and belong to nobody.
+//! network namespaces contain the owner, so they have one from the beginning, where `/proc` can be read.
 
 use std::fs;
 use std::path::Path;

@@ -13,7 +13,7 @@ enum Segment {
 /// Transactions on Storage 13(4), 2017, section 4): an LRU window of 1 % of the capacity, and a segmented LRU
 /// of which 80 % are protected. An object that leaves the window enters the segmented LRU if there is room, or if
 /// its estimated number of requests is larger than that of the object that it would replace. An object that is heavier
-/// than the window does not enter it, and is compared when it arrives. Without the paper's optional doorkeeper.
+/// than the window is compared when it arrives, unless there is room for it. Without the paper's optional doorkeeper.
 #[derive(Debug)]
 pub(super) struct WTinyLfu {
     links: SlotLinks,
