@@ -172,6 +172,9 @@ pub struct Run {
     pub delayed_ns: Vec<u64>,
     /// Processor time of the thread that sends, answers and receives.
     pub generator_cpu_ns: u64,
+    /// Time that this thread could not run because others did.
+    #[serde(default)]
+    pub generator_delayed_ns: u64,
     /// PIT entries at the end.
     pub pit_entries: u64,
     /// Lengths of queues in the window.
@@ -334,7 +337,8 @@ pub struct Calibration {
     /// Pauses of processors; none if there were none, or they were not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pauses: Option<PauseProcess>,
-    /// Share of the measured time in service times that are as long as pauses; compared with the share of pauses.
+    /// Share of the measured time in service times that are as long as pauses, of runs in which no worker shares its processor
+    /// with the generator; compared with the share of pauses.
     #[serde(default)]
     pub pauses_in_services: f64,
     /// Corrections of latencies, by load.
@@ -440,7 +444,7 @@ impl Calibration {
             generator: generator(&usable),
             latency_ns: outside_latency(&usable),
             pauses: PauseProcess::of(&usable.iter().map(|run| &run.pauses[..]).collect::<Vec<_>>()),
-            pauses_in_services: pauses_in_services(&usable),
+            pauses_in_services: pauses_in_services(&usable, processors),
             discrepancies: Vec::new(),
             latency_residual: 0.0,
             queue,
@@ -1239,9 +1243,10 @@ fn shapes(runs: &[&Run]) -> Result<[Shape; 2], CalibrateError> {
 }
 
 /// The share of the measured service times that those as long as pauses have.
-fn pauses_in_services(runs: &[&Run]) -> f64 {
+fn pauses_in_services(runs: &[&Run], processors: usize) -> f64 {
     let (mut paused, mut all) = (0.0, 0.0);
-    for services in runs.iter().filter_map(|run| run.services.as_ref()) {
+    let alone = runs.iter().filter(|run| run.setting.workers < processors);
+    for services in alone.filter_map(|run| run.services.as_ref()) {
         for histogram in [
             &services.interest_dispatch,
             &services.interest_forwarding,
@@ -1360,6 +1365,7 @@ mod tests {
                 sleeps: (interests as f64 * sleeps) as u64,
                 cpu_ns: vec![(cost * interests as f64) as u64],
                 delayed_ns: vec![0],
+                generator_delayed_ns: 0,
                 generator_cpu_ns: 100_000_000,
                 pit_entries: 0,
                 queues: QueueLengths::default(),

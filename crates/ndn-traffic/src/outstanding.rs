@@ -6,6 +6,11 @@
 /// Null slot.
 const NONE: u32 = u32::MAX;
 
+/// Bytes of a PIT token. `ndnd` ends when it has to return one of another length than its own.
+pub(crate) const TOKEN_LEN: usize = 6;
+/// Slots and generations have three bytes in a token.
+const THREE_BYTES: u32 = 0xff_ffff;
+
 /// A slot and its generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket {
@@ -14,14 +19,16 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    pub(crate) fn to_token(self) -> [u8; 8] {
-        ((u64::from(self.slot) << 32) | u64::from(self.generation)).to_be_bytes()
+    pub(crate) fn to_token(self) -> [u8; TOKEN_LEN] {
+        let [_, a, b, c] = self.slot.to_be_bytes();
+        let [_, d, e, f] = self.generation.to_be_bytes();
+        [a, b, c, d, e, f]
     }
 
     pub(crate) fn from_token(token: &[u8]) -> Option<Self> {
-        let [a, b, c, d, e, f, g, h] = *<&[u8; 8]>::try_from(token).ok()?;
-        let slot = u32::from_be_bytes([a, b, c, d]);
-        Some(Self { slot, generation: u32::from_be_bytes([e, f, g, h]) })
+        let [a, b, c, d, e, f] = *<&[u8; TOKEN_LEN]>::try_from(token).ok()?;
+        let slot = u32::from_be_bytes([0, a, b, c]);
+        Some(Self { slot, generation: u32::from_be_bytes([0, d, e, f]) })
     }
 }
 
@@ -95,7 +102,7 @@ impl Outstanding {
             self.slots[previous as usize].next = index;
         }
         let slot = &mut self.slots[index as usize];
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation = (slot.generation + 1) & THREE_BYTES;
         (slot.pending, slot.open, slot.previous, slot.next) = (pending, true, previous, NONE);
         Some(Ticket { slot: index, generation: slot.generation })
     }

@@ -3,6 +3,7 @@
 use ndn_packet::Name;
 use ndn_packet::tlv::{append_nested, append_number, append_tlv};
 
+use crate::outstanding::TOKEN_LEN;
 use crate::scenario::ConsumerPattern;
 use crate::wire;
 
@@ -43,7 +44,7 @@ impl InterestTemplate {
         });
         let mut bytes = Vec::new();
         append_nested(&mut bytes, wire::LP_PACKET, |out| {
-            append_tlv(out, wire::LP_PIT_TOKEN, &[0; 8]);
+            append_tlv(out, wire::LP_PIT_TOKEN, &[0; TOKEN_LEN]);
             append_tlv(out, wire::LP_FRAGMENT, &interest);
         });
         let tail_at = bytes.len() - tail.len();
@@ -54,8 +55,8 @@ impl InterestTemplate {
     }
 
     /// Fills the template in; the bytes hold until the next call.
-    pub(crate) fn fill(&mut self, token: [u8; 8], number: u64, nonce: [u8; 4]) -> &[u8] {
-        self.bytes[self.token_at..][..8].copy_from_slice(&token);
+    pub(crate) fn fill(&mut self, token: [u8; TOKEN_LEN], number: u64, nonce: [u8; 4]) -> &[u8] {
+        self.bytes[self.token_at..][..TOKEN_LEN].copy_from_slice(&token);
         self.bytes[self.number_at..][..8].copy_from_slice(&number.to_be_bytes());
         self.bytes[self.nonce_at..][..4].copy_from_slice(&nonce);
         &self.bytes
@@ -81,9 +82,9 @@ mod tests {
             let prefix = Name::from_uri(&format!("/a/{}", "b".repeat(if long { 260 } else { 3 })));
             let prefix = prefix.unwrap();
             let mut template = InterestTemplate::new(&prefix, &pattern);
-            let bytes = template.fill([7; 8], 0x0102_0304, [1, 2, 3, 4]);
+            let bytes = template.fill([7; TOKEN_LEN], 0x0102_0304, [1, 2, 3, 4]);
             let packet = LpPacket::parse(bytes).unwrap();
-            assert_eq!(packet.pit_token().unwrap(), [7; 8]);
+            assert_eq!(packet.pit_token().unwrap(), [7; TOKEN_LEN]);
             let interest = Interest::parse(packet.fragment().unwrap()).unwrap();
             assert!(interest.name().starts_with(prefix.as_ref()));
             assert_eq!(interest.name().components().count(), components.max(3));

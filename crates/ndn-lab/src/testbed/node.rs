@@ -119,7 +119,10 @@ impl Node {
         let begin = self.clock.now();
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(self.failed(format!("ended at its start: {status}")));
+                let log = self.log();
+                let last = log.lines().rfind(|line| !line.trim().is_empty());
+                let last = last.unwrap_or("without a message");
+                return Err(self.failed(format!("ended at its start ({status}): {last}")));
             }
             match Operator::connect(&self.sockets.unix, &self.clock) {
                 Ok(operator) => {

@@ -1,6 +1,8 @@
 use super::*;
 use crate::{Producer, ProducerPattern, ProducerScenario};
 
+const DAY_NS: u64 = 86_400_000_000_000;
+
 fn pattern(prefix: &str) -> ConsumerPattern {
     ConsumerPattern { prefix: prefix.to_owned(), ..ConsumerPattern::default() }
 }
@@ -164,6 +166,24 @@ fn poisson_keeps_the_rate_and_varies() {
     let sum: usize = counts.iter().sum();
     assert!((430..570).contains(&sum), "{sum} in half a second");
     assert!(counts.contains(&0) && counts.iter().any(|count| *count > 8), "{counts:?}");
+}
+
+#[test]
+fn exchanged_counters_have_what_came_before() {
+    let mut consumer = consumer(vec![pattern("/a"), pattern("/b")], Load::Window(4), 1);
+    let sent = send(&mut consumer, 0).len() as u64;
+    let mut counters = vec![PatternCounters::zero(); 2];
+    consumer.exchange_counters(&mut counters);
+    assert_eq!(counters.iter().map(|one| one.sent).sum::<u64>(), sent);
+    assert_eq!((consumer.totals().sent, consumer.totals().outstanding), (0, sent));
+    let mut producer = producer(ProducerPattern { prefix: "/".to_owned(), ..Default::default() });
+    consumer.handle_timeout(DAY_NS);
+    assert_eq!(consumer.totals().timed_out, sent);
+    for (face, interest) in send(&mut consumer, DAY_NS) {
+        consumer.handle_frame(face, &answer(&mut producer, &interest), DAY_NS + 1_000);
+    }
+    assert_eq!((consumer.totals().sent, consumer.totals().satisfied), (4, 4));
+    assert!(consumer.counters().all(|one| one.latency_ns.len() == one.satisfied));
 }
 
 #[test]

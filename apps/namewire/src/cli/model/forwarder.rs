@@ -24,11 +24,11 @@ use ndn_model::calibrate::{
 };
 use ndn_packet::Name;
 use ndn_sys::clock;
-use ndn_sys::cpu::{CpuTimes, allowed_cpus, pin_thread};
+use ndn_sys::cpu::{CpuTimes, allowed_cpus, pin_thread, set_slice};
 use ndn_sys::topology::{Processor, Topology};
 use ndn_traffic::{
-    Arrivals, Consumer, ConsumerPattern, ConsumerScenario, Load, Names, Producer, ProducerPattern,
-    ProducerScenario,
+    Arrivals, Consumer, ConsumerPattern, ConsumerScenario, Load, Names, PatternCounters, Producer,
+    ProducerPattern, ProducerScenario,
 };
 use ndn_types::{Persistency, Scope};
 use tempfile::TempDir;
@@ -45,8 +45,13 @@ const CS_PACKETS: usize = 4096;
 const LIFETIME_MS: u32 = 400;
 /// Interests sent, and packets answered and received, before the others get their turn.
 const TURN: usize = 64;
+/// The shortest slice that Linux grants.
+const GENERATOR_SLICE: Duration = Duration::from_micros(100);
 /// Sleep of the generator when it has nothing to do.
 const NAP: Duration = Duration::from_micros(20);
+/// Counters are read this many seconds before the window: threads that read them take processors, and Interests that wait
+/// meanwhile are not those of the window.
+const BEFORE_WINDOW: f64 = 0.02;
 /// A try is discarded if the intended rate was not reached to this share.
 const SENT_MIN: f64 = 0.97;
 const TRIES: usize = 4;
@@ -147,8 +152,10 @@ fn disturbance(run: &Run, yardstick: &Yardstick) -> Outcome<(Disturbance, f64)> 
     let alone = processors()?.len() > run.setting.workers;
     // The last worker shares its processor with the generator if there are no more processors.
     let counted = if alone { run.delayed_ns.len() } else { run.delayed_ns.len() - 1 };
-    let delayed_ns = run.delayed_ns.iter().take(counted).copied().max().unwrap_or(0);
-    Ok(yardstick.disturbance(&run.host, delayed_ns as f64 / (run.seconds * 1e9)))
+    let generator_ns = if alone { run.generator_delayed_ns } else { 0 };
+    let delayed_ns = run.delayed_ns.iter().take(counted).copied().fold(generator_ns, u64::max);
+    let seconds = BEFORE_WINDOW + run.seconds;
+    Ok(yardstick.disturbance(&run.host, delayed_ns as f64 / (seconds * 1e9)))
 }
 
 /// A forwarder with its faces.
@@ -293,12 +300,20 @@ fn threads() -> Outcome<Vec<(String, u64, u64)>> {
     Ok(all)
 }
 
+/// Time that this thread has waited for a processor.
+fn delayed_ns() -> Outcome<u64> {
+    let place = "/proc/thread-self/schedstat";
+    let times = fs::read_to_string(place).map_err(|error| Failure::file(place, &error))?;
+    Ok(times.split_ascii_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or(0))
+}
+
 /// Counts of the thread that sends, answers and receives, in the window.
 struct Generated {
     sent: u64,
     satisfied: u64,
     refused: u64,
     cpu_ns: u64,
+    delayed_ns: u64,
     seconds: f64,
     latency_ns: [u64; 3],
     /// Those of the faces.
@@ -329,18 +344,22 @@ fn run_once(
     let (generated, snapshots, services) = thread::scope(|scope| {
         let generating = scope.spawn(|| {
             pin_thread(generator_cpu).map_err(|error| failed("a processor")(&error))?;
+            // On the processor of a worker, it would wait for the end of each slice of that. A kernel that does not know this request
+            // measures as before.
+            let _ = set_slice(GENERATOR_SLICE);
             Generator::new(setting, seed, consumers, producers, begin_ns)?.run(from_ns, to_ns)
         });
         let tracing = scope.spawn(|| -> Outcome<Option<ServiceTimesReport>> {
-            sleep_until(from_ns);
+            sleep_until(at(window.warm_up - BEFORE_WINDOW));
             if !is_traced {
                 return Ok(None);
             }
-            let milliseconds = Duration::from_secs_f64(window.seconds).as_millis() as u64;
+            let seconds = BEFORE_WINDOW + window.seconds;
+            let milliseconds = Duration::from_secs_f64(seconds).as_millis() as u64;
             let report = tracing.measure_service_times(milliseconds);
             report.map(Some).map_err(|error| failed("trace latency")(&error))
         });
-        sleep_until(from_ns);
+        sleep_until(at(window.warm_up - BEFORE_WINDOW));
         let counters = Counters::read(own);
         let before = Snapshot::take(&mut watching, setting.workers);
         sleep_until(to_ns);
@@ -353,11 +372,12 @@ fn run_once(
     let (stolen_ns, preemptions) = snapshots.2;
     let host = Host {
         reference_ns: [reference_before_ns, reference_load(own)?],
-        stolen: stolen_ns as f64 / (window.seconds * 1e9),
+        stolen: stolen_ns as f64 / ((BEFORE_WINDOW + window.seconds) * 1e9),
         preemptions,
     };
     pauses.extend(watch_pauses(&watched, origin_ns)?);
-    let Generated { sent, satisfied, refused, cpu_ns, seconds, latency_ns, queues } = generated?;
+    let Generated { sent, satisfied, refused, cpu_ns, delayed_ns, seconds, latency_ns, queues } =
+        generated?;
     let difference = |later: &[u64], earlier: &[u64]| {
         later.iter().zip(earlier).map(|(later, earlier)| later - earlier).collect::<Vec<u64>>()
     };
@@ -398,6 +418,7 @@ fn run_once(
         cpu_ns: difference(&after.cpu_ns, &before.cpu_ns),
         delayed_ns: difference(&after.delayed_ns, &before.delayed_ns),
         generator_cpu_ns: cpu_ns,
+        generator_delayed_ns: delayed_ns,
         pit_entries: after.statistics.workers.iter().map(|one| one.shard.pit_entries).sum(),
         queues: QueueLengths { rings, ..queues },
         latency_ns,
@@ -519,24 +540,27 @@ impl Generator {
             Ok::<u64, Failure>(times.total().as_nanos() as u64)
         };
         let mut before = None;
+        let mut counters: Vec<_> =
+            self.consumer.counters().map(|_| PatternCounters::zero()).collect();
         loop {
             let now_ns = clock::now();
             if before.is_none() && now_ns >= from_ns {
-                let totals = self.consumer.totals();
-                before = Some((now_ns, totals, self.refused(), self.latencies(), cpu()?));
+                // What takes long here delays Interests, which then arrive in a burst.
+                self.consumer.exchange_counters(&mut counters);
+                before = Some((now_ns, self.refused(), cpu()?, delayed_ns()?));
                 self.queues = QueueLengths::default();
             }
-            if let Some((begin_ns, totals, refused, latencies, cpu_begin)) = &before
+            if let Some((begin_ns, refused, cpu_begin, delayed_begin)) = &before
                 && now_ns >= to_ns
             {
-                let end = self.consumer.totals();
-                let mut window = self.latencies();
-                window.subtract(latencies).map_err(|error| failed("latencies")(&error))?;
+                let totals = self.consumer.totals();
+                let window = self.latencies();
                 return Ok(Generated {
-                    sent: end.sent - totals.sent,
-                    satisfied: end.satisfied - totals.satisfied,
+                    sent: totals.sent,
+                    satisfied: totals.satisfied,
                     refused: self.refused() - refused,
                     cpu_ns: cpu()?.saturating_sub(*cpu_begin),
+                    delayed_ns: delayed_ns()?.saturating_sub(*delayed_begin),
                     seconds: Duration::from_nanos(now_ns - begin_ns).as_secs_f64(),
                     latency_ns: [0.5, 0.9, 0.99].map(|level| window.value_at_quantile(level)),
                     queues: self.queues,

@@ -34,8 +34,10 @@ const WATCH: Duration = Duration::from_millis(100);
 const YARDSTICK_MIN: usize = 6;
 /// A try is slowed if its reference load took so much more than the usual one, or changed so much during the try.
 const SLOWED_MAX: f64 = 0.15;
-/// A try is disturbed if a worker could not run for more than this share of the time, or the host took as much.
-const DELAYED_MAX: f64 = 0.04;
+/// A try is disturbed if a worker or the generator could not run for more than this share of the time: a wait of a tick (4 ms) can
+/// overflow a queue.
+const DELAYED_MAX: f64 = 0.01;
+/// The same if the host took more of the time, and said so.
 const STOLEN_MAX: f64 = 0.04;
 
 /// Counters of the host for some processors and worker threads.

@@ -879,6 +879,7 @@ mod tests {
             sleeps: 0,
             cpu_ns: vec![0],
             delayed_ns: vec![0],
+            generator_delayed_ns: 0,
             generator_cpu_ns: 0,
             pit_entries: 0,
             queues: ndn_model::calibrate::QueueLengths::default(),
