@@ -46,6 +46,9 @@ pub struct Watch {
     pub watched_ns: u64,
     /// Processor time of the meter. Pauses of which the kernel does not know are in it.
     pub cpu_ns: u64,
+    /// Time that the meter could not run because other threads of this machine did.
+    #[serde(default)]
+    pub delayed_ns: u64,
     /// Begin since that of the watch, and length, of each pause.
     pub pauses: Vec<(u64, u64)>,
 }

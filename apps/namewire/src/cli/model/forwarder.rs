@@ -35,7 +35,7 @@ use tempfile::TempDir;
 
 use super::super::failure::{Failure, Outcome};
 use super::super::output;
-use super::host::{Counters, Disturbance, Yardstick, reference_load, watch_pauses};
+use super::host::{Counters, Disturbance, Yardstick, delayed_ns, reference_load, watch_pauses};
 
 /// Packets of the queue of a face.
 pub(super) const QUEUE: usize = 1024;
@@ -54,7 +54,7 @@ const NAP: Duration = Duration::from_micros(20);
 const BEFORE_WINDOW: f64 = 0.02;
 /// A try is discarded if the intended rate was not reached to this share.
 const SENT_MIN: f64 = 0.97;
-const TRIES: usize = 4;
+const TRIES: usize = 6;
 
 /// Duration of a run, seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -155,7 +155,9 @@ fn disturbance(run: &Run, yardstick: &Yardstick) -> Outcome<(Disturbance, f64)> 
     let generator_ns = if alone { run.generator_delayed_ns } else { 0 };
     let delayed_ns = run.delayed_ns.iter().take(counted).copied().fold(generator_ns, u64::max);
     let seconds = BEFORE_WINDOW + run.seconds;
-    Ok(yardstick.disturbance(&run.host, delayed_ns as f64 / (seconds * 1e9)))
+    let watched = run.pauses.iter().map(|one| one.delayed_ns as f64 / one.watched_ns.max(1) as f64);
+    let delayed = watched.fold(delayed_ns as f64 / (seconds * 1e9), f64::max);
+    Ok(yardstick.disturbance(&run.host, delayed))
 }
 
 /// A forwarder with its faces.
@@ -298,13 +300,6 @@ fn threads() -> Outcome<Vec<(String, u64, u64)>> {
         all.push((name.trim().to_owned(), fields.next().unwrap_or(0), fields.next().unwrap_or(0)));
     }
     Ok(all)
-}
-
-/// Time that this thread has waited for a processor.
-fn delayed_ns() -> Outcome<u64> {
-    let place = "/proc/thread-self/schedstat";
-    let times = fs::read_to_string(place).map_err(|error| Failure::file(place, &error))?;
-    Ok(times.split_ascii_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or(0))
 }
 
 /// Counts of the thread that sends, answers and receives, in the window.
@@ -539,6 +534,7 @@ impl Generator {
             let times = CpuTimes::of_thread().map_err(|error| failed("processor time")(&error))?;
             Ok::<u64, Failure>(times.total().as_nanos() as u64)
         };
+        let delayed = || delayed_ns().map_err(|error| failed("processor time")(&error));
         let mut before = None;
         let mut counters: Vec<_> =
             self.consumer.counters().map(|_| PatternCounters::zero()).collect();
@@ -547,7 +543,7 @@ impl Generator {
             if before.is_none() && now_ns >= from_ns {
                 // What takes long here delays Interests, which then arrive in a burst.
                 self.consumer.exchange_counters(&mut counters);
-                before = Some((now_ns, self.refused(), cpu()?, delayed_ns()?));
+                before = Some((now_ns, self.refused(), cpu()?, delayed()?));
                 self.queues = QueueLengths::default();
             }
             if let Some((begin_ns, refused, cpu_begin, delayed_begin)) = &before
@@ -560,7 +556,7 @@ impl Generator {
                     satisfied: totals.satisfied,
                     refused: self.refused() - refused,
                     cpu_ns: cpu()?.saturating_sub(*cpu_begin),
-                    delayed_ns: delayed_ns()?.saturating_sub(*delayed_begin),
+                    delayed_ns: delayed()?.saturating_sub(*delayed_begin),
                     seconds: Duration::from_nanos(now_ns - begin_ns).as_secs_f64(),
                     latency_ns: [0.5, 0.9, 0.99].map(|level| window.value_at_quantile(level)),
                     queues: self.queues,

@@ -34,9 +34,9 @@ const WATCH: Duration = Duration::from_millis(100);
 const YARDSTICK_MIN: usize = 6;
 /// A try is slowed if its reference load took so much more than the usual one, or changed so much during the try.
 const SLOWED_MAX: f64 = 0.15;
-/// A try is disturbed if a worker or the generator could not run for more than this share of the time: a wait of a tick (4 ms) can
-/// overflow a queue.
-const DELAYED_MAX: f64 = 0.01;
+/// A try is disturbed if a worker, the generator or the meter could not run for more than this share of the time: 1.7 ms of a window.
+/// The queues of a worker fill up within 2 ms.
+const DELAYED_MAX: f64 = 0.004;
 /// The same if the host took more of the time, and said so.
 const STOLEN_MAX: f64 = 0.04;
 
@@ -127,7 +127,7 @@ pub(super) fn watch_pauses(cpus: &[usize], origin_ns: u64) -> Outcome<Vec<Watch>
         let pinned = pin_thread(cpu);
         all_run.wait();
         pinned?;
-        Ok(watch_one(cpu, origin_ns))
+        watch_one(cpu, origin_ns)
     };
     let watches = thread::scope(|scope| {
         let meters: Vec<_> = cpus.iter().map(|cpu| scope.spawn(|| one(*cpu))).collect();
@@ -139,10 +139,17 @@ pub(super) fn watch_pauses(cpus: &[usize], origin_ns: u64) -> Outcome<Vec<Watch>
     watches.map_err(|error| Failure::Failed(format!("the meter of pauses: {error}")))
 }
 
+/// Time that this thread could not run because others did, in nanoseconds.
+pub(super) fn delayed_ns() -> std::io::Result<u64> {
+    let times = fs::read_to_string("/proc/thread-self/schedstat")?;
+    Ok(times.split_ascii_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or(0))
+}
+
 /// Reads the clock on the processor of this thread until the watch ends.
-fn watch_one(processor: usize, origin_ns: u64) -> Watch {
+fn watch_one(processor: usize, origin_ns: u64) -> std::io::Result<Watch> {
     let length_ns = WATCH.as_nanos() as u64;
     let mut pauses = Vec::with_capacity((length_ns / PAUSE_MIN_NS) as usize + 1);
+    let delayed_begin = delayed_ns()?;
     let cpu_begin = thread_time();
     let begin_ns = clock::now();
     let mut last_ns = begin_ns;
@@ -153,13 +160,14 @@ fn watch_one(processor: usize, origin_ns: u64) -> Watch {
         }
         last_ns = now_ns;
     }
-    Watch {
+    Ok(Watch {
         processor,
         begin_ns: begin_ns.saturating_sub(origin_ns),
         watched_ns: last_ns - begin_ns,
         cpu_ns: thread_time().saturating_sub(cpu_begin).as_nanos() as u64,
+        delayed_ns: delayed_ns()?.saturating_sub(delayed_begin),
         pauses,
-    }
+    })
 }
 
 /// Reference loads of all tries so far: what is usual on this machine at this time.
@@ -171,7 +179,7 @@ pub(super) struct Yardstick {
 /// Why a try is discarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disturbance {
-    /// Other programs of this machine ran on the processor of a worker.
+    /// Other programs of this machine ran on the processor of a worker, or of the generator.
     Delayed,
     /// The host took the processors.
     Stolen,
