@@ -12,6 +12,7 @@ use crate::interfaces::InterfaceRule;
 use crate::local_users::LocalUsers;
 use crate::memif::MemifListener;
 use crate::origin::Origin;
+use crate::state_directory::is_started_by_root;
 
 /// UDP and TCP port of NDN forwarders.
 pub(crate) const NDN_PORT: u16 = 6363;
@@ -210,7 +211,7 @@ fn check_groups(groups: &Vec<SocketAddr>) -> Result<(), String> {
 /// `$XDG_RUNTIME_DIR/nfd/nfd.sock`, and `/run/nfd/nfd.sock` without that variable.
 pub fn default_socket_path() -> PathBuf {
     let system = PathBuf::from(SYSTEM_SOCKET_PATH);
-    if rustix::process::geteuid().is_root() {
+    if is_started_by_root() {
         return system;
     }
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty()) {

@@ -1,12 +1,19 @@
 //! The directory for files that outlive a start: generated certificates, tokens.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// Whether root started this process: a forwarder that has dropped these privileges keeps the default paths of its start.
+pub(crate) fn is_started_by_root() -> bool {
+    static IS_ROOT: OnceLock<bool> = OnceLock::new();
+    *IS_ROOT.get_or_init(|| rustix::process::geteuid().is_root())
+}
 
 /// The state directory of the service manager, else that of the user.
 #[must_use]
 pub fn state_directory() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    directory_in(variable, rustix::process::geteuid().is_root())
+    directory_in(variable, is_started_by_root())
 }
 
 /// The state directory in these variables.

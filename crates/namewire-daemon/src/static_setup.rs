@@ -244,6 +244,7 @@ impl StaticSetup {
     }
 
     /// Replaces the configured routes. Returns the events for those of existing faces; those of others follow with the faces.
+    /// Routes that were configured before are added, too: commands may have removed or changed them.
     fn change_routes(&mut self, configured: &[StaticRoute]) -> Vec<Event> {
         let before = std::mem::replace(&mut self.routes, by_face(configured));
         let mut made: BTreeMap<&FaceUri, u64> = BTreeMap::new();
@@ -261,8 +262,7 @@ impl StaticSetup {
                 face_id,
                 origin: route_origin::STATIC,
             }));
-            let is_new = |route: &&StaticRoute| former.get(&route.prefix) != Some(route);
-            events.extend(routes.values().filter(is_new).map(|route| add_route(route, face_id)));
+            events.extend(routes.values().map(|route| add_route(route, face_id)));
         }
         events
     }
