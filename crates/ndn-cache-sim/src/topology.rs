@@ -9,6 +9,7 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 
 use crate::InputError;
+use crate::trace::expected_requests;
 
 /// Largest number of nodes of a file.
 const NODES_MAX: usize = 1000;
@@ -318,6 +319,7 @@ impl Topology {
                 return Err(InputError(format!("load.{name} = {value}: must be positive")));
             }
         }
+        expected_requests(self)?;
         if !(0.0..=10.0).contains(&load.zipf) {
             return Err(InputError(format!("load.zipf = {}: must be 0 to 10", load.zipf)));
         }
@@ -403,6 +405,8 @@ mod tests {
         );
         assert!(error("zipf = 0.75", "zipf = nan").contains("load.zipf"));
         assert!(error("objects = 1000", "objects = 0").contains("load.objects = 0"));
+        assert!(error("duration_s = 400", "duration_s = 1e-9").contains("at least 1"));
+        assert!(error("duration_s = 400", "duration_s = 1e18").contains("at most 200000000"));
         assert!(error("duration_s = 400", "durations = 400").contains("durations"));
         assert!(Topology::known("abylene").expect_err("unknown").to_string().contains("'abylene'"));
     }

@@ -155,7 +155,7 @@ impl ConnectOptions {
 
 /// Parses the address of a forwarder. A path is that of a Unix socket.
 pub(super) fn transport(text: &str) -> Result<ForwarderAddress, String> {
-    if !text.contains("://") && text.contains('/') {
+    if !text.contains("://") && (text.contains('/') || std::path::Path::new(text).exists()) {
         let path = std::path::absolute(text).map_err(|error| error.to_string())?;
         return Ok(ForwarderAddress::Unix(path));
     }

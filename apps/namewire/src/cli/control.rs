@@ -1,5 +1,6 @@
 //! Finds the control socket of a running forwarder.
 
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -93,12 +94,22 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
 const SPAN_MIN: Duration = Duration::from_millis(10);
 const SPAN_MAX: Duration = Duration::from_hours(1);
 
-/// Connects to the first path that accepts the connection; if none does, the error is that of the
-/// first.
+/// Connects to the first path that accepts the connection; if none does, the error is that of the first one that exists, else of
+/// the first.
 fn connect_to_first(paths: &[PathBuf]) -> Result<ControlClient, ControlError> {
-    let mut attempts = paths.iter().map(PathBuf::as_path).map(ControlClient::connect);
-    let first = attempts.next().unwrap_or_else(|| ControlClient::connect(Path::new("")));
-    first.or_else(|error| attempts.find_map(Result::ok).ok_or(error))
+    let is_absent = |error: &ControlError| matches!(error, ControlError::Connect { source, .. } if source.kind() == io::ErrorKind::NotFound);
+    let mut failure: Option<ControlError> = None;
+    for path in paths {
+        match ControlClient::connect(path) {
+            Ok(client) => return Ok(client),
+            Err(error) if failure.is_none() => failure = Some(error),
+            Err(error) if failure.as_ref().is_some_and(is_absent) && !is_absent(&error) => {
+                failure = Some(error);
+            }
+            Err(_) => {}
+        }
+    }
+    failure.map_or_else(|| ControlClient::connect(Path::new("")), Err)
 }
 
 /// In the directories of the Unix sockets that the other commands try, in the same order.
