@@ -24,7 +24,7 @@
 //! two rounds, and six lie between any byte of a string and its hash. The function is not meant for
 //! authentication.
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::{Range, RangeFrom};
 
 /// Round keys of an [`AesHasher`]: the initial state, four per block, two for the end.
 const KEYS: usize = 7;
@@ -68,8 +68,9 @@ pub trait Sections<'a>: Iterator<Item = Section<'a>> {
     fn is_at_end(&self) -> bool;
 }
 
-/// Types of sections that are valid whatever they contain.
-const PLAIN_TYPES: RangeInclusive<u8> = 3..=252;
+/// Types of sections that are valid whatever they contain, and usual. They are compared as signed numbers, so that one comparison
+/// excludes those from 128 on, too.
+const PLAIN_TYPES: RangeFrom<i8> = 3..;
 
 /// The hash function for one set of secret keys.
 #[derive(Clone, Copy)]
@@ -213,13 +214,13 @@ mod x86 {
         // A section has two bytes at least, so that those before this limit have places for their hashes.
         let limit = if front.len() >= length + BLOCK { length.min(2 * hashes.len()) } else { 0 };
         let mut next = front.as_ptr();
-        let (limit, end) = (next.wrapping_add(limit), next.wrapping_add(length));
+        let limit = next.wrapping_add(limit);
         let mut place = hashes.as_mut_ptr();
         while next < limit {
             // SAFETY: `next` is before the end of the string, behind which `front` has BLOCK bytes more. For speed: one
             // comparison for a section instead of four (`scripts/count-instructions`).
-            let (ty, rest) = unsafe { (*next, usize::from(*next.add(1))) };
-            if !PLAIN_TYPES.contains(&ty) || rest > BLOCK - 2 {
+            let (ty, rest) = unsafe { (*next.cast::<i8>(), usize::from(*next.add(1))) };
+            if rest > BLOCK - 2 || !PLAIN_TYPES.contains(&ty) {
                 break;
             }
             // SAFETY: as above; `KEEP` has BLOCK + 1 masks; and as the sections before this one have two bytes or more each, and end
@@ -236,11 +237,11 @@ mod x86 {
         }
         // SAFETY: both are in `hashes`, or one behind.
         let count = unsafe { place.offset_from_unsigned(hashes.as_ptr()) };
-        if next == end && count > 0 {
+        let position = next.addr() - front.as_ptr().addr();
+        if position == length && count > 0 {
             // SAFETY: the last place that was written.
             return (count, unsafe { *place.sub(1) });
         }
-        let position = next.addr() - front.as_ptr().addr();
         let rest = front.get(position..length).unwrap_or_default();
         hash_further_prefixes::<S>(keys, state, rest, hashes, count)
     }
@@ -491,7 +492,7 @@ mod tests {
             let [ty, length, ..] = *self.0 else { return None };
             let (section, rest) = self.0.split_at_checked(2 + usize::from(length))?;
             self.0 = rest;
-            PLAIN_TYPES.contains(&ty).then_some(Section::Long(section))
+            (3..=252).contains(&ty).then_some(Section::Long(section))
         }
     }
 
@@ -511,8 +512,8 @@ mod tests {
         let Some(hasher) = AesHasher::new(keys()) else { return };
         for lengths in [&[0_u8][..], &[3, 14], &[14, 14, 1], &[15], &[2, 30, 4], &[5, 0, 0, 7]] {
             let (mut string, mut ends) = (Vec::new(), vec![0]);
-            for &length in lengths {
-                string.extend([8, length]);
+            for (&length, ty) in lengths.iter().zip([8, 127, 128, 8]) {
+                string.extend([ty, length]);
                 string.extend(bytes(usize::from(length)));
                 ends.push(string.len());
             }
