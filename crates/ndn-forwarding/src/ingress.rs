@@ -428,7 +428,7 @@ fn describe(
 fn describe_common_data(front: &[u8], length: usize, descriptor: &mut Descriptor) -> Option<()> {
     // The usual form is read without a call, for which registers were saved.
     match PlainData::read(front, length) {
-        Some(data) if !scope::may_be_local(front.get(data.name.clone())?) => {
+        Some(data) if !scope::may_be_local(front.get(data.name.start..)?) => {
             set_data(descriptor, data.name, data.freshness_ms.into(), Flags::default())
         }
         _ => describe_other_data(front.get(..length)?, descriptor),
@@ -469,7 +469,7 @@ fn describe_common_interest(
     descriptor: &mut Descriptor,
 ) -> Option<()> {
     match PlainInterest::read(front, length) {
-        Some(interest) if !scope::may_be_local(front.get(interest.name.clone())?) => {
+        Some(interest) if !scope::may_be_local(front.get(interest.name.start..)?) => {
             let PlainInterest { name, nonce, lifetime_ms, hop_limit } = interest;
             set_interest(descriptor, name, (nonce, lifetime_ms.into()), hop_limit, Flags::default())
         }

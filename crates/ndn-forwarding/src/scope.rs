@@ -34,7 +34,8 @@ pub(crate) fn flags(name: &[u8]) -> Flags {
     if may_be_local(name) { local_flags(name) } else { Flags::default() }
 }
 
-/// Whether the name with this value may be under one of them: almost every name fails on four bytes.
+/// Whether the name with this value may be under one of them: almost every name fails on four bytes. Other bytes may follow the
+/// value.
 #[inline(always)]
 pub(crate) fn may_be_local(name: &[u8]) -> bool {
     matches!(name, [_, _, a, b, c, d, ..] if [*a, *b, *c, *d] == *LOCAL)

@@ -141,14 +141,17 @@ impl PlainData {
     pub fn read(front: &[u8], length: usize) -> Option<Self> {
         const SHORT: usize = (types::DATA << 8) as usize;
         const LONG: usize = (types::DATA << 24 | 253 << 16) as usize;
+        const NAME: u16 = u16::from_be_bytes(short_header(types::NAME, 0));
         let &[a, b, c, d, e, f] = front.first_chunk()?;
         let start = u32::from_be_bytes([a, b, c, d]) as usize;
-        let (name_start, [name, name_length]) = match length {
-            257..=0xFFFF if start == LONG + (length - 4) => (6, [e, f]),
-            2..=254 if start >> 16 == SHORT + (length - 2) => (4, [c, d]),
+        let (name_start, header) = match length {
+            257..=0xFFFF if start == LONG + (length - 4) => (6, u16::from_be_bytes([e, f])),
+            2..=254 if start >> 16 == SHORT + (length - 2) => (4, u16::from_be_bytes([c, d])),
             _ => return None,
         };
-        if u32::from(name) != types::NAME || name_length > 252 {
+        // Of another element, it is larger.
+        let name_length = header.wrapping_sub(NAME);
+        if name_length > 252 {
             return None;
         }
         let name_end = name_start + usize::from(name_length);

@@ -71,11 +71,11 @@ impl PlainInterest {
         const LIFETIME: [u8; 2] = short_header(types::INTEREST_LIFETIME, 2);
         const HOP_LIMIT: [u8; 2] = short_header(types::HOP_LIMIT, 1);
         let value_length =
-            u8::try_from(length.checked_sub(2)?).ok().filter(|&length| length <= 252)?;
-        // Nothing but the length of the name is left.
+            u8::try_from(length.wrapping_sub(2)).ok().filter(|&length| length <= 252)?;
+        // Nothing but the length of the name is left. If that is above 252, the elements behind the name are missing.
         let rest =
             u32::from_le_bytes(*front.first_chunk()?) ^ (HEADERS | u32::from(value_length) << 8);
-        if rest > 252 << 24 || rest & 0xFF_FFFF != 0 {
+        if rest & 0xFF_FFFF != 0 {
             return None;
         }
         let name = 4..4 + (rest >> 24) as usize;
