@@ -15,7 +15,7 @@ pub enum PacketKind {
     Nack,
 }
 
-/// Boolean properties of a received packet and of its face.
+/// Boolean properties of a received packet and of its face. Those that are tested together for each packet are in one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags(u16);
 
@@ -33,8 +33,8 @@ impl Flags {
     /// Interest to be answered with a Nack because the worker is overloaded. Shares its bit with
     /// [`Self::NO_CACHE`], which only Data has.
     pub(crate) const REFUSED: Self = Self(1 << 4);
-    /// Interest with NonDiscovery.
-    pub const NON_DISCOVERY: Self = Self(1 << 5);
+    /// The name ends in an ImplicitSha256DigestComponent.
+    pub const IMPLICIT_DIGEST: Self = Self(1 << 5);
     /// Data with a PrefixAnnouncement, stored behind the packet.
     pub const ANNOUNCEMENT: Self = Self(1 << 15);
     /// Interest with NextHopFaceId.
@@ -43,8 +43,8 @@ impl Flags {
     pub const LOCALHOST: Self = Self(1 << 7);
     /// The name is under `/localhop`.
     pub const LOCALHOP: Self = Self(1 << 8);
-    /// The name ends in an ImplicitSha256DigestComponent.
-    pub const IMPLICIT_DIGEST: Self = Self(1 << 9);
+    /// Interest with NonDiscovery.
+    pub const NON_DISCOVERY: Self = Self(1 << 9);
     /// Short-prefix Interest: Data of other shards may satisfy it.
     pub(crate) const SHORT_PREFIX: Self = Self(1 << 14);
     /// This shard is the previous owner of the name: what it cannot use goes on to the present

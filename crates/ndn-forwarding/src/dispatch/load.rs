@@ -41,19 +41,35 @@ impl Default for NdtLoads {
     }
 }
 
-impl NdtLoads {
+/// The counters of all entries, for several samples: their address and number are read once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EntryLoads<'a>(&'a [EntryLoad]);
+
+impl EntryLoads<'_> {
     /// Counts a sample.
-    #[inline]
-    pub fn note(&self, sampled: Sampled) {
+    #[inline(always)]
+    pub(super) fn note(self, sampled: Sampled) {
         let EntryLoad(load) = &self.0[sampled.entry];
         let count = lower_half(load.load(Ordering::Relaxed)).wrapping_add(1);
         load.store(u64::from(sampled.components) << 32 | u64::from(count), Ordering::Relaxed);
     }
 
     /// Prefetches the counter of a sample.
-    #[inline]
-    pub fn prefetch(&self, sampled: Sampled) {
-        prefetch_slice(&self.0, sampled.entry);
+    #[inline(always)]
+    pub(super) fn prefetch(self, sampled: Sampled) {
+        prefetch_slice(self.0, sampled.entry);
+    }
+}
+
+impl NdtLoads {
+    /// Counts a sample.
+    pub fn note(&self, sampled: Sampled) {
+        self.entries().note(sampled);
+    }
+
+    #[inline(always)]
+    pub(super) fn entries(&self) -> EntryLoads<'_> {
+        EntryLoads(&self.0)
     }
 
     /// Samples of an entry, modulo 2^32.

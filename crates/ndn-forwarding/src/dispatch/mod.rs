@@ -123,12 +123,7 @@ impl Dispatcher {
         let mut index = 0;
         loop {
             index = self.pass_own(burst, index);
-            while sample < index {
-                let descriptor = burst.descriptor(sample);
-                let entry = self.ndt.settled().entry(burst.hash_at(descriptor, self.depth));
-                self.take_sample(entry, u16::from(descriptor.components));
-                sample += self.until_sample as usize;
-            }
+            sample = self.sample_own(burst, sample, index);
             if index == burst.len() {
                 break;
             }
@@ -166,7 +161,7 @@ impl Dispatcher {
             !descriptor.flags.intersects(UNUSUAL)
                 && descriptor.components >= least
                 && settled.belongs_to(burst.hash_at(descriptor, depth), own)
-                && (descriptor.kind == PacketKind::Interest || self.returns_to(descriptor, own))
+                && self.returns_to(descriptor, own)
         };
         let mut rest = burst.descriptors().get(start..).unwrap_or_default();
         while let [first, others @ ..] = rest
@@ -177,6 +172,25 @@ impl Dispatcher {
         burst.len() - rest.len()
     }
 
+    /// Counts one packet in [`LOAD_SAMPLE`] from position `sample` on, before `end`; all are of this shard. Returns the position of the
+    /// next sample.
+    #[inline(always)]
+    fn sample_own(&mut self, burst: &Burst, mut sample: usize, end: usize) -> usize {
+        let Self { depth, ndt, loads, sampled, next_sampled, .. } = self;
+        let (settled, depth, loads) = (ndt.settled(), *depth, loads.entries());
+        let own = burst.descriptors().get(..end).unwrap_or_default();
+        while let Some(descriptor) = own.get(sample) {
+            let entry = settled.entry(burst.hash_at(descriptor, depth));
+            let new = Sampled::new(entry, u16::from(descriptor.components));
+            loads.prefetch(new);
+            let place = &mut sampled[*next_sampled % SAMPLES_AHEAD];
+            loads.note(std::mem::replace(place, new));
+            *next_sampled = next_sampled.wrapping_add(1);
+            sample += LOAD_SAMPLE as usize;
+        }
+        sample
+    }
+
     /// The shard and the entry of a packet in the usual case.
     #[inline(always)]
     fn find_usual(&self, burst: &Burst, descriptor: &Descriptor) -> Option<(u8, u16)> {
@@ -184,9 +198,7 @@ impl Dispatcher {
             return None;
         }
         let (shard, entry) = self.ndt.find_settled(burst.hash_at(descriptor, self.depth))?;
-        let is_usual =
-            descriptor.kind == PacketKind::Interest || self.returns_to(descriptor, shard);
-        is_usual.then_some((shard, entry))
+        self.returns_to(descriptor, shard).then_some((shard, entry))
     }
 
     /// The slow path: refused Interests, short names, PIT tokens of other shards, and entries that move.
@@ -234,17 +246,19 @@ impl Dispatcher {
     fn take_sample(&mut self, entry: u16, components: u16) {
         self.until_sample = LOAD_SAMPLE;
         let sampled = Sampled::new(entry, components);
-        self.loads.prefetch(sampled);
+        let loads = self.loads.entries();
+        loads.prefetch(sampled);
         let place = &mut self.sampled[self.next_sampled % SAMPLES_AHEAD];
-        self.loads.note(std::mem::replace(place, sampled));
+        loads.note(std::mem::replace(place, sampled));
         self.next_sampled = self.next_sampled.wrapping_add(1);
     }
 
-    /// Whether no other shard has originated the token of a Data or Nack.
+    /// Whether a packet is an Interest, or a Data or Nack whose token no other shard has originated.
     #[inline(always)]
     fn returns_to(&self, descriptor: &Descriptor, shard: u8) -> bool {
-        // The first comparison is nearly always enough.
-        Token::from_padded(descriptor.token).shard == shard
+        // The first comparison is nearly always enough for a Data.
+        descriptor.token[0] == shard
+            || descriptor.kind == PacketKind::Interest
             || self.shard_of_token(descriptor).is_none_or(|first| first == shard)
     }
 
