@@ -155,12 +155,6 @@ impl Burst {
         short.unwrap_or_else(|| self.long_tokens[index].as_bytes())
     }
 
-    /// The PIT token of packet `index`, if it does not fit the descriptor.
-    #[inline(always)]
-    pub(crate) fn long_token(&self, index: usize) -> &PitToken {
-        &self.long_tokens[index]
-    }
-
     /// Takes packet `index` out of the burst for another shard.
     ///
     /// # Panics

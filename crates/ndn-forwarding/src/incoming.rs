@@ -6,9 +6,10 @@ use ndn_packet::interest::ForwardingHint;
 use ndn_packet::{Data, Interest, MAX_PACKET_SIZE, NackReason};
 use ndn_ring::PacketPool;
 use ndn_table::{
-    CsIndex, DataKey, FaceIndex, FibEntry, FibSnapshot, InRecord, InRecordSearch, InterestKey,
-    NextHop, OnlyMatch, PIT_INTEREST_INLINE_MAX, PIT_TOKEN_INLINE_MAX, PREFIX_HASHES_MAX, PitEntry,
-    PitIndex, PitMatches, PitPhase, PlainInterest, Resource, StrategyId, TOKEN_LENGTH, Token,
+    CsIndex, DataKey, FaceIndex, FibEntry, FibSlot, FibSnapshot, InRecord, InRecordSearch,
+    InterestKey, NextHop, OnlyMatch, PIT_INTEREST_INLINE_MAX, PIT_TOKEN_INLINE_MAX,
+    PREFIX_HASHES_MAX, PitEntry, PitIndex, PitMatches, PitPhase, PlainInterest, Resource,
+    StrategyId, TOKEN_LENGTH, Token,
 };
 use ndn_types::{PrincipalIndex, Timestamp};
 
@@ -20,7 +21,7 @@ use crate::outgoing::{Outgoing, outgoing_arrived_data, outgoing_data, outgoing_d
 use crate::packet::{RxPacket, sha256};
 use crate::peers::PeerShards;
 use crate::pending_interest::{PendingInterest, hinted_depth};
-use crate::strategy::{ArrivedNack, Context, DIRECTED, Strategy, StrategyTable};
+use crate::strategy::{ArrivedNack, BestRoute, Context, DIRECTED, Strategy, StrategyTable};
 use crate::tables::{Ending, Tables};
 use crate::{
     CONTENT_STORE_FACE_ID, Counters, DropReason, INTERNAL_FACE_ID, TxKind, TxPacket, scope,
@@ -79,6 +80,8 @@ pub(crate) struct Incoming<'a> {
     pub(crate) context: Context<'a>,
     fib: &'a FibSnapshot,
     strategies: &'a StrategyTable,
+    /// The default strategy, if it is best-route.
+    best_route: Option<StrategyId>,
     /// Whether short-prefix Interests were pending in any shard when the burst began: its Data counts as having arrived before
     /// those that are published later. Their probes come to this shard after the burst.
     has_short_prefixes: bool,
@@ -93,8 +96,10 @@ impl<'a> Incoming<'a> {
     ) -> Self {
         let peers = outgoing.tables.peers.as_deref();
         let has_short_prefixes = peers.is_some_and(|peers| !peers.shared.short_prefix.is_empty());
+        let default = fib.entry(FibSlot::ROOT).strategy();
+        let best_route = strategies.is_best_route(default).then_some(default);
         let context = Context { outgoing, strategy: StrategyId::default() };
-        Self { context, fib, strategies, has_short_prefixes }
+        Self { context, fib, strategies, best_route, has_short_prefixes }
     }
 
     #[inline]
@@ -122,7 +127,7 @@ impl<'a> Incoming<'a> {
 impl<'a> Incoming<'a> {
     /// Incoming Interest pipeline. [`Ingress`](crate::Ingress) has checked and decremented
     /// HopLimit, and removed the ForwardingHint in a producer region.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn incoming_interest(&mut self, rx: &RxPacket<'_>, route: &FibEntry) {
         self.counters().in_interests.increment();
         if rx.descriptor.flags.intersects(Flags::LOCALHOST.union(Flags::REFUSED))
@@ -168,14 +173,49 @@ impl<'a> Incoming<'a> {
         #[cfg(feature = "vip")]
         self.tables_mut().vip.count_request(rx);
         self.counters().cs_misses.increment();
-        self.tables_mut().pcct.count_miss();
-        if rx.interest_wire().len() > PIT_INTEREST_INLINE_MAX {
+        if rx.plain_wire().len() > PIT_INTEREST_INLINE_MAX {
             return self.content_store_miss(rx, None, route);
         }
-        match self.insert_plain(rx, principal, route.strategy()) {
-            Ok(entry) => self.run_strategy(rx, entry, route),
-            Err(reason) => self.refuse_for_room(rx, reason),
+        if !self.context.outgoing.make_room(Resource::Entries, principal, 1, None) {
+            return self.refuse_for_room(rx, DropReason::PitShare);
         }
+        let next_hop = self.find_usual_next_hop(rx, route);
+        let upstream = next_hop.map(|(face, _)| face);
+        let Some((entry, token)) = self.insert_plain(rx, principal, route.strategy(), upstream)
+        else {
+            return self.refuse_for_room(rx, DropReason::PitFull);
+        };
+        match next_hop {
+            Some((face, flags)) => {
+                let packet = rx.tx_plain(TxKind::Interest);
+                let from = rx.descriptor.face;
+                self.context.outgoing.send_upstream(packet, from, token, face, flags);
+            }
+            None => self.run_strategy(rx, entry, route),
+        }
+    }
+
+    /// The next hop that the default strategy chooses for a new Interest, with the properties of its face, in the usual
+    /// case: the Interest may leave the host, and has no field that the strategy or the upstream has to know.
+    #[inline(always)]
+    fn find_usual_next_hop(
+        &self,
+        rx: &RxPacket<'_>,
+        route: &FibEntry,
+    ) -> Option<(FaceIndex, FaceFlags)> {
+        const OTHERS: Flags = Flags::LOCALHOST
+            .union(Flags::LOCALHOP)
+            .union(Flags::FORWARDING_HINT)
+            .union(Flags::NEXT_HOP)
+            .union(Flags::NON_DISCOVERY);
+        let Descriptor { face, flags, hop_limit, .. } = *rx.descriptor;
+        if self.best_route != Some(route.strategy())
+            || flags.intersects(OTHERS)
+            || flags.contains(Flags::HOP_LIMIT) && hop_limit == 0
+        {
+            return None;
+        }
+        BestRoute::usual_next_hop(&self.tables().faces, route.cheapest_next_hop()?.face, face)
     }
 
     /// The pipeline from the search for a pending entry on.
@@ -379,8 +419,8 @@ impl<'a> Incoming<'a> {
             next_hops,
             next_hops_depth,
             prefix_hashes: rx.hashes(),
-            wire: rx.interest_wire(),
-            handle: descriptor.handle.as_ref(),
+            wire: rx.plain_wire(),
+            handle: Some(rx.buffer),
             congestion_mark: descriptor.congestion_mark,
             non_discovery: rx.has(Flags::NON_DISCOVERY),
             nonce: descriptor.nonce,
@@ -448,36 +488,36 @@ impl<'a> Incoming<'a> {
         Ok(entry)
     }
 
-    /// [`Self::join`] of an Interest that [is unknown](Self::is_unknown) and fits its entry.
+    /// [`Self::join`] of an Interest that [is unknown](Self::is_unknown) and fits its entry, for which there is room. Returns the
+    /// entry and its token.
     #[inline(always)]
     fn insert_plain(
         &mut self,
         rx: &RxPacket<'_>,
         principal: PrincipalIndex,
         strategy: StrategyId,
-    ) -> Result<PitIndex, DropReason> {
+        upstream: Option<FaceIndex>,
+    ) -> Option<(PitIndex, Token)> {
         let descriptor = rx.descriptor;
         let new = PlainInterest {
-            wire: rx.interest_wire(),
+            wire: rx.plain_wire(),
             name_hash: descriptor.name_hash,
             name_components: descriptor.components,
             must_be_fresh: rx.has(Flags::MUST_BE_FRESH),
             strategy,
+            upstream,
         };
-        if !self.context.outgoing.make_room(Resource::Entries, principal, 1, None) {
-            return Err(DropReason::PitShare);
-        }
         let Outgoing { now, tables, .. } = &mut self.context.outgoing;
         let record = InRecord::new(descriptor.face, descriptor.nonce, descriptor.period_ms, *now)
             .charged_to(principal)
             .with_token(descriptor.token, descriptor.token_length);
-        let inserted = tables.pcct.insert_plain_interest(&new, record);
-        let entry = inserted.map_err(|_| DropReason::PitFull)?;
+        let (entry, pending) = tables.pcct.insert_plain_interest(&new, record).ok()?;
+        let token = pending.token(entry, tables.shard);
         tables.counters.pit_inserts.increment();
         if let Some(peers) = &mut tables.peers {
             peers.note_expiry(record.expiry());
         }
-        Ok(entry)
+        Some((entry, token))
     }
 
     /// Adds or renews the in-record of an Interest, and charges the entry to the principal of the in-record
@@ -563,7 +603,7 @@ impl<'a> Incoming<'a> {
 // Data.
 impl Incoming<'_> {
     /// Incoming Data pipeline.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn incoming_data(&mut self, rx: &RxPacket<'_>, matches: &mut Matches) {
         const UNCOMMON: Flags = Flags::LOCALHOST.union(Flags::PREVIOUS_OWNER);
         if self.tables().faces.has_uncertain() {
@@ -580,7 +620,12 @@ impl Incoming<'_> {
         let pcct = &self.tables().pcct;
         match pcct.find_only_match(&key) {
             Some(only) if pcct.entry(only.entry()).expiry() > self.now() => {
-                self.satisfy_only(rx, &key, only, &mut matches.copies);
+                let strategy = self.strategy_of(only.entry());
+                if self.best_route == Some(strategy) || !self.strategies.observes_data(strategy) {
+                    self.satisfy_only(rx, &key, only, &mut matches.copies);
+                } else {
+                    self.satisfy_observed(rx, &{ key }, &{ only }, &mut matches.copies);
+                }
             }
             // A copy: the key of the usual case stays in registers.
             _ => self.satisfy_matches(rx, &{ key }, matches),
@@ -627,6 +672,19 @@ impl Incoming<'_> {
         }
     }
 
+    /// [`Self::satisfy_only`], after the strategy was called.
+    #[inline(never)]
+    fn satisfy_observed(
+        &mut self,
+        rx: &RxPacket<'_>,
+        key: &DataKey<'_>,
+        only: &OnlyMatch,
+        copies: &mut SentCopies,
+    ) {
+        self.before_satisfy(rx, only.entry());
+        self.satisfy_only(rx, key, *only, copies);
+    }
+
     /// Sends a Data to the downstreams of the only PIT entry that it satisfies, ends the entry, and caches the Data.
     #[inline(always)]
     fn satisfy_only(
@@ -637,19 +695,15 @@ impl Incoming<'_> {
         copies: &mut SentCopies,
     ) {
         let entry = only.entry();
-        let pending = self.tables().pcct.entry(entry);
-        self.count_only_token(rx, pending.token(entry, self.tables().shard));
-        if self.strategies.observes_data(StrategyId(pending.strategy_id)) {
-            self.before_satisfy(rx, entry);
-        }
         let Outgoing { now, tables, tx } = &mut self.context.outgoing;
         let pending = tables.pcct.entry(entry);
         let Some((record, flags)) = find_only_downstream(tables, rx, pending, *now) else {
-            return self.satisfy_only_uncommon(rx, &{ *key }, only, copies);
+            return self.satisfy_only_uncommon(rx, &{ *key }, &{ only }, copies);
         };
         let (expiry, must_be_fresh) = (pending.expiry(), pending.must_be_fresh());
         let token = record.short_token().unwrap_or_default();
-        outgoing_data_to(tables, *tx, rx, record.face, flags, token);
+        count_only_token(&tables.counters, rx, pending.token(entry, tables.shard));
+        outgoing_data_to(tables, *tx, rx, rx.tx_plain(TxKind::Data), record.face, flags, token);
         tables.counters.in_records_satisfied.increment();
         if let Some(peers) = &mut tables.peers {
             // It is not published.
@@ -659,7 +713,7 @@ impl Incoming<'_> {
             let freshness_ms = u64::from(rx.descriptor.period_ms);
             self.context.outgoing.remember_satisfied(entry, freshness_ms);
         }
-        self.replace_by_data(rx, key, only);
+        self.replace_by_data(rx, key, only, rx.plain_wire());
     }
 
     /// [`Self::satisfy_only`] for an entry that the strategy keeps, or whose Data is not cached, or without one downstream to
@@ -669,10 +723,11 @@ impl Incoming<'_> {
         &mut self,
         rx: &RxPacket<'_>,
         key: &DataKey<'_>,
-        only: OnlyMatch,
+        only: &OnlyMatch,
         copies: &mut SentCopies,
     ) {
         let entry = only.entry();
+        self.count_token(rx, &[entry]);
         let is_pending = self.tables().pcct.entry(entry).phase() == PitPhase::Pending;
         if is_pending && !rx.has(Flags::NO_CACHE) {
             self.send_to_downstreams(rx, &[entry], copies);
@@ -681,7 +736,7 @@ impl Incoming<'_> {
             let freshness_ms = u64::from(rx.descriptor.period_ms);
             self.context.outgoing.remember_satisfied(entry, freshness_ms);
             self.tables_mut().pcct.strip(entry);
-            self.replace_by_data(rx, key, only);
+            self.replace_by_data(rx, key, *only, rx.wire());
         } else {
             self.store(rx, key, true);
             self.send_to_downstreams(rx, &[entry], copies);
@@ -692,14 +747,20 @@ impl Incoming<'_> {
 
     /// Ends a satisfied entry, and caches the Data in its place.
     #[inline(always)]
-    fn replace_by_data(&mut self, rx: &RxPacket<'_>, key: &DataKey<'_>, only: OnlyMatch) {
+    fn replace_by_data(
+        &mut self,
+        rx: &RxPacket<'_>,
+        key: &DataKey<'_>,
+        only: OnlyMatch,
+        wire: &[u8],
+    ) {
         let freshness_ms = u64::from(rx.descriptor.period_ms);
         let Outgoing { now, tables, .. } = &mut self.context.outgoing;
         #[cfg(feature = "vip")]
         tables.vip.learn_size(rx);
         tables.counters.satisfied_interests.increment();
         // Not an error: the Content Store may not admit, or have no room for so large a packet.
-        let _ = tables.pcct.replace_by_data(only, key, rx.wire(), freshness_ms, *now);
+        let _ = tables.pcct.replace_by_data(only, key, wire, freshness_ms, *now);
     }
 
     /// Passes a Data that satisfies a PIT entry to the strategy of the entry.
@@ -743,23 +804,6 @@ impl Incoming<'_> {
                 found.remove(position);
                 self.context.outgoing.finalize_unsatisfied(entry, Ending::Expiry);
             }
-        }
-    }
-
-    /// [`Self::count_token`] of a Data that satisfies one entry, which has the token `own`.
-    #[inline(always)]
-    fn count_only_token(&self, rx: &RxPacket<'_>, own: Token) {
-        let descriptor = rx.descriptor;
-        if usize::from(descriptor.token_length) != TOKEN_LENGTH {
-            return;
-        }
-        let counters = self.counters();
-        let differs = (u64::from_be_bytes(descriptor.token) ^ own.to_number()) >> 16;
-        if differs == 0 {
-            counters.token_hits.increment();
-        } else if differs >> 40 == 0 {
-            // Of this shard.
-            counters.token_misses.increment();
         }
     }
 
@@ -1314,8 +1358,24 @@ impl Incoming<'_> {
     }
 }
 
-/// The only in-record of an entry, and the properties of its face, if the Data may be cached, and is sent to it and nobody
-/// else.
+/// Counts a hit or miss of a token of ours on a Data that satisfies one entry, which has the token `own`.
+#[inline(always)]
+fn count_only_token(counters: &Counters, rx: &RxPacket<'_>, own: Token) {
+    let Descriptor { token, token_length, .. } = *rx.descriptor;
+    if usize::from(token_length) != TOKEN_LENGTH {
+        return;
+    }
+    let differs = (u64::from_be_bytes(token) ^ own.to_number()) >> 16;
+    if differs == 0 {
+        counters.token_hits.increment();
+    } else if differs >> 40 == 0 {
+        // Of this shard.
+        counters.token_misses.increment();
+    }
+}
+
+/// The only in-record of an entry, and the properties of its face, if the Data may be cached, has no announcement, and is sent
+/// to it and nobody else.
 #[inline(always)]
 fn find_only_downstream<'a>(
     tables: &'a Tables,
@@ -1327,7 +1387,7 @@ fn find_only_downstream<'a>(
     let flags = tables.faces.find(record.face)?;
     let Descriptor { face, flags: of_data, .. } = *rx.descriptor;
     let is_sent = record.expiry() > now
-        && !of_data.intersects(Flags::LOCALHOST.union(Flags::NO_CACHE))
+        && !of_data.intersects(Flags::LOCALHOST.union(Flags::NO_CACHE).union(Flags::ANNOUNCEMENT))
         && (record.face != face || of_data.contains(Flags::FROM_AD_HOC));
     is_sent.then_some((record, flags))
 }

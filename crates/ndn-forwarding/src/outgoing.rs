@@ -56,16 +56,17 @@ pub(crate) fn outgoing_arrived_data(
     pit_token: &[u8],
 ) {
     if let Some(flags) = find_downstream(tables, rx.has(Flags::LOCALHOST), face) {
-        outgoing_data_to(tables, tx, rx, face, flags, pit_token);
+        outgoing_data_to(tables, tx, rx, rx.tx_data(), face, flags, pit_token);
     }
 }
 
-/// [`outgoing_arrived_data`] to a downstream to which it may be sent.
+/// [`outgoing_arrived_data`] to a downstream to which it may be sent, as `data`.
 #[inline(always)]
 pub(crate) fn outgoing_data_to(
     tables: &Tables,
     tx: &mut dyn TxSink,
     rx: &RxPacket<'_>,
+    data: TxPacket<'_>,
     face: FaceIndex,
     flags: FaceFlags,
     pit_token: &[u8],
@@ -75,7 +76,6 @@ pub(crate) fn outgoing_data_to(
         true => tables.faces.face_id(rx.descriptor.face),
         false => None,
     };
-    let data = rx.tx_data();
     tx.send(face, &TxPacket { pit_token, incoming_face_id, ..data });
 }
 
@@ -129,22 +129,35 @@ impl Outgoing<'_> {
         if !pcct.insert_first_out_record(entry, face, nonce, lifetime_ms, self.now) {
             self.record_upstream(&{ *interest }, face)?;
         }
-        let tables = &mut *self.tables;
-        // As a number: fewer instructions than by bytes.
-        let token = tables.pcct.token(interest.entry, tables.shard).to_number().to_be_bytes();
-        let token = &token[..TOKEN_LENGTH];
-        let incoming_face_id =
-            if flags.has_local_fields() { tables.faces.face_id(interest.face) } else { None };
-        tables.counters.out_interests.increment();
+        let token = self.tables.pcct.token(entry, self.tables.shard);
         let packet = TxPacket {
-            pit_token: if flags.sends_tokens() { token } else { &[] },
             congestion_mark: u64::from(interest.congestion_mark),
-            incoming_face_id,
             non_discovery: interest.non_discovery,
             ..TxPacket::new(TxKind::Interest, interest.wire, interest.handle)
         };
-        self.tx.send(face, &packet);
+        self.send_upstream(packet, interest.face, token, face, flags);
         Ok(())
+    }
+
+    /// Sends an Interest, which arrived on the face `from` and whose entry has this token, to `face`, which has these properties.
+    #[inline(always)]
+    pub(crate) fn send_upstream(
+        &mut self,
+        packet: TxPacket<'_>,
+        from: FaceIndex,
+        token: Token,
+        face: FaceIndex,
+        flags: FaceFlags,
+    ) {
+        let tables = &*self.tables;
+        // As a number: fewer instructions than by bytes.
+        let token = token.to_number().to_be_bytes();
+        let token = &token[..TOKEN_LENGTH];
+        let incoming_face_id =
+            if flags.has_local_fields() { tables.faces.face_id(from) } else { None };
+        tables.counters.out_interests.increment();
+        let pit_token = if flags.sends_tokens() { token } else { &[] };
+        self.tx.send(face, &TxPacket { pit_token, incoming_face_id, ..packet });
     }
 
     /// Adds or renews the out-record of `face` in an entry that has out-records.

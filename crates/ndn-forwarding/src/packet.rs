@@ -7,18 +7,19 @@ use ndn_table::{DataKey, FaceIndex, InterestKey, Token};
 
 use crate::cross_shard_packet::{CrossShardPacket, HASHES};
 use crate::descriptor::{Descriptor, Flags};
-use crate::{BURST_SIZE, Burst, PacketKind, PitToken, TxKind, TxPacket};
+use crate::{BURST_SIZE, Burst, PacketKind, TxKind, TxPacket};
 
 /// A received packet of a burst, borrowed.
 #[derive(Debug, Clone, Copy)]
 pub struct RxPacket<'a> {
     pub(crate) descriptor: &'a Descriptor,
-    /// The packet, followed by its PrefixAnnouncement if it has one.
+    /// Its buffer.
+    pub(crate) buffer: &'a PacketHandle,
+    /// The bytes of the buffer: the packet, followed by its PrefixAnnouncement if it has one.
     bytes: &'a [u8],
-    /// Its PIT token, if that does not fit the descriptor.
-    long_token: &'a PitToken,
-    /// Hashes of the prefixes of the name, the empty one first.
-    hashes: &'a [u64],
+    burst: &'a Burst,
+    /// Its position in the burst.
+    index: usize,
 }
 
 /// A list of positions in a burst.
@@ -54,11 +55,19 @@ impl<'a> RxPacket<'a> {
     /// Packet `index` of `burst`; `None` if it was moved to another burst.
     #[inline(always)]
     pub(crate) fn new(burst: &'a Burst, index: usize, pool: &'a PacketPool) -> Option<Self> {
-        let descriptor = burst.descriptor(index);
-        let handle = descriptor.handle.as_ref()?;
-        let bytes = pool.bytes(handle);
-        let (long_token, hashes) = (burst.long_token(index), burst.hashes_of(descriptor));
-        Some(Self { descriptor, bytes, long_token, hashes })
+        Self::of(burst.descriptor(index), burst, index, pool)
+    }
+
+    /// [`Self::new`] with the descriptor.
+    #[inline(always)]
+    pub(crate) fn of(
+        descriptor: &'a Descriptor,
+        burst: &'a Burst,
+        index: usize,
+        pool: &'a PacketPool,
+    ) -> Option<Self> {
+        let buffer = descriptor.handle.as_ref()?;
+        Some(Self { descriptor, buffer, bytes: pool.bytes(buffer), burst, index })
     }
 
     #[inline]
@@ -89,7 +98,7 @@ impl<'a> RxPacket<'a> {
     #[inline]
     #[must_use]
     pub fn hashes(&self) -> &'a [u64] {
-        self.hashes
+        self.burst.hashes_of(self.descriptor)
     }
 
     /// The packet.
@@ -115,7 +124,7 @@ impl<'a> RxPacket<'a> {
     /// The buffer handle, if the buffer holds this packet alone.
     #[inline]
     pub(crate) fn handle(&self) -> Option<&'a PacketHandle> {
-        if self.has(Flags::ANNOUNCEMENT) { None } else { self.descriptor.handle.as_ref() }
+        if self.has(Flags::ANNOUNCEMENT) { None } else { Some(self.buffer) }
     }
 
     /// The key of an Interest, or of the Interest in a Nack.
@@ -124,18 +133,19 @@ impl<'a> RxPacket<'a> {
         let can_be_prefix = self.has(Flags::CAN_BE_PREFIX);
         let must_be_fresh = self.has(Flags::MUST_BE_FRESH);
         let has_digest = self.has(Flags::IMPLICIT_DIGEST);
-        InterestKey::with_digest(self.name(), self.hashes, can_be_prefix, must_be_fresh, has_digest)
+        let hashes = self.hashes();
+        InterestKey::with_digest(self.name(), hashes, can_be_prefix, must_be_fresh, has_digest)
     }
 
     #[inline(always)]
     pub(crate) fn data_key(&self) -> DataKey<'a> {
-        DataKey::new(self.name(), self.hashes)
+        DataKey::new(self.name(), self.hashes())
     }
 
     /// The PIT token that it carried; empty for none.
     #[inline]
     pub(crate) fn token(&self) -> &'a [u8] {
-        self.descriptor.short_token().unwrap_or_else(|| self.long_token.as_bytes())
+        self.burst.pit_token(self.index)
     }
 
     /// The token, decoded as one of ours; it may be another's.
@@ -154,14 +164,13 @@ impl<'a> RxPacket<'a> {
 
     /// A copy for another shard.
     pub(crate) fn to_other_shard(self) -> CrossShardPacket {
-        let handle = self.descriptor.handle.as_ref().map(PacketHandle::retain_remote);
+        let handle = Some(self.buffer.retain_remote());
         let mut hashes = [0; HASHES];
-        hashes.iter_mut().zip(&self.hashes[1..]).for_each(|(place, &hash)| *place = hash);
+        hashes.iter_mut().zip(&self.hashes()[1..]).for_each(|(place, &hash)| *place = hash);
         CrossShardPacket::new(Descriptor { handle, ..*self.descriptor }, hashes, self.token())
     }
 
     /// A Data as it leaves, without PIT token and IncomingFaceId.
-    #[inline(always)]
     pub(crate) fn tx_data(&self) -> TxPacket<'a> {
         TxPacket {
             congestion_mark: u64::from(self.descriptor.congestion_mark),
@@ -170,9 +179,18 @@ impl<'a> RxPacket<'a> {
         }
     }
 
-    /// The packet, which is an Interest. Only Data have announcements.
+    /// An Interest, or a Data without announcement, as it leaves, without PIT token and IncomingFaceId.
     #[inline(always)]
-    pub(crate) fn interest_wire(&self) -> &'a [u8] {
+    pub(crate) fn tx_plain(&self, kind: TxKind) -> TxPacket<'a> {
+        TxPacket {
+            congestion_mark: u64::from(self.descriptor.congestion_mark),
+            ..TxPacket::new(kind, self.plain_wire(), Some(self.buffer))
+        }
+    }
+
+    /// The packet, which is an Interest, or a Data without announcement.
+    #[inline(always)]
+    pub(crate) fn plain_wire(&self) -> &'a [u8] {
         debug_assert!(!self.has(Flags::ANNOUNCEMENT));
         self.bytes
     }

@@ -404,9 +404,10 @@ impl Shard {
                 continue;
             }
             if descriptor.kind == PacketKind::Interest {
-                let hashes = rx.hashes_of(descriptor);
-                let mut search = fib.begin_search(hashes);
-                if fib.continue_search(&mut search, hashes) {
+                let components = usize::from(descriptor.components);
+                let mut search = fib.begin_search(components);
+                let hash_at = |depth| rx.hash_at(descriptor, depth);
+                if fib.continue_search(&mut search, components, hash_at) {
                     unfinished.push(index);
                 }
                 routes[index] = search;
@@ -430,7 +431,10 @@ impl Shard {
             let active = std::mem::take(&mut unfinished);
             for index in active.as_slice().iter().map(|&index| usize::from(index)) {
                 let search = &mut self.routes[index % BURST_SIZE];
-                if fib.continue_search(search, rx.prefix_hashes(index)) {
+                let descriptor = rx.descriptor(index);
+                let components = usize::from(descriptor.components);
+                let hash_at = |depth| rx.hash_at(descriptor, depth);
+                if fib.continue_search(search, components, hash_at) {
                     unfinished.push(index);
                 }
             }
@@ -447,19 +451,20 @@ impl Shard {
         }
     }
 
-    /// Stage 5: run the pipelines, packet by packet.
+    /// Stage 5: run the pipelines, packet by packet. The usual cases are inlined.
     fn apply(
         &mut self,
         now: Timestamp,
         rx: &Burst,
         pool: &PacketPool,
         range: Range<usize>,
-        tx: &mut impl TxSink,
+        tx: &mut dyn TxSink,
     ) {
         let outgoing = Outgoing { now, tables: &mut self.tables, tx };
         let mut incoming = Incoming::new(outgoing, &self.fib, &self.strategies);
-        for index in range {
-            let Some(packet) = &RxPacket::new(rx, index, pool) else { continue };
+        let descriptors = rx.descriptors().get(range.clone()).unwrap_or_default();
+        for (index, descriptor) in range.zip(descriptors) {
+            let Some(packet) = &RxPacket::of(descriptor, rx, index, pool) else { continue };
             match packet.descriptor.kind {
                 PacketKind::Interest => {
                     let search = self.routes[index % BURST_SIZE];

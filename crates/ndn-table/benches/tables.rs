@@ -204,13 +204,14 @@ fn fib(entries: u64) {
             let mut searches: [FibSearch; BURST] = std::array::from_fn(|i| {
                 let hashes = &names[i].hashes[..names[i].count];
                 fib.prefetch_search(hashes.len() - 1, |depth| hashes[depth]);
-                fib.begin_search(hashes)
+                fib.begin_search(hashes.len() - 1)
             });
             let mut is_searching = true;
             while is_searching {
                 is_searching = false;
                 for (search, name) in searches.iter_mut().zip(&*names) {
-                    is_searching |= fib.continue_search(search, &name.hashes[..name.count]);
+                    let hash_at = |depth| name.hashes[depth];
+                    is_searching |= fib.continue_search(search, name.count - 1, hash_at);
                 }
             }
             for (search, name) in searches.into_iter().zip(&*names) {

@@ -60,6 +60,12 @@ impl<T> Arena<T> {
     pub(crate) fn slots(&self) -> &[T] {
         &self.slots
     }
+
+    /// [`Self::slots`], to change several of them: address and number are read once.
+    #[inline(always)]
+    pub(crate) fn slots_mut(&mut self) -> &mut [T] {
+        &mut self.slots
+    }
 }
 
 impl<T> std::ops::Index<u32> for Arena<T> {

@@ -86,6 +86,12 @@ impl Bucket {
         self.refs[slot]
     }
 
+    /// Number of items in this bucket.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        BUCKET_SLOTS - self.slots_with(0).count()
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.free_slot().is_none()
     }

@@ -119,11 +119,12 @@ impl DeadNonceList {
     #[must_use]
     #[inline]
     pub fn contains(&mut self, name_hash: u64, nonce: u32, now: Timestamp) -> bool {
-        if self.pending_count > 0 {
-            self.flush_pending();
-        }
+        // Those that wait to be written have expired, too.
         if now >= self.last_until {
             return false;
+        }
+        if self.pending_count > 0 {
+            self.flush_pending();
         }
         let mixed = mix(name_hash, nonce);
         self.position(mixed, self.mask, now).is_some()

@@ -37,7 +37,6 @@ impl ItemPlace {
 #[derive(Debug)]
 pub(crate) struct HashIndex {
     buckets: Vec<Bucket>,
-    len: usize,
 }
 
 impl HashIndex {
@@ -48,13 +47,13 @@ impl HashIndex {
         let mut buckets = Vec::with_capacity(count);
         advise_huge_pages(buckets.spare_capacity_mut());
         buckets.resize(count, Bucket::EMPTY);
-        Self { buckets, len: 0 }
+        Self { buckets }
     }
 
     /// Number of items.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.buckets.iter().map(Bucket::len).sum()
     }
 
     /// Prefetches the home bucket of `hash`.
@@ -113,7 +112,6 @@ impl HashIndex {
     #[inline(always)]
     pub(crate) fn remove_at(&mut self, place: ItemPlace) {
         self.buckets[place.bucket as usize].clear(place.slot as usize);
-        self.len -= 1;
     }
 
     /// Visits every item of `hash` (or of an equal tag).
@@ -130,7 +128,6 @@ impl HashIndex {
     pub(crate) fn insert(&mut self, hash: u64, reference: u32) -> Result<(), IndexFull> {
         let home = self.home(hash);
         if self.buckets[home].insert(Tag::of(hash), reference) {
-            self.len += 1;
             return Ok(());
         }
         self.insert_beyond(hash, reference)
@@ -143,7 +140,6 @@ impl HashIndex {
         for distance in 1..PROBE_MAX {
             position = self.after(position);
             if self.buckets[position].insert(Tag::of(hash), reference) {
-                self.len += 1;
                 self.update_overflow(home, distance, Bucket::increment_overflow);
                 return Ok(());
             }
@@ -156,7 +152,6 @@ impl HashIndex {
     pub(crate) fn remove_from(&mut self, hash: u64, reference: u32, slot: u8) -> bool {
         let home = self.home(hash);
         if self.buckets[home].remove_from(Tag::of(hash), reference, usize::from(slot)) {
-            self.len -= 1;
             return true;
         }
         self.remove(hash, reference)
@@ -167,7 +162,6 @@ impl HashIndex {
     pub(crate) fn remove(&mut self, hash: u64, reference: u32) -> bool {
         let home = self.home(hash);
         if self.buckets[home].remove(Tag::of(hash), reference) {
-            self.len -= 1;
             return true;
         }
         self.remove_beyond(hash, reference)
@@ -183,7 +177,6 @@ impl HashIndex {
             }
             position = self.after(position);
             if self.buckets[position].remove(Tag::of(hash), reference) {
-                self.len -= 1;
                 self.update_overflow(home, distance, Bucket::decrement_overflow);
                 return true;
             }

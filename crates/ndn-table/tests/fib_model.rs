@@ -78,10 +78,13 @@ fn check(fib: &FibSnapshot, model: &Model, names: &[Vec<u16>]) {
     // In bursts, with the steps of all names in turn.
     for (names, hashed) in names.chunks(64).zip(hashed.chunks(64)) {
         let mut searches: Vec<_> =
-            hashed.iter().map(|hashed| fib.begin_search(hashed.hashes())).collect();
+            hashed.iter().map(|hashed| fib.begin_search(hashed.hashes().len() - 1)).collect();
         let mut active: Vec<usize> = (0..searches.len()).collect();
         while !active.is_empty() {
-            active.retain(|&i| fib.continue_search(&mut searches[i], hashed[i].hashes()));
+            active.retain(|&i| {
+                let hashes = hashed[i].hashes();
+                fib.continue_search(&mut searches[i], hashes.len() - 1, |depth| hashes[depth])
+            });
         }
         for ((name, hashed), search) in names.iter().zip(hashed).zip(searches) {
             let found = fib.finish_search(search, hashed.name(), hashed.hashes());

@@ -597,10 +597,10 @@ proptest! {
 }
 
 #[test]
-fn plain_interest_equals_one_that_gets_its_in_record_later() {
+fn plain_interest_equals_one_that_gets_its_records_later() {
     let now = Timestamp::from_millis(5);
     let config = PcctConfig::with_capacity(64, 16, now);
-    for must_be_fresh in [false, true] {
+    for (must_be_fresh, upstream) in [(false, None), (true, Some(8))] {
         let (mut one, mut other) = (Pcct::new(&config, hasher()), Pcct::new(&config, hasher()));
         let name = Hashed::new(&name_of(&[1, 2]));
         let wire = interest(&name.value, 0);
@@ -611,20 +611,24 @@ fn plain_interest_equals_one_that_gets_its_in_record_later() {
             name_components: 2,
             must_be_fresh,
             strategy: StrategyId(3),
+            upstream: upstream.map(FaceIndex::from_bits),
         };
         let with_token = record.with_token(*b"token\0\0\0", 5);
-        let plain = one.insert_plain_interest(&new, with_token).unwrap();
+        let (plain, _) = one.insert_plain_interest(&new, with_token).unwrap();
         let key = name.interest(false, must_be_fresh);
         let index = other.insert_new_interest(&key, &wire, PrincipalIndex::OTHER).unwrap();
         other.add_in_record(index, record, b"token").unwrap();
         other.set_expiry(index, record.expiry(), now);
         other.entry_mut(index).strategy_id = 3;
+        if let Some(face) = new.upstream {
+            other.insert_out_record(index, face, 9, 4000, now).unwrap();
+        }
         assert_eq!(format!("{:?}", one.entry(plain)), format!("{:?}", other.entry(index)));
         assert_eq!(one.find_interest(&key), Some(plain));
         assert_eq!((one.in_records_len(), one.ledger_is_exact()), (1, true));
         let long = interest(&name.value, 200);
         let refused = one.insert_plain_interest(&PlainInterest { wire: &long, ..new }, record);
-        assert_eq!(refused, Err(PitError::TooLong));
+        assert_eq!(refused.err(), Some(PitError::TooLong));
         assert_eq!(one.pit_len(), 1);
     }
 }

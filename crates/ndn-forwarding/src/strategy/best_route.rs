@@ -5,8 +5,8 @@ use ndn_table::{FaceIndex, OutRecord, PitIndex};
 use super::parameters::{ParameterError, Parameters};
 use super::retransmission::{Retransmission, Suppression};
 use super::{ArrivedNack, Context, PendingInterest, Strategy, nack};
-use crate::DropReason;
-use crate::face_table::FaceFlags;
+use crate::face_table::{FaceFlags, LinkState};
+use crate::{DropReason, ShardFaces};
 
 /// Sends a new Interest to the eligible next hop of lowest cost, and one whose upstreams were lost to one that it was not
 /// sent to, if there is one. A retransmission that is not
@@ -43,6 +43,21 @@ impl BestRoute {
             }
             None => context.reject_downstream(interest.entry, interest.face),
         }
+    }
+
+    /// What the strategy chooses for a new Interest that arrived on `arrival`, and that may leave the host, in the usual case:
+    /// `cheapest`, the next hop of lowest cost, with the properties of its face.
+    #[inline(always)]
+    pub(crate) fn usual_next_hop(
+        faces: &ShardFaces,
+        cheapest: FaceIndex,
+        arrival: FaceIndex,
+    ) -> Option<(FaceIndex, FaceFlags)> {
+        // Without uncertain faces, which might be probed.
+        let flags = faces.find(cheapest).filter(|_| !faces.has_uncertain())?;
+        let is_eligible =
+            flags.link_state() == LinkState::Up && (cheapest != arrival || flags.is_ad_hoc());
+        is_eligible.then_some((cheapest, flags))
     }
 
     /// The eligible next hop of lowest cost, and its properties.

@@ -31,6 +31,7 @@ use ndn_table::{FaceIndex, PitIndex};
 use crate::packet::RxPacket;
 
 pub use crate::pending_interest::PendingInterest;
+pub(crate) use best_route::BestRoute;
 pub use context::Context;
 pub(crate) use context::{DIRECTED, other_nonce};
 pub use measurements::Measurements;

@@ -342,6 +342,11 @@ impl StrategyTable {
         self.instance(id).map(|instance| &instance.strategy)
     }
 
+    /// Whether an instance is one of best-route.
+    pub(crate) fn is_best_route(&self, id: StrategyId) -> bool {
+        matches!(self.find(id), Some(StrategyRef::BestRoute(_)))
+    }
+
     /// Whether an instance has to be called before a Data satisfies an Interest.
     #[inline(always)]
     pub(crate) fn observes_data(&self, id: StrategyId) -> bool {

@@ -153,6 +153,17 @@ impl FibEntry {
         }
     }
 
+    /// The first of the next hops.
+    #[must_use]
+    #[inline(always)]
+    pub fn cheapest_next_hop(&self) -> Option<NextHop> {
+        match &self.next_hops {
+            NextHops::Inline(0, _) => None,
+            NextHops::Inline(_, [first, ..]) => Some(*first),
+            NextHops::Shared(next_hops) => next_hops.first().copied(),
+        }
+    }
+
     /// Number of components of the prefix that sets the next hops: the entry's own, or fewer when
     /// they are inherited.
     #[must_use]

@@ -82,8 +82,9 @@ impl FibSnapshot {
     #[must_use]
     #[inline]
     pub fn find_longest_prefix(&self, name: NameRef<'_>, hashes: &[u64]) -> FibSlot {
-        let mut search = self.begin_search(hashes);
-        while self.continue_search(&mut search, hashes) {}
+        let components = hashes.len() - 1;
+        let mut search = self.begin_search(components);
+        while self.continue_search(&mut search, components, |depth| hashes[depth]) {}
         self.finish_search(search, name, hashes)
     }
 
@@ -94,11 +95,11 @@ impl FibSnapshot {
         self.prefetch_bucket(hash_at(self.first_probe(components).depth()));
     }
 
-    /// Begins the search of [`Self::find_longest_prefix`].
+    /// Begins the search of [`Self::find_longest_prefix`] for a name of `components` components.
     #[must_use]
     #[inline(always)]
-    pub fn begin_search(&self, hashes: &[u64]) -> FibSearch {
-        FibSearch { next: self.first_probe(hashes.len() - 1), best: Hit::ROOT }
+    pub fn begin_search(&self, components: usize) -> FibSearch {
+        FibSearch { next: self.first_probe(components), best: Hit::ROOT }
     }
 
     #[inline(always)]
@@ -107,24 +108,29 @@ impl FibSnapshot {
         self.first_probes[components % PREFIX_HASHES_MAX]
     }
 
-    /// One step of a search; prefetches what the next one, or [`Self::finish_search`], reads. Returns
-    /// whether another is needed.
+    /// One step of a search; prefetches what the next one, or [`Self::finish_search`], reads. `hash_at` returns the prefix hashes
+    /// of the name. Returns whether another step is needed.
     #[must_use]
     #[inline(always)]
-    pub fn continue_search(&self, search: &mut FibSearch, hashes: &[u64]) -> bool {
+    pub fn continue_search(
+        &self,
+        search: &mut FibSearch,
+        components: usize,
+        hash_at: impl Fn(usize) -> u64,
+    ) -> bool {
         let mut next = search.next;
         if next.depth() != 0 {
-            next = self.probe(next, hashes, &mut search.best);
+            next = self.probe(next, hash_at(next.depth()), &mut search.best);
         }
         if next.depth() != 0 {
-            next = next.skip_to(self.depths_of(hashes));
+            next = next.skip_to(self.depths_of(components));
         }
         search.next = next;
         if next.depth() == 0 {
             self.prefetch_entry(FibSlot(search.best.slot));
             return false;
         }
-        self.prefetch_bucket(hashes[next.depth()]);
+        self.prefetch_bucket(hash_at(next.depth()));
         true
     }
 
@@ -150,14 +156,14 @@ impl FibSnapshot {
 
     /// Prefix lengths worth trying for a name.
     #[inline(always)]
-    fn depths_of(&self, hashes: &[u64]) -> u64 {
-        depths_up_to(self.depths, (hashes.len() - 1).min(FIB_DEPTH_MAX))
+    fn depths_of(&self, components: usize) -> u64 {
+        depths_up_to(self.depths, components.min(FIB_DEPTH_MAX))
     }
 
-    /// Tries one length by tag alone.
+    /// Tries one length, whose prefix has this hash, by tag alone.
     #[inline(always)]
-    fn probe(&self, search: DepthSearch, hashes: &[u64], best: &mut Hit) -> DepthSearch {
-        match self.find(hashes[search.depth()], |_| true) {
+    fn probe(&self, search: DepthSearch, hash: u64, best: &mut Hit) -> DepthSearch {
+        match self.find(hash, |_| true) {
             Some(reference) => {
                 *best = Hit { slot: reference & !MARKER_BIT, depth: search.entry_depth() };
                 if reference & MARKER_BIT == 0 {
@@ -189,7 +195,7 @@ impl FibSnapshot {
 
     #[cold]
     fn find_comparing(&self, name: NameRef<'_>, hashes: &[u64]) -> FibSlot {
-        let depths = self.depths_of(hashes);
+        let depths = self.depths_of(hashes.len() - 1);
         let mut search = DepthSearch::START.skip_to(depths);
         let mut best = FibSlot::ROOT;
         while search.depth() != 0 {

@@ -40,8 +40,8 @@ const STEPS_MAX: u32 = 4096;
 /// A name is compared in the packet, which is seldom in the processor's cache.
 const STEPS_PER_NAME: u32 = 16;
 
-/// Freshness bounds are in units of 2^30 ns.
-const BOUND_SHIFT: u32 = 30;
+/// Freshness bounds are in units of 2^31 ns.
+const BOUND_SHIFT: u32 = 31;
 
 /// Ring of the latest arrivals.
 #[derive(Debug)]
@@ -59,36 +59,30 @@ pub(super) struct ArrivalLog {
     next: usize,
 }
 
-/// Contents of a place: the slot of a Data plus 1 (0 if the place is free), and above it a bound of its freshness.
+/// Contents of a place: the slot of a Data plus 1 (0 if the place is free) in the bits below [`BOUND_SHIFT`], and above them
+/// a bound of its freshness, the unit of time after the one in which it ends.
 #[derive(Clone, Copy, Debug)]
 struct Place(u64);
 
 impl Place {
+    /// The bits of the slot.
+    const SLOT: u64 = (1 << BOUND_SHIFT) - 1;
+
     #[inline(always)]
     fn new(slot: u32, fresh_until: Timestamp) -> Self {
-        Self((u64::from(slot) + 1) | u64::from(bound_after(fresh_until)) << 32)
+        let bound = fresh_until.as_nanos().saturating_add(1 << BOUND_SHIFT) & !Self::SLOT;
+        Self(bound | (u64::from(slot) + 1))
     }
 
     #[inline(always)]
     fn slot(self) -> Option<u32> {
-        #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
-        let number = self.0 as u32;
-        number.checked_sub(1)
+        u32::try_from(self.0 & Self::SLOT).ok()?.checked_sub(1)
     }
 
     /// False if the Data is not fresh at `now`.
     #[inline(always)]
     fn may_be_fresh(self, now: Timestamp) -> bool {
-        self.0 >> 32 > now.as_nanos() >> BOUND_SHIFT
-    }
-}
-
-/// The unit of time after the one in which freshness ends; 0 for Data that was never fresh.
-#[inline(always)]
-fn bound_after(fresh_until: Timestamp) -> u32 {
-    match fresh_until {
-        Timestamp::ZERO => 0,
-        _ => u32::try_from((fresh_until.as_nanos() >> BOUND_SHIFT) + 1).unwrap_or(u32::MAX),
+        self.0 >> BOUND_SHIFT > now.as_nanos() >> BOUND_SHIFT
     }
 }
 
@@ -131,6 +125,7 @@ fn segment_length(capacity: usize) -> usize {
 impl ArrivalLog {
     /// A log of at least `capacity` places.
     pub(super) fn new(capacity: usize) -> Self {
+        assert!((capacity as u64) < Place::SLOT, "a place has 31 bits for the slot");
         let segment_length = segment_length(capacity);
         let length = capacity.next_multiple_of(segment_length) + segment_length;
         // Not a power of two, so that the tags of one place lie in different sets of the processor's cache.
@@ -161,7 +156,7 @@ impl ArrivalLog {
     pub(super) fn append(&mut self, slot: u32, hashes: &[u64], fresh_until: Timestamp) -> u32 {
         debug_assert_eq!(self.oldest_if_full(), None);
         let Self { places, tags, stride, filters, segment_length, next } = self;
-        let (place, stride) = (*next, *stride);
+        let (place, stride, places) = (*next, *stride, &mut places[..]);
         let segment = place & !(*segment_length - 1);
         let filter = &mut filters[segment..segment + *segment_length];
         if place == segment {

@@ -198,7 +198,7 @@ impl Pcct {
     }
 
     /// [`Self::insert_new_interest`] with an in-record, which was renewed now and has a short token. The entry is charged to its
-    /// principal, and expires with it.
+    /// principal, and expires with it. Returns the entry, too.
     ///
     /// # Errors
     /// When a limit is reached; nothing is changed then.
@@ -207,7 +207,7 @@ impl Pcct {
         &mut self,
         new: &PlainInterest<'_>,
         record: InRecord,
-    ) -> Result<PitIndex, PitError> {
+    ) -> Result<(PitIndex, &PitEntry), PitError> {
         self.pit.insert_plain(&mut self.index, new, record)
     }
 
@@ -632,7 +632,7 @@ impl Pcct {
         self.cs.packets()
     }
 
-    /// The cached Data that satisfies an Interest, counted as a hit or a miss. `digest` computes
+    /// The cached Data that satisfies an Interest. `digest` computes
     /// the SHA-256 of a packet; it is called only for an Interest with an implicit digest, and once
     /// per cached packet.
     #[inline]
@@ -643,12 +643,6 @@ impl Pcct {
         digest: impl FnMut(&[u8]) -> [u8; 32],
     ) -> Option<CsIndex> {
         self.cs.find(&self.index, key, now, digest)
-    }
-
-    /// Counts a miss of an Interest that needs no search, see [`Self::excludes`].
-    #[inline(always)]
-    pub fn count_miss(&mut self) {
-        self.cs.counters.misses += 1;
     }
 
     /// The whole packet of a cached Data.

@@ -121,10 +121,6 @@ impl std::error::Error for CsError {}
 /// Counters of the Content Store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CsCounters {
-    /// Lookups that found a Data.
-    pub hits: u64,
-    /// Lookups that found none.
-    pub misses: u64,
     /// Data inserted.
     pub insertions: u64,
     /// Data removed for any reason except an erase command.

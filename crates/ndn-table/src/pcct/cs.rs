@@ -161,12 +161,10 @@ impl Cs {
         now: Timestamp,
         digest: impl FnMut(&[u8]) -> [u8; 32],
     ) -> Option<CsIndex> {
-        let found = if self.serve { self.find_match(index, key, now, digest) } else { None };
-        let Some(slot) = found else {
-            self.counters.misses += 1;
+        if !self.serve {
             return None;
-        };
-        self.counters.hits += 1;
+        }
+        let slot = self.find_match(index, key, now, digest)?;
         self.entries[slot].was_requested = true;
         if self.replacement.kind == PolicyKind::Lru {
             if self.entries[slot].newer != NONE {
@@ -332,11 +330,21 @@ impl Cs {
             }
         };
         index.replace_at(place, slot);
-        self.entries[slot].index_slot = place.slot();
-        self.fill(index, key, arrival.wire, slot, fresh_until);
-        self.enqueue(slot, arrival.solicited, now);
+        let wire = arrival.wire;
+        let log_place = self.log_arrival(index, slot, key.hashes, fresh_until);
+        let entries = self.entries.slots_mut();
+        let entry = &mut entries[slot as usize];
+        entry.describe(key.hashes, wire.len(), fresh_until, log_place);
+        entry.index_slot = place.slot();
+        let block = entry.block;
+        match self.replacement.kind {
+            PolicyKind::Lru => self.queues.push(entries, slot, QueueKind::Main),
+            _ => self.enqueue(slot, arrival.solicited, now),
+        }
         self.prefetch_victims(index);
         self.counters.insertions += 1;
+        // Last, because a call leaves few registers.
+        self.blocks.bytes_mut(block, wire.len()).copy_from_slice(wire);
         Ok(CsIndex(slot))
     }
 
@@ -462,22 +470,23 @@ impl Cs {
             }
             evictions_left = evictions_left.checked_sub(1).ok_or(CsError::Full)?;
             let victim = self.pop_victim(incoming)?;
-            if self.take_over(index, victim, length) {
+            if self.entries.len() > self.capacity {
+                self.evict(index, victim);
+                self.release(victim);
+            } else if self.take_over(index, victim, length) {
                 return Ok(victim);
             }
         }
     }
 
-    /// Evicts a Data. Returns whether the next Data takes over its header and its block, which has the right size; otherwise
-    /// both are released.
+    /// Evicts a Data, which is not more than the capacity. Returns whether the next Data takes over its header and its block, which
+    /// has the right size; otherwise both are released.
     #[inline(always)]
     fn take_over(&mut self, index: &mut HashIndex, victim: u32, length: usize) -> bool {
-        self.evict(index, victim);
-        let entry = &self.entries[victim];
-        let is_as_long = usize::from(entry.wire_length) + DIGEST_LENGTH == length;
-        let fits = self.entries.len() <= self.capacity
-            && !self.blocks.is_over_limit()
-            && (is_as_long || self.blocks.has_size_of(entry.block, length));
+        let (block, wire_length) = self.evict(index, victim);
+        let is_as_long = wire_length + DIGEST_LENGTH == length;
+        let fits =
+            !self.blocks.is_over_limit() && (is_as_long || self.blocks.has_size_of(block, length));
         if !fits {
             self.release(victim);
         }
@@ -498,7 +507,7 @@ impl Cs {
     }
 
     /// Stores a Data in a header, which is in the index, and in a block, and adds it to the log.
-    #[inline(always)]
+    #[inline]
     pub(super) fn fill(
         &mut self,
         index: &mut HashIndex,
@@ -509,16 +518,7 @@ impl Cs {
     ) {
         let place = self.log_arrival(index, slot, key.hashes, fresh_until);
         let entry = &mut self.entries[slot];
-        entry.hash = key.name_hash();
-        entry.fresh_until = fresh_until;
-        entry.set_place(place);
-        entry.wire_length = u16::try_from(wire.len()).unwrap_or(u16::MAX);
-        #[expect(clippy::cast_possible_truncation, reason = "at most NAME_COMPONENTS_MAX")]
-        let name_components = (key.hashes.len() - 1) as u8;
-        entry.name_components = name_components;
-        entry.is_in_use = true;
-        entry.has_digest = false;
-        entry.was_requested = false;
+        entry.describe(key.hashes, wire.len(), fresh_until, place);
         self.blocks.bytes_mut(entry.block, wire.len()).copy_from_slice(wire);
     }
 
@@ -553,7 +553,6 @@ impl Cs {
     }
 
     /// Removes a Data from the log or the prefix tree.
-    #[inline(always)]
     fn forget_prefixes(&mut self, slot: u32) {
         match self.entries[slot].place() {
             Some(place) => self.log.remove(place),
@@ -564,7 +563,7 @@ impl Cs {
 
 /// Eviction.
 impl Cs {
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn enqueue(&mut self, slot: u32, solicited: bool, now: Timestamp) {
         let policy = self.replacement.kind;
         let kind = if policy == PolicyKind::Lru {
@@ -579,12 +578,12 @@ impl Cs {
             self.schedule_stale(slot, now);
             QueueKind::Main
         };
-        self.queues.push(&mut self.entries, slot, kind);
+        self.queues.push(self.entries.slots_mut(), slot, kind);
     }
 
     pub(super) fn requeue(&mut self, slot: u32, kind: QueueKind) {
         self.leave_queue(slot);
-        self.queues.push(&mut self.entries, slot, kind);
+        self.queues.push(self.entries.slots_mut(), slot, kind);
     }
 
     pub(super) fn schedule_stale(&mut self, slot: u32, now: Timestamp) {
@@ -608,7 +607,7 @@ impl Cs {
     /// Takes the next victim out of its queue.
     #[inline(always)]
     fn pop_queued(&mut self) -> Option<u32> {
-        let victim = self.queues.pop(&mut self.entries)?;
+        let victim = self.queues.pop(self.entries.slots_mut())?;
         self.invalidate_cursors(victim);
         Some(victim)
     }
@@ -616,17 +615,18 @@ impl Cs {
     #[inline(always)]
     pub(super) fn leave_queue(&mut self, slot: u32) {
         self.invalidate_cursors(slot);
-        self.queues.unlink(&mut self.entries, slot);
+        self.queues.unlink(self.entries.slots_mut(), slot);
     }
 
-    /// Takes a victim that is in no queue out of the other structures. Its memory is the caller's.
+    /// Takes a victim that is in no queue out of the other structures. Its memory is the caller's; returns the block, and the
+    /// length of the Data in it.
     #[inline(always)]
-    fn evict(&mut self, index: &mut HashIndex, victim: u32) {
+    fn evict(&mut self, index: &mut HashIndex, victim: u32) -> (BlockRef, usize) {
         self.counters.evictions += 1;
         if self.disk.is_some() {
             self.offer_to_disk(victim);
         }
-        self.forget(index, victim);
+        self.forget(index, victim)
     }
 
     #[cold]
@@ -651,15 +651,19 @@ impl Cs {
         self.release(slot);
     }
 
-    /// Removes an entry that is in no queue from the other structures.
+    /// Removes an entry that is in no queue from the other structures. Returns its block, and the length of the Data in it.
     #[inline(always)]
-    fn forget(&mut self, index: &mut HashIndex, slot: u32) {
+    fn forget(&mut self, index: &mut HashIndex, slot: u32) -> (BlockRef, usize) {
         let entry = &mut self.entries[slot];
         entry.is_in_use = false;
-        let (hash, index_slot) = (entry.hash, entry.index_slot);
-        self.forget_prefixes(slot);
+        let CsEntry { hash, index_slot, block, wire_length, .. } = *entry;
+        match entry.place() {
+            Some(place) => self.log.remove(place),
+            None => self.tree.unlink(&mut self.entries, slot),
+        }
         let removed = index.remove_from(hash, slot, index_slot);
         debug_assert!(removed);
+        (block, usize::from(wire_length))
     }
 
     /// Frees the memory of an entry that is in no structure.
@@ -733,25 +737,29 @@ impl Cs {
     /// neighbours are in the cache.
     #[inline(always)]
     pub(super) fn prefetch_victims(&mut self, index: &HashIndex) {
+        let entries = self.entries.slots();
+        // The other cursor is behind the first, and so at an entry, too.
+        if let Some(entry) = entries.get(self.header_cursor as usize)
+            && let Some(next) = entries.get(self.lines_cursor as usize)
+        {
+            // Its line was prefetched for the Data before.
+            self.header_cursor = entry.newer;
+            ndn_ring::prefetch_slice(entries, entry.newer as usize);
+            index.prefetch(next.hash);
+            // The next Data is written to the victim's block.
+            self.blocks.prefetch_lines(next.block, usize::from(next.wire_length));
+            self.lines_cursor = next.newer;
+        } else {
+            self.reset_cursors();
+        }
+    }
+
+    /// Sets the cursors, if each insertion evicts.
+    #[cold]
+    fn reset_cursors(&mut self) {
         if self.entries.len() + 1 < self.capacity && !self.blocks.is_over_limit() {
             return;
         }
-        if self.header_cursor == NONE || self.lines_cursor == NONE {
-            self.reset_cursors();
-            return;
-        }
-        // Its line was prefetched for the Data before.
-        self.header_cursor = self.entries[self.header_cursor].newer;
-        self.prefetch(self.header_cursor);
-        let entry = &self.entries[self.lines_cursor];
-        index.prefetch(entry.hash);
-        // The next Data is written to the victim's block.
-        self.blocks.prefetch_lines(entry.block, usize::from(entry.wire_length));
-        self.lines_cursor = entry.newer;
-    }
-
-    #[cold]
-    fn reset_cursors(&mut self) {
         let Some(victim) = self.queues.victim() else { return };
         let mut slot = victim;
         for distance in 0..HEADER_AHEAD {

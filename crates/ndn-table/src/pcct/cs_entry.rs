@@ -2,7 +2,7 @@
 
 use ndn_types::Timestamp;
 
-use crate::arena::{Arena, NONE};
+use crate::arena::NONE;
 use crate::byte_slab::BlockRef;
 
 /// Identifies a cached Data until the next call that may insert or erase.
@@ -74,6 +74,27 @@ impl CsEntry {
         (self.node == NONE).then_some(self.sibling_newer)
     }
 
+    /// Fills in the header of a Data of this length with these prefix hashes, which is in a place of the log of arrivals.
+    #[inline(always)]
+    pub(super) fn describe(
+        &mut self,
+        hashes: &[u64],
+        wire_length: usize,
+        fresh_until: Timestamp,
+        place: u32,
+    ) {
+        self.hash = hashes[hashes.len() - 1];
+        self.fresh_until = fresh_until;
+        self.set_place(place);
+        self.wire_length = u16::try_from(wire_length).unwrap_or(u16::MAX);
+        #[expect(clippy::cast_possible_truncation, reason = "at most NAME_COMPONENTS_MAX")]
+        let name_components = (hashes.len() - 1) as u8;
+        self.name_components = name_components;
+        self.is_in_use = true;
+        self.has_digest = false;
+        self.was_requested = false;
+    }
+
     /// Records that it is in the log of arrivals.
     #[inline(always)]
     pub(super) fn set_place(&mut self, place: u32) {
@@ -131,51 +152,62 @@ impl Queues {
 
     /// Appends an entry to a queue, as the newest.
     #[inline(always)]
-    pub(super) fn push(&mut self, entries: &mut Arena<CsEntry>, slot: u32, kind: QueueKind) {
+    pub(super) fn push(&mut self, entries: &mut [CsEntry], slot: u32, kind: QueueKind) {
         let queue = &mut self.0[kind as usize];
-        let entry = &mut entries[slot];
+        let newest = std::mem::replace(&mut queue.newest, slot);
+        queue.len += 1;
+        let entry = &mut entries[slot as usize];
         entry.queue = kind;
         entry.newer = NONE;
-        entry.older = queue.newest;
-        if queue.newest == NONE {
+        entry.older = newest;
+        if newest == NONE {
             queue.oldest = slot;
         } else {
-            entries[queue.newest].newer = slot;
+            entries[newest as usize].newer = slot;
         }
-        queue.newest = slot;
-        queue.len += 1;
     }
 
     /// Removes an entry from its queue.
     #[inline]
-    pub(super) fn unlink(&mut self, entries: &mut Arena<CsEntry>, slot: u32) {
-        let CsEntry { newer, older, queue, .. } = entries[slot];
+    pub(super) fn unlink(&mut self, entries: &mut [CsEntry], slot: u32) {
+        let CsEntry { newer, older, queue, .. } = entries[slot as usize];
         let queue = &mut self.0[queue as usize];
         if newer == NONE {
             queue.newest = older;
         } else {
-            entries[newer].older = older;
+            entries[newer as usize].older = older;
         }
         if older == NONE {
             queue.oldest = newer;
         } else {
-            entries[older].newer = newer;
+            entries[older as usize].newer = newer;
         }
         queue.len -= 1;
     }
 
     /// Removes the entry to evict next from its queue.
     #[inline(always)]
-    pub(super) fn pop(&mut self, entries: &mut Arena<CsEntry>) -> Option<u32> {
-        let queue = self.0.iter_mut().find(|queue| queue.oldest != NONE)?;
+    pub(super) fn pop(&mut self, entries: &mut [CsEntry]) -> Option<u32> {
+        let [unsolicited, stale, main] = &mut self.0;
+        // Nearly always, the others are empty: both are NONE.
+        let queue = if unsolicited.oldest & stale.oldest == NONE {
+            main
+        } else if unsolicited.oldest != NONE {
+            unsolicited
+        } else {
+            stale
+        };
         let slot = queue.oldest;
-        let newer = entries[slot].newer;
+        if slot == NONE {
+            return None;
+        }
+        let newer = entries[slot as usize].newer;
         queue.oldest = newer;
         queue.len -= 1;
         if newer == NONE {
             queue.newest = NONE;
         } else {
-            entries[newer].older = NONE;
+            entries[newer as usize].older = NONE;
         }
         Some(slot)
     }

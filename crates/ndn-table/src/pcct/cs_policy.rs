@@ -139,7 +139,7 @@ impl Cs {
     /// Adds Data to the policy object, or to the main queue while a former policy object has Data.
     fn enqueue_object(&mut self, slot: u32, object: Object) {
         if self.replacement.former.is_some() {
-            self.queues.push(&mut self.entries, slot, QueueKind::Main);
+            self.queues.push(self.entries.slots_mut(), slot, QueueKind::Main);
         } else {
             self.give_to_policy(slot, object);
         }

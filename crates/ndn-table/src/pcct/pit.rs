@@ -81,6 +81,8 @@ pub struct PlainInterest<'a> {
     pub must_be_fresh: bool,
     /// The strategy that forwards it.
     pub strategy: StrategyId,
+    /// The upstream that it is sent to at once, which gets an out-record.
+    pub upstream: Option<FaceIndex>,
 }
 
 /// Where the value of the name begins in an Interest that is stored in its entry.
@@ -222,8 +224,8 @@ impl Pit {
         index: &mut HashIndex,
         new: &PlainInterest<'_>,
         record: InRecord,
-    ) -> Result<PitIndex, PitError> {
-        let PlainInterest { wire, name_hash, name_components, must_be_fresh, strategy } = *new;
+    ) -> Result<(PitIndex, &PitEntry), PitError> {
+        let PlainInterest { wire, name_hash, name_components, must_be_fresh, .. } = *new;
         debug_assert!(!record.has_long_token());
         if wire.len() > PIT_INTEREST_INLINE_MAX {
             return Err(PitError::TooLong);
@@ -236,7 +238,7 @@ impl Pit {
         let entry = &mut self.entries[slot];
         entry.hash = name_hash;
         entry.strategy_state = 0;
-        entry.strategy_id = strategy.0;
+        entry.strategy_id = new.strategy.0;
         entry.stored = StoredInterest::NONE;
         entry.principal = record.principal;
         entry.flags =
@@ -247,6 +249,11 @@ impl Pit {
         entry.wire_length = wire_length;
         entry.in_first = record;
         entry.in_list = RecordList::ONE;
+        if let Some(face) = new.upstream {
+            let InRecord { nonce, renewed, lifetime_ms, .. } = record;
+            entry.out_first = OutRecord { face, nonce, renewed, lifetime_ms, ..OutRecord::EMPTY };
+            entry.out_list = RecordList::ONE;
+        }
         // The record was renewed just now.
         let (expiry, now) = (record.expiry(), record.renewed);
         schedule_expiry(&mut self.wheel, entry, PitIndex(slot), expiry, now);
@@ -254,7 +261,7 @@ impl Pit {
         self.ledger.charge(record.principal, Resource::Entries, 1);
         // Last, because a call leaves few registers.
         entry.inline[..wire.len()].copy_from_slice(wire);
-        Ok(PitIndex(slot))
+        Ok((PitIndex(slot), entry))
     }
 
     /// Adds an entry without records.
@@ -998,28 +1005,23 @@ fn schedule_expiry(
     now: Timestamp,
 ) {
     entry.expiry = deadline;
-    if entry.timer_count + 1 >= TIMERS_PER_ENTRY_MAX {
-        return schedule_last(wheel, entry, slot, now);
-    }
-    let requested = deadline.min(now.plus_nanos(TIMER_AHEAD_MAX_NANOS));
-    if requested < entry.timer {
-        add_timer(wheel, entry, slot, requested);
+    // Nearly always, the slot has a record from an earlier use.
+    if deadline < entry.timer {
+        add_timer(wheel, entry, slot, now);
     }
 }
 
-/// [`schedule_expiry`] of a slot that has no or one timer record left.
+/// Adds a timer record for an entry that expires before those of its slot are due, if it may have another.
 #[inline(never)]
-fn schedule_last(wheel: &mut TimerWheel, entry: &mut PitEntry, slot: PitIndex, now: Timestamp) {
-    let requested = entry.expiry.min(now.plus_nanos(LAST_TIMER_AHEAD_MAX_NANOS));
-    if requested < entry.timer && entry.timer_count < TIMERS_PER_ENTRY_MAX {
-        add_timer(wheel, entry, slot, requested);
-    }
-}
-
-#[inline(always)]
-fn add_timer(wheel: &mut TimerWheel, entry: &mut PitEntry, slot: PitIndex, deadline: Timestamp) {
+fn add_timer(wheel: &mut TimerWheel, entry: &mut PitEntry, slot: PitIndex, now: Timestamp) {
+    let is_last = entry.timer_count + 1 >= TIMERS_PER_ENTRY_MAX;
+    let ahead = if is_last { LAST_TIMER_AHEAD_MAX_NANOS } else { TIMER_AHEAD_MAX_NANOS };
+    let deadline = entry.expiry.min(now.plus_nanos(ahead));
     // The wheel has room for TIMERS_PER_ENTRY_MAX records of every slot.
-    if wheel.schedule(u64::from(slot.0), deadline).is_ok() {
+    if entry.timer_count < TIMERS_PER_ENTRY_MAX
+        && deadline < entry.timer
+        && wheel.schedule(u64::from(slot.0), deadline).is_ok()
+    {
         entry.timer = deadline;
         entry.timer_count += 1;
     }
