@@ -9,6 +9,7 @@ use namewire_control::{ControlListener, Operations};
 use ndn_dataplane::{Dataplane, DiskFile, MemoryFaceOptions, WorkerView};
 use ndn_face::InternalEnd;
 use ndn_management::{CallError, Management};
+use ndn_sys::poll::Poller;
 
 use crate::calls::{Caller, Calls};
 use crate::config::Config;
@@ -119,6 +120,7 @@ impl OpenForwarder {
         };
         let parts = Parts {
             clock: environment.clock,
+            poller: Poller::new()?,
             has_link_monitor: true,
             management,
             key_chain,

@@ -9,7 +9,7 @@ use ndn_management::ControlState;
 #[cfg(feature = "planted-faults")]
 use ndn_management::{FibUpdate, NextHop};
 use ndn_packet::Name;
-use ndn_sys::poll::Events;
+use ndn_sys::poll::{Events, Poller};
 use ndn_types::Timestamp;
 use ndn_types::random::Random;
 
@@ -70,6 +70,7 @@ impl SteppedForwarder {
         let (_, calls) = Calls::new()?;
         let parts = Parts {
             clock: environment.clock.clone(),
+            poller: Poller::stepped()?,
             has_link_monitor: false,
             management,
             key_chain,

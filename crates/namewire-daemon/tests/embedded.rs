@@ -235,6 +235,30 @@ fn stepped_forwarder_repeats_exactly_on_virtual_time() {
     assert_eq!(run(), (log, counted, faces));
 }
 
+/// A simulation polls a forwarder after each event: without work, that costs nothing.
+#[test]
+fn step_without_work_makes_no_round() {
+    let clock = ManualClock::new(Timestamp::from_millis(1000), Duration::from_secs(1_700_000_000));
+    let mut node = Stepped::new(&clock, 7);
+    node.settle();
+    let rounds = |node: &Stepped| node.forwarder.workers()[0].worker_counters().rounds.value();
+    let before = rounds(&node);
+    (0..10).for_each(|_| assert!(!node.forwarder.step().unwrap()));
+    assert_eq!(rounds(&node), before);
+    node.ends[0].send(interest("/a/1", 1)).unwrap();
+    node.settle();
+    assert!(node.ends[1].receive().is_some());
+    assert_eq!(rounds(&node), before + 1);
+    // Its deadlines alone let the Interest expire.
+    while node.forwarder.counters().unsatisfied_interests.value() == 0 {
+        let (at, _) = node.forwarder.next_deadline().unwrap();
+        clock.advance_to(at);
+        node.settle();
+    }
+    assert_eq!(clock.now().since(Timestamp::from_millis(1000)).as_secs(), 4);
+    node.forwarder.shut_down().unwrap();
+}
+
 #[test]
 fn stepped_forwarder_runs_on_the_system_clock() {
     let mut forwarder = SteppedForwarder::new(&config(), &Environment::system()).unwrap();

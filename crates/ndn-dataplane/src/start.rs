@@ -9,7 +9,7 @@ use ndn_face::{Datagrams, FaceSet};
 use ndn_forwarding::{Burst, Counters, Ingress, ServiceTimes, Shard, SharedTables, StrategyTable};
 use ndn_ring::{PacketPool, PagePreference, free_huge_bytes};
 use ndn_sys::cpu;
-use ndn_sys::poll::Waker;
+use ndn_sys::poll::{Poller, Waker};
 use ndn_table::FibSnapshot;
 use ndn_types::Timestamp;
 
@@ -68,7 +68,8 @@ impl Parts {
             PagePreference::Transparent | PagePreference::Ordinary => 0,
         };
         let pool = PacketPool::with_pages(options.pool_blocks, options.pool_pages, huge_bytes_max)?;
-        let mut faces = FaceSet::new(&options.faces)?;
+        let poller = if self.is_stepped { Poller::stepped()? } else { Poller::new()? };
+        let mut faces = FaceSet::with_poller(&options.faces, poller);
         let mut channels = Vec::new();
         for (socket, accepts) in worker.channels {
             let local = socket.local_address()?;

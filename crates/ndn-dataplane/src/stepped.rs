@@ -19,19 +19,27 @@ pub struct SteppedWorker {
     /// None once it was stopped and has ended.
     worker: Option<Box<Worker>>,
     events: Events,
+    /// The deadline after the last step.
+    deadline: Option<Timestamp>,
 }
 
 impl SteppedWorker {
     pub(crate) fn new(worker: Worker) -> Self {
         let events = Events::with_capacity(EVENTS_PER_ROUND);
-        Self { worker: Some(Box::new(worker)), events }
+        Self { worker: Some(Box::new(worker)), events, deadline: Some(Timestamp::ZERO) }
     }
 
-    /// Runs one round. Returns whether it did anything: carried out a command, moved a packet, took a
-    /// message of another worker or ran a timer.
+    /// Runs one round if anything is ready or due. Returns whether it did anything: carried out a command, moved a packet,
+    /// took a message of another worker or ran a timer.
     pub fn step(&mut self) -> bool {
         let Some(worker) = &mut self.worker else { return false };
-        let is_active = worker.step(&mut self.events);
+        let now = worker.clock.now();
+        let is_due = self.deadline.is_some_and(|deadline| deadline <= now);
+        if !is_due && !worker.may_have_work(self.events.len()) {
+            return false;
+        }
+        let is_active = worker.step(now, &mut self.events) || is_due;
+        self.deadline = worker.next_deadline(now, self.events.len());
         if worker.is_stopping() {
             self.end();
         }
@@ -42,7 +50,8 @@ impl SteppedWorker {
     /// step left work, `None` if there is no deadline.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.worker.as_ref()?.next_deadline(self.events.len())
+        let worker = self.worker.as_ref()?;
+        if worker.has_messages() { Some(worker.clock.now()) } else { self.deadline }
     }
 
     /// Returns spare and partly filled packet blocks to their pools, and cached references to those of other workers. The

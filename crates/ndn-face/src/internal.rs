@@ -424,6 +424,7 @@ impl FrameSink for InternalSink<'_> {
             return Err(LinkDropReason::QueueFull);
         }
         let mut frame = self.end.buffer();
+        frame.reserve(header.len() + payload.len());
         frame.extend_from_slice(header);
         frame.extend_from_slice(payload);
         self.end.enqueue(frame);

@@ -79,9 +79,15 @@ impl FaceSet {
     /// # Errors
     /// Those of making a [`Poller`].
     pub fn new(options: &FaceSetOptions) -> io::Result<Self> {
-        Ok(Self {
+        Ok(Self::with_poller(options, Poller::new()?))
+    }
+
+    /// No faces, and a poller for their descriptors.
+    #[must_use]
+    pub fn with_poller(options: &FaceSetOptions, poller: Poller) -> Self {
+        Self {
             shared: Shared {
-                poller: Poller::new()?,
+                poller,
                 receive_block: CopyBlock::default(),
                 copy_block: CopyBlock::default(),
                 suspended: None,
@@ -101,7 +107,7 @@ impl FaceSet {
             faces: TransportFaces::new(),
             transports: Transports::default(),
             next_sequence: options.first_sequence,
-        })
+        }
     }
 
     /// Where to wait for events. The worker may add descriptors of its own, with tokens from

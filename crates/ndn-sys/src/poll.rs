@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
@@ -127,27 +127,24 @@ impl Events {
 
 /// A set of descriptors to wait for (epoll, level-triggered).
 ///
-/// Until the first wait that may sleep, calls of its wakers are found without the kernel, and the kernel is asked for other
-/// descriptors only: a simulation of whole forwarders
-/// polls and wakes far more often than anything else, and never sleeps.
+/// A [stepped](Self::stepped) one never sleeps, and finds calls of its wakers without the kernel.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
-    wakers: RefCell<Vec<WakerInSet>>,
-    /// Something other than wakers was added.
-    has_descriptors: Cell<bool>,
-    /// There was a wait that might sleep, of this set or of one that has its descriptor.
-    has_slept: Cell<bool>,
-    /// The waker of which calls are looked for first: not always the same, if there is no room for the events of all.
-    first: Cell<usize>,
+    stepped: Option<SteppedWakers>,
 }
 
-/// A waker in a [`Poller`], which does not keep its descriptor open.
-#[derive(Debug)]
-struct WakerInSet {
-    token: u64,
-    flags: Arc<WakerFlags>,
-    event: Weak<OwnedFd>,
+/// The wakers of a stepped [`Poller`].
+#[derive(Debug, Default)]
+struct SteppedWakers {
+    /// Set by each call of one of them, and cleared by a search that finds none to be called.
+    has_calls: Arc<AtomicBool>,
+    /// Each with its token.
+    wakers: RefCell<Vec<(u64, Arc<WakerState>)>>,
+    /// Something other than wakers was added.
+    has_descriptors: Cell<bool>,
+    /// The waker with which a search begins: not always the same, if there is no room for the events of all.
+    first: Cell<usize>,
 }
 
 impl Poller {
@@ -156,13 +153,17 @@ impl Poller {
     /// # Errors
     /// Those of `epoll_create1(2)`.
     pub fn new() -> io::Result<Self> {
-        Ok(Self {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            wakers: RefCell::default(),
-            has_descriptors: Cell::default(),
-            has_slept: Cell::default(),
-            first: Cell::default(),
-        })
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, stepped: None })
+    }
+
+    /// An empty set for a forwarder on virtual time, which polls and wakes far more often than anything else: only
+    /// descriptors that are not wakers take system calls. All its waits have a timeout of zero. No other thread calls a waker
+    /// while it is added, and a waker that was added is in no other set afterwards.
+    ///
+    /// # Errors
+    /// Those of `epoll_create1(2)`.
+    pub fn stepped() -> io::Result<Self> {
+        Ok(Self { stepped: Some(SteppedWakers::default()), ..Self::new()? })
     }
 
     /// Waits for `descriptor` too, and reports it as `token`. It leaves the set when it is closed.
@@ -170,7 +171,9 @@ impl Poller {
     /// # Errors
     /// Those of `epoll_ctl(2)`, such as a descriptor that is in the set already.
     pub fn add(&self, descriptor: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
-        self.has_descriptors.set(true);
+        if let Some(stepped) = &self.stepped {
+            stepped.has_descriptors.set(true);
+        }
         Ok(epoll::add(&self.epoll, descriptor, EventData::new_u64(token), interest.flags())?)
     }
 
@@ -179,18 +182,10 @@ impl Poller {
     /// # Errors
     /// Those of `epoll_ctl(2)`, such as a waker that is in the set already.
     pub fn add_waker(&self, waker: &Waker, token: u64) -> io::Result<()> {
-        epoll::add(&self.epoll, waker, EventData::new_u64(token), EventFlags::IN)?;
-        if !self.has_slept.get() {
-            waker.flags.needs_event.store(false, Ordering::SeqCst);
-            waker.clear_event();
+        match &self.stepped {
+            Some(stepped) => stepped.add(waker, token),
+            None => Ok(epoll::add(&self.epoll, waker, EventData::new_u64(token), EventFlags::IN)?),
         }
-        let event = Arc::downgrade(&waker.event);
-        let one = WakerInSet { token, flags: Arc::clone(&waker.flags), event };
-        if self.has_slept.get() {
-            one.use_event();
-        }
-        self.wakers.borrow_mut().push(one);
-        Ok(())
     }
 
     /// Does not wait for calls of `waker` any more.
@@ -198,11 +193,10 @@ impl Poller {
     /// # Errors
     /// Those of `epoll_ctl(2)`, such as a waker that is not in the set.
     pub fn remove_waker(&self, waker: &Waker) -> io::Result<()> {
-        self.wakers.borrow_mut().retain(|other| !Arc::ptr_eq(&other.flags, &waker.flags));
-        if !waker.flags.needs_event.swap(true, Ordering::SeqCst) && waker.flags.is_awake() {
-            write_event(&waker.event);
+        match &self.stepped {
+            Some(stepped) => stepped.remove(waker),
+            None => self.remove(waker),
         }
-        Ok(epoll::delete(&self.epoll, waker)?)
     }
 
     /// Changes the events to wait for on `descriptor`, and its token.
@@ -221,6 +215,14 @@ impl Poller {
         Ok(epoll::delete(&self.epoll, descriptor)?)
     }
 
+    /// Whether a wait might return events, without a system call: false only for a stepped set without descriptors whose
+    /// wakers were not called since their last reset.
+    #[must_use]
+    pub fn may_have_events(&self) -> bool {
+        let stepped = self.stepped.as_ref();
+        stepped.is_none_or(|stepped| stepped.has_descriptors.get() || stepped.is_called())
+    }
+
     /// Waits until a descriptor is ready or `timeout` has passed, `None` for as long as it takes.
     /// The time is rounded up to a millisecond; zero does not wait. A signal ends the wait without
     /// an event.
@@ -229,12 +231,10 @@ impl Poller {
     /// Those of `epoll_wait(2)`.
     pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
         events.clear();
-        if timeout != Some(Duration::ZERO) {
-            self.use_events();
-        }
-        if !self.has_slept.get() {
-            let has_room = self.find_calls(events);
-            if !self.has_descriptors.get() || !has_room {
+        if let Some(stepped) = &self.stepped {
+            debug_assert_eq!(timeout, Some(Duration::ZERO), "a stepped set never sleeps");
+            let has_room = stepped.find_calls(events);
+            if !stepped.has_descriptors.get() || !has_room {
                 return Ok(());
             }
         }
@@ -244,62 +244,71 @@ impl Poller {
             Err(error) => Err(error.into()),
         }
     }
+}
 
-    /// From now on a thread may wait for the descriptor of the set.
-    fn use_events(&self) {
-        if !self.has_slept.replace(true) {
-            self.wakers.borrow().iter().for_each(WakerInSet::use_event);
+impl AsFd for Poller {
+    /// Readable when a wait would return events; a stepped set has none of wakers there.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl SteppedWakers {
+    fn add(&self, waker: &Waker, token: u64) -> io::Result<()> {
+        if waker.state.stepped.set(Arc::clone(&self.has_calls)).is_err() {
+            return Err(io::ErrorKind::AlreadyExists.into());
         }
+        self.wakers.borrow_mut().push((token, Arc::clone(&waker.state)));
+        // It may have been called before.
+        self.has_calls.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn remove(&self, waker: &Waker) -> io::Result<()> {
+        let mut wakers = self.wakers.borrow_mut();
+        let place = wakers.iter().position(|(_, state)| Arc::ptr_eq(state, &waker.state));
+        wakers.remove(place.ok_or(io::ErrorKind::NotFound)?);
+        Ok(())
+    }
+
+    /// Whether a waker was called and not reset.
+    fn is_called(&self) -> bool {
+        self.has_calls.load(Ordering::Relaxed)
+            && self.search(|wakers| wakers.iter().any(|(_, state)| state.is_called()))
     }
 
     /// Adds the events of wakers that were called and not reset. Returns whether there is room for more.
     fn find_calls(&self, events: &mut Events) -> bool {
-        let wakers = self.wakers.borrow();
-        let first = self.first.get() % wakers.len().max(1);
-        let (before, after) = wakers.split_at(first);
-        let in_turn = after.iter().chain(before).zip(first..);
-        for (waker, number) in in_turn.filter(|(waker, _)| waker.is_called()) {
-            if events.buffer.len() == events.buffer.capacity() {
-                self.first.set(number);
-                break;
-            }
-            let data = EventData::new_u64(waker.token);
-            events.buffer.push(epoll::Event { flags: EventFlags::IN, data });
+        if !self.has_calls.load(Ordering::Relaxed) {
+            return true;
         }
+        self.search(|wakers| {
+            let first = self.first.get() % wakers.len().max(1);
+            let (before, after) = wakers.split_at(first);
+            let in_turn = after.iter().chain(before).zip(first..);
+            for ((token, _), number) in in_turn.filter(|((_, state), _)| state.is_called()) {
+                if events.buffer.len() == events.buffer.capacity() {
+                    self.first.set(number);
+                    break;
+                }
+                let data = EventData::new_u64(*token);
+                events.buffer.push(epoll::Event { flags: EventFlags::IN, data });
+            }
+            !events.buffer.is_empty()
+        });
         events.buffer.len() < events.buffer.capacity()
     }
-}
 
-impl WakerInSet {
-    fn is_called(&self) -> bool {
-        // One that was dropped is not in the set any more.
-        self.flags.is_awake() && self.event.strong_count() > 0
-    }
-
-    /// From now on its calls are events of the kernel.
-    fn use_event(&self) {
-        self.flags.needs_event.store(true, Ordering::SeqCst);
-        // A call at the same time finds this flag, or is found here.
-        if let Some(event) = self.event.upgrade()
-            && self.flags.is_awake()
-        {
-            write_event(&event);
+    /// Calls `find` with the wakers, which returns whether one is called.
+    fn search(&self, find: impl FnOnce(&[(u64, Arc<WakerState>)]) -> bool) -> bool {
+        // First: a call during the search is noted for the next one. Acquire: the search finds the waker of a call that this
+        // has seen.
+        self.has_calls.swap(false, Ordering::Acquire);
+        let is_called = find(&self.wakers.borrow());
+        if is_called {
+            self.has_calls.store(true, Ordering::Relaxed);
         }
-    }
-}
-
-impl Drop for Poller {
-    /// Its wakers may be in another set afterwards.
-    fn drop(&mut self) {
-        self.use_events();
-    }
-}
-
-impl AsFd for Poller {
-    /// Readable when a wait would return events.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.use_events();
-        self.epoll.as_fd()
+        is_called
     }
 }
 
@@ -313,22 +322,23 @@ fn whole_millis(timeout: Duration) -> Timespec {
 /// Wakes the thread that waits for it in a [`Poller`] (eventfd).
 #[derive(Debug)]
 pub struct Waker {
-    event: Arc<OwnedFd>,
-    flags: Arc<WakerFlags>,
+    event: OwnedFd,
+    state: Arc<WakerState>,
 }
 
-/// State of a [`Waker`].
-#[derive(Debug)]
-struct WakerFlags {
+/// The state of a [`Waker`], which a stepped [`Poller`] reads.
+#[derive(Debug, Default)]
+struct WakerState {
     /// It was called since the last [`reset`](Waker::reset): another call changes nothing.
     is_awake: AtomicBool,
-    /// A thread may wait for its descriptor.
-    needs_event: AtomicBool,
+    /// In a stepped set: where a call is noted, in place of an event of the kernel.
+    stepped: OnceLock<Arc<AtomicBool>>,
 }
 
-impl WakerFlags {
-    fn is_awake(&self) -> bool {
-        self.is_awake.load(Ordering::SeqCst)
+impl WakerState {
+    /// Whether the waker was called since the last reset. One that was dropped is in no set any more.
+    fn is_called(self: &Arc<Self>) -> bool {
+        self.is_awake.load(Ordering::Acquire) && Arc::strong_count(self) > 1
     }
 }
 
@@ -339,38 +349,32 @@ impl Waker {
     /// Those of `eventfd(2)`.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let (is_awake, needs_event) = (AtomicBool::new(false), AtomicBool::new(true));
-        let flags = Arc::new(WakerFlags { is_awake, needs_event });
-        Ok(Self { event: Arc::new(event), flags })
+        Ok(Self { event, state: Arc::default() })
     }
 
     /// Makes the waker readable until [`reset`](Self::reset). Calls in between add nothing.
     pub fn wake(&self) {
-        if !self.flags.is_awake.swap(true, Ordering::SeqCst)
-            && self.flags.needs_event.load(Ordering::SeqCst)
-        {
-            write_event(&self.event);
+        let WakerState { is_awake, stepped } = &*self.state;
+        if !is_awake.swap(true, Ordering::AcqRel) {
+            match stepped.get() {
+                Some(has_calls) => has_calls.store(true, Ordering::Release),
+                None => {
+                    // The only possible failure is a counter that is full, and then it is readable anyway.
+                    let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+                }
+            }
         }
     }
 
     /// Makes the waker unreadable. Look for work after this, not before, or a call is missed.
     pub fn reset(&self) {
-        if self.flags.needs_event.load(Ordering::SeqCst) {
-            self.clear_event();
+        if self.state.stepped.get().is_none() {
+            // Fails only if the waker was not used.
+            let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
         }
         // Last: a call before it writes nothing, and has made its work visible; a call after it writes.
-        self.flags.is_awake.swap(false, Ordering::SeqCst);
+        self.state.is_awake.swap(false, Ordering::AcqRel);
     }
-
-    fn clear_event(&self) {
-        // Fails only if the waker was not used.
-        let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
-    }
-}
-
-fn write_event(event: &OwnedFd) {
-    // The only possible failure is a counter that is full, and then it is readable anyway.
-    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
 impl AsFd for Waker {
@@ -408,74 +412,96 @@ mod tests {
     #[test]
     fn waker_is_reported_with_and_without_other_descriptors() {
         let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
-        let (poller, wakers) = (Poller::new().unwrap(), [(); 2].map(|()| Waker::new().unwrap()));
-        let mut events = Events::with_capacity(4);
-        let mut tokens = || {
-            poller.wait(&mut events, NO_WAIT).unwrap();
-            events.iter().map(|event| event.token).collect::<Vec<_>>()
-        };
-        wakers[0].wake();
-        for (token, waker) in (0..).zip(&wakers) {
-            poller.add_waker(waker, token).unwrap();
-            assert!(poller.add_waker(waker, token).is_err());
-        }
-        for _ in 0..2 {
-            assert_eq!(tokens(), [0]);
-            wakers[0].reset();
-            assert_eq!(tokens(), []);
-            wakers[1].wake();
-            assert_eq!(tokens(), [1]);
-            wakers[1].reset();
+        for poller in [Poller::new().unwrap(), Poller::stepped().unwrap()] {
+            let wakers = [(); 2].map(|()| Waker::new().unwrap());
+            let mut events = Events::with_capacity(4);
+            let mut tokens = || {
+                poller.wait(&mut events, NO_WAIT).unwrap();
+                let tokens: Vec<_> = events.iter().map(|event| event.token).collect();
+                assert!(tokens.is_empty() || poller.may_have_events());
+                tokens
+            };
             wakers[0].wake();
-            poller.add(&near, 7, Interest::Readable).unwrap();
-            assert_eq!(tokens(), [0]);
-            poller.remove(&near).unwrap();
+            for (token, waker) in (0..).zip(&wakers) {
+                poller.add_waker(waker, token).unwrap();
+                assert!(poller.add_waker(waker, token).is_err());
+            }
+            for _ in 0..2 {
+                assert_eq!(tokens(), [0]);
+                wakers[0].reset();
+                assert_eq!(tokens(), []);
+                wakers[1].wake();
+                assert_eq!(tokens(), [1]);
+                wakers[1].reset();
+                wakers[0].wake();
+                poller.add(&near, 7, Interest::Readable).unwrap();
+                assert_eq!(tokens(), [0]);
+                poller.remove(&near).unwrap();
+            }
+            poller.remove_waker(&wakers[0]).unwrap();
+            assert_eq!(tokens(), []);
+            assert!(poller.remove_waker(&wakers[0]).is_err());
         }
-        poller.remove_waker(&wakers[0]).unwrap();
-        assert_eq!(tokens(), []);
-        assert!(poller.remove_waker(&wakers[0]).is_err());
     }
 
-    /// Until the first wait that may sleep, events are in turn if there is room for some of them only, and those of wakers that
-    /// were dropped are none.
     #[test]
-    fn calls_are_found_before_the_first_sleep_and_after_it() {
-        let (poller, wakers) = (Poller::new().unwrap(), [(); 3].map(|()| Waker::new().unwrap()));
+    fn stepped_set_knows_whether_a_waker_is_called() {
+        let (poller, wakers) =
+            (Poller::stepped().unwrap(), [(); 3].map(|()| Waker::new().unwrap()));
         let mut events = Events::with_capacity(1);
         // The allocator may give more room than was asked for.
         let room = events.buffer.capacity();
-        wakers[0].wake();
         for (token, waker) in (0..).zip(&wakers) {
             poller.add_waker(waker, token).unwrap();
         }
-        wakers[1].wake();
-        let mut found = std::collections::BTreeSet::new();
-        for _ in 0..2_usize.div_ceil(room) {
-            poller.wait(&mut events, NO_WAIT).unwrap();
-            found.extend(events.iter().map(|event| event.token));
-        }
-        assert_eq!(found, [0, 1].into());
-        // Calls that were no events of the kernel become some.
-        let mut found = std::collections::BTreeSet::new();
-        for _ in 0..2_usize.div_ceil(room) {
-            poller.wait(&mut events, None).unwrap();
-            for event in events.iter() {
-                found.insert(event.token);
-                wakers[usize::try_from(event.token).unwrap()].reset();
+        for _ in 0..3 {
+            assert!(!poller.may_have_events());
+            wakers[0].wake();
+            wakers[1].wake();
+            // Events are in turn if there is room for some of them only.
+            let mut found = std::collections::BTreeSet::new();
+            for _ in 0..2_usize.div_ceil(room) {
+                assert!(poller.may_have_events());
+                poller.wait(&mut events, NO_WAIT).unwrap();
+                found.extend(events.iter().map(|event| event.token));
             }
+            assert_eq!(found, [0, 1].into());
+            wakers[0].reset();
+            assert!(poller.may_have_events());
+            wakers[1].reset();
         }
-        assert_eq!(found, [0, 1].into());
-        poller.wait(&mut events, NO_WAIT).unwrap();
-        assert!(events.is_empty());
         wakers[2].wake();
-        poller.wait(&mut events, None).unwrap();
-        assert_eq!(events.event(0).token, 2);
-        let (poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
-        poller.add_waker(&waker, 7).unwrap();
-        waker.wake();
-        drop(waker);
+        drop(wakers);
+        assert!(!poller.may_have_events(), "a dropped waker is in no set");
         poller.wait(&mut events, NO_WAIT).unwrap();
         assert!(events.is_empty());
+        assert!(Poller::new().unwrap().may_have_events(), "only a wait can say");
+    }
+
+    #[test]
+    fn call_by_another_thread_is_found_by_a_stepped_set() {
+        const COUNT: u64 = 20_000;
+        let (poller, waker) = (Poller::stepped().unwrap(), Waker::new().unwrap());
+        let done = std::sync::atomic::AtomicU64::new(0);
+        poller.add_waker(&waker, 1).unwrap();
+        std::thread::scope(|scope| {
+            let (waker, done) = (&waker, &done);
+            scope.spawn(move || {
+                for number in 1..=COUNT {
+                    done.store(number, Ordering::Release);
+                    waker.wake();
+                }
+            });
+            let mut seen = 0;
+            while seen < COUNT {
+                if poller.may_have_events() {
+                    waker.reset();
+                    seen = done.load(Ordering::Acquire);
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+        });
     }
 
     /// Each call that follows a reset is seen by a wait, however calls and resets overlap.
@@ -501,25 +527,6 @@ mod tests {
                 waker.reset();
             }
         });
-    }
-
-    #[test]
-    fn wake_up_at_the_first_sleep_is_not_lost() {
-        let mut events = Events::with_capacity(1);
-        for _ in 0..500 {
-            let (poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
-            poller.add_waker(&waker, 1).unwrap();
-            let begin = std::sync::Barrier::new(2);
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    begin.wait();
-                    waker.wake();
-                });
-                begin.wait();
-                poller.wait(&mut events, Some(Duration::from_secs(10))).unwrap();
-                assert!(!events.is_empty(), "the call was lost");
-            });
-        }
     }
 
     #[test]

@@ -150,7 +150,12 @@ impl TimerWheel {
         if self.len == 0 {
             return None;
         }
-        let tick = if self.due == NONE { self.next_work()?.0 } else { 0 };
+        let tick = match self.due {
+            // The last search is in force.
+            NONE if self.idle_until > self.tick => self.idle_until,
+            NONE => self.next_work()?.0,
+            _ => 0,
+        };
         Some(Timestamp::from_nanos(tick.saturating_mul(TICK_NANOS)))
     }
 

@@ -53,7 +53,7 @@ use ndn_face::InternalEnd;
 use ndn_forwarding::ProducerRegions;
 use ndn_management::{ControlState, FACE_ID_INTERNAL, TablePart, status};
 use ndn_sys::clock::Clock;
-use ndn_sys::poll::{Events, Interest, Waker};
+use ndn_sys::poll::{Events, Interest, Poller, Waker};
 use tracing::{error, info, warn};
 
 use connector::Connector;
@@ -101,6 +101,8 @@ const WORKER_GONE: &str = "the forwarding worker has ended by itself";
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) clock: Clock,
+    /// For the descriptors of the control thread.
+    pub(super) poller: Poller,
     /// Network interfaces are monitored.
     pub(super) has_link_monitor: bool,
     pub(super) management: ControlState,
@@ -147,7 +149,7 @@ impl Control {
     /// Sets everything up; Interests are answered from [`run`](Self::run) on.
     pub(super) fn new(config: &Config, parts: Parts) -> anyhow::Result<Self> {
         let Parts { clock, has_link_monitor, management: mut state, key_chain, .. } = parts;
-        let Parts { mut dataplane, tables, mut listeners, calls, own, .. } = parts;
+        let Parts { poller, mut dataplane, tables, mut listeners, calls, own, .. } = parts;
         let (near, mut far) = InternalEnd::pair(management::INTERNAL_QUEUE)?;
         let principals = far.divide(settings::reserves(&config.limits));
         let regions = ProducerRegions::new(config.tables.network_regions.clone());
@@ -170,7 +172,7 @@ impl Control {
             settings::reserves(&config.limits),
         )?;
         let balance = BalanceSchedule::new(&dataplane);
-        let mut core = Core::new(config, clock.clone(), dataplane, principals)?;
+        let mut core = Core::new(config, clock.clone(), poller, dataplane, principals);
         // Without memory for it, the policy of the start stays.
         if let Err(reason) = core.set_cs_policy(config.tables.cs.policy) {
             error!("the Content Store has the policy {}: {reason}", core.cs_policy);
@@ -266,6 +268,10 @@ impl Control {
     /// # Errors
     /// A worker has ended by a fault of its own.
     pub(super) fn step(&mut self, ready: &mut Events) -> anyhow::Result<bool> {
+        // Workers announce all that they have for the control thread by a waker.
+        if !self.core.poller.may_have_events() && !self.timers.is_due(self.core.clock.now()) {
+            return Ok(false);
+        }
         self.round(Some(Duration::ZERO), ready, None)
     }
 

@@ -533,25 +533,24 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// # Errors
-    /// No file descriptor is left.
     pub(super) fn new(
         config: &Config,
         clock: Clock,
+        poller: Poller,
         dataplane: Dataplane,
         principals: Arc<FacePrincipals>,
-    ) -> std::io::Result<Self> {
-        Ok(Self {
+    ) -> Self {
+        Self {
             now: now(&clock),
             config: config.clone(),
             clock,
-            poller: Poller::new()?,
+            poller,
             dataplane,
             cs_policy: crate::vip::policy_at_start(config),
             faces: FaceTable::new(principals),
             log: ConnectionLog::default(),
             events: VecDeque::new(),
-        })
+        }
     }
 
     /// Puts another replacement policy of the Content Store in force.
@@ -619,20 +618,19 @@ impl<S: Service> AnyService for S {
     }
 }
 
-/// The earliest deadline of each service, by number.
+/// The earliest deadline of all services.
 #[derive(Debug, Default)]
-pub(super) struct Timers(Vec<Option<Deadline>>);
+pub(super) struct Timers(Option<Deadline>);
 
 impl Timers {
-    /// Sets the deadlines of all services, in order.
+    /// Sets the deadlines of all services.
     pub(super) fn set_all(&mut self, deadlines: impl IntoIterator<Item = Option<Deadline>>) {
-        self.0.clear();
-        self.0.extend(deadlines);
+        self.0 = deadlines.into_iter().flatten().min();
     }
 
     /// Returns the earliest deadline.
-    pub(super) fn next(&self) -> Option<Deadline> {
-        self.0.iter().flatten().copied().min()
+    pub(super) const fn next(&self) -> Option<Deadline> {
+        self.0
     }
 
     /// Returns whether a deadline is due.

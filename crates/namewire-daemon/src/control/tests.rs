@@ -34,6 +34,7 @@ fn control(directory: &std::path::Path) -> Control {
     let own = Vec::new();
     let parts = Parts {
         clock: environment.clock,
+        poller: Poller::new().unwrap(),
         has_link_monitor: true,
         management,
         key_chain,

@@ -171,15 +171,21 @@ impl Worker {
         self.finish();
     }
 
-    /// One round without waiting. Returns whether it did anything. If not, and no other worker did, there is
-    /// nothing to do before [`next_deadline`](Self::next_deadline) unless something arrives.
-    pub(crate) fn step(&mut self, events: &mut Events) -> bool {
-        let now = self.now();
-        let is_due = self.time_to_next(now) == Some(Duration::ZERO);
+    /// Whether a [`step`](Self::step) might do anything before its [deadline](Self::next_deadline). `event_count` is the
+    /// number of events of the last step.
+    #[inline]
+    pub(crate) fn may_have_work(&self, event_count: usize) -> bool {
+        let has_paused = self.state.held_back || self.state.starved;
+        let has_arrivals = self.faces.poller().may_have_events() || self.has_messages();
+        has_arrivals || has_paused || self.has_unfinished_work(event_count)
+    }
+
+    /// One round without waiting. Returns whether it did anything, apart from what was due. If not, and no other worker did,
+    /// there is nothing to do before [`next_deadline`](Self::next_deadline) unless something arrives.
+    pub(crate) fn step(&mut self, now: Timestamp, events: &mut Events) -> bool {
         let has_messages = self.has_messages();
         let commands = self.counters.commands.value();
         self.counters.rounds.increment();
-        self.management.begin_round(now, self.state.packets > 0);
         // Every descriptor that was ready is read before any is read again.
         if self.state.next_event >= events.len() {
             if let Err(error) = self.faces.poller().wait(events, Some(Duration::ZERO)) {
@@ -190,11 +196,12 @@ impl Worker {
             self.plan(events);
         }
         self.work(now, events, true);
+        // The time until the next step is no work.
+        self.management.begin_round(self.now(), self.state.packets > 0);
         self.wake_others();
         // A descriptor that is not read, because there is no room or no block, stays ready.
         let has_read = !events.is_empty() && !self.state.held_back && !self.state.starved;
-        is_due
-            || has_messages
+        has_messages
             || has_read
             || self.state.packets > 0
             || self.state.stopping
@@ -204,8 +211,7 @@ impl Worker {
 
     /// When a [`step`](Self::step) has something to do if nothing arrives before; the present time if it has
     /// already. `event_count` is the number of events of the last step.
-    pub(crate) fn next_deadline(&self, event_count: usize) -> Option<Timestamp> {
-        let now = self.now();
+    pub(crate) fn next_deadline(&self, now: Timestamp, event_count: usize) -> Option<Timestamp> {
         if self.has_unfinished_work(event_count) || self.has_messages() {
             return Some(now);
         }
@@ -831,7 +837,7 @@ impl Worker {
 // Exchange with other workers.
 impl Worker {
     /// Whether messages of other workers wait.
-    fn has_messages(&self) -> bool {
+    pub(crate) fn has_messages(&self) -> bool {
         self.inter_worker.as_ref().is_some_and(|one| one.exchange.has_waiting())
     }
 

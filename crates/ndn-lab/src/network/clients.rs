@@ -17,11 +17,7 @@ const NONCES: StreamId = StreamId(1);
 /// A request that is being performed.
 #[derive(Debug)]
 struct Fetch {
-    /// `None` once it is complete: there are millions.
-    state: Option<Box<FetchState>>,
-    request: Request,
-    begin: Duration,
-    end: Option<Duration>,
+    state: Box<FetchState>,
     /// The earliest scheduled wake-up.
     wakes_at: Option<Duration>,
 }
@@ -32,7 +28,10 @@ pub(crate) struct Clients<'a> {
     network: &'a Network<'a>,
     /// The begin of the load.
     origin: Duration,
-    fetches: Vec<Fetch>,
+    /// All requests that have begun: there are millions. One that is not complete ends with its begin.
+    downloads: Vec<Download>,
+    /// Those that are not complete, by number.
+    fetches: BTreeMap<usize, Fetch>,
     /// By node and object: fetches that are not complete.
     active: BTreeMap<(u32, u32), Vec<usize>>,
     random: TraceRandom,
@@ -48,7 +47,8 @@ impl<'a> Clients<'a> {
         Self {
             network,
             origin,
-            fetches: Vec::new(),
+            downloads: Vec::with_capacity(network.requests.len()),
+            fetches: BTreeMap::new(),
             active: BTreeMap::new(),
             random: TraceRandom::new(network.seed, 1),
             counts: Counts { origin_bytes: vec![0; nodes], ..Counts::default() },
@@ -80,7 +80,7 @@ impl<'a> Clients<'a> {
 
     /// Returns whether all requests are complete.
     pub(crate) fn is_done(&self) -> bool {
-        self.fetches.len() == self.network.requests.len() && self.active.is_empty()
+        self.downloads.len() == self.network.requests.len() && self.active.is_empty()
     }
 
     /// Begins a request, and returns the number of its fetch, which transmits next.
@@ -91,11 +91,13 @@ impl<'a> Clients<'a> {
             ..FetchConfig::default()
         };
         let last = self.network.last_segment(request.object);
-        let state = Some(Box::new(FetchState::new(config, 0, Some(last))));
-        let fetch = self.fetches.len();
-        self.fetches.push(Fetch { state, request, begin: now, end: None, wakes_at: None });
-        self.active.entry((request.node, request.object)).or_default().push(fetch);
-        fetch
+        let state = Box::new(FetchState::new(config, 0, Some(last)));
+        let (number, begin) = (self.downloads.len(), self.since_origin(now));
+        let Request { node, object, .. } = request;
+        self.downloads.push(Download { node, object, begin, end: begin });
+        self.fetches.insert(number, Fetch { state, wakes_at: None });
+        self.active.entry((node, object)).or_default().push(number);
+        number
     }
 
     /// Sends the Interests that the window of a fetch allows. Returns the time at which to wake it, unless a wake-up at that
@@ -106,9 +108,8 @@ impl<'a> Clients<'a> {
         number: usize,
         mut send: impl FnMut(usize, Vec<u8>),
     ) -> Option<Duration> {
-        let Request { node, object, .. } = self.fetches[number].request;
-        let fetch = &mut self.fetches[number];
-        let state = fetch.state.as_mut()?;
+        let Fetch { state, wakes_at } = self.fetches.get_mut(&number)?;
+        let Download { node, object, .. } = self.downloads[number];
         let source = self.network.sources[object as usize];
         let components = self.network.name_components;
         while let Some(transmit) = state.poll_transmit(now) {
@@ -121,18 +122,16 @@ impl<'a> Clients<'a> {
         }
         let due = state.poll_timeout().map(|(due, _)| due.max(now));
         // A fetch that is woken too early checks again at its deadline.
-        let wake = due.filter(|due| fetch.wakes_at.is_none_or(|at| *due < at));
-        fetch.wakes_at = wake.or(fetch.wakes_at);
+        let wake = due.filter(|due| wakes_at.is_none_or(|at| *due < at));
+        *wakes_at = wake.or(*wakes_at);
         wake
     }
 
     /// Handles a wake-up of a fetch, which transmits next.
     pub(crate) fn wake(&mut self, now: Duration, number: usize) {
-        let fetch = &mut self.fetches[number];
-        fetch.wakes_at = fetch.wakes_at.filter(|at| *at > now);
-        if let Some(state) = &mut fetch.state
-            && state.poll_timeout().is_some_and(|(due, _)| due <= now)
-        {
+        let Some(Fetch { state, wakes_at }) = self.fetches.get_mut(&number) else { return };
+        *wakes_at = wakes_at.filter(|at| *at > now);
+        if state.poll_timeout().is_some_and(|(due, _)| due <= now) {
             state.handle_timeout(now);
         }
     }
@@ -147,7 +146,7 @@ impl<'a> Clients<'a> {
         let components = self.network.name_components;
         let name = SegmentName { source: node as u32, object, segment, components };
         let last = self.network.last_segment(object);
-        Some(data(name, last, len as usize, token.as_deref()))
+        Some(data(name, last, len as usize, token))
     }
 
     /// Handles a frame for the consumers of a node. Returns the fetches that transmit next.
@@ -158,9 +157,9 @@ impl<'a> Clients<'a> {
         | Received::Interest { object, .. }) = received;
         let key = (node as u32, object);
         let numbers = self.active.get(&key).cloned().unwrap_or_default();
+        let end = self.since_origin(now);
         for &number in &numbers {
-            let fetch = &mut self.fetches[number];
-            let Some(state) = &mut fetch.state else { continue };
+            let Some(Fetch { state, .. }) = self.fetches.get_mut(&number) else { continue };
             match received {
                 Received::Data { segment, is_marked, .. } => {
                     if state.handle_data(now, segment, None, is_marked) == DataOutcome::New {
@@ -173,12 +172,12 @@ impl<'a> Clients<'a> {
                 Received::Interest { .. } => {}
             }
             if state.is_complete() {
-                fetch.end = Some(now);
-                fetch.state = None;
+                self.downloads[number].end = end;
+                self.fetches.remove(&number);
             }
         }
         if let Some(active) = self.active.get_mut(&key) {
-            active.retain(|number| self.fetches[*number].end.is_none());
+            active.retain(|number| self.fetches.contains_key(number));
             if active.is_empty() {
                 self.active.remove(&key);
             }
@@ -191,41 +190,36 @@ impl<'a> Clients<'a> {
     /// # Errors
     /// There is one.
     pub(crate) fn check_complete(&self, limit: &str) -> Result<(), String> {
-        let mut open = self.fetches.iter();
-        match open.find_map(|fetch| Some((fetch, fetch.state.as_ref()?))) {
-            None if self.fetches.len() < self.network.requests.len() => {
-                Err(format!("{} requests did not begin {limit}", {
-                    self.network.requests.len() - self.fetches.len()
-                }))
-            }
-            None => Ok(()),
-            Some((fetch, state)) => Err(format!(
-                "a request of node {} for object {} has {} of {} segments {limit}: {:?}",
-                self.network.topology.nodes[fetch.request.node as usize],
-                fetch.request.object,
-                state.progress().segments,
-                self.network.last_segment(fetch.request.object) + 1,
-                state.failure(),
-            )),
-        }
+        let Some((number, Fetch { state, .. })) = self.fetches.first_key_value() else {
+            return match self.network.requests.len() - self.downloads.len() {
+                0 => Ok(()),
+                count => Err(format!("{count} requests did not begin {limit}")),
+            };
+        };
+        let Download { node, object, .. } = self.downloads[*number];
+        Err(format!(
+            "a request of node {} for object {object} has {} of {} segments {limit}: {:?}",
+            self.network.topology.nodes[node as usize],
+            state.progress().segments,
+            self.network.last_segment(object) + 1,
+            state.failure(),
+        ))
     }
 
     /// Returns what the clients have observed, with the counts of the forwarders at the end.
-    pub(crate) fn record(&self, end: NetworkCounts) -> Record {
-        let none =
-            Counts { origin_bytes: vec![0; self.counts.origin_bytes.len()], ..Counts::default() };
-        let since = |at: Duration| at.saturating_sub(self.origin);
-        let download = |fetch: &Fetch| Download {
-            node: fetch.request.node,
-            object: fetch.request.object,
-            begin: since(fetch.begin),
-            end: since(fetch.end.unwrap_or(fetch.begin)),
-        };
+    pub(crate) fn record(self, end: NetworkCounts) -> Record {
+        let Self { downloads, counts, warm, .. } = self;
+        let none = Counts { origin_bytes: vec![0; counts.origin_bytes.len()], ..Counts::default() };
         Record {
-            downloads: self.fetches.iter().map(download).collect(),
-            from: self.warm.clone().unwrap_or(none),
-            until: Counts { network: end, ..self.counts.clone() },
+            downloads,
+            from: warm.unwrap_or(none),
+            until: Counts { network: end, ..counts },
             flows: Vec::new(),
         }
+    }
+
+    /// The time since the begin of the load.
+    fn since_origin(&self, at: Duration) -> Duration {
+        at.saturating_sub(self.origin)
     }
 }

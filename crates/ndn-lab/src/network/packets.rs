@@ -1,7 +1,8 @@
 //! Packets of consumers and producers.
 
+use ndn_packet::types::INTEREST;
 use ndn_packet::{
-    DataBuilder, InterestBuilder, LpHeader, LpPacket, NackReason, Name, NameRef, Packet,
+    DataBuilder, Interest, InterestBuilder, LpHeader, LpPacket, NackReason, Name, NameRef, Packet,
 };
 use ndn_packet::{SignatureInfo, SignatureType};
 
@@ -76,9 +77,9 @@ pub(crate) enum Received {
 }
 
 /// Parses a frame, and returns its PIT token.
-pub(crate) fn parse(frame: &[u8]) -> Option<(Received, Option<Vec<u8>>)> {
+pub(crate) fn parse(frame: &[u8]) -> Option<(Received, Option<&[u8]>)> {
     let lp = LpPacket::parse(frame).ok()?;
-    let token = lp.pit_token().map(<[u8]>::to_vec);
+    let token = lp.pit_token();
     let received = match Packet::parse(lp.fragment()?).ok()? {
         Packet::Data(data) => {
             let (object, segment) = numbers(data.name())?;
@@ -97,6 +98,16 @@ pub(crate) fn parse(frame: &[u8]) -> Option<(Received, Option<Vec<u8>>)> {
         }
     };
     Some((received, token))
+}
+
+/// Returns whether a frame is an Interest for a segment. Other packets are not parsed.
+pub(crate) fn is_interest(frame: &[u8]) -> bool {
+    let lp = LpPacket::parse(frame).ok().filter(|lp| lp.nack().is_none());
+    let packet = lp.and_then(|lp| lp.fragment());
+    let packet =
+        packet.filter(|packet| packet.first().map(|first| u32::from(*first)) == Some(INTEREST));
+    let interest = packet.and_then(|packet| Interest::parse(packet).ok());
+    interest.is_some_and(|interest| numbers(interest.name()).is_some())
 }
 
 /// A Data with `len` bytes of content, of an object whose last segment is `last`. The node of its source does not cache it
@@ -136,12 +147,14 @@ mod tests {
             let frame = interest(name, 1);
             let expected = Received::Interest { object: 70_000, segment: 12 };
             assert_eq!(parse(&frame), Some((expected, None)));
+            assert!(is_interest(&frame));
             let frame = data(name, 12, 8000, Some(&[1, 2]));
             let expected = Received::Data { object: 70_000, segment: 12, is_marked: false };
-            assert_eq!(parse(&frame), Some((expected, Some(vec![1, 2]))));
+            assert_eq!(parse(&frame), Some((expected, Some(&[1, 2][..]))));
             let rest = frame.len() - 8000 - fillers(components) * (FILLER.len() + 2);
             assert!(rest < 200, "{}", frame.len());
             assert_eq!(parse(&frame[..100]), None);
+            assert!(!is_interest(&frame));
         }
     }
 }

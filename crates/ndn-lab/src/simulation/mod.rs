@@ -11,7 +11,7 @@ use ndn_cache_sim::topology::Topology;
 use ndn_client::link::{Passage, SimulatedLink};
 use ndn_sys::clock::ManualClock;
 
-use crate::network::packets::{Received, parse, prefix};
+use crate::network::packets::{is_interest, prefix};
 use crate::network::{Clients, Measures, Network, NetworkCounts, Routes};
 use crate::testbed::link_options;
 use ndn_types::Timestamp;
@@ -53,8 +53,8 @@ struct Simulation<'a> {
     links: Vec<Vec<(SimulatedLink, usize)>>,
     events: BinaryHeap<Reverse<(Duration, u64, Event)>>,
     event_count: u64,
-    /// Nodes with frames that were not handled.
-    due: BTreeSet<usize>,
+    /// Nodes with frames that were not handled, some of them several times.
+    due: BinaryHeap<Reverse<usize>>,
     /// By node: the earliest scheduled step.
     steps_at: Vec<Option<Duration>>,
     clients: Clients<'a>,
@@ -68,7 +68,8 @@ struct Simulation<'a> {
 pub fn simulate(network: &Network<'_>) -> Result<Measures, String> {
     let mut simulation = Simulation::new(network)?;
     simulation.run()?;
-    simulation.clients.record(simulation.counts()).measures(network)
+    let counts = simulation.counts();
+    simulation.clients.record(counts).measures(network)
 }
 
 impl<'a> Simulation<'a> {
@@ -111,7 +112,7 @@ impl<'a> Simulation<'a> {
             .collect();
         Ok(Self {
             steps_at: vec![None; nodes.len()],
-            due: (0..nodes.len()).collect(),
+            due: (0..nodes.len()).map(Reverse).collect(),
             network,
             clock,
             now: ORIGIN,
@@ -179,7 +180,7 @@ impl<'a> Simulation<'a> {
             }
             Event::Step { node } => {
                 self.steps_at[node] = None;
-                self.due.insert(node);
+                self.due.push(Reverse(node));
             }
         }
     }
@@ -187,7 +188,7 @@ impl<'a> Simulation<'a> {
     fn deliver(&mut self, node: usize, face: usize, frame: Vec<u8>) {
         // A full queue drops the frame, as that of a socket.
         self.nodes[node].deliver(face, frame);
-        self.due.insert(node);
+        self.due.push(Reverse(node));
     }
 
     /// Sends the Interests that the window of a fetch allows.
@@ -196,7 +197,7 @@ impl<'a> Simulation<'a> {
         let wake = self.clients.transmit(self.now, fetch, |node, frame| {
             if let Some(face) = nodes[node].consumers() {
                 nodes[node].deliver(face, frame);
-                due.insert(node);
+                due.push(Reverse(node));
             }
         });
         if let Some(at) = wake {
@@ -206,7 +207,10 @@ impl<'a> Simulation<'a> {
 
     /// Steps all nodes with work, and sends what they send, until nothing is left at this instant.
     fn step_due(&mut self) -> Result<(), String> {
-        while let Some(node) = self.due.pop_first() {
+        while let Some(Reverse(node)) = self.due.pop() {
+            while self.due.peek() == Some(&Reverse(node)) {
+                self.due.pop();
+            }
             let mut is_quiet = false;
             for _ in 0..STEPS_MAX {
                 let has_worked = self.nodes[node].step()?;
@@ -247,9 +251,7 @@ impl<'a> Simulation<'a> {
             }
             return;
         }
-        if let Some((Received::Interest { .. }, _)) = parse(&frame) {
-            self.link_interests += 1;
-        }
+        self.link_interests += u64::from(is_interest(&frame));
         let now = self.now;
         let (link, other_face) = &mut self.links[node][face];
         let (face, to) = (*other_face, self.network.topology.hops[node][face].to);

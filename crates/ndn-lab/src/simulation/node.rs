@@ -179,7 +179,10 @@ impl Node {
 
     /// Hands over a frame; false if the queue of the face is full.
     pub(crate) fn deliver(&mut self, face: usize, frame: Vec<u8>) -> bool {
-        self.faces[face].1.send(frame).is_ok()
+        let (_, end) = &mut self.faces[face];
+        // The buffer of the last frame: the forwarder would keep hundreds for frames to come.
+        drop(end.buffer());
+        end.send(frame).is_ok()
     }
 
     /// Handles what is due. Returns whether there was anything.
