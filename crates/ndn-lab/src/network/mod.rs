@@ -5,7 +5,7 @@ pub(crate) mod packets;
 mod record;
 mod routes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use namewire_config::VipScore;
@@ -91,8 +91,8 @@ impl Network<'_> {
     /// Prefixes with routes at a node, each with its source.
     pub(crate) fn prefixes_of(&self, node: usize) -> Vec<(u32, Name)> {
         if !self.has_object_routes || self.topology.hops[node].len() < 2 {
-            let sources: BTreeSet<u32> = self.sources.iter().copied().collect();
-            return sources.into_iter().map(|source| (source, packets::prefix(source))).collect();
+            let sources = self.source_nodes().into_iter();
+            return sources.map(|source| (source, packets::prefix(source))).collect();
         }
         let name = |(object, source): (usize, &u32)| {
             let name = packets::object_prefix(*source, object as u32, self.name_components);
@@ -103,11 +103,18 @@ impl Network<'_> {
 
     /// Number of prefixes with routes at a node, with that of its own objects.
     pub(crate) fn prefix_count(&self, node: usize) -> usize {
-        let sources = self.sources.iter().collect::<BTreeSet<_>>().len();
+        let sources = self.source_nodes().len();
         match self.has_object_routes && self.topology.hops[node].len() > 1 {
             true => sources + self.sources.len(),
             false => sources,
         }
+    }
+
+    /// The nodes that are sources, ascending. A pass over the objects, of which there may be many more.
+    fn source_nodes(&self) -> Vec<u32> {
+        let mut is_source = vec![false; self.topology.nodes.len()];
+        self.sources.iter().for_each(|source| is_source[*source as usize] = true);
+        (0..).zip(is_source).filter_map(|(node, is_source)| is_source.then_some(node)).collect()
     }
 
     /// The settings of VIP, if the policy or the strategy is VIP.
