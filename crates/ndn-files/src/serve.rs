@@ -356,6 +356,17 @@ impl Service {
     /// The segments of a file; `None` if its name is too long.
     pub(crate) fn layout(
         &self,
+    /// The open file at a target, if it is of this version.
+    fn file_of_version(
+        &self,
+        target: &Target<'_>,
+        version: u64,
+    ) -> Result<Arc<OpenFile>, Rejection> {
+        let file = self.file(target, None)?;
+        let current = file.opened.stat.mtime_ns;
+        if version == current { Ok(file) } else { Err(Rejection::wrong_version(version, current)) }
+    }
+
         point: &MountPoint,
         name: &Name,
         stat: &FileStat,
@@ -425,8 +436,7 @@ impl Service {
         let current = file.opened.stat.mtime_ns;
         requests.retain(|(version, segment, job)| {
             let refused = if *version != current {
-                // An older version does not come back; a newer one may appear.
-                Rejection { event: Event::WrongVersion, sends_nack: *version < current }
+                Rejection::wrong_version(*version, current)
             } else if *segment > file.layout.final_segment {
                 // A fetcher that does not know the end yet requests segments beyond it.
                 Rejection::silently(Event::BeyondEnd)
@@ -642,10 +652,7 @@ impl Service {
         for _ in 0..ATTEMPTS_MAX {
             let current = target.mount.source.stat(&target.path)?.mtime_ns;
             if version != current {
-                return Err(Rejection {
-                    event: Event::WrongVersion,
-                    sends_nack: version < current,
-                });
+                return Err(Rejection::wrong_version(version, current));
             }
             let listing = match self.noted(target, target.mount.source.list(&target.path)) {
                 Ok(listing) if listing.stat.mtime_ns == current => listing,
@@ -855,11 +862,7 @@ impl Service {
         job: &Job,
         scratch: &mut Scratch,
     ) -> Result<bool, Rejection> {
-        let file = self.file(target, None)?;
-        let current = file.opened.stat.mtime_ns;
-        if version != current {
-            return Err(Rejection { event: Event::WrongVersion, sends_nack: version < current });
-        }
+        let file = self.file_of_version(target, version)?;
         if !self.has_manifest(&file.layout) {
             return Err(Rejection { event: Event::NotFound, sends_nack: true });
         }
@@ -951,11 +954,7 @@ impl Service {
         version: u64,
         leaf: u64,
     ) -> Result<Arc<OpenFile>, Rejection> {
-        let file = self.file(target, None)?;
-        let current = file.opened.stat.mtime_ns;
-        if version != current {
-            return Err(Rejection { event: Event::WrongVersion, sends_nack: version < current });
-        }
+        let file = self.file_of_version(target, version)?;
         let fanout = leaf_fanout(&file.layout, &target.mount.limits, self.signer.as_ref());
         let fanout =
             fanout.ok_or_else(|| Self::not_built(&file.layout, &BuildFailure::TooLarge))?;
@@ -1240,6 +1239,11 @@ impl Rejection {
 }
 
 impl From<OpenFailure> for Rejection {
+
+    /// An older version does not come back; a newer one may appear.
+    fn wrong_version(version: u64, current: u64) -> Self {
+        Self { event: Event::WrongVersion, sends_nack: version < current }
+    }
     fn from(failure: OpenFailure) -> Self {
         // Transient failures are left to the consumer's retransmission.
         Self { event: failure.into(), sends_nack: !matches!(failure, OpenFailure::Other(_)) }
