@@ -13,7 +13,7 @@ use ndn_packet::Name;
 use ndn_security::{Sha256Digest, sha256};
 
 use crate::cache::{ObjectKey, SegmentCache};
-use crate::catalog::{Catalog, LOOKUPS_MAX, Resource, is_versioned};
+use crate::catalog::{Catalog, LOOKUPS_MAX, Resource};
 use crate::disk_cache::{DiskCache, DiskCacheCounters, DiskCacheOptions};
 use crate::error::{AccessError, ErrorKind};
 use crate::file::File;
@@ -277,7 +277,7 @@ impl Access {
     }
 
     async fn find_object(&self, name: &Name) -> Result<Arc<Object>, AccessError> {
-        if is_versioned(name)
+        if name.as_ref().ends_in_version()
             && let Some(found) = self.find_stored(name).await?
         {
             return Ok(found);

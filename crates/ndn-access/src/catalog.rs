@@ -281,7 +281,7 @@ impl Catalog {
 
     /// The current version; that of `name` if this ends in a version.
     async fn find_version(&self, name: &Name) -> Result<FoundObject, AccessError> {
-        let is_versioned = is_versioned(name);
+        let is_versioned = name.as_ref().ends_in_version();
         let object = if is_versioned { name.as_ref().parent().to_name() } else { name.clone() };
         let current = self.endpoint.find(&object, &self.fetching).await;
         let found = match current.map_err(AccessError::from) {
@@ -337,11 +337,6 @@ impl Catalog {
             }
         }
     }
-}
-
-/// Whether a name ends in a version: then it is that of one version.
-pub(crate) fn is_versioned(name: &Name) -> bool {
-    name.as_ref().last().is_some_and(|last| last.as_version().is_some())
 }
 
 fn busy(text: &str) -> AccessError {

@@ -452,8 +452,7 @@ async fn with_metadata(
     found: FoundObject,
     fetching: &FetchOptions,
 ) -> FoundObject {
-    let is_version = found.name().as_ref().last().is_some_and(|last| last.as_version().is_some());
-    if found.metadata().is_some() || !is_version {
+    if found.metadata().is_some() || !found.name().as_ref().ends_in_version() {
         return found;
     }
     let asking = FetchOptions {

@@ -277,8 +277,7 @@ async fn replicas(
     let index = index.map_err(super::find::failed)?;
     let below = name.as_ref().suffix(prefix.len());
     // A version is that of one name.
-    let is_version = below.last().is_some_and(|last| last.as_version().is_some());
-    let below = if is_version { below.parent() } else { below };
+    let below = if below.ends_in_version() { below.parent() } else { below };
     let at = |replica: &Name| {
         let mut name = replica.clone();
         below.components().for_each(|component| {

@@ -149,7 +149,9 @@ pub(crate) async fn discover(
 ) -> Result<FoundObject, FetchError> {
     match options.discovery {
         Discovery::None => Ok(FoundObject::of_name(name.clone())),
-        Discovery::Auto if ends_in_version(name.as_ref()) => Ok(FoundObject::of_name(name.clone())),
+        Discovery::Auto if name.as_ref().ends_in_version() => {
+            Ok(FoundObject::of_name(name.clone()))
+        }
         Discovery::Metadata => by_metadata(handle, name, options).await,
         Discovery::Prefix => by_prefix(handle, name, options).await,
         Discovery::Auto => {
@@ -194,10 +196,6 @@ pub(crate) async fn discover(
             }
         }
     }
-}
-
-fn ends_in_version(name: NameRef<'_>) -> bool {
-    name.last().is_some_and(|last| last.as_version().is_some())
 }
 
 fn ends_in_marked_version(name: NameRef<'_>) -> bool {

@@ -120,6 +120,12 @@ impl<'a> NameRef<'a> {
         self.components().last()
     }
 
+    /// Whether the last component is a version (VersionNameComponent): then the name is that of one version.
+    #[must_use]
+    pub fn ends_in_version(&self) -> bool {
+        self.last().is_some_and(|last| last.as_version().is_some())
+    }
+
     /// The first `len` components (all, if there are fewer).
     #[must_use]
     pub fn prefix(&self, len: usize) -> NameRef<'a> {
