@@ -16,7 +16,7 @@ use crate::cache::{Key, Lru};
 use crate::counters::{Counters, Event, Observer};
 use crate::listing::encode_listing;
 use crate::manifest::{
-    BuildFailure, Built, DiskCache, Hashing, SegmentDigests, Source, Store, build, build_of,
+    BuildFailure, Built, DigestDirectory, Hashing, SegmentDigests, Source, Store, build, build_of,
     digests_of_leaf, leaf_fanout, leaves_name, manifest_name, signed_leaf, store_for,
 };
 use crate::metadata::{FileMetadata, SignedLeaves};
@@ -747,7 +747,7 @@ impl Service {
     fn hash_ahead(
         &self,
         limits: &PacketLimits,
-        disk: &DiskCache,
+        disk: &DigestDirectory,
         opened: &Opened,
         layout: &Layout,
         building: &Building,
@@ -1150,7 +1150,7 @@ pub(crate) struct ManifestCache {
     /// By the name with version; each with the state of its file.
     built: Mutex<Lru<(FileStat, Arc<Built>)>>,
     bytes_max: usize,
-    disk: Option<DiskCache>,
+    disk: Option<DigestDirectory>,
     pub(crate) waiting: Schedule<Job>,
     /// Signed leaves by name, each with the state of its file.
     signed_leaves: Mutex<Lru<(FileStat, Arc<Vec<u8>>)>>,
@@ -1160,7 +1160,7 @@ pub(crate) struct ManifestCache {
 }
 
 impl ManifestCache {
-    pub(crate) fn new(bytes_max: usize, limits: Limits, disk: Option<DiskCache>) -> Self {
+    pub(crate) fn new(bytes_max: usize, limits: Limits, disk: Option<DigestDirectory>) -> Self {
         let built = Mutex::new(Lru::new(bytes_max));
         let signed_leaves = Mutex::new(Lru::new(SIGNED_LEAVES_BYTES_MAX));
         let segment_digests = Mutex::new(Lru::new(SEGMENT_DIGESTS_BYTES_MAX));

@@ -12,7 +12,7 @@ use ndn_types::duration_ms;
 
 use crate::catalogue::{Catalogued, Cataloguer, PublishedCatalogue};
 use crate::counters::{Counters, Event, Observer};
-use crate::manifest::DiskCache;
+use crate::manifest::DigestDirectory;
 use crate::packet::PacketLimits;
 use crate::preparations::Preparation;
 use crate::prepare::Preparer;
@@ -208,9 +208,9 @@ impl FileServer {
             batch: BATCH,
         };
         let disk = options.manifest_directory.as_ref().map(|directory| {
-            DiskCache::open(directory, options.manifest_directory_bytes_max).map_err(|error| {
-                StartError::ManifestDirectory(directory.display().to_string(), error)
-            })
+            DigestDirectory::open(directory, options.manifest_directory_bytes_max).map_err(
+                |error| StartError::ManifestDirectory(directory.display().to_string(), error),
+            )
         });
         let disk = disk.transpose()?;
         let manifests =

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ndn_packet::{ContentType, DataBuilder, Name};
 use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, Signer, sign_data};
 
-use super::disk::{DiskCache, Unfinished, offset_of_digests};
+use super::disk::{DigestDirectory, Unfinished, offset_of_digests};
 use super::nodes::{BuildFailure, Leaves, NodeForm, Nodes};
 use super::root::{Root, leaves_name, manifest_name};
 use super::segments::{Claim, SegmentDigests};
@@ -48,7 +48,7 @@ impl Built {
     /// Stores the digests on disk, if there is one for them, unless they were loaded from there.
     pub(crate) fn store(
         &mut self,
-        disk: Option<&DiskCache>,
+        disk: Option<&DigestDirectory>,
         layout: &Layout,
         stat: &FileStat,
     ) -> io::Result<()> {
@@ -120,7 +120,7 @@ pub(crate) enum Store {
 pub(crate) fn store_for(
     layout: &Layout,
     bytes_max: usize,
-    disk: Option<&DiskCache>,
+    disk: Option<&DigestDirectory>,
 ) -> Option<Store> {
     let segments = layout.final_segment + 1;
     let fits = |bytes: u64| usize::try_from(bytes).is_ok_and(|bytes| bytes <= bytes_max);
@@ -163,7 +163,7 @@ pub(crate) fn build(
     limits: &PacketLimits,
     signer: &dyn Signer,
     hashing: Hashing<'_>,
-    disk: Option<&DiskCache>,
+    disk: Option<&DigestDirectory>,
     store: Store,
 ) -> Result<Built, BuildFailure> {
     let (file, layout) = (source.file, source.layout);
@@ -274,7 +274,7 @@ fn build_on_disk(
     source: &Source<'_>,
     form: NodeForm,
     hashing: Hashing<'_>,
-    disk: &DiskCache,
+    disk: &DigestDirectory,
 ) -> Result<Built, BuildFailure> {
     let (file, layout) = (source.file, source.layout);
     let (digests, unstored) = match disk.open_stored(layout, &file.stat) {

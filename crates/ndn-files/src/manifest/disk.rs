@@ -101,12 +101,12 @@ pub fn check_manifest_directory(directory: &Path) -> io::Result<()> {
 
 /// A directory of digests.
 #[derive(Debug)]
-pub(crate) struct DiskCache {
+pub(crate) struct DigestDirectory {
     directory: PathBuf,
     bytes_max: u64,
 }
 
-impl DiskCache {
+impl DigestDirectory {
     /// Uses `directory`, which is created if missing, for at most `bytes_max` bytes.
     ///
     /// # Errors
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn stored_digests_are_found_only_for_the_same_file() {
         let directory = tempfile::tempdir().unwrap();
-        let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+        let cache = DigestDirectory::open(directory.path(), 1 << 20).unwrap();
         let (layout_1, stat) = (layout(1, 5000), stat());
         assert!(cache.load(&layout_1, &stat).is_none());
         cache.store(&layout_1, &stat, &hashed(5)).unwrap();
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn damaged_files_are_rejected() {
         let directory = tempfile::tempdir().unwrap();
-        let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+        let cache = DigestDirectory::open(directory.path(), 1 << 20).unwrap();
         let (layout, stat) = (layout(1, 5000), stat());
         cache.store(&layout, &stat, &hashed(5)).unwrap();
         let path = cache.path(&layout, &stat);
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn digests_can_be_stored_piece_by_piece() {
         let directory = tempfile::tempdir().unwrap();
-        let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+        let cache = DigestDirectory::open(directory.path(), 1 << 20).unwrap();
         let (layout, stat) = (layout(1, 5000), stat());
         let digests = |seed: u8| (0..5).map(|index| [seed + index; 32]).collect::<Vec<_>>();
         let hashed = (digests(10), digests(20));
@@ -386,7 +386,7 @@ mod tests {
     fn oldest_digests_are_removed_for_new_ones() {
         let directory = tempfile::tempdir().unwrap();
         // Each has 8 + 64 + 32 bytes.
-        let cache = DiskCache::open(directory.path(), 250).unwrap();
+        let cache = DigestDirectory::open(directory.path(), 250).unwrap();
         let stat = stat();
         for version in 1..=5 {
             cache.store(&layout(version, 10), &stat, &hashed(1)).unwrap();
@@ -401,7 +401,7 @@ mod tests {
     fn digests_in_use_make_no_room_for_prepared_ones() {
         let directory = tempfile::tempdir().unwrap();
         // Each has 8 + 64 + 32 bytes.
-        let cache = DiskCache::open(directory.path(), 250).unwrap();
+        let cache = DigestDirectory::open(directory.path(), 250).unwrap();
         let stat = stat();
         for version in 1..=2 {
             cache.store(&layout(version, 10), &stat, &hashed(1)).unwrap();
@@ -424,7 +424,7 @@ mod tests {
         for name in ["a.4194305.tmp", "a.manifest", own.as_str()] {
             fs::write(directory.path().join(name), "digests").unwrap();
         }
-        DiskCache::open(directory.path(), 1000).unwrap();
+        DigestDirectory::open(directory.path(), 1000).unwrap();
         assert!(!directory.path().join("a.4194305.tmp").exists());
         assert!(
             directory.path().join("a.manifest").exists() && directory.path().join(own).exists()
@@ -435,6 +435,6 @@ mod tests {
     fn directory_writable_by_others_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(DiskCache::open(directory.path(), 1000).is_err());
+        assert!(DigestDirectory::open(directory.path(), 1000).is_err());
     }
 }

@@ -15,7 +15,7 @@ pub(crate) use build::{
     Built, Hashing, Source, Store, build, build_of, digests_of_leaf, leaf_fanout, signed_leaf,
     store_for,
 };
-pub(crate) use disk::DiskCache;
+pub(crate) use disk::DigestDirectory;
 pub use disk::check_manifest_directory;
 pub(crate) use nodes::BuildFailure;
 pub(crate) use root::{leaves_name, manifest_name};
