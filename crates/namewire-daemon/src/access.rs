@@ -105,47 +105,29 @@ pub(crate) fn policy(rules: &TrustRules, clock: &Clock) -> anyhow::Result<TrustP
 mod tests {
     use std::time::Duration;
 
+    use namewire_tests::{Identity, unix_ms};
     use ndn_management::{
         Authorization, Authorizer, CommandBuilder, ControlParameters, Requester, Verb,
         parse_command,
     };
-    use ndn_packet::{Component, Interest, Name, SignatureInfo};
+    use ndn_packet::{Interest, SignatureInfo};
+    use ndn_security::Signer;
     use ndn_security::trust::AnchorChange;
-    use ndn_security::{
-        Certificate, CertificateOptions, KeySigner, KeyType, Locator, PrivateKey, SELF, Signer,
-        key_name,
-    };
     use ndn_sys::clock::ManualClock;
     use ndn_types::{Now, Scope, Timestamp};
 
     use super::*;
 
-    fn options() -> CertificateOptions<'static> {
-        CertificateOptions {
-            issuer_id: SELF,
-            version: 1,
-            not_before_unix_s: 0,
-            not_after_unix_s: 4_000_000_000,
-            description: &[],
-        }
-    }
-
     fn anchor(uri: &str) -> String {
-        let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
-        let identity: Name = uri.parse().unwrap();
-        let name = key_name(identity.as_ref(), Component::generic(b"k"));
-        Certificate::self_sign(name.as_ref(), &key, &options()).unwrap().to_text()
+        Identity::new(uri, None).certificate.to_text()
     }
 
     #[test]
     fn command_signed_before_the_start_is_refused() {
-        const STARTED_MS: u64 = 1_700_000_000_000;
+        let started_ms = unix_ms();
         let directory = tempfile::tempdir().unwrap();
-        let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
-        let (identity, options) = ("/root".parse::<Name>().unwrap(), options());
-        let key_name = key_name(identity.as_ref(), Component::generic(b"k"));
-        let certificate = Certificate::self_sign(key_name.as_ref(), &key, &options).unwrap();
-        std::fs::write(directory.path().join("root.cert"), certificate.to_text()).unwrap();
+        let root = Identity::new("/root", None);
+        std::fs::write(directory.path().join("root.cert"), root.certificate.to_text()).unwrap();
         let access = Management {
             localhop_rib: TrustRules::Inline {
                 text: "rule { id rib for interest checker { type customized \
@@ -156,9 +138,9 @@ mod tests {
             },
             ..Management::default()
         };
-        let clock = ManualClock::new(Timestamp::ZERO, Duration::from_millis(STARTED_MS)).into();
+        let clock = ManualClock::new(Timestamp::ZERO, Duration::from_millis(started_ms)).into();
         let mut control = access_control(&access, &clock).unwrap();
-        let signer = KeySigner::new(key, Locator::Name(key_name));
+        let signer = root.signer();
         let mut authorize = |signed_ms: u64| {
             let info = SignatureInfo { time_ms: Some(signed_ms), ..signer.signature_info() };
             let sign = |parts: &[&[u8]], out: &mut [u8]| signer.sign(parts, out).ok();
@@ -173,12 +155,12 @@ mod tests {
             let interest = Interest::parse(&wire).unwrap();
             let command = parse_command(&interest, ndn_security::sha256).unwrap();
             let requester = Requester { face_id: 300, scope: Scope::NonLocal };
-            let now = Now { unix: Duration::from_millis(STARTED_MS + 1000), ..Now::default() };
+            let now = Now { unix: Duration::from_millis(started_ms + 1000), ..Now::default() };
             control.authorize(now, &command, requester, &[])
         };
-        assert!(matches!(authorize(STARTED_MS - 50_000), Authorization::Reject { .. }));
-        assert!(matches!(authorize(STARTED_MS), Authorization::Reject { .. }));
-        let accepted = authorize(STARTED_MS + 1);
+        assert!(matches!(authorize(started_ms - 50_000), Authorization::Reject { .. }));
+        assert!(matches!(authorize(started_ms), Authorization::Reject { .. }));
+        let accepted = authorize(started_ms + 1);
         assert!(matches!(accepted, Authorization::Accept { .. }), "{accepted:?}");
     }
 

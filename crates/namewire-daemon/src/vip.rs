@@ -164,16 +164,11 @@ mod with_vip {
 
 #[cfg(all(test, feature = "vip"))]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
-    use ndn_packet::{
-        Component, Data, DataBuilder, Interest, InterestBuilder, Name, SignatureInfo,
-    };
-    use ndn_security::{
-        Certificate, CertificateOptions, KeySigner, KeyType, Locator, PrivateKey, SELF, Signer,
-        key_name, sha256, sign_data,
-    };
+    use namewire_tests::{Identity, unix_ms};
+    use ndn_packet::{Data, DataBuilder, Interest, InterestBuilder, SignatureInfo};
+    use ndn_security::{Signer, sha256, sign_data};
     use ndn_sys::clock::ManualClock;
     use ndn_types::{Now, Timestamp};
 
@@ -184,7 +179,7 @@ mod tests {
     /// acknowledgements are accepted.
     #[test]
     fn reload_reads_the_anchors_of_signers_again() {
-        const STARTED_MS: u64 = 1_700_000_000_000;
+        let started_ms = unix_ms();
         let directory = tempfile::tempdir().unwrap();
         let anchors = directory.path().join("anchors");
         std::fs::create_dir(&anchors).unwrap();
@@ -197,21 +192,11 @@ mod tests {
                 .to_owned(),
             directory: directory.path().to_owned(),
         };
-        let clock = ManualClock::new(Timestamp::ZERO, Duration::from_millis(STARTED_MS)).into();
+        let clock = ManualClock::new(Timestamp::ZERO, Duration::from_millis(started_ms)).into();
         let mut keys = keys(&config, &clock).unwrap().unwrap();
-        let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
-        let identity: Name = "/neighbour".parse().unwrap();
-        let key_name = key_name(identity.as_ref(), Component::generic(b"k"));
-        let options = CertificateOptions {
-            issuer_id: SELF,
-            version: 1,
-            not_before_unix_s: 0,
-            not_after_unix_s: 4_000_000_000,
-            description: &[],
-        };
-        let certificate = Certificate::self_sign(key_name.as_ref(), &key, &options).unwrap();
-        let signer = KeySigner::new(key, Locator::Name(key_name));
-        let now = Now { unix: Duration::from_millis(STARTED_MS + 1000), ..Now::default() };
+        let neighbour = Identity::new("/neighbour", None);
+        let signer = neighbour.signer();
+        let now = Now { unix: Duration::from_millis(started_ms + 1000), ..Now::default() };
         let accepted = |keys: &mut Keys, time_ms: u64| {
             let info = SignatureInfo { time_ms: Some(time_ms), ..signer.signature_info() };
             let sign = |parts: &[&[u8]], out: &mut [u8]| signer.sign(parts, out).ok();
@@ -229,17 +214,17 @@ mod tests {
                 keys.accepted.accept_answer(now, &answer).is_ok(),
             ]
         };
-        assert_eq!(accepted(&mut keys, STARTED_MS + 1), [false; 2]);
-        std::fs::write(anchors.join("neighbour.cert"), certificate.to_text()).unwrap();
-        assert_eq!(accepted(&mut keys, STARTED_MS + 2), [false; 2], "before the reload");
+        assert_eq!(accepted(&mut keys, started_ms + 1), [false; 2]);
+        std::fs::write(anchors.join("neighbour.cert"), neighbour.certificate.to_text()).unwrap();
+        assert_eq!(accepted(&mut keys, started_ms + 2), [false; 2], "before the reload");
         check_signers(&config, &clock).unwrap();
         keys.reload(&config).unwrap();
-        assert_eq!(accepted(&mut keys, STARTED_MS + 3), [true; 2]);
-        assert_eq!(accepted(&mut keys, STARTED_MS + 3), [false, true], "a replay");
+        assert_eq!(accepted(&mut keys, started_ms + 3), [true; 2]);
+        assert_eq!(accepted(&mut keys, started_ms + 3), [false, true], "a replay");
         // Rules with a fault change nothing.
         let fault = TrustRules::Inline { text: "rule {".to_owned(), directory: anchors };
         config.caching.vip.signers = fault;
         assert!(check_signers(&config, &clock).is_err() && keys.reload(&config).is_err());
-        assert_eq!(accepted(&mut keys, STARTED_MS + 4), [true; 2]);
+        assert_eq!(accepted(&mut keys, started_ms + 4), [true; 2]);
     }
 }
