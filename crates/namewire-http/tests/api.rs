@@ -585,6 +585,7 @@ fn roles_decide_what_a_token_may_do() {
         served.graphql_as(Some(&secret("operate")), &json!({ "query": query })).0
     };
     assert_eq!(traffic(""), 200);
+    assert_eq!(traffic(", transport: null"), 200);
     assert_eq!(traffic(", transport: \"udp://192.0.2.1:6363\""), 403);
     for query in [read, operate, admin] {
         let (status, response) = served.graphql_as(None, &json!({ "query": query }));
@@ -630,6 +631,26 @@ fn huge_and_deep_queries_and_other_bodies_are_refused() {
     let page =
         "Origin: https://evil.example\r\nContent-Type: application/json\r\nContent-Length: 0\r\n";
     assert_eq!(served.status("POST /graphql", page), 403);
+}
+
+#[test]
+fn arguments_of_tasks_that_exclude_each_other_are_named() {
+    let served = serve(&settings());
+    let fetch = "benchmarkFetchStart(names: [\"/x\"], transport: \"udp://192.0.2.1\", durationS: 1";
+    for (start, expected) in [
+        (format!("{fetch}, congestion: \"delay\", window: 9)"), "congestion and window"),
+        (
+            "trafficConsumerStart(prefixes: [\"/x\"], rate: 9, window: 9)".to_owned(),
+            "window and rate",
+        ),
+        // This forwarder runs no tasks.
+        (format!("{fetch}, window: 9)"), "this forwarder"),
+    ] {
+        let query = json!({ "query": format!("mutation {{ {start} {{ id }} }}") });
+        let (_, response) = served.graphql_as(Some(&served.admin()), &query);
+        let message = response["errors"][0]["message"].as_str().unwrap_or_default();
+        assert!(message.starts_with(expected), "{start}: {response}");
+    }
 }
 
 #[test]

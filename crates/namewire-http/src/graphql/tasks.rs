@@ -51,15 +51,23 @@ struct Parameter {
     name: &'static str,
     form: Form,
     is_required: bool,
+    /// The role that its use takes.
+    role: Role,
     help: &'static str,
 }
 
+impl Parameter {
+    fn is_given(&self, context: &ResolverContext<'_>) -> bool {
+        context.args.get(self.name).is_some_and(|value| !value.is_null())
+    }
+}
+
 const fn required(name: &'static str, form: Form, help: &'static str) -> Parameter {
-    Parameter { name, form, is_required: true, help }
+    Parameter { name, form, is_required: true, role: Role::Operate, help }
 }
 
 const fn optional(name: &'static str, form: Form, help: &'static str) -> Parameter {
-    Parameter { name, form, is_required: false, help }
+    Parameter { is_required: false, ..required(name, form, help) }
 }
 
 /// A kind of task.
@@ -67,20 +75,34 @@ struct Kind {
     name: &'static str,
     field: &'static str,
     command: &'static [&'static str],
+    /// The role that a start takes, whatever its arguments.
     role: Role,
     has_metrics: bool,
     help: &'static str,
     parameters: &'static [Parameter],
+    /// Arguments of which only one can be given.
+    alternatives: &'static [&'static str],
+}
+
+impl Kind {
+    /// The role that a start with these arguments takes: the highest of those of its kind and of its arguments.
+    fn role_of(&self, context: &ResolverContext<'_>) -> Role {
+        let given = self.parameters.iter().filter(|parameter| parameter.is_given(context));
+        given.map(|parameter| parameter.role).fold(self.role, Role::max)
+    }
 }
 
 const PAYLOAD: &str = "Content bytes of a Data.";
 
-/// Another forwarder than this one.
-const TRANSPORT: Parameter = optional(
-    "transport",
-    Form::TransportOf("--transport"),
-    "The forwarder to connect to, `udp://…` or `tcp://…`, which takes role admin; this one by default.",
-);
+/// Another forwarder than this one: this host then sends packets to any address.
+const TRANSPORT: Parameter = Parameter {
+    role: Role::Admin,
+    ..optional(
+        "transport",
+        Form::TransportOf("--transport"),
+        "The forwarder to connect to, `udp://…` or `tcp://…`; this one by default.",
+    )
+};
 
 const KINDS: [Kind; 6] = [
     Kind {
@@ -111,6 +133,7 @@ const KINDS: [Kind; 6] = [
                  of that forwarder.",
             ),
         ],
+        alternatives: &[],
     },
     Kind {
         name: "trafficConsumer",
@@ -129,12 +152,13 @@ const KINDS: [Kind; 6] = [
             optional(
                 "rate",
                 Form::NumberOf("--rate", ""),
-                "Interests per second; not with a window.",
+                "Interests per second, instead of a window.",
             ),
             optional("count", Form::NumberOf("--count", ""), "Number of Interests to send."),
             optional("durationS", Form::NumberOf("--duration", "s"), "Time to send, in seconds."),
             TRANSPORT,
         ],
+        alternatives: &["window", "rate"],
     },
     Kind {
         name: "fetch",
@@ -151,6 +175,7 @@ const KINDS: [Kind; 6] = [
                 "The file, in one of `control.http.directories`.",
             ),
         ],
+        alternatives: &[],
     },
     Kind {
         name: "fileServer",
@@ -167,6 +192,7 @@ const KINDS: [Kind; 6] = [
                 "One of `control.http.directories`, or below one.",
             ),
         ],
+        alternatives: &[],
     },
     Kind {
         name: "benchmarkFetch",
@@ -207,6 +233,7 @@ const KINDS: [Kind; 6] = [
                 "Constant window in Interests, instead of congestion control.",
             ),
         ],
+        alternatives: &["congestion", "window"],
     },
     Kind {
         name: "benchmark",
@@ -268,6 +295,7 @@ const KINDS: [Kind; 6] = [
             ),
             optional("trials", Form::NumberOf("--trials", ""), "Number of trials."),
         ],
+        alternatives: &[],
     },
 ];
 
@@ -337,11 +365,7 @@ pub(super) fn mutations() -> Vec<Field> {
 fn start(kind: &'static Kind) -> Field {
     let field = Field::new(kind.field, task().type_ref(), move |context| {
         FieldFuture::new(async move {
-            // A task that connects to another forwarder makes this host send packets to any address.
-            let role = match text(&context, "transport") {
-                Ok(None) => kind.role,
-                Ok(Some(_)) | Err(_) => Role::Admin,
-            };
+            let role = kind.role_of(&context);
             let (calls, principal) = access::authorize(&context, role)?;
             let given: Map<String, Value> = context
                 .args
@@ -377,7 +401,11 @@ fn start(kind: &'static Kind) -> Field {
             (_, true) => required(TypeRef::STRING),
             (_, false) => named(TypeRef::STRING),
         };
-        field.argument(InputValue::new(parameter.name, of).description(parameter.help))
+        let help = match parameter.role > kind.role {
+            true => format!("{} Role {}.", parameter.help, parameter.role),
+            false => parameter.help.to_owned(),
+        };
+        field.argument(InputValue::new(parameter.name, of).description(help))
     };
     let field = kind.parameters.iter().fold(field, argument);
     field.description(format!("{} Role {}.", kind.help, kind.role))
@@ -389,6 +417,11 @@ fn arguments(
     context: &ResolverContext<'_>,
     tasks: &Tasks,
 ) -> Result<Vec<String>, Error> {
+    let alternatives = kind.parameters.iter().filter(|one| kind.alternatives.contains(&one.name));
+    if alternatives.filter(|one| one.is_given(context)).count() > 1 {
+        let names = kind.alternatives.join(" and ");
+        return Err(bad_input(format!("{names}: only one of them can be given")));
+    }
     let state = &tasks.programs().map_err(refusal)?.state;
     let mut options: Vec<String> = kind.command.iter().map(|&word| word.to_owned()).collect();
     let mut others = Vec::new();
