@@ -194,6 +194,15 @@ fn xrdfs_lists_and_describes() {
     let size = FILE_BYTES.to_string();
     assert!(lines[1][0].starts_with("-r--") && lines[1].contains(&size.as_str()), "{long}");
     assert!(lines[2][0].starts_with("dr-x") && lines[2].contains(&"/data/sub"), "{long}");
+    // Three parts of a listing.
+    let many = bed.served.join("data/sub/many");
+    fs::create_dir(&many).unwrap();
+    (0..150).for_each(|number| fs::write(many.join(format!("{number:03}")), b"1234").unwrap());
+    let long = bed.listed(&["ls", "-l", "/data/sub/many"]);
+    let described = long.lines().zip(0..).filter(|(line, number)| {
+        line.contains(" 4 ") && line.ends_with(&format!("/data/sub/many/{number:03}"))
+    });
+    assert_eq!(described.count(), 150, "{long}");
     let stat = bed.listed(&["stat", "/data/large"]);
     assert!(stat.lines().any(|line| line.split_whitespace().eq(["Size:", &size])), "{stat}");
     assert!(stat.contains("IsReadable") && !stat.contains("IsDir"), "{stat}");

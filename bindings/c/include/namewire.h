@@ -89,6 +89,16 @@ struct namewire_entry {
 	uint8_t is_directory;
 };
 
+/* A file or directory to describe. */
+struct namewire_lookup {
+	/* Name (an NDN URI). */
+	const char *name;
+	/* Set to its properties, if it exists. */
+	struct namewire_stat stat;
+	/* Set to 1 if it exists, otherwise to 0. */
+	uint8_t exists;
+};
+
 /* What the caches of a connection did. All but the first member are about cache_dir, in segments unless they are bytes. */
 struct namewire_cache_counters {
 	/* Bytes of verified content in memory. */
@@ -136,6 +146,9 @@ const char *namewire_file_name(const struct namewire_file *file);
 
 /* Describes the current version of a file or directory. */
 int namewire_stat(struct namewire_context *context, const char *name, struct namewire_stat *found,
+	struct namewire_error *error);
+/* Describes several files and directories, 64 at a time. */
+int namewire_stat_each(struct namewire_context *context, struct namewire_lookup *lookups, size_t count,
 	struct namewire_error *error);
 /* Describes an open file. */
 int namewire_fstat(const struct namewire_file *file, struct namewire_stat *found, struct namewire_error *error);

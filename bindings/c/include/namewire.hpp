@@ -204,6 +204,14 @@ public:
 		return found;
 	}
 
+	/* Describes several files and directories, many at a time. */
+	void stat_each(std::vector<namewire_lookup> &lookups) const
+	{
+		namewire_error error{};
+		if (namewire_stat_each(context_.get(), lookups.data(), lookups.size(), &error) != 0)
+			throw Error(error);
+	}
+
 	/* The entries of a directory, in order. */
 	std::vector<Entry> list(const std::string &name) const
 	{

@@ -16,7 +16,7 @@ use ndn_files::ListingEntry;
 use ndn_packet::Name;
 
 use crate::error::{Error, Failure, fill, invalid};
-use crate::types::{CacheCounters, Entry, Options, Part, Stat, copy_of};
+use crate::types::{CacheCounters, Entry, Lookup, Options, Part, Stat, copy_of};
 
 /// A connection to a forwarder.
 #[derive(Debug)]
@@ -392,6 +392,43 @@ pub unsafe extern "C" fn namewire_preadv(
                 total += length;
             }
             Ok(isize::try_from(total).unwrap_or(isize::MAX))
+        })
+    }
+}
+
+/// Describes files and directories.
+///
+/// # Safety
+/// `context` was returned by [`namewire_connect`]; `lookups` has `count` elements, whose names end with a zero; `error` as of all
+/// functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn namewire_stat_each(
+    context: *const Context,
+    lookups: *mut Lookup,
+    count: usize,
+    error: *mut Error,
+) -> c_int {
+    // SAFETY: as the caller guarantees.
+    unsafe {
+        run(error, -1, || {
+            let context = object(context, "context")?;
+            if count == 0 {
+                return Ok(0);
+            }
+            if lookups.is_null() {
+                return Err(invalid("the lookups are NULL").into());
+            }
+            let lookups = std::slice::from_raw_parts_mut(lookups, count);
+            let names = lookups.iter().map(|lookup| name_of(lookup.name));
+            let names = names.collect::<Result<Vec<_>, _>>()?;
+            let found = context.blocking.describe_each(names, &mut uninterrupted)?;
+            for (lookup, stat) in lookups.iter_mut().zip(&found) {
+                lookup.exists = stat.is_some().into();
+                if let Some(stat) = stat {
+                    lookup.stat = Stat::of(stat);
+                }
+            }
+            Ok(0)
         })
     }
 }

@@ -133,6 +133,15 @@ pub struct Entry {
     pub(crate) is_directory: u8,
 }
 
+/// `struct namewire_lookup`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Lookup {
+    pub(crate) name: *const c_char,
+    pub(crate) stat: Stat,
+    pub(crate) exists: u8,
+}
+
 /// `struct namewire_part`.
 #[derive(Debug)]
 #[repr(C)]

@@ -78,6 +78,11 @@ static void test_directories(struct namewire_context *context)
 	namewire_closedir(directory);
 	CHECK(namewire_stat(context, "/files/sub", &found, &error) == 0);
 	CHECK(found.is_directory && !found.size_known);
+	struct namewire_lookup lookups[] = {{.name = "/files/content"}, {.name = "/files/none"}, {.name = "/files/sub"}};
+	CHECK(namewire_stat_each(context, lookups, 3, &error) == 0);
+	CHECK(lookups[0].exists && lookups[0].stat.size == LENGTH && lookups[2].exists && lookups[2].stat.is_directory);
+	CHECK(!lookups[1].exists && namewire_stat_each(context, NULL, 0, &error) == 0);
+	CHECK(namewire_stat_each(context, NULL, 1, &error) == -1 && error.number == EINVAL);
 	directory = namewire_opendirplus(context, "/files", &error);
 	CHECK(directory);
 	CHECK(namewire_readdirplus(directory, &entry, &found) == 1);

@@ -1,4 +1,5 @@
 /* The storage system, read-only: files and directories below the prefix. */
+#include <algorithm>
 #include <fcntl.h>
 
 #include <XrdOss/XrdOss.hh>
@@ -115,13 +116,10 @@ public:
 	{
 		return site_.run("opendir", path, [&] {
 			path_ = path;
-			name_ = site_.name_of(path);
-			entries_.clear();
-			for (namewire::Entry &entry : site_.context()->list(name_))
-				entries_.push_back({std::move(entry.name), {}});
-			next_ = 0;
+			entries_ = site_.context()->list(site_.name_of(path));
+			lookups_.clear();
+			next_ = first_ = 0;
 			is_open_ = true;
-			is_described_ = false;
 			return 0;
 		});
 	}
@@ -130,31 +128,24 @@ public:
 	{
 		if (!is_open_)
 			return -EBADF;
-		if (found_ && !is_described_) {
-			const int failed = describe();
-			if (failed)
-				return failed;
-		}
-		while (next_ < entries_.size()) {
-			const namewire::DescribedEntry &entry = entries_[next_];
+		for (; next_ < entries_.size(); next_++) {
+			const std::string &name = entries_[next_].name;
 			/* In listings of XRootD, names end with a newline. */
-			if (entry.name.find('\n') != std::string::npos) {
+			if (name.find('\n') != std::string::npos) {
 				site_.log.Emsg("readdir", path_.c_str(), "has a name with a newline, which is not listed");
-				next_++;
 				continue;
 			}
-			if (length <= 0 || entry.name.size() >= static_cast<std::size_t>(length))
+			if (length <= 0 || name.size() >= static_cast<std::size_t>(length))
 				return -ENAMETOOLONG;
 			if (found_) {
-				const int failed = site_.run("readdir", path_.c_str(), [&] {
-					Site::fill(site_.name_of((path_ + '/' + entry.name).c_str()), entry.stat, found_);
-					return 0;
-				});
-				if (failed)
-					return failed;
+				const int exists = site_.run("readdir", path_.c_str(), [&] { return describe(); });
+				if (exists < 0)
+					return exists;
+				if (!exists)
+					continue;
 			}
 			next_++;
-			std::memcpy(buffer, entry.name.c_str(), entry.name.size() + 1);
+			std::memcpy(buffer, name.c_str(), name.size() + 1);
 			return 0;
 		}
 		if (length > 0)
@@ -174,29 +165,50 @@ public:
 			return -EBADF;
 		is_open_ = false;
 		entries_.clear();
+		lookups_.clear();
 		return 0;
 	}
 
 private:
-	/* Describes the entries, many at a time. XRootD calls StatRet() before it asks for the first one. */
+	/* Entries that are described together. */
+	static constexpr std::size_t PART = 64;
+
+	/* Describes the next entry in `found_`; returns 0 if it was removed meanwhile, otherwise 1. */
 	int describe()
 	{
-		return site_.run("opendir", path_.c_str(), [&] {
-			entries_ = site_.context()->list_described(name_);
-			next_ = 0;
-			is_described_ = true;
-			return 0;
-		});
+		if (next_ - first_ >= lookups_.size())
+			describe_part();
+		const namewire_lookup &lookup = lookups_[next_ - first_];
+		if (lookup.exists)
+			Site::fill(lookup.name, lookup.stat, found_);
+		return lookup.exists;
+	}
+
+	/* Describes a part of the entries, from the next one. The client gets these before the others are described. */
+	void describe_part()
+	{
+		lookups_.clear();
+		names_.clear();
+		const std::size_t end = std::min(next_ + PART, entries_.size());
+		for (std::size_t index = next_; index < end; index++)
+			names_.push_back(site_.name_of((path_ + '/' + entries_[index].name).c_str()));
+		std::vector<namewire_lookup> lookups;
+		for (const std::string &name : names_)
+			lookups.push_back({name.c_str(), {}, 0});
+		site_.context()->stat_each(lookups);
+		lookups_ = std::move(lookups);
+		first_ = next_;
 	}
 
 	Site &site_;
 	std::string path_;
-	std::string name_;
-	std::vector<namewire::DescribedEntry> entries_;
+	std::vector<namewire::Entry> entries_;
 	std::size_t next_ = 0;
+	/* A part of the entries, from `first_`. Its names are those of `names_`. */
+	std::vector<std::string> names_;
+	std::vector<namewire_lookup> lookups_;
+	std::size_t first_ = 0;
 	bool is_open_ = false;
-	/* Whether the entries have their attributes. */
-	bool is_described_ = false;
 	struct stat *found_ = nullptr;
 };
 

@@ -257,6 +257,20 @@ impl Blocking {
         self.access.wait(interrupted, |access| access.list(name))
     }
 
+    /// As [`Access::describe_each`].
+    ///
+    /// # Errors
+    /// The first failure of a name, and `Interrupted`.
+    pub fn describe_each(
+        &self,
+        names: Vec<Name>,
+        interrupted: Interrupted<'_>,
+    ) -> Result<Vec<Option<Stat>>, AccessError> {
+        self.access.wait(interrupted, |access| async move {
+            access.describe_each(names).await.into_iter().collect()
+        })
+    }
+
     /// As [`Access::list_described`].
     ///
     /// # Errors
