@@ -1,5 +1,6 @@
 //! Management of a forwarder over its Unix socket.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -10,7 +11,7 @@ use ndn_management::{
     CallError, CommandBuilder, ControlParameters, ControlResponse, Management, Verb, status,
 };
 use ndn_packet::tlv::frame_len;
-use ndn_packet::{Data, Interest, LpPacket};
+use ndn_packet::{Data, Interest, LpPacket, Name, NameRef};
 use ndn_sys::clock::Clock;
 use ndn_types::Persistency;
 
@@ -18,7 +19,7 @@ use ndn_types::Persistency;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Attempts of a command or a segment of a dataset: a forwarder may accept connections before its management answers.
 const ATTEMPTS_MAX: usize = 5;
-/// Commands that wait for their answers at the same time. Management of forwarders answers in order.
+/// Commands that wait for their answers at the same time.
 const COMMANDS_WAITING_MAX: usize = 32;
 /// Longest answer.
 const REPLY_LEN_MAX: usize = 64 * 1024;
@@ -68,14 +69,16 @@ impl Operator {
     }
 
     fn try_exchange(&mut self, interest: &[u8]) -> std::io::Result<Vec<u8>> {
-        // Answers to earlier attempts are not those to this one.
-        self.buffer.clear();
+        let asked = Interest::parse(interest).map_err(std::io::Error::other)?.name();
         self.stream.write_all(interest)?;
-        self.receive()
+        Ok(self.receive(|name| name.starts_with(asked).then_some(()))?.1)
     }
 
-    /// The next Data.
-    fn receive(&mut self) -> std::io::Result<Vec<u8>> {
+    /// The next Data for which `find` finds by its name what it answers.
+    fn receive<T>(
+        &mut self,
+        find: impl Fn(NameRef<'_>) -> Option<T>,
+    ) -> std::io::Result<(T, Vec<u8>)> {
         let mut chunk = [0; 16 * 1024];
         loop {
             while let Ok(Some(len)) = frame_len(&self.buffer)
@@ -84,9 +87,11 @@ impl Operator {
                 let rest = self.buffer.split_off(len);
                 let frame = std::mem::replace(&mut self.buffer, rest);
                 let fragment = LpPacket::parse(&frame).ok().and_then(|lp| lp.fragment());
-                // Interests of others that a route leads here, and Nacks, are no answers.
-                if let Some(packet) = fragment.filter(|packet| Data::parse(packet).is_ok()) {
-                    return Ok(packet.to_vec());
+                // Interests of others that a route leads here, Nacks, and Data for what was given up are no answers.
+                let data = fragment.and_then(|packet| Some((packet, Data::parse(packet).ok()?)));
+                let found = data.and_then(|(packet, data)| Some((find(data.name())?, packet)));
+                if let Some((found, packet)) = found {
+                    return Ok((found, packet.to_vec()));
                 }
             }
             let count = self.stream.read(&mut chunk)?;
@@ -106,26 +111,29 @@ impl Operator {
         verb: Verb,
         all: impl Iterator<Item = ControlParameters>,
     ) -> Result<(), (usize, CallError)> {
-        let mut all = all.fuse();
-        let (mut sent, mut answered) = (0, 0);
-        self.buffer.clear();
+        let mut all = all.enumerate().fuse();
+        // Numbers and names of commands.
+        let mut waiting: VecDeque<(usize, Name)> = VecDeque::new();
+        let no_answer = |error: std::io::Error| CallError::NoAnswer(error.to_string());
         loop {
-            while sent - answered < COMMANDS_WAITING_MAX
-                && let Some(parameters) = all.next()
+            while waiting.len() < COMMANDS_WAITING_MAX
+                && let Some((number, parameters)) = all.next()
             {
                 let interest = self.command_interest(verb, &parameters);
-                let interest = interest.map_err(|error| (sent, error))?;
+                let interest = interest.map_err(|error| (number, error))?;
+                let name = Interest::parse(&interest).map(|parsed| parsed.name().to_name());
+                waiting.push_back((number, name.map_err(|error| (number, malformed(&error)))?));
                 let written = self.stream.write_all(&interest);
-                written.map_err(|error| (sent, CallError::NoAnswer(error.to_string())))?;
-                sent += 1;
+                written.map_err(|error| (number, no_answer(error)))?;
             }
-            if answered == sent {
-                return Ok(());
-            }
-            let data = self.receive();
-            let data = data.map_err(|error| (answered, CallError::NoAnswer(error.to_string())))?;
-            performed(&data).map_err(|error| (answered, error))?;
-            answered += 1;
+            let Some(&(oldest, _)) = waiting.front() else { return Ok(()) };
+            let find = |answer: NameRef<'_>| {
+                waiting.iter().position(|(_, name)| answer.starts_with(name.as_ref()))
+            };
+            let answered = self.receive(find);
+            let (at, data) = answered.map_err(|error| (oldest, no_answer(error)))?;
+            let number = waiting.remove(at).map_or(oldest, |(number, _)| number);
+            performed(&data).map_err(|error| (number, error))?;
         }
     }
 
@@ -202,4 +210,50 @@ fn performed(data: &[u8]) -> Result<ControlParameters, CallError> {
 
 fn malformed(error: &dyn std::fmt::Display) -> CallError {
     CallError::Malformed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_packet::DataBuilder;
+    use ndn_security::{DigestSigner, sign_data};
+    use ndn_sys::clock::ManualClock;
+    use ndn_types::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn answers_belong_to_the_commands_of_their_names() {
+        let (stream, mut forwarder) = UnixStream::pair().unwrap();
+        let clock = ManualClock::new(Timestamp::from_millis(1), Duration::from_secs(1_700_000_000));
+        let mut operator = Operator { stream, clock: clock.into(), buffer: Vec::new() };
+        let answers = std::thread::spawn(move || {
+            let mut read = Vec::new();
+            let mut interests = Vec::new();
+            while interests.len() < 2 {
+                let mut chunk = [0; 4096];
+                let count = forwarder.read(&mut chunk).unwrap();
+                read.extend_from_slice(&chunk[..count]);
+                while let Some(len) = frame_len(&read).unwrap().filter(|len| *len <= read.len()) {
+                    let rest = read.split_off(len);
+                    interests.push(std::mem::replace(&mut read, rest));
+                }
+            }
+            let names = interests.iter().map(|interest| Interest::parse(interest).unwrap().name());
+            let [first, second] = <[NameRef<'_>; 2]>::try_from(names.collect::<Vec<_>>()).unwrap();
+            // An answer to a command that was given up; then those to both, the second one first.
+            let earlier: Name = "/localhost/nfd/rib/register/earlier".parse().unwrap();
+            for (name, code) in [(earlier.as_ref(), 400), (second, 403), (first, status::OK)] {
+                let content = ControlResponse::new(code, "text").to_vec();
+                let data = DataBuilder::new(name).content(&content);
+                forwarder.write_all(&sign_data(&data, &DigestSigner).unwrap()).unwrap();
+            }
+        });
+        let parameters = ["/first", "/second"].map(|name| ControlParameters {
+            name: Some(name.parse().unwrap()),
+            ..ControlParameters::default()
+        });
+        let failed = operator.commands(Verb::RibRegister, parameters.into_iter()).unwrap_err();
+        answers.join().unwrap();
+        assert!(matches!(failed, (1, CallError::Refused { code: 403, .. })), "{failed:?}");
+    }
 }
