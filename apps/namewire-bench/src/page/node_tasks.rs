@@ -21,6 +21,8 @@ const START_INTERVAL: Duration = Duration::from_millis(20);
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time after which a task that was asked to end has been killed.
 const END_TIMEOUT: Duration = Duration::from_secs(12);
+/// Time to find a task whose start was not answered.
+const FIND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Part of a message of tasks that serve their metrics: a producer has registered its prefixes then.
 const RUNNING: &str = "metrics at ";
 
@@ -42,10 +44,18 @@ impl Task {
         // Strings, lists, numbers and truth values are written in GraphQL as in JSON.
         let given: Vec<_> =
             arguments.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        let answer =
-            api.query(&format!("mutation {{ {mutation}({}) {{ id }} }}", given.join(", ")))?;
-        let id = answer[mutation]["id"].as_u64().context("the API has started no task")?;
-        Ok(Self { api, id })
+        let before = list(&api)?.first().and_then(|task| task["id"].as_u64()).unwrap_or(0);
+        let started =
+            api.query(&format!("mutation {{ {mutation}({}) {{ id }} }}", given.join(", ")));
+        let id = match started {
+            Ok(answer) => answer[mutation]["id"].as_u64(),
+            // The answer was lost: a task that was started nevertheless is this one.
+            Err(error) if error.is::<reqwest::Error>() => {
+                Some(find(&api, before, (mutation, arguments)).ok_or(error)?)
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Self { api, id: id.context("the API has started no task")? })
     }
 
     /// Its fields, with the results after this number of bytes.
@@ -60,6 +70,32 @@ impl Task {
         }
         Ok(task)
     }
+}
+
+/// The tasks of a node, the latest first.
+fn list(api: &Api) -> anyhow::Result<Vec<Value>> {
+    let mut answer = api.query("{ tasks { id kind arguments } }")?;
+    serde_json::from_value(answer["tasks"].take()).context("tasks")
+}
+
+/// The number of the task that this mutation with these arguments has started after the task `before`.
+fn find(api: &Api, before: u64, (mutation, arguments): (&str, &[(&str, Value)])) -> Option<u64> {
+    // The last words of its command are its names.
+    let names = arguments.iter().find_map(|(_, value)| value.as_array())?;
+    let is_it = |task: &&Value| {
+        task["id"].as_u64() > Some(before)
+            && task["kind"].as_str() == mutation.strip_suffix("Start")
+            && task["arguments"].as_array().is_some_and(|words| words.ends_with(names))
+    };
+    let start = clock::monotonic_ns();
+    while since(start) < FIND_TIMEOUT {
+        let found = list(api).ok().and_then(|tasks| tasks.iter().find(is_it)?["id"].as_u64());
+        if found.is_some() {
+            return found;
+        }
+        clock::pause(INTERVAL);
+    }
+    None
 }
 
 /// Whether a task has not ended.
@@ -255,7 +291,55 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpListener;
+
     use super::*;
+
+    /// An API that starts a task beside one of somebody else, and closes the connection before it answers.
+    #[test]
+    fn task_whose_start_is_not_answered_is_found_and_ended() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let api = std::thread::spawn(move || {
+            let task = |id: u64, name: &str| json!({ "id": id, "kind": "trafficProducer", "arguments": ["--", "/A", name] });
+            let mut tasks = vec![task(4, "/mine")];
+            for stream in listener.incoming() {
+                let mut stream = BufReader::new(stream.unwrap());
+                let (mut line, mut length) = (String::from("first"), 0);
+                while !line.trim().is_empty() {
+                    line.clear();
+                    stream.read_line(&mut line).unwrap();
+                    let field = line.to_lowercase();
+                    let value = field.strip_prefix("content-length:");
+                    length = value.map_or(length, |value| value.trim().parse().unwrap());
+                }
+                let mut query = vec![0; length];
+                stream.read_exact(&mut query).unwrap();
+                let query = String::from_utf8(query).unwrap();
+                if query.contains("Start") {
+                    tasks = vec![task(6, "/other"), task(5, "/mine"), task(4, "/mine")];
+                    continue;
+                }
+                let answer = json!({ "data": {
+                    "version": { "version": env!("CARGO_PKG_VERSION") }, "tasks": tasks,
+                } });
+                let answer = answer.to_string();
+                let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length:";
+                write!(stream.get_mut(), "{head} {}\r\n\r\n{answer}", answer.len()).unwrap();
+                if query.contains("taskStop") {
+                    return query;
+                }
+            }
+            unreachable!("a listener has no end")
+        });
+        let arguments = [("prefixes", json!(["/A", "/mine"])), ("payload", json!(9))];
+        let options = ApiOptions { url, token: "secret".to_owned() };
+        let task = Task::start(&options, "trafficProducerStart", &arguments).unwrap();
+        assert_eq!(task.id, 5);
+        drop(task);
+        assert!(api.join().unwrap().contains("taskStop(id: 5)"));
+    }
 
     #[test]
     fn figures_are_read_from_parts_of_lines() {
