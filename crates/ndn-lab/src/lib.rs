@@ -18,6 +18,7 @@ mod hosts;
 mod leftovers;
 pub mod network;
 mod programs;
+pub mod progress;
 pub mod render;
 pub mod report;
 pub mod results;

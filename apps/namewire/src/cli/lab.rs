@@ -2,19 +2,24 @@
 
 mod analyse;
 
+use std::cell::Cell;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
 use ndn_lab::campaign::{self, Progress, Summary};
+use ndn_lab::design::Design;
 use ndn_lab::execute::{self, Prepared};
 use ndn_lab::experiment::{Experiment, SeededRun};
+use ndn_lab::progress::RunProgress;
 use ndn_lab::render::Form;
 use ndn_lab::report::{Report, Study};
 use ndn_lab::results::{Origin, Results, Session, StoredRun, missing};
 use ndn_sys::clock::Clock;
-use ndn_types::duration_ms;
+use ndn_types::{Timestamp, duration_ms};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -25,6 +30,8 @@ use super::interrupt::on_interrupt;
 use super::machine::machine;
 use super::output::{self, Table, counted, span_for_people};
 
+/// Time between two lines about a run that is being performed.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Bytes of allocations that are tables of simulated forwarders.
 const LARGE_ALLOCATION: u32 = 256 * 1024;
 
@@ -354,17 +361,8 @@ fn perform(
         path.display(),
         runs.len()
     ));
-    let show = |progress: Progress<'_>| {
-        let run = progress.run;
-        let cell = experiment.design.describe(run.cell);
-        let outcome = match &run.error {
-            Some(error) => format!("failed: {error}"),
-            None => span_for_people(run.duration_ms),
-        };
-        let (done, total) = (progress.done, progress.total);
-        let rest = span_for_people(duration_ms(progress.rest));
-        output::note(&format_args!("{done}/{total}, {rest} left: {cell}: {outcome}"));
-    };
+    let display = Display::new(&experiment.design, clock);
+    let show = |progress: Progress<'_>| display.show(&progress);
     let shown = path.display();
     let summary = match directory {
         Some(directory) => {
@@ -377,6 +375,7 @@ fn perform(
                 .map_err(|error| error.to_string())
         }
     };
+    display.end();
     let Summary { succeeded, failed: lost, left } = summary.map_err(|error| {
         Failure::Failed(format!(
             "{error}; runs that ended before are stored, and `namewire lab resume {shown}` continues"
@@ -396,6 +395,63 @@ fn perform(
     }
     output::note(&format_args!("done: `namewire lab report {shown}` writes a report"));
     Ok(())
+}
+
+/// Shows each run that ends as a line, and the first one that is being performed: on a terminal as the last line, otherwise as a
+/// line at intervals.
+struct Display<'a> {
+    design: &'a Design,
+    clock: &'a Clock,
+    bar: ProgressBar,
+    /// The time of the last line.
+    noted: Cell<Timestamp>,
+}
+
+impl<'a> Display<'a> {
+    fn new(design: &'a Design, clock: &'a Clock) -> Self {
+        // It draws nothing unless standard error is a terminal.
+        let bar = ProgressBar::new_spinner();
+        let style = ProgressStyle::with_template("{wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        Self { design, clock, bar, noted: Cell::new(clock.now()) }
+    }
+
+    fn show(&self, progress: &Progress<'_>) {
+        let now = self.clock.now();
+        if let Some(run) = progress.ended {
+            let outcome = match &run.error {
+                Some(error) => format!("failed: {error}"),
+                None => span_for_people(run.duration_ms),
+            };
+            let line = self.line(progress, run.cell, &outcome);
+            self.bar.suspend(|| output::note(&line));
+            self.noted.set(now);
+        }
+        let Some(first) = progress.running.first() else { return };
+        let elapsed = span_for_people(duration_ms(first.elapsed));
+        let state = match first.share {
+            Some(share) => format!("{:.0} % after {elapsed}", share * 100.0),
+            None => format!("running for {elapsed}"),
+        };
+        let line = self.line(progress, first.cell, &state);
+        if !self.bar.is_hidden() {
+            self.bar.set_message(line);
+        } else if now - self.noted.get() >= LINE_INTERVAL {
+            output::note(&line);
+            self.noted.set(now);
+        }
+    }
+
+    fn line(&self, progress: &Progress<'_>, cell: usize, state: &str) -> String {
+        let Progress { done, total, rest, .. } = progress;
+        let rest = rest.map(|rest| format!(", {} left", span_for_people(duration_ms(rest))));
+        let cell = self.design.describe(cell);
+        format!("{done}/{total}{}: {cell}: {state}", rest.unwrap_or_default())
+    }
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
 }
 
 /// Runs of an experiment with all that they need.
@@ -442,7 +498,8 @@ fn run_tasks(part: &PartOptions) -> Outcome {
         if list.until_ms.is_some_and(|until| now_ms >= until) {
             break;
         }
-        let run = campaign::perform_one(&prepared, *run, &list.id, &clock);
+        let progress = RunProgress::default();
+        let run = campaign::perform_one(&prepared, (*run, &list.id), &progress, &clock);
         let performed = PerformedRun { machine: machine.clone(), run };
         let text = serde_json::to_string(&performed)
             .map_err(|error| Failure::Failed(error.to_string()))?;
@@ -506,9 +563,10 @@ impl Others<'_> {
                         None => summary.succeeded += 1,
                     }
                     let done = summary.succeeded + summary.failed;
-                    let rest = campaign::estimate_rest(clock.now() - begin, done, summary.left);
                     let total = self.runs.len();
-                    show(Progress { run: &performed.run, done, total, rest });
+                    let rest = campaign::estimate_rest(clock.now() - begin, done as f64, total);
+                    let ended = Some(&performed.run);
+                    show(Progress { ended, running: &[], done, total, rest });
                 }
             }
             Ok(are_complete)

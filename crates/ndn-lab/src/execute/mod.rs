@@ -16,6 +16,7 @@ use std::path::Path;
 use crate::experiment::{Executor, Experiment, SeededRun};
 use crate::hosts::Hosts;
 use crate::leftovers;
+use crate::progress::RunProgress;
 use crate::render::Form;
 pub use agent::serve as serve_agent;
 use inputs::Inputs;
@@ -119,11 +120,17 @@ impl<'e> Prepared<'e> {
         self.inputs.all()
     }
 
-    /// Performs a run and returns its responses. Programs that it starts are marked by `id`, and are ended with it.
+    /// Performs a run and returns its responses. Programs that it starts are marked by `id`, and are ended with it. Networks
+    /// report how far they are; those on hosts do not.
     ///
     /// # Errors
     /// The run failed, or gave no finite number for a response.
-    pub fn run(&self, run: SeededRun, id: &str) -> Result<BTreeMap<String, f64>, RunFailure> {
+    pub fn run(
+        &self,
+        run: SeededRun,
+        id: &str,
+        progress: &RunProgress,
+    ) -> Result<BTreeMap<String, f64>, RunFailure> {
         let values = self.experiment.values(run);
         let measured = match &self.experiment.executor {
             Executor::Command(command) => {
@@ -132,7 +139,7 @@ impl<'e> Prepared<'e> {
             Executor::Cache(cache) => cache::run(&self.inputs, cache, run, &values)?,
             Executor::Network(one) => {
                 let experiment = (self.experiment, self.hosts.as_ref());
-                network::run(experiment, &self.inputs, one, (run, id))?
+                network::run(experiment, &self.inputs, one, (run, id, progress))?
             }
             Executor::Model(model) => model::run(self.experiment, &self.inputs, model, run)?,
         };

@@ -20,6 +20,7 @@ use crate::experiment::{Experiment, NETWORK_KINDS, Network as Executor, SeededRu
 use crate::hosts::{Assignment, Hosts};
 use crate::network::packets::{NAME_COMPONENTS_MAX, NAME_COMPONENTS_MIN};
 use crate::network::{CsPolicy, Measures, Network, cs_packets};
+use crate::progress::RunProgress;
 use crate::render::{self, Form};
 use crate::simulation::{cache_memory, simulate};
 use crate::testbed::{self, Place, Program, Testbed, Workload};
@@ -380,6 +381,7 @@ impl Settings {
             loss: self.loss,
             warm_up: load.warm_up,
             seed,
+            progress: None,
         }
     }
 }
@@ -388,13 +390,13 @@ pub(super) fn run(
     (experiment, hosts): (&Experiment, Option<&Hosts>),
     inputs: &Inputs,
     executor: &Executor,
-    (run, id): (SeededRun, &str),
+    (run, id, progress): (SeededRun, &str, &RunProgress),
 ) -> RunResult {
     let values = &experiment.values(run);
     let settings = settings(inputs, executor, values)?;
     let seed = u64::from(run.seed);
     let load = settings.load(seed)?;
-    let network = settings.network(&load, seed);
+    let network = Network { progress: Some(progress), ..settings.network(&load, seed) };
     let Some(testbed) = settings.testbed else { return Ok(simulate(&network)?.named()) };
     let limit = Duration::from_millis(experiment.budget.run_time_ms);
     if testbed.place == Place::Hosts {

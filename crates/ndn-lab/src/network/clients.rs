@@ -93,6 +93,7 @@ impl<'a> Clients<'a> {
         let last = self.network.last_segment(request.object);
         let state = Box::new(FetchState::new(config, 0, Some(last)));
         let (number, begin) = (self.downloads.len(), self.since_origin(now));
+        self.network.note_progress(number as u64, self.network.requests.len() as u64);
         let Request { node, object, .. } = request;
         self.downloads.push(Download { node, object, begin, end: begin });
         self.fetches.insert(number, Fetch { state, wakes_at: None });

@@ -16,6 +16,7 @@ use ndn_client::fetch::WindowMode;
 use ndn_packet::Name;
 use serde::{Deserialize, Serialize};
 
+use crate::progress::RunProgress;
 pub(crate) use clients::Clients;
 pub(crate) use record::{Counts, Download, Flow, Record, TRAFFIC_NAMES};
 pub(crate) use routes::{NodeRoute, Routes};
@@ -76,9 +77,18 @@ pub struct Network<'a> {
     pub warm_up: Duration,
     /// Seed of Nonces, losses and forwarders.
     pub seed: u64,
+    /// Where the clients report how far they are.
+    pub progress: Option<&'a RunProgress>,
 }
 
 impl Network<'_> {
+    /// Reports how much of the load is done: requests, or time.
+    pub(crate) fn note_progress(&self, done: u64, total: u64) {
+        if let Some(progress) = self.progress {
+            progress.set(done, total);
+        }
+    }
+
     /// Capacity of the Content Store of a node in packets.
     #[must_use]
     pub fn cs_packets_of(&self, node: usize) -> u64 {

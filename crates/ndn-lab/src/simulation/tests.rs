@@ -6,6 +6,7 @@ use ndn_client::fetch::WindowMode;
 
 use super::*;
 use crate::network::CsPolicy;
+use crate::progress::RunProgress;
 
 fn topology(name: &str, load: &[&str]) -> Topology {
     let text = ndn_cache_sim::topology::FILES.iter().find(|(known, _)| *known == name).unwrap().1;
@@ -20,6 +21,7 @@ fn measure(
     change: impl Fn(&mut Network<'_>),
 ) -> Measures {
     let sources = sources(topology, sizes.len(), 1);
+    let progress = RunProgress::default();
     let mut network = Network {
         topology,
         requests,
@@ -36,9 +38,14 @@ fn measure(
         loss: 0.0,
         warm_up: Duration::ZERO,
         seed: 1,
+        progress: Some(&progress),
     };
     change(&mut network);
-    simulate(&network).unwrap()
+    let measures = simulate(&network).unwrap();
+    // All but the last request had begun when that began.
+    let share = (requests.len() - 1) as f64 / requests.len() as f64;
+    assert_eq!(progress.share(), Some(share));
+    measures
 }
 
 /// Objects of one segment: the Content Stores of real forwarders are the LRU caches of the simulator of caches. Requests are

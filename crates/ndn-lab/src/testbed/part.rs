@@ -8,7 +8,7 @@ use std::time::Duration;
 use ndn_cache_sim::trace::Request;
 use ndn_sys::clock::Clock;
 use ndn_sys::cpu::CpuTimes;
-use ndn_types::Timestamp;
+use ndn_types::{Timestamp, duration_ms};
 use serde::{Deserialize, Serialize};
 
 use super::applications::{self, Consumer, Producer};
@@ -340,7 +340,19 @@ impl<'n> Part<'n> {
                 samples.map(|samples| (samples, warm))
             });
             let limits = (clock, end, mark);
-            let outcomes = perform(workload, consumers, limits, (warm_up, &request), may_end);
+            let total = consumers.len() as u64;
+            let note = |now: Duration, ended: usize| match workload {
+                Workload::Traffic => {
+                    let whole = Duration::from_secs_f64(network.topology.load.duration_s);
+                    let passed = now.saturating_sub(origin);
+                    network.note_progress(duration_ms(passed), duration_ms(whole));
+                }
+                Workload::Distribution | Workload::Transfer => {
+                    network.note_progress(ended as u64, total);
+                }
+            };
+            let warming = (warm_up, &request);
+            let outcomes = perform(workload, consumers, limits, warming, note, may_end);
             if outcomes.is_err() {
                 // Consumers that still run.
                 leftovers::end_processes(mark);
@@ -434,12 +446,14 @@ impl Sampler<'_> {
 /// A consumer that has ended: the time of its start, its request, and its results.
 type Ended = (Duration, Request, applications::ConsumerMeasurements);
 
-/// Starts consumers at their times, and waits until all have ended and until `may_end`.
+/// Starts consumers at their times, and waits until all have ended and until `may_end`. `note` is given the time and the number of
+/// those that have ended.
 fn perform(
     workload: Workload,
     consumers: Vec<Consumer>,
     (clock, end, mark): (&Clock, Duration, &str),
     (mut warm_up, request): (Option<Duration>, &mpsc::Sender<()>),
+    note: impl Fn(Duration, usize),
     mut may_end: impl FnMut() -> bool,
 ) -> Result<Vec<Ended>, String> {
     let count = consumers.len();
@@ -448,6 +462,7 @@ fn perform(
     let (send, ended) = mpsc::channel();
     while outcomes.len() < count || !may_end() {
         let now = clock.now().since(Timestamp::ZERO);
+        note(now, outcomes.len());
         if now >= end {
             let missing = count - outcomes.len();
             return Err(format!(
