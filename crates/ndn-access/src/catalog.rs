@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ndn_client::Endpoint;
-use ndn_client::fetch::{Discovery, FetchOptions, FoundObject, ObjectStream};
+use ndn_client::fetch::{Discovery, FetchConfig, FetchOptions, FoundObject, ObjectStream};
 use ndn_files::{FileMetadata, MetadataError, find_manifest};
 use ndn_packet::Name;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -69,7 +69,10 @@ impl Resource {
     /// The content as a stream, from its beginning.
     #[must_use]
     pub fn fetch(&self, endpoint: &Endpoint) -> ObjectStream {
-        endpoint.fetch_found(self.found.clone(), 0, &self.fetching)
+        // Few listings have a second segment.
+        let config = FetchConfig { first_alone: self.details.is_directory, ..self.fetching.config };
+        let fetching = FetchOptions { config, ..self.fetching.clone() };
+        endpoint.fetch_found(self.found.clone(), 0, &fetching)
     }
 }
 

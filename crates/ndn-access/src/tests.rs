@@ -463,6 +463,7 @@ async fn directories_are_listed_and_described() {
     let entries: Vec<_> =
         listed.iter().map(|entry| (entry.file_name.as_slice(), entry.is_directory)).collect();
     assert_eq!(entries, [(b"b".as_slice(), true), (b"one", false)]);
+    assert_eq!(bed.server.counters().count(Event::BeyondEnd), 0);
     let directory = bed.access.stat(&name("/x/a")).await.unwrap();
     assert!(directory.is_directory && directory.size.is_none());
     let file = bed.access.stat(&name("/x/a/b/two")).await.unwrap();

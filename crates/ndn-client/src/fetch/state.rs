@@ -29,6 +29,9 @@ pub struct FetchConfig {
     pub buffer_segments: u32,
     /// The last segment to fetch; `None`: up to the final segment.
     pub last_segment_needed: Option<u64>,
+    /// Whether the first segment is requested alone. Objects that mostly have one segment cause no Interests for others then,
+    /// which nobody answers; those with more take one more round trip.
+    pub first_alone: bool,
 }
 
 impl Default for FetchConfig {
@@ -39,6 +42,7 @@ impl Default for FetchConfig {
             retransmissions_max: 15,
             buffer_segments: 4096,
             last_segment_needed: None,
+            first_alone: false,
         }
     }
 }
@@ -590,6 +594,9 @@ impl FetchState {
     /// Whether the window, or the pause of an outage, allows an Interest.
     fn may_transmit(&self) -> bool {
         match &self.outage {
+            None if self.config.first_alone && self.progress.segments == 0 => {
+                self.segments.in_flight() == 0
+            }
             None => self.segments.in_flight() < self.window.size(),
             Some(outage) => {
                 let is_out = outage.probe.is_some_and(|probe| self.is_unanswered(&probe));
@@ -746,6 +753,16 @@ mod tests {
     }
 
     const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn first_segment_can_be_requested_alone() {
+        let config = FetchConfig { first_alone: true, ..FetchConfig::default() };
+        let mut state = FetchState::new(config, 0, None);
+        let sent = |state: &mut FetchState| std::iter::from_fn(|| state.poll_transmit(MS)).count();
+        assert_eq!(sent(&mut state), 1);
+        state.handle_data(2 * MS, 0, Some(5), false);
+        assert_eq!(sent(&mut state), 5);
+    }
 
     /// A missing segment has no packet with its expected digest: after a Nack that fails
     /// verification, both ways are tried alternately.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use ndn_client::Endpoint;
-use ndn_client::fetch::{Discovery, FetchOptions, FoundObject};
+use ndn_client::fetch::{Discovery, FetchConfig, FetchOptions, FoundObject};
 use ndn_files::{
     Attributes, FileMetadata, ListingEntry, Origin, has_content, is_reserved_name, is_unchanged,
     newer_version, parse_listing,
@@ -305,7 +305,9 @@ pub(in crate::cli) async fn list(
     name: &Name,
     fetching: &FetchOptions,
 ) -> Outcome<(FileMetadata, Vec<ListingEntry>)> {
-    let fetching = FetchOptions { discovery: Discovery::Metadata, ..fetching.clone() };
+    // Few listings have a second segment.
+    let config = FetchConfig { first_alone: true, ..fetching.config };
+    let fetching = FetchOptions { config, discovery: Discovery::Metadata, ..fetching.clone() };
     let found = endpoint.find(name, &fetching).await.map_err(failure)?;
     let metadata = found.metadata().and_then(|content| FileMetadata::decode(content).ok());
     let Some(metadata) = metadata.filter(FileMetadata::is_directory) else {
