@@ -137,8 +137,9 @@ fn catalogue_of_a_wrong_key_and_missing_ones_are_reported() {
     assert_eq!(names(&found).len(), 3);
     let wrong = bed.forwarder.run(&["find", "/files", "--verify", &text(&other)]);
     assert_eq!(wrong.status.code(), Some(5), "{}", String::from_utf8_lossy(&wrong.stderr));
+    // The server says so.
     let none = bed.forwarder.run(&["find", "/files/2026"]);
-    assert_eq!(none.status.code(), Some(4));
+    assert_eq!(none.status.code(), Some(1));
     let complaint = String::from_utf8_lossy(&none.stderr);
     assert!(complaint.contains("`namewire serve --catalogue` publishes catalogues"), "{complaint}");
     let condition = bed.forwarder.run(&["find", "/files", "--where", "run"]);

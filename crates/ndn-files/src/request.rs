@@ -13,6 +13,9 @@ pub const MANIFEST: Component<'static> = Component::keyword(b"manifest");
 /// Keyword component of signed leaves of manifests.
 pub const LEAVES: Component<'static> = Component::keyword(b"leaves");
 
+/// Keyword component of catalogues.
+pub(crate) const CATALOGUE: Component<'static> = Component::keyword(b"catalogue");
+
 /// Maximum number of components after the path.
 const SUFFIX_LEN_MAX: usize = 3;
 
@@ -23,6 +26,8 @@ pub(crate) enum Requested {
     Metadata,
     /// `32=ls/32=metadata`
     ListMetadata,
+    /// `32=catalogue/32=metadata` where there is no catalogue, which would answer.
+    MissingCatalogue,
     /// Nothing, or `v=<version>`: the first segment, as consumers without metadata discover it.
     First { version: Option<u64> },
     /// `v=<version>/seg=<segment>`
@@ -69,6 +74,7 @@ fn requested(suffix: &[Component<'_>], can_be_prefix: bool) -> Option<Requested>
         [] if can_be_prefix => Some(Requested::First { version: None }),
         [METADATA] if can_be_prefix => Some(Requested::Metadata),
         [LIST, METADATA] if can_be_prefix => Some(Requested::ListMetadata),
+        [CATALOGUE, METADATA] if can_be_prefix => Some(Requested::MissingCatalogue),
         [version] if can_be_prefix => {
             Some(Requested::First { version: Some(version.as_version()?) })
         }
@@ -110,6 +116,8 @@ mod tests {
         assert_eq!(classified("/x/a/b/32=metadata", true), of(3, Requested::Metadata));
         assert_eq!(classified("/x/32=metadata", true), of(1, Requested::Metadata));
         assert_eq!(classified("/x/a/32=ls/32=metadata", true), of(2, Requested::ListMetadata));
+        let catalogue = of(1, Requested::MissingCatalogue);
+        assert_eq!(classified("/x/32=catalogue/32=metadata", true), catalogue);
         let segment = Requested::Segment { version: 7, segment: 300 };
         assert_eq!(classified("/x/a/v=7/seg=300", false), of(2, segment));
         let segment = Requested::ListSegment { version: 7, segment: 0 };

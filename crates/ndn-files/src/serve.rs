@@ -170,6 +170,9 @@ impl Service {
                     let content = content.and_then(|target| self.metadata(target, job.requested));
                     self.answer_metadata(&job, content, scratch);
                 }
+                Requested::MissingCatalogue => {
+                    self.answer_metadata(&job, Err(OpenFailure::NotFound.into()), scratch);
+                }
                 Requested::Manifest { version, node } => {
                     let target = target.as_ref().map_err(|refused| *refused);
                     self.answer_node(target, version, node, job, scratch);
@@ -353,9 +356,6 @@ impl Service {
         Ok(file)
     }
 
-    /// The segments of a file; `None` if its name is too long.
-    pub(crate) fn layout(
-        &self,
     /// The open file at a target, if it is of this version.
     fn file_of_version(
         &self,
@@ -367,6 +367,9 @@ impl Service {
         if version == current { Ok(file) } else { Err(Rejection::wrong_version(version, current)) }
     }
 
+    /// The segments of a file; `None` if its name is too long.
+    pub(crate) fn layout(
+        &self,
         point: &MountPoint,
         name: &Name,
         stat: &FileStat,
@@ -1236,14 +1239,14 @@ impl Rejection {
     pub(crate) fn silently(event: Event) -> Self {
         Self { event, sends_nack: false }
     }
-}
-
-impl From<OpenFailure> for Rejection {
 
     /// An older version does not come back; a newer one may appear.
     fn wrong_version(version: u64, current: u64) -> Self {
         Self { event: Event::WrongVersion, sends_nack: version < current }
     }
+}
+
+impl From<OpenFailure> for Rejection {
     fn from(failure: OpenFailure) -> Self {
         // Transient failures are left to the consumer's retransmission.
         Self { event: failure.into(), sends_nack: !matches!(failure, OpenFailure::Other(_)) }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine, alphabet};
 use ndn_packet::Name;
+use ndn_table::NAME_COMPONENTS_MAX;
 
 use crate::config::{ByteSize, parse_duration};
 
@@ -18,6 +19,28 @@ pub(super) fn name(text: &str) -> Result<Name, String> {
         return Err("names begin with `/`".to_owned());
     }
     Name::from_uri(text).map_err(|error| error.to_string())
+}
+
+/// Parses the name of an Interest.
+pub(super) fn interest_name(text: &str) -> Result<Name, String> {
+    with_components(name(text)?, NAME_COMPONENTS_MAX)
+}
+
+/// Parses the name of an object to fetch: Interests for it have names of at least one component more.
+pub(super) fn object_name(text: &str) -> Result<Name, String> {
+    with_components(name(text)?, NAME_COMPONENTS_MAX - 1)
+}
+
+/// A name of at most `components_max` components beside its implicit digest.
+fn with_components(name: Name, components_max: usize) -> Result<Name, String> {
+    let digest = usize::from(name.as_ref().implicit_digest().is_some());
+    match name.len() - digest {
+        count if count > components_max => Err(format!(
+            "it has {count} components: at most {components_max} are possible here, as forwarders drop packets whose \
+             names have more than {NAME_COMPONENTS_MAX}"
+        )),
+        _ => Ok(name),
+    }
 }
 
 /// Parses a name to publish under, which cannot contain a digest component.
@@ -216,3 +239,13 @@ mod tests {
         assert!(positive_duration("0s").is_err());
     }
 }
+    #[test]
+    fn requested_names_fit_the_tables_of_forwarders() {
+        let of = |count: usize| "/a".repeat(count);
+        assert!(object_name(&of(62)).is_ok() && interest_name(&of(63)).is_ok());
+        let digest = format!("{}/sha256digest={}", of(63), "07".repeat(32));
+        assert!(interest_name(&digest).is_ok() && interest_name(&of(64)).is_err());
+        let reason = object_name(&of(63)).unwrap_err();
+        assert!(reason.starts_with("it has 63 components: at most 62"), "{reason}");
+    }
+

@@ -10,7 +10,7 @@ use ndn_files::{CatalogueEntry, CatalogueError, PageCache, fetch_index, fetch_pa
 use ndn_packet::Name;
 use serde_json::{Value, json};
 
-use super::arguments::{name, size};
+use super::arguments::{object_name, size};
 use super::connect::{ConnectOptions, block_on, kind_of_fetch};
 use super::failure::{Failure, Outcome};
 use super::keys;
@@ -31,7 +31,7 @@ const CACHE_BYTES_MAX: u64 = 256 << 20;
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name whose catalogue is searched, as `serve --prefix` has it
-    #[arg(value_parser = name)]
+    #[arg(value_parser = object_name)]
     name: Name,
     /// Pattern of the path below NAME, as of `sync --include`; all files without it
     #[arg(value_parser = parse_pattern)]

@@ -16,7 +16,7 @@ use ndn_files::{LIST, REPLICAS_MAX, Workers, fetch_index};
 use ndn_packet::{Convention, Name};
 use serde_json::json;
 
-use super::arguments::{at_least_one, name, positive_duration};
+use super::arguments::{at_least_one, name, object_name, positive_duration};
 use super::connect::{ConnectOptions, block_on};
 use super::connection::while_connected;
 use super::failure::{Failure, Outcome};
@@ -42,7 +42,7 @@ use super::{diagnose, range};
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name of the object, with or without version
-    #[arg(value_parser = name)]
+    #[arg(value_parser = object_name)]
     name: Name,
     /// Output file, which appears when it is complete, or `-` for standard output
     #[arg(long, short, value_name = "FILE")]

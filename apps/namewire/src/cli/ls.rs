@@ -8,7 +8,7 @@ use ndn_packet::Name;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::arguments::name;
+use super::arguments::object_name;
 use super::connect::{ConnectOptions, block_on};
 use super::failure::{Failure, Outcome};
 use super::fetch_file::failure;
@@ -27,7 +27,7 @@ const ENTRIES_AT_A_TIME: usize = 64;
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name of the directory
-    #[arg(value_parser = name)]
+    #[arg(value_parser = object_name)]
     name: Name,
     /// Show permissions, sizes and times of modification
     #[arg(long, short)]
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn listed_name_is_accepted_by_get() {
         let entry = ListingEntry { file_name: b"50%41".to_vec(), is_directory: false };
-        let name = name(&format!("/x/{}", shown(&entry))).unwrap();
+        let name = object_name(&format!("/x/{}", shown(&entry))).unwrap();
         assert_eq!(name.component(1).unwrap().value(), b"50%41");
     }
 }

@@ -11,7 +11,7 @@ use ndn_mount::{MountError, MountOptions, Mounted, Watcher};
 use ndn_packet::Name;
 use serde_json::json;
 
-use super::arguments::{duration, name, positive_duration, size};
+use super::arguments::{duration, object_name, positive_duration, size};
 use super::connect::{ConnectOptions, block_on_threads};
 use super::connection::report_losses;
 use super::failure::{Failure, Outcome};
@@ -30,7 +30,7 @@ const WATCHER: &str = "unmount-abandoned";
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name of a directory of the file server
-    #[arg(value_parser = name)]
+    #[arg(value_parser = object_name)]
     name: Name,
     /// Directory to mount it on
     #[arg(value_hint = ValueHint::DirPath)]

@@ -10,7 +10,7 @@ use ndn_client::{ExpressError, InterestRequest, ReceivedData};
 use ndn_packet::dissect::dissect;
 use ndn_packet::{Data, Name};
 
-use super::arguments::{from_base64, name, positive_duration};
+use super::arguments::{from_base64, interest_name, name, positive_duration};
 use super::connect::{ConnectOptions, block_on};
 use super::connection::while_connected;
 use super::failure::{Failure, Outcome};
@@ -20,7 +20,7 @@ use super::keys;
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// The name
-    #[arg(value_parser = name)]
+    #[arg(value_parser = interest_name)]
     name: Name,
     /// Accept Data with a longer name (CanBePrefix)
     #[arg(long, short = 'P', alias = "prefix")]

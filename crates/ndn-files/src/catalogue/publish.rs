@@ -11,9 +11,9 @@ use ndn_security::{DigestSigner, Sha256Digest, Signer, sha256};
 
 use super::format::{CatalogueEntry, CatalogueIndex, PAGES_MAX, PageReference};
 use super::pages::{Page, paginate};
+use crate::request::CATALOGUE;
 
 /// Keyword component of catalogues.
-const CATALOGUE: Component<'static> = Component::keyword(b"catalogue");
 /// Keyword component of pages.
 const PAGE: Component<'static> = Component::keyword(b"page");
 /// Version of pages: their names have their digests.
