@@ -81,7 +81,13 @@ pub(crate) fn read(text: &str) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
     let findings = Findings::default();
     let (document, syntax_errors) = DeTable::parse_recoverable(text);
     for error in &syntax_errors {
-        findings.report(error.span().unwrap_or(0..0), error.message().trim_end().to_owned(), None);
+        let (span, message) = (error.span().unwrap_or(0..0), error.message().trim_end());
+        // The message does not name it.
+        let message = match text.get(span.clone()).filter(|_| message == "duplicate key") {
+            Some(key) => format!("the key `{key}` occurs twice"),
+            None => message.to_owned(),
+        };
+        findings.report(span, message, None);
     }
     if !syntax_errors.is_empty() {
         return Err(findings.into_parts().0);

@@ -1,7 +1,7 @@
 //! Parses names, durations, sizes and Base64 on the command line.
 
 use std::any::TypeId;
-use std::num::{IntErrorKind, ParseIntError};
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
@@ -103,6 +103,15 @@ where
         }
         Ok(_) | Err(_) => Err("it is a whole number, 1 or more".to_owned()),
     }
+}
+
+/// The reason of a refusal of a number, if the words of an error are those of the standard library.
+pub(super) fn reason_in_words(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    if let Some(error) = error.downcast_ref::<ParseIntError>() {
+        let is_large = *error.kind() == IntErrorKind::PosOverflow;
+        return Some(if is_large { "the number is too large" } else { "it is not a whole number" });
+    }
+    error.is::<ParseFloatError>().then_some("it is not a number")
 }
 
 /// Options with a duration take a value that begins with a dash: that it is negative is the reason of its refusal.
@@ -233,13 +242,6 @@ mod tests {
     }
 
     #[test]
-    fn zero_timeout_is_rejected() {
-        assert_eq!(positive_duration("1ms"), Ok(Duration::from_millis(1)));
-        assert!(positive_duration("0").is_err());
-        assert!(positive_duration("0s").is_err());
-    }
-}
-    #[test]
     fn requested_names_fit_the_tables_of_forwarders() {
         let of = |count: usize| "/a".repeat(count);
         assert!(object_name(&of(62)).is_ok() && interest_name(&of(63)).is_ok());
@@ -249,3 +251,10 @@ mod tests {
         assert!(reason.starts_with("it has 63 components: at most 62"), "{reason}");
     }
 
+    #[test]
+    fn zero_timeout_is_rejected() {
+        assert_eq!(positive_duration("1ms"), Ok(Duration::from_millis(1)));
+        assert!(positive_duration("0").is_err());
+        assert!(positive_duration("0s").is_err());
+    }
+}

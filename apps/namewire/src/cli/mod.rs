@@ -85,6 +85,7 @@ pub mod shared {
     pub use super::output::{self, Table};
 }
 
+use std::error::Error as _;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -218,6 +219,10 @@ fn refuse(mut error: clap::Error, arguments: &[OsString]) -> ! {
         let tip = "--transport names the Unix socket of the forwarder to connect to".into();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }
+    if let Some(text) = wrong_number(&error) {
+        output::note(&text);
+        std::process::exit(error.exit_code());
+    }
     let word = match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
         (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) => word,
         _ => error.exit(),
@@ -227,6 +232,13 @@ fn refuse(mut error: clap::Error, arguments: &[OsString]) -> ! {
         "namewire: {word} is not a command: {answer}; see `namewire --help`"
     ));
     std::process::exit(error.exit_code())
+}
+
+/// The text of an error about a value that is no number, in words of our own.
+fn wrong_number(error: &clap::Error) -> Option<String> {
+    let source = error.source()?;
+    let reason = arguments::reason_in_words(source)?;
+    Some(error.render().to_string().trim_end().replace(&source.to_string(), reason))
 }
 
 /// Executes a command. With `as_tool`, its output has the form of the program by whose name this one was started, where
@@ -291,6 +303,19 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn wrong_numbers_are_refused_in_plain_words() {
+        for (arguments, expected) in [
+            (["run", "--port", "80x"], "'80x' for '--port <PORT>': it is not a whole number\n"),
+            (["run", "--port", "99999999999999999999"], "': the number is too large\n"),
+        ] {
+            let error =
+                super::program().try_get_matches_from(["namewire"].iter().chain(&arguments));
+            let text = super::wrong_number(&error.unwrap_err()).unwrap();
+            assert!(text.contains(expected), "{text}");
+        }
     }
 
     #[test]
