@@ -40,7 +40,8 @@ enum Command {
         #[arg(long, value_enum)]
         serve: Option<Switch>,
         /// Choice of the Data that a full store evicts: lru, priority-fifo, lfu, windowed-lfu, w-tinylfu, s3-fifo, sieve,
-        /// arc, gdsf, random, vip (see [caching.vip]); until the next start. Nothing is evicted
+        /// arc, gdsf, random, vip (only with the cargo feature `vip`; see [caching.vip]); until the next start. Nothing is
+        /// evicted
         #[arg(long)]
         policy: Option<PolicyKind>,
         #[command(flatten)]

@@ -14,10 +14,11 @@ const OBJECTS_SHOWN: usize = 20;
 /// One request, in the unit of amounts.
 const REQUEST: u64 = 1_000_000;
 
-/// Show the counts and scores of VIP of a running forwarder: objects, and the neighbors in the exchange
+/// Show the counts and scores of VIP, if the forwarder was built with the cargo feature `vip`
 ///
-/// VIP (virtual Interest packets) is patented in the United States (US 12155738 B2). Only programs built with the cargo
-/// feature `vip` have it, and only forwarders with `caching.vip.enabled` take part. Amounts are in requests.
+/// Lists objects, and the neighbors in the exchange. VIP (virtual Interest packets) is patented in the United States (US
+/// 12155738 B2). Only programs built with the cargo feature `vip` have it, and only forwarders with `caching.vip.enabled` take
+/// part. Amounts are in requests.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Show up to a thousand objects, not only the twenty of highest score
