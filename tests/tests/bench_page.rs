@@ -92,6 +92,20 @@ fn benchmark_without_a_page_has_figures_of_each_trial() {
     }
     assert!(run["summary"]["goodput_bit_per_s"]["interval"].is_number(), "{run}");
     assert!(fs::read_to_string(html).unwrap().contains("<svg"));
+    let history = |arguments: &[&str]| {
+        let mut command = Command::new(bench_program());
+        command.arg("page-history").args(arguments);
+        command.arg("--history").arg(directory.path().join("bench.sqlite"));
+        run_to_end(command)
+    };
+    let json = |arguments: &[&str]| -> Value {
+        serde_json::from_slice(&history(arguments).stdout).unwrap()
+    };
+    assert_eq!(json(&[])["runs"][0]["trials"], 2);
+    assert!(json(&["--before", "1"])["runs"].as_array().unwrap().is_empty());
+    let compared = json(&["--first", "1", "--second", "1"]);
+    assert_eq!(compared["comparison"]["data_per_s"]["ratio"], 1.0, "{compared}");
+    assert_eq!(history(&["--first", "1", "--second", "2"]).status.code(), Some(1));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // The benchmark page: inputs and live figures of a benchmark, the history, one benchmark, and two compared.
 
 import { keepToken, token } from "/api.js";
+import { bits, comparisonTables, date, historyForm, number, spread } from "/benchmarks.js";
 import { Chart, Samples, short } from "/chart.js";
 import { field, make, notice, save, table } from "/parts.js";
 
@@ -103,16 +104,8 @@ function receive(message) {
 
 // ---- Units
 
-const bits = (rate) => short(rate, "bit/s");
 const percent = (part) => `${(100 * part).toFixed(3)} %`;
 const milliseconds = (us) => (us / 1000).toFixed(us < 10_000 ? 2 : 0);
-const date = (unixMs) => new Date(unixMs).toISOString().slice(0, 19).replace("T", " ");
-const spread = ({ mean, interval }, show) => (interval === null ? show(mean) : `${show(mean)} ± ${show(interval)}`);
-const number = (text) => make("td", { class: "number" }, text);
-/** The words of the inputs that differ from the default, for a list. */
-const inputs = (plan, defaults) => Object.entries(plan)
-  .filter(([name, value]) => value !== defaults[name] || name === "transport" || name === "traffic")
-  .map(([name, value]) => `${name} ${value}`.replaceAll("_", " ")).join(", ");
 
 const OWN = "namewire";
 
@@ -280,30 +273,20 @@ class History {
   async refresh() {
     const last = this.before.at(-1);
     const [{ runs }, defaults] = await Promise.all([read(`/api/runs${last ? `?before=${last}` : ""}`), read("/api/defaults")]);
-    const form = make("form", { onsubmit: (event) => {
-      event.preventDefault();
-      const chosen = new FormData(form).getAll("run");
-      if (chosen.length === 2) location.hash = `#/compare/${Math.min(...chosen)}/${Math.max(...chosen)}`;
-      else fail(form, new Error("Choose two benchmarks to compare."));
-    } });
-    const rows = runs.map(({ id, unix_ms: unixMs, plan, state: ended, trials, summary }) => make("tr", {},
-      make("td", {}, make("input", { type: "checkbox", name: "run", value: String(id), "aria-label": `Compare benchmark ${id}` })),
-      make("td", { class: "number" }, make("a", { href: `#/run/${id}` }, String(id))),
-      number(date(unixMs)), make("td", {}, ended), number(String(trials)),
-      number(summary ? short(summary.data_per_s.mean) : "–"), number(summary ? bits(summary.goodput_bit_per_s.mean) : "–"),
-      make("td", { class: "name" }, inputs(plan, defaults)),
-      make("td", {}, make("button", { type: "button", "aria-label": `Delete benchmark ${id}`, onclick: async () => {
-        if (!confirm(`Delete benchmark ${id}?`)) return;
-        try {
-          await request(`/api/runs/${id}`, { method: "DELETE" });
-          await this.refresh();
-        } catch (error) {
-          fail(form, error);
-        }
-      } }, "Delete"))));
-    const headings = [["Compare"], ["Number", "number"], ["Start (UTC)", "number"], ["State"], ["Trials", "number"], ["Data/s", "number"],
-      ["Goodput", "number"], ["Inputs"], [""]];
-    form.append(table("Benchmarks, the latest first", headings, rows), make("button", { class: "main" }, "Compare two"));
+    const compare = (place, chosen) => {
+      if (chosen.length === 2) location.hash = `#/compare/${chosen.join("/")}`;
+      else fail(place, new Error("Choose two benchmarks to compare."));
+    };
+    const remove = (id, place) => make("button", { type: "button", "aria-label": `Delete benchmark ${id}`, onclick: async () => {
+      if (!confirm(`Delete benchmark ${id}?`)) return;
+      try {
+        await request(`/api/runs/${id}`, { method: "DELETE" });
+        await this.refresh();
+      } catch (error) {
+        fail(place, error);
+      }
+    } }, "Delete");
+    const form = historyForm(runs, defaults, compare, (id) => make("a", { href: `#/run/${id}` }, String(id)), remove);
     const turn = (change) => () => {
       change();
       this.refresh().catch((error) => fail(form, error));
@@ -361,21 +344,9 @@ class Compared {
   }
 
   async show() {
-    const { a, b, comparison } = await read(`/api/compare?a=${this.a}&b=${this.b}`);
-    const row = (name, show, key) => {
-      const { ratio, difference, interval } = comparison[key];
-      const differs = interval === null ? "unknown: one has a single trial" : Math.abs(difference) > interval ? "yes" : "no";
-      return make("tr", {}, make("td", {}, name), number(spread(a.summary[key], show)), number(spread(b.summary[key], show)),
-        number(ratio.toFixed(3)), number(interval === null ? show(difference) : `${show(difference)} ± ${show(interval)}`), make("td", {}, differs));
-    };
-    const headings = [["Figure"], [`Benchmark ${a.id}`, "number"], [`Benchmark ${b.id}`, "number"], ["Ratio", "number"],
-      ["Difference", "number"], ["Differs (95 %, Welch)"]];
-    const figures = table("Comparison", headings, [row("Data packets", (value) => short(value, "/s"), "data_per_s"), row("Goodput", bits, "goodput_bit_per_s")]);
-    const different = Object.keys(a.plan).filter((name) => a.plan[name] !== b.plan[name]);
-    const plans = different.length === 0 ? make("p", {}, "All inputs are the same.")
-      : table("Inputs that differ", [["Input"], [`Benchmark ${a.id}`], [`Benchmark ${b.id}`]], different.map((name) =>
-        make("tr", {}, make("td", {}, name.replaceAll("_", " ")), make("td", {}, String(a.plan[name])), make("td", {}, String(b.plan[name])))));
-    main.replaceChildren(make("h2", {}, `Benchmarks ${a.id} and ${b.id}`), figures, plans,
+    const compared = await read(`/api/compare?a=${this.a}&b=${this.b}`);
+    const { a, b } = compared;
+    main.replaceChildren(make("h2", {}, `Benchmarks ${a.id} and ${b.id}`), ...comparisonTables(compared),
       make("p", {}, make("a", { href: `#/run/${a.id}` }, `Benchmark ${a.id}`), ", ", make("a", { href: `#/run/${b.id}` }, `benchmark ${b.id}`)));
   }
 

@@ -1,6 +1,7 @@
 // Tasks: traffic generators, fetches, file servers and benchmarks that the API runs.
 
 import { query } from "/api.js";
+import { comparisonTables, historyForm } from "/benchmarks.js";
 import { Chart, Samples, short } from "/chart.js";
 import { List } from "/frame.js";
 import { change, field, make, notice, table, time } from "/parts.js";
@@ -30,6 +31,7 @@ const KINDS = {
 const TYPES = { names: "[String!]!", number: "UInt64", flag: "Boolean", word: "String", text: "String!" };
 const typeOf = ([, , type, more]) => (type === "number" && more.required ? "UInt64!" : TYPES[type]);
 const TASKS = "{ tasks { id kind state arguments principal unixMs } }";
+const HISTORY = "mutation($first: UInt64, $second: UInt64) { benchmarkHistoryStart(first: $first, second: $second) { id } }";
 const DETAILS = "query($id: UInt64!) { tasks(id: $id) { id kind state status messages result metrics { key value } } }";
 
 const select = (label, name, choices) => make("label", {}, label, make("select", { name }, ...choices.map(([value, text]) =>
@@ -135,8 +137,41 @@ export class Tasks extends List {
       event.preventDefault();
       this.start(form);
     } }, kinds, this.inputs, make("button", { class: "main" }, "Start"));
+    const history = make("section");
+    const opener = make("button", { type: "button", onclick: () => this.showHistory(history) }, "History of benchmarks");
     return make("div", {}, make("p", {}, "Programs that the forwarder starts on its host and connects to itself. They end with it. "
-      + "A benchmark starts forwarders of its own, and takes processor time from this one."), form);
+      + "A benchmark starts forwarders of its own, and takes processor time from this one."), form, make("div", { class: "bar" }, opener), history);
+  }
+
+  /** Shows the history of benchmarks, and two of them compared. */
+  async showHistory(place) {
+    try {
+      const { runs, defaults } = await this.readHistory({});
+      const compared = make("div");
+      const compare = async (form, [first, second, ...more]) => {
+        try {
+          if (second === undefined || more.length > 0) throw new Error("Choose two benchmarks to compare.");
+          compared.replaceChildren(...comparisonTables(await this.readHistory({ first, second })));
+        } catch (error) {
+          compared.replaceChildren(notice(error.message));
+        }
+      };
+      place.replaceChildren(make("h3", {}, "History of benchmarks"),
+        runs.length > 0 ? historyForm(runs, defaults, compare) : make("p", {}, "There are no benchmarks yet."), compared);
+    } catch (error) {
+      place.replaceChildren(notice(error.message));
+    }
+  }
+
+  /** Starts a task that reads the history, and returns its result. */
+  async readHistory(variables) {
+    const { benchmarkHistoryStart: { id } } = await query(HISTORY, variables);
+    for (;;) {
+      const [{ state, result, messages }] = (await query(DETAILS, { id })).tasks;
+      if (state === "done") return JSON.parse(result);
+      if (state !== "running") throw new Error(messages.trim() || `The task has ${state}.`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
   }
 
   start(form) {
@@ -163,7 +198,8 @@ export class Tasks extends List {
 
   async read() {
     const { tasks } = await query(TASKS);
-    const rows = tasks.map(({ id, kind, state, arguments: words, principal, unixMs }) => {
+    // Those that read the history are none of the user's.
+    const rows = tasks.filter(({ kind }) => kind in KINDS).map(({ id, kind, state, arguments: words, principal, unixMs }) => {
       const details = make("button", { type: "button", class: "link", "aria-pressed": String(this.shown === id),
         "aria-label": `${KINDS[kind][0]}, details of task ${id}`, onclick: (event) => {
           event.target.blur();

@@ -7,7 +7,7 @@ use hyper::{Response, StatusCode};
 use crate::shared::{Body, text};
 
 /// Path, content type and content of each file.
-const FILES: [(&str, &str, &str); 12] = [
+const FILES: [(&str, &str, &str); 13] = [
     ("/", "text/html; charset=utf-8", include_str!("../pages/index.html")),
     ("/style.css", "text/css; charset=utf-8", include_str!("../pages/style.css")),
     ("/app.js", "text/javascript; charset=utf-8", include_str!("../pages/app.js")),
@@ -24,6 +24,7 @@ const FILES: [(&str, &str, &str); 12] = [
     ("/capture.js", "text/javascript; charset=utf-8", include_str!("../pages/capture.js")),
     ("/log.js", "text/javascript; charset=utf-8", include_str!("../pages/log.js")),
     ("/tasks.js", "text/javascript; charset=utf-8", include_str!("../pages/tasks.js")),
+    ("/benchmarks.js", "text/javascript; charset=utf-8", include_str!("../pages/benchmarks.js")),
 ];
 
 /// Pages load nothing from elsewhere, and are not shown in others.

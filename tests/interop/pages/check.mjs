@@ -203,6 +203,12 @@ await run(async (open, errors) => {
   await page.getByRole("region", { name: "Mean and 95 % interval" }).getByText(/±/).first().waitFor();
   await accessible(page, "benchmark");
   await page.screenshot({ path: `${directory}/tasks-benchmark-light.png`, fullPage: true });
+  // It is in the history.
+  await page.getByRole("button", { name: "History of benchmarks" }).click();
+  await page.getByLabel("Compare benchmark 1").check();
+  await page.getByRole("button", { name: "Compare two" }).click();
+  await page.getByText("Choose two benchmarks to compare.").waitFor();
+  await accessible(page, "history of benchmarks");
 
   // Dark, with the token in the link, and at the width of a phone.
   for (const [name, options] of [

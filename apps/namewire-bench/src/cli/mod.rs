@@ -183,6 +183,9 @@ enum Bench {
         #[arg(long, requires = "are_files")]
         once: bool,
     },
+    /// A part of the history of `bench page`; started as a task of the HTTP API
+    #[command(hide = true)]
+    PageHistory(page::HistoryOptions),
     Overload(overload::Options),
     Management(management::Options),
     Access(access::Options),
@@ -301,6 +304,7 @@ fn run(bench: &Bench) -> Outcome {
         Bench::Link(options) => link::run(options),
         Bench::Page(options) => page::run(options),
         Bench::PageFetch { order, wait, once } => Ok(run_fetch_node(order, *wait, *once)?),
+        Bench::PageHistory(options) => page::run_history(options),
         Bench::Overload(options) => overload::run(options),
         Bench::Management(options) => management::run(options),
         Bench::Access(options) => access::run(options),

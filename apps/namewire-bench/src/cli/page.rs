@@ -202,6 +202,52 @@ fn api_of(url: Option<&String>, file: Option<&Path>) -> Outcome<Option<ApiOption
     Ok(Some(ApiOptions { url: url.clone(), token: token.trim().to_owned() }))
 }
 
+/// A part of the history, as JSON.
+#[derive(Args, Debug)]
+pub(super) struct HistoryOptions {
+    /// File of the history [default: as of `bench page`]
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// List the latest 50 benchmarks before this number
+    #[arg(long, value_name = "NUMBER")]
+    before: Option<i64>,
+    /// Compare the second with this benchmark
+    #[arg(long, value_name = "NUMBER", requires = "second", conflicts_with = "before")]
+    first: Option<i64>,
+    /// Compare this benchmark with the first
+    #[arg(long, value_name = "NUMBER", requires = "first")]
+    second: Option<i64>,
+}
+
+/// Prints the benchmarks of the history, or two of them compared.
+pub(super) fn run_history(options: &HistoryOptions) -> Outcome {
+    let history = open(options.history.clone())?;
+    let Some((first, second)) = options.first.zip(options.second) else {
+        let before = options.before.unwrap_or(i64::MAX);
+        let runs = page::listed(&history.list(before, page::LIST_LEN).map_err(failed)?);
+        return print_json(&serde_json::json!({ "runs": runs, "defaults": Plan::default() }));
+    };
+    let find = |id| {
+        let found = history.find(id).map_err(failed)?;
+        found.ok_or_else(|| Failure::Failed(format!("there is no benchmark {id}")))
+    };
+    let compared = page::compared(&find(first)?, &find(second)?);
+    print_json(&compared.ok_or_else(|| Failure::Failed("a benchmark has no trials".to_owned()))?)
+}
+
+/// The history in this file, by default in the usual one.
+fn open(file: Option<PathBuf>) -> Outcome<History> {
+    let file = file.or_else(page::default_file).ok_or_else(|| {
+        Failure::Usage("there is no home directory: give --history FILE".to_owned())
+    })?;
+    History::open(&file).map_err(failed)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the argument of map_err")]
+fn failed(error: anyhow::Error) -> Failure {
+    Failure::Failed(format!("{error:#}"))
+}
+
 pub(super) fn run(options: &Options) -> Outcome {
     let stop = Arc::new(AtomicBool::new(false));
     let (interrupt, interrupted) = std::sync::mpsc::channel();
@@ -211,11 +257,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         // A headless run does not wait for it.
         let _ = interrupt.send(());
     })?;
-    let file = options.history.clone().or_else(page::default_file).ok_or_else(|| {
-        Failure::Usage("there is no home directory: give --history FILE".to_owned())
-    })?;
-    let failed = |error: anyhow::Error| Failure::Failed(format!("{error:#}"));
-    let history = History::open(&file).map_err(failed)?;
+    let history = open(options.history.clone())?;
     if options.headless {
         return run_headless(options, &history, &stop);
     }
@@ -245,7 +287,6 @@ fn run_headless(options: &Options, history: &History, stop: &AtomicBool) -> Outc
     for file in &options.export {
         form_of(file)?;
     }
-    let failed = |error: anyhow::Error| Failure::Failed(format!("{error:#}"));
     let unix_ms = page::unix_ms();
     let mut record = Record::new(plan, &elsewhere, unix_ms);
     history.add(&mut record).map_err(failed)?;

@@ -8,6 +8,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::record::{Record, State};
 
+/// Benchmarks of one list.
+pub(crate) const LIST_LEN: usize = 50;
 /// Maximum number of benchmarks; the oldest are removed.
 const RECORDS_MAX: i64 = 1000;
 /// Version of the schema, in `user_version`.

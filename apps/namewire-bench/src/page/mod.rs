@@ -18,12 +18,12 @@ mod trial;
 pub(crate) use api::ApiOptions;
 pub(crate) use export::{csv, html, microseconds, svg};
 pub(crate) use fetch_node::{Figures, Order, Reported, run_fetch_node};
-pub(crate) use history::{History, default_file};
+pub(crate) use history::{History, LIST_LEN, default_file};
 pub(crate) use nodes::{Consumer, start_until};
 pub(crate) use plan::{
     CongestionKind, InterestPattern, PageTransport, Peers, Plan, ProducerKind, Traffic,
 };
-pub(crate) use record::{Record, State, Statistic, Summary};
+pub(crate) use record::{Record, State, Statistic, Summary, compared, listed};
 pub(crate) use remote::{Elsewhere, RemoteOptions};
 pub(crate) use service::BenchSite;
 pub(crate) use trial::{Progress, run_trials};

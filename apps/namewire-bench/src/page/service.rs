@@ -23,14 +23,12 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::export::{csv, html, svg};
-use super::history::History;
+use super::history::{History, LIST_LEN};
 use super::plan::Plan;
-use super::record::{Comparison, Record, State};
+use super::record::{Record, State, compared, listed};
 use super::remote::Elsewhere;
 use super::trial::run_trials;
 
-/// Benchmarks of one list.
-const LIST_LEN: usize = 50;
 /// Maximum number of pages that follow a benchmark.
 const FOLLOWERS_MAX: usize = 32;
 /// Messages that wait for a page; further ones are dropped, and the page is disconnected.
@@ -52,7 +50,8 @@ const FILES: [(&str, &str, &str); 2] = [
     ("/bench.js", "text/javascript; charset=utf-8", include_str!("../../pages/bench.js")),
 ];
 /// Files that the page shares with the status pages of the forwarder.
-const SHARED_FILES: [&str; 4] = ["/style.css", "/parts.js", "/chart.js", "/api.js"];
+const SHARED_FILES: [&str; 5] =
+    ["/style.css", "/parts.js", "/chart.js", "/api.js", "/benchmarks.js"];
 
 /// The page and its benchmarks.
 pub(crate) struct BenchSite {
@@ -131,19 +130,8 @@ impl BenchSite {
             Some(number) => number.parse().map_err(|_| bad("before: a number"))?,
         };
         let records = lock(&self.shared.history).list(before, LIST_LEN).map_err(failed)?;
-        let of = |record: &Record| {
-            let mut value = record.to_json();
-            if let Some(fields) = value.as_object_mut() {
-                fields.insert("trials".to_owned(), record.trials.len().into());
-                for field in ["machine", "peers", "published_elsewhere"] {
-                    fields.remove(field);
-                }
-            }
-            value
-        };
-        let runs: Vec<Value> = records.iter().map(of).collect();
         let running = lock(&self.shared.active).run.as_ref().map(|run| run.id);
-        Ok(as_json(200, &json!({ "runs": runs, "running": running })))
+        Ok(as_json(200, &json!({ "runs": listed(&records), "running": running })))
     }
 
     fn find(&self, id: i64) -> Result<Record, SiteReply> {
@@ -183,12 +171,8 @@ impl BenchSite {
             text.parse().map_err(|_| bad("a and b are numbers of benchmarks"))
         };
         let (one, other) = (self.find(number("a")?)?, self.find(number("b")?)?);
-        let compared = Comparison::of(&one, &other);
-        let compared = compared.ok_or_else(|| bad("a benchmark has no trials"))?;
-        Ok(as_json(
-            200,
-            &json!({ "a": one.to_json(), "b": other.to_json(), "comparison": compared }),
-        ))
+        let compared = compared(&one, &other).ok_or_else(|| bad("a benchmark has no trials"))?;
+        Ok(as_json(200, &compared))
     }
 
     fn start(&self, body: &[u8]) -> Result<SiteReply, SiteReply> {

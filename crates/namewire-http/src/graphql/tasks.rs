@@ -104,7 +104,7 @@ const TRANSPORT: Parameter = Parameter {
     )
 };
 
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 7] = [
     Kind {
         name: "trafficProducer",
         field: "trafficProducerStart",
@@ -297,11 +297,30 @@ const KINDS: [Kind; 6] = [
         ],
         alternatives: &[],
     },
+    Kind {
+        name: "benchmarkHistory",
+        field: "benchmarkHistoryStart",
+        command: &["bench", "page-history"],
+        role: Role::Operate,
+        has_metrics: false,
+        help: "Reads benchmarks of the history. The result is JSON: the latest 50, or two of them compared.",
+        parameters: &[
+            optional("before", Form::NumberOf("--before", ""), "The latest 50 before this number."),
+            optional(
+                "first",
+                Form::NumberOf("--first", ""),
+                "Number of the one that the second is compared with.",
+            ),
+            optional("second", Form::NumberOf("--second", ""), "Number of the second."),
+        ],
+        alternatives: &["before", "first"],
+    },
 ];
 
 /// Adds the type of the results.
 pub(super) fn declare(types: &mut Types) {
-    let kinds = "`trafficProducer`, `trafficConsumer`, `fetch`, `fileServer`, `benchmark` or `benchmarkFetch`.";
+    let kinds = "`trafficProducer`, `trafficConsumer`, `fetch`, `fileServer`, `benchmark`, `benchmarkFetch` or \
+                 `benchmarkHistory`.";
     let cpu = "CPU time of its process so far, nanoseconds; null after its end.";
     let state = "`running`, `stopping`, `stopped`, `done`, or `failed`.";
     let status = "Exit status; null while it runs, or if a signal has ended it.";
@@ -427,7 +446,7 @@ fn arguments(
     let mut others = Vec::new();
     if kind.has_metrics {
         options.push("--metrics=127.0.0.1:0".to_owned());
-    } else if kind.name == "benchmark"
+    } else if ["benchmark", "benchmarkHistory"].contains(&kind.name)
         && let Some(state) = state
     {
         options.push(format!("--history={}", state.join("bench.sqlite").display()));
