@@ -112,7 +112,7 @@ pub fn perform(
             scope.spawn(move || work(sender));
         }
         drop(sender);
-        let mut summary = Summary::default();
+        let (mut summary, mut spent) = (Summary::default(), Duration::ZERO);
         loop {
             let ended = match receiver.recv_timeout(INTERVAL) {
                 Ok(run) => Some(run),
@@ -130,6 +130,7 @@ pub fn perform(
                     None => &mut summary.succeeded,
                 };
                 *count += 1;
+                spent += Duration::from_millis(run.duration_ms);
             }
             let (done, total) = (summary.succeeded + summary.failed, runs.len());
             let own = lock(&started);
@@ -137,7 +138,13 @@ pub fn perform(
             let now = clock.now();
             let running: Vec<_> = own.values().map(|one| one.at(now)).collect();
             drop(own);
-            let shares = running.iter().filter_map(|run| run.share).sum::<f64>();
+            let share = |run: &RunningRun| match run.share {
+                Some(share) => share,
+                None if done == 0 => 0.0,
+                // It probably takes as long as the others.
+                None => (run.elapsed.as_secs_f64() * done as f64 / spent.as_secs_f64()).min(1.0),
+            };
+            let shares = running.iter().map(share).sum::<f64>();
             let rest = estimate_rest(now - begin, done as f64 + shares, total);
             progress(Progress { ended: ended.as_ref(), running: &running, done, total, rest });
         }
