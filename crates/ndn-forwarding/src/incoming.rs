@@ -1375,7 +1375,7 @@ fn count_only_token(counters: &Counters, rx: &RxPacket<'_>, own: Token) {
 }
 
 /// The only in-record of an entry, and the properties of its face, if the Data may be cached, has no announcement, and is sent
-/// to it and nobody else.
+/// to that face.
 #[inline(always)]
 fn find_only_downstream<'a>(
     tables: &'a Tables,

@@ -45,7 +45,7 @@ impl BestRoute {
         }
     }
 
-    /// What the strategy chooses for a new Interest that arrived on `arrival`, and that may leave the host, in the usual case:
+    /// The choice of the strategy for a new Interest that arrived on `arrival`, and that may leave the host, in the usual case:
     /// `cheapest`, the next hop of lowest cost, with the properties of its face.
     #[inline(always)]
     pub(crate) fn usual_next_hop(
