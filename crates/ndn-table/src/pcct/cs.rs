@@ -337,9 +337,10 @@ impl Cs {
         entry.describe(key.hashes, wire.len(), fresh_until, log_place);
         entry.index_slot = place.slot();
         let block = entry.block;
-        match self.replacement.kind {
-            PolicyKind::Lru => self.queues.push(entries, slot, QueueKind::Main),
-            _ => self.enqueue(slot, arrival.solicited, now),
+        if self.replacement.kind == PolicyKind::Lru {
+            self.queues.push(entries, slot, QueueKind::Main);
+        } else {
+            self.enqueue(slot, arrival.solicited, now);
         }
         self.prefetch_victims(index);
         self.counters.insertions += 1;
