@@ -65,7 +65,7 @@ impl From<ControlError> for Failure {
         let text = error.to_string();
         match error {
             ControlError::Connect { source, .. } => {
-                let hint = if source.kind() == std::io::ErrorKind::PermissionDenied {
+                let hint = if source.kind() == io::ErrorKind::PermissionDenied {
                     "it belongs to the user who runs the forwarder"
                 } else {
                     "is a forwarder running? --control names another socket"
