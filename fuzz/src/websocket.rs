@@ -52,8 +52,8 @@ fn messages_of(mut bytes: &[u8]) -> (u64, bool) {
                     return (messages, false);
                 }
                 match frame.is_final {
-                    // An empty frame that is a whole message carries nothing.
-                    true => messages += u64::from(frame.opcode == 0 || !message.is_empty()),
+                    // An empty message carries nothing.
+                    true => messages += u64::from(!message.is_empty()),
                     false => begun = Some(message),
                 }
             }
