@@ -103,9 +103,9 @@ pub(super) struct FetchArguments {
     lifetime: Duration,
     /// Retransmissions of a segment before giving up
     ///
-    /// The fetch fails after (RETRIES + 1) lifetimes without an answer or without a forwarder. Finding the version may
-    /// take as long again, at most four lifetimes. After a forwarder has restarted, a missing route counts only after
-    /// ten seconds.
+    /// The fetch fails after (RETRIES + 1) lifetimes without an answer or without a forwarder. Before, finding the
+    /// version fails after four Interests (RETRIES + 1, if that is less), one a second, and the lifetime of the last.
+    /// After a forwarder has restarted, a missing route counts only after ten seconds.
     #[arg(long, default_value_t = FetchConfig::default().retransmissions_max)]
     retries: u32,
     /// Ignore the part of an interrupted fetch and start again
