@@ -1231,6 +1231,8 @@ warm-up = "1 ms"
 
     #[test]
     fn example_file_is_a_valid_model() {
+        let page = include_str!("../../../docs/model/reference.md");
+        assert!(page.contains(EXAMPLE), "the page has another example");
         let model = Model::parse(EXAMPLE).unwrap();
         assert_eq!(model.network.stations.len(), 3);
         assert_eq!(model.horizon_ps, 10_000_000_000);
