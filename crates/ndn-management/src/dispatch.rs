@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ndn_packet::tlv::Reader;
-use ndn_packet::{ComponentType, Data, Interest, Name, NameRef, types};
+use ndn_packet::{ComponentType, Data, Interest, MAX_PACKET_SIZE, Name, NameRef, types};
 use ndn_security::Certificate;
 use ndn_security::trust::{Search, Validation};
 
@@ -179,6 +179,11 @@ fn dispatch_command(
         Dispatch::Refuse { verb, response, signer, reason }
     };
     match authorizer.authorize(now, &command, requester, fetched) {
+        Authorization::Accept { signer, .. } if !has_room_for_answer(&command) => {
+            let text =
+                "the name is too long: the answer, which repeats it, would not fit into a packet";
+            refuse(signer, ControlResponse::new(status::NAME_TOO_LONG, text))
+        }
         Authorization::Ignore { reason } => Dispatch::Ignore(IgnoreReason::Unauthorised(reason)),
         Authorization::NeedsCertificates { signer, search } => {
             Dispatch::NeedsCertificates { verb, signer, search }
@@ -203,6 +208,16 @@ fn dispatch_command(
             accept(now, command, requester, authorizer, (signer, authority))
         }
     }
+}
+
+/// Bytes of an answer for its signature and all else than its name and the repeated parameters.
+const REST_OF_ANSWER: usize = 600;
+
+/// Whether an answer with the name and the parameters of a command fits into a packet.
+fn has_room_for_answer(command: &Command<'_>) -> bool {
+    let parameters = command.name.component(TopPrefix::LEN + 2);
+    let parameters_len = parameters.map_or(0, |component| component.value().len());
+    command.name.value().len() + parameters_len + REST_OF_ANSWER <= MAX_PACKET_SIZE
 }
 
 fn accept(

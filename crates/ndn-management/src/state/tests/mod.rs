@@ -316,6 +316,16 @@ fn answer_has_the_name_of_the_command_and_follows_the_fib_update() {
 }
 
 #[test]
+fn command_whose_answer_would_not_fit_into_a_packet_is_refused() {
+    let mut harness = Harness::new();
+    for (length, code) in [(3900, status::OK), (4200, status::NAME_TOO_LONG)] {
+        let uri = format!("/{}", "a".repeat(length));
+        let response = harness.command(APP, Verb::RibRegister, &named(&uri));
+        assert_eq!((response.code, harness.fib(&uri).len()), (code, usize::from(code == 200)));
+    }
+}
+
+#[test]
 fn answer_that_cannot_be_signed_is_counted() {
     let mut harness = Harness::new();
     harness.state.outbox.signer = Box::new(|_: &DataBuilder<'_>| None);
