@@ -167,7 +167,9 @@ export class Tasks extends List {
   async readHistory(variables) {
     const { benchmarkHistoryStart: { id } } = await query(HISTORY, variables);
     for (;;) {
-      const [{ state, result, messages }] = (await query(DETAILS, { id })).tasks;
+      const [task] = (await query(DETAILS, { id })).tasks;
+      if (task === undefined) throw new Error("The history was read by others meanwhile: try again.");
+      const { state, result, messages } = task;
       if (state === "done") return JSON.parse(result);
       if (state !== "running") throw new Error(messages.trim() || `The task has ${state}.`);
       await new Promise((resolve) => setTimeout(resolve, 50));

@@ -21,6 +21,8 @@ use crate::tokens::Role;
 pub(crate) const RUNNING_MAX: usize = 8;
 /// Tasks that are listed; of those that have ended, the oldest is forgotten.
 const LISTED_MAX: usize = 50;
+/// The kind of tasks that read the history of benchmarks for a page. They take a moment, and the place of no other task.
+pub(crate) const HISTORY_KIND: &str = "benchmarkHistory";
 /// The last part of the messages of a task that is kept, and the first part of its results, in bytes.
 const MESSAGES_LEN_MAX: usize = 16 << 10;
 const RESULT_LEN_MAX: usize = 1 << 20;
@@ -210,13 +212,15 @@ impl Tasks {
         if list.is_closed {
             return Err("the forwarder is stopping".to_owned());
         }
-        if list.tasks.iter().filter(|task| task.status.is_none()).count() >= RUNNING_MAX {
+        let is_history = order.kind == HISTORY_KIND;
+        let is_alike = |task: &&Task| (task.order.kind == HISTORY_KIND) == is_history;
+        let alike = || list.tasks.iter().filter(is_alike);
+        if alike().filter(|task| task.status.is_none()).count() >= RUNNING_MAX {
             return Err(format!("{RUNNING_MAX} tasks are running: stop one first"));
         }
-        if list.tasks.len() >= LISTED_MAX
-            && let Some(oldest) = list.tasks.iter().position(|task| task.status.is_some())
-        {
-            list.tasks.remove(oldest);
+        let oldest = alike().find(|task| task.status.is_some()).map(|task| task.id);
+        if alike().count() >= if is_history { RUNNING_MAX } else { LISTED_MAX } {
+            list.tasks.retain(|task| Some(task.id) != oldest);
         }
         list.last_id += 1;
         let id = list.last_id;

@@ -15,7 +15,7 @@ pub enum PacketKind {
     Nack,
 }
 
-/// Boolean properties of a received packet and of its face. Those that are tested together for each packet are in one byte.
+/// Boolean properties of a received packet and of its face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags(u16);
 

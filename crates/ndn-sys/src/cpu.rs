@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use rustix::process::{Resource, getpriority_process, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -32,22 +32,26 @@ pub fn allow_cpus(cpus: &[usize]) -> io::Result<()> {
 
 /// Requests slices of this length from the scheduler for the calling thread, 0.1 to 100 ms. A thread with short slices that uses
 /// less than its share of a processor runs as soon as it wakes up, and not when the slice of another thread ends
-/// (`sched_setattr(2)`). Linux before 6.12 ignores it.
+/// (`sched_setattr(2)`). Linux before 6.12 ignores it; a thread of another scheduling policy than `SCHED_OTHER` stays as it is.
 ///
 /// # Errors
-/// Those of `sched_setattr(2)`.
+/// Those of `sched_getattr(2)` and `sched_setattr(2)`.
 pub fn set_slice(slice: Duration) -> io::Result<()> {
-    let attributes = libc::sched_attr {
-        size: u32::try_from(size_of::<libc::sched_attr>()).unwrap_or(0),
-        sched_policy: libc::SCHED_OTHER.cast_unsigned(),
-        sched_flags: 0,
-        sched_nice: getpriority_process(None)?,
-        sched_priority: 0,
-        sched_runtime: u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX),
-        sched_deadline: 0,
-        sched_period: 0,
+    let size = u32::try_from(size_of::<libc::sched_attr>()).unwrap_or(0);
+    let mut attributes = std::mem::MaybeUninit::<libc::sched_attr>::zeroed();
+    // SAFETY: the kernel writes at most `size` bytes, and all bytes of the structure are initialized.
+    let mut attributes = unsafe {
+        let place = attributes.as_mut_ptr();
+        if libc::syscall(libc::SYS_sched_getattr, 0, place, size, 0) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        attributes.assume_init()
     };
-    // SAFETY: the kernel reads as many bytes as `size` says.
+    if attributes.sched_policy != libc::SCHED_OTHER.cast_unsigned() {
+        return Ok(());
+    }
+    attributes.sched_runtime = u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX);
+    // SAFETY: the kernel reads as many bytes as `size` of the structure says.
     match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -203,9 +207,10 @@ mod tests {
     #[test]
     fn short_slices_keep_the_nice_value() {
         std::thread::spawn(|| {
-            let nice = getpriority_process(None).unwrap();
+            let nice = || rustix::process::getpriority_process(None).unwrap();
+            let before = nice();
             set_slice(Duration::from_micros(100)).unwrap();
-            assert_eq!(getpriority_process(None).unwrap(), nice);
+            assert_eq!(nice(), before);
         })
         .join()
         .unwrap();

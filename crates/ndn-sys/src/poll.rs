@@ -306,7 +306,8 @@ impl SteppedWakers {
         self.has_calls.swap(false, Ordering::Acquire);
         let is_called = find(&self.wakers.borrow());
         if is_called {
-            self.has_calls.store(true, Ordering::Relaxed);
+            // Not a store: that would hide a call of another thread at this moment from the next search.
+            self.has_calls.fetch_or(true, Ordering::Relaxed);
         }
         is_called
     }

@@ -58,13 +58,15 @@ impl History {
     /// The database cannot be written.
     pub(crate) fn add(&self, record: &mut Record) -> anyhow::Result<()> {
         let unix_ms = i64::try_from(record.unix_ms)?;
-        self.database
+        // Other processes read the history meanwhile.
+        let transaction = self.database.unchecked_transaction()?;
+        transaction
             .execute("INSERT INTO runs (unix_ms, record) VALUES (?, '')", params![unix_ms])?;
-        record.id = self.database.last_insert_rowid();
+        record.id = transaction.last_insert_rowid();
         self.update(record)?;
         let oldest = record.id - RECORDS_MAX;
-        self.database.execute("DELETE FROM runs WHERE id <= ?", params![oldest])?;
-        Ok(())
+        transaction.execute("DELETE FROM runs WHERE id <= ?", params![oldest])?;
+        Ok(transaction.commit()?)
     }
 
     /// Replaces a benchmark.

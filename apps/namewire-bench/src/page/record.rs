@@ -284,25 +284,27 @@ impl Record {
     }
 }
 
-/// Benchmarks as JSON for a list: without their trials, of which it has the number.
-pub(crate) fn listed(records: &[Record]) -> Vec<serde_json::Value> {
-    let of = |record: &Record| {
-        let mut value = record.to_json();
-        if let Some(fields) = value.as_object_mut() {
-            fields.insert("trials".to_owned(), record.trials.len().into());
-            for field in ["machine", "peers", "published_elsewhere"] {
-                fields.remove(field);
-            }
+/// A benchmark as JSON without its trials, of which it has the number.
+fn summarized(record: &Record) -> serde_json::Value {
+    let mut value = record.to_json();
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("trials".to_owned(), record.trials.len().into());
+        for field in ["machine", "peers", "published_elsewhere"] {
+            fields.remove(field);
         }
-        value
-    };
-    records.iter().map(of).collect()
+    }
+    value
+}
+
+/// Benchmarks as JSON for a list.
+pub(crate) fn listed(records: &[Record]) -> Vec<serde_json::Value> {
+    records.iter().map(summarized).collect()
 }
 
 /// Two benchmarks as JSON, and the second compared with the first; `None` if one has no trials.
 pub(crate) fn compared(one: &Record, other: &Record) -> Option<serde_json::Value> {
     let comparison = Comparison::of(one, other)?;
-    let (a, b) = (one.to_json(), other.to_json());
+    let (a, b) = (summarized(one), summarized(other));
     Some(serde_json::json!({ "a": a, "b": b, "comparison": comparison }))
 }
 

@@ -72,6 +72,8 @@ pub(crate) fn run(
     log_file: Option<LogFile>,
 ) -> anyhow::Result<()> {
     let Prepared { plan, privileges } = prepared;
+    // Default paths are those of the user who starts it, also of a listener that is enabled after privileges were dropped.
+    let _ = crate::config::default_socket_path();
     let log = logging::init(&config.log, log_file).map_err(anyhow::Error::msg)?;
     // Best effort: fewer descriptors only mean fewer connections.
     if let Err(error) = ndn_sys::cpu::raise_descriptor_limit() {

@@ -13,7 +13,7 @@ use super::access::{self, bad_input, refusal};
 use super::management::{number, text, truth};
 use super::shapes::{NUMBER, Shape, Types, json_of};
 use crate::calls::unix_ms;
-use crate::tasks::{Order, Tasks};
+use crate::tasks::{HISTORY_KIND, Order, Tasks};
 use crate::tokens::Role;
 
 /// Time after the request to stop at which a task is killed.
@@ -298,7 +298,7 @@ const KINDS: [Kind; 7] = [
         alternatives: &[],
     },
     Kind {
-        name: "benchmarkHistory",
+        name: HISTORY_KIND,
         field: "benchmarkHistoryStart",
         command: &["bench", "page-history"],
         role: Role::Operate,
@@ -446,7 +446,7 @@ fn arguments(
     let mut others = Vec::new();
     if kind.has_metrics {
         options.push("--metrics=127.0.0.1:0".to_owned());
-    } else if ["benchmark", "benchmarkHistory"].contains(&kind.name)
+    } else if ["benchmark", HISTORY_KIND].contains(&kind.name)
         && let Some(state) = state
     {
         options.push(format!("--history={}", state.join("bench.sqlite").display()));

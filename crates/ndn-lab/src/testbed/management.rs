@@ -70,8 +70,32 @@ impl Operator {
 
     fn try_exchange(&mut self, interest: &[u8]) -> std::io::Result<Vec<u8>> {
         let asked = Interest::parse(interest).map_err(std::io::Error::other)?.name();
+        // The answer to an earlier Interest for the same dataset, which was repeated, is not this one's.
+        self.discard_received()?;
         self.stream.write_all(interest)?;
         Ok(self.receive(|name| name.starts_with(asked).then_some(()))?.1)
+    }
+
+    /// Discards the frames that have arrived.
+    fn discard_received(&mut self) -> std::io::Result<()> {
+        let mut chunk = [0; 16 * 1024];
+        self.stream.set_nonblocking(true)?;
+        let ended = loop {
+            match self.stream.read(&mut chunk) {
+                // The next read finds the end of the connection again.
+                Ok(0) => break Ok(()),
+                Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.stream.set_nonblocking(false)?;
+        while let Ok(Some(len)) = frame_len(&self.buffer)
+            && len <= self.buffer.len()
+        {
+            self.buffer.drain(..len);
+        }
+        ended
     }
 
     /// The next Data for which `find` finds by its name what it answers.
