@@ -9,7 +9,9 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 
 use crate::InputError;
-use crate::trace::expected_requests;
+
+/// Largest number of requests of a trace.
+pub(crate) const REQUESTS_MAX: usize = 200_000_000;
 
 /// Largest number of nodes of a file.
 const NODES_MAX: usize = 1000;
@@ -319,7 +321,7 @@ impl Topology {
                 return Err(InputError(format!("load.{name} = {value}: must be positive")));
             }
         }
-        expected_requests(self)?;
+        self.expected_requests()?;
         if !(0.0..=10.0).contains(&load.zipf) {
             return Err(InputError(format!("load.zipf = {}: must be 0 to 10", load.zipf)));
         }
@@ -335,6 +337,24 @@ impl Topology {
             return Err(InputError(format!("no path between the nodes '{first}' and '{other}'")));
         }
         Ok(())
+    }
+
+    /// The mean number of requests of the load.
+    ///
+    /// # Errors
+    ///
+    /// It is below one, or above the limit.
+    pub(crate) fn expected_requests(&self) -> Result<f64, InputError> {
+        let load = &self.load;
+        let expected = load.requests_per_s * self.consumers.len() as f64 * load.duration_s;
+        let text = match expected {
+            _ if expected < 1.0 => format!("{expected} requests are expected; at least 1"),
+            _ if expected > REQUESTS_MAX as f64 => {
+                format!("{expected:.0} requests; at most {REQUESTS_MAX}")
+            }
+            _ => return Ok(expected),
+        };
+        Err(InputError(format!("load.requests_per_s, load.duration_s: {text}")))
     }
 
     /// Capacity of the link of a hop, per direction.

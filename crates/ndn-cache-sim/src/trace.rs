@@ -3,10 +3,8 @@
 use ndn_types::random::Random;
 
 use crate::InputError;
-use crate::topology::Topology;
+use crate::topology::{REQUESTS_MAX, Topology};
 
-/// Largest number of requests of a trace.
-const REQUESTS_MAX: usize = 200_000_000;
 /// Files in a dataset of [`Pattern::Datasets`].
 const DATASET_FILES: usize = 20;
 /// Time between two files of a job of [`Pattern::Datasets`], in seconds.
@@ -106,24 +104,6 @@ fn zipf_weights(count: usize, exponent: f64) -> Vec<f64> {
     (1..=count).map(|rank| (rank as f64).powf(-exponent)).collect()
 }
 
-/// The mean number of requests of the load.
-///
-/// # Errors
-///
-/// It is below one, or above the limit.
-pub(crate) fn expected_requests(topology: &Topology) -> Result<f64, InputError> {
-    let load = &topology.load;
-    let expected = load.requests_per_s * topology.consumers.len() as f64 * load.duration_s;
-    if (1.0..=REQUESTS_MAX as f64).contains(&expected) {
-        return Ok(expected);
-    }
-    let text = match expected < 1.0 {
-        true => format!("{expected} requests are expected; at least 1"),
-        false => format!("{expected:.0} requests; at most {REQUESTS_MAX}"),
-    };
-    Err(InputError(format!("load.requests_per_s, load.duration_s: {text}")))
-}
-
 impl Trace {
     /// Generates a trace for a network: a function of its load, the pattern and the seed.
     ///
@@ -134,7 +114,7 @@ impl Trace {
         let load = &topology.load;
         let consumers = &topology.consumers;
         let total_rate = load.requests_per_s * consumers.len() as f64;
-        let expected = expected_requests(topology)?;
+        let expected = topology.expected_requests()?;
         let mut random = Random::new(seed, 1);
         let mut requests = Vec::with_capacity((expected * 1.1) as usize);
         let mut sizes = vec![load.object_bytes; load.objects];

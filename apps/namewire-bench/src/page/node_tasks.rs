@@ -44,14 +44,17 @@ impl Task {
         // Strings, lists, numbers and truth values are written in GraphQL as in JSON.
         let given: Vec<_> =
             arguments.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        let before = list(&api)?.first().and_then(|task| task["id"].as_u64()).unwrap_or(0);
+        // A token that may not list tasks may not start one: the error of the start says which role it takes.
+        let latest = |tasks: Vec<Value>| tasks.first().and_then(|task| task["id"].as_u64());
+        let before = list(&api).ok().map(|tasks| latest(tasks).unwrap_or(0));
         let started =
             api.query(&format!("mutation {{ {mutation}({}) {{ id }} }}", given.join(", ")));
         let id = match started {
             Ok(answer) => answer[mutation]["id"].as_u64(),
             // The answer was lost: a task that was started nevertheless is this one.
-            Err(error) if error.is::<reqwest::Error>() => {
-                Some(find(&api, before, (mutation, arguments)).ok_or(error)?)
+            Err(error) if is_lost(&error) => {
+                let found = before.and_then(|before| find(&api, before, (mutation, arguments)));
+                Some(found.ok_or(error)?)
             }
             Err(error) => return Err(error),
         };
@@ -70,6 +73,11 @@ impl Task {
         }
         Ok(task)
     }
+}
+
+/// Whether a request was sent, and its answer did not arrive.
+fn is_lost(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<reqwest::Error>().is_some_and(|error| !error.is_connect())
 }
 
 /// The tasks of a node, the latest first.
