@@ -54,7 +54,7 @@ const NAP: Duration = Duration::from_micros(20);
 const BEFORE_WINDOW: f64 = 0.02;
 /// A try is discarded if the intended rate was not reached to this share.
 const SENT_MIN: f64 = 0.97;
-const TRIES: usize = 6;
+const TRIES: usize = 4;
 
 /// Duration of a run, seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
