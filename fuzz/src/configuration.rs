@@ -1,6 +1,6 @@
 //! The reader of configuration files.
 
-use namewire::config;
+use namewire_config as config;
 
 /// Reads text as a configuration. What is accepted passes its own check; what is refused can be
 /// told with its place, in both forms.

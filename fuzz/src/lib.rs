@@ -67,6 +67,22 @@ pub const TARGETS: &[(&str, Target)] = &[
 
 /// The target called `name`.
 #[must_use]
-pub fn find_target(name: &str) -> Option<Target> {
-    TARGETS.iter().find(|(other, _)| *other == name).map(|(_, target)| *target)
+pub const fn find_target(name: &str) -> Option<Target> {
+    let mut rest = TARGETS;
+    while let [(other, target), others @ ..] = rest {
+        if is_equal(other.as_bytes(), name.as_bytes()) {
+            return Some(*target);
+        }
+        rest = others;
+    }
+    None
+}
+
+/// Comparison of slices that constants can use.
+const fn is_equal(one: &[u8], other: &[u8]) -> bool {
+    match (one, other) {
+        ([], []) => true,
+        ([a, one @ ..], [b, other @ ..]) => *a == *b && is_equal(one, other),
+        _ => false,
+    }
 }
