@@ -498,7 +498,7 @@ fn flood_over_ethernet(victim: Script) {
         (used * 100 > open * 97).then_some(())
     });
     for _ in 0..5 {
-        bridge.ping_often(3, "/bystander");
+        bridge.ping_under_flood(3, "/bystander");
     }
     std::fs::write(bridge.path("end"), "").unwrap();
     bridge.ping_often(3, "/bystander");
