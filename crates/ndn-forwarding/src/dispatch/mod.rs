@@ -23,6 +23,7 @@ use ndn_table::{Ndt, TOKEN_LENGTH, Token};
 use crate::descriptor::{Descriptor, Flags};
 use crate::{Burst, PacketKind};
 
+use load::EntryLoads;
 pub use load::{LOAD_SAMPLE, NdtLoads, Sampled};
 pub use message::{AddressedMessage, CsProbe, DataVisit, ProbeAnswer, ShardMessage};
 pub(crate) use message::{InterestMark, Stage};
@@ -44,10 +45,26 @@ pub struct Dispatcher {
     loads: Arc<NdtLoads>,
     /// Packets until the next sample.
     until_sample: u32,
-    /// Samples whose counters are being prefetched.
-    sampled: [Sampled; SAMPLES_AHEAD],
+    samples: SamplesAhead,
+}
+
+/// Samples whose counters are being prefetched.
+#[derive(Debug)]
+struct SamplesAhead {
+    samples: [Sampled; SAMPLES_AHEAD],
     /// The oldest of them.
-    next_sampled: usize,
+    next: usize,
+}
+
+impl SamplesAhead {
+    /// Prefetches the counter of `sample`, and counts the oldest one in its place.
+    #[inline(always)]
+    fn push(&mut self, loads: EntryLoads<'_>, sample: Sampled) {
+        loads.prefetch(sample);
+        let place = &mut self.samples[self.next % SAMPLES_AHEAD];
+        loads.note(std::mem::replace(place, sample));
+        self.next = self.next.wrapping_add(1);
+    }
 }
 
 impl Dispatcher {
@@ -60,8 +77,7 @@ impl Dispatcher {
             ndt,
             loads: Arc::default(),
             until_sample: LOAD_SAMPLE,
-            sampled: [Sampled::NONE; SAMPLES_AHEAD],
-            next_sampled: 0,
+            samples: SamplesAhead { samples: [Sampled::NONE; SAMPLES_AHEAD], next: 0 },
         }
     }
 
@@ -176,16 +192,12 @@ impl Dispatcher {
     /// next sample.
     #[inline(always)]
     fn sample_own(&mut self, burst: &Burst, mut sample: usize, end: usize) -> usize {
-        let Self { depth, ndt, loads, sampled, next_sampled, .. } = self;
+        let Self { depth, ndt, loads, samples, .. } = self;
         let (settled, depth, loads) = (ndt.settled(), *depth, loads.entries());
         let own = burst.descriptors().get(..end).unwrap_or_default();
         while let Some(descriptor) = own.get(sample) {
             let entry = settled.entry(burst.hash_at(descriptor, depth));
-            let new = Sampled::new(entry, u16::from(descriptor.components));
-            loads.prefetch(new);
-            let place = &mut sampled[*next_sampled % SAMPLES_AHEAD];
-            loads.note(std::mem::replace(place, new));
-            *next_sampled = next_sampled.wrapping_add(1);
+            samples.push(loads, Sampled::new(entry, u16::from(descriptor.components)));
             sample += LOAD_SAMPLE as usize;
         }
         sample
@@ -245,12 +257,7 @@ impl Dispatcher {
     #[inline]
     fn take_sample(&mut self, entry: u16, components: u16) {
         self.until_sample = LOAD_SAMPLE;
-        let sampled = Sampled::new(entry, components);
-        let loads = self.loads.entries();
-        loads.prefetch(sampled);
-        let place = &mut self.sampled[self.next_sampled % SAMPLES_AHEAD];
-        loads.note(std::mem::replace(place, sampled));
-        self.next_sampled = self.next_sampled.wrapping_add(1);
+        self.samples.push(self.loads.entries(), Sampled::new(entry, components));
     }
 
     /// Whether a packet is an Interest, or a Data or Nack whose token no other shard has originated.

@@ -554,6 +554,7 @@ impl Cs {
     }
 
     /// Removes a Data from the log or the prefix tree.
+    #[inline(always)]
     fn forget_prefixes(&mut self, slot: u32) {
         match self.entries[slot].place() {
             Some(place) => self.log.remove(place),
@@ -658,10 +659,7 @@ impl Cs {
         let entry = &mut self.entries[slot];
         entry.is_in_use = false;
         let CsEntry { hash, index_slot, block, wire_length, .. } = *entry;
-        match entry.place() {
-            Some(place) => self.log.remove(place),
-            None => self.tree.unlink(&mut self.entries, slot),
-        }
+        self.forget_prefixes(slot);
         let removed = index.remove_from(hash, slot, index_slot);
         debug_assert!(removed);
         (block, usize::from(wire_length))
