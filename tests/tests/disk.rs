@@ -101,8 +101,12 @@ impl Bed {
     }
 
     fn start_again(&mut self) {
+        self.start_again_by(Command::new(program()));
+    }
+
+    /// Starts the forwarder by the begin of a command.
+    fn start_again_by(&mut self, mut command: Command) {
         let directory = self.forwarder.directory().to_owned();
-        let mut command = Command::new(program());
         command.arg("run").arg("--config").arg(directory.join("namewire.toml"));
         self.forwarder.process = Process::start("forwarder-again", command, &directory);
         wait_until("the forwarder", || {
@@ -145,6 +149,33 @@ fn content_is_served_from_disk_and_found_after_a_stop() {
     assert!(bed.counter("unchanged") >= 100, "{disk}");
     let metadata = fs::metadata(&bed.path).unwrap();
     assert_eq!(metadata.len(), 16 << 20);
+}
+
+/// A filter of system calls refuses io_uring, as the default one of container runtimes does.
+#[test]
+fn content_is_served_from_disk_without_io_uring() {
+    const REFUSING: &str = r#"
+        my ($prctl, $program, @arguments) = @ARGV;
+        my ($number, $io_uring_setup, $eperm) = (0, 425, 1);
+        my $filter = pack "(SCCL)4", 0x20, 0, 0, $number, 0x15, 0, 1, $io_uring_setup,
+            6, 0, 0, 0x00050000 | $eperm, 6, 0, 0, 0x7fff0000;
+        my $filters = pack "Sx![P]P", 4, $filter;
+        syscall($prctl + 0, 38, 1, 0, 0, 0) == 0 or die $!;
+        syscall($prctl + 0, 22, 2, $filters) == 0 or die $!;
+        exec $program, @arguments or die $!;
+    "#;
+    let mut bed = Bed::new();
+    bed.fetch(0..200);
+    bed.end(Signal::TERM);
+    let prctl = if cfg!(target_arch = "x86_64") { "157" } else { "167" };
+    let mut command = Command::new("perl");
+    command.args(["-e", REFUSING, prctl]).arg(program());
+    bed.start_again_by(command);
+    let evicted = 200 - MEMORY_PACKETS;
+    assert!(bed.count_cached(0..200) >= evicted);
+    assert!(bed.counter("reads") >= evicted as u64 - 100, "{}", bed.disk());
+    let log = bed.forwarder.process.stderr();
+    assert!(log.contains("threads instead of io_uring"), "{log}");
 }
 
 #[test]

@@ -78,8 +78,9 @@ settings! {
         admission: DiskAdmission = DiskAdmission::SecondTouch => restart(Memory),
         /// Maximum number of reads in progress for each worker. Interests beyond it are forwarded.
         reads: usize = 128 => restart(Memory).within(1..=4096),
-        /// Threads that read for each worker.
-        threads: usize = 16 => restart(Memory).within(1..=64),
+        /// Threads that read for each worker, beside one that writes. With 0, one thread reads and writes by io_uring;
+        /// where the kernel refuses that, or is older than 6.1, 16 threads read.
+        threads: usize = 0 => restart(Memory).within(0..=64),
     }
 }
 

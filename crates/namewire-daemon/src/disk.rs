@@ -116,7 +116,8 @@ impl PreparedDisk {
                 },
                 unix_origin_ms: unix_ms.saturating_sub(clock.now().as_millis()),
             };
-            let options = DiskPortOptions { share, readers: settings.threads };
+            let readers = (settings.threads > 0).then_some(settings.threads);
+            let options = DiskPortOptions { share, readers };
             let port = DiskPort::start(Arc::clone(&self.file), options);
             worker.disk = Some(port.context("cannot start the threads of the disk cache")?);
         }

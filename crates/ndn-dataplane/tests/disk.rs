@@ -3,7 +3,9 @@
 
 mod support;
 
+use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use ndn_disk::{Admission, DiskValues, ShareOptions};
 use ndn_forwarding::UnsolicitedPolicy;
 use ndn_packet::{DataBuilder, Name, SignatureInfo, SignatureType};
 use ndn_table::PcctConfig;
+use rustix::fs::{MemfdFlags, SealFlags};
 use support::{Bed, TIMEOUT, interest, options, real_clock};
 
 const FILE_BYTES: u64 = 16 << 20;
@@ -21,9 +24,16 @@ const FILE_BYTES: u64 = 16 << 20;
 const MEMORY_PACKETS: u32 = 16;
 const PACKETS: u32 = 300;
 
+/// Numbers of threads that read. Without, the disk is read and written by io_uring.
+const READERS: [Option<usize>; 2] = [None, Some(4)];
+
 /// As [`start_recovering`], and waits until the disk is in use.
 fn start(path: &Path) -> Bed {
-    let bed = start_recovering(path);
+    start_with(path, None)
+}
+
+fn start_with(path: &Path, readers: Option<usize>) -> Bed {
+    let bed = start_recovering(path, readers);
     wait_until(|| is_in_use(&bed));
     bed
 }
@@ -33,7 +43,7 @@ fn is_in_use(bed: &Bed) -> bool {
 }
 
 /// Starts a worker with the file, formatted if it is new.
-fn start_recovering(path: &Path) -> Bed {
+fn start_recovering(path: &Path, readers: Option<usize>) -> Bed {
     let mut file = DiskFile::open(path, Some(FILE_BYTES), 1).unwrap();
     let superblock = match file.superblock(1) {
         Some(superblock) => superblock,
@@ -51,7 +61,8 @@ fn start_recovering(path: &Path) -> Bed {
     let now = real_clock().now();
     options.shard.pcct = PcctConfig::with_capacity(1024, MEMORY_PACKETS, now);
     options.shard.unsolicited = UnsolicitedPolicy::AdmitAll;
-    let port = DiskPort::start(Arc::new(file), DiskPortOptions { share, readers: 4 }).unwrap();
+    let port = DiskPort::start(Arc::new(file), DiskPortOptions { share, readers }).unwrap();
+    assert!(readers.is_none() || port.readers() == readers);
     options.workers[0].disk = Some(port);
     Bed::start((options, fib, strategies))
 }
@@ -100,15 +111,25 @@ fn is_found(consumer: &mut UnixStream, number: u32, nonce: u32) -> bool {
     false
 }
 
-#[test]
-fn disk_answers_what_memory_evicted_and_keeps_it_over_restarts() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("content");
-    let mut bed = start(&path);
+/// Adds all packets to the store. Returns the application that sends them.
+fn fill(bed: &mut Bed) -> UnixStream {
     let (_, mut producer) = bed.application();
     for number in 0..PACKETS {
         producer.write_all(&packet(number)).unwrap();
     }
+    producer
+}
+
+#[test]
+fn disk_answers_what_memory_evicted_and_keeps_it_over_restarts() {
+    READERS.into_iter().for_each(fill_and_restart);
+}
+
+fn fill_and_restart(readers: Option<usize>) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("content");
+    let mut bed = start_with(&path, readers);
+    let _producer = fill(&mut bed);
     let evicted = u64::from(PACKETS - MEMORY_PACKETS);
     wait_until(|| counters(&bed).admitted == evicted);
     let (_, mut consumer) = bed.application();
@@ -119,7 +140,7 @@ fn disk_answers_what_memory_evicted_and_keeps_it_over_restarts() {
     assert!(values.hits >= evicted, "{values:?}");
     drop(bed);
     for round in 1..4 {
-        let mut bed = start(&path);
+        let mut bed = start_with(&path, readers);
         let recovered = counters(&bed).recovered;
         assert!(recovered >= evicted, "{recovered} in round {round}");
         let (_, mut consumer) = bed.application();
@@ -128,6 +149,11 @@ fn disk_answers_what_memory_evicted_and_keeps_it_over_restarts() {
         assert!(found as u64 >= evicted, "{found}: {values:?}");
         assert!(values.reads >= evicted && values.checksum_errors == 0, "{values:?}");
         assert!(values.written_bytes < 1 << 20, "nothing is written twice: {values:?}");
+        // Reads that are in progress when the worker ends.
+        for number in 0..PACKETS {
+            let nonce = 10_000 + round * 1000 + number;
+            consumer.write_all(&interest(&format!("/disk/{number}"), nonce)).unwrap();
+        }
     }
 }
 
@@ -156,11 +182,10 @@ fn erasures_wait_for_the_index() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("content");
     let mut bed = start(&path);
-    let (_, mut producer) = bed.application();
-    (0..PACKETS).for_each(|number| producer.write_all(&packet(number)).unwrap());
+    let _producer = fill(&mut bed);
     wait_until(|| counters(&bed).admitted == u64::from(PACKETS - MEMORY_PACKETS));
     drop(bed);
-    let mut bed = start_recovering(&path);
+    let mut bed = start_recovering(&path, None);
     assert_eq!(bed.erase("/disk", 1000), (0, false));
     assert!(is_in_use(&bed), "answered before the index was rebuilt");
     let (_, mut consumer) = bed.application();
@@ -179,4 +204,41 @@ fn limit_of_zero_leaves_the_disk_alone() {
     assert_eq!(bed.erase("/disk", 0), (0, true));
     let (_, mut consumer) = bed.application();
     assert!(is_found(&mut consumer, 0, 0));
+}
+
+/// Each read fails, and then none takes place: Interests are answered all the same.
+#[test]
+fn disk_that_cannot_be_read_is_left_out() {
+    for readers in READERS {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("content");
+        let mut bed = start_with(&path, readers);
+        let _producer = fill(&mut bed);
+        wait_until(|| counters(&bed).admitted == u64::from(PACKETS - MEMORY_PACKETS));
+        drop(bed);
+        let mut bed = start_with(&path, readers);
+        File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+        let (_, mut consumer) = bed.application();
+        assert!((0..PACKETS).all(|number| !is_found(&mut consumer, number, number)));
+        let values = counters(&bed);
+        assert_eq!((values.in_use, values.hits), (0, 0), "{values:?}");
+        assert_eq!(values.read_errors, values.reads, "{values:?}");
+        assert!((2..100).contains(&values.reads), "{values:?}");
+    }
+}
+
+#[test]
+fn disk_that_cannot_be_written_is_left_out() {
+    for readers in READERS {
+        let file = rustix::fs::memfd_create("content", MemfdFlags::ALLOW_SEALING).unwrap();
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let mut bed = start_with(Path::new(&path), readers);
+        rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE).unwrap();
+        let _producer = fill(&mut bed);
+        wait_until(|| counters(&bed).in_use == 0);
+        let (_, mut consumer) = bed.application();
+        let found = (0..PACKETS).filter(|&number| is_found(&mut consumer, number, number));
+        assert_eq!(found.count(), MEMORY_PACKETS as usize);
+        assert_eq!(counters(&bed).written_bytes, 0);
+    }
 }

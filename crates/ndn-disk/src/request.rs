@@ -47,6 +47,16 @@ impl Buffer {
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + self.length]
     }
+
+    /// Takes the memory out, and the position of the contents in it, until it is [returned](Self::return_memory).
+    pub fn take_memory(&mut self) -> (Vec<u8>, usize) {
+        (std::mem::take(&mut self.bytes), self.start)
+    }
+
+    /// Returns the memory.
+    pub fn return_memory(&mut self, memory: Vec<u8>) {
+        self.bytes = memory;
+    }
 }
 
 /// A read or write for another thread.
@@ -140,18 +150,44 @@ impl Request {
         matches!(self, Self::Write { .. })
     }
 
-    /// Carries out the request, and checks what was read. Blocks.
-    pub fn perform(self, storage: &dyn Storage) -> Completion {
+    /// First byte in the file, and length, of what is read or written.
+    #[must_use]
+    pub fn extent(&self) -> (u64, usize) {
+        match *self {
+            Self::Read { offset, length, .. } | Self::Write { offset, length, .. } => {
+                (offset, length)
+            }
+        }
+    }
+
+    /// The memory of the bytes.
+    pub fn buffer_mut(&mut self) -> &mut Buffer {
         match self {
-            Self::Write { sequence, end, offset, length, buffer } => {
-                let result = storage.write_at(&buffer.bytes()[..length], offset);
+            Self::Read { buffer, .. } | Self::Write { buffer, .. } => buffer,
+        }
+    }
+
+    /// Carries out the request, and checks what was read. Blocks.
+    pub fn perform(mut self, storage: &dyn Storage) -> Completion {
+        let (is_write, (offset, length)) = (self.is_write(), self.extent());
+        let bytes = &mut self.buffer_mut().bytes_mut()[..length];
+        let result = match is_write {
+            true => storage.write_at(bytes, offset),
+            false => storage.read_at(bytes, offset),
+        };
+        self.complete(result)
+    }
+
+    /// The end of a request whose bytes were read into its buffer, or written. Checks what was read.
+    pub fn complete(self, result: io::Result<()>) -> Completion {
+        match self {
+            Self::Write { sequence, end, length, buffer, .. } => {
                 Completion::Write { sequence, end, length, result, buffer }
             }
-            Self::Read { ticket, segment, unit, hash, offset, length, skip, mut buffer } => {
-                let result = match storage.read_at(&mut buffer.bytes_mut()[..length], offset) {
-                    Err(error) => Err(ReadFault::Io(error)),
-                    Ok(()) => find(&buffer.bytes()[..length], skip, segment, unit, hash),
-                };
+            Self::Read { ticket, segment, unit, hash, length, skip, buffer, .. } => {
+                let bytes = &buffer.bytes()[..length];
+                let result = result.map_err(ReadFault::Io);
+                let result = result.and_then(|()| find(bytes, skip, segment, unit, hash));
                 Completion::Read { ticket, result, buffer }
             }
         }

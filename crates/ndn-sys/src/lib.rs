@@ -5,6 +5,7 @@
 //! | [`allocation`] | an allocator that counts, for tests |
 //! | [`clock`] | the only place that reads clocks |
 //! | [`mod@file`] | which file a path leads to |
+//! | [`file_io`] | reads and writes of a file by io_uring, many in progress |
 //! | [`interface`] | network interfaces and their addresses |
 //! | [`device`] | network devices in `/sys`: driver, NUMA node, speed |
 //! | [`interrupt`] | eventfds that a process that is not trusted holds too |
@@ -25,6 +26,7 @@ pub mod clock;
 pub mod cpu;
 pub mod device;
 pub mod file;
+pub mod file_io;
 pub mod interface;
 pub mod interrupt;
 mod mapping;

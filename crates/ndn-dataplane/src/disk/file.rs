@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -216,6 +217,12 @@ impl Storage for DiskFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)
+    }
+}
+
+impl AsFd for DiskFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

@@ -1,5 +1,6 @@
-//! The I/O threads of one worker's share.
+//! The I/O threads of one worker's share: one that uses io_uring, or one that writes and several that read.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +9,7 @@ use std::time::Duration;
 use ndn_disk::{Completion, Request, Share, ShareOptions, Storage, recover};
 use ndn_forwarding::Shard;
 use ndn_packet::Name;
+use ndn_sys::file_io::{FileRing, Operation};
 use ndn_sys::poll::Waker;
 
 use super::file::DiskFile;
@@ -18,6 +20,8 @@ const OTHER_REQUESTS_MAX: usize = 64;
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Prefixes whose erasure waits for the index, at most; further ones become one erasure of everything.
 const EARLY_ERASURES_MAX: usize = 1024;
+/// Threads that read where the kernel refuses io_uring.
+const READERS: usize = 16;
 /// Stack of a thread.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -26,9 +30,13 @@ const STACK_BYTES: usize = 256 << 10;
 pub struct DiskPortOptions {
     /// The share.
     pub share: ShareOptions,
-    /// Number of threads that read. Another one writes.
-    pub readers: usize,
+    /// Number of threads that read; another one writes. By default one thread reads and writes by io_uring, and only
+    /// where the kernel refuses that, 16 read.
+    pub readers: Option<usize>,
 }
+
+/// The requests in progress of the one thread that uses io_uring.
+type Ring = FileRing<Arc<DiskFile>, Request>;
 
 /// Result of a thread.
 #[derive(Debug)]
@@ -43,8 +51,10 @@ enum Report {
 #[derive(Debug)]
 pub struct DiskPort {
     file: Arc<DiskFile>,
-    /// Of each thread: its queue, and the requests in it. The first one writes.
+    /// Of each thread: its queue, and the requests in it. The first one writes, and reads if there are no others.
     queues: Vec<(SyncSender<Request>, usize)>,
+    /// Wakes the thread that uses io_uring, if there is one.
+    ring_waker: Option<Arc<Waker>>,
     /// The mutex is never locked: it makes the options of a data plane `Sync`.
     reports: Mutex<Receiver<Report>>,
     waker: Arc<Waker>,
@@ -63,9 +73,11 @@ impl DiskPort {
         // Threads never wait for the worker.
         let (sender, reports) = sync_channel(capacity + 1);
         let waker = Arc::new(Waker::new()?);
+        let ring_waker = Arc::new(Waker::new()?);
         let mut queues = Vec::new();
-        for number in 0..=options.readers.max(1) {
+        let mut add_thread = |run: Box<dyn FnOnce(Thread) + Send>| {
             let (queue, requests) = sync_channel(capacity);
+            let number = queues.len();
             queues.push((queue, 0));
             let thread = Thread {
                 number,
@@ -76,16 +88,37 @@ impl DiskPort {
             };
             let name = format!("disk-{}-{number}", options.share.share);
             let builder = std::thread::Builder::new().name(name).stack_size(STACK_BYTES);
-            builder.spawn(move || {
-                if number == 0 {
-                    thread.recover(options.share);
+            builder.spawn(move || run(thread)).map(drop)
+        };
+        // A ring belongs to the thread that makes it.
+        let (ring_sender, has_ring) = sync_channel(1);
+        let first = {
+            let ring_waker = Arc::clone(&ring_waker);
+            move |thread: Thread| {
+                let ring = match options.readers {
+                    Some(_) => None,
+                    None => thread.open_ring(ring_waker, capacity),
+                };
+                // Fails if the start has failed.
+                let _ = ring_sender.send(ring.is_some());
+                thread.recover(options.share);
+                match ring {
+                    Some(ring) => thread.run_ring(ring),
+                    None => thread.run(),
                 }
-                thread.run();
-            })?;
+            }
+        };
+        add_thread(Box::new(first))?;
+        let ring_waker = has_ring.recv().unwrap_or(false).then_some(ring_waker);
+        if ring_waker.is_none() {
+            for _ in 0..options.readers.unwrap_or(READERS).max(1) {
+                add_thread(Box::new(Thread::run))?;
+            }
         }
         let early_erasures = Some(Vec::new());
         let reports = Mutex::new(reports);
-        Ok(Self { file, queues, reports, waker, early_erasures, is_failure_reported: false })
+        let is_failure_reported = false;
+        Ok(Self { file, queues, ring_waker, reports, waker, early_erasures, is_failure_reported })
     }
 
     /// The file.
@@ -94,8 +127,15 @@ impl DiskPort {
         Arc::clone(&self.file)
     }
 
+    /// Number of threads that read and do not write; `None` with io_uring.
+    #[must_use]
+    pub fn readers(&self) -> Option<usize> {
+        self.ring_waker.is_none().then(|| self.queues.len() - 1)
+    }
+
     /// Readable when a thread has something to report.
-    pub(crate) fn waker(&self) -> &Waker {
+    #[must_use]
+    pub fn waker(&self) -> &Waker {
         &self.waker
     }
 
@@ -150,10 +190,12 @@ impl DiskPort {
 
     /// Passes the requests of the shard to the threads, and reports a failure once.
     pub fn send_requests(&mut self, shard: &mut Shard) {
+        let mut has_requests = false;
         while let Some(request) = shard.poll_disk_request() {
             let thread = if request.is_write() { 0 } else { self.least_busy_reader() };
             let (queue, waiting) = &mut self.queues[thread];
             *waiting += 1;
+            has_requests = true;
             // The queue has room for all requests that a share makes at a time.
             if queue.try_send(request).is_err() {
                 *waiting -= 1;
@@ -161,6 +203,9 @@ impl DiskPort {
                 disk.into_iter()
                     .for_each(|disk| disk.fail("a thread does not take requests".into()));
             }
+        }
+        if has_requests && let Some(waker) = &self.ring_waker {
+            waker.wake();
         }
         if !self.is_failure_reported
             && let Some(reason) = shard.disk().and_then(Share::failure)
@@ -208,8 +253,8 @@ impl Drop for DiskPort {
     }
 }
 
-/// A thread: carries out one request after the other. It closes the file before its end of the queue, because fields are
-/// dropped in order.
+/// A thread: carries out one request after the other, or, with a ring, many at a time. It closes the file before its end of the
+/// queue, because fields are dropped in order.
 struct Thread {
     number: usize,
     file: Arc<DiskFile>,
@@ -222,18 +267,100 @@ impl Thread {
     fn recover(&self, options: ShareOptions) {
         let storage: &dyn Storage = &*self.file;
         self.report(Report::Recovered(recover(storage, options).map(Box::new)));
+        self.waker.wake();
+    }
+
+    /// The ring of this thread; `None` if the kernel refuses it, which is logged.
+    fn open_ring(&self, waker: Arc<Waker>, capacity: usize) -> Option<Ring> {
+        let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
+        let refused = |error: &io::Error| {
+            let path = self.file.path().display();
+            tracing::info!(
+                %path, %error,
+                "disk cache uses {READERS} threads instead of io_uring, which the kernel refuses"
+            );
+        };
+        FileRing::new(Arc::clone(&self.file), waker, capacity).inspect_err(refused).ok()
     }
 
     fn run(self) {
         while let Ok(request) = self.requests.recv() {
-            let completion = request.perform(&*self.file);
-            self.report(Report::Done(self.number, completion));
+            self.report(Report::Done(self.number, request.perform(&*self.file)));
+            self.waker.wake();
+        }
+    }
+
+    /// Carries out all reads at a time, and one write after the other. Ends when the queue is closed and all are done.
+    fn run_ring(self, mut ring: Ring) {
+        let (mut writes, mut is_writing) = (VecDeque::new(), false);
+        loop {
+            let mut next = None;
+            if ring.is_idle() && writes.is_empty() {
+                // Not a wait of the ring, which the kernel would count as one for the disk.
+                let Ok(request) = self.requests.recv() else { return };
+                next = Some(request);
+            }
+            while ring.has_room()
+                && let Some(request) = next.take().or_else(|| self.requests.try_recv().ok())
+            {
+                match request.is_write() {
+                    true => writes.push_back(request),
+                    false => ring.push(operation(request)),
+                }
+            }
+            if !is_writing
+                && ring.has_room()
+                && let Some(request) = writes.pop_front()
+            {
+                ring.push(operation(request));
+                is_writing = true;
+            }
+            let mut has_ended = false;
+            let waited = ring.wait(|operation, result| {
+                has_ended = true;
+                is_writing &= !operation.is_write;
+                let completion = completion(operation, result, &self.file);
+                self.report(Report::Done(self.number, completion));
+            });
+            if has_ended {
+                self.waker.wake();
+            }
+            if let Err(error) = waited {
+                // The worker notices the end of the thread.
+                tracing::error!(path = %self.file.path().display(), %error, "io_uring failed");
+                return;
+            }
         }
     }
 
     fn report(&self, report: Report) {
         // Fails if the worker has ended.
         let _ = self.reports.send(report);
-        self.waker.wake();
+    }
+}
+
+fn operation(mut request: Request) -> Operation<Request> {
+    let (is_write, (offset, length)) = (request.is_write(), request.extent());
+    let (memory, start) = request.buffer_mut().take_memory();
+    Operation { is_write, offset, memory, range: start..start + length, value: request }
+}
+
+/// Whether an operation that is carried out again may succeed.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
+}
+
+/// The end of an operation. One that was interrupted, or ended early, is carried out again as by a thread without a ring.
+fn completion(
+    operation: Operation<Request>,
+    result: io::Result<usize>,
+    file: &DiskFile,
+) -> Completion {
+    let Operation { memory, range, value: mut request, .. } = operation;
+    request.buffer_mut().return_memory(memory);
+    match result {
+        Ok(count) if count == range.len() => request.complete(Ok(())),
+        Err(error) if !is_passing(&error) => request.complete(Err(error)),
+        Ok(_) | Err(_) => request.perform(file),
     }
 }
