@@ -144,7 +144,7 @@ impl<F, T> FileRing<F, T> {
 
     fn submit(&mut self, entry: &squeue::Entry) {
         // SAFETY: the memory of an operation is on the heap and neither used nor freed until the kernel has reported its
-        // end: the operation stays in `operations`, which nobody else can reach, and if the ring is dropped, it waits. The
+        // end: the operation stays in `operations`, which only the ring can reach, and if the ring is dropped, it waits. The
         // descriptors are open until the kernel has accepted the entry, since `file` and `waker` are dropped after that.
         let pushed = unsafe { self.ring.submission().push(entry) };
         // There are as many entries as operations and one more, and the kernel takes all of them in each wait.
