@@ -31,9 +31,9 @@ pub(super) struct Options {
     /// Reads in progress
     #[arg(long, default_value_t = 64, value_parser = RangedU64ValueParser::<usize>::new().range(1..=4096))]
     depth: usize,
-    /// Threads that read
-    #[arg(long, default_value_t = 8, value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]
-    threads: usize,
+    /// Threads that read, in place of io_uring
+    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]
+    threads: Option<usize>,
     /// Time of the reads
     #[arg(long, default_value = "5s", value_parser = positive_duration)]
     duration: Duration,
@@ -60,6 +60,9 @@ pub(super) fn run(options: &Options) -> Outcome {
 fn print(report: &DiskReport) -> Outcome {
     let mut table = Table::new(&["FIGURE", ">VALUE"]);
     let mut row = |name: &str, value: String| table.row(vec![name.to_owned(), value]);
+    let way =
+        report.threads.map_or_else(|| "io_uring".to_owned(), |count| format!("{count} threads"));
+    row("reads by", way);
     row("packets read per second", format!("{:.0}", report.hits_per_second));
     row("mean time of a read, us", format!("{:.0}", report.read_mean_us));
     row("packets written per second", format!("{:.0}", report.admitted_per_second));
@@ -68,10 +71,7 @@ fn print(report: &DiskReport) -> Outcome {
     row("time of the restart, s", format!("{:.2}", report.restart_seconds));
     row("memory per packet, bytes", format!("{:.1}", report.index_bytes_per_packet));
     if let Some(fio) = &report.fio {
-        row("fio with threads, reads per second", format!("{:.0}", fio.threads_iops));
-        let uring =
-            fio.uring_iops.map_or_else(|| "refused".to_owned(), |iops| format!("{iops:.0}"));
-        row("fio with io_uring, reads per second", uring);
+        row("reads per second of fio", format!("{:.0}", fio.iops));
     }
     Ok(table.print("no figures")?)
 }

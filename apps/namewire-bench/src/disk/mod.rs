@@ -12,6 +12,7 @@ use ndn_dataplane::{DiskFile, DiskPort, DiskPortOptions};
 use ndn_disk::{Admission, DiskValues, Packet, ShareOptions, Superblock};
 use ndn_forwarding::{Counters, Shard, ShardConfig, StrategyTable, UnsolicitedPolicy};
 use ndn_sys::clock;
+use ndn_sys::poll::{Events, Poller};
 use ndn_table::{FibConfig, FibWriter, NameHasher, PcctConfig};
 use ndn_types::Timestamp;
 use ndn_types::random::mix;
@@ -21,6 +22,8 @@ pub use fio::FioReport;
 pub use options::DiskOptions;
 
 const KEY: [u8; 16] = *b"key of the bench";
+/// Maximum time of a wait for a thread.
+const WAIT_MAX: Duration = Duration::from_millis(10);
 /// Maximum time for which nothing ends.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -29,6 +32,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub struct DiskReport {
     /// Whether the page cache was bypassed.
     pub is_direct: bool,
+    /// Number of threads that read; `None` with io_uring.
+    pub threads: Option<usize>,
     /// Packets written for the first time.
     pub admitted: u64,
     /// Packets written again.
@@ -55,9 +60,9 @@ pub struct DiskReport {
     pub read_mean_us: f64,
     /// Reads without a packet.
     pub failed_reads: u64,
-    /// `fio` with the same threads and the block size that one packet needs; `None` if it is not installed.
+    /// `fio` with io_uring or the same threads, and the block size that one packet needs; `None` if it is not installed.
     pub fio: Option<FioReport>,
-    /// `hits_per_second` by that of `fio` with threads.
+    /// `hits_per_second` by that of `fio`.
     pub of_fio: Option<f64>,
 }
 
@@ -88,11 +93,21 @@ fn packet(number: u64, length: usize, out: &mut Vec<u8>) {
     out.resize(length.max(64), number.to_le_bytes()[0]);
 }
 
+/// Requests that have ended.
+#[derive(Debug, Default)]
+struct Ended {
+    requests: u64,
+    hits: u64,
+    failed_reads: u64,
+}
+
 struct Bench<'a> {
     options: &'a DiskOptions,
     superblock: Superblock,
     shard: Shard,
     port: DiskPort,
+    poller: Poller,
+    events: Events,
     is_direct: bool,
     packets_max: usize,
 }
@@ -103,11 +118,16 @@ impl<'a> Bench<'a> {
         let superblock = file.format(1, clock::now(), KEY, 0)?;
         let is_direct = file.is_direct();
         let packets_max = usize::try_from(options.bytes)? / options.packet_bytes.max(256);
+        let port = start(Arc::new(file), options, superblock, packets_max)?;
+        let poller = Poller::new()?;
+        poller.add_waker(port.waker(), 0)?;
         let mut bench = Self {
             options,
             superblock,
             shard: shard(),
-            port: start(Arc::new(file), options, superblock, packets_max)?,
+            port,
+            poller,
+            events: Events::with_capacity(1),
             is_direct,
             packets_max,
         };
@@ -122,13 +142,14 @@ impl<'a> Bench<'a> {
         note(format!("{recovered} packets after a restart in {restart_seconds:.2} s"));
         let newest = written.admitted;
         let (hits, failed_reads, seconds) = self.read(newest, recovered)?;
-        let values = self.values()?;
+        let (values, threads) = (self.values()?, self.port.readers());
         drop(self.port);
         let block = fio::block_bytes(self.options.packet_bytes);
-        let fio = fio::run(self.options, block, note);
+        let fio = fio::run(self.options, threads, block, note);
         let hits_per_second = hits as f64 / seconds;
         Ok(DiskReport {
             is_direct: self.is_direct,
+            threads,
             admitted: written.admitted,
             survivors: written.survivors,
             admitted_bytes: written.admitted_bytes,
@@ -143,7 +164,7 @@ impl<'a> Bench<'a> {
             hits_per_second,
             read_mean_us: values.read_ns as f64 / 1000.0 / values.reads.max(1) as f64,
             failed_reads,
-            of_fio: fio.as_ref().map(|fio| hits_per_second / fio.threads_iops.max(1.0)),
+            of_fio: fio.as_ref().map(|fio| hits_per_second / fio.iops.max(1.0)),
             fio,
         })
     }
@@ -156,16 +177,17 @@ impl<'a> Bench<'a> {
         Ok(disk.counters().values())
     }
 
-    /// Accepts what the threads have done, and passes requests to them. Returns the packets read, and the reads that failed.
-    fn drive(&mut self) -> (u64, u64) {
-        let (mut hits, mut failed) = (0, 0);
+    /// Accepts what the threads have done, and passes requests to them.
+    fn drive(&mut self) -> Ended {
+        let mut ended = Ended::default();
         while let Some(completion) = self.port.next_completion(&mut self.shard) {
+            ended.requests += 1;
             let Some(disk) = self.shard.disk_mut() else { continue };
             if let Some(answer) = disk.complete(now(), completion) {
                 if answer.packet().is_some() {
-                    hits += 1
+                    ended.hits += 1;
                 } else {
-                    failed += 1
+                    ended.failed_reads += 1;
                 }
                 disk.recycle(answer);
             }
@@ -174,7 +196,14 @@ impl<'a> Bench<'a> {
             disk.poll(now());
         }
         self.port.send_requests(&mut self.shard);
-        (hits, failed)
+        ended
+    }
+
+    /// Waits until a thread has something to report, as a worker without packets does.
+    fn wait(&mut self) -> anyhow::Result<()> {
+        self.poller.wait(&mut self.events, Some(WAIT_MAX))?;
+        self.port.waker().reset();
+        Ok(())
     }
 
     fn wait_for_disk(&mut self) -> anyhow::Result<()> {
@@ -182,7 +211,7 @@ impl<'a> Bench<'a> {
         while self.shard.disk().is_none() {
             self.drive();
             ensure!(seconds_since(begin) < TIMEOUT.as_secs_f64(), "the index is not rebuilt");
-            std::thread::sleep(Duration::from_micros(100));
+            self.wait()?;
         }
         Ok(())
     }
@@ -208,7 +237,9 @@ impl<'a> Bench<'a> {
                 if is_taken {
                     break;
                 }
-                self.drive();
+                if self.drive().requests == 0 {
+                    self.wait()?;
+                }
                 self.values()?;
             }
             if number % 64 == 0 {
@@ -228,6 +259,7 @@ impl<'a> Bench<'a> {
             }
             disk.flush();
             self.drive();
+            self.wait()?;
             ensure!(seconds_since(begin) < TIMEOUT.as_secs_f64(), "writes do not end");
         }
     }
@@ -238,6 +270,7 @@ impl<'a> Bench<'a> {
         let file = self.port.file();
         let begin = clock::now();
         self.port = start(file, self.options, self.superblock, self.packets_max)?;
+        self.poller.add_waker(self.port.waker(), 0)?;
         self.wait_for_disk()?;
         Ok((seconds_since(begin), self.values()?.recovered))
     }
@@ -262,14 +295,17 @@ impl<'a> Bench<'a> {
                 }
                 in_flight += 1;
             }
-            let (more, failures) = self.drive();
-            hits += more;
-            failed += failures;
-            in_flight = in_flight.saturating_sub(usize::try_from(more + failures)?);
+            let ended = self.drive();
+            hits += ended.hits;
+            failed += ended.failed_reads;
+            in_flight = in_flight.saturating_sub(usize::try_from(ended.hits + ended.failed_reads)?);
             if is_over && in_flight == 0 {
                 return Ok((hits, failed, seconds_since(begin)));
             }
             self.values()?;
+            if ended.requests == 0 && in_flight > 0 {
+                self.wait()?;
+            }
         }
     }
 }
@@ -325,18 +361,25 @@ mod tests {
 
     #[test]
     fn small_disk_is_measured() {
-        let directory = std::env::temp_dir().join(format!("bench-disk-{}", std::process::id()));
+        measure_small_disk("io_uring", None);
+        measure_small_disk("threads", Some(2));
+    }
+
+    fn measure_small_disk(title: &str, threads: Option<usize>) {
+        let directory =
+            std::env::temp_dir().join(format!("bench-disk-{title}-{}", std::process::id()));
         let options = DiskOptions {
             path: directory.clone(),
             bytes: 8 << 20,
             packet_bytes: 1100,
             rounds: 1.5,
             depth: 8,
-            threads: 2,
+            threads,
             duration: Duration::from_millis(200),
         };
         let report = run_disk(&options, |_| {}).unwrap();
         assert!(!directory.exists());
+        assert!(threads.is_none() || report.threads == threads, "{report:?}");
         assert!(report.hits_per_second > 0.0 && report.failed_reads == 0, "{report:?}");
         assert!((1.0..1.2).contains(&report.write_amplification), "{report:?}");
         assert!(report.index_bytes_per_packet <= 32.0 + 8.0, "{report:?}");

@@ -16,8 +16,8 @@ pub struct DiskOptions {
     pub rounds: f64,
     /// Reads in progress.
     pub depth: usize,
-    /// Threads that read.
-    pub threads: usize,
+    /// Threads that read, in place of io_uring.
+    pub threads: Option<usize>,
     /// Time of the reads.
     pub duration: Duration,
 }
