@@ -28,6 +28,9 @@ WITHOUT_VIP := namewire namewire-bench namewire-c namewire-config namewire-contr
 	namewire-tests ndn-dataplane ndn-face ndn-pipeline-bench ndn-sim ndn-table
 # The one toolchain beside that of rust-toolchain.toml; Miri needs it.
 NIGHTLY := nightly-2026-05-20
+# The system, and the crates for applications that are for other systems than Linux, too.
+MACOS := aarch64-apple-darwin
+PORTABLE := ndn-packet ndn-types ndn-sha256 ndn-security ndn-keychain ndn-management ndn-client ndn-files
 FUZZ_SECONDS ?= 60
 FUZZ_GOAL ?= 100000000
 SOAK_SECONDS ?= 600
@@ -65,7 +68,7 @@ deb: build ## Make Debian packages, with what c-library and python have made (ta
 	scripts/package-deb "$(BIN)" target/debian "$(wildcard $(C_LIBRARY))" "$(WHEEL)"
 
 .PHONY: dist
-dist: build c-library python ## Make a release: archive, wheel, Debian packages, apt repository, all in target/dist (RELEASE_KEY=OpenPGP key)
+dist: semver build c-library python ## Make a release: archive, wheel, Debian packages, apt repository, all in target/dist (RELEASE_KEY=OpenPGP key)
 	SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}" \
 		scripts/package-release "$(BIN)" target/dist "$(RELEASE_KEY)" "$(C_LIBRARY)" "$(WHEEL)"
 
@@ -172,6 +175,18 @@ miri: cargo ## Look for undefined behaviour where unsafe is allowed, and in the 
 	$(CARGO) +$(NIGHTLY) miri test -p ndn-sys --lib --target-dir target/miri -- ring:: rings::
 	MIRIFLAGS=-Zmiri-disable-isolation \
 		$(CARGO) +$(NIGHTLY) miri test -p ndn-dataplane --lib --target-dir target/miri exchange
+
+.PHONY: macos
+macos: cargo ## Check that the crates for applications compile for macOS, from the sources of its standard library
+	@rustup component list --toolchain $(NIGHTLY) 2>/dev/null | grep -q 'rust-src.*(installed)' \
+		|| rustup toolchain install $(NIGHTLY) --profile minimal -c rust-src
+	CC_$(subst -,_,$(MACOS))="$(CURDIR)/scripts/no-c-compiler" SDKROOT=/ MACOSX_DEPLOYMENT_TARGET=11.0 AWS_LC_SYS_CMAKE_BUILDER=0 \
+		$(CARGO) +$(NIGHTLY) check -Z build-std=std,panic_abort --target $(MACOS) --target-dir target/macos \
+		--lib --examples $(PORTABLE:%=--package %)
+
+.PHONY: semver
+semver: cargo ## Compare the interfaces of the library crates with those of the last release (SEMVER_BASE=commit: with that)
+	scripts/check-semver "$(SEMVER_BASE)" $(LIBRARIES)
 
 .PHONY: deny
 deny: cargo ## Check licences and banned dependencies

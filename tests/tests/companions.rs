@@ -366,11 +366,13 @@ fn a_forwarder_starts_in_the_background_and_stops() {
     assert!(started.status.success(), "{started:?}");
     let pid = printed.trim().rsplit(' ').next().unwrap().parse().unwrap();
     let pid = Pid::from_raw(pid).unwrap();
-    // What it has logged so far is shown, whatever is kept.
+    // The log is in its file, and only its warnings are shown.
     let shown = String::from_utf8_lossy(&started.stderr);
     let version = concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"");
-    let first = |text: &str| text.lines().next().unwrap_or_default().contains(version);
-    assert!(first(&shown) && first(&std::fs::read_to_string(&log).unwrap()), "{shown}");
+    let logged = std::fs::read_to_string(&log).unwrap();
+    assert!(logged.lines().next().unwrap_or_default().contains(version), "{logged}");
+    assert!(!shown.contains(" INFO "), "{shown}");
+    assert!(printed.contains("NDN_CLIENT_TRANSPORT="), "{printed}");
     assert!(run(&["status"]).status.success());
     // Rotated, the log goes on in a new file.
     let rotated = directory.path().join("log.1");
@@ -419,6 +421,26 @@ fn started_forwarder_closes_the_outputs_of_its_caller() {
     assert!(started.status.success(), "{printed}");
     assert!(printed.contains("starting") && printed.contains("--log-file"), "{printed}");
     assert!(run(&["stop"]).status.success());
+}
+
+#[test]
+fn addresses_are_printed_once_on_a_terminal() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("forwarder.sock");
+    let start =
+        format!("{} start --no-udp --no-tcp --socket {}", program().display(), socket.display());
+    // A pseudo-terminal for both outputs.
+    let mut command = Command::new("script");
+    command.args(["-qec", &start, "/dev/null"]).stdin(std::process::Stdio::null());
+    let started = run_to_end(command);
+    let printed = String::from_utf8_lossy(&started.stdout);
+    let transport = format!("unix://{}", socket.display());
+    let mut stop = Command::new(program());
+    stop.args(["stop", "--transport", &transport]);
+    let stopped = run_to_end(stop);
+    assert!(started.status.success() && stopped.status.success(), "{printed}{stopped:?}");
+    assert_eq!(printed.matches("NDN_CLIENT_TRANSPORT=").count(), 1, "{printed}");
+    assert!(printed.contains("started, process "), "{printed}");
 }
 
 /// The exit statuses are those of the manual pages of ndn-tools.

@@ -374,12 +374,29 @@ fn reload_changes_listeners_and_keeps_faces_and_cache() {
 
     // The command prints what a signal only logs.
     std::fs::write(&path, text.replace(off, "[listeners.tcp]\nport = 0\n")).unwrap();
-    for arguments in [&["config", "reload", "--check"][..], &["config", "reload"]] {
+    let [check, reload] = [&["config", "reload", "--check"][..], &["config", "reload"]];
+    let refused = |arguments: &[&str], stated: &str| {
         let refused = forwarder.run(arguments);
         let reason = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!(refused.status.code(), Some(1), "{reason}");
-        assert!(reason.contains("listeners.tcp.port"), "{reason}");
-    }
+        assert_eq!(refused.status.code(), Some(2), "{reason}");
+        assert!(reason.contains(stated), "{reason}");
+    };
+    [check, reload].map(|arguments| refused(arguments, "listeners.tcp.port"));
+
+    // A check opens what a reload would open, and reports what a reload would change.
+    std::fs::write(&path, text.replace(off, &tcp("\"127.0.0.1\"", in_use))).unwrap();
+    [check, reload].map(|arguments| refused(arguments, &format!("port {in_use} is in use")));
+    drop(taken);
+    let [planned, done] = [check, reload].map(|arguments| forwarder.output(arguments));
+    assert!(planned.contains("changes at a reload: listeners.tcp.enabled\n"), "{planned}");
+    assert!(done.contains("\nchanged: listeners.tcp.enabled\n"), "{done}");
+    // The listener is its own, on the address and on all addresses.
+    std::fs::write(&path, text.replace(off, &tcp("\"0.0.0.0\"", in_use))).unwrap();
+    let planned = forwarder.output(check);
+    assert!(planned.ends_with("changes at a reload: listeners.tcp.addresses\n"), "{planned}");
+    assert!(ping(in_use).status.success(), "a check closes nothing");
+    std::fs::write(&path, &text).unwrap();
+    assert!(forwarder.output(reload).contains("changed: listeners.tcp."));
     std::fs::write(&path, format!("{text}[tables]\npit_capacity = 5000\n")).unwrap();
     let reloaded = forwarder.output(&["config", "reload"]);
     let waits = "takes effect at the next start: tables.pit_capacity: memory is reserved";

@@ -244,6 +244,9 @@ fn one_file_serves_one_forwarder() {
     assert_eq!(ended.status.code(), Some(1), "{printed}");
     let reason = format!("{} is in use by another forwarder", bed.path.display());
     assert!(printed.contains(&reason), "{printed}");
+    // A start that fails leaves no socket.
+    let left = ["second.sock", "second.control.sock"].map(|name| directory.path().join(name));
+    assert!(left.iter().all(|path| !path.exists()), "{left:?}");
     assert_eq!(bed.counter("in_use"), 1);
 }
 

@@ -357,7 +357,7 @@ fn peek_sends_an_interest_again_as_often_as_stated() {
 }
 
 #[test]
-fn get_names_the_signer_that_it_did_not_check() {
+fn get_names_the_signer_that_it_did_not_check_and_what_has_verified() {
     let forwarder = Settings::new().start();
     let home = forwarder.directory().to_owned();
     let run = |arguments: &[&str]| {
@@ -378,6 +378,11 @@ fn get_names_the_signer_that_it_did_not_check() {
     assert!(got.status.success());
     let line = text(&got);
     assert!(line.contains("signed by /evil/KEY/") && line.contains("was not checked"), "{line}");
+    let certificate = home.join("evil.cert").display().to_string();
+    std::fs::write(&certificate, run(&["cert", "dump", "/evil"]).stdout).unwrap();
+    let line = text(&run(&["get", "/x/file", "-o", &copy, "--verify", &certificate]));
+    let verified = format!(", verified by the key in {certificate}");
+    assert!(line.contains(&verified) && !line.contains("not checked"), "{line}");
     let json = run(&["get", "/x/file", "-o", &copy, "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert!(json["unchecked_key"].as_str().unwrap().starts_with("/evil/KEY/"), "{json}");

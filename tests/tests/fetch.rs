@@ -214,7 +214,10 @@ fn replaced_file_keeps_its_mode_and_links() {
     let link = bed.forwarder.directory().join("link");
     std::os::unix::fs::symlink(&bed.file, &link).unwrap();
     let link_name = link.display().to_string();
-    assert!(bed.forwarder.run(&["get", NAME, "-o", &link_name]).status.success());
+    let fetched = bed.forwarder.run(&["get", NAME, "-o", &link_name]);
+    let summary = String::from_utf8_lossy(&fetched.stderr);
+    assert!(fetched.status.success(), "{summary}");
+    assert!(summary.contains("in place of the earlier file"), "{summary}");
     assert!(link.is_symlink());
     assert_eq!(fs::metadata(&bed.file).unwrap().permissions().mode() & 0o7777, 0o640);
     bed.assert_complete();

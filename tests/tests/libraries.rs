@@ -6,7 +6,8 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use namewire_tests::{
-    Forwarder, Peer, Process, Settings, noise, require, run_to_end, run_to_end_within, wait_until,
+    Forwarder, Peer, Process, Settings, Transport, noise, require, run_to_end, run_to_end_within,
+    wait_until,
 };
 
 /// A forwarder, and a home directory in which the page's first two commands were run.
@@ -145,4 +146,29 @@ fn pynfdc_manages_the_forwarder() {
     assert!(!pynfdc(&["Get-Route"]).contains("/pynfdc/route"));
     pynfdc(&["Remove-Face", &face_id]);
     assert!(!pynfdc(&["Get-Face"]).contains("udp4://127.0.0.1:6399"));
+}
+
+/// As producers and consumers.
+#[test]
+fn ndnts_and_ndn_cxx_need_no_key_chain() {
+    for peer in [Peer::Ndnts, Peer::Chunks] {
+        if !require(&[peer]) {
+            continue;
+        }
+        let forwarder = Settings::new().start();
+        let transport = Transport(forwarder.unix());
+        let (served, home) = (forwarder.directory().join("data"), tempfile::tempdir().unwrap());
+        std::fs::create_dir(&served).unwrap();
+        let content = noise(5, 100_000);
+        let file = served.join("run.root");
+        std::fs::write(&file, &content).unwrap();
+        let directory = served.display().to_string();
+        let mut server = forwarder.spawn("serve", &["serve", &directory, "--prefix", "/site/data"]);
+        server.wait_for_output("serving ");
+        let _producer = peer.produce(&transport, "/of/peer", &file, home.path());
+        assert!(peer.fetch(&transport, "/site/data/run.root", home.path()) == content, "{peer:?}");
+        let fetched = forwarder.directory().join("fetched");
+        let _ = forwarder.output(&["get", "/of/peer", "-o", &fetched.display().to_string()]);
+        assert!(std::fs::read(&fetched).unwrap() == content, "{peer:?}");
+    }
 }

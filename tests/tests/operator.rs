@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use namewire_tests::{Process, Settings, program, run_to_end, wait_until};
+use namewire_tests::{Process, Settings, noise, program, run_to_end, wait_until};
 
 /// A command whose only information about the forwarder is `directory`.
 fn command_without_hints(arguments: &[&str], directory: &Path) -> Command {
@@ -67,6 +67,50 @@ fn forwarder_continues_when_its_output_is_closed() {
     child.wait().unwrap();
 }
 
+/// The program with these arguments on a pseudo-terminal of 100 columns, which takes both outputs.
+fn on_a_terminal(arguments: &str) -> Command {
+    let mut command = Command::new("script");
+    let line = format!("stty cols 100 rows 30; exec {} {arguments}", program().display());
+    command.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).env_remove("NO_COLOR");
+    command
+}
+
+#[test]
+fn log_has_colours_on_a_terminal_unless_they_are_unwanted() {
+    let directory = tempfile::tempdir().unwrap();
+    for (no_color, has_colours) in [("", true), ("1", false)] {
+        let socket = directory.path().join("s.sock").display().to_string();
+        let mut command = on_a_terminal(&format!("run --no-tcp --no-udp --socket {socket}"));
+        command.env("NO_COLOR", no_color);
+        let mut forwarder = Process::start("forwarder", command, directory.path());
+        forwarder.wait_for_output("NDN_CLIENT_TRANSPORT=");
+        let mut stop = Command::new(program());
+        stop.args(["stop", "--transport", &socket]);
+        assert!(run_to_end(stop).status.success());
+        forwarder.wait();
+        assert_eq!(forwarder.stdout().contains("\x1b["), has_colours, "{}", forwarder.stdout());
+    }
+}
+
+#[test]
+fn progress_of_a_fetch_is_shown_on_a_terminal() {
+    let forwarder = Settings::new().start();
+    let file = forwarder.directory().join("object");
+    std::fs::write(&file, noise(1, 3_000_000)).unwrap();
+    let path = file.display().to_string();
+    let mut put = forwarder.spawn("put", &["put", "/shown", &path, "--segment-size", "1000B"]);
+    put.wait_for_output("published");
+    let fetched = forwarder.directory().join("fetched");
+    let mut get = on_a_terminal(&format!("get /shown --window 1 -o {}", fetched.display()));
+    get.env("NDN_CLIENT_TRANSPORT", forwarder.unix());
+    let output = run_to_end(get);
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}");
+    for part in ["% ", "/s ", " s left", "window 1", "/shown/v="] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
 #[test]
 fn control_socket_in_use_is_reported_with_the_option() {
     let first = Settings::new().start();
@@ -92,15 +136,35 @@ fn unusable_root_is_reported() {
 }
 
 #[test]
+fn wrong_usage_has_status_2_and_names_the_option() {
+    let forwarder = Settings::new().start();
+    for (arguments, stated) in [
+        ("route add /a 1 --cost -1", "'--cost <COST>': the number is not negative"),
+        ("ping /a --interval -1s", "'--interval <DURATION>': a duration is not negative"),
+        ("put /a --segment-size -1kB", "'--segment-size <SIZE>': a size is not negative"),
+        ("put /a --segment-size 99999999TiB", "a size has at most 64 bits"),
+        ("run --http 6391", "'--http <ADDRESS:PORT>': it is an IP address and a port"),
+        ("get /a -o - --metrics 192.0.2.1:9", "--metrics 192.0.2.1:9: it is not a loopback"),
+        ("get /a -o - --metrics-push here", "--metrics-push: it is an http or https address"),
+    ] {
+        let refused = forwarder.run(&arguments.split(' ').collect::<Vec<_>>());
+        let text = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{arguments}: {text}");
+        assert!(text.contains(stated), "{arguments}: {text}");
+    }
+}
+
+#[test]
 fn log_level_of_a_module_can_be_reset() {
     let forwarder = Settings::new().start_program();
     let before = forwarder.output(&["log"]);
     assert!(forwarder.output(&["log", "ndn_dataplane=trace"]).contains("ndn_dataplane=trace"));
     assert_eq!(forwarder.output(&["log", "ndn_dataplane=default"]), before);
+    assert_eq!(forwarder.run(&["log", "loud"]).status.code(), Some(2));
     // No such module, and one that never logs.
     for module in ["ndn_fase=debug", "ndn_table=debug"] {
         let refused = forwarder.run(&["log", module]);
-        assert!(!refused.status.success());
+        assert_eq!(refused.status.code(), Some(2));
         let text = String::from_utf8_lossy(&refused.stderr);
         assert!(text.contains("ndn_dataplane"), "it lists the modules: {text}");
     }

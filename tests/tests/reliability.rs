@@ -15,7 +15,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use namewire_tests::wire::{PacketReader, data, name};
-use namewire_tests::{Process, Settings, skip_unless_found, wait_until};
+use namewire_tests::{
+    Peer, Process, Settings, Transport, noise, program, run_to_end, skip_unless_found, wait_until,
+};
 use ndn_management::{CommandBuilder, ControlParameters, ControlResponse, Verb};
 use ndn_packet::{Data, Interest, InterestBuilder, LpPacket};
 
@@ -232,7 +234,8 @@ rib {
 }
 ";
 
-fn nfd(directory: &Path, socket: &Path, port: u16) -> Process {
+/// An NFD that sends UDP from this port.
+pub(crate) fn nfd(directory: &Path, socket: &Path, port: u16) -> Process {
     let conf = directory.join("nfd.conf");
     let text = NFD_CONF.replace("SOCKET", socket.to_str().unwrap());
     std::fs::write(&conf, text.replace("PORT", &port.to_string())).unwrap();
@@ -283,4 +286,90 @@ fn nfd_and_namewire_interoperate_with_link_reliability() {
     assert!(lost > 50, "{lost} lost");
     drop(nfd);
     producer.join().unwrap();
+}
+
+/// Bytes of the file that crosses a link.
+const FILE_BYTES: usize = 10 << 20;
+
+/// A forwarder at one end of a reliable link, and the command that is its `nfdc`.
+struct End<'a> {
+    transport: Transport,
+    port: u16,
+    nfdc: &'a dyn Fn() -> Command,
+}
+
+/// Bytes that both ends of a reliable link send while ndncatchunks fetches a file over it.
+fn bytes_for_a_file(near: &End<'_>, far: &End<'_>, directory: &Path) -> u64 {
+    let uri = |end: &End<'_>| format!("udp4://127.0.0.1:{}", end.port);
+    let nfdc = |end: &End<'_>, arguments: &[&str]| {
+        let mut command = (end.nfdc)();
+        command.args(arguments).env("NDN_CLIENT_TRANSPORT", &end.transport.0);
+        let output = run_to_end(command);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    };
+    for (end, other) in [(near, far), (far, near)] {
+        nfdc(end, &["face", "create", &uri(other), "reliability", "on", "mtu", MTU]);
+    }
+    nfdc(near, &["route", "add", "/bulk", &uri(far)]);
+    let file = directory.join("bulk");
+    let content = noise(3, FILE_BYTES);
+    std::fs::write(&file, &content).unwrap();
+    let _producer = Peer::Chunks.produce(&far.transport, "/bulk", &file, directory);
+    assert!(Peer::Chunks.fetch(&near.transport, "/bulk", directory) == content);
+    let sent = [(near, far), (far, near)].map(|(end, other)| {
+        let mut command = Command::new(program());
+        command.args(["face", "list", "--json"]).env("NDN_CLIENT_TRANSPORT", &end.transport.0);
+        let faces: serde_json::Value = serde_json::from_slice(&run_to_end(command).stdout).unwrap();
+        let of_link = |face: &&serde_json::Value| face["remote_uri"] == uri(other).as_str();
+        let face = faces.as_array().unwrap().iter().find(of_link).unwrap();
+        face["counters"]["out_bytes"].as_u64().unwrap()
+    });
+    sent.iter().sum()
+}
+
+/// Reliability costs no more than NFD's, over a link that loses nothing.
+#[test]
+fn reliable_link_sends_as_few_bytes_as_one_of_nfd() {
+    if !(skip_unless_found("nfd") && skip_unless_found("nfdc") && skip_unless_found("ndncatchunks"))
+    {
+        return;
+    }
+    let no_cache = "[tables.cs]\nadmit = false\nserve = false";
+    let ours = [(); 2].map(|()| Settings::new().udp().toml(no_cache).start());
+    let directories = [(); 5].map(|()| tempfile::tempdir().unwrap());
+    let [one, other, home, of_ours, of_theirs] =
+        directories.each_ref().map(tempfile::TempDir::path);
+    let own_nfdc = || {
+        let mut command = Command::new(program());
+        command.arg("nfdc");
+        command
+    };
+    let [near, far] = ours.each_ref().map(|forwarder| End {
+        transport: Transport(forwarder.unix()),
+        port: forwarder.port(),
+        nfdc: &own_nfdc,
+    });
+    let bytes = bytes_for_a_file(&near, &far, of_ours);
+
+    let nfdc = || {
+        let mut command = Command::new("nfdc");
+        command.env("HOME", home);
+        command
+    };
+    let mut running = Vec::new();
+    let [near, far] = [one, other].map(|directory| {
+        let socket = directory.join("nfd.sock");
+        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        running.push(nfd(directory, &socket, port));
+        let transport = Transport(format!("unix://{}", socket.display()));
+        wait_until("NFD", || {
+            let mut status = nfdc();
+            status.arg("status").env("NDN_CLIENT_TRANSPORT", &transport.0);
+            run_to_end(status).status.success().then_some(())
+        });
+        End { transport, port, nfdc: &nfdc }
+    });
+    let bytes_of_nfd = bytes_for_a_file(&near, &far, of_theirs);
+    // Both repeat some Interests, and not always as many.
+    assert!(10 * bytes < 11 * bytes_of_nfd, "{bytes} bytes, {bytes_of_nfd} between two NFD");
 }

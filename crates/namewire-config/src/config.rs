@@ -95,7 +95,7 @@ impl Config {
     }
 
     /// Compares `read`, which was read at a reload, with this configuration, which runs. Settings that take effect at
-    /// the next start are put back in `read`. Returns the changes that the reload does not make.
+    /// the next start are put back in `read`. Returns the changes.
     #[must_use]
     pub fn keep_until_restart(&self, read: &mut Self) -> PendingChanges {
         let mut pending = PendingChanges::default();

@@ -173,13 +173,15 @@ pub(crate) trait Kind<T: Clone + fmt::Debug> {
     fn arbitrary(&self) -> BoxedStrategy<T>;
 }
 
-/// Changes that a reload has not made.
+/// Changes of a configuration, by the time at which they take effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingChanges {
     /// Settings that take effect at the next start, as dotted paths, by reason.
     pub restart: BTreeMap<RestartReason, Vec<String>>,
     /// Settings that take effect for new faces, but not for those of UDP peers that connect first.
     pub new_faces: Vec<String>,
+    /// Settings that take effect at the reload.
+    pub live: Vec<String>,
 }
 
 impl PendingChanges {
@@ -422,7 +424,7 @@ fn keep_value<T: Clone + PartialEq>(
             read.clone_from(running);
         }
         Reload::NewFaces => pending.new_faces.push(path.to_owned()),
-        Reload::Live => {}
+        Reload::Live => pending.live.push(path.to_owned()),
     }
 }
 

@@ -42,6 +42,8 @@ results! {
         pub error: Option<String>,
         /// Settings whose change takes effect at the next start, each with the reason.
         pub waiting: Vec<String>,
+        /// Settings whose change takes effect at the reload: those that it has changed, or would change.
+        pub changes: Vec<String>,
     }
 
     /// A required face that is missing: a configured one, or a permanent one whose session has ended.

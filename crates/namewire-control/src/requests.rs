@@ -102,7 +102,8 @@ requests! {
             policy: String,
         } -> CsPolicy, used by "`cs config`";
 
-        /// Reads the configuration and reports whether it can be used; nothing changes.
+        /// Reads the configuration and reports whether it can be used; nothing changes. Listeners that it adds are opened and
+        /// closed again.
         "config.check" ConfigCheck => check_config -> ConfigStatus, used by "`config reload`, GraphQL";
 
         /// Reads the configuration again, as after SIGHUP. A configuration that cannot be used changes nothing.

@@ -56,13 +56,33 @@ impl Drop for OpenConnection {
     }
 }
 
+/// The file of a control socket. Dropping it removes the file.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    identity: FileIdentity,
+}
+
+impl SocketFile {
+    /// The file may have been replaced meanwhile, and is left alone then.
+    fn remove(&self) {
+        if FileIdentity::of(&self.path).is_ok_and(|file| file == self.identity) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
 /// A served control socket. Dropping it ends its threads and removes the socket file.
 #[derive(Debug)]
 pub struct ControlSocket {
-    path: PathBuf,
     listener: UnixListener,
-    /// Identity of the socket file.
-    file: FileIdentity,
+    file: SocketFile,
     stopping: Arc<AtomicBool>,
     /// Returns the connections at its end.
     accepting: Option<JoinHandle<Vec<Connection>>>,
@@ -74,10 +94,8 @@ pub struct ControlSocket {
 /// A bound socket that is not served yet: connections wait in the backlog.
 #[derive(Debug)]
 pub struct ControlListener {
-    path: PathBuf,
     listener: UnixListener,
-    /// Identity of the socket file.
-    file: FileIdentity,
+    file: SocketFile,
 }
 
 impl ControlListener {
@@ -86,16 +104,17 @@ impl ControlListener {
     /// # Errors
     /// Another process listens there (`AddrInUse`), or the file system reports an error.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let (socket, file) = listen_unix(path, 0o600)?;
+        let (socket, identity) = listen_unix(path, 0o600)?;
+        let file = SocketFile { path: path.to_owned(), identity };
         let listener = UnixListener::from(socket);
         listener.set_nonblocking(false)?;
-        Ok(Self { path: path.to_owned(), listener, file })
+        Ok(Self { listener, file })
     }
 
     /// Returns the identity of the socket file.
     #[must_use]
     pub const fn file(&self) -> FileIdentity {
-        self.file
+        self.file.identity
     }
 
     /// Serves the socket on separate threads.
@@ -103,7 +122,7 @@ impl ControlListener {
     /// # Errors
     /// There is no descriptor or no thread left.
     pub fn serve(self, operations: Arc<dyn Operations>) -> io::Result<ControlSocket> {
-        let Self { path, listener, file } = self;
+        let Self { listener, file } = self;
         let accepted = listener.try_clone()?;
         let stopping = Arc::new(AtomicBool::new(false));
         let open = Arc::<Open>::default();
@@ -114,7 +133,7 @@ impl ControlListener {
             .name("control-socket".to_owned())
             .spawn(move || acceptor.accept_all(&accepted))?;
         let (accepting, connections) = (Some(accepting), Vec::new());
-        Ok(ControlSocket { path, listener, file, stopping, accepting, connections, open })
+        Ok(ControlSocket { listener, file, stopping, accepting, connections, open })
     }
 }
 
@@ -129,7 +148,7 @@ impl ControlSocket {
 
     /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.file.path
     }
 
     /// Accepts no further connections and removes the socket file. Requests of existing connections are still answered.
@@ -141,10 +160,7 @@ impl ControlSocket {
             // A panic of that thread has been reported there.
             self.connections = accepting.join().unwrap_or_default();
         }
-        // The file may have been replaced meanwhile.
-        if FileIdentity::of(&self.path).is_ok_and(|file| file == self.file) {
-            let _ = std::fs::remove_file(&self.path);
-        }
+        self.file.remove();
     }
 }
 

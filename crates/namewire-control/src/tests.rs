@@ -128,7 +128,8 @@ impl Operations for Recorder {
     }
 
     fn check_config(&self) -> Result<ConfigStatus, String> {
-        Ok(ConfigStatus { has_file: true, error: Some("line 1".to_owned()), waiting: Vec::new() })
+        let (waiting, changes) = (Vec::new(), vec!["log.level".to_owned()]);
+        Ok(ConfigStatus { has_file: true, error: Some("line 1".to_owned()), waiting, changes })
     }
 
     fn reload_config(&self) -> Result<ConfigStatus, String> {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use namewire_control::ConfigStatus;
 use ndn_dataplane::Command;
 use ndn_forwarding::ProducerRegions;
-use ndn_management::{ControlState, StrategyChanges};
+use ndn_management::{AccessControl, ControlState, StrategyChanges};
 use ndn_packet::Name;
+use ndn_webtransport::Identity;
 use tracing::{error, info, warn};
 
 use super::control::listening::Listening;
@@ -50,9 +51,8 @@ impl Reload {
         if let Err(reason) = self.log.reopen() {
             error!("the log stays where it was: {reason}");
         }
-        let read = (self.source.read)();
-        let applied =
-            read.and_then(|config| self.apply(config, core, management, sessions, listening));
+        let read = self.read(core, management, sessions);
+        let applied = read.and_then(|read| self.apply(read, core, management, sessions, listening));
         match &applied {
             Ok(_) if self.source.has_file => info!("the configuration was read again"),
             Ok(_) => info!(
@@ -67,17 +67,46 @@ impl Reload {
         applied.map(|pending| self.status(None, &pending))
     }
 
-    /// Reads the configuration, without applying it.
-    pub(super) fn check(&self) -> ConfigStatus {
-        match (self.source.read)() {
-            Ok(mut config) => self.status(None, &self.keep(&mut config)),
+    /// Reads the configuration and opens its listeners, without applying it.
+    pub(super) fn check(
+        &self,
+        core: &Core,
+        management: &mut Management,
+        sessions: &Sessions,
+        listening: &Listening,
+    ) -> ConfigStatus {
+        let usable = self.read(core, management, sessions).and_then(|read| {
+            listening.check(&read.config).map_err(|error| format!("{error:#}"))?;
+            Ok(read.pending)
+        });
+        match usable {
+            Ok(pending) => self.status(None, &pending),
             Err(error) => self.status(Some(error), &PendingChanges::default()),
         }
     }
 
-    /// Resets the settings that wait for the next start.
-    fn keep(&self, config: &mut Config) -> PendingChanges {
-        restart::keep(&self.started, settings::cs_capacity_max(&self.started), config)
+    /// Reads the configuration and what it names. Changes nothing in force.
+    fn read(
+        &self,
+        core: &Core,
+        management: &mut Management,
+        sessions: &Sessions,
+    ) -> Result<Usable, String> {
+        let mut config = (self.source.read)()?;
+        // Settings that wait for the next start are as they were from here on.
+        let cs_capacity_max = settings::cs_capacity_max(&self.started);
+        let pending = restart::keep(&self.started, &core.config, cs_capacity_max, &mut config);
+        let (state, tables) = management.change();
+        let access = access::access_control(&config.management, &core.clock).map_err(|faults| {
+            faults.into_iter().map(|fault| fault.reason).collect::<Vec<_>>().join("; ")
+        })?;
+        #[cfg(feature = "vip")]
+        super::vip::check_signers(&config, &core.clock).map_err(|error| format!("{error:#}"))?;
+        let strategies = plan_strategies(&config, &core.config, state, tables)?;
+        // The certificate may have been renewed in place; the listener's settings are unchanged.
+        let certificate = sessions.read_certificate(&core.config);
+        let certificate = certificate.map_err(|error| format!("{error:#}"))?;
+        Ok(Usable { config, pending, access, strategies, certificate })
     }
 
     /// The status of a configuration that was read.
@@ -89,30 +118,21 @@ impl Reload {
             format!("{setting}, for on-demand UDP faces: worker threads are set up at the start")
         });
         let waiting = waiting.chain(on_demand).collect();
-        ConfigStatus { has_file: self.source.has_file, error, waiting }
+        let changes = pending.live.clone();
+        ConfigStatus { has_file: self.source.has_file, error, waiting, changes }
     }
 
     /// Steps that can fail come first and change nothing in force.
     fn apply(
         &self,
-        mut config: Config,
+        read: Usable,
         core: &mut Core,
         management: &mut Management,
         sessions: &Sessions,
         listening: &mut Listening,
     ) -> Result<PendingChanges, String> {
-        // Settings that wait for the next start are as they were from here on.
-        let pending = self.keep(&mut config);
-        let (state, tables) = management.change();
-        let access = access::access_control(&config.management, &core.clock).map_err(|faults| {
-            faults.into_iter().map(|fault| fault.reason).collect::<Vec<_>>().join("; ")
-        })?;
-        #[cfg(feature = "vip")]
-        super::vip::check_signers(&config, &core.clock).map_err(|error| format!("{error:#}"))?;
-        let strategies = plan_strategies(&config, &core.config, state, tables)?;
-        // The certificate may have been renewed in place; the listener's settings are unchanged.
-        let certificate = sessions.read_certificate(&core.config);
-        let certificate = certificate.map_err(|error| format!("{error:#}"))?;
+        let Usable { config, pending, access, strategies, certificate } = read;
+        let (state, _) = management.change();
         let listeners = listening.prepare(&config).map_err(|error| format!("{error:#}"))?;
         if let Err(error) = state.set_authorizer(Box::new(access)) {
             listening.abandon(&mut core.cx(), listeners);
@@ -140,6 +160,15 @@ impl Reload {
         listening.commit(&mut core.cx(), listeners);
         Ok(pending)
     }
+}
+
+/// A configuration that was read and can be put in force, if its listeners can be opened.
+struct Usable {
+    config: Config,
+    pending: PendingChanges,
+    access: AccessControl,
+    strategies: StrategyChanges,
+    certificate: Option<Identity>,
 }
 
 /// Returns the strategy choices that the file adds and removes. Choices made by command for other prefixes stay.
@@ -171,7 +200,7 @@ fn reload_tables(config: &Config, before: &Config, state: &mut ControlState) {
 
 /// Logs, at each reload, the changes that take effect at the next start.
 fn log_pending(pending: &PendingChanges) {
-    let PendingChanges { restart: waiting, new_faces } = pending;
+    let PendingChanges { restart: waiting, new_faces, live: _ } = pending;
     for (reason, settings) in waiting {
         let settings = settings.join(", ");
         warn!("changes of these settings take effect at the next start: {settings} ({reason})");

@@ -2,9 +2,15 @@
 
 use crate::config::{Config, PendingChanges, RestartReason};
 
-/// Compares a reloaded configuration with that of the start. Resets settings that cannot change in `read`, which is
-/// then in force. Returns the changes that take effect at the next start.
-pub(super) fn keep(started: &Config, cs_capacity_max: usize, read: &mut Config) -> PendingChanges {
+/// Compares a reloaded configuration with that of the start and with the one in force. Resets settings that cannot change in
+/// `read`, which the reload puts in force. Returns the changes that take effect at the next start, and those that the reload
+/// makes.
+pub(super) fn keep(
+    started: &Config,
+    in_force: &Config,
+    cs_capacity_max: usize,
+    read: &mut Config,
+) -> PendingChanges {
     let mut pending = started.keep_until_restart(read);
     let capacity = &mut read.tables.cs.capacity_packets;
     if *capacity > cs_capacity_max {
@@ -17,6 +23,9 @@ pub(super) fn keep(started: &Config, cs_capacity_max: usize, read: &mut Config) 
         let setting = "bound_faces (there were none at the start)".to_owned();
         pending.wait_for_restart(RestartReason::Sockets, setting);
     }
+    let PendingChanges { live, new_faces, .. } = in_force.keep_until_restart(&mut read.clone());
+    let for_new_faces = new_faces.into_iter().map(|setting| format!("{setting} (for new faces)"));
+    pending.live = live.into_iter().chain(for_new_faces).collect();
     pending
 }
 
@@ -34,11 +43,12 @@ mod tests {
         let started = parse("test", "tables.pit_capacity = 1000").unwrap();
         let keep_all = |text: &str| {
             let mut read = parse("test", text).unwrap();
-            let pending = keep(&started, 65_536, &mut read);
+            let pending = keep(&started, &started, 65_536, &mut read);
             (read, pending)
         };
         let (_, nothing) = keep_all("tables.pit_capacity = 1000\nlog.level = \"debug\"");
-        assert_eq!(nothing, PendingChanges::default());
+        let live = vec!["log.level".to_owned()];
+        assert_eq!(nothing, PendingChanges { live, ..PendingChanges::default() });
         let text = "tables.pit_capacity = 2000\nfaces = { mtu = \"1400B\", reconnect_min = \"2s\" }\n\
                     tables.cs.capacity_packets = 100000\noverload.shed = \"drop\"";
         for _ in 0..2 {
@@ -60,11 +70,22 @@ mod tests {
                 ])
             );
             assert_eq!(pending.new_faces, ["faces.mtu"]);
+            assert_eq!(pending.live, ["tables.cs.capacity_packets", "faces.mtu (for new faces)"]);
             assert_eq!((runs.tables.pit_capacity, runs.faces.mtu.0), (1000, 1400));
             assert_eq!(runs.tables.cs.capacity_packets, 65_536);
             assert_eq!(runs.overload, started.overload);
         }
         let (_, put_back) = keep_all("tables.pit_capacity = 1000");
         assert_eq!(put_back, PendingChanges::default());
+    }
+
+    #[test]
+    fn changes_are_those_from_the_configuration_in_force() {
+        let started = parse("test", "").unwrap();
+        let mut read = parse("test", "log.level = \"debug\"").unwrap();
+        let pending = keep(&started, &read.clone(), 65_536, &mut read);
+        assert_eq!(pending.live, Vec::<String>::new());
+        let mut put_back = started.clone();
+        assert_eq!(keep(&started, &read, 65_536, &mut put_back).live, ["log.level"]);
     }
 }

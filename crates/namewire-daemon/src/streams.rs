@@ -154,7 +154,7 @@ impl Streams {
             next_number: 0,
             local_peers: Arc::new(LocalPeers::Nobody),
         };
-        let (requested, local_peers) = streams.open_requested(config, own_files)?;
+        let (requested, local_peers) = streams.open_requested(config, own_files, |_| false)?;
         streams.commit(StreamChange { requested, local_peers, closed: Vec::new() });
         Ok(streams)
     }
@@ -189,13 +189,30 @@ impl Streams {
     pub(super) fn prepare(&mut self, config: &config::Listeners) -> anyhow::Result<StreamChange> {
         let closed = self.close_overlapping(config);
         // Directories that the running forwarder creates belong to its user.
-        match self.open_requested(config, &mut Vec::new()) {
+        match self.open_requested(config, &mut Vec::new(), |_| false) {
             Ok((requested, local_peers)) => Ok(StreamChange { requested, local_peers, closed }),
             Err(error) => {
                 self.reopen(closed);
                 Err(error)
             }
         }
+    }
+
+    /// Opens the listeners of a configuration that are not open, and closes them again. Addresses on which only a listener
+    /// of this forwarder is in the way are taken for usable, and nothing of this forwarder is closed.
+    ///
+    /// # Errors
+    /// A socket cannot be opened.
+    pub(super) fn check(&self, config: &config::Listeners) -> anyhow::Result<()> {
+        let leaving = self.overlapping(config).into_iter();
+        let leaving = leaving.filter_map(|number| self.get(number)?.local.tcp_address());
+        let leaving: Vec<SocketAddr> = leaving.collect();
+        let mut made = Vec::new();
+        let is_leaving = |address| leaving.iter().any(|own| overlap(*own, address));
+        let opened = self.open_requested(config, &mut made, is_leaving).map(drop);
+        // The files of sockets are gone. A directory that holds anything stays.
+        made.iter().for_each(|own: &OwnFile| drop(std::fs::remove_dir(&own.path)));
+        opened
     }
 
     /// Abandons a change.
@@ -246,8 +263,8 @@ impl Streams {
         self.listeners.values().any(|listener| listener.local.is_at(local))
     }
 
-    /// Closes the TCP and WebSocket listeners that are not configured, and in whose way configured ones are.
-    fn close_overlapping(&mut self, config: &config::Listeners) -> Vec<Arc<LocalEnd>> {
+    /// The TCP and WebSocket listeners that are not configured, and in the way of configured ones.
+    fn overlapping(&self, config: &config::Listeners) -> Vec<u64> {
         let nobody = Arc::new(LocalPeers::Nobody);
         let requested: Vec<LocalEnd> =
             tcp_ends(config, &nobody).chain(websocket_ends(config, &nobody)).collect();
@@ -260,13 +277,13 @@ impl Streams {
             !requested.iter().any(|requested| requested.is_at(&listener.local))
                 && added.iter().any(is_added_there)
         };
-        let closed: Vec<u64> = self
-            .listeners
-            .iter()
-            .filter(|(_, listener)| is_in_the_way(listener))
-            .map(|(number, _)| *number)
-            .collect();
-        let closed = closed.into_iter().filter_map(|number| self.listeners.remove(&number));
+        let open = self.listeners.iter().filter(|(_, listener)| is_in_the_way(listener));
+        open.map(|(number, _)| *number).collect()
+    }
+
+    fn close_overlapping(&mut self, config: &config::Listeners) -> Vec<Arc<LocalEnd>> {
+        let closed = self.overlapping(config).into_iter();
+        let closed = closed.filter_map(|number| self.listeners.remove(&number));
         closed.map(|listener| listener.local).collect()
     }
 
@@ -280,11 +297,13 @@ impl Streams {
         }
     }
 
-    /// The listeners of a configuration, with the sockets of those that are not open.
+    /// The listeners of a configuration, with the sockets of those that are not open. TCP addresses that `is_passed_over`
+    /// are not opened.
     fn open_requested(
         &self,
         config: &config::Listeners,
         own_files: &mut Vec<OwnFile>,
+        is_passed_over: impl Fn(SocketAddr) -> bool,
     ) -> anyhow::Result<(Vec<RequestedListener>, Arc<LocalPeers>)> {
         let mut requested = Vec::new();
         if config.unix.enabled {
@@ -306,10 +325,11 @@ impl Streams {
         // The directory of the Unix socket exists now.
         let peers = |is_local: bool| LocalPeers::new(config, is_local).map(Arc::new);
         let local_peers = peers(config.tcp.loopback_is_local)?;
-        requested.extend(self.open_tcp("TCP", tcp_ends(config, &local_peers))?);
+        requested.extend(self.open_tcp("TCP", tcp_ends(config, &local_peers), &is_passed_over)?);
         if config.websocket.enabled {
             let peers = peers(config.websocket.loopback_is_local)?;
-            requested.extend(self.open_tcp("WebSocket", websocket_ends(config, &peers))?);
+            let ends = websocket_ends(config, &peers);
+            requested.extend(self.open_tcp("WebSocket", ends, &is_passed_over)?);
         }
         Ok((requested, local_peers))
     }
@@ -345,6 +365,7 @@ impl Streams {
         &self,
         kind: &str,
         ends: impl Iterator<Item = LocalEnd>,
+        is_passed_over: impl Fn(SocketAddr) -> bool,
     ) -> anyhow::Result<Vec<RequestedListener>> {
         let ends: Vec<LocalEnd> = ends.collect();
         let addresses: Vec<IpAddr> =
@@ -352,7 +373,7 @@ impl Streams {
         let port = ends.iter().find_map(LocalEnd::tcp_address).map_or(0, |address| address.port());
         let open = |address: SocketAddr| {
             let end = ends.iter().find(|end| end.tcp_address() == Some(address));
-            match end.is_some_and(|end| self.is_open(end)) {
+            match end.is_some_and(|end| self.is_open(end)) || is_passed_over(address) {
                 true => Ok((address, None)),
                 false => Listener::tcp(address).map(|socket| (address, Some(socket))),
             }
@@ -484,10 +505,16 @@ pub(super) fn open_all<T>(
                 address.ip(),
                 kind.to_lowercase()
             ),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && port < 1024 => bail!(
-                "cannot listen on {kind} {address}: ports below 1024 need root or the capability \
-                 CAP_NET_BIND_SERVICE; the port of NDN is 6363 (--port 6363)"
-            ),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && port < 1024 => {
+                let advice = match kind.starts_with("Web") {
+                    true => format!("choose another in [listeners.{}]", kind.to_lowercase()),
+                    false => "the port of NDN is 6363 (--port 6363)".to_owned(),
+                };
+                bail!(
+                    "cannot listen on {kind} {address}: ports below 1024 need root or the capability \
+                     CAP_NET_BIND_SERVICE; {advice}"
+                )
+            }
             Err(error) => bail!("cannot listen on {kind} {address}: {error}"),
         }
     }

@@ -62,11 +62,13 @@ impl MetricsPush {
         read: impl Fn() -> Vec<ProgramMetric> + Send + 'static,
         report: impl Fn(&str) + Send + 'static,
     ) -> io::Result<Self> {
-        let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
-        let url: Url = target.url.parse().map_err(|error| invalid(format!("{error}")))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(invalid("it is not an http or https address".to_owned()));
-        }
+        let url = target.url.parse().ok();
+        let url = url.filter(|url: &Url| matches!(url.scheme(), "http" | "https"));
+        let url = url.ok_or_else(|| {
+            let reason =
+                "it is an http or https address, such as http://localhost:9090/api/v1/write";
+            io::Error::new(io::ErrorKind::InvalidInput, reason)
+        })?;
         let client = Client::builder().timeout(REQUEST_TIME).build().map_err(io::Error::other)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let receiver = Receiver { client, url, token: target.token.clone() };

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use ndn_memif::Ended;
 use ndn_packet::{Interest, Packet};
 use ndn_webtransport::PathMtu;
 use rand::RngExt;
@@ -18,7 +17,7 @@ use tokio::time::Instant;
 use crate::address::Candidates;
 use crate::framer::Framer;
 use crate::lp::{Incoming, Reassembler};
-use crate::memif::{Halves, Reader, Writer};
+use crate::memif::{Ended, Halves, Reader, Writer};
 use crate::output::Piece;
 use crate::shared::{ConnectionState, OUTPUT_HIGH, Shared};
 use crate::shared::{Handler, Request};

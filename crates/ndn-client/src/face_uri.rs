@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use ndn_sys::interface;
 use ndn_types::FaceUri;
 
 /// Why a face URI has no canonical form.
@@ -22,7 +21,7 @@ pub enum FaceUriError {
 /// `Invalid`, `NoHost`.
 pub async fn canonical_face_uri(uri: &FaceUri) -> Result<FaceUri, FaceUriError> {
     let reason = match uri.canonize() {
-        Ok(canonical) => return Ok(canonical.with_named_zone(interface::name_of)),
+        Ok(canonical) => return Ok(canonical.with_named_zone(interface_name)),
         Err(reason) => FaceUriError::Invalid(reason.to_string()),
     };
     let (scheme, host) = (uri.scheme(), uri.host());
@@ -62,8 +61,22 @@ pub async fn canonical_face_uri(uri: &FaceUri) -> Result<FaceUri, FaceUriError> 
         .map_err(|error| FaceUriError::Invalid(error.to_string()))
 }
 
+/// The name of the network interface with this number.
+#[cfg(target_os = "linux")]
+fn interface_name(index: u32) -> Option<String> {
+    ndn_sys::interface::name_of(index)
+}
+
+/// The name of the network interface with this number: its number stays.
+#[cfg(not(target_os = "linux"))]
+fn interface_name(_: u32) -> Option<String> {
+    None
+}
+
 #[cfg(test)]
 mod tests {
+    use ndn_sys::interface;
+
     use super::*;
 
     fn resolve(uri: &str) -> Result<String, FaceUriError> {

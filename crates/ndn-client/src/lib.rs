@@ -14,6 +14,7 @@ mod handle;
 pub mod link;
 mod lp;
 mod manage;
+#[cfg_attr(not(target_os = "linux"), path = "memif_absent.rs")]
 mod memif;
 mod output;
 mod pending;
@@ -40,6 +41,7 @@ pub use endpoint::{Endpoint, EndpointOptions, OpenError};
 pub use express::{ExpressError, InterestRequest};
 pub use face_uri::{FaceUriError, canonical_face_uri};
 pub use manage::{CommandError, Management};
+#[cfg(target_os = "linux")]
 pub use memif::{explain_memif, memif_secret};
 pub use pending::ReceivedData;
 pub use ping::{PingOutcome, PingServer, Pinger};

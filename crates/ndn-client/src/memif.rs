@@ -6,9 +6,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+pub(crate) use ndn_memif::Ended;
 use ndn_memif::{
-    Address, ClientHandshake, ClientOptions, Connection, DisconnectReason, Ended, Fault,
-    HandshakeError, Progress, Received, Receiver, Secret, Sender, Sent,
+    Address, ClientHandshake, ClientOptions, Connection, DisconnectReason, Fault, HandshakeError,
+    Progress, Received, Receiver, Secret, Sender, Sent,
 };
 use ndn_sys::clock;
 use ndn_sys::interrupt::Interrupter;

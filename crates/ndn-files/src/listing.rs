@@ -2,12 +2,13 @@
 //! directories.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{Dir, FileType};
+use rustix::fs::{Access, AtFlags, Dir, FileType, accessat};
+use rustix::io::Errno;
 
 use crate::root::Root;
 use crate::source::{ListFailure, OpenFailure, SourceEntry};
@@ -53,13 +54,13 @@ pub fn parse_listing(listing: &[u8]) -> Option<Vec<ListingEntry>> {
     Some(entries)
 }
 
-/// The entries of the open directory at `path` that `root` serves.
+/// The entries of the open directory at `path` that `root` serves, and the names of those that this process may not read.
 pub(crate) fn read_directory(
     root: &Root,
     path: &Path,
     directory: &File,
-) -> Result<Vec<SourceEntry>, ListFailure> {
-    let mut entries: Vec<SourceEntry> = Vec::new();
+) -> Result<(Vec<SourceEntry>, Vec<Vec<u8>>), ListFailure> {
+    let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
     let mut length = 0;
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
@@ -70,13 +71,23 @@ pub(crate) fn read_directory(
         let Some(is_directory) = is_directory(root, path, name, entry.file_type())? else {
             continue;
         };
+        if !is_readable(directory, entry.file_name(), is_directory) {
+            unreadable.push(name.to_vec());
+            continue;
+        }
         length += name.len() + 1 + usize::from(is_directory);
         if length > LISTING_LEN_MAX {
             return Err(ListFailure::TooLong);
         }
         entries.push(SourceEntry { file_name: name.to_vec(), is_directory, stat: None });
     }
-    Ok(entries)
+    Ok((entries, unreadable))
+}
+
+/// Whether this process may read an entry of a directory. Any other failure is left to the one who opens it.
+fn is_readable(directory: &File, name: &CStr, is_directory: bool) -> bool {
+    let rights = if is_directory { Access::READ_OK | Access::EXEC_OK } else { Access::READ_OK };
+    !matches!(accessat(directory, name, rights, AtFlags::EACCESS), Err(Errno::ACCESS))
 }
 
 /// A listing of entries; `None` if it is too long.

@@ -25,11 +25,11 @@ impl FileSource for Root {
         if stat.kind != FileKind::Directory {
             return Err(OpenFailure::NotFound.into());
         }
-        let entries = read_directory(self, path, &directory)?;
+        let (entries, unreadable) = read_directory(self, path, &directory)?;
         if FileStat::of(&directory)?.mtime_ns != stat.mtime_ns {
             return Err(ListFailure::Changed);
         }
-        Ok(SourceListing { stat, entries })
+        Ok(SourceListing { stat, entries, unreadable })
     }
 
     fn location(&self) -> String {

@@ -14,7 +14,6 @@ use ndn_packet::Name;
 
 use crate::cache::Key;
 use crate::serve::{MountPoint, Prepared, Service};
-use crate::source::OpenFailure;
 use crate::stat::FileStat;
 use crate::walk::{WalkedFile, walk as walk_files};
 
@@ -106,18 +105,11 @@ impl<'a> Preparer<'a> {
         let preparations = &self.service.preparations;
         let is_closed = || preparations.is_closed();
         let deny = |path: &Path| self.service.unreadable.note(point.source.as_ref(), path);
-        let is_first = preparations.walks.load(Ordering::Relaxed) == 0;
-        // So that the operator learns at the start which files cannot be read. Opening a remote one takes a request.
-        let opens = is_first && !point.source.is_remote();
         walk_files(
             point.source.as_ref(),
             &point.prefix,
             is_closed,
             |WalkedFile { name, path, stat }| {
-                if opens && matches!(point.source.open_file(&path), Err(OpenFailure::Denied)) {
-                    deny(&path);
-                    return;
-                }
                 let is_settled = now_ns.saturating_sub(stat.mtime_ns) >= SETTLED_NS;
                 if !is_settled || !self.is_unprepared(point, &name, &stat) {
                     return;

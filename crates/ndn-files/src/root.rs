@@ -8,13 +8,22 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+#[cfg(target_os = "linux")]
+use rustix::fs::ResolveFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::source::OpenFailure;
 use crate::stat::{FileKind, FileStat};
 
+/// For a descriptor that names a file or directory, which need not be readable.
+#[cfg(target_os = "linux")]
+const NAME_ONLY: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+const NAME_ONLY: OFlags = OFlags::RDONLY;
+
 /// Number of attempts while directories are being renamed.
+#[cfg(target_os = "linux")]
 const ATTEMPTS_MAX: usize = 8;
 
 /// The entries below a directory that may be opened.
@@ -42,7 +51,7 @@ impl Root {
     /// # Errors
     /// It cannot be opened, or the kernel has no `openat2` (before Linux 5.6, or forbidden).
     pub fn open(path: &Path, options: RootOptions) -> std::io::Result<Self> {
-        let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+        let flags = OFlags::DIRECTORY | NAME_ONLY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
         let root = Self { directory, path: path.to_owned(), options };
         root.resolve(Path::new("."), flags)?;
@@ -63,7 +72,7 @@ impl Root {
 
     /// State of a file, which need not be readable.
     pub(crate) fn stat(&self, path: &Path) -> Result<FileStat, OpenFailure> {
-        let found = self.resolve(path, OFlags::PATH | OFlags::CLOEXEC)?;
+        let found = self.resolve(path, NAME_ONLY | OFlags::CLOEXEC)?;
         let stat = FileStat::of(found)?;
         if stat.kind == FileKind::Special { Err(OpenFailure::Special) } else { Ok(stat) }
     }
@@ -82,6 +91,7 @@ impl Root {
         Ok((file.into(), stat))
     }
 
+    #[cfg(target_os = "linux")]
     fn resolve(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         resolve.set(ResolveFlags::NO_SYMLINKS, !self.options.symlinks);
@@ -94,5 +104,12 @@ impl Root {
             }
         }
         Err(Errno::AGAIN)
+    }
+
+    /// Fails: other systems have no call that confines a path.
+    #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::unused_self, reason = "as on Linux")]
+    fn resolve(&self, _: &Path, _: OFlags) -> Result<OwnedFd, Errno> {
+        Err(Errno::NOSYS)
     }
 }

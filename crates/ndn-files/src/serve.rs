@@ -1,7 +1,9 @@
 //! Service: from a batch of requests for one path to their answers. Runs on the server's threads.
 
+use std::ffi::OsStr;
 use std::io::IoSliceMut;
 use std::num::NonZero;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -666,6 +668,10 @@ impl Service {
                 Err(failure) => return Err(failure.into()),
             };
             self.counters.add(Event::Opened, 1);
+            let source = target.mount.source.as_ref();
+            for file_name in &listing.unreadable {
+                self.unreadable.note(source, &target.path.join(OsStr::from_bytes(file_name)));
+            }
             let bytes = encode_listing(listing.entries).ok_or(ListFailure::TooLong)?;
             let seal = self.seal()?;
             let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);

@@ -1,9 +1,11 @@
-//! The state of a file, from `statx`.
+//! The state of a file, from `statx`, or from `fstat` on other systems than Linux.
 
 use std::os::fd::AsFd;
 
 use ndn_security::sha256;
-use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp};
+use rustix::fs::FileType;
+#[cfg(target_os = "linux")]
+use rustix::fs::{AtFlags, Statx, StatxFlags, StatxTimestamp};
 
 /// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +16,21 @@ pub enum FileKind {
     Directory,
     /// A device, a pipe, a socket: never served.
     Special,
+}
+
+impl FileKind {
+    fn of(kind: FileType) -> Self {
+        match kind {
+            FileType::RegularFile => Self::Regular,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink
+            | FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => Self::Special,
+        }
+    }
 }
 
 /// State of a file. Two that are equal but for the access time are of the same content, as far as the
@@ -43,10 +60,31 @@ impl FileStat {
     ///
     /// # Errors
     /// Those of `statx`.
+    #[cfg(target_os = "linux")]
     pub fn of(file: impl AsFd) -> rustix::io::Result<Self> {
         let requested = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let found = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, requested)?;
         Ok(Self::from_statx(&found))
+    }
+
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// Those of `fstat`.
+    #[cfg(not(target_os = "linux"))]
+    pub fn of(file: impl AsFd) -> rustix::io::Result<Self> {
+        let found = rustix::fs::fstat(file)?;
+        Ok(Self {
+            kind: FileKind::of(FileType::from_raw_mode(found.st_mode)),
+            size: u64::try_from(found.st_size).unwrap_or(0),
+            mode: found.st_mode,
+            atime_ns: nanoseconds(found.st_atime, found.st_atime_nsec),
+            btime_ns: None,
+            ctime_ns: nanoseconds(found.st_ctime, found.st_ctime_nsec),
+            mtime_ns: nanoseconds(found.st_mtime, found.st_mtime_nsec),
+            device: (found.st_dev.cast_unsigned(), 0),
+            inode: found.st_ino,
+        })
     }
 
     /// State of a file or directory that no local file system keeps. `version_ns` is the time of its last change, and its
@@ -68,20 +106,12 @@ impl FileStat {
         }
     }
 
+    #[cfg(target_os = "linux")]
     fn from_statx(found: &Statx) -> Self {
-        let kind = match FileType::from_raw_mode(found.stx_mode.into()) {
-            FileType::RegularFile => FileKind::Regular,
-            FileType::Directory => FileKind::Directory,
-            FileType::Symlink
-            | FileType::Fifo
-            | FileType::Socket
-            | FileType::CharacterDevice
-            | FileType::BlockDevice
-            | FileType::Unknown => FileKind::Special,
-        };
+        let nanoseconds = |time: StatxTimestamp| nanoseconds(time.tv_sec, time.tv_nsec.into());
         let has_btime = found.stx_mask & StatxFlags::BTIME.bits() != 0;
         Self {
-            kind,
+            kind: FileKind::of(FileType::from_raw_mode(found.stx_mode.into())),
             size: found.stx_size,
             mode: found.stx_mode,
             atime_ns: nanoseconds(found.stx_atime),
@@ -109,7 +139,8 @@ impl FileStat {
 }
 
 /// Times before 1970 count as 1970.
-fn nanoseconds(time: StatxTimestamp) -> u64 {
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.into())
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
+    let [seconds, nanoseconds] =
+        [seconds, nanoseconds].map(|part| u64::try_from(part).unwrap_or(0));
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
 }

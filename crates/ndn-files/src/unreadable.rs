@@ -18,8 +18,8 @@ impl Unreadable {
     /// Logs that `path` of a source cannot be read.
     pub(crate) fn note(&self, source: &dyn FileSource, path: &Path) {
         let place = PathBuf::from(source.location());
-        let is_root = path.as_os_str().is_empty() || path == Path::new(".");
-        let path = if is_root { place } else { place.join(path) };
+        let path = path.strip_prefix(".").unwrap_or(path);
+        let path = if path.as_os_str().is_empty() { place } else { place.join(path) };
         if let Some(is_last) = self.is_new(&path) {
             tracing::warn!(path = %path.display(), "not served, because the permission to read it is missing");
             if is_last {

@@ -49,6 +49,10 @@ pub(crate) fn walk(
                 continue;
             }
         };
+        for file_name in &listing.unreadable {
+            let path = path.join(OsStr::from_bytes(file_name));
+            denied(path_of(&path), OpenFailure::Denied.into());
+        }
         for entry in listing.entries {
             let path = path.join(OsStr::from_bytes(&entry.file_name));
             let mut name = name.clone();

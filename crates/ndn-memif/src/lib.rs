@@ -19,35 +19,56 @@
 //! descriptor is read once and checked before use, frames are copied before they are parsed, and each
 //! side keeps its own positions in private memory. Shared memory cannot be shrunk (see
 //! [`ndn_sys::shared_memory`]), and the type of received descriptors is checked.
+//!
+//! On other systems than Linux, there are addresses only.
 #![forbid(unsafe_code)]
 
 mod address;
+#[cfg(target_os = "linux")]
 mod budget;
+#[cfg(target_os = "linux")]
 mod connection;
 mod disconnect;
+#[cfg(target_os = "linux")]
 mod handshake;
+#[cfg(target_os = "linux")]
 mod limits;
+#[cfg(target_os = "linux")]
 mod message;
+#[cfg(target_os = "linux")]
 mod receive;
+#[cfg(target_os = "linux")]
 mod regions;
+#[cfg(target_os = "linux")]
 mod ring;
+#[cfg(target_os = "linux")]
 mod secret;
+#[cfg(target_os = "linux")]
 mod send;
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests;
 mod text;
 
 pub use address::{Address, AddressError};
+#[cfg(target_os = "linux")]
 pub use budget::MemoryBudget;
+#[cfg(target_os = "linux")]
 pub use connection::{Connection, Ended, ended, send_disconnect};
 pub use disconnect::DisconnectReason;
+#[cfg(target_os = "linux")]
 pub use handshake::{
     ClientHandshake, ClientOptions, HandshakeError, Progress, Refusal, ServerHandshake,
     ServerOptions,
 };
+#[cfg(target_os = "linux")]
 pub use limits::{BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN};
+#[cfg(target_os = "linux")]
 pub use message::{MESSAGE_LENGTH, Message, MessageError, Name};
+#[cfg(target_os = "linux")]
 pub use receive::{Received, Receiver};
+#[cfg(target_os = "linux")]
 pub use ring::Fault;
+#[cfg(target_os = "linux")]
 pub use secret::{SECRET_LENGTH, Secret, SecretError};
+#[cfg(target_os = "linux")]
 pub use send::{Sender, Sent};

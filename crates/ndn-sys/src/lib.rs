@@ -1,4 +1,4 @@
-//! Safe interfaces to the kernel.
+//! Safe interfaces to the kernel: Linux, and of other systems the clock only.
 //!
 //! | module | content |
 //! |---|---|
@@ -21,24 +21,43 @@
 //! | [`privileges`] | users, and becoming one with fewer rights |
 //! | [`cpu`] | pinning, thread names, CPU time, the limit on descriptors |
 
+#[cfg(target_os = "linux")]
 pub mod allocation;
 pub mod clock;
+#[cfg(target_os = "linux")]
 pub mod cpu;
+#[cfg(target_os = "linux")]
 pub mod device;
+#[cfg(target_os = "linux")]
 pub mod file;
 pub mod file_io;
+#[cfg(target_os = "linux")]
 pub mod interface;
+#[cfg(target_os = "linux")]
 pub mod interrupt;
+#[cfg(target_os = "linux")]
 mod mapping;
+#[cfg(target_os = "linux")]
 pub mod netlink;
+#[cfg(target_os = "linux")]
 pub mod packet;
+#[cfg(target_os = "linux")]
 pub mod poll;
+#[cfg(target_os = "linux")]
 mod prefetch;
+#[cfg(target_os = "linux")]
 pub mod privileges;
+#[cfg(target_os = "linux")]
 pub mod seqpacket;
+#[cfg(target_os = "linux")]
 pub mod shared_memory;
+#[cfg(target_os = "linux")]
 mod socket;
+#[cfg(target_os = "linux")]
 pub mod stream;
+#[cfg(target_os = "linux")]
 pub mod topology;
+#[cfg(target_os = "linux")]
 pub mod udp;
+#[cfg(target_os = "linux")]
 pub mod xdp;

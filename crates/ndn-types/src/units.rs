@@ -92,6 +92,11 @@ fn read_in_units<'u>(
     (what, examples): (&str, &str),
     units: impl Iterator<Item = &'u (&'static str, u64)> + Clone,
 ) -> Result<u64, String> {
+    if let Some(positive) = text.trim().strip_prefix('-')
+        && read_in_units(positive, (what, examples), units.clone()).is_ok()
+    {
+        return Err(format!("a {what} is not negative"));
+    }
     let (number, unit) = split_number(text);
     if unit.is_empty() && multiple(number, 1) == Some(0) {
         return Ok(0);
@@ -103,6 +108,9 @@ fn read_in_units<'u>(
     let amount = factor.and_then(|factor| multiple(number, factor));
     amount.ok_or_else(|| {
         let names: Vec<_> = units.map(|(name, _)| *name).collect();
+        if factor.is_some_and(|factor| is_too_large(number, factor)) {
+            return format!("`{text}`: a {what} has at most 64 bits");
+        }
         match factor.is_none() && !unit.is_empty() && !number.is_empty() {
             true => format!("`{text}`: {unit} is not a unit; the units are {}", names.join(", ")),
             false => {
@@ -110,6 +118,13 @@ fn read_in_units<'u>(
             }
         }
     })
+}
+
+/// Whether a decimal number times a factor exceeds 64 bits.
+fn is_too_large(number: &str, factor: u64) -> bool {
+    let whole = number.split('.').next().unwrap_or_default();
+    let is_number = !whole.is_empty() && number.parse::<f64>().is_ok();
+    is_number && whole.parse().ok().and_then(|whole: u64| whole.checked_mul(factor)).is_none()
 }
 
 /// The message about a number without a unit, with the mend.
@@ -273,6 +288,11 @@ mod tests {
         assert_eq!(reason, "`5` has no unit: write 5ms or 5s or 5min");
         let reason = "8000".parse::<ByteSize>().unwrap_err();
         assert_eq!(reason, "`8000` has no unit: write 8000B or 8000KiB");
+        let reason = "99999999999TiB".parse::<ByteSize>().unwrap_err();
+        assert_eq!(reason, "`99999999999TiB`: a size has at most 64 bits");
+        assert!(parse_duration("99999999999999h").unwrap_err().contains("at most 64 bits"));
+        assert_eq!("-1KiB".parse::<ByteSize>().unwrap_err(), "a size is not negative");
+        assert_eq!(parse_duration("-5s").unwrap_err(), "a duration is not negative");
         let reason = parse_duration("3 parsecs").unwrap_err();
         assert!(reason.contains("parsecs is not a unit; the units are ns, us"), "{reason}");
     }

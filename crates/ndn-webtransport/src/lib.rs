@@ -13,6 +13,8 @@
 //! | [`Identity`], [`CertificateHash`] | certificates |
 //! | [`PathMtu`] | how long frames may be |
 //! | [`Counters`] | what is counted |
+//!
+//! Listeners, and the thread of a forwarder, are for Linux; sessions are opened on other systems, too.
 #![forbid(unsafe_code)]
 
 mod certificate;
@@ -20,21 +22,29 @@ mod client;
 mod counters;
 mod frame;
 mod path;
+#[cfg(target_os = "linux")]
 mod rotation;
+#[cfg(target_os = "linux")]
 mod server;
+#[cfg(target_os = "linux")]
 mod service;
 mod session;
 mod streams;
 mod verifier;
+#[cfg(any(test, target_os = "linux"))]
 mod x509;
 
 pub use certificate::{CertificateError, CertificateHash, Identity};
 pub use client::{Attached, ConnectError, Target, TargetError, attach, connect};
 pub use counters::{Counters, WebTransportValues};
 pub use path::PathMtu;
-pub use server::{Accepted, Admits, HandshakePlaces, PATH, Rules, SessionPlaces, bind};
+#[cfg(target_os = "linux")]
+pub use server::{Accepted, Admits, HandshakePlaces, Rules, SessionPlaces, bind};
+#[cfg(target_os = "linux")]
 pub use service::{Connecting, Listen, OnConnected, Service};
 pub use session::Session;
 
 /// The UDP port of gateways that speak WebTransport, where an address has none.
 pub const PORT: u16 = 6367;
+/// The path of the sessions of a forwarder.
+pub const PATH: &str = "/ndn";

@@ -13,13 +13,12 @@ use tokio::sync::Notify;
 use wtransport::endpoint::{IncomingSessionFuture, SessionRequest};
 use wtransport::quinn::{self, Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime};
 
+use crate::PATH;
 use crate::certificate::Identity;
 use crate::counters::Counters;
 use crate::path::PathMtu;
 use crate::session::{Session, Timeouts, transport_config};
 
-/// The path that clients ask for, as with other forwarders.
-pub const PATH: &str = "/ndn";
 /// Handshakes under way at one time, which peers share.
 const HANDSHAKES_MAX: usize = 256;
 /// Handshakes beyond which peers must prove their address.

@@ -1,10 +1,15 @@
 //! The better of two paths dies under an exchange.
 
 use std::io::Read;
-use std::process::{ChildStdout, Stdio};
+use std::net::UdpSocket;
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use namewire_tests::{Application, Process, Received, Topology, noise, now, wait_until};
+use namewire_tests::{
+    Application, Process, Received, Settings, Topology, noise, now, program, run_to_end,
+    skip_unless_found, wait_until,
+};
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// Interests that are pending at a time.
@@ -169,9 +174,8 @@ const BEFORE_DEATH: usize = FILE_BYTES / 4;
 /// The aim for the longest pause of the output of `get`, which is in order: one lost segment stops it.
 const FETCH_GAP_MAX: Duration = Duration::from_millis(300);
 
-/// Reads an output to its end, and calls `at_mark` after [`BEFORE_DEATH`] bytes. Returns its length, and the longest pause
-/// after that.
-fn longest_gap(mut output: ChildStdout, at_mark: impl FnOnce()) -> (usize, Duration) {
+/// Reads an output to its end, and calls `at_mark` after `mark` bytes. Returns its length, and the longest pause after that.
+fn longest_gap(mut output: ChildStdout, mark: usize, at_mark: impl FnOnce()) -> (usize, Duration) {
     let (mut at_mark, mut buffer) = (Some(at_mark), vec![0; 1 << 20]);
     let (mut read, mut longest, mut latest) = (0, Duration::ZERO, now());
     loop {
@@ -185,7 +189,7 @@ fn longest_gap(mut output: ChildStdout, at_mark: impl FnOnce()) -> (usize, Durat
         if length == 0 {
             return (read, longest);
         }
-        if let Some(at_mark) = (read >= BEFORE_DEATH).then(|| at_mark.take()).flatten() {
+        if let Some(at_mark) = (read >= mark).then(|| at_mark.take()).flatten() {
             latest = now();
             at_mark();
         }
@@ -225,7 +229,7 @@ fn gap_of_a_large_fetch_is_short_under_every_strategy() {
             let mut command = paths.topology.command("a", &["get", &large, "-o", "-", "--quiet"]);
             let mut fetch = command.stdout(Stdio::piped()).spawn().unwrap();
             let output = fetch.stdout.take().unwrap();
-            let (read, gap) = longest_gap(output, || paths.kill(death));
+            let (read, gap) = longest_gap(output, BEFORE_DEATH, || paths.kill(death));
             assert!(fetch.wait().unwrap().success(), "{strategy} over {scheme}, {death:?}");
             assert_eq!(read, FILE_BYTES, "{strategy} over {scheme}, {death:?}");
             let line = format!("{scheme}, {death:?}, {strategy}: {} ms", gap.as_millis());
@@ -240,4 +244,74 @@ fn gap_of_a_large_fetch_is_short_under_every_strategy() {
         }
     }
     assert!(longer.is_empty(), "longer than {} ms: {longer:#?}", FETCH_GAP_MAX.as_millis());
+}
+
+/// Bytes of the file that ndncatchunks fetches, of which a quarter comes before the better path dies.
+const BYTES_BESIDE_NFD: usize = 20 << 20;
+/// By how much our pause may exceed that of NFD on a busy machine.
+const SLACK: Duration = Duration::from_millis(300);
+
+/// The longest pause of ndncatchunks after the better of two neighbours of this forwarder was killed. `manage` runs commands
+/// of nfdc on it.
+fn pause_of(transport: &str, manage: &dyn Fn(&[&str])) -> Duration {
+    let [mut better, other] = [(); 2].map(|()| Settings::new().udp().start_program());
+    let file = other.directory().join("object");
+    std::fs::write(&file, noise(1, BYTES_BESIDE_NFD)).unwrap();
+    let path = file.display().to_string();
+    let producers = [&better, &other].map(|neighbour| {
+        let put = ["put", Paths::PREFIX, &path, "--version", "1", "--segment-size", "7000B"];
+        let mut put = neighbour.spawn("put", &put);
+        put.wait_for_output("published");
+        put
+    });
+    for (neighbour, cost) in [(&better, "1"), (&other, "2")] {
+        let uri = format!("udp4://127.0.0.1:{}", neighbour.port());
+        manage(&["route", "add", Paths::PREFIX, &uri, "cost", cost]);
+    }
+    let mut command = Command::new("ndncatchunks");
+    command.args(["-q", &format!("{}/v=1", Paths::PREFIX)]).env("NDN_CLIENT_TRANSPORT", transport);
+    let mut fetch = command.env("HOME", other.directory()).stdout(Stdio::piped()).spawn().unwrap();
+    let output = fetch.stdout.take().unwrap();
+    let (read, pause) = longest_gap(output, BYTES_BESIDE_NFD / 4, || {
+        better.process.signal(Signal::KILL);
+        better.process.wait();
+    });
+    assert!(fetch.wait().unwrap().success() && read == BYTES_BESIDE_NFD, "{read} bytes");
+    drop(producers);
+    pause
+}
+
+#[test]
+fn pause_after_a_death_is_no_longer_than_that_of_nfd() {
+    if !(skip_unless_found("nfd") && skip_unless_found("nfdc") && skip_unless_found("ndncatchunks"))
+    {
+        return;
+    }
+    let run = |mut command: Command, arguments: &[&str], transport: &str| {
+        command.args(arguments).env("NDN_CLIENT_TRANSPORT", transport);
+        run_to_end(command)
+    };
+    let ours = Settings::new().udp().start();
+    let pause = pause_of(&ours.unix(), &|arguments| {
+        let mut command = Command::new(program());
+        command.arg("nfdc");
+        let output = run(command, arguments, &ours.unix());
+        assert!(output.status.success(), "{output:?}");
+    });
+    let [directory, home] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let socket = directory.path().join("nfd.sock");
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let _nfd = crate::reliability::nfd(directory.path(), &socket, port);
+    let transport = format!("unix://{}", socket.display());
+    let nfdc = |arguments: &[&str]| {
+        let mut command = Command::new("nfdc");
+        command.env("HOME", home.path());
+        run(command, arguments, &transport)
+    };
+    wait_until("NFD", || nfdc(&["status"]).status.success().then_some(()));
+    let pause_of_nfd = pause_of(&transport, &|arguments| {
+        let output = nfdc(arguments);
+        assert!(output.status.success(), "{output:?}");
+    });
+    assert!(pause <= pause_of_nfd + SLACK, "{pause:?}; that of NFD: {pause_of_nfd:?}");
 }

@@ -1,6 +1,7 @@
 //! Parses names, durations, sizes and Base64 on the command line.
 
 use std::any::TypeId;
+use std::net::AddrParseError;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -11,7 +12,8 @@ use base64::{Engine, alphabet};
 use ndn_packet::Name;
 use ndn_table::NAME_COMPONENTS_MAX;
 
-use crate::config::{ByteSize, parse_duration};
+use crate::config::ByteSize;
+pub use crate::config::parse_duration as duration;
 
 /// Parses a name.
 pub(super) fn name(text: &str) -> Result<Name, String> {
@@ -82,14 +84,6 @@ pub(super) fn identity_name(text: &str) -> Result<Name, String> {
     }
 }
 
-/// Parses a duration with its unit.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    match text.strip_prefix('-').map(parse_duration) {
-        Some(Ok(_)) => Err("a duration is not negative".to_owned()),
-        _ => parse_duration(text),
-    }
-}
-
 /// Parses a whole number from 1.
 pub(super) fn at_least_one<T>(text: &str) -> Result<T, String>
 where
@@ -105,24 +99,50 @@ where
     }
 }
 
-/// The reason of a refusal of a number, if the words of an error are those of the standard library.
-pub(super) fn reason_in_words(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+/// The reason of the refusal of `value`, if the words of an error are those of a library.
+pub(super) fn reason_in_words(
+    error: &(dyn std::error::Error + 'static),
+    value: &str,
+) -> Option<String> {
     if let Some(error) = error.downcast_ref::<ParseIntError>() {
         let is_large = *error.kind() == IntErrorKind::PosOverflow;
-        return Some(if is_large { "the number is too large" } else { "it is not a whole number" });
+        let is_negative =
+            value.strip_prefix('-').is_some_and(|number| number.parse::<u64>().is_ok());
+        let reason = match (is_large, is_negative) {
+            (true, _) => "the number is too large",
+            (_, true) => "the number is not negative",
+            (false, false) => "it is not a whole number",
+        };
+        return Some(reason.to_owned());
     }
-    error.is::<ParseFloatError>().then_some("it is not a number")
+    if error.is::<ParseFloatError>() {
+        return Some("it is not a number".to_owned());
+    }
+    let text = error.to_string();
+    if error.is::<AddrParseError>() {
+        let reason = match text.contains("socket") {
+            true => "it is an IP address and a port, such as 127.0.0.1:6380 or [::1]:6380",
+            false => "it is an IP address, such as 192.0.2.1 or ::1",
+        };
+        return Some(reason.to_owned());
+    }
+    let (from, to) = text.rsplit_once(" is not in ")?.1.split_once("..=")?;
+    Some(format!("it is a whole number from {from} to {to}"))
 }
 
-/// Options with a duration take a value that begins with a dash: that it is negative is the reason of its refusal.
-pub(super) fn with_negative_durations(command: clap::Command) -> clap::Command {
+/// Options take a value that is a negative number, and those with a duration or a size one that begins with a dash: the reason
+/// of its refusal is that it is negative, and not that there is no option of this name.
+pub(super) fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|argument| {
-        match argument.get_value_parser().type_id() == TypeId::of::<Duration>() {
-            true => argument.allow_hyphen_values(true),
+        let has_unit = argument.get_value_parser().type_id() == TypeId::of::<Duration>()
+            || argument.get_value_names().is_some_and(|names| names[0].starts_with("SIZE"));
+        match argument.get_action().takes_values() {
+            true if has_unit => argument.allow_hyphen_values(true),
+            true => argument.allow_negative_numbers(true),
             false => argument,
         }
     });
-    command.mut_subcommands(with_negative_durations)
+    command.mut_subcommands(with_negative_numbers)
 }
 
 /// Parses a number of bytes with its unit, in this range.

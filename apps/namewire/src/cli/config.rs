@@ -25,10 +25,12 @@ pub(super) enum Command {
     },
     /// Let a running forwarder read its configuration again, as SIGHUP does
     ///
-    /// Prints what takes effect at the next start only, with the reason. A configuration with an error changes nothing; the
-    /// error is printed, and the exit status is 1.
+    /// Prints which settings have changed, and which take effect at the next start only, with the reason. A configuration
+    /// that cannot be used, also because a port is in use, changes nothing; the error is printed, and the exit status is 2.
     Reload {
         /// Report what a reload would do, without doing it
+        ///
+        /// New listeners are opened and closed again.
         #[arg(long)]
         check: bool,
         #[command(flatten)]
@@ -73,22 +75,27 @@ pub(super) fn run(command: &Command) -> Outcome {
 /// Asks a running forwarder to read its configuration again.
 fn reload(control: &ControlOptions, is_check: bool, as_json: bool) -> Outcome {
     let mut client = control.connect()?;
-    let refused = |error: &str| Failure::Failed(error.replace('\n', "\nnamewire: "));
+    let refused = |error: &str| Failure::Usage(error.replace('\n', "\nnamewire: "));
     let status = if is_check { client.check_config() } else { client.reload_config() };
-    let ConfigStatus { has_file, error, waiting } = status.map_err(|error| {
+    let ConfigStatus { has_file, error, waiting, changes } = status.map_err(|error| {
         if let ControlError::Refused(reason) = &error { refused(reason) } else { error.into() }
     })?;
     if let Some(error) = error {
         return Err(refused(&error));
     }
     if as_json {
-        return Ok(output::print_json(&json!({ "has_file": has_file, "waiting": waiting }))?);
+        let status = json!({ "has_file": has_file, "waiting": waiting, "changes": changes });
+        return Ok(output::print_json(&status)?);
     }
     output::print_line(match (has_file, is_check) {
         (true, false) => "the configuration was read again",
         (true, true) => "the configuration can be read again",
         (false, _) => "there is no configuration file: the settings are as at the start",
     })?;
+    let changed = if is_check { "changes at a reload" } else { "changed" };
+    for setting in changes {
+        output::print_line(&format!("{changed}: {setting}"))?;
+    }
     for setting in waiting {
         output::print_line(&format!("takes effect at the next start: {setting}"))?;
     }

@@ -2,9 +2,12 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use namewire_daemon::text::without_numbers;
+
+use super::output::without_control;
 
 /// Notes on all commands, shown in `namewire --help` and the man pages.
 pub(super) const NOTES: &str = "Durations and sizes have a unit; 0 needs none:\n  \
@@ -13,8 +16,8 @@ pub(super) const NOTES: &str = "Durations and sizes have a unit; 0 needs none:\n
     KiB, MiB, GiB, TiB        sizes, powers of 1024, also Ki, Mi, Gi, Ti: 64KiB, 2GiB\n\n\
     Exit status:\n  \
     0    success\n  \
-    1    failure: the forwarder rejected a command, a file could not be written, ...\n  \
-    2    invalid usage or configuration\n  \
+    1    failure: the forwarder or an application refused, a file cannot be read or written, ...\n  \
+    2    invalid usage, configuration, trust rules or keys\n  \
     3    no connection to a forwarder\n  \
     4    no answer, or a Nack\n  \
     5    Data did not verify\n  \
@@ -97,7 +100,17 @@ impl Failure {
 
     /// A failure of the file system at `path`.
     pub fn file(path: impl fmt::Display, error: &io::Error) -> Self {
+        let path = without_control(&path.to_string());
         Self::Failed(format!("{path}: {error}"))
+    }
+
+    /// A TOML file at `path` with this content cannot be used.
+    pub(super) fn toml(path: &Path, content: &str, error: &toml::de::Error) -> Self {
+        let before = error.span().and_then(|span| content.get(..span.start)).unwrap_or_default();
+        let line = before.matches('\n').count();
+        let text = content.lines().nth(line).unwrap_or_default().trim();
+        let (path, reason) = (path.display(), error.message().trim_end());
+        Self::Usage(format!("{path}:{}: {reason}, in `{text}`", line + 1))
     }
 }
 
@@ -127,12 +140,14 @@ impl From<anyhow::Error> for Failure {
 impl From<ndn_files::PartError> for Failure {
     fn from(error: ndn_files::PartError) -> Self {
         use ndn_files::PartError;
+        // It names a file, whose name may have come from a server.
+        let text = without_control(&error.to_string());
         if matches!(error, PartError::NoFileName(_) | PartError::Reserved(_)) {
-            Self::Usage(error.to_string())
+            Self::Usage(text)
         } else if matches!(error, PartError::Older { .. }) {
-            Self::Unverified(format!("{error} (--allow-older accepts it)"))
+            Self::Unverified(format!("{text} (--allow-older accepts it)"))
         } else {
-            Self::Failed(error.to_string())
+            Self::Failed(text)
         }
     }
 }
@@ -162,6 +177,18 @@ impl From<io::Error> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn toml_errors_have_a_line_and_names_of_files_no_control_characters() {
+        let text = "a = 1\nb = [\n";
+        let error = toml::from_str::<toml::Table>(text).unwrap_err();
+        let shown = Failure::toml(Path::new("file"), text, &error).to_string();
+        assert!(shown.starts_with("file:2: ") || shown.starts_with("file:3: "), "{shown}");
+        assert_eq!(shown.lines().count(), 1, "{shown}");
+        let error = io::Error::from(io::ErrorKind::NotFound);
+        let shown = Failure::file(Path::new("a\nb").display(), &error).to_string();
+        assert!(shown.starts_with("a\\nb: "), "{shown}");
+    }
 
     #[test]
     fn system_errors_are_shown_without_numbers() {

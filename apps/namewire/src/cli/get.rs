@@ -35,7 +35,8 @@ use super::{diagnose, range};
 /// older programs (`%FD%07/%00%00`) are supported; metadata, the first segment or the version in NAME show which are
 /// used.
 ///
-/// A file gets its name when it is complete and verified; an existing file keeps its mode. An interrupted fetch leaves
+/// A file gets its name when it is complete and verified. As with curl and cp, an existing file is replaced, then and not
+/// before, and keeps its mode; the summary says so. An interrupted fetch leaves
 /// the received part as .FILE.part with a description in .FILE.part.json, and the same command resumes it. The fetch
 /// starts again if there is a newer version, --verify or --range differ, the object has other segments, or the part is
 /// damaged. A resumed part is not verified again.
@@ -44,7 +45,7 @@ pub(super) struct Options {
     /// Name of the object, with or without version
     #[arg(value_parser = object_name)]
     name: Name,
-    /// Output file, which appears when it is complete, or `-` for standard output
+    /// Output file, which appears when it is complete and replaces an existing one, or `-` for standard output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Method of finding the version
@@ -193,6 +194,7 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
         return Err(Failure::Usage(reason.to_owned()));
     }
     let mut target = Target::open(options.output.as_deref())?;
+    let replaces = target.replaces();
     target.set_durable(policy.durable);
     let workers = start_workers()?;
     let started = now();
@@ -242,7 +244,7 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
         Ok(fetched) => {
             let on_stdout = target.is_stdout();
             target.complete()?;
-            let report = Report { fetched, elapsed: now() - started };
+            let report = Report { fetched, elapsed: now() - started, replaces };
             report.print(options, as_ndncatchunks, on_stdout)
         }
         Err(failure) => {
@@ -362,6 +364,11 @@ impl FetchArguments {
             replicas: Vec::new(),
             replica_timeout: Duration::MAX,
         })
+    }
+
+    /// Name of the verifier of signatures; `None` if they are not verified.
+    pub(super) fn verifier_in_words(&self) -> Option<String> {
+        keys::verifier_in_words(&self.verify)
     }
 
     /// The time without a response after which a fetch fails.
@@ -560,6 +567,8 @@ pub(super) fn per_second(amount: u64, elapsed: Duration) -> u64 {
 struct Report {
     fetched: Fetched,
     elapsed: Duration,
+    /// The output has replaced a file.
+    replaces: bool,
 }
 
 impl Report {
@@ -571,7 +580,7 @@ impl Report {
         } else if as_ndncatchunks {
             self.lines_of_ndncatchunks()
         } else {
-            self.line()
+            self.line(options.fetch.verifier_in_words())
         };
         if on_stdout || !options.fetch.json {
             output::note(&text);
@@ -581,7 +590,8 @@ impl Report {
         Ok(())
     }
 
-    fn line(&self) -> String {
+    /// The summary; `verifier` is what has verified the signatures.
+    fn line(&self, verifier: Option<String>) -> String {
         let Fetched { name, convention, already, progress, refused, unchecked_key, replicas } =
             &self.fetched;
         let used = replicas.iter().filter(|replica| replica.segments > 0);
@@ -607,11 +617,13 @@ impl Report {
             Convention::Typed => "",
             Convention::Marked => ", named by the older convention",
         };
-        let signer = unchecked_key
-            .as_ref()
-            .map_or_else(String::new, |key| format!(", signed by {key}, which was not checked"));
+        let unchecked =
+            unchecked_key.as_ref().map(|key| format!(", signed by {key}, which was not checked"));
+        let verified = verifier.map(|verifier| format!(", verified by {verifier}"));
+        let signer = verified.or(unchecked).unwrap_or_default();
+        let replaced = if self.replaces { ", in place of the earlier file" } else { "" };
         format!(
-            "{}: {} in {:.3} s ({rate}/s), {}, {} retransmitted{replicas}{resumed}{refused}{convention}{signer}",
+            "{}: {} in {:.3} s ({rate}/s), {}, {} retransmitted{replicas}{resumed}{refused}{convention}{signer}{replaced}",
             name,
             bytes_for_people(progress.bytes),
             self.elapsed.as_secs_f64(),
@@ -671,6 +683,7 @@ impl Report {
             "losses": progress.losses,
             "nacks": progress.nacks,
             "refused": refused,
+            "replaced": self.replaces,
             "unchecked_key": unchecked_key.as_ref().map(Name::to_string),
             "congestion_marks": progress.congestion_marks,
             "window": progress.window,

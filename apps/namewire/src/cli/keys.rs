@@ -69,6 +69,19 @@ pub(super) fn verification(argument: &str) -> Outcome<Verification> {
     Ok(Verification::Verifier(verifier))
 }
 
+/// Name of the verifier of signatures by this value of `--verify`; `None` if they are not verified.
+pub(super) fn verifier_in_words(argument: &str) -> Option<String> {
+    if matches!(argument, "digest" | "none") {
+        return None;
+    }
+    let file = |file: &str| super::output::without_control(file);
+    Some(match argument.split_once(':') {
+        Some(("rules", rules)) => format!("the rules in {}", file(rules)),
+        Some(("hmac", key)) => format!("the key in {}", file(key)),
+        Some(_) | None => format!("the key in {}", file(argument)),
+    })
+}
+
 /// Identifies a value of `--verify` without revealing a shared key.
 pub(super) fn identity(argument: &str) -> Outcome<String> {
     if matches!(argument, "digest" | "none") {

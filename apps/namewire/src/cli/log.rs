@@ -1,7 +1,7 @@
 //! `namewire log`: the log of a running forwarder and its levels.
 
 use clap::{Args, ValueEnum};
-use namewire_control::{ControlClient, LogLine, LogMessage, LogSeverity};
+use namewire_control::{ControlClient, ControlError, LogLine, LogMessage, LogSeverity};
 
 use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
@@ -67,7 +67,12 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
     let levels = match options.directives.as_slice() {
         [] => client.log_levels()?,
-        directives => client.set_log_levels(directives.join(","))?,
+        directives => client.set_log_levels(directives.join(",")).map_err(|error| {
+            if let ControlError::Refused(reason) = error {
+                return Failure::Usage(reason);
+            }
+            error.into()
+        })?,
     };
     let parts: Vec<&str> = levels.directives.split(',').collect();
     if options.json {

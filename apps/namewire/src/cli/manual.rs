@@ -8,6 +8,9 @@ use clap_mangen::roff::{Roff, bold, roman};
 
 use super::{examples, failure};
 
+/// The program and its version, at the foot of each page.
+const SOURCE: &str = concat!("namewire ", env!("CARGO_PKG_VERSION"));
+
 /// Files that commands use.
 const FILES: &[(&str, &str)] = &[
     ("/run/nfd/nfd.sock", "Socket of the forwarder of root; the control socket is beside it."),
@@ -82,10 +85,16 @@ fn write_page(
     let described = command.clone().after_help(None::<&str>).after_long_help(None::<&str>);
     let described = described.display_name(name.clone());
     let described = described.bin_name(format!("namewire {path}").trim_end().to_owned());
-    let man = Man::new(described.disable_help_subcommand(true)).title(name.to_uppercase());
+    let mut described = described.disable_help_subcommand(true);
+    // That of clap_mangen has all options, without their values.
+    let mut synopsis = Roff::new();
+    let usage = described.render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage:").trim();
+    literal(synopsis.control("SH", ["SYNOPSIS"]), usage);
+    let man = Man::new(described).title(name.to_uppercase()).source(SOURCE);
     man.render_title(out)?;
     man.render_name_section(out)?;
-    man.render_synopsis_section(out)?;
+    synopsis.to_writer(out)?;
     man.render_description_section(out)?;
     man.render_options_section(out)?;
     let mut roff = Roff::new();
@@ -142,7 +151,7 @@ fn related(program: &clap::Command, path: &str) -> Vec<String> {
 fn literal(roff: &mut Roff, text: &str) {
     roff.control("nf", []);
     for line in text.lines() {
-        roff.text([roman(line)]);
+        roff.text([roman(line.trim_end())]);
     }
     roff.control("fi", []);
 }
@@ -188,7 +197,8 @@ mod tests {
             }
         }
         let get = String::from_utf8(page(&program, "get").unwrap().unwrap()).unwrap();
-        assert!(get.contains("namewire get") && get.contains("namewire\\-serve"), "{get}");
+        assert!(get.contains("\nnamewire get [OPTIONS] <NAME>\n") && get.contains(SOURCE), "{get}");
+        assert!(get.contains("namewire\\-serve"), "{get}");
         assert!(page(&program, "no such").unwrap().is_none());
         assert!(crate::cli::Arguments::command().find_subcommand("get").is_some());
     }

@@ -206,7 +206,7 @@ fn asks_for_json(matches: &clap::ArgMatches) -> bool {
 
 /// The command line, with examples.
 fn program() -> clap::Command {
-    let command = arguments::with_negative_durations(Arguments::command());
+    let command = arguments::with_negative_numbers(Arguments::command());
     complete::completed(examples::added(groups::with_groups(command)))
 }
 
@@ -219,7 +219,7 @@ fn refuse(mut error: clap::Error, arguments: &[OsString]) -> ! {
         let tip = "--transport names the Unix socket of the forwarder to connect to".into();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }
-    if let Some(text) = wrong_number(&error) {
+    if let Some(text) = wrong_value(&error) {
         output::note(&text);
         std::process::exit(error.exit_code());
     }
@@ -234,11 +234,14 @@ fn refuse(mut error: clap::Error, arguments: &[OsString]) -> ! {
     std::process::exit(error.exit_code())
 }
 
-/// The text of an error about a value that is no number, in words of our own.
-fn wrong_number(error: &clap::Error) -> Option<String> {
+/// The text of an error about a value that is no number or address, without the words of libraries.
+fn wrong_value(error: &clap::Error) -> Option<String> {
     let source = error.source()?;
-    let reason = arguments::reason_in_words(source)?;
-    Some(error.render().to_string().trim_end().replace(&source.to_string(), reason))
+    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else {
+        return None;
+    };
+    let reason = arguments::reason_in_words(source, value)?;
+    Some(error.render().to_string().trim_end().replace(&source.to_string(), &reason))
 }
 
 /// Executes a command. With `as_tool`, its output has the form of the program by whose name this one was started, where
@@ -306,16 +309,53 @@ mod tests {
     }
 
     #[test]
-    fn wrong_numbers_are_refused_in_plain_words() {
+    fn wrong_values_are_refused_in_plain_words() {
         for (arguments, expected) in [
-            (["run", "--port", "80x"], "'80x' for '--port <PORT>': it is not a whole number\n"),
-            (["run", "--port", "99999999999999999999"], "': the number is too large\n"),
+            ("run --port 80x", "'80x' for '--port <PORT>': it is not a whole number\n"),
+            ("run --port 99999999999999999999", "': the number is too large\n"),
+            ("run --port 70000", "': it is a whole number from 1 to 65535\n"),
+            ("run --port -1", "'-1' for '--port <PORT>': it is a whole number from 1 to 65535\n"),
+            (
+                "run --cs-capacity -1",
+                "'-1' for '--cs-capacity <PACKETS>': the number is not negative\n",
+            ),
+            ("run --http 6391", "for '--http <ADDRESS:PORT>': it is an IP address and a port, "),
+            ("run --address here", "for '--address <ADDRESS>': it is an IP address, such as "),
+            ("route add /a 1 --cost -1", "'-1' for '--cost <COST>': the number is not negative\n"),
+            ("put /a --version abc", "for '--version <VERSION>': it is not a whole number\n"),
         ] {
-            let error =
-                super::program().try_get_matches_from(["namewire"].iter().chain(&arguments));
-            let text = super::wrong_number(&error.unwrap_err()).unwrap();
+            let words = ["namewire"].into_iter().chain(arguments.split(' '));
+            let error = super::program().try_get_matches_from(words).unwrap_err();
+            let text = super::wrong_value(&error).unwrap();
             assert!(text.contains(expected), "{text}");
         }
+    }
+
+    /// Each is refused by the option before it, or accepted.
+    #[test]
+    fn negative_values_are_not_taken_for_options() {
+        fn check(command: &clap::Command, path: &[&str]) {
+            for argument in command.get_arguments() {
+                let (Some(long), true) =
+                    (argument.get_long(), argument.get_action().takes_values())
+                else {
+                    continue;
+                };
+                let is_size =
+                    argument.get_value_names().is_some_and(|names| names[0].starts_with("SIZE"));
+                let value = if is_size { "-1MiB" } else { "-1" };
+                let words = [path, &[&*format!("--{long}"), value]].concat();
+                let refused = super::program().try_get_matches_from(&words).err();
+                let kind = refused.as_ref().map(clap::Error::kind);
+                assert_ne!(kind, Some(super::ErrorKind::UnknownArgument), "{words:?}");
+            }
+            for below in command.get_subcommands() {
+                check(below, &[path, &[below.get_name()]].concat());
+            }
+        }
+        let mut program = super::program();
+        program.build();
+        check(&program, &["namewire"]);
     }
 
     #[test]

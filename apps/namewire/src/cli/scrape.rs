@@ -72,8 +72,11 @@ impl MetricsOptions {
         let server = match self.metrics {
             None => None,
             Some(listen) => {
-                let server = serve_metrics(listen, labels, move || read())
-                    .map_err(|error| Failure::Failed(format!("--metrics {error}")))?;
+                let server = serve_metrics(listen, labels, move || read()).map_err(|error| {
+                    let is_usage = error.kind() == std::io::ErrorKind::InvalidInput;
+                    let kind = if is_usage { Failure::Usage } else { Failure::Failed };
+                    kind(format!("--metrics {error}"))
+                })?;
                 let address = server.address();
                 output::note(&format_args!("namewire: metrics at http://{address}/metrics"));
                 Some(server)

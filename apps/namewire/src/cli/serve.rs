@@ -416,7 +416,7 @@ fn read(file: &Path) -> Outcome<MountFile> {
         return Err(Failure::Usage(too_large));
     }
     let text = crate::config::text_file::read(file).map_err(failed)?;
-    toml::from_str(&text).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))
+    toml::from_str(&text).map_err(|error| Failure::toml(file, &text, &error))
 }
 
 fn describe(mount: &Mount) -> (String, String) {

@@ -219,8 +219,12 @@ fn report(
             parts.map(|(count, what)| format!("{} {what}", grouped(*count))).collect();
         let parts =
             if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
+        let checked = match arguments.verifier_in_words() {
+            Some(verifier) => format!("verified by {verifier}"),
+            None => "signatures not checked".to_owned(),
+        };
         output::note(&format_args!(
-            "{files}{parts}, {bytes} in {:.3} s, {rate}/s",
+            "{files}{parts}, {bytes} in {:.3} s, {rate}/s, {checked}",
             elapsed.as_secs_f64()
         ));
     }

@@ -57,6 +57,11 @@ impl Target {
         Ok(Self::InPlace { writer, path: path.to_owned() })
     }
 
+    /// Whether it is a file of a name that exists.
+    pub(super) fn replaces(&self) -> bool {
+        if let Self::File(part) = self { part.path().is_file() } else { false }
+    }
+
     /// Whether a file is synced to disk before it is renamed.
     pub(super) fn set_durable(&mut self, durable: bool) {
         if let Self::File(part) = self {
@@ -163,8 +168,10 @@ mod tests {
     fn failed_fetch_keeps_the_existing_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("object");
+        assert!(!Target::open(Some(&path)).unwrap().replaces());
         fs::write(&path, "old").unwrap();
         let mut target = begin(&path);
+        assert!(target.replaces());
         target.write(b"half").unwrap();
         assert_eq!(target.keep(), None);
         assert_eq!(fs::read(&path).unwrap(), b"old");

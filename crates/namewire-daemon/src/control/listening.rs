@@ -66,6 +66,11 @@ impl Listening {
         self.listeners.streams.prepare(&config.listeners)
     }
 
+    /// Opens the listeners that a configuration adds, and closes them again.
+    pub(crate) fn check(&self, config: &Config) -> anyhow::Result<()> {
+        self.listeners.streams.check(&config.listeners)
+    }
+
     /// Abandons a change.
     pub(crate) fn abandon(&mut self, cx: &mut Cx<'_>, change: StreamChange) {
         self.listeners.streams.abandon(change);

@@ -35,7 +35,6 @@ use crate::hooks::LogControl;
 use crate::ledger_sum::LedgerSum;
 use crate::names::Lookups;
 use crate::packet_traces::PacketTraces;
-use crate::reload::Reload;
 use crate::service_times::{TraceSwitch, TracedWorker};
 use crate::websocket::Handshakes;
 use crate::{balance, telemetry};
@@ -381,8 +380,9 @@ impl Operations for Operator {
 
     fn check_config(&self) -> Result<ConfigStatus, String> {
         self.control.call(|control| {
-            let status = control.reload.as_ref().map(Reload::check);
-            status.ok_or_else(|| NO_CONFIGURATION.to_owned())
+            let Control { core, management, sessions, listening, reload, .. } = control;
+            let reload = reload.as_ref().ok_or(NO_CONFIGURATION)?;
+            Ok(reload.check(core, management, sessions, listening))
         })?
     }
 

@@ -12,7 +12,6 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, pwritev};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -188,15 +187,27 @@ fn leave_out(file: &File, offset: u64, run: &[Content]) -> io::Result<()> {
         return write(file, offset, run);
     }
     // Space may have been reserved there.
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let length = u64::try_from(length).unwrap_or(0);
-    if rustix::fs::fallocate(file, flags, offset, length).is_err() {
+    if !punch_hole(file, offset, length) {
         return write(file, offset, run);
     }
     if file.metadata()?.len() < offset + length {
         file.write_all_at(&[0], offset + length - 1)?;
     }
     Ok(())
+}
+
+/// Frees the room of a part of a file; false where that is not possible.
+#[cfg(target_os = "linux")]
+fn punch_hole(file: &File, offset: u64, length: u64) -> bool {
+    use rustix::fs::FallocateFlags;
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(file, flags, offset, length).is_ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn punch_hole(_: &File, _: u64, _: u64) -> bool {
+    false
 }
 
 #[cfg(test)]

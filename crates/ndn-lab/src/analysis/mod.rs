@@ -13,7 +13,7 @@ use crate::design::{Design, Kind};
 pub use numerics::{CONFIDENCE, digits, holm};
 pub use observation::{AnalysisError, Observation};
 
-use effects::Effects;
+use effects::{Effect, Effects};
 use residuals::Residuals;
 use transform::{BoxCox, Transform};
 use tukey::Pair;
@@ -40,6 +40,14 @@ pub struct Analysis {
     pub findings: Vec<String>,
 }
 
+impl Analysis {
+    /// An effect with the sign of the change of the response, which is not that of its value on a decreasing scale.
+    #[must_use]
+    pub fn q(&self, effect: &Effect) -> f64 {
+        if self.transform.is_decreasing() { -effect.value } else { effect.value }
+    }
+}
+
 /// Analyses the responses of a design; `name` and `unit` are those of the response.
 ///
 /// # Errors
@@ -61,9 +69,13 @@ pub fn analyse(
         .collect();
     let mut findings = Vec::new();
     if transform != Transform::None {
+        let signs = match design.is_two_level() && transform.is_decreasing() {
+            true => format!(", with the sign of the change of {name}"),
+            false => String::new(),
+        };
         findings.push(format!(
-            "The scatter of {name} changes with its size: effects and intervals are those of {}, and means are transformed \
-             back.",
+            "The scatter of {name} changes with its size: effects and intervals are those of {}{signs}, and means are \
+             transformed back.",
             transform.name(name)
         ));
     }
@@ -193,6 +205,9 @@ mod tests {
         assert_eq!(found.transform, Transform::Power(-0.5));
         let line = &found.findings[2];
         assert!(line.contains("f0: 1 instead of 0 lowers the mean of delay from"), "{line}");
+        let effect = &found.effects.as_ref().unwrap().effects[0];
+        assert!(effect.name == "f0" && effect.value > 0.0 && found.q(effect) < 0.0, "{effect:?}");
+        assert!(found.findings[0].contains("with the sign of the change of delay"), "{found:?}");
     }
 
     #[test]

@@ -42,6 +42,12 @@ impl Transform {
         }
     }
 
+    /// Whether a greater response has a smaller value on this scale.
+    #[must_use]
+    pub fn is_decreasing(self) -> bool {
+        matches!(self, Self::Power(lambda) if lambda < 0.0)
+    }
+
     /// Name of a response on this scale.
     #[must_use]
     pub fn name(self, response: &str) -> String {

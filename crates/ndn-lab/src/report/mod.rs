@@ -306,7 +306,7 @@ fn tables(design: &crate::design::Design, analysis: &Analysis) -> Vec<Block> {
         rows.extend(effects.effects.iter().map(|one| {
             vec![
                 one.name.clone(),
-                digits(one.value),
+                digits(analysis.q(one)),
                 if one.half_width.is_finite() { digits(one.half_width) } else { String::new() },
                 digits(one.squares),
                 percent(one.share),

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
@@ -30,8 +30,9 @@ use crate::process::service_manager::{READY, VARIABLE};
 /// Start the forwarder in the background and wait until it listens
 ///
 /// Takes the options of `namewire run`, such as `--config FILE`, and has its exit statuses: 2 is an invalid
-/// configuration. The log is shown until the forwarder listens. After that it goes to the file of --log-file, or to
-/// standard error if that is a file, and is discarded otherwise. Prefer a service manager; there is a unit for systemd.
+/// configuration. The log is shown until the forwarder listens. After that it goes to standard error if that is a file, and
+/// is discarded otherwise. With --log-file all of it goes there, and only warnings and errors of the start are shown, too.
+/// Prefer a service manager; there is a unit for systemd.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Options {
     #[command(flatten)]
@@ -95,19 +96,26 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     // Ctrl-C on this terminal must not reach the forwarder.
     command.process_group(0);
     let mut child = command.spawn().map_err(|error| failed(&error))?;
-    let ended = wait_until_ready(&ready, &mut child, READY_TIMEOUT);
+    let mut shown = Shown::default();
+    let ended = wait_until_ready(&ready, &mut child, &mut shown, READY_TIMEOUT);
     let ended = ended.map_err(|error| failed(&error))?;
-    show(child.stderr.as_mut());
+    shown.pass_on(child.stderr.as_mut());
     let printed = log.and_then(|(path, length)| Some((path, output_since(path, length)?)));
     if let (None, Some((_, printed))) = (ended, &printed) {
-        output::note(printed);
+        let warnings = warnings_of(printed);
+        if !warnings.is_empty() {
+            output::note(&warnings);
+        }
     }
     if let Some(stdout) = &mut child.stdout {
         // The output so far, without waiting for more.
         let length = rustix::io::ioctl_fionread(&*stdout).map_err(|error| failed(&error))?;
         let mut printed = String::new();
         stdout.take(length).read_to_string(&mut printed).map_err(|error| failed(&error))?;
-        printed.lines().try_for_each(output::print_line)?;
+        // On a terminal, the log has shown them.
+        let is_terminal = io::stdout().is_terminal() && io::stderr().is_terminal();
+        let mut lines = printed.lines().filter(|line| !(is_terminal && shown.ends_a_line(line)));
+        lines.try_for_each(output::print_line)?;
     }
     let Some(status) = ended else {
         if child.stderr.is_some() {
@@ -130,12 +138,37 @@ fn is_file(output: impl AsFd) -> bool {
     fstat(output).is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_file())
 }
 
-/// Prints the output of the forwarder so far; errors are ignored.
-fn show(printed: Option<&mut ChildStderr>) {
-    let Some(printed) = printed else { return };
-    if let Ok(length) = rustix::io::ioctl_fionread(&*printed) {
-        let _ = io::copy(&mut printed.take(length), &mut io::stderr().lock());
+/// The log of the forwarder as it was shown.
+#[derive(Default)]
+struct Shown(Vec<u8>);
+
+impl Shown {
+    /// Prints the output of the forwarder so far; errors are ignored.
+    fn pass_on(&mut self, printed: Option<&mut ChildStderr>) {
+        let Some(printed) = printed else { return };
+        if let Ok(length) = rustix::io::ioctl_fionread(&*printed) {
+            let begin = self.0.len();
+            let _ = printed.take(length).read_to_end(&mut self.0);
+            let _ = io::stderr().lock().write_all(&self.0[begin..]);
+        }
     }
+
+    /// Whether a line that was shown ends with this text.
+    fn ends_a_line(&self, text: &str) -> bool {
+        String::from_utf8_lossy(&self.0).lines().any(|line| line.ends_with(text))
+    }
+}
+
+/// The lines of a log without those of the levels info, debug and trace.
+fn warnings_of(printed: &str) -> String {
+    const QUIET: [&str; 3] = ["info", "debug", "trace"];
+    let is_quiet = |line: &&str| {
+        let level = line.split_whitespace().nth(1).unwrap_or_default();
+        QUIET.iter().any(|quiet| {
+            level.eq_ignore_ascii_case(quiet) || line.contains(&format!("\"level\":\"{quiet}\""))
+        })
+    };
+    printed.lines().filter(|line| !is_quiet(line)).collect::<Vec<_>>().join("\n")
 }
 
 /// The end of the text appended to a log after this length, if there is any.
@@ -154,6 +187,7 @@ fn output_since(path: &Path, length: u64) -> Option<String> {
 fn wait_until_ready(
     ready: &UnixDatagram,
     child: &mut Child,
+    shown: &mut Shown,
     timeout: Duration,
 ) -> io::Result<Option<ExitStatus>> {
     let mut message = [0; 64];
@@ -162,9 +196,9 @@ fn wait_until_ready(
     loop {
         match ready.recv(&mut message) {
             Ok(length) if &message[..length] == READY => return Ok(None),
-            Ok(_) => show(child.stderr.as_mut()),
+            Ok(_) => shown.pass_on(child.stderr.as_mut()),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                show(child.stderr.as_mut());
+                shown.pass_on(child.stderr.as_mut());
                 if let Some(status) = child.try_wait()? {
                     return Ok(Some(status));
                 }
@@ -268,6 +302,23 @@ fn check_program(pid: Pid) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn warnings_of_a_log_are_lines_without_a_quiet_level() {
+        let text = "2026-01-01T00:00:00Z  INFO namewire: listening\n\
+                    2026-01-01T00:00:00Z  WARN namewire: no key\nnamewire: warning: unused\n\
+                    2026-01-01T00:00:00Z DEBUG namewire: more";
+        let warnings = "2026-01-01T00:00:00Z  WARN namewire: no key\nnamewire: warning: unused";
+        assert_eq!(warnings_of(text), warnings);
+        let json = "{\"level\":\"info\",\"message\":\"a\"}\n{\"level\":\"warn\"}";
+        assert_eq!(warnings_of(json), "{\"level\":\"warn\"}");
+    }
+
+    #[test]
+    fn a_line_that_the_log_has_shown_is_known() {
+        let shown = Shown(b"time  INFO namewire: UDP on port 6363\n".to_vec());
+        assert!(shown.ends_a_line("UDP on port 6363") && !shown.ends_a_line("TCP"));
+    }
 
     #[test]
     fn socket_is_read_from_nfd_conf() {

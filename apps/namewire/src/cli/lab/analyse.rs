@@ -125,7 +125,7 @@ fn print(name: &str, unit: &str, analysis: &Analysis) -> Outcome {
         for one in &effects.effects {
             table.row(vec![
                 one.name.clone(),
-                digits(one.value),
+                digits(analysis.q(one)),
                 if one.half_width.is_finite() { digits(one.half_width) } else { String::new() },
                 digits(one.squares),
                 percent(one.share),
@@ -169,7 +169,7 @@ fn as_json(name: &str, analysis: &Analysis) -> Value {
             json!({
                 "effect": one.name,
                 "aliases": one.aliases,
-                "q": one.value,
+                "q": analysis.q(one),
                 "half_width": one.half_width,
                 "squares": one.squares,
                 "share": one.share,

@@ -17,7 +17,7 @@ pub(super) fn read_file<T: DeserializeOwned + Default>(path: Option<&Path>) -> O
     let Some(path) = path else { return Ok(T::default()) };
     let text = crate::config::text_file::read(path)
         .map_err(|error| Failure::file(path.display(), &error))?;
-    toml::from_str(&text).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
+    toml::from_str(&text).map_err(|error| Failure::toml(path, &text, &error))
 }
 
 /// Rejects a command without prefixes or scenario.

@@ -73,7 +73,7 @@ impl Expected<'_> {
     fn walk(&self, root: &Root, directory: &Path, found: &mut Vec<Extra>) -> io::Result<bool> {
         let in_directory = |error: io::Error| {
             let path = root.join(directory);
-            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+            io::Error::new(error.kind(), format!("{}: {error}", shown(&path)))
         };
         let mut are_all_extras = true;
         for name in root.names(directory).map_err(in_directory)? {

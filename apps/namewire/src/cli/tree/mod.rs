@@ -32,8 +32,8 @@ use super::target::Target;
 use fetched::Action;
 pub(super) use fetched::{Change, Fetched, TreeProgress};
 pub(super) use filter::{Filter, Pattern};
-use local::Extra;
 pub(super) use local::umask;
+use local::{Extra, shown};
 pub(super) use plan::list;
 use plan::{Decision, Plan, PlannedFile, Planner, find_file};
 use root::{Identity, Root};
@@ -235,7 +235,7 @@ impl<'a> Tree<'a> {
             };
             let path = root.join(obstacle.path);
             fetched
-                .fail(Failure::Failed(format!("{}: {kind} is in the way: {hint}", path.display())));
+                .fail(Failure::Failed(format!("{}: {kind} is in the way: {hint}", shown(&path))));
         }
         if fetched.failed > 0 && !extras.is_empty() {
             output::note(&NOTHING_DELETED);
@@ -283,7 +283,7 @@ impl<'a> Tree<'a> {
             if needed > device.free {
                 return Err(Failure::Failed(format!(
                     "{}: {} are needed, and {} are free",
-                    root.join(Path::new("")).display(),
+                    shown(&root.join(Path::new(""))),
                     bytes_for_people(needed),
                     bytes_for_people(device.free)
                 )));
@@ -513,8 +513,8 @@ fn move_back(moved: Vec<Moved>, root: &Root) {
         if root.rename(&to, &from, &identity).is_err() {
             output::note(&format_args!(
                 "namewire: what was at {} is kept as {}",
-                root.join(&from).display(),
-                root.join(&to).display()
+                shown(&root.join(&from)),
+                shown(&root.join(&to))
             ));
         }
     }

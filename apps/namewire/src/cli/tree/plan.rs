@@ -18,6 +18,7 @@ use ndn_packet::Name;
 use tokio::task::JoinSet;
 
 use super::fetched::{Fetched, TreeProgress};
+use super::local::shown;
 use super::root::Root;
 use super::rules::{Mode, Rules};
 
@@ -263,7 +264,7 @@ impl Planner<'_> {
         {
             return Err(Failure::Unverified(format!(
                 "{}: {} is older than {there}, which was copied before (--allow-older accepts it)",
-                root.join(&path).display(),
+                shown(&root.join(&path)),
                 metadata.name
             )));
         }

@@ -22,7 +22,6 @@ use std::time::{Duration, SystemTime};
 use ndn_client::ReceivedData;
 use ndn_client::fetch::Verification;
 use ndn_packet::Name;
-use rustix::fs::FallocateFlags;
 
 pub use self::error::PartError;
 pub use self::files::is_reserved_name;
@@ -309,16 +308,22 @@ impl PartFile {
         if !is_long || self.is_in_memory() {
             return Ok(());
         }
-        let flags = FallocateFlags::KEEP_SIZE;
-        match rustix::fs::fallocate(&*self.file, flags, self.bytes, needed) {
+        match allocate(&self.file, self.bytes, needed) {
             Err(error) if error == rustix::io::Errno::NOSPC => Err(self.error(error.into())),
             // Not all file systems support it.
             Ok(()) | Err(_) => Ok(()),
         }
     }
 
+    #[cfg(target_os = "linux")]
     fn is_in_memory(&self) -> bool {
         rustix::fs::fstatfs(&*self.file).is_ok_and(|system| system.f_type == TMPFS)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::unused_self, reason = "as on Linux")]
+    fn is_in_memory(&self) -> bool {
+        false
     }
 
     /// Whether [`Self::complete`] waits for a disk.
@@ -550,7 +555,20 @@ impl PartFile {
     }
 }
 
+/// Reserves room on the disk beyond the end of a file.
+#[cfg(target_os = "linux")]
+fn allocate(file: &File, offset: u64, length: u64) -> rustix::io::Result<()> {
+    rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, offset, length)
+}
+
+/// Other systems than Linux report a full disk when it is written to.
+#[cfg(not(target_os = "linux"))]
+fn allocate(_: &File, _: u64, _: u64) -> rustix::io::Result<()> {
+    Ok(())
+}
+
 /// File system types in memory, as reported by `statfs`.
+#[cfg(target_os = "linux")]
 const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
 /// Why a segment cannot be recorded.
