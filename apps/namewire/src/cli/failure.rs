@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use namewire_daemon::text::without_numbers;
 
-use super::output::without_control;
+use super::output::{self, without_control};
 
 /// Notes on all commands, shown in `namewire --help` and the man pages.
 pub(super) const NOTES: &str = "Durations and sizes have a unit; 0 needs none:\n  \
@@ -73,8 +73,20 @@ impl Failure {
         }
     }
 
+    /// Writes it as a line of JSON to standard error.
+    pub(super) fn note_as_json(&self) {
+        output::note(&serde_json::json!({
+            "schema": output::JSON_SCHEMA,
+            "failure": {
+                "kind": self.kind(),
+                "exit_status": self.status(),
+                "message": self.to_string(),
+            },
+        }));
+    }
+
     /// The kind in JSON.
-    pub(super) fn kind(&self) -> &'static str {
+    fn kind(&self) -> &'static str {
         match self {
             Self::Failed(_) | Self::VersionGone(_) => "failed",
             Self::Usage(_) => "usage",

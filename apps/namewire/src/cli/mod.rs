@@ -189,7 +189,7 @@ pub fn main() -> ExitCode {
         Err(failure) => {
             let is_closed = matches!(failure, Failure::OutputClosed);
             if !is_closed && asks_for_json(&matches) {
-                output::note_failure(&failure);
+                failure.note_as_json();
             } else if !is_closed {
                 output::note(&format_args!("namewire: {failure}"));
             }

@@ -6,7 +6,6 @@ use ndn_face::LinkDropReason;
 use ndn_forwarding::DropReason;
 use serde_json::Value;
 
-use super::failure::Failure;
 use namewire_control::MemifRefusal;
 use namewire_daemon::text::without_numbers;
 
@@ -164,7 +163,7 @@ pub fn print_line(line: &str) -> io::Result<()> {
 }
 
 /// Version of the form of JSON (docs/reference/json.md). A field that is added does not change it.
-const JSON_SCHEMA: u64 = 1;
+pub(super) const JSON_SCHEMA: u64 = 1;
 
 /// A JSON value, laid out over lines; an object, and each object of a list, states its version.
 pub fn print_json(value: &Value) -> io::Result<()> {
@@ -183,19 +182,6 @@ pub(super) fn json_text(value: &Value) -> String {
         fields.insert("schema".to_owned(), JSON_SCHEMA.into());
     }
     format!("{value:#}")
-}
-
-/// A failure as a line of JSON on standard error.
-pub(super) fn note_failure(failure: &Failure) {
-    let failure = serde_json::json!({
-        "schema": JSON_SCHEMA,
-        "failure": {
-            "kind": failure.kind(),
-            "exit_status": failure.status(),
-            "message": failure.to_string(),
-        },
-    });
-    note(&failure);
 }
 
 /// A count with its digits in groups of three: `1 234 567`.
