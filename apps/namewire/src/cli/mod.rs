@@ -344,7 +344,8 @@ mod tests {
                 let is_size =
                     argument.get_value_names().is_some_and(|names| names[0].starts_with("SIZE"));
                 let value = if is_size { "-1MiB" } else { "-1" };
-                let words = [path, &[&*format!("--{long}"), value]].concat();
+                let option = format!("--{long}");
+                let words = [path, &[&*option, value]].concat();
                 let refused = super::program().try_get_matches_from(&words).err();
                 let kind = refused.as_ref().map(clap::Error::kind);
                 assert_ne!(kind, Some(super::ErrorKind::UnknownArgument), "{words:?}");
