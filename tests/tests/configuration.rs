@@ -381,11 +381,15 @@ fn reload_changes_listeners_and_keeps_faces_and_cache() {
         assert_eq!(refused.status.code(), Some(2), "{reason}");
         assert!(reason.contains(stated), "{reason}");
     };
-    [check, reload].map(|arguments| refused(arguments, "listeners.tcp.port"));
+    for arguments in [check, reload] {
+        refused(arguments, "listeners.tcp.port");
+    }
 
     // A check opens what a reload would open, and reports what a reload would change.
     std::fs::write(&path, text.replace(off, &tcp("\"127.0.0.1\"", in_use))).unwrap();
-    [check, reload].map(|arguments| refused(arguments, &format!("port {in_use} is in use")));
+    for arguments in [check, reload] {
+        refused(arguments, &format!("port {in_use} is in use"));
+    }
     drop(taken);
     let [planned, done] = [check, reload].map(|arguments| forwarder.output(arguments));
     assert!(planned.contains("changes at a reload: listeners.tcp.enabled\n"), "{planned}");
