@@ -418,7 +418,7 @@ fn ranges_of_huge_files_come_within_two_seconds() {
 }
 
 #[test]
-fn files_that_the_server_may_not_read_are_reported_and_left_out() {
+fn files_that_the_server_may_not_read_are_reported_and_others_served() {
     let forwarder = Settings::new().start();
     let served = forwarder.directory().join("served");
     fs::create_dir_all(served.join("closed")).unwrap();
@@ -448,10 +448,9 @@ fn files_that_the_server_may_not_read_are_reported_and_left_out() {
     let copy = forwarder.directory().join("copy");
     let output =
         forwarder.run(&["get", "--recursive", "/files", "-o", &copy.display().to_string()]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(fs::read(copy.join("open")).unwrap(), noise(1, 9));
-    assert!(denied.iter().all(|path| !copy.join(path).exists()));
-    assert_eq!(forwarder.output(&["ls", "/files"]), "open\n");
+    assert!(denied[..2].iter().all(|path| !copy.join(path).exists()));
     for warning in &warnings {
         assert_eq!(server.stderr().matches(warning).count(), 1, "{}", server.stderr());
     }

@@ -54,7 +54,8 @@ pub fn parse_listing(listing: &[u8]) -> Option<Vec<ListingEntry>> {
     Some(entries)
 }
 
-/// The entries of the open directory at `path` that `root` serves, and the names of those that this process may not read.
+/// The entries of the open directory at `path` that `root` serves, and the names of those that this process may not read. These
+/// are listed, too: the consumer that copies the directory learns that the copy is not complete, and deletes nothing.
 pub(crate) fn read_directory(
     root: &Root,
     path: &Path,
@@ -73,7 +74,6 @@ pub(crate) fn read_directory(
         };
         if !is_readable(directory, entry.file_name(), is_directory) {
             unreadable.push(name.to_vec());
-            continue;
         }
         length += name.len() + 1 + usize::from(is_directory);
         if length > LISTING_LEN_MAX {

@@ -24,7 +24,7 @@ pub trait FileSource: Send + Sync + Debug {
     /// It is not served, it is no regular file, or the source does not answer.
     fn open_file(&self, path: &Path) -> Result<Opened, OpenFailure>;
 
-    /// The served entries of a directory, in any order, without those that this process may not read.
+    /// The served entries of a directory, in any order.
     ///
     /// # Errors
     /// It is not served, it is no directory, it has too many entries, or it changed meanwhile.
@@ -131,7 +131,7 @@ pub struct SourceListing {
     pub stat: FileStat,
     /// The entries.
     pub entries: Vec<SourceEntry>,
-    /// File names of entries that are left out because this process may not read them.
+    /// File names of those entries that this process may not read.
     pub unreadable: Vec<Vec<u8>>,
 }
 

@@ -1,12 +1,13 @@
 //! Walks all files of a source.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use ndn_packet::{Component, Name};
 
-use crate::source::{FileSource, ListFailure, OpenFailure};
+use crate::source::{FileSource, ListFailure, OpenFailure, SourceEntry};
 use crate::stat::{FileKind, FileStat};
 
 /// Directories deeper than this are not walked.
@@ -53,7 +54,9 @@ pub(crate) fn walk(
             let path = path.join(OsStr::from_bytes(file_name));
             denied(path_of(&path), OpenFailure::Denied.into());
         }
-        for entry in listing.entries {
+        let unreadable: HashSet<&[u8]> = listing.unreadable.iter().map(Vec::as_slice).collect();
+        let is_readable = |entry: &SourceEntry| !unreadable.contains(entry.file_name.as_slice());
+        for entry in listing.entries.into_iter().filter(is_readable) {
             let path = path.join(OsStr::from_bytes(&entry.file_name));
             let mut name = name.clone();
             name.push(Component::generic(&entry.file_name));
