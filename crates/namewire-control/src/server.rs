@@ -63,18 +63,12 @@ struct SocketFile {
     identity: FileIdentity,
 }
 
-impl SocketFile {
+impl Drop for SocketFile {
     /// The file may have been replaced meanwhile, and is left alone then.
-    fn remove(&self) {
+    fn drop(&mut self) {
         if FileIdentity::of(&self.path).is_ok_and(|file| file == self.identity) {
             let _ = std::fs::remove_file(&self.path);
         }
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        self.remove();
     }
 }
 
@@ -82,7 +76,9 @@ impl Drop for SocketFile {
 #[derive(Debug)]
 pub struct ControlSocket {
     listener: UnixListener,
-    file: SocketFile,
+    path: PathBuf,
+    /// `None` once it is removed: a further socket at the path may have its inode.
+    file: Option<SocketFile>,
     stopping: Arc<AtomicBool>,
     /// Returns the connections at its end.
     accepting: Option<JoinHandle<Vec<Connection>>>,
@@ -133,7 +129,8 @@ impl ControlListener {
             .name("control-socket".to_owned())
             .spawn(move || acceptor.accept_all(&accepted))?;
         let (accepting, connections) = (Some(accepting), Vec::new());
-        Ok(ControlSocket { listener, file, stopping, accepting, connections, open })
+        let (path, file) = (file.path.clone(), Some(file));
+        Ok(ControlSocket { listener, path, file, stopping, accepting, connections, open })
     }
 }
 
@@ -148,7 +145,7 @@ impl ControlSocket {
 
     /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
-        &self.file.path
+        &self.path
     }
 
     /// Accepts no further connections and removes the socket file. Requests of existing connections are still answered.
@@ -160,7 +157,7 @@ impl ControlSocket {
             // A panic of that thread has been reported there.
             self.connections = accepting.join().unwrap_or_default();
         }
-        self.file.remove();
+        self.file = None;
     }
 }
 

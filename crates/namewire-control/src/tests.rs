@@ -430,6 +430,18 @@ fn missing_or_replaced_socket_file_is_left_alone() {
     assert!(!setup.path.exists());
 }
 
+/// It may have the inode of the file that was removed.
+#[test]
+fn file_made_after_the_close_is_left_alone() {
+    let setup = setup();
+    let mut socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    socket.close();
+    assert!(!setup.path.exists());
+    let _successor = UnixListener::bind(&setup.path).unwrap();
+    drop(socket);
+    assert!(setup.path.exists());
+}
+
 #[test]
 fn policy_of_the_content_store_is_reported_and_changed() {
     let setup = setup();

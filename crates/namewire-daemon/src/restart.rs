@@ -22,6 +22,7 @@ pub(super) fn keep(
     if started.bound_faces.is_empty() && !read.bound_faces.is_empty() {
         let setting = "bound_faces (there were none at the start)".to_owned();
         pending.wait_for_restart(RestartReason::Sockets, setting);
+        read.bound_faces.clear();
     }
     let PendingChanges { live, new_faces, .. } = in_force.keep_until_restart(&mut read.clone());
     let for_new_faces = new_faces.into_iter().map(|setting| format!("{setting} (for new faces)"));
@@ -50,12 +51,17 @@ mod tests {
         let live = vec!["log.level".to_owned()];
         assert_eq!(nothing, PendingChanges { live, ..PendingChanges::default() });
         let text = "tables.pit_capacity = 2000\nfaces = { mtu = \"1400B\", reconnect_min = \"2s\" }\n\
-                    tables.cs.capacity_packets = 100000\noverload.shed = \"drop\"";
+                    tables.cs.capacity_packets = 100000\noverload.shed = \"drop\"\n\
+                    [[bound_faces]]\nremotes = [\"udp4://192.0.2.1:6363\"]";
         for _ in 0..2 {
             let (runs, pending) = keep_all(text);
             assert_eq!(
                 pending.restart,
                 BTreeMap::from([
+                    (
+                        RestartReason::Sockets,
+                        vec!["bound_faces (there were none at the start)".to_owned()]
+                    ),
                     (
                         RestartReason::Memory,
                         vec![
@@ -74,6 +80,7 @@ mod tests {
             assert_eq!((runs.tables.pit_capacity, runs.faces.mtu.0), (1000, 1400));
             assert_eq!(runs.tables.cs.capacity_packets, 65_536);
             assert_eq!(runs.overload, started.overload);
+            assert!(runs.bound_faces.is_empty());
         }
         let (_, put_back) = keep_all("tables.pit_capacity = 1000");
         assert_eq!(put_back, PendingChanges::default());

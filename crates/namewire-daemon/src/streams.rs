@@ -198,8 +198,8 @@ impl Streams {
         }
     }
 
-    /// Opens the listeners of a configuration that are not open, and closes them again. Addresses on which only a listener
-    /// of this forwarder is in the way are taken for usable, and nothing of this forwarder is closed.
+    /// Opens the listeners of a configuration that are not open, and closes them again. Nothing of this forwarder is closed.
+    /// Addresses where a listener of this forwarder leaves are not opened: a further program there is found by the reload only.
     ///
     /// # Errors
     /// A socket cannot be opened.
@@ -309,18 +309,20 @@ impl Streams {
         if config.unix.enabled {
             let path = config.unix.path_or_default();
             let (local, mode) = (LocalEnd::Unix(path.clone()), config.unix.mode.0);
-            let open = || {
+            let open = |own_files: &mut Vec<OwnFile>| {
                 let made = make_directory(&path);
                 let made =
                     made.with_context(|| format!("no place for the Unix socket{}", advice(&path)))?;
-                Ok((open_unix(&path, mode)?, made))
+                own_files.extend(made);
+                open_unix(&path, mode)
             };
             requested.push(self.open_file(local, mode, own_files, open)?);
         }
         if config.memif.enabled {
             let path = config.memif_path();
             let (local, mode) = (LocalEnd::Memif(absolute(&path)), config.memif.mode.0);
-            requested.push(self.open_file(local, mode, own_files, || open_memif(&path, mode))?);
+            let open = |own_files: &mut Vec<OwnFile>| open_memif(&path, mode, own_files);
+            requested.push(self.open_file(local, mode, own_files, open)?);
         }
         // The directory of the Unix socket exists now.
         let peers = |is_local: bool| LocalPeers::new(config, is_local).map(Arc::new);
@@ -334,19 +336,18 @@ impl Streams {
         Ok((requested, local_peers))
     }
 
-    /// A listener with a file.
+    /// A listener with a file. `open` adds the directory that it creates to `own_files`, even if it fails afterwards.
     fn open_file(
         &self,
         local: LocalEnd,
         mode: u32,
         own_files: &mut Vec<OwnFile>,
-        open: impl FnOnce() -> anyhow::Result<(Listener, Option<OwnFile>)>,
+        open: impl FnOnce(&mut Vec<OwnFile>) -> anyhow::Result<Listener>,
     ) -> anyhow::Result<RequestedListener> {
         let opened = match self.is_open(&local) {
             true => None,
             false => {
-                let (socket, directory) = open()?;
-                own_files.extend(directory);
+                let socket = open(own_files)?;
                 let path = socket.path().map(Path::to_owned);
                 let file = path.zip(socket.file_identity());
                 own_files.extend(file.map(|(path, identity)| OwnFile {
@@ -421,11 +422,11 @@ fn websocket_ends(
     })
 }
 
-fn open_memif(path: &Path, mode: u32) -> anyhow::Result<(Listener, Option<OwnFile>)> {
+fn open_memif(path: &Path, mode: u32, own_files: &mut Vec<OwnFile>) -> anyhow::Result<Listener> {
     const ADVICE: &str = "choose another `path` in [listeners.memif]";
     let made = make_directory(path);
-    let made = made.with_context(|| format!("no place for the memif socket; {ADVICE}"))?;
-    let socket = Listener::unix_messages(path, mode).map_err(|error| {
+    own_files.extend(made.with_context(|| format!("no place for the memif socket; {ADVICE}"))?);
+    Listener::unix_messages(path, mode).map_err(|error| {
         let shown = path.display();
         if error.kind() == io::ErrorKind::AddrInUse {
             anyhow!("another program listens on {shown}; stop it, or {ADVICE}")
@@ -434,8 +435,7 @@ fn open_memif(path: &Path, mode: u32) -> anyhow::Result<(Listener, Option<OwnFil
         } else {
             anyhow!("cannot listen on {shown} for memif: {error}; {ADVICE}")
         }
-    })?;
-    Ok((socket, made))
+    })
 }
 
 pub(super) fn absolute(path: &Path) -> PathBuf {
