@@ -15,6 +15,7 @@ use ndn_dataplane::{DiskFile, DiskPort, DiskPortOptions, Roles};
 use ndn_disk::{Admission, DiskValues, ShareOptions};
 use ndn_forwarding::UnsolicitedPolicy;
 use ndn_packet::{DataBuilder, Name, SignatureInfo, SignatureType};
+use ndn_sys::file_io;
 use ndn_table::PcctConfig;
 use rustix::fs::{MemfdFlags, SealFlags};
 use support::{Bed, TIMEOUT, interest, options, real_clock};
@@ -62,7 +63,11 @@ fn start_recovering(path: &Path, readers: Option<usize>) -> Bed {
     options.shard.pcct = PcctConfig::with_capacity(1024, MEMORY_PACKETS, now);
     options.shard.unsolicited = UnsolicitedPolicy::AdmitAll;
     let port = DiskPort::start(Arc::new(file), DiskPortOptions { share, readers }).unwrap();
-    assert!(readers.is_none() || port.readers() == readers);
+    let has_ring = readers.is_none() && file_io::is_available();
+    if readers.is_none() && !has_ring {
+        eprintln!("*** SKIPPED: the kernel refuses io_uring: 16 threads read ***");
+    }
+    assert_eq!(port.readers(), readers.or(Some(16)).filter(|_| !has_ring));
     options.workers[0].disk = Some(port);
     Bed::start((options, fib, strategies))
 }

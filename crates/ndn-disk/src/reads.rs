@@ -96,6 +96,12 @@ impl Reads {
         self.buffers.push(buffer);
     }
 
+    /// The ticket of a read in progress.
+    pub(crate) fn any(&self) -> Option<u32> {
+        let slot = self.slots.iter().position(Option::is_some)?;
+        u32::try_from(slot).ok()
+    }
+
     /// The read of a hash that Interests wait for.
     pub(crate) fn serving_mut(&mut self, hash: u64) -> Option<&mut Read> {
         let ticket = *self.serving.get(&hash)?;

@@ -1,6 +1,7 @@
 //! [`Share`]: the disk tier of one shard, as a state machine.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 
 use ndn_types::{NANOS_PER_MILLI, Timestamp};
@@ -616,6 +617,13 @@ impl Share {
                 Request::Write { buffer, .. } => self.log.return_buffer(buffer),
             }
         }
+    }
+
+    /// The end of a read in progress, once the threads have ended without its result.
+    pub fn lost_read(&self) -> Option<Completion> {
+        let ticket = self.reads.any()?;
+        let result = Err(ReadFault::Io(io::ErrorKind::BrokenPipe.into()));
+        Some(Completion::Read { ticket, result, buffer: Buffer::new(0) })
     }
 
     fn publish_levels(&self) {

@@ -515,3 +515,26 @@ fn erased_name_is_a_miss_and_others_stay_after_many_erasures() {
         assert_eq!(is_found, key >= 50, "{key}");
     }
 }
+
+#[test]
+fn reads_of_ended_threads_end_without_data() {
+    let mut world = World::new(2);
+    for _ in 0..3000 {
+        world.step();
+    }
+    for _ in 0..100 {
+        world.request();
+    }
+    world.collect();
+    let reads = world.requests.iter().filter(|request| !request.is_write()).count();
+    assert!(reads > 0);
+    world.requests.clear();
+    world.share.fail("the threads have ended".to_owned());
+    let mut lost = 0;
+    while let Some(completion) = world.share.lost_read() {
+        let answer = world.share.complete(world.now, completion);
+        assert!(answer.is_none_or(|answer| answer.packet().is_none()));
+        lost += 1;
+    }
+    assert_eq!(lost, reads);
+}

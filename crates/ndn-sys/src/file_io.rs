@@ -5,6 +5,7 @@ use std::io::ErrorKind::{Interrupted, ResourceBusy, WouldBlock};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
@@ -12,6 +13,9 @@ use crate::poll::Waker;
 
 /// Number of the entry that waits for the waker. Those of operations are small.
 const WAKER: u64 = u64::MAX;
+
+/// Time after which a wait that the kernel refused for now is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A read or write, with a value of the caller.
 #[derive(Debug)]
@@ -49,6 +53,16 @@ impl<F, T> std::fmt::Debug for FileRing<F, T> {
     }
 }
 
+fn set_up(entries: u32) -> io::Result<IoUring> {
+    IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(entries)
+}
+
+/// Whether the kernel grants a ring to this thread.
+#[must_use]
+pub fn is_available() -> bool {
+    set_up(1).is_ok()
+}
+
 impl<F: AsFd, T> FileRing<F, T> {
     /// A ring for up to `capacity` operations in progress. Calls of `waker` end its [waits](Self::wait).
     ///
@@ -56,12 +70,8 @@ impl<F: AsFd, T> FileRing<F, T> {
     /// Those of `io_uring_setup(2)`: the kernel is older than 6.1, or refuses io_uring (`kernel.io_uring_disabled`,
     /// filters of system calls).
     pub fn new(file: F, waker: Arc<Waker>, capacity: u32) -> io::Result<Self> {
-        let ring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .build(capacity.saturating_add(1))?;
         Ok(Self {
-            ring,
+            ring: set_up(capacity.saturating_add(1))?,
             file,
             waker,
             is_waker_polled: false,
@@ -120,8 +130,12 @@ impl<F, T> FileRing<F, T> {
         }
         match self.ring.submit_and_wait(1) {
             Ok(_) => {}
-            // A signal, or no memory for a request: the next wait tries it again.
-            Err(error) if matches!(error.kind(), Interrupted | WouldBlock | ResourceBusy) => {}
+            Err(error) if error.kind() == Interrupted => {}
+            // No memory for a request: the next wait tries it again. It would fail at once again for some time, so that
+            // callers would spin.
+            Err(error) if matches!(error.kind(), WouldBlock | ResourceBusy) => {
+                std::thread::sleep(RETRY_INTERVAL);
+            }
             Err(error) => return Err(error),
         }
         loop {
@@ -174,8 +188,7 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::fs::FileExt as _;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::mpsc::channel;
-    use std::time::Duration;
+    use std::sync::mpsc::{RecvTimeoutError, channel};
 
     use super::*;
 
@@ -280,11 +293,14 @@ mod tests {
                 is_written.load(Ordering::Acquire)
             }
         });
-        if receiver.recv().is_ok() {
-            // A drop that does not wait has ended by then.
-            assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err());
-            assert!(!thread.is_finished());
+        if receiver.recv().is_err() {
+            // There is no io_uring.
+            assert!(thread.join().unwrap());
+            return;
         }
+        // A drop that does not wait has ended by then, and the sender with it.
+        let ended = receiver.recv_timeout(Duration::from_millis(50));
+        assert_eq!(ended, Err(RecvTimeoutError::Timeout));
         is_written.store(true, Ordering::Release);
         File::from(write_end).write_all(&[1]).unwrap();
         assert!(thread.join().unwrap());

@@ -30,6 +30,7 @@ pub mod cpu;
 pub mod device;
 #[cfg(target_os = "linux")]
 pub mod file;
+#[cfg(target_os = "linux")]
 pub mod file_io;
 #[cfg(target_os = "linux")]
 pub mod interface;

@@ -10,8 +10,8 @@ use super::options::DiskOptions;
 /// Reads at random by `fio`, per second.
 #[derive(Debug, Clone, Serialize)]
 pub struct FioReport {
-    /// By io_uring and one thread with as many reads in progress, or by threads that read one block at a time, as the
-    /// forwarder did.
+    /// Reads per second, in the way in which the forwarder read: by one thread and io_uring, or by threads that read one block
+    /// at a time.
     pub iops: f64,
     /// Bytes of a read.
     pub block_bytes: usize,

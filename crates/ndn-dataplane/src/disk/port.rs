@@ -30,8 +30,8 @@ const STACK_BYTES: usize = 256 << 10;
 pub struct DiskPortOptions {
     /// The share.
     pub share: ShareOptions,
-    /// Number of threads that read; another one writes. By default one thread reads and writes by io_uring, and only
-    /// where the kernel refuses that, 16 read.
+    /// Number of threads that read; another one writes. `None`: one thread reads and writes by io_uring, or 16 threads read
+    /// where the kernel refuses it.
     pub readers: Option<usize>,
 }
 
@@ -154,7 +154,8 @@ impl DiskPort {
         }
     }
 
-    /// The next completion of a request. A rebuilt index is given to the shard.
+    /// The next completion of a request. A rebuilt index is given to the shard. Once the threads have ended, reads in progress
+    /// end with an error.
     pub fn next_completion(&mut self, shard: &mut Shard) -> Option<Completion> {
         loop {
             match self.reports_mut().try_recv() {
@@ -165,9 +166,9 @@ impl DiskPort {
                 Ok(Report::Recovered(result)) => self.attach(result, shard),
                 Err(TryRecvError::Empty) => return None,
                 Err(TryRecvError::Disconnected) => {
-                    let disk = shard.disk_mut();
-                    disk.into_iter().for_each(|disk| disk.fail("its threads have ended".into()));
-                    return None;
+                    let disk = shard.disk_mut()?;
+                    disk.fail("its threads have ended".into());
+                    return disk.lost_read();
                 }
             }
         }
@@ -305,29 +306,32 @@ impl Thread {
             {
                 match request.is_write() {
                     true => writes.push_back(request),
-                    false => ring.push(operation(request)),
+                    false => ring.push(into_operation(request)),
                 }
             }
             if !is_writing
                 && ring.has_room()
                 && let Some(request) = writes.pop_front()
             {
-                ring.push(operation(request));
+                ring.push(into_operation(request));
                 is_writing = true;
             }
             let mut has_ended = false;
             let waited = ring.wait(|operation, result| {
                 has_ended = true;
                 is_writing &= !operation.is_write;
-                let completion = completion(operation, result, &self.file);
+                let completion = into_completion(operation, result, &self.file);
                 self.report(Report::Done(self.number, completion));
             });
             if has_ended {
                 self.waker.wake();
             }
             if let Err(error) = waited {
-                // The worker notices the end of the thread.
                 tracing::error!(path = %self.file.path().display(), %error, "io_uring failed");
+                // The worker is woken when there is no thread left that reports.
+                let Self { file, requests, reports, waker, .. } = self;
+                drop((ring, file, requests, reports));
+                waker.wake();
                 return;
             }
         }
@@ -339,19 +343,19 @@ impl Thread {
     }
 }
 
-fn operation(mut request: Request) -> Operation<Request> {
+fn into_operation(mut request: Request) -> Operation<Request> {
     let (is_write, (offset, length)) = (request.is_write(), request.extent());
     let (memory, start) = request.buffer_mut().take_memory();
     Operation { is_write, offset, memory, range: start..start + length, value: request }
 }
 
 /// Whether an operation that is carried out again may succeed.
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }
 
 /// The end of an operation. One that was interrupted, or ended early, is carried out again as by a thread without a ring.
-fn completion(
+fn into_completion(
     operation: Operation<Request>,
     result: io::Result<usize>,
     file: &DiskFile,
@@ -360,7 +364,7 @@ fn completion(
     request.buffer_mut().return_memory(memory);
     match result {
         Ok(count) if count == range.len() => request.complete(Ok(())),
-        Err(error) if !is_passing(&error) => request.complete(Err(error)),
+        Err(error) if !is_transient(&error) => request.complete(Err(error)),
         Ok(_) | Err(_) => request.perform(file),
     }
 }
