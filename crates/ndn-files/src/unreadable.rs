@@ -9,8 +9,8 @@ use crate::source::FileSource;
 /// Number of files and directories that are logged.
 const LOGGED_MAX: usize = 100;
 
-/// Logs files and directories that cannot be read, each once: consumers do not learn that they exist, so their operator has
-/// to.
+/// Logs files and directories that cannot be read, each once: a consumer that lists their directory sees their names and
+/// cannot fetch them; the operator learns why here.
 #[derive(Debug, Default)]
 pub(crate) struct Unreadable(Mutex<BTreeSet<PathBuf>>);
 

@@ -524,7 +524,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "config reload",
         &[
             ("Take over changes of the configuration file", "namewire config reload"),
-            ("Show what has to wait for the next start", "namewire config reload --check"),
+            (
+                "Show what a reload would change, and what waits for the next start",
+                "namewire config reload --check",
+            ),
         ],
     ),
     ("config sample", &[("Begin a configuration file", "namewire config sample > namewire.toml")]),

@@ -122,7 +122,7 @@ impl Failure {
         let line = before.matches('\n').count();
         let text = content.lines().nth(line).unwrap_or_default().trim();
         let (path, reason) = (path.display(), error.message().trim_end());
-        Self::Usage(format!("{path}:{}: {reason}, in `{text}`", line + 1))
+        Self::Usage(without_control(&format!("{path}:{}: {reason}, in `{text}`", line + 1)))
     }
 }
 
@@ -197,6 +197,10 @@ mod tests {
         let shown = Failure::toml(Path::new("file"), text, &error).to_string();
         assert!(shown.starts_with("file:2: ") || shown.starts_with("file:3: "), "{shown}");
         assert_eq!(shown.lines().count(), 1, "{shown}");
+        let text = "a = \u{1b}[1m";
+        let error = toml::from_str::<toml::Table>(text).unwrap_err();
+        let shown = Failure::toml(Path::new("a\nb"), text, &error).to_string();
+        assert!(shown.starts_with("a\\nb:1: ") && !shown.contains('\u{1b}'), "{shown}");
         let error = io::Error::from(io::ErrorKind::NotFound);
         let shown = Failure::file(Path::new("a\nb").display(), &error).to_string();
         assert!(shown.starts_with("a\\nb: "), "{shown}");

@@ -63,6 +63,8 @@ const NFD_CONF: &str = "/etc/ndn/nfd.conf";
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of bytes of the log to show after a failed start.
 const LOG_TAIL: u64 = 4096;
+/// Maximum number of bytes of the log in which warnings of a successful start are searched.
+const LOG_OF_START_MAX: u64 = 1 << 20;
 /// The exit status for invalid options or configuration.
 const WRONG_CONFIGURATION: i32 = 2;
 /// Maximum time until the forwarder is ready.
@@ -100,7 +102,8 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     let ended = wait_until_ready(&ready, &mut child, &mut shown, READY_TIMEOUT);
     let ended = ended.map_err(|error| failed(&error))?;
     shown.pass_on(child.stderr.as_mut());
-    let printed = log.and_then(|(path, length)| Some((path, output_since(path, length)?)));
+    let limit = if ended.is_none() { LOG_OF_START_MAX } else { LOG_TAIL };
+    let printed = log.and_then(|(path, length)| Some((path, output_since(path, length, limit)?)));
     if let (None, Some((_, printed))) = (ended, &printed) {
         let warnings = warnings_of(printed);
         if !warnings.is_empty() {
@@ -159,27 +162,44 @@ impl Shown {
     }
 }
 
-/// The lines of a log without those of the levels info, debug and trace.
+/// The lines of a log without those of the levels info, debug and trace. Further lines of an entry follow its first one.
 fn warnings_of(printed: &str) -> String {
     const QUIET: [&str; 3] = ["info", "debug", "trace"];
-    let is_quiet = |line: &&str| {
+    let is_quiet = |line: &str| {
         let level = line.split_whitespace().nth(1).unwrap_or_default();
         QUIET.iter().any(|quiet| {
             level.eq_ignore_ascii_case(quiet) || line.contains(&format!("\"level\":\"{quiet}\""))
         })
     };
-    printed.lines().filter(|line| !is_quiet(line)).collect::<Vec<_>>().join("\n")
+    // Entries begin with a time or a brace; other notes of the program with its name.
+    let is_first = |line: &str| {
+        let has_time = line.starts_with(|first: char| first.is_ascii_digit())
+            && line.as_bytes().get(4) == Some(&b'-');
+        has_time || line.starts_with('{') || line.starts_with("namewire: ")
+    };
+    let mut is_shown = true;
+    let filter = |&line: &&str| {
+        if is_first(line) {
+            is_shown = !is_quiet(line);
+        }
+        is_shown
+    };
+    printed.lines().filter(filter).collect::<Vec<_>>().join("\n")
 }
 
-/// The end of the text appended to a log after this length, if there is any.
-fn output_since(path: &Path, length: u64) -> Option<String> {
+/// The end of the text appended to a log after this length, if there is any: whole lines of at most `limit` bytes.
+fn output_since(path: &Path, length: u64, limit: u64) -> Option<String> {
     let mut file = std::fs::File::open(path).ok()?;
     let appended = file.metadata().ok()?.len().checked_sub(length)?;
-    file.seek(SeekFrom::Start(length + appended.saturating_sub(LOG_TAIL))).ok()?;
+    let skipped = appended.saturating_sub(limit);
+    file.seek(SeekFrom::Start(length + skipped)).ok()?;
     let mut printed = Vec::new();
-    file.take(LOG_TAIL).read_to_end(&mut printed).ok()?;
-    let printed = String::from_utf8_lossy(&printed).trim_end().to_owned();
-    (!printed.is_empty()).then_some(printed)
+    file.take(limit).read_to_end(&mut printed).ok()?;
+    let printed = String::from_utf8_lossy(&printed);
+    let printed = printed.trim_end();
+    let rest = printed.split_once('\n').filter(|_| skipped > 0).map(|(_, rest)| rest);
+    let printed = rest.unwrap_or(printed);
+    (!printed.is_empty()).then(|| printed.to_owned())
 }
 
 /// Waits until the forwarder is ready, or has terminated; returns its exit status. After the
@@ -312,6 +332,21 @@ mod tests {
         assert_eq!(warnings_of(text), warnings);
         let json = "{\"level\":\"info\",\"message\":\"a\"}\n{\"level\":\"warn\"}";
         assert_eq!(warnings_of(json), "{\"level\":\"warn\"}");
+    }
+
+    #[test]
+    fn warnings_are_found_before_a_long_log() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let warning = "2026-01-01T00:00:00Z  WARN namewire: no key\nof this name";
+        let info = "2026-01-01T00:00:00Z  INFO namewire: more\nthan a line\n".repeat(200);
+        std::fs::write(&path, format!("earlier\n{warning}\n{info}")).unwrap();
+        let start = "earlier\n".len() as u64;
+        let printed = output_since(&path, start, LOG_OF_START_MAX).unwrap();
+        assert_eq!(warnings_of(&printed), warning);
+        let tail = output_since(&path, start, LOG_TAIL).unwrap();
+        assert!(tail.len() < 4096 && info.contains(&format!("\n{tail}\n")), "{tail}");
+        assert_eq!(output_since(&path, start, 20).unwrap(), "than a line");
     }
 
     #[test]
