@@ -18,9 +18,10 @@ TESTS = $(CARGO) test --workspace --no-fail-fast
 # time would not be faster, and nproc does not know the limits of containers.
 END_TO_END = NAMEWIRE_BIN="$(CURDIR)/target/debug/namewire" NAMEWIRE_SKIPPED="$(CURDIR)/target/skipped-tests" \
 	RUST_TEST_THREADS="$$(( $$(nproc) < 4 ? 2 * $$(nproc) : 8 ))" $(TESTS)
-# The cargo feature of VIP in the packages whose code it changes, and the targets with its tests. Packages whose tests it does
-# not change are left out, as far as those of others stay as they are compiled (their features): what is compiled
-# again for these tests is only the way from ndn-caching to the lab. Without ndn-sim, its feature has to be named.
+# The cargo feature of VIP in the packages whose code it changes, and the targets with its tests.
+# WITHOUT_VIP: packages without a test that the feature changes. A package stays in, even without one, if leaving it out would
+# compile shared crates with other features. ndn-sim turns on planted-faults; without it, that feature is named here so that
+# nothing is compiled again.
 VIP := ndn-caching/vip,ndn-cache-sim/vip,ndn-forwarding/vip,namewire-daemon/vip,ndn-lab/vip,namewire-daemon/planted-faults
 VIP_TARGETS := --test vip --test engine
 VIP_TESTS = $(TESTS) $(WITHOUT_VIP:%=--exclude %) --features $(VIP)
@@ -143,6 +144,8 @@ test: cargo setup ## Run all tests, with real applications of other projects
 .PHONY: lint
 lint: cargo ## Formatting, clippy, rustdoc, prose; warnings are errors
 	scripts/check-prose
+	@if grep -rn 'feature = "vip"' $(wildcard $(foreach package,$(WITHOUT_VIP),crates/$(package)/tests) tests/tests); then \
+		echo "these tests need VIP: take their package out of WITHOUT_VIP (Makefile)" >&2; exit 1; fi
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path tests/interop/ndn-app/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings

@@ -63,8 +63,13 @@ int main(int argc, char **argv)
 			char *rest;
 			unsigned long long offset = strtoull(part, &rest, 10);
 			size_t length = *rest == '+' ? strtoul(rest + 1, NULL, 10) : 0;
+			void *buffer = malloc(length ? length : 1);
 
-			one->parts[one->count++] = (struct namewire_part){offset, malloc(length), length, 0};
+			if (!buffer) {
+				perror(argv[3]);
+				return 1;
+			}
+			one->parts[one->count++] = (struct namewire_part){offset, buffer, length, 0};
 		}
 	}
 	/* Nothing is written until the last read: read-ahead would go on meanwhile, outside of the times. */

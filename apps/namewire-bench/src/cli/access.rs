@@ -14,7 +14,7 @@ use namewire::cli::shared::{Failure, Outcome, size};
 ///
 /// In order by 1 MiB, 4 KiB and 1 MiB at random, and a column (64 KiB of each MiB, eight together): through the core, C,
 /// Python, fsspec, a mount and XRootD, verified by a key, with warm caches of forwarder and servers, and a new process
-/// for each. What the machine lacks is listed.
+/// for each. Readers hold all that they read in memory until the end. What the machine lacks is listed.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Length of the file
