@@ -196,10 +196,13 @@ impl Bridge {
         self.succeed(host, &[&["ping", prefix, "--count", "10"], &waiting[..]].concat());
     }
 
-    /// Pings ten times under a flood, for which the kernel may drop some: a lost one is not waited for any longer.
-    pub fn ping_under_flood(&self, host: usize, prefix: &str) {
-        let waiting = ["--interval", "5ms", "--timeout", "1s"];
-        self.succeed(host, &[&["ping", prefix, "--count", "10"], &waiting[..]].concat());
+    /// Pings ten times under a flood, for which the kernel may drop some, and returns the number of answers: a lost one is not
+    /// waited for any longer.
+    pub fn ping_under_flood(&self, host: usize, prefix: &str) -> u64 {
+        let waiting = ["--interval", "5ms", "--timeout", "1s", "--json"];
+        let pings = self.run(host, &[&["ping", prefix, "--count", "10"], &waiting[..]].concat());
+        let report: Value = serde_json::from_slice(&pings.stdout).unwrap_or_default();
+        report["answered"].as_u64().unwrap_or_else(|| panic!("host {host}: {pings:?}"))
     }
 }
 

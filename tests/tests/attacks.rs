@@ -497,9 +497,8 @@ fn flood_over_ethernet(victim: Script) {
         let (used, open) = used_and_open(&limits, "pit_entries");
         (used * 100 > open * 97).then_some(())
     });
-    for _ in 0..5 {
-        bridge.ping_under_flood(3, "/bystander");
-    }
+    let answered: u64 = (0..5).map(|_| bridge.ping_under_flood(3, "/bystander")).sum();
+    assert!(answered >= 25, "{answered} of 50 pings were answered");
     std::fs::write(bridge.path("end"), "").unwrap();
     bridge.ping_often(3, "/bystander");
     drop(server);

@@ -96,7 +96,7 @@ fn log_has_colours_on_a_terminal_unless_they_are_unwanted() {
 fn progress_of_a_fetch_is_shown_on_a_terminal() {
     let forwarder = Settings::new().start();
     let file = forwarder.directory().join("object");
-    std::fs::write(&file, noise(1, 3_000_000)).unwrap();
+    std::fs::write(&file, noise(1, 9_000_000)).unwrap();
     let path = file.display().to_string();
     let mut put = forwarder.spawn("put", &["put", "/shown", &path, "--segment-size", "1000B"]);
     put.wait_for_output("published");
