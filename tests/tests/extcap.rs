@@ -45,7 +45,14 @@ fn wireshark_lists_the_forwarder_and_captures_from_it() {
     let capture = ["-i", "namewire", "-l", "-T", "fields", "-e", "eth.type", "-c", "3"];
     let control = Path::new(socket.strip_prefix("unix://").unwrap()).with_extension("control.sock");
     let control = format!("extcap.namewire.control:{}", control.display());
-    let options = ["-o", control.as_str(), "-o", "extcap.namewire.name:/seen"];
+    let options = [
+        "-o",
+        control.as_str(),
+        "-o",
+        "extcap.namewire.name:/seen",
+        "-o",
+        "extcap.namewire.sample:2",
+    ];
     let command = tshark(home, &[&capture[..], &options].concat());
     let mut capture = Process::start("tshark", command, directory.path());
     // Interests go out until three packets were captured.
@@ -143,6 +150,70 @@ fn tshark_dissects_captures_of_all_transports() {
 }
 
 #[test]
+fn tshark_dissects_a_capture_from_a_pipe() {
+    if !skip_unless_found("tshark") {
+        return;
+    }
+    let forwarder = Settings::new().start_program();
+    let home = forwarder.directory().join("home");
+    std::fs::create_dir(&home).unwrap();
+    let capture = ["capture", "--name", "/piped", "--snap-length", "40B", "-c", "2", "-w", "-"];
+    let capture = forwarder.command(&capture);
+    let mut command = Command::new("sh");
+    let fields = "-T fields -e eth.type -e frame.cap_len -e frame.interface_name";
+    let pipe = format!("\"$0\" \"$@\" | tshark -r - {fields}");
+    command.arg("-c").arg(pipe).arg(capture.get_program()).args(capture.get_args());
+    command.envs(capture.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env("HOME", &home).env_remove("XDG_CONFIG_HOME");
+    let mut dissected = Process::start("tshark", command, forwarder.directory());
+    let name = format!("/piped/{}", "x".repeat(100));
+    wait_until("two packets", || {
+        let _ = forwarder.run(&["peek", &name, "-l", "10ms"]);
+        (!dissected.is_running()).then_some(())
+    });
+    let printed = dissected.stdout();
+    let is_expected = |line: &str| line.starts_with("0x8624\t54\tunix://");
+    assert!(
+        printed.lines().count() == 2 && printed.lines().all(is_expected),
+        "{}",
+        dissected.everything()
+    );
+}
+
+#[test]
+fn capture_goes_on_in_numbered_files_that_tshark_reads() {
+    let forwarder = Settings::new().start_program();
+    let file = forwarder.directory().join("packets.pcapng").display().to_string();
+    let rotation = ["--rotate-size", "600B", "--files", "2", "--type", "interest"];
+    let mut capture =
+        forwarder.spawn("capture", &[&["capture", "-w", &file][..], &rotation].concat());
+    let path = |number: u32| forwarder.directory().join(format!("packets_{number:05}.pcapng"));
+    wait_until("a fifth file", || {
+        let _ = forwarder.run(&["peek", "/rotated", "-l", "10ms"]);
+        path(5).exists().then_some(())
+    });
+    capture.signal(rustix::process::Signal::INT);
+    assert!(capture.wait().success(), "{}", capture.everything());
+    let kept: Vec<u32> = (1..20).filter(|number| path(*number).exists()).collect();
+    assert!(kept.len() == 2 && kept[1] == kept[0] + 1, "{kept:?}");
+    let home = forwarder.directory().join("home");
+    for number in kept {
+        let length = std::fs::metadata(path(number)).unwrap().len();
+        assert!(length <= 700, "{length} bytes, with the statistics at the end");
+        if skip_unless_found("tshark") {
+            let shown = dissect_with_tshark(
+                &home,
+                &path(number),
+                "ndn",
+                &["ndn.name", "frame.interface_name"],
+            );
+            assert!(shown.iter().all(|fields| fields[0] == "/rotated"), "{shown:?}");
+            assert!(!shown.is_empty() && shown[0][1].starts_with("unix://"), "{shown:?}");
+        }
+    }
+}
+
+#[test]
 fn other_interfaces_and_capture_filters_are_refused() {
     let extcap = |arguments: &[&str]| {
         let mut command = Command::new(program());
@@ -151,7 +222,9 @@ fn other_interfaces_and_capture_filters_are_refused() {
     };
     let options = extcap(&["--extcap-config", "--extcap-interface", "namewire"]);
     let printed = String::from_utf8_lossy(&options.stdout);
-    assert!(printed.contains("{call=--name}") && printed.contains("{call=--control}"), "{printed}");
+    for option in ["--name", "--sample", "--control"] {
+        assert!(printed.contains(&format!("{{call={option}}}")), "{printed}");
+    }
     for (arguments, reason) in [
         (&["--extcap-dlts", "--extcap-interface", "eth0"][..], "eth0 is not an interface"),
         (&["--extcap-interface", "namewire", "--extcap-capture-filter", "udp"], "not supported"),

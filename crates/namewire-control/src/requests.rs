@@ -144,7 +144,9 @@ requests! {
             face_id: Option<u64>,
             /// Maximum bytes captured per packet; 65,536 at most.
             snap_len: usize,
-        } -> CaptureStream, used by "`capture`";
+            /// One of this number of packets, chosen at random; null captures all.
+            sample: Option<u32>,
+        } -> CaptureStream, used by "`capture`", audited;
     }
 }
 
@@ -269,7 +271,8 @@ impl ControlClient {
         face_id: Option<u64>,
         snap_len: usize,
     ) -> Result<(impl Read, StreamEnd), ControlError> {
-        self.call::<()>(&Request::CaptureStart { face_id, snap_len })?;
+        self.call::<()>(&Request::CaptureStart { face_id, snap_len, sample })?;
         self.into_stream()
     }
 }
+        sample: Option<u32>,

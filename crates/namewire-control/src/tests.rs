@@ -174,7 +174,8 @@ impl Operations for Recorder {
         if face_id == Some(99) {
             return Err("there is no face 99".to_owned());
         }
-        let filter = CaptureFilter::new(face_id, snap_len);
+        sample: Option<u32>,
+        let filter = CaptureFilter::new(face_id, snap_len, sample);
         let (sender, packets) = sync_channel(8);
         *self.capture.lock().unwrap() = Some((filter, sender));
         let peers = Box::new(|face_id| Some(format!("udp4://192.0.2.1:{face_id}")));
@@ -337,9 +338,9 @@ fn capture_ends_with_the_packets_before_the_close() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let client = ControlClient::connect(socket.path()).unwrap();
-    let (mut reader, end) = client.start_capture(Some(300), 100).unwrap();
+    let (mut reader, end) = client.start_capture(Some(300), 100, Some(7)).unwrap();
     let (filter, sender) = setup.recorder.capture.lock().unwrap().take().unwrap();
-    assert_eq!(filter, CaptureFilter { face_id: Some(300), snap_len: 100 });
+    assert_eq!(filter, CaptureFilter { face_id: Some(300), snap_len: 100, sample: 7 });
     let packet = CapturedPacket {
         face_id: 300,
         direction: Direction::Received,
@@ -400,7 +401,7 @@ fn capture_of_an_unknown_face_is_rejected() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let client = ControlClient::connect(socket.path()).unwrap();
-    let refused = client.start_capture(Some(99), 100).err().unwrap();
+    let refused = client.start_capture(Some(99), 100, None).err().unwrap();
     assert_eq!(refused.to_string(), "there is no face 99");
 }
 

@@ -21,6 +21,8 @@ use namewire_control::capture::{CaptureFilter, CapturedPacket, Direction};
 #[derive(Debug)]
 struct Capture {
     filter: CaptureFilter,
+    /// Packets of its face so far, captured or not.
+    seen: u64,
     /// The reader sets the FaceIds.
     packets: SyncSender<(FaceIndex, CapturedPacket)>,
     dropped: Arc<AtomicU64>,
@@ -150,7 +152,7 @@ impl Captures {
         let mut shared = self.lock();
         shared.face_ids = faces.iter().map(|(face_id, face)| (face.index, *face_id)).collect();
         shared.peers = faces.iter().map(|(face_id, face)| (*face_id, peer_of(face))).collect();
-        shared.captures.push(Capture { filter, packets: sender, dropped });
+        shared.captures.push(Capture { filter, seen: 0, packets: sender, dropped });
         let (known, added) = (Arc::clone(&self.shared), Arc::clone(&self.added));
         let packets = move |timeout| {
             let (face, mut packet) = receiver.recv_timeout(timeout)?;
@@ -235,8 +237,12 @@ impl FrameTap for Tap {
             ndn_face::Direction::Out => Direction::Sent,
         };
         let unix_ns = duration_ns(self.clock.unix_time());
-        captures.retain(|capture| {
+        captures.retain_mut(|capture| {
             if capture.filter.face_id.is_some_and(|spec| spec != face_id) {
+                return true;
+            }
+            capture.seen += 1;
+            if !capture.filter.is_sampled(capture.seen) {
                 return true;
             }
             let original_len = header.len() + payload.len();
@@ -267,7 +273,7 @@ mod tests {
         let captures = Captures::new(crate::Environment::system().clock);
         let face = FaceIndex::new(3, 0);
         assert!(captures.tap().is_none());
-        let filter = CaptureFilter { face_id: None, snap_len: 4 };
+        let filter = CaptureFilter::new(None, 4, None);
         let stream = captures.open(filter, &BTreeMap::new()).unwrap();
         assert!(
             captures.open(CaptureFilter { face_id: Some(9), ..filter }, &BTreeMap::new()).is_err()
@@ -294,9 +300,24 @@ mod tests {
     }
 
     #[test]
+    fn capture_of_a_sample_has_a_part_of_the_packets() {
+        let captures = Captures::new(crate::Environment::system().clock);
+        let filter = CaptureFilter::new(None, 4, Some(10));
+        let stream = captures.open(filter, &BTreeMap::new()).unwrap();
+        let face = FaceIndex::new(3, 0);
+        captures.face_added(face, 300, String::new());
+        let mut tap = captures.tap().unwrap();
+        for number in 0..=199 {
+            tap.frame(Timestamp::ZERO, face, ndn_face::Direction::In, &[], &[number]);
+        }
+        let packets = std::iter::from_fn(|| (stream.packets)(Duration::ZERO).ok()).count();
+        assert!((8..33).contains(&packets) && (stream.dropped)() == 0, "{packets}");
+    }
+
+    #[test]
     fn closed_faces_are_forgotten_after_a_while() {
         let mut captures = Captures::new(crate::Environment::system().clock);
-        let filter = CaptureFilter { face_id: None, snap_len: 4 };
+        let filter = CaptureFilter::new(None, 4, None);
         let stream = captures.open(filter, &BTreeMap::new()).unwrap();
         captures.face_added(FaceIndex::new(1, 0), 1, "udp4://192.0.2.1:6363".to_owned());
         for number in 2..500 {
@@ -314,7 +335,7 @@ mod tests {
     #[test]
     fn packet_that_makes_a_face_has_its_face_id() {
         let captures = Captures::new(crate::Environment::system().clock);
-        let filter = CaptureFilter { face_id: None, snap_len: 4 };
+        let filter = CaptureFilter::new(None, 4, None);
         let stream = captures.open(filter, &BTreeMap::new()).unwrap();
         let mut tap = captures.tap().unwrap();
         let face = FaceIndex::new(3, 0);

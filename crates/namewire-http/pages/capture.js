@@ -5,8 +5,8 @@ import { short } from "/chart.js";
 import { main, showConnection } from "/frame.js";
 import { field, make, notice, save, table, time } from "/parts.js";
 
-const CAPTURE = `subscription($faceId: UInt64, $name: String, $types: [String!]) {
-  capture(faceId: $faceId, name: $name, types: $types) {
+const CAPTURE = `subscription($faceId: UInt64, $name: String, $types: [String!], $sample: UInt64) {
+  capture(faceId: $faceId, name: $name, types: $types, sample: $sample) {
     lost pcapng packets { unixMs faceId peer direction packet name details bytes wire } } }`;
 const DISSECT = "query($packet: String!) { dissect(packet: $packet) { text error } }";
 /** Packets shown, and bytes of the file. */
@@ -16,7 +16,7 @@ const TYPES = ["Interest", "Data", "Nack", "NDNLPv2", "other"];
 
 export class Capture {
   title = "Capture";
-  requested = { name: "", type: "", faceId: "" };
+  requested = { name: "", type: "", faceId: "", sample: "1" };
   rows = [];
   file = [];
   isPaused = false;
@@ -31,6 +31,7 @@ export class Capture {
     field("Names under", { name: "name", value: this.requested.name, placeholder: "/" }, true),
     make("label", {}, "Type", make("select", { name: "type" }, make("option", { value: "" }, "all"), ...types)),
     field("Face (empty: all)", { name: "faceId", type: "number", min: "1", value: this.requested.faceId }),
+    field("Sample: one packet of", { name: "sample", type: "number", min: "1", value: this.requested.sample, required: true }),
     this.button = make("button", { class: "main" }, "Start capture"));
     this.pause = make("button", { type: "button", "aria-pressed": String(this.isPaused), onclick: () => {
       this.isPaused = !this.isPaused;
@@ -58,12 +59,12 @@ export class Capture {
 
   start(form) {
     form.parentElement.querySelector(".notice")?.remove();
-    const { name, type, faceId } = Object.fromEntries(new FormData(form));
-    Object.assign(this, { requested: { name, type, faceId }, rows: [], file: [], packets: 0, bytes: 0, fileBytes: 0, isPaused: false });
+    const { name, type, faceId, sample } = Object.fromEntries(new FormData(form));
+    Object.assign(this, { requested: { name, type, faceId, sample }, rows: [], file: [], packets: 0, bytes: 0, fileBytes: 0, isPaused: false });
     this.dissection.replaceChildren();
     this.lost.textContent = "";
     this.follow = new Subscription(CAPTURE, {
-      variables: { name: name || null, types: type ? [type] : null, faceId: faceId ? Number(faceId) : null },
+      variables: { name: name || null, types: type ? [type] : null, faceId: faceId ? Number(faceId) : null, sample: Number(sample) },
       onData: ({ capture }) => this.add(capture),
       onState: showConnection,
       onError: (error) => {

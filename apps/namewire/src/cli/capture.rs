@@ -1,16 +1,19 @@
 //! `namewire capture`: packets of faces as lines of text, or as a pcapng file.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::borrow::Cow;
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, FromArgMatches};
 use namewire_control::StreamEnd;
-use namewire_control::capture::{CaptureRecord, CapturedFrame, PcapngReader};
+use namewire_control::capture::{
+    CaptureRecord, CapturedFrame, PcapngReader, SNAP_LEN_MAX, truncated_packet,
+};
 use ndn_packet::Name;
 
 use super::arguments::{at_least_one, name, size};
+use super::capture_files::{CaptureFiles, Part, Rotation};
 use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
 use super::interrupt;
@@ -30,20 +33,29 @@ pub(super) struct Options {
     face: Option<u64>,
     #[command(flatten)]
     filter: PacketFilter,
+    /// Capture one of this number of packets, chosen at random
+    ///
+    /// The forwarder chooses before packets are selected by name, peer and type, and copies no others.
+    #[arg(long, value_name = "PACKETS", value_parser = at_least_one::<u32>)]
+    sample: Option<u32>,
     /// End after this number of packets
     #[arg(long, short, value_name = "PACKETS", value_parser = at_least_one::<u64>)]
     count: Option<u64>,
     /// Output file in pcapng; `-` for standard output
     #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
     write: Option<PathBuf>,
-    /// Length to which each packet is truncated; not with --name or --type, which need whole packets
-    #[arg(long, short, value_name = "SIZE", default_value = "64KiB", value_parser = size(1..=1_usize << 20), conflicts_with_all = ["name", "kinds"])]
+    /// Length to which each packet is truncated
+    ///
+    /// The forwarder truncates them, except with --name or --type, which need whole packets: then the output is truncated.
+    #[arg(long, short, value_name = "SIZE", default_value = "64KiB", value_parser = size(1..=1_usize << 20))]
     snap_length: usize,
+    #[command(flatten)]
+    rotation: Rotation,
     /// Install a dissector for Wireshark and tshark, and end
     ///
     /// A file for this user, ~/.local/lib/wireshark/plugins/namewire-ndn.lua. It shows names and fields of Interests, Data,
     /// Nacks and link headers on Ethernet, UDP and TCP; the filters begin with `ndn.`. Fragments are not reassembled.
-    #[arg(long, conflicts_with_all = ["face", "count", "write", "json", "name", "peer", "kinds"])]
+    #[arg(long, conflicts_with_all = ["face", "sample", "count", "write", "json", "name", "peer", "kinds"])]
     install_dissector: bool,
     /// Print JSON, one line per packet
     #[arg(long)]
@@ -67,6 +79,11 @@ pub(super) struct PacketFilter {
 }
 
 impl PacketFilter {
+    /// Whether it needs whole packets.
+    fn needs_packets(&self) -> bool {
+        self.name.is_some() || !self.kinds.is_empty()
+    }
+
     /// Whether it accepts all packets.
     pub(super) fn is_empty(&self) -> bool {
         self.name.is_none() && self.peer.is_none() && self.kinds.is_empty()
@@ -94,19 +111,13 @@ fn is_of_peer(uri: &str, peer: &str) -> bool {
 /// Where packets go.
 enum Sink {
     Lines { json: bool },
-    Pcapng(BufWriter<Box<dyn Write>>, PathBuf),
+    Pcapng(CaptureFiles),
 }
 
 impl Sink {
     fn open(options: &Options) -> Outcome<Self> {
         let Some(path) = &options.write else { return Ok(Self::Lines { json: options.json }) };
-        let output: Box<dyn Write> = match path.as_os_str() == "-" {
-            true => Box::new(io::stdout().lock()),
-            false => {
-                Box::new(File::create(path).map_err(|error| Failure::file(path.display(), &error))?)
-            }
-        };
-        Ok(Self::Pcapng(BufWriter::new(output), path.clone()))
+        Ok(Self::Pcapng(CaptureFiles::create(path, &options.rotation)?))
     }
 
     fn packet(&mut self, frame: &CapturedFrame<'_>, line: &PacketLine) -> Outcome {
@@ -119,16 +130,14 @@ impl Sink {
         }
     }
 
-    /// A block of the capture, unless it is that of a packet that the filter rejects. `is_last` is set if the next
-    /// block has to be waited for: a reader of the file sees all until then.
-    fn block(&mut self, block: &[u8], is_last: bool) -> Outcome {
-        let Self::Pcapng(output, path) = self else { return Ok(()) };
-        let written = output.write_all(block);
-        let written = written.and_then(|()| if is_last { output.flush() } else { Ok(()) });
-        written.map_err(|error| match error.kind() == io::ErrorKind::BrokenPipe {
-            true => Failure::OutputClosed,
-            false => Failure::file(path.display(), &error),
-        })
+    /// A block of the capture.
+    fn block(&mut self, part: Part, block: &[u8]) -> Outcome {
+        if let Self::Pcapng(files) = self { files.write(part, block) } else { Ok(()) }
+    }
+
+    /// Called if the next block has to be waited for: a reader of the file sees all until then.
+    fn flush(&mut self) -> Outcome {
+        if let Self::Pcapng(files) = self { files.flush() } else { Ok(()) }
     }
 }
 
@@ -178,7 +187,11 @@ pub(super) fn run_silently(options: &Options) -> Outcome {
 
 fn capture(options: &Options, note: fn(&str)) -> Outcome {
     let client = options.control.connect()?;
-    let (stream, end) = client.start_capture(options.face, options.snap_length)?;
+    let snap_length = match options.filter.needs_packets() {
+        true => SNAP_LEN_MAX,
+        false => options.snap_length,
+    };
+    let (stream, end) = client.start_capture(options.face, snap_length, options.sample)?;
     let mut sink = Sink::open(options)?;
     note("capturing; Ctrl-C ends it");
     let end = Arc::new(end);
@@ -237,12 +250,14 @@ fn copy(
         if is_full && let Some(finish) = finish.take() {
             finish();
         }
-        let is_accepted = match reader.next_record() {
+        // `None` is a packet that the filter rejects.
+        let part = match reader.next_record() {
             Ok(None) => return Ok(()),
-            Ok(Some(CaptureRecord::Frame(_))) if is_full => false,
+            Ok(Some(CaptureRecord::Frame(_))) if is_full => None,
             Ok(Some(CaptureRecord::Frame(frame))) => {
                 let line = PacketLine::new(frame.packet);
                 let is_accepted = options.filter.accepts(&frame, &line);
+                let unix_ns = frame.unix_ns;
                 if is_accepted {
                     counts.packets += 1;
                     counts.bytes += frame.packet.map_or(0, |packet| packet.len() as u64);
@@ -250,22 +265,27 @@ fn copy(
                 } else {
                     counts.rejected += 1;
                 }
-                is_accepted
+                is_accepted.then_some(Part::Packet { unix_ns })
             }
             Ok(Some(CaptureRecord::Dropped(lost))) => {
                 counts.lost = Some(lost).filter(|lost| *lost > 0);
-                true
+                Some(Part::Statistics)
             }
-            Ok(Some(CaptureRecord::Other)) => true,
+            Ok(Some(CaptureRecord::Interface)) => Some(Part::Interface),
+            Ok(Some(CaptureRecord::Other)) => Some(Part::Header),
             Err(error) => {
                 return Err(Failure::Failed(format!("the forwarder ended the capture: {error}")));
             }
         };
-        let is_last = reader.is_drained();
-        if is_accepted {
-            sink.block(reader.block(), is_last)?;
-        } else if is_last {
-            sink.block(&[], true)?;
+        if let Some(part) = part {
+            let block = match part {
+                Part::Packet { .. } => truncated_packet(reader.block(), options.snap_length),
+                Part::Header | Part::Interface | Part::Statistics => Cow::Borrowed(reader.block()),
+            };
+            sink.block(part, &block)?;
+        }
+        if reader.is_drained() {
+            sink.flush()?;
         }
     }
 }
@@ -293,20 +313,34 @@ mod tests {
             writer.write(&packet, "udp4://192.0.2.1:6363").unwrap();
         }
         writer.write_dropped(5, 9).unwrap();
-        let options = options(["--name", "/live", "--type", "interest", "--count", "1"]).unwrap();
-        let mut sink = Sink::Pcapng(BufWriter::new(Box::new(io::sink())), PathBuf::new());
+        let options = options([
+            "--name",
+            "/live",
+            "--type",
+            "interest",
+            "--count",
+            "1",
+            "--snap-length",
+            "10B",
+        ])
+        .unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let written = directory.path().join("written.pcapng");
+        let files = CaptureFiles::create(&written, &Rotation::default()).unwrap();
+        let mut sink = Sink::Pcapng(files);
         let mut counts = Counts::default();
         let mut ends = 0;
         copy(&capture[..], &mut sink, &options, &mut counts, || ends += 1).unwrap();
         assert_eq!((counts.packets, counts.rejected, ends), (1, 1, 1));
         assert_eq!(counts.lost, Some(9), "the number of lost packets is at the end");
-    }
-
-    #[test]
-    fn filters_that_need_whole_packets_exclude_a_snap_length() {
-        assert!(options(["--snap-length", "100B", "--peer", "udp4"]).is_ok());
-        assert!(options(["--snap-length", "100B", "--name", "/a"]).is_err());
-        assert!(options(["--snap-length", "100B", "--type", "data"]).is_err());
+        let mut reader = PcapngReader::new(std::fs::File::open(&written).unwrap());
+        let mut packets = Vec::new();
+        while let Some(record) = reader.next_record().unwrap() {
+            if let CaptureRecord::Frame(frame) = record {
+                packets.push((frame.packet.unwrap().len(), frame.is_truncated));
+            }
+        }
+        assert_eq!(packets, [(10, true)], "its name was longer");
     }
 
     #[test]

@@ -112,7 +112,9 @@ fn show_capture(capture: &[u8], options: &Options) -> Outcome {
                     }
                 }
             }
-            Ok(Some(CaptureRecord::Dropped(_) | CaptureRecord::Other)) => {}
+            Ok(Some(
+                CaptureRecord::Dropped(_) | CaptureRecord::Interface | CaptureRecord::Other,
+            )) => {}
             Ok(None) => break malformed.outcome(describe(&options.input)),
             Err(error) => {
                 let reason = match error.kind() == ErrorKind::UnexpectedEof {

@@ -253,6 +253,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "Capture the packets of a face for Wireshark",
                 "namewire capture --face 257 --write face.pcapng",
             ),
+            (
+                "Capture one of 100 packets, and keep those of the latest 24 hours",
+                "namewire capture --sample 100 --write sample.pcapng --rotate-time 1h --files 24",
+            ),
             ("Let Wireshark show names", "namewire capture --install-dissector"),
         ],
     ),

@@ -56,13 +56,16 @@ pub(super) struct Options {
     /// Only faces whose peers have this scheme, address or URI
     #[arg(long, value_name = "URI")]
     peer: Option<String>,
+    /// One of this number of packets
+    #[arg(long, value_name = "PACKETS")]
+    sample: Option<String>,
     /// Control socket of the forwarder
     #[arg(long, value_name = "PATH")]
     control: Option<String>,
 }
 
 /// An option of the interface, as Wireshark shows it: name, label, type, help.
-const ARGUMENTS: [(&str, &str, &str, &str); 4] = [
+const ARGUMENTS: [(&str, &str, &str, &str); 5] = [
     (
         "name",
         "Names under",
@@ -76,6 +79,7 @@ const ARGUMENTS: [(&str, &str, &str, &str); 4] = [
         "string",
         "Only faces whose peers have this scheme, address or URI, such as udp4",
     ),
+    ("sample", "Sample", "unsigned", "One of this number of packets, chosen at random"),
     ("control", "Control socket", "string", "Of the forwarder; empty for the usual one"),
 ];
 
@@ -136,11 +140,13 @@ impl Options {
             ("--face", &self.face),
             ("--name", &self.name),
             ("--peer", &self.peer),
+            ("--sample", &self.sample),
             ("--control", &self.control),
         ];
         for (option, value) in values {
             // The value zero of a number that was left out.
-            let value = given(value).filter(|value| (option, *value) != ("--face", "0"));
+            let is_number = matches!(option, "--face" | "--sample");
+            let value = given(value).filter(|value| !is_number || *value != "0");
             if let Some(value) = value {
                 arguments.extend([option.into(), value.into()]);
             }

@@ -10,6 +10,7 @@ mod arguments;
 mod bench;
 mod cache;
 mod capture;
+mod capture_files;
 mod cert;
 mod companions;
 mod complete;

@@ -52,6 +52,8 @@ pub enum CaptureRecord<'a> {
     Frame(CapturedFrame<'a>),
     /// Number of packets that were lost, over the whole capture.
     Dropped(u64),
+    /// An interface. Packets name it by its number in the section.
+    Interface,
     /// Another block.
     Other,
 }
@@ -109,6 +111,7 @@ impl<R: Read> PcapngReader<R> {
                 let interface =
                     interface(order, body).ok_or_else(|| malformed("a bad interface"))?;
                 self.interfaces.push(interface);
+                return Ok(Some(CaptureRecord::Interface));
             }
             5 => {
                 let dropped = body.get(12..).and_then(|options| option_of(order, options, 5));
@@ -327,7 +330,7 @@ mod tests {
                     frame.packet.map(<[u8]>::to_vec),
                 )),
                 CaptureRecord::Dropped(count) => dropped = count,
-                CaptureRecord::Other => {}
+                CaptureRecord::Interface | CaptureRecord::Other => {}
             }
             copy.extend_from_slice(reader.block());
         }

@@ -419,7 +419,8 @@ impl Operations for Operator {
         face_id: Option<u64>,
         snap_len: usize,
     ) -> Result<CaptureStream, String> {
-        let filter = CaptureFilter::new(face_id, snap_len);
+        let filter = CaptureFilter::new(face_id, snap_len, sample);
         self.control.call(move |control| control.captures.start(&mut control.core.cx(), filter))?
     }
 }
+        sample: Option<u32>,

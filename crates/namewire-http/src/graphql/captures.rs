@@ -17,7 +17,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use futures_util::stream::unfold;
 use namewire_control::CaptureStream;
 use namewire_control::capture::{
-    CapturedKind, CapturedPacket, Direction, PacketSummary, PcapngWriter,
+    CapturedKind, CapturedPacket, Direction, PacketSummary, PcapngWriter, SNAP_LEN_MAX,
 };
 use ndn_packet::Name;
 use ndn_packet::dissect::dissect;
@@ -39,8 +39,6 @@ const PACKETS_MAX: usize = 1000;
 const BYTES_MAX: usize = 1 << 20;
 /// Maximum number of packets that are read for one result.
 const SEEN_MAX: usize = 8192;
-/// Length to which packets are cut without the argument `snapLen`: any NDN packet is shorter.
-const SNAP_LEN_DEFAULT: u64 = 65_536;
 
 /// Limits the number of captures.
 #[derive(Clone)]
@@ -95,10 +93,16 @@ struct Requested {
     prefix: Option<Name>,
     /// Empty for all.
     kinds: Vec<CapturedKind>,
+    snap_len: usize,
     with_wire: bool,
 }
 
 impl Requested {
+    /// Bytes of a packet that it needs.
+    fn bytes_needed(&self) -> usize {
+        if self.prefix.is_none() && self.kinds.is_empty() { self.snap_len } else { SNAP_LEN_MAX }
+    }
+
     fn accepts(&self, packet: &PacketSummary) -> bool {
         let has_name = |prefix: &Name| {
             packet.name.as_ref().is_some_and(|name| name.starts_with(prefix.as_ref()))
@@ -130,8 +134,8 @@ impl Reader {
             }
             match (self.stream.packets)(Duration::ZERO) {
                 Ok(packet) => {
-                    let Some(shown) = self.show(&packet)? else { continue };
-                    bytes += packet.bytes.len();
+                    let Some((shown, length)) = self.show(packet)? else { continue };
+                    bytes += length;
                     packets.push(shown);
                 }
                 Err(RecvTimeoutError::Timeout) => break,
@@ -151,18 +155,19 @@ impl Reader {
         Ok(ControlFlow::Continue(Some(result)))
     }
 
-    /// A packet as JSON, if it is requested. It is written to the file, too.
-    fn show(&mut self, packet: &CapturedPacket) -> io::Result<Option<Value>> {
-        let CapturedPacket { face_id, direction, unix_ns, bytes, original_len } = packet;
-        let summary = PacketSummary::new(Some(bytes));
+    /// A packet as JSON and the number of its bytes, if it is requested. It is written to the file, too.
+    fn show(&mut self, mut packet: CapturedPacket) -> io::Result<Option<(Value, usize)>> {
+        let summary = PacketSummary::new(Some(&packet.bytes));
         if !self.requested.accepts(&summary) {
             return Ok(None);
         }
+        packet.bytes.truncate(self.requested.snap_len);
+        let CapturedPacket { face_id, direction, unix_ns, bytes, original_len } = &packet;
         let Self { stream, peers, file, requested, .. } = self;
         let uri = || (stream.peers)(*face_id).unwrap_or_else(|| format!("face {face_id}"));
         let peer = peers.entry(*face_id).or_insert_with(uri);
         if let Some(file) = file {
-            file.write(packet, peer)?;
+            file.write(&packet, peer)?;
         }
         let PacketSummary { kind, name, details, length: _ } = summary;
         let direction = match direction {
@@ -170,11 +175,12 @@ impl Reader {
             Direction::Sent => "sent",
         };
         let wire = if requested.with_wire { BASE64.encode(bytes) } else { String::new() };
-        Ok(Some(json!({
+        let shown = json!({
             "unix_ms": unix_ns / 1_000_000, "face_id": face_id, "peer": peer, "direction": direction,
             "packet": kind.word(), "name": name.map(|name| name.to_string()), "details": details,
             "bytes": original_len, "wire": wire,
-        })))
+        });
+        Ok(Some((shown, bytes.len())))
     }
 }
 
@@ -199,22 +205,26 @@ async fn start(context: &ResolverContext<'_>) -> Result<(Calls, Reader), Error> 
     let wants = |field: fn(Lookahead<'_>) -> Lookahead<'_>| field(context.look_ahead()).exists();
     let prefix = text(context, "name")?.map(|uri| name("name", &uri)).transpose()?;
     let with_wire = wants(|selected| selected.field("packets").field("wire"));
-    let requested = Requested { prefix, kinds: kinds(context)?, with_wire };
     let face_id = number(context, "faceId")?;
-    let snap_len = number(context, "snapLen")?.unwrap_or(SNAP_LEN_DEFAULT);
-    let snap_len = usize::try_from(snap_len).unwrap_or(usize::MAX);
+    let snap_len = number(context, "snapLen")?.and_then(|length| usize::try_from(length).ok());
+    let snap_len = snap_len.unwrap_or(SNAP_LEN_MAX);
+    let requested = Requested { prefix, kinds: kinds(context)?, snap_len, with_wire };
+    let bytes_needed = requested.bytes_needed();
+    let sample = number(context, "sample")?.map(u32::try_from).transpose();
+    let sample = sample.map_err(|_| bad_input("sample: the number is too large"))?;
     let places = context.data::<CapturePlaces>()?;
     let place = Arc::clone(&places.0).try_acquire_owned();
     let place =
         place.map_err(|_| access::busy(format!("{CAPTURES_MAX} captures are under way")))?;
-    let started = calls.call(move |operations| operations.start_capture(face_id, snap_len)).await;
-    let started = started.map_err(|failure| access::unanswered(&failure));
+    let started =
+        calls.call(move |operations| operations.start_capture(face_id, bytes_needed, sample));
+    let started = started.await.map_err(|failure| access::unanswered(&failure));
     let arguments =
         json!({ "face_id": face_id, "name": requested.prefix.as_ref().map(Name::to_string) });
     access::log_change(&principal, "capture.start", &arguments, &started);
     let stream = started?;
     let file = wants(|selected| selected.field("pcapng"))
-        .then(|| PcapngWriter::new(Vec::new(), stream.filter.snap_len))
+        .then(|| PcapngWriter::new(Vec::new(), requested.snap_len.min(SNAP_LEN_MAX)))
         .transpose();
     let file = file.map_err(access::busy)?;
     let peers = HashMap::new();
@@ -258,6 +268,7 @@ pub(super) fn subscription() -> SubscriptionField {
         ),
         ("types", types, "Only packets of these types, in the words of the field `packet`."),
         ("snapLen", number(), "Maximum bytes captured per packet: 65536 by default and at most."),
+        ("sample", number(), "One of this number of packets, chosen at random; all by default."),
     ];
     let help = "Packets of faces as they were on the link, four times a second while there are any; role admin. There are at \
                 most four captures at a time. (`capture.start` of the control socket)";
