@@ -39,12 +39,8 @@ const ELSEWHERE_HEAD: &str = "## Other commands
 /// Commands whose JSON is described elsewhere.
 const ELSEWHERE: &[(&[&str], &str)] = &[
     (
-        &["workers", "limits", "ndt", "webtransport", "trace latency", "vip"],
+        &["workers", "limits", "ndt", "webtransport", "trace latency", "vip", "interfaces"],
         "results of the [control protocol](control-protocol.md), with [counters](counters.md)",
-    ),
-    (
-        &["interfaces"],
-        "depends on the devices of the host; `namewire interfaces --help` lists the columns",
     ),
     (&["mount"], "an object with the fields `name` and `directory`"),
     (&["find"], "[Catalogues](../data/catalogue.md#publishing-and-searching)"),

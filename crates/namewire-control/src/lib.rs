@@ -34,10 +34,10 @@ pub use events::{EventSink, FaceEvent, RoutingEvent};
 pub use log_feed::{LogFeed, LogLine, LogMessage, LogSelection, LogSeverity, LogStream};
 pub use packet_trace::{NextPacket, PacketTraceStream, TraceLine, TracedDecision, TracedPacket};
 pub use protocol::{
-    ConfigStatus, CsPolicy, Dispatch, DispatchEntry, FaceLimit, LedgerStatus, LinkCounters,
-    LinkDown, LogLevels, ManagementData, MemifRefusal, MemifStatus, PrincipalStatus, RESULTS,
-    Statistics, TableStatus, Version, VipNeighbour, VipObject, VipStatus, WaitingFace,
-    WebTransportStatus, WorkerStatistics,
+    AfXdpState, ConfigStatus, CsPolicy, Dispatch, DispatchEntry, FaceLimit, LedgerStatus,
+    LinkCounters, LinkDown, LogLevels, ManagementData, MemifRefusal, MemifStatus, NetworkInterface,
+    PrincipalStatus, RESULTS, Statistics, TableStatus, Version, VipNeighbour, VipObject, VipStatus,
+    WaitingFace, WebTransportStatus, WorkerStatistics, XdpProcess,
 };
 pub use requests::{Operations, REQUESTS, execute, management_timeout};
 pub use server::{ControlListener, ControlSocket};

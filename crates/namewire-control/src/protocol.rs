@@ -152,6 +152,78 @@ results! {
         pub neighbour_counts: BTreeMap<u64, u64>,
     }
 
+    /// A network interface, and the drivers that the forwarder can use on it.
+    pub struct NetworkInterface {
+        /// Its name.
+        pub name: String,
+        /// Its number.
+        pub index: u32,
+        /// Its kind, such as `veth`; null for a device.
+        pub kind: Option<String>,
+        /// Whether it has Ethernet frames.
+        pub is_ethernet: bool,
+        /// Whether it is the loopback interface.
+        pub is_loopback: bool,
+        /// State of its link.
+        pub link: String,
+        /// Its MAC address.
+        pub mac: Option<String>,
+        /// Its maximum transmission unit, bytes.
+        pub mtu_bytes: u32,
+        /// Its speed, Mbit/s, if the link is up and the driver reports it.
+        pub speed_mbps: Option<u64>,
+        /// Its driver in the kernel, such as `ice`.
+        pub kernel_driver: Option<String>,
+        /// The NUMA node that it is attached to.
+        pub numa_node: Option<usize>,
+        /// Receive queues in use.
+        pub receive_queues: u64,
+        /// Transmit queues in use.
+        pub transmit_queues: u64,
+        /// Whether it has an IP address.
+        pub has_ip_address: bool,
+        /// The interface that receives its frames, if it is a port of one.
+        pub master: Option<String>,
+        /// Its VLAN.
+        pub vlan: Option<u16>,
+        /// AF_XDP on it.
+        pub af_xdp: AfXdpState,
+        /// The drivers that the process may use, the selected one first: `af_xdp`, `af_packet`, `sockets`.
+        pub drivers: Vec<String>,
+        /// The driver that a forwarder would use.
+        pub pick: Option<String>,
+        /// The reason.
+        pub why: String,
+    }
+
+    /// AF_XDP on an interface.
+    pub struct AfXdpState {
+        /// Support of the kernel: `no`, `unknown`, `generic`, `native` or `zero-copy`.
+        pub kernel: String,
+        /// Whether frames may have several buffers.
+        pub multi_buffer: bool,
+        /// Whether the process may use it.
+        pub usable: bool,
+        /// The reason why it may not.
+        pub refused: Option<String>,
+        /// Number of the XDP program that is attached.
+        pub program: Option<u32>,
+        /// Its name.
+        pub program_name: Option<String>,
+        /// The process that it belongs to, if that is known.
+        pub process: Option<XdpProcess>,
+        /// Number of workers that can have queues of the interface.
+        pub workers_max: u64,
+    }
+
+    /// The process of an XDP program.
+    pub struct XdpProcess {
+        /// Its process id.
+        pub id: u32,
+        /// Its name.
+        pub name: String,
+    }
+
     /// State of the memif listener.
     pub struct MemifStatus {
         /// Whether the listener is enabled.

@@ -14,7 +14,8 @@ use crate::log_feed::{LogLine, LogSeverity, LogStream};
 use crate::packet_trace::{PacketTraceStream, TraceLine};
 use crate::protocol::{
     ConfigStatus, CsPolicy, Dispatch, FaceLimit, LedgerStatus, LinkCounters, LogLevels,
-    ManagementData, MemifStatus, Statistics, Version, VipStatus, WaitingFace, WebTransportStatus,
+    ManagementData, MemifStatus, NetworkInterface, Statistics, Version, VipStatus, WaitingFace,
+    WebTransportStatus,
 };
 use crate::service_times::{ServiceTimesReport, ServiceTimesStream};
 use crate::streams::{CaptureStream, ResponseBody};
@@ -75,6 +76,9 @@ requests! {
         "memif" Memif => memif -> MemifStatus, used by "`status`";
 
         /// Reports the counts and scores of VIP. A forwarder that does not take part refuses.
+        /// Reports the network interfaces of the host, and the drivers that the forwarder may use on them.
+        "interfaces" Interfaces => interfaces -> Vec<NetworkInterface>, used by "GraphQL";
+
         "vip" Vip => vip -> VipStatus, used by "`vip`";
 
         /// Reports the dispatch of names to workers.

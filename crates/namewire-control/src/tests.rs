@@ -103,6 +103,10 @@ impl Operations for Recorder {
         Ok(MemifStatus { clients: 3, ..MemifStatus::default() })
     }
 
+    fn interfaces(&self) -> Result<Vec<NetworkInterface>, String> {
+        Ok(vec![NetworkInterface { index: 5, ..NetworkInterface::default() }])
+    }
+
     fn vip(&self) -> Result<VipStatus, String> {
         Ok(VipStatus { slots: 5, ..VipStatus::default() })
     }

@@ -63,6 +63,7 @@ mod machine;
 mod memory;
 mod multicast;
 mod names;
+pub mod network_interfaces;
 mod packet_traces;
 pub mod placement;
 mod plan;

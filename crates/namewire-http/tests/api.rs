@@ -381,7 +381,8 @@ fn all_requests_without_arguments_are_answered() {
         "{ version { version processId } logLevels { directives } statistics { workers { inInterests burstSizes drops { key \
          value } queuedData { last } } } links { key value { inFrames drops { key } down { reason } } } facesWaiting { \
          remoteUri } facesLimit { faces facesMax } limits { tables { key value { capacity usedByClass { key value } } } \
-         principals { principal } } webtransport { addresses } memif { isListening } }",
+         principals { principal } } webtransport { addresses } memif { isListening } interfaces { name isLoopback drivers pick \
+         afXdp { kernel process { id } } } }",
     );
     assert_eq!(data["version"]["processId"], std::process::id(), "{data}");
     assert_eq!(data["statistics"]["workers"].as_array().unwrap().len(), 1, "{data}");
@@ -407,6 +408,12 @@ fn all_requests_without_arguments_are_answered() {
 #[test]
 fn faces_routes_and_strategies_are_managed() {
     let served = serve(&settings());
+    let interfaces = data["interfaces"].as_array().unwrap();
+    let loopback = interfaces.iter().find(|one| one["isLoopback"] == true).unwrap();
+    assert_eq!(
+        (&loopback["pick"], &loopback["afXdp"]["kernel"]),
+        (&json!("sockets"), &json!("no"))
+    );
     let data = served.data(
         "mutation { facesCreate(uri: \"udp4://127.0.0.1:6363\", persistency: \"permanent\", reliability: true) { faceId \
          persistency } }",

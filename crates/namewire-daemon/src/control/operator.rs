@@ -34,6 +34,7 @@ use crate::calls::Caller;
 use crate::hooks::LogControl;
 use crate::ledger_sum::LedgerSum;
 use crate::names::Lookups;
+use crate::network_interfaces::network_interfaces;
 use crate::packet_traces::PacketTraces;
 use crate::service_times::{TraceSwitch, TracedWorker};
 use crate::websocket::Handshakes;
@@ -42,8 +43,8 @@ use namewire_control::capture::CaptureFilter;
 use namewire_control::{
     CaptureStream, ConfigStatus, CsPolicy, Dispatch, EventSink, FaceEvent, FaceLimit, LedgerStatus,
     LinkCounters, LogLevels, LogSelection, LogSeverity, LogStream, ManagementData, MemifStatus,
-    Operations, PacketTraceStream, RoutingEvent, ServiceTimesStream, Statistics, Version,
-    VipStatus, WaitingFace, WebTransportStatus, WorkerStatistics,
+    NetworkInterface, Operations, PacketTraceStream, RoutingEvent, ServiceTimesStream, Statistics,
+    Version, VipStatus, WaitingFace, WebTransportStatus, WorkerStatistics,
 };
 
 /// Timeout of the report of a worker.
@@ -346,6 +347,10 @@ impl Operations for Operator {
         Ok(self.control.call(|control| control.memif.status(&control.core.config))?)
     }
 
+    fn interfaces(&self) -> Result<Vec<NetworkInterface>, String> {
+        network_interfaces()
+    }
+
     fn vip(&self) -> Result<VipStatus, String> {
         #[cfg(feature = "vip")]
         if let Some(status) = self.control.call(|control| control.vip.status())? {
@@ -418,9 +423,9 @@ impl Operations for Operator {
         &self,
         face_id: Option<u64>,
         snap_len: usize,
+        sample: Option<u32>,
     ) -> Result<CaptureStream, String> {
         let filter = CaptureFilter::new(face_id, snap_len, sample);
         self.control.call(move |control| control.captures.start(&mut control.core.cx(), filter))?
     }
 }
-        sample: Option<u32>,
