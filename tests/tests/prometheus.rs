@@ -151,6 +151,37 @@ fn face_that_drops(forwarder: &ForwarderProcess) -> UdpSocket {
     peer
 }
 
+/// Transfers and traffic of commands that push their metrics: those that go on.
+fn transfers_that_push(forwarder: &ForwarderProcess, prometheus: &str) -> Vec<Process> {
+    let directory = forwarder.directory().join("dashboard");
+    std::fs::create_dir(&directory).unwrap();
+    let path = |name: &str| directory.join(name).display().to_string();
+    std::fs::write(path("object"), vec![7; 100_000]).unwrap();
+    std::fs::create_dir(path("served")).unwrap();
+    // Longer than an interval, so that there are rates.
+    std::fs::write(path("served/file"), vec![7; 20_000_000]).unwrap();
+    let url = format!("http://{prometheus}/api/v1/write");
+    let push = ["--metrics-push", &url, "--metrics-run", "r", "--metrics-interval", "100ms"];
+    let start = |name: &str, arguments: &[&str], text: &str| {
+        let mut process = forwarder.spawn(name, &[arguments, &push].concat());
+        process.wait_for_output(text);
+        process
+    };
+    let serve = start("serve", &["serve", &path("served"), "--prefix", "/files"], "serving ");
+    let put = start("put", &["put", "/object", &path("object")], "published ");
+    let producer = start("producer", &["traffic", "producer", "/load"], "responding");
+    let consumer = ["traffic", "consumer", "/load", "--rate", "100"];
+    let consumer = forwarder.spawn("consumer", &[&consumer[..], &push].concat());
+    for command in [
+        ["get", "/object", "-o", &path("got")],
+        ["get", "/files/file", "-o", &path("fetched")],
+        ["sync", "/files", &path("copy"), "--quiet"],
+    ] {
+        let _ = forwarder.output(&[&command[..], &push].concat());
+    }
+    vec![serve, put, producer, consumer]
+}
+
 #[test]
 fn each_query_of_the_dashboards_returns_data_under_traffic() {
     if !skip_unless_found("prometheus") {
@@ -160,13 +191,15 @@ fn each_query_of_the_dashboards_returns_data_under_traffic() {
     let _peer = face_that_drops(&forwarder);
     let _ping = forwarder.spawn("ping", &["ping", "/metrics-test", "-i", "20ms"]);
     let (_prometheus, own) = start_prometheus(&forwarder, &address);
+    let _transfers = transfers_that_push(&forwarder, &own);
     let mut queries = 0;
     for (path, dashboard) in dashboards() {
         let panels = dashboard["panels"].as_array().unwrap();
         for target in panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten() {
-            let expression = target["expr"].as_str().unwrap().replace("$__rate_interval", "20s");
+            let expression = target["expr"].as_str().unwrap().replace("$__rate_interval", "1m");
             let expression = expression.replace("$instance", ".+").replace("$worker", ".+");
             let expression = expression.replace("$face", ".+");
+            let expression = expression.replace("$host", ".+").replace("$run", ".*");
             let query = format!("/api/v1/query?query={}", percent_encoded(&expression));
             wait_until(&format!("data of {expression} in {}", path.display()), || {
                 let data = api(&own, &query)?;
@@ -175,7 +208,7 @@ fn each_query_of_the_dashboards_returns_data_under_traffic() {
             queries += 1;
         }
     }
-    assert!(queries > 50, "{queries} queries");
+    assert!(queries > 70, "{queries} queries");
 }
 
 /// `text` as a value in the query of a URL.
