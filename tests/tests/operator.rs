@@ -171,6 +171,31 @@ fn log_level_of_a_module_can_be_reset() {
 }
 
 #[test]
+fn changes_by_the_control_socket_are_logged_with_the_user() {
+    let forwarder = Settings::new().start_program();
+    let _ = forwarder.output(&["log", "ndn_dataplane=debug"]);
+    let refused = forwarder.run(&["ndt", "set", "/a", "9"]);
+    assert!(!refused.status.success(), "{refused:?}");
+    let uid = rustix::process::geteuid().as_raw().to_string();
+    let user = ndn_sys::privileges::find_user(&uid).unwrap().map_or(uid, |user| user.name);
+    wait_until("the lines of the log", || {
+        let printed = forwarder.process.everything();
+        let line = |text: &str| printed.lines().find(|line| line.contains(text));
+        let executed = line("executed for the control socket")?;
+        let rejected = line("rejected for the control socket")?;
+        for (line, operation) in [(executed, "log.set"), (rejected, "ndt.set")] {
+            let has = |part: &str| line.contains(part);
+            assert!(has(&format!("user=\"{user}\"")) && has(operation), "{line}");
+        }
+        assert!(executed.contains("ndn_dataplane=debug"), "{executed}");
+        // Requests that only read are not logged.
+        let _ = forwarder.output(&["log"]);
+        assert!(!printed.contains("log.levels"), "{printed}");
+        Some(())
+    });
+}
+
+#[test]
 fn end_of_the_forwarder_is_reported() {
     let mut forwarder = Settings::new().start_program();
     let file = forwarder.directory().join("object");

@@ -17,6 +17,8 @@ pub struct RequestInfo {
     pub result: Option<&'static str>,
     /// The commands that send it.
     pub used_by: &'static str,
+    /// Its execution is logged with the user: it changes the forwarder, or shows packets.
+    pub is_audited: bool,
 }
 
 /// A declared structure of a result.
@@ -54,7 +56,7 @@ macro_rules! requests {
                     $(#[doc = $field_help:literal])+
                     $(#[serde($($serde:tt)+)])?
                     $field:ident: $Field:ty,
-                )+ })? -> $Result:ty, used by $used_by:literal;
+                )+ })? -> $Result:ty, used by $used_by:literal $(, $audited:ident)?;
             )+
         }
         streamed {
@@ -64,7 +66,7 @@ macro_rules! requests {
                     $(#[doc = $stream_field_help:literal])+
                     $(#[serde($($stream_serde:tt)+)])?
                     $stream_field:ident: $StreamField:ty,
-                )+ } -> $Stream:ty $(as $StreamResult:ty)?, used by $stream_used_by:literal;
+                )+ } -> $Stream:ty $(as $StreamResult:ty)?, used by $stream_used_by:literal $(, $stream_audited:ident)?;
             )+
         }
     ) => {
@@ -92,6 +94,7 @@ macro_rules! requests {
                 )+)?],
                 result: Some(stringify!($Result)),
                 used_by: $used_by,
+                is_audited: $crate::declare::is_audited!($($audited)?),
             }, )+
             $( $crate::declare::RequestInfo {
                 method: $stream_method,
@@ -103,6 +106,7 @@ macro_rules! requests {
                 )+],
                 result: $crate::declare::optional!($($StreamResult)?),
                 used_by: $stream_used_by,
+                is_audited: $crate::declare::is_audited!($($stream_audited)?),
             }, )+
         ];
 
@@ -160,6 +164,14 @@ macro_rules! requests {
         }
 
         impl Request {
+            /// Returns its name in the protocol.
+            const fn method(&self) -> &'static str {
+                match self {
+                    $( Self::$Request { .. } => $method, )+
+                    $( Self::$StreamRequest { .. } => $stream_method, )+
+                }
+            }
+
             /// Executes the request on the forwarder.
             pub(crate) fn execute(self, operations: &dyn Operations) -> Result<ResponseBody, String> {
                 match self {
@@ -263,6 +275,16 @@ macro_rules! stream_result {
     };
 }
 
+/// Whether the declaration of a request ends with `audited`.
+macro_rules! is_audited {
+    () => {
+        false
+    };
+    (audited) => {
+        true
+    };
+}
+
 macro_rules! optional {
     () => {
         None
@@ -272,7 +294,7 @@ macro_rules! optional {
     };
 }
 
-pub(crate) use {field, is_flat, optional, requests, results, stream_result};
+pub(crate) use {field, is_audited, is_flat, optional, requests, results, stream_result};
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
 use std::time::Duration;
 
+use ndn_management::{ControlParameters, Verb};
 use ndn_packet::{Interest, Name};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -33,7 +34,7 @@ requests! {
             /// `debug` for all modules, `ndn_dataplane=debug` for one, `ndn_dataplane=default` to remove its level;
             /// separated by commas.
             directives: String,
-        } -> LogLevels, used by "`log`";
+        } -> LogLevels, used by "`log`", audited;
 
         /// Executes one management Interest, a command or one for a dataset segment, as over a local face. It works when
         /// `limits.faces` is reached.
@@ -41,7 +42,7 @@ requests! {
             /// The Interest, in base64.
             #[serde(with = "crate::base64")]
             interest: Vec<u8>,
-        } -> ManagementData, used by "commands at the limit of faces";
+        } -> ManagementData, used by "commands at the limit of faces", audited;
 
         /// Reports the counters of the workers since the start.
         "statistics" Statistics => statistics -> Statistics, used by "`status`, `workers`";
@@ -75,10 +76,10 @@ requests! {
         /// Reports the state of the memif listener.
         "memif" Memif => memif -> MemifStatus, used by "`status`";
 
-        /// Reports the counts and scores of VIP. A forwarder that does not take part refuses.
         /// Reports the network interfaces of the host, and the drivers that the forwarder may use on them.
         "interfaces" Interfaces => interfaces -> Vec<NetworkInterface>, used by "GraphQL";
 
+        /// Reports the counts and scores of VIP. A forwarder that does not take part refuses.
         "vip" Vip => vip -> VipStatus, used by "`vip`";
 
         /// Reports the dispatch of names to workers.
@@ -91,10 +92,10 @@ requests! {
             name: Name,
             /// The number of the worker.
             worker: u8,
-        } -> Dispatch, used by "`ndt set`";
+        } -> Dispatch, used by "`ndt set`", audited;
 
         /// Balances the load of the workers now; reports the resulting dispatch.
-        "ndt.balance" NdtBalance => balance_dispatch -> Dispatch, used by "`ndt balance`";
+        "ndt.balance" NdtBalance => balance_dispatch -> Dispatch, used by "`ndt balance`", audited;
 
         /// Reports the replacement policy of the Content Store.
         "cs.policy" CsPolicy => cs_policy -> CsPolicy, used by "`cs`";
@@ -104,14 +105,14 @@ requests! {
         "cs.set_policy" SetCsPolicy => set_cs_policy {
             /// Its name, as in the configuration.
             policy: String,
-        } -> CsPolicy, used by "`cs config`";
+        } -> CsPolicy, used by "`cs config`", audited;
 
         /// Reads the configuration and reports whether it can be used; nothing changes. Listeners that it adds are opened and
         /// closed again.
         "config.check" ConfigCheck => check_config -> ConfigStatus, used by "`config reload`, GraphQL";
 
         /// Reads the configuration again, as after SIGHUP. A configuration that cannot be used changes nothing.
-        "config.reload" ConfigReload => reload_config -> ConfigStatus, used by "`config reload`, GraphQL";
+        "config.reload" ConfigReload => reload_config -> ConfigStatus, used by "`config reload`, GraphQL", audited;
     }
     streamed {
         /// Measures service times; the result follows when the time is over.
@@ -190,6 +191,27 @@ pub fn execute(
 }
 
 impl Request {
+    /// Returns its name and its parameters as the log shows them, of a request that it has with the user. Of management
+    /// Interests, these are the commands.
+    pub(crate) fn audited(&self) -> Option<(String, String)> {
+        let info = REQUESTS.iter().find(|info| info.method == self.method() && info.is_audited)?;
+        if let Self::Management { interest } = self {
+            let interest = Interest::parse(interest).ok()?;
+            // They follow `/localhost/nfd`.
+            let mut components = interest.name().components().skip(2);
+            let (module, verb) = (components.next()?, components.next()?);
+            let verb = Verb::find(module.value(), verb.value())?;
+            let parameters = ControlParameters::decode(components.next()?.value()).ok()?;
+            return Some((
+                verb.to_string(),
+                parameters.name.map(|name| name.to_uri()).unwrap_or_default(),
+            ));
+        }
+        let request = serde_json::to_value(self).ok()?;
+        let parameters = request.get("params").map(ToString::to_string).unwrap_or_default();
+        Some((info.method.to_owned(), parameters))
+    }
+
     /// Returns how long the client waits for the answer.
     pub(crate) fn timeout(&self) -> Duration {
         if let Self::TraceLatency { milliseconds } = self {
@@ -274,9 +296,9 @@ impl ControlClient {
         mut self,
         face_id: Option<u64>,
         snap_len: usize,
+        sample: Option<u32>,
     ) -> Result<(impl Read, StreamEnd), ControlError> {
         self.call::<()>(&Request::CaptureStart { face_id, snap_len, sample })?;
         self.into_stream()
     }
 }
-        sample: Option<u32>,

@@ -9,7 +9,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ndn_sys::file::FileIdentity;
+use ndn_sys::privileges::find_user;
 use ndn_sys::stream::listen_unix;
+use rustix::net::sockopt::socket_peercred;
 
 use super::protocol::{LINE_LEN_MAX, Response};
 use super::requests::{Operations, Request};
@@ -236,11 +238,19 @@ impl Acceptor {
     }
 }
 
+/// The name of the user whose process is connected, or its number.
+fn user_of(stream: &UnixStream) -> String {
+    let Ok(peer) = socket_peercred(stream) else { return "unknown".to_owned() };
+    let number = peer.uid.as_raw().to_string();
+    find_user(&number).ok().flatten().map_or(number, |user| user.name)
+}
+
 fn serve_connection(stream: &UnixStream, operations: &dyn Operations) -> io::Result<()> {
     stream.set_write_timeout(Some(STALL_TIMEOUT))?;
     stream.set_read_timeout(Some(STALL_TIMEOUT))?;
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
+    let mut user = None;
     loop {
         line.clear();
         let limit = u64::try_from(LINE_LEN_MAX).unwrap_or(u64::MAX);
@@ -261,7 +271,27 @@ fn serve_connection(stream: &UnixStream, operations: &dyn Operations) -> io::Res
                 continue;
             }
         };
-        match request.execute(operations) {
+        let audited = request.audited();
+        let executed = request.execute(operations);
+        if let Some((operation, parameters)) = audited {
+            let user = user.get_or_insert_with(|| user_of(stream)).as_str();
+            let reason = executed.as_ref().err();
+            match reason {
+                None => {
+                    tracing::info!(user, operation, parameters, "executed for the control socket")
+                }
+                Some(reason) => {
+                    tracing::warn!(
+                        user,
+                        operation,
+                        parameters,
+                        reason,
+                        "rejected for the control socket"
+                    );
+                }
+            }
+        }
+        match executed {
             Ok(ResponseBody::Result(value)) => respond(stream, &Response::Result(value))?,
             Ok(ResponseBody::Stream(answer)) => {
                 if answer(stream)?.is_break() {

@@ -174,11 +174,11 @@ impl Operations for Recorder {
         &self,
         face_id: Option<u64>,
         snap_len: usize,
+        sample: Option<u32>,
     ) -> Result<CaptureStream, String> {
         if face_id == Some(99) {
             return Err("there is no face 99".to_owned());
         }
-        sample: Option<u32>,
         let filter = CaptureFilter::new(face_id, snap_len, sample);
         let (sender, packets) = sync_channel(8);
         *self.capture.lock().unwrap() = Some((filter, sender));

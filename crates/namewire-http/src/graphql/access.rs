@@ -3,7 +3,8 @@
 use std::fmt::Display;
 
 use async_graphql::dynamic::ResolverContext;
-use async_graphql::{Error, ErrorExtensions};
+use async_graphql::{Error, ErrorExtensions, Response};
+use namewire_control::RequestInfo;
 use ndn_management::CallError;
 
 use crate::calls::{Calls, Unanswered};
@@ -16,34 +17,35 @@ pub(super) enum Kind {
     Mutation,
 }
 
-/// The requests of the control socket: kind, and the role that they need.
-const REQUESTS: [(&str, Kind, Role); 20] = [
-    ("version", Kind::Query, Role::Read),
-    ("log.levels", Kind::Query, Role::Read),
-    ("log.set", Kind::Mutation, Role::Admin),
-    ("management", Kind::Mutation, Role::Admin),
-    ("statistics", Kind::Query, Role::Read),
-    ("links", Kind::Query, Role::Read),
-    ("faces.waiting", Kind::Query, Role::Read),
-    ("faces.waiting_for", Kind::Query, Role::Read),
-    ("faces.limit", Kind::Query, Role::Read),
-    ("limits", Kind::Query, Role::Read),
-    ("webtransport", Kind::Query, Role::Read),
-    ("memif", Kind::Query, Role::Read),
-    ("vip", Kind::Query, Role::Read),
-    ("ndt.list", Kind::Query, Role::Read),
-    ("ndt.set", Kind::Mutation, Role::Admin),
-    ("ndt.balance", Kind::Mutation, Role::Admin),
-    ("cs.policy", Kind::Query, Role::Read),
-    ("cs.set_policy", Kind::Mutation, Role::Admin),
-    ("config.check", Kind::Query, Role::Admin),
-    ("config.reload", Kind::Mutation, Role::Admin),
+/// The requests of the control socket that are part of the schema, and the roles that they need.
+const REQUESTS: [(&str, Role); 21] = [
+    ("version", Role::Read),
+    ("log.levels", Role::Read),
+    ("log.set", Role::Admin),
+    ("management", Role::Admin),
+    ("statistics", Role::Read),
+    ("links", Role::Read),
+    ("faces.waiting", Role::Read),
+    ("faces.waiting_for", Role::Read),
+    ("faces.limit", Role::Read),
+    ("limits", Role::Read),
+    ("webtransport", Role::Read),
+    ("memif", Role::Read),
+    ("interfaces", Role::Read),
+    ("vip", Role::Read),
+    ("ndt.list", Role::Read),
+    ("ndt.set", Role::Admin),
+    ("ndt.balance", Role::Admin),
+    ("cs.policy", Role::Read),
+    ("cs.set_policy", Role::Admin),
+    ("config.check", Role::Admin),
+    ("config.reload", Role::Admin),
 ];
 
 /// The kind of a request, and the role that it needs; `None` if it is not part of the schema.
-pub(super) fn of_request(method: &str) -> Option<(Kind, Role)> {
-    let found = REQUESTS.iter().find(|(name, ..)| *name == method);
-    found.map(|(_, kind, role)| (*kind, *role))
+pub(super) fn of_request(info: &RequestInfo) -> Option<(Kind, Role)> {
+    let (_, role) = REQUESTS.iter().find(|(name, _)| *name == info.method)?;
+    Some((if info.is_audited { Kind::Mutation } else { Kind::Query }, *role))
 }
 
 /// Codes of errors, in `extensions.code`.

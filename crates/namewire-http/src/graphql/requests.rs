@@ -18,7 +18,7 @@ pub(super) fn field(
     info: &'static RequestInfo,
     types: &mut Types,
 ) -> Result<Option<(Kind, Field)>, String> {
-    let (Some((kind, role)), Some(result)) = (access::of_request(info.method), info.result) else {
+    let (Some((kind, role)), Some(result)) = (access::of_request(info), info.result) else {
         return Ok(None);
     };
     let shape = Shape::parse(result)?;
