@@ -59,10 +59,38 @@ fn tasks_are_started_and_stopped_by_the_api() {
         ("fetchStart(name: \"/x\", file: \"/etc/passwd\") { id }".to_owned(), "BAD_INPUT"),
         ("trafficProducerStart(prefixes: []) { id }".to_owned(), "BAD_INPUT"),
         ("benchmarkStart(transport: \"avian\") { id }".to_owned(), "BAD_INPUT"),
+        ("benchmarkStart(loss: \"much\") { id }".to_owned(), "QUERY_INVALID"),
     ] {
         let refused = graphql(&api, &format!("mutation {{ {text} }}"));
         assert_eq!(refused["errors"][0]["extensions"]["code"], code, "{text}: {refused}");
     }
+}
+
+#[test]
+fn benchmark_has_the_arguments_of_the_api() {
+    let forwarder = Settings::new().argument("--http=127.0.0.1:0").start_program();
+    let api = api_of(&forwarder);
+    let arguments = "transport: \"udp\", congestion: \"fixed\", window: 9, components: 7, producer: \"files\", fileMib: 16, \
+                     delayMs: 2.5, rateMbit: 100, loss: 0.001, durationS: 2, trials: 1";
+    let started =
+        graphql(&api, &format!("mutation {{ benchmarkStart({arguments}) {{ id arguments }} }}"));
+    let task = &started["data"]["benchmarkStart"];
+    let passed = task["arguments"].as_array().unwrap_or_else(|| panic!("{started}"));
+    for option in
+        ["components=7", "file-mib=16", "window=9", "delay-ms=2.5", "rate-mbit=100", "loss=0.001"]
+    {
+        assert!(passed.contains(&format!("--{option}").into()), "{option}: {passed:?}");
+    }
+    // The program takes them.
+    let query = format!("{{ tasks(id: {}) {{ state messages }} }}", task["id"]);
+    wait_until("figures of the benchmark", || {
+        let task = &graphql(&api, &query)["data"]["tasks"][0];
+        assert_ne!(task["state"], "failed", "{task}");
+        task["messages"].as_str()?.contains("\"live\"").then_some(())
+    });
+    let stopped =
+        graphql(&api, &format!("mutation {{ taskStop(id: {}) {{ state }} }}", task["id"]));
+    assert_eq!(stopped["data"]["taskStop"]["state"], "stopping", "{stopped}");
 }
 
 #[test]

@@ -13,7 +13,28 @@ import { Tasks } from "/tasks.js";
 // ---- Overview
 
 const SAMPLE = `subscription { counters(intervalMs: 1000) { unixMs lost workers {
-  inInterests inData outInterests outData csHits csMisses dropped pitEntries csEntries waitedNs receivedBytes sentBytes } } }`;
+  inInterests inData outInterests outData csHits csMisses dropped drops { key value } packets pitEntries csEntries waitedNs
+  receivedBytes sentBytes } } }`;
+
+/** The reasons for which packets were dropped between two samples of workers: reason, number since the start, rate. */
+function dropsBetween(past, now, seconds) {
+  const total = (workers) => {
+    const sums = new Map();
+    for (const { key, value } of workers.flatMap(({ drops }) => drops)) sums.set(key, (sums.get(key) ?? 0) + value);
+    return sums;
+  };
+  const before = total(past);
+  return [...total(now)].sort((one, other) => other[1] - one[1])
+    .map(([reason, count]) => [reason, count, (count - (before.get(reason) ?? 0)) / seconds]);
+}
+
+function dropsTable(drops) {
+  if (drops.length === 0) return make("p", {}, "No packet was dropped since the start.");
+  const number = (text) => make("td", { class: "number" }, text);
+  const rows = drops.map(([reason, count, rate]) =>
+    make("tr", {}, make("td", {}, words(reason)), number(short(rate, "/s")), number(short(count))));
+  return table("Dropped packets", [["Reason"], ["Rate", "number"], ["Since the start", "number"]], rows);
+}
 
 class Overview extends Live {
   title = "Overview";
@@ -27,23 +48,26 @@ class Overview extends Live {
       new Chart("Data sent and received", ["sent", "received"], "/s"),
       new Chart("Bits sent and received", ["sent", "received"], "bit/s"),
     ];
-    return [this.tiles, ...this.charts.map((chart) => chart.element)];
+    this.dropped = make("div");
+    return [this.tiles, ...this.charts.map((chart) => chart.element), this.dropped];
   }
 
   add(sample) {
     const sums = {};
-    for (const worker of sample.workers) {
+    for (const { drops, ...worker } of sample.workers) {
       for (const [name, value] of Object.entries(worker)) sums[name] = (sums[name] ?? 0) + value;
     }
     const { last } = this;
-    this.last = { time: sample.unixMs, sums };
+    this.last = { time: sample.unixMs, sums, workers: sample.workers };
     if (!last) return;
     const seconds = (sample.unixMs - last.time) / 1000;
     const rate = (name) => Math.max(0, (sums[name] - last.sums[name]) / seconds);
     this.packets.add(sample.unixMs, [rate("outData"), rate("inData")]);
     this.bytes.add(sample.unixMs, [rate("sentBytes") * 8, rate("receivedBytes") * 8]);
     const lookups = rate("csHits") + rate("csMisses");
-    const busy = 1 - rate("waitedNs") / 1e9 / sample.workers.length;
+    const busy = Math.max(0, 1 - rate("waitedNs") / 1e9 / sample.workers.length);
+    const packets = rate("packets");
+    this.drops = dropsBetween(last.workers, sample.workers, seconds);
     this.figures = [
       ["Interests in", short(rate("inInterests"), "/s")],
       ["Data out", short(rate("outData"), "/s")],
@@ -54,7 +78,8 @@ class Overview extends Live {
       ["PIT entries", short(sums.pitEntries)],
       ["Packets in the CS", short(sums.csEntries)],
       [`Load of ${sample.workers.length === 1 ? "the worker" : `${sample.workers.length} workers`}`,
-        `${Math.max(0, 100 * busy).toFixed(0)} %`],
+        `${(100 * busy).toFixed(0)} %`],
+      ["CPU per packet", packets > 0 ? `${((1e6 * busy * sample.workers.length) / packets).toFixed(2)} µs` : "–"],
     ];
     if (sample.lost > 0) this.figures.push(["Samples lost", short(sample.lost)]);
   }
@@ -65,6 +90,7 @@ class Overview extends Live {
     this.tiles.replaceChildren(...tiles);
     this.charts[0].draw(this.packets);
     this.charts[1].draw(this.bytes);
+    if (this.drops && !this.dropped.contains(document.activeElement)) this.dropped.replaceChildren(dropsTable(this.drops));
   }
 }
 
@@ -340,14 +366,7 @@ class Workers extends Live {
     });
     const loads = this.rows.map(({ load }) => 100 * load);
     this.load.add(sample.unixMs, [Math.max(...loads), loads.reduce((sum, load) => sum + load, 0) / loads.length]);
-    const total = (workers) => {
-      const sums = new Map();
-      for (const { key, value } of workers.flatMap(({ drops }) => drops)) sums.set(key, (sums.get(key) ?? 0) + value);
-      return sums;
-    };
-    const past = total(last.workers);
-    this.drops = [...total(sample.workers)].sort((one, other) => other[1] - one[1])
-      .map(([reason, count]) => [reason, count, (count - (past.get(reason) ?? 0)) / seconds]);
+    this.drops = dropsBetween(last.workers, sample.workers, seconds);
   }
 
   draw() {
@@ -366,11 +385,7 @@ class Workers extends Live {
     const traffic = headings("Worker", "Load", "Packets", "Per burst", "Interests in", "Data out", "Dropped", "To other workers",
       "Ring full", "Socket drops");
     const tables = headings("Worker", "PIT entries", "Packets in the CS", "Packet memory in use");
-    const drops = this.drops.map(([reason, count, rate]) =>
-      make("tr", {}, make("td", {}, words(reason)), number(short(rate, "/s")), number(short(count))));
-    this.tables.replaceChildren(table("Workers", traffic, workers),
-      drops.length > 0 ? table("Dropped packets", [["Reason"], ["Rate", "number"], ["Since the start", "number"]], drops)
-        : make("p", {}, "No packet was dropped since the start."),
+    this.tables.replaceChildren(table("Workers", traffic, workers), dropsTable(this.drops),
       table("Tables and memory of workers", tables, memory), ...this.dispatchTable(number));
   }
 

@@ -104,6 +104,11 @@ export class List {
     this.refresh();
     this.appear = () => this.refreshSoon();
     document.addEventListener("visibilitychange", this.appear);
+    this.connect();
+  }
+
+  /** Follows the events, or reads every few seconds without any. */
+  connect() {
     if (this.events.length === 0) {
       this.timer = setInterval(() => document.hidden || this.refresh(), 3000);
       return;

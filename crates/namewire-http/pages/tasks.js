@@ -1,9 +1,9 @@
 // Tasks: traffic generators, fetches, file servers and benchmarks that the API runs.
 
-import { query } from "/api.js";
+import { Subscription, query } from "/api.js";
 import { comparisonTables, historyForm } from "/benchmarks.js";
 import { Chart, Samples, short } from "/chart.js";
-import { List } from "/frame.js";
+import { List, showConnection, showError } from "/frame.js";
 import { change, field, make, notice, table, time } from "/parts.js";
 
 /** The kinds of tasks: title, mutation, and inputs with label, type and attributes. */
@@ -24,15 +24,19 @@ const KINDS = {
   benchmark: ["Benchmark A–F–B", "benchmarkStart", [
     ["transport", "Transport", "word", ["unix", "udp", "tcp", "memif", "veth"]], ["traffic", "Content", "word", ["a-to-b", "b-to-a", "both"]],
     ["producer", "Producer", "word", ["generator", "files"]], ["peers", "Beside it", "word", ["none", "nfd", "ndnd", "all", "transfer"]],
-    ["payload", "Content bytes", "number", { min: 1, max: 8000 }], ["workers", "Workers", "number", { min: 1, max: 16 }],
+    ["payload", "Content bytes", "number", { min: 1, max: 8000 }], ["components", "Name components", "number", { min: 5, max: 15 }],
+    ["fileMib", "File size (MiB)", "number", { min: 16, max: 4096 }], ["workers", "Workers", "number", { min: 1, max: 16 }],
+    ["congestion", "Congestion control", "word", ["cubic", "delay", "fixed"]], ["window", "Fixed window (Interests)", "number", { min: 1, max: 16384 }],
+    ["delayMs", "Delay (ms, over UDP)", "decimal", { min: 0, max: 1000 }], ["rateMbit", "Rate (Mbit/s, over UDP)", "number", { min: 0 }],
+    ["loss", "Loss (share, over UDP)", "decimal", { min: 0, max: 0.5 }],
     ["verify", "Digests", "flag", ["not verified", "verified"]],
     ["durationS", "Duration (s)", "number", { min: 1, max: 600 }], ["trials", "Trials", "number", { min: 1, max: 100 }]]],
 };
-const TYPES = { names: "[String!]!", number: "UInt64", flag: "Boolean", word: "String", text: "String!" };
+const TYPES = { names: "[String!]!", number: "UInt64", decimal: "Float", flag: "Boolean", word: "String", text: "String!" };
 const typeOf = ([, , type, more]) => (type === "number" && more.required ? "UInt64!" : TYPES[type]);
-const TASKS = "{ tasks { id kind state arguments principal unixMs } }";
+const TASKS = "subscription { tasks { id kind state arguments principal unixMs } }";
 const HISTORY = "mutation($first: UInt64, $second: UInt64) { benchmarkHistoryStart(first: $first, second: $second) { id } }";
-const DETAILS = "query($id: UInt64!) { tasks(id: $id) { id kind state status messages result metrics { key value } } }";
+const DETAILS = "subscription($id: UInt64!) { tasks(id: $id) { id kind state status messages result metrics { key value } } }";
 
 const select = (label, name, choices) => make("label", {}, label, make("select", { name }, ...choices.map(([value, text]) =>
   make("option", { value }, text))));
@@ -40,8 +44,9 @@ const select = (label, name, choices) => make("label", {}, label, make("select",
 function inputOf([name, label, type, more]) {
   if (type === "flag") return select(label, name, [["", more[0]], ["1", more[1]]]);
   if (type === "word") return select(label, name, more.map((word) => [word, word]));
-  const isNumber = type === "number";
-  return field(label, { name, type: isNumber ? "number" : "text", autocomplete: "off", ...more }, !isNumber);
+  const isNumber = type === "number" || type === "decimal";
+  const step = type === "decimal" ? "any" : undefined;
+  return field(label, { name, type: isNumber ? "number" : "text", step, autocomplete: "off", ...more }, !isNumber);
 }
 
 /** The name of a metric as words, with the values of its labels. */
@@ -166,13 +171,47 @@ export class Tasks extends List {
   /** Starts a task that reads the history, and returns its result. */
   async readHistory(variables) {
     const { benchmarkHistoryStart: { id } } = await query(HISTORY, variables);
-    for (;;) {
-      const [task] = (await query(DETAILS, { id })).tasks;
-      if (task === undefined) throw new Error("The history was read by others meanwhile: try again.");
-      const { state, result, messages } = task;
-      if (state === "done") return JSON.parse(result);
-      if (state !== "running") throw new Error(messages.trim() || `The task has ${state}.`);
-      await new Promise((resolve) => setTimeout(resolve, 50));
+    return new Promise((resolve, reject) => {
+      const follow = this.followTask(id, (task) => {
+        if (task?.state === "running") return;
+        follow.stop();
+        if (task?.state === "done") resolve(JSON.parse(task.result));
+        else reject(new Error(task ? task.messages.trim() || `The task has ${task.state}.` : "The history was read by others meanwhile: try again."));
+      });
+    });
+  }
+
+  /** Follows a task, which the forwarder forgets after many others. */
+  followTask(id, onTask) {
+    return new Subscription(DETAILS, { variables: { id }, onData: ({ tasks }) => onTask(tasks[0]), onState: showConnection, onError: showError });
+  }
+
+  connect() {
+    this.follow = new Subscription(TASKS, {
+      onData: ({ tasks }) => {
+        this.tasks = tasks;
+        this.refreshSoon();
+      },
+      onState: showConnection,
+      onError: showError,
+    });
+    this.choose(this.shown);
+  }
+
+  hide() {
+    super.hide();
+    this.details?.stop();
+  }
+
+  /** Shows the details of a task, or of none. */
+  choose(id) {
+    this.details?.stop();
+    Object.assign(this, { shown: id, task: undefined, details: undefined });
+    if (id !== undefined) {
+      this.details = this.followTask(id, (task) => {
+        this.task = task;
+        this.refreshSoon();
+      });
     }
   }
 
@@ -183,7 +222,7 @@ export class Tasks extends List {
     for (const [name, , type] of inputs) {
       const value = given.get(name).trim();
       if (value === "") continue;
-      variables[name] = type === "names" ? value.split(/\s+/) : type === "number" ? Number(value) : type === "flag" ? true : value;
+      variables[name] = type === "names" ? value.split(/\s+/) : ["number", "decimal"].includes(type) ? Number(value) : type === "flag" ? true : value;
     }
     const used = inputs.filter(([name]) => name in variables);
     const declared = used.map((input) => `$${input[0]}: ${typeOf(input)}`).join(", ");
@@ -198,14 +237,16 @@ export class Tasks extends List {
     this.progress?.draw();
   }
 
-  async read() {
-    const { tasks } = await query(TASKS);
+  /** The elements that show what the forwarder has sent. */
+  read() {
+    const { tasks, task } = this;
+    if (tasks === undefined) return [];
     // Those that read the history are none of the user's.
     const rows = tasks.filter(({ kind }) => kind in KINDS).map(({ id, kind, state, arguments: words, principal, unixMs }) => {
       const details = make("button", { type: "button", class: "link", "aria-pressed": String(this.shown === id),
         "aria-label": `${KINDS[kind][0]}, details of task ${id}`, onclick: (event) => {
           event.target.blur();
-          this.shown = this.shown === id ? undefined : id;
+          this.choose(this.shown === id ? undefined : id);
           this.refresh();
         } }, KINDS[kind][0]);
       const colour = { failed: "down", running: "up" }[state];
@@ -216,11 +257,10 @@ export class Tasks extends List {
     });
     const headings = [["Number", "number"], ["Kind"], ["State"], ["Start (UTC)", "number"], ["By"], ["Command"]];
     const list = rows.length > 0 ? table("Tasks, the latest first", headings, rows) : make("p", {}, "There are no tasks yet.");
-    const details = this.shown === undefined ? [] : (await query(DETAILS, { id: this.shown })).tasks;
-    return [list, ...details.map((task) => this.details(task))];
+    return task ? [list, this.detailsOf(task)] : [list];
   }
 
-  details({ id, kind, state, metrics, messages, result }) {
+  detailsOf({ id, kind, state, metrics, messages, result }) {
     const parts = [make("h3", {}, `Task ${id}: ${state}`)];
     if (state === "running") {
       parts.push(make("button", { type: "button", "aria-label": `Stop task ${id}`, onclick: (event) => {

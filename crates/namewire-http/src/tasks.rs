@@ -14,6 +14,7 @@ use std::time::Duration;
 use ndn_sys::cpu::process_time;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::tokens::Role;
 
@@ -30,6 +31,8 @@ const RESULT_LEN_MAX: usize = 1 << 20;
 const END_TIME: Duration = Duration::from_secs(1);
 /// Time within which the rest of the output of a process that has ended is read.
 const REST_TIME: Duration = Duration::from_millis(200);
+/// Shortest and longest time between two results for one who follows the tasks; the longest, while one runs.
+const RESULT_TIMES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
 /// Maximum time to read the metrics of a task.
 const METRICS_TIME: Duration = Duration::from_secs(1);
 
@@ -81,6 +84,8 @@ impl fmt::Debug for Tasks {
 struct Shared {
     list: Mutex<List>,
     ended: Condvar,
+    /// Notified of each change of the list.
+    changed: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -227,6 +232,7 @@ impl Tasks {
         let (process, status, is_stopping) = (None, None, false);
         let (messages, result) = (Vec::new(), Vec::new());
         list.tasks.push_back(Task { id, order, process, is_stopping, status, messages, result });
+        self.shared.changed.send_replace(());
         Ok(id)
     }
 
@@ -291,6 +297,28 @@ impl Tasks {
         if let Some(task) = self.lock().tasks.iter_mut().find(|task| task.id == id) {
             change(task);
         }
+        self.shared.changed.send_replace(());
+    }
+
+    /// The changes from now on.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.shared.changed.subscribe()
+    }
+
+    /// Waits for the time of the next result for one who follows the tasks; `None` when the server ends.
+    pub(crate) async fn next_change(&self, changes: &mut watch::Receiver<()>) -> Option<()> {
+        let [shortest, longest] = RESULT_TIMES;
+        tokio::time::sleep(shortest).await;
+        let is_running = self.lock().tasks.iter().any(|task| task.status.is_none());
+        let changed = changes.changed();
+        match is_running {
+            true => match tokio::time::timeout(longest - shortest, changed).await {
+                Ok(changed) => changed.ok(),
+                // Its figures have changed.
+                Err(_) => Some(()),
+            },
+            false => changed.await.ok(),
+        }
     }
 
     /// All tasks, or one, the latest first, with their results after this number of bytes.
@@ -312,6 +340,7 @@ impl Tasks {
         let Some(task) = list.tasks.iter_mut().find(|task| task.id == id) else { return false };
         let Some(process) = &task.process else { return false };
         task.is_stopping = true;
+        self.shared.changed.send_replace(());
         // It may have ended on its own meanwhile.
         let _ = pidfd_send_signal(&process.handle, signal);
         true
@@ -474,6 +503,20 @@ mod tests {
         assert!(tasks.list(None, 0).iter().all(|task| task["state"] == "stopped"));
         assert_eq!(tasks.list(Some(id), 0).len(), 1);
         assert!(start(&tasks, "true").unwrap_err().contains("stopping"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn followers_of_tasks_notice_each_change() {
+        let tasks = tasks();
+        let mut changes = tasks.changes();
+        let longer = RESULT_TIMES[1] * 100;
+        let idle = tokio::time::timeout(longer, tasks.next_change(&mut changes)).await;
+        assert!(idle.is_err(), "nothing runs, and nothing has changed");
+        let follower = tasks.clone();
+        let next = tokio::spawn(async move { follower.next_change(&mut changes).await });
+        tokio::time::sleep(longer).await;
+        start(&tasks, "true").unwrap();
+        assert_eq!(next.await.unwrap(), Some(()));
     }
 
     #[test]

@@ -27,6 +27,26 @@ await run(async (open, errors) => {
   check((await page.locator("#connection").textContent()) === "live", "the connection is live");
   await page.getByRole("button", { name: "Pause" }).press("Enter");
   await page.getByRole("button", { name: "Resume" }).press("Enter");
+  // A chart shows a part of its time, which a key or a drag chooses.
+  const chart = page.locator("figure", { hasText: "Data sent and received" });
+  const [canvas, whole] = [chart.locator("canvas"), chart.getByRole("button", { name: "Show all" })];
+  await canvas.press("+");
+  await whole.waitFor();
+  await canvas.press("ArrowLeft");
+  await accessible(page, "part of a chart");
+  await canvas.press("Escape");
+  await whole.waitFor({ state: "hidden" });
+  const box = await canvas.boundingBox();
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 50);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.8, box.y + 50);
+  await page.mouse.up();
+  await whole.waitFor();
+  await page.screenshot({ path: `${directory}/chart-part-light.png` });
+  await whole.click();
+  await whole.waitFor({ state: "hidden" });
+  check(/ µs$/.test(await page.locator(".tile", { hasText: "CPU per packet" }).locator("dd").textContent()), "CPU per packet");
+  await page.getByText(/No packet was dropped|Dropped packets/).first().waitFor();
   await accessible(page, "overview");
   await page.screenshot({ path: `${directory}/overview-light.png` });
 
@@ -186,6 +206,7 @@ await run(async (open, errors) => {
   await page.getByRole("button", { name: "Stop task 2" }).click();
   await page.locator("tr", { hasText: "Traffic consumer" }).getByText("stopped").waitFor();
   await page.getByText("cpu_us_per_interest").waitFor();
+  check(!requests.some((text) => text.includes("{ tasks")), "tasks are pushed");
   await page.getByLabel("Kind").selectOption("fileServer");
   await page.getByLabel("Prefix").fill("/page/files");
   await page.getByLabel("Directory").fill("/etc");

@@ -75,7 +75,7 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler, Tasks)>) -> Result<Sche
     mutation = tasks::mutations().into_iter().fold(mutation, Object::field);
     let subscription = Subscription::new("Subscription").description("Follows the forwarder.");
     let subscription = subscription.field(subscriptions::counters());
-    let subscription = subscription.field(packets::subscription());
+    let subscription = subscription.field(packets::subscription()).field(tasks::subscription());
     let subscription = subscription.field(captures::subscription()).field(log::subscription());
     let subscription = events::subscriptions().into_iter().fold(subscription, Subscription::field);
     let mut builder = Schema::build("Query", Some("Mutation"), Some("Subscription"))

@@ -4,7 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_graphql::Error;
-use async_graphql::dynamic::{Field, FieldFuture, InputValue, ResolverContext, TypeRef};
+use async_graphql::dynamic::{
+    Field, FieldFuture, FieldValue, InputValue, ResolverContext, SubscriptionField,
+    SubscriptionFieldFuture, TypeRef,
+};
+use futures_util::stream::unfold;
 use ndn_packet::Name;
 use rustix::process::Signal;
 use serde_json::{Map, Value, json};
@@ -40,6 +44,8 @@ enum Form {
     FileOf(&'static str),
     /// The name of an option, and the unit of its value.
     NumberOf(&'static str, &'static str),
+    /// The name of an option that has a number with a fraction as its value.
+    DecimalOf(&'static str),
     /// The name of an option that has one of these words as its value.
     WordOf(&'static str, &'static [&'static str]),
     /// The name of an option without a value.
@@ -262,6 +268,23 @@ const KINDS: [Kind; 7] = [
                 "Fetches at a time in each direction.",
             ),
             optional("payload", Form::NumberOf("--payload", ""), PAYLOAD),
+            optional("components", Form::NumberOf("--components", ""), "Components of names."),
+            optional(
+                "fileMib",
+                Form::NumberOf("--file-mib", ""),
+                "Size of the files, MiB, with the producer `files`.",
+            ),
+            optional(
+                "delayMs",
+                Form::DecimalOf("--delay-ms"),
+                "Delay of the link between F and B in each direction, milliseconds; over UDP.",
+            ),
+            optional(
+                "rateMbit",
+                Form::NumberOf("--rate-mbit", ""),
+                "Rate of that link in each direction, Mbit/s; 0 for none.",
+            ),
+            optional("loss", Form::DecimalOf("--loss"), "Loss on that link, a share of 1."),
             optional(
                 "producer",
                 Form::WordOf("--producer", &["generator", "files"]),
@@ -281,6 +304,11 @@ const KINDS: [Kind; 7] = [
                 "congestion",
                 Form::WordOf("--congestion", &["cubic", "delay", "fixed"]),
                 "Congestion control: `cubic`, `delay` or `fixed`.",
+            ),
+            optional(
+                "window",
+                Form::NumberOf("--window", ""),
+                "Interests in flight of a fetch, with congestion control `fixed`.",
             ),
             optional(
                 "peers",
@@ -348,32 +376,86 @@ fn task() -> Shape {
     Shape::Object("Task".to_owned())
 }
 
+/// The tasks that a query or subscription has selected.
+struct Selected {
+    tasks: Tasks,
+    id: Option<u64>,
+    result_after: usize,
+    with_metrics: bool,
+}
+
+impl Selected {
+    fn new(context: &ResolverContext<'_>) -> Result<Self, Error> {
+        access::authorize(context, Role::Operate)?;
+        let result_after = number(context, "resultAfter")?.unwrap_or(0);
+        Ok(Self {
+            tasks: context.data::<Tasks>()?.clone(),
+            id: number(context, "id")?,
+            result_after: usize::try_from(result_after).unwrap_or(usize::MAX),
+            with_metrics: context.look_ahead().field("metrics").exists(),
+        })
+    }
+
+    async fn read(&self) -> Vec<Value> {
+        let mut found = self.tasks.list(self.id, self.result_after);
+        if self.with_metrics {
+            for task in &mut found {
+                let metrics = self.tasks.metrics(task["id"].as_u64().unwrap_or(0)).await;
+                task["metrics"] = json!(metrics);
+            }
+        }
+        found
+    }
+
+    fn arguments() -> [InputValue; 2] {
+        let help = "Only the results after this number of bytes, to continue reading them.";
+        [
+            InputValue::new("id", TypeRef::named(NUMBER)).description("Only this one."),
+            InputValue::new("resultAfter", TypeRef::named(NUMBER)).description(help),
+        ]
+    }
+}
+
+const TASKS: &str = "Traffic generators, fetches, file servers and benchmarks that were started by the API, the latest 50 first";
+
 /// The query `tasks`.
 pub(super) fn query() -> Field {
     let shape = Shape::List(Box::new(task()));
     let field = Field::new("tasks", shape.type_ref(), move |context| {
         let shape = shape.clone();
         FieldFuture::new(async move {
-            access::authorize(&context, Role::Operate)?;
-            let tasks = context.data::<Tasks>()?;
-            let result_after = number(&context, "resultAfter")?.unwrap_or(0);
-            let result_after = usize::try_from(result_after).unwrap_or(usize::MAX);
-            let mut found = tasks.list(number(&context, "id")?, result_after);
-            if context.look_ahead().field("metrics").exists() {
-                for task in &mut found {
-                    let metrics = tasks.metrics(task["id"].as_u64().unwrap_or(0)).await;
-                    task["metrics"] = json!(metrics);
-                }
-            }
+            let found = Selected::new(&context)?.read().await;
             Ok(shape.value(&found.into()))
         })
     });
-    let id = InputValue::new("id", TypeRef::named(NUMBER)).description("Only this one.");
-    let help = "Traffic generators, fetches, file servers and benchmarks that were started by the API, the latest 50 first; \
-                role operate.";
-    let result_after = InputValue::new("resultAfter", TypeRef::named(NUMBER))
-        .description("Only the results after this number of bytes, to continue reading them.");
-    field.argument(id).argument(result_after).description(help)
+    let field = field.description(format!("{TASKS}; role operate."));
+    Selected::arguments().into_iter().fold(field, Field::argument)
+}
+
+/// The subscription `tasks`.
+pub(super) fn subscription() -> SubscriptionField {
+    let shape = Shape::List(Box::new(task()));
+    let field = SubscriptionField::new("tasks", shape.type_ref(), move |context| {
+        let shape = shape.clone();
+        SubscriptionFieldFuture::new(async move {
+            let selected = Selected::new(&context)?;
+            let changes = selected.tasks.changes();
+            Ok(unfold((selected, changes, false), move |(selected, mut changes, is_later)| {
+                let shape = shape.clone();
+                async move {
+                    if is_later {
+                        selected.tasks.next_change(&mut changes).await?;
+                    }
+                    let found = selected.read().await;
+                    let value = shape.value(&found.into()).unwrap_or(FieldValue::NULL);
+                    Some((Ok::<_, Error>(value), (selected, changes, true)))
+                }
+            }))
+        })
+    });
+    let help = "now, after each change, and each second while one of them runs; at most four times a second";
+    let field = field.description(format!("{TASKS}: {help}; role operate."));
+    Selected::arguments().into_iter().fold(field, SubscriptionField::argument)
 }
 
 /// The fields that start and stop tasks.
@@ -416,6 +498,7 @@ fn start(kind: &'static Kind) -> Field {
             (Form::Names, _) => TypeRef::named_nn_list_nn(TypeRef::STRING),
             (Form::NumberOf(..), true) => required(NUMBER),
             (Form::NumberOf(..), false) => named(NUMBER),
+            (Form::DecimalOf(_), _) => named(TypeRef::FLOAT),
             (Form::Flag(_), _) => named(TypeRef::BOOLEAN),
             (_, true) => required(TypeRef::STRING),
             (_, false) => named(TypeRef::STRING),
@@ -464,6 +547,11 @@ fn arguments(
             Form::NumberOf(option, unit) => {
                 let value = number(context, name)?;
                 options.extend(value.map(|value| format!("{option}={value}{unit}")));
+            }
+            Form::DecimalOf(option) => {
+                let value = context.args.get(name).filter(|value| !value.is_null());
+                let value = value.map(|value| value.f64()).transpose()?;
+                options.extend(value.map(|value| format!("{option}={value}")));
             }
             Form::Flag(option) => {
                 options.extend(truth(context, name)?.filter(|set| *set).map(|_| option.to_owned()));
