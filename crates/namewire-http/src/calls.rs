@@ -126,7 +126,7 @@ impl Management for ManagementBy<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::RwLock;
 
     use namewire_config::Config;
@@ -134,8 +134,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn calls_without_a_token_leave_room_for_others() {
+    /// A forwarder without peers.
+    pub(crate) fn forwarder() -> Forwarder {
         let mut config = Config::default();
         let listeners = &mut config.listeners;
         (listeners.unix.enabled, listeners.tcp.enabled) = (false, false);
@@ -145,7 +145,12 @@ mod tests {
         (listeners.udp.addresses, listeners.udp.port) = (vec![loopback], port);
         config.control.enabled = false;
         let hooks = Hooks::none().unwrap();
-        let forwarder = Forwarder::start(&config, Environment::system(), hooks).unwrap();
+        Forwarder::start(&config, Environment::system(), hooks).unwrap()
+    }
+
+    #[test]
+    fn calls_without_a_token_leave_room_for_others() {
+        let forwarder = forwarder();
         let calls = Calls::new(forwarder.operations());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let gate = Arc::new(RwLock::new(()));

@@ -16,7 +16,13 @@ ndn_types::counters! {
         refused_origin: Monotone(Requests),
         /// Requests refused because their token is wrong or has expired.
         refused_token: Monotone(Requests),
-        /// Requests refused for another reason: method, path, length, or a limit that is reached.
+        /// Queries refused by GraphQL: malformed ones, unknown fields, wrong types, and those that are too deep or too large.
+        refused_query: Monotone(Requests),
+        /// Requests refused because there were too many in a second.
+        refused_rate: Monotone(Requests),
+        /// Requests refused because their body is too long.
+        refused_length: Monotone(Requests),
+        /// Requests refused for another reason: method, path, or a limit that is reached.
         refused_other: Monotone(Requests),
         /// Requests that the forwarder did not answer.
         unanswered: Monotone(Requests),

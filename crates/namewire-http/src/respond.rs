@@ -136,12 +136,11 @@ fn refuse(shared: &Shared, refusal: Refusal) -> Response<Body> {
         Refusal::NoHost | Refusal::Host => counters.refused_host.increment(),
         Refusal::Origin => counters.refused_origin.increment(),
         Refusal::Token => counters.refused_token.increment(),
-        Refusal::Method(_)
-        | Refusal::Path
-        | Refusal::Type
-        | Refusal::TooLong
-        | Refusal::TooSlow
-        | Refusal::Rate => counters.refused_other.increment(),
+        Refusal::Method(_) | Refusal::Path | Refusal::Type | Refusal::TooSlow => {
+            counters.refused_other.increment()
+        }
+        Refusal::TooLong => counters.refused_length.increment(),
+        Refusal::Rate => counters.refused_rate.increment(),
     }
     let mut response = text(refusal.status(), refusal.text());
     if refusal == Refusal::Token {

@@ -354,6 +354,27 @@ fn every_operation_of_the_control_socket_and_of_management_is_in_the_schema() {
 }
 
 #[test]
+fn names_in_the_table_of_ndn_dpdk_are_in_the_schema() {
+    let served = serve(&settings());
+    let of = ["Query", "Mutation", "Subscription"].map(|of| fields(&served, of));
+    let known: Vec<&str> = of.iter().flatten().map(|(name, ..)| name.as_str()).collect();
+    let page = include_str!("../../../docs/reference/graphql.md");
+    let (_, table) = page.split_once("## Operations of NDN-DPDK").unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let mut count = 0;
+    for row in rows {
+        let own = row.split('|').nth(2).unwrap();
+        // Words of other kinds, such as settings and URIs, have other characters.
+        let names = own.split('`').skip(1).step_by(2);
+        for name in names.filter(|name| name.chars().all(char::is_alphanumeric)) {
+            assert!(known.contains(&name), "{name}: {row}");
+            count += 1;
+        }
+    }
+    assert!(count > 40, "{count} names");
+}
+
+#[test]
 fn every_field_of_the_schema_has_a_description() {
     let served = serve(&settings());
     let query = json!({ "query": "{ __schema { types { name kind description } } }" });
@@ -387,6 +408,12 @@ fn all_requests_without_arguments_are_answered() {
     assert_eq!(data["version"]["processId"], std::process::id(), "{data}");
     assert_eq!(data["statistics"]["workers"].as_array().unwrap().len(), 1, "{data}");
     assert!(data["limits"]["tables"].as_array().unwrap().len() > 1, "{data}");
+    let interfaces = data["interfaces"].as_array().unwrap();
+    let loopback = interfaces.iter().find(|one| one["isLoopback"] == true).unwrap();
+    assert_eq!(
+        (&loopback["pick"], &loopback["afXdp"]["kernel"]),
+        (&json!("sockets"), &json!("no"))
+    );
     let data = served.data(
         "{ status { version startTimestampMs } faces { faceId remoteUri link { inInterests } } channels { localUri } fib { \
          name nextHops { faceId } } rib { name } cs { capacity admit } strategies { name strategy } }",
@@ -408,12 +435,6 @@ fn all_requests_without_arguments_are_answered() {
 #[test]
 fn faces_routes_and_strategies_are_managed() {
     let served = serve(&settings());
-    let interfaces = data["interfaces"].as_array().unwrap();
-    let loopback = interfaces.iter().find(|one| one["isLoopback"] == true).unwrap();
-    assert_eq!(
-        (&loopback["pick"], &loopback["afXdp"]["kernel"]),
-        (&json!("sockets"), &json!("no"))
-    );
     let data = served.data(
         "mutation { facesCreate(uri: \"udp4://127.0.0.1:6363\", persistency: \"permanent\", reliability: true) { faceId \
          persistency } }",
@@ -527,10 +548,10 @@ fn errors_have_codes() {
         // The forwarder of the test has no configuration file.
         ("mutation { configReload { hasFile } }", "REFUSED"),
         // Errors of GraphQL itself.
-        ("{ nonsense }", "none"),
-        ("{ faces(first: \"x\") { faceId } }", "none"),
-        ("{ faces(first: -1) { faceId } }", "none"),
-        ("{ faces {", "none"),
+        ("{ nonsense }", "QUERY_INVALID"),
+        ("{ faces(first: \"x\") { faceId } }", "QUERY_INVALID"),
+        ("{ faces(first: -1) { faceId } }", "QUERY_INVALID"),
+        ("{ faces {", "QUERY_INVALID"),
     ] {
         assert_eq!(served.code(query), code, "{query}");
     }
@@ -619,9 +640,12 @@ fn huge_and_deep_queries_and_other_bodies_are_refused() {
         "{{ {} }}",
         (0..300).map(|at| format!("a{at}: cs {{ hits }} ")).collect::<String>()
     );
-    for query in [deep, &wide] {
+    let nested = "{ a".repeat(100);
+    for (query, code) in
+        [(deep, "QUERY_TOO_DEEP"), (&nested, "QUERY_TOO_DEEP"), (&wide, "QUERY_TOO_LARGE")]
+    {
         let (_, response) = served.graphql_as(None, &json!({ "query": query }));
-        assert!(response["errors"][0]["message"].is_string(), "{response}");
+        assert_eq!(response["errors"][0]["extensions"]["code"], code, "{response}");
         assert_eq!(response["data"], Value::Null, "{response}");
     }
     let long = json!({ "query": "x".repeat(70 << 10) });
@@ -638,6 +662,11 @@ fn huge_and_deep_queries_and_other_bodies_are_refused() {
     let page =
         "Origin: https://evil.example\r\nContent-Type: application/json\r\nContent-Length: 0\r\n";
     assert_eq!(served.status("POST /graphql", page), 403);
+    let metrics = served.request("GET /metrics", "");
+    for (reason, count) in [("query", 3), ("length", 1), ("rate", 0)] {
+        let counted = format!("\nnamewire_http_refused_{reason}_total {count}\n");
+        assert!(metrics.contains(&counted), "{reason}: {metrics}");
+    }
 }
 
 #[test]
@@ -737,6 +766,10 @@ async fn counters_are_followed_over_a_websocket() {
         assert_eq!(sample["faces"][0]["key"], "1", "{message}");
         last = sample["unixMs"].as_u64().unwrap();
     }
+    // A subscription that GraphQL refuses has a code, too.
+    let unknown = json!({ "query": "subscription { counters { nonsense } }" });
+    send(&mut socket, json!({ "type": "subscribe", "id": "c", "payload": unknown })).await;
+    while !receive(&mut socket).await.unwrap().to_string().contains("QUERY_INVALID") {}
     // A subscription with an interval that is too short is an error of its own; queries work, too.
     let query = "subscription { counters(intervalMs: 1) { lost } }";
     send(&mut socket, json!({ "type": "complete", "id": "a" })).await;
@@ -1080,6 +1113,7 @@ async fn subscriptions_of_a_connection_are_limited() {
             let message = receive(&mut socket).await.unwrap();
             if message["id"] == "16" {
                 assert!(message.to_string().contains("at most 16 subscriptions"), "{message}");
+                assert!(message.to_string().contains("UNAVAILABLE"), "{message}");
                 return;
             }
             if message["id"] == "query" && message["type"] == "complete" {

@@ -8,6 +8,7 @@ use namewire_control::RequestInfo;
 use ndn_management::CallError;
 
 use crate::calls::{Calls, Unanswered};
+use crate::counters::HttpCounters;
 use crate::tokens::{Principal, Role};
 
 /// Whether an operation reads or changes.
@@ -54,6 +55,36 @@ pub(crate) const FORBIDDEN: &str = "FORBIDDEN";
 const BAD_INPUT: &str = "BAD_INPUT";
 const REFUSED: &str = "REFUSED";
 const UNAVAILABLE: &str = "UNAVAILABLE";
+const QUERY_INVALID: &str = "QUERY_INVALID";
+const QUERY_TOO_DEEP: &str = "QUERY_TOO_DEEP";
+const QUERY_TOO_LARGE: &str = "QUERY_TOO_LARGE";
+
+/// Gives the errors of GraphQL itself a code, and counts a query that it has refused. Those of a field are about its
+/// arguments, others about the whole query; the library distinguishes these by their text only.
+pub(super) fn coded(mut response: Response, counters: &HttpCounters) -> Response {
+    let mut is_refused = false;
+    for error in &mut response.errors {
+        let extensions = error.extensions.get_or_insert_default();
+        if extensions.get("code").is_none() {
+            extensions.set("code", code_of(&error.message, !error.path.is_empty()));
+            is_refused = true;
+        }
+    }
+    if is_refused {
+        counters.refused_query.increment();
+    }
+    response
+}
+
+fn code_of(message: &str, is_of_field: bool) -> &'static str {
+    let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    match is_of_field {
+        true => BAD_INPUT,
+        false if has(&["too deep", "recursion", "recursive depth"]) => QUERY_TOO_DEEP,
+        false if has(&["too complex", "number of directives"]) => QUERY_TOO_LARGE,
+        false => QUERY_INVALID,
+    }
+}
 
 /// An error with a code.
 pub(super) fn error(code: &'static str, text: impl Display) -> Error {

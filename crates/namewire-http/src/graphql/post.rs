@@ -9,7 +9,7 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUT
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
-use super::access::{FORBIDDEN, UNAUTHENTICATED};
+use super::access::{FORBIDDEN, UNAUTHENTICATED, coded};
 use crate::admission::Refusal;
 use crate::shared::{Body, Shared, text};
 use crate::tokens::Principal;
@@ -80,7 +80,7 @@ pub(crate) async fn execute(
         Some(principal) => request.data(principal),
         None => request,
     };
-    let response = shared.schema.execute(request).await;
+    let response = coded(shared.schema.execute(request).await, &shared.counters);
     let status = status(response.errors.iter().filter_map(|error| error.extensions.as_ref()));
     let written = serde_json::to_vec(&response).unwrap_or_default();
     let mut answer = text(status, written);

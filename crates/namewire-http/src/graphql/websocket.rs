@@ -1,13 +1,14 @@
 //! Subscriptions by the WebSocket protocol `graphql-transport-ws`.
 
 use std::any::TypeId;
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_graphql::http::{WebSocket, WebSocketProtocols, WsMessage};
-use async_graphql::{Data, Error, Executor, Request, Response as GraphResponse, ServerError};
+use async_graphql::{Data, Error, Executor, Pos, Request, Response as GraphResponse};
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -21,11 +22,13 @@ use hyper::http::request::Parts;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
 
+use super::access::{busy, coded};
 use super::waiting::WaitingPlace;
 use crate::shared::{Body, Shared, text};
 use crate::tokens::Principal;
@@ -115,10 +118,18 @@ async fn serve(upgrade: OnUpgrade, shared: Arc<Shared>, place: WaitingPlace) {
         () = displaced.notified() => return,
     };
     let Ok(upgraded) = upgraded else { return };
+    serve_stream(TokioIo::new(upgraded), shared, place).await;
+}
+
+async fn serve_stream(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+    shared: Arc<Shared>,
+    place: WaitingPlace,
+) {
+    let displaced = place.displaced();
     let config = WebSocketConfig::default()
         .max_message_size(Some(MESSAGE_LEN_MAX))
         .max_frame_size(Some(MESSAGE_LEN_MAX));
-    let stream = TokioIo::new(upgraded);
     let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
     let (mut sink, mut source) = socket.split();
     let (messages, received) = mpsc::channel::<Vec<u8>>(MESSAGES_MAX);
@@ -239,9 +250,9 @@ impl Drop for Active {
     }
 }
 
-/// One response with this error.
-fn failed(text: impl Into<String>) -> BoxStream<'static, GraphResponse> {
-    let error = GraphResponse::from_errors(vec![ServerError::new(text, None)]);
+/// One response with the error that a limit is reached.
+fn failed(text: impl Display) -> BoxStream<'static, GraphResponse> {
+    let error = GraphResponse::from_errors(vec![busy(text).into_server_error(Pos::default())]);
     once(async move { error }).boxed()
 }
 
@@ -258,7 +269,7 @@ impl Executor for Limited {
         let data = session_data.as_ref().and_then(|data| data.get(&TypeId::of::<Principal>()));
         let principal = data.and_then(|data| data.downcast_ref::<Principal>());
         if let Err(refusal) = self.shared.rate.admit(self.shared.calls.unix_s(), principal) {
-            self.shared.counters.refused_other.increment();
+            self.shared.counters.refused_rate.increment();
             return failed(refusal.text().trim_end());
         }
         let count = self.active.fetch_add(1, Ordering::AcqRel);
@@ -268,11 +279,149 @@ impl Executor for Limited {
             return failed(format!("a connection has at most {SUBSCRIPTIONS_MAX} subscriptions"));
         }
         let responses = Executor::execute_stream(&self.shared.schema, request, session_data);
+        let counters = Arc::clone(&self.shared.counters);
         responses
             .map(move |response| {
                 let _ = &active;
-                response
+                coded(response, &counters)
             })
             .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use namewire_daemon::Forwarder;
+    use serde_json::{Value, json};
+    use tokio::io::{AsyncReadExt, DuplexStream};
+    use tokio::sync::Semaphore;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::admission::{Admission, Rate};
+    use crate::calls::Calls;
+    use crate::calls::tests::forwarder;
+    use crate::graphql::sampler::Sampler;
+    use crate::graphql::schema;
+    use crate::graphql::waiting::WaitingConnections;
+    use crate::tasks::Tasks;
+    use crate::tokens::{Role as TokenRole, Token, TokenFile, Tokens};
+
+    /// A server without sockets, its tokens, and the forwarder behind it. Fields are dropped in this order.
+    struct Server {
+        shared: Arc<Shared>,
+        sampler: Sampler,
+        tokens: TokenFile,
+        _forwarder: Forwarder,
+        _directory: tempfile::TempDir,
+    }
+
+    impl Server {
+        fn new() -> Self {
+            let forwarder = forwarder();
+            let directory = tempfile::tempdir().unwrap();
+            let tokens = TokenFile::new(directory.path().join("tokens"));
+            tokens.write(&[Token::new("test", TokenRole::Read, None).unwrap()]).unwrap();
+            let (calls, sampler) = (Calls::new(forwarder.operations()), Sampler::new());
+            let operations = (calls.clone(), sampler.clone(), Tasks::new(None));
+            let shared = Arc::new(Shared {
+                admission: Admission::default(),
+                schema: schema(Some(operations)).unwrap(),
+                waiting: WaitingConnections::default(),
+                sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
+                rate: Rate::default(),
+                tokens: Tokens::new(tokens.clone()),
+                calls,
+                counters: Arc::default(),
+                is_ready: Arc::default(),
+            });
+            Self { shared, sampler, tokens, _forwarder: forwarder, _directory: directory }
+        }
+
+        /// A connection that has shown its token. The pipes of both directions have this length.
+        async fn connect(&self, length: usize) -> WebSocketStream<DuplexStream> {
+            let (own, other) = tokio::io::duplex(length);
+            let place = self.shared.waiting.enter([127, 0, 0, 1].into());
+            tokio::spawn(serve_stream(other, Arc::clone(&self.shared), place));
+            let mut client = WebSocketStream::from_raw_socket(own, Role::Client, None).await;
+            let secret = self.tokens.read().unwrap().remove(0).secret;
+            let init = json!({ "type": "connection_init", "payload": { "token": secret } });
+            client.send(Message::text(init.to_string())).await.unwrap();
+            assert_eq!(text_of(client.next().await)["type"], "connection_ack");
+            client
+        }
+    }
+
+    fn text_of<E: std::fmt::Debug>(message: Option<Result<Message, E>>) -> Value {
+        let message = message.unwrap().unwrap();
+        serde_json::from_str(message.to_text().unwrap()).unwrap()
+    }
+
+    /// The code with which the server closes the connection, and the time until then.
+    async fn closed(mut client: WebSocketStream<DuplexStream>) -> (u16, Duration) {
+        let start = Instant::now();
+        loop {
+            match client.next().await {
+                Some(Ok(Message::Close(Some(frame)))) => {
+                    return (frame.code.into(), start.elapsed());
+                }
+                Some(Ok(Message::Ping(_))) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_ends_with_its_token() {
+        let server = Server::new();
+        let client = server.connect(4096).await;
+        server.tokens.write(&[Token::new("test", TokenRole::Read, None).unwrap()]).unwrap();
+        let (code, time) = closed(client).await;
+        assert!(code == 4401 && time <= PING_INTERVAL, "{code} after {time:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_open_connection_is_closed() {
+        let server = Server::new();
+        let mut client = server.connect(4096).await;
+        // Its end does not read, and so sends no pong. What was sent to it is read afterwards.
+        tokio::time::sleep(PING_INTERVAL * 2 + WRITE_TIME).await;
+        assert_eq!(server.shared.sockets.available_permits(), SOCKETS_MAX, "it is served no more");
+        let mut sent = Vec::new();
+        client.get_mut().read_to_end(&mut sent).await.unwrap();
+        let is_close = |frame: &[u8]| frame[0] == 0x88 && frame[2..] == 4408_u16.to_be_bytes();
+        assert!(sent.windows(4).any(is_close), "{sent:?}");
+        // One that reads answers pings, and stays.
+        let mut client = server.connect(4096).await;
+        let more = tokio::time::timeout(PING_INTERVAL * 10, async {
+            while let Some(Ok(message)) = client.next().await {
+                assert!(message.is_ping(), "{message:?}");
+            }
+        });
+        assert!(more.await.is_err(), "it has ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_subscriber_receives_the_number_of_lost_samples() {
+        let server = Server::new();
+        let (sampler, calls) = (server.sampler.clone(), server.shared.calls.clone());
+        tokio::spawn(async move { sampler.run(&calls).await });
+        let mut client = server.connect(256).await;
+        let query = "subscription { counters(intervalMs: 100) { lost unixMs } }";
+        let message = json!({ "type": "subscribe", "id": "1", "payload": { "query": query } });
+        client.send(Message::text(message.to_string())).await.unwrap();
+        let first = text_of(client.next().await);
+        assert_eq!(first["payload"]["data"]["counters"]["lost"], 0, "{first}");
+        tokio::time::sleep(WRITE_TIME / 2).await;
+        loop {
+            let sample = text_of(client.next().await);
+            let lost = sample["payload"]["data"]["counters"]["lost"].as_u64().unwrap();
+            if lost > 0 {
+                assert!((10..50).contains(&lost), "{sample}");
+                break;
+            }
+        }
     }
 }
