@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use namewire_tests::{
-    Forwarder, Process, Settings, program, run_to_end, skip_unless_found, wait_until_within,
+    Forwarder, Process, Settings, noise, program, run_to_end, skip_unless_found, wait_until_within,
 };
 use rustix::process::Signal;
 
@@ -72,13 +72,7 @@ impl Bed {
     /// Compiles a source file of the bindings.
     fn compile(&self, compiler: &str, options: &[&str], source: &str) -> PathBuf {
         let output = self.forwarder.directory().join(format!("{compiler}-program"));
-        let mut command = Command::new(compiler);
-        command.args(["-Wall", "-Wextra", "-Werror", "-g"]).args(options);
-        command.arg("-I").arg(Path::new(BINDINGS).join("include"));
-        command.arg(Path::new(BINDINGS).join(source)).arg("-L").arg(libraries());
-        command.args(["-lnamewire", "-lpthread"]).arg("-o").arg(&output);
-        let ended = run_to_end(command);
-        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        compile_to(&output, compiler, options, source);
         output
     }
 
@@ -119,6 +113,17 @@ impl Bed {
         let printed = String::from_utf8_lossy(&ended.stderr);
         assert!(ended.status.success() && ended.stdout == b"passed\n", "{printed}");
     }
+}
+
+/// Compiles a source file of the bindings to `output`.
+fn compile_to(output: &Path, compiler: &str, options: &[&str], source: &str) {
+    let mut command = Command::new(compiler);
+    command.args(["-Wall", "-Wextra", "-Werror", "-g"]).args(options);
+    command.arg("-I").arg(Path::new(BINDINGS).join("include"));
+    command.arg(Path::new(BINDINGS).join(source)).arg("-L").arg(libraries());
+    command.args(["-lnamewire", "-lpthread"]).arg("-o").arg(output);
+    let ended = run_to_end(command);
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
 fn openssl(arguments: &[&str], output: &Path) {
@@ -175,6 +180,47 @@ fn program_in_c_passes_under_valgrind() {
     assert!(process.wait().success() && process.stdout() == "passed\n", "{printed}");
     assert!(printed.contains("ERROR SUMMARY: 0 errors"), "{printed}");
     assert!(printed.contains(" definitely lost: 0 bytes"), "{printed}");
+}
+
+#[test]
+fn reads_go_on_when_the_forwarder_is_started_again() {
+    let mut forwarder = Settings::new().start_program();
+    let served = forwarder.directory().join("served");
+    fs::create_dir(&served).unwrap();
+    fs::write(served.join("file"), noise(1, 300_000)).unwrap();
+    let directory = served.display().to_string();
+    let mut server = forwarder.spawn("server", &["serve", &directory, "--prefix", "/files"]);
+    server.wait_for_output("serving ");
+    let compiled = forwarder.directory().join("restart");
+    compile_to(&compiled, "gcc", &C11, "tests/restart.c");
+    let mut command = Command::new(compiled);
+    command.arg("/files/file").env("NDN_CLIENT_TRANSPORT", forwarder.unix());
+    command.env("LD_LIBRARY_PATH", libraries());
+    let mut reader = Process::start("reader", command, forwarder.directory());
+    reader.wait_for_output("reading");
+    forwarder.process.signal(Signal::KILL);
+    forwarder.process.wait();
+    reader.wait_for_output("failed");
+    let directory = forwarder.directory().to_owned();
+    let mut command = Command::new(program());
+    command.arg("run").arg("--config").arg(directory.join("namewire.toml"));
+    forwarder.process = Process::start("forwarder-again", command, &directory);
+    reader.wait_for_output("read again");
+    assert!(reader.wait().success(), "{}", reader.everything());
+}
+
+#[test]
+fn library_can_be_closed_while_its_threads_end() {
+    let bed = Bed::new();
+    fs::write(bed.served.join("text"), "a text\n").unwrap();
+    // Otherwise the program is linked with the library, and it is never unloaded.
+    let options = [&C11[..], &["-Wl,--as-needed"]].concat();
+    let compiled = bed.compile("gcc", &options, "tests/unload.c");
+    let needed = output_of("readelf", &["--dynamic", "--wide"], &compiled);
+    assert!(!needed.contains("libnamewire"), "{needed}");
+    let library = libraries().join("libnamewire.so");
+    let ended = bed.run(&compiled, &[&library, Path::new("/files/text")]);
+    assert!(ended.status.success() && ended.stdout == b"passed\n", "{ended:?}");
 }
 
 /// Compiles `cat.c` with what is installed below a prefix, as `pkg-config` says, and runs it.
@@ -365,6 +411,8 @@ fn library_exports_what_the_header_declares() {
     let properties = output_of("readelf", &["--dynamic", "--wide"], &library);
     let soname = properties.lines().find(|line| line.contains("(SONAME)")).unwrap();
     assert!(soname.ends_with("[libnamewire.so.0]"), "{soname}");
+    let flags = properties.lines().find(|line| line.contains("(FLAGS_1)")).unwrap();
+    assert!(flags.contains("NODELETE"), "{flags}");
     // Nothing beyond the C library and the unwinder of the compiler.
     for line in properties.lines().filter(|line| line.contains("(NEEDED)")) {
         let needed = line.split(['[', ']']).nth(1).unwrap();

@@ -12,8 +12,8 @@ pub(crate) const TEXT_LEN: usize = 512;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Error {
-    number: c_int,
-    text: [c_char; TEXT_LEN],
+    pub(crate) number: c_int,
+    pub(crate) text: [c_char; TEXT_LEN],
 }
 
 pub(crate) const EINVAL: c_int = 22;

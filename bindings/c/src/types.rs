@@ -175,3 +175,76 @@ impl CacheCounters {
         Self { memory_bytes, hits, misses, damaged, stored, dropped, evicted_bytes, warning }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::*;
+    use crate::error::Error;
+
+    /// The sizes and offsets of structures, as expressions in C with their values here.
+    macro_rules! layouts {
+        ($($structure:literal $own:ident { $($member:ident),* })*) => {
+            [$(
+                (format!("sizeof(struct {})", $structure), size_of::<$own>()),
+                (format!("_Alignof(struct {})", $structure), align_of::<$own>()),
+                $((
+                    format!("offsetof(struct {}, {})", $structure, stringify!($member)),
+                    offset_of!($own, $member),
+                ),)*
+            )*]
+        };
+    }
+
+    #[test]
+    fn structures_have_the_layout_of_the_header() {
+        let layouts = layouts! {
+            "namewire_error" Error { number, text }
+            "namewire_options" Options {
+                size, transport, verify, timeout_ms, lifetime_ms, metadata_lifetime_ms, cache_bytes,
+                read_ahead_bytes, cache_dir, cache_dir_size
+            }
+            "namewire_serve_options" ServeOptions {
+                size, sign, freshness_ms, segment_bytes, manifest_directory
+            }
+            "namewire_stat" Stat {
+                size, modified_ns, version, permissions, is_directory, size_known
+            }
+            "namewire_entry" Entry { name, is_directory }
+            "namewire_lookup" Lookup { name, stat, exists }
+            "namewire_part" Part { offset, buffer, length, read }
+            "namewire_cache_counters" CacheCounters {
+                memory_bytes, hits, misses, damaged, stored, dropped, evicted_bytes, warning
+            }
+        };
+        let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/namewire.h");
+        let text = std::fs::read_to_string(&header).unwrap();
+        let defined =
+            text.lines().filter(|line| line.starts_with("struct ") && line.ends_with('{'));
+        let sizes = layouts.iter().filter(|(expression, _)| expression.starts_with("sizeof"));
+        assert_eq!(defined.count(), sizes.count(), "all structures of the header are compared");
+
+        let directory = tempfile::tempdir().unwrap();
+        let [source, program] = ["layout.c", "layout"].map(|name| directory.path().join(name));
+        let mut code =
+            "#include <namewire.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void)\n{\n"
+                .to_owned();
+        for (expression, _) in &layouts {
+            code.push_str(&format!("\tprintf(\"{expression} %zu\\n\", {expression});\n"));
+        }
+        code.push_str("\treturn 0;\n}\n");
+        std::fs::write(&source, code).unwrap();
+        let mut compile = Command::new("cc");
+        compile.arg("-std=c11").arg("-I").arg(header.parent().unwrap());
+        compile.arg(&source).arg("-o").arg(&program);
+        let compiled = compile.output().unwrap();
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        let printed = String::from_utf8(Command::new(program).output().unwrap().stdout).unwrap();
+        let own: Vec<_> =
+            layouts.iter().map(|(expression, value)| format!("{expression} {value}")).collect();
+        assert_eq!(printed.lines().collect::<Vec<_>>(), own);
+    }
+}

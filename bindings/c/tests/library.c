@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <namewire.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -232,6 +235,72 @@ static void test_fork(struct namewire_context *context)
 	namewire_close(file);
 }
 
+static pthread_t main_thread;
+static volatile sig_atomic_t signals_handled, signals_elsewhere;
+
+static void handle_signal(int number)
+{
+	(void)number;
+	if (pthread_equal(pthread_self(), main_thread))
+		signals_handled = 1;
+	else
+		signals_elsewhere = 1;
+}
+
+/* Accepts one connection, on which a write raises SIGPIPE while a read waits. */
+static void *accept_and_refuse_to_read(void *argument)
+{
+	int accepted = accept(*(int *)argument, NULL, NULL);
+
+	if (accepted >= 0)
+		shutdown(accepted, SHUT_RD);
+	return NULL;
+}
+
+static void test_signals(struct namewire_context *context, const char *served)
+{
+	struct namewire_options options = {0};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct sigaction handling = {.sa_handler = handle_signal};
+	struct namewire_stat found;
+	char transport[200];
+	sigset_t mask, before;
+	pthread_t forwarder;
+
+	/* A signal that only this thread blocks would be handled by another one. */
+	main_thread = pthread_self();
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGUSR1);
+	CHECK(sigaction(SIGUSR1, &handling, NULL) == 0 && pthread_sigmask(SIG_BLOCK, &mask, &before) == 0);
+	CHECK(kill(getpid(), SIGUSR1) == 0);
+	for (int i = 0; i < 20; i++)
+		CHECK(namewire_stat(context, "/files/content", &found, &error) == 0);
+	CHECK(!signals_handled && !signals_elsewhere);
+	CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+	/* Sanitizers handle it a moment later. */
+	for (int i = 0; i < 1000 && !signals_handled; i++)
+		usleep(1000);
+	CHECK(signals_handled && !signals_elsewhere);
+
+	signal(SIGPIPE, SIG_DFL);
+	CHECK(snprintf(address.sun_path, sizeof address.sun_path, "%s/../deaf", served) < (int)sizeof address.sun_path);
+	int listening = socket(AF_UNIX, SOCK_STREAM, 0);
+	CHECK(listening >= 0 && bind(listening, (struct sockaddr *)&address, sizeof address) == 0);
+	CHECK(listen(listening, 1) == 0);
+	CHECK(pthread_create(&forwarder, NULL, accept_and_refuse_to_read, &listening) == 0);
+	snprintf(transport, sizeof transport, "unix://%s", address.sun_path);
+	options.size = sizeof options;
+	options.transport = transport;
+	options.timeout_ms = 500;
+	options.lifetime_ms = 200;
+	struct namewire_context *refused = namewire_connect(&options, &error);
+	CHECK(refused && pthread_join(forwarder, NULL) == 0);
+	CHECK(namewire_stat(refused, "/a", &found, &error) == -1);
+	namewire_disconnect(refused);
+	close(listening);
+	unlink(address.sun_path);
+}
+
 static struct namewire_serve_options serving(void)
 {
 	struct namewire_serve_options options = {0};
@@ -400,6 +469,7 @@ int main(int argc, char **argv)
 	test_errors(context);
 	test_threads();
 	test_fork(context);
+	test_signals(context, argv[1]);
 	test_publishing(context, argv[1], argv[4]);
 	test_answers();
 	test_errors_of_services(context);

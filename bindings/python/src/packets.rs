@@ -274,6 +274,7 @@ impl<'py> IntoPyObject<'py> for Content {
 
 /// Passes Interests on to `receive`, in lists, until the prefix is served no more.
 pub(crate) fn pass_on(mut receiver: mpsc::Receiver<ReceivedInterest>, receive: &Py<PyAny>) {
+    ndn_sys::signal::unblock_in_thread();
     let mut waiting = Vec::new();
     loop {
         waiting.extend(receiver.blocking_recv());
@@ -298,6 +299,7 @@ where
     T: for<'py> IntoPyObject<'py> + Send + 'static,
 {
     let call = move || {
+        ndn_sys::signal::unblock_in_thread();
         // Nobody waits for the result if the interpreter has ended.
         interpreter::call(|py| {
             let called = match result {

@@ -170,7 +170,10 @@ impl Blocking {
         interrupted: Interrupted<'_>,
     ) -> Result<Self, AccessError> {
         let disconnected = |text: String| AccessError::new(ErrorKind::Disconnected, text);
-        let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
+        let mut builder = Builder::new_multi_thread();
+        // They are threads of the program, too, which may leave SIGPIPE as it is, and has functions that handle signals.
+        builder.worker_threads(THREADS).on_thread_start(ndn_sys::signal::block_in_thread);
+        let runtime = builder.enable_all().build();
         let runtime = runtime.map_err(|error| disconnected(format!("no threads: {error}")))?;
         let runtime = OwnRuntime { runtime: Some(runtime), process: std::process::id() };
         let waits = options.disk_cache.is_some();

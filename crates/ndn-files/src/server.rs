@@ -313,7 +313,10 @@ impl FileServer {
         work: impl FnOnce(&Inner) + Send + 'static,
     ) -> Result<(), StartError> {
         let inner = Arc::clone(&self.inner);
-        let thread = std::thread::Builder::new().name(name).spawn(move || work(&inner));
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            ndn_sys::signal::block_in_thread();
+            work(&inner);
+        });
         self.threads.push(thread.map_err(StartError::Thread)?);
         Ok(())
     }

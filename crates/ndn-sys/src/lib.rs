@@ -15,6 +15,7 @@
 //! | [`seqpacket`] | messages with descriptors over Unix sockets |
 //! | [`shared_memory`] | memory that a process that is not trusted writes to as well |
 //! | [`poll`] | waiting for many descriptors, and waking a waiting thread |
+//! | [`signal`] | which signals a thread handles |
 //! | [`stream`] | Unix and TCP: listen, accept, connect, vectored reads and writes |
 //! | [`udp`] | UDP sockets, many datagrams per system call, segmentation offload |
 //! | [`topology`] | processors, cores and NUMA nodes that the process may use |
@@ -52,6 +53,7 @@ pub mod privileges;
 pub mod seqpacket;
 #[cfg(target_os = "linux")]
 pub mod shared_memory;
+pub mod signal;
 #[cfg(target_os = "linux")]
 mod socket;
 #[cfg(target_os = "linux")]

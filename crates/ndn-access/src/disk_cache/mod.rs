@@ -160,7 +160,10 @@ impl DiskCache {
                 let (sender, receiver) = sync_channel(QUEUE_LEN);
                 let writer = Writer::new(Arc::clone(&shared));
                 let thread = std::thread::Builder::new().name("disk-cache".to_owned());
-                let started = thread.spawn(move || writer.run(&receiver));
+                let started = thread.spawn(move || {
+                    ndn_sys::signal::block_in_thread();
+                    writer.run(&receiver);
+                });
                 started.map(|thread| (sender, thread)).inspect_err(|error| refuse(error)).ok()
             }
             Err(error) => {
