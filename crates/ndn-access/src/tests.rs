@@ -227,6 +227,120 @@ async fn reads_at_a_constant_distance_are_fetched_ahead() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn columns_of_vectored_reads_are_fetched_ahead() {
+    let bed = Bed::new().await;
+    let content = bytes(400_000);
+    bed.write("file", &content);
+    let file = bed.access.open(&name("/x/file")).await.unwrap();
+    let columns = |group: u64| {
+        let at = group * 60_000;
+        // The second one is read in two parts.
+        [at + 1000..at + 1100, at + 20_000..at + 20_150, at + 20_150..at + 20_400]
+    };
+    for group in 0..4 {
+        file.read_vectored(&columns(group)).await.unwrap();
+    }
+    // In the fourth group the distances are there for the third time: those of the next two groups are fetched.
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    while bed.sent() < 12 {
+        assert!(tokio::time::Instant::now() < deadline, "{} segments sent", bed.sent());
+        tokio::task::yield_now().await;
+    }
+    let read = file.read_vectored(&columns(4)).await.unwrap();
+    for (range, part) in columns(4).into_iter().zip(read) {
+        let [start, end] = [range.start, range.end].map(|at| usize::try_from(at).unwrap());
+        assert_eq!(part, content[start..end]);
+    }
+}
+
+/// A million reads of a few bytes: of most, the segment is in memory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn million_tiny_reads_are_fast() {
+    let bed = Bed::new().await;
+    let content = bytes(100_000);
+    bed.write("file", &content);
+    let file = bed.access.open(&name("/x/file")).await.unwrap();
+    let started = tokio::time::Instant::now();
+    let mut state = 1_u64;
+    for _ in 0..1_000_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let (offset, length) = ((state >> 33) % 100_000, state >> 62);
+        let read = file.read_at(offset, length).await.unwrap();
+        let start = usize::try_from(offset).unwrap();
+        let end = (start + usize::try_from(length).unwrap()).min(content.len());
+        assert!(read == content[start..end], "{offset} {length}");
+    }
+    assert_eq!(bed.sent(), 100);
+    // 5 s of processor time without optimization.
+    assert!(started.elapsed() < Duration::from_secs(120), "{:?}", started.elapsed());
+}
+
+/// Publishes version 5 of an object in segments of 1,000 bytes.
+async fn publish(producer: &Endpoint, uri: &str, content: &[u8]) -> ndn_client::PublishedObject {
+    let options = ndn_client::PublishOptions {
+        version: Some(5),
+        segment_len: SEGMENT_LEN,
+        ..Default::default()
+    };
+    let content = ndn_client::Content::Bytes(content.to_vec().into());
+    producer.publish(&name(uri), content, &options).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn segments_of_another_length_are_not_returned() {
+    let (producer, consumer) = pair();
+    let content = bytes(100_000);
+    let _published = publish(&producer, "/p/object", &content).await;
+    let others = [(30, 999), (60, 1001), (99, 1)].map(|(segment, length)| {
+        let answer = move |request: Request| {
+            let content = bytes(length);
+            let data = DataBuilder::new(request.name()).content(&content);
+            request.answer_with(&data, &DigestSigner).unwrap();
+        };
+        producer.attach(&name(&format!("/p/object/v=5/seg={segment}")), answer).unwrap()
+    });
+    let access = Access::new(consumer, options());
+    let file = access.open(&name("/p/object")).await.unwrap();
+    // The last segment is what its length says.
+    assert_eq!(file.size(), 99_001);
+    for (offset, length) in [(30_000, 10), (60_990, 20), (25_000, 70_000)] {
+        let error = file.read_at(offset, length).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unusable, "{offset}: {error}");
+        assert!(error.to_string().contains("/p/object/v=5"), "{error}");
+    }
+    assert_eq!(file.read_at(28_500, 1500).await.unwrap(), content[28_500..30_000]);
+    drop(others);
+    assert_eq!(file.read_at(25_000, 70_000).await.unwrap(), content[25_000..95_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_fail_in_time_while_nothing_answers_for_a_minute() {
+    let (producer, consumer) = pair();
+    let content = bytes(100_000);
+    let published = publish(&producer, "/p/object", &content).await;
+    let deadline = Duration::from_secs(7);
+    let mut options = AccessOptions { deadline, ..options() };
+    options.fetching.lifetime = Duration::from_secs(4);
+    let access = Access::new(consumer, options);
+    let file = access.open(&name("/p/object")).await.unwrap();
+    assert_eq!(file.read_at(0, 100).await.unwrap(), content[..100]);
+    drop(published);
+    let start = tokio::time::Instant::now();
+    let mut failures = 0;
+    while start.elapsed() < Duration::from_secs(60) {
+        let begun = tokio::time::Instant::now();
+        let error = file.read_at(50_000 + failures * 5000, 3000).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unanswered, "{error}");
+        let latest = deadline + Duration::from_millis(10);
+        assert!((deadline..latest).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert_eq!(file.read_at(500, 10).await.unwrap(), content[500..510], "from memory");
+        failures += 1;
+    }
+    let _published = publish(&producer, "/p/object", &content).await;
+    assert_eq!(file.read_at(50_000, 40_000).await.unwrap(), content[50_000..90_000]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_reads_share_their_segments() {
     let bed = Bed::new().await;
     let content = bytes(30_000);
