@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -156,32 +156,122 @@ fn reads_anywhere_return_the_bytes_of_the_file() {
     }
 }
 
+/// The output of a shell command in `directory`.
+fn shell(directory: &Path, script: &str) -> String {
+    let mut command = Command::new("sh");
+    command.args(["-ec", script]).current_dir(directory).env("LC_ALL", "C");
+    let ended = run_to_end(command);
+    let printed = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let complaint = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{script}: {printed}{complaint}");
+    printed
+}
+
 #[test]
-fn sqlite_database_is_read_from_a_mount() {
-    if !can_mount() {
+fn programs_read_a_mount_as_they_read_the_served_directory() {
+    if !can_mount() || !["fio", "git", "sqlite3"].into_iter().all(skip_unless_found) {
         return;
     }
     let bed = Bed::new(&[]);
-    let python = |script: &str, file: &Path| {
-        let mut command = Command::new("python3");
-        command.arg("-c").arg(script).arg(file);
-        let ended = run_to_end(command);
-        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-        String::from_utf8(ended.stdout).unwrap()
+    let equal = |script: &str| {
+        let printed = shell(&bed.mounted, script);
+        assert_eq!(printed, shell(&bed.served, script), "{script}");
+        printed
     };
-    let make = "import sqlite3, sys\n\
-        database = sqlite3.connect(sys.argv[1])\n\
-        database.execute('create table t(a integer primary key, b)')\n\
-        database.executemany('insert into t values (?, ?)', ((n, str(n) * 20) for n in range(20000)))\n\
-        database.commit()";
-    python(make, &bed.served.join("database"));
-    let query = "import sqlite3, sys, urllib.parse\n\
-        uri = 'file:' + urllib.parse.quote(sys.argv[1]) + '?mode=ro&immutable=1'\n\
-        database = sqlite3.connect(uri, uri=True)\n\
-        print(*database.execute('select count(*), sum(a) from t').fetchone())\n\
-        print(*database.execute('select b from t where a = 12345').fetchone())";
-    let answer = python(query, &bed.mounted.join("database"));
-    assert_eq!(answer, format!("20000 199990000\n{}\n", "12345".repeat(20)));
+    // Blocks with their checksums, and a database.
+    let fio = "fio --name=blocks --filename=blocks --bs=4k --size=2m --ioengine=psync --verify=crc32c \
+        --verify_state_save=0";
+    let _ = shell(&bed.served, &format!("{fio} --rw=write --do_verify=0"));
+    let table = "create table t(a integer primary key, b);
+        with recursive n(a) as (select 0 union all select a + 1 from n where a < 19999)
+        insert into t select a, a || ' ' || a from n;";
+    let _ = shell(&bed.served, &format!("sqlite3 database \"{table}\""));
+    let _ = shell(&bed.served, "find . -type f -exec md5sum '{}' + | sort > ../sums");
+    // Owners, permissions and the sizes of directories are other ones.
+    let listed = equal("ls -lR | awk '/^-/ { print $5, $9, $10 } /:$/'");
+    assert_eq!(listed.lines().filter(|line| !line.ends_with(':')).count(), 306);
+    let checked = shell(&bed.mounted, "md5sum -c ../sums");
+    assert_eq!(checked.lines().filter(|line| line.ends_with(": OK")).count(), 306, "{checked}");
+    let found = equal("git grep --no-index -n -e '^29.$' -e 'it runs' -- . | sort");
+    assert_eq!(found.lines().count(), 11, "{found}");
+    let read = shell(&bed.mounted, &format!("{fio} --rw=randread --readonly"));
+    assert!(read.contains("READ: ") && !read.contains("verify failed"), "{read}");
+    let query = "select count(*), sum(a) from t; select b from t where a = 12345;";
+    let answer = shell(&bed.mounted, &format!("sqlite3 -readonly database '{query}'"));
+    assert_eq!(answer, "20000|199990000\n12345 12345\n");
+}
+
+#[test]
+fn data_of_another_key_and_changed_content_are_errors_with_a_reason() {
+    if !can_mount() {
+        return;
+    }
+    let forwarder = Settings::new().start();
+    let path = |name: &str| forwarder.directory().join(name);
+    for name in ["served", "mounted", "other"] {
+        fs::create_dir(path(name)).unwrap();
+    }
+    for name in ["file", "another"] {
+        fs::write(path("served").join(name), noise(1, FILE_BYTES)).unwrap();
+    }
+    let keys = ["own", "wrong"].map(|name| {
+        let script = "openssl genpkey -algorithm ed25519 -out $name.pem
+            openssl pkey -in $name.pem -pubout -out $name.public.pem";
+        let _ = shell(forwarder.directory(), &format!("name={name}\n{script}"));
+        ["pem", "public.pem"].map(|kind| path(&format!("{name}.{kind}")).display().to_string())
+    });
+    let served = path("served").display().to_string();
+    let serve = |key: &str| {
+        let arguments = ["serve", served.as_str(), "--prefix", "/files", "--sign", key];
+        let mut server = forwarder.spawn("server", &arguments);
+        server.wait_for_output("serving ");
+        server
+    };
+    let mut server = serve(&keys[0][0]);
+    // The mount of another key's files fails.
+    let refused = forwarder.run(&[
+        "mount",
+        "/files",
+        path("other").to_str().unwrap(),
+        "--verify",
+        &keys[1][1],
+    ]);
+    let printed = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && printed.contains("not verify"), "{printed}");
+    // Nothing is kept, and the kernel reads what it is asked for.
+    let options = ["--verify", keys[0][1].as_str(), "--cache", "0", "--read-ahead", "0"];
+    let timing = ["--timeout", "60s", "--lifetime", "500ms", "--metadata-lifetime", "0s"];
+    let mount = Bed::mount(&forwarder, &path("mounted"), &[options, timing].concat());
+    let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+    let opened = File::options().read(true).custom_flags(direct).open(path("mounted").join("file"));
+    let (file, mut start) = (opened.unwrap(), [0; 100]);
+    file.read_exact_at(&mut start, 0).unwrap();
+    assert!(start[..] == noise(1, FILE_BYTES)[..100]);
+
+    // Other content of the same version, signed by the right key. It is requested for 15 s, past caches that may have changed it.
+    server.signal(Signal::INT);
+    server.wait();
+    let changed = path("served").join("file");
+    let modified = fs::metadata(&changed).unwrap().modified().unwrap();
+    fs::write(&changed, noise(2, FILE_BYTES)).unwrap();
+    File::options().write(true).open(&changed).unwrap().set_modified(modified).unwrap();
+    let mut server = serve(&keys[0][0]);
+    let error = file.read_at(&mut start, 3_000_000).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{error}");
+    let has_reason = |name: &str| {
+        let printed = mount.stderr();
+        let mut lines = printed.lines();
+        lines.any(|line| line.contains(name) && line.contains("does not verify")).then_some(())
+    };
+    wait_until("the reason", || has_reason("/files/file/"));
+
+    // Files that another key signs.
+    server.signal(Signal::INT);
+    server.wait();
+    let _server = serve(&keys[1][0]);
+    let error = fs::read(path("mounted").join("another")).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{error}");
+    wait_until("the reason", || has_reason("/files/another/"));
 }
 
 #[test]
