@@ -258,8 +258,8 @@ fn origins_that_cannot_be_served_are_reported_at_the_start() {
     assert!(complaint(&output).contains("there is no such bucket"), "{output:?}");
 }
 
-/// nginx with the files of `directory`, at its URL.
-fn nginx(directory: &Path, files: &Path) -> Option<(Process, String)> {
+/// nginx with the files of `directory`, at its URL; by TLS with `server.pem` and `server.key` of the directory.
+fn nginx(directory: &Path, files: &Path, is_secure: bool) -> Option<(Process, String)> {
     let executable = ["/usr/sbin/nginx", "/usr/local/sbin/nginx"]
         .into_iter()
         .find(|path| Path::new(path).is_file());
@@ -271,13 +271,22 @@ fn nginx(directory: &Path, files: &Path) -> Option<(Process, String)> {
     fs::create_dir_all(&own).unwrap();
     let own = own.display();
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
+    let (scheme, secure, keys) = match is_secure {
+        false => ("http", "", String::new()),
+        true => {
+            let at = directory.display();
+            let keys =
+                format!("ssl_certificate {at}/server.pem; ssl_certificate_key {at}/server.key;");
+            ("https", " ssl", keys)
+        }
+    };
     let configuration = format!(
         "{user} daemon off; pid {own}/pid; error_log {own}/error.log;\n\
          events {{ worker_connections 256; }}\n\
          http {{ access_log {own}/access.log; client_body_temp_path {own}/body;\n\
          proxy_temp_path {own}/proxy; fastcgi_temp_path {own}/fastcgi;\n\
          uwsgi_temp_path {own}/uwsgi; scgi_temp_path {own}/scgi;\n\
-         server {{ listen 127.0.0.1:{port}; root {}; location /private {{ return 401; }} }} }}\n",
+         server {{ listen 127.0.0.1:{port}{secure}; {keys} root {}; location /private {{ return 401; }} }} }}\n",
         files.display()
     );
     let path = directory.join("nginx.conf");
@@ -286,7 +295,7 @@ fn nginx(directory: &Path, files: &Path) -> Option<(Process, String)> {
     command.arg("-c").arg(&path);
     let process = Process::start("nginx", command, directory);
     wait_for_port(port);
-    Some((process, format!("http://127.0.0.1:{port}/")))
+    Some((process, format!("{scheme}://127.0.0.1:{port}/")))
 }
 
 #[test]
@@ -297,7 +306,7 @@ fn files_of_nginx_are_found_by_their_names() {
     let large = noise(4, LARGE_BYTES);
     fs::write(files.join("sub/large"), &large).unwrap();
     fs::write(files.join("ü b"), b"umlaut").unwrap();
-    let Some((_nginx, url)) = nginx(forwarder.directory(), &files) else { return };
+    let Some((_nginx, url)) = nginx(forwarder.directory(), &files, false) else { return };
     let server = serve(&forwarder, "server", &[&url, "--prefix", "/files"], None);
     assert!(server.stderr().contains("does not list directories"), "{}", server.stderr());
     assert!(get(&forwarder, "/files/sub/large") == large);
@@ -310,6 +319,39 @@ fn files_of_nginx_are_found_by_their_names() {
     wait_until("the new version", || (get(&forwarder, "/files/sub/large") == new).then_some(()));
     let private = refused(&forwarder, &format!("{url}private"), &[]);
     assert!(complaint(&private).contains("requires credentials"), "{private:?}");
+}
+
+/// Makes a certificate authority (`ca.pem`), and the certificate of a web server on this machine.
+fn make_certificate(directory: &Path) {
+    let script = "new='req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'
+        openssl $new -x509 -keyout ca.key -out ca.pem -days 2 -subj '/CN=authority'
+        openssl $new -keyout server.key -out server.csr -subj '/CN=server'
+        echo 'subjectAltName=IP:127.0.0.1' > extensions
+        openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 \
+            -extfile extensions -out server.pem";
+    let mut command = Command::new("sh");
+    command.args(["-ec", script]).current_dir(directory);
+    let output = run_to_end(command);
+    assert!(output.status.success(), "{}", complaint(&output));
+}
+
+#[test]
+fn certificate_of_a_web_server_is_checked() {
+    let forwarder = Settings::new().start();
+    let files = forwarder.directory().join("files");
+    fs::create_dir_all(&files).unwrap();
+    let content = noise(6, 1_000_000);
+    fs::write(files.join("file"), &content).unwrap();
+    make_certificate(forwarder.directory());
+    let Some((_nginx, url)) = nginx(forwarder.directory(), &files, true) else { return };
+    let unknown = refused(&forwarder, &url, &[]);
+    assert!(complaint(&unknown).contains("certificate"), "{unknown:?}");
+    let mut command = forwarder.command(&["serve", &url, "--prefix", "/files"]);
+    without_credentials(&mut command);
+    command.env("SSL_CERT_FILE", forwarder.directory().join("ca.pem"));
+    let mut server = Process::start("server", command, forwarder.directory());
+    server.wait_for_output("serving ");
+    assert!(get(&forwarder, "/files/file") == content);
 }
 
 #[test]
