@@ -7,7 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use namewire_tests::{
-    Forwarder, Process, Settings, program, run_to_end, run_to_end_within, skip_unless_found,
+    Forwarder, Peer, Process, Settings, Transport, noise, program, require, run_to_end,
+    run_to_end_within, skip_unless_found,
 };
 
 /// The repository.
@@ -147,4 +148,67 @@ fn python_package_passes_its_tests() {
     let printed = String::from_utf8_lossy(&ended.stdout);
     assert!(ended.status.success(), "{printed}{}", String::from_utf8_lossy(&ended.stderr));
     assert!(printed.contains(" passed") && !printed.contains("skipped"), "{printed}");
+}
+
+/// Serves an object, and a directory with it, until it is ended.
+const PUBLISH: &str = "
+import signal, sys, namewire
+content = open(sys.argv[1] + '/object', 'rb').read()
+client = namewire.Client()
+published = client.publish('/made/object', content)
+served = client.serve_directory('/made/files', sys.argv[1])
+print('READY', flush=True)
+signal.pause()
+";
+
+/// Reads an object by its name in each way, and compares it with a file.
+const READ: &str = "
+import sys, namewire
+content = open(sys.argv[1], 'rb').read()
+client = namewire.Client(timeout=20)
+assert client.fetch(sys.argv[2]) == content
+with client.open(sys.argv[2], buffering=0) as file:
+    assert file.size == len(content)
+    file.seek(500_000)
+    assert file.read(70_000) == content[500_000:570_000]
+assert namewire.FileSystem(timeout=20).cat(sys.argv[2]) == content
+";
+
+#[test]
+fn applications_of_other_projects_exchange_objects_with_the_python_package() {
+    let peers = [Peer::Python, Peer::Ndnts];
+    if !require(&peers) {
+        return;
+    }
+    let forwarder = Settings::new().start();
+    let directory = forwarder.directory();
+    let [served, packages] = ["served", "packages"].map(|name| directory.join(name));
+    for directory in [&served, &packages] {
+        fs::create_dir(directory).unwrap();
+    }
+    install(&packages);
+    let (file, object) = (served.join("object"), noise(5, 1 << 20));
+    fs::write(&file, &object).unwrap();
+    let python = |script: &str| {
+        let mut command = Command::new(Path::new(ROOT).join(".venv/bin/python"));
+        command.args(["-c", script]).env("NDN_CLIENT_TRANSPORT", forwarder.unix());
+        command.env("PYTHONPATH", &packages).env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    };
+    let mut command = python(PUBLISH);
+    command.arg(&served);
+    let mut publisher = Process::start("publisher", command, directory);
+    publisher.wait_for_output("READY");
+    let unix = Transport(forwarder.unix());
+    for peer in peers {
+        for name in ["/made/object", "/made/files/object"] {
+            assert!(peer.fetch(&unix, name, directory) == object, "{} of {name}", peer.name());
+        }
+        let name = format!("/peer/{}", peer.name());
+        let _producer = peer.produce(&unix, &name, &file, directory);
+        let mut command = python(READ);
+        command.arg(&file).arg(&name);
+        let read = run_to_end(command);
+        assert!(read.status.success(), "{}: {}", name, String::from_utf8_lossy(&read.stderr));
+    }
 }

@@ -210,11 +210,17 @@ def test_xarray_opens_zarr(served):
 def test_dask_computes_in_four_processes(served):
     distributed = pytest.importorskip("distributed")
     import dask
+    import dask.bag
 
     directory: pathlib.Path = served / "blocks"
     directory.mkdir(exist_ok=True)
     for index in range(16):
         (directory / f"{index}").write_bytes(bytes([index]) * 100_000)
+    numbers: pathlib.Path = served / "numbers"
+    numbers.mkdir(exist_ok=True)
+    for index in range(16):
+        lines = [f"{number}\n" for number in range(index * 10_000, (index + 1) * 10_000)]
+        (numbers / f"{index}.txt").write_text("".join(lines))
     fs = namewire.FileSystem(**OPTIONS)
 
     @dask.delayed
@@ -224,4 +230,8 @@ def test_dask_computes_in_four_processes(served):
     with distributed.LocalCluster(4, threads_per_worker=2, processes=True, dashboard_address=None) as cluster:
         with distributed.Client(cluster):
             sums = dask.compute(*[total(f"/files/blocks/{index}") for index in range(16)])
+            # A collection that is opened by its address.
+            lines = dask.bag.read_text("ndn://files/numbers/*.txt", storage_options=OPTIONS, blocksize=10_000)
+            assert lines.npartitions > 16
+            assert lines.map(int).sum().compute() == sum(range(160_000))
     assert list(sums) == [index * 100_000 for index in range(16)]
