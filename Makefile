@@ -10,7 +10,7 @@ BIN := target/$(PROFILE)/namewire
 BENCH := target/$(PROFILE)/namewire-bench
 # Made by `make c-library`; where it exists, the C library is installed and packaged, too.
 C_LIBRARY := target/$(PROFILE)/libnamewire.a
-# Made by `make python`; where it exists, the Python package is packaged, too.
+# Made by `make python`.
 WHEEL = $(shell ls -t target/wheels/namewire-*.whl 2>/dev/null | head -n 1)
 # All packages each time: cargo compiles libraries anew when other packages are selected, because of their features.
 TESTS = $(CARGO) test --workspace --no-fail-fast
@@ -65,8 +65,8 @@ install: ## Install what is built: the program, completions, man pages, namewire
 	scripts/install "$(or $(PREFIX),/usr/local)" "$(BIN)" $(wildcard $(C_LIBRARY))
 
 .PHONY: deb
-deb: build ## Make Debian packages, with what c-library and python have made (target/debian)
-	scripts/package-deb "$(BIN)" target/debian "$(wildcard $(C_LIBRARY))" "$(WHEEL)"
+deb: build c-library python ## Make Debian packages of the program, the C library and the Python package (target/debian)
+	scripts/package-deb "$(BIN)" target/debian "$(C_LIBRARY)" "$(WHEEL)"
 
 .PHONY: dist
 dist: semver build c-library python ## Make a release: archive, wheel, Debian packages, apt repository, all in target/dist (RELEASE_KEY=OpenPGP key)
@@ -83,13 +83,18 @@ package: cargo ## Package the library crates for a registry, and build them from
 	$(CARGO) package $(LIBRARIES:%=--package %)
 
 .PHONY: python
-python: cargo ## Build the Python package (target/wheels)
+python: cargo ## Build the Python package: wheel and source distribution (target/wheels)
 	test -x target/python/bin/maturin || { python3 -m venv target/python && target/python/bin/pip install --quiet 'maturin>=1.16,<2'; }
 	target/python/bin/maturin build --release --manifest-path bindings/python/Cargo.toml --out target/wheels
+	target/python/bin/maturin sdist --manifest-path bindings/python/Cargo.toml --out target/wheels
 
 .PHONY: python-check
-python-check: python ## Install the Python package in an empty environment, and fetch a file by it
+python-check: python ## Install the wheel, and one that is built from the source distribution, and fetch a file by each
 	scripts/check-wheel target/wheels
+	rm -rf target/wheels-of-source
+	PATH="$(CURDIR)/target/python/bin:$$PATH" CARGO_TARGET_DIR="$(CURDIR)/target/python/cargo" target/python/bin/pip wheel \
+		--quiet --no-deps --no-build-isolation --wheel-dir target/wheels-of-source "$$(ls -t target/wheels/namewire-*.tar.gz | head -n 1)"
+	scripts/check-wheel target/wheels-of-source
 
 .PHONY: c-library
 c-library: cargo ## Build the C library (target/release/c; make -C bindings/c install PREFIX=/usr/local)
