@@ -184,7 +184,7 @@ fn tshark_dissects_a_capture_from_a_pipe() {
 fn capture_goes_on_in_numbered_files_that_tshark_reads() {
     let forwarder = Settings::new().start_program();
     let file = forwarder.directory().join("packets.pcapng").display().to_string();
-    let rotation = ["--rotate-size", "600B", "--files", "2", "--type", "interest"];
+    let rotation = ["--rotate-size", "600B", "--files", "2", "--name", "/rotated"];
     let mut capture =
         forwarder.spawn("capture", &[&["capture", "-w", &file][..], &rotation].concat());
     let path = |number: u32| forwarder.directory().join(format!("packets_{number:05}.pcapng"));

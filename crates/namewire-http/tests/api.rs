@@ -640,7 +640,7 @@ fn huge_and_deep_queries_and_other_bodies_are_refused() {
         "{{ {} }}",
         (0..300).map(|at| format!("a{at}: cs {{ hits }} ")).collect::<String>()
     );
-    let nested = "{ a".repeat(100);
+    let nested = format!("{}{}", "{ a ".repeat(100), "}".repeat(100));
     for (query, code) in
         [(deep, "QUERY_TOO_DEEP"), (&nested, "QUERY_TOO_DEEP"), (&wide, "QUERY_TOO_LARGE")]
     {
