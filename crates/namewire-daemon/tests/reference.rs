@@ -202,7 +202,7 @@ fn json_type(of: &str) -> String {
         return format!("object of {}", json_type(value));
     }
     match of {
-        "u8" | "u32" | "u64" | "usize" => "number".to_owned(),
+        "u8" | "u16" | "u32" | "u64" | "usize" => "number".to_owned(),
         "bool" => "boolean".to_owned(),
         "String" | "Name" | "Vec<u8>" | "LogSeverity" => "string".to_owned(),
         "[u64; BURST_SIZE_CLASSES]" => "array of number".to_owned(),
