@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use common::{Hashed, data, digest, hasher, interest, name_of, with_digest};
 use ndn_table::{
-    DataKey, FaceIndex, InRecord, Ledger, OnlyMatch, Pcct, PcctConfig, PitError, PitIndex,
-    PitMatches, PlainInterest, Resource, StrategyId, Token, long_blocks,
+    DataKey, FaceIndex, InRecord, Ledger, OnlyMatch, OutRecord, Pcct, PcctConfig, PitError,
+    PitIndex, PitMatches, PlainInterest, Resource, StrategyId, Token, long_blocks,
 };
 use ndn_types::{
     NANOS_PER_MILLI, PrincipalIndex, PrincipalKey, Reserves, Resources as _, ShareVerdict,
@@ -318,8 +318,10 @@ impl World {
             let record = self.pcct.out_record_mut(index, face).unwrap();
             assert_eq!(record.nack_reason, None);
             assert_eq!(record.strategy_state, if is_known { 7 } else { 0 });
+            assert_eq!(record.measured_depth, if is_known { 3 } else { OutRecord::UNMEASURED });
             record.nack_reason = Some(50);
             record.strategy_state = 7;
+            record.measured_depth = 3;
         }
     }
 

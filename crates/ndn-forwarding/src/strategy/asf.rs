@@ -170,6 +170,7 @@ impl Asf {
         interest: &PendingInterest<'_>,
         face: FaceIndex,
     ) {
+        context.set_namespace(interest, face);
         let by = context.asker(interest);
         let now = by.now;
         let table = context.measurements();
@@ -306,12 +307,10 @@ impl Strategy for Asf {
     fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &RxPacket<'_>) {
         let (now, strategy) = (context.now(), context.strategy);
         let sent = context.out_record(entry, data.face()).map(|record| record.renewed);
-        let table = context.measurements();
-        let Some(namespace) = table.find_namespace(strategy, data.hashes(), now) else {
-            return;
-        };
-        if let (Some(sent), Some(hop)) =
-            (sent, table.find_hop_mut(strategy, namespace, data.face(), now))
+        let namespace = context.namespace_of(entry, data.face(), data.hashes());
+        if let (Some(sent), Some(namespace)) = (sent, namespace)
+            && let Some(hop) =
+                context.measurements().find_hop_mut(strategy, namespace, data.face(), now)
         {
             self.apply_timeout(hop, now);
             hop.rtt.add(now.nanos_since(sent));
@@ -332,9 +331,9 @@ impl Strategy for Asf {
         let (now, strategy) = (context.now(), context.strategy);
         let mut hashes = [0; ndn_table::PREFIX_HASHES_MAX];
         let count = context.hash_name_of(entry, &mut hashes);
-        let table = context.measurements();
-        if let Some(namespace) = table.find_namespace(strategy, &hashes[..count], now)
-            && let Some(hop) = table.find_hop_mut(strategy, namespace, nack.face, now)
+        if let Some(namespace) = context.namespace_of(entry, nack.face, &hashes[..count])
+            && let Some(hop) =
+                context.measurements().find_hop_mut(strategy, namespace, nack.face, now)
         {
             hop.due = Timestamp::ZERO;
             self.note_timeout(hop, true);

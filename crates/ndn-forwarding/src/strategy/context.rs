@@ -366,6 +366,26 @@ impl Context<'_> {
         Writer { strategy: self.strategy, principal, now: self.outgoing.now }
     }
 
+    /// Notes in the out-record of a face that its answer is measured for the namespace of this Interest.
+    pub(super) fn set_namespace(&mut self, interest: &PendingInterest<'_>, face: FaceIndex) {
+        if let Some(record) = self.outgoing.tables.pcct.out_record_mut(interest.entry, face) {
+            record.measured_depth =
+                u8::try_from(interest.next_hops_depth).unwrap_or(OutRecord::UNMEASURED);
+        }
+    }
+
+    /// The namespace that the answer of a face is measured for, by the hashes of the prefixes of its name: that of the
+    /// Interest that was sent to it. Further measurements may exist for prefixes of the same name.
+    pub(super) fn namespace_of(
+        &self,
+        entry: PitIndex,
+        face: FaceIndex,
+        prefix_hashes: &[u64],
+    ) -> Option<u64> {
+        let depth = self.out_record(entry, face)?.measured_depth;
+        prefix_hashes.get(usize::from(depth)).copied()
+    }
+
     /// Records that a face answered `entry` after `rtt_ns`, under the parent of the name of `data`.
     pub(super) fn note_answer(&mut self, entry: PitIndex, data: &RxPacket<'_>, rtt_ns: u64) {
         let [.., parent_hash, _] = *data.hashes() else { return };

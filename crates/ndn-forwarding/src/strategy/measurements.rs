@@ -22,6 +22,8 @@ pub(crate) struct Measurement {
     expiry: Timestamp,
     /// The principal whose Interest made it. If that has ended, its number may be that of a newcomer until this expires.
     principal: PrincipalIndex,
+    /// The last other principal whose Interest was measured by it; the same if there is none.
+    other: PrincipalIndex,
     /// The face that answered last.
     pub(crate) last_next_hop: FaceIndex,
     /// Its round-trip time.
@@ -39,6 +41,7 @@ impl Measurement {
         key: 0,
         expiry: Timestamp::ZERO,
         principal: PrincipalIndex::OTHER,
+        other: PrincipalIndex::OTHER,
         last_next_hop: FaceIndex::from_bits(u32::MAX),
         rtt: RttEstimate::UNKNOWN,
         due: Timestamp::ZERO,
@@ -61,8 +64,9 @@ pub(crate) struct Writer {
 /// A set-associative table of fixed size.
 ///
 /// A new entry takes the place of one that has expired. If there is none, the principal with most entries of the set
-/// gives way, the one that writes included; among several, the one that ends first. So Interests of one principal under
-/// any number of names leave a place in each set to others.
+/// gives way, the one that writes included; among several, the one that ends first. An entry that two principals use
+/// gives way as one of the principal with fewer. So Interests of one principal under any number of names leave a place in
+/// each set to others, and also what these use of its own.
 ///
 /// Keys are keyed 64-bit hashes of name prefixes, without the names: if two prefixes collide, the
 /// strategy may prefer the wrong upstream, nothing worse.
@@ -109,17 +113,6 @@ impl Measurements {
         self.lasting_mut(by, prefix_key(by.strategy, prefix_hash), lifetime_ms)
     }
 
-    /// The hash of the longest prefix that has an entry.
-    pub(crate) fn find_namespace(
-        &self,
-        strategy: StrategyId,
-        prefix_hashes: &[u64],
-        now: Timestamp,
-    ) -> Option<u64> {
-        let mut hashes = prefix_hashes.iter().rev().copied();
-        hashes.find(|&hash| self.find(prefix_key(strategy, hash), now).is_some())
-    }
-
     /// The entry of a next hop of a namespace, to be written, with a lifetime of `lifetime_ms`.
     pub(crate) fn hop_mut(
         &mut self,
@@ -162,16 +155,19 @@ impl Measurements {
     }
 
     /// An entry belongs to the principal whose Interest made it, so that nobody takes over those of others by writing to
-    /// them.
+    /// them, and also to the last other one that wrote to it, so that nobody takes it away from that one.
     fn entry_mut(&mut self, by: Writer, key: u64) -> &mut Measurement {
         let Writer { principal, now, .. } = by;
         let set = &mut self.sets[set_index(key)];
         let known = set.iter().position(|entry| entry.key == key && entry.expiry > now);
         let way = known.unwrap_or_else(|| {
             let way = replaced_way(set, by);
-            set[way] = Measurement { key, principal, ..Measurement::NONE };
+            set[way] = Measurement { key, principal, other: principal, ..Measurement::NONE };
             way
         });
+        if set[way].principal != principal {
+            set[way].other = principal;
+        }
         set[way].expiry = now.plus_millis(LIFETIME_MS);
         &mut set[way]
     }
@@ -180,13 +176,14 @@ impl Measurements {
 /// The entry whose place a new one takes.
 fn replaced_way(set: &[Measurement; WAYS], by: Writer) -> usize {
     let held = |principal| {
-        let of_principal = set.iter().filter(|entry| entry.principal == principal).count();
-        of_principal + usize::from(principal == by.principal)
+        let is_of = |entry: &&Measurement| [entry.principal, entry.other].contains(&principal);
+        set.iter().filter(is_of).count() + usize::from(principal == by.principal)
     };
     let rank = |&way: &usize| {
         let entry = &set[way];
         let is_alive = entry.expiry > by.now;
-        (is_alive, Reverse(if is_alive { held(entry.principal) } else { 0 }), entry.expiry)
+        let fewest = held(entry.principal).min(held(entry.other));
+        (is_alive, Reverse(if is_alive { fewest } else { 0 }), entry.expiry)
     };
     (0..WAYS).min_by_key(rank).unwrap_or(0)
 }
@@ -257,6 +254,32 @@ mod tests {
         assert_eq!(left(&[one, one, one, one, two, three]), [2, 3, 4, 5]);
         assert_eq!(left(&[one, two, three, four, five]), [1, 2, 3, 4], "each has one");
         assert_eq!(left(&[one, two, three, four, four]), [0, 1, 2, 4]);
+    }
+
+    #[test]
+    fn entry_that_others_use_does_not_give_way_to_its_maker() {
+        let mut ledger = Ledger::new([Capacity::of(1); Resource::COUNT], Reserves::NONE);
+        let [one, two, three] =
+            [1, 2, 3].map(|face_id| ledger.attach(PrincipalKey::Neighbour { face_id }));
+        let key = |number: usize| 7 | (number as u64) << 20;
+        let left = |writes: &[(PrincipalIndex, usize)]| {
+            let (mut table, mut now) = (Measurements::new(), Timestamp::ZERO);
+            for &(principal, number) in writes {
+                now = now.plus_millis(1);
+                table.entry_mut(Writer { strategy: A, principal, now }, key(number));
+            }
+            let numbers = 0..writes.len();
+            numbers.filter(|&number| table.find(key(number), now).is_some()).collect::<Vec<_>>()
+        };
+        let by_one = |numbers: std::ops::Range<usize>| numbers.map(|number| (one, number));
+        let flood = |first: &[(PrincipalIndex, usize)]| {
+            left(&first.iter().copied().chain(by_one(1..7)).collect::<Vec<_>>())
+        };
+        assert_eq!(flood(&[(one, 0)]), [3, 4, 5, 6], "only its maker uses it");
+        assert_eq!(flood(&[(one, 0), (two, 0)]), [0, 4, 5, 6]);
+        assert_eq!(flood(&[(one, 0), (two, 0), (one, 0)]), [0, 4, 5, 6]);
+        assert_eq!(flood(&[(two, 0), (one, 0)]), [0, 4, 5, 6], "it is not taken over");
+        assert_eq!(flood(&[(two, 0), (three, 0), (one, 0)]), [0, 4, 5, 6]);
     }
 
     #[test]

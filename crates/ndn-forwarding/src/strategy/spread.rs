@@ -202,12 +202,13 @@ impl Strategy for FastRoute {
             && let Some(face) = chosen
             && context.send_interest(interest, face)
         {
-            return;
+            return context.set_namespace(interest, face);
         }
         let mut count = 0;
         for hop in interest.next_hops {
             if context.is_eligible(interest, hop.face) && context.send_interest(interest, hop.face)
             {
+                context.set_namespace(interest, hop.face);
                 count += 1;
             }
         }
@@ -218,9 +219,8 @@ impl Strategy for FastRoute {
 
     fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &RxPacket<'_>) {
         let by = context.writer(entry);
-        let table = context.measurements();
-        if let Some(namespace) = table.find_namespace(by.strategy, data.hashes(), by.now) {
-            let namespace = table.namespace_mut(by, namespace, LIFETIME_MS);
+        if let Some(namespace) = context.namespace_of(entry, data.face(), data.hashes()) {
+            let namespace = context.measurements().namespace_mut(by, namespace, LIFETIME_MS);
             namespace.state = Self::CHOSEN;
             namespace.last_next_hop = data.face();
         }
@@ -231,9 +231,8 @@ impl Strategy for FastRoute {
             let by = context.writer(entry);
             let mut hashes = [0; ndn_table::PREFIX_HASHES_MAX];
             let count = context.hash_name_of(entry, &mut hashes);
-            let table = context.measurements();
-            if let Some(namespace) = table.find_namespace(by.strategy, &hashes[..count], by.now) {
-                let namespace = table.namespace_mut(by, namespace, LIFETIME_MS);
+            if let Some(namespace) = context.namespace_of(entry, nack.face, &hashes[..count]) {
+                let namespace = context.measurements().namespace_mut(by, namespace, LIFETIME_MS);
                 if namespace.last_next_hop == nack.face {
                     namespace.state = 0;
                 }

@@ -439,7 +439,7 @@ impl Pcct {
     }
 
     /// Adds or renews the out-record of `face`. A renewed record loses its Nack and keeps its
-    /// `strategy_state`. Returns the Nonce that a renewed record had.
+    /// `strategy_state` and `measured_depth`. Returns the Nonce that a renewed record had.
     ///
     /// # Errors
     /// [`PitError::RecordsFull`].

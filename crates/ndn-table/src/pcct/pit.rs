@@ -707,7 +707,8 @@ impl Pit {
         if let Some(place) = self.out_store.find(&entry.out_first, *list, new.face) {
             let record = self.out_store.at_mut(&mut entry.out_first, place);
             let previous = record.nonce;
-            *record = OutRecord { strategy_state: record.strategy_state, ..new };
+            let OutRecord { strategy_state, measured_depth, .. } = *record;
+            *record = OutRecord { strategy_state, measured_depth, ..new };
             return Ok(Some(previous));
         }
         if list.count >= OUT_RECORDS_PER_ENTRY_MAX

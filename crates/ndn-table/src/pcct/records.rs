@@ -51,6 +51,9 @@ pub struct OutRecord {
     pub nack_reason: Option<u16>,
     /// Reserved for the strategy, for example a suppression interval; 0 in a new record.
     pub strategy_state: u32,
+    /// Number of components of the prefix that the strategy measures the answer for;
+    /// [`UNMEASURED`](Self::UNMEASURED) if it has set none.
+    pub measured_depth: u8,
 }
 
 const _: () = assert!(size_of::<InRecord>() == 32 && size_of::<OutRecord>() == 32);
@@ -122,7 +125,11 @@ impl OutRecord {
         lifetime_ms: 0,
         nack_reason: None,
         strategy_state: 0,
+        measured_depth: Self::UNMEASURED,
     };
+
+    /// Depth of no prefix: names have fewer components.
+    pub const UNMEASURED: u8 = u8::MAX;
 
     /// When the record expires.
     #[must_use]

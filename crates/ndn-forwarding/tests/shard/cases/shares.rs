@@ -670,37 +670,96 @@ fn one_principal_may_use_all_that_is_not_reserved() {
     assert_eq!(bed.counters[0].dropped(DropReason::PitShare), 10);
 }
 
+/// A prefix under the strategy ASF, whose cheaper next hop does not answer.
+struct Adaptive {
+    bed: Bed,
+    now: u64,
+    nonce: u32,
+}
+
+impl Adaptive {
+    fn new() -> Self {
+        let mut bed = bed(1, 20_000);
+        bed.add_route(&name("/asf"), HOLE, 0);
+        bed.add_route(&name("/asf"), PRODUCER, 10);
+        bed.set_strategy(&name("/asf"), "/localhost/nfd/strategy/asf");
+        Self { bed, now: 0, nonce: 0 }
+    }
+
+    /// The upstreams that an Interest of this face is sent to. The producer answers it.
+    fn ask(&mut self, face: Face) -> Vec<Face> {
+        self.nonce += 1;
+        let uri = format!("/asf/by/{}", self.nonce);
+        self.bed.sent.0.clear();
+        self.bed.process(self.now, &[from(face, interest(&uri, self.nonce))]);
+        let asked = self.bed.sent.0.iter().map(|sent| sent.face).collect();
+        self.bed.process(self.now + 10, &[from(PRODUCER, data(&uri))]);
+        self.now += 20;
+        asked
+    }
+
+    /// [`Self::ask`] until ASF knows that the cheaper next hop does not answer.
+    fn learn(&mut self, face: Face) {
+        for _ in 0..10 {
+            self.ask(face);
+            self.wait();
+        }
+        assert!(self.ask(face).contains(&PRODUCER), "the cheaper next hop does not answer");
+    }
+
+    /// Longer than an Interest is pending.
+    fn wait(&mut self) {
+        self.now += 5000;
+        self.bed.advance(self.now);
+    }
+
+    /// An Interest of the attacking host with a hint.
+    fn send_hinted(&mut self, uri: &str, serial: u32) {
+        let hinted = interest(uri, 1_000_000 + serial).hint("/hole");
+        self.bed.process(self.now, &[from(100 + serial % 13, hinted)]);
+    }
+
+    /// Hinted Interests for ten thousand names.
+    fn flood(&mut self) {
+        (0..10_000).for_each(|serial| self.send_hinted(&format!("/asf/{serial}/x"), serial));
+    }
+
+    fn assert_known(&mut self, face: Face) {
+        for _ in 0..20 {
+            let asked = self.ask(face);
+            assert!(asked.contains(&PRODUCER), "{asked:?}");
+        }
+    }
+}
+
 /// Each Interest with a hint makes measurements of its own, which need no answer.
 #[test]
 fn hinted_interests_of_one_host_leave_measurements_to_others() {
-    let mut bed = bed(1, 20_000);
-    bed.add_route(&name("/asf"), HOLE, 0);
-    bed.add_route(&name("/asf"), PRODUCER, 10);
-    bed.set_strategy(&name("/asf"), "/localhost/nfd/strategy/asf");
-    // The upstreams that an Interest of a bystander is sent to.
-    let mut nonce = 0;
-    let mut ask = |bed: &mut Bed, now| -> Vec<Face> {
-        nonce += 1;
-        let uri = format!("/asf/by/{nonce}");
-        bed.sent.0.clear();
-        bed.process(now, &[from(50, interest(&uri, nonce))]);
-        let asked = bed.sent.0.iter().map(|sent| sent.face).collect();
-        bed.process(now + 10, &[from(PRODUCER, data(&uri))]);
-        asked
-    };
-    let mut now = 0;
-    for _ in 0..10 {
-        ask(&mut bed, now);
-        now += 5000;
-        bed.advance(now);
-    }
-    assert!(ask(&mut bed, now).contains(&PRODUCER), "the cheaper next hop does not answer");
-    for serial in 0..10_000 {
-        let hinted = interest(&format!("/asf/{serial}/x"), 1_000_000 + serial).hint("/hole");
-        bed.process(now + 20, &[from(100 + serial % 13, hinted)]);
-    }
-    for _ in 0..20 {
-        let asked = ask(&mut bed, now + 30);
-        assert!(asked.contains(&PRODUCER), "{asked:?}");
+    let mut adaptive = Adaptive::new();
+    adaptive.learn(50);
+    adaptive.flood();
+    adaptive.assert_known(50);
+}
+
+/// Measurements that the host has made belong to a bystander, too, once that has used them.
+#[test]
+fn measurements_of_a_host_stay_while_others_use_them() {
+    let mut adaptive = Adaptive::new();
+    adaptive.learn(100);
+    adaptive.ask(50);
+    adaptive.flood();
+    adaptive.assert_known(50);
+}
+
+/// A hinted Interest is measured for a prefix of its own, which is longer than that of the route.
+#[test]
+fn hinted_interests_under_a_longer_prefix_take_no_answers_from_the_route() {
+    let mut adaptive = Adaptive::new();
+    adaptive.learn(50);
+    for serial in 0..10 {
+        adaptive.send_hinted(&format!("/asf/by/hinted/{serial}"), serial);
+        let asked = adaptive.ask(50);
+        assert!(asked.contains(&PRODUCER), "after {serial} hinted Interests: {asked:?}");
+        adaptive.wait();
     }
 }
