@@ -7,11 +7,13 @@ use std::collections::{HashMap, VecDeque};
 
 use ndn_packet::Name;
 use ndn_table::{FaceIndex, Token};
+use ndn_types::PrincipalIndex;
 
 /// Maximum number of queued requests. Further ones are counted and dropped; the next packet of the
 /// same kind requests again.
 const REQUESTS_MAX: usize = 256;
-/// Maximum number of held Data. Beyond it, Data is sent without an announcement.
+/// Maximum number of held Data. A principal has as many as there are places left, at most: one alone half of them.
+/// Beyond that, Data is sent without an announcement.
 const HELD_MAX: usize = 256;
 
 /// A request to the control thread.
@@ -48,6 +50,8 @@ pub enum LearningRequest {
 /// A Data that is held until its announcement is found.
 #[derive(Debug)]
 pub(crate) struct Held {
+    /// The principal of the PIT entry.
+    pub(crate) principal: PrincipalIndex,
     /// The face that the Data arrived on.
     pub(crate) face: FaceIndex,
     pub(crate) may_go_back: bool,
@@ -78,7 +82,9 @@ impl Learning {
 
     /// Holds a Data and requests its announcement. Returns false if there is no room.
     pub(crate) fn hold(&mut self, ticket: Token, name: Name, held: Held) -> bool {
-        if self.held.len() >= HELD_MAX || !self.ask(LearningRequest::Find { ticket, name }) {
+        let of_principal = self.held.values().filter(|other| other.principal == held.principal);
+        let has_room = of_principal.count() + self.held.len() < HELD_MAX;
+        if !has_room || !self.ask(LearningRequest::Find { ticket, name }) {
             return false;
         }
         self.held.insert(ticket, held);
@@ -92,5 +98,39 @@ impl Learning {
     /// Removes the Data of a ticket.
     pub(crate) fn take(&mut self, ticket: Token) -> Option<Held> {
         self.held.remove(&ticket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_table::{Ledger, Resource};
+    use ndn_types::{Capacity, PrincipalKey, Reserves};
+
+    use super::*;
+
+    #[test]
+    fn held_data_of_one_principal_leaves_places_to_others() {
+        let mut ledger = Ledger::new([Capacity::of(1); Resource::COUNT], Reserves::NONE);
+        let [one, two] = [1, 2].map(|face_id| ledger.attach(PrincipalKey::Neighbour { face_id }));
+        let (mut learning, mut entry) = (Learning::default(), 0);
+        let mut hold = |principal| {
+            entry += 1;
+            let held = Held {
+                principal,
+                face: FaceIndex::new(1, 0),
+                may_go_back: false,
+                wire: Box::default(),
+                congestion_mark: 0,
+                is_localhost: false,
+                incoming_face_id: None,
+                freshness_ms: 0,
+            };
+            let is_held =
+                learning.hold(Token { shard: 0, entry, generation: 0 }, Name::new(), held);
+            assert_eq!(learning.next_request().is_some(), is_held);
+            is_held
+        };
+        assert_eq!((0..HELD_MAX).filter(|_| hold(one)).count(), HELD_MAX / 2);
+        assert_eq!((0..HELD_MAX).filter(|_| hold(two)).count(), HELD_MAX / 4);
     }
 }

@@ -345,6 +345,7 @@ impl Outgoing<'_> {
     pub(crate) fn hold_data(&mut self, entry: PitIndex, rx: &RxPacket<'_>) {
         let Ok(view) = Data::parse(rx.wire()) else { return };
         let held = Held {
+            principal: self.tables.pcct.entry(entry).principal(),
             face: rx.face(),
             may_go_back: rx.has(Flags::FROM_AD_HOC),
             wire: rx.wire().into(),
