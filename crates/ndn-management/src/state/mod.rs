@@ -26,6 +26,7 @@ mod certificates;
 mod config;
 mod dataset_requests;
 mod datasets;
+mod erasures;
 mod faces;
 mod learning;
 mod outbox;
@@ -88,6 +89,7 @@ use certificates::{
 };
 pub use datasets::FaceEventSink;
 use datasets::{DatasetService, Tables};
+use erasures::Erasure;
 use faces::FaceRecords;
 use learning::Announcements;
 use outbox::Outbox;
@@ -1180,12 +1182,22 @@ impl ControlState {
         let Some(Placed { ticket, .. }) = self.add_pending(executing, work) else {
             return Outcome::busy();
         };
-        self.outbox.push(Action::EraseCs { ticket, prefix, limit, is_whole_name: false });
+        let erasure = Erasure { ticket, prefix, limit };
+        let erasure = self.pending.begin_erasure(executing.principal.without_process(), erasure);
+        self.request_erasure(erasure);
         Outcome::Deferred
+    }
+
+    fn request_erasure(&mut self, erasure: Option<Erasure>) {
+        if let Some(Erasure { ticket, prefix, limit }) = erasure {
+            self.outbox.push(Action::EraseCs { ticket, prefix, limit, is_whole_name: false });
+        }
     }
 
     /// Reports the end of [`Action::EraseCs`]: the number of erased packets, and whether more remain under the prefix.
     pub fn cs_erase_done(&mut self, ticket: Ticket, erased: u64, more_remain: bool) {
+        let next = self.pending.end_erasure(ticket);
+        self.request_erasure(next);
         let Some(Pending { claims, work: Work::EraseCs { prefix, count }, .. }) =
             self.pending.take(ticket)
         else {

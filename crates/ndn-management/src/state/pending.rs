@@ -10,6 +10,7 @@ use ndn_types::{
 };
 
 use super::action::{FaceSpecification, Ticket};
+use super::erasures::{Erasure, Erasures};
 
 /// Maximum number of waiting commands, and of work that no command waits for. Principals share the places.
 const PENDING_MAX: usize = 1024;
@@ -108,6 +109,7 @@ pub(super) struct Displaced {
 #[derive(Debug)]
 pub(super) struct PendingTable {
     entries: BTreeMap<Ticket, Pending>,
+    erasures: Erasures,
     ledger: RankedLedger<PendingPlaces, 1>,
     last_ticket: u64,
     last_number: u64,
@@ -116,7 +118,8 @@ pub(super) struct PendingTable {
 impl PendingTable {
     pub(super) fn new(reserves: Reserves) -> Self {
         let ledger = RankedLedger::new([Capacity::of(PENDING_MAX)], reserves);
-        Self { entries: BTreeMap::new(), ledger, last_ticket: 0, last_number: 0 }
+        let (entries, erasures) = (BTreeMap::new(), Erasures::default());
+        Self { entries, erasures, ledger, last_ticket: 0, last_number: 0 }
     }
 
     /// Returns the holdings of all principals.
@@ -160,6 +163,23 @@ impl PendingTable {
         }
         let (claim, _) = self.claim(PrincipalKey::OTHER)?;
         Some(self.insert(now, Work::EraseCs { prefix, count: None }, claim))
+    }
+
+    /// Returns the erasure of a command if it is to begin now, and not after another one of its principal.
+    pub(super) fn begin_erasure(
+        &mut self,
+        principal: PrincipalKey,
+        erasure: Erasure,
+    ) -> Option<Erasure> {
+        // As many wait as there are places.
+        self.erasures.retain(|ticket| self.entries.contains_key(&ticket));
+        self.erasures.begin(principal, erasure)
+    }
+
+    /// Notes that the data plane has ended an erasure. Returns the one that is to begin then.
+    pub(super) fn end_erasure(&mut self, ticket: Ticket) -> Option<Erasure> {
+        self.erasures.retain(|ticket| self.entries.contains_key(&ticket));
+        self.erasures.end(ticket)
     }
 
     /// Takes a place for a principal, and finds the one that has to give a place back for it.

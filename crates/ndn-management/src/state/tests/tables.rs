@@ -331,6 +331,40 @@ fn erase(
 }
 
 #[test]
+fn erasures_of_one_principal_are_done_one_after_the_other() {
+    let mut harness = Harness::new();
+    neighbour(&mut harness, 402, 2);
+    let begun = |harness: &mut Harness| -> Vec<(Ticket, Name)> {
+        let actions = harness.take_actions().into_iter();
+        let erasures = actions.filter_map(|action| match action {
+            Action::EraseCs { ticket, prefix, .. } => Some((ticket, prefix)),
+            _ => None,
+        });
+        erasures.collect()
+    };
+    let begin = |harness: &mut Harness, face_id: u64, prefix: &str| {
+        harness.begin(face_id, Verb::CsErase, &named(prefix));
+        begun(harness)
+    };
+    let first = begin(&mut harness, APP, "/a");
+    assert_eq!(first[0].1, name("/a"));
+    assert_eq!(begin(&mut harness, APP, "/b"), []);
+    assert_eq!(begin(&mut harness, APP, "/c"), []);
+    // That of another principal takes turns with the first one.
+    assert_eq!(begin(&mut harness, 402, "/d")[0].1, name("/d"));
+    harness.state.cs_erase_done(first[0].0, 1, false);
+    harness.run();
+    let second = begun(&mut harness);
+    assert_eq!((second.len(), &second[0].1), (1, &name("/b")));
+    // Commands that wait for too long are dropped, and their erasures with them.
+    harness.advance(61 * SECOND);
+    harness.state.cs_erase_done(second[0].0, 1, false);
+    harness.run();
+    assert_eq!(begun(&mut harness), []);
+    assert_eq!(begin(&mut harness, APP, "/e")[0].1, name("/e"));
+}
+
+#[test]
 fn erase_is_limited_and_reports_the_limit_when_more_remain() {
     let mut harness = Harness::new();
     for (count, erased, more_remain, limit, capacity) in [
