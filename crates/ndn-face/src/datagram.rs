@@ -236,7 +236,8 @@ impl Transport for Datagrams {
         let (id, peer) = own.map_or((state.channel, state.peer), |own| (own, None));
         let channel = self.channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
         let Some(channel) = channel else { return };
-        let to = Destination { face: face.index, target: Target::of(peer) };
+        let principal = cx.shared.memory.principal(face.holder);
+        let to = Destination { face: face.index, principal, target: Target::of(peer) };
         let bytes_max = face.link.options().queue_bytes_max;
         let tap = TransportContext::tap_point(&mut cx.shared.tap, cx.now, face.index);
         let sink = DatagramSink::new(&mut channel.output.queue, to, cx.pool, bytes_max, tap);

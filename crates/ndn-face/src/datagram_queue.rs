@@ -15,7 +15,7 @@ use ndn_sys::packet::{FramePort, FrameRefusal, FrameTransmitted, LinkAddress};
 use ndn_sys::udp::{MESSAGE_LENGTH_MAX, SEGMENTS_MAX, SendBatch, SendBuilder};
 use ndn_sys::xdp::XdpPort;
 use ndn_table::FaceIndex;
-use ndn_types::Timestamp;
+use ndn_types::{PrincipalIndex, Timestamp};
 use rustix::io::Errno;
 
 use crate::counters::{CallCounters, ChannelCounters, LinkDropReason};
@@ -43,7 +43,16 @@ const PADDING: [u8; PAYLOAD_MIN] = [0; PAYLOAD_MIN];
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Destination {
     pub(crate) face: FaceIndex,
+    /// The principal that the face is charged to.
+    pub(crate) principal: PrincipalIndex,
     pub(crate) target: Target,
+}
+
+impl Destination {
+    /// Whether the socket has other peers, too.
+    fn is_shared(&self) -> bool {
+        !matches!(self.target, Target::Connected)
+    }
 }
 
 /// An address that frames are sent to.
@@ -107,6 +116,8 @@ pub(crate) struct DatagramQueue {
     /// The other frames differ in face or length.
     mixed: bool,
     blocked: bool,
+    /// While it is blocked: bytes of each principal to peers that share the socket.
+    held: HashMap<PrincipalIndex, usize>,
     /// Frames are reordered for long runs.
     sorts: bool,
     /// Frames may be sent in runs (GSO).
@@ -181,6 +192,7 @@ impl DatagramQueue {
             ordered: 0,
             mixed: false,
             blocked: false,
+            held: HashMap::new(),
             sorts: true,
             segments,
             narrow_paths: NarrowPaths::default(),
@@ -426,7 +438,12 @@ impl DatagramQueue {
     fn keep_rest(&mut self, done: usize, pool: &PacketPool) {
         self.release(done, pool);
         self.ordered = self.datagrams.len();
-        self.blocked = true;
+        if !self.blocked {
+            self.blocked = true;
+            for datagram in self.datagrams.iter().filter(|one| one.to.is_shared()) {
+                *self.held.entry(datagram.to.principal).or_default() += datagram.length();
+            }
+        }
         let keeps_bytes = self.bytes.len() <= 2 * self.pending_bytes + KEPT_BYTES;
         if keeps_bytes && self.datagrams.iter().all(|one| one.large.is_none()) {
             // Copying the whole queue after each partial send would cost more than sending it.
@@ -450,6 +467,11 @@ impl DatagramQueue {
     fn release(&mut self, count: usize, pool: &PacketPool) {
         for datagram in self.datagrams.drain(..count) {
             self.pending_bytes -= datagram.length();
+            if let Some(held) = self.held.get_mut(&datagram.to.principal)
+                && datagram.to.is_shared()
+            {
+                *held -= datagram.length();
+            }
             if let Some(handle) = datagram.large {
                 pool.release(handle);
             }
@@ -466,6 +488,20 @@ impl DatagramQueue {
         self.ordered = 0;
         self.mixed = false;
         self.blocked = false;
+        self.held.clear();
+    }
+
+    /// Charges a frame to its principal, unless nothing waits for the kernel. Returns false if that would have more of the
+    /// queue than is left: so one alone takes half of it.
+    #[inline]
+    fn charge(&mut self, to: Destination, length: usize, bytes_max: usize) -> bool {
+        if !self.blocked || !to.is_shared() {
+            return true;
+        }
+        let held = self.held.entry(to.principal).or_default();
+        let has_room = *held + self.pending_bytes + length <= bytes_max;
+        *held += if has_room { length } else { 0 };
+        has_room
     }
 
     /// Forgets the path of a face that closes.
@@ -528,7 +564,7 @@ impl FrameSink for DatagramSink<'_> {
         let Self { queue, to, pool, bytes_max, tap, first_length } = self;
         let length = header.len() + payload.len();
         let first_length = *first_length.get_or_insert(length);
-        if queue.pending_bytes + length > *bytes_max {
+        if queue.pending_bytes + length > *bytes_max || !queue.charge(*to, length, *bytes_max) {
             return Err(LinkDropReason::QueueFull);
         }
         let start = queue.bytes.len();

@@ -11,7 +11,7 @@ use ndn_ring::{BLOCK_SIZE, CopyBlock, PacketPool};
 use ndn_sys::packet::{Delivery, LinkAddress};
 use ndn_sys::poll::{Event, Interest};
 use ndn_table::FaceIndex;
-use ndn_types::{FaceUri, PrincipalKey, Timestamp};
+use ndn_types::{FaceUri, PrincipalIndex, PrincipalKey, Timestamp};
 
 use crate::counters::{ChannelCounters, LinkDropReason};
 use crate::datagram_queue::{
@@ -231,7 +231,9 @@ impl Transport for Ports {
         let id = station.port;
         let port = self.ports.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
         let Some(port) = port else { return };
-        let Some(to) = port.destination(face.index, station.mac).filter(|_| port.is_up) else {
+        let principal = cx.shared.memory.principal(face.holder);
+        let to = port.destination(face.index, principal, station.mac);
+        let Some(to) = to.filter(|_| port.is_up) else {
             return outgoing.drop_while_down(&mut face.link, cx.now);
         };
         let bytes_max = face.link.options().queue_bytes_max;
@@ -627,10 +629,15 @@ impl Port {
 
     /// Where a face sends to, while there is the device.
     #[inline]
-    fn destination(&self, face: FaceIndex, mac: [u8; 6]) -> Option<Destination> {
+    fn destination(
+        &self,
+        face: FaceIndex,
+        principal: PrincipalIndex,
+        mac: [u8; 6],
+    ) -> Option<Destination> {
         let interface = self.socket.as_ref()?.interface();
         let address = LinkAddress { interface, protocol: ETHER_TYPE, mac };
-        Some(Destination { face, target: Target::Link(address) })
+        Some(Destination { face, principal, target: Target::Link(address) })
     }
 
     /// Examines the next frame once, and copies its packet to the end of the block of `blocks`, so that the slot of the

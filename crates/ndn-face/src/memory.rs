@@ -183,6 +183,12 @@ impl FaceMemory {
         Account { memory: self, holder, kind: MemoryKind::Output }
     }
 
+    /// The principal that a face is charged to.
+    #[inline]
+    pub(crate) fn principal(&self, holder: Holder) -> PrincipalIndex {
+        self.accounts.get(holder.0 as usize).map_or(PrincipalIndex::OTHER, |one| one.principal)
+    }
+
     /// The memory for messages that a face receives.
     #[inline]
     pub fn reassembly(&mut self, holder: Holder) -> Account<'_> {

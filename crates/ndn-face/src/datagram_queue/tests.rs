@@ -3,10 +3,11 @@
 
 use std::os::fd::OwnedFd;
 
-use ndn_types::Timestamp;
+use ndn_types::{PrincipalKey, Reserves, Timestamp};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
 use super::*;
+use crate::memory::FaceMemory;
 
 /// The time of all flushes that do not depend on it.
 const AT: Timestamp = Timestamp::from_millis(1);
@@ -33,7 +34,8 @@ fn sink<'a>(
     pool: &'a PacketPool,
     bytes_max: usize,
 ) -> DatagramSink<'a> {
-    let to = Destination { face: face(slot), target: Target::Connected };
+    let principal = PrincipalIndex::OTHER;
+    let to = Destination { face: face(slot), principal, target: Target::Connected };
     let tap = TapPoint { tap: None, now: Timestamp::ZERO, face: face(slot) };
     DatagramSink::new(queue, to, pool, bytes_max, tap)
 }
@@ -161,6 +163,40 @@ fn blocked_frames_hold_no_blocks() {
     }
     assert_eq!((received[0].len(), received[1].len()), (300, 300));
     assert_eq!(calls.sent_frames.value(), 600);
+}
+
+#[test]
+fn principal_takes_at_most_what_is_left_of_a_blocked_queue() {
+    let pool = PacketPool::new(1).unwrap();
+    let (near, _far) = pair();
+    let mut queue = DatagramQueue::new(false);
+    let (channel, calls) = (ChannelCounters::default(), CallCounters::default());
+    let counters = SendCounters { channel: &channel, calls: &calls };
+    for _ in 0..300 {
+        push(&mut queue, 1, (&[], &[0; 4000]), None, &pool);
+    }
+    let mut writer = DatagramWriter::default();
+    let flushed = queue.flush(AT, &near, &pool, &mut writer, counters, |_, _| panic!("refused"));
+    assert_eq!(flushed, Flushed::Blocked);
+    let mut memory = FaceMemory::new(1 << 20, 1 << 20, Reserves::NONE);
+    let [one, two] = [1, 2].map(|number| {
+        let holder =
+            memory.attach(face(number), PrincipalKey::Neighbour { face_id: number.into() });
+        memory.principal(holder)
+    });
+    let bytes_max = queue.pending_bytes() + 80_000;
+    let target = Target::Internet((std::net::Ipv4Addr::LOCALHOST, 6363).into());
+    let mut fill = |slot, principal| {
+        let to = Destination { face: face(slot), principal, target };
+        let tap = TapPoint { tap: None, now: Timestamp::ZERO, face: face(slot) };
+        let mut sink = DatagramSink::new(&mut queue, to, &pool, bytes_max, tap);
+        (0..100).take_while(|_| sink.push_frame(&[], &[0; 1000], None).is_ok()).count()
+    };
+    assert_eq!(fill(1, one), 40);
+    assert_eq!(fill(2, one), 0, "another face of the same principal");
+    assert_eq!(fill(3, two), 20);
+    queue.discard(&pool);
+    assert!(queue.held.is_empty());
 }
 
 /// Sends what is in `queue` and reads it from the other end.
