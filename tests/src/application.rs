@@ -43,7 +43,15 @@ impl Application {
     /// Nobody listens.
     #[must_use]
     pub fn attach(socket: &Path) -> Self {
-        let stream = UnixStream::connect(socket).expect("the forwarder accepts");
+        Self::over(UnixStream::connect(socket).expect("the forwarder accepts"))
+    }
+
+    /// An application over a connection, such as one of another user.
+    ///
+    /// # Panics
+    /// The connection is closed.
+    #[must_use]
+    pub fn over(stream: UnixStream) -> Self {
         stream.set_read_timeout(Some(TIMEOUT)).expect("a time-out");
         let reader = PacketReader::new(&stream);
         Self { stream, reader }

@@ -20,6 +20,7 @@ pub struct Endpoint {
     directory: TempDir,
     socket: PathBuf,
     port: u16,
+    websocket_port: u16,
 }
 
 impl Endpoint {
@@ -27,11 +28,11 @@ impl Endpoint {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("forwarder.sock");
-        Self { directory, socket, port: 0 }
+        Self { directory, socket, port: 0, websocket_port: 0 }
     }
 
-    pub(crate) fn set_port(&mut self, port: u16) {
-        self.port = port;
+    pub(crate) fn set_ports(&mut self, port: u16, websocket_port: u16) {
+        (self.port, self.websocket_port) = (port, websocket_port);
     }
 
     /// Its Unix socket.
@@ -40,10 +41,16 @@ impl Endpoint {
         &self.socket
     }
 
-    /// Its UDP and TCP port, as far as it has them.
+    /// Its UDP and TCP port, as far as it has them; without TCP, also that for WebSockets.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Its port for WebSockets, if it has one.
+    #[must_use]
+    pub fn websocket_port(&self) -> u16 {
+        self.websocket_port
     }
 
     /// A directory that goes away with the forwarder.
@@ -67,7 +74,7 @@ impl Endpoint {
     /// `NDN_CLIENT_TRANSPORT` for its WebSocket port.
     #[must_use]
     pub fn websocket(&self) -> String {
-        format!("ws://127.0.0.1:{}", self.port)
+        format!("ws://127.0.0.1:{}", self.websocket_port)
     }
 
     /// The address of its WebTransport port, with the hash of its certificate.

@@ -52,7 +52,7 @@ impl Settings {
         self
     }
 
-    /// Listens for WebSockets on the loopback interface, too; not together with [`tcp`](Self::tcp).
+    /// Listens for WebSockets on the loopback interface, too; together with [`tcp`](Self::tcp), on a port of their own.
     #[must_use]
     pub fn websocket(mut self) -> Self {
         self.websocket = true;
@@ -275,8 +275,10 @@ fn start_at_free_port<T>(
     let mut attempts = 0;
     wait_until("a port that is free", || {
         let port = settings.port.unwrap_or_else(free_port);
-        endpoint.set_port(port);
-        std::fs::write(&config, toml(settings, endpoint.socket(), port)).expect("a file");
+        let websocket_port = if settings.tcp { free_port() } else { port };
+        endpoint.set_ports(port, websocket_port);
+        let text = toml(settings, endpoint.socket(), port, websocket_port);
+        std::fs::write(&config, text).expect("a file");
         match start(&config) {
             Ok(started) => Some(started),
             // The port that a test has chosen becomes free once its former forwarder has ended.
@@ -294,9 +296,9 @@ fn is_of_port(error: &str) -> bool {
     error.lines().any(|line| line.contains(" port ") && line.contains(" in use"))
 }
 
-fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
+fn toml(settings: &Settings, socket: &Path, port: u16, websocket_port: u16) -> String {
     let mut toml = String::new();
-    let listener = |enabled: bool| match enabled {
+    let listener = |enabled: bool, port: u16| match enabled {
         true => format!("enabled = true\naddresses = [\"127.0.0.1\"]\nport = {port}\n"),
         false => "enabled = false\n".to_owned(),
     };
@@ -304,9 +306,9 @@ fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
         let lines = settings.listeners.iter().filter(|(one, _)| *one == name);
         lines.map(|(_, toml)| format!("{toml}\n")).collect()
     };
-    let (tcp, udp) = (listener(settings.tcp) + &more("tcp"), listener(settings.udp));
+    let (tcp, udp) = (listener(settings.tcp, port) + &more("tcp"), listener(settings.udp, port));
     let unix = more("unix");
-    let websocket = listener(settings.websocket);
+    let websocket = listener(settings.websocket, websocket_port);
     // Its certificate stays in the directory of the forwarder, unless the test names another place.
     let names_state = |more: &String| more.contains("state_directory");
     let state = match settings.webtransport.as_ref().is_some_and(names_state) {
@@ -314,7 +316,7 @@ fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
         false => format!("state_directory = {:?}\n", socket.with_file_name("state")),
     };
     let webtransport = match &settings.webtransport {
-        Some(more) => format!("[listeners.webtransport]\n{}{state}{more}\n", listener(true)),
+        Some(more) => format!("[listeners.webtransport]\n{}{state}{more}\n", listener(true, port)),
         None => String::new(),
     };
     write!(
