@@ -1,5 +1,6 @@
 //! A hub under everything: a forwarder with two workers, an application and a configured neighbour at half load, and
-//! a hundred ports of ten addresses that attack it, for `ATTACK_SECONDS` (`make attack`).
+//! a hundred ports of ten addresses that attack it, for `ATTACK_SECONDS` (`make attack`). Four further addresses and a user
+//! attack by other means than these floods of Interests and fragments.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -7,21 +8,34 @@
 )]
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use namewire_tests::wire::{interest, name};
+use namewire_tests::wire::{data, interest, name};
 use namewire_tests::{
-    Application, ForwarderProcess, Settings, host, now, wait_until, wait_until_within, with_hosts,
+    Application, ForwarderProcess, Identity, Settings, host, now, wait_until, wait_until_within,
+    with_hosts,
 };
+use ndn_management::{ControlParameters, Verb};
 use ndn_packet::{InterestBuilder, LpHeader, LpPacket};
+
+use super::attacks::{
+    NOBODY, Peer, command_without_certificate, connect_and_reset, connect_as_user, connect_from,
+    post_command, rules_of_site,
+};
 
 /// Duration of the measurement without an attack.
 const BEFORE: Duration = Duration::from_secs(5);
 /// Ports of each attacking address, and addresses.
 const PORTS: usize = 10;
 const ADDRESSES: u8 = 10;
+/// Addresses that attack by other means.
+const WITHOUT_CERTIFICATE: u8 = 11;
+const COMING_AND_GOING: u8 = 12;
+const READING_NOTHING: u8 = 13;
+const BRINGING_DATA: u8 = 14;
 /// Frames per second of all attackers together, unless `ATTACK_RATE` has another number.
 const ATTACK_RATE: u64 = 20_000;
 /// Time within which management answers, and the interval of the commands that measure it.
@@ -83,6 +97,93 @@ fn attack(forwarder: &ForwarderProcess, address: u8, rate: u64, is_over: &Atomic
         while port.recv(&mut buffer).is_ok() {}
     });
     frames
+}
+
+/// Attacks by other means than [`attack`], each from a thread of its own.
+fn attack_otherwise(forwarder: &ForwarderProcess, is_over: &AtomicBool) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let peer = |_| Peer::new("udp", forwarder, host(WITHOUT_CERTIFICATE));
+            let mut peers: Vec<_> = (0..16).map(peer).collect();
+            command_without_certificate(&mut peers, is_over);
+        });
+        scope.spawn(|| come_and_go(forwarder, is_over));
+        scope.spawn(|| read_nothing(forwarder, is_over));
+        scope.spawn(|| bring_data(forwarder, is_over));
+        scope.spawn(|| change_routes_and_strategies(forwarder, is_over));
+    });
+}
+
+/// TCP connections that are reset at once, and requests of a web page.
+fn come_and_go(forwarder: &ForwarderProcess, is_over: &AtomicBool) {
+    pace(200, is_over, |number| {
+        // The kernel may have no port for it.
+        let _ = connect_and_reset(host(COMING_AND_GOING), forwarder.port());
+        if number % 20 == 0 {
+            post_command(forwarder, 0, "/attack/post");
+        }
+    });
+}
+
+/// Connections that request Data from the cache and do not read it.
+fn read_nothing(forwarder: &ForwarderProcess, is_over: &AtomicBool) {
+    let connect = || {
+        let stream = connect_from(host(READING_NOTHING), forwarder.port());
+        stream.set_nonblocking(true).unwrap();
+        stream
+    };
+    let mut streams: Vec<_> = (0..8).map(|_| connect()).collect();
+    pace(1000, is_over, |number| {
+        let nonce = u32::try_from(number % (1 << 32)).unwrap();
+        let wire = interest(&format!("/good/unread/{}", number % 100), nonce);
+        let count = streams.len() as u64;
+        let stream = &mut streams[usize::try_from(number % count).unwrap()];
+        // A part of an Interest is the end of a connection.
+        if stream.write(&wire).ok() != Some(wire.len()) {
+            *stream = connect();
+        }
+    });
+}
+
+/// Connections that bring Data that nobody has asked for.
+fn bring_data(forwarder: &ForwarderProcess, is_over: &AtomicBool) {
+    let flood = data("/unsolicited", &[0; 1000]).repeat(20);
+    let mut streams: Vec<_> = (0..4)
+        .map(|_| {
+            let stream = connect_from(host(BRINGING_DATA), forwarder.port());
+            stream.set_nonblocking(true).unwrap();
+            (stream, 0)
+        })
+        .collect();
+    pace(400, is_over, |_| {
+        for (stream, sent) in &mut streams {
+            // A write may end within a Data.
+            *sent = (*sent + stream.write(&flood[*sent..]).unwrap_or(0)) % flood.len();
+        }
+    });
+}
+
+/// Commands of another user: routes that come and go, and strategies with ever new parameters.
+fn change_routes_and_strategies(forwarder: &ForwarderProcess, is_over: &AtomicBool) {
+    const PREFIXES: u64 = 10;
+    let mut user = Application::over(connect_as_user(forwarder, NOBODY));
+    let mut command = |verb: Verb, number: u64, strategy: Option<String>| {
+        let parameters = ControlParameters {
+            name: Some(name(&format!("/user/{}", number % PREFIXES))),
+            strategy: strategy.map(|uri| name(&uri)),
+            ..ControlParameters::default()
+        };
+        // Some may be rejected.
+        let _ = user.command("/localhost/nfd", verb, &parameters);
+    };
+    pace(200, is_over, |number| {
+        let interval = 1000 + number % 5000;
+        let strategy = format!("/localhost/nfd/strategy/asf/v=5/probing-interval~{interval}");
+        command(Verb::RibRegister, number, None);
+        command(Verb::StrategySet, number, Some(strategy));
+        command(Verb::RibUnregister, number, None);
+    });
+    (0..PREFIXES).for_each(|number| command(Verb::StrategyUnset, number, None));
 }
 
 fn with_token(packet: &[u8]) -> Vec<u8> {
@@ -163,12 +264,16 @@ struct Hub {
     _hole: UdpSocket,
     neighbour: UdpSocket,
     forwarder: ForwarderProcess,
+    /// With the trust anchor.
+    _directory: tempfile::TempDir,
 }
 
 impl Hub {
     fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let rules = rules_of_site(&Identity::new("/net", None), directory.path());
         let idle_timeout = format!("[faces]\nidle_timeout = \"{}s\"\n", IDLE_TIMEOUT.as_secs());
-        let settings = Settings::new().udp().workers(2).toml(&idle_timeout);
+        let settings = Settings::new().udp().tcp().workers(2).toml(&idle_timeout).toml(&rules);
         let forwarder = settings.start_program();
         let neighbour = socket(host(200), &forwarder);
         let remote = format!("udp4://{}", neighbour.local_addr().unwrap());
@@ -183,7 +288,7 @@ impl Hub {
         wait_until("the producer's route", || {
             forwarder.output(&["route", "list"]).contains("/good").then_some(())
         });
-        Self { _producer: producer, _hole: hole, neighbour, forwarder }
+        Self { _producer: producer, _hole: hole, neighbour, forwarder, _directory: directory }
     }
 
     /// Half of the Interests per second that the application and the neighbour get answered each when both send more
@@ -215,7 +320,8 @@ impl Hub {
     /// Whether no more is held than before the attack, and nothing by the attackers, who have no faces any more.
     fn has_recovered(&self, before: &BTreeMap<String, u64>) -> bool {
         let (used, principals) = self.held();
-        let is_attacker = |name: &String| (1..=ADDRESSES).any(|one| *name == host(one).to_string());
+        let is_attacker =
+            |name: &String| (1..=BRINGING_DATA).any(|one| *name == host(one).to_string());
         used.iter().all(|(name, used)| *used <= before[name]) && !principals.iter().any(is_attacker)
     }
 }
@@ -240,6 +346,7 @@ fn rates_of_application_and_neighbour_hold_during_an_attack() {
         let mut resident = Vec::new();
         let answers = std::thread::scope(|scope| {
             let answers = scope.spawn(|| answer_times(&hub.forwarder, &is_over));
+            scope.spawn(|| attack_otherwise(&hub.forwarder, &is_over));
             for address in 1..=ADDRESSES {
                 let (hub, is_over, frames) = (&hub, &is_over, &frames);
                 let rate = rate / u64::from(ADDRESSES);
