@@ -198,6 +198,7 @@ fn serve(socket: UdpSocket, certificates: Vec<(Name, Vec<u8>)>) {
     });
 }
 
+/// The repository is two hops away from the forwarder that verifies: behind another forwarder.
 #[test]
 fn certificates_that_another_host_has_are_fetched_under_every_strategy() {
     const STRATEGIES: [&str; 6] =
@@ -210,14 +211,19 @@ fn certificates_that_another_host_has_are_fetched_under_every_strategy() {
         [region, site, user]
     });
     let forwarder = hub(&root, Settings::start);
-    let repository = Neighbour::new(&forwarder).socket;
+    let intermediate = Settings::new().udp().start();
+    let repository = Neighbour::new(&intermediate).socket;
     let peer = format!("udp4://{}", repository.local_addr().unwrap());
-    let _ = forwarder.output(&["route", "add", "/net", &peer]);
+    let _ = intermediate.output(&["route", "add", "/net", &peer]);
+    let next_hop = format!("udp4://127.0.0.1:{}", intermediate.port());
+    let _ = forwarder.output(&["route", "add", "/net", &next_hop]);
     let certificates = chains.iter().flatten().map(|one| &one.certificate);
     let named = certificates.map(|one| (one.name().to_name(), one.wire().to_vec()));
     serve(repository, named.collect());
     for (strategy, [.., user]) in STRATEGIES.iter().zip(&chains) {
-        let _ = forwarder.output(&["strategy", "set", "/net", strategy]);
+        for one in [&forwarder, &intermediate] {
+            let _ = one.output(&["strategy", "set", "/net", strategy]);
+        }
         let neighbour = Neighbour::new(&forwarder);
         let wire = signed_registration("/localhop/nfd", "/net/app", &user.signer(), unix_ms());
         assert_eq!(neighbour.code(&wire, &[]), 200, "{strategy}");
