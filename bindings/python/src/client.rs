@@ -10,6 +10,7 @@ use ndn_client::{
     Request,
 };
 use ndn_files::{FileServer, ListingEntry, Mount, RootOptions, ServerOptions};
+use ndn_sys::signal::SignalMask;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -236,8 +237,9 @@ impl Client {
         let (prefix, signer) = (name_of(prefix)?, sign.signer(py)?);
         let endpoint = self.endpoint();
         let (sender, receiver) = mpsc::channel(INTERESTS_MAX);
+        let mask = SignalMask::of_thread();
         self.start(py, done, async move {
-            tokio::task::spawn_blocking(move || pass_on(receiver, &receive));
+            tokio::task::spawn_blocking(move || pass_on(receiver, &receive, &mask));
             let handler = move |request: Request| {
                 // A full queue drops: the consumer asks again.
                 let _ = sender.try_send(ReceivedInterest::new(request, signer.clone()));

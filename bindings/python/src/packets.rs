@@ -7,6 +7,7 @@ use ndn_client::{ReceivedData, Registration, Request};
 use ndn_files::FileServer;
 use ndn_packet::{DataBuilder, NackReason, Name};
 use ndn_security::Signer;
+use ndn_sys::signal::SignalMask;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -232,7 +233,7 @@ impl Service {
     }
 }
 
-/// Starts a task, which calls `done` with its result and its exception, one of which is None.
+/// Starts a task, which calls `done` with its result and its exception, one of which is None, under the signal mask of the caller.
 pub(crate) fn start<T>(
     runtime: &Handle,
     done: Py<PyAny>,
@@ -241,7 +242,8 @@ pub(crate) fn start<T>(
 where
     T: for<'py> IntoPyObject<'py> + Send + 'static,
 {
-    let task = runtime.spawn(async move { report(done, work.await).await });
+    let mask = SignalMask::of_thread();
+    let task = runtime.spawn(async move { report(done, work.await, mask).await });
     Running { handle: task.abort_handle() }
 }
 
@@ -272,9 +274,13 @@ impl<'py> IntoPyObject<'py> for Content {
     }
 }
 
-/// Passes Interests on to `receive`, in lists, until the prefix is served no more.
-pub(crate) fn pass_on(mut receiver: mpsc::Receiver<ReceivedInterest>, receive: &Py<PyAny>) {
-    ndn_sys::signal::unblock_in_thread();
+/// Passes Interests on to `receive`, in lists and under this signal mask, until the prefix is served no more.
+pub(crate) fn pass_on(
+    mut receiver: mpsc::Receiver<ReceivedInterest>,
+    receive: &Py<PyAny>,
+    mask: &SignalMask,
+) {
+    let _mask = mask.enter();
     let mut waiting = Vec::new();
     loop {
         waiting.extend(receiver.blocking_recv());
@@ -294,12 +300,12 @@ pub(crate) fn pass_on(mut receiver: mpsc::Receiver<ReceivedInterest>, receive: &
 }
 
 /// Calls `done` with a result and an exception, one of which is None, on a thread that may wait for the interpreter.
-async fn report<T>(done: Py<PyAny>, result: Result<T, Failure>)
+async fn report<T>(done: Py<PyAny>, result: Result<T, Failure>, mask: SignalMask)
 where
     T: for<'py> IntoPyObject<'py> + Send + 'static,
 {
     let call = move || {
-        ndn_sys::signal::unblock_in_thread();
+        let _mask = mask.enter();
         // Nobody waits for the result if the interpreter has ended.
         interpreter::call(|py| {
             let called = match result {

@@ -5,6 +5,8 @@ import os
 import random
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -164,3 +166,24 @@ def test_buffers_are_filled_in_place():
         for buffer, exception in [(b"bytes", BufferError), ([1, 2], TypeError), (part[:, ::2], TypeError)]:
             with pytest.raises((exception, ValueError)):
                 file.preadinto(buffer, 0)
+
+
+WAITS_FOR_A_SIGNAL = """
+import asyncio, os, signal
+import namewire.aio
+
+async def serve():
+    async with await namewire.aio.Client().serve("/signals", lambda interest: b"content"):
+        await namewire.aio.Client().express("/signals/a", lifetime=20)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        print(signal.sigtimedwait([signal.SIGUSR1], 20).si_signo == signal.SIGUSR1)
+
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+asyncio.run(serve())
+"""
+
+
+def test_signals_that_a_program_blocks_wait_for_it():
+    """A thread that does not block the signal would end the process."""
+    ended = subprocess.run([sys.executable, "-c", WAITS_FOR_A_SIGNAL], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "True\n"), ended
