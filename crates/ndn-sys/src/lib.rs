@@ -1,4 +1,4 @@
-//! Safe interfaces to the kernel: Linux, and of other systems the clock only.
+//! Safe interfaces to the kernel: Linux, and of other systems the clock and the signals of threads only.
 //!
 //! | module | content |
 //! |---|---|
