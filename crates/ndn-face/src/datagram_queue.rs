@@ -467,8 +467,9 @@ impl DatagramQueue {
     fn release(&mut self, count: usize, pool: &PacketPool) {
         for datagram in self.datagrams.drain(..count) {
             self.pending_bytes -= datagram.length();
-            if let Some(held) = self.held.get_mut(&datagram.to.principal)
+            if self.blocked
                 && datagram.to.is_shared()
+                && let Some(held) = self.held.get_mut(&datagram.to.principal)
             {
                 *held -= datagram.length();
             }
@@ -491,8 +492,8 @@ impl DatagramQueue {
         self.held.clear();
     }
 
-    /// Charges a frame to its principal, unless nothing waits for the kernel. Returns false if that would have more of the
-    /// queue than is left: so one alone takes half of it.
+    /// Charges a frame to its principal while the queue waits for the kernel. Returns false if the principal would hold more
+    /// bytes than remain free: so a principal alone gets half.
     #[inline]
     fn charge(&mut self, to: Destination, length: usize, bytes_max: usize) -> bool {
         if !self.blocked || !to.is_shared() {
