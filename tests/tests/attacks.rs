@@ -255,7 +255,8 @@ impl Peer {
     fn close(self, forwarder: &Endpoint) {
         if let Self::Udp(socket) = self {
             let uri = format!("udp4://{}", socket.local_addr().unwrap());
-            let _ = forwarder.output(&["face", "destroy", &uri]);
+            // The forwarder may have ended it before.
+            let _ = forwarder.run(&["face", "destroy", &uri]);
         }
     }
 
@@ -319,7 +320,7 @@ impl Commands {
 
     /// Asserts that nine of ten commands were answered in time since the last call, or as many as `late_max` allows. The first
     /// call is before the attack: if the machine is so busy with other tests that commands are late then, twice as many more
-    /// may be later.
+    /// may be later, but nine of ten at most.
     fn assert_in_time(&mut self) {
         let mut times = std::mem::take(&mut self.times);
         times.sort_unstable();
@@ -331,7 +332,7 @@ impl Commands {
             "phase {phase}: {} commands, {late} of them late; 50 % {median:?}, 90 % {tenth:?}, 100 % {slowest:?}",
             times.len()
         );
-        let late_max = times.len() * (self.late_max + 2 * late_before) / 1000;
+        let late_max = times.len() * (self.late_max + 2 * late_before).min(900) / 1000;
         assert!(late <= late_max, "phase {phase}: {late} late, at most {late_max}: {times:?}");
         self.phase += 1;
     }
@@ -664,7 +665,10 @@ fn with_token(interest: &[u8], token: u8) -> Vec<u8> {
 fn wait_until_given_back(forwarder: &Endpoint, tables: &[&str]) {
     wait_until("the end of what closed faces held", || {
         let limits = forwarder.json(&["limits"]);
-        let is_empty = |table: &&str| used_and_open(&limits, table).0 < 100;
+        let is_empty = |table: &&str| {
+            let (used, open) = used_and_open(&limits, table);
+            used < (open / 4).min(100)
+        };
         tables.iter().all(is_empty).then_some(())
     });
 }
@@ -1013,6 +1017,7 @@ fn commands_that_wait_for_certificates_leave_places_to_a_neighbour() {
                     registrant.exchanges(&format!("during, {transport}, {workers} workers"));
                 });
                 ports.into_iter().for_each(|port| port.close(&forwarder));
+                wait_until_given_back(&forwarder, &["waiting_for_certificates"]);
             }
             registrant.exchanges("after");
         }
