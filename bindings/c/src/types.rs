@@ -240,7 +240,9 @@ mod tests {
         let mut compile = Command::new("cc");
         compile.arg("-std=c11").arg("-I").arg(header.parent().unwrap());
         compile.arg(&source).arg("-o").arg(&program);
-        let compiled = compile.output().unwrap();
+        let compiled = compile
+            .output()
+            .unwrap_or_else(|error| panic!("cc is needed to compare with the header: {error}"));
         assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
         let printed = String::from_utf8(Command::new(program).output().unwrap().stdout).unwrap();
         let own: Vec<_> =
