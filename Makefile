@@ -65,8 +65,8 @@ install: ## Install what is built: the program, completions, man pages, namewire
 	scripts/install "$(or $(PREFIX),/usr/local)" "$(BIN)" $(wildcard $(C_LIBRARY))
 
 .PHONY: deb
-deb: build c-library python ## Make Debian packages of the program, the C library and the Python package (target/debian)
-	scripts/package-deb "$(BIN)" target/debian "$(C_LIBRARY)" "$(WHEEL)"
+deb: build ## Make Debian packages (target/debian); after make c-library python, theirs, too
+	scripts/package-deb "$(BIN)" target/debian "$(wildcard $(C_LIBRARY))" "$(WHEEL)"
 
 .PHONY: dist
 dist: semver build c-library python ## Make a release: archive, wheel, Debian packages, apt repository, all in target/dist (RELEASE_KEY=OpenPGP key)
