@@ -306,9 +306,12 @@ impl Strategy for Asf {
 
     fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &RxPacket<'_>) {
         let (now, strategy) = (context.now(), context.strategy);
-        let sent = context.out_record(entry, data.face()).map(|record| record.renewed);
-        let namespace = context.namespace_of(entry, data.face(), data.hashes());
-        if let (Some(sent), Some(namespace)) = (sent, namespace)
+        let measured = context.out_record(entry, data.face()).and_then(|record| {
+            // As `namespace_of`, without another search for the record.
+            let namespace = data.hashes().get(usize::from(record.measured_depth))?;
+            Some((record.renewed, *namespace))
+        });
+        if let Some((sent, namespace)) = measured
             && let Some(hop) =
                 context.measurements().find_hop_mut(strategy, namespace, data.face(), now)
         {
