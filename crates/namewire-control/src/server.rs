@@ -272,24 +272,15 @@ fn serve_connection(stream: &UnixStream, operations: &dyn Operations) -> io::Res
             }
         };
         let audited = request.audited();
-        let executed = request.execute(operations);
-        if let Some((operation, parameters)) = audited {
+        if let Some((operation, parameters)) = &audited {
             let user = user.get_or_insert_with(|| user_of(stream)).as_str();
-            let reason = executed.as_ref().err();
-            match reason {
-                None => {
-                    tracing::info!(user, operation, parameters, "executed for the control socket")
-                }
-                Some(reason) => {
-                    tracing::warn!(
-                        user,
-                        operation,
-                        parameters,
-                        reason,
-                        "rejected for the control socket"
-                    );
-                }
-            }
+            // Before it is executed, which may take long or change what is logged.
+            tracing::info!(user, operation, parameters, "request by the control socket");
+        }
+        let executed = request.execute(operations);
+        if let (Some((operation, _)), Err(reason)) = (&audited, &executed) {
+            let user = user.as_deref().unwrap_or_default();
+            tracing::warn!(user, operation, reason, "request by the control socket was rejected");
         }
         match executed {
             Ok(ResponseBody::Result(value)) => respond(stream, &Response::Result(value))?,
