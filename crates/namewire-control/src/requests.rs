@@ -192,7 +192,7 @@ pub fn execute(
 
 impl Request {
     /// Returns its name and its parameters as the log shows them, of a request that it has with the user. Of management
-    /// Interests, these are the commands.
+    /// Interests, these are the command and its name, face URI and FaceId.
     pub(crate) fn audited(&self) -> Option<(String, String)> {
         let info = REQUESTS.iter().find(|info| info.method == self.method() && info.is_audited)?;
         if let Self::Management { interest } = self {
@@ -202,10 +202,13 @@ impl Request {
             let (module, verb) = (components.next()?, components.next()?);
             let verb = Verb::find(module.value(), verb.value())?;
             let parameters = ControlParameters::decode(components.next()?.value()).ok()?;
-            return Some((
-                verb.to_string(),
-                parameters.name.map(|name| name.to_uri()).unwrap_or_default(),
-            ));
+            let objects = [
+                parameters.name.map(|name| name.to_uri()),
+                parameters.uri,
+                parameters.face_id.map(|face_id| format!("face {face_id}")),
+            ];
+            let objects: Vec<String> = objects.into_iter().flatten().collect();
+            return Some((verb.to_string(), objects.join(" ")));
         }
         let request = serde_json::to_value(self).ok()?;
         let parameters = request.get("params").map(ToString::to_string).unwrap_or_default();
@@ -300,5 +303,31 @@ impl ControlClient {
     ) -> Result<(impl Read, StreamEnd), ControlError> {
         self.call::<()>(&Request::CaptureStart { face_id, snap_len, sample })?;
         self.into_stream()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_management::CommandBuilder;
+    use ndn_packet::InterestBuilder;
+
+    use super::*;
+
+    #[test]
+    fn audited_commands_have_their_names_and_faces() {
+        let audited = |verb, parameters: &ControlParameters| {
+            let name = CommandBuilder::default().name(verb, parameters);
+            let interest = InterestBuilder::new(&name).nonce(1).to_vec().unwrap();
+            Request::Management { interest }.audited().unwrap()
+        };
+        let uri = Some("udp4://192.0.2.1:6363".to_owned());
+        let create = ControlParameters { uri, ..ControlParameters::default() };
+        let (operation, objects) = audited(Verb::FaceCreate, &create);
+        assert_eq!(operation, Verb::FaceCreate.to_string());
+        assert_eq!(objects, "udp4://192.0.2.1:6363");
+        let mut parameters = ControlParameters { face_id: Some(300), ..Default::default() };
+        assert_eq!(audited(Verb::FaceDestroy, &parameters).1, "face 300");
+        parameters.name = Some("/a".parse().unwrap());
+        assert_eq!(audited(Verb::RibRegister, &parameters).1, "/a face 300");
     }
 }
