@@ -171,19 +171,21 @@ export class Tasks extends List {
   /** Starts a task that reads the history, and returns its result. */
   async readHistory(variables) {
     const { benchmarkHistoryStart: { id } } = await query(HISTORY, variables);
-    return new Promise((resolve, reject) => {
-      const follow = this.followTask(id, (task) => {
-        if (task?.state === "running") return;
-        follow.stop();
-        if (task?.state === "done") resolve(JSON.parse(task.result));
-        else reject(new Error(task ? task.messages.trim() || `The task has ${task.state}.` : "The history was read by others meanwhile: try again."));
-      });
+    let follow;
+    const task = await new Promise((resolve, reject) => {
+      const onTask = (found) => found?.state === "running" || resolve(found);
+      follow = this.followTask(id, onTask, reject);
+      this.history?.stop();
+      this.history = follow;
     });
+    follow.stop();
+    if (task?.state === "done") return JSON.parse(task.result);
+    throw new Error(task ? task.messages.trim() || `The task has ${task.state}.` : "The history was read by others meanwhile: try again.");
   }
 
   /** Follows a task, which the forwarder forgets after many others. */
-  followTask(id, onTask) {
-    return new Subscription(DETAILS, { variables: { id }, onData: ({ tasks }) => onTask(tasks[0]), onState: showConnection, onError: showError });
+  followTask(id, onTask, onError = showError) {
+    return new Subscription(DETAILS, { variables: { id }, onData: ({ tasks }) => onTask(tasks[0]), onState: showConnection, onError });
   }
 
   connect() {
@@ -201,6 +203,7 @@ export class Tasks extends List {
   hide() {
     super.hide();
     this.details?.stop();
+    this.history?.stop();
   }
 
   /** Shows the details of a task, or of none. */
