@@ -36,7 +36,8 @@ const TYPES = { names: "[String!]!", number: "UInt64", decimal: "Float", flag: "
 const typeOf = ([, , type, more]) => (type === "number" && more.required ? "UInt64!" : TYPES[type]);
 const TASKS = "subscription { tasks { id kind state arguments principal unixMs } }";
 const HISTORY = "mutation($first: UInt64, $second: UInt64) { benchmarkHistoryStart(first: $first, second: $second) { id } }";
-const DETAILS = "subscription($id: UInt64!) { tasks(id: $id) { id kind state status messages result metrics { key value } } }";
+const DETAILS = "subscription($id: UInt64!) { tasks(id: $id) { id kind state status messages metrics { key value } } }";
+const RESULT = "query($id: UInt64!) { tasks(id: $id) { result } }";
 
 const select = (label, name, choices) => make("label", {}, label, make("select", { name }, ...choices.map(([value, text]) =>
   make("option", { value }, text))));
@@ -183,9 +184,27 @@ export class Tasks extends List {
     throw new Error(task ? task.messages.trim() || `The task has ${task.state}.` : "The history was read by others meanwhile: try again.");
   }
 
-  /** Follows a task, which the forwarder forgets after many others. */
+  /** Follows a task, which the forwarder forgets after many others. Its result, which may be long, is read once at its end. */
   followTask(id, onTask, onError = showError) {
-    return new Subscription(DETAILS, { variables: { id }, onData: ({ tasks }) => onTask(tasks[0]), onState: showConnection, onError });
+    let reading;
+    const onData = async ({ tasks: [task] }) => {
+      const isRunning = ["running", "stopping"].includes(task?.state);
+      if (task && !isRunning) reading ??= query(RESULT, { id });
+      let read;
+      try {
+        read = await reading;
+      } catch (error) {
+        if (follow.stopped) return;
+        follow.stop();
+        onError(error);
+        return;
+      }
+      // The forwarder may have forgotten it meanwhile.
+      const found = read ? read.tasks[0] : { result: "" };
+      if (!follow.stopped) onTask(task && found && { ...task, ...found });
+    };
+    const follow = new Subscription(DETAILS, { variables: { id }, onData, onState: showConnection, onError });
+    return follow;
   }
 
   connect() {

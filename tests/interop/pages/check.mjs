@@ -208,7 +208,8 @@ await run(async (open, errors) => {
   await page.getByRole("button", { name: "Stop task 2" }).click();
   await page.locator("tr", { hasText: "Traffic consumer" }).getByText("stopped").waitFor();
   await page.getByText("cpu_us_per_interest").waitFor();
-  check(!requests.some((text) => text.includes("{ tasks")), "tasks are pushed");
+  const asked = requests.filter((text) => text.includes("{ tasks"));
+  check(asked.length === 1 && asked[0].includes("result"), "tasks are pushed, and a result is read once");
   await page.getByLabel("Kind").selectOption("fileServer");
   await page.getByLabel("Prefix").fill("/page/files");
   await page.getByLabel("Directory").fill("/etc");
