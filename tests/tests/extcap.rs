@@ -187,26 +187,28 @@ fn capture_goes_on_in_numbered_files_that_tshark_reads() {
     let rotation = ["--rotate-size", "600B", "--files", "2", "--name", "/rotated"];
     let mut capture =
         forwarder.spawn("capture", &[&["capture", "-w", &file][..], &rotation].concat());
-    let path = |number: u32| forwarder.directory().join(format!("packets_{number:05}.pcapng"));
+    // Names have the time, too.
+    let path = |number: u32| {
+        let start = format!("packets_{number:05}_");
+        let files = std::fs::read_dir(forwarder.directory()).unwrap();
+        let mut files = files.map(|file| file.unwrap().path());
+        files.find(|path| path.file_name().unwrap().to_string_lossy().starts_with(&start))
+    };
     wait_until("a fifth file", || {
         let _ = forwarder.run(&["peek", "/rotated", "-l", "10ms"]);
-        path(5).exists().then_some(())
+        path(5).map(drop)
     });
     capture.signal(rustix::process::Signal::INT);
     assert!(capture.wait().success(), "{}", capture.everything());
-    let kept: Vec<u32> = (1..20).filter(|number| path(*number).exists()).collect();
+    let kept: Vec<u32> = (1..20).filter(|number| path(*number).is_some()).collect();
     assert!(kept.len() == 2 && kept[1] == kept[0] + 1, "{kept:?}");
     let home = forwarder.directory().join("home");
-    for number in kept {
-        let length = std::fs::metadata(path(number)).unwrap().len();
+    for path in kept.into_iter().filter_map(path) {
+        let length = std::fs::metadata(&path).unwrap().len();
         assert!(length <= 700, "{length} bytes, with the statistics at the end");
         if skip_unless_found("tshark") {
-            let shown = dissect_with_tshark(
-                &home,
-                &path(number),
-                "ndn",
-                &["ndn.name", "frame.interface_name"],
-            );
+            let shown =
+                dissect_with_tshark(&home, &path, "ndn", &["ndn.name", "frame.interface_name"]);
             assert!(shown.iter().all(|fields| fields[0] == "/rotated"), "{shown:?}");
             assert!(!shown.is_empty() && shown[0][1].starts_with("unix://"), "{shown:?}");
         }

@@ -11,6 +11,7 @@ use namewire_control::capture::{
     CaptureRecord, CapturedFrame, PcapngReader, SNAP_LEN_MAX, truncated_packet,
 };
 use ndn_packet::Name;
+use ndn_sys::clock::Clock;
 
 use super::arguments::{at_least_one, name, size};
 use super::capture_files::{CaptureFiles, Part, Rotation};
@@ -115,9 +116,10 @@ enum Sink {
 }
 
 impl Sink {
+    #[expect(clippy::disallowed_methods, reason = "names of files have the real time")]
     fn open(options: &Options) -> Outcome<Self> {
         let Some(path) = &options.write else { return Ok(Self::Lines { json: options.json }) };
-        Ok(Self::Pcapng(CaptureFiles::create(path, &options.rotation)?))
+        Ok(Self::Pcapng(CaptureFiles::create(path, &options.rotation, Clock::system())?))
     }
 
     fn packet(&mut self, frame: &CapturedFrame<'_>, line: &PacketLine) -> Outcome {
@@ -186,6 +188,9 @@ pub(super) fn run_silently(options: &Options) -> Outcome {
 }
 
 fn capture(options: &Options, note: fn(&str)) -> Outcome {
+    if let Some(path) = &options.write {
+        options.rotation.check(path)?;
+    }
     let client = options.control.connect()?;
     let snap_length = match options.filter.needs_packets() {
         true => SNAP_LEN_MAX,
@@ -292,8 +297,12 @@ fn copy(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use namewire_control::capture::{CapturedPacket, Direction, PcapngWriter};
     use ndn_packet::InterestBuilder;
+    use ndn_sys::clock::ManualClock;
+    use ndn_types::Timestamp;
 
     use super::*;
 
@@ -326,7 +335,8 @@ mod tests {
         .unwrap();
         let directory = tempfile::tempdir().unwrap();
         let written = directory.path().join("written.pcapng");
-        let files = CaptureFiles::create(&written, &Rotation::default()).unwrap();
+        let clock = ManualClock::new(Timestamp::ZERO, Duration::ZERO);
+        let files = CaptureFiles::create(&written, &Rotation::default(), clock.into()).unwrap();
         let mut sink = Sink::Pcapng(files);
         let mut counts = Counts::default();
         let mut ends = 0;
@@ -341,6 +351,16 @@ mod tests {
             }
         }
         assert_eq!(packets, [(10, true)], "its name was longer");
+    }
+
+    #[test]
+    fn rotation_is_checked_before_the_capture_starts() {
+        for arguments in
+            [["--write", "-", "--rotate-size", "9kB"], ["--write", "x", "--files", "2"]]
+        {
+            let unusable = options(arguments.iter().chain(&["--control", "/nowhere"])).unwrap();
+            assert!(matches!(run_silently(&unusable), Err(Failure::Usage(_))));
+        }
     }
 
     #[test]

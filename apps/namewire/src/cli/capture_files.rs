@@ -8,17 +8,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use ndn_sys::clock::Clock;
 
 use super::arguments::{at_least_one, positive_duration, size};
 use super::failure::{Failure, Outcome};
+use super::nfdc::timestamp;
 
 /// When a capture goes on in another file.
 #[derive(Args, Debug, Clone, Default)]
 pub(super) struct Rotation {
     /// Begin a new file before one becomes longer than this
     ///
-    /// Files are numbered as dumpcap does, from 1: --write packets.pcapng writes packets_00001.pcapng and so on. Each is
-    /// complete.
+    /// Names of files have their number from 1 and the time at which they begin (UTC), as those of dumpcap: --write
+    /// packets.pcapng writes packets_00001_20261129091500.pcapng and so on. Each is complete. Files that exist are kept.
     #[arg(long, value_name = "SIZE", requires = "write", value_parser = size(1..=1_u64 << 50))]
     rotate_size: Option<u64>,
     /// Begin a new file with the first packet that is this much later than the first one of a file
@@ -32,6 +34,16 @@ pub(super) struct Rotation {
 impl Rotation {
     fn is_on(&self) -> bool {
         self.rotate_size.is_some() || self.rotate_time.is_some()
+    }
+
+    /// Checks whether it can be used with an output file; `-` is standard output.
+    pub(super) fn check(&self, path: &Path) -> Outcome {
+        let reason = match self.is_on() {
+            true if path.as_os_str() == "-" => "standard output cannot be rotated",
+            false if self.files.is_some() => "--files needs --rotate-size or --rotate-time",
+            true | false => return Ok(()),
+        };
+        Err(Failure::Usage(reason.to_owned()))
     }
 }
 
@@ -56,6 +68,8 @@ pub(super) struct CaptureFiles {
     /// As given.
     path: PathBuf,
     rotation: Rotation,
+    /// Of the names of rotated files.
+    clock: Clock,
     output: BufWriter<Box<dyn Write>>,
     /// Those that exist, the open one last; empty without rotation.
     files: VecDeque<PathBuf>,
@@ -73,21 +87,11 @@ pub(super) struct CaptureFiles {
 
 impl CaptureFiles {
     /// Creates the first file; `-` is standard output.
-    pub(super) fn create(path: &Path, rotation: &Rotation) -> Outcome<Self> {
-        let is_standard_output = path.as_os_str() == "-";
-        let reason = match rotation.is_on() {
-            true if is_standard_output => Some("standard output cannot be rotated"),
-            false if rotation.files.is_some() => {
-                Some("--files needs --rotate-size or --rotate-time")
-            }
-            true | false => None,
-        };
-        if let Some(reason) = reason {
-            return Err(Failure::Usage(reason.to_owned()));
-        }
+    pub(super) fn create(path: &Path, rotation: &Rotation, clock: Clock) -> Outcome<Self> {
         let mut files = Self {
             path: path.to_owned(),
             rotation: rotation.clone(),
+            clock,
             output: BufWriter::new(Box::new(io::sink())),
             files: VecDeque::new(),
             number: 0,
@@ -99,10 +103,10 @@ impl CaptureFiles {
         };
         if rotation.is_on() {
             files.rotate()?;
-        } else if is_standard_output {
+        } else if path.as_os_str() == "-" {
             files.output = BufWriter::new(Box::new(io::stdout().lock()));
         } else {
-            files.output = open(path)?;
+            files.output = opened(path, File::create(path))?;
         }
         Ok(files)
     }
@@ -192,8 +196,8 @@ impl CaptureFiles {
             }
         }
         self.number += 1;
-        let path = numbered(&self.path, self.number);
-        self.output = open(&path)?;
+        let path = numbered(&self.path, self.number, self.clock.unix_time());
+        self.output = opened(&path, File::create_new(&path))?;
         self.files.push_back(path);
         self.numbers.clear();
         (self.length, self.first_ns) = (0, None);
@@ -209,8 +213,8 @@ impl CaptureFiles {
     }
 }
 
-fn open(path: &Path) -> Outcome<BufWriter<Box<dyn Write>>> {
-    let file = File::create(path).map_err(|error| Failure::file(path.display(), &error))?;
+fn opened(path: &Path, file: io::Result<File>) -> Outcome<BufWriter<Box<dyn Write>>> {
+    let file = file.map_err(|error| Failure::file(path.display(), &error))?;
     Ok(BufWriter::new(Box::new(file)))
 }
 
@@ -218,10 +222,10 @@ fn length_of(block: &[u8]) -> u64 {
     u64::try_from(block.len()).unwrap_or(u64::MAX)
 }
 
-/// The name of a file of a rotated capture: `packets_00001.pcapng`.
-fn numbered(path: &Path, number: u64) -> PathBuf {
+/// The name of a file of a rotated capture that begins at this Unix time: `packets_00001_20261129091500.pcapng`.
+fn numbered(path: &Path, number: u64, time: Duration) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
-    name.push(format!("_{number:05}"));
+    name.push(format!("_{number:05}_{}", timestamp(time.as_secs() * 1000).replace('T', "")));
     if let Some(extension) = path.extension() {
         name.push(".");
         name.push(extension);
@@ -236,8 +240,15 @@ mod tests {
     use namewire_control::capture::{
         CaptureRecord, CapturedPacket, Direction, PcapngReader, PcapngWriter,
     };
+    use ndn_sys::clock::ManualClock;
+    use ndn_types::Timestamp;
 
     use super::*;
+
+    /// The time `seconds` after 2026-11-21 02:37:38 UTC.
+    fn clock(seconds: u64) -> Clock {
+        ManualClock::new(Timestamp::ZERO, Duration::from_secs(1_795_228_658 + seconds)).into()
+    }
 
     /// Writes packets with one byte each, one in a second, in turn of three faces, and returns the name of each file with
     /// the interfaces and bytes of its packets.
@@ -253,7 +264,7 @@ mod tests {
         writer.write_dropped(1, 7).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("packets.pcapng");
-        let mut files = CaptureFiles::create(&path, &rotation).unwrap();
+        let mut files = CaptureFiles::create(&path, &rotation, clock(0)).unwrap();
         let mut reader = PcapngReader::new(&capture[..]);
         while let Some(record) = reader.next_record().unwrap() {
             let part = match record {
@@ -288,7 +299,10 @@ mod tests {
     fn expected(files: &[(u8, Range<u8>)]) -> Vec<(String, Vec<(String, u8)>)> {
         let packet = |number: u8| (format!("peer{}", number % 3), number);
         let file = |(number, packets): &(u8, Range<u8>)| {
-            (format!("packets_{number:05}.pcapng"), packets.clone().map(packet).collect())
+            (
+                format!("packets_{number:05}_20261121023738.pcapng"),
+                packets.clone().map(packet).collect(),
+            )
         };
         files.iter().map(file).collect()
     }
@@ -323,8 +337,22 @@ mod tests {
         assert_eq!((name.as_str(), packets.len()), ("packets.pcapng", 4));
         assert_eq!(files_of(Rotation::default(), 0), [("packets.pcapng".to_owned(), Vec::new())]);
         let files = Rotation { files: Some(2), ..Rotation::default() };
-        assert!(CaptureFiles::create(Path::new("/nowhere/x"), &files).is_err());
+        assert!(matches!(files.check(Path::new("/nowhere/x")), Err(Failure::Usage(_))));
         let rotated = Rotation { rotate_size: Some(9), ..Rotation::default() };
-        assert!(CaptureFiles::create(Path::new("-"), &rotated).is_err());
+        assert!(matches!(rotated.check(Path::new("-")), Err(Failure::Usage(_))));
+        rotated.check(Path::new("/nowhere/x")).unwrap();
+    }
+
+    #[test]
+    fn rotated_files_of_an_earlier_capture_are_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("packets");
+        let rotation = Rotation { rotate_size: Some(300), files: Some(1), ..Rotation::default() };
+        let create = |seconds| CaptureFiles::create(&path, &rotation, clock(seconds));
+        create(0).unwrap();
+        assert!(create(0).is_err(), "it has the name of the first file");
+        create(1).unwrap();
+        let names = ["packets_00001_20261121023738", "packets_00001_20261121023739"];
+        assert!(names.iter().all(|name| directory.path().join(name).exists()));
     }
 }
