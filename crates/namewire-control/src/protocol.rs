@@ -188,7 +188,8 @@ results! {
         pub vlan: Option<u16>,
         /// AF_XDP on it.
         pub af_xdp: AfXdpState,
-        /// The drivers that the process may use, the selected one first: `af_xdp`, `af_packet`, `sockets`.
+        /// The drivers that the process may use with the rights that it has now, the selected one first: `af_xdp`,
+        /// `af_packet`, `sockets`. A port that is open already stays open.
         pub drivers: Vec<String>,
         /// The driver that a forwarder would use.
         pub pick: Option<String>,
@@ -202,7 +203,7 @@ results! {
         pub kernel: String,
         /// Whether frames may have several buffers.
         pub multi_buffer: bool,
-        /// Whether the process may use it.
+        /// Whether the process may use it with the rights that it has now. A port that is open already stays open.
         pub usable: bool,
         /// The reason why it may not.
         pub refused: Option<String>,
