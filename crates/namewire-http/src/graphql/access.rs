@@ -66,8 +66,9 @@ pub(super) fn coded(mut response: Response, counters: &HttpCounters) -> Response
     for error in &mut response.errors {
         let extensions = error.extensions.get_or_insert_default();
         if extensions.get("code").is_none() {
-            extensions.set("code", code_of(&error.message, !error.path.is_empty()));
-            is_refused = true;
+            let is_of_field = !error.path.is_empty();
+            extensions.set("code", code_of(&error.message, is_of_field));
+            is_refused |= !is_of_field;
         }
     }
     if is_refused {
@@ -158,5 +159,27 @@ pub(super) fn log_change<T>(
             principal = name, role, operation, %arguments, reason = error.message,
             "a change by the HTTP API was rejected"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_graphql::{PathSegment, ServerError};
+
+    use super::*;
+
+    #[test]
+    fn errors_of_fields_are_not_counted_as_refused_queries() {
+        let counters = HttpCounters::default();
+        let path = vec![PathSegment::Field("faces".to_owned())];
+        let of_field = ServerError { path, ..ServerError::new("not a number", None) };
+        for (error, code, count) in
+            [(of_field, BAD_INPUT, 0), (ServerError::new("Unknown field", None), QUERY_INVALID, 1)]
+        {
+            let response = coded(Response::from_errors(vec![error]), &counters);
+            let response = serde_json::to_value(&response).unwrap();
+            assert_eq!(response["errors"][0]["extensions"]["code"], code, "{response}");
+            assert_eq!(counters.refused_query.value(), count, "{response}");
+        }
     }
 }
