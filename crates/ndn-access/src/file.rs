@@ -151,7 +151,6 @@ impl File {
             let text = format!("a read of {bytes} bytes: {READ_LEN_MAX} is the most of one");
             return Err(AccessError::new(ErrorKind::Invalid, text));
         }
-        self.note_parts(ranges);
         let mut parts = Vec::with_capacity(ranges.len());
         let mut rest = ranges;
         while !rest.is_empty() {
@@ -160,21 +159,6 @@ impl File {
             rest = after;
         }
         Ok(parts)
-    }
-
-    /// Notes the parts of a vectored read, and fetches those that are expected next.
-    fn note_parts(&self, ranges: &[Range<u64>]) {
-        let layout = self.object.layout;
-        let mut pattern = Pattern::Random;
-        {
-            let mut detector = self.detector.lock().unwrap_or_else(PoisonError::into_inner);
-            for run in runs_of_bytes(ranges, layout.size, layout.segment_size) {
-                pattern = detector.note(run.start, run.end - run.start, 0);
-            }
-        }
-        if let Pattern::Repeated(next) = &pattern {
-            self.fetch_ahead(next);
-        }
     }
 
     /// The number of ranges, at least one, whose segments may be held at a time.
@@ -249,8 +233,8 @@ impl File {
             let mut detector = self.detector.lock().unwrap_or_else(PoisonError::into_inner);
             detector.note(offset, length, length.saturating_mul(READS_OUT_OF_ORDER_MAX))
         };
-        if let Pattern::Repeated(next) = &pattern {
-            self.fetch_ahead(next);
+        if let Pattern::Strided { distance, ahead } = pattern {
+            self.fetch_ahead(offset, length, distance, ahead);
         }
         if let Some(cached) = self.cached(&segments) {
             return Ok(cached);
@@ -332,15 +316,15 @@ impl File {
         self.flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fetches the next reads of a pattern into the cache.
-    fn fetch_ahead(&self, reads: &[Range<u64>]) {
-        let mut affordable = self.read_ahead;
-        for read in reads {
-            let length = read.end - read.start;
-            let Some(rest) = affordable.checked_sub(length) else { return };
-            affordable = rest;
-            let segments = self.object.layout.segments_of(read.start, length);
-            let Some(segments) = segments else { continue };
+    /// Fetches the next reads of a constant distance into the cache.
+    fn fetch_ahead(&self, offset: u64, length: u64, distance: u64, count: u64) {
+        let affordable = self.read_ahead / length.max(1);
+        for index in 1..=count.min(affordable) {
+            let Some(offset) = distance.checked_mul(index).and_then(|far| offset.checked_add(far))
+            else {
+                return;
+            };
+            let Some(segments) = self.object.layout.segments_of(offset, length) else { return };
             if segments.clone().all(|segment| self.object.is_cached(segment)) {
                 continue;
             }
@@ -396,34 +380,9 @@ fn merged(mut segments: Vec<RangeInclusive<u64>>) -> Vec<RangeInclusive<u64>> {
     runs
 }
 
-/// The bytes that the parts of a vectored read of a file of `size` bytes cover, in order. Parts that are at most `gap` bytes apart
-/// become one run.
-fn runs_of_bytes(ranges: &[Range<u64>], size: u64, gap: u64) -> Vec<Range<u64>> {
-    let within = ranges.iter().map(|range| range.start..range.end.min(size));
-    let mut parts: Vec<_> = within.filter(|range| !range.is_empty()).collect();
-    parts.sort_unstable_by_key(|part| part.start);
-    let mut runs: Vec<Range<u64>> = Vec::new();
-    for part in parts {
-        match runs.last_mut() {
-            Some(last) if part.start <= last.end.saturating_add(gap) => {
-                last.end = last.end.max(part.end);
-            }
-            _ => runs.push(part),
-        }
-    }
-    runs
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn parts_of_a_vectored_read_become_runs() {
-        let ranges = [900..1000, 10..20, 12..14, 25..30, 40..40, 950..2000, 3000..3001];
-        assert_eq!(runs_of_bytes(&ranges, 1500, 5), [10..30, 900..1500]);
-        assert_eq!(runs_of_bytes(&[], 1500, 5), []);
-    }
 
     #[test]
     fn neighbouring_runs_are_merged() {

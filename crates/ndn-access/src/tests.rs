@@ -226,33 +226,6 @@ async fn reads_at_a_constant_distance_are_fetched_ahead() {
     assert_eq!(file.read_at(90_000, 100).await.unwrap(), content[90_000..90_100]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn columns_of_vectored_reads_are_fetched_ahead() {
-    let bed = Bed::new().await;
-    let content = bytes(400_000);
-    bed.write("file", &content);
-    let file = bed.access.open(&name("/x/file")).await.unwrap();
-    let columns = |group: u64| {
-        let at = group * 60_000;
-        // The second one is read in two parts.
-        [at + 1000..at + 1100, at + 20_000..at + 20_150, at + 20_150..at + 20_400]
-    };
-    for group in 0..4 {
-        file.read_vectored(&columns(group)).await.unwrap();
-    }
-    // In the fourth group the distances are there for the third time: those of the next two groups are fetched.
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    while bed.sent() < 12 {
-        assert!(tokio::time::Instant::now() < deadline, "{} segments sent", bed.sent());
-        tokio::task::yield_now().await;
-    }
-    let read = file.read_vectored(&columns(4)).await.unwrap();
-    for (range, part) in columns(4).into_iter().zip(read) {
-        let [start, end] = [range.start, range.end].map(|at| usize::try_from(at).unwrap());
-        assert_eq!(part, content[start..end]);
-    }
-}
-
 /// Reads of a few bytes: of most, the segment is in memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tiny_reads_request_each_segment_once() {
