@@ -293,7 +293,7 @@ fn log_levels_change_while_it_runs() {
     assert_eq!(levels["modules"]["ndn_dataplane"], "debug");
     assert_eq!(forwarder.json(&["log"]), levels);
     let refused = forwarder.run(&["log", "loud"]);
-    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("`loud`"));
 }
 
