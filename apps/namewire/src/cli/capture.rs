@@ -112,14 +112,15 @@ fn is_of_peer(uri: &str, peer: &str) -> bool {
 /// Where packets go.
 enum Sink {
     Lines { json: bool },
-    Pcapng(CaptureFiles),
+    Pcapng(Box<CaptureFiles>),
 }
 
 impl Sink {
     #[expect(clippy::disallowed_methods, reason = "names of files have the real time")]
     fn open(options: &Options) -> Outcome<Self> {
         let Some(path) = &options.write else { return Ok(Self::Lines { json: options.json }) };
-        Ok(Self::Pcapng(CaptureFiles::create(path, &options.rotation, Clock::system())?))
+        let files = CaptureFiles::create(path, &options.rotation, Clock::system())?;
+        Ok(Self::Pcapng(Box::new(files)))
     }
 
     fn packet(&mut self, frame: &CapturedFrame<'_>, line: &PacketLine) -> Outcome {
@@ -337,7 +338,7 @@ mod tests {
         let written = directory.path().join("written.pcapng");
         let clock = ManualClock::new(Timestamp::ZERO, Duration::ZERO);
         let files = CaptureFiles::create(&written, &Rotation::default(), clock.into()).unwrap();
-        let mut sink = Sink::Pcapng(files);
+        let mut sink = Sink::Pcapng(Box::new(files));
         let mut counts = Counts::default();
         let mut ends = 0;
         copy(&capture[..], &mut sink, &options, &mut counts, || ends += 1).unwrap();

@@ -61,7 +61,7 @@ impl CaptureFilter {
         let mut hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (hash ^ (hash >> 31)) % self.sample as u64 == 0
+        (hash ^ (hash >> 31)).is_multiple_of(self.sample as u64)
     }
 }
 
