@@ -12,8 +12,8 @@ use ndn_types::PrincipalIndex;
 /// Maximum number of queued requests. Further ones are counted and dropped; the next packet of the
 /// same kind requests again.
 const REQUESTS_MAX: usize = 256;
-/// Maximum number of held Data. A principal has as many as there are places left, at most: one alone half of them.
-/// Beyond that, Data is sent without an announcement.
+/// Maximum number of held Data. A principal holds no more than the number of places that are still free, so a single principal
+/// holds half of them at most. Beyond that, Data is sent without an announcement.
 const HELD_MAX: usize = 256;
 
 /// A request to the control thread.

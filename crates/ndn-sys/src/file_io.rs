@@ -14,7 +14,7 @@ use crate::poll::Waker;
 /// Number of the entry that waits for the waker. Those of operations are small.
 const WAKER: u64 = u64::MAX;
 
-/// Time after which a wait that the kernel refused for now is tried again.
+/// Pause before a wait is repeated that the kernel refused with EAGAIN or EBUSY.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A read or write, with a value of the caller.
