@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ndn_sys::file::FileIdentity;
 use ndn_sys::privileges::find_user;
-use ndn_sys::stream::listen_unix;
+use ndn_sys::stream::{SocketFile, listen_unix};
 use rustix::net::sockopt::socket_peercred;
 
 use super::protocol::{LINE_LEN_MAX, Response};
@@ -58,22 +58,6 @@ impl Drop for OpenConnection {
     }
 }
 
-/// The file of a control socket. Dropping it removes the file.
-#[derive(Debug)]
-struct SocketFile {
-    path: PathBuf,
-    identity: FileIdentity,
-}
-
-impl Drop for SocketFile {
-    /// The file may have been replaced meanwhile, and is left alone then.
-    fn drop(&mut self) {
-        if FileIdentity::of(&self.path).is_ok_and(|file| file == self.identity) {
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
 /// A served control socket. Dropping it ends its threads and removes the socket file.
 #[derive(Debug)]
 pub struct ControlSocket {
@@ -102,8 +86,7 @@ impl ControlListener {
     /// # Errors
     /// Another process listens there (`AddrInUse`), or the file system reports an error.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let (socket, identity) = listen_unix(path, 0o600)?;
-        let file = SocketFile { path: path.to_owned(), identity };
+        let (socket, file) = listen_unix(path, 0o600)?;
         let listener = UnixListener::from(socket);
         listener.set_nonblocking(false)?;
         Ok(Self { listener, file })
@@ -112,7 +95,7 @@ impl ControlListener {
     /// Returns the identity of the socket file.
     #[must_use]
     pub const fn file(&self) -> FileIdentity {
-        self.file.identity
+        self.file.identity()
     }
 
     /// Serves the socket on separate threads.
@@ -131,7 +114,7 @@ impl ControlListener {
             .name("control-socket".to_owned())
             .spawn(move || acceptor.accept_all(&accepted))?;
         let (accepting, connections) = (Some(accepting), Vec::new());
-        let (path, file) = (file.path.clone(), Some(file));
+        let (path, file) = (file.path().to_owned(), Some(file));
         Ok(ControlSocket { listener, path, file, stopping, accepting, connections, open })
     }
 }

@@ -196,8 +196,7 @@ impl Listener {
     }
 
     fn unix_of(kind: SocketType, path: &Path, mode: u32) -> io::Result<Self> {
-        let (socket, identity) = listen_at(kind, path, mode)?;
-        let file = SocketFile { path: path.into(), identity };
+        let (socket, file) = listen_at(kind, path, mode)?;
         Ok(Self { socket, reserve: reserve_descriptor(), file: Some(file) })
     }
 
@@ -285,12 +284,26 @@ impl AsFd for Listener {
     }
 }
 
-/// A socket file of ours.
+/// A socket file of ours. Dropping it removes the file.
 #[derive(Debug)]
-struct SocketFile {
+pub struct SocketFile {
     path: PathBuf,
     /// To leave alone a file that has replaced ours.
     identity: FileIdentity,
+}
+
+impl SocketFile {
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its identity while it exists.
+    #[must_use]
+    pub const fn identity(&self) -> FileIdentity {
+        self.identity
+    }
 }
 
 impl Drop for SocketFile {
@@ -303,15 +316,15 @@ impl Drop for SocketFile {
 }
 
 /// A non-blocking stream socket that listens on `path`, and its file, which has the permission bits `mode` from the
-/// moment it exists. See [`Listener::unix`]; the file remains.
+/// moment it exists. See [`Listener::unix`].
 ///
 /// # Errors
 /// As for [`Listener::unix`].
-pub fn listen_unix(path: &Path, mode: u32) -> io::Result<(OwnedFd, FileIdentity)> {
+pub fn listen_unix(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
     listen_at(SocketType::STREAM, path, mode)
 }
 
-fn listen_at(kind: SocketType, path: &Path, mode: u32) -> io::Result<(OwnedFd, FileIdentity)> {
+fn listen_at(kind: SocketType, path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
     let address = SocketAddrUnix::new(path)?;
     let socket = unix_socket(kind)?;
     // Linux gives the file the mode of the socket's inode, less the umask: it is never open to more users than `mode`
@@ -326,7 +339,7 @@ fn listen_at(kind: SocketType, path: &Path, mode: u32) -> io::Result<(OwnedFd, F
     }
     let identity = set_socket_mode(path, mode)?;
     rustix::net::listen(&socket, BACKLOG)?;
-    Ok((socket, identity))
+    Ok((socket, SocketFile { path: path.into(), identity }))
 }
 
 /// Sets the permission bits of the socket file `path` that this process has just bound, and says which

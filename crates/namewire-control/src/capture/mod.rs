@@ -4,6 +4,8 @@ mod pcapng;
 mod reader;
 mod summary;
 
+use ndn_types::random::mix;
+
 pub use pcapng::{ETHERTYPE_NDN, PcapngWriter, truncated_packet};
 pub use reader::{CaptureRecord, CapturedFrame, PCAPNG_MAGIC, PcapngReader};
 pub use summary::{CapturedKind, PacketSummary};
@@ -57,11 +59,7 @@ impl CaptureFilter {
     /// may be Interests.
     #[must_use]
     pub const fn is_sampled(&self, number: u64) -> bool {
-        // The finalizer of SplitMix64.
-        let mut hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (hash ^ (hash >> 31)).is_multiple_of(self.sample as u64)
+        mix(number).is_multiple_of(self.sample as u64)
     }
 }
 
