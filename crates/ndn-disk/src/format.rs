@@ -14,7 +14,7 @@ use std::fmt;
 use twox_hash::XxHash3_64;
 
 /// Records begin at multiples of this, bytes.
-pub(crate) const UNIT: usize = 64;
+pub const UNIT: usize = 64;
 /// Reads and writes begin and end at multiples of this, bytes.
 pub const BLOCK: usize = 4096;
 /// First byte of the segments.

@@ -28,7 +28,7 @@ mod share;
 pub use counters::{DiskCounters, DiskValues};
 pub use format::{
     BLOCK, CONTENTS_CHECK_BYTES, DATA_OFFSET, DirectoryEntry, FirstBlock, PACKET_BYTES_MAX, Record,
-    RecordError, SegmentId, Superblock, TooSmall, Trailer, name_of,
+    RecordError, SegmentId, Superblock, TooSmall, Trailer, UNIT, name_of,
 };
 pub use reads::WAITERS_MAX;
 pub use recovery::recover;
