@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -24,21 +25,31 @@ const COMMANDS_WAITING_MAX: usize = 32;
 /// Longest answer.
 const REPLY_LEN_MAX: usize = 64 * 1024;
 
+/// Time of the last command that was signed for a forwarder, milliseconds of Unix time: NFD refuses a command whose time is not
+/// later than that of the one before, or two minutes in the future.
+pub(super) type LastCommand = Arc<AtomicU64>;
+
 /// A connection to a forwarder that sends commands one after the other.
 #[derive(Debug)]
 pub(super) struct Operator {
     stream: UnixStream,
     clock: Clock,
+    last_command: LastCommand,
     buffer: Vec<u8>,
 }
 
 impl Operator {
     /// Connects to the Unix socket of a forwarder.
-    pub(super) fn connect(socket: &Path, clock: &Clock) -> std::io::Result<Self> {
+    pub(super) fn connect(
+        socket: &Path,
+        clock: &Clock,
+        last_command: &LastCommand,
+    ) -> std::io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
-        Ok(Self { stream, clock: clock.clone(), buffer: Vec::new() })
+        let (clock, last_command) = (clock.clone(), LastCommand::clone(last_command));
+        Ok(Self { stream, clock, last_command, buffer: Vec::new() })
     }
 
     /// Creates a persistent face, or makes the one persistent whose peer has sent first, as forwarders with VIP do. Returns its
@@ -199,10 +210,9 @@ impl Management for Operator {
 
     fn unix_ms(&self) -> u64 {
         let now_ms = self.clock.unix_time().as_millis() as u64;
-        // NFD refuses a command whose time is not later than that of the one before.
-        static LAST: AtomicU64 = AtomicU64::new(0);
         let next = |last: u64| now_ms.max(last + 1);
-        let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+        let last = &self.last_command;
+        let last = last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
         next(last.unwrap_or(0))
     }
 
@@ -249,7 +259,12 @@ mod tests {
     fn answers_belong_to_the_commands_of_their_names() {
         let (stream, mut forwarder) = UnixStream::pair().unwrap();
         let clock = ManualClock::new(Timestamp::from_millis(1), Duration::from_secs(1_700_000_000));
-        let mut operator = Operator { stream, clock: clock.into(), buffer: Vec::new() };
+        let mut operator = Operator {
+            stream,
+            clock: clock.into(),
+            last_command: LastCommand::default(),
+            buffer: Vec::new(),
+        };
         let answers = std::thread::spawn(move || {
             let mut read = Vec::new();
             let mut interests = Vec::new();

@@ -16,13 +16,15 @@ use ndn_sys::clock::Clock;
 use ndn_types::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::management::Operator;
+use super::management::{LastCommand, Operator};
 use super::program::{Program, Sockets};
 use crate::leftovers;
 use crate::network::NodeRoute;
 
 /// Time for a forwarder to listen.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Routes that every forwarder has in its FIB at once after the commands.
+const ROUTES_AT_ONCE: usize = 32;
 /// Time between two attempts to connect to a forwarder that starts.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(5);
 /// Bytes at the end of the output of a forwarder that are kept for a failed run.
@@ -44,6 +46,7 @@ pub(super) struct Node {
     /// Time at which its counts were read.
     read_at: Option<Timestamp>,
     clock: Clock,
+    last_command: LastCommand,
 }
 
 /// Counts of a node since its start.
@@ -94,6 +97,7 @@ impl Node {
             faces: Vec::new(),
             read_at: None,
             clock: clock.clone(),
+            last_command: LastCommand::default(),
         })
     }
 
@@ -124,7 +128,7 @@ impl Node {
                 let last = last.unwrap_or("without a message");
                 return Err(self.failed(format!("ended at its start ({status}): {last}")));
             }
-            match Operator::connect(&self.sockets.unix, &self.clock) {
+            match Operator::connect(&self.sockets.unix, &self.clock, &self.last_command) {
                 Ok(operator) => {
                     self.operator = Some(operator);
                     return Ok(());
@@ -171,7 +175,34 @@ impl Node {
         added.map_err(|(number, error)| {
             let name = routes.get(number).map(|route| route.prefix.to_string());
             self.failed(format!("route {}: {error}", name.unwrap_or_default()))
-        })
+        })?;
+        if routes.len() > ROUTES_AT_ONCE { self.await_fib(routes) } else { Ok(()) }
+    }
+
+    /// Waits until the FIB has the prefixes: NFD answers commands before it changes the FIB, and takes milliseconds for an entry
+    /// when there are many.
+    fn await_fib(&mut self, routes: &[NodeRoute]) -> Result<(), String> {
+        let prefixes: BTreeSet<_> = routes.iter().map(|route| &route.prefix).collect();
+        let (mut entries, mut grown_at) = (0, self.clock.now());
+        loop {
+            self.await_dataset();
+            let status = self.operator()?.status();
+            let status = status.map_err(|error| self.failed(format!("status/general: {error}")))?;
+            let now = self.clock.now();
+            self.read_at = Some(now);
+            if status.fib_entries >= prefixes.len() as u64 {
+                return Ok(());
+            }
+            if status.fib_entries > entries {
+                (entries, grown_at) = (status.fib_entries, now);
+            }
+            if now - grown_at > START_TIMEOUT {
+                let routes = prefixes.len();
+                return Err(
+                    self.failed(format!("{entries} entries in the FIB for {routes} routes"))
+                );
+            }
+        }
     }
 
     /// Prefixes with routes.
@@ -211,7 +242,7 @@ impl Node {
     /// # Errors
     /// The forwarder accepts no connection.
     pub(super) fn connect_consumers(&self) -> Result<std::os::unix::net::UnixStream, String> {
-        let connected = Operator::connect(&self.sockets.unix, &self.clock);
+        let connected = Operator::connect(&self.sockets.unix, &self.clock, &self.last_command);
         Ok(connected.map_err(|error| self.failed(error))?.into_stream())
     }
 
@@ -223,7 +254,7 @@ impl Node {
         &self,
         prefix: &Name,
     ) -> Result<std::os::unix::net::UnixStream, String> {
-        let connected = Operator::connect(&self.sockets.unix, &self.clock);
+        let connected = Operator::connect(&self.sockets.unix, &self.clock, &self.last_command);
         let mut producer = connected.map_err(|error| self.failed(error))?;
         let parameters = ControlParameters {
             name: Some(prefix.clone()),
