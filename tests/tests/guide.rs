@@ -53,6 +53,10 @@ fn pages() -> Vec<String> {
     links.map(str::to_owned).collect()
 }
 
+fn is_run(page: &str) -> bool {
+    FOLDERS.iter().any(|folder| page.starts_with(folder))
+}
+
 /// The fenced blocks of a language, each with the line before its fence.
 fn blocks(text: &str, language: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
@@ -139,8 +143,7 @@ impl Hosts {
 fn commands_of_start_and_operating_pages_succeed() {
     let Some(mut hosts) = Hosts::new() else { return };
     let mut count = 0;
-    let is_run = |page: &String| FOLDERS.iter().any(|folder| page.starts_with(folder));
-    for page in pages().into_iter().filter(is_run) {
+    for page in pages().into_iter().filter(|page| is_run(page)) {
         let mut text = read(&page);
         for (address, [node, peer]) in ADDRESSES.iter().zip([["east", "west"], ["west", "east"]]) {
             text = text.replace(address, &hosts.topology.address(node, peer));
@@ -154,6 +157,21 @@ fn commands_of_start_and_operating_pages_succeed() {
         }
     }
     assert!(count > 30, "{count} blocks");
+}
+
+#[test]
+fn commands_that_are_not_run_have_a_reason() {
+    let mut count = 0;
+    for page in pages().into_iter().filter(|page| is_run(page)) {
+        let text = read(&page);
+        let lines: Vec<_> = text.lines().map(str::trim_start).collect();
+        for pair in lines.windows(2).filter(|pair| pair[1] == "```console") {
+            let reason = pair[0].strip_prefix("<!-- not run: ");
+            assert!(reason.is_some(), "{page}: no reason after this line: {}", pair[0]);
+            count += 1;
+        }
+    }
+    assert!(count > 10, "{count} blocks");
 }
 
 #[test]
