@@ -60,12 +60,8 @@ pub fn packet(bytes: &[u8]) {
 /// The parsers that try the common form first accept the same packets as the general ones, and
 /// find the same.
 fn general_parser(bytes: &[u8]) {
-    let interests = [Interest::parse(bytes), Interest::parse_general(bytes)];
-    let [common, general] = interests.map(|parsed| parsed.ok().map(|view| format!("{view:?}")));
-    assert_eq!(common, general);
-    let data = [Data::parse(bytes), Data::parse_general(bytes)];
-    let [common, general] = data.map(|parsed| parsed.ok().map(|view| format!("{view:?}")));
-    assert_eq!(common, general);
+    assert_eq!(Interest::parse(bytes).ok(), Interest::parse_general(bytes).ok());
+    assert_eq!(Data::parse(bytes).ok(), Data::parse_general(bytes).ok());
 }
 
 /// The description of a packet by the ingress of a forwarder: its kind, and the hashes of its name.

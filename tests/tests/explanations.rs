@@ -167,6 +167,44 @@ fn unreadable_key_chain_is_distinguished_from_a_missing_one() {
     assert!(!refused.status.success() && text(&refused).contains("no rights"), "{refused:?}");
 }
 
+#[test]
+fn mistaken_uses_name_the_command_for_it() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let directory = home.path().join("files");
+    std::fs::create_dir(&directory).unwrap();
+    let (file, rules) = (directory.join("file"), home.path().join("trust.rules"));
+    std::fs::write(&file, "content").unwrap();
+    std::fs::write(&rules, "anchor any\n").unwrap();
+    let forwarder = Settings::new().start();
+    let serve = ["serve", directory.to_str().unwrap(), "--prefix", "/site"];
+    let mut server = forwarder.spawn("server", &serve);
+    server.wait_for_output("serving ");
+    let [directory, file, rules] = [directory, file, rules].map(|path| path.display().to_string());
+    let output = home.path().join("output").display().to_string();
+    for (arguments, expected) in [
+        (
+            vec!["put", "/x", &directory],
+            format!("`namewire serve {directory} --prefix NAME` serves"),
+        ),
+        (
+            vec!["serve", &file, "--prefix", "/x"],
+            format!("`namewire put NAME {file}` publishes it"),
+        ),
+        (vec!["get", "/site", "-o", &output], "is a directory: use --recursive".to_owned()),
+        (vec!["get", "/site/file", "--listing"], "fetch it without --listing".to_owned()),
+        (vec!["get", "/site/file", "--verify", &rules], format!("use --verify rules:{rules}")),
+    ] {
+        let refused = forwarder.run(&arguments);
+        assert!(!refused.status.success(), "{arguments:?}: {refused:?}");
+        assert!(text(&refused).contains(&expected), "{arguments:?}: {}", text(&refused));
+    }
+    let socket = home.path().join("socket").display().to_string();
+    let low = ["run", "--socket", &socket, "--port", "80"];
+    let refused = run_to_end(as_nobody(at_home(home.path(), &low)));
+    assert!(text(&refused).contains("ports below 1024 need root"), "{}", text(&refused));
+}
+
 /// As a user without rights for what is closed, which root would have.
 fn as_nobody(mut command: Command) -> Command {
     if rustix::process::geteuid().is_root() {

@@ -196,6 +196,15 @@ fn a_release_installs_if_its_signature_and_digests_are_valid() {
     }
     let work = tempfile::tempdir().unwrap();
     let release = make_release(work.path());
+    // The same program and time give the same release, but for the keys and signatures.
+    let other = tempfile::tempdir().unwrap();
+    let again = make_release(other.path());
+    for (one, two) in [
+        (&release.archive, &again.archive),
+        (&release.directory.join("Release"), &again.directory.join("Release")),
+    ] {
+        assert!(std::fs::read(one).unwrap() == std::fs::read(two).unwrap(), "{}", one.display());
+    }
     let prefix = work.path().join("prefix");
     let output = install(&release, &prefix);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -48,6 +48,7 @@ impl OpenForwarder {
         let places = &plan.places;
         let with_faces = places.iter().filter(|place| place.roles.has_faces()).count();
         let version = env!("CARGO_PKG_VERSION");
+        let identity = config.management.identity.as_ref().map(ToString::to_string);
         tracing::info!(
             version,
             workers = places.len(),
@@ -55,6 +56,7 @@ impl OpenForwarder {
             pit_entries = config.tables.pit_capacity,
             fib_entries = config.tables.fib_capacity,
             cs_packets = config.tables.cs.capacity_packets,
+            identity = identity.as_deref().unwrap_or("none"),
             "starting"
         );
         machine::log_warnings(config);

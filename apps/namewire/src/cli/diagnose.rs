@@ -47,7 +47,7 @@ fn joined(text: &str, why: &str) -> String {
     }
 }
 
-/// The faces that Interests for a name are sent to, from the tables of a local forwarder: ` via face 288 (udp4://…)`.
+/// The faces that Interests for a name are sent to, from the tables of a local forwarder: `via face 288 (udp4://…)`.
 pub(super) async fn path(endpoint: &Endpoint, name: &Name) -> Option<String> {
     let found = tokio::time::timeout(TIMEOUT, async {
         if !matches!(endpoint.address()?, ForwarderAddress::Unix(_)) {
@@ -69,14 +69,14 @@ pub(super) async fn path(endpoint: &Endpoint, name: &Name) -> Option<String> {
 /// The next hops of a name; the first ones, if there are several.
 fn via(name: &Name, entries: &[FibEntry], uris: &BTreeMap<u64, String>) -> String {
     const SHOWN_MAX: usize = 2;
-    let Some(entry) = route_of(name, entries) else { return ": there is no route".to_owned() };
+    let Some(entry) = route_of(name, entries) else { return "without a route".to_owned() };
     let hops = entry.next_hops.iter().take(SHOWN_MAX).map(|hop| {
         let uri = uris.get(&hop.face_id).map_or("its peer", String::as_str);
         format!("face {} ({uri})", hop.face_id)
     });
     let hops = hops.collect::<Vec<_>>().join(", ");
     let more = if entry.next_hops.len() > SHOWN_MAX { ", …" } else { "" };
-    format!(" via {hops}{more}")
+    format!("via {hops}{more}")
 }
 
 /// The entry with next hops that applies to a name.
@@ -162,9 +162,9 @@ mod tests {
         let path = |entries: &[FibEntry]| via(&"/a/b".parse().unwrap(), entries, &uris);
         assert_eq!(
             path(&[entry("/", &[1]), entry("/a", &[288])]),
-            " via face 288 (udp4://192.0.2.1:6363)"
+            "via face 288 (udp4://192.0.2.1:6363)"
         );
-        assert_eq!(path(&[entry("/x", &[288]), entry("/a", &[])]), ": there is no route");
+        assert_eq!(path(&[entry("/x", &[288]), entry("/a", &[])]), "without a route");
         let many = path(&[entry("/a", &[288, 289, 290])]);
         assert!(many.ends_with("face 289 (its peer), …"), "{many}");
     }

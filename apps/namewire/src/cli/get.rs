@@ -380,7 +380,8 @@ impl FetchArguments {
         if self.quiet || !io::stderr().is_terminal() {
             return ProgressBar::hidden();
         }
-        let style = ProgressStyle::with_template("{bar:25} {percent:>3}% {wide_msg}");
+        // In 80 columns there is room for the face that does not answer.
+        let style = ProgressStyle::with_template("{bar:12} {percent:>3}% {wide_msg}");
         let bar = ProgressBar::no_length();
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar
@@ -547,9 +548,14 @@ impl Silence {
         if self.path.is_none() {
             self.path = Some(diagnose::path(endpoint, name).await.unwrap_or_default());
         }
-        let path = self.path.as_deref().unwrap_or_default();
-        Some(format!("no answer for {} s from {name}{path}", lasting.as_secs()))
+        Some(silence_text(lasting, self.path.as_deref().unwrap_or_default(), name))
     }
+}
+
+/// The face comes before the name, which may be cut off at the end of the line.
+fn silence_text(lasting: Duration, path: &str, name: &Name) -> String {
+    let space = if path.is_empty() { "" } else { " " };
+    format!("no answer for {} s{space}{path} from {name}", lasting.as_secs())
 }
 
 /// The remaining time if the rate stays the same.
@@ -715,8 +721,16 @@ mod tests {
         assert_eq!(recent.silence(at(10_500)), None);
         assert!(recent.rate(at(12_000)) <= 700, "{}", recent.rate(at(12_000)));
         assert_eq!(recent.silence(at(16_000)), Some(Duration::from_secs(6)));
-        let silent = recent.message(at(16_000), Some("no answer for 6 s from /x".to_owned()));
-        assert!(silent.contains("0 B/s  no answer for 6 s from /x"), "{silent}");
+        let name = "/site/files/2026/run-2.csv".parse().unwrap();
+        let path = "via face 288 (udp4://192.0.2.1:6363)";
+        let text = silence_text(Duration::from_secs(6), path, &name);
+        let silent = recent.message(at(16_000), Some(text));
+        assert!(silent.contains("0 B/s  no answer for 6 s via face 288 (udp4://"), "{silent}");
+        assert!(silent.ends_with("from /site/files/2026/run-2.csv"), "{silent}");
+        // Beside the bar, 62 columns of 80 are left for the message.
+        assert!(silent.find("face 288").unwrap() + "face 288".len() < 62, "{silent}");
+        let text = silence_text(Duration::from_secs(6), "", &name);
+        assert_eq!(text, "no answer for 6 s from /site/files/2026/run-2.csv");
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl fmt::Display for ContentType {
 }
 
 /// A Data packet: a borrowed, validated view. Offsets count from the packet's first byte.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data<'a> {
     wire: &'a [u8],
     content_type: u64,

@@ -195,7 +195,7 @@ mod rank {
 }
 
 /// An Interest packet: a borrowed, validated view. Offsets count from the packet's first byte.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest<'a> {
     wire: &'a [u8],
     lifetime_ms: u64,
