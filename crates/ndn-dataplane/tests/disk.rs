@@ -7,11 +7,12 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_dataplane::{DiskFile, DiskPort, DiskPortOptions, Roles};
+use ndn_dataplane::{DiskError, DiskFile, DiskPort, DiskPortOptions, Roles};
 use ndn_disk::{Admission, DiskValues, ShareOptions};
 use ndn_forwarding::UnsolicitedPolicy;
 use ndn_packet::{DataBuilder, Name, SignatureInfo, SignatureType};
@@ -246,4 +247,57 @@ fn disk_that_cannot_be_written_is_left_out() {
         assert_eq!(found.count(), MEMORY_PACKETS as usize);
         assert_eq!(counters(&bed).written_bytes, 0);
     }
+}
+
+/// A loop device.
+struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    /// A device whose blocks are those of a file, if there are rights for it.
+    fn attach(file: &Path) -> Option<Self> {
+        let ended = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
+        match ended {
+            Ok(ended) if ended.status.success() => {
+                Some(Self(String::from_utf8(ended.stdout).unwrap().trim().into()))
+            }
+            other => {
+                eprintln!("*** SKIPPED: losetup: {other:?} ***");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let ended = Command::new("losetup").arg("--detach").arg(&self.0).status();
+        assert!(ended.unwrap().success() || std::thread::panicking());
+    }
+}
+
+/// A block device is used by one forwarder, and found again; when each read fails, it is left out.
+#[test]
+fn block_device_is_used_until_it_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let blocks = directory.path().join("blocks");
+    File::create(&blocks).unwrap().set_len(FILE_BYTES).unwrap();
+    let Some(device) = LoopDevice::attach(&blocks) else { return };
+    let mut bed = start(&device.0);
+    let _producer = fill(&mut bed);
+    let evicted = u64::from(PACKETS - MEMORY_PACKETS);
+    wait_until(|| counters(&bed).admitted == evicted);
+    let other = DiskFile::open(&device.0, None, 1).unwrap_err();
+    assert!(matches!(other, DiskError::InUse { .. }), "{other}");
+    drop(bed);
+    let mut bed = start(&device.0);
+    assert!(counters(&bed).recovered >= evicted, "{:?}", counters(&bed));
+    let (_, mut consumer) = bed.application();
+    let half = PACKETS / 2;
+    assert!((0..half).all(|number| is_found(&mut consumer, number, number)));
+    // The device has no blocks any more.
+    File::options().write(true).open(&blocks).unwrap().set_len(0).unwrap();
+    assert!((half..PACKETS).all(|number| !is_found(&mut consumer, number, number)));
+    let values = counters(&bed);
+    assert_eq!((values.in_use, values.checksum_errors), (0, 0), "{values:?}");
+    assert!((2..100).contains(&values.read_errors), "{values:?}");
 }
