@@ -147,6 +147,8 @@ fn to_amount(value: u128) -> Amount {
 pub struct VirtualPlane {
     settings: Settings,
     objects: Vec<Object>,
+    /// Places of removed objects.
+    vacant: Vec<ObjectId>,
     neighbours: Vec<Neighbour>,
     /// Arrivals of the slots in the window: object and amount.
     arrivals: VecDeque<Vec<(ObjectId, Amount)>>,
@@ -161,6 +163,7 @@ impl VirtualPlane {
         Self {
             settings,
             objects: Vec::new(),
+            vacant: Vec::new(),
             neighbours: Vec::new(),
             arrivals: VecDeque::new(),
             counters: Counters::default(),
@@ -178,7 +181,7 @@ impl VirtualPlane {
             arrivals: 0,
             window_sum: 0,
         };
-        if let Some(vacant) = self.objects.iter().position(|object| object.is_vacant) {
+        if let Some(vacant) = self.vacant.pop() {
             self.objects[vacant] = object;
             return vacant;
         }
@@ -199,6 +202,7 @@ impl VirtualPlane {
         let rest = object.count.saturating_add(object.arrivals);
         self.counters.drained = self.counters.drained.saturating_add(rest);
         object.is_vacant = true;
+        self.vacant.push(id);
         (object.is_source, object.is_cached) = (false, false);
         (object.count, object.arrivals, object.window_sum) = (0, 0, 0);
         for slot in &mut self.arrivals {
