@@ -40,7 +40,8 @@ settings! {
         window_slots: usize = 100 => restart(ManagementSetup).within(1..=10_000),
         /// Maximum number of objects. Neighbors and this host share them.
         objects: usize = 1024 => restart(ManagementSetup).within(16..=65_536),
-        /// Size of objects until it is known: the FinalBlockId of a first segment shows it, or a neighbor reports it.
+        /// Size of objects until it is known: the FinalBlockId of a first segment or the metadata of a file show it, or a
+        /// neighbor reports it.
         object_size: ByteSize = ByteSize::mebibytes(1) =>
             restart(ManagementSetup).within(ByteSize::kibibytes(1)..=ByteSize::mebibytes(1 << 20)),
         /// Rate at which a link carries Data in each direction, per second. `links` sets that of single ones.
@@ -55,6 +56,11 @@ settings! {
         /// Score by which objects are cached. `"count"`: the VIPs that wait here (VIP). `"arrivals"`: the mean of those that
         /// arrived in the window (VIP2).
         score: VipScore = VipScore::Count => restart(ManagementSetup),
+        /// Score that each cached object costs, in thousandths of a request: objects with less are not cached.
+        read_penalty: u32 = 0 => restart(ManagementSetup).within(0..=1_000_000_000),
+        /// Score that writing an object to the cache costs, in thousandths of a request: an object takes the place of
+        /// another one only if its score is higher by more.
+        write_penalty: u32 = 0 => restart(ManagementSetup).within(0..=1_000_000_000),
         /// Rates of links that differ from `link_rate`.
         links: Vec<VipLink> = Vec::new() => tables(Reload::Restart(ManagementSetup)),
         /// Objects of names under a prefix, at most 64. The longest prefix decides.
@@ -82,14 +88,17 @@ fn check_remote(uri: &FaceUri) -> Result<(), String> {
 }
 
 list_item! {
-    /// The objects of the names under a prefix: the name with `components` components after the prefix. Interests for the
-    /// object itself, and for first segments under it, are its requests. Sizes of such objects are not learned, unless
-    /// the object is the name without the segment.
+    /// The objects of the names under a prefix: the name with `components` components after the prefix, or blocks of
+    /// `block_segments` segments. Interests for the object itself, and for first segments under it, are its requests. Sizes
+    /// of objects are not learned if several names with segments belong to one.
     pub struct ObjectRule {
         /// Name prefix.
         prefix: Name = example_prefix() => value().required().checked(check_depth),
-        /// Number of components after the prefix.
-        components: usize = 1 => value().required().within(0..=32),
+        /// Number of components after the prefix. No effect with `block_segments`.
+        components: usize = 1 => value().within(0..=32),
+        /// Number of segments of a block: the first block of a file, the next one and so on are objects of their own, so
+        /// that parts of large files are cached. 0: no blocks.
+        block_segments: u32 = 0 => value().within(0..=1_000_000_000),
     }
 }
 

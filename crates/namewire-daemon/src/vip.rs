@@ -1,7 +1,9 @@
 //! The settings of VIP (`[caching.vip]`), if the program was built with it.
 
+use std::num::NonZeroU64;
+
 use ndn_caching::PolicyKind;
-use ndn_table::{NameHasher, OBJECT_RULES_MAX, ObjectRules};
+use ndn_table::{NameHasher, OBJECT_RULES_MAX, ObjectDivision, ObjectRules};
 
 use crate::config::{Config, Conflict};
 
@@ -37,8 +39,12 @@ pub(super) fn policy_refusal(config: &Config) -> Option<String> {
 
 /// The objects of names.
 pub(super) fn object_rules(config: &Config, hasher: NameHasher) -> ObjectRules {
-    let rules = config.caching.vip.rules.iter();
-    ObjectRules::new(rules.map(|rule| (rule.prefix.as_ref(), rule.components)), hasher)
+    let rules = config.caching.vip.rules.iter().map(|rule| {
+        let blocks = NonZeroU64::new(rule.block_segments.into()).map(ObjectDivision::Blocks);
+        let division = blocks.unwrap_or(ObjectDivision::Components(rule.components));
+        (rule.prefix.as_ref(), division)
+    });
+    ObjectRules::new(rules, hasher)
 }
 
 /// The replacement policy of the Content Store before the control thread chooses that of the configuration.
@@ -48,17 +54,18 @@ pub(super) fn policy_at_start(config: &Config) -> PolicyKind {
 }
 
 #[cfg(feature = "vip")]
-pub(super) use with_vip::{Keys, check_signers, keys, node_settings};
+pub(super) use with_vip::{Keys, check_signers, keys, node_settings, penalties};
 
 #[cfg(feature = "vip")]
 mod with_vip {
     use anyhow::Context;
+    use ndn_caching::Penalties;
     use ndn_keychain::{Access, KeyChain, Locations};
     use ndn_management::SignedInterests;
     use ndn_security::{DigestSigner, Signer};
     use ndn_sys::clock::Clock;
     use ndn_types::duration_ms;
-    use ndn_vip::{NodeSettings, Score, Settings};
+    use ndn_vip::{NodeSettings, REQUEST, Score, Settings};
 
     use crate::access;
     use crate::config::{Config, Conflict, VipScore};
@@ -138,9 +145,16 @@ mod with_vip {
         Ok(Box::new(key_chain.signer(name.as_ref())?))
     }
 
+    /// Scores that cached objects cost.
+    pub(crate) fn penalties(config: &Config) -> Penalties {
+        let vip = &config.caching.vip;
+        let amount = |thousandths: u32| u64::from(thousandths) * (REQUEST / 1000);
+        Penalties { read: amount(vip.read_penalty), write: amount(vip.write_penalty) }
+    }
+
     /// The settings of the virtual plane.
     pub(crate) fn node_settings(config: &Config) -> NodeSettings {
-        let vip = &config.caching.vip;
+        let (vip, penalties) = (&config.caching.vip, penalties(config));
         let packets = config.tables.cs.capacity_packets as u64;
         NodeSettings {
             plane: Settings {
@@ -152,8 +166,8 @@ mod with_vip {
                     VipScore::Count => Score::Count,
                     VipScore::Arrivals => Score::Arrivals,
                 },
-                read_penalty: 0,
-                write_penalty: 0,
+                read_penalty: penalties.read,
+                write_penalty: penalties.write,
             },
             objects_max: vip.objects,
             neighbours_max: NEIGHBOURS_MAX,

@@ -12,7 +12,10 @@ use ndn_caching::PolicyKind;
 use ndn_dataplane::MemoryFaceOptions;
 use ndn_face::InternalEnd;
 use ndn_management::{DataSigner, DigestSigner};
-use ndn_packet::{Data, DataBuilder, Interest, InterestBuilder, LpPacket, Name, SignatureInfo};
+use ndn_packet::tlv::{append_name, append_number};
+use ndn_packet::{
+    Component, Data, DataBuilder, Interest, InterestBuilder, LpPacket, Name, SignatureInfo,
+};
 use ndn_security::Signer;
 use ndn_sys::clock::ManualClock;
 use ndn_types::{FaceUri, LinkType, Persistency, Scope, Timestamp};
@@ -35,6 +38,9 @@ const PREFIX: &str = "/objects";
 /// Prefix of the objects whose Data has a FinalBlockId, and their number of segments of 7 bytes.
 const SIZED: &str = "/objects/sized";
 const SIZED_SEGMENTS: u64 = 300_000;
+/// A file whose metadata has its length.
+const FILE: &str = "/objects/file/v=1";
+const FILE_BYTES: u64 = 123_456;
 
 fn config(workers: usize) -> Config {
     // `parse` also rejects a configuration without listeners.
@@ -136,8 +142,12 @@ impl Network {
     fn request_object(&mut self, node: usize, object: Name) {
         let mut segment = object;
         segment.push_segment(0);
+        self.request_name(node, &segment);
+    }
+
+    fn request_name(&mut self, node: usize, name: &Name) {
         self.nonce += 1;
-        let interest = InterestBuilder::new(&segment).nonce(self.nonce).lifetime_ms(900);
+        let interest = InterestBuilder::new(name).nonce(self.nonce).lifetime_ms(900);
         self.nodes[node].consumer.send(interest.to_vec().unwrap()).unwrap();
         self.settle();
     }
@@ -177,7 +187,10 @@ impl Network {
             let mut last = Name::new();
             last.push_segment(SIZED_SEGMENTS - 1);
             let is_sized = interest.name().starts_with(name(SIZED).as_ref());
-            let mut data = DataBuilder::new(interest.name()).content(b"content");
+            let metadata = Component::keyword(b"metadata");
+            let is_metadata = interest.name().components().any(|one| one == metadata);
+            let content = if is_metadata { file_metadata() } else { b"content".to_vec() };
+            let mut data = DataBuilder::new(interest.name()).content(&content);
             if let Some(last) = last.as_ref().last().filter(|_| is_sized) {
                 data = data.final_block_id(last);
             }
@@ -232,6 +245,15 @@ impl Network {
         let objects = self.status(node).objects;
         objects.iter().filter_map(|object| object.sent.get(&face_id)).sum()
     }
+}
+
+/// The metadata of the file as file servers encode it.
+fn file_metadata() -> Vec<u8> {
+    let mut content = Vec::new();
+    append_name(&mut content, name(FILE).as_ref());
+    append_number(&mut content, 0xF500, 8000);
+    append_number(&mut content, 0xF502, FILE_BYTES);
+    content
 }
 
 /// Five forwarders; node 0 has the producer, node 4 the consumer.
@@ -395,34 +417,113 @@ fn content_store_keeps_the_object_of_highest_score() {
     assert_eq!(produced(PolicyKind::Vip, 0), 10 * 32, "without a store");
 }
 
+/// A second object takes the place of the first only if the gain exceeds the write penalty.
+#[test]
+fn content_store_replaces_an_object_if_the_gain_exceeds_the_penalty() {
+    let produced = |write_penalty: u32| {
+        let mut with_store = config(1);
+        with_store.tables.cs.capacity_packets = 1;
+        with_store.tables.cs.policy = PolicyKind::Vip;
+        with_store.caching.vip.score = namewire_config::VipScore::Arrivals;
+        with_store.caching.vip.write_penalty = write_penalty;
+        let mut network = Network::new(vec![config(1), with_store], &[(0, 1)]);
+        network.route(1, &[0]);
+        let mut slot = |requests: [u64; 2]| {
+            let before = network.nodes[0].produced;
+            for (number, count) in (0..).zip(requests) {
+                (0..count).for_each(|_| network.request(1, number));
+            }
+            network.run(SLOT);
+            network.nodes[0].produced - before
+        };
+        (0..10).for_each(|_| _ = slot([4, 0]));
+        (0..15).for_each(|_| _ = slot([4, 6]));
+        (0..10).map(|_| slot([4, 6])).sum::<u64>()
+    };
+    // Scores of 4 and 6 requests per slot.
+    assert_eq!([0, 1500, 2500].map(produced), [40, 40, 60]);
+}
+
 #[test]
 fn sizes_of_objects_are_those_of_their_data() {
     let mut network = line(&config(1));
     let mut sized = name(SIZED);
     sized.push_version(1);
+    let (metadata, file) = (name("/objects/file/32=metadata/v=1"), name(FILE));
     for _ in 0..20 {
+        network.request_object(4, metadata.clone());
         (0..8).for_each(|_| network.request_object(4, sized.clone()));
+        (0..8).for_each(|_| network.request_object(4, file.clone()));
         network.request(4, 0);
         network.run(SLOT);
     }
-    let (uri, mut nodes) = (sized.to_uri(), 0);
+    let known = [(sized.to_uri(), 7 * SIZED_SEGMENTS), (file.to_uri(), FILE_BYTES)];
+    let mut nodes = [0; 2];
     for node in 0..5 {
         for object in network.status(node).objects {
-            let is_sized = object.name == uri;
-            nodes += u32::from(is_sized);
-            // Without a FinalBlockId, the size stays that of the settings.
+            let place = known.iter().position(|(uri, _)| *uri == object.name);
+            place.into_iter().for_each(|place| nodes[place] += 1);
+            // Without a FinalBlockId or metadata, the size stays that of the settings.
             let default_bytes = config(1).caching.vip.object_size.0;
-            let expected = if is_sized { 7 * SIZED_SEGMENTS } else { default_bytes };
+            let expected = place.map_or(default_bytes, |place| known[place].1);
             assert_eq!(object.size_bytes, expected, "{node}: {}", object.name);
         }
     }
-    assert!(nodes >= 3, "{nodes} nodes know the object");
+    assert!(nodes.iter().all(|nodes| *nodes >= 3), "{nodes:?} nodes know the objects");
+}
+
+/// Blocks of a file are requested, exchanged, sized and cached as objects of their own.
+#[test]
+fn blocks_of_a_file_are_objects() {
+    const BLOCK: u32 = 200_000;
+    let mut configs = vec![config(1); 5];
+    for config in &mut configs {
+        config.caching.vip.rules =
+            vec![ObjectRule { prefix: name(PREFIX), components: 0, block_segments: BLOCK }];
+    }
+    let store = &mut configs[4];
+    store.tables.cs.capacity_packets = 2;
+    store.tables.cs.policy = PolicyKind::Vip;
+    store.caching.vip.score = namewire_config::VipScore::Arrivals;
+    let mut network = line_of(configs);
+    let mut file = name(SIZED);
+    file.push_version(1);
+    let segment = |number: u64| {
+        let mut segment = file.clone();
+        segment.push_segment(number);
+        segment
+    };
+    let second = u64::from(BLOCK);
+    let slot = |network: &mut Network| {
+        let before = network.nodes[0].produced;
+        for round in 0..8 {
+            // The second block is requested more often; the last segment of it is no first one.
+            let segments = [second, second + 1, 0, 1];
+            segments[..if round < 2 { 4 } else { 2 }]
+                .iter()
+                .for_each(|&number| network.request_name(4, &segment(number)));
+        }
+        network.run(SLOT);
+        network.nodes[0].produced - before
+    };
+    (0..15).for_each(|_| _ = slot(&mut network));
+    assert_eq!(slot(&mut network), 4, "the second block is cached, the first one is not");
+    for node in 0..5 {
+        let objects = network.status(node).objects.into_iter();
+        let objects: Vec<_> = objects.map(|object| (object.name, object.size_bytes)).collect();
+        let rest = SIZED_SEGMENTS - second;
+        let expected = [(segment(0).to_uri(), 7 * second), (segment(second).to_uri(), 7 * rest)];
+        let is_known = |object: &(String, u64)| expected.contains(object);
+        assert!(objects.iter().all(is_known), "{node}: {objects:?}");
+        assert!(node != 4 || objects.len() == 2, "{objects:?}");
+    }
 }
 
 #[test]
 fn object_of_a_rule_has_the_requests_for_all_its_names() {
     let mut config = config(1);
-    config.caching.vip.rules = vec![ObjectRule { prefix: name(PREFIX), components: 0 }];
+    config.caching.vip.rules =
+        vec![ObjectRule { prefix: name(PREFIX), components: 0, block_segments: 0 }];
     let mut network = line(&config);
     network.load(4, 20);
     for node in 0..5 {

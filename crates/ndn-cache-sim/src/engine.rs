@@ -139,6 +139,8 @@ pub struct Metrics {
     pub delay_p99_ms: f64,
     /// Links that Interests took, over those of the shortest paths.
     pub stretch: f64,
+    /// Objects that were written to caches, by request.
+    pub writes_per_request: f64,
     /// Start of the first of 40 windows in which the hit share reached 95 % of that of the last ten, in seconds.
     pub convergence_s: f64,
 }
@@ -149,6 +151,7 @@ struct Sums {
     hits: u64,
     first_hits: u64,
     aggregated: u64,
+    writes: u64,
     bytes: f64,
     origin_bytes: f64,
     hops: u64,
@@ -197,6 +200,8 @@ pub struct Run<'a> {
     turns: Vec<usize>,
     responses_s: Vec<Vec<f64>>,
     path: Vec<(usize, Hop)>,
+    /// Objects that were written to caches.
+    writes: u64,
 }
 
 impl<'a> Run<'a> {
@@ -251,6 +256,7 @@ impl<'a> Run<'a> {
             closer,
             shortest_hops,
             path: Vec::new(),
+            writes: 0,
         }
     }
 
@@ -264,6 +270,7 @@ impl<'a> Run<'a> {
         let mut sums = Sums { windows: vec![(0, 0); WINDOWS], ..Default::default() };
         for request in &trace.requests {
             self.advance(request.time_s);
+            let writes = self.writes;
             let (end, delay_s, first_cache_hit) = self.request(*request);
             let window = ((request.time_s / window_s) as usize).min(WINDOWS - 1);
             sums.windows[window].0 += u64::from(end == End::Hit);
@@ -275,6 +282,7 @@ impl<'a> Run<'a> {
             sums.hits += u64::from(end == End::Hit);
             sums.first_hits += u64::from(first_cache_hit);
             sums.aggregated += u64::from(end == End::Aggregated);
+            sums.writes += self.writes - writes;
             sums.bytes += bytes;
             sums.origin_bytes += if end == End::Origin { bytes } else { 0.0 };
             sums.hops += self.path.len() as u64;
@@ -356,7 +364,7 @@ impl<'a> Run<'a> {
             self.ready_s[node * self.trace.sizes.len() + object] = time_s;
             self.respond(node, hop, time_s - request.time_s);
             if let Some(cache) = &mut self.caches[node] {
-                cache.store(cached, |_| ());
+                self.writes += u64::from(cache.store(cached, |_| ()));
             }
         }
         (end, time_s - request.time_s, end == End::Hit && caches_passed == 0)
@@ -422,6 +430,7 @@ impl Sums {
             delay_ms: 1000.0 * self.delays_s.iter().sum::<f64>() / count,
             delay_p99_ms: 1000.0 * p99,
             stretch: self.hops as f64 / self.shortest_hops.max(1) as f64,
+            writes_per_request: self.writes as f64 / count,
             convergence_s: converged.unwrap_or(WINDOWS) as f64 * window_s,
         }
     }

@@ -27,7 +27,7 @@ pub struct Quantity {
 }
 
 /// All quantities.
-pub const QUANTITIES: [Quantity; 8] = [
+pub const QUANTITIES: [Quantity; 9] = [
     Quantity { name: "delay_ms", title: "Mean delay, ms", of: |run| run.delay_ms },
     Quantity {
         name: "delay_p99_ms",
@@ -52,6 +52,11 @@ pub const QUANTITIES: [Quantity; 8] = [
     },
     Quantity { name: "stretch", title: "Path stretch", of: |run| run.stretch },
     Quantity { name: "convergence_s", title: "Convergence, s", of: |run| run.convergence_s },
+    Quantity {
+        name: "writes_per_request",
+        title: "Writes to caches per request",
+        of: |run| run.writes_per_request,
+    },
 ];
 
 /// A mean and the half-width of its 95 % interval (Student's t over independent runs; infinite for one run).

@@ -17,6 +17,8 @@ pub(crate) const REQUESTS_MAX: usize = 200_000_000;
 const NODES_MAX: usize = 1000;
 /// Largest number of objects of a file.
 const OBJECTS_MAX: usize = 10_000_000;
+/// Largest penalty, in requests.
+const PENALTY_MAX: f64 = 1e6;
 
 /// The topologies that come with the crate: name and file.
 pub const FILES: [(&str, &str); 6] = [
@@ -46,6 +48,12 @@ pub struct Load {
     pub link_mbit_per_s: f64,
     /// Rate at which a cache is read (VIP).
     pub cache_read_mbit_per_s: f64,
+    /// Score that each object in a cache costs, in requests (VIP).
+    #[serde(default)]
+    pub read_penalty: f64,
+    /// Score that writing an object to a cache costs, in requests (VIP).
+    #[serde(default)]
+    pub write_penalty: f64,
     /// Simulated time.
     pub duration_s: f64,
 }
@@ -64,6 +72,8 @@ impl Load {
             "cache_bytes" => self.cache_bytes = whole()?,
             "link_mbit_per_s" => self.link_mbit_per_s = number()?,
             "cache_read_mbit_per_s" => self.cache_read_mbit_per_s = number()?,
+            "read_penalty" => self.read_penalty = number()?,
+            "write_penalty" => self.write_penalty = number()?,
             "duration_s" => self.duration_s = number()?,
             _ => return Err(invalid("there is no such setting in [load]")),
         }
@@ -325,6 +335,14 @@ impl Topology {
         if !(0.0..=10.0).contains(&load.zipf) {
             return Err(InputError(format!("load.zipf = {}: must be 0 to 10", load.zipf)));
         }
+        for (name, value) in
+            [("read_penalty", load.read_penalty), ("write_penalty", load.write_penalty)]
+        {
+            if !(0.0..=PENALTY_MAX).contains(&value) {
+                let text = format!("load.{name} = {value}: must be 0 to {PENALTY_MAX}");
+                return Err(InputError(text));
+            }
+        }
         if load.objects == 0 || load.objects > OBJECTS_MAX {
             let text = format!("load.objects = {}: must be 1 to {OBJECTS_MAX}", load.objects);
             return Err(InputError(text));
@@ -425,6 +443,8 @@ mod tests {
         );
         assert!(error("zipf = 0.75", "zipf = nan").contains("load.zipf"));
         assert!(error("objects = 1000", "objects = 0").contains("load.objects = 0"));
+        let negative = error("objects = 1000", "objects = 1000\nwrite_penalty = -1");
+        assert!(negative.contains("load.write_penalty = -1"), "{negative}");
         assert!(error("duration_s = 400", "duration_s = 1e-9").contains("at least 1"));
         assert!(error("duration_s = 400", "duration_s = 1e18").contains("at most 200000000"));
         assert!(error("duration_s = 400", "durations = 400").contains("durations"));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_caching::{Cache, Capacity, ScorePolicy, Scores};
+use ndn_caching::{Cache, Capacity, Penalties, ScorePolicy, Scores};
 use ndn_vip::{REQUEST, Score, Settings, VirtualPlane};
 
 use crate::topology::{Hop, Topology};
@@ -20,8 +20,14 @@ pub(crate) struct VirtualNetwork {
     /// By node: link directions in the order of neighbours.
     links: Vec<Vec<usize>>,
     scores: Vec<Arc<Scores>>,
+    penalties: Penalties,
     objects: usize,
     next_slot_s: f64,
+}
+
+/// A score in requests, in the unit of scores.
+fn amount(requests: f64) -> u64 {
+    (requests * REQUEST as f64) as u64
 }
 
 impl VirtualNetwork {
@@ -33,6 +39,8 @@ impl VirtualNetwork {
         score: Score,
     ) -> Self {
         let load = &topology.load;
+        let penalties =
+            Penalties { read: amount(load.read_penalty), write: amount(load.write_penalty) };
         let plane = |node: usize| {
             let mut plane = VirtualPlane::new(Settings {
                 slot_ms: (SLOT_S * 1000.0) as u64,
@@ -40,8 +48,8 @@ impl VirtualNetwork {
                 read_bytes_per_s: (load.cache_read_mbit_per_s * 125_000.0) as u64,
                 window_slots: WINDOW_SLOTS,
                 score,
-                read_penalty: 0,
-                write_penalty: 0,
+                read_penalty: penalties.read,
+                write_penalty: penalties.write,
             });
             for (object, &size) in sizes.iter().enumerate() {
                 plane.add_object(size, sources[object] as usize == node);
@@ -75,13 +83,14 @@ impl VirtualNetwork {
                 .map(|hops| hops.iter().map(|hop| hop.link).collect())
                 .collect(),
             scores: topology.nodes.iter().map(|_| Scores::new(sizes.len())).collect(),
+            penalties,
             objects: sizes.len(),
             next_slot_s: SLOT_S,
         }
     }
 
     pub(crate) fn cache(&self, node: usize, capacity: Capacity) -> Cache {
-        let policy = ScorePolicy::new(self.scores[node].clone(), capacity, 0);
+        let policy = ScorePolicy::new(self.scores[node].clone(), capacity, self.penalties);
         Cache::with_policy(Box::new(policy), capacity)
     }
 

@@ -30,6 +30,7 @@ fn request_takes_delays_and_transmissions() {
     assert_near(metrics.delay_ms, (first_ms + first_ms + 80.0) / 2.0);
     assert_near(metrics.stretch, 1.0);
     assert_near(metrics.origin_share, 1.0);
+    assert_near(metrics.writes_per_request, 0.0);
 }
 
 #[test]
@@ -42,6 +43,7 @@ fn cached_object_comes_from_the_first_cache() {
     assert_near(metrics.first_hit_share, 1.0);
     assert_near(metrics.origin_share, 0.0);
     assert_near(metrics.stretch, 0.25);
+    assert_near(metrics.writes_per_request, 0.0);
 }
 
 #[test]
@@ -180,5 +182,29 @@ mod joint {
         for method in ["vip", "vip2"] {
             assert!(hits(method) > random + 0.03, "{method}: {} {random}", hits(method));
         }
+    }
+
+    /// Penalties make writes rarer. Above all scores nothing is replaced.
+    #[test]
+    fn penalties_make_writes_rarer() {
+        let mut topology = line();
+        topology.load.duration_s = 1000.0;
+        let trace = Trace::generate(&topology, Pattern::Zipf, 3).expect("valid");
+        let mut with = |read_penalty: f64, write_penalty: f64| {
+            topology.load.read_penalty = read_penalty;
+            topology.load.write_penalty = write_penalty;
+            run(&topology, &trace, "vip2", 3)
+        };
+        let free = with(0.0, 0.0);
+        let share = |of: &Metrics| {
+            (of.writes_per_request / free.writes_per_request, of.hit_share / free.hit_share)
+        };
+        let costly = with(0.0, 0.1);
+        let (writes, hits) = share(&costly);
+        assert!(writes < 0.1 && hits > 0.75, "{costly:?} {free:?}");
+        let without_rare = with(0.05, 0.0);
+        let (writes, hits) = share(&without_rare);
+        assert!(writes < 0.7 && hits > 0.95, "{without_rare:?} {free:?}");
+        assert!(with(0.0, 1e6).writes_per_request < 0.001);
     }
 }

@@ -18,6 +18,6 @@ mod queue;
 pub mod sketch;
 
 pub use cache::Cache;
-pub use policy::{Capacity, Class, Object, ObjectScores, Policy, PolicyKind, Slot};
+pub use policy::{Capacity, Class, Object, ObjectScores, Policy, PolicyKind, Slot, Worth};
 #[cfg(feature = "vip")]
-pub use policy::{ObjectPolicy, ScorePolicy, Scores, worth};
+pub use policy::{ObjectPolicy, Penalties, ScorePolicy, Scores};

@@ -4,14 +4,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ndn_caching::ObjectScores;
-use ndn_packet::{Data, NameRef};
-use ndn_table::{FaceIndex, ObjectRules};
+use ndn_packet::tlv::Reader;
+use ndn_packet::{Component, Data, Interest, NameRef, types};
+use ndn_table::{FaceIndex, NamedObject, ObjectRules};
 
 use crate::descriptor::Flags;
 use crate::packet::RxPacket;
 
 /// Maximum length of the names in [`VipRequests`], on average, in bytes.
 const NAME_LEN_MEAN: usize = 128;
+/// Keyword component before the version of metadata (Realtime Data Retrieval protocol).
+const METADATA: Component<'static> = Component::keyword(b"metadata");
+/// TLV-TYPE of the length of a file in the metadata of file servers.
+const FILE_SIZE: u32 = 0xF502;
 
 /// Decisions of a slot: the VIPs that were lately sent to next hops, by object, and the scores of objects. The control
 /// thread makes it, and the shards read it.
@@ -19,29 +24,33 @@ const NAME_LEN_MEAN: usize = 128;
 pub struct VipDecisions {
     /// The objects of names.
     rules: Arc<ObjectRules>,
-    /// By the hash of the object's name.
+    /// By the key of the object.
     objects: HashMap<u64, Vec<(FaceIndex, u64)>>,
     /// Scores of objects, for the Content Store.
     scores: Arc<ObjectScores>,
 }
 
 impl VipDecisions {
-    /// Scores without VIPs. The keys are the hashes of the objects' names.
+    /// Scores without VIPs. The keys are those of the rules.
     #[must_use]
     pub fn new(rules: Arc<ObjectRules>, scores: ObjectScores) -> Self {
         Self { rules, objects: HashMap::new(), scores: Arc::new(scores) }
     }
 
-    /// Sets the VIPs sent to each next hop, in millionths of a request, for the object whose name has this hash.
-    pub fn insert(&mut self, object_hash: u64, sent: Vec<(FaceIndex, u64)>) {
-        self.objects.insert(object_hash, sent);
+    /// Sets the VIPs sent to each next hop, in millionths of a request, for the object with this key.
+    pub fn insert(&mut self, object: u64, sent: Vec<(FaceIndex, u64)>) {
+        self.objects.insert(object, sent);
     }
 
-    /// The key of the object that an Interest belongs to, by the hashes of the prefixes of its name: that of the rules, or
-    /// that of the name without the last component, or of the whole name.
-    fn find_object(&self, prefix_hashes: &[u64]) -> Option<u64> {
-        if let Some(len) = self.rules.find(prefix_hashes) {
-            return prefix_hashes.get(len).copied().filter(|hash| self.objects.contains_key(hash));
+    /// The key of the object that an Interest belongs to, by the hashes of the prefixes of its name and its segment: that of
+    /// the rules, or that of the name without the last component, or of the whole name.
+    fn find_object(
+        &self,
+        prefix_hashes: &[u64],
+        segment: impl FnOnce() -> Option<u64>,
+    ) -> Option<u64> {
+        if let Some(object) = self.rules.find(prefix_hashes, segment) {
+            return Some(object.key(prefix_hashes)).filter(|key| self.objects.contains_key(key));
         }
         let longest = prefix_hashes.iter().rev().copied();
         let (whole, object) = (longest.clone().take(1), longest.skip(1).take(1));
@@ -55,12 +64,12 @@ impl VipDecisions {
 }
 
 /// Requests of local applications by object: Interests for first segments, and for objects that are single Data; and sizes
-/// of objects whose first segments have arrived. It has room for a fixed number of objects, and does not allocate when it
-/// counts.
+/// of objects whose first segments or metadata have arrived. It has room for a fixed number of objects, and does not allocate
+/// when it counts.
 #[derive(Debug)]
 pub struct VipRequests {
     objects: Vec<Requested>,
-    /// Position in `objects`, by the hash of the object's name.
+    /// Position in `objects`, by the key of the object, or by the hash of the name of its metadata.
     positions: HashMap<u64, usize>,
     /// The names of the objects.
     names: Vec<u8>,
@@ -119,15 +128,15 @@ impl VipRequests {
         self.uncounted
     }
 
-    fn count(&mut self, object_hash: u64, object: NameRef<'_>) {
-        match self.find_or_add(object_hash, object) {
+    fn count(&mut self, key: u64, object: NameRef<'_>) {
+        match self.find_or_add(key, object) {
             Some(requested) => requested.requests += 1,
             None => self.uncounted += 1,
         }
     }
 
-    fn find_or_add(&mut self, object_hash: u64, object: NameRef<'_>) -> Option<&mut Requested> {
-        if let Some(&position) = self.positions.get(&object_hash) {
+    fn find_or_add(&mut self, key: u64, object: NameRef<'_>) -> Option<&mut Requested> {
+        if let Some(&position) = self.positions.get(&key) {
             return self.objects.get_mut(position);
         }
         let name = object.value();
@@ -140,7 +149,7 @@ impl VipRequests {
         let name_start = self.names.len();
         self.names.extend_from_slice(name);
         let name_end = self.names.len();
-        self.positions.insert(object_hash, self.objects.len());
+        self.positions.insert(key, self.objects.len());
         self.objects.push(Requested { requests: 0, size_bytes: 0, name_start, name_end });
         self.objects.last_mut()
     }
@@ -176,24 +185,27 @@ impl Vip {
 
     fn count_local(&mut self, interest: &RxPacket<'_>) {
         let Some(requests) = &mut self.requests else { return };
-        let name = interest.name();
-        let rule = self.decisions.rules.find(interest.hashes());
-        let len = match name.last().and_then(|last| last.as_segment()) {
-            Some(0) => rule.or(name.len().checked_sub(1)),
-            Some(_) => None,
-            None => rule.filter(|len| *len == name.len()),
+        let (name, hashes, rules) = (interest.name(), interest.hashes(), &self.decisions.rules);
+        let object = match segment_of(name) {
+            Some(segment) => {
+                Some(rules.object(name, hashes)).filter(|object| object.first_segment() == segment)
+            }
+            None => rules.find(hashes, || None).filter(|object| object.len == name.len()),
         };
-        if let Some((len, &hash)) = len.and_then(|len| Some((len, interest.hashes().get(len)?))) {
-            requests.count(hash, name.prefix(len));
+        if let Some(object) = object {
+            requests.count(object.key(hashes), object_name(&object, name));
         }
     }
 
     /// Learns the size of an object from the FinalBlockId of its first segment, unless a rule maps several such names to one
-    /// object.
+    /// object, or from the metadata of a file.
     #[inline]
     pub(crate) fn learn_size(&mut self, data: &RxPacket<'_>) {
         let scopes = Flags::LOCALHOST.union(Flags::LOCALHOP);
-        let is_first = || data.name().last().and_then(|last| last.as_segment()) == Some(0);
+        let is_first = || match segment_of(data.name()) {
+            Some(segment) => segment == 0 || self.decisions.rules.have_blocks(),
+            None => false,
+        };
         if self.requests.is_some() && !data.descriptor.flags.intersects(scopes) && is_first() {
             self.learn_from_first(data);
         }
@@ -202,20 +214,38 @@ impl Vip {
     #[cold]
     fn learn_from_first(&mut self, data: &RxPacket<'_>) {
         let (Some(requests), name) = (&mut self.requests, data.name()) else { return };
-        let len = self.decisions.rules.object_len(name, data.hashes());
-        let Some(&hash) = data.hashes().get(len).filter(|_| len + 1 == name.len()) else { return };
+        let object = self.decisions.rules.object(name, data.hashes());
+        let is_first = segment_of(name) == Some(object.first_segment());
+        if !is_first || object.len + 1 != name.len() {
+            return;
+        }
         let Ok(packet) = Data::parse(data.wire()) else { return };
-        let last = packet.final_block_id().and_then(|last| last.as_segment());
-        let (Some(last), Some(content)) = (last, packet.content()) else { return };
-        let size_bytes = last.saturating_add(1).saturating_mul(content.len() as u64);
-        if let Some(object) = requests.find_or_add(hash, name.prefix(len)) {
-            object.size_bytes = size_bytes;
+        let Some(content) = packet.content() else { return };
+        if name.len().checked_sub(3).and_then(|at| name.component(at)) == Some(METADATA) {
+            // The hash of the file's name is not at hand; that of the metadata's is as good.
+            let (Some((file, size_bytes)), Some(&key)) = (file_size(content), data.hashes().last())
+            else {
+                return;
+            };
+            if let Some(object) = requests.find_or_add(key, file) {
+                object.size_bytes = size_bytes;
+            }
+            return;
+        }
+        let Some(last) = packet.final_block_id().and_then(|last| last.as_segment()) else { return };
+        let rest = last.saturating_add(1).saturating_sub(object.first_segment());
+        let segments = object.block.map_or(rest, |block| rest.min(block.segments.get()));
+        let key = object.key(data.hashes());
+        if let Some(object) = requests.find_or_add(key, object_name(&object, name)) {
+            object.size_bytes = segments.saturating_mul(content.len() as u64);
         }
     }
 
-    /// The key of the object that an Interest belongs to, if VIPs were sent for it.
-    pub(crate) fn find_object(&self, prefix_hashes: &[u64]) -> Option<u64> {
-        self.decisions.find_object(prefix_hashes)
+    /// The key of the object that an Interest belongs to, by the hashes of the prefixes of its name, if VIPs were sent for it.
+    pub(crate) fn find_object(&self, prefix_hashes: &[u64], wire: &[u8]) -> Option<u64> {
+        // Decoded only if a rule divides names into blocks.
+        let segment = || segment_of(Interest::parse(wire).ok()?.name());
+        self.decisions.find_object(prefix_hashes, segment)
     }
 
     /// Scores of objects.
@@ -229,10 +259,32 @@ impl Vip {
     }
 }
 
+fn segment_of(name: NameRef<'_>) -> Option<u64> {
+    name.last().and_then(|last| last.as_segment())
+}
+
+/// The name of an object, by that of its first segment.
+fn object_name<'a>(object: &NamedObject, first: NameRef<'a>) -> NameRef<'a> {
+    first.prefix(object.len + usize::from(object.block.is_some()))
+}
+
+/// The versioned name of a file and its length in bytes, in the metadata of a file server.
+fn file_size(content: &[u8]) -> Option<(NameRef<'_>, u64)> {
+    let mut reader = Reader::new(content);
+    let name = NameRef::from_tlv(&reader.read_expected(types::NAME).ok()?).ok()?;
+    while let Some(element) = reader.next_tlv().ok()? {
+        if element.ty() == FILE_SIZE {
+            return Some((name, element.number().ok()?));
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ndn_packet::Name;
+
+    use super::*;
 
     #[test]
     fn requests_beyond_the_room_are_not_counted_by_object() {
@@ -260,10 +312,10 @@ mod tests {
         let mut next_hops = VipDecisions::default();
         let face = FaceIndex::new(3, 1);
         next_hops.insert(20, vec![(face, 7)]);
-        assert_eq!(next_hops.find_object(&[1, 20, 30]), Some(20));
-        assert_eq!(next_hops.find_object(&[1, 20]), Some(20));
-        assert_eq!(next_hops.find_object(&[20, 2, 3]), None);
-        assert_eq!(next_hops.find_object(&[]), None);
+        assert_eq!(next_hops.find_object(&[1, 20, 30], || None), Some(20));
+        assert_eq!(next_hops.find_object(&[1, 20], || None), Some(20));
+        assert_eq!(next_hops.find_object(&[20, 2, 3], || None), None);
+        assert_eq!(next_hops.find_object(&[], || None), None);
         assert_eq!((next_hops.sent(20, face), next_hops.sent(20, FaceIndex::new(4, 1))), (7, 0));
     }
 }

@@ -42,7 +42,7 @@ pub use key::{DataKey, InterestKey};
 pub use ledger::{Ledger, LedgerReport, PrincipalReport, Resource};
 pub use name_hash::{NAME_COMPONENTS_MAX, NameHasher, PREFIX_HASHES_MAX};
 pub use ndt::{NDT_ENTRIES, Ndt, NdtEntry, NdtError, NdtRoute, SHARDS_MAX, SettledEntries};
-pub use object_rules::{OBJECT_RULES_MAX, ObjectRules};
+pub use object_rules::{NamedObject, OBJECT_RULES_MAX, ObjectDivision, ObjectRules, SegmentBlock};
 pub use pcct::{
     CS_VARIANTS_PER_NAME_MAX, CsCounters, CsError, CsIndex, CsObjects, CsReplacement, DiskLookup,
     EVICTIONS_PER_INSERT_MAX, EraseRest, EraseResult, EraseSearch, IN_RECORDS_PER_ENTRY_MAX,

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use common::{Hashed, Random, data, digest, erase, hasher, name_of};
 use naive::Naive;
-use ndn_caching::{Class, Object, ObjectScores, Policy, PolicyKind, Slot};
+use ndn_caching::{Class, Object, ObjectScores, Policy, PolicyKind, Slot, Worth};
 use ndn_disk::{Admission, ShareOptions, Storage, Superblock, recover};
 use ndn_table::{CS_VARIANTS_PER_NAME_MAX, CsError, CsObjects, CsReplacement, Pcct, PcctConfig};
 use ndn_types::Timestamp;
@@ -473,7 +473,7 @@ fn segments_of_an_object_have_its_key() {
         pcct.insert_data(&segment.data(), &data(&segment.value, &[1]), 0, true, START)
     };
     assert_eq!(store(&mut pcct).err(), Some(CsError::Refused));
-    pcct.set_cs_scores(Arc::new([(object_hash, 1)].into()));
+    pcct.set_cs_scores(Arc::new([(object_hash, Worth::default())].into()));
     assert!(store(&mut pcct).is_ok());
     assert_eq!(keys.lock().unwrap().last(), Some(&object_hash));
 }

@@ -224,8 +224,9 @@ fn print(rows: &[Row]) -> Outcome {
         ">hits %",
         ">stretch",
         ">converged s",
+        ">writes/request",
     ]);
-    let [delay, p99, origin, hits, _, _, stretch, convergence] = QUANTITIES;
+    let [delay, p99, origin, hits, _, _, stretch, convergence, writes] = QUANTITIES;
     for row in rows {
         let cell = |quantity, scale: f64, digits: usize| {
             let Estimate { mean, half_width } = row.estimate(quantity);
@@ -245,6 +246,7 @@ fn print(rows: &[Row]) -> Outcome {
             cell(hits, 100.0, 1),
             cell(stretch, 1.0, 2),
             cell(convergence, 1.0, 0),
+            cell(writes, 1.0, 2),
         ]);
     }
     table.print("no methods")?;

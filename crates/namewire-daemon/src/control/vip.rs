@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use namewire_control::{VipNeighbour, VipObject, VipStatus};
-use ndn_caching::{ObjectScores, worth};
+use ndn_caching::{ObjectScores, Penalties, Worth};
 use ndn_dataplane::Dataplane;
 use ndn_face::InternalEnd;
 use ndn_forwarding::{VipDecisions, VipRequests};
@@ -27,7 +27,7 @@ use super::service::{Deadline, Event, Reason, Service, ServiceName};
 use super::setup::own_face;
 use super::tokens::TOKEN_VIP;
 use crate::config::{Config, VipLink};
-use crate::vip::{Keys, node_settings, object_rules};
+use crate::vip::{Keys, node_settings, object_rules, penalties};
 
 /// Capacity of the face, in frames per direction.
 const QUEUE: usize = 1024;
@@ -61,6 +61,8 @@ struct Participant {
     prefix: Name,
     hasher: NameHasher,
     rules: Arc<ObjectRules>,
+    /// Scores that cached objects cost.
+    penalties: Penalties,
     fib: Option<Arc<FibSnapshot>>,
     /// Rate of links in bytes per second, and of those that have one of their own.
     link_bytes_per_s: u64,
@@ -164,6 +166,7 @@ impl Vip {
             prefix,
             hasher,
             rules,
+            penalties: penalties(config),
             fib: None,
             link_bytes_per_s: config.caching.vip.link_rate.0,
             links: config.caching.vip.links.clone(),
@@ -342,29 +345,25 @@ impl Participant {
     /// Gives the workers the next hops and scores of the slot, and takes their counts.
     fn publish(&mut self, cx: &mut Cx<'_>) {
         self.joins_left = JOINS_PER_SLOT_MAX;
-        let mut hashes = [0; PREFIX_HASHES_MAX];
-        let mut hash = |name: &Name| {
-            let count = self.hasher.hash_prefixes(name.as_ref(), &mut hashes)?;
-            hashes[..count].last().copied()
-        };
         let mut scores = ObjectScores::new();
         let mut sent_by_object = Vec::new();
         for object in self.node.objects() {
-            let Some(hash) = hash(&object.name) else { continue };
+            let key = self.rules.object_key(object.name.as_ref(), self.hasher);
+            let Some(key) = key else { continue };
             // The Data of a source is at hand without a cache.
-            let worth = worth(object.score, object.size_bytes);
-            if worth > 0 && !object.is_source {
-                scores.insert(hash, worth);
+            let worth = Worth::new(object.score, object.size_bytes, self.penalties);
+            if worth.cached > 0 && !object.is_source {
+                scores.insert(key, worth);
             }
             let sent = object
                 .sent
                 .iter()
                 .filter_map(|&(face_id, amount)| Some((cx.faces().get(face_id)?.index, amount)));
             let sent: Vec<_> = sent.collect();
-            sent_by_object.extend((!sent.is_empty()).then_some((hash, sent)));
+            sent_by_object.extend((!sent.is_empty()).then_some((key, sent)));
         }
         let mut decisions = VipDecisions::new(Arc::clone(&self.rules), scores);
-        sent_by_object.into_iter().for_each(|(hash, sent)| decisions.insert(hash, sent));
+        sent_by_object.into_iter().for_each(|(key, sent)| decisions.insert(key, sent));
         let requests = Box::new(VipRequests::with_capacity(self.objects_max));
         cx.dataplane().exchange_vip(Arc::new(decisions), requests);
     }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 pub use kind::{PolicyKind, UnknownPolicy};
 #[cfg(feature = "vip")]
-pub use vip_objects::{ObjectPolicy, worth};
+pub use vip_objects::{ObjectPolicy, Penalties};
 #[cfg(feature = "vip")]
 pub use vip_scores::{ScorePolicy, Scores};
 
@@ -85,8 +85,17 @@ impl Capacity {
     }
 }
 
+/// Worth of an object to a cache, for each byte.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Worth {
+    /// While it is cached.
+    pub cached: u64,
+    /// Of caching it, after the cost of writing it. At most `cached`.
+    pub written: u64,
+}
+
 /// Worth of objects to a cache, by [`Object::key`]; that of others is 0.
-pub type ObjectScores = HashMap<u64, u64>;
+pub type ObjectScores = HashMap<u64, Worth>;
 
 /// A replacement policy. The owner of the cache reports every request by `hit` or `miss`. To store an object
 /// it calls `evict` until the object fits, then `insert`.

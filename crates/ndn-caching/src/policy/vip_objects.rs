@@ -3,18 +3,33 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use ndn_types::random::mix;
 
-use super::{Capacity, Object, ObjectScores, Policy, Slot};
+use super::{Capacity, Object, ObjectScores, Policy, Slot, Worth};
 use crate::heap::Heap;
 use crate::queue::{SlotLinks, SlotQueue};
 
-/// Fixed point of [`worth`]: VIPs per byte are small numbers.
+/// Fixed point of [`Worth`]: VIPs per byte are small numbers.
 const WORTH_SCALE: u128 = 1 << 20;
 
-/// Worth of an object to a cache: its score, in millionths of a request, for each byte, in units of [`ObjectScores`].
-#[must_use]
-pub fn worth(score: u64, size_bytes: u64) -> u64 {
-    let worth = u128::from(score) * WORTH_SCALE / u128::from(size_bytes.max(1));
-    u64::try_from(worth).unwrap_or(u64::MAX)
+/// Scores that objects in a cache cost, in millionths of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Penalties {
+    /// Of each cached object.
+    pub read: u64,
+    /// Of writing an object, in addition.
+    pub write: u64,
+}
+
+impl Worth {
+    /// The worth of an object with a score, in millionths of a request.
+    #[must_use]
+    pub fn new(score: u64, size_bytes: u64, penalties: Penalties) -> Self {
+        let per_byte = |score: u64| {
+            let worth = u128::from(score) * WORTH_SCALE / u128::from(size_bytes.max(1));
+            u64::try_from(worth).unwrap_or(u64::MAX)
+        };
+        let score = score.saturating_sub(penalties.read);
+        Self { cached: per_byte(score), written: per_byte(score.saturating_sub(penalties.write)) }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -25,7 +40,7 @@ struct Cached {
 
 /// Replacement of VIP in a Content Store: whole objects by their worth. Segments with the same key are one object, of which
 /// the last ones are evicted first. Objects without a worth are evicted before all others, the least recently used one
-/// first. A segment is refused if all cached objects are worth as much as its own, or more. Without
+/// first. A segment is refused if all cached objects are worth as much as writing its own, or more. Without
 /// [scores](Policy::set_scores) it is LRU of objects.
 #[derive(Debug)]
 pub struct ObjectPolicy {
@@ -64,8 +79,8 @@ impl ObjectPolicy {
         }
     }
 
-    fn score(&self, key: u64) -> u64 {
-        self.scores.get(&key).copied().unwrap_or(0)
+    fn worth(&self, key: u64) -> Worth {
+        self.scores.get(&key).copied().unwrap_or_default()
     }
 
     fn find(&self, key: u64) -> Option<u32> {
@@ -86,7 +101,7 @@ impl ObjectPolicy {
         self.cached[number as usize].key = key;
         let cached = &self.cached;
         self.index.insert_unique(mix(key), number, |&number| mix(cached[number as usize].key));
-        match self.score(key) {
+        match self.worth(key).cached {
             0 => self.without.push(&mut self.objects, number, 0),
             worth => self.with.push(number, (worth, number)),
         }
@@ -127,7 +142,7 @@ impl Policy for ObjectPolicy {
             Some(number) => number,
             None => {
                 let ((worth, _), number) = self.with.first()?;
-                if incoming.is_some_and(|incoming| self.score(incoming.key) <= worth) {
+                if incoming.is_some_and(|incoming| self.worth(incoming.key).written <= worth) {
                     return None;
                 }
                 number
@@ -152,7 +167,7 @@ impl Policy for ObjectPolicy {
     }
 
     fn is_scored(&self, object: Object) -> bool {
-        self.score(object.key) > 0
+        self.worth(object.key).written > 0
     }
 
     fn set_scores(&mut self, scores: Arc<ObjectScores>) {
@@ -160,17 +175,17 @@ impl Policy for ObjectPolicy {
         let (scores, cached) = (&self.scores, &self.cached);
         self.with.map(|(_, number)| {
             let worth = scores.get(&cached[number as usize].key);
-            (worth.copied().unwrap_or(0), number)
+            (worth.map_or(0, |worth| worth.cached), number)
         });
         while let Some(((0, _), number)) = self.with.first() {
             self.with.remove(number);
             self.without.push(&mut self.objects, number, 0);
         }
         let scores = Arc::clone(&self.scores);
-        for (&key, &worth) in scores.iter().filter(|(_, worth)| **worth > 0) {
+        for (&key, worth) in scores.iter().filter(|(_, worth)| worth.cached > 0) {
             if let Some(number) = self.find(key).filter(|&number| !self.with.contains(number)) {
                 self.without.remove(&mut self.objects, number);
-                self.with.push(number, (worth, number));
+                self.with.push(number, (worth.cached, number));
             }
         }
     }
@@ -184,8 +199,13 @@ mod tests {
 
     use super::*;
 
+    /// Scores without penalties.
     fn scores(of: &[(u64, u64)]) -> Arc<ObjectScores> {
-        Arc::new(of.iter().copied().collect())
+        Arc::new(of.iter().map(|&(key, worth)| (key, both(worth))).collect())
+    }
+
+    fn both(worth: u64) -> Worth {
+        Worth { cached: worth, written: worth }
     }
 
     /// Stores a segment; returns the evicted slot, or the segment if it was refused.
@@ -214,6 +234,29 @@ mod tests {
         // Object 8 has lost its score, so it leaves first.
         let evicted: Vec<Slot> = std::iter::from_fn(|| policy.evict(None)).collect();
         assert_eq!(evicted, [1, 5, 4, 2, 3, 0]);
+    }
+
+    #[test]
+    fn replacement_needs_a_gain_above_the_penalties() {
+        let penalties = Penalties { read: 10, write: 5 };
+        let of = [(1, 20), (2, 24), (3, 26), (4, 9), (5, 40)];
+        let of = of.map(|(key, score)| (key, Worth::new(score, 1, penalties)));
+        let mut policy = ObjectPolicy::new(Capacity::entries(2));
+        let mut free = vec![1, 0];
+        policy.set_scores(Arc::new(of.into_iter().collect()));
+        for key in [1, 2] {
+            store(&mut policy, &mut free, key).unwrap();
+        }
+        assert_eq!(store(&mut policy, &mut free, 2), Err(2), "a gain of 4");
+        assert_eq!(store(&mut policy, &mut free, 4), Err(4), "worth less than its reads");
+        assert_eq!(store(&mut policy, &mut free, 3), Ok(0), "a gain of 6");
+        assert_eq!(store(&mut policy, &mut free, 3), Err(3), "a gain of 2 over object 2");
+        assert_eq!(store(&mut policy, &mut free, 5), Ok(1));
+        let is_scored = |key| policy.is_scored(Object::unit(key));
+        assert_eq!([1, 4, 6].map(is_scored), [true, false, false]);
+        // Sizes count: the penalties are those of whole objects.
+        let worth = Worth::new(30, 4, penalties);
+        assert_eq!((worth.cached, worth.written), (20 << 18, 15 << 18));
     }
 
     #[test]

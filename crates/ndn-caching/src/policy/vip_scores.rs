@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Capacity, Object, Policy, Slot};
+use super::{Capacity, Object, Penalties, Policy, Slot, Worth};
 use crate::heap::Heap;
 
 /// Millionths of a request.
@@ -31,31 +31,31 @@ impl Scores {
     }
 }
 
-/// Replacement of VIP: the object of the lowest score per weight leaves, if the incoming object's exceeds it after
-/// the penalty. Scores are as of the object's insertion or the last call of [`ScorePolicy::rescore`].
+/// Replacement of VIP: the object of the lowest [worth](Worth) leaves, if that of writing the incoming object exceeds
+/// it. Scores are as of the object's insertion or the last call of [`ScorePolicy::rescore`].
 #[derive(Debug)]
 pub struct ScorePolicy {
     scores: Arc<Scores>,
-    heap: Heap<(Amount, Slot)>,
+    heap: Heap<(u64, Slot)>,
     objects: Vec<Object>,
-    penalty: Amount,
+    penalties: Penalties,
 }
 
 impl ScorePolicy {
-    /// The policy of a cache; `penalty` is the score that a replacement costs.
+    /// The policy of a cache.
     #[must_use]
-    pub fn new(scores: Arc<Scores>, capacity: Capacity, penalty: Amount) -> Self {
+    pub fn new(scores: Arc<Scores>, capacity: Capacity, penalties: Penalties) -> Self {
         let entries = capacity.entries as usize;
         Self {
             scores,
             heap: Heap::new(capacity.entries),
             objects: vec![Object::unit(0); entries],
-            penalty,
+            penalties,
         }
     }
 
-    fn worth(&self, object: Object) -> Amount {
-        self.scores.score(object.key) / u64::from(object.weight.max(1))
+    fn worth(&self, object: Object) -> Worth {
+        Worth::new(self.scores.score(object.key), object.weight.into(), self.penalties)
     }
 }
 
@@ -64,11 +64,8 @@ impl Policy for ScorePolicy {
 
     fn evict(&mut self, incoming: Option<Object>) -> Option<Slot> {
         let ((worth, _), slot) = self.heap.first()?;
-        if let Some(incoming) = incoming {
-            let score = self.scores.score(incoming.key).saturating_sub(self.penalty);
-            if score / u64::from(incoming.weight.max(1)) <= worth {
-                return None;
-            }
+        if incoming.is_some_and(|incoming| self.worth(incoming).written <= worth) {
+            return None;
         }
         self.heap.remove(slot);
         Some(slot)
@@ -76,7 +73,7 @@ impl Policy for ScorePolicy {
 
     fn insert(&mut self, slot: Slot, object: Object) {
         self.objects[slot as usize] = object;
-        self.heap.push(slot, (self.worth(object), slot));
+        self.heap.push(slot, (self.worth(object).cached, slot));
     }
 
     fn remove(&mut self, slot: Slot) {
@@ -84,11 +81,10 @@ impl Policy for ScorePolicy {
     }
 
     fn rescore(&mut self) {
-        let objects = &self.objects;
-        let scores = &self.scores;
-        self.heap.map(|(_, slot)| {
-            let object = objects[slot as usize];
-            (scores.score(object.key) / u64::from(object.weight.max(1)), slot)
+        let Self { scores, objects, penalties, heap } = self;
+        heap.map(|(_, slot)| {
+            let Object { key, weight, .. } = objects[slot as usize];
+            (Worth::new(scores.score(key), weight.into(), *penalties).cached, slot)
         });
     }
 }
@@ -103,7 +99,8 @@ mod tests {
         let scores = Scores::new(4);
         (0..4).for_each(|object| scores.set(object, [5, 3, 6, 9][object]));
         let capacity = Capacity::entries(2);
-        let policy = ScorePolicy::new(scores.clone(), capacity, 3);
+        let penalties = Penalties { read: 1, write: 3 };
+        let policy = ScorePolicy::new(scores.clone(), capacity, penalties);
         let mut cache = Cache::with_policy(Box::new(policy), capacity);
         let store = |cache: &mut Cache, key| {
             let mut evicted = None;

@@ -456,8 +456,8 @@ impl Context<'_> {
 
     /// The key of the object that an Interest belongs to, if VIPs were sent for it.
     #[cfg(feature = "vip")]
-    pub(super) fn find_vip_object(&self, prefix_hashes: &[u64]) -> Option<u64> {
-        self.outgoing.tables.vip.find_object(prefix_hashes)
+    pub(super) fn find_vip_object(&self, interest: &PendingInterest<'_>) -> Option<u64> {
+        self.outgoing.tables.vip.find_object(interest.prefix_hashes, interest.wire)
     }
 
     /// VIPs sent to a next hop over the window, in millionths of a request.

@@ -54,7 +54,7 @@ impl Vip {
 
 impl Strategy for Vip {
     fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
-        let Some(object) = context.find_vip_object(interest.prefix_hashes) else {
+        let Some(object) = context.find_vip_object(interest) else {
             return self.without_vips.after_receive_interest(context, interest);
         };
         let is_pending = context.out_records(interest.entry).any(|r| context.is_awaited(r));

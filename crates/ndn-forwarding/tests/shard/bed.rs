@@ -222,27 +222,25 @@ impl Bed {
         self.set_vips_by_rules(objects, &[]);
     }
 
-    /// As [`Self::set_vips`], with rules of objects: prefixes and numbers of components after them.
+    /// As [`Self::set_vips`], with rules of objects.
     #[cfg(feature = "vip")]
     pub fn set_vips_by_rules(
         &mut self,
         objects: &[(&str, &[(Face, u64)])],
-        rules: &[(&str, usize)],
+        rules: &[(&str, ndn_table::ObjectDivision)],
     ) {
         let values: Vec<_> =
             rules.iter().map(|(uri, _)| name_value(&crate::wire::name(uri))).collect();
         let prefixes = values.iter().map(|value| NameRef::from_value(value).unwrap());
-        let prefixes = prefixes.zip(rules.iter().map(|(_, components)| *components));
-        let rules = ndn_table::ObjectRules::new(prefixes, self.hasher);
+        let prefixes = prefixes.zip(rules.iter().map(|(_, division)| *division));
+        let rules = Arc::new(ndn_table::ObjectRules::new(prefixes, self.hasher));
         let mut decisions =
-            ndn_forwarding::VipDecisions::new(Arc::new(rules), std::collections::HashMap::new());
+            ndn_forwarding::VipDecisions::new(Arc::clone(&rules), std::collections::HashMap::new());
         for (uri, sent) in objects {
-            let value = name_value(&crate::wire::name(uri));
-            let mut hashes = [0; PREFIX_HASHES_MAX];
-            let name = NameRef::from_value(&value).unwrap();
-            let count = self.hasher.hash_prefixes(name, &mut hashes).unwrap();
+            let name = ndn_packet::Name::from_uri(uri).unwrap();
             let sent = sent.iter().map(|&(face, vips)| (FaceIndex::new(face, 1), vips));
-            decisions.insert(hashes[count - 1], sent.collect());
+            let key = rules.object_key(name.as_ref(), self.hasher).unwrap();
+            decisions.insert(key, sent.collect());
         }
         let decisions = Arc::new(decisions);
         for shard in &mut self.shards {

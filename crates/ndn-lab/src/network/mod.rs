@@ -42,6 +42,8 @@ pub(crate) struct VipSettings {
     pub(crate) objects: usize,
     pub(crate) link_mbit_per_s: f64,
     pub(crate) read_mbit_per_s: f64,
+    /// Of cached objects, and of writing them, in thousandths of a request.
+    pub(crate) penalties: [u32; 2],
 }
 
 /// A network, its load and its settings.
@@ -136,6 +138,7 @@ impl Network<'_> {
             objects: self.sizes.len(),
             link_mbit_per_s: load.link_mbit_per_s,
             read_mbit_per_s: load.cache_read_mbit_per_s,
+            penalties: [load.read_penalty, load.write_penalty].map(|one| (one * 1000.0) as u32),
         })
     }
 

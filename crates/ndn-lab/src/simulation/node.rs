@@ -246,8 +246,11 @@ pub(crate) fn tables(
     let bytes = cs_bytes(settings.cs_packets as u64, settings.segment_bytes);
     config.tables.cs.capacity_bytes = Some(ByteSize(bytes));
     config.tables.cs.policy = settings.cs_policy;
-    if let Some(VipSettings { score, objects, link_mbit_per_s, read_mbit_per_s }) = settings.vip {
+    if let Some(VipSettings { score, objects, link_mbit_per_s, read_mbit_per_s, penalties }) =
+        settings.vip
+    {
         let vip = &mut config.caching.vip;
+        [vip.read_penalty, vip.write_penalty] = penalties;
         let rate = |mbit_per_s: f64| ByteSize(((mbit_per_s * 125_000.0) as u64).max(VIP_RATE_MIN));
         vip.enabled = true;
         vip.signers = TrustRules::Any;

@@ -18,7 +18,7 @@ pub enum CsObjects {
     Packets,
     /// Packets whose weight is their length in bytes; the key is the hash of the name.
     Sized,
-    /// Packets of weight 1; the key is the hash of the name of the object that they belong to by these rules.
+    /// Packets of weight 1; the key is that of the object that they belong to by these rules.
     Segments(Arc<ObjectRules>),
 }
 
@@ -121,7 +121,7 @@ impl Replacement {
     /// The key of the object that a Data belongs to.
     pub(super) fn key(&self, key: &DataKey<'_>) -> u64 {
         match &self.objects {
-            CsObjects::Segments(rules) => key.hashes()[rules.object_len(key.name(), key.hashes())],
+            CsObjects::Segments(rules) => rules.object(key.name(), key.hashes()).key(key.hashes()),
             CsObjects::Packets | CsObjects::Sized => key.name_hash(),
         }
     }

@@ -1,5 +1,9 @@
 //! The strategy vip, and the counts of local requests.
 
+use std::num::NonZeroU64;
+
+use ndn_table::ObjectDivision;
+
 use super::{Case, LOCAL_A, LOCAL_B, data, from, interest};
 use crate::bed::{Bed, SentKind};
 use crate::model::{Face, Time};
@@ -61,7 +65,7 @@ fn interest_goes_where_most_vips_were_sent_for_its_object() {
 #[test]
 fn rules_decide_which_object_a_name_belongs_to() {
     let mut scene = Scene::new("");
-    let rules = [("/a", 1), ("/a/b", 2)];
+    let rules = [("/a", 1), ("/a/b", 2)].map(|(uri, of)| (uri, ObjectDivision::Components(of)));
     scene.bed.set_vips_by_rules(&[("/a/x", &[(4, 9)]), ("/a/b/c/d", &[(3, 6)])], &rules);
     assert_eq!(scene.request(0, "/a/x/1/2/3"), [4]);
     assert_eq!(scene.request(1, "/a/x"), [4]);
@@ -160,7 +164,8 @@ fn local_requests_for_first_segments_are_counted_by_object() {
 #[test]
 fn requests_are_counted_by_the_objects_of_rules() {
     let mut bed = Case::new("rules").route("/a", 2).world.bed(1);
-    bed.set_vips_by_rules(&[], &[("/a", 1), ("/a/one", 0)]);
+    let rules = [("/a", 1), ("/a/one", 0)].map(|(uri, of)| (uri, ObjectDivision::Components(of)));
+    bed.set_vips_by_rules(&[], &rules);
     bed.process(
         0,
         &[
@@ -176,4 +181,42 @@ fn requests_are_counted_by_the_objects_of_rules() {
     );
     let expected = [("/a/one".to_owned(), 1), ("/a/x".to_owned(), 3)];
     assert_eq!(bed.take_requests(), expected);
+}
+
+/// Blocks of four segments.
+fn blocks() -> [(&'static str, ObjectDivision); 1] {
+    [("/a", ObjectDivision::Blocks(NonZeroU64::new(4).unwrap()))]
+}
+
+#[test]
+fn interests_for_a_block_go_where_its_vips_were_sent() {
+    let mut scene = Scene::new("");
+    let vips: &[(&str, &[(Face, u64)])] =
+        &[("/a/x/seg=0", &[(3, 5)]), ("/a/x/seg=4", &[(4, 9)]), ("/a/x", &[(3, 7)])];
+    scene.bed.set_vips_by_rules(vips, &blocks());
+    let mut request = |number: u8| {
+        scene.nonce += 1;
+        scene.bed.sent.0.clear();
+        scene.bed.process(0, &[from(1, segment("/a/x", number, scene.nonce))]);
+        let sent = scene.bed.sent.0.iter().filter(|sent| sent.kind == SentKind::Interest);
+        sent.map(|sent| sent.face).collect::<Vec<_>>()
+    };
+    assert_eq!([0, 3, 4, 7].map(&mut request), [[3], [3], [4], [4]]);
+    assert_eq!(request(8), [2], "a block without VIPs as best-route");
+}
+
+#[test]
+fn requests_are_counted_by_block() {
+    let mut bed = Case::new("blocks").route("/a", 2).world.bed(1);
+    bed.set_vips_by_rules(&[], &blocks());
+    let segments = [0, 1, 3, 4, 4, 7, 8];
+    let interests = (1..).zip(segments).map(|(nonce, number)| {
+        let face = if nonce % 2 == 0 { LOCAL_A } else { LOCAL_B };
+        from(face, segment("/a/x", number, nonce))
+    });
+    bed.process(0, &interests.collect::<Vec<_>>());
+    // Names without a segment are counted as without a rule.
+    bed.process(1, &[from(LOCAL_A, interest("/a/x", 20))]);
+    let expected = [("/a/x/seg=0", 1), ("/a/x/seg=4", 2), ("/a/x/seg=8", 1)];
+    assert_eq!(bed.take_requests(), expected.map(|(name, count)| (name.to_owned(), count)));
 }
