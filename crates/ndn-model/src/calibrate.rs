@@ -14,12 +14,12 @@ use libm::{log, log2, pow, sqrt};
 use serde::{Deserialize, Serialize};
 
 use crate::assembly::Placement;
-use crate::distribution::{Distribution, QuantileTable};
+use crate::distribution::{Distribution, QuantileTable, to_ps};
 use crate::fast::FastEngine;
 use crate::file::{FileError, Model, law};
 use crate::network::{Network, Outcome, Record};
 use crate::pauses::{PAUSE_MIN_NS, PauseProcess, Watch};
-use crate::random::{StreamId, TraceRandom};
+use crate::random::{Draw, StreamId, TraceRandom};
 
 /// The factors that vary between runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -257,6 +257,7 @@ pub const EFFECTS: [&str; EFFECT_COUNT] = [
     "remote",
 ];
 const EFFECT_COUNT: usize = 11;
+const SLEEP: usize = 0;
 const PROBE: usize = 9;
 const REMOTE: usize = 10;
 /// Name components and routes at which an effect of them is zero.
@@ -269,6 +270,8 @@ const TRACES_OF_CAPACITY: u32 = 8;
 const CELLS: usize = 64;
 const TAIL: f64 = 0.01;
 const NS: f64 = 1e3;
+/// The shortest time of a stage, in nanoseconds.
+const NS_MIN: f64 = 0.001;
 /// Seconds that are simulated to compare the latencies of a run, at most.
 const LATENCY_SECONDS: f64 = 0.2;
 
@@ -363,6 +366,52 @@ pub struct Discrepancy {
     pub load: f64,
     /// Ratio at p50 and p99.
     pub ratio: [f64; 2],
+}
+
+/// Mean times of the stages of a worker, in nanoseconds. `miss` is that of all stages for an Interest and its Data.
+struct Stages {
+    miss: f64,
+    input_interest: f64,
+    forward_interest: f64,
+    input_data: f64,
+    forward_data: f64,
+    forward_hit: f64,
+    output: f64,
+}
+
+/// The time of a worker for a packet, from the input to the output.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PacketTime {
+    /// Picoseconds of input and output.
+    handling: f64,
+    forwarding: Distribution,
+}
+
+impl PacketTime {
+    /// One variate, in picoseconds.
+    #[must_use]
+    pub fn sample_ps(&self, draw: &mut Draw) -> u64 {
+        to_ps(self.handling + self.forwarding.sample(draw))
+    }
+
+    /// The mean, in nanoseconds.
+    #[must_use]
+    pub fn mean_ns(&self) -> f64 {
+        (self.handling + self.forwarding.mean()) / NS
+    }
+}
+
+/// The times of a worker for packets by their kind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PacketTimes {
+    /// An Interest that the Content Store does not answer.
+    pub interest: PacketTime,
+    /// A Data.
+    pub data: PacketTime,
+    /// An Interest that the Content Store answers.
+    pub hit: PacketTime,
+    /// Nanoseconds that a worker takes in addition when it waited in the kernel before.
+    pub sleep_ns: f64,
 }
 
 /// A distribution with mean 1.
@@ -600,6 +649,62 @@ impl Calibration {
         all
     }
 
+    /// Processor time per Interest at this share of hits when the workers do not sleep, in nanoseconds.
+    fn at(&self, setting: &Setting, hit_ratio: f64, placement: Placement) -> f64 {
+        let x = regressors(&Setting { placement, ..*setting }, hit_ratio, 0.0, false);
+        x.iter().zip(&self.effects).map(|(x, effect)| x * effect).sum()
+    }
+
+    /// Divides the time of an Interest and its Data between the stages.
+    fn stages(&self, setting: &Setting) -> Result<Stages, CalibrateError> {
+        let miss = self.at(setting, 0.0, Placement::P1);
+        if !(miss > 0.0 && miss.is_finite()) {
+            let reason = format!(
+                "the time of an Interest would be {miss:.0} ns: too far from what was measured"
+            );
+            return Err(CalibrateError::Undetermined(reason));
+        }
+        if let Some(fault) = self.shapes.iter().find_map(|shape| shape.table().fault()) {
+            return Err(CalibrateError::Undetermined(format!("shapes: {fault}")));
+        }
+        let [dispatch_i, forward_interest, dispatch_d, forward_data, rest] =
+            self.shares.map(|share| share * miss);
+        let (input_interest, output) = (dispatch_i + 0.25 * rest, 0.25 * rest);
+        let hit = self.at(setting, 1.0, Placement::P1);
+        Ok(Stages {
+            miss,
+            input_interest,
+            forward_interest,
+            input_data: dispatch_d + 0.25 * rest,
+            forward_data,
+            forward_hit: (hit - input_interest - output).max(0.01 * miss),
+            output,
+        })
+    }
+
+    /// The time that a worker takes for packets in a setting, without pauses. The share of hits and the rate of the
+    /// setting have no influence.
+    ///
+    /// # Errors
+    /// A cost that is not positive: the setting is too far from what was measured.
+    pub fn packet_times(&self, setting: &Setting) -> Result<PacketTimes, CalibrateError> {
+        let stages = self.stages(setting)?;
+        let time = |input: f64, forwarding: Distribution| PacketTime {
+            handling: (input + stages.output) * NS,
+            forwarding,
+        };
+        let [of_interest, of_data] = &self.shapes;
+        Ok(PacketTimes {
+            interest: time(
+                stages.input_interest,
+                of_interest.scaled(stages.forward_interest.max(NS_MIN) * NS),
+            ),
+            data: time(stages.input_data, of_data.scaled(stages.forward_data.max(NS_MIN) * NS)),
+            hit: time(stages.input_interest, Distribution::Constant(stages.forward_hit * NS)),
+            sleep_ns: self.effects[SLEEP].max(0.0),
+        })
+    }
+
     /// The model file of a setting: a run of `seconds` after `warm_up` seconds.
     ///
     /// # Errors
@@ -610,25 +715,11 @@ impl Calibration {
         warm_up: f64,
         seconds: f64,
     ) -> Result<String, CalibrateError> {
-        let at = |hit_ratio: f64, placement: Placement| {
-            let x = regressors(&Setting { placement, ..*setting }, hit_ratio, 0.0, false);
-            x.iter().zip(&self.effects).map(|(x, effect)| x * effect).sum::<f64>()
-        };
-        let (miss, hit) = (at(0.0, Placement::P1), at(1.0, Placement::P1));
+        let stages = self.stages(setting)?;
         // With all packets in remote memory.
-        let remote_factor = (at(0.0, Placement::P4) / miss).max(0.01);
-        let [dispatch_i, forward_i, dispatch_d, forward_d, rest] = self.shares.map(|s| s * miss);
-        let (input_i, output) = (dispatch_i + 0.25 * rest, 0.25 * rest);
-        let input_d = dispatch_d + 0.25 * rest;
-        let forward_hit = (hit - input_i - output).max(0.01 * miss);
-        if !(miss > 0.0 && miss.is_finite()) {
-            let reason = format!(
-                "the time of an Interest would be {miss:.0} ns: too far from what was measured"
-            );
-            return Err(CalibrateError::Undetermined(reason));
-        }
-        let constant = |ns: f64| law(&Distribution::Constant(ns.max(0.001) * NS));
-        let shaped = |shape: &Shape, ns: f64| law(&shape.scaled(ns.max(0.001) * NS));
+        let remote_factor = (self.at(setting, 0.0, Placement::P4) / stages.miss).max(0.01);
+        let constant = |ns: f64| law(&Distribution::Constant(ns.max(NS_MIN) * NS));
+        let shaped = |shape: &Shape, ns: f64| law(&shape.scaled(ns.max(NS_MIN) * NS));
         let delay = self.latency_ns[1].max(0.004) / 4.0;
         // Every worker has faces, and prefixes enough for an even load.
         let faces = FACES.max(setting.workers);
@@ -650,12 +741,12 @@ impl Calibration {
             placement = setting.placement,
             queue = self.queue,
             hits = setting.hit_ratio,
-            input_i = constant(input_i),
-            input_d = constant(input_d),
-            forward_i = shaped(&self.shapes[0], forward_i),
-            forward_d = shaped(&self.shapes[1], forward_d),
-            forward_hit = constant(forward_hit),
-            output = constant(output),
+            input_i = constant(stages.input_interest),
+            input_d = constant(stages.input_data),
+            forward_i = shaped(&self.shapes[0], stages.forward_interest),
+            forward_d = shaped(&self.shapes[1], stages.forward_data),
+            forward_hit = constant(stages.forward_hit),
+            output = constant(stages.output),
             delay = constant(delay),
             faces = faces,
             horizon = (warm_up + seconds) * 1e3,
@@ -1042,12 +1133,16 @@ fn slow_down(network: &mut Network, worker: usize, factor: f64) {
 }
 
 impl Shape {
-    fn scaled(&self, mean: f64) -> Distribution {
-        let table = Distribution::Empirical(QuantileTable {
+    fn table(&self) -> Distribution {
+        Distribution::Empirical(QuantileTable {
             quantiles: self.quantiles.clone(),
             tail_probability: TAIL,
             tail_mean: self.tail_mean,
-        });
+        })
+    }
+
+    fn scaled(&self, mean: f64) -> Distribution {
+        let table = self.table();
         let factor = mean / table.mean();
         Distribution::Empirical(QuantileTable {
             quantiles: self.quantiles.iter().map(|q| q * factor).collect(),
@@ -1389,6 +1484,38 @@ mod tests {
         let setting = campaign()[5].setting;
         let deviation = calibration.deviation(&setting);
         assert!((0.005..0.025).contains(&deviation), "{deviation}");
+    }
+
+    #[test]
+    fn times_of_packets_add_up_to_those_of_interests() {
+        let calibration = Calibration::of(&campaign(), 1024, 2).unwrap();
+        let setting = Setting { workers: 1, hit_ratio: 0.0, ..campaign()[6].setting };
+        let times = calibration.packet_times(&setting).unwrap();
+        let near = |found: f64, expected: f64| {
+            assert!((found / expected - 1.0).abs() < 1e-3, "{found} {expected}");
+        };
+        near(
+            times.interest.mean_ns() + times.data.mean_ns(),
+            calibration.saturated_ns(&setting, None),
+        );
+        assert!((times.sleep_ns - TRUE[SLEEP]).abs() < 0.05 * TRUE[SLEEP], "{}", times.sleep_ns);
+        let hits = Setting { hit_ratio: 1.0, ..setting };
+        near(times.hit.mean_ns(), calibration.saturated_ns(&hits, None));
+        let random = TraceRandom::new(1, 0);
+        let sample = |index| times.interest.sample_ps(&mut random.draw(StreamId(1), index)) as f64;
+        let mean = (0..100_000).map(sample).sum::<f64>() / 1e5;
+        assert!((mean / times.interest.mean_ns() / NS - 1.0).abs() < 0.02, "{mean}");
+        // Other names and contents take other times.
+        let longer = Setting { components: 40, payload: 8000, ..setting };
+        let longer = calibration.packet_times(&longer).unwrap();
+        assert!(longer.interest.mean_ns() > 1.2 * times.interest.mean_ns());
+        let negative = Calibration { effects: vec![0.0, -1.0], ..calibration.clone() };
+        let error = negative.packet_times(&setting).unwrap_err();
+        assert!(error.to_string().contains("too far from what was measured"), "{error}");
+        let [interest, data] = calibration.shapes.clone();
+        let shapes = [Shape { quantiles: Vec::new(), ..interest }, data];
+        let error = Calibration { shapes, ..calibration }.packet_times(&setting).unwrap_err();
+        assert!(error.to_string().contains("two or more"), "{error}");
     }
 
     #[test]
