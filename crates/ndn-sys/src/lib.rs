@@ -7,6 +7,7 @@
 //! | [`mod@file`] | which file a path leads to |
 //! | [`file_io`] | reads and writes of a file by io_uring, many in progress |
 //! | [`interface`] | network interfaces and their addresses |
+//! | [`energy`] | energy of the processor packages |
 //! | [`device`] | network devices in `/sys`: driver, NUMA node, speed |
 //! | [`interrupt`] | eventfds that a process that is not trusted holds too |
 //! | [`netlink`] | links, their changes, and what XDP can do with them |
@@ -29,6 +30,8 @@ pub mod clock;
 pub mod cpu;
 #[cfg(target_os = "linux")]
 pub mod device;
+#[cfg(target_os = "linux")]
+pub mod energy;
 #[cfg(target_os = "linux")]
 pub mod file;
 #[cfg(target_os = "linux")]
