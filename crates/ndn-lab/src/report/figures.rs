@@ -1,13 +1,14 @@
 //! Figures of an analysis.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use libm::sqrt;
 use ndn_model::special::student_t_quantile;
 
 use crate::analysis::transform::Transform;
 use crate::analysis::{Analysis, CONFIDENCE, Observation};
-use crate::design::Design;
+use crate::design::{Design, Factor};
 use crate::figure::{Bars, Distributions, Lines, Panel, Point, Scatter, Series};
 use crate::testbed::TIME_LINES;
 
@@ -189,14 +190,27 @@ impl View<'_> {
     }
 }
 
+/// Names of levels, of files without their directory and extension if they still differ.
+fn short_levels(factor: &Factor) -> Vec<String> {
+    let short = |level: &String| match Path::new(level).file_stem() {
+        Some(stem) if level.contains('/') => stem.to_string_lossy().into_owned(),
+        _ => level.clone(),
+    };
+    let all: Vec<String> = factor.levels.iter().map(short).collect();
+    match all.iter().collect::<BTreeSet<_>>().len() == all.len() {
+        true => all,
+        false => factor.levels.clone(),
+    }
+}
+
 fn main_effects(view: &View<'_>) -> Vec<Panel> {
-    let panel = |(number, factor): (usize, &crate::design::Factor)| {
+    let panel = |(number, factor): (usize, &Factor)| {
         let point = |level| view.mean(level, |cell| cell[number] == level);
         Panel::Lines(Lines {
             title: factor.name.clone(),
             x: factor.name.clone(),
             y: view.label.to_owned(),
-            positions: factor.levels.clone(),
+            positions: short_levels(factor),
             series: vec![Series {
                 name: String::new(),
                 points: (0..factor.levels.len()).map(point).collect(),
@@ -222,8 +236,8 @@ fn interactions(view: &View<'_>, shares: &[(Vec<usize>, String, f64)]) -> Vec<Pa
             title: name.clone(),
             x: first.name.clone(),
             y: view.label.to_owned(),
-            positions: first.levels.clone(),
-            series: second.levels.iter().enumerate().map(series).collect(),
+            positions: short_levels(first),
+            series: short_levels(second).iter().enumerate().map(series).collect(),
         })
     };
     pairs.map(panel).collect()
@@ -256,7 +270,8 @@ fn distributions(
         let is_in = |one: &&Observation| design.cells()[one.cell][factor] == level;
         observations.iter().filter(is_in).map(|one| one.value).collect()
     };
-    let series = one.levels.iter().enumerate();
+    let levels = short_levels(one);
+    let series = levels.iter().enumerate();
     Panel::Distributions(Distributions {
         title: format!("distribution by {}", one.name),
         x: label.to_owned(),
@@ -292,6 +307,18 @@ fn residuals(analysis: &Analysis, label: &str) -> [Panel; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn levels_that_are_files_are_shown_by_their_names() {
+        let factor = |levels: [&str; 2]| Factor {
+            name: "topology".to_owned(),
+            levels: levels.map(str::to_owned).to_vec(),
+        };
+        assert_eq!(short_levels(&factor(["star", "topologies/far.toml"])), ["star", "far"]);
+        let same = ["first/star.toml", "second/star.toml"];
+        assert_eq!(short_levels(&factor(same)), same);
+        assert_eq!(short_levels(&factor(["0.5", "1.5"])), ["0.5", "1.5"]);
+    }
 
     #[test]
     fn nodes_over_time_are_those_of_the_samples() {
