@@ -375,6 +375,34 @@ mod tests {
         near(found.lenth.unwrap().error, 6.0);
     }
 
+    /// The shares of Table 6 of "Performance Measurement of Content Distribution in Named Data Networking" (H. Yuan, Washington
+    /// University in St. Louis, 2011). Its responses (Table 5) are not known: these have its mean, its sum of squares and the
+    /// effects that its shares determine; what is left is in effects of which it states no share.
+    #[test]
+    fn shares_are_those_of_a_published_table() {
+        let design = design("ABCD", Kind::Factorial);
+        let y: Vec<[f64; 1]> = design
+            .cells()
+            .iter()
+            .map(|cell| {
+                let s = |factor: usize| if cell[factor] == 1 { 1.0 } else { -1.0 };
+                let (b, c, d) = (s(1), s(2), s(3));
+                let known = 12.625 * b + 19.0 * c + 8.25 * b * c + 8.0 * d + 6.375 * c * d;
+                [40.125 + known + 3.875 * b * d + 3.75_f64.sqrt() * b * c * d]
+            })
+            .collect();
+        let y: Vec<&[f64]> = y.iter().map(|one| &one[..]).collect();
+        let found = effects(&design, &observations(&y)).unwrap();
+        near(found.mean, 40.125);
+        near(found.total, 11_389.75);
+        for (name, percent) in
+            [("A", 0.0), ("B", 22.39), ("C", 50.71), ("D", 8.99), ("B × C", 9.56), ("C × D", 5.71)]
+        {
+            let effect = found.effects.iter().find(|effect| effect.name == name).unwrap();
+            assert!((100.0 * effect.share - percent).abs() < 0.006, "{effect:?}");
+        }
+    }
+
     /// Jain, section 18.2 (2^2 with r = 3).
     #[test]
     fn effects_of_the_textbook_with_replications() {
