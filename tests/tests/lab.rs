@@ -324,6 +324,41 @@ fn interrupted_experiment_leaves_nothing_behind() {
     }
 }
 
+/// A limit on the size of files stands for a disk that is full: what was stored before stays, and the rest is done once there is
+/// room.
+#[test]
+fn full_disk_ends_the_experiment_without_a_loss() {
+    let bench = Bench::new(MEASURE, "[design]\nreplications = 1\n");
+    bench.printed(&["run", "speed.toml"]);
+    let text = fs::read_to_string(bench.path("speed.toml")).unwrap();
+    let set = |name: &str, replications: u64| {
+        let text = text.replace("replications = 1", &format!("replications = {replications}"));
+        fs::write(bench.path(name), text).unwrap();
+    };
+    set("more.toml", 400);
+    let command = bench.command(&["resume", "speed.sqlite", "--experiment", "more.toml"]);
+    let blocks = (fs::metadata(bench.path("speed.sqlite")).unwrap().len() + 8192) / 512;
+    let mut limited = Command::new("sh");
+    // SIGXFSZ would end the program.
+    limited.args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\""), "sh"]);
+    limited.arg(command.get_program()).args(command.get_args());
+    limited.current_dir(bench.directory.path());
+    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = run_to_end(limited);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    let expected =
+        "runs that ended before are stored, and `namewire lab resume speed.sqlite` continues";
+    assert!(message.contains(expected), "{message}");
+    assert_eq!(bench.leftovers(), 0, "{}", bench.left());
+    let stored = bench.json(&["list", "--json"])[0]["runs"].as_u64().unwrap();
+    assert!((5..1600).contains(&stored), "{stored}");
+    let replications = stored / 4 + 2;
+    set("less.toml", replications);
+    bench.printed(&["resume", "speed.sqlite", "--experiment", "less.toml"]);
+    assert_eq!(bench.rows().len() as u64, 1 + 4 * replications);
+}
+
 #[test]
 fn failed_runs_are_kept_with_their_output_and_repeated() {
     let body = format!("test $2 = slow || {{ echo 'no such mode' >&2; exit 3; }}\n{MEASURE}");
@@ -461,6 +496,71 @@ fn settings_of_simulations_are_checked() {
     assert_eq!(bench.json(&["list", "--json"])[0]["runs"], 2);
 }
 
+/// A file as `namewire model calibrate` writes it: 40 µs for an Interest, 60 µs for its Data.
+const CALIBRATION: &str = "
+machine = \"of the test\"
+[calibration]
+runs = 30
+discarded = 0
+reference-ns = 0.0
+slowdown-exponent = 0.0
+effects = [0.0, 100000.0, 0.0, 0.0, 50000.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+residual = 0.0
+replicates = []
+shares = [0.1, 0.2, 0.1, 0.4, 0.2]
+shapes = [{ quantiles = [1.0, 1.0], tail-mean = 0.001 }, { quantiles = [1.0, 1.0], tail-mean = 0.001 }]
+generator = [0.0, 0.0, 0.0]
+latency-ns = [0.0, 0.0]
+discrepancies = []
+latency-residual = 0.0
+queue = 1024
+processors = 2
+ranges = { workers = [1, 1], components = [3, 13], payload = [0, 8000], hit_ratio = [0.0, 0.5], routes = [64, 1024] }
+";
+
+/// One segment over the five nodes of the line, with and without times; predictions beyond the calibration are noted.
+#[test]
+fn simulations_take_the_times_of_a_calibration() {
+    let bench = Bench::new("", "");
+    let text = "name = \"net\"\nseed = 4\n[factors]\ncalibration = [\"\", \"times.toml\"]\n[responses]\ndelay_ms = \"ms\"\n\
+                [executor]\nkind = \"simulation\"\ntopology = \"line\"\ncalibration = \"{calibration}\"\n\
+                pattern = \"one-each\"\nname_components = 10\nload = { object_bytes = 1000, cache_bytes = 0 }\n";
+    fs::write(bench.path("net.toml"), text).unwrap();
+    bench.refused(&["check", "net.toml"], 2, "times.toml: No such file");
+    let fault = CALIBRATION.replace("shares", "parts");
+    fs::write(bench.path("times.toml"), fault).unwrap();
+    bench.refused(&["check", "net.toml"], 2, "calibration: times.toml: missing field `shares`");
+    let fault = CALIBRATION.replace("100000.0", "-1.0");
+    fs::write(bench.path("times.toml"), fault).unwrap();
+    bench.refused(&["check", "net.toml"], 2, "too far from what was measured");
+    fs::write(bench.path("times.toml"), CALIBRATION).unwrap();
+    let output = bench.run(&["run", "net.toml"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !message.contains("outside"), "{message}");
+    bench.printed(&["report", "net.sqlite"]);
+    let found = fs::read_to_string(bench.path("net-report/runs.csv")).unwrap();
+    let delay_ms = |start: &str| {
+        let line = found.lines().find(|line| line.starts_with(start)).unwrap();
+        line.rsplit(',').next().unwrap().parse::<f64>().unwrap()
+    };
+    let difference_ms = delay_ms("times.toml,") - delay_ms(",");
+    assert!((difference_ms - 0.5).abs() < 1e-3, "{found}");
+
+    // Processor time is measured with times only, and long names were not measured.
+    let text = text.replace("delay_ms", "cpu_ms");
+    fs::write(bench.path("cpu.toml"), &text).unwrap();
+    bench.refused(&["check", "cpu.toml"], 2, "unknown response 'cpu_ms'");
+    let text = text.replace("[\"\", ", "[").replace("s = 10\n", "s = 40\n");
+    fs::write(bench.path("cpu.toml"), &text).unwrap();
+    let output = bench.run(&["check", "cpu.toml"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    let expected = "note: calibration: name components 40 is outside of 3 to 13";
+    assert!(output.status.success() && message.contains(expected), "{message}");
+    let text = text.replace("\"simulation\"", "\"processes\"");
+    fs::write(bench.path("cpu.toml"), &text).unwrap();
+    bench.refused(&["check", "cpu.toml"], 2, "executor.calibration: unknown key");
+}
+
 /// An experiment whose runs are networks of processes; `executor` are further keys of the executor.
 fn set_network(bench: &Bench, executor: &str, design: &str) {
     let text = format!(
@@ -545,6 +645,50 @@ fn routes_of_objects_are_registered() {
         assert!((200.0..240.0).contains(&found["interests"]), "{found:?}");
         assert!((0.99..1.2).contains(&found["origin_share"]), "{found:?}");
     }
+}
+
+/// A router without the Content Store of its topology, on one processor; and one that is another forwarder.
+#[test]
+fn nodes_have_settings_of_their_own() {
+    let bench = Bench::new("", "");
+    let set = |nodes: &str| set_network(&bench, &format!("topology = \"./ff.toml\"\n{nodes}"), "");
+    let first = ndn_sys::cpu::allowed_cpus().unwrap()[0];
+    set(&format!(
+        "[executor.nodes.f]\ncs_policy = \"none\"\nworkers = 2\nprocessors = [{first}]\n"
+    ));
+    bench.printed(&["run", "net.toml"]);
+    let same = row(&bench, "1");
+    assert!((0.99..1.2).contains(&same["origin_share"]), "{same:?}");
+    assert_eq!(same["cs_hits.f"], 0.0, "{same:?}");
+    if skip_unless_found("nfd") {
+        fs::remove_file(bench.path("net.sqlite")).unwrap();
+        set(
+            "cs_policy = \"none\"\n[executor.nodes.f]\ncs_policy = \"lru\"\ncs_packets = 1000\nforwarder = \"nfd\"\n",
+        );
+        measure_network(&bench);
+    }
+    for (nodes, expected) in [
+        ("nodes = { x = { workers = 2 } }", "nodes.x: there is no node 'x'"),
+        (
+            "nodes = { f = { worker = 2 } }",
+            "executor.nodes.f.worker: unknown key; known: forwarder",
+        ),
+        ("nodes = { f = { workers = 0 } }", "nodes.f.workers: '0' is not a number"),
+        ("nodes = { f = { processors = [1000] } }", "processors: there is no processor 1000"),
+        ("nodes = { f = { cs_policy = \"best\" } }", "nodes.f.cs_policy: "),
+        ("nodes = { f = { forwarder = \"yanfd\" } }", "nodes.f.forwarder: unknown forwarder"),
+        (
+            "nodes = { f = { workers = \"{threads}\" } }",
+            "executor.nodes.f.workers: unknown value '{threads}'",
+        ),
+    ] {
+        set(&format!("{nodes}\n"));
+        bench.refused(&["check", "net.toml"], 2, expected);
+    }
+    set("nodes = { f = { workers = 2 } }\n");
+    let text = fs::read_to_string(bench.path("net.toml")).unwrap();
+    fs::write(bench.path("net.toml"), text.replace("\"processes\"", "\"simulation\"")).unwrap();
+    bench.refused(&["check", "net.toml"], 2, "a simulation runs namewire with one worker");
 }
 
 /// Routing daemons find the same routes as the lab.

@@ -52,7 +52,8 @@ impl Cell<'_> {
     /// The cell cannot be rendered.
     pub(crate) fn render(&self, form: Form) -> Result<Vec<(String, String)>, String> {
         let network = self.network;
-        if self.testbed.program != Program::Namewire {
+        let programs = self.testbed.programs(network.topology.nodes.len());
+        if programs.iter().any(|program| *program != Program::Namewire) {
             return Err("forwarder: only namewire has an image".to_owned());
         }
         if network.has_object_routes {
@@ -96,7 +97,8 @@ impl Cell<'_> {
             ..NodeSettings::of(network, node)
         };
         let sockets = Sockets { unix: SOCKET.into(), udp, neighbours: Vec::new() };
-        let (_, text) = Program::Namewire.configuration(settings, self.testbed.workers, &sockets);
+        let workers = self.testbed.of_node(node).workers;
+        let (_, text) = Program::Namewire.configuration(settings, workers, &sockets);
         let strategy = match network.strategy {
             "best-route" => String::new(),
             other => format!("\n[[strategy_choices]]\nprefix = \"/\"\nstrategy = \"{other}\"\n"),

@@ -220,8 +220,10 @@ fn read(path: &Path) -> Outcome<(Experiment, Origin)> {
 }
 
 fn prepare<'e>(experiment: &'e Experiment, origin: &Origin) -> Outcome<Prepared<'e>> {
-    Prepared::new(experiment, &origin.directory)
-        .map_err(|reason| Failure::Usage(format!("{}: {reason}", experiment.name)))
+    let prepared = Prepared::new(experiment, &origin.directory)
+        .map_err(|reason| Failure::Usage(format!("{}: {reason}", experiment.name)))?;
+    prepared.notes().for_each(|note| output::note(&format_args!("note: {note}")));
+    Ok(prepared)
 }
 
 fn check(options: &CheckOptions) -> Outcome {

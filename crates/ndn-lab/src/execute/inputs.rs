@@ -1,6 +1,6 @@
 //! Files that runs read in this process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::results::VERSION_INPUT;
@@ -11,18 +11,20 @@ use crate::testbed::Program;
 pub(super) struct Inputs {
     directory: PathBuf,
     files: BTreeMap<String, Vec<u8>>,
+    /// Notes on the cells, to be read before they run.
+    notes: BTreeSet<String>,
 }
 
 impl Inputs {
     /// No files; paths are relative to `directory`.
     pub(super) fn new(directory: &Path) -> Self {
-        Self { directory: directory.to_owned(), files: BTreeMap::new() }
+        Self { directory: directory.to_owned(), files: BTreeMap::new(), notes: BTreeSet::new() }
     }
 
     /// Files of which the contents are known.
     pub(super) fn of_texts(texts: &[(String, String)]) -> Self {
         let file = |(path, text): &(String, String)| (path.clone(), text.clone().into_bytes());
-        Self { directory: PathBuf::new(), files: texts.iter().map(file).collect() }
+        Self { files: texts.iter().map(file).collect(), ..Self::new(Path::new("")) }
     }
 
     /// Paths and texts of the files of this machine.
@@ -34,6 +36,15 @@ impl Inputs {
 
     pub(super) fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Adds a note.
+    pub(super) fn note(&mut self, note: String) {
+        self.notes.insert(note);
+    }
+
+    pub(super) fn notes(&self) -> impl Iterator<Item = &str> {
+        self.notes.iter().map(String::as_str)
     }
 
     /// Reads a file, unless it was read before.

@@ -120,6 +120,11 @@ impl<'e> Prepared<'e> {
         self.inputs.all()
     }
 
+    /// Notes on the cells, to be read before they run, such as predictions beyond the measured ranges.
+    pub fn notes(&self) -> impl Iterator<Item = &str> {
+        self.inputs.notes()
+    }
+
     /// Performs a run and returns its responses. Programs that it starts are marked by `id`, and are ended with it. Networks
     /// report how far they are; those on hosts do not.
     ///

@@ -9,8 +9,10 @@ use ndn_cache_sim::topology::{LinkProperties, Topology};
 use ndn_cache_sim::trace::{Request, Trace};
 use ndn_caching::PolicyKind;
 use ndn_client::fetch::WindowMode;
+use ndn_model::calibrate::Calibration;
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_sys::clock::Clock;
+use serde::Deserialize;
 
 use super::inputs::Inputs;
 use super::networks;
@@ -19,11 +21,11 @@ use super::remote::RemoteRun;
 use crate::experiment::{Experiment, NETWORK_KINDS, Network as Executor, SeededRun, Values};
 use crate::hosts::{Assignment, Hosts};
 use crate::network::packets::{NAME_COMPONENTS_MAX, NAME_COMPONENTS_MIN};
-use crate::network::{CsPolicy, Measures, Network, cs_packets};
+use crate::network::{CsPolicy, Measures, Network, OwnCache};
 use crate::progress::RunProgress;
 use crate::render::{self, Form};
-use crate::simulation::{cache_memory, simulate};
-use crate::testbed::{self, Place, Program, Testbed, Workload};
+use crate::simulation::{self, cache_memory, server};
+use crate::testbed::{self, NodeProgram, Place, Program, Testbed, Workload};
 
 /// The pattern in which each consumer requests one object at a random time within the first second: the first consumer the
 /// first object, and so on, and after the last object the first one again. All requests are measured.
@@ -47,14 +49,23 @@ struct Settings {
     pattern: String,
     segment_bytes: u64,
     cs_packets: Option<u64>,
+    own_caches: BTreeMap<usize, OwnCache>,
     name_components: usize,
     has_object_routes: bool,
     window: WindowMode,
     strategy: String,
     cs_policy: CsPolicy,
     loss: f64,
+    /// Times of simulated forwarders for packets.
+    calibration: Option<Calibration>,
     /// `None` for a simulation.
     testbed: Option<Testbed>,
+}
+
+/// A file of `namewire model calibrate`.
+#[derive(Deserialize)]
+struct CalibrationFile {
+    calibration: Calibration,
 }
 
 pub(super) fn check(
@@ -64,32 +75,59 @@ pub(super) fn check(
     values: &Values,
 ) -> Result<(), String> {
     networks::read(inputs, &executor.topology.fill(values))?;
+    if let Some(file) = calibration_file(executor, values) {
+        inputs.read(&file)?;
+    }
     let settings = settings(inputs, executor, values)?;
-    let (mut names, of_nodes) = match settings.testbed {
+    let (mut names, mut of_nodes) = match &settings.testbed {
         Some(testbed) => testbed::names(testbed.workload),
         None => (Measures::NAMES.to_vec(), Measures::NODE_NAMES.to_vec()),
     };
-    if settings.testbed.is_some_and(|testbed| testbed.place == Place::Hosts) {
+    if settings.calibration.is_some() {
+        names.push(simulation::CPU);
+        of_nodes.push(simulation::CPU);
+    }
+    if settings.testbed.as_ref().is_some_and(|testbed| testbed.place == Place::Hosts) {
         names.push(CLOCK_ERROR);
     }
     networks::check_node_responses(experiment, &names, &of_nodes, &settings.topology.nodes)?;
-    if let Some(testbed) = settings.testbed {
-        let load = Load {
-            requests: Vec::new(),
-            sizes: Vec::new(),
-            sources: Vec::new(),
-            warm_up: Duration::ZERO,
-        };
-        testbed.check(&settings.network(&load, 0))?;
+    if let Some(testbed) = &settings.testbed {
+        testbed.check(&settings.network(&Load::default(), 0))?;
+        if experiment.responses.iter().any(|response| response.name == Testbed::ENERGY) {
+            testbed.check_energy()?;
+        }
+        let programs = testbed.programs(settings.topology.nodes.len());
         if testbed.place == Place::Hosts {
             let hosts =
                 hosts.ok_or_else(|| "hosts: the kind 'ssh' needs names of hosts".to_owned())?;
             // The memory is that of the hosts, which check their parts.
-            return check_hosts(inputs, hosts, testbed.program);
+            return programs
+                .into_iter()
+                .try_for_each(|program| check_hosts(inputs, hosts, program));
         }
-        inputs.add_version(testbed.program)?;
+        for program in programs {
+            inputs.add_version(program)?;
+        }
     }
+    settings.extrapolations()?.into_iter().for_each(|note| inputs.note(note));
     check_memory(&settings, settings.topology.nodes.len())
+}
+
+/// Path of the calibration of a simulation; `None` without one. Processes take the time that they take.
+fn calibration_file(executor: &Executor, values: &Values) -> Option<String> {
+    let is_simulation = executor.place.fill(values) == "simulation";
+    Some(executor.calibration.fill(values)).filter(|path| is_simulation && !path.is_empty())
+}
+
+fn calibration(
+    inputs: &Inputs,
+    executor: &Executor,
+    values: &Values,
+) -> Result<Option<Calibration>, String> {
+    let Some(path) = calibration_file(executor, values) else { return Ok(None) };
+    let file = toml::from_str::<CalibrationFile>(inputs.text(&path)?);
+    let file = file.map_err(|error| format!("calibration: {path}: {}", error.message()))?;
+    Ok(Some(file.calibration))
 }
 
 /// Checks that all hosts have the same version of a forwarder.
@@ -113,15 +151,14 @@ fn check_hosts(inputs: &mut Inputs, hosts: &Hosts, program: Program) -> Result<(
 
 /// Refuses networks of which `nodes` nodes take more than half of the memory.
 fn check_memory(settings: &Settings, nodes: usize) -> Result<(), String> {
-    let (topology, segment_bytes) = (&settings.topology, settings.segment_bytes);
-    let packets = cs_packets(topology, segment_bytes, settings.cs_packets);
+    let topology = &settings.topology;
     let (own, all) = (nodes as u64, topology.nodes.len() as u64);
-    let caches = cache_memory(topology, segment_bytes, packets).saturating_mul(own) / all;
+    let caches = cache_memory(&settings.network(&Load::default(), 0)).saturating_mul(own) / all;
     let routes = match settings.has_object_routes {
         true => own * topology.load.objects as u64 * ROUTE_BYTES,
         false => 0,
     };
-    let forwarders = settings.testbed.map_or(0, |_| Testbed::memory(nodes)) + routes;
+    let forwarders = settings.testbed.as_ref().map_or(0, |_| Testbed::memory(nodes)) + routes;
     match available_memory() {
         Some(available) if caches > available / 2 => Err(format!(
             "the Content Stores take up to {} MiB, more than half of the {} MiB that are available: cache_bytes is too \
@@ -155,8 +192,9 @@ fn whole(key: &str, text: &str, range: std::ops::RangeInclusive<usize>) -> Resul
 fn settings(inputs: &Inputs, executor: &Executor, values: &Values) -> Result<Settings, String> {
     let topology = networks::topology(inputs, (&executor.topology, &executor.load), values)?;
     let pattern = executor.pattern.fill(values);
-    let testbed = testbed(executor, values)?;
-    let is_traffic = testbed.is_some_and(|testbed| testbed.workload == Workload::Traffic);
+    let testbed = testbed(executor, values, &topology)?;
+    let workload = testbed.as_ref().map_or(Workload::Distribution, |testbed| testbed.workload);
+    let is_traffic = workload == Workload::Traffic;
     match pattern.as_str() {
         UNIQUE | "zipf" if is_traffic => {}
         _ if is_traffic => {
@@ -185,12 +223,12 @@ fn settings(inputs: &Inputs, executor: &Executor, values: &Values) -> Result<Set
     )?;
     let has_object_routes = match executor.routes.fill(values).as_str() {
         "sources" => false,
-        "objects" if testbed.is_some_and(|testbed| testbed.workload != Workload::Distribution) => {
+        "objects" if workload != Workload::Distribution => {
             return Err(
                 "routes: names of objects are those of the workload 'distribution'".to_owned()
             );
         }
-        "objects" if testbed.is_some_and(|testbed| testbed.has_routing_daemons) => {
+        "objects" if testbed.as_ref().is_some_and(|testbed| testbed.has_routing_daemons) => {
             return Err("routes: routing daemons announce sources".to_owned());
         }
         "objects" => true,
@@ -220,32 +258,65 @@ fn settings(inputs: &Inputs, executor: &Executor, values: &Values) -> Result<Set
         _ => "best-route".to_owned(),
     };
     check_strategy(&strategy)?;
-    if let Some(testbed) = testbed
-        && testbed.program != Program::Namewire
-        && cs_policy.kind != PolicyKind::Lru
-    {
-        return Err("cs_policy: other forwarders than namewire have lru and none".to_owned());
-    }
+    let own_caches = own_caches(executor, values, &topology, cs_policy)?;
     let mut losses = topology.hops.iter().flatten().filter_map(|hop| hop.properties.loss);
     if (loss > 0.0 || losses.any(|loss| loss > 0.0))
-        && testbed.is_some_and(|testbed| !testbed.is_emulated)
+        && testbed.as_ref().is_some_and(|testbed| !testbed.is_emulated)
     {
         return Err("loss: direct links lose nothing on purpose".to_owned());
     }
-    let segment_bytes = segment_bytes as u64;
-    Ok(Settings {
+    let settings = Settings {
         topology,
         pattern,
-        segment_bytes,
+        segment_bytes: segment_bytes as u64,
         cs_packets,
+        own_caches,
         name_components,
         has_object_routes,
         window,
         strategy,
         cs_policy,
         loss,
+        calibration: calibration(inputs, executor, values)?,
         testbed,
-    })
+    };
+    settings.check_policies()?;
+    Ok(settings)
+}
+
+/// Number of a node with settings of its own.
+fn own_node(topology: &Topology, name: &str) -> Result<usize, String> {
+    let node = topology.nodes.iter().position(|known| known == name);
+    node.ok_or_else(|| format!("nodes.{name}: there is no node '{name}'"))
+}
+
+/// Content Stores with settings of their own.
+fn own_caches(
+    executor: &Executor,
+    values: &Values,
+    topology: &Topology,
+    of_all: CsPolicy,
+) -> Result<BTreeMap<usize, OwnCache>, String> {
+    let mut all = BTreeMap::new();
+    for own in &executor.nodes {
+        let failed = |error: String| format!("nodes.{}.{error}", own.node);
+        let packets = own.value("cs_packets", values);
+        let packets = packets.map(|text| whole("cs_packets", &text, 0..=CS_PACKETS_MAX));
+        let packets = packets.transpose().map_err(failed)?.map(|packets| packets as u64);
+        let mut cache = OwnCache { packets, policy: None };
+        if let Some(text) = own.value("cs_policy", values) {
+            match cs_policy(&text).map_err(failed)? {
+                None => cache.packets = Some(0),
+                Some(policy) => cache.policy = Some(policy.kind),
+            }
+            let kinds = [Some(of_all.kind), cache.policy];
+            if kinds.contains(&Some(PolicyKind::Vip)) {
+                return Err(failed("cs_policy: VIP is the policy of all nodes or none".to_owned()));
+            }
+        }
+        all.insert(own_node(topology, &own.node)?, cache);
+    }
+    Ok(all)
 }
 
 /// The replacement policy of this name; `None` for no Content Store.
@@ -281,11 +352,45 @@ fn check_strategy(strategy: &str) -> Result<(), String> {
     }
 }
 
+/// Programs of the nodes with settings of their own.
+fn own_programs(
+    executor: &Executor,
+    values: &Values,
+    topology: &Topology,
+    common: &NodeProgram,
+) -> Result<BTreeMap<usize, NodeProgram>, String> {
+    let mut all = BTreeMap::new();
+    for own in &executor.nodes {
+        let failed = |error: String| format!("nodes.{}.{error}", own.node);
+        let mut program = common.clone();
+        if let Some(text) = own.value("forwarder", values) {
+            program.program =
+                Program::parse(&text).map_err(|error| failed(format!("forwarder: {error}")))?;
+        }
+        if let Some(text) = own.value("workers", values) {
+            program.workers = whole("workers", &text, 1..=usize::MAX).map_err(failed)?;
+        }
+        let processors = own.value("processors", values).unwrap_or_default();
+        let processors = processors.split(',').filter(|text| !text.is_empty());
+        let number = |text: &str| whole("processors", text.trim(), 0..=usize::MAX);
+        program.processors = processors.map(number).collect::<Result<_, _>>().map_err(failed)?;
+        all.insert(own_node(topology, &own.node)?, program);
+    }
+    all.retain(|_, own| own != common);
+    Ok(all)
+}
+
 /// The testbed of a run; `None` for a simulation.
-fn testbed(executor: &Executor, values: &Values) -> Result<Option<Testbed>, String> {
+fn testbed(
+    executor: &Executor,
+    values: &Values,
+    topology: &Topology,
+) -> Result<Option<Testbed>, String> {
     let place = executor.place.fill(values);
     let program = Program::parse(&executor.forwarder.fill(values))?;
     let workers = whole("workers", &executor.workers.fill(values), 1..=usize::MAX)?;
+    let common = NodeProgram { program, workers, processors: Vec::new() };
+    let own = own_programs(executor, values, topology, &common)?;
     let is_emulated = match executor.links.fill(values).as_str() {
         "emulated" => true,
         "direct" => false,
@@ -303,9 +408,10 @@ fn testbed(executor: &Executor, values: &Values) -> Result<Option<Testbed>, Stri
         "ndnd-dv" => true,
         other => return Err(format!("routing: '{other}' is none of computed and ndnd-dv")),
     };
+    let has_own = !own.is_empty();
     let testbed = |place| Testbed {
-        program,
-        workers,
+        common,
+        own,
         place,
         workload,
         has_time_lines,
@@ -319,7 +425,7 @@ fn testbed(executor: &Executor, values: &Values) -> Result<Option<Testbed>, Stri
         "simulation" if has_routing_daemons => {
             Err("routing: a simulation starts no programs".to_owned())
         }
-        "simulation" if program != Program::Namewire || workers != 1 || !is_emulated => {
+        "simulation" if program != Program::Namewire || workers != 1 || has_own || !is_emulated => {
             Err("a simulation runs namewire with one worker and emulated links only".to_owned())
         }
         "simulation" => Ok(None),
@@ -331,6 +437,7 @@ fn testbed(executor: &Executor, values: &Values) -> Result<Option<Testbed>, Stri
 }
 
 /// Requests, objects and their sources.
+#[derive(Default)]
 struct Load {
     requests: Vec<Request>,
     sizes: Vec<u64>,
@@ -340,7 +447,35 @@ struct Load {
 
 impl Settings {
     fn is_traffic(&self) -> bool {
-        self.testbed.is_some_and(|testbed| testbed.workload == Workload::Traffic)
+        self.testbed.as_ref().is_some_and(|testbed| testbed.workload == Workload::Traffic)
+    }
+
+    /// Refuses policies that forwarders do not have.
+    fn check_policies(&self) -> Result<(), String> {
+        let Some(testbed) = &self.testbed else { return Ok(()) };
+        let load = Load::default();
+        let network = self.network(&load, 0);
+        for node in 0..self.topology.nodes.len() {
+            let program = testbed.of_node(node).program;
+            if program != Program::Namewire && network.cs_policy_of(node) != PolicyKind::Lru {
+                let reason = "cs_policy: other forwarders than namewire have lru and none";
+                return Err(reason.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Settings of nodes of which the calibration does not know the times, in words.
+    fn extrapolations(&self) -> Result<Vec<String>, String> {
+        let Some(calibration) = &self.calibration else { return Ok(Vec::new()) };
+        let payload = self.segment_bytes.min(self.topology.load.object_bytes);
+        let routes = if self.has_object_routes { self.topology.load.objects } else { 0 };
+        let routes = routes + self.topology.producers.len();
+        let setting = server::setting(calibration, (self.name_components, payload, routes));
+        // A setting without times is refused.
+        calibration.packet_times(&setting).map_err(|error| format!("calibration: {error}"))?;
+        let notes = calibration.extrapolations(&setting);
+        Ok(notes.into_iter().map(|note| format!("calibration: {note}")).collect())
     }
 
     fn load(&self, seed: u64) -> Result<Load, String> {
@@ -372,6 +507,7 @@ impl Settings {
             sources: &load.sources,
             segment_bytes: self.segment_bytes,
             cs_packets: self.cs_packets,
+            own_caches: &self.own_caches,
             name_components: self.name_components,
             has_object_routes: self.has_object_routes,
             window: self.window,
@@ -380,6 +516,7 @@ impl Settings {
             cs_policy: self.cs_policy,
             loss: self.loss,
             warm_up: load.warm_up,
+            calibration: self.calibration.as_ref(),
             seed,
             progress: None,
         }
@@ -397,7 +534,9 @@ pub(super) fn run(
     let seed = u64::from(run.seed);
     let load = settings.load(seed)?;
     let network = Network { progress: Some(progress), ..settings.network(&load, seed) };
-    let Some(testbed) = settings.testbed else { return Ok(simulate(&network)?.named()) };
+    let Some(testbed) = &settings.testbed else {
+        return Ok(simulation::simulate(&network)?.named());
+    };
     let limit = Duration::from_millis(experiment.budget.run_time_ms);
     if testbed.place == Place::Hosts {
         let hosts = hosts.ok_or_else(|| "hosts: the kind 'ssh' needs names of hosts".to_owned())?;
@@ -431,7 +570,8 @@ pub(super) fn part<T>(
     perform: impl FnOnce(Testbed, &Network<'_>) -> Result<T, RunFailure>,
 ) -> Result<T, RunFailure> {
     let settings = settings(inputs, executor, &experiment.values(run))?;
-    let testbed = settings.testbed.ok_or_else(|| "a simulation has no hosts".to_owned())?;
+    let testbed = settings.testbed.clone();
+    let testbed = testbed.ok_or_else(|| "a simulation has no hosts".to_owned())?;
     check_memory(&settings, nodes.len())?;
     let seed = u64::from(run.seed);
     let mut load = settings.load(seed)?;
@@ -454,16 +594,17 @@ pub(super) fn render(
     let network = &settings.network(&load, seed);
     let title = format!("{}: {}", experiment.name, experiment.design.describe(run.run.cell));
     // A simulation has the same network.
+    let common = NodeProgram { program: Program::Namewire, workers: 1, processors: Vec::new() };
     let of_simulation = Testbed {
-        program: Program::Namewire,
-        workers: 1,
+        common,
+        own: BTreeMap::new(),
         place: Place::Loopback,
         workload: Workload::Distribution,
         has_time_lines: false,
         has_routing_daemons: false,
         is_emulated: false,
     };
-    let testbed = settings.testbed.unwrap_or(of_simulation);
+    let testbed = settings.testbed.clone().unwrap_or(of_simulation);
     render::Cell { title, network, testbed, image }.render(form)
 }
 
@@ -474,7 +615,7 @@ fn perform_on(hosts: &Hosts, run: &RemoteRun<'_>) -> RunResult {
 
 #[expect(clippy::disallowed_methods, reason = "processes and sockets take real time")]
 fn perform(
-    testbed: Testbed,
+    testbed: &Testbed,
     network: &Network<'_>,
     mark: &str,
     limit: Duration,

@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_secs(60);
 
 /// A run on hosts.
 pub(super) struct RemoteRun<'a> {
-    pub(super) testbed: Testbed,
+    pub(super) testbed: &'a Testbed,
     pub(super) network: &'a Network<'a>,
     /// By node: number of its host.
     pub(super) places: Vec<usize>,

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::reader::{Fault, Section};
-use super::template::Template;
+use super::template::{Template, Values};
 
 /// Performs the runs of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +68,8 @@ pub struct Network {
     pub cs_policy: Template,
     /// Share of the frames that each link loses.
     pub loss: Template,
+    /// File with the calibration that gives simulated forwarders times for packets; empty for no time.
+    pub calibration: Template,
     /// The forwarder of all nodes.
     pub forwarder: Template,
     /// Forwarding threads of each.
@@ -78,6 +80,8 @@ pub struct Network {
     pub workload: Template,
     /// Whether the lab computes routes, or daemons do.
     pub routing: Template,
+    /// Settings of nodes that differ from those of all.
+    pub nodes: Vec<OwnSettings>,
     /// Whether the forwarders are read once a second.
     pub time_lines: bool,
     /// Machines of the kind `ssh`.
@@ -88,6 +92,28 @@ pub struct Network {
     pub ssh: Vec<String>,
     /// Whether this program is copied to the hosts.
     pub copy: bool,
+}
+
+/// Settings of a node that differ from those of all nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnSettings {
+    /// Name of the node.
+    pub node: String,
+    /// By key, one of [`Self::KEYS`].
+    values: Vec<(&'static str, Template)>,
+}
+
+impl OwnSettings {
+    /// Known keys.
+    pub const KEYS: [&'static str; 5] =
+        ["forwarder", "workers", "cs_packets", "cs_policy", "processors"];
+
+    /// The value of a key; `None` for that of all nodes. Processors are separated by commas.
+    #[must_use]
+    pub fn value(&self, key: &str, values: &Values) -> Option<String> {
+        let (_, template) = self.values.iter().find(|(known, _)| *known == key)?;
+        Some(template.fill(values))
+    }
 }
 
 /// A machine that runs forwarders.
@@ -211,8 +237,9 @@ impl Executor {
 
 impl Network {
     fn read(section: &Section<'_>, kind: &str) -> Result<Self, Fault> {
-        const KEYS: [&str; 12] = [
+        const KEYS: [&str; 13] = [
             "kind",
+            "nodes",
             "topology",
             "pattern",
             "load",
@@ -239,12 +266,14 @@ impl Network {
             "ssh",
             "copy",
         ];
-        let of_testbeds: &[&str] = match kind {
-            "simulation" => &[],
-            "processes" | "namespaces" => &OF_TESTBEDS,
-            _ => &OF_HOSTS,
+        const OF_SIMULATIONS: [&str; 1] = ["calibration"];
+        let of_kind = match kind {
+            "simulation" => OF_SIMULATIONS.to_vec(),
+            "processes" | "namespaces" => OF_TESTBEDS.to_vec(),
+            "ssh" => OF_HOSTS.to_vec(),
+            _ => [&OF_HOSTS[..], &OF_SIMULATIONS].concat(),
         };
-        section.only(&[&KEYS, of_testbeds].concat())?;
+        section.only(&[&KEYS[..], &of_kind].concat())?;
         let hosts = hosts(section)?;
         if kind == "ssh" && hosts.is_empty() {
             return Err(section.fault("hosts", "the kind 'ssh' needs names of hosts"));
@@ -262,11 +291,13 @@ impl Network {
             strategy: template_or(section, "strategy", "")?,
             cs_policy: template_or(section, "cs_policy", "lru")?,
             loss: template_or(section, "loss", "0")?,
+            calibration: template_or(section, "calibration", "")?,
             forwarder: template_or(section, "forwarder", "namewire")?,
             workers: template_or(section, "workers", "1")?,
             links: template_or(section, "links", "emulated")?,
             workload: template_or(section, "workload", "distribution")?,
             routing: template_or(section, "routing", "computed")?,
+            nodes: own_settings(section)?,
             time_lines: section.flag("time_lines")?.unwrap_or(false),
             placement: placement(section, &hosts)?,
             hosts,
@@ -277,12 +308,16 @@ impl Network {
 
     /// Its kind; "network" if that differs between runs.
     fn kind(&self) -> &'static str {
-        let name = self.place.fill(&crate::experiment::Values::new());
+        let name = self.place.fill(&Values::new());
         NETWORK_KINDS.into_iter().find(|kind| *kind == name).unwrap_or("network")
     }
 
     fn templates(&self) -> Vec<(String, &Template)> {
-        [
+        let own = self.nodes.iter().flat_map(|own| {
+            let key = move |key: &str| format!("nodes.{}.{key}", own.node);
+            own.values.iter().map(move |(name, template)| (key(name), template))
+        });
+        let of_all = [
             ("kind", &self.place),
             ("topology", &self.topology),
             ("pattern", &self.pattern),
@@ -294,14 +329,15 @@ impl Network {
             ("strategy", &self.strategy),
             ("cs_policy", &self.cs_policy),
             ("loss", &self.loss),
+            ("calibration", &self.calibration),
             ("forwarder", &self.forwarder),
             ("workers", &self.workers),
             ("links", &self.links),
             ("workload", &self.workload),
             ("routing", &self.routing),
         ]
-        .map(|(key, template)| (key.to_owned(), template))
-        .to_vec()
+        .map(|(key, template)| (key.to_owned(), template));
+        of_all.into_iter().chain(own).collect()
     }
 }
 
@@ -360,6 +396,27 @@ fn placement(section: &Section<'_>, hosts: &[Host]) -> Result<Vec<(String, Strin
         }
     };
     below.keys().into_iter().map(place).collect()
+}
+
+/// Settings of nodes that differ from those of all.
+fn own_settings(section: &Section<'_>) -> Result<Vec<OwnSettings>, Fault> {
+    let Some(nodes) = section.section("nodes")? else { return Ok(Vec::new()) };
+    let own = |node: &str| {
+        let keys = nodes.required_section(node)?;
+        keys.only(&OwnSettings::KEYS)?;
+        let mut values = Vec::new();
+        for key in OwnSettings::KEYS {
+            let template = if key == "processors" {
+                let list = keys.scalars(key)?.map(|list| Template::parse(&list.join(",")));
+                list.transpose().map_err(|reason| keys.fault(key, reason))?
+            } else {
+                template(&keys, key)?
+            };
+            values.extend(template.map(|template| (key, template)));
+        }
+        Ok(OwnSettings { node: node.to_owned(), values })
+    };
+    nodes.keys().into_iter().map(own).collect()
 }
 
 /// A table of templates.

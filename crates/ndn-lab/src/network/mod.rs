@@ -13,6 +13,7 @@ use ndn_cache_sim::topology::Topology;
 use ndn_cache_sim::trace::Request;
 use ndn_caching::PolicyKind;
 use ndn_client::fetch::WindowMode;
+use ndn_model::calibrate::Calibration;
 use ndn_packet::Name;
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,15 @@ pub(crate) struct VipSettings {
     pub(crate) penalties: [u32; 2],
 }
 
+/// Content Store of a node with settings of its own; those that are absent are the ones of all nodes.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct OwnCache {
+    /// Capacity in packets.
+    pub packets: Option<u64>,
+    /// Replacement policy.
+    pub policy: Option<PolicyKind>,
+}
+
 /// A network, its load and its settings.
 #[derive(Debug)]
 pub struct Network<'a> {
@@ -61,6 +71,8 @@ pub struct Network<'a> {
     pub segment_bytes: u64,
     /// Capacity of each Content Store in packets; `None` for that of the topology's load in bytes.
     pub cs_packets: Option<u64>,
+    /// By node: settings of its own.
+    pub own_caches: &'a BTreeMap<usize, OwnCache>,
     /// Components of the names of Data, 3 to 64.
     pub name_components: usize,
     /// Whether routers, which are the nodes with several neighbours, have a route for each object instead of each source.
@@ -77,6 +89,8 @@ pub struct Network<'a> {
     pub loss: f64,
     /// Requests that begin before this time are not measured.
     pub warm_up: Duration,
+    /// Times of simulated forwarders for packets; `None` for no time.
+    pub calibration: Option<&'a Calibration>,
     /// Seed of Nonces, losses and forwarders.
     pub seed: u64,
     /// Where the clients report how far they are.
@@ -94,10 +108,18 @@ impl Network<'_> {
     /// Capacity of the Content Store of a node in packets.
     #[must_use]
     pub fn cs_packets_of(&self, node: usize) -> u64 {
-        match self.topology.has_cache[node] {
+        let own = self.own_caches.get(&node).and_then(|own| own.packets);
+        own.unwrap_or_else(|| match self.topology.has_cache[node] {
             true => cs_packets(self.topology, self.segment_bytes, self.cs_packets),
             false => 0,
-        }
+        })
+    }
+
+    /// Replacement policy of the Content Store of a node.
+    #[must_use]
+    pub fn cs_policy_of(&self, node: usize) -> PolicyKind {
+        let own = self.own_caches.get(&node).and_then(|own| own.policy);
+        own.unwrap_or(self.cs_policy.kind)
     }
 
     /// Prefixes with routes at a node, each with its source.
@@ -142,6 +164,12 @@ impl Network<'_> {
         })
     }
 
+    /// Mean content of a segment in bytes.
+    pub(crate) fn payload_bytes(&self) -> u64 {
+        let segments = (0..self.sizes.len() as u32).map(|object| self.last_segment(object) + 1);
+        self.sizes.iter().sum::<u64>() / segments.sum::<u64>().max(1)
+    }
+
     /// Number of the last segment of an object.
     #[must_use]
     pub fn last_segment(&self, object: u32) -> u64 {
@@ -151,7 +179,7 @@ impl Network<'_> {
 
 /// Capacity of a Content Store in packets: `packets`, or the bytes of the topology's load.
 #[must_use]
-pub fn cs_packets(topology: &Topology, segment_bytes: u64, packets: Option<u64>) -> u64 {
+fn cs_packets(topology: &Topology, segment_bytes: u64, packets: Option<u64>) -> u64 {
     packets.unwrap_or(topology.load.cache_bytes / segment_bytes.max(1))
 }
 
@@ -184,15 +212,18 @@ pub struct Measures {
     pub retransmission_share: f64,
     /// Interests on links, over segments requested: the mean number of links.
     pub links_per_segment: f64,
+    /// The same over the mean number of links of the shortest paths to the sources; less than 1 with caches.
+    pub path_stretch: f64,
     /// Interests of consumers.
     pub interests: f64,
-    /// By quantity and node: `delay_ms.NODE` of consumers, `cs_hits.NODE` of all nodes, `origin_bytes.NODE` of producers.
+    /// By quantity and node: `delay_ms.NODE` of consumers, `cs_hits.NODE` of all nodes, `origin_bytes.NODE` of producers; and
+    /// `cpu_ms` of the network and its nodes, if simulated packets take time.
     pub of_nodes: BTreeMap<String, f64>,
 }
 
 impl Measures {
     /// Names of the measurements of the whole network.
-    pub const NAMES: [&'static str; 9] = [
+    pub const NAMES: [&'static str; 10] = [
         "hit_share",
         "origin_share",
         "delay_ms",
@@ -201,6 +232,7 @@ impl Measures {
         "goodput_mbit_per_s",
         "retransmission_share",
         "links_per_segment",
+        "path_stretch",
         "interests",
     ];
     /// Names of the measurements of a node; that of the node follows after a dot.
@@ -218,6 +250,7 @@ impl Measures {
             self.goodput_mbit_per_s,
             self.retransmission_share,
             self.links_per_segment,
+            self.path_stretch,
             self.interests,
         ];
         let mut all = self.of_nodes;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::routes::Routes;
 use super::{Measures, Network, NetworkCounts};
 
 /// Names of the measurements of traffic generators in the whole network.
@@ -59,6 +60,23 @@ impl Counts {
         add_each(&mut self.origin_bytes, &other.origin_bytes);
         add_each(&mut self.network.cs_hits, &other.network.cs_hits);
         self.network.link_interests += other.network.link_interests;
+    }
+}
+
+/// Interests on links over the links of the shortest paths to the sources; 1 if all consumers are at their sources.
+fn path_stretch(network: &Network<'_>, downloads: &[&Download], link_interests: f64) -> f64 {
+    let routes = Routes::new(network);
+    let mut known = BTreeMap::new();
+    let links = |download: &&Download| {
+        let source = network.sources[download.object as usize];
+        let links = *known
+            .entry((download.node, source))
+            .or_insert_with(|| routes.links(download.node as usize, source));
+        links * (network.last_segment(download.object) + 1)
+    };
+    match downloads.iter().map(links).sum::<u64>() {
+        0 => 1.0,
+        shortest => link_interests / shortest as f64,
     }
 }
 
@@ -135,7 +153,7 @@ impl Record {
             of_nodes.insert(format!("origin_bytes.{}", node_name(node)), *origin as f64);
         }
         let link_interests =
-            until.network.link_interests.saturating_sub(from.network.link_interests);
+            until.network.link_interests.saturating_sub(from.network.link_interests) as f64;
         Ok(Measures {
             hit_share: hits.iter().sum::<u64>() as f64 / segments as f64,
             origin_share: origin.iter().sum::<u64>() as f64 / bytes.max(1.0),
@@ -144,7 +162,8 @@ impl Record {
             distribution_ms: 1000.0 * spans_s / spans.len() as f64,
             goodput_mbit_per_s: bytes * 8e-6 / delays_s.iter().sum::<f64>().max(1e-9),
             retransmission_share: retransmissions / interests.max(1.0),
-            links_per_segment: link_interests as f64 / segments as f64,
+            links_per_segment: link_interests / segments as f64,
+            path_stretch: path_stretch(network, &measured, link_interests),
             interests,
             of_nodes,
         })

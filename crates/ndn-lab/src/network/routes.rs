@@ -35,6 +35,12 @@ impl<'n> Routes<'n> {
         Self { network, closer }
     }
 
+    /// Number of links of the path of a node to a source.
+    pub(crate) fn links(&self, node: usize, source: u32) -> u64 {
+        let next = |node: &usize| self.closer[&source][*node].first().map(|hop| hop.to);
+        std::iter::successors(Some(node), next).skip(1).count() as u64
+    }
+
     /// Those of a node.
     pub(crate) fn of_node(&self, node: usize) -> Vec<NodeRoute> {
         let hops = &self.network.topology.hops[node];

@@ -1,13 +1,14 @@
 //! Networks of whole forwarders on virtual time: the forwarder and the fetcher that others deploy, links of a rate, a delay
-//! and a queue, and no time for processing. The same settings give the same result on every machine.
+//! and a queue, and the time for processing of a calibrated capacity model, or none. The same settings give the same result on every
+//! machine.
 
 pub(crate) mod node;
+pub(crate) mod server;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
-use ndn_cache_sim::topology::Topology;
 use ndn_client::link::{Passage, SimulatedLink};
 use ndn_sys::clock::ManualClock;
 
@@ -16,6 +17,7 @@ use crate::network::{Clients, Measures, Network, NetworkCounts, Routes};
 use crate::testbed::link_options;
 use ndn_types::Timestamp;
 use node::{Node, NodeSettings};
+use server::Server;
 
 /// Unix time at the start: 2026-01-01.
 const UNIX_ORIGIN: Duration = Duration::from_secs(1_767_225_600);
@@ -25,11 +27,15 @@ const ORIGIN: Duration = Duration::from_secs(1000);
 const STEPS_MAX: u32 = 1_000_000;
 /// Time after the last request in which all fetches have to end.
 const REST: Duration = Duration::from_secs(3600);
-/// Bytes of memory that the Content Stores of a network can take, each of `packets` packets.
+/// Measurement, also of a node: time that the workers have worked, if packets take time.
+pub(crate) const CPU: &str = "cpu_ms";
+
+/// Bytes of memory that the Content Stores of a network can take.
 #[must_use]
-pub fn cache_memory(topology: &Topology, segment_bytes: u64, packets: u64) -> u64 {
-    let caches = topology.has_cache.iter().filter(|has_cache| **has_cache).count() as u64;
-    caches.saturating_mul(node::cs_bytes(packets, segment_bytes))
+pub fn cache_memory(network: &Network<'_>) -> u64 {
+    let packets = (0..network.topology.nodes.len()).map(|node| network.cs_packets_of(node));
+    let bytes = packets.filter(|packets| *packets > 0);
+    bytes.map(|packets| node::cs_bytes(packets, network.segment_bytes)).fold(0, u64::saturating_add)
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +48,8 @@ enum Event {
     Wake { fetch: usize },
     /// A node asked to be stepped.
     Step { node: usize },
+    /// A node has finished its work, and sends a frame.
+    Send { node: usize, face: usize, frame: Vec<u8> },
 }
 
 struct Simulation<'a> {
@@ -49,6 +57,8 @@ struct Simulation<'a> {
     clock: ManualClock,
     now: Duration,
     nodes: Vec<Node>,
+    /// By node: its worker; none if packets take no time.
+    servers: Vec<Server>,
     /// By node and neighbour: the link there, and the face of this node at the neighbour.
     links: Vec<Vec<(SimulatedLink, usize)>>,
     events: BinaryHeap<Reverse<(Duration, u64, Event)>>,
@@ -69,7 +79,16 @@ pub fn simulate(network: &Network<'_>) -> Result<Measures, String> {
     let mut simulation = Simulation::new(network)?;
     simulation.run()?;
     let counts = simulation.counts();
-    simulation.clients.record(counts).measures(network)
+    let busy: Vec<Duration> = simulation.servers.iter().map(Server::busy).collect();
+    let mut measures = simulation.clients.record(counts).measures(network)?;
+    for (node, busy) in network.topology.nodes.iter().zip(&busy) {
+        measures.of_nodes.insert(format!("{CPU}.{node}"), 1e3 * busy.as_secs_f64());
+    }
+    if !busy.is_empty() {
+        let all: Duration = busy.iter().sum();
+        measures.of_nodes.insert(CPU.to_owned(), 1e3 * all.as_secs_f64());
+    }
+    Ok(measures)
 }
 
 impl<'a> Simulation<'a> {
@@ -106,6 +125,7 @@ impl<'a> Simulation<'a> {
             let rank = same.take_while(|other| other.link != hop.link).count();
             (SimulatedLink::new(link_options(network, hop)), back.nth(rank).unwrap_or(0))
         };
+        let servers = servers(network, &nodes)?;
         let links = topology.hops.iter().enumerate();
         let links = links
             .map(|(number, hops)| hops.iter().map(|hop| link(number, hop)).collect())
@@ -117,6 +137,7 @@ impl<'a> Simulation<'a> {
             clock,
             now: ORIGIN,
             nodes,
+            servers,
             links,
             events: BinaryHeap::new(),
             event_count: 0,
@@ -182,6 +203,7 @@ impl<'a> Simulation<'a> {
                 self.steps_at[node] = None;
                 self.due.push(Reverse(node));
             }
+            Event::Send { node, face, frame } => self.send(node, face, frame),
         }
     }
 
@@ -211,23 +233,11 @@ impl<'a> Simulation<'a> {
             while self.due.peek() == Some(&Reverse(node)) {
                 self.due.pop();
             }
-            let mut is_quiet = false;
-            for _ in 0..STEPS_MAX {
-                let has_worked = self.nodes[node].step()?;
-                while let Some((face, frame)) = self.nodes[node].poll_output() {
-                    self.send(node, face, frame);
-                }
-                if !has_worked {
-                    is_quiet = true;
-                    break;
-                }
-            }
-            if !is_quiet {
-                return Err(format!(
-                    "node {node} is not done after {STEPS_MAX} steps at one instant"
-                ));
-            }
-            let deadline = self.nodes[node].next_deadline();
+            let busy_until = match self.busy_until(node) {
+                Some(until) => Some(until),
+                None => self.step(node)?,
+            };
+            let deadline = busy_until.or_else(|| self.nodes[node].next_deadline());
             let is_earlier = |at: &Duration| self.steps_at[node].is_none_or(|known| *at < known);
             if let Some(at) = deadline.filter(is_earlier) {
                 self.steps_at[node] = Some(at);
@@ -235,6 +245,48 @@ impl<'a> Simulation<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The end of the present work of a node; `None` if it is idle.
+    fn busy_until(&self, node: usize) -> Option<Duration> {
+        self.servers.get(node)?.busy_until(self.now)
+    }
+
+    /// Steps a node until it has no work at this instant, or takes time for packets. Returns the end of that time.
+    fn step(&mut self, node: usize) -> Result<Option<Duration>, String> {
+        for _ in 0..STEPS_MAX {
+            let has_worked = self.nodes[node].step()?;
+            let mut output = Vec::new();
+            while let Some(frame) = self.nodes[node].poll_output() {
+                output.push(frame);
+            }
+            let busy_until = match self.servers.get_mut(node) {
+                Some(server) => server.work(self.now, self.nodes[node].handled()),
+                None => None,
+            };
+            match busy_until {
+                Some(until) => self.send_until(until, node, output),
+                None => output.into_iter().for_each(|(face, frame)| self.send(node, face, frame)),
+            }
+            if busy_until.is_some() || !has_worked {
+                return Ok(busy_until);
+            }
+        }
+        Err(format!("node {node} is not done after {STEPS_MAX} steps at one instant"))
+    }
+
+    /// Sends the frames of each face spread evenly over the time until then: a worker sends what it has while it works on the rest.
+    fn send_until(&mut self, until: Duration, node: usize, output: Vec<(usize, Vec<u8>)>) {
+        let mut counts: BTreeMap<usize, u32> = BTreeMap::new();
+        output.iter().for_each(|(face, _)| *counts.entry(*face).or_default() += 1);
+        let mut sent: BTreeMap<usize, u32> = BTreeMap::new();
+        let work = until.saturating_sub(self.now);
+        for (face, frame) in output {
+            let number = sent.entry(face).or_default();
+            *number += 1;
+            let at = self.now + work * *number / counts[&face];
+            self.schedule(at, Event::Send { node, face, frame });
+        }
     }
 
     fn send(&mut self, node: usize, face: usize, frame: Vec<u8>) {
@@ -266,6 +318,20 @@ impl<'a> Simulation<'a> {
             link_interests: self.link_interests,
         }
     }
+}
+
+/// The workers of the nodes; none if packets take no time.
+fn servers(network: &Network<'_>, nodes: &[Node]) -> Result<Vec<Server>, String> {
+    let Some(calibration) = network.calibration else { return Ok(Vec::new()) };
+    let (components, payload) = (network.name_components, network.payload_bytes());
+    let server = |(number, node): (usize, &Node)| {
+        let setting =
+            server::setting(calibration, (components, payload, network.prefix_count(number)));
+        let times = calibration.packet_times(&setting);
+        let times = times.map_err(|error| format!("calibration: {error}"))?;
+        Ok(Server::new(times, network.seed, number, node.handled()))
+    };
+    nodes.iter().enumerate().map(server).collect()
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use ndn_sys::clock::ManualClock;
 use ndn_types::{FaceUri, LinkType, Persistency, Scope};
 
 use crate::network::{Network, VipSettings};
+use crate::simulation::server::Handled;
 
 /// Frames that wait at a face in each direction at most: of neighbours, which send one after the other, and of applications,
 /// which send a whole window.
@@ -67,7 +68,7 @@ impl<'a> NodeSettings<'a> {
             cs_packets: network.cs_packets_of(node) as usize,
             segment_bytes: network.segment_bytes,
             strategy: network.strategy,
-            cs_policy: network.cs_policy.kind,
+            cs_policy: network.cs_policy_of(node),
             vip: network.vip(),
             prefixes: network.prefix_count(node),
             links: &topology.hops[node],
@@ -208,6 +209,14 @@ impl Node {
     /// Interests that its Content Store has answered.
     pub(crate) fn cs_hits(&self) -> u64 {
         self.forwarder.counters().cs_hits.value()
+    }
+
+    /// Packets that it has handled.
+    pub(super) fn handled(&self) -> Handled {
+        let counters = self.forwarder.counters();
+        let hits = counters.cs_hits.value();
+        let interests = counters.in_interests.value() + counters.in_nacks.value();
+        Handled { interests: interests.saturating_sub(hits), data: counters.in_data.value(), hits }
     }
 }
 

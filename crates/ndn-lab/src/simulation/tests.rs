@@ -1,8 +1,10 @@
 use ndn_cache_sim::engine::{Method, Run, WARM_UP_SHARE, sources};
+use ndn_cache_sim::topology::Topology;
 use ndn_cache_sim::trace::{Pattern, Trace};
 
 use ndn_cache_sim::trace::Request;
 use ndn_client::fetch::WindowMode;
+use ndn_model::calibrate::{Calibration, EFFECTS, Ranges, Shape};
 
 use super::*;
 use crate::network::CsPolicy;
@@ -20,6 +22,15 @@ fn measure(
     sizes: &[u64],
     change: impl Fn(&mut Network<'_>),
 ) -> Measures {
+    measure_timed((topology, None), requests, sizes, change)
+}
+
+fn measure_timed(
+    (topology, calibration): (&Topology, Option<&Calibration>),
+    requests: &[Request],
+    sizes: &[u64],
+    change: impl Fn(&mut Network<'_>),
+) -> Measures {
     let sources = sources(topology, sizes.len(), 1);
     let progress = RunProgress::default();
     let mut network = Network {
@@ -29,6 +40,7 @@ fn measure(
         sources: &sources,
         segment_bytes: 1000,
         cs_packets: None,
+        own_caches: &BTreeMap::new(),
         name_components: 3,
         has_object_routes: false,
         window: WindowMode::CUBIC,
@@ -37,6 +49,7 @@ fn measure(
         cs_policy: CsPolicy::LRU,
         loss: 0.0,
         warm_up: Duration::ZERO,
+        calibration,
         seed: 1,
         progress: Some(&progress),
     };
@@ -83,11 +96,107 @@ fn download_takes_the_round_trip_and_the_time_on_the_link() {
     let found = measure(&topology, &[request], &[1000], |_| ());
     assert!((62.4..63.0).contains(&found.delay_ms), "{found:?}");
     assert_eq!((found.origin_share, found.hit_share, found.interests), (1.0, 0.0, 1.0));
-    assert_eq!(found.links_per_segment, 4.0);
+    assert_eq!((found.links_per_segment, found.path_stretch), (4.0, 1.0));
     // Many segments: the rate of the link, but for headers and the begin.
     let found =
         measure(&topology, &[request], &[50_000_000], |network| network.segment_bytes = 8000);
     assert!((60.0..80.0).contains(&found.goodput_mbit_per_s), "{found:?}");
+}
+
+/// A worker that takes 40 µs for an Interest, 60 µs for its Data, and 50 µs for an Interest that its Content Store answers.
+fn calibration() -> Calibration {
+    let shape = || Shape { quantiles: vec![1.0, 1.0], tail_mean: 1e-9 };
+    let mut effects = vec![0.0; EFFECTS.len()];
+    for (name, ns) in [("miss", 100_000.0), ("hit", 50_000.0)] {
+        effects[EFFECTS.iter().position(|known| *known == name).unwrap()] = ns;
+    }
+    Calibration {
+        runs: 30,
+        discarded: 0,
+        reference_ns: 0.0,
+        slowdown_exponent: 0.0,
+        effects,
+        residual: 0.0,
+        replicates: Vec::new(),
+        shares: [0.1, 0.2, 0.1, 0.4, 0.2],
+        shapes: [shape(), shape()],
+        generator: [0.0; 3],
+        latency_ns: [0.0; 2],
+        pauses: None,
+        pauses_in_services: 0.0,
+        discrepancies: Vec::new(),
+        latency_residual: 0.0,
+        queue: 1024,
+        processors: 2,
+        ranges: Ranges {
+            workers: (1, 1),
+            components: (3, 13),
+            payload: (0, 8000),
+            hit_ratio: (0.0, 0.5),
+            routes: (64, 1024),
+        },
+    }
+}
+
+/// The line with delays of 0.1 ms and links that take no time.
+fn near_line() -> Topology {
+    let text = ndn_cache_sim::topology::FILES.iter().find(|(known, _)| *known == "line").unwrap().1;
+    let load = ["cache_bytes=1000000", "link_mbit_per_s=1000000"].map(str::to_owned);
+    Topology::parse_with(&text.replace(", 10.0]", ", 0.1]"), "line", &load).unwrap()
+}
+
+/// Each of the five forwarders of the line takes its time for the Interest and for its Data; a hit saves the way behind it.
+#[test]
+fn forwarders_take_the_times_of_the_calibration() {
+    let topology = near_line();
+    let request = |time_s| Request { time_s, node: 0, object: 0 };
+    let timed = calibration();
+    let run = |requests: &[Request], size, is_timed: bool| {
+        let calibration = is_timed.then_some(&timed);
+        measure_timed((&topology, calibration), requests, &[size], |network| {
+            network.segment_bytes = 8000;
+            network.window = WindowMode::Fixed(64);
+        })
+    };
+    let (fast, slow) = (run(&[request(0.0)], 1000, false), run(&[request(0.0)], 1000, true));
+    let difference_ms = slow.delay_ms - fast.delay_ms;
+    assert!((difference_ms - 5.0 * 0.1).abs() < 1e-3, "{fast:?} {slow:?}");
+    assert!((slow.of_nodes["cpu_ms"] - 0.5).abs() < 1e-3, "{slow:?}");
+    assert!((slow.of_nodes["cpu_ms.f1"] - 0.1).abs() < 1e-3, "{slow:?}");
+    assert!(!fast.of_nodes.contains_key("cpu_ms"));
+    // The second request is answered by the first cache on the way.
+    let both = run(&[request(0.0), request(1.0)], 1000, true);
+    let hits: Vec<&String> = both
+        .of_nodes
+        .keys()
+        .filter(|name| name.starts_with("cs_hits") && both.of_nodes[*name] > 0.0)
+        .collect();
+    let [hit] = hits[..] else { panic!("{both:?}") };
+    let node = hit.strip_prefix("cs_hits.").unwrap();
+    let more_ms = both.of_nodes[&format!("cpu_ms.{node}")] - 0.1;
+    assert!((more_ms - 0.05).abs() < 1e-3, "{both:?}");
+    // The workers wait in the kernel before the Interest and before the Data.
+    let mut sleepy = calibration();
+    sleepy.effects[EFFECTS.iter().position(|known| *known == "sleep").unwrap()] = 10_000.0;
+    let woken = measure_timed((&topology, Some(&sleepy)), &[request(0.0)], &[1000], |_| ());
+    assert!((woken.delay_ms - slow.delay_ms - 0.1).abs() < 1e-3, "{woken:?} {slow:?}");
+}
+
+/// A worker that is always busy takes 100 µs for a segment of 8000 bytes.
+#[test]
+fn busy_forwarder_limits_the_throughput() {
+    let topology = near_line();
+    let calibration = calibration();
+    let request = Request { time_s: 0.0, node: 0, object: 0 };
+    let run = || {
+        measure_timed((&topology, Some(&calibration)), &[request], &[16_000_000], |network| {
+            network.segment_bytes = 8000;
+            network.window = WindowMode::Fixed(64);
+        })
+    };
+    let busy = run();
+    assert!((560.0..640.0).contains(&busy.goodput_mbit_per_s), "{busy:?}");
+    assert_eq!(run(), busy);
 }
 
 /// One link of the line with properties of its own; the others carry 80 Mbit/s and lose nothing.
@@ -169,6 +278,7 @@ fn cache_shortens_the_distribution_of_one_object() {
     };
     let (with, without) = (run("cache_bytes=10000000"), run("cache_bytes=0"));
     assert!(with.origin_share < 0.9 * without.origin_share, "{with:?} {without:?}");
+    assert!(with.path_stretch < 0.9 && without.path_stretch > with.path_stretch, "{with:?}");
     assert!(with.distribution_ms < without.distribution_ms, "{with:?} {without:?}");
     assert!(with.distribution_ms >= with.delay_ms);
 }

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use ndn_client::link::SimulatedLinkOptions;
 use ndn_sys::clock::Clock;
+use ndn_sys::energy::EnergyMeter;
 
 use crate::leftovers;
 use crate::network::packets::NAME_COMPONENTS_MIN;
@@ -35,7 +36,7 @@ use place::Addresses;
 pub(crate) use place::Endpoints;
 pub use program::Program;
 pub(crate) use program::Sockets;
-pub use settings::{Place, Testbed, Workload};
+pub use settings::{NodeProgram, Place, Testbed, Workload};
 
 /// Time between the start of the clients and the first request.
 const LEAD: Duration = Duration::from_millis(20);
@@ -55,20 +56,38 @@ pub struct TestbedError {
 }
 
 impl Testbed {
-    /// Names of the measurements of the whole network beside those of [`Measures`].
+    /// Names of the measurements of the whole network beside those of [`Measures`] and [`Self::ENERGY`].
     pub const NAMES: [&'static str; 5] =
         ["cpu_ms", "memory_mib", "start_ms", CLIENTS_CPU_SHARE, "link_overflows"];
+    /// Measurement: energy of the processors of the hosts, where it is counted.
+    pub const ENERGY: &'static str = "energy_j";
     /// Names of the measurements of a node beside those of [`Measures`]; that of the node follows after a dot.
     pub const NODE_NAMES: [&'static str; 4] =
         ["cpu_ms", "memory_mib", "packets_per_s", "mbit_per_s"];
+
+    /// Checks that the energy of the processors of this machine is counted, if it runs the network.
+    ///
+    /// # Errors
+    /// It is not, or this user may not read it.
+    pub fn check_energy(&self) -> Result<(), String> {
+        if self.place == Place::Hosts {
+            return Ok(());
+        }
+        EnergyMeter::open(Path::new("/")).map(drop).map_err(|error| {
+            format!("{}: the energy of the processors (RAPL) cannot be read: {error}", Self::ENERGY)
+        })
+    }
 
     /// Checks that the forwarder is there and can run the network.
     ///
     /// # Errors
     /// Names the setting.
     pub fn check(&self, network: &Network<'_>) -> Result<(), String> {
+        let nodes = network.topology.nodes.len();
         if self.place != Place::Hosts {
-            self.program.locate().map_err(|error| format!("forwarder: {error}"))?;
+            for program in self.programs(nodes) {
+                program.locate().map_err(|error| format!("forwarder: {error}"))?;
+            }
         }
         if self.workload == Workload::Transfer && network.name_components != NAME_COMPONENTS_MIN {
             return Err(
@@ -90,15 +109,8 @@ impl Testbed {
         if self.place == Place::Namespaces {
             namespaces::check(network.topology)?;
         }
-        if !(1..=program::WORKERS_MAX).contains(&self.workers) {
-            return Err(format!(
-                "workers: {} is not a number from 1 to {}",
-                self.workers,
-                program::WORKERS_MAX
-            ));
-        }
-        for node in 0..network.topology.nodes.len() {
-            self.program.check(network.cs_packets_of(node) as usize, self.workers)?;
+        for node in 0..nodes {
+            self.check_node(node, network.cs_packets_of(node) as usize)?;
         }
         if !self.is_emulated {
             let mut links = BTreeSet::new();
@@ -113,6 +125,23 @@ impl Testbed {
             }
         }
         Ok(())
+    }
+
+    fn check_node(&self, node: usize, cs_packets: usize) -> Result<(), String> {
+        let NodeProgram { program, workers, processors } = self.of_node(node);
+        if !(1..=program::WORKERS_MAX).contains(workers) {
+            return Err(format!(
+                "workers: {workers} is not a number from 1 to {}",
+                program::WORKERS_MAX
+            ));
+        }
+        if self.place != Place::Hosts && !processors.is_empty() {
+            let allowed = ndn_sys::cpu::allowed_cpus().map_err(|error| error.to_string())?;
+            if let Some(absent) = processors.iter().find(|one| !allowed.contains(one)) {
+                return Err(format!("processors: there is no processor {absent}"));
+            }
+        }
+        program.check(cs_packets, *workers)
     }
 
     /// Memory of forwarders beside their Content Stores, in bytes.
@@ -140,7 +169,7 @@ impl Testbed {
         drop(permission);
         let directory =
             directory.map_err(|error| plain(format!("temporary directory: {error}")))?;
-        let mut part = Part::new(*self, network, clock);
+        let mut part = Part::new(self.clone(), network, clock);
         let outcome = self.perform(network, (directory.path(), mark, &mut part), clock, end);
         let log = outcome.as_ref().map_or_else(|_| part.log(), |_| String::new());
         drop(part);
@@ -257,6 +286,9 @@ pub(crate) fn measures(
         overflows as f64,
     ];
     all.extend(Testbed::NAMES.map(str::to_owned).into_iter().zip(values));
+    if let Some(energy_uj) = driven.energy_uj {
+        all.insert(Testbed::ENERGY.to_owned(), energy_uj as f64 / 1e6);
+    }
     if driven.used == Duration::ZERO {
         // The clients were other programs.
         all.remove(CLIENTS_CPU_SHARE);
@@ -287,7 +319,7 @@ pub fn names(workload: Workload) -> (Vec<&'static str>, Vec<&'static str>) {
         Workload::Distribution | Workload::Transfer => &Measures::NAMES[..],
         Workload::Traffic => &TRAFFIC_NAMES,
     };
-    let mut names = [of_clients, &Testbed::NAMES].concat();
+    let mut names = [of_clients, &Testbed::NAMES, &[Testbed::ENERGY]].concat();
     names.retain(|name| *name != CLIENTS_CPU_SHARE || workload == Workload::Distribution);
     (names, [&Measures::NODE_NAMES[..], &Testbed::NODE_NAMES].concat())
 }

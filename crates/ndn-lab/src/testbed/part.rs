@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use ndn_cache_sim::trace::Request;
 use ndn_sys::clock::Clock;
-use ndn_sys::cpu::CpuTimes;
+use ndn_sys::cpu::{self, CpuTimes};
+use ndn_sys::energy::{EnergyMeter, EnergyReading};
 use ndn_types::{Timestamp, duration_ms};
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,7 @@ use super::node::{Node, NodeCounts};
 use super::place::{self, Endpoints};
 use super::program::Sockets;
 use super::routing::{self, Daemon};
-use super::settings::{Testbed, Workload};
+use super::settings::{NodeProgram, Testbed, Workload};
 use crate::leftovers;
 use crate::network::packets::prefix;
 use crate::network::{Clients, Counts, Download, Network, NetworkCounts, Record, Routes};
@@ -68,6 +69,8 @@ pub(crate) struct Driven {
     pub(crate) used: Duration,
     /// Readings during the load, with their times since its begin.
     pub(crate) samples: Vec<(Duration, Readings)>,
+    /// Energy of the processors of the host from the begin of the load to the last segment, if it is counted.
+    pub(crate) energy_uj: Option<u64>,
 }
 
 impl Driven {
@@ -80,6 +83,37 @@ impl Driven {
         // Each part has a thread for its clients; the busiest one limits the network.
         self.used = self.used.max(other.used);
         self.samples.extend(other.samples);
+        self.energy_uj = match (self.energy_uj, other.energy_uj) {
+            (Some(own), Some(others)) => Some(own + others),
+            (own, others) => own.or(others),
+        };
+    }
+}
+
+/// Programs that `start` starts run on these processors only, as their first threads inherit those of this one.
+fn on_processors<T>(processors: &[usize], start: impl FnOnce() -> T) -> std::io::Result<T> {
+    let all = cpu::allowed_cpus()?;
+    cpu::allow_cpus(processors)?;
+    let started = start();
+    cpu::allow_cpus(&all)?;
+    Ok(started)
+}
+
+/// Energy of the processors of this host while something runs, if it is counted.
+struct Energy(Option<(EnergyMeter, EnergyReading)>);
+
+impl Energy {
+    fn begin() -> Self {
+        let begin = EnergyMeter::open(Path::new("/")).and_then(|meter| {
+            let reading = meter.read()?;
+            Ok((meter, reading))
+        });
+        Self(begin.ok())
+    }
+
+    fn used_uj(&self) -> Option<u64> {
+        let (meter, begin) = self.0.as_ref()?;
+        Some(meter.between_uj(begin, &meter.read().ok()?))
     }
 }
 
@@ -134,13 +168,13 @@ impl<'n> Part<'n> {
                 self.start_node(*number, (directory, mark), endpoints, namespace.as_deref())?;
             self.nodes.insert(*number, node);
         }
-        let program = self.testbed.program;
         for (number, node) in &mut self.nodes {
             node.await_listening()?;
             let hops = topology.hops[*number].iter();
             let uris: Vec<String> =
                 hops.map(|hop| format!("udp4://{}", endpoints.remotes[hop.link])).collect();
             node.create_faces(&uris)?;
+            let program = self.testbed.of_node(*number).program;
             if self.network.strategy != "best-route" && !program.has_strategy_in_configuration() {
                 node.set_strategy(self.network.strategy)?;
             }
@@ -197,7 +231,8 @@ impl<'n> Part<'n> {
         endpoints: &Endpoints,
         namespace: Option<&str>,
     ) -> Result<Node, String> {
-        let (network, program) = (self.network, self.testbed.program);
+        let network = self.network;
+        let NodeProgram { program, workers, processors } = self.testbed.of_node(number);
         let topology = network.topology;
         let own = directory.join(number.to_string());
         let neighbours = topology.hops[number].iter().map(|hop| endpoints.remotes[hop.link]);
@@ -207,7 +242,7 @@ impl<'n> Part<'n> {
             has_routing_daemon: self.testbed.has_routing_daemons,
             ..NodeSettings::of(network, number)
         };
-        let (name, text) = program.configuration(settings, self.testbed.workers, &sockets);
+        let (name, text) = program.configuration(settings, *workers, &sockets);
         let path = own.join(name);
         let permission = leftovers::starting();
         let made = std::fs::create_dir(&own).and_then(|()| std::fs::write(&path, text));
@@ -215,13 +250,18 @@ impl<'n> Part<'n> {
         made.map_err(|error| format!("{}: {error}", path.display()))?;
         let command = place::wrapped(program.command(&program.locate()?, &path), namespace);
         let name = &topology.nodes[number];
-        Node::start((name, program), command, (&own, mark), sockets, &self.clock)
+        let start = || Node::start((name, *program), command, (&own, mark), sockets, &self.clock);
+        match processors.is_empty() {
+            true => start(),
+            false => on_processors(processors, start)
+                .map_err(|error| format!("{name}: processors {processors:?}: {error}"))?,
+        }
     }
 
     /// Adds the routes to all sources, and connects the clients.
     fn connect(&mut self, directory: &Path) -> Result<(), String> {
         let network = self.network;
-        let (program, workload) = (self.testbed.program.name(), self.testbed.workload);
+        let (program, workload) = (self.testbed.common.program.name(), self.testbed.workload);
         let failed = |error: std::io::Error| format!("{program}: {error}");
         for &source in &network.sources.iter().copied().collect::<BTreeSet<u32>>() {
             let name = prefix(source);
@@ -289,6 +329,7 @@ impl<'n> Part<'n> {
         let (send, counts) = mpsc::channel();
         let warm_up = WarmUp { request, counts };
         let is_sampling = self.testbed.has_time_lines;
+        let energy = Energy::begin();
         let cpu = CpuTimes::of_thread().map_err(|error| error.to_string())?;
         let (nodes, faces, clock) = (&mut self.nodes, std::mem::take(&mut self.faces), &self.clock);
         let (driven, counted) = std::thread::scope(|scope| {
@@ -308,11 +349,12 @@ impl<'n> Part<'n> {
         let samples =
             counted.map_err(|_| "the thread that reads counts has ended".to_owned())??;
         let elapsed = self.clock.now().since(Timestamp::ZERO).saturating_sub(origin);
+        let energy_uj = energy.used_uj();
         let used = CpuTimes::of_thread().map_err(|error| error.to_string())?.total() - cpu.total();
         let until = read(&mut self.nodes)?;
         let record = clients.record(network_counts(count, &until));
         let baseline = std::mem::take(&mut self.baseline);
-        Ok(Driven { record, baseline, until, elapsed, used, samples })
+        Ok(Driven { record, baseline, until, elapsed, used, samples, energy_uj })
     }
 
     /// The same with consumers that are programs.
@@ -333,6 +375,7 @@ impl<'n> Part<'n> {
         let (nodes, clock, mark) = (&mut self.nodes, &self.clock, self.mark.as_str());
         let sampler = Sampler { clock, origin, is_sampling: self.testbed.has_time_lines };
         let (request, requested) = mpsc::channel::<()>();
+        let energy = Energy::begin();
         let (outcomes, counted) = std::thread::scope(|scope| {
             let counting = scope.spawn(move || {
                 let mut warm = None;
@@ -364,6 +407,7 @@ impl<'n> Part<'n> {
         let counted = counted.map_err(|_| "the thread that reads counts has ended".to_owned())?;
         let (samples, warm) = counted?;
         let elapsed = self.clock.now().since(Timestamp::ZERO).saturating_sub(origin);
+        let energy_uj = energy.used_uj();
         let until = read(&mut self.nodes)?;
         let baseline = std::mem::take(&mut self.baseline);
         let counts = |readings: &Readings| {
@@ -399,7 +443,7 @@ impl<'n> Part<'n> {
                 }),
             }
         }
-        Ok(Driven { record, baseline, until, elapsed, used: Duration::ZERO, samples })
+        Ok(Driven { record, baseline, until, elapsed, used: Duration::ZERO, samples, energy_uj })
     }
 
     /// The last output of the forwarders.
@@ -494,4 +538,20 @@ fn read(nodes: &mut BTreeMap<usize, Node>) -> Result<Readings, String> {
         Ok((*number, Reading { counts, memory_bytes: node.memory_bytes() }))
     };
     nodes.iter_mut().map(reading).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_run_on_the_processors_of_their_node() {
+        let all = cpu::allowed_cpus().unwrap();
+        let last = *all.last().unwrap();
+        let start = || std::process::Command::new("cat").arg("/proc/self/status").output();
+        let output = on_processors(&[last], start).unwrap().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains(&format!("Cpus_allowed_list:\t{last}\n")), "{text}");
+        assert_eq!(cpu::allowed_cpus().unwrap(), all);
+    }
 }

@@ -1,14 +1,27 @@
 //! Settings of testbeds.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::program::Program;
 
-/// Settings of a testbed beside those of its network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Testbed {
-    /// The forwarder of all nodes.
+/// Program of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeProgram {
+    /// The forwarder.
     pub program: Program,
-    /// Forwarding threads of each.
+    /// Its forwarding threads.
     pub workers: usize,
+    /// The only processors on which it runs; empty for all.
+    pub processors: Vec<usize>,
+}
+
+/// Settings of a testbed beside those of its network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Testbed {
+    /// Program of the nodes without settings of their own.
+    pub common: NodeProgram,
+    /// By node: its program, if it has settings of its own.
+    pub own: BTreeMap<usize, NodeProgram>,
     /// Where the forwarders run.
     pub place: Place,
     /// Consumers and producers.
@@ -19,6 +32,20 @@ pub struct Testbed {
     pub has_routing_daemons: bool,
     /// Whether links have the rates, delays and losses of the network; otherwise those of the loopback interface.
     pub is_emulated: bool,
+}
+
+impl Testbed {
+    /// Program of a node.
+    #[must_use]
+    pub fn of_node(&self, node: usize) -> &NodeProgram {
+        self.own.get(&node).unwrap_or(&self.common)
+    }
+
+    /// The forwarders of a network with this number of nodes.
+    #[must_use]
+    pub fn programs(&self, nodes: usize) -> BTreeSet<Program> {
+        (0..nodes).map(|node| self.of_node(node).program).collect()
+    }
 }
 
 /// Where the forwarders of a testbed run.
