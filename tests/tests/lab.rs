@@ -337,7 +337,7 @@ fn full_disk_ends_the_experiment_without_a_loss() {
     };
     set("more.toml", 400);
     let command = bench.command(&["resume", "speed.sqlite", "--experiment", "more.toml"]);
-    let blocks = (fs::metadata(bench.path("speed.sqlite")).unwrap().len() + 8192) / 512;
+    let blocks = (fs::metadata(bench.path("speed.sqlite")).unwrap().len() + 4096) / 512;
     let mut limited = Command::new("sh");
     // SIGXFSZ would end the program.
     limited.args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\""), "sh"]);
@@ -550,7 +550,8 @@ fn simulations_take_the_times_of_a_calibration() {
     let text = text.replace("delay_ms", "cpu_ms");
     fs::write(bench.path("cpu.toml"), &text).unwrap();
     bench.refused(&["check", "cpu.toml"], 2, "unknown response 'cpu_ms'");
-    let text = text.replace("[\"\", ", "[").replace("s = 10\n", "s = 40\n");
+    fs::write(bench.path("more.toml"), CALIBRATION).unwrap();
+    let text = text.replace("[\"\", ", "[\"more.toml\", ").replace("s = 10\n", "s = 40\n");
     fs::write(bench.path("cpu.toml"), &text).unwrap();
     let output = bench.run(&["check", "cpu.toml"]);
     let message = String::from_utf8_lossy(&output.stderr);

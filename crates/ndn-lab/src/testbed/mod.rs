@@ -16,6 +16,7 @@ mod routing;
 mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -74,7 +75,11 @@ impl Testbed {
             return Ok(());
         }
         EnergyMeter::open(Path::new("/")).map(drop).map_err(|error| {
-            format!("{}: the energy of the processors (RAPL) cannot be read: {error}", Self::ENERGY)
+            if error.kind() == ErrorKind::NotFound {
+                let reason = "this machine does not count the energy of its processors (RAPL)";
+                return format!("{}: {reason}", Self::ENERGY);
+            }
+            format!("{}: the energy of the processors: {error}", Self::ENERGY)
         })
     }
 
