@@ -24,6 +24,11 @@ pub(crate) const VERSION_INPUT: &str = "version of ";
 /// Time that a reader waits for a writer, and the other way round.
 const BUSY: Duration = Duration::from_secs(10);
 
+/// Attempts to lock a database, and the time between them: a program that a killed process was starting has the lock until it runs
+/// (flock(2), fork(2)).
+const LOCK_ATTEMPTS: u32 = 50;
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
+
 const TABLES: &str = "
 CREATE TABLE experiment (id TEXT NOT NULL, text TEXT NOT NULL, directory TEXT NOT NULL, created_ms INTEGER NOT NULL);
 CREATE TABLE input (path TEXT PRIMARY KEY, content BLOB NOT NULL);
@@ -457,11 +462,16 @@ impl Results {
 }
 
 fn locked(file: File, path: &Path) -> Result<File, ResultsError> {
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(ResultsError::Locked(path.to_owned())),
-        Err(TryLockError::Error(error)) => Err(ResultsError::Io { path: path.to_owned(), error }),
+    for _ in 0..LOCK_ATTEMPTS {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_INTERVAL),
+            Err(TryLockError::Error(error)) => {
+                return Err(ResultsError::Io { path: path.to_owned(), error });
+            }
+        }
     }
+    Err(ResultsError::Locked(path.to_owned()))
 }
 
 /// The runs of the plan that are not stored. Runs that failed count as stored unless `again`.
