@@ -9,6 +9,7 @@ use ndn_packet::{Interest, Name};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::capture::{CaptureFilter, CapturedKind};
 use crate::client::{ControlClient, ControlError, StreamEnd};
 use crate::declare::requests;
 use crate::log_feed::{LogLine, LogSeverity, LogStream};
@@ -147,9 +148,15 @@ requests! {
         "capture.start" CaptureStart => start_capture {
             /// Only this face; null captures all faces.
             face_id: Option<u64>,
+            /// Only packets whose names have this prefix, a URI; null for all. Fragments have no name.
+            #[serde(default, with = "crate::uri::optional")]
+            name: Option<Name>,
+            /// Only packets of these types: `Interest`, `Data`, `Nack`, `NDNLPv2` or `other`; all if there are none.
+            #[serde(default)]
+            types: Vec<CapturedKind>,
             /// Maximum bytes captured per packet; 65,536 at most.
             snap_len: usize,
-            /// One of this number of packets, chosen at random; null captures all.
+            /// One of this number of selected packets, chosen at random; null captures all.
             sample: Option<u32>,
         } -> CaptureStream, used by "`capture`", audited;
     }
@@ -297,11 +304,11 @@ impl ControlClient {
     /// As for [`measure_service_times`](Self::measure_service_times).
     pub fn start_capture(
         mut self,
-        face_id: Option<u64>,
-        snap_len: usize,
-        sample: Option<u32>,
+        filter: CaptureFilter,
     ) -> Result<(impl Read, StreamEnd), ControlError> {
-        self.call::<()>(&Request::CaptureStart { face_id, snap_len, sample })?;
+        let CaptureFilter { face_id, name, types, snap_len, sample } = filter;
+        let sample = Some(sample);
+        self.call::<()>(&Request::CaptureStart { face_id, name, types, snap_len, sample })?;
         self.into_stream()
     }
 }

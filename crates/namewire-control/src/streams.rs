@@ -167,7 +167,7 @@ pub(crate) fn real_time() -> Timestamp {
 
 /// Sends packets until the client closes its side or the forwarder ends the stream.
 fn write_capture(stream: &UnixStream, capture: &CaptureStream) -> io::Result<()> {
-    let filter = capture.filter;
+    let filter = &capture.filter;
     stream.set_nonblocking(false)?;
     let mut writer = PcapngWriter::new(BufWriter::new(stream), filter.snap_len)?;
     let mut named = HashMap::new();

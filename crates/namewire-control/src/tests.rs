@@ -13,7 +13,7 @@ use ndn_packet::Name;
 use ndn_sys::clock::Clock;
 
 use super::*;
-use crate::capture::{CaptureFilter, CapturedPacket, Direction};
+use crate::capture::{CaptureFilter, CapturedKind, CapturedPacket, Direction};
 use crate::streams::real_time;
 
 /// A handler that records its calls.
@@ -173,15 +173,18 @@ impl Operations for Recorder {
     fn start_capture(
         &self,
         face_id: Option<u64>,
+        name: Option<Name>,
+        types: Vec<CapturedKind>,
         snap_len: usize,
         sample: Option<u32>,
     ) -> Result<CaptureStream, String> {
         if face_id == Some(99) {
             return Err("there is no face 99".to_owned());
         }
-        let filter = CaptureFilter::new(face_id, snap_len, sample);
+        let all = CaptureFilter::new(face_id, snap_len, sample);
+        let filter = CaptureFilter { name, types, ..all };
         let (sender, packets) = sync_channel(8);
-        *self.capture.lock().unwrap() = Some((filter, sender));
+        *self.capture.lock().unwrap() = Some((filter.clone(), sender));
         let peers = Box::new(|face_id| Some(format!("udp4://192.0.2.1:{face_id}")));
         let packets = Box::new(move |timeout| packets.recv_timeout(timeout));
         Ok(CaptureStream { filter, packets, peers, dropped: Box::new(|| 7) })
@@ -342,9 +345,14 @@ fn capture_ends_with_the_packets_before_the_close() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let client = ControlClient::connect(socket.path()).unwrap();
-    let (mut reader, end) = client.start_capture(Some(300), 100, Some(7)).unwrap();
+    let requested = CaptureFilter {
+        name: Some("/a/b".parse().unwrap()),
+        types: vec![CapturedKind::Nack, CapturedKind::Link],
+        ..CaptureFilter::new(Some(300), 100, Some(7))
+    };
+    let (mut reader, end) = client.start_capture(requested.clone()).unwrap();
     let (filter, sender) = setup.recorder.capture.lock().unwrap().take().unwrap();
-    assert_eq!(filter, CaptureFilter { face_id: Some(300), snap_len: 100, sample: 7 });
+    assert_eq!(filter, requested);
     let packet = CapturedPacket {
         face_id: 300,
         direction: Direction::Received,
@@ -405,7 +413,7 @@ fn capture_of_an_unknown_face_is_rejected() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let client = ControlClient::connect(socket.path()).unwrap();
-    let refused = client.start_capture(Some(99), 100, None).err().unwrap();
+    let refused = client.start_capture(CaptureFilter::new(Some(99), 100, None)).err().unwrap();
     assert_eq!(refused.to_string(), "there is no face 99");
 }
 

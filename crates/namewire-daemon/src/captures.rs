@@ -21,7 +21,7 @@ use namewire_control::capture::{CaptureFilter, CapturedPacket, Direction};
 #[derive(Debug)]
 struct Capture {
     filter: CaptureFilter,
-    /// Packets of its face so far, captured or not.
+    /// Selected packets so far, captured or not.
     seen: u64,
     /// The reader sets the FaceIds.
     packets: SyncSender<(FaceIndex, CapturedPacket)>,
@@ -152,7 +152,8 @@ impl Captures {
         let mut shared = self.lock();
         shared.face_ids = faces.iter().map(|(face_id, face)| (face.index, *face_id)).collect();
         shared.peers = faces.iter().map(|(face_id, face)| (*face_id, peer_of(face))).collect();
-        shared.captures.push(Capture { filter, seen: 0, packets: sender, dropped });
+        let own = filter.clone();
+        shared.captures.push(Capture { filter: own, seen: 0, packets: sender, dropped });
         let (known, added) = (Arc::clone(&self.shared), Arc::clone(&self.added));
         let packets = move |timeout| {
             let (face, mut packet) = receiver.recv_timeout(timeout)?;
@@ -176,7 +177,7 @@ impl Captures {
     fn tap(&self) -> Option<Box<dyn FrameTap>> {
         let (shared, clock) = (Arc::clone(&self.shared), self.clock.clone());
         (!self.lock().captures.is_empty())
-            .then(|| -> Box<dyn FrameTap> { Box::new(Tap { shared, clock }) })
+            .then(|| -> Box<dyn FrameTap> { Box::new(Tap { clock, shared, whole: Vec::new() }) })
     }
 
     fn face_added(&self, index: FaceIndex, face_id: u64, peer: String) {
@@ -215,6 +216,20 @@ fn peer_of(face: &KnownFace) -> String {
 struct Tap {
     clock: Clock,
     shared: Arc<Mutex<Shared>>,
+    /// The packet that is being captured, if it has two parts and its name or type is needed.
+    whole: Vec<u8>,
+}
+
+/// The parts of a packet as one, in `whole` if there are two.
+fn joined<'a>(whole: &'a mut Vec<u8>, header: &[u8], payload: &'a [u8]) -> &'a [u8] {
+    if header.is_empty() {
+        return payload;
+    }
+    if whole.is_empty() {
+        whole.extend_from_slice(header);
+        whole.extend_from_slice(payload);
+    }
+    whole
 }
 
 impl FrameTap for Tap {
@@ -237,12 +252,18 @@ impl FrameTap for Tap {
             ndn_face::Direction::Out => Direction::Sent,
         };
         let unix_ns = duration_ns(self.clock.unix_time());
+        let whole = &mut self.whole;
+        whole.clear();
         captures.retain_mut(|capture| {
             if capture.filter.face_id.is_some_and(|spec| spec != face_id) {
                 return true;
             }
-            capture.seen += 1;
-            if !capture.filter.is_sampled(capture.seen) {
+            let Capture { filter, seen, .. } = &mut *capture;
+            if filter.reads_packets() && !filter.selects(joined(whole, header, payload)) {
+                return true;
+            }
+            *seen += 1;
+            if !filter.is_sampled(*seen) {
                 return true;
             }
             let original_len = header.len() + payload.len();
@@ -266,6 +287,9 @@ impl FrameTap for Tap {
 
 #[cfg(test)]
 mod tests {
+    use namewire_control::capture::CapturedKind;
+    use ndn_packet::InterestBuilder;
+
     use super::*;
 
     #[test]
@@ -275,9 +299,8 @@ mod tests {
         assert!(captures.tap().is_none());
         let filter = CaptureFilter::new(None, 4, None);
         let stream = captures.open(filter, &BTreeMap::new()).unwrap();
-        assert!(
-            captures.open(CaptureFilter { face_id: Some(9), ..filter }, &BTreeMap::new()).is_err()
-        );
+        let unknown = CaptureFilter::new(Some(9), 4, None);
+        assert!(captures.open(unknown, &BTreeMap::new()).is_err());
         captures.face_added(face, 300, "udp4://192.0.2.1:6363".to_owned());
         assert_eq!((stream.peers)(300).as_deref(), Some("udp4://192.0.2.1:6363"));
         let mut tap = captures.tap().unwrap();
@@ -312,6 +335,36 @@ mod tests {
         }
         let packets = std::iter::from_fn(|| (stream.packets)(Duration::ZERO).ok()).count();
         assert!((8..33).contains(&packets) && (stream.dropped)() == 0, "{packets}");
+    }
+
+    #[test]
+    fn packets_are_selected_before_they_are_sampled() {
+        let captures = Captures::new(crate::Environment::system().clock);
+        let filter = CaptureFilter {
+            name: Some("/rare".parse().unwrap()),
+            types: vec![CapturedKind::Interest],
+            ..CaptureFilter::new(None, 2, Some(4))
+        };
+        let stream = captures.open(filter, &BTreeMap::new()).unwrap();
+        let face = FaceIndex::new(3, 0);
+        captures.face_added(face, 300, String::new());
+        let mut tap = captures.tap().unwrap();
+        // More of the others than the queue holds; the name is in both parts of a frame.
+        let of =
+            |name: &str| InterestBuilder::new(&name.parse().unwrap()).nonce(1).to_vec().unwrap();
+        let (rare, other) = (of("/rare/1"), of("/frequent/1"));
+        for number in 0..100 {
+            for _ in 0..QUEUE / 50 {
+                tap.frame(Timestamp::ZERO, face, ndn_face::Direction::In, &[], &other);
+            }
+            let (header, payload) = rare.split_at(if number % 2 == 0 { 0 } else { 6 });
+            tap.frame(Timestamp::ZERO, face, ndn_face::Direction::Out, header, payload);
+        }
+        let packets: Vec<_> =
+            std::iter::from_fn(|| (stream.packets)(Duration::ZERO).ok()).collect();
+        assert!((12..40).contains(&packets.len()), "{}", packets.len());
+        assert!(packets.iter().all(|one| one.bytes == rare[..2] && one.original_len == rare.len()));
+        assert_eq!((stream.dropped)(), 0);
     }
 
     #[test]

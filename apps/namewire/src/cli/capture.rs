@@ -1,15 +1,12 @@
 //! `namewire capture`: packets of faces as lines of text, or as a pcapng file.
 
-use std::borrow::Cow;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, FromArgMatches};
 use namewire_control::StreamEnd;
-use namewire_control::capture::{
-    CaptureRecord, CapturedFrame, PcapngReader, SNAP_LEN_MAX, truncated_packet,
-};
+use namewire_control::capture::{CaptureFilter, CaptureRecord, CapturedFrame, PcapngReader};
 use ndn_packet::Name;
 use ndn_sys::clock::Clock;
 
@@ -36,7 +33,8 @@ pub(super) struct Options {
     filter: PacketFilter,
     /// Capture one of this number of packets, chosen at random
     ///
-    /// The forwarder chooses before packets are selected by name, peer and type, and copies no others.
+    /// The forwarder chooses from the packets that --face, --name and --type select, and copies no others. --peer selects
+    /// afterwards.
     #[arg(long, value_name = "PACKETS", value_parser = at_least_one::<u32>)]
     sample: Option<u32>,
     /// End after this number of packets
@@ -45,9 +43,7 @@ pub(super) struct Options {
     /// Output file in pcapng; `-` for standard output
     #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
     write: Option<PathBuf>,
-    /// Length to which each packet is truncated
-    ///
-    /// The forwarder truncates them, except with --name or --type, which need whole packets: then the output is truncated.
+    /// Length to which the forwarder truncates each packet
     #[arg(long, short, value_name = "SIZE", default_value = "64KiB", value_parser = size(1..=1_usize << 20))]
     snap_length: usize,
     #[command(flatten)]
@@ -80,11 +76,6 @@ pub(super) struct PacketFilter {
 }
 
 impl PacketFilter {
-    /// Whether it needs whole packets.
-    fn needs_packets(&self) -> bool {
-        self.name.is_some() || !self.kinds.is_empty()
-    }
-
     /// Whether it accepts all packets.
     pub(super) fn is_empty(&self) -> bool {
         self.name.is_none() && self.peer.is_none() && self.kinds.is_empty()
@@ -95,9 +86,19 @@ impl PacketFilter {
             line.0.name.as_ref().is_some_and(|name| name.starts_with(prefix.as_ref()))
         };
         self.name.as_ref().is_none_or(has_name)
-            && self.peer.as_deref().is_none_or(|peer| is_of_peer(frame.interface, peer))
+            && self.accepts_peer(frame)
             && (self.kinds.is_empty()
                 || self.kinds.iter().any(|kind| kind.captured() == line.0.kind))
+    }
+
+    fn accepts_peer(&self, frame: &CapturedFrame<'_>) -> bool {
+        self.peer.as_deref().is_none_or(|peer| is_of_peer(frame.interface, peer))
+    }
+
+    /// The part that the forwarder selects.
+    fn of_forwarder(&self, all: CaptureFilter) -> CaptureFilter {
+        let types = self.kinds.iter().map(|kind| kind.captured()).collect();
+        CaptureFilter { name: self.name.clone(), types, ..all }
     }
 }
 
@@ -193,11 +194,8 @@ fn capture(options: &Options, note: fn(&str)) -> Outcome {
         options.rotation.check(path)?;
     }
     let client = options.control.connect()?;
-    let snap_length = match options.filter.needs_packets() {
-        true => SNAP_LEN_MAX,
-        false => options.snap_length,
-    };
-    let (stream, end) = client.start_capture(options.face, snap_length, options.sample)?;
+    let all = CaptureFilter::new(options.face, options.snap_length, options.sample);
+    let (stream, end) = client.start_capture(options.filter.of_forwarder(all))?;
     let mut sink = Sink::open(options)?;
     note("capturing; Ctrl-C ends it");
     let end = Arc::new(end);
@@ -220,7 +218,7 @@ fn capture(options: &Options, note: fn(&str)) -> Outcome {
 struct Counts {
     packets: u64,
     bytes: u64,
-    /// Packets that the filter rejected.
+    /// Packets of other peers.
     rejected: u64,
     lost: Option<u64>,
 }
@@ -231,7 +229,7 @@ impl Counts {
         let mut text =
             format!("{} captured, {}", counted(*packets, "packet"), bytes_for_people(*bytes));
         if *rejected > 0 {
-            text += &format!("; {} rejected by the filter", grouped(*rejected));
+            text += &format!("; {} of other peers left out", grouped(*rejected));
         }
         if let Some(lost) = lost {
             text += &format!("; {} lost, because this program was too slow", grouped(*lost));
@@ -256,13 +254,13 @@ fn copy(
         if is_full && let Some(finish) = finish.take() {
             finish();
         }
-        // `None` is a packet that the filter rejects.
+        // `None` is a packet of another peer.
         let part = match reader.next_record() {
             Ok(None) => return Ok(()),
             Ok(Some(CaptureRecord::Frame(_))) if is_full => None,
             Ok(Some(CaptureRecord::Frame(frame))) => {
                 let line = PacketLine::new(frame.packet);
-                let is_accepted = options.filter.accepts(&frame, &line);
+                let is_accepted = options.filter.accepts_peer(&frame);
                 let unix_ns = frame.unix_ns;
                 if is_accepted {
                     counts.packets += 1;
@@ -284,11 +282,7 @@ fn copy(
             }
         };
         if let Some(part) = part {
-            let block = match part {
-                Part::Packet { .. } => truncated_packet(reader.block(), options.snap_length),
-                Part::Header | Part::Interface | Part::Statistics => Cow::Borrowed(reader.block()),
-            };
-            sink.block(part, &block)?;
+            sink.block(part, reader.block())?;
         }
         if reader.is_drained() {
             sink.flush()?;
@@ -308,32 +302,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_that_the_filter_rejects_are_counted_and_not_written() {
+    fn packets_of_other_peers_are_counted_and_not_written() {
         let mut capture = Vec::new();
         let mut writer = PcapngWriter::new(&mut capture, 9000).unwrap();
-        for name in ["/other", "/live/packet", "/live/packet"] {
-            let interest = InterestBuilder::new(&name.parse().unwrap()).nonce(1).to_vec().unwrap();
+        for (face_id, peer) in [(301, "unix:///x"), (300, "udp4://192.0.2.1:6363"), (300, "")] {
+            let name = "/live/packet".parse().unwrap();
+            let interest = InterestBuilder::new(&name).nonce(1).to_vec().unwrap();
             let packet = CapturedPacket {
-                face_id: 300,
+                face_id,
                 direction: Direction::Received,
                 unix_ns: 1,
                 original_len: interest.len(),
                 bytes: interest,
             };
-            writer.write(&packet, "udp4://192.0.2.1:6363").unwrap();
+            writer.write(&packet, peer).unwrap();
         }
         writer.write_dropped(5, 9).unwrap();
-        let options = options([
-            "--name",
-            "/live",
-            "--type",
-            "interest",
-            "--count",
-            "1",
-            "--snap-length",
-            "10B",
-        ])
-        .unwrap();
+        let options = options(["--peer", "udp4", "--count", "1"]).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let written = directory.path().join("written.pcapng");
         let clock = ManualClock::new(Timestamp::ZERO, Duration::ZERO);
@@ -348,10 +333,10 @@ mod tests {
         let mut packets = Vec::new();
         while let Some(record) = reader.next_record().unwrap() {
             if let CaptureRecord::Frame(frame) = record {
-                packets.push((frame.packet.unwrap().len(), frame.is_truncated));
+                packets.push((frame.face_id, frame.interface.to_owned()));
             }
         }
-        assert_eq!(packets, [(10, true)], "its name was longer");
+        assert_eq!(packets, [(Some(300), "udp4://192.0.2.1:6363".to_owned())]);
     }
 
     #[test]
@@ -383,7 +368,7 @@ mod tests {
         let counts = Counts { packets: 1200, bytes: 10, rejected: 3, lost: Some(4) };
         assert_eq!(
             counts.text(),
-            "1 200 packets captured, 10 B; 3 rejected by the filter; 4 lost, because this program was too slow"
+            "1 200 packets captured, 10 B; 3 of other peers left out; 4 lost, because this program was too slow"
         );
     }
 }

@@ -4,9 +4,10 @@ mod pcapng;
 mod reader;
 mod summary;
 
+use ndn_packet::Name;
 use ndn_types::random::mix;
 
-pub use pcapng::{ETHERTYPE_NDN, PcapngWriter, truncated_packet};
+pub use pcapng::{ETHERTYPE_NDN, PcapngWriter};
 pub use reader::{CaptureRecord, CapturedFrame, PCAPNG_MAGIC, PcapngReader};
 pub use summary::{CapturedKind, PacketSummary};
 
@@ -38,21 +39,42 @@ pub struct CapturedPacket {
 pub const SNAP_LEN_MAX: usize = 65_536;
 
 /// Selects the packets to capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureFilter {
     /// Only this face; `None` captures all faces.
     pub face_id: Option<u64>,
+    /// Only names with this prefix.
+    pub name: Option<Name>,
+    /// Only these types; all if there are none.
+    pub types: Vec<CapturedKind>,
     /// Maximum bytes captured per packet.
     pub snap_len: usize,
-    /// One of this number of packets, at least 1.
+    /// One of this number of selected packets, at least 1.
     pub sample: u32,
 }
 
 impl CaptureFilter {
-    /// A filter with a snap length of 65,536 bytes at most. Without `sample`, all packets are captured.
+    /// A filter of all names and types with a snap length of 65,536 bytes at most. Without `sample`, all packets are captured.
     #[must_use]
     pub fn new(face_id: Option<u64>, snap_len: usize, sample: Option<u32>) -> Self {
-        Self { face_id, snap_len: snap_len.min(SNAP_LEN_MAX), sample: sample.unwrap_or(1).max(1) }
+        let (name, types) = (None, Vec::new());
+        let (snap_len, sample) = (snap_len.min(SNAP_LEN_MAX), sample.unwrap_or(1).max(1));
+        Self { face_id, name, types, snap_len, sample }
+    }
+
+    /// Whether it selects packets by what is in them.
+    #[must_use]
+    pub const fn reads_packets(&self) -> bool {
+        self.name.is_some() || !self.types.is_empty()
+    }
+
+    /// Whether a packet as it was on the link has a selected name and type.
+    #[must_use]
+    pub fn selects(&self, wire: &[u8]) -> bool {
+        let (kind, name) = summary::identify(wire);
+        let has_prefix = |prefix: &Name| name.is_some_and(|name| name.starts_with(prefix.as_ref()));
+        (self.types.is_empty() || self.types.contains(&kind))
+            && self.name.as_ref().is_none_or(has_prefix)
     }
 
     /// Whether the packet with this number belongs to the sample. The order is that of a hash: of every second packet, all
@@ -65,7 +87,28 @@ impl CaptureFilter {
 
 #[cfg(test)]
 mod tests {
+    use ndn_packet::InterestBuilder;
+
     use super::*;
+
+    #[test]
+    fn packets_are_selected_by_name_and_type() {
+        let interest =
+            |name: &str| InterestBuilder::new(&name.parse().unwrap()).nonce(1).to_vec().unwrap();
+        let all = CaptureFilter::new(None, 9, None);
+        assert!(!all.reads_packets() && all.selects(&interest("/a")) && all.selects(&[1, 2]));
+        let of = |name: &str, types: &[CapturedKind]| CaptureFilter {
+            name: Some(name.parse().unwrap()),
+            types: types.to_vec(),
+            ..all.clone()
+        };
+        let filter = of("/a/b", &[CapturedKind::Interest]);
+        assert!(filter.reads_packets() && filter.selects(&interest("/a/b/c")));
+        for other in [&interest("/a/c")[..], &interest("/a"), &[1, 2], &[]] {
+            assert!(!filter.selects(other), "{other:?}");
+        }
+        assert!(!of("/a", &[CapturedKind::Data, CapturedKind::Nack]).selects(&interest("/a/b")));
+    }
 
     #[test]
     fn sample_has_its_part_of_packets_in_any_position() {

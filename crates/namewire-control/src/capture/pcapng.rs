@@ -5,7 +5,6 @@
 //! interface is the URI of the peer, its description the FaceId. The artificial addresses begin with "ND", which no
 //! vendor has: the last four bytes of the peer's address are the FaceId, those of the forwarder are zero.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -195,32 +194,6 @@ impl<W: Write> PcapngWriter<W> {
     }
 }
 
-/// A packet block that [`PcapngWriter`] has written, with at most `snap_len` bytes of its packet.
-#[must_use]
-pub fn truncated_packet(block: &[u8], snap_len: usize) -> Cow<'_, [u8]> {
-    /// The captured length, and the frame after it and the original length.
-    const LENGTH: std::ops::Range<usize> = 20..24;
-    const FRAME: usize = 28;
-    let length = block.get(LENGTH).and_then(|field| field.try_into().ok());
-    let length = length.map_or(0, u32::from_le_bytes) as usize;
-    let kept = ETHERNET_HEADER_LEN.saturating_add(snap_len);
-    if length <= kept {
-        return Cow::Borrowed(block);
-    }
-    let options = FRAME + length.next_multiple_of(4)..block.len().saturating_sub(4);
-    let parts = (block.get(..FRAME + kept), block.get(options));
-    let (Some(frame), Some(options)) = parts else { return Cow::Borrowed(block) };
-    let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes();
-    let mut short = frame.to_vec();
-    short[LENGTH].copy_from_slice(&number(kept));
-    short.resize(short.len().next_multiple_of(4), 0);
-    short.extend_from_slice(options);
-    let len = number(short.len() + 4);
-    short[4..8].copy_from_slice(&len);
-    short.extend_from_slice(&len);
-    Cow::Owned(short)
-}
-
 fn peer_address(face_id: u64) -> [u8; 6] {
     let mut address = FORWARDER_ADDRESS;
     address[2..].copy_from_slice(&face_id.to_be_bytes()[4..]);
@@ -278,28 +251,6 @@ mod tests {
         assert_eq!(first[20 + 17..20 + 20], [0, 0, 0], "3 bytes of padding after 17");
         let (_, statistics) = blocks.last().unwrap();
         assert_eq!(statistics[12..24], [5, 0, 8, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
-    }
-
-    #[test]
-    fn truncated_packet_is_the_one_of_a_shorter_snap_length() {
-        let block_of = |bytes: &[u8]| {
-            let mut output = Vec::new();
-            let mut writer = PcapngWriter::new(&mut output, 9000).unwrap();
-            let packet = packet(300, Direction::Received, bytes);
-            let original_len = 20;
-            writer.write(&CapturedPacket { original_len, ..packet }, "udp4://192.0.2.1").unwrap();
-            let (_, packet) = blocks(&output).pop().unwrap();
-            let len = u32::try_from(packet.len() + 12).unwrap().to_le_bytes();
-            [&6_u32.to_le_bytes()[..], &len, &packet, &len].concat()
-        };
-        let whole = block_of(&[5, 3, 7, 1, 0]);
-        for length in 0..5 {
-            let expected = block_of(&[5, 3, 7, 1, 0][..length]);
-            assert_eq!(truncated_packet(&whole, length), expected, "{length} bytes");
-        }
-        for length in [5, usize::MAX] {
-            assert!(matches!(truncated_packet(&whole, length), Cow::Borrowed(_)));
-        }
     }
 
     #[test]

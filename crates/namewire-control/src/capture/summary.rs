@@ -1,9 +1,10 @@
 //! A captured packet in short.
 
-use ndn_packet::{LpPacket, Name, Packet};
+use ndn_packet::{DecodeError, LpPacket, Name, NameRef, Packet};
+use serde::{Deserialize, Serialize};
 
 /// The kind of a captured packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CapturedKind {
     /// An Interest.
     Interest,
@@ -12,8 +13,10 @@ pub enum CapturedKind {
     /// A network Nack.
     Nack,
     /// A fragment of a longer packet, or acknowledgements.
+    #[serde(rename = "NDNLPv2")]
     Link,
     /// A frame that is not NDN, malformed or truncated.
+    #[serde(rename = "other")]
     Other,
 }
 
@@ -32,6 +35,44 @@ impl CapturedKind {
             Self::Other => "other",
         }
     }
+}
+
+/// A packet as it was on the link.
+struct Parsed<'a> {
+    link: LpPacket<'a>,
+    /// `None` of a fragment, and of a frame without a packet.
+    packet: Option<Packet<'a>>,
+}
+
+impl<'a> Parsed<'a> {
+    fn new(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        let link = LpPacket::parse(wire)?;
+        let whole = link.fragment().filter(|_| link.frag_count() <= 1);
+        let packet = whole.map(Packet::parse).transpose()?;
+        Ok(Self { link, packet })
+    }
+
+    fn kind(&self) -> CapturedKind {
+        match &self.packet {
+            None => CapturedKind::Link,
+            Some(Packet::Interest(_)) if self.link.nack().is_some() => CapturedKind::Nack,
+            Some(Packet::Interest(_)) => CapturedKind::Interest,
+            Some(Packet::Data(_)) => CapturedKind::Data,
+        }
+    }
+
+    fn name(&self) -> Option<NameRef<'a>> {
+        Some(match self.packet.as_ref()? {
+            Packet::Interest(interest) => interest.name(),
+            Packet::Data(data) => data.name(),
+        })
+    }
+}
+
+/// The kind and the name of a packet as it was on the link.
+pub(super) fn identify(wire: &[u8]) -> (CapturedKind, Option<NameRef<'_>>) {
+    let parsed = Parsed::new(wire);
+    parsed.map_or((CapturedKind::Other, None), |parsed| (parsed.kind(), parsed.name()))
 }
 
 /// A packet in short.
@@ -53,13 +94,11 @@ impl PacketSummary {
     pub fn new(packet: Option<&[u8]>) -> Self {
         let Some(wire) = packet else { return Self::other("not NDN".to_owned(), 0) };
         let length = wire.len();
-        let malformed = |error: &dyn std::fmt::Display| {
-            Self::other(format!("malformed or truncated: {error}"), length)
+        let parsed = match Parsed::new(wire) {
+            Ok(parsed) => parsed,
+            Err(error) => return Self::other(format!("malformed or truncated: {error}"), length),
         };
-        let link = match LpPacket::parse(wire) {
-            Ok(link) => link,
-            Err(error) => return malformed(&error),
-        };
+        let Parsed { link, packet } = &parsed;
         let mut details = Vec::new();
         if let Some(mark) = link.congestion_mark().filter(|mark| *mark > 0) {
             details.push(format!("congestion mark {mark}"));
@@ -71,17 +110,13 @@ impl PacketSummary {
         if acks > 0 {
             details.push(format!("{acks} acknowledged"));
         }
-        let Some(fragment) = link.fragment() else {
-            details.insert(0, "no packet".to_owned());
-            return Self { kind: CapturedKind::Link, name: None, details, length };
-        };
-        if link.frag_count() > 1 {
-            let part = format!("fragment {} of {}", link.frag_index() + 1, link.frag_count());
-            details.insert(0, part);
-            return Self { kind: CapturedKind::Link, name: None, details, length };
-        }
-        let (kind, name) = match Packet::parse(fragment) {
-            Ok(Packet::Interest(interest)) => {
+        match packet {
+            None if link.fragment().is_none() => details.insert(0, "no packet".to_owned()),
+            None => {
+                let part = format!("fragment {} of {}", link.frag_index() + 1, link.frag_count());
+                details.insert(0, part);
+            }
+            Some(Packet::Interest(interest)) => {
                 for (is_set, word) in [
                     (interest.can_be_prefix(), "CanBePrefix"),
                     (interest.must_be_fresh(), "MustBeFresh"),
@@ -95,24 +130,18 @@ impl PacketSummary {
                     details.push(format!("lifetime {} ms", interest.lifetime_ms()));
                 }
                 details.extend(interest.hop_limit().map(|limit| format!("hop limit {limit}")));
-                let kind = match link.nack() {
-                    Some(reason) => {
-                        details.insert(0, reason.to_string());
-                        CapturedKind::Nack
-                    }
-                    None => CapturedKind::Interest,
-                };
-                (kind, interest.name().to_name())
+                if let Some(reason) = link.nack() {
+                    details.insert(0, reason.to_string());
+                }
             }
-            Ok(Packet::Data(data)) => {
+            Some(Packet::Data(data)) => {
                 details.push(format!("content {} bytes", data.content().unwrap_or_default().len()));
                 let freshness = data.freshness_ms();
                 details.extend(freshness.map(|freshness| format!("fresh {freshness} ms")));
-                (CapturedKind::Data, data.name().to_name())
             }
-            Err(error) => return malformed(&error),
-        };
-        Self { kind, name: Some(name), details, length }
+        }
+        let name = parsed.name().map(|name| name.to_name());
+        Self { kind: parsed.kind(), name, details, length }
     }
 
     fn other(reason: String, length: usize) -> Self {

@@ -39,7 +39,7 @@ use crate::packet_traces::PacketTraces;
 use crate::service_times::{TraceSwitch, TracedWorker};
 use crate::websocket::Handshakes;
 use crate::{balance, telemetry};
-use namewire_control::capture::CaptureFilter;
+use namewire_control::capture::{CaptureFilter, CapturedKind};
 use namewire_control::{
     CaptureStream, ConfigStatus, CsPolicy, Dispatch, EventSink, FaceEvent, FaceLimit, LedgerStatus,
     LinkCounters, LogLevels, LogSelection, LogSeverity, LogStream, ManagementData, MemifStatus,
@@ -422,10 +422,13 @@ impl Operations for Operator {
     fn start_capture(
         &self,
         face_id: Option<u64>,
+        name: Option<Name>,
+        types: Vec<CapturedKind>,
         snap_len: usize,
         sample: Option<u32>,
     ) -> Result<CaptureStream, String> {
-        let filter = CaptureFilter::new(face_id, snap_len, sample);
+        let all = CaptureFilter::new(face_id, snap_len, sample);
+        let filter = CaptureFilter { name, types, ..all };
         self.control.call(move |control| control.captures.start(&mut control.core.cx(), filter))?
     }
 }

@@ -17,7 +17,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use futures_util::stream::unfold;
 use namewire_control::CaptureStream;
 use namewire_control::capture::{
-    CapturedKind, CapturedPacket, Direction, PacketSummary, PcapngWriter, SNAP_LEN_MAX,
+    CaptureFilter, CapturedKind, CapturedPacket, Direction, PacketSummary, PcapngWriter,
+    SNAP_LEN_MAX,
 };
 use ndn_packet::Name;
 use ndn_packet::dissect::dissect;
@@ -37,8 +38,6 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum number of packets in one result, and of bytes of them. Further packets follow in the next.
 const PACKETS_MAX: usize = 1000;
 const BYTES_MAX: usize = 1 << 20;
-/// Maximum number of packets that are read for one result.
-const SEEN_MAX: usize = 8192;
 
 /// Limits the number of captures.
 #[derive(Clone)]
@@ -88,34 +87,10 @@ pub(super) fn types() -> [Object; 3] {
     ]
 }
 
-/// The packets of a capture that a client requests.
-struct Requested {
-    prefix: Option<Name>,
-    /// Empty for all.
-    kinds: Vec<CapturedKind>,
-    snap_len: usize,
-    with_wire: bool,
-}
-
-impl Requested {
-    /// Bytes of a packet that it needs.
-    fn bytes_needed(&self) -> usize {
-        if self.prefix.is_none() && self.kinds.is_empty() { self.snap_len } else { SNAP_LEN_MAX }
-    }
-
-    fn accepts(&self, packet: &PacketSummary) -> bool {
-        let has_name = |prefix: &Name| {
-            packet.name.as_ref().is_some_and(|name| name.starts_with(prefix.as_ref()))
-        };
-        self.prefix.as_ref().is_none_or(has_name)
-            && (self.kinds.is_empty() || self.kinds.contains(&packet.kind))
-    }
-}
-
 /// A capture and what a client has received of it.
 struct Reader {
     stream: CaptureStream,
-    requested: Requested,
+    with_wire: bool,
     /// Writes the file, if it is selected.
     file: Option<PcapngWriter<Vec<u8>>>,
     peers: HashMap<u64, String>,
@@ -128,13 +103,10 @@ impl Reader {
     fn take(&mut self) -> io::Result<ControlFlow<(), Option<Value>>> {
         let (mut packets, mut bytes) = (Vec::new(), 0);
         let mut is_open = true;
-        for _ in 0..SEEN_MAX {
-            if packets.len() >= PACKETS_MAX || bytes >= BYTES_MAX {
-                break;
-            }
+        while packets.len() < PACKETS_MAX && bytes < BYTES_MAX {
             match (self.stream.packets)(Duration::ZERO) {
                 Ok(packet) => {
-                    let Some((shown, length)) = self.show(packet)? else { continue };
+                    let (shown, length) = self.show(&packet)?;
                     bytes += length;
                     packets.push(shown);
                 }
@@ -155,32 +127,27 @@ impl Reader {
         Ok(ControlFlow::Continue(Some(result)))
     }
 
-    /// A packet as JSON and the number of its bytes, if it is requested. It is written to the file, too.
-    fn show(&mut self, mut packet: CapturedPacket) -> io::Result<Option<(Value, usize)>> {
-        let summary = PacketSummary::new(Some(&packet.bytes));
-        if !self.requested.accepts(&summary) {
-            return Ok(None);
-        }
-        packet.bytes.truncate(self.requested.snap_len);
-        let CapturedPacket { face_id, direction, unix_ns, bytes, original_len } = &packet;
-        let Self { stream, peers, file, requested, .. } = self;
+    /// A packet as JSON and the number of its bytes. It is written to the file, too.
+    fn show(&mut self, packet: &CapturedPacket) -> io::Result<(Value, usize)> {
+        let CapturedPacket { face_id, direction, unix_ns, bytes, original_len } = packet;
+        let Self { stream, peers, file, with_wire, .. } = self;
         let uri = || (stream.peers)(*face_id).unwrap_or_else(|| format!("face {face_id}"));
         let peer = peers.entry(*face_id).or_insert_with(uri);
         if let Some(file) = file {
-            file.write(&packet, peer)?;
+            file.write(packet, peer)?;
         }
-        let PacketSummary { kind, name, details, length: _ } = summary;
+        let PacketSummary { kind, name, details, length: _ } = PacketSummary::new(Some(bytes));
         let direction = match direction {
             Direction::Received => "received",
             Direction::Sent => "sent",
         };
-        let wire = if requested.with_wire { BASE64.encode(bytes) } else { String::new() };
+        let wire = if *with_wire { BASE64.encode(bytes) } else { String::new() };
         let shown = json!({
             "unix_ms": unix_ns / 1_000_000, "face_id": face_id, "peer": peer, "direction": direction,
             "packet": kind.word(), "name": name.map(|name| name.to_string()), "details": details,
             "bytes": original_len, "wire": wire,
         });
-        Ok(Some((shown, bytes.len())))
+        Ok((shown, bytes.len()))
     }
 }
 
@@ -203,32 +170,34 @@ fn kinds(context: &ResolverContext<'_>) -> Result<Vec<CapturedKind>, Error> {
 async fn start(context: &ResolverContext<'_>) -> Result<(Calls, Reader), Error> {
     let (calls, principal) = access::authorize(context, Role::Admin)?;
     let wants = |field: fn(Lookahead<'_>) -> Lookahead<'_>| field(context.look_ahead()).exists();
-    let prefix = text(context, "name")?.map(|uri| name("name", &uri)).transpose()?;
+    let name = text(context, "name")?.map(|uri| name("name", &uri)).transpose()?;
     let with_wire = wants(|selected| selected.field("packets").field("wire"));
     let face_id = number(context, "faceId")?;
     let snap_len = number(context, "snapLen")?.and_then(|length| usize::try_from(length).ok());
     let snap_len = snap_len.unwrap_or(SNAP_LEN_MAX);
-    let requested = Requested { prefix, kinds: kinds(context)?, snap_len, with_wire };
-    let bytes_needed = requested.bytes_needed();
     let sample = number(context, "sample")?.map(u32::try_from).transpose();
     let sample = sample.map_err(|_| bad_input("sample: the number is too large"))?;
+    let all = CaptureFilter::new(face_id, snap_len, sample);
+    let filter = CaptureFilter { name, types: kinds(context)?, ..all };
     let places = context.data::<CapturePlaces>()?;
     let place = Arc::clone(&places.0).try_acquire_owned();
     let place =
         place.map_err(|_| access::busy(format!("{CAPTURES_MAX} captures are under way")))?;
-    let started =
-        calls.call(move |operations| operations.start_capture(face_id, bytes_needed, sample));
-    let started = started.await.map_err(|failure| access::unanswered(&failure));
     let arguments =
-        json!({ "face_id": face_id, "name": requested.prefix.as_ref().map(Name::to_string) });
+        json!({ "face_id": face_id, "name": filter.name.as_ref().map(Name::to_string) });
+    let started = calls.call(move |operations| {
+        let CaptureFilter { face_id, name, types, snap_len, sample } = filter;
+        operations.start_capture(face_id, name, types, snap_len, Some(sample))
+    });
+    let started = started.await.map_err(|failure| access::unanswered(&failure));
     access::log_change(&principal, "capture.start", &arguments, &started);
     let stream = started?;
     let file = wants(|selected| selected.field("pcapng"))
-        .then(|| PcapngWriter::new(Vec::new(), requested.snap_len.min(SNAP_LEN_MAX)))
+        .then(|| PcapngWriter::new(Vec::new(), stream.filter.snap_len))
         .transpose();
     let file = file.map_err(access::busy)?;
     let peers = HashMap::new();
-    Ok((calls, Reader { stream, requested, file, peers, reported: 0, _place: place }))
+    Ok((calls, Reader { stream, with_wire, file, peers, reported: 0, _place: place }))
 }
 
 /// The subscription `capture`.
@@ -267,8 +236,16 @@ pub(super) fn subscription() -> SubscriptionField {
             "Only packets whose names have this prefix, a URI.",
         ),
         ("types", types, "Only packets of these types, in the words of the field `packet`."),
-        ("snapLen", number(), "Maximum bytes captured per packet: 65536 by default and at most."),
-        ("sample", number(), "One of this number of packets, chosen at random; all by default."),
+        (
+            "snapLen",
+            number(),
+            "Maximum bytes captured per packet: 65536 by default and at most. The fields of a truncated packet are not known.",
+        ),
+        (
+            "sample",
+            number(),
+            "One of this number of selected packets, chosen at random; all by default.",
+        ),
     ];
     let help = "Packets of faces as they were on the link, four times a second while there are any; role admin. There are at \
                 most four captures at a time. (`capture.start` of the control socket)";
