@@ -4,7 +4,7 @@ import { Subscription, query } from "/api.js";
 import { Applications } from "/applications.js";
 import { Capture } from "/capture.js";
 import { Chart, Samples, short } from "/chart.js";
-import { FaceRates, List, Live, PAGE, main, showConnection, start } from "/frame.js";
+import { FaceRates, List, Live, PAGE, main, showConnection, showError, start, withNextFrame } from "/frame.js";
 import { Log } from "/log.js";
 import { Names } from "/names.js";
 import { change, field, make, notice, table, time, words } from "/parts.js";
@@ -244,6 +244,7 @@ class Packets {
   name = "/";
   sample = 1;
   rows = [];
+  drawSoon = withNextFrame(() => this.draw());
 
   show() {
     const form = make("form", { onsubmit: (event) => {
@@ -297,7 +298,7 @@ class Packets {
   add({ lost, packets }) {
     this.rows = [...packets.reverse(), ...this.rows].slice(0, PACKETS_MAX);
     this.lost.textContent = lost > 0 ? `${lost} packets were not reported because there were too many.` : "";
-    this.draw();
+    this.drawSoon();
   }
 
   draw() {
@@ -319,10 +320,12 @@ class Packets {
 const WORKERS = `subscription { counters(intervalMs: 1000) { unixMs workers {
   waitedNs packets bursts inInterests outData dropped drops { key value } crossingsSent ringFull
   pitEntries csEntries packetBlocks packetBlocksCapacity sharedSocketDrops ownSocketDrops } } }`;
+/** How names are dispatched, which changes slowly. */
+const DISPATCH = `subscription { counters(intervalMs: 5000) { dispatch { depth entries { entry worker previous depth load } } } }`;
 
 class Workers extends Live {
   title = "Workers";
-  subscription = WORKERS;
+  subscription = [WORKERS, DISPATCH];
   load = new Samples();
 
   parts() {
@@ -331,31 +334,13 @@ class Workers extends Live {
     return [this.chart.element, this.tables];
   }
 
-  hide() {
-    super.hide();
-    clearInterval(this.timer);
-  }
-
-  show() {
-    super.show();
-    const read = () => document.hidden || this.isPaused || this.readDispatch();
-    this.timer = setInterval(read, 5000);
-  }
-
-  /** Reads how names are dispatched, which a single worker does not do. */
-  async readDispatch() {
-    if (!(this.last?.workers.length > 1)) return;
-    try {
-      this.dispatch = (await query("{ ndtList { depth entries { entry worker previous depth load } } }")).ndtList;
-    } catch (error) {
-      this.dispatch = error.message;
-    }
-  }
-
   add(sample) {
+    if (sample.dispatch !== undefined) {
+      this.dispatch = sample.dispatch;
+      return;
+    }
     const { last } = this;
     this.last = sample;
-    if (!last) this.readDispatch();
     if (!last || last.workers.length !== sample.workers.length) return;
     const seconds = (sample.unixMs - last.unixMs) / 1000;
     this.rows = sample.workers.map((now, number) => {
@@ -390,8 +375,8 @@ class Workers extends Live {
   }
 
   dispatchTable(number) {
+    // A single worker has all names.
     if (!this.dispatch) return [];
-    if (typeof this.dispatch === "string") return [notice(this.dispatch)];
     const { depth, entries } = this.dispatch;
     if (entries.length === 0) return [];
     const rows = entries.slice(0, 20).map((entry) => make("tr", {}, number(String(entry.entry)),
@@ -404,6 +389,8 @@ class Workers extends Live {
 
 // ---- Limits
 
+const LIMITS = `subscription { counters(intervalMs: 3000) { principals limits {
+  tables { key value { capacity used usedByClass { key value } } } principals { principal class faces held { key value } } } } }`;
 const PRINCIPALS_MAX = 50;
 
 class Limits extends List {
@@ -413,10 +400,28 @@ class Limits extends List {
     return make("p", {}, "What each user, neighbour and remote address holds of what all share.");
   }
 
-  async read() {
-    const text = `{ limits { tables { key value { capacity used usedByClass { key value } } }
-      principals { principal class faces held { key value } } } }`;
-    const { tables, principals } = (await query(text)).limits;
+  connect() {
+    this.follow = new Subscription(LIMITS, {
+      onData: ({ counters }) => {
+        const isFirst = this.sample === undefined;
+        this.sample = counters;
+        if (isFirst) this.refresh();
+        else this.refreshSoon();
+      },
+      onState: showConnection,
+      onError: showError,
+    });
+  }
+
+  hide() {
+    super.hide();
+    this.sample = undefined;
+  }
+
+  /** The elements that show what the forwarder has sent. */
+  read() {
+    if (!this.sample) return [];
+    const { limits: { tables, principals }, principals: count } = this.sample;
     const capacities = new Map(tables.map(({ key, value }) => [key, value.capacity]));
     const number = (text) => make("td", { class: "number" }, text);
     const rows = tables.map(({ key, value }) => {
@@ -435,8 +440,8 @@ class Limits extends List {
       return make("tr", {}, make("td", { class: "name" }, principal), make("td", {}, kind), number(String(faces)),
         number(`${(100 * largest).toFixed(1)} %`), make("td", { class: "name" }, texts.join(", ")));
     });
-    const caption = holders.length > PRINCIPALS_MAX
-      ? `The ${PRINCIPALS_MAX} of ${holders.length} principals that hold the largest parts` : "Principals";
+    const caption = count > PRINCIPALS_MAX
+      ? `The ${PRINCIPALS_MAX} of ${count} principals that hold the largest parts` : "Principals";
     return [
       table("Shared tables and memory", [["Table"], ["Used", "number"], ["Capacity", "number"], ["Use"], ["By class"]], rows),
       table(caption, [["Principal"], ["Class"], ["Faces", "number"], ["Largest part", "number"], ["Holds"]], list)];

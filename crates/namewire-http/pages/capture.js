@@ -2,7 +2,7 @@
 
 import { Subscription, query } from "/api.js";
 import { short } from "/chart.js";
-import { main, showConnection } from "/frame.js";
+import { main, showConnection, withNextFrame } from "/frame.js";
 import { field, make, notice, save, table, time } from "/parts.js";
 
 const CAPTURE = `subscription($faceId: UInt64, $name: String, $types: [String!], $sample: UInt64) {
@@ -20,6 +20,7 @@ export class Capture {
   rows = [];
   file = [];
   isPaused = false;
+  drawSoon = withNextFrame(() => this.draw());
 
   show() {
     const types = TYPES.map((type) => make("option", { selected: type === this.requested.type }, type));
@@ -96,7 +97,7 @@ export class Capture {
     }
     if (lost > 0) this.lost.textContent = `${lost} packets were lost because there were too many.`;
     if (!this.isPaused) this.rows = [...packets.reverse(), ...this.rows].slice(0, PACKETS_MAX);
-    this.draw();
+    this.drawSoon();
   }
 
   async dissect({ wire, peer, packet, faceId }) {
@@ -130,7 +131,7 @@ export class Capture {
         make("td", { class: "name" }, one.name ?? ""), make("td", {}, one.direction === "received" ? "from" : "to"),
         make("td", { class: "number" }, String(one.faceId)),
         make("td", { class: "name peer" }, one.peer), make("td", { class: "number" }, String(one.bytes)),
-        make("td", { class: "name" }, one.text)));
+        make("td", { class: "name details" }, one.text)));
     const headings = [["Time (UTC)", "number"], ["Packet"], ["Name"], [""], ["Face", "number"], ["Peer"], ["Bytes", "number"], ["Details"]];
     const empty = this.follow ? "No packet yet." : "No capture is running.";
     this.body.replaceChildren(this.rows.length > 0 ? table("Captured packets, the latest first", headings, rows) : make("p", {}, empty));

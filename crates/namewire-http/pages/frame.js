@@ -54,9 +54,21 @@ export function start(all) {
   show();
 }
 
+/** A function that has `draw` called with the next picture of the browser, once for all calls until then; a hidden page has none. */
+export function withNextFrame(draw) {
+  let frame;
+  return () => {
+    frame ??= requestAnimationFrame(() => {
+      frame = undefined;
+      draw();
+    });
+  };
+}
+
 /** A page of charts that follow a subscription to counters, with a button that pauses them. */
 export class Live {
   isPaused = false;
+  drawSoon = withNextFrame(() => this.draw());
 
   show() {
     const button = make("button", { type: "button", "aria-pressed": String(this.isPaused), onclick: () => {
@@ -68,7 +80,7 @@ export class Live {
     this.follow = new Subscription(this.subscription, {
       onData: ({ counters }) => {
         this.add(counters);
-        if (!this.isPaused && !document.hidden) this.draw();
+        if (!this.isPaused) this.drawSoon();
       },
       onState: showConnection,
       onError: showError,
@@ -90,7 +102,7 @@ export const PAGE = 100;
 /** Shortest time between two readings of a list because of events, in milliseconds. */
 const PAUSE = 1000;
 
-/** A list that is read in parts while it is shown: again after events of some kinds, or every few seconds without any. */
+/** A list that is read in parts while it is shown: again after events of some kinds. */
 export class List {
   /** Kinds of events after which it is read. */
   events = [];
@@ -107,12 +119,8 @@ export class List {
     this.connect();
   }
 
-  /** Follows the events, or reads every few seconds without any. */
+  /** Follows the events. */
   connect() {
-    if (this.events.length === 0) {
-      this.timer = setInterval(() => document.hidden || this.refresh(), 3000);
-      return;
-    }
     this.follow = new Subscription(this.events.map((kind) => `subscription { ${kind} { lost } }`), {
       onData: () => this.refreshSoon(),
       onState: (state) => {
@@ -125,7 +133,6 @@ export class List {
   }
 
   hide() {
-    clearInterval(this.timer);
     clearTimeout(this.soon);
     this.soon = undefined;
     document.removeEventListener("visibilitychange", this.appear);
@@ -190,9 +197,9 @@ const FACES = `subscription($faceIds: [UInt64!]) { counters(intervalMs: 2000, fa
 export class FaceRates {
   samples = [];
 
-  /** Calls `onChange` after each sample. */
-  constructor(onChange) {
-    this.onChange = onChange;
+  /** Has `draw` called after samples. */
+  constructor(draw) {
+    this.drawSoon = withNextFrame(draw);
   }
 
   /** Follows these faces. */
@@ -209,7 +216,7 @@ export class FaceRates {
       onData: ({ counters }) => {
         const faces = new Map(counters.faces.map(({ key: faceId, value }) => [Number(faceId), value]));
         this.samples = [...this.samples.slice(-1), { at: counters.unixMs, faces }];
-        if (!document.hidden) this.onChange();
+        this.drawSoon();
       },
       onState: showConnection,
       onError: showError,

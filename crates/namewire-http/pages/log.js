@@ -1,7 +1,7 @@
 // The log while it is written, and its levels.
 
 import { Subscription, query } from "/api.js";
-import { main, showConnection, showError } from "/frame.js";
+import { main, showConnection, showError, withNextFrame } from "/frame.js";
 import { change, field, make, table, time } from "/parts.js";
 
 const LOG = `subscription($level: String, $module: String) { log(level: $level, module: $module) {
@@ -15,6 +15,7 @@ export class Log {
   module = "";
   rows = [];
   isPaused = false;
+  drawSoon = withNextFrame(() => this.draw());
 
   show() {
     const levels = LEVELS.map((level) => make("option", { value: level, selected: level === this.level },
@@ -79,7 +80,7 @@ export class Log {
   add({ lost, messages }) {
     if (lost > 0) this.lost.textContent = `${lost} messages were lost because there were too many.`;
     this.rows = [...messages.reverse(), ...this.rows].slice(0, MESSAGES_MAX);
-    if (!this.isPaused) this.draw();
+    if (!this.isPaused) this.drawSoon();
   }
 
   draw() {

@@ -8,7 +8,9 @@ use async_graphql::Error;
 use async_graphql::dynamic::{Field, FieldFuture, InputValue, ResolverContext, TypeRef};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use namewire_control::{FieldInfo, LinkCounters, Operations, ResultInfo, WorkerStatistics};
+use namewire_control::{
+    Dispatch, FieldInfo, LedgerStatus, LinkCounters, Operations, ResultInfo, WorkerStatistics,
+};
 use ndn_management::{
     CallError, ChannelStatus, ControlParameters, CsInfo, Dataset, DatasetField, DatasetInfo,
     DatasetItem, DatasetValue, Described, FaceStatus, FibEntry, Flag, Form, ForwarderStatus,
@@ -68,6 +70,12 @@ results! {
         pub workers: Vec<WorkerStatistics>,
         /// Counters of the faces that were chosen, otherwise of the first 1,000 by FaceId.
         pub faces: BTreeMap<u64, LinkCounters>,
+        /// Use of scarce resources, with the 100 principals that hold the largest parts of a table.
+        pub limits: Option<LedgerStatus>,
+        /// Number of all principals, with the limits.
+        pub principals: Option<u64>,
+        /// The dispatch of names to workers; null if there is one worker.
+        pub dispatch: Option<Dispatch>,
     }
 }
 

@@ -1,14 +1,15 @@
 //! One sampler of counters for all subscriptions.
 //!
-//! It reads while there are subscriptions, at the shortest interval that one of them asks for. Samples are queued for
-//! each subscription in a bounded queue; one that reads too slowly loses the oldest, and is sent their number.
+//! It reads while there are subscriptions, at the shortest interval that one of them asks for; what some of them ask for
+//! only, at their shortest interval. Samples are queued for each subscription in a bounded queue; one that reads too slowly
+//! loses the oldest, and is sent their number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use namewire_control::{LinkCounters, Operations};
-use serde_json::Value;
+use namewire_control::{LedgerStatus, LinkCounters, Operations};
+use serde_json::{Map, Value};
 use tokio::sync::{Notify, broadcast};
 use tokio::time::Instant;
 
@@ -17,6 +18,8 @@ use crate::calls::{Calls, unix_ms};
 
 /// Shortest interval between samples.
 pub(super) const INTERVAL_MIN: Duration = Duration::from_millis(100);
+/// The same of samples with a [`Part`]: the control thread and the workers have to answer.
+pub(super) const PART_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Longest interval between samples.
 pub(super) const INTERVAL_MAX: Duration = Duration::from_secs(3600);
 /// Maximum number of subscriptions, of all clients together.
@@ -27,6 +30,33 @@ const QUEUE_LEN: usize = 16;
 pub(super) const FACES_MAX: usize = 1000;
 /// Maximum number of faces that all subscriptions together have chosen.
 const CHOSEN_MAX: usize = 4000;
+/// Maximum number of principals in a sample: those that hold the largest parts of a table.
+pub(super) const PRINCIPALS_MAX: usize = 100;
+
+/// A part of a sample that is read for the subscriptions that request it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// Limits, and the places that principals hold.
+    Limits,
+    /// The dispatch of names to workers.
+    Dispatch,
+}
+
+impl Part {
+    pub(super) const ALL: [Self; 2] = [Self::Limits, Self::Dispatch];
+
+    /// Its fields of a sample.
+    pub(super) const fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Limits => &["limits", "principals"],
+            Self::Dispatch => &["dispatch"],
+        }
+    }
+
+    fn of_field(field: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|part| part.fields().contains(&field))
+    }
+}
 
 /// The faces whose counters a subscription asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +74,8 @@ struct Taken {
     at: Instant,
     /// A [`Sample`].
     json: Value,
+    /// The parts beside the counters.
+    parts: Vec<Part>,
 }
 
 /// The parameters of a subscription.
@@ -51,6 +83,21 @@ struct Taken {
 struct Requested {
     interval: Duration,
     faces: Faces,
+    parts: Vec<Part>,
+    /// It has no sample yet, and gets the first one as soon as others permit.
+    is_new: bool,
+}
+
+impl Requested {
+    /// The interval in which a sample is due.
+    fn due_in(&self) -> Duration {
+        if self.is_new { INTERVAL_MIN } else { self.interval }
+    }
+
+    /// The same of a sample with its parts.
+    fn parts_due_in(&self) -> Duration {
+        if self.is_new { PART_INTERVAL_MIN } else { self.interval }
+    }
 }
 
 /// Requests of all subscriptions together.
@@ -59,6 +106,23 @@ struct Due {
     interval: Duration,
     with_first: bool,
     chosen: BTreeSet<u64>,
+    /// With the shortest interval of each.
+    parts: BTreeMap<Part, Duration>,
+}
+
+impl Due {
+    /// Leaves the parts that are due, of which these were read at these times.
+    fn retain_parts(&mut self, now: Instant, read: &BTreeMap<Part, Instant>) {
+        let is_due = |part: &Part, interval: &mut Duration| {
+            read.get(part).is_none_or(|at| *at + earliest(*interval) <= now)
+        };
+        self.parts.retain(is_due);
+    }
+}
+
+/// The time after which the next sample of an interval may come: the sampler is never exactly in time.
+fn earliest(interval: Duration) -> Duration {
+    interval.mul_f32(0.9)
 }
 
 /// The sampler.
@@ -79,7 +143,12 @@ impl Sampler {
     }
 
     /// Adds a subscription; `None` if there are too many, or too many faces were chosen.
-    pub(super) fn subscribe(&self, interval: Duration, faces: Faces) -> Option<Subscription> {
+    pub(super) fn subscribe(
+        &self,
+        interval: Duration,
+        faces: Faces,
+        parts: Vec<Part>,
+    ) -> Option<Subscription> {
         let mut requested = self.0.requested.lock().unwrap_or_else(PoisonError::into_inner);
         if requested.1.len() >= SUBSCRIPTIONS_MAX {
             return None;
@@ -91,27 +160,45 @@ impl Sampler {
         }
         requested.0 += 1;
         let number = requested.0;
-        requested.1.insert(number, Requested { interval, faces: faces.clone() });
+        let (is_new, own_faces, own_parts) = (true, faces.clone(), parts.clone());
+        let own = Requested { interval, faces: own_faces, parts: own_parts, is_new };
+        requested.1.insert(number, own);
         let samples = self.0.samples.subscribe();
         self.0.changed.notify_one();
         let sampler = self.clone();
-        Some(Subscription { sampler, number, interval, faces, samples, next: None, lost: 0 })
+        Some(Subscription { sampler, number, interval, faces, parts, samples, next: None, lost: 0 })
     }
 
     /// The shortest interval, and the faces of all; `None` without subscriptions.
     fn requested(&self) -> Option<Due> {
         let requested = self.0.requested.lock().unwrap_or_else(PoisonError::into_inner);
-        let interval = requested.1.values().map(|one| one.interval).min()?;
+        let interval = requested.1.values().map(Requested::due_in).min()?;
         let with_first = requested.1.values().any(|one| one.faces == Faces::First);
-        Some(Due { interval, with_first, chosen: chosen(requested.1.values()) })
+        let mut parts = BTreeMap::new();
+        for one in requested.1.values() {
+            for part in &one.parts {
+                let shortest = parts.entry(*part).or_insert_with(|| one.parts_due_in());
+                *shortest = one.parts_due_in().min(*shortest);
+            }
+        }
+        Some(Due { interval, with_first, chosen: chosen(requested.1.values()), parts })
+    }
+
+    /// Notes that a sample with these parts is taken.
+    fn note_taken(&self, parts: &[Part]) {
+        let mut requested = self.0.requested.lock().unwrap_or_else(PoisonError::into_inner);
+        for one in requested.1.values_mut() {
+            one.is_new &= one.parts.iter().any(|part| !parts.contains(part));
+        }
     }
 
     /// Takes samples, forever.
     pub(crate) async fn run(&self, calls: &Calls) {
         let mut last: Option<Instant> = None;
+        let mut parts_read = BTreeMap::new();
         loop {
             let changed = self.0.changed.notified();
-            let Some(requested) = self.requested() else {
+            let Some(mut requested) = self.requested() else {
                 changed.await;
                 continue;
             };
@@ -120,12 +207,18 @@ impl Sampler {
                 () = tokio::time::sleep_until(due) => {}
                 () = changed => continue,
             }
-            last = Some(Instant::now());
+            let now = Instant::now();
+            last = Some(now);
+            requested.retain_parts(now, &parts_read);
+            let parts: Vec<Part> = requested.parts.keys().copied().collect();
+            parts_read.extend(parts.iter().map(|part| (*part, now)));
+            self.note_taken(&parts);
             let read = calls.call(move |operations| read(operations, &requested)).await;
             match read {
                 Ok(json) => {
                     // Without a receiver, the sample is not needed any more.
-                    let _ = self.0.samples.send(Arc::new(Taken { at: Instant::now(), json }));
+                    let _ =
+                        self.0.samples.send(Arc::new(Taken { at: Instant::now(), json, parts }));
                 }
                 Err(error) => tracing::debug!(%error, "counters were not sampled"),
             }
@@ -161,8 +254,30 @@ fn read(operations: &dyn Operations, due: &Due) -> Result<Value, String> {
         faces.extend(found.into_iter().filter(|(face_id, _)| due.chosen.contains(face_id)));
         next = covered.max(face_id).saturating_add(1);
     }
-    let sample = Sample { unix_ms, lost: 0, workers, faces };
+    let has = |part| due.parts.contains_key(&part);
+    let limits = has(Part::Limits).then(|| operations.limits()).transpose()?;
+    let (limits, principals) = limits.map(largest).unzip();
+    // A forwarder with one worker has none.
+    let dispatch = has(Part::Dispatch).then(|| operations.dispatch().ok()).flatten();
+    let sample = Sample { unix_ms, lost: 0, workers, faces, limits, principals, dispatch };
     serde_json::to_value(sample).map_err(|error| error.to_string())
+}
+
+/// Limits with the principals that hold the largest parts of a table, and the number of all.
+fn largest(mut limits: LedgerStatus) -> (LedgerStatus, u64) {
+    let LedgerStatus { tables, principals } = &mut limits;
+    let count = principals.len() as u64;
+    // In parts of a million, which are whole numbers.
+    let part = |(table, held): (&String, &u64)| {
+        let capacity = tables.get(table).map_or(0, |table| table.capacity).max(1);
+        u128::from(*held) * 1_000_000 / u128::from(capacity)
+    };
+    principals.sort_by_cached_key(|one| {
+        let largest = one.held.iter().map(part).max().unwrap_or(0);
+        (std::cmp::Reverse(largest), one.principal.clone())
+    });
+    principals.truncate(PRINCIPALS_MAX);
+    (limits, count)
 }
 
 /// A subscription, which ends when it is dropped.
@@ -172,6 +287,7 @@ pub(super) struct Subscription {
     number: u64,
     interval: Duration,
     faces: Faces,
+    parts: Vec<Part>,
     samples: broadcast::Receiver<Arc<Taken>>,
     /// Samples before this time are for subscriptions with shorter intervals.
     next: Option<Instant>,
@@ -184,13 +300,10 @@ impl Subscription {
         loop {
             match self.samples.recv().await {
                 Ok(taken) if self.next.is_some_and(|next| taken.at < next) => {}
+                Ok(taken) if self.parts.iter().any(|part| !taken.parts.contains(part)) => {}
                 Ok(taken) => {
-                    // The sampler is never exactly in time.
-                    self.next = Some(taken.at + self.interval.mul_f32(0.9));
-                    let mut json = taken.json.clone();
-                    json["lost"] = self.lost.into();
-                    self.select(&mut json);
-                    return Some(json);
+                    self.next = Some(taken.at + earliest(self.interval));
+                    return Some(self.selected(&taken.json));
                 }
                 Err(broadcast::error::RecvError::Lagged(count)) => self.lost += count,
                 Err(broadcast::error::RecvError::Closed) => return None,
@@ -200,24 +313,35 @@ impl Subscription {
 }
 
 impl Subscription {
-    /// Leaves the faces of this subscription in a sample.
-    fn select(&self, sample: &mut Value) {
-        let Some(faces) = sample.get_mut("faces").and_then(Value::as_object_mut) else { return };
-        match &self.faces {
-            Faces::None => faces.clear(),
-            Faces::Chosen(own) => {
-                faces.retain(|face_id, _| {
-                    face_id.parse().is_ok_and(|face_id| own.contains(&face_id))
-                });
-            }
-            Faces::First => {
-                let mut numbers: Vec<u64> = faces.keys().filter_map(|id| id.parse().ok()).collect();
-                numbers.sort_unstable();
-                for beyond in numbers.iter().skip(FACES_MAX) {
-                    faces.remove(&beyond.to_string());
+    /// A sample with what this subscription has asked for.
+    fn selected(&self, sample: &Value) -> Value {
+        let fields = sample.as_object().into_iter().flatten();
+        let of = |(field, value): (&String, &Value)| {
+            let own = match field.as_str() {
+                "lost" => self.lost.into(),
+                "faces" => self.faces_of(value),
+                name if Part::of_field(name).is_some_and(|part| !self.parts.contains(&part)) => {
+                    Value::Null
                 }
-            }
-        }
+                _ => value.clone(),
+            };
+            (field.clone(), own)
+        };
+        Value::Object(fields.map(of).collect())
+    }
+
+    /// The faces of this subscription.
+    fn faces_of(&self, all: &Value) -> Value {
+        let faces = all.as_object().into_iter().flatten();
+        let numbered = faces.filter_map(|(id, face)| Some((id.parse::<u64>().ok()?, face)));
+        let mut own: Vec<_> = match &self.faces {
+            Faces::None => Vec::new(),
+            Faces::Chosen(own) => numbered.filter(|(id, _)| own.contains(id)).collect(),
+            Faces::First => numbered.collect(),
+        };
+        own.sort_unstable_by_key(|(id, _)| *id);
+        let shown = own.into_iter().take(FACES_MAX);
+        Value::Object(shown.map(|(id, face)| (id.to_string(), face.clone())).collect::<Map<_, _>>())
     }
 }
 
@@ -230,16 +354,19 @@ impl Drop for Subscription {
 
 #[cfg(test)]
 mod tests {
+    use namewire_control::{PrincipalStatus, TableStatus};
+
     use super::*;
 
     fn taken(value: u64) -> Arc<Taken> {
-        Arc::new(Taken { at: Instant::now(), json: serde_json::json!({ "unix_ms": value }) })
+        let json = serde_json::json!({ "unix_ms": value, "lost": 0 });
+        Arc::new(Taken { at: Instant::now(), json, parts: Vec::new() })
     }
 
     #[tokio::test(start_paused = true)]
     async fn slow_subscription_loses_the_oldest_samples_and_receives_their_number() {
         let sampler = Sampler::new();
-        let mut slow = sampler.subscribe(INTERVAL_MIN, Faces::None).unwrap();
+        let mut slow = sampler.subscribe(INTERVAL_MIN, Faces::None, Vec::new()).unwrap();
         for value in 0..20 {
             sampler.0.samples.send(taken(value)).unwrap();
             tokio::time::advance(INTERVAL_MIN).await;
@@ -252,8 +379,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn subscriptions_with_longer_intervals_skip_samples() {
         let sampler = Sampler::new();
-        let mut each = sampler.subscribe(INTERVAL_MIN, Faces::None).unwrap();
-        let mut third = sampler.subscribe(INTERVAL_MIN * 3, Faces::First).unwrap();
+        let mut each = sampler.subscribe(INTERVAL_MIN, Faces::None, Vec::new()).unwrap();
+        let mut third = sampler.subscribe(INTERVAL_MIN * 3, Faces::First, Vec::new()).unwrap();
         let requested = sampler.requested().unwrap();
         assert_eq!((requested.interval, requested.with_first), (INTERVAL_MIN, true));
         for value in 0..7 {
@@ -268,6 +395,9 @@ mod tests {
             assert_eq!((&sample["unix_ms"], &sample["lost"]), (&value.into(), &0.into()));
         }
         drop(each);
+        // A new one gets its first sample early.
+        assert_eq!(sampler.requested().unwrap().interval, INTERVAL_MIN);
+        sampler.note_taken(&[]);
         assert_eq!(sampler.requested().unwrap().interval, INTERVAL_MIN * 3);
         drop(third);
         assert!(sampler.requested().is_none());
@@ -277,29 +407,97 @@ mod tests {
     async fn subscriptions_get_the_faces_that_they_have_chosen() {
         let sampler = Sampler::new();
         let of = |numbers: &[u64]| Faces::Chosen(numbers.iter().copied().collect());
-        let mut one = sampler.subscribe(INTERVAL_MIN, of(&[300, 301])).unwrap();
-        let mut other = sampler.subscribe(INTERVAL_MIN, of(&[301, 9000])).unwrap();
+        let mut one = sampler.subscribe(INTERVAL_MIN, of(&[300, 301]), Vec::new()).unwrap();
+        let mut other = sampler.subscribe(INTERVAL_MIN, of(&[301, 9000]), Vec::new()).unwrap();
         let requested = sampler.requested().unwrap();
         assert_eq!((requested.with_first, requested.chosen), (false, [300, 301, 9000].into()));
         let json = serde_json::json!({ "faces": { "300": 1, "301": 2, "9000": 3 } });
-        sampler.0.samples.send(Arc::new(Taken { at: Instant::now(), json })).unwrap();
+        sampler
+            .0
+            .samples
+            .send(Arc::new(Taken { at: Instant::now(), json, parts: Vec::new() }))
+            .unwrap();
         let faces = |sample: Value| sample["faces"].clone();
         assert_eq!(faces(one.next().await.unwrap()), serde_json::json!({ "300": 1, "301": 2 }));
         assert_eq!(faces(other.next().await.unwrap()), serde_json::json!({ "301": 2, "9000": 3 }));
         let many = Faces::Chosen((0..CHOSEN_MAX as u64).collect());
-        assert!(sampler.subscribe(INTERVAL_MIN, many.clone()).is_none(), "9000 is one more");
+        assert!(
+            sampler.subscribe(INTERVAL_MIN, many.clone(), Vec::new()).is_none(),
+            "9000 is one more"
+        );
         drop(other);
-        assert!(sampler.subscribe(INTERVAL_MIN, many).is_some());
+        assert!(sampler.subscribe(INTERVAL_MIN, many, Vec::new()).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn parts_are_read_at_their_shortest_interval() {
+        let sampler = Sampler::new();
+        let mut each = sampler.subscribe(INTERVAL_MIN, Faces::None, Vec::new()).unwrap();
+        let second = PART_INTERVAL_MIN;
+        let limits = vec![Part::Limits];
+        let mut own = sampler.subscribe(second, Faces::None, limits.clone()).unwrap();
+        let _slower = sampler.subscribe(second * 9, Faces::None, limits).unwrap();
+        let late = sampler.subscribe(second * 9, Faces::None, vec![Part::Dispatch]).unwrap();
+        sampler.note_taken(&[Part::Limits]);
+        let due = sampler.requested().unwrap();
+        assert_eq!(due.parts.get(&Part::Dispatch), Some(&second), "it has no sample yet");
+        drop(late);
+        let mut due = sampler.requested().unwrap();
+        assert_eq!(
+            (due.interval, due.parts.clone()),
+            (INTERVAL_MIN, [(Part::Limits, second)].into())
+        );
+        let start = Instant::now();
+        let read = BTreeMap::from([(Part::Limits, start)]);
+        due.retain_parts(start + second - INTERVAL_MIN * 2, &read);
+        assert!(due.parts.is_empty());
+        let mut due = sampler.requested().unwrap();
+        due.retain_parts(start + second - INTERVAL_MIN, &read);
+        assert!(due.parts.contains_key(&Part::Limits));
+        // Samples without the part are left out by a subscription that requests it, and the part by others.
+        for (value, parts) in [(1, Vec::new()), (2, vec![Part::Limits])] {
+            let json = serde_json::json!({ "unix_ms": value, "limits": value, "lost": 0 });
+            sampler.0.samples.send(Arc::new(Taken { at: Instant::now(), json, parts })).unwrap();
+            tokio::time::advance(INTERVAL_MIN).await;
+        }
+        assert_eq!(own.next().await.unwrap()["limits"], 2);
+        for value in [1, 2] {
+            let sample = each.next().await.unwrap();
+            assert_eq!((&sample["unix_ms"], &sample["limits"]), (&value.into(), &Value::Null));
+        }
+    }
+
+    #[test]
+    fn principals_that_hold_the_largest_parts_come_first() {
+        let table = |capacity| TableStatus { capacity, ..TableStatus::default() };
+        let tables = [("small", table(10)), ("large", table(100_000))];
+        let tables = tables.map(|(name, table)| (name.to_owned(), table)).into();
+        let principal = |number: u64| {
+            let (name, held) = if number == 7 { ("small", 9) } else { ("large", number) };
+            PrincipalStatus {
+                principal: number.to_string(),
+                held: [(name.to_owned(), held)].into(),
+                ..PrincipalStatus::default()
+            }
+        };
+        let principals = (0..300).map(principal).collect();
+        let (shown, count) = largest(LedgerStatus { tables, principals });
+        let names: Vec<_> = shown.principals.iter().map(|one| one.principal.as_str()).collect();
+        assert_eq!(
+            (count, names.len(), &names[..3]),
+            (300, PRINCIPALS_MAX, &["7", "299", "298"][..])
+        );
     }
 
     #[test]
     fn number_of_subscriptions_is_limited() {
         let sampler = Sampler::new();
-        let all: Vec<_> =
-            (0..SUBSCRIPTIONS_MAX).map(|_| sampler.subscribe(INTERVAL_MIN, Faces::None)).collect();
+        let all: Vec<_> = (0..SUBSCRIPTIONS_MAX)
+            .map(|_| sampler.subscribe(INTERVAL_MIN, Faces::None, Vec::new()))
+            .collect();
         assert!(all.iter().all(Option::is_some));
-        assert!(sampler.subscribe(INTERVAL_MIN, Faces::None).is_none());
+        assert!(sampler.subscribe(INTERVAL_MIN, Faces::None, Vec::new()).is_none());
         drop(all);
-        assert!(sampler.subscribe(INTERVAL_MIN, Faces::None).is_some());
+        assert!(sampler.subscribe(INTERVAL_MIN, Faces::None, Vec::new()).is_some());
     }
 }

@@ -11,7 +11,9 @@ use futures_util::stream::unfold;
 use serde_json::Value;
 
 use super::access;
-use super::sampler::{FACES_MAX, Faces, INTERVAL_MAX, INTERVAL_MIN, Sampler};
+use super::sampler::{
+    FACES_MAX, Faces, INTERVAL_MAX, INTERVAL_MIN, PART_INTERVAL_MIN, Part, Sampler,
+};
 use super::shapes::NUMBER;
 use crate::tokens::Role;
 
@@ -73,7 +75,15 @@ pub(super) fn counters() -> SubscriptionField {
                 true => faces(&context)?,
                 false => Faces::None,
             };
-            let subscription = context.data::<Sampler>()?.subscribe(interval, faces);
+            let is_field = |field: &&str| context.look_ahead().field(field).exists();
+            let is_selected = |part: &Part| part.fields().iter().any(|field| is_field(field));
+            let parts: Vec<Part> = Part::ALL.into_iter().filter(is_selected).collect();
+            if !parts.is_empty() && interval < PART_INTERVAL_MIN {
+                return Err(access::bad_input(
+                    "intervalMs: with limits or dispatch, 1000 at least",
+                ));
+            }
+            let subscription = context.data::<Sampler>()?.subscribe(interval, faces, parts);
             let subscription =
                 subscription.ok_or_else(|| access::busy("too many subscriptions"))?;
             Ok(unfold(subscription, |mut subscription| async move {
@@ -82,12 +92,14 @@ pub(super) fn counters() -> SubscriptionField {
             }))
         })
     });
-    let help = "Interval, milliseconds: 1000 by default, 100 at least.";
+    let help = "Interval, milliseconds: 1000 by default, 100 at least; with `limits` or `dispatch` 1000 at least.";
     let interval = InputValue::new("intervalMs", TypeRef::named(NUMBER)).description(help);
     let help = "Only these faces, 1,000 at most; the 1,000 with the lowest FaceIds without it.";
     let face_ids = InputValue::new("faceIds", TypeRef::named_nn_list(NUMBER)).description(help);
     field
         .argument(interval)
         .argument(face_ids)
-        .description("Counters of the workers and of faces at an interval; role read.")
+        .description(
+            "Counters of the workers and of faces, and what is held of limits, at an interval; role read.",
+        )
 }
