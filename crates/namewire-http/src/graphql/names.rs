@@ -1,6 +1,6 @@
 //! `names`: the tree of names of the FIB, the RIB and the strategy choices.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use async_graphql::dynamic::{Field, FieldFuture, InputValue, TypeRef};
 use namewire_control::Operations;
@@ -52,97 +52,149 @@ pub(super) fn declare(types: &mut Types) {
 
 /// The entries of a name, and the numbers of those below it.
 #[derive(Default)]
-struct Node<'a> {
-    fib: Option<&'a FibEntry>,
-    rib: Option<&'a RibEntry>,
-    strategy: Option<&'a StrategyChoice>,
+struct Node {
+    fib: Option<FibEntry>,
+    rib: Option<RibEntry>,
+    strategy: Option<StrategyChoice>,
     fib_entries_below: u64,
     strategies_below: u64,
 }
 
-/// The items of a table under a prefix, read in parts, between which the control thread does other work.
-fn below<T: DatasetItem>(
-    operations: &dyn Operations,
-    prefix: &Name,
-    part: fn(NameRange) -> TablePart,
+/// The items of a table under a prefix, in the canonical order of names. They are read in parts, between which the control
+/// thread does other work, and only one part is in memory.
+struct Items<'a, T> {
+    /// Reads the first items after a name, or the first of all.
+    read: Box<dyn FnMut(Option<Name>) -> Result<Vec<T>, CallError> + 'a>,
     name_of: fn(&T) -> &Name,
-) -> Result<Vec<T>, CallError> {
-    let mut items: Vec<T> = Vec::new();
-    loop {
-        let range = NameRange { prefix: prefix.clone(), after: items.last().map(name_of).cloned() };
-        let more = read_part(operations, part(range), PART_LEN)?;
-        let is_last = more.len() < PART_LEN;
-        items.extend(more);
-        if is_last {
-            return Ok(items);
+    part: VecDeque<T>,
+    last: Option<Name>,
+    is_last: bool,
+}
+
+impl<'a, T: DatasetItem + 'a> Items<'a, T> {
+    fn new(
+        read: impl FnMut(Option<Name>) -> Result<Vec<T>, CallError> + 'a,
+        name_of: fn(&T) -> &Name,
+    ) -> Self {
+        let part = VecDeque::new();
+        Self { read: Box::new(read), name_of, part, last: None, is_last: false }
+    }
+
+    /// Those of a table of the forwarder.
+    fn of(
+        operations: &'a dyn Operations,
+        prefix: &Name,
+        part: fn(NameRange) -> TablePart,
+        name_of: fn(&T) -> &Name,
+    ) -> Self {
+        let prefix = prefix.clone();
+        let read = move |after| {
+            let range = NameRange { prefix: prefix.clone(), after };
+            read_part(operations, part(range), PART_LEN)
+        };
+        Self::new(read, name_of)
+    }
+
+    /// The name of the next item.
+    fn next_name(&mut self) -> Result<Option<&Name>, CallError> {
+        while self.part.is_empty() && !self.is_last {
+            self.part = (self.read)(self.last.take())?.into();
+            self.is_last = self.part.len() < PART_LEN;
+            self.last = self.part.back().map(self.name_of).cloned();
         }
+        Ok(self.part.front().map(self.name_of))
+    }
+
+    /// Takes the next item if its name has this prefix.
+    fn take_below(&mut self, prefix: &Name) -> Result<Option<T>, CallError> {
+        let is_below = self.next_name()?.is_some_and(|name| name.starts_with(prefix.as_ref()));
+        Ok(if is_below { self.part.pop_front() } else { None })
+    }
+
+    /// Leaves out items with fewer components than this.
+    fn skip_shorter(&mut self, length: usize) -> Result<(), CallError> {
+        while self.next_name()?.is_some_and(|name| name.components().count() < length) {
+            self.part.pop_front();
+        }
+        Ok(())
     }
 }
 
 /// The tables that have names.
-struct Tables {
-    fib: Vec<FibEntry>,
-    rib: Vec<RibEntry>,
-    strategies: Vec<StrategyChoice>,
+struct Tables<'a> {
+    fib: Items<'a, FibEntry>,
+    rib: Items<'a, RibEntry>,
+    strategies: Items<'a, StrategyChoice>,
 }
 
-impl Tables {
-    /// Reads what is below `parent`, or all.
-    fn read(operations: &dyn Operations, parent: Option<&Name>) -> Result<Self, CallError> {
-        let prefix = parent.cloned().unwrap_or_default();
-        Ok(Self {
-            fib: below(operations, &prefix, TablePart::Fib, |entry: &FibEntry| &entry.name)?,
-            rib: below(operations, &prefix, TablePart::Rib, |entry: &RibEntry| &entry.name)?,
-            strategies: below(
+impl<'a> Tables<'a> {
+    /// Items below `parent`, or all.
+    fn new(operations: &'a dyn Operations, parent: Option<&Name>) -> Self {
+        let prefix = &parent.cloned().unwrap_or_default();
+        Self {
+            fib: Items::of(operations, prefix, TablePart::Fib, |entry: &FibEntry| &entry.name),
+            rib: Items::of(operations, prefix, TablePart::Rib, |entry: &RibEntry| &entry.name),
+            strategies: Items::of(
                 operations,
-                &prefix,
+                prefix,
                 TablePart::Strategies,
                 |choice: &StrategyChoice| &choice.name,
-            )?,
-        })
+            ),
+        }
     }
 
-    /// The nodes below `parent`, or the root without one.
-    fn nodes(&self, parent: Option<&Name>) -> BTreeMap<NameRef<'_>, Node<'_>> {
-        let length = parent.map_or(0, |parent| parent.components().count() + 1);
-        let is_below = |name: &Name| {
-            let is_of = |parent: &Name| name.starts_with(parent.as_ref());
-            parent.is_none_or(is_of) && name.components().count() >= length
-        };
-        let mut nodes: BTreeMap<NameRef<'_>, Node<'_>> = BTreeMap::new();
-        for entry in self.fib.iter().filter(|entry| is_below(&entry.name)) {
-            let node = nodes.entry(entry.name.as_ref().prefix(length)).or_default();
-            match entry.name.components().count() == length {
+    /// The next name of this length that an item has or is below.
+    fn next_node(&mut self, length: usize) -> Result<Option<Name>, CallError> {
+        let Self { fib, rib, strategies } = self;
+        fib.skip_shorter(length)?;
+        rib.skip_shorter(length)?;
+        strategies.skip_shorter(length)?;
+        let next = [fib.next_name()?, rib.next_name()?, strategies.next_name()?];
+        let first = next.into_iter().flatten().min();
+        Ok(first.map(|name| name.as_ref().prefix(length).to_name()))
+    }
+
+    /// The items of a name and of those below it, which come next.
+    fn take_node(&mut self, name: &Name, length: usize) -> Result<Node, CallError> {
+        let is_own = |own: &Name| own.components().count() == length;
+        let mut node = Node::default();
+        while let Some(entry) = self.fib.take_below(name)? {
+            match is_own(&entry.name) {
                 true => node.fib = Some(entry),
                 false => node.fib_entries_below += 1,
             }
         }
         // A route whose face is down has no FIB entry.
-        for entry in self.rib.iter().filter(|entry| is_below(&entry.name)) {
-            let node = nodes.entry(entry.name.as_ref().prefix(length)).or_default();
-            if entry.name.components().count() == length {
+        while let Some(entry) = self.rib.take_below(name)? {
+            if is_own(&entry.name) {
                 node.rib = Some(entry);
             }
         }
-        for choice in self.strategies.iter().filter(|choice| is_below(&choice.name)) {
-            let node = nodes.entry(choice.name.as_ref().prefix(length)).or_default();
-            match choice.name.components().count() == length {
+        while let Some(choice) = self.strategies.take_below(name)? {
+            match is_own(&choice.name) {
                 true => node.strategy = Some(choice),
                 false => node.strategies_below += 1,
             }
         }
-        nodes
+        Ok(node)
     }
 
-    fn tree(&self, parent: Option<&Name>, selection: &Selection) -> Value {
-        let nodes = self.nodes(parent);
-        let shown = nodes.iter().skip(selection.skip).take(selection.first);
-        let shown: Vec<Value> = shown.map(|(name, node)| json_of_node(*name, node)).collect();
-        json!({ "total": nodes.len(), "nodes": shown })
+    /// The selected nodes below `parent`, or the root without one.
+    fn tree(mut self, parent: Option<&Name>, selection: &Selection) -> Result<Value, CallError> {
+        let length = parent.map_or(0, |parent| parent.components().count() + 1);
+        let (mut total, mut shown) = (0, Vec::new());
+        while let Some(name) = self.next_node(length)? {
+            let node = self.take_node(&name, length)?;
+            if total >= selection.skip && shown.len() < selection.first {
+                shown.push(json_of_node(name.as_ref(), node));
+            }
+            total += 1;
+        }
+        Ok(json!({ "total": total, "nodes": shown }))
     }
 }
 
-fn json_of_node(name: NameRef<'_>, node: &Node<'_>) -> Value {
+fn json_of_node(name: NameRef<'_>, node: Node) -> Value {
     let list = |entry: Option<Value>, field: &str| {
         entry.map_or_else(|| json!([]), |mut entry| entry[field].take())
     };
@@ -169,8 +221,8 @@ pub(super) fn query() -> Field {
             let selection = nodes(&context)?;
             let under = text(&context, "under")?.map(|uri| name("under", &uri)).transpose()?;
             let read = calls.call(move |operations| {
-                let tables = Tables::read(operations, under.as_ref());
-                Ok(tables.map(|tables| tables.tree(under.as_ref(), &selection)))
+                let tables = Tables::new(operations, under.as_ref());
+                Ok(tables.tree(under.as_ref(), &selection))
             });
             let read = read.await.map_err(|failure| access::unanswered(&failure))?;
             Ok(shape.value(&read.map_err(|failure| access::refused(&failure))?))
@@ -191,23 +243,44 @@ pub(super) fn query() -> Field {
 mod tests {
     use super::*;
 
-    fn tables() -> Tables {
+    /// A table of these items that are below `parent`.
+    fn items<T: DatasetItem + Clone + 'static>(
+        mut all: Vec<T>,
+        name_of: fn(&T) -> &Name,
+        parent: &Name,
+    ) -> Items<'static, T> {
+        all.retain(|item| name_of(item).starts_with(parent.as_ref()));
+        all.sort_by(|one, other| name_of(one).cmp(name_of(other)));
+        let read = move |after: Option<Name>| {
+            let later =
+                all.iter().filter(|item| after.as_ref().is_none_or(|name| name_of(item) > name));
+            Ok(later.cloned().collect())
+        };
+        Items::new(read, name_of)
+    }
+
+    fn tables(parent: Option<&Name>) -> Tables<'static> {
         let entry = |uri: &str| FibEntry { name: uri.parse().unwrap(), next_hops: Vec::new() };
         let choice = |uri: &str, strategy: &str| StrategyChoice {
             name: uri.parse().unwrap(),
             strategy: strategy.parse().unwrap(),
         };
+        let parent = &parent.cloned().unwrap_or_default();
+        let routes = |uri: &str| RibEntry { name: uri.parse().unwrap(), routes: Vec::new() };
+        let fib = ["/b", "/a/x/1", "/a/x/2", "/a", "/a/y"].map(entry).into();
+        let rib = ["/down/peer", "/a/x/2"].map(routes).into();
+        let choices = vec![choice("/", "/s/best"), choice("/a/x", "/s/multi")];
         Tables {
-            fib: ["/b", "/a/x/1", "/a/x/2", "/a", "/a/y"].map(entry).into(),
-            rib: vec![RibEntry { name: "/down/peer".parse().unwrap(), routes: Vec::new() }],
-            strategies: vec![choice("/", "/s/best"), choice("/a/x", "/s/multi")],
+            fib: items(fib, |entry: &FibEntry| &entry.name, parent),
+            rib: items(rib, |entry: &RibEntry| &entry.name, parent),
+            strategies: items(choices, |choice: &StrategyChoice| &choice.name, parent),
         }
     }
 
     fn shown(parent: Option<&str>) -> Vec<(String, u64, u64, Option<String>)> {
         let parent: Option<Name> = parent.map(|uri| uri.parse().unwrap());
         let selection = Selection { first: 100, ..Selection::default() };
-        let tree = tables().tree(parent.as_ref(), &selection);
+        let tree = tables(parent.as_ref()).tree(parent.as_ref(), &selection).unwrap();
         let nodes = tree["nodes"].as_array().unwrap();
         assert_eq!(tree["total"], nodes.len());
         let node = |node: &Value| {
@@ -237,9 +310,34 @@ mod tests {
     #[test]
     fn children_are_shown_in_parts() {
         let selection = Selection { first: 1, skip: 1, ..Selection::default() };
-        let tree = tables().tree(Some(&Name::default()), &selection);
+        let root = Name::default();
+        let tree = tables(Some(&root)).tree(Some(&root), &selection).unwrap();
         assert_eq!(tree["total"], 3);
         assert_eq!(tree["nodes"][0]["component"], "b");
         assert!(tree["nodes"][1].is_null());
+    }
+
+    #[test]
+    fn long_tables_are_read_in_parts() {
+        let count = 2 * PART_LEN as u64 + 5;
+        let mut parts = 0;
+        let read = move |after: Option<Name>| {
+            parts += 1;
+            assert!(parts <= 3, "the last part is shorter");
+            let next =
+                after.map_or(0, |name| name.as_ref().last().unwrap().as_segment().unwrap() + 1);
+            let entry = |number| {
+                let mut name: Name = "/many".parse().unwrap();
+                name.push_segment(number);
+                FibEntry { name, next_hops: Vec::new() }
+            };
+            Ok((next..count).take(PART_LEN).map(entry).collect())
+        };
+        let fib = Items::new(read, |entry: &FibEntry| &entry.name);
+        let many: Name = "/many".parse().unwrap();
+        let selection = Selection { first: 2, skip: PART_LEN, ..Selection::default() };
+        let tree = Tables { fib, ..tables(Some(&many)) }.tree(Some(&many), &selection).unwrap();
+        assert_eq!((&tree["total"], tree["nodes"].as_array().unwrap().len()), (&count.into(), 2));
+        assert_eq!(tree["nodes"][0]["component"], format!("seg={PART_LEN}"));
     }
 }
