@@ -25,7 +25,8 @@ const KINDS = {
     ["transport", "Transport", "word", ["unix", "udp", "tcp", "memif", "veth"]], ["traffic", "Content", "word", ["a-to-b", "b-to-a", "both"]],
     ["producer", "Producer", "word", ["generator", "files"]], ["peers", "Beside it", "word", ["none", "nfd", "ndnd", "all", "transfer"]],
     ["payload", "Content bytes", "number", { min: 1, max: 8000 }], ["components", "Name components", "number", { min: 5, max: 15 }],
-    ["fileMib", "File size (MiB)", "number", { min: 16, max: 4096 }], ["workers", "Workers", "number", { min: 1, max: 16 }],
+    ["consumer", "Consumer", "word", ["fetcher", "get", "get-file"]],
+    ["fileMib", "File size (MiB)", "number", { min: 16, max: 4096 }], ["fileCount", "Files of a fetch", "number", { min: 1, max: 1024 }], ["workers", "Workers", "number", { min: 1, max: 16 }],
     ["congestion", "Congestion control", "word", ["cubic", "delay", "fixed"]], ["window", "Fixed window (Interests)", "number", { min: 1, max: 16384 }],
     ["delayMs", "Delay (ms, over UDP)", "decimal", { min: 0, max: 1000 }], ["rateMbit", "Rate (Mbit/s, over UDP)", "number", { min: 0 }],
     ["loss", "Loss (share, over UDP)", "decimal", { min: 0, max: 0.5 }],
@@ -35,7 +36,7 @@ const KINDS = {
 const TYPES = { names: "[String!]!", number: "UInt64", decimal: "Float", flag: "Boolean", word: "String", text: "String!" };
 const typeOf = ([, , type, more]) => (type === "number" && more.required ? "UInt64!" : TYPES[type]);
 const TASKS = "subscription { tasks { id kind state arguments principal unixMs } }";
-const HISTORY = "mutation($first: UInt64, $second: UInt64) { benchmarkHistoryStart(first: $first, second: $second) { id } }";
+const HISTORY = "query($first: UInt64, $second: UInt64) { benchmarkHistory(first: $first, second: $second) }";
 const DETAILS = "subscription($id: UInt64!) { tasks(id: $id) { id kind state status messages metrics { key value } } }";
 const RESULT = "query($id: UInt64!) { tasks(id: $id) { result } }";
 
@@ -67,7 +68,8 @@ function eventOf(line) {
   }
 }
 
-const milliseconds = (us) => `${(us / 1000).toFixed(1)} ms`;
+/** A percentile of the latency, which `namewire get` does not measure. */
+const latency = (of, name) => (of.max_us > 0 ? `${(of[name] / 1000).toFixed(1)} ms` : "–");
 
 const tile = (name, value) => make("div", { class: "tile" }, make("dt", {}, name), make("dd", {}, value));
 
@@ -95,8 +97,8 @@ class Progress {
     for (const way of now?.directions ?? []) {
       const arrow = way.producer === "A" ? "A → B" : "B → A";
       tiles.push(tile(`Goodput ${arrow}`, short(way.goodput_bit_per_s, "bit/s")), tile(`Data ${arrow}`, short(way.data_per_s, "/s")),
-        tile(`Latency ${arrow}, median`, milliseconds(way.latency.p50_us)),
-        tile(`Latency ${arrow}, 99th percentile`, milliseconds(way.latency.p99_us)));
+        tile(`Latency ${arrow}, median`, latency(way.latency, "p50_us")),
+        tile(`Latency ${arrow}, 99th percentile`, latency(way.latency, "p99_us")));
     }
     if (now) {
       const { a_us: a, f_us: f, b_us: b } = now.cpu_per_data;
@@ -143,6 +145,7 @@ export class Tasks extends List {
       event.preventDefault();
       this.start(form);
     } }, kinds, this.inputs, make("button", { class: "main" }, "Start"));
+    form.className = "many";
     const history = make("section");
     const opener = make("button", { type: "button", onclick: () => this.showHistory(history) }, "History of benchmarks");
     return make("div", {}, make("p", {}, "Programs that the forwarder starts on its host and connects to itself. They end with it. "
@@ -169,23 +172,13 @@ export class Tasks extends List {
     }
   }
 
-  /** Starts a task that reads the history, and returns its result. */
+  /** The latest benchmarks, or two compared. */
   async readHistory(variables) {
-    const { benchmarkHistoryStart: { id } } = await query(HISTORY, variables);
-    let follow;
-    const task = await new Promise((resolve, reject) => {
-      const onTask = (found) => found?.state === "running" || resolve(found);
-      follow = this.followTask(id, onTask, reject);
-      this.history?.stop();
-      this.history = follow;
-    });
-    follow.stop();
-    if (task?.state === "done") return JSON.parse(task.result);
-    throw new Error(task ? task.messages.trim() || `The task has ${task.state}.` : "The history was read by others meanwhile: try again.");
+    return JSON.parse((await query(HISTORY, variables)).benchmarkHistory);
   }
 
   /** Follows a task, which the forwarder forgets after many others. Its result, which may be long, is read once at its end. */
-  followTask(id, onTask, onError = showError) {
+  followTask(id, onTask) {
     let reading;
     const onData = async ({ tasks: [task] }) => {
       const isRunning = ["running", "stopping"].includes(task?.state);
@@ -196,14 +189,14 @@ export class Tasks extends List {
       } catch (error) {
         if (follow.stopped) return;
         follow.stop();
-        onError(error);
+        showError(error);
         return;
       }
       // The forwarder may have forgotten it meanwhile.
       const found = read ? read.tasks[0] : { result: "" };
       if (!follow.stopped) onTask(task && found && { ...task, ...found });
     };
-    const follow = new Subscription(DETAILS, { variables: { id }, onData, onState: showConnection, onError });
+    const follow = new Subscription(DETAILS, { variables: { id }, onData, onState: showConnection, onError: showError });
     return follow;
   }
 
@@ -222,7 +215,6 @@ export class Tasks extends List {
   hide() {
     super.hide();
     this.details?.stop();
-    this.history?.stop();
   }
 
   /** Shows the details of a task, or of none. */
@@ -263,8 +255,7 @@ export class Tasks extends List {
   read() {
     const { tasks, task } = this;
     if (tasks === undefined) return [];
-    // Those that read the history are none of the user's.
-    const rows = tasks.filter(({ kind }) => kind in KINDS).map(({ id, kind, state, arguments: words, principal, unixMs }) => {
+    const rows = tasks.map(({ id, kind, state, arguments: words, principal, unixMs }) => {
       const details = make("button", { type: "button", class: "link", "aria-pressed": String(this.shown === id),
         "aria-label": `${KINDS[kind][0]}, details of task ${id}`, onclick: (event) => {
           event.target.blur();
@@ -275,7 +266,8 @@ export class Tasks extends List {
       return make("tr", {}, make("td", { class: "number" }, String(id)), make("td", {}, details),
         make("td", {}, make("span", { class: colour }, state)), make("td", { class: "number" }, time(unixMs).slice(0, 8)),
         make("td", {}, principal),
-        make("td", { class: "name" }, words.filter((word) => !/^--(metrics=|history=|json$|progress$)/.test(word)).join(" ")));
+        make("td", { class: "name command" }, ...words.filter((word) => !/^--(metrics=|history=|json$|progress$)/.test(word))
+          .flatMap((word) => [make("span", { class: "word" }, word), " "])));
     });
     const headings = [["Number", "number"], ["Kind"], ["State"], ["Start (UTC)", "number"], ["By"], ["Command"]];
     const list = rows.length > 0 ? table("Tasks, the latest first", headings, rows) : make("p", {}, "There are no tasks yet.");

@@ -22,8 +22,6 @@ use crate::tokens::Role;
 pub(crate) const RUNNING_MAX: usize = 8;
 /// Tasks that are listed; of those that have ended, the oldest is forgotten.
 const LISTED_MAX: usize = 50;
-/// The kind of tasks that read the history of benchmarks for a page. They take a moment, and the place of no other task.
-pub(crate) const HISTORY_KIND: &str = "benchmarkHistory";
 /// The last part of the messages of a task that is kept, and the first part of its results, in bytes.
 const MESSAGES_LEN_MAX: usize = 16 << 10;
 const RESULT_LEN_MAX: usize = 1 << 20;
@@ -212,20 +210,31 @@ impl Tasks {
         Ok(id)
     }
 
+    /// Runs the program to its end, which takes a moment, and returns its output.
+    ///
+    /// # Errors
+    /// It cannot be run, or fails; the reason is its own.
+    pub(crate) fn run_to_end(&self, arguments: &[String]) -> Result<String, Refused> {
+        let programs = self.programs()?;
+        let run = command(programs).args(arguments).stdin(Stdio::null()).output();
+        let output = run.map_err(|error| format!("{}: {error}", programs.executable.display()))?;
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+            false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        }
+    }
+
     fn add(&self, order: Order) -> Result<u64, Refused> {
         let mut list = self.lock();
         if list.is_closed {
             return Err("the forwarder is stopping".to_owned());
         }
-        let is_history = order.kind == HISTORY_KIND;
-        let is_alike = |task: &&Task| (task.order.kind == HISTORY_KIND) == is_history;
-        let alike = || list.tasks.iter().filter(is_alike);
-        if alike().filter(|task| task.status.is_none()).count() >= RUNNING_MAX {
+        if list.tasks.iter().filter(|task| task.status.is_none()).count() >= RUNNING_MAX {
             return Err(format!("{RUNNING_MAX} tasks are running: stop one first"));
         }
-        let oldest = alike().find(|task| task.status.is_some()).map(|task| task.id);
-        if alike().count() >= if is_history { RUNNING_MAX } else { LISTED_MAX } {
-            list.tasks.retain(|task| Some(task.id) != oldest);
+        let oldest = list.tasks.iter().position(|task| task.status.is_some());
+        if let Some(oldest) = oldest.filter(|_| list.tasks.len() >= LISTED_MAX) {
+            list.tasks.remove(oldest);
         }
         list.last_id += 1;
         let id = list.last_id;
@@ -483,6 +492,14 @@ mod tests {
         let id = start(&tasks, "true").unwrap();
         wait(&tasks, id, "done");
         assert!(!tasks.signal(id, Signal::INT) && !tasks.signal(99, Signal::INT));
+    }
+
+    #[test]
+    fn output_of_a_program_is_read_or_its_reason_is_given() {
+        let run = |script: &str| tasks().run_to_end(&["-c", script].map(str::to_owned));
+        assert_eq!(run("echo { }"), Ok("{ }\n".to_owned()));
+        assert_eq!(run("echo out; echo why >&2; exit 1"), Err("why".to_owned()));
+        assert!(Tasks::new(None).run_to_end(&[]).is_err());
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler, Tasks)>) -> Result<Sche
         query = query.field(field);
     }
     query = query.field(names::query()).field(captures::dissection());
-    query = query.field(tasks::query());
+    query = query.field(tasks::query()).field(tasks::history());
     mutation = mutation.field(requests::measurement());
     for field in management::mutations()? {
         mutation = mutation.field(field);

@@ -17,7 +17,7 @@ use super::access::{self, bad_input, refusal};
 use super::management::{number, text, truth};
 use super::shapes::{NUMBER, Shape, Types, json_of};
 use crate::calls::unix_ms;
-use crate::tasks::{HISTORY_KIND, Order, Tasks};
+use crate::tasks::{Order, Tasks};
 use crate::tokens::Role;
 
 /// Time after the request to stop at which a task is killed.
@@ -110,7 +110,7 @@ const TRANSPORT: Parameter = Parameter {
     )
 };
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 6] = [
     Kind {
         name: "trafficProducer",
         field: "trafficProducerStart",
@@ -272,7 +272,18 @@ const KINDS: [Kind; 7] = [
             optional(
                 "fileMib",
                 Form::NumberOf("--file-mib", ""),
-                "Size of the files, MiB, with the producer `files`.",
+                "Size of each file, MiB, with the producer `files`.",
+            ),
+            optional(
+                "fileCount",
+                Form::NumberOf("--file-count", ""),
+                "Files of each fetch, fetched in turn, with the producer `files`.",
+            ),
+            optional(
+                "consumer",
+                Form::WordOf("--consumer", &["fetcher", "get", "get-file"]),
+                "`fetcher`, or with the producer `files` `get` (`namewire get` into the null device) or `get-file` (the same \
+                 into files in memory).",
             ),
             optional(
                 "delayMs",
@@ -325,30 +336,11 @@ const KINDS: [Kind; 7] = [
         ],
         alternatives: &[],
     },
-    Kind {
-        name: HISTORY_KIND,
-        field: "benchmarkHistoryStart",
-        command: &["bench", "page-history"],
-        role: Role::Operate,
-        has_metrics: false,
-        help: "Reads benchmarks of the history. The result is JSON: the latest 50, or two of them compared.",
-        parameters: &[
-            optional("before", Form::NumberOf("--before", ""), "The latest 50 before this number."),
-            optional(
-                "first",
-                Form::NumberOf("--first", ""),
-                "Number of the one that the second is compared with.",
-            ),
-            optional("second", Form::NumberOf("--second", ""), "Number of the second."),
-        ],
-        alternatives: &["before", "first"],
-    },
 ];
 
 /// Adds the type of the results.
 pub(super) fn declare(types: &mut Types) {
-    let kinds = "`trafficProducer`, `trafficConsumer`, `fetch`, `fileServer`, `benchmark`, `benchmarkFetch` or \
-                 `benchmarkHistory`.";
+    let kinds = "`trafficProducer`, `trafficConsumer`, `fetch`, `fileServer`, `benchmark` or `benchmarkFetch`.";
     let cpu = "CPU time of its process so far, nanoseconds; null after its end.";
     let state = "`running`, `stopping`, `stopped`, `done`, or `failed`.";
     let status = "Exit status; null while it runs, or if a signal has ended it.";
@@ -529,10 +521,8 @@ fn arguments(
     let mut others = Vec::new();
     if kind.has_metrics {
         options.push("--metrics=127.0.0.1:0".to_owned());
-    } else if ["benchmark", HISTORY_KIND].contains(&kind.name)
-        && let Some(state) = state
-    {
-        options.push(format!("--history={}", state.join("bench.sqlite").display()));
+    } else if kind.name == "benchmark" {
+        options.extend(history_file(state.as_deref()));
     }
     for Parameter { name, form, .. } in kind.parameters {
         match *form {
@@ -596,6 +586,44 @@ fn arguments(
     }
     Ok([options, others].concat())
 }
+
+/// The option with the file of the history, in this directory of files that tasks keep.
+fn history_file(state: Option<&Path>) -> Option<String> {
+    Some(format!("--history={}", state?.join("bench.sqlite").display()))
+}
+
+/// The query `benchmarkHistory`.
+pub(super) fn history() -> Field {
+    let text = Shape::Text;
+    let field = Field::new("benchmarkHistory", text.type_ref(), move |context| {
+        let text = text.clone();
+        FieldFuture::new(async move {
+            let (calls, _) = access::authorize(&context, Role::Operate)?;
+            let tasks = context.data::<Tasks>()?.clone();
+            let mut arguments: Vec<String> = ["bench", "page-history"].map(str::to_owned).into();
+            arguments.extend(history_file(tasks.programs().map_err(refusal)?.state.as_deref()));
+            for (name, option, _) in HISTORY_ARGUMENTS {
+                let value = number(&context, name)?;
+                arguments.extend(value.map(|value| format!("{option}={value}")));
+            }
+            let read = calls.call(move |_| tasks.run_to_end(&arguments)).await;
+            Ok(text.value(&read.map_err(|failure| access::unanswered(&failure))?.into()))
+        })
+    });
+    let help = "Benchmarks that this forwarder has started, as JSON: the latest 50, or two of them compared (`namewire \
+                bench page`); role operate.";
+    let arguments = HISTORY_ARGUMENTS
+        .into_iter()
+        .map(|(name, _, help)| InputValue::new(name, TypeRef::named(NUMBER)).description(help));
+    arguments.fold(field.description(help), Field::argument)
+}
+
+/// Arguments of the history, with the options of the program.
+const HISTORY_ARGUMENTS: [(&str, &str, &str); 3] = [
+    ("before", "--before", "The latest 50 before this number."),
+    ("first", "--first", "Number of the one that the second is compared with."),
+    ("second", "--second", "Number of the second."),
+];
 
 /// A name as the program takes it.
 fn uri(argument: &str, value: &str) -> Result<String, Error> {
