@@ -106,6 +106,8 @@ function receive(message) {
 
 const percent = (part) => `${(100 * part).toFixed(3)} %`;
 const milliseconds = (us) => (us / 1000).toFixed(us < 10_000 ? 2 : 0);
+/** The percentiles of the latency of a direction, which `namewire get` does not measure. */
+const percentiles = ({ p50_us: p50, p99_us: p99, max_us: max }) => (max > 0 ? `${milliseconds(p50)}, ${milliseconds(p99)} ms` : "–");
 
 const OWN = "namewire";
 
@@ -166,7 +168,9 @@ const INPUTS = [
   ["congestion", "Congestion control", [["cubic", "CUBIC"], ["delay", "delay-based"], ["fixed", "fixed window"]]],
   ["window", "Fixed window", [1, 16384, 1]],
   ["producer", "Producer", [["generator", "packet generator"], ["files", "file server"]]],
-  ["file_mib", "File (MiB)", [16, 4096, 1]],
+  ["consumer", "Consumer", [["fetcher", "fetcher"], ["get", "namewire get"], ["get_file", "namewire get, to files"]]],
+  ["file_mib", "Size of a file (MiB)", [16, 4096, 1]],
+  ["file_count", "Files of a fetch", [1, 1024, 1]],
   ["delay_ms", "Delay of the link B–F (ms)", [0, 1000, "any"]],
   ["rate_mbit", "Rate of the link (Mbit/s, 0: any)", [0, 1000000, 1]],
   ["loss", "Loss of the link (share)", [0, 0.5, "any"]],
@@ -183,7 +187,7 @@ class Run {
     const defaults = await read("/api/defaults");
     // Kept while the page is open, so that the next benchmark differs in one input.
     const kept = this.kept ?? defaults;
-    this.form = make("form", { onsubmit: (event) => {
+    this.form = make("form", { class: "many", onsubmit: (event) => {
       event.preventDefault();
       this.start();
     } }, ...INPUTS.map(([name, label, values]) => {
@@ -243,13 +247,14 @@ class Run {
     const figures = directions.flatMap((one) => {
       const way = one.producer === "A" ? "A → B" : "B → A";
       return [[`Goodput ${way}`, bits(one.goodput_bit_per_s)], [`Data ${way}`, short(one.data_per_s, "/s")],
-        [`Latency ${way}: p50, p99`, `${milliseconds(one.latency.p50_us)}, ${milliseconds(one.latency.p99_us)} ms`],
+        [`Latency ${way}: p50, p99`, percentiles(one.latency)],
         [`Loss ${way}`, percent(one.loss)], [`Window ${way}`, short(one.window)]];
     });
-    if (cpu) figures.push(["CPU of A, F, B for a Data", `${[cpu.a_us, cpu.f_us, cpu.b_us].map((us) => us.toFixed(1)).join(", ")} µs`]);
+    if (cpu) figures.push(["CPU of A, F, B (µs/Data)", [cpu.a_us, cpu.f_us, cpu.b_us].map((us) => us.toFixed(1)).join(", ")]);
     this.tiles.replaceChildren(...figures.map(([name, value]) =>
       make("div", { class: "tile" }, make("dt", {}, name), make("dd", {}, value))));
     this.rates.draw(rates);
+    this.latencies.element.hidden = directions.length > 0 && directions.every(({ latency }) => latency.max_us === 0);
     this.latencies.draw(latencies);
     // Rows are not replaced under the focus of the keyboard.
     if (message?.event !== "live" && !this.trials.contains(document.activeElement)) {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::page::{Order, run_fetch_node};
+use crate::page::{Order, run_fetch_node, run_get_node};
 use crate::{
     ControlCostOptions, ControlCostReport, DistanceOptions, IdleOptions, IdleReport, ModelOptions,
     ModelReport, Quartiles, SkewOptions, SkewReport, TransferOptions, relay_tcp, relay_udp,
@@ -180,7 +180,7 @@ enum Bench {
         #[arg(long)]
         wait: bool,
         /// Fetch files once, and not again and again
-        #[arg(long, requires = "are_files")]
+        #[arg(long, requires = "files", conflicts_with = "get")]
         once: bool,
     },
     /// A part of the history of `bench page`; started as a task of the HTTP API
@@ -303,6 +303,9 @@ fn run(bench: &Bench) -> Outcome {
         }
         Bench::Link(options) => link::run(options),
         Bench::Page(options) => page::run(options),
+        Bench::PageFetch { order, wait, .. } if order.get.is_some() => {
+            Ok(run_get_node(order, *wait)?)
+        }
         Bench::PageFetch { order, wait, once } => Ok(run_fetch_node(order, *wait, *once)?),
         Bench::PageHistory(options) => page::run_history(options),
         Bench::Overload(options) => overload::run(options),

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::common::print_json;
 use crate::page::{
-    self, ApiOptions, BenchSite, CongestionKind, Elsewhere, History, InterestPattern,
+    self, ApiOptions, BenchSite, CongestionKind, ConsumerKind, Elsewhere, History, InterestPattern,
     PageTransport, Peers, Plan, ProducerKind, Progress, Record, RemoteOptions, State, Statistic,
     Summary, Traffic, microseconds, run_trials,
 };
@@ -29,6 +29,7 @@ use crate::page::{
 ///   namewire bench page --headless --transport udp --delay-ms 5 --loss 0.001 --congestion delay
 ///   namewire bench page --headless --transport tcp --peers all --export report.html
 ///   namewire bench page --headless --transport udp --producer files --payload 1200 --verify --peers transfer
+///   namewire bench page --headless --producer files --file-count 16 --consumer get --workers 2 --flows 2
 ///   namewire bench page --headless --transport udp --forwarder udp://router:6363 --api https://router:6380 --token-file token
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
@@ -122,9 +123,16 @@ struct Inputs {
     /// Producer: generator, or files (a file server)
     #[arg(long, default_value = "generator", value_parser = named::<ProducerKind>, value_name = "KIND", requires = "headless")]
     producer: ProducerKind,
-    /// Length of the file of a file server, in MiB; it is fetched again and again
+    /// Length of each file of a file server, in MiB
     #[arg(long, default_value_t = Plan::default().file_mib, value_name = "NUMBER", requires = "headless")]
     file_mib: u32,
+    /// Files of each fetch from a file server, fetched in turn, again and again
+    #[arg(long, default_value_t = Plan::default().file_count, value_name = "NUMBER", requires = "headless")]
+    file_count: u32,
+    /// Consumer: fetcher (the state machine of `get`, over the sockets of `traffic`), get (`namewire get` into the null
+    /// device; with --producer files), or get-file (the same into files in memory)
+    #[arg(long, default_value = "fetcher", value_parser = named::<ConsumerKind>, value_name = "KIND", requires = "headless")]
+    consumer: ConsumerKind,
     /// Delay of a link between F and B in each direction, in milliseconds (udp only)
     #[arg(long, default_value_t = Plan::default().delay_ms, value_name = "NUMBER", requires = "headless")]
     delay_ms: f64,
@@ -157,6 +165,7 @@ impl Inputs {
         let Self { workers, transport, traffic, flows, components, payload, prefix_match, .. } =
             *self;
         let Self { interests, verify, congestion, window, producer, file_mib, .. } = *self;
+        let Self { file_count, consumer, .. } = *self;
         let Self { delay_ms, rate_mbit, loss, peers, duration: duration_s, trials, .. } = *self;
         Plan {
             workers,
@@ -172,6 +181,8 @@ impl Inputs {
             window,
             producer,
             file_mib,
+            file_count,
+            consumer,
             delay_ms,
             rate_mbit,
             loss,

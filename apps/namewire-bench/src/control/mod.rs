@@ -167,7 +167,9 @@ impl Traffic {
         let order = Order {
             transport: subject.transport(),
             names: vec!["/B/0".to_owned()],
-            are_files: false,
+            files: None,
+            get: None,
+            folder: None,
             can_be_prefix: false,
             is_repeated: false,
             verify: false,

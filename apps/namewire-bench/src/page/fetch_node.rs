@@ -10,10 +10,11 @@ use std::io::{BufRead, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 use namewire::cli::shared::positive_duration;
 use ndn_client::fetch::{
@@ -31,7 +32,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
 /// Time between two lines of figures.
-const INTERVAL: Duration = Duration::from_millis(250);
+pub(super) const INTERVAL: Duration = Duration::from_millis(250);
 /// Largest latency that is distinguished.
 const LATENCY_US_MAX: u64 = 60_000_000;
 const LIFETIME_MS: u64 = 4000;
@@ -44,6 +45,15 @@ const LEAD_MAX: u32 = 1024;
 /// Waits shorter than this are not worth a timer.
 const TIMER_SLACK: Duration = Duration::from_micros(80);
 
+/// Output of `namewire get`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GetOutput {
+    /// The null device
+    Null,
+    /// A file in memory
+    File,
+}
+
 /// Content to fetch: the command line of the process.
 #[derive(Args, Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Order {
@@ -53,9 +63,15 @@ pub(crate) struct Order {
     /// Names of the content, one fetch each
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// The names are those of files, whose version is found first and which end
-    #[arg(long = "files")]
-    pub(crate) are_files: bool,
+    /// The names are those of files, whose version is found first and which end: each fetch has this number of them, in turn
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) files: Option<u32>,
+    /// Fetch files by `namewire get`
+    #[arg(long, value_name = "OUTPUT", requires_all = ["files", "folder"])]
+    pub(crate) get: Option<GetOutput>,
+    /// Folder of what it writes
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) folder: Option<PathBuf>,
     /// Send Interests with CanBePrefix
     #[arg(long)]
     pub(crate) can_be_prefix: bool,
@@ -78,7 +94,6 @@ impl Order {
     pub(crate) fn arguments(&self) -> Vec<String> {
         let Self { transport, names, window, duration, .. } = self;
         let flags = [
-            ("--files", self.are_files),
             ("--can-be-prefix", self.can_be_prefix),
             ("--repeated", self.is_repeated),
             ("--verify", self.verify),
@@ -90,6 +105,10 @@ impl Order {
         ];
         arguments
             .extend(flags.into_iter().filter(|(_, set)| *set).map(|(flag, _)| flag.to_owned()));
+        arguments.extend(self.files.map(|count| format!("--files={count}")));
+        let get = self.get.and_then(|output| output.to_possible_value());
+        arguments.extend(get.map(|output| format!("--get={}", output.get_name())));
+        arguments.extend(self.folder.as_ref().map(|path| format!("--folder={}", path.display())));
         arguments.push("--".to_owned());
         arguments.extend(names.iter().cloned());
         arguments
@@ -174,20 +193,22 @@ pub(crate) fn run_fetch_node(order: &Order, waits: bool, is_once: bool) -> anyho
         "delay" => WindowMode::DELAY,
         size => WindowMode::Fixed(size.parse().context("the window")?),
     };
-    ensure!(!order.names.is_empty() && order.names.len() < usize::from(u8::MAX), "names");
+    let files = usize::try_from(order.files.unwrap_or(1))?.max(1);
+    let flows = order.names.len().div_ceil(files);
+    ensure!(flows > 0 && flows < usize::from(u8::MAX), "names");
     let address: ForwarderAddress = order.transport.parse().context("the transport")?;
     let found = find(order, &address)?;
     let mut endpoint = connect(&address)?;
     endpoint.set_mtu(MTU);
     let config = FetchConfig { window, retransmissions_max: u32::MAX, ..FetchConfig::default() };
-    let flow = |(number, (name, last))| Flow::new(order.config_of(config, number), name, last);
-    let flows = found.into_iter().enumerate().map(flow).collect();
+    let flow = |(number, objects): (usize, &[Found])| {
+        Flow::new(order.config_of(config, number), objects.to_vec())
+    };
+    let flows = found.chunks(files).enumerate().map(flow).collect();
     let mut node = FetchNode::new(flows, endpoint, order)?;
     let mut out = std::io::stdout().lock();
     if waits {
-        writeln!(out, "{{\"ready\": true}}")?;
-        out.flush()?;
-        std::io::stdin().lock().read_line(&mut String::new())?;
+        wait_to_begin(&mut out)?;
     }
     node.run(order.duration, is_once, |figures| {
         serde_json::to_writer(&mut out, figures)?;
@@ -196,16 +217,27 @@ pub(crate) fn run_fetch_node(order: &Order, waits: bool, is_once: bool) -> anyho
     })
 }
 
+/// Prints that the process is ready, and waits for a line on standard input.
+pub(super) fn wait_to_begin(out: &mut impl Write) -> std::io::Result<()> {
+    writeln!(out, "{{\"ready\": true}}")?;
+    out.flush()?;
+    std::io::stdin().lock().read_line(&mut String::new())?;
+    Ok(())
+}
+
 /// CPU time of this process so far.
 fn own_cpu() -> std::io::Result<Duration> {
     ndn_sys::cpu::process_time(std::process::id())
 }
 
-/// The names that segments follow, with the final segment where there is one.
-fn find(order: &Order, address: &ForwarderAddress) -> anyhow::Result<Vec<(Name, Option<u64>)>> {
+/// A name that segments follow, with the final segment if there is one.
+type Found = (Name, Option<u64>);
+
+/// The names that segments follow.
+fn find(order: &Order, address: &ForwarderAddress) -> anyhow::Result<Vec<Found>> {
     let names = order.names.iter().map(|name| Name::from_uri(name).context("a name"));
     let names = names.collect::<anyhow::Result<Vec<_>>>()?;
-    if !order.are_files {
+    if order.files.is_none() {
         return Ok(names.into_iter().map(|name| (name, None)).collect());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -257,8 +289,11 @@ fn connect(address: &ForwarderAddress) -> anyhow::Result<Endpoint> {
 struct Flow {
     config: FetchConfig,
     state: FetchState,
+    /// The objects, which it fetches in turn.
+    objects: Vec<Found>,
+    /// The one that it fetches, and its name.
+    object: usize,
     name: Name,
-    last: Option<u64>,
     /// Number of the current pass over the content: answers to earlier ones are late.
     pass: u8,
     /// Times at which the segments from `sent_base` on were sent; `None` if more than once.
@@ -269,12 +304,15 @@ struct Flow {
 }
 
 impl Flow {
-    fn new(config: FetchConfig, name: Name, last: Option<u64>) -> Self {
+    /// A fetch of at least one object.
+    fn new(config: FetchConfig, objects: Vec<Found>) -> Self {
+        let (name, last) = objects[0].clone();
         Self {
             config,
             state: FetchState::new(config, 0, last),
+            objects,
+            object: 0,
             name,
-            last,
             pass: 0,
             sent: VecDeque::new(),
             sent_base: 0,
@@ -282,12 +320,15 @@ impl Flow {
         }
     }
 
-    /// Begins the content again.
+    /// Begins the next object, after the last one the first.
     fn restart(&mut self) {
         let progress = self.state.progress();
         self.before.0 += progress.interests;
         self.before.1 += progress.retransmissions;
-        self.state = FetchState::new(self.config, 0, self.last);
+        self.object = (self.object + 1) % self.objects.len();
+        let (name, last) = &self.objects[self.object];
+        self.name.clone_from(name);
+        self.state = FetchState::new(self.config, 0, *last);
         self.pass = self.pass.wrapping_add(1);
         self.sent.clear();
         self.sent_base = 0;
@@ -570,7 +611,9 @@ mod tests {
         Order {
             transport: "udp4://192.0.2.1:6363".to_owned(),
             names: vec!["/A/0/0/I".to_owned(), "/A/0/0/I".to_owned()],
-            are_files: false,
+            files: None,
+            get: None,
+            folder: None,
             can_be_prefix: true,
             is_repeated: true,
             verify: false,
@@ -582,9 +625,13 @@ mod tests {
     #[test]
     fn arguments_have_the_order_as_their_value() {
         let own = std::iter::once("page-fetch".to_owned());
-        for order in
-            [order(), Order { are_files: true, verify: true, is_repeated: false, ..order() }]
-        {
+        let files = Order { files: Some(2), verify: true, is_repeated: false, ..order() };
+        let get = Order {
+            get: Some(GetOutput::File),
+            folder: Some("/dev/shm/x".into()),
+            ..files.clone()
+        };
+        for order in [order(), files, get] {
             let parsed =
                 <Parsed as clap::Parser>::try_parse_from(own.clone().chain(order.arguments()));
             assert_eq!(parsed.unwrap().order, order);
@@ -604,7 +651,7 @@ mod tests {
         let order = order();
         let config =
             FetchConfig { window: WindowMode::Fixed(2 * LEAD_MAX), ..FetchConfig::default() };
-        let flow = |number| Flow::new(order.config_of(config, number), Name::new(), None);
+        let flow = |number| Flow::new(order.config_of(config, number), vec![(Name::new(), None)]);
         let mut flows = [flow(0), flow(1)];
         let send = |flow: &mut Flow| {
             std::iter::from_fn(|| flow.state.poll_transmit(MS)).map(|one| one.segment).last()
@@ -626,7 +673,8 @@ mod tests {
     #[test]
     fn latency_is_that_of_interests_sent_once() {
         let config = FetchConfig { window: WindowMode::Fixed(3), ..FetchConfig::default() };
-        let mut flow = Flow::new(config, Name::new(), Some(9));
+        let objects = ["/first", "/second"].map(|name| (name.parse().unwrap(), Some(9)));
+        let mut flow = Flow::new(config, objects.to_vec());
         for segment in 0..3 {
             assert_eq!(flow.state.poll_transmit(MS).map(|one| one.segment), Some(segment));
             flow.note_sent(segment, 1, MS * u32::try_from(segment).unwrap());
@@ -639,5 +687,8 @@ mod tests {
         assert_eq!((flow.sent_base, flow.sent.len()), (3, 0));
         flow.restart();
         assert_eq!((flow.pass, flow.before, flow.state.first_missing()), (1, (3, 0), 0));
+        assert_eq!(flow.name, objects[1].0);
+        flow.restart();
+        assert_eq!(flow.name, objects[0].0);
     }
 }

@@ -5,6 +5,7 @@ mod api;
 mod export;
 mod fetch_node;
 mod figures;
+mod get_node;
 mod history;
 mod node_tasks;
 mod nodes;
@@ -18,10 +19,12 @@ mod trial;
 pub(crate) use api::ApiOptions;
 pub(crate) use export::{csv, html, microseconds, svg};
 pub(crate) use fetch_node::{Figures, Order, Reported, run_fetch_node};
+pub(crate) use get_node::run_get_node;
 pub(crate) use history::{History, LIST_LEN, default_file};
 pub(crate) use nodes::{Consumer, start_until};
 pub(crate) use plan::{
-    CongestionKind, InterestPattern, PageTransport, Peers, Plan, ProducerKind, Traffic,
+    CongestionKind, ConsumerKind, InterestPattern, PageTransport, Peers, Plan, ProducerKind,
+    Traffic,
 };
 pub(crate) use record::{Record, State, Statistic, Summary, compared, listed};
 pub(crate) use remote::{Elsewhere, RemoteOptions};

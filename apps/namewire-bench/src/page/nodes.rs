@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::api::ApiOptions;
 use super::fetch_node::{Order, Reported};
@@ -206,7 +208,9 @@ impl Forwarder {
         Order {
             transport: self.address(plan, consumer),
             names: plan.names(producer),
-            are_files: plan.producer == ProducerKind::Files,
+            files: (plan.producer == ProducerKind::Files).then_some(plan.file_count),
+            get: None,
+            folder: None,
             can_be_prefix: plan.prefix_match,
             is_repeated: plan.interests == InterestPattern::Repeated,
             verify: plan.verify,
@@ -367,7 +371,7 @@ impl Producer {
     }
 }
 
-/// The file that all names are links to.
+/// The file that all names are links to, so that a set of files needs the memory of one.
 pub(super) const FILE: &str = "file";
 
 /// Gives the file the names of the flows, and lists the directories of the workers in `mounts`.
@@ -431,6 +435,8 @@ impl Consumer {
     ) -> anyhow::Result<Self> {
         command.args(["page-fetch", "--wait"]).args(order.arguments());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(fs::File::create(&log)?);
+        // What it starts belongs to its group.
+        command.process_group(0);
         let mut process = Process::spawn(&mut command).context("a consumer")?;
         let (input, output) = process.pipes();
         let input = input.context("a pipe")?;
@@ -468,6 +474,9 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
+        let group = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        // Nothing is left of one that has ended on its own.
+        let _ = group.map(|group| kill_process_group(group, Signal::KILL));
         self.process.kill();
         if let Some(reader) = self.reader.take() {
             // It ends with the output of the process.
@@ -485,15 +494,21 @@ pub(super) enum Fetcher {
 }
 
 impl Fetcher {
-    /// Starts it; one of this host waits until it has found its content. Its figures go to `reports`.
+    /// Starts it; one of this host waits until it has found its content, or writes below `memory`. Its figures go to
+    /// `reports`.
     pub(super) fn start(
         plan: &Plan,
         (number, (producer, node)): (usize, (Node, Node)),
         elsewhere: Option<&ApiOptions>,
-        forwarder: &Forwarder,
+        (forwarder, memory): (&Forwarder, Option<&Path>),
         reports: Sender<Reported>,
     ) -> anyhow::Result<Self> {
-        let order = forwarder.order(plan, (producer, node));
+        let mut order = forwarder.order(plan, (producer, node));
+        if let Some((output, memory)) = plan.consumer.output().zip(memory) {
+            let folder = memory.join(format!("consumer-{}", node.letter()));
+            fs::create_dir_all(&folder)?;
+            (order.get, order.folder) = (Some(output), Some(folder));
+        }
         if let Some(options) = elsewhere {
             let consumer = RemoteConsumer::new(options, order, (number, reports));
             return Ok(Self::Elsewhere(consumer.with_context(|| node.title())?));

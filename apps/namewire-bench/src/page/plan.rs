@@ -6,6 +6,7 @@ use ndn_client::link::SimulatedLinkOptions;
 use ndn_packet::MAX_PACKET_SIZE;
 use serde::{Deserialize, Serialize};
 
+use super::fetch_node::GetOutput;
 use crate::relay::program::Program;
 
 /// Content bytes of a segment that leave room for name and signature in a packet.
@@ -15,6 +16,8 @@ const COMPONENTS_MIN: u32 = 5;
 const COMPONENTS_MAX: u32 = 15;
 /// A file of this length does not fit the Content Store of the forwarder.
 const FILE_MIB_MIN: u32 = 16;
+/// Maximum number of files of all fetches of a direction.
+const FILES_MAX: u32 = 1024;
 
 /// Transport of the faces between F and the other nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,6 +134,29 @@ pub(crate) enum ProducerKind {
     Files,
 }
 
+/// The programs that fetch content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ConsumerKind {
+    /// The state machine of `namewire get` over the sockets of the traffic generator, all fetches in one process.
+    Fetcher,
+    /// `namewire get` into the null device, a process for each file.
+    Get,
+    /// `namewire get` into a file in memory.
+    GetFile,
+}
+
+impl ConsumerKind {
+    /// Output of `namewire get`, if that fetches.
+    pub(super) const fn output(self) -> Option<GetOutput> {
+        match self {
+            Self::Fetcher => None,
+            Self::Get => Some(GetOutput::Null),
+            Self::GetFile => Some(GetOutput::File),
+        }
+    }
+}
+
 /// Congestion control of the fetches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -171,8 +197,12 @@ pub(crate) struct Plan {
     pub(crate) window: u32,
     /// The programs that produce content.
     pub(crate) producer: ProducerKind,
-    /// Length of the file, 16 to 4096 MiB. It is fetched again and again.
+    /// Length of each file, 16 to 4096 MiB.
     pub(crate) file_mib: u32,
+    /// Number of files of each fetch, which it fetches in turn, again and again; at most 1,024 of all fetches of a direction.
+    pub(crate) file_count: u32,
+    /// The programs that fetch content (`get`, `get_file`: files only).
+    pub(crate) consumer: ConsumerKind,
     /// Time from one end of the link between F and B to the other, in milliseconds, 0 to 1000 (UDP only).
     pub(crate) delay_ms: f64,
     /// Rate of that link in 10^6 bit/s, each way; 0: not limited (UDP only).
@@ -203,6 +233,8 @@ impl Default for Plan {
             window: 256,
             producer: ProducerKind::Generator,
             file_mib: 64,
+            file_count: 1,
+            consumer: ConsumerKind::Fetcher,
             delay_ms: 0.0,
             rate_mbit: 0,
             loss: 0.0,
@@ -226,6 +258,7 @@ impl Plan {
             ("payload", self.payload, 1, u32::try_from(PAYLOAD_MAX).unwrap_or(0)),
             ("window", self.window, 1, 16_384),
             ("file_mib", self.file_mib, FILE_MIB_MIN, 4096),
+            ("file_count", self.file_count, 1, FILES_MAX / self.flows.clamp(1, 64)),
             ("duration_s", self.duration_s, 1, 600),
             ("trials", self.trials, 1, 100),
         ];
@@ -242,6 +275,13 @@ impl Plan {
         if self.has_link() && self.transport != PageTransport::Udp {
             return Err("delay_ms, rate_mbit and loss are those of a link of UDP: transport: udp"
                 .to_owned());
+        }
+        let needs_files = self.consumer != ConsumerKind::Fetcher || self.file_count > 1;
+        if needs_files && self.producer != ProducerKind::Files {
+            return Err(
+                "consumer, file_count: they are for files of a file server: producer: files"
+                    .to_owned(),
+            );
         }
         if self.prefix_match && self.producer == ProducerKind::Files {
             return Err("prefix_match: a file server answers exact names only".to_owned());
@@ -290,8 +330,8 @@ impl Plan {
         }
     }
 
-    /// The names that the fetches of content of `producer` begin with: `/A/WORKER/FLOW/I/I…`, without version and
-    /// segment.
+    /// The names that the fetches of content of `producer` begin with: `/A/WORKER/CONTENT/I/I…`, without version and
+    /// segment. Those of the files of one fetch follow each other.
     pub(super) fn names(&self, producer: Node) -> Vec<String> {
         let segment_and_version = match self.producer {
             ProducerKind::Generator => 1,
@@ -300,11 +340,13 @@ impl Plan {
         let padding = self.components - 3 - segment_and_version;
         let padding = "/I".repeat(usize::try_from(padding).unwrap_or(0));
         let (letter, workers, shared) = (producer.letter(), self.workers, self.flows_of_a_name());
-        let of = |flow| {
-            let content = flow / shared;
-            format!("/{letter}/{}/{content}{padding}", content % workers)
+        let contents = self.flows / shared;
+        let of = |flow: u32| {
+            let (content, padding) = (flow / shared, &padding);
+            let numbers = (0..self.file_count).map(move |file| content + file * contents);
+            numbers.map(move |number| format!("/{letter}/{}/{number}{padding}", content % workers))
         };
-        (0..self.flows).map(of).collect()
+        (0..self.flows).flat_map(of).collect()
     }
 
     /// The prefixes that a producer registers, one for each worker that has flows.
@@ -337,6 +379,10 @@ mod tests {
         // A version and a segment follow.
         let plan = Plan { producer: ProducerKind::Files, components: 5, ..plan };
         assert_eq!(plan.names(Node::A)[0], "/A/0/0");
+        // A set of files has the worker of its fetch.
+        let plan = Plan { workers: 2, flows: 3, file_count: 2, ..plan };
+        let names = ["/A/0/0", "/A/0/3", "/A/1/1", "/A/1/4", "/A/0/2", "/A/0/5"];
+        assert_eq!(plan.names(Node::A), names);
         let interests = InterestPattern::Repeated;
         let plan = Plan { workers: 4, flows: 4, interests, ..Plan::default() };
         assert_eq!(plan.names(Node::A), ["/A/0/0/I", "/A/0/0/I", "/A/1/1/I", "/A/1/1/I"]);
@@ -357,6 +403,12 @@ mod tests {
             (Plan { interests: InterestPattern::Repeated, ..good }, "flows"),
             (Plan { peers: Peers::All, transport: PageTransport::Memif, ..good }, "peers"),
             (Plan { peers: Peers::Transfer, ..good }, "file server"),
+            (Plan { consumer: ConsumerKind::Get, ..good }, "producer: files"),
+            (Plan { file_count: 2, ..good }, "producer: files"),
+            (
+                Plan { flows: 64, file_count: 17, producer: ProducerKind::Files, ..good },
+                "file_count: 17 is not from 1 to 16",
+            ),
             (
                 Plan {
                     peers: Peers::Transfer,

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use ndn_sys::cpu::CpuTimes;
-use serde::Deserialize;
 
 use super::fetch_node::{Figures, Order};
 use super::figures::{STOPPED, Trial, direction_figures, per_data};
+use super::get_node::{GetResults, add_get_arguments};
 use super::nodes::{Forwarder, Producer};
-use super::plan::{CongestionKind, Node, Plan};
+use super::plan::{Node, Plan};
 use crate::relay::clock;
 use crate::transfer::MemoryFolder;
 
@@ -49,16 +49,6 @@ pub(super) struct Line<'a> {
     pub(super) forwarder: &'a Forwarder,
     pub(super) producer: &'a Producer,
     pub(super) direction: (Node, Node),
-}
-
-/// The results that `get` prints.
-#[derive(Debug, Deserialize)]
-struct GetResults {
-    bytes: u64,
-    segments: u64,
-    interests: u64,
-    retransmissions: u64,
-    nacks: u64,
 }
 
 impl Line<'_> {
@@ -128,21 +118,14 @@ impl Line<'_> {
         let name = names.first().context("a name")?;
         let _ = fs::remove_file(output);
         let mut command = self.forwarder.at(consumer, executable);
-        let verify = if plan.verify { "digest" } else { "none" };
-        command.args(["get", name, "--quiet", "--json", "--verify", verify]);
-        match plan.congestion {
-            CongestionKind::Cubic => command.args(["--congestion", "cubic"]),
-            CongestionKind::Delay => command.args(["--congestion", "delay"]),
-            CongestionKind::Fixed => command.args(["--window", &plan.window.to_string()]),
-        };
-        command.arg("--output").arg(output);
-        command.env("NDN_CLIENT_TRANSPORT", self.forwarder.address(plan, consumer));
+        let order = self.forwarder.order(plan, self.direction);
+        add_get_arguments(&mut command, &order, name, output);
         if let Some(folder) = output.parent() {
             command.env("HOME", folder);
         }
         let results: GetResults =
             serde_json::from_str(&output_of(command)?).context("the results of get")?;
-        let GetResults { bytes, segments, interests, retransmissions, nacks } = results;
+        let GetResults { bytes, segments, interests, retransmissions, nacks, .. } = results;
         check_length(plan, bytes)?;
         Ok(Figures {
             bytes,

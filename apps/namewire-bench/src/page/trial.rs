@@ -20,6 +20,7 @@ use super::transfer::{Client, Line};
 use crate::relay::clock;
 use crate::relay::program::Program;
 use crate::started::Folder;
+use crate::transfer::MemoryFolder;
 
 /// Poll interval for the stop flag.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
@@ -209,11 +210,15 @@ fn run_trial(
     observe: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<Trial> {
     let directions = plan.traffic.directions();
+    // Dropped after the consumers that write to it.
+    let memory = plan.consumer.output().map(|_| MemoryFolder::new()).transpose()?;
+    let memory = memory.as_ref().map(MemoryFolder::path);
     let mut nodes = Nodes::start(plan, program, places)?;
     let (sender, reports) = channel();
     for (at, &direction) in directions.iter().enumerate() {
         let (forwarder, place) = (&nodes.forwarder, places.elsewhere.node(direction.1));
-        let started = Fetcher::start(plan, (at, direction), place, forwarder, sender.clone())?;
+        let local = (forwarder, memory);
+        let started = Fetcher::start(plan, (at, direction), place, local, sender.clone())?;
         nodes.consumers.push((direction.1, started));
     }
     drop(sender);
