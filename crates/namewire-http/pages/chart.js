@@ -3,8 +3,9 @@
 const SAMPLES_MAX = 300;
 /** Width of the scale left of the lines, in pixels. */
 const LEFT = 56;
-/** Shortest time that a chart shows, in milliseconds. */
+/** Shortest time that a chart shows, and shows of all samples, in milliseconds. */
 const SPAN_MIN = 2000;
+const ALL_MIN = 10_000;
 /** Shortest drag that chooses a time, in pixels; others are clicks. */
 const DRAG_MIN = 5;
 
@@ -100,11 +101,11 @@ export class Chart {
     };
   }
 
-  /** The times of all samples: a minute at least. */
+  /** The times of all samples, or a few seconds before the first ones. */
   all() {
     const times = this.samples?.times ?? [];
     const end = times.at(-1) ?? 0;
-    return [Math.min(times[0] ?? end, end - 60_000), end];
+    return [Math.min(times[0] ?? end, end - ALL_MIN), end];
   }
 
   /** The times that are shown: those that were chosen, while there are samples of them. */
@@ -185,6 +186,8 @@ export class Chart {
     series.forEach((_, at) => {
       context.strokeStyle = colour(at === 0 ? "--accent" : "--second");
       context.lineWidth = 2;
+      // Lines of the same values are both seen.
+      context.setLineDash(at === 0 ? [] : [6, 4]);
       context.beginPath();
       samples.times.forEach((time, index) => {
         const y = bottom - (bottom - 8) * (samples.values[index][at] / top);
@@ -192,6 +195,13 @@ export class Chart {
         else context.lineTo(x(time), y);
       });
       context.stroke();
+      // A single sample has no line.
+      const [time, value] = [samples.times.at(-1), samples.values.at(-1)?.[at]];
+      if (value === undefined) return;
+      context.fillStyle = context.strokeStyle;
+      context.beginPath();
+      context.arc(x(time) - 3, bottom - (bottom - 8) * (value / top), 3, 0, 2 * Math.PI);
+      context.fill();
     });
   }
 }
