@@ -136,6 +136,31 @@ fn file_server_takes_the_place_of_the_generator() {
 }
 
 #[test]
+fn get_fetches_the_files_of_a_set() {
+    let directory = tempfile::tempdir().unwrap();
+    for (transport, consumer, flows) in
+        [("unix", "fetcher", "2"), ("unix", "get", "2"), ("udp", "get-file", "1")]
+    {
+        let files = ["--producer", "files", "--file-mib", "16", "--file-count", "2"];
+        let rest = ["--consumer", consumer, "--flows", flows, "--workers", "2", "--trials", "1"];
+        let run = headless(
+            directory.path(),
+            &[&files[..], &rest, &["--transport", transport, "--payload", "1000"]].concat(),
+        );
+        let trial = &run["trials"][0];
+        let direction = &trial["directions"][0];
+        let of = |name: &str| direction[name].as_f64().unwrap();
+        assert!(of("data") > 100.0 && of("interests") >= of("data"), "{consumer}: {run}");
+        // Each Data has 1,000 bytes of content, but the last one of a file; a line of figures may come between its counters.
+        let ratio = of("content_bytes") / (of("data") * 1000.0);
+        assert!((ratio - 1.0).abs() < 0.05, "{consumer}: {ratio} of {direction}");
+        let is_measured = direction["latency"]["max_us"].as_u64() > Some(0);
+        assert_eq!(is_measured, consumer == "fetcher", "{direction}");
+        assert!(trial["cpu_per_data"]["b_us"].as_f64() > Some(1.0), "{trial}");
+    }
+}
+
+#[test]
 fn repeated_interests_are_answered_from_the_cache_and_digests_are_verified() {
     let directory = tempfile::tempdir().unwrap();
     let run = headless(
@@ -155,9 +180,9 @@ fn nodes_have_network_namespaces_over_veth() {
         return namewire_tests::skip("root", "namespaces of the nodes take root");
     }
     let directory = tempfile::tempdir().unwrap();
-    for producer in ["generator", "files"] {
+    for (producer, consumer) in [("generator", "fetcher"), ("files", "fetcher"), ("files", "get")] {
         let arguments = ["--transport", "veth", "--trials", "1", "--traffic", "both"];
-        let files = ["--producer", producer, "--file-mib", "16"];
+        let files = ["--producer", producer, "--file-mib", "16", "--consumer", consumer];
         let run = headless(directory.path(), &[&arguments[..], &files].concat());
         for direction in run["trials"][0]["directions"].as_array().unwrap() {
             assert!(direction["data"].as_u64() > Some(100), "{run}");
@@ -398,6 +423,7 @@ fn unusable_benchmarks_are_refused_by_name() {
         (&["--headless", "--interests", "repeated"], "pairs"),
         (&["--headless", "--transport", "memif", "--peers", "all"], "no memif"),
         (&["--headless", "--peers", "transfer"], "file server"),
+        (&["--headless", "--consumer", "get"], "producer: files"),
         (&["--node-a", "http://127.0.0.1:1"], "--token-file-a"),
         (&["--headless", "--export", "x.pdf"], "x.pdf"),
         (&["--trials", "2"], "--headless"),

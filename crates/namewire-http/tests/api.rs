@@ -5,6 +5,7 @@
     reason = "a test fails by panicking, and waits in real time"
 )]
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -262,12 +263,38 @@ fn incomplete_heads_are_disconnected() {
     assert!(response.is_empty() || status(&response) == 408, "{response}");
 }
 
-/// More connections than the server takes, which send nothing: the oldest ones make room.
+/// Ten thousand connections that send nothing, of which 300 are open at a time, more than the server takes: the oldest ones
+/// make room.
 #[test]
 fn many_idle_connections_end_and_others_are_served() {
     let served = serve(&settings());
-    let idle: Vec<_> = (0..300).filter_map(|_| TcpStream::connect(served.address).ok()).collect();
-    assert!(idle.len() >= 256);
+    let mut idle = VecDeque::new();
+    for number in 1..=10_000 {
+        idle.push_back(TcpStream::connect(served.address).unwrap());
+        if idle.len() > 300 {
+            idle.pop_front();
+        }
+        if number % 2_000 == 0 {
+            assert_eq!(served.status("GET /health", ""), 200, "after {number}");
+        }
+    }
+}
+
+#[test]
+fn client_that_does_not_read_its_responses_is_disconnected() {
+    let served = serve(&settings());
+    let mut slow = TcpStream::connect(served.address).unwrap();
+    slow.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    let request = format!("GET /app.js HTTP/1.1\r\nHost: {}\r\n\r\n", served.address);
+    // More than the buffers of both ends hold; the server reads no further requests while it cannot write.
+    let _ = slow.write_all(request.repeat(2000).as_bytes());
+    let start = Instant::now();
+    let ended = "\nnamewire_http_connections_broken_total 1\n";
+    while !served.request("GET /metrics", "").contains(ended) {
+        assert!(start.elapsed() < Duration::from_secs(40), "it is still connected");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(start.elapsed() > Duration::from_secs(5), "its time was not over");
     assert_eq!(served.status("GET /health", ""), 200);
 }
 
@@ -782,6 +809,38 @@ async fn counters_are_followed_over_a_websocket() {
             break;
         }
     }
+}
+
+#[tokio::test]
+async fn limits_and_dispatch_are_pushed_with_counters() {
+    let served = serve(&settings());
+    let mut socket = open_session(&served).await;
+    let subscribe = |id: &str, query: &str| json!({ "type": "subscribe", "id": id, "payload": { "query": query } });
+    let often = "subscription { counters(intervalMs: 100) { unixMs } }";
+    send(&mut socket, subscribe("often", often)).await;
+    let limits = "subscription { counters { unixMs principals dispatch { depth }
+        limits { tables { key value { capacity } } principals { principal } } } }";
+    send(&mut socket, subscribe("limits", limits)).await;
+    let mut times = Vec::new();
+    while times.len() < 2 {
+        let message = receive(&mut socket).await.unwrap();
+        assert_eq!(message["type"], "next", "{message}");
+        let sample = &message["payload"]["data"]["counters"];
+        if message["id"] == "limits" {
+            times.push(sample["unixMs"].as_u64().unwrap());
+            let tables = sample["limits"]["tables"].as_array().unwrap();
+            let places = tables.iter().find(|table| table["key"] == "faces").unwrap();
+            assert!(places["value"]["capacity"].as_u64() > Some(0), "{sample}");
+            let shown = sample["limits"]["principals"].as_array().unwrap().len();
+            assert_eq!(sample["principals"], shown, "{sample}");
+            assert!(sample["dispatch"].is_null(), "one worker has all names: {sample}");
+        }
+    }
+    let interval = times[1] - times[0];
+    assert!(interval >= 900, "{interval} ms, and not those of the other subscription");
+    let hasty = "subscription { counters(intervalMs: 900) { dispatch { depth } } }";
+    send(&mut socket, subscribe("hasty", hasty)).await;
+    while !receive(&mut socket).await.unwrap().to_string().contains("1000 at least") {}
 }
 
 #[tokio::test]

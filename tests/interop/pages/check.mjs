@@ -191,6 +191,8 @@ await run(async (open, errors) => {
   await accessible(page, "limits");
   await page.screenshot({ path: `${directory}/limits-light.png`, fullPage: true });
 
+  check(!requests.some((text) => /ndtList|limits/.test(text)), "limits and dispatch are pushed");
+
   // Tasks: a producer and a consumer of traffic, whose metrics move, and a refused file server.
   await page.getByRole("link", { name: "Tasks" }).click();
   await page.getByText("There are no tasks yet.").waitFor();
