@@ -352,7 +352,7 @@ impl Participant {
             let Some(key) = key else { continue };
             // The Data of a source is at hand without a cache.
             let worth = Worth::new(object.score, object.size_bytes, self.penalties);
-            if worth.cached > 0 && !object.is_source {
+            if worth.kept > 0 && !object.is_source {
                 scores.insert(key, worth);
             }
             let sent = object

@@ -88,10 +88,10 @@ impl Capacity {
 /// Worth of an object to a cache, for each byte.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Worth {
-    /// While it is cached.
-    pub cached: u64,
-    /// Of caching it, after the cost of writing it. At most `cached`.
-    pub written: u64,
+    /// Of keeping it, if it is cached.
+    pub kept: u64,
+    /// Of admitting it, after the cost of writing it. At most `kept`.
+    pub admitted: u64,
 }
 
 /// Worth of objects to a cache, by [`Object::key`]; that of others is 0.

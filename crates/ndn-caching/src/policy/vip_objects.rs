@@ -28,7 +28,7 @@ impl Worth {
             u64::try_from(worth).unwrap_or(u64::MAX)
         };
         let score = score.saturating_sub(penalties.read);
-        Self { cached: per_byte(score), written: per_byte(score.saturating_sub(penalties.write)) }
+        Self { kept: per_byte(score), admitted: per_byte(score.saturating_sub(penalties.write)) }
     }
 }
 
@@ -101,7 +101,7 @@ impl ObjectPolicy {
         self.cached[number as usize].key = key;
         let cached = &self.cached;
         self.index.insert_unique(mix(key), number, |&number| mix(cached[number as usize].key));
-        match self.worth(key).cached {
+        match self.worth(key).kept {
             0 => self.without.push(&mut self.objects, number, 0),
             worth => self.with.push(number, (worth, number)),
         }
@@ -142,7 +142,7 @@ impl Policy for ObjectPolicy {
             Some(number) => number,
             None => {
                 let ((worth, _), number) = self.with.first()?;
-                if incoming.is_some_and(|incoming| self.worth(incoming.key).written <= worth) {
+                if incoming.is_some_and(|incoming| self.worth(incoming.key).admitted <= worth) {
                     return None;
                 }
                 number
@@ -167,7 +167,7 @@ impl Policy for ObjectPolicy {
     }
 
     fn is_scored(&self, object: Object) -> bool {
-        self.worth(object.key).written > 0
+        self.worth(object.key).admitted > 0
     }
 
     fn set_scores(&mut self, scores: Arc<ObjectScores>) {
@@ -175,17 +175,17 @@ impl Policy for ObjectPolicy {
         let (scores, cached) = (&self.scores, &self.cached);
         self.with.map(|(_, number)| {
             let worth = scores.get(&cached[number as usize].key);
-            (worth.map_or(0, |worth| worth.cached), number)
+            (worth.map_or(0, |worth| worth.kept), number)
         });
         while let Some(((0, _), number)) = self.with.first() {
             self.with.remove(number);
             self.without.push(&mut self.objects, number, 0);
         }
         let scores = Arc::clone(&self.scores);
-        for (&key, worth) in scores.iter().filter(|(_, worth)| worth.cached > 0) {
+        for (&key, worth) in scores.iter().filter(|(_, worth)| worth.kept > 0) {
             if let Some(number) = self.find(key).filter(|&number| !self.with.contains(number)) {
                 self.without.remove(&mut self.objects, number);
-                self.with.push(number, (worth.cached, number));
+                self.with.push(number, (worth.kept, number));
             }
         }
     }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     fn both(worth: u64) -> Worth {
-        Worth { cached: worth, written: worth }
+        Worth { kept: worth, admitted: worth }
     }
 
     /// Stores a segment; returns the evicted slot, or the segment if it was refused.
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!([1, 4, 6].map(is_scored), [true, false, false]);
         // Sizes count: the penalties are those of whole objects.
         let worth = Worth::new(30, 4, penalties);
-        assert_eq!((worth.cached, worth.written), (20 << 18, 15 << 18));
+        assert_eq!((worth.kept, worth.admitted), (20 << 18, 15 << 18));
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Policy for ScorePolicy {
 
     fn evict(&mut self, incoming: Option<Object>) -> Option<Slot> {
         let ((worth, _), slot) = self.heap.first()?;
-        if incoming.is_some_and(|incoming| self.worth(incoming).written <= worth) {
+        if incoming.is_some_and(|incoming| self.worth(incoming).admitted <= worth) {
             return None;
         }
         self.heap.remove(slot);
@@ -73,7 +73,7 @@ impl Policy for ScorePolicy {
 
     fn insert(&mut self, slot: Slot, object: Object) {
         self.objects[slot as usize] = object;
-        self.heap.push(slot, (self.worth(object).cached, slot));
+        self.heap.push(slot, (self.worth(object).kept, slot));
     }
 
     fn remove(&mut self, slot: Slot) {
@@ -84,7 +84,7 @@ impl Policy for ScorePolicy {
         let Self { scores, objects, penalties, heap } = self;
         heap.map(|(_, slot)| {
             let Object { key, weight, .. } = objects[slot as usize];
-            (Worth::new(scores.score(key), weight.into(), *penalties).cached, slot)
+            (Worth::new(scores.score(key), weight.into(), *penalties).kept, slot)
         });
     }
 }
