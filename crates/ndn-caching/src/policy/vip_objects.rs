@@ -40,8 +40,8 @@ struct Cached {
 
 /// Replacement of VIP in a Content Store: whole objects by their worth. Segments with the same key are one object, of which
 /// the last ones are evicted first. Objects without a worth are evicted before all others, the least recently used one
-/// first. A segment is refused if all cached objects are worth as much as writing its own, or more. Without
-/// [scores](Policy::set_scores) it is LRU of objects.
+/// first. A segment is refused if all cached objects are worth as much as admitting its own, or more; as much as keeping
+/// it, if other segments of it are cached. Without [scores](Policy::set_scores) it is LRU of objects.
 #[derive(Debug)]
 pub struct ObjectPolicy {
     scores: Arc<ObjectScores>,
@@ -135,14 +135,18 @@ impl Policy for ObjectPolicy {
 
     fn evict(&mut self, incoming: Option<Object>) -> Option<Slot> {
         // The object of the segment is in use, so it is not the least recently used one.
-        if let Some(number) = incoming.and_then(|incoming| self.find(incoming.key)) {
-            self.touch(number);
-        }
+        let own = incoming.and_then(|incoming| self.find(incoming.key));
+        own.into_iter().for_each(|number| self.touch(number));
         let number = match self.without.oldest() {
             Some(number) => number,
             None => {
                 let ((worth, _), number) = self.with.first()?;
-                if incoming.is_some_and(|incoming| self.worth(incoming.key).admitted <= worth) {
+                let gain = incoming.map(|incoming| {
+                    let Worth { kept, admitted } = self.worth(incoming.key);
+                    // As in the virtual plane, an object of which segments are cached is no new one.
+                    if own.is_some() { kept } else { admitted }
+                });
+                if gain.is_some_and(|gain| gain <= worth) {
                     return None;
                 }
                 number
@@ -239,7 +243,7 @@ mod tests {
     #[test]
     fn replacement_needs_a_gain_above_the_penalties() {
         let penalties = Penalties { read: 10, write: 5 };
-        let of = [(1, 20), (2, 24), (3, 26), (4, 9), (5, 40)];
+        let of = [(1, 20), (2, 24), (3, 26), (4, 9), (5, 40), (7, 24), (8, 26)];
         let of = of.map(|(key, score)| (key, Worth::new(score, 1, penalties)));
         let mut policy = ObjectPolicy::new(Capacity::entries(2));
         let mut free = vec![1, 0];
@@ -247,16 +251,37 @@ mod tests {
         for key in [1, 2] {
             store(&mut policy, &mut free, key).unwrap();
         }
-        assert_eq!(store(&mut policy, &mut free, 2), Err(2), "a gain of 4");
+        assert_eq!(store(&mut policy, &mut free, 7), Err(7), "a gain of 4");
         assert_eq!(store(&mut policy, &mut free, 4), Err(4), "worth less than its reads");
         assert_eq!(store(&mut policy, &mut free, 3), Ok(0), "a gain of 6");
-        assert_eq!(store(&mut policy, &mut free, 3), Err(3), "a gain of 2 over object 2");
+        assert_eq!(store(&mut policy, &mut free, 8), Err(8), "a gain of 2 over object 2");
         assert_eq!(store(&mut policy, &mut free, 5), Ok(1));
         let is_scored = |key| policy.is_scored(Object::unit(key));
         assert_eq!([1, 4, 6].map(is_scored), [true, false, false]);
         // Sizes count: the penalties are those of whole objects.
         let worth = Worth::new(30, 4, penalties);
         assert_eq!((worth.kept, worth.admitted), (20 << 18, 15 << 18));
+    }
+
+    #[test]
+    fn object_that_is_partly_cached_is_completed_without_the_write_penalty() {
+        let penalties = Penalties { read: 0, write: 5 };
+        let of = [(1, 20), (2, 22)].map(|(key, score)| (key, Worth::new(score, 1, penalties)));
+        let mut policy = ObjectPolicy::new(Capacity::entries(2));
+        let mut free = vec![1, 0];
+        policy.set_scores(Arc::new(of.into_iter().collect()));
+        for key in [2, 1] {
+            store(&mut policy, &mut free, key).unwrap();
+        }
+        assert_eq!(store(&mut policy, &mut free, 2), Ok(1), "its second segment: a gain of 2");
+        assert_eq!(store(&mut policy, &mut free, 1), Err(1), "of less worth");
+        assert_eq!(store(&mut policy, &mut free, 2), Err(2), "its own object is the lowest");
+        // An object that is not cached needs a gain above the penalty.
+        policy.remove(0);
+        policy.remove(1);
+        policy.insert(0, Object::unit(1));
+        policy.insert(1, Object::unit(1));
+        assert_eq!(store(&mut policy, &mut free, 2), Err(2), "a gain of 2");
     }
 
     #[test]
