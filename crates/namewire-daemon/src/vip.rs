@@ -1,6 +1,6 @@
 //! The settings of VIP (`[caching.vip]`), if the program was built with it.
 
-use std::num::NonZeroU64;
+use std::num::NonZeroU32;
 
 use ndn_caching::PolicyKind;
 use ndn_table::{NameHasher, OBJECT_RULES_MAX, ObjectDivision, ObjectRules};
@@ -40,7 +40,7 @@ pub(super) fn policy_refusal(config: &Config) -> Option<String> {
 /// The objects of names.
 pub(super) fn object_rules(config: &Config, hasher: NameHasher) -> ObjectRules {
     let rules = config.caching.vip.rules.iter().map(|rule| {
-        let blocks = NonZeroU64::new(rule.block_segments.into()).map(ObjectDivision::Blocks);
+        let blocks = NonZeroU32::new(rule.block_segments).map(ObjectDivision::Blocks);
         let division = blocks.unwrap_or(ObjectDivision::Components(rule.components));
         (rule.prefix.as_ref(), division)
     });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ndn_caching::ObjectScores;
 use ndn_packet::tlv::Reader;
-use ndn_packet::{Component, Data, Interest, NameRef, types};
+use ndn_packet::{Component, Data, NameRef, types};
 use ndn_table::{FaceIndex, NamedObject, ObjectRules};
 
 use crate::descriptor::Flags;
@@ -186,7 +186,7 @@ impl Vip {
     fn count_local(&mut self, interest: &RxPacket<'_>) {
         let Some(requests) = &mut self.requests else { return };
         let (name, hashes, rules) = (interest.name(), interest.hashes(), &self.decisions.rules);
-        let object = match segment_of(name) {
+        let object = match name.segment() {
             Some(segment) => {
                 Some(rules.object(name, hashes)).filter(|object| object.first_segment() == segment)
             }
@@ -202,20 +202,30 @@ impl Vip {
     #[inline]
     pub(crate) fn learn_size(&mut self, data: &RxPacket<'_>) {
         let scopes = Flags::LOCALHOST.union(Flags::LOCALHOP);
-        let is_first = || match segment_of(data.name()) {
-            Some(segment) => segment == 0 || self.decisions.rules.have_blocks(),
+        if self.requests.is_none() || data.descriptor.flags.intersects(scopes) {
+            return;
+        }
+        let is_first = match data.name().segment() {
+            Some(0) => true,
+            Some(segment) => self.decisions.rules.has_blocks() && self.is_first(data, segment),
             None => false,
         };
-        if self.requests.is_some() && !data.descriptor.flags.intersects(scopes) && is_first() {
+        if is_first {
             self.learn_from_first(data);
         }
+    }
+
+    /// Whether a segment is the first one of a block.
+    fn is_first(&self, data: &RxPacket<'_>, segment: u64) -> bool {
+        let object = self.decisions.rules.find(data.hashes(), || Some(segment));
+        object.is_some_and(|object| object.first_segment() == segment)
     }
 
     #[cold]
     fn learn_from_first(&mut self, data: &RxPacket<'_>) {
         let (Some(requests), name) = (&mut self.requests, data.name()) else { return };
         let object = self.decisions.rules.object(name, data.hashes());
-        let is_first = segment_of(name) == Some(object.first_segment());
+        let is_first = name.segment() == Some(object.first_segment());
         if !is_first || object.len + 1 != name.len() {
             return;
         }
@@ -244,7 +254,7 @@ impl Vip {
     /// The key of the object that an Interest belongs to, by the hashes of the prefixes of its name, if VIPs were sent for it.
     pub(crate) fn find_object(&self, prefix_hashes: &[u64], wire: &[u8]) -> Option<u64> {
         // Decoded only if a rule divides names into blocks.
-        let segment = || segment_of(Interest::parse(wire).ok()?.name());
+        let segment = || interest_name(wire)?.segment();
         self.decisions.find_object(prefix_hashes, segment)
     }
 
@@ -259,8 +269,11 @@ impl Vip {
     }
 }
 
-fn segment_of(name: NameRef<'_>) -> Option<u64> {
-    name.last().and_then(|last| last.as_segment())
+/// The name of an Interest, of which nothing else is decoded.
+fn interest_name(wire: &[u8]) -> Option<NameRef<'_>> {
+    let interest = Reader::new(wire).read_expected(types::INTEREST).ok()?;
+    let name = Reader::new(interest.value()).read_expected(types::NAME).ok()?;
+    NameRef::from_tlv(&name).ok()
 }
 
 /// The name of an object, by that of its first segment.

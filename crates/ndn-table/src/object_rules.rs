@@ -1,6 +1,6 @@
 //! [`ObjectRules`]: the objects that names belong to.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use ndn_packet::NameRef;
 use ndn_types::random::mix;
@@ -17,7 +17,7 @@ pub enum ObjectDivision {
     Components(usize),
     /// Of names that end in a segment, the block of this number of segments is the object. Its name is that of its first
     /// segment.
-    Blocks(NonZeroU64),
+    Blocks(NonZeroU32),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,10 +46,13 @@ pub struct NamedObject {
 }
 
 impl NamedObject {
-    /// The key of the object, by the hashes of the prefixes of the name; 0 if there are too few.
+    /// The key of the object, by the hashes of the prefixes of the name.
+    ///
+    /// # Panics
+    /// If `hashes` are fewer than those of the name.
     #[must_use]
     pub fn key(&self, hashes: &[u64]) -> u64 {
-        let hash = hashes.get(self.len).copied().unwrap_or_default();
+        let hash = hashes[self.len];
         self.block.map_or(hash, |block| mix(hash ^ mix(block.first)))
     }
 
@@ -66,6 +69,7 @@ impl NamedObject {
 pub struct ObjectRules {
     /// The longest prefix first.
     rules: Vec<Rule>,
+    has_blocks: bool,
 }
 
 impl ObjectRules {
@@ -84,13 +88,16 @@ impl ObjectRules {
         });
         let mut rules: Vec<Rule> = rules.take(OBJECT_RULES_MAX).collect();
         rules.sort_by_key(|rule| std::cmp::Reverse(rule.prefix_len));
-        Self { rules }
+        let is_of_blocks = |rule: &Rule| matches!(rule.division, ObjectDivision::Blocks(_));
+        let has_blocks = rules.iter().any(is_of_blocks);
+        Self { rules, has_blocks }
     }
 
     /// Whether the objects of some names are blocks.
+    #[inline]
     #[must_use]
-    pub fn have_blocks(&self) -> bool {
-        self.rules.iter().any(|rule| matches!(rule.division, ObjectDivision::Blocks(_)))
+    pub fn has_blocks(&self) -> bool {
+        self.has_blocks
     }
 
     /// The object that a name belongs to, if there is a rule for it. `hashes` are those of the prefixes of the name, the
@@ -109,7 +116,7 @@ impl ObjectRules {
                 Some(NamedObject { len: whole.min(rule.prefix_len + components), block: None })
             }
             ObjectDivision::Blocks(segments) => {
-                let segment = segment()?;
+                let (segment, segments) = (segment()?, NonZeroU64::from(segments));
                 let block = SegmentBlock { first: segment - segment % segments, segments };
                 Some(NamedObject { len: whole.saturating_sub(1), block: Some(block) })
             }
@@ -119,9 +126,8 @@ impl ObjectRules {
     /// The object that a name belongs to.
     #[must_use]
     pub fn object(&self, name: NameRef<'_>, hashes: &[u64]) -> NamedObject {
-        let segment = || name.last().and_then(|last| last.as_segment());
-        self.find(hashes, segment).unwrap_or_else(|| {
-            let len = name.len() - usize::from(segment().is_some());
+        self.find(hashes, || name.segment()).unwrap_or_else(|| {
+            let len = name.len() - usize::from(name.segment().is_some());
             NamedObject { len, block: None }
         })
     }
@@ -131,7 +137,7 @@ impl ObjectRules {
     pub fn object_key(&self, name: NameRef<'_>, hasher: NameHasher) -> Option<u64> {
         let mut hashes = [0; PREFIX_HASHES_MAX];
         let count = hasher.hash_prefixes(name, &mut hashes)?;
-        let (hashes, segment) = (&hashes[..count], name.last().and_then(|last| last.as_segment()));
+        let (hashes, segment) = (&hashes[..count], name.segment());
         let found = self.find(hashes, || segment);
         let block = found.filter(|object| object.block.is_some_and(|b| Some(b.first) == segment));
         block.map_or_else(|| hashes.last().copied(), |block| Some(block.key(hashes)))
@@ -176,16 +182,17 @@ mod tests {
         segment.push_segment(7);
         assert_eq!(object(&segment), "/data/a");
     }
+
     #[test]
     fn segments_of_a_block_have_its_key() {
         let hasher = NameHasher::new(*b"key of the tests");
         let name = |uri: &str| Name::from_uri(uri).unwrap();
-        let blocks = ObjectDivision::Blocks(NonZeroU64::new(4).unwrap());
+        let blocks = ObjectDivision::Blocks(NonZeroU32::new(4).unwrap());
         let prefixes =
             [(name("/files"), blocks), (name("/files/whole"), ObjectDivision::Components(1))];
         let of = prefixes.iter().map(|(prefix, of)| (prefix.as_ref(), *of));
         let rules = ObjectRules::new(of, hasher);
-        assert!(rules.have_blocks() && !ObjectRules::default().have_blocks());
+        assert!(rules.has_blocks() && !ObjectRules::default().has_blocks());
         let find = |uri: &str, segment: Option<u64>| {
             let mut name = name(uri);
             segment.into_iter().for_each(|number| _ = name.push_segment(number));

@@ -126,6 +126,12 @@ impl<'a> NameRef<'a> {
         self.last().is_some_and(|last| last.as_version().is_some())
     }
 
+    /// The number of the last component, if that is a segment (SegmentNameComponent).
+    #[must_use]
+    pub fn segment(&self) -> Option<u64> {
+        self.last()?.as_segment()
+    }
+
     /// The first `len` components (all, if there are fewer).
     #[must_use]
     pub fn prefix(&self, len: usize) -> NameRef<'a> {

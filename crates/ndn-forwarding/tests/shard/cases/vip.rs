@@ -1,6 +1,6 @@
 //! The strategy vip, and the counts of local requests.
 
-use std::num::NonZeroU64;
+use std::num::NonZeroU32;
 
 use ndn_table::ObjectDivision;
 
@@ -185,7 +185,7 @@ fn requests_are_counted_by_the_objects_of_rules() {
 
 /// Blocks of four segments.
 fn blocks() -> [(&'static str, ObjectDivision); 1] {
-    [("/a", ObjectDivision::Blocks(NonZeroU64::new(4).unwrap()))]
+    [("/a", ObjectDivision::Blocks(NonZeroU32::new(4).unwrap()))]
 }
 
 #[test]
