@@ -38,7 +38,7 @@ const PREFIX: &str = "/objects";
 /// Prefix of the objects whose Data has a FinalBlockId, and their number of segments of 7 bytes.
 const SIZED: &str = "/objects/sized";
 const SIZED_SEGMENTS: u64 = 300_000;
-/// A file whose metadata has its length.
+/// A file whose metadata has its length. Its Data has a FinalBlockId; the last segment is shorter than the others.
 const FILE: &str = "/objects/file/v=1";
 const FILE_BYTES: u64 = 123_456;
 
@@ -184,14 +184,18 @@ impl Network {
         while let Some(frame) = producer.as_mut().and_then(InternalEnd::receive) {
             let packet = LpPacket::parse(&frame).unwrap();
             let interest = Interest::parse(packet.fragment().unwrap()).unwrap();
+            let segments = [(SIZED, SIZED_SEGMENTS), (FILE, FILE_BYTES.div_ceil(7))];
+            let requested = interest.name();
+            let sized = segments.iter().find(|one| requested.starts_with(name(one.0).as_ref()));
             let mut last = Name::new();
-            last.push_segment(SIZED_SEGMENTS - 1);
-            let is_sized = interest.name().starts_with(name(SIZED).as_ref());
+            if let Some((_, count)) = sized {
+                last.push_segment(count - 1);
+            }
             let metadata = Component::keyword(b"metadata");
             let is_metadata = interest.name().components().any(|one| one == metadata);
             let content = if is_metadata { file_metadata() } else { b"content".to_vec() };
             let mut data = DataBuilder::new(interest.name()).content(&content);
-            if let Some(last) = last.as_ref().last().filter(|_| is_sized) {
+            if let Some(last) = last.as_ref().last() {
                 data = data.final_block_id(last);
             }
             producer.as_mut().unwrap().send(DigestSigner.sign(&data).unwrap()).unwrap();
@@ -450,6 +454,7 @@ fn sizes_of_objects_are_those_of_their_data() {
     let mut sized = name(SIZED);
     sized.push_version(1);
     let (metadata, file) = (name("/objects/file/32=metadata/v=1"), name(FILE));
+    assert_ne!(FILE_BYTES % 7, 0, "the size by the FinalBlockId is another one");
     for _ in 0..20 {
         network.request_object(4, metadata.clone());
         (0..8).for_each(|_| network.request_object(4, sized.clone()));

@@ -80,7 +80,7 @@ pub use strategy::{StrategyError, StrategyTable};
 pub use tables::UnsolicitedPolicy;
 pub use tx::{TxKind, TxPacket, TxSink};
 #[cfg(feature = "vip")]
-pub use vip::{VipDecisions, VipRequests};
+pub use vip::{LearnedSize, VipDecisions, VipRequests};
 
 /// FaceId of the face of management.
 pub const INTERNAL_FACE_ID: u64 = 1;

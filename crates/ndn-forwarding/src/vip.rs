@@ -7,6 +7,7 @@ use ndn_caching::ObjectScores;
 use ndn_packet::tlv::Reader;
 use ndn_packet::{Component, Data, NameRef, types};
 use ndn_table::{FaceIndex, NamedObject, ObjectRules};
+use ndn_types::random::mix;
 
 use crate::descriptor::Flags;
 use crate::packet::RxPacket;
@@ -17,6 +18,8 @@ const NAME_LEN_MEAN: usize = 128;
 const METADATA: Component<'static> = Component::keyword(b"metadata");
 /// TLV-TYPE of the length of a file in the metadata of file servers.
 const FILE_SIZE: u32 = 0xF502;
+/// Makes keys of metadata from the hashes of the names of files without versions. An arbitrary number.
+const METADATA_KEY: u64 = 0x6d65_7461_6461_7461;
 
 /// Decisions of a slot: the VIPs that were lately sent to next hops, by object, and the scores of objects. The control
 /// thread makes it, and the shards read it.
@@ -69,7 +72,7 @@ impl VipDecisions {
 #[derive(Debug)]
 pub struct VipRequests {
     objects: Vec<Requested>,
-    /// Position in `objects`, by the key of the object, or by the hash of the name of its metadata.
+    /// Position in `objects`, by the key of the object, or by that of its metadata.
     positions: HashMap<u64, usize>,
     /// The names of the objects.
     names: Vec<u8>,
@@ -81,8 +84,21 @@ struct Requested {
     requests: u64,
     /// 0 if it was not learned.
     size_bytes: u64,
+    is_exact: bool,
     name_start: usize,
     name_end: usize,
+}
+
+/// The size of an object, as Data showed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LearnedSize<'a> {
+    /// Name of the object.
+    pub object: NameRef<'a>,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Whether it is the length in the metadata of a file. Otherwise it is the number of segments × the length of the first,
+    /// which is longer than the object by up to a segment.
+    pub is_exact: bool,
 }
 
 impl VipRequests {
@@ -109,10 +125,12 @@ impl VipRequests {
         counts.filter(|(_, requests)| *requests > 0)
     }
 
-    /// The objects whose size was learned, and their sizes in bytes.
-    pub fn sizes(&self) -> impl Iterator<Item = (NameRef<'_>, u64)> {
-        let sizes = self.named().map(|(name, object)| (name, object.size_bytes));
-        sizes.filter(|(_, size_bytes)| *size_bytes > 0)
+    /// The sizes that were learned. An object can have an exact one and another one.
+    pub fn sizes(&self) -> impl Iterator<Item = LearnedSize<'_>> {
+        let sizes = self.named().map(|(object, &Requested { size_bytes, is_exact, .. })| {
+            LearnedSize { object, size_bytes, is_exact }
+        });
+        sizes.filter(|size| size.size_bytes > 0)
     }
 
     fn named(&self) -> impl Iterator<Item = (NameRef<'_>, &Requested)> {
@@ -130,14 +148,23 @@ impl VipRequests {
 
     fn count(&mut self, key: u64, object: NameRef<'_>) {
         match self.find_or_add(key, object) {
-            Some(requested) => requested.requests += 1,
+            Some(position) => self.objects[position].requests += 1,
             None => self.uncounted += 1,
         }
     }
 
-    fn find_or_add(&mut self, key: u64, object: NameRef<'_>) -> Option<&mut Requested> {
+    /// Notes a size, unless the key is that of another object: of an earlier version of a file.
+    fn learn(&mut self, key: u64, size: LearnedSize<'_>) {
+        let Some(position) = self.find_or_add(key, size.object) else { return };
+        let requested = &mut self.objects[position];
+        if self.names[requested.name_start..requested.name_end] == *size.object.value() {
+            (requested.size_bytes, requested.is_exact) = (size.size_bytes, size.is_exact);
+        }
+    }
+
+    fn find_or_add(&mut self, key: u64, object: NameRef<'_>) -> Option<usize> {
         if let Some(&position) = self.positions.get(&key) {
-            return self.objects.get_mut(position);
+            return Some(position);
         }
         let name = object.value();
         let has_room = self.objects.len() < self.objects.capacity()
@@ -148,10 +175,11 @@ impl VipRequests {
         }
         let name_start = self.names.len();
         self.names.extend_from_slice(name);
-        let name_end = self.names.len();
-        self.positions.insert(key, self.objects.len());
-        self.objects.push(Requested { requests: 0, size_bytes: 0, name_start, name_end });
-        self.objects.last_mut()
+        let (name_end, position) = (self.names.len(), self.objects.len());
+        self.positions.insert(key, position);
+        let (requests, size_bytes, is_exact) = (0, 0, false);
+        self.objects.push(Requested { requests, size_bytes, is_exact, name_start, name_end });
+        Some(position)
     }
 }
 
@@ -223,6 +251,35 @@ impl Vip {
 
     #[cold]
     fn learn_from_first(&mut self, data: &RxPacket<'_>) {
+        match metadata_prefix_len(data.name()) {
+            Some(prefix_len) => self.learn_from_metadata(data, prefix_len),
+            None => self.learn_from_segment(data),
+        }
+    }
+
+    /// Learns from `/PREFIX/32=metadata/VERSION/SEGMENT` the size of a version of PREFIX, and of no other name: the signature
+    /// was not verified.
+    fn learn_from_metadata(&mut self, data: &RxPacket<'_>, prefix_len: usize) {
+        let Some(requests) = &mut self.requests else { return };
+        let (name, hashes, object_len) = (data.name(), data.hashes(), prefix_len + 1);
+        let of_rule = self.decisions.rules.find(hashes, || name.segment());
+        if of_rule.is_some_and(|object| object.block.is_some() || object.len != object_len) {
+            // The file is no object: it has several, or is a part of one.
+            return;
+        }
+        let Ok(packet) = Data::parse(data.wire()) else { return };
+        let Some((object, size_bytes)) = packet.content().and_then(file_size) else { return };
+        let is_own = object.len() == object_len
+            && object.starts_with(name.prefix(prefix_len))
+            && object.ends_in_version();
+        if is_own {
+            // Metadata has a new version at each request: all have one key.
+            let key = mix(hashes[prefix_len] ^ METADATA_KEY);
+            requests.learn(key, LearnedSize { object, size_bytes, is_exact: true });
+        }
+    }
+
+    fn learn_from_segment(&mut self, data: &RxPacket<'_>) {
         let (Some(requests), name) = (&mut self.requests, data.name()) else { return };
         let object = self.decisions.rules.object(name, data.hashes());
         let is_first = name.segment() == Some(object.first_segment());
@@ -231,24 +288,13 @@ impl Vip {
         }
         let Ok(packet) = Data::parse(data.wire()) else { return };
         let Some(content) = packet.content() else { return };
-        if name.len().checked_sub(3).and_then(|at| name.component(at)) == Some(METADATA) {
-            // The hash of the file's name is not at hand; that of the metadata's is as good.
-            let (Some((file, size_bytes)), Some(&key)) = (file_size(content), data.hashes().last())
-            else {
-                return;
-            };
-            if let Some(object) = requests.find_or_add(key, file) {
-                object.size_bytes = size_bytes;
-            }
-            return;
-        }
         let Some(last) = packet.final_block_id().and_then(|last| last.as_segment()) else { return };
         let rest = last.saturating_add(1).saturating_sub(object.first_segment());
         let segments = object.block.map_or(rest, |block| rest.min(block.segments.get()));
-        let key = object.key(data.hashes());
-        if let Some(object) = requests.find_or_add(key, object_name(&object, name)) {
-            object.size_bytes = segments.saturating_mul(content.len() as u64);
-        }
+        let (key, size_bytes) =
+            (object.key(data.hashes()), segments.saturating_mul(content.len() as u64));
+        let object = object_name(&object, name);
+        requests.learn(key, LearnedSize { object, size_bytes, is_exact: false });
     }
 
     /// The key of the object that an Interest belongs to, by the hashes of the prefixes of its name, if VIPs were sent for it.
@@ -274,6 +320,12 @@ fn interest_name(wire: &[u8]) -> Option<NameRef<'_>> {
     let interest = Reader::new(wire).read_expected(types::INTEREST).ok()?;
     let name = Reader::new(interest.value()).read_expected(types::NAME).ok()?;
     NameRef::from_tlv(&name).ok()
+}
+
+/// Number of components before the keyword, if this is the name of a segment of metadata.
+fn metadata_prefix_len(name: NameRef<'_>) -> Option<usize> {
+    let len = name.len().checked_sub(3)?;
+    (name.component(len) == Some(METADATA)).then_some(len)
 }
 
 /// The name of an object, by that of its first segment.

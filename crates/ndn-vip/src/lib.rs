@@ -48,8 +48,8 @@ pub use message::{
     prefix,
 };
 pub use node::{
-    NeighbourStatus, Node, NodeCounters, NodeSettings, ObjectRoutes, ObjectStatus, ReportRefusal,
-    Transmission,
+    Accuracy, NeighbourStatus, Node, NodeCounters, NodeSettings, ObjectRoutes, ObjectStatus,
+    ReportRefusal, Transmission,
 };
 pub use plane::{
     Amount, Counters, Neighbour, NeighbourId, ObjectId, REQUEST, Score, Settings, Transfer,

@@ -102,12 +102,23 @@ enum ReportedBy {
     Local,
 }
 
+/// Accuracy of a size that Data shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accuracy {
+    /// Computed from the number of segments and the length of one.
+    Estimate,
+    /// The length in the metadata of a file.
+    Exact,
+}
+
 #[derive(Debug)]
 struct Known {
     name: Name,
     size_bytes: u64,
     /// The size was learned from Data, or a neighbour has reported it.
     is_sized: bool,
+    /// The size was learned from metadata.
+    is_exact: bool,
     reported_by: ReportedBy,
     is_source: bool,
 }
@@ -313,9 +324,14 @@ impl Node {
         self.counters.requests_refused += requests;
     }
 
-    /// Sets the size of an object, in bytes, as the Data that passes shows it. No effect on unknown objects.
-    pub fn learn_size(&mut self, object: NameRef<'_>, size_bytes: u64) {
-        if let Some(&id) = self.objects.ids.get(&object.to_name()) {
+    /// Sets the size of an object, in bytes, as the Data that passes shows it. An estimate does not replace an exact size. No
+    /// effect on unknown objects.
+    pub fn learn_size(&mut self, object: NameRef<'_>, size_bytes: u64, accuracy: Accuracy) {
+        let Some(&id) = self.objects.ids.get(&object.to_name()) else { return };
+        let Some(Some(known)) = self.objects.known.get_mut(id) else { return };
+        let is_exact = accuracy == Accuracy::Exact;
+        if is_exact || !known.is_exact {
+            known.is_exact = is_exact;
             self.set_size(id, size_bytes);
         }
     }
@@ -346,8 +362,14 @@ impl Node {
         let (is_source, default_bytes) = (routes.is_source, self.settings.object_bytes);
         let id = self.plane.add_object(default_bytes, is_source);
         let name = name.to_name();
-        let known =
-            Known { name, size_bytes: default_bytes, is_sized: false, reported_by, is_source };
+        let known = Known {
+            name,
+            size_bytes: default_bytes,
+            is_sized: false,
+            is_exact: false,
+            reported_by,
+            is_source,
+        };
         self.objects.insert(id, known);
         if size_bytes > 0 {
             self.set_size(id, size_bytes);

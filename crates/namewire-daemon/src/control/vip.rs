@@ -17,7 +17,7 @@ use ndn_sys::poll::Waker;
 use ndn_table::{FibSnapshot, NameHasher, ObjectRules, PREFIX_HASHES_MAX};
 use ndn_types::random::Random;
 use ndn_types::{FaceUri, LinkType, Now, Persistency, Scope, Timestamp};
-use ndn_vip::{Node, ObjectRoutes, Transmission, prefix};
+use ndn_vip::{Accuracy, Node, ObjectRoutes, Transmission, prefix};
 use tracing::{debug, warn};
 
 use super::commands::VipCommands;
@@ -237,8 +237,9 @@ impl Participant {
         for (object, count) in requests.iter() {
             self.node.request(object, count, |name| routes.find(name));
         }
-        for (object, size_bytes) in requests.sizes() {
-            self.node.learn_size(object, size_bytes);
+        for size in requests.sizes() {
+            let accuracy = if size.is_exact { Accuracy::Exact } else { Accuracy::Estimate };
+            self.node.learn_size(size.object, size.size_bytes, accuracy);
         }
         self.node.note_uncounted(requests.uncounted());
     }

@@ -263,6 +263,21 @@ impl Bed {
         counts.into_iter().collect()
     }
 
+    /// Takes the sizes that all shards have learned: names, sizes in bytes, and whether they are exact.
+    #[cfg(feature = "vip")]
+    pub fn take_sizes(&mut self) -> Vec<(String, u64, bool)> {
+        let mut sizes = Vec::new();
+        for shard in &mut self.shards {
+            let requests = Box::new(ndn_forwarding::VipRequests::with_capacity(10));
+            let learned = shard.exchange_vip(Arc::default(), requests);
+            for size in learned.iter().flat_map(|learned| learned.sizes()) {
+                sizes.push((size.object.to_uri(), size.size_bytes, size.is_exact));
+            }
+        }
+        sizes.sort();
+        sizes
+    }
+
     /// Erases cached Data at or below a name.
     pub fn erase(&mut self, prefix: &Name) {
         let value = name_value(prefix);

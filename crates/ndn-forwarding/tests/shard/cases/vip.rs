@@ -2,15 +2,21 @@
 
 use std::num::NonZeroU32;
 
+use ndn_packet::tlv::{append_name, append_number};
 use ndn_table::ObjectDivision;
 
 use super::{Case, LOCAL_A, LOCAL_B, data, from, interest};
 use crate::bed::{Bed, SentKind};
 use crate::model::{Face, Time};
-use crate::wire::{Component, Interest, name};
+use crate::wire::{Component, Data, Interest, name};
 
 /// TLV-TYPE of a segment component.
 const SEGMENT: u16 = 50;
+/// TLV-TYPEs of a keyword and of a version component.
+const KEYWORD: u16 = 32;
+const VERSION: u16 = 54;
+/// TLV-TYPE of the length of a file in metadata.
+const FILE_SIZE: u32 = 0xF502;
 const SECOND: Time = 1000;
 
 /// Faces 2, 3 and 4 are next hops of `/a`, in ascending cost; face 1 sends Interests.
@@ -219,4 +225,69 @@ fn requests_are_counted_by_block() {
     bed.process(1, &[from(LOCAL_A, interest("/a/x", 20))]);
     let expected = [("/a/x/seg=0", 1), ("/a/x/seg=4", 2), ("/a/x/seg=8", 1)];
     assert_eq!(bed.take_requests(), expected.map(|(name, count)| (name.to_owned(), count)));
+}
+
+/// Metadata of files below a prefix, which has the size of `file`.
+fn metadata(prefix: &str, version: u8, file: &str, size_bytes: u64) -> Data {
+    let mut content = Vec::new();
+    append_name(&mut content, ndn_packet::Name::from_uri(file).unwrap().as_ref());
+    append_number(&mut content, FILE_SIZE, size_bytes);
+    let mut metadata = data(prefix).content(&content);
+    metadata.name.push(Component(KEYWORD, b"metadata".to_vec()));
+    metadata.name.push(Component(VERSION, vec![version]));
+    metadata.name.push(Component(SEGMENT, vec![0]));
+    metadata
+}
+
+/// A remote host requests Data, and gets it.
+fn transfer(bed: &mut Bed, nonce: u32, data: Data) {
+    let mut request = interest("/", nonce);
+    request.name.clone_from(&data.name);
+    bed.process(0, &[from(3, request)]);
+    bed.process(0, &[from(2, data)]);
+}
+
+#[test]
+fn metadata_of_any_version_takes_one_place() {
+    let mut bed = Case::new("metadata").route("/a", 2).world.bed(1);
+    // There is room for ten objects.
+    bed.set_vips(&[]);
+    for version in 0..20_u8 {
+        let metadata = metadata("/a/file", version, "/a/file/v=1", 5000);
+        transfer(&mut bed, version.into(), metadata);
+    }
+    assert_eq!(bed.take_sizes(), [("/a/file/v=1".to_owned(), 5000, true)]);
+    // The size of the next version is learned in the next slot.
+    for (version, file) in [(30_u8, "/a/file/v=1"), (31, "/a/file/v=2")] {
+        let size_bytes = u64::from(version) * 1000;
+        transfer(&mut bed, version.into(), metadata("/a/file", version, file, size_bytes));
+    }
+    assert_eq!(bed.take_sizes(), [("/a/file/v=1".to_owned(), 30_000, true)]);
+    transfer(&mut bed, 32, metadata("/a/file", 32, "/a/file/v=2", 32_000));
+    assert_eq!(bed.take_sizes(), [("/a/file/v=2".to_owned(), 32_000, true)]);
+}
+
+#[test]
+fn metadata_of_another_prefix_changes_nothing() {
+    let mut bed = Case::new("names").route("/a", 2).world.bed(1);
+    bed.set_vips(&[]);
+    let files = ["/a/file/v=1", "/a/other/x/v=1", "/a/other/x", "/a/other", "/a", "/"];
+    for (nonce, file) in (1_u8..).zip(files) {
+        transfer(&mut bed, nonce.into(), metadata("/a/other", nonce, file, 1 << 40));
+    }
+    assert_eq!(bed.take_sizes(), []);
+}
+
+#[test]
+fn metadata_is_of_no_use_where_files_are_not_objects() {
+    for rule in [blocks()[0], ("/a", ObjectDivision::Components(1))] {
+        let mut bed = Case::new("parts").route("/a", 2).world.bed(1);
+        bed.set_vips_by_rules(&[], &[rule]);
+        transfer(&mut bed, 1, metadata("/a/file", 1, "/a/file/v=1", 5000));
+        assert_eq!(bed.take_sizes(), [], "{rule:?}");
+    }
+    let mut bed = Case::new("whole").route("/a", 2).world.bed(1);
+    bed.set_vips_by_rules(&[], &[("/a", ObjectDivision::Components(2))]);
+    transfer(&mut bed, 1, metadata("/a/file", 1, "/a/file/v=1", 5000));
+    assert_eq!(bed.take_sizes(), [("/a/file/v=1".to_owned(), 5000, true)]);
 }
