@@ -56,10 +56,11 @@ settings! {
         /// Score by which objects are cached. `"count"`: the VIPs that wait here (VIP). `"arrivals"`: the mean of those that
         /// arrived in the window (VIP2).
         score: VipScore = VipScore::Count => restart(ManagementSetup),
-        /// Score that each cached object costs, in thousandths of a request: objects with less are not cached.
+        /// Score that a cached object costs, in thousandths of a request. Objects whose score does not exceed it are evicted
+        /// first. With `score = "arrivals"`, scores are requests per slot.
         read_penalty: u32 = 0 => restart(ManagementSetup).within(0..=1_000_000_000),
-        /// Score that writing an object to the cache costs, in thousandths of a request: an object takes the place of
-        /// another one only if its score is higher by more.
+        /// Score that writing an object costs, in addition, in thousandths of a request. An object takes the place of one with
+        /// a score only if its score per byte, after this cost, is higher.
         write_penalty: u32 = 0 => restart(ManagementSetup).within(0..=1_000_000_000),
         /// Rates of links that differ from `link_rate`.
         links: Vec<VipLink> = Vec::new() => tables(Reload::Restart(ManagementSetup)),
