@@ -90,16 +90,17 @@ fn check_remote(uri: &FaceUri) -> Result<(), String> {
 
 list_item! {
     /// The objects of the names under a prefix: the name with `components` components after the prefix, or blocks of
-    /// `block_segments` segments. Interests for the object itself, and for first segments under it, are its requests. Sizes
-    /// of objects are not learned if several names with segments belong to one.
+    /// `block_segments` segments. A rule has one of the two. Interests for the object itself, and for first segments under it,
+    /// are its requests. Sizes of objects are not learned if several names with segments belong to one.
     pub struct ObjectRule {
         /// Name prefix.
         prefix: Name = example_prefix() => value().required().checked(check_depth),
-        /// Number of components after the prefix. No effect with `block_segments`.
-        components: usize = 1 => value().within(0..=32),
+        /// Number of components after the prefix.
+        components: Option<usize> = None => value().within(Some(0)..=Some(32)).example("2"),
         /// Number of segments of a block: the first block of a file, the next one and so on are objects of their own, so
-        /// that parts of large files are cached. 0: no blocks.
-        block_segments: u32 = 0 => value().within(0..=1_000_000_000),
+        /// that parts of large files are cached.
+        block_segments: Option<u32> = None =>
+            value().within(Some(1)..=Some(1_000_000_000)).example("8192"),
     }
 }
 

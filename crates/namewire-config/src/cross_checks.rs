@@ -7,6 +7,7 @@ use ndn_forwarding::strategy::StrategyTable;
 use ndn_management::{DEFAULT_STRATEGIES, STRATEGY_CHOICES_MAX};
 use ndn_types::format_duration;
 
+use crate::caching::ObjectRule;
 use crate::config::{Config, Privileges};
 use crate::conflict::{Conflict, Warning};
 use crate::ethernet::{Dpdk, Ethernet};
@@ -53,6 +54,7 @@ impl Config {
         conflicts.extend(self.check_strategies());
         conflicts.extend(self.check_duplicates());
         conflicts.extend(self.static_faces.iter().enumerate().filter_map(check_interface));
+        conflicts.extend(self.caching.vip.rules.iter().enumerate().filter_map(check_object_rule));
         conflicts.extend(self.check_pool(is_present));
         conflicts.extend(self.check_quotas(is_present));
         conflicts
@@ -249,6 +251,16 @@ fn check_interface((number, face): (usize, &StaticFace)) -> Option<Conflict> {
     };
     let reason = format!("`static_faces.{key}`: {reason}");
     Some(Conflict { keys: vec![format!("static_faces.{number}.{key}")], reason })
+}
+
+fn check_object_rule((number, rule): (usize, &ObjectRule)) -> Option<Conflict> {
+    let (key, reason) = match (rule.components, rule.block_segments) {
+        (None, None) => ("prefix", "a rule needs `components` or `block_segments`"),
+        (Some(_), Some(_)) => ("block_segments", "only rules without `components` have it"),
+        (Some(_), None) | (None, Some(_)) => return None,
+    };
+    let reason = format!("`caching.vip.rules.{key}`: {reason}");
+    Some(Conflict { keys: vec![format!("caching.vip.rules.{number}.{key}")], reason })
 }
 
 fn check_processors(forwarder: &Forwarder) -> Vec<Conflict> {

@@ -228,6 +228,18 @@ fn incomplete_and_invalid_list_items_are_rejected() {
         ),
         ("[[static_faces]]\nuri = \"http://x\"\n", "face URI"),
         (
+            "[[caching.vip.rules]]\nprefix = \"/a\"\n",
+            "`caching.vip.rules.prefix`: a rule needs `components` or `block_segments`",
+        ),
+        (
+            "[[caching.vip.rules]]\nprefix = \"/a\"\ncomponents = 1\nblock_segments = 10\n",
+            "`caching.vip.rules.block_segments`: only rules without `components` have it",
+        ),
+        (
+            "[[caching.vip.rules]]\nprefix = \"/a\"\nblock_segments = 0\n",
+            "must lie between 1 and 1000000000",
+        ),
+        (
             "[[static_faces]]\nuri = \"udp6://[fe80::1]\"\n",
             "test.toml:2:7: `static_faces.uri`: udp6://[fe80::1]:6363 is a link-local address without an interface: write \
              one such as udp6://[fe80::1%eth0]:6363",

@@ -39,10 +39,11 @@ pub(super) fn policy_refusal(config: &Config) -> Option<String> {
 
 /// The objects of names.
 pub(super) fn object_rules(config: &Config, hasher: NameHasher) -> ObjectRules {
-    let rules = config.caching.vip.rules.iter().map(|rule| {
-        let blocks = NonZeroU32::new(rule.block_segments).map(ObjectDivision::Blocks);
-        let division = blocks.unwrap_or(ObjectDivision::Components(rule.components));
-        (rule.prefix.as_ref(), division)
+    let rules = config.caching.vip.rules.iter().filter_map(|rule| {
+        // The configuration was checked: each rule has one of the two.
+        let blocks = rule.block_segments.and_then(NonZeroU32::new).map(ObjectDivision::Blocks);
+        let division = blocks.or(rule.components.map(ObjectDivision::Components))?;
+        Some((rule.prefix.as_ref(), division))
     });
     ObjectRules::new(rules, hasher)
 }

@@ -483,8 +483,11 @@ fn blocks_of_a_file_are_objects() {
     const BLOCK: u32 = 200_000;
     let mut configs = vec![config(1); 5];
     for config in &mut configs {
-        config.caching.vip.rules =
-            vec![ObjectRule { prefix: name(PREFIX), components: 0, block_segments: BLOCK }];
+        config.caching.vip.rules = vec![ObjectRule {
+            prefix: name(PREFIX),
+            components: None,
+            block_segments: Some(BLOCK),
+        }];
     }
     let store = &mut configs[4];
     store.tables.cs.capacity_packets = 2;
@@ -528,7 +531,7 @@ fn blocks_of_a_file_are_objects() {
 fn object_of_a_rule_has_the_requests_for_all_its_names() {
     let mut config = config(1);
     config.caching.vip.rules =
-        vec![ObjectRule { prefix: name(PREFIX), components: 0, block_segments: 0 }];
+        vec![ObjectRule { prefix: name(PREFIX), components: Some(0), block_segments: None }];
     let mut network = line(&config);
     network.load(4, 20);
     for node in 0..5 {
