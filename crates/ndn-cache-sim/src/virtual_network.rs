@@ -27,7 +27,7 @@ pub(crate) struct VirtualNetwork {
 
 /// A score in requests, in the unit of scores.
 fn amount(requests: f64) -> u64 {
-    (requests * REQUEST as f64) as u64
+    (requests * REQUEST as f64).round() as u64
 }
 
 impl VirtualNetwork {

@@ -189,8 +189,23 @@ fn whole(key: &str, text: &str, range: std::ops::RangeInclusive<usize>) -> Resul
     })
 }
 
+/// Forwarders have penalties in thousandths of a request.
+fn check_penalties(topology: &Topology) -> Result<(), String> {
+    let load = &topology.load;
+    for (key, requests) in
+        [("read_penalty", load.read_penalty), ("write_penalty", load.write_penalty)]
+    {
+        let thousandths: f64 = requests * 1000.0;
+        if (thousandths - thousandths.round()).abs() > 1e-6 {
+            return Err(format!("{key}: '{requests}' is not a multiple of 0.001"));
+        }
+    }
+    Ok(())
+}
+
 fn settings(inputs: &Inputs, executor: &Executor, values: &Values) -> Result<Settings, String> {
     let topology = networks::topology(inputs, (&executor.topology, &executor.load), values)?;
+    check_penalties(&topology)?;
     let pattern = executor.pattern.fill(values);
     let testbed = testbed(executor, values, &topology)?;
     let workload = testbed.as_ref().map_or(Workload::Distribution, |testbed| testbed.workload);
@@ -635,4 +650,18 @@ fn one_each(topology: &Topology, seed: u64) -> Trace {
     let mut requests: Vec<Request> = topology.consumers.iter().enumerate().map(request).collect();
     requests.sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
     Trace { requests, sizes: vec![topology.load.object_bytes; objects], rates: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn penalties_are_multiples_of_thousandths() {
+        let mut topology = Topology::known("abilene").unwrap();
+        for (requests, is_valid) in [(0.0, true), (0.57, true), (1e6, true), (0.0004, false)] {
+            topology.load.write_penalty = requests;
+            assert_eq!(check_penalties(&topology).is_ok(), is_valid, "{requests}");
+        }
+    }
 }

@@ -160,7 +160,8 @@ impl Network<'_> {
             objects: self.sizes.len(),
             link_mbit_per_s: load.link_mbit_per_s,
             read_mbit_per_s: load.cache_read_mbit_per_s,
-            penalties: [load.read_penalty, load.write_penalty].map(|one| (one * 1000.0) as u32),
+            penalties: [load.read_penalty, load.write_penalty]
+                .map(|requests| (requests * 1000.0).round() as u32),
         })
     }
 
