@@ -8,8 +8,8 @@ use ndn_packet::{Name, NameRef};
 use ndn_types::random::Random;
 use ndn_types::{Now, Timestamp};
 use ndn_vip::{
-    Acknowledgement, Amount, Entry, Node, NodeSettings, ObjectRoutes, ObjectStatus, REPORT_LEN_MAX,
-    REPORTS_PER_SLOT, REQUEST, Report, ReportRefusal, Score, Settings,
+    Accuracy, Acknowledgement, Amount, Entry, Node, NodeSettings, ObjectRoutes, ObjectStatus,
+    REPORT_LEN_MAX, REPORTS_PER_SLOT, REQUEST, Report, ReportRefusal, Score, Settings,
 };
 
 const SLOT_MS: u64 = 1000;
@@ -283,6 +283,21 @@ fn popular_objects_are_cached_in_the_order_of_their_requests() {
     let names: Vec<Name> = cached.iter().map(|object| object.name.clone()).collect();
     assert_eq!(cached.len(), 3, "{names:?}");
     assert!(names.contains(&object(0)), "{names:?}");
+}
+
+#[test]
+fn estimate_does_not_replace_an_exact_size() {
+    let mut network = Network::line(1, 2, Faults::default());
+    network.request(1, 0, 1);
+    let mut learn = |size_bytes: u64, accuracy: Accuracy| {
+        network.nodes[1].learn_size(object(0).as_ref(), size_bytes, accuracy);
+        network.status(1, 0).map(|status| status.size_bytes)
+    };
+    assert_eq!(learn(20_000, Accuracy::Estimate), Some(20_000));
+    assert_eq!(learn(30_000, Accuracy::Estimate), Some(30_000));
+    assert_eq!(learn(25_000, Accuracy::Exact), Some(25_000));
+    assert_eq!(learn(30_000, Accuracy::Estimate), Some(25_000));
+    assert_eq!(learn(26_000, Accuracy::Exact), Some(26_000));
 }
 
 #[test]
