@@ -1,5 +1,7 @@
 //! Energy of the processor packages, as the kernel counts it (RAPL, `/sys/class/powercap`).
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,21 +29,27 @@ impl EnergyMeter {
     /// # Errors
     /// The machine has no counters (`NotFound`), or they may not be read: since Linux 5.10 by root only.
     pub fn open(root: &Path) -> io::Result<Self> {
-        let mut packages = Vec::new();
-        for entry in fs::read_dir(root.join("sys/class/powercap"))?.flatten() {
-            let directory = entry.path();
+        let entries = fs::read_dir(root.join("sys/class/powercap"))?.flatten();
+        let mut directories: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        // A machine can have two interfaces to the counter of a package, `intel-rapl:0` and `intel-rapl-mmio:0`: it is read by the
+        // first one.
+        directories.sort_unstable_by(|a, b| b.cmp(a));
+        let mut packages = BTreeMap::new();
+        for directory in directories {
             // Zones within packages, and that of the whole platform, have other names.
             let name = fs::read_to_string(directory.join("name")).unwrap_or_default();
             if !name.starts_with("package-") {
                 continue;
             }
-            let range_uj = number(&directory.join("max_energy_range_uj"))?;
-            packages.push(Package { counter: directory.join("energy_uj"), range_uj });
+            if let Entry::Vacant(vacant) = packages.entry(name.trim().to_owned()) {
+                let range_uj = number(&directory.join("max_energy_range_uj"))?;
+                vacant.insert(Package { counter: directory.join("energy_uj"), range_uj });
+            }
         }
         if packages.is_empty() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let meter = Self { packages };
+        let meter = Self { packages: packages.into_values().collect() };
         meter.read()?;
         Ok(meter)
     }
@@ -55,8 +63,8 @@ impl EnergyMeter {
         counters.collect::<io::Result<Vec<u64>>>().map(EnergyReading)
     }
 
-    /// Microjoules between two readings of all packages. A counter that began again more than once, which takes some minutes under
-    /// full load, gives too little.
+    /// Microjoules between two readings of all packages. A counter that began again more than once, which takes 20 minutes at 200 W
+    /// if its range is 262 kJ, gives too little.
     #[must_use]
     pub fn between_uj(&self, from: &EnergyReading, until: &EnergyReading) -> u64 {
         let pairs = self.packages.iter().zip(from.0.iter().zip(&until.0));
@@ -96,6 +104,8 @@ mod tests {
         let set_all = |first: u64, second: u64| {
             set("intel-rapl:0", "package-0", first);
             set("intel-rapl:1", "package-1", second);
+            // A second interface to the counter of the first package.
+            set("intel-rapl-mmio:0", "package-0", first / 2);
             set("intel-rapl:0:0", "core", 7);
             set("intel-rapl:2", "psys", 5);
         };
