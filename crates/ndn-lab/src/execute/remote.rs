@@ -73,7 +73,7 @@ impl RemoteRun<'_> {
         for agent in &mut *agents {
             agent.send(&Order::Stop)?;
         }
-        let mut driven = Driven::default();
+        let mut driven = Driven::none();
         for agent in &*agents {
             let Report::Driven(part) = self.receive(agent)? else { return Err(unexpected(agent)) };
             driven.add(*part);

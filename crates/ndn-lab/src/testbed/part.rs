@@ -69,11 +69,16 @@ pub(crate) struct Driven {
     pub(crate) used: Duration,
     /// Readings during the load, with their times since its begin.
     pub(crate) samples: Vec<(Duration, Readings)>,
-    /// Energy of the processors of the host from the begin of the load to the last segment, if it is counted.
+    /// Energy of the processors of all hosts from the begin of the load to the last segment, if each of them counts it.
     pub(crate) energy_uj: Option<u64>,
 }
 
 impl Driven {
+    /// A network without parts, to which they are added.
+    pub(crate) fn none() -> Self {
+        Self { energy_uj: Some(0), ..Self::default() }
+    }
+
     /// Adds another part of the network.
     pub(crate) fn add(&mut self, other: Self) {
         self.record.add(&other.record);
@@ -83,10 +88,8 @@ impl Driven {
         // Each part has a thread for its clients; the busiest one limits the network.
         self.used = self.used.max(other.used);
         self.samples.extend(other.samples);
-        self.energy_uj = match (self.energy_uj, other.energy_uj) {
-            (Some(own), Some(others)) => Some(own + others),
-            (own, others) => own.or(others),
-        };
+        // A sum without that of a host would not show that it lacks one.
+        self.energy_uj = self.energy_uj.zip(other.energy_uj).map(|(own, others)| own + others);
     }
 }
 
@@ -543,6 +546,19 @@ fn read(nodes: &mut BTreeMap<usize, Node>) -> Result<Readings, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn energy_of_a_network_is_that_of_all_hosts_or_of_none() {
+        let part = |energy_uj| Driven { energy_uj, ..Driven::default() };
+        let sum = |parts: [Option<u64>; 2]| {
+            let mut all = Driven::none();
+            parts.into_iter().for_each(|energy_uj| all.add(part(energy_uj)));
+            all.energy_uj
+        };
+        assert_eq!(sum([Some(2), Some(3)]), Some(5));
+        assert_eq!(sum([Some(2), None]), None);
+        assert_eq!(sum([None, Some(3)]), None);
+    }
 
     #[test]
     fn programs_run_on_the_processors_of_their_node() {
