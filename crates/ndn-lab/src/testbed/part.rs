@@ -93,9 +93,13 @@ impl Driven {
     }
 }
 
-/// Programs that `start` starts run on these processors only, as their first threads inherit those of this one.
+/// Programs that `start` starts run on these processors only, as their first threads inherit those of this one. Fails, before it
+/// starts anything, if one of the processors is not allowed to this thread.
 fn on_processors<T>(processors: &[usize], start: impl FnOnce() -> T) -> std::io::Result<T> {
     let all = cpu::allowed_cpus()?;
+    if let Some(absent) = processors.iter().find(|one| !all.contains(one)) {
+        return Err(std::io::Error::other(format!("there is no processor {absent}")));
+    }
     cpu::allow_cpus(processors)?;
     let started = start();
     cpu::allow_cpus(&all)?;
@@ -569,5 +573,8 @@ mod tests {
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains(&format!("Cpus_allowed_list:\t{last}\n")), "{text}");
         assert_eq!(cpu::allowed_cpus().unwrap(), all);
+        // One that is absent is not left out.
+        let error = on_processors(&[last, 999_999], || ()).unwrap_err();
+        assert_eq!(error.to_string(), "there is no processor 999999");
     }
 }
