@@ -853,6 +853,15 @@ fn cells_are_rendered_for_containers() {
     }
     bench.refused(&["render", "net.toml", "--cell", "3", "--compose", "x"], 2, "there are 2 cells");
     bench.refused(&["render", "speed.toml", "--compose", "x"], 2, "only networks of forwarders");
+    let first = ndn_sys::cpu::allowed_cpus().unwrap()[0];
+    let nodes =
+        format!("topology = \"./ff.toml\"\nnodes = {{ f = {{ processors = [{first}] }} }}\n");
+    set_network(&bench, &nodes, "");
+    bench.printed(&["render", "net.toml", "--compose", "own"]);
+    let own = fs::read_to_string(bench.path("own/compose.yaml")).unwrap();
+    assert_eq!(own.matches(&format!("cpuset: \"{first}\"")).count(), 1, "{own}");
+    let expected = "nodes: the forwarders of a cluster have the same settings";
+    bench.refused(&["render", "net.toml", "--kubernetes", "x"], 2, expected);
     let python = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.venv/bin/python"));
     if !namewire_tests::skip_unless_file(&python, "schemas-of-containers") {
         return;

@@ -129,23 +129,26 @@ impl Cell<'_> {
             files.push((file.clone(), self.configuration(number, udp, &routes)));
             configs.insert(format!("node-{number}"), json!({ "file": format!("./{file}") }));
             volumes.insert(format!("run-{number}"), json!({}));
-            services.insert(
-                format!("node-{number}"),
-                json!({
-                    "image": self.image,
-                    "command": ["run", "--config", "/etc/namewire.toml"],
-                    "labels": { "node": name },
-                    "configs": [{ "source": format!("node-{number}"), "target": "/etc/namewire.toml" }],
-                    "volumes": [format!("run-{number}:{RUN}")],
-                    "networks": { "lab": { "ipv4_address": address(number).to_string() } },
-                    "healthcheck": {
-                        "test": ["CMD", "/usr/bin/namewire", "status"],
-                        "interval": "1s",
-                        "timeout": "5s",
-                        "retries": 60,
-                    },
-                }),
-            );
+            let mut service = json!({
+                "image": self.image,
+                "command": ["run", "--config", "/etc/namewire.toml"],
+                "labels": { "node": name },
+                "configs": [{ "source": format!("node-{number}"), "target": "/etc/namewire.toml" }],
+                "volumes": [format!("run-{number}:{RUN}")],
+                "networks": { "lab": { "ipv4_address": address(number).to_string() } },
+                "healthcheck": {
+                    "test": ["CMD", "/usr/bin/namewire", "status"],
+                    "interval": "1s",
+                    "timeout": "5s",
+                    "retries": 60,
+                },
+            });
+            let processors = self.testbed.of_node(number).processors.iter();
+            let processors: Vec<String> = processors.map(ToString::to_string).collect();
+            if !processors.is_empty() {
+                service["cpuset"] = json!(processors.join(","));
+            }
+            services.insert(format!("node-{number}"), service);
         }
         for source in &sources {
             self.add_producer(*source, &mut services, &mut volumes);

@@ -603,6 +603,9 @@ pub(super) fn render(
     executor: &Executor,
     (form, image): (Form, &str),
 ) -> Result<Vec<(String, String)>, String> {
+    if form == Form::Kubernetes && !executor.nodes.is_empty() {
+        return Err("nodes: the forwarders of a cluster have the same settings".to_owned());
+    }
     let settings = settings(inputs, executor, &experiment.values(run))?;
     let seed = u64::from(run.seed);
     let load = settings.load(seed)?;
