@@ -321,12 +321,16 @@ fn own_caches(
         let mut cache = OwnCache { packets, policy: None };
         if let Some(text) = own.value("cs_policy", values) {
             match cs_policy(&text).map_err(failed)? {
+                // A node without a Content Store is possible among those with VIP.
                 None => cache.packets = Some(0),
+                Some(policy)
+                    if policy != of_all
+                        && [policy.kind, of_all.kind].contains(&PolicyKind::Vip) =>
+                {
+                    let reason = "cs_policy: VIP is the policy of all nodes or none";
+                    return Err(failed(reason.to_owned()));
+                }
                 Some(policy) => cache.policy = Some(policy.kind),
-            }
-            let kinds = [Some(of_all.kind), cache.policy];
-            if kinds.contains(&Some(PolicyKind::Vip)) {
-                return Err(failed("cs_policy: VIP is the policy of all nodes or none".to_owned()));
             }
         }
         all.insert(own_node(topology, &own.node)?, cache);
