@@ -496,27 +496,7 @@ fn settings_of_simulations_are_checked() {
     assert_eq!(bench.json(&["list", "--json"])[0]["runs"], 2);
 }
 
-/// A file as `namewire model calibrate` writes it: 40 µs for an Interest, 60 µs for its Data.
-const CALIBRATION: &str = "
-machine = \"of the test\"
-[calibration]
-runs = 30
-discarded = 0
-reference-ns = 0.0
-slowdown-exponent = 0.0
-effects = [0.0, 100000.0, 0.0, 0.0, 50000.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
-residual = 0.0
-replicates = []
-shares = [0.1, 0.2, 0.1, 0.4, 0.2]
-shapes = [{ quantiles = [1.0, 1.0], tail-mean = 0.001 }, { quantiles = [1.0, 1.0], tail-mean = 0.001 }]
-generator = [0.0, 0.0, 0.0]
-latency-ns = [0.0, 0.0]
-discrepancies = []
-latency-residual = 0.0
-queue = 1024
-processors = 2
-ranges = { workers = [1, 1], components = [3, 13], payload = [0, 8000], hit_ratio = [0.0, 0.5], routes = [64, 1024] }
-";
+const CALIBRATION: &str = include_str!("../calibration.toml");
 
 /// One segment over the five nodes of the line, with and without times; predictions beyond the calibration are noted.
 #[test]
@@ -530,6 +510,13 @@ fn simulations_take_the_times_of_a_calibration() {
     let fault = CALIBRATION.replace("shares", "parts");
     fs::write(bench.path("times.toml"), fault).unwrap();
     bench.refused(&["check", "net.toml"], 2, "calibration: times.toml: missing field `shares`");
+    let fault = CALIBRATION.replace("[0.1, 0.2", "[0.5, 0.2");
+    fs::write(bench.path("times.toml"), fault).unwrap();
+    bench.refused(
+        &["check", "net.toml"],
+        2,
+        "calibration: times.toml: shares: one is negative, or",
+    );
     let fault = CALIBRATION.replace("100000.0", "-1.0");
     fs::write(bench.path("times.toml"), fault).unwrap();
     bench.refused(&["check", "net.toml"], 2, "too far from what was measured");

@@ -272,6 +272,10 @@ const TAIL: f64 = 0.01;
 const NS: f64 = 1e3;
 /// The shortest time of a stage, in nanoseconds.
 const NS_MIN: f64 = 0.001;
+/// Longest effect on the time of an Interest, in nanoseconds.
+const EFFECT_MAX_NS: f64 = 1e9;
+/// Largest deviation from 1 of the sum of the shares, which are rounded in files, and of the mean of a shape.
+const DEVIATION_MAX: f64 = 0.01;
 /// Seconds that are simulated to compare the latencies of a run, at most.
 const LATENCY_SECONDS: f64 = 0.2;
 
@@ -354,6 +358,12 @@ pub struct Calibration {
     pub processors: usize,
     /// The ranges of the factors that were measured.
     pub ranges: Ranges,
+}
+
+/// A file of `namewire model calibrate`; its other keys state the origin of the calibration.
+#[derive(Deserialize)]
+struct CalibrationFile {
+    calibration: Calibration,
 }
 
 /// Measured latencies of a run over those of the model at the same rate: threads that are woken, turns of the generator.
@@ -503,6 +513,46 @@ impl Calibration {
         calibration.take_pauses_off();
         calibration.learn_latencies(&usable);
         Ok(calibration)
+    }
+
+    /// Reads a file of `namewire model calibrate`.
+    ///
+    /// # Errors
+    /// Malformed TOML, a key that is absent, or a [fault](Self::fault).
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let file = toml::from_str::<CalibrationFile>(text);
+        let calibration = file.map_err(|error| error.message().to_owned())?.calibration;
+        match calibration.fault() {
+            Some(fault) => Err(fault),
+            None => Ok(calibration),
+        }
+    }
+
+    /// The first reason why these are not parameters of a forwarder; `None` if they are.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        let is_one = |value: f64| (value - 1.0).abs() <= DEVIATION_MAX;
+        let of_effects = |effects: &[f64]| match effects.len() {
+            EFFECT_COUNT if effects.iter().all(|ns| ns.abs() <= EFFECT_MAX_NS) => None,
+            EFFECT_COUNT => Some("effects: one is not a time of at most a second".to_owned()),
+            count => Some(format!("effects: {count} in place of {EFFECT_COUNT}")),
+        };
+        let of_shape = |shape: &Shape| {
+            let table = shape.table();
+            let mean = "the mean is not 1";
+            table.fault().or_else(|| (!is_one(table.mean())).then_some(mean))
+        };
+        let mut effects = core::iter::once(&self.effects).chain(&self.replicates);
+        if let Some(fault) = effects.find_map(|effects| of_effects(effects)) {
+            return Some(fault);
+        }
+        if self.shares.iter().any(|share| *share < 0.0) || !is_one(self.shares.iter().sum()) {
+            return Some("shares: one is negative, or their sum is not 1".to_owned());
+        }
+        if let Some(fault) = self.shapes.iter().find_map(of_shape) {
+            return Some(format!("shapes: {fault}"));
+        }
+        (self.queue == 0).then(|| "queue: 0 packets".to_owned())
     }
 
     /// Processor time has pauses in it of which the kernel does not know.
@@ -1516,6 +1566,28 @@ mod tests {
         let shapes = [Shape { quantiles: Vec::new(), ..interest }, data];
         let error = Calibration { shapes, ..calibration }.packet_times(&setting).unwrap_err();
         assert!(error.to_string().contains("two or more"), "{error}");
+    }
+
+    #[test]
+    fn calibrations_with_faults_are_refused() {
+        let calibration = Calibration::of(&campaign(), 1024, 2).unwrap();
+        assert_eq!(calibration.fault(), None);
+        let refused = |change: fn(&mut Calibration), expected: &str| {
+            let mut changed = calibration.clone();
+            change(&mut changed);
+            let fault = changed.fault().unwrap();
+            assert!(fault.starts_with(expected), "{fault}");
+        };
+        refused(|one| one.effects.truncate(3), "effects: 3 in place of 11");
+        refused(|one| one.replicates[0].clear(), "effects: 0 in place of 11");
+        refused(|one| one.effects[SLEEP] = f64::INFINITY, "effects: one is not a time");
+        refused(|one| one.effects[SLEEP] = f64::NAN, "effects: one is not a time");
+        refused(|one| one.shares[0] = f64::NAN, "shares: ");
+        refused(|one| one.shares = [1.0, 1.0, -1.0, 0.0, 0.0], "shares: one is negative");
+        refused(|one| one.shares = [0.6; 5], "shares: one is negative, or their sum is not 1");
+        refused(|one| one.shapes[1].tail_mean = 0.0, "shapes: the tail has");
+        refused(|one| one.shapes[0].quantiles = vec![2.0, 2.0], "shapes: the mean is not 1");
+        refused(|one| one.queue = 0, "queue: ");
     }
 
     #[test]

@@ -12,7 +12,6 @@ use ndn_client::fetch::WindowMode;
 use ndn_model::calibrate::Calibration;
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_sys::clock::Clock;
-use serde::Deserialize;
 
 use super::inputs::Inputs;
 use super::networks;
@@ -60,12 +59,6 @@ struct Settings {
     calibration: Option<Calibration>,
     /// `None` for a simulation.
     testbed: Option<Testbed>,
-}
-
-/// A file of `namewire model calibrate`.
-#[derive(Deserialize)]
-struct CalibrationFile {
-    calibration: Calibration,
 }
 
 pub(super) fn check(
@@ -125,9 +118,8 @@ fn calibration(
     values: &Values,
 ) -> Result<Option<Calibration>, String> {
     let Some(path) = calibration_file(executor, values) else { return Ok(None) };
-    let file = toml::from_str::<CalibrationFile>(inputs.text(&path)?);
-    let file = file.map_err(|error| format!("calibration: {path}: {}", error.message()))?;
-    Ok(Some(file.calibration))
+    let calibration = Calibration::parse(inputs.text(&path)?);
+    calibration.map(Some).map_err(|error| format!("calibration: {path}: {error}"))
 }
 
 /// Checks that all hosts have the same version of a forwarder.

@@ -4,7 +4,7 @@ use ndn_cache_sim::trace::{Pattern, Trace};
 
 use ndn_cache_sim::trace::Request;
 use ndn_client::fetch::WindowMode;
-use ndn_model::calibrate::{Calibration, EFFECTS, Ranges, Shape};
+use ndn_model::calibrate::{Calibration, EFFECTS};
 
 use super::*;
 use crate::network::CsPolicy;
@@ -105,37 +105,7 @@ fn download_takes_the_round_trip_and_the_time_on_the_link() {
 
 /// A worker that takes 40 µs for an Interest, 60 µs for its Data, and 50 µs for an Interest that its Content Store answers.
 fn calibration() -> Calibration {
-    let shape = || Shape { quantiles: vec![1.0, 1.0], tail_mean: 1e-9 };
-    let mut effects = vec![0.0; EFFECTS.len()];
-    for (name, ns) in [("miss", 100_000.0), ("hit", 50_000.0)] {
-        effects[EFFECTS.iter().position(|known| *known == name).unwrap()] = ns;
-    }
-    Calibration {
-        runs: 30,
-        discarded: 0,
-        reference_ns: 0.0,
-        slowdown_exponent: 0.0,
-        effects,
-        residual: 0.0,
-        replicates: Vec::new(),
-        shares: [0.1, 0.2, 0.1, 0.4, 0.2],
-        shapes: [shape(), shape()],
-        generator: [0.0; 3],
-        latency_ns: [0.0; 2],
-        pauses: None,
-        pauses_in_services: 0.0,
-        discrepancies: Vec::new(),
-        latency_residual: 0.0,
-        queue: 1024,
-        processors: 2,
-        ranges: Ranges {
-            workers: (1, 1),
-            components: (3, 13),
-            payload: (0, 8000),
-            hit_ratio: (0.0, 0.5),
-            routes: (64, 1024),
-        },
-    }
+    Calibration::parse(include_str!("../../../../tests/calibration.toml")).unwrap()
 }
 
 /// The line with delays of 0.1 ms and links that take no time.

@@ -569,18 +569,10 @@ pub(super) fn load_calibration(path: &Path) -> Outcome<CalibrationFile> {
     let file: CalibrationFile = toml::from_str(&text).map_err(|error| {
         usage(format_args!("{}: not a calibration: {}", path.display(), error.message()))
     })?;
-    let calibration = &file.calibration;
-    let is_sound = calibration.effects.len() == EFFECTS.len()
-        && calibration.replicates.iter().all(|one| one.len() == EFFECTS.len())
-        && calibration.shapes.iter().all(|shape| shape.quantiles.len() >= 2)
-        && calibration.queue > 0;
-    if !is_sound {
-        return Err(usage(format_args!(
-            "{}: not a calibration: parts are missing",
-            path.display()
-        )));
+    match file.calibration.fault() {
+        Some(fault) => Err(usage(format_args!("{}: not a calibration: {fault}", path.display()))),
+        None => Ok(file),
     }
-    Ok(file)
 }
 
 /// A time in UTC, to the minute.
