@@ -102,7 +102,7 @@ pub(super) fn check(
             inputs.add_version(program)?;
         }
     }
-    settings.extrapolations()?.into_iter().for_each(|note| inputs.note(note));
+    settings.extrapolations(0)?.into_iter().for_each(|note| inputs.note(note));
     check_memory(&settings, settings.topology.nodes.len())
 }
 
@@ -476,17 +476,18 @@ impl Settings {
         Ok(())
     }
 
-    /// Settings of nodes of which the calibration does not know the times, in words.
-    fn extrapolations(&self) -> Result<Vec<String>, String> {
-        let Some(calibration) = &self.calibration else { return Ok(Vec::new()) };
-        let payload = self.segment_bytes.min(self.topology.load.object_bytes);
-        let routes = if self.has_object_routes { self.topology.load.objects } else { 0 };
-        let routes = routes + self.topology.producers.len();
-        let setting = server::setting(calibration, (self.name_components, payload, routes));
-        // A setting without times is refused.
-        calibration.packet_times(&setting).map_err(|error| format!("calibration: {error}"))?;
-        let notes = calibration.extrapolations(&setting);
-        Ok(notes.into_iter().map(|note| format!("calibration: {note}")).collect())
+    /// Settings of nodes of which the calibration does not know the times, in words. The objects are those of a run with this seed.
+    fn extrapolations(&self, seed: u64) -> Result<BTreeSet<String>, String> {
+        let Some(calibration) = &self.calibration else { return Ok(BTreeSet::new()) };
+        let load = self.load(seed)?;
+        let mut notes = BTreeSet::new();
+        for setting in server::settings(calibration, &self.network(&load, seed)) {
+            // A setting without times is refused.
+            calibration.packet_times(&setting).map_err(|error| format!("calibration: {error}"))?;
+            let all = calibration.extrapolations(&setting).into_iter();
+            notes.extend(all.map(|note| format!("calibration: {note}")));
+        }
+        Ok(notes)
     }
 
     fn load(&self, seed: u64) -> Result<Load, String> {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 use ndn_client::link::{Passage, SimulatedLink};
+use ndn_model::calibrate::Setting;
 use ndn_sys::clock::ManualClock;
 
 use crate::network::packets::{is_interest, prefix};
@@ -323,15 +324,13 @@ impl<'a> Simulation<'a> {
 /// The workers of the nodes; none if packets take no time.
 fn servers(network: &Network<'_>, nodes: &[Node]) -> Result<Vec<Server>, String> {
     let Some(calibration) = network.calibration else { return Ok(Vec::new()) };
-    let (components, payload) = (network.name_components, network.payload_bytes());
-    let server = |(number, node): (usize, &Node)| {
-        let setting =
-            server::setting(calibration, (components, payload, network.prefix_count(number)));
-        let times = calibration.packet_times(&setting);
+    let settings = server::settings(calibration, network);
+    let server = |(number, (node, setting)): (usize, (&Node, &Setting))| {
+        let times = calibration.packet_times(setting);
         let times = times.map_err(|error| format!("calibration: {error}"))?;
         Ok(Server::new(times, network.seed, number, node.handled()))
     };
-    nodes.iter().enumerate().map(server).collect()
+    nodes.iter().zip(&settings).enumerate().map(server).collect()
 }
 
 #[cfg(test)]

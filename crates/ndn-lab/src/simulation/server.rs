@@ -6,6 +6,8 @@ use ndn_model::assembly::Placement;
 use ndn_model::calibrate::{Calibration, PacketTime, PacketTimes, Setting};
 use ndn_model::random::{StreamId, TraceRandom};
 
+use crate::network::Network;
+
 /// Stream of the random numbers that are times of packets.
 const TIMES: StreamId = StreamId(4);
 
@@ -73,21 +75,20 @@ impl Server {
     }
 }
 
-/// The setting of a node of whose packets a calibration gives the times.
+/// By node: the setting of whose packets a calibration gives the times.
 #[must_use]
-pub(crate) fn setting(
-    calibration: &Calibration,
-    (components, payload, routes): (usize, u64, usize),
-) -> Setting {
-    Setting {
+pub(crate) fn settings(calibration: &Calibration, network: &Network<'_>) -> Vec<Setting> {
+    let payload = network.payload_bytes() as usize;
+    let setting = |node: usize| Setting {
         workers: 1,
-        components,
-        payload: payload as usize,
+        components: network.name_components,
+        payload,
         // Neither has an influence on times.
         hit_ratio: calibration.ranges.hit_ratio.0,
         rate: 0.0,
         // Fewer than were measured take no less time.
-        routes: routes.max(calibration.ranges.routes.0),
+        routes: network.prefix_count(node).max(calibration.ranges.routes.0),
         placement: Placement::P1,
-    }
+    };
+    (0..network.topology.nodes.len()).map(setting).collect()
 }
