@@ -405,8 +405,8 @@ impl PacketTime {
     }
 
     /// The mean, in nanoseconds.
-    #[must_use]
-    pub fn mean_ns(&self) -> f64 {
+    #[cfg(test)]
+    fn mean_ns(&self) -> f64 {
         (self.handling + self.forwarding.mean()) / NS
     }
 }
@@ -677,19 +677,17 @@ impl Calibration {
     #[must_use]
     pub fn extrapolations(&self, setting: &Setting) -> Vec<String> {
         let mut all = Vec::new();
-        let mut note = |what: &str, value: f64, (low, high): (f64, f64)| {
+        let mut note = |value: f64, what: &str, (low, high): (f64, f64)| {
             if value < low || value > high {
-                all.push(format!(
-                    "{what} {value} is outside of {low} to {high}, which was measured"
-                ));
+                all.push(format!("{value} {what}: {low} to {high} were measured"));
             }
         };
         let both = |(low, high): (usize, usize)| (low as f64, high as f64);
-        note("workers", setting.workers as f64, both(self.ranges.workers));
-        note("name components", setting.components as f64, both(self.ranges.components));
-        note("payload", setting.payload as f64, both(self.ranges.payload));
-        note("hit ratio", setting.hit_ratio, self.ranges.hit_ratio);
-        note("routes", setting.routes as f64, both(self.ranges.routes));
+        note(setting.workers as f64, "workers", both(self.ranges.workers));
+        note(setting.components as f64, "name components", both(self.ranges.components));
+        note(setting.payload as f64, "bytes of content", both(self.ranges.payload));
+        note(setting.hit_ratio, "hits per Interest", self.ranges.hit_ratio);
+        note(setting.routes as f64, "routes", both(self.ranges.routes));
         if matches!(setting.placement, Placement::P2 | Placement::P3) {
             let placement = setting.placement;
             all.push(format!(
@@ -1716,7 +1714,7 @@ mod tests {
         let outside = Setting { workers: 8, payload: 4000, ..inside };
         let notes = calibration.extrapolations(&outside);
         assert_eq!(notes.len(), 2);
-        assert!(notes[0].starts_with("workers 8"), "{notes:?}");
+        assert_eq!(notes[0], "8 workers: 1 to 2 were measured");
     }
 
     #[test]

@@ -27,6 +27,7 @@ use ndn_sys::energy::EnergyMeter;
 use crate::leftovers;
 use crate::network::packets::NAME_COMPONENTS_MIN;
 use crate::network::{Measures, Network, TRAFFIC_NAMES};
+use crate::simulation;
 use links::{Direction, Links};
 use namespaces::Namespaces;
 use ndn_types::Timestamp;
@@ -59,12 +60,12 @@ pub struct TestbedError {
 impl Testbed {
     /// Names of the measurements of the whole network beside those of [`Measures`] and [`Self::ENERGY`].
     pub const NAMES: [&'static str; 5] =
-        ["cpu_ms", "memory_mib", "start_ms", CLIENTS_CPU_SHARE, "link_overflows"];
+        [simulation::CPU, "memory_mib", "start_ms", CLIENTS_CPU_SHARE, "link_overflows"];
     /// Measurement: energy of the processors of the hosts, where it is counted.
     pub const ENERGY: &'static str = "energy_j";
     /// Names of the measurements of a node beside those of [`Measures`]; that of the node follows after a dot.
     pub const NODE_NAMES: [&'static str; 4] =
-        ["cpu_ms", "memory_mib", "packets_per_s", "mbit_per_s"];
+        [simulation::CPU, "memory_mib", "packets_per_s", "mbit_per_s"];
 
     /// Checks that the energy of the processors of this machine is counted, if it runs the network.
     ///
