@@ -645,9 +645,7 @@ fn nodes_have_settings_of_their_own() {
         "[executor.nodes.f]\ncs_policy = \"none\"\nworkers = 2\nprocessors = [{first}]\n"
     ));
     bench.printed(&["run", "net.toml"]);
-    let same = row(&bench, "1");
-    assert!((0.99..1.2).contains(&same["origin_share"]), "{same:?}");
-    assert_eq!(same["cs_hits.f"], 0.0, "{same:?}");
+    assert_eq!(row(&bench, "1")["cs_hits.f"], 0.0);
     if skip_unless_found("nfd") {
         fs::remove_file(bench.path("net.sqlite")).unwrap();
         set(
@@ -662,7 +660,8 @@ fn nodes_have_settings_of_their_own() {
             "executor.nodes.f.worker: unknown key; known: forwarder",
         ),
         ("nodes = { f = { workers = 0 } }", "nodes.f.workers: '0' is not a number"),
-        ("nodes = { f = { processors = [1000] } }", "processors: there is no processor 1000"),
+        // Beyond the processors that a set has.
+        ("nodes = { f = { processors = [999999] } }", "processors: there is no processor 999999"),
         ("nodes = { f = { cs_policy = \"best\" } }", "nodes.f.cs_policy: "),
         ("nodes = { f = { forwarder = \"yanfd\" } }", "nodes.f.forwarder: unknown forwarder"),
         (

@@ -375,11 +375,12 @@ mod tests {
         near(found.lenth.unwrap().error, 6.0);
     }
 
-    /// The shares of Table 6 of "Performance Measurement of Content Distribution in Named Data Networking" (H. Yuan, Washington
-    /// University in St. Louis, 2011). Its responses (Table 5) are not known: these have its mean, its sum of squares and the
-    /// effects that its shares determine; what is left is in effects of which it states no share.
+    /// A share is 2^k q² over the sum of squares. The responses are made of effects q: those that the shares of a published table
+    /// determine ("Performance Measurement of Content Distribution in Named Data Networking", H. Yuan, Washington University in
+    /// St. Louis, 2011, Table 6), with its mean and its sum of squares, and two more for the rest. Its own responses (Table 5) are
+    /// not known, so this is no check of that table, which has 5.6 % for C × D.
     #[test]
-    fn shares_are_those_of_a_published_table() {
+    fn shares_follow_from_effects() {
         let design = design("ABCD", Kind::Factorial);
         let y: Vec<[f64; 1]> = design
             .cells()
