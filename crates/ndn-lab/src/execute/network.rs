@@ -77,8 +77,8 @@ pub(super) fn check(
         None => (Measures::NAMES.to_vec(), Measures::NODE_NAMES.to_vec()),
     };
     if settings.calibration.is_some() {
-        names.push(simulation::CPU);
-        of_nodes.push(simulation::CPU);
+        names.extend([simulation::CPU, simulation::SLEEP]);
+        of_nodes.extend([simulation::CPU, simulation::SLEEP]);
     }
     if settings.testbed.as_ref().is_some_and(|testbed| testbed.place == Place::Hosts) {
         names.push(CLOCK_ERROR);

@@ -218,7 +218,7 @@ pub struct Measures {
     /// Interests of consumers.
     pub interests: f64,
     /// By quantity and node: `delay_ms.NODE` of consumers, `cs_hits.NODE` of all nodes, `origin_bytes.NODE` of producers; and
-    /// `cpu_ms` of the network and its nodes, if simulated packets take time.
+    /// `cpu_ms` and `sleep_ms` of the network and its nodes, if simulated packets take time.
     pub of_nodes: BTreeMap<String, f64>,
 }
 

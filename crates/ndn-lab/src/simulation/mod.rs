@@ -30,6 +30,8 @@ const STEPS_MAX: u32 = 1_000_000;
 const REST: Duration = Duration::from_secs(3600);
 /// Measurement, also of a node: time that the workers have worked, if packets take time.
 pub(crate) const CPU: &str = "cpu_ms";
+/// Measurement, also of a node: the part of that time for sleeps of the workers.
+pub(crate) const SLEEP: &str = "sleep_ms";
 
 /// Bytes of memory that the Content Stores of a network can take.
 #[must_use]
@@ -80,14 +82,18 @@ pub fn simulate(network: &Network<'_>) -> Result<Measures, String> {
     let mut simulation = Simulation::new(network)?;
     simulation.run()?;
     let counts = simulation.counts();
-    let busy: Vec<Duration> = simulation.servers.iter().map(Server::busy).collect();
+    let servers = std::mem::take(&mut simulation.servers);
     let mut measures = simulation.clients.record(counts).measures(network)?;
-    for (node, busy) in network.topology.nodes.iter().zip(&busy) {
-        measures.of_nodes.insert(format!("{CPU}.{node}"), 1e3 * busy.as_secs_f64());
-    }
-    if !busy.is_empty() {
-        let all: Duration = busy.iter().sum();
-        measures.of_nodes.insert(CPU.to_owned(), 1e3 * all.as_secs_f64());
+    let times: [(&str, fn(&Server) -> Duration); 2] = [(CPU, Server::busy), (SLEEP, Server::slept)];
+    for (quantity, time) in times {
+        for (node, server) in network.topology.nodes.iter().zip(&servers) {
+            let time_ms = 1e3 * time(server).as_secs_f64();
+            measures.of_nodes.insert(format!("{quantity}.{node}"), time_ms);
+        }
+        if !servers.is_empty() {
+            let all: Duration = servers.iter().map(time).sum();
+            measures.of_nodes.insert(quantity.to_owned(), 1e3 * all.as_secs_f64());
+        }
     }
     Ok(measures)
 }

@@ -28,15 +28,17 @@ pub(super) struct Server {
     random: TraceRandom,
     handled: Handled,
     busy_until: Duration,
-    /// Time that it has worked.
+    /// Time that it has worked, and the part of it for sleeps.
     busy: Duration,
+    slept: Duration,
 }
 
 impl Server {
     /// A worker with these times, of a forwarder that has handled `handled` before.
     pub(super) fn new(times: PacketTimes, seed: u64, node: usize, handled: Handled) -> Self {
         let random = TraceRandom::new(seed, node as u32);
-        Self { times, random, handled, busy_until: Duration::ZERO, busy: Duration::ZERO }
+        let (busy_until, busy, slept) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        Self { times, random, handled, busy_until, busy, slept }
     }
 
     /// The end of its work at `now`; `None` if it is idle.
@@ -57,7 +59,9 @@ impl Server {
         // A worker that has nothing to do waits in the kernel.
         let has_slept = now > self.busy_until;
         let sleep_ns = if has_slept { self.times.sleep_ns } else { 0.0 };
-        let time = time + Duration::from_nanos(sleep_ns as u64);
+        let sleep = Duration::from_nanos(sleep_ns as u64);
+        let time = time + sleep;
+        self.slept += sleep;
         self.busy += time;
         self.busy_until = now + time;
         Some(self.busy_until)
@@ -72,6 +76,11 @@ impl Server {
     /// Time that it has worked.
     pub(super) fn busy(&self) -> Duration {
         self.busy
+    }
+
+    /// The part of that time for sleeps: one each time that it was idle before.
+    pub(super) fn slept(&self) -> Duration {
+        self.slept
     }
 }
 

@@ -150,6 +150,9 @@ fn forwarders_take_the_times_of_the_calibration() {
     sleepy.effects[EFFECTS.iter().position(|known| *known == "sleep").unwrap()] = 10_000.0;
     let woken = measure_timed((&topology, Some(&sleepy)), &[request(0.0)], &[1000], |_| ());
     assert!((woken.delay_ms - slow.delay_ms - 0.09).abs() < 1e-3, "{woken:?} {slow:?}");
+    assert!((woken.of_nodes["sleep_ms"] - 0.09).abs() < 1e-3, "{woken:?}");
+    assert!((woken.of_nodes["cpu_ms"] - 0.59).abs() < 1e-3, "{woken:?}");
+    assert_eq!(slow.of_nodes["sleep_ms.f1"], 0.0, "{slow:?}");
 }
 
 /// A worker that is always busy takes 100 µs for a segment of 8000 bytes.
