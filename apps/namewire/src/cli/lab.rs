@@ -271,11 +271,12 @@ fn check(options: &CheckOptions) -> Outcome {
     Ok(())
 }
 
-/// The program and the machine of the runs that follow.
+/// The program and the machine of the runs that follow. A debug build is slower, so the report states it.
 fn session(clock: &Clock) -> Session {
+    let build = if cfg!(debug_assertions) { " (debug build)" } else { "" };
     Session {
         start_ms: u64::try_from(clock.unix_time().as_millis()).unwrap_or(u64::MAX),
-        program: format!("namewire {}", env!("CARGO_PKG_VERSION")),
+        program: format!("namewire {}{build}", env!("CARGO_PKG_VERSION")),
         machine: machine(),
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Handled {
     pub(super) hits: u64,
 }
 
-/// The worker of a node: it handles all packets that wait, and reads further packets when their time is over.
+/// The worker of a node: it handles a burst of the packets that wait, and reads further packets when their time is over.
 #[derive(Debug)]
 pub(super) struct Server {
     times: PacketTimes,
