@@ -532,19 +532,18 @@ impl Calibration {
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         let is_one = |value: f64| (value - 1.0).abs() <= DEVIATION_MAX;
-        let of_effects = |effects: &[f64]| match effects.len() {
-            EFFECT_COUNT if effects.iter().all(|ns| ns.abs() <= EFFECT_MAX_NS) => None,
-            EFFECT_COUNT => Some("effects: one is not a time of at most a second".to_owned()),
-            count => Some(format!("effects: {count} in place of {EFFECT_COUNT}")),
-        };
         let of_shape = |shape: &Shape| {
             let table = shape.table();
             let mean = "the mean is not 1";
             table.fault().or_else(|| (!is_one(table.mean())).then_some(mean))
         };
-        let mut effects = core::iter::once(&self.effects).chain(&self.replicates);
-        if let Some(fault) = effects.find_map(|effects| of_effects(effects)) {
-            return Some(fault);
+        let mut counts = core::iter::once(&self.effects).chain(&self.replicates).map(Vec::len);
+        if let Some(count) = counts.find(|count| *count != EFFECT_COUNT) {
+            return Some(format!("effects: {count} in place of {EFFECT_COUNT}"));
+        }
+        // Not those of replicates: single ones may be far off, or not a number.
+        if !self.effects.iter().all(|ns| ns.abs() <= EFFECT_MAX_NS) {
+            return Some("effects: one is not a time of at most a second".to_owned());
         }
         if self.shares.iter().any(|share| *share < 0.0) || !is_one(self.shares.iter().sum()) {
             return Some("shares: one is negative, or their sum is not 1".to_owned());

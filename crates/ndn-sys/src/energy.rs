@@ -31,11 +31,11 @@ impl EnergyMeter {
     pub fn open(root: &Path) -> io::Result<Self> {
         let entries = fs::read_dir(root.join("sys/class/powercap"))?.flatten();
         let mut directories: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-        // A machine can have two interfaces to the counter of a package, `intel-rapl:0` and `intel-rapl-mmio:0`: it is read by the
-        // first one.
-        directories.sort_unstable_by(|a, b| b.cmp(a));
+        // A machine can have two interfaces to the counter of a package: `intel-rapl:0`, by which it is read, and
+        // `intel-rapl-mmio:0`, which is before the other in this order.
+        directories.sort_unstable();
         let mut packages = BTreeMap::new();
-        for directory in directories {
+        for directory in directories.into_iter().rev() {
             // Zones within packages, and that of the whole platform, have other names.
             let name = fs::read_to_string(directory.join("name")).unwrap_or_default();
             if !name.starts_with("package-") {

@@ -155,6 +155,25 @@ fn forwarders_take_the_times_of_the_calibration() {
     assert_eq!(slow.of_nodes["sleep_ms.f1"], 0.0, "{slow:?}");
 }
 
+/// Frames of a face are sent in their order, at equal distances until the end of the work.
+#[test]
+fn frames_are_sent_while_the_worker_works() {
+    let topology = near_line();
+    let request = Request { time_s: 0.0, node: 0, object: 0 };
+    measure(&topology, &[request], &[1000], |network| {
+        let mut simulation = Simulation::new(network).unwrap();
+        let frames: [(usize, u8); 5] = [(0, 1), (1, 2), (0, 3), (0, 4), (0, 5)];
+        let output = frames.map(|(face, byte)| (face, vec![byte])).to_vec();
+        simulation.send_until(ORIGIN + Duration::from_micros(100), 1, output);
+        let mut sent = Vec::new();
+        while let Some(Reverse((at, _, Event::Send { face, frame, .. }))) = simulation.events.pop()
+        {
+            sent.push(((at - ORIGIN).as_micros(), face, frame[0]));
+        }
+        assert_eq!(sent, [(25, 0, 1), (50, 0, 3), (75, 0, 4), (100, 1, 2), (100, 0, 5)]);
+    });
+}
+
 /// A worker that is always busy takes 100 µs for a segment of 8000 bytes.
 #[test]
 fn busy_forwarder_limits_the_throughput() {
