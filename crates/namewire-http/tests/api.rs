@@ -263,18 +263,18 @@ fn incomplete_heads_are_disconnected() {
     assert!(response.is_empty() || status(&response) == 408, "{response}");
 }
 
-/// Ten thousand connections that send nothing, of which 300 are open at a time, more than the server takes: the oldest ones
-/// make room.
+/// Connections that send nothing, of which 300 are open at a time, more than the server takes: the oldest ones make room.
+/// Ten thousand have passed, too, and take a minute in a debug build.
 #[test]
 fn many_idle_connections_end_and_others_are_served() {
     let served = serve(&settings());
     let mut idle = VecDeque::new();
-    for number in 1..=10_000 {
+    for number in 1..=2_000 {
         idle.push_back(TcpStream::connect(served.address).unwrap());
         if idle.len() > 300 {
             idle.pop_front();
         }
-        if number % 2_000 == 0 {
+        if number % 500 == 0 {
             assert_eq!(served.status("GET /health", ""), 200, "after {number}");
         }
     }
