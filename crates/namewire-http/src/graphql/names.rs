@@ -60,11 +60,13 @@ struct Node {
     strategies_below: u64,
 }
 
+/// Reads the first items after a name, or the first of all.
+type ReadPart<'a, T> = Box<dyn FnMut(Option<Name>) -> Result<Vec<T>, CallError> + 'a>;
+
 /// The items of a table under a prefix, in the canonical order of names. They are read in parts, between which the control
 /// thread does other work, and only one part is in memory.
 struct Items<'a, T> {
-    /// Reads the first items after a name, or the first of all.
-    read: Box<dyn FnMut(Option<Name>) -> Result<Vec<T>, CallError> + 'a>,
+    read: ReadPart<'a, T>,
     name_of: fn(&T) -> &Name,
     part: VecDeque<T>,
     last: Option<Name>,

@@ -76,7 +76,7 @@ pub(super) fn counters() -> SubscriptionField {
                 false => Faces::None,
             };
             let is_field = |field: &&str| context.look_ahead().field(field).exists();
-            let is_selected = |part: &Part| part.fields().iter().any(|field| is_field(field));
+            let is_selected = |part: &Part| part.fields().iter().any(is_field);
             let parts: Vec<Part> = Part::ALL.into_iter().filter(is_selected).collect();
             if !parts.is_empty() && interval < PART_INTERVAL_MIN {
                 return Err(access::bad_input(
