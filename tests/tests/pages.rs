@@ -123,7 +123,7 @@ fn use_pages(script: &str, (url, token): &(String, String), arguments: &[&str]) 
     let checked = check.output().unwrap();
     let printed = String::from_utf8_lossy(&checked.stdout);
     assert!(printed.contains("PASSED"), "{printed}{}", String::from_utf8_lossy(&checked.stderr));
-    println!("{printed}");
+    eprintln!("{printed}");
 }
 
 /// The directory of pictures, which are kept after a test, for review.
