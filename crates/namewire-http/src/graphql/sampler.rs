@@ -71,6 +71,7 @@ pub(super) enum Faces {
 /// A sample and its time.
 #[derive(Debug)]
 struct Taken {
+    /// When the sampler began to read it: by this time the next one is due, for the sampler and for subscriptions.
     at: Instant,
     /// A [`Sample`].
     json: Value,
@@ -103,20 +104,23 @@ impl Requested {
 /// Requests of all subscriptions together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Due {
+    /// The number of the last subscription that this includes.
+    last: u64,
     interval: Duration,
     with_first: bool,
     chosen: BTreeSet<u64>,
-    /// With the shortest interval of each.
-    parts: BTreeMap<Part, Duration>,
+    /// Read together, so that a subscription to several of them gets a sample with all.
+    parts: BTreeSet<Part>,
+    /// The shortest interval of a subscription with parts.
+    parts_interval: Duration,
 }
 
 impl Due {
-    /// Leaves the parts that are due, of which these were read at these times.
-    fn retain_parts(&mut self, now: Instant, read: &BTreeMap<Part, Instant>) {
-        let is_due = |part: &Part, interval: &mut Duration| {
-            read.get(part).is_none_or(|at| *at + earliest(*interval) <= now)
-        };
-        self.parts.retain(is_due);
+    /// Leaves out the parts if they are not due; they were read last at this time.
+    fn retain_parts(&mut self, now: Instant, read: Option<Instant>) {
+        if read.is_some_and(|at| now < at + earliest(self.parts_interval)) {
+            self.parts.clear();
+        }
     }
 }
 
@@ -174,20 +178,18 @@ impl Sampler {
         let requested = self.0.requested.lock().unwrap_or_else(PoisonError::into_inner);
         let interval = requested.1.values().map(Requested::due_in).min()?;
         let with_first = requested.1.values().any(|one| one.faces == Faces::First);
-        let mut parts = BTreeMap::new();
-        for one in requested.1.values() {
-            for part in &one.parts {
-                let shortest = parts.entry(*part).or_insert_with(|| one.parts_due_in());
-                *shortest = one.parts_due_in().min(*shortest);
-            }
-        }
-        Some(Due { interval, with_first, chosen: chosen(requested.1.values()), parts })
+        let with_parts = || requested.1.values().filter(|one| !one.parts.is_empty());
+        let parts = with_parts().flat_map(|one| &one.parts).copied().collect();
+        let parts_interval = with_parts().map(Requested::parts_due_in).min();
+        let parts_interval = parts_interval.unwrap_or(INTERVAL_MAX);
+        let (last, chosen) = (requested.0, chosen(requested.1.values()));
+        Some(Due { last, interval, with_first, chosen, parts, parts_interval })
     }
 
-    /// Notes that a sample with these parts is taken.
-    fn note_taken(&self, parts: &[Part]) {
+    /// Notes that a sample with these parts is taken for the subscriptions up to this number.
+    fn note_taken(&self, parts: &[Part], last: u64) {
         let mut requested = self.0.requested.lock().unwrap_or_else(PoisonError::into_inner);
-        for one in requested.1.values_mut() {
+        for (_, one) in requested.1.range_mut(..=last) {
             one.is_new &= one.parts.iter().any(|part| !parts.contains(part));
         }
     }
@@ -195,7 +197,7 @@ impl Sampler {
     /// Takes samples, forever.
     pub(crate) async fn run(&self, calls: &Calls) {
         let mut last: Option<Instant> = None;
-        let mut parts_read = BTreeMap::new();
+        let mut parts_read: Option<Instant> = None;
         loop {
             let changed = self.0.changed.notified();
             let Some(mut requested) = self.requested() else {
@@ -209,16 +211,19 @@ impl Sampler {
             }
             let now = Instant::now();
             last = Some(now);
-            requested.retain_parts(now, &parts_read);
-            let parts: Vec<Part> = requested.parts.keys().copied().collect();
-            parts_read.extend(parts.iter().map(|part| (*part, now)));
-            self.note_taken(&parts);
+            requested.retain_parts(now, parts_read);
+            let parts: Vec<Part> = requested.parts.iter().copied().collect();
+            if !parts.is_empty() {
+                // Also if they cannot be read: subscriptions without parts get their samples meanwhile.
+                parts_read = Some(now);
+            }
+            let newest = requested.last;
             let read = calls.call(move |operations| read(operations, &requested)).await;
             match read {
                 Ok(json) => {
+                    self.note_taken(&parts, newest);
                     // Without a receiver, the sample is not needed any more.
-                    let _ =
-                        self.0.samples.send(Arc::new(Taken { at: Instant::now(), json, parts }));
+                    let _ = self.0.samples.send(Arc::new(Taken { at: now, json, parts }));
                 }
                 Err(error) => tracing::debug!(%error, "counters were not sampled"),
             }
@@ -254,11 +259,12 @@ fn read(operations: &dyn Operations, due: &Due) -> Result<Value, String> {
         faces.extend(found.into_iter().filter(|(face_id, _)| due.chosen.contains(face_id)));
         next = covered.max(face_id).saturating_add(1);
     }
-    let has = |part| due.parts.contains_key(&part);
+    let has = |part| due.parts.contains(&part);
     let limits = has(Part::Limits).then(|| operations.limits()).transpose()?;
     let (limits, principals) = limits.map(largest).unzip();
-    // A forwarder with one worker has none.
-    let dispatch = has(Part::Dispatch).then(|| operations.dispatch().ok()).flatten();
+    // One worker has all names.
+    let is_dispatched = has(Part::Dispatch) && workers.len() > 1;
+    let dispatch = is_dispatched.then(|| operations.dispatch()).transpose()?;
     let sample = Sample { unix_ms, lost: 0, workers, faces, limits, principals, dispatch };
     serde_json::to_value(sample).map_err(|error| error.to_string())
 }
@@ -397,7 +403,7 @@ mod tests {
         drop(each);
         // A new one gets its first sample early.
         assert_eq!(sampler.requested().unwrap().interval, INTERVAL_MIN);
-        sampler.note_taken(&[]);
+        sampler.note_taken(&[], u64::MAX);
         assert_eq!(sampler.requested().unwrap().interval, INTERVAL_MIN * 3);
         drop(third);
         assert!(sampler.requested().is_none());
@@ -435,25 +441,28 @@ mod tests {
         let mut each = sampler.subscribe(INTERVAL_MIN, Faces::None, Vec::new()).unwrap();
         let second = PART_INTERVAL_MIN;
         let limits = vec![Part::Limits];
-        let mut own = sampler.subscribe(second, Faces::None, limits.clone()).unwrap();
+        let mut own = sampler.subscribe(second * 2, Faces::None, limits.clone()).unwrap();
         let _slower = sampler.subscribe(second * 9, Faces::None, limits).unwrap();
         let late = sampler.subscribe(second * 9, Faces::None, vec![Part::Dispatch]).unwrap();
-        sampler.note_taken(&[Part::Limits]);
+        sampler.note_taken(&[Part::Limits], u64::MAX);
         let due = sampler.requested().unwrap();
-        assert_eq!(due.parts.get(&Part::Dispatch), Some(&second), "it has no sample yet");
+        assert_eq!(
+            (due.parts, due.parts_interval),
+            (Part::ALL.into(), second),
+            "one has no sample yet"
+        );
         drop(late);
         let mut due = sampler.requested().unwrap();
         assert_eq!(
-            (due.interval, due.parts.clone()),
-            (INTERVAL_MIN, [(Part::Limits, second)].into())
+            (due.interval, due.parts.clone(), due.parts_interval),
+            (INTERVAL_MIN, [Part::Limits].into(), second * 2)
         );
         let start = Instant::now();
-        let read = BTreeMap::from([(Part::Limits, start)]);
-        due.retain_parts(start + second - INTERVAL_MIN * 2, &read);
+        due.retain_parts(start + second * 2 - INTERVAL_MIN * 3, Some(start));
         assert!(due.parts.is_empty());
         let mut due = sampler.requested().unwrap();
-        due.retain_parts(start + second - INTERVAL_MIN, &read);
-        assert!(due.parts.contains_key(&Part::Limits));
+        due.retain_parts(start + second * 2 - INTERVAL_MIN, Some(start));
+        assert!(due.parts.contains(&Part::Limits));
         // Samples without the part are left out by a subscription that requests it, and the part by others.
         for (value, parts) in [(1, Vec::new()), (2, vec![Part::Limits])] {
             let json = serde_json::json!({ "unix_ms": value, "limits": value, "lost": 0 });
@@ -465,6 +474,42 @@ mod tests {
             let sample = each.next().await.unwrap();
             assert_eq!((&sample["unix_ms"], &sample["limits"]), (&value.into(), &Value::Null));
         }
+    }
+
+    #[test]
+    fn parts_of_a_subscription_come_together() {
+        let sampler = Sampler::new();
+        let subscribe = |parts: &[Part]| {
+            sampler.subscribe(PART_INTERVAL_MIN, Faces::None, parts.to_vec()).unwrap()
+        };
+        let _limits = subscribe(&[Part::Limits]);
+        sampler.note_taken(&[Part::Limits], u64::MAX);
+        let read = Instant::now();
+        // Half an interval later, one that requests another part, too.
+        let _both = subscribe(&Part::ALL);
+        for (passed, is_due) in [(0.5, false), (0.8, false), (0.9, true)] {
+            let mut due = sampler.requested().unwrap();
+            assert_eq!(due.interval, INTERVAL_MIN, "it waits for its first sample");
+            due.retain_parts(read + PART_INTERVAL_MIN.mul_f64(passed), Some(read));
+            let parts: Vec<Part> = due.parts.iter().copied().collect();
+            let expected = if is_due { Part::ALL.to_vec() } else { Vec::new() };
+            assert_eq!(parts, expected, "after {passed} s");
+            sampler.note_taken(&parts, due.last);
+        }
+        assert_eq!(sampler.requested().unwrap().interval, PART_INTERVAL_MIN);
+    }
+
+    #[test]
+    fn samples_are_noted_for_subscriptions_that_they_include() {
+        let sampler = Sampler::new();
+        let _first = sampler.subscribe(INTERVAL_MAX, Faces::None, Vec::new()).unwrap();
+        let read = sampler.requested().unwrap();
+        // It subscribes while the sample is read.
+        let late = sampler.subscribe(INTERVAL_MAX, Faces::First, Vec::new()).unwrap();
+        sampler.note_taken(&[], read.last);
+        assert_eq!(sampler.requested().unwrap().interval, INTERVAL_MIN);
+        drop(late);
+        assert_eq!(sampler.requested().unwrap().interval, INTERVAL_MAX);
     }
 
     #[test]
