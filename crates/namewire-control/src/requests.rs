@@ -9,7 +9,7 @@ use ndn_packet::{Interest, Name};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::capture::{CaptureFilter, CapturedKind};
+use crate::capture::{CaptureFilter, CapturedKinds};
 use crate::client::{ControlClient, ControlError, StreamEnd};
 use crate::declare::requests;
 use crate::log_feed::{LogLine, LogSeverity, LogStream};
@@ -153,7 +153,7 @@ requests! {
             name: Option<Name>,
             /// Only packets of these types: `Interest`, `Data`, `Nack`, `NDNLPv2` or `other`; all if there are none.
             #[serde(default)]
-            types: Vec<CapturedKind>,
+            types: CapturedKinds,
             /// Maximum bytes captured per packet; 65,536 at most.
             snap_len: usize,
             /// One of this number of selected packets, chosen at random; null captures all.

@@ -13,7 +13,7 @@ use ndn_packet::Name;
 use ndn_sys::clock::Clock;
 
 use super::*;
-use crate::capture::{CaptureFilter, CapturedKind, CapturedPacket, Direction};
+use crate::capture::{CaptureFilter, CapturedKind, CapturedKinds, CapturedPacket, Direction};
 use crate::streams::real_time;
 
 /// A handler that records its calls.
@@ -174,7 +174,7 @@ impl Operations for Recorder {
         &self,
         face_id: Option<u64>,
         name: Option<Name>,
-        types: Vec<CapturedKind>,
+        types: CapturedKinds,
         snap_len: usize,
         sample: Option<u32>,
     ) -> Result<CaptureStream, String> {
@@ -347,7 +347,7 @@ fn capture_ends_with_the_packets_before_the_close() {
     let client = ControlClient::connect(socket.path()).unwrap();
     let requested = CaptureFilter {
         name: Some("/a/b".parse().unwrap()),
-        types: vec![CapturedKind::Nack, CapturedKind::Link],
+        types: [CapturedKind::Nack, CapturedKind::Link].into_iter().collect(),
         ..CaptureFilter::new(Some(300), 100, Some(7))
     };
     let (mut reader, end) = client.start_capture(requested.clone()).unwrap();

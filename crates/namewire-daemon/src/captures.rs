@@ -15,7 +15,7 @@ use crate::control::commands::TapCommands;
 use crate::control::face_table::KnownFace;
 use crate::control::service::{Cx, Deadline, Event, Reason, Service, ServiceName};
 use namewire_control::CaptureStream;
-use namewire_control::capture::{CaptureFilter, CapturedPacket, Direction};
+use namewire_control::capture::{CaptureFilter, CapturedPacket, Direction, PacketIdentity};
 
 /// One capture.
 #[derive(Debug)]
@@ -216,19 +216,18 @@ fn peer_of(face: &KnownFace) -> String {
 struct Tap {
     clock: Clock,
     shared: Arc<Mutex<Shared>>,
-    /// The packet that is being captured, if it has two parts and its name or type is needed.
+    /// The parts of a packet as one.
     whole: Vec<u8>,
 }
 
-/// The parts of a packet as one, in `whole` if there are two.
+/// A packet as one part, in `whole` if it has two.
 fn joined<'a>(whole: &'a mut Vec<u8>, header: &[u8], payload: &'a [u8]) -> &'a [u8] {
     if header.is_empty() {
         return payload;
     }
-    if whole.is_empty() {
-        whole.extend_from_slice(header);
-        whole.extend_from_slice(payload);
-    }
+    whole.clear();
+    whole.extend_from_slice(header);
+    whole.extend_from_slice(payload);
     whole
 }
 
@@ -252,14 +251,21 @@ impl FrameTap for Tap {
             ndn_face::Direction::Out => Direction::Sent,
         };
         let unix_ns = duration_ns(self.clock.unix_time());
-        let whole = &mut self.whole;
-        whole.clear();
+        let is_of_face =
+            |capture: &Capture| capture.filter.face_id.is_none_or(|spec| spec == face_id);
+        let is_read = |capture: &Capture| is_of_face(capture) && capture.filter.reads_packets();
+        // Once for all captures: other workers wait for the lock.
+        let identity = if captures.iter().any(is_read) {
+            Some(PacketIdentity::of(joined(&mut self.whole, header, payload)))
+        } else {
+            None
+        };
         captures.retain_mut(|capture| {
-            if capture.filter.face_id.is_some_and(|spec| spec != face_id) {
+            if !is_of_face(capture) {
                 return true;
             }
             let Capture { filter, seen, .. } = &mut *capture;
-            if filter.reads_packets() && !filter.selects(joined(whole, header, payload)) {
+            if identity.is_some_and(|packet| !filter.selects(&packet)) {
                 return true;
             }
             *seen += 1;
@@ -342,7 +348,7 @@ mod tests {
         let captures = Captures::new(crate::Environment::system().clock);
         let filter = CaptureFilter {
             name: Some("/rare".parse().unwrap()),
-            types: vec![CapturedKind::Interest],
+            types: [CapturedKind::Interest].into_iter().collect(),
             ..CaptureFilter::new(None, 2, Some(4))
         };
         let stream = captures.open(filter, &BTreeMap::new()).unwrap();

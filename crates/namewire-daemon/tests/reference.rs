@@ -204,7 +204,8 @@ fn json_type(of: &str) -> String {
     match of {
         "u8" | "u16" | "u32" | "u64" | "usize" => "number".to_owned(),
         "bool" => "boolean".to_owned(),
-        "String" | "Name" | "Vec<u8>" | "LogSeverity" | "CapturedKind" => "string".to_owned(),
+        "String" | "Name" | "Vec<u8>" | "LogSeverity" => "string".to_owned(),
+        "CapturedKinds" => "array of string".to_owned(),
         "[u64; BURST_SIZE_CLASSES]" => "array of number".to_owned(),
         _ if of.ends_with("Values") || of == "InterestAccount" => {
             format!("[{of}](counters.md)")

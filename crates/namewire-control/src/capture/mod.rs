@@ -1,5 +1,6 @@
 //! Packets received and sent by faces, as a capture file.
 
+mod kind;
 mod pcapng;
 mod reader;
 mod summary;
@@ -7,9 +8,10 @@ mod summary;
 use ndn_packet::Name;
 use ndn_types::random::mix;
 
+pub use kind::{CapturedKind, CapturedKinds};
 pub use pcapng::{ETHERTYPE_NDN, PcapngWriter};
 pub use reader::{CaptureRecord, CapturedFrame, PCAPNG_MAGIC, PcapngReader};
-pub use summary::{CapturedKind, PacketSummary};
+pub use summary::{PacketIdentity, PacketSummary};
 
 /// Direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +48,7 @@ pub struct CaptureFilter {
     /// Only names with this prefix.
     pub name: Option<Name>,
     /// Only these types; all if there are none.
-    pub types: Vec<CapturedKind>,
+    pub types: CapturedKinds,
     /// Maximum bytes captured per packet.
     pub snap_len: usize,
     /// One of this number of selected packets, at least 1.
@@ -57,7 +59,7 @@ impl CaptureFilter {
     /// A filter of all names and types with a snap length of 65,536 bytes at most. Without `sample`, all packets are captured.
     #[must_use]
     pub fn new(face_id: Option<u64>, snap_len: usize, sample: Option<u32>) -> Self {
-        let (name, types) = (None, Vec::new());
+        let (name, types) = (None, CapturedKinds::default());
         let (snap_len, sample) = (snap_len.min(SNAP_LEN_MAX), sample.unwrap_or(1).max(1));
         Self { face_id, name, types, snap_len, sample }
     }
@@ -68,12 +70,12 @@ impl CaptureFilter {
         self.name.is_some() || !self.types.is_empty()
     }
 
-    /// Whether a packet as it was on the link has a selected name and type.
+    /// Whether a packet has a selected name and type.
     #[must_use]
-    pub fn selects(&self, wire: &[u8]) -> bool {
-        let (kind, name) = summary::identify(wire);
+    pub fn selects(&self, packet: &PacketIdentity<'_>) -> bool {
+        let PacketIdentity { kind, name } = *packet;
         let has_prefix = |prefix: &Name| name.is_some_and(|name| name.starts_with(prefix.as_ref()));
-        (self.types.is_empty() || self.types.contains(&kind))
+        (self.types.is_empty() || self.types.contains(kind))
             && self.name.as_ref().is_none_or(has_prefix)
     }
 
@@ -96,18 +98,21 @@ mod tests {
         let interest =
             |name: &str| InterestBuilder::new(&name.parse().unwrap()).nonce(1).to_vec().unwrap();
         let all = CaptureFilter::new(None, 9, None);
-        assert!(!all.reads_packets() && all.selects(&interest("/a")) && all.selects(&[1, 2]));
+        let selects =
+            |filter: &CaptureFilter, wire: &[u8]| filter.selects(&PacketIdentity::of(wire));
+        assert!(!all.reads_packets() && selects(&all, &interest("/a")) && selects(&all, &[1, 2]));
         let of = |name: &str, types: &[CapturedKind]| CaptureFilter {
             name: Some(name.parse().unwrap()),
-            types: types.to_vec(),
+            types: types.iter().copied().collect(),
             ..all.clone()
         };
         let filter = of("/a/b", &[CapturedKind::Interest]);
-        assert!(filter.reads_packets() && filter.selects(&interest("/a/b/c")));
+        assert!(filter.reads_packets() && selects(&filter, &interest("/a/b/c")));
         for other in [&interest("/a/c")[..], &interest("/a"), &[1, 2], &[]] {
-            assert!(!filter.selects(other), "{other:?}");
+            assert!(!selects(&filter, other), "{other:?}");
         }
-        assert!(!of("/a", &[CapturedKind::Data, CapturedKind::Nack]).selects(&interest("/a/b")));
+        let others = of("/a", &[CapturedKind::Data, CapturedKind::Nack]);
+        assert!(!selects(&others, &interest("/a/b")));
     }
 
     #[test]

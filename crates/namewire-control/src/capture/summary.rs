@@ -1,41 +1,8 @@
 //! A captured packet in short.
 
 use ndn_packet::{DecodeError, LpPacket, Name, NameRef, Packet};
-use serde::{Deserialize, Serialize};
 
-/// The kind of a captured packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum CapturedKind {
-    /// An Interest.
-    Interest,
-    /// A Data.
-    Data,
-    /// A network Nack.
-    Nack,
-    /// A fragment of a longer packet, or acknowledgements.
-    #[serde(rename = "NDNLPv2")]
-    Link,
-    /// A frame that is not NDN, malformed or truncated.
-    #[serde(rename = "other")]
-    Other,
-}
-
-impl CapturedKind {
-    /// All kinds.
-    pub const ALL: [Self; 5] = [Self::Interest, Self::Data, Self::Nack, Self::Link, Self::Other];
-
-    /// The word for it.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Interest => "Interest",
-            Self::Data => "Data",
-            Self::Nack => "Nack",
-            Self::Link => "NDNLPv2",
-            Self::Other => "other",
-        }
-    }
-}
+use super::kind::CapturedKind;
 
 /// A packet as it was on the link.
 struct Parsed<'a> {
@@ -69,10 +36,23 @@ impl<'a> Parsed<'a> {
     }
 }
 
-/// The kind and the name of a packet as it was on the link.
-pub(super) fn identify(wire: &[u8]) -> (CapturedKind, Option<NameRef<'_>>) {
-    let parsed = Parsed::new(wire);
-    parsed.map_or((CapturedKind::Other, None), |parsed| (parsed.kind(), parsed.name()))
+/// The kind and the name of a packet, by which it is selected.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketIdentity<'a> {
+    pub(super) kind: CapturedKind,
+    /// Fragments have none.
+    pub(super) name: Option<NameRef<'a>>,
+}
+
+impl<'a> PacketIdentity<'a> {
+    /// Reads them from a packet as it was on the link.
+    #[must_use]
+    pub fn of(wire: &'a [u8]) -> Self {
+        match Parsed::new(wire) {
+            Ok(parsed) => Self { kind: parsed.kind(), name: parsed.name() },
+            Err(_) => Self { kind: CapturedKind::Other, name: None },
+        }
+    }
 }
 
 /// A packet in short.

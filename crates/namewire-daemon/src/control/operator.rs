@@ -39,7 +39,7 @@ use crate::packet_traces::PacketTraces;
 use crate::service_times::{TraceSwitch, TracedWorker};
 use crate::websocket::Handshakes;
 use crate::{balance, telemetry};
-use namewire_control::capture::{CaptureFilter, CapturedKind};
+use namewire_control::capture::{CaptureFilter, CapturedKinds};
 use namewire_control::{
     CaptureStream, ConfigStatus, CsPolicy, Dispatch, EventSink, FaceEvent, FaceLimit, LedgerStatus,
     LinkCounters, LogLevels, LogSelection, LogSeverity, LogStream, ManagementData, MemifStatus,
@@ -423,7 +423,7 @@ impl Operations for Operator {
         &self,
         face_id: Option<u64>,
         name: Option<Name>,
-        types: Vec<CapturedKind>,
+        types: CapturedKinds,
         snap_len: usize,
         sample: Option<u32>,
     ) -> Result<CaptureStream, String> {

@@ -17,8 +17,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use futures_util::stream::unfold;
 use namewire_control::CaptureStream;
 use namewire_control::capture::{
-    CaptureFilter, CapturedKind, CapturedPacket, Direction, PacketSummary, PcapngWriter,
-    SNAP_LEN_MAX,
+    CaptureFilter, CapturedKind, CapturedKinds, CapturedPacket, Direction, PacketSummary,
+    PcapngWriter, SNAP_LEN_MAX,
 };
 use ndn_packet::Name;
 use ndn_packet::dissect::dissect;
@@ -151,17 +151,13 @@ impl Reader {
     }
 }
 
-fn kinds(context: &ResolverContext<'_>) -> Result<Vec<CapturedKind>, Error> {
+fn kinds(context: &ResolverContext<'_>) -> Result<CapturedKinds, Error> {
     let Some(argument) = context.args.get("types").filter(|value| !value.is_null()) else {
-        return Ok(Vec::new());
+        return Ok(CapturedKinds::default());
     };
     let known = |word: &str| {
-        let found =
-            CapturedKind::ALL.into_iter().find(|kind| kind.word().eq_ignore_ascii_case(word));
-        found.ok_or_else(|| {
-            let words = CapturedKind::ALL.map(CapturedKind::word).join(", ");
-            bad_input(format!("types: `{word}` is not one of {words}"))
-        })
+        let kind: Result<CapturedKind, String> = word.parse();
+        kind.map_err(|reason| bad_input(format!("types: {reason}")))
     };
     argument.list()?.iter().map(|word| known(word.string()?)).collect()
 }
