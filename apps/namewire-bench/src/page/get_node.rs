@@ -271,7 +271,7 @@ impl Fetch<'_> {
         if self.output.is_file() {
             fs::remove_file(&self.output)?;
         }
-        let mut command = Command::new(self.program);
+        let mut command = ending_with_thread(self.program);
         add_get_arguments(&mut command, self.order, name, &self.output);
         // Versions that it remembers are of this consumer only.
         if let Some(folder) = self.log.parent() {
@@ -305,6 +305,14 @@ impl Fetch<'_> {
             running.latest = results;
         }
     }
+}
+
+/// A command of a program that ends with the thread that starts it, where there is `setpriv`.
+fn ending_with_thread(program: &Path) -> Command {
+    let Some(setpriv) = crate::program::on_path("setpriv") else { return Command::new(program) };
+    let mut command = Command::new(setpriv);
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
 }
 
 /// The address of metrics that a program has printed to a file.
@@ -342,6 +350,27 @@ mod tests {
         let mut figures = Figures { data: 1, ..Figures::default() };
         results.add_to(&mut figures);
         assert_eq!((figures.data, figures.bytes), (13, 48_000));
+    }
+
+    #[test]
+    fn process_ends_with_the_thread_that_started_it() {
+        let start = || {
+            let mut command = ending_with_thread(Path::new("/bin/cat"));
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut process = Process::spawn(&mut command).unwrap();
+            let (input, output) = process.pipes();
+            let (mut input, mut output) = (input.unwrap(), output.unwrap());
+            // It runs, and has its death signal.
+            input.write_all(b"x").unwrap();
+            output.read_exact(&mut [0]).unwrap();
+            (process, input, output)
+        };
+        let (mut process, _input, _output) = std::thread::spawn(start).join().unwrap();
+        let start = clock::monotonic_ns();
+        while process.try_wait().unwrap().is_none() {
+            assert!(clock::monotonic_ns() - start < 30_000_000_000, "it still runs");
+            clock::pause(END_INTERVAL);
+        }
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -13,7 +12,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::api::ApiOptions;
 use super::fetch_node::{Order, Reported};
@@ -435,8 +433,6 @@ impl Consumer {
     ) -> anyhow::Result<Self> {
         command.args(["page-fetch", "--wait"]).args(order.arguments());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(fs::File::create(&log)?);
-        // What it starts belongs to its group.
-        command.process_group(0);
         let mut process = Process::spawn(&mut command).context("a consumer")?;
         let (input, output) = process.pipes();
         let input = input.context("a pipe")?;
@@ -474,9 +470,7 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        let group = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
-        // Nothing is left of one that has ended on its own.
-        let _ = group.map(|group| kill_process_group(group, Signal::KILL));
+        // What it has started ends with it.
         self.process.kill();
         if let Some(reader) = self.reader.take() {
             // It ends with the output of the process.
