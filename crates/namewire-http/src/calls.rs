@@ -95,7 +95,9 @@ impl Calls {
 }
 
 /// Waits for a permit, for a limited time.
-async fn permit_of(permits: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Unanswered> {
+pub(crate) async fn permit_of(
+    permits: &Arc<Semaphore>,
+) -> Result<OwnedSemaphorePermit, Unanswered> {
     match tokio::time::timeout(TIMEOUT, Arc::clone(permits).acquire_owned()).await {
         Ok(Ok(permit)) => Ok(permit),
         Ok(Err(_)) | Err(_) => Err(Unanswered::Busy),

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,8 +14,10 @@ use std::time::Duration;
 use ndn_sys::cpu::process_time;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::{Semaphore, watch};
 
+use crate::calls::{Unanswered, permit_of};
 use crate::tokens::Role;
 
 /// Maximum number of tasks that run at a time.
@@ -31,6 +33,8 @@ const END_TIME: Duration = Duration::from_secs(1);
 const REST_TIME: Duration = Duration::from_millis(200);
 /// Shortest and longest time between two results for one who follows the tasks; the longest, while one runs.
 const RESULT_TIMES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
+/// Maximum time to read the history of benchmarks.
+const HISTORY_TIME: Duration = Duration::from_secs(5);
 /// Maximum time to read the metrics of a task.
 const METRICS_TIME: Duration = Duration::from_secs(1);
 
@@ -70,6 +74,8 @@ pub(crate) type Refused = String;
 pub(crate) struct Tasks {
     programs: Option<Arc<TaskPrograms>>,
     shared: Arc<Shared>,
+    /// One: the history is read by a process.
+    readings: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Tasks {
@@ -152,7 +158,8 @@ impl Task {
 impl Tasks {
     /// No tasks yet; without programs, none can be started.
     pub(crate) fn new(programs: Option<TaskPrograms>) -> Self {
-        Self { programs: programs.map(Arc::new), shared: Arc::default() }
+        let (programs, readings) = (programs.map(Arc::new), Arc::new(Semaphore::new(1)));
+        Self { programs, shared: Arc::default(), readings }
     }
 
     fn lock(&self) -> MutexGuard<'_, List> {
@@ -210,18 +217,32 @@ impl Tasks {
         Ok(id)
     }
 
-    /// Runs the program to its end, which takes a moment, and returns its output.
+    /// Reads the history of benchmarks: the output of the program with these arguments. One is read at a time, on no thread
+    /// of the operations.
     ///
     /// # Errors
-    /// It cannot be run, or fails; the reason is its own.
-    pub(crate) fn run_to_end(&self, arguments: &[String]) -> Result<String, Refused> {
-        let programs = self.programs()?;
-        let run = command(programs).args(arguments).stdin(Stdio::null()).output();
-        let output = run.map_err(|error| format!("{}: {error}", programs.executable.display()))?;
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-            false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    /// Others are read; or the program cannot be run, fails, or takes or prints too much.
+    pub(crate) async fn read_history(&self, arguments: &[String]) -> Result<String, Unanswered> {
+        let programs = self.programs().map_err(Unanswered::Refused)?;
+        let _permit = permit_of(&self.readings).await?;
+        if self.lock().is_closed {
+            return Err(Unanswered::Refused("the forwarder is stopping".to_owned()));
         }
+        let mut command = tokio::process::Command::from(command(programs));
+        command.args(arguments).env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let reason = match tokio::time::timeout(HISTORY_TIME, output_of(command)).await {
+            Err(_) => format!("the history was not read within {} s", HISTORY_TIME.as_secs()),
+            Ok(Err(error)) => format!("{}: {error}", programs.executable.display()),
+            Ok(Ok(output)) if output.stdout.len() > RESULT_LEN_MAX => {
+                format!("the history is longer than {RESULT_LEN_MAX} bytes")
+            }
+            Ok(Ok(output)) if output.status.success() => {
+                return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+            }
+            Ok(Ok(output)) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        };
+        Err(Unanswered::Refused(reason))
     }
 
     fn add(&self, order: Order) -> Result<u64, Refused> {
@@ -398,6 +419,23 @@ fn command(programs: &TaskPrograms) -> Command {
     command
 }
 
+/// Runs a process to its end. It is killed if the future is dropped before.
+async fn output_of(mut command: tokio::process::Command) -> io::Result<Output> {
+    let mut child = command.spawn()?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (stdout, stderr) = tokio::try_join!(first_part(stdout), first_part(stderr))?;
+    Ok(Output { status: child.wait().await?, stdout, stderr })
+}
+
+/// Reads a pipe to its end; one byte more than the limit if there is more.
+async fn first_part(pipe: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
+    let mut part = Vec::new();
+    if let Some(pipe) = pipe {
+        pipe.take(RESULT_LEN_MAX as u64 + 1).read_to_end(&mut part).await?;
+    }
+    Ok(part)
+}
+
 /// Appends to messages, of which the last part is kept, and the first line with an address.
 fn keep_last(messages: &mut Vec<u8>, part: &[u8]) {
     messages.extend_from_slice(part);
@@ -494,12 +532,36 @@ mod tests {
         assert!(!tasks.signal(id, Signal::INT) && !tasks.signal(99, Signal::INT));
     }
 
-    #[test]
-    fn output_of_a_program_is_read_or_its_reason_is_given() {
-        let run = |script: &str| tasks().run_to_end(&["-c", script].map(str::to_owned));
-        assert_eq!(run("echo { }"), Ok("{ }\n".to_owned()));
-        assert_eq!(run("echo out; echo why >&2; exit 1"), Err("why".to_owned()));
-        assert!(Tasks::new(None).run_to_end(&[]).is_err());
+    async fn read_history(tasks: &Tasks, script: &str) -> Result<String, Refused> {
+        let read = tasks.read_history(&["-c", script].map(str::to_owned)).await;
+        read.map_err(|failure| failure.to_string())
+    }
+
+    #[tokio::test]
+    async fn history_is_read_or_its_reason_is_given() {
+        let tasks = tasks();
+        assert_eq!(read_history(&tasks, "echo { }").await, Ok("{ }\n".to_owned()));
+        let failed = read_history(&tasks, "echo out; echo why >&2; exit 1").await;
+        assert_eq!(failed, Err("why".to_owned()));
+        let long = read_history(&tasks, "head -c 2000000 /dev/zero").await;
+        assert_eq!(long, Err("the history is longer than 1048576 bytes".to_owned()));
+        tasks.end_all();
+        let late = read_history(&tasks, "echo { }").await;
+        assert_eq!(late, Err("the forwarder is stopping".to_owned()));
+        assert!(Tasks::new(None).read_history(&[]).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn history_that_is_not_read_in_time_makes_room_for_others() {
+        let tasks = tasks();
+        let late = read_history(&tasks, "exec sleep 1000").await;
+        assert_eq!(late, Err("the history was not read within 5 s".to_owned()));
+        let other = tasks.readings.acquire().await.unwrap();
+        let busy = read_history(&tasks, "echo { }").await;
+        assert_eq!(busy, Err("too many requests at a time".to_owned()));
+        drop(other);
+        tokio::time::resume();
+        assert_eq!(read_history(&tasks, "echo { }").await, Ok("{ }\n".to_owned()));
     }
 
     #[test]

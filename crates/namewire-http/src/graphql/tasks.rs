@@ -598,7 +598,7 @@ pub(super) fn history() -> Field {
     let field = Field::new("benchmarkHistory", text.type_ref(), move |context| {
         let text = text.clone();
         FieldFuture::new(async move {
-            let (calls, _) = access::authorize(&context, Role::Operate)?;
+            access::authorize(&context, Role::Operate)?;
             let tasks = context.data::<Tasks>()?.clone();
             let mut arguments: Vec<String> = ["bench", "page-history"].map(str::to_owned).into();
             arguments.extend(history_file(tasks.programs().map_err(refusal)?.state.as_deref()));
@@ -606,7 +606,7 @@ pub(super) fn history() -> Field {
                 let value = number(&context, name)?;
                 arguments.extend(value.map(|value| format!("{option}={value}")));
             }
-            let read = calls.call(move |_| tasks.run_to_end(&arguments)).await;
+            let read = tasks.read_history(&arguments).await;
             Ok(text.value(&read.map_err(|failure| access::unanswered(&failure))?.into()))
         })
     });
