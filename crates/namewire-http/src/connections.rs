@@ -31,7 +31,7 @@ const FIELDS_MAX: usize = 64;
 /// Maximum time of the handshake of TLS, to receive the head of a request, and of silence between requests.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 /// Period over which a client has to receive `RATE_MIN` bytes per second.
-const STALL_TIME: Duration = Duration::from_secs(10);
+pub(crate) const STALL_TIME: Duration = Duration::from_secs(10);
 const RATE_MIN: u32 = 1024;
 /// Pause after connections could not be accepted for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -41,6 +41,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Accepting<R> {
     pub(crate) tls: Option<Arc<TlsFiles>>,
     pub(crate) counters: Arc<HttpCounters>,
+    /// [`STALL_TIME`], unless a test has set it.
+    pub(crate) stall_time: Duration,
     /// Responds to a request.
     pub(crate) respond: R,
 }
@@ -97,7 +99,7 @@ where
         self.counters.connections.increment();
         // Data of one write is sent at once.
         let _ = stream.set_nodelay(true);
-        let stream = StallGuard::new(stream, STALL_TIME, RATE_MIN);
+        let stream = StallGuard::new(stream, self.stall_time, RATE_MIN);
         let Some(tls) = &self.tls else { return self.serve_stream(stream, peer, place).await };
         let session = TlsAcceptor::from(tls.current()).accept(stream);
         match tokio::time::timeout(HEAD_TIME, session).await {

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use namewire_config::Http;
 use namewire_control::Operations;
@@ -13,7 +14,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::admission::{Admission, Rate};
 use crate::calls::{CALLS_MAX, Calls};
-use crate::connections::Accepting;
+use crate::connections::{Accepting, STALL_TIME};
 use crate::graphql::sampler::Sampler;
 use crate::graphql::schema;
 use crate::graphql::waiting::WaitingConnections;
@@ -32,6 +33,7 @@ pub struct HttpListener {
     tls: Option<Arc<TlsFiles>>,
     is_ready: Arc<AtomicBool>,
     programs: Option<TaskPrograms>,
+    stall_time: Duration,
 }
 
 impl HttpListener {
@@ -63,13 +65,20 @@ impl HttpListener {
         };
         let sockets = settings.listen.iter().map(open).collect::<io::Result<_>>()?;
         let (settings, is_ready) = (settings.clone(), Arc::default());
-        Ok(Some(Self { sockets, settings, tls, is_ready, programs: None }))
+        let (programs, stall_time) = (None, STALL_TIME);
+        Ok(Some(Self { sockets, settings, tls, is_ready, programs, stall_time }))
     }
 
     /// Lets the API start tasks with these programs.
     #[must_use]
     pub fn with_programs(self, programs: TaskPrograms) -> Self {
         Self { programs: Some(programs), ..self }
+    }
+
+    /// Ends the connection of a client that receives almost nothing for this time, in place of 10 s.
+    #[must_use]
+    pub fn with_stall_time(self, stall_time: Duration) -> Self {
+        Self { stall_time, ..self }
     }
 
     /// `https` if connections use TLS, otherwise `http`.
@@ -148,6 +157,7 @@ impl HttpListener {
         let accepting = Accepting {
             tls: self.tls,
             counters: Arc::clone(&shared.counters),
+            stall_time: self.stall_time,
             respond: move |peer, request| {
                 let shared = Arc::clone(&responding);
                 async move { respond(&shared, peer, request).await }

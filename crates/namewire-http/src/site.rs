@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::admission::{Admission, Refusal};
-use crate::connections::Accepting;
+use crate::connections::{Accepting, STALL_TIME};
 use crate::counters::HttpCounters;
 use crate::pages::POLICY;
 use crate::respond::protect;
@@ -131,6 +131,7 @@ impl SiteServer {
         let accepting = Accepting {
             tls: None,
             counters: Arc::new(HttpCounters::default()),
+            stall_time: STALL_TIME,
             respond: move |_, request| respond(Arc::clone(&site), Arc::clone(&permits), request),
         };
         let stop = Arc::new(Notify::new());

@@ -44,6 +44,11 @@ fn settings() -> Http {
 }
 
 fn serve(settings: &Http) -> Served {
+    serve_with(settings, |listener| listener)
+}
+
+/// The same with a listener that is changed before.
+fn serve_with(settings: &Http, change: impl FnOnce(HttpListener) -> HttpListener) -> Served {
     let mut config = Config::default();
     let listeners = &mut config.listeners;
     (listeners.unix.enabled, listeners.tcp.enabled) = (false, false);
@@ -57,7 +62,7 @@ fn serve(settings: &Http) -> Served {
     let directory = tempfile::tempdir().unwrap();
     let tokens = TokenFile::new(directory.path().join("http-tokens"));
     let settings = Http { tokens: Some(tokens.path().to_owned()), ..settings.clone() };
-    let listener = HttpListener::open(&settings).unwrap().unwrap();
+    let listener = change(HttpListener::open(&settings).unwrap().unwrap());
     let address = listener.addresses()[0];
     let ready = listener.ready();
     listener.make_tokens().unwrap();
@@ -282,19 +287,21 @@ fn many_idle_connections_end_and_others_are_served() {
 
 #[test]
 fn client_that_does_not_read_its_responses_is_disconnected() {
-    let served = serve(&settings());
+    let stall_time = Duration::from_millis(300);
+    let served = serve_with(&settings(), |listener| listener.with_stall_time(stall_time));
+    let none = "\nnamewire_http_connections_broken_total 0\n";
+    assert!(served.request("GET /metrics", "").contains(none));
+    let start = Instant::now();
     let mut slow = TcpStream::connect(served.address).unwrap();
     slow.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
     let request = format!("GET /app.js HTTP/1.1\r\nHost: {}\r\n\r\n", served.address);
     // More than the buffers of both ends hold; the server reads no further requests while it cannot write.
     let _ = slow.write_all(request.repeat(2000).as_bytes());
-    let start = Instant::now();
-    let ended = "\nnamewire_http_connections_broken_total 1\n";
-    while !served.request("GET /metrics", "").contains(ended) {
-        assert!(start.elapsed() < Duration::from_secs(40), "it is still connected");
-        std::thread::sleep(Duration::from_millis(200));
+    while served.request("GET /metrics", "").contains(none) {
+        assert!(start.elapsed() < Duration::from_secs(30), "it is still connected");
+        std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(start.elapsed() > Duration::from_secs(5), "its time was not over");
+    assert!(start.elapsed() >= stall_time, "its time was not over");
     assert_eq!(served.status("GET /health", ""), 200);
 }
 
