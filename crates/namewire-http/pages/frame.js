@@ -54,7 +54,7 @@ export function start(all) {
   show();
 }
 
-/** A function that has `draw` called with the next picture of the browser, once for all calls until then; a hidden page has none. */
+/** A function that has `draw` called in the next animation frame, once for all calls until then; a hidden page has none. */
 export function withNextFrame(draw) {
   let frame;
   return () => {

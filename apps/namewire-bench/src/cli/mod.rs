@@ -183,7 +183,7 @@ enum Bench {
         #[arg(long, requires = "files", conflicts_with = "get")]
         once: bool,
     },
-    /// A part of the history of `bench page`; started as a task of the HTTP API
+    /// A part of the history of `bench page`, as JSON; run by the HTTP API
     #[command(hide = true)]
     PageHistory(page::HistoryOptions),
     Overload(overload::Options),
