@@ -1,11 +1,16 @@
 //! Transports to the forwarder.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice};
+use std::marker::PhantomData;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ndn_memif::DisconnectReason;
 use ndn_webtransport::{Attached, PathMtu};
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::{TcpStream, UdpSocket, UnixStream, lookup_host};
@@ -189,7 +194,7 @@ impl Socket {
                 // The kernel's default holds two dozen packets: each write would be split.
                 let _ = socket2::SockRef::from(&stream).set_send_buffer_size(STREAM_BUFFER_LEN);
                 let (reader, writer) = stream.into_split();
-                Ok(Self::of_stream(reader, writer))
+                Ok(Self::of_stream(reader, QuietWriter::new(writer)))
             }
             ForwarderAddress::Memif(address) => {
                 Ok(Self::Memif(Box::new(MemifSocket::connect(address).await?)))
@@ -210,7 +215,7 @@ impl Socket {
                 let stream = TcpStream::connect(&*resolve(host, *port, *family).await?).await?;
                 stream.set_nodelay(true)?;
                 let (reader, writer) = stream.into_split();
-                Ok(Self::of_stream(reader, writer))
+                Ok(Self::of_stream(reader, QuietWriter::new(writer)))
             }
             ForwarderAddress::Udp { host, port, family } => {
                 let remotes = resolve(host, *port, *family).await?;
@@ -225,6 +230,97 @@ impl Socket {
                 Ok(Self::Datagram(socket))
             }
         }
+    }
+}
+
+/// Where the kernel has this flag; macOS has an option of sockets instead, which the standard library sets.
+#[cfg(not(target_vendor = "apple"))]
+const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL;
+#[cfg(target_vendor = "apple")]
+const SEND_FLAGS: SendFlags = SendFlags::empty();
+
+/// The writing half of a stream. It raises no SIGPIPE when the peer has closed the connection: the thread that writes may be one of
+/// a program that leaves this signal as it is.
+struct QuietWriter<H, S> {
+    half: H,
+    stream: PhantomData<fn() -> S>,
+}
+
+impl<H: AsRef<S>, S: QuietStream> QuietWriter<H, S> {
+    fn new(half: H) -> Self {
+        Self { half, stream: PhantomData }
+    }
+}
+
+/// A stream of the kernel.
+trait QuietStream {
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+    fn try_send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+}
+
+impl QuietStream for UnixStream {
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_write_ready(context)
+    }
+
+    fn try_send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.try_io(Interest::WRITABLE, || send(self, slices))
+    }
+}
+
+impl QuietStream for TcpStream {
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_write_ready(context)
+    }
+
+    fn try_send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.try_io(Interest::WRITABLE, || send(self, slices))
+    }
+}
+
+fn send(socket: &impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    Ok(rustix::net::sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), SEND_FLAGS)?)
+}
+
+impl<H, S> AsyncWrite for QuietWriter<H, S>
+where
+    H: AsyncWrite + AsRef<S> + Unpin,
+    S: QuietStream,
+{
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let stream = self.half.as_ref();
+        loop {
+            ready!(stream.poll_writable(context))?;
+            match stream.try_send(slices) {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.half).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.half).poll_shutdown(context)
     }
 }
 
