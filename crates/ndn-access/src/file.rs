@@ -2,7 +2,7 @@
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use ndn_packet::Name;
 
 use crate::error::{AccessError, ErrorKind};
 use crate::object::Object;
-use crate::pattern::{Detector, Pattern};
+use crate::pattern::{Ahead, Detector, Pattern};
 use crate::sequence::{Flight, Sequence};
 use crate::stat::Stat;
 
@@ -158,6 +158,14 @@ impl File {
             parts.extend(self.read_together(together).await?);
             rest = after;
         }
+        // Parts of a table's columns, such as those of this read, are at distances that repeat.
+        let mut pattern = Pattern::Random;
+        for range in ranges {
+            pattern = self.detector().note(range.start, length_of(range), 0);
+        }
+        if let Pattern::Periodic(ahead) = pattern {
+            self.fetch_ahead(ahead);
+        }
         Ok(parts)
     }
 
@@ -229,18 +237,27 @@ impl File {
         let Some(segments) = self.object.layout.segments_of(offset, length) else {
             return Ok(Vec::new());
         };
-        let pattern = {
-            let mut detector = self.detector.lock().unwrap_or_else(PoisonError::into_inner);
-            detector.note(offset, length, length.saturating_mul(READS_OUT_OF_ORDER_MAX))
+        let slack = length.saturating_mul(READS_OUT_OF_ORDER_MAX);
+        let pattern = self.detector().note(offset, length, slack);
+        let contents = match self.cached(&segments) {
+            Some(cached) => cached,
+            None => self.read(segments, pattern == Pattern::Sequential).await?,
         };
-        if let Pattern::Strided { distance, ahead } = pattern {
-            self.fetch_ahead(offset, length, distance, ahead);
+        // Not before: the read itself comes first.
+        if let Pattern::Periodic(ahead) = pattern {
+            self.fetch_ahead(ahead);
         }
-        if let Some(cached) = self.cached(&segments) {
-            return Ok(cached);
-        }
+        Ok(contents)
+    }
+
+    /// Reads segments that are not all in memory.
+    async fn read(
+        &self,
+        segments: RangeInclusive<u64>,
+        is_in_order: bool,
+    ) -> Result<Vec<Bytes>, AccessError> {
         let count = segments.end() - segments.start() + 1;
-        let is_sequential = pattern == Pattern::Sequential || count >= LONG_READ_SEGMENTS;
+        let is_sequential = is_in_order || count >= LONG_READ_SEGMENTS;
         let joins = is_sequential || self.is_in_flight(&segments);
         self.within_deadline(async {
             match joins && self.read_ahead > 0 {
@@ -249,6 +266,10 @@ impl File {
             }
         })
         .await
+    }
+
+    fn detector(&self) -> MutexGuard<'_, Detector> {
+        self.detector.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn cached(&self, segments: &RangeInclusive<u64>) -> Option<Vec<Bytes>> {
@@ -312,18 +333,17 @@ impl File {
         flight.is_some_and(|flight| flight.has(segments))
     }
 
-    fn lock_flight(&self) -> std::sync::MutexGuard<'_, Weak<Flight>> {
+    fn lock_flight(&self) -> MutexGuard<'_, Weak<Flight>> {
         self.flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fetches the next reads of a constant distance into the cache.
-    fn fetch_ahead(&self, offset: u64, length: u64, distance: u64, count: u64) {
-        let affordable = self.read_ahead / length.max(1);
-        for index in 1..=count.min(affordable) {
-            let Some(offset) = distance.checked_mul(index).and_then(|far| offset.checked_add(far))
-            else {
-                return;
-            };
+    /// Fetches reads that are expected into the cache. Reads do not wait for it, unless they need the same segments, and neither
+    /// memory nor the disk has these.
+    fn fetch_ahead(&self, ahead: Ahead) {
+        let mut affordable = self.read_ahead;
+        for (offset, length) in ahead {
+            let Some(left) = affordable.checked_sub(length) else { return };
+            affordable = left;
             let Some(segments) = self.object.layout.segments_of(offset, length) else { return };
             if segments.clone().all(|segment| self.object.is_cached(segment)) {
                 continue;
@@ -336,7 +356,7 @@ impl File {
             let deadline = self.deadline;
             tokio::spawn(async move {
                 // The read itself reports what fails.
-                let fetched = tokio::time::timeout(deadline, object.segments(segments)).await;
+                let fetched = tokio::time::timeout(deadline, object.fetch_ahead(segments)).await;
                 if let Ok(Err(error)) = fetched {
                     tracing::debug!(%error, "fetching ahead failed");
                 }

@@ -184,16 +184,35 @@ impl Object {
         &self,
         requested: RangeInclusive<u64>,
     ) -> Result<Vec<Bytes>, AccessError> {
-        let mut contents: Vec<Option<Bytes>> = requested.clone().map(|_| None).collect();
-        let is_missing = |segment: &u64| !self.is_cached(*segment);
+        self.segments_counted(requested, usize::MAX).await
+    }
+
+    /// Takes these segments into memory: from the disk, or from the network if it does not have them. What the disk lacks is not counted there: no
+    /// read asked for it.
+    pub(crate) async fn fetch_ahead(
+        &self,
+        segments: RangeInclusive<u64>,
+    ) -> Result<(), AccessError> {
+        self.segments_counted(segments, 0).await.map(drop)
+    }
+
+    /// As [`Self::segments`]. Of the segments that the disk lacks, the first `asked` are counted.
+    async fn segments_counted(
+        &self,
+        requested: RangeInclusive<u64>,
+        asked: usize,
+    ) -> Result<Vec<Bytes>, AccessError> {
+        // They are held from now on: memory may lose those that it has while the disk is asked for the others.
+        let mut contents: Vec<_> = requested.clone().map(|segment| self.cached(segment)).collect();
+        let missing = contents.iter().position(Option::is_none);
+        let missing = missing.zip(contents.iter().rposition(Option::is_none));
         if self.sources.disk.is_some()
-            && let Some(first) = requested.clone().find(is_missing)
+            && let Some((first, last)) = missing
         {
-            let last = requested.clone().rfind(is_missing).unwrap_or(first);
-            let stored = self.stored(first..=last, usize::MAX).await;
-            let skipped = usize::try_from(first - requested.start()).unwrap_or(0);
-            for (content, stored) in contents.iter_mut().skip(skipped).zip(stored) {
-                *content = stored;
+            let number = |index: usize| requested.start() + u64::try_from(index).unwrap_or(0);
+            let stored = self.stored(number(first)..=number(last), asked).await;
+            for (content, stored) in contents[first..].iter_mut().zip(stored) {
+                *content = content.take().or(stored);
             }
         }
         self.complete(requested, contents).await

@@ -195,11 +195,7 @@ async fn single_read_of_a_segment_in_flight_does_not_fetch_it_again() {
         file.read_at(offset, 2000).await.unwrap();
     }
     // The fetch runs ahead of its readers.
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    while bed.sent() < 300 {
-        assert!(tokio::time::Instant::now() < deadline, "{} segments sent", bed.sent());
-        tokio::task::yield_now().await;
-    }
+    await_sent(&bed, 300).await;
     assert_eq!(file.read_at(200_100, 50).await.unwrap(), content[200_100..200_150]);
     assert_eq!(file.read_at(100_100, 50).await.unwrap(), content[100_100..100_150]);
     assert_eq!(file.read_at(6000, 294_000).await.unwrap(), content[6000..]);
@@ -218,12 +214,49 @@ async fn reads_at_a_constant_distance_are_fetched_ahead() {
         file.read_at(10_000 + index * 20_000, 100).await.unwrap();
     }
     // The fourth read shows the distance, and the next two are fetched.
+    await_sent(&bed, 6).await;
+    assert_eq!(file.read_at(90_000, 100).await.unwrap(), content[90_000..90_100]);
+}
+
+/// Waits until the server has sent `count` segments.
+async fn await_sent(bed: &Bed, count: u64) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    while bed.sent() < 6 {
+    while bed.sent() < count {
         assert!(tokio::time::Instant::now() < deadline, "{} segments sent", bed.sent());
         tokio::task::yield_now().await;
     }
-    assert_eq!(file.read_at(90_000, 100).await.unwrap(), content[90_000..90_100]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_of_columns_are_fetched_ahead() {
+    let bed = Bed::new().await;
+    let content = bytes(300_000);
+    bed.write("parts", &content);
+    bed.write("rows", &content);
+    let part = |start: u64| start..start + 100;
+    let expected = |start: u64| {
+        let start = usize::try_from(start).unwrap();
+        &content[start..start + 100]
+    };
+    // A column, four parts of it together.
+    let file = bed.access.open(&name("/x/parts")).await.unwrap();
+    let starts: Vec<u64> = (0..15).map(|index| 10_000 + index * 20_000).collect();
+    for (starts, sent) in starts.chunks(4).zip([6, 15, 15, 15]) {
+        let ranges: Vec<_> = starts.iter().map(|start| part(*start)).collect();
+        let read = file.read_vectored(&ranges).await.unwrap();
+        assert!(starts.iter().zip(&read).all(|(start, read)| read == expected(*start)));
+        await_sent(&bed, sent).await;
+    }
+    // Two columns of each row group, one read after the other.
+    let file = bed.access.open(&name("/x/rows")).await.unwrap();
+    for index in 0..7 {
+        let start = index / 2 * 50_000 + [40_000, 10_000][usize::from(index % 2 == 1)];
+        assert_eq!(file.read_at(start, 100).await.unwrap(), expected(start));
+    }
+    await_sent(&bed, 15 + 7 + 2).await;
+    for start in [160_000, 240_000] {
+        assert_eq!(file.read_at(start, 100).await.unwrap(), expected(start));
+    }
 }
 
 /// Reads of a few bytes: of most, the segment is in memory.
@@ -445,49 +478,105 @@ async fn read_all(file: &File, content: &[u8]) {
     assert_eq!(parts, [&content[5..1500], &content[100_000..103_000]]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn later_process_reads_a_version_without_a_network() {
+/// Runs `work` with other threads.
+fn in_real_time<T>(work: impl Future<Output = T>) -> T {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().unwrap().block_on(work)
+}
+
+/// Runs `work` with a clock that moves on only while all wait for the network: the disk takes no time.
+fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().start_paused(true).build().unwrap().block_on(work)
+}
+
+/// A connection to a forwarder that does not answer, as long as the other end exists.
+fn silent() -> (Endpoint, tokio::io::DuplexStream) {
+    let (one, other) = tokio::io::duplex(1 << 20);
+    let (reader, writer) = tokio::io::split(one);
+    (Endpoint::from_stream(reader, writer, &EndpointOptions::default()), other)
+}
+
+#[test]
+fn later_process_reads_a_version_without_a_network() {
     let directory = tempfile::tempdir().unwrap();
     let (options, serving) = signed(&directory);
-    let bed = Bed::with(options.clone(), serving).await;
     let content = bytes(300_000);
-    bed.write("file", &content);
-    bed.write("part", &content);
-    let file = bed.access.open(&name("/x/file")).await.unwrap();
-    read_all(&file, &content).await;
-    let part = bed.access.open(&name("/x/part")).await.unwrap();
-    assert_eq!(part.read_at(5000, 1000).await.unwrap(), content[5000..6000]);
-    let [file, part] = [&file, &part].map(|file| (file.name().clone(), file.stat()));
-    bed.access.flush_disk_cache().await;
-    assert_eq!(bed.access.disk_cache().unwrap().stored, 301);
-    drop(bed);
-
-    // A forwarder that does not answer.
-    let (one, _forwarder) = tokio::io::duplex(1 << 20);
-    let (reader, writer) = tokio::io::split(one);
-    let endpoint = Endpoint::from_stream(reader, writer, &EndpointOptions::default());
-    // Without memory, with a little, and with enough of it.
-    for cache_bytes_max in [0, 5000, 1 << 30] {
-        let deadline = Duration::from_secs(1);
-        let options = AccessOptions { deadline, cache_bytes_max, ..options.clone() };
-        let access = Access::new(endpoint.clone(), options);
-        let again = access.open(&file.0).await.unwrap();
-        assert_eq!(again.stat(), file.1);
-        read_all(&again, &content).await;
-        assert_eq!(access.disk_cache().unwrap().misses, 0);
-        let again = access.open(&part.0).await.unwrap();
-        assert_eq!(again.read_at(5000, 1000).await.unwrap(), content[5000..6000]);
-        if cache_bytes_max > 0 {
-            continue;
+    let [file, part] = in_real_time(async {
+        let bed = Bed::with(options.clone(), serving).await;
+        bed.write("file", &content);
+        bed.write("part", &content);
+        let file = bed.access.open(&name("/x/file")).await.unwrap();
+        read_all(&file, &content).await;
+        let part = bed.access.open(&name("/x/part")).await.unwrap();
+        assert_eq!(part.read_at(5000, 1000).await.unwrap(), content[5000..6000]);
+        bed.access.flush_disk_cache().await;
+        assert_eq!(bed.access.disk_cache().unwrap().stored, 301);
+        [&file, &part].map(|file| (file.name().clone(), file.stat()))
+    });
+    in_virtual_time(async {
+        let (endpoint, _forwarder) = silent();
+        // Without memory, with a little, and with enough of it.
+        for cache_bytes_max in [0, 5000, 1 << 30] {
+            let deadline = Duration::from_secs(1);
+            let options = AccessOptions { deadline, cache_bytes_max, ..options.clone() };
+            let access = Access::new(endpoint.clone(), options);
+            let again = access.open(&file.0).await.unwrap();
+            assert_eq!(again.stat(), file.1);
+            read_all(&again, &content).await;
+            assert_eq!(access.disk_cache().unwrap().misses, 0);
+            let again = access.open(&part.0).await.unwrap();
+            assert_eq!(again.read_at(5000, 1000).await.unwrap(), content[5000..6000]);
+            if cache_bytes_max > 0 {
+                continue;
+            }
+            let missing = again.read_at(6000, 1000).await.unwrap_err();
+            assert_eq!(missing.kind(), ErrorKind::Unanswered, "{missing}");
+            // Only the version has a name that needs no answer, and other keys have their own content.
+            let unanswered = access.open(&name("/x/file")).await.unwrap_err();
+            assert_eq!(unanswered.kind(), ErrorKind::Unanswered);
+            let other = access.verified_by(Verification::Digest);
+            assert_eq!(other.open(&file.0).await.unwrap_err().kind(), ErrorKind::Unanswered);
         }
-        let missing = again.read_at(6000, 1000).await.unwrap_err();
+    });
+}
+
+#[test]
+fn content_on_disk_does_not_wait_for_what_is_fetched_ahead() {
+    let directory = tempfile::tempdir().unwrap();
+    let (options, serving) = signed(&directory);
+    let content = bytes(300_000);
+    // Two columns of three of six row groups.
+    let starts: Vec<u64> = (0..6).map(|index| index / 2 * 50_000 + index % 2 * 30_000).collect();
+    let more = [150_000, 250_000, 280_000];
+    let version = in_real_time(async {
+        let options = AccessOptions { read_ahead_bytes_max: 0, ..options.clone() };
+        let bed = Bed::with(options, serving).await;
+        bed.write("file", &content);
+        let file = bed.access.open(&name("/x/file")).await.unwrap();
+        for start in starts.iter().chain(&more) {
+            file.read_at(*start, 100).await.unwrap();
+        }
+        bed.access.flush_disk_cache().await;
+        file.name().clone()
+    });
+    in_virtual_time(async {
+        let (endpoint, _forwarder) = silent();
+        let options = AccessOptions { deadline: Duration::from_secs(1), ..options };
+        let access = Access::new(endpoint, options);
+        let file = access.open(&version).await.unwrap();
+        let begun = tokio::time::Instant::now();
+        // The distances show the pattern, and 180,000 and 200,000, which are not there, are requested.
+        for start in starts.iter().chain(&more) {
+            let read = file.read_at(*start, 100).await.unwrap();
+            let start = usize::try_from(*start).unwrap();
+            assert_eq!(read, content[start..start + 100]);
+        }
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert_eq!(access.disk_cache().unwrap().misses, 0);
+        let missing = file.read_at(180_000, 100).await.unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::Unanswered, "{missing}");
-        // Only the version has a name that needs no answer, and other keys have their own content.
-        let unanswered = access.open(&name("/x/file")).await.unwrap_err();
-        assert_eq!(unanswered.kind(), ErrorKind::Unanswered);
-        let other = access.verified_by(Verification::Digest);
-        assert_eq!(other.open(&file.0).await.unwrap_err().kind(), ErrorKind::Unanswered);
-    }
+    });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
