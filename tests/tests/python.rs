@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use namewire_tests::{
     Forwarder, Peer, Process, Settings, Transport, noise, program, require, run_to_end,
     run_to_end_within, skip_unless_found,
 };
+use serde_json::{Value, json};
 
 /// The repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -89,6 +91,67 @@ fn debian_package_and_release_have_the_python_package() {
     let printed = String::from_utf8_lossy(&ended.stdout);
     assert!(printed.starts_with("b'content' "), "{printed}{ended:?}");
     assert!(printed.contains("dist-packages/namewire"), "{printed}");
+}
+
+/// A cargo for maturin, which compiles the package alone and so all crates anew: it has the library of this build instead.
+const CARGO: &str = r#"#!/bin/sh
+[ "$1" = rustc ] && exec cat "$NAMEWIRE_COMPILED"
+exec "$NAMEWIRE_CARGO" "$@"
+"#;
+
+/// The message of cargo about the compiled package.
+fn compiled(library: &Path) -> Value {
+    let manifest = Path::new(ROOT).join("bindings/python/Cargo.toml").canonicalize().unwrap();
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["metadata", "--format-version", "1", "--no-deps", "--offline"]);
+    command.arg("--manifest-path").arg(&manifest);
+    let printed: Value = serde_json::from_slice(&run_to_end(command).stdout).unwrap();
+    let packages = printed["packages"].as_array().unwrap();
+    let package = packages.iter().find(|package| package["name"] == "namewire-python").unwrap();
+    let targets = package["targets"].as_array().unwrap();
+    let target = targets.iter().find(|target| target["name"] == "_namewire").unwrap();
+    json!({
+        "reason": "compiler-artifact",
+        "package_id": package["id"],
+        "manifest_path": manifest,
+        "target": target,
+        "profile": {
+            "opt_level": "0", "debuginfo": 0, "debug_assertions": true, "overflow_checks": true, "test": false,
+        },
+        "features": [],
+        "filenames": [library],
+        "executable": null,
+        "fresh": true,
+    })
+}
+
+#[test]
+fn wheel_of_maturin_is_installed_and_fetches() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    // maturin may change what it packages.
+    let library = path("lib_namewire.so");
+    fs::copy(program().with_file_name("lib_namewire.so"), &library).unwrap();
+    fs::write(path("compiled"), format!("{}\n", compiled(&library))).unwrap();
+    fs::write(path("cargo"), CARGO).unwrap();
+    fs::set_permissions(path("cargo"), fs::Permissions::from_mode(0o755)).unwrap();
+    let places = std::env::var_os("PATH").unwrap_or_default();
+    let places = [directory.path().to_owned()].into_iter().chain(std::env::split_paths(&places));
+    let mut command = Command::new(Path::new(ROOT).join(".venv/bin/maturin"));
+    command.args(["build", "--profile", "dev", "--offline", "--manifest-path"]);
+    command.arg(Path::new(ROOT).join("bindings/python/Cargo.toml"));
+    command.arg("--out").arg(path("wheels")).env("PATH", std::env::join_paths(places).unwrap());
+    command.env("CARGO", path("cargo")).env("CARGO_TARGET_DIR", path("target"));
+    command.env("NAMEWIRE_CARGO", env!("CARGO")).env("NAMEWIRE_COMPILED", path("compiled"));
+    let made = run_to_end_within(Duration::from_secs(300), command);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let mut command = Command::new(Path::new(ROOT).join("scripts/check-wheel"));
+    command.arg(path("wheels")).env("NAMEWIRE", program());
+    let checked = run_to_end_within(Duration::from_secs(300), command);
+    let printed = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success(), "{printed}{}", String::from_utf8_lossy(&checked.stderr));
+    assert!(printed.contains("fetched 1000000 bytes from"), "{printed}");
+    assert!(printed.contains("/site-packages/namewire/"), "{printed}");
 }
 
 /// Serves the same files as `/trusted`, signed by an identity that the rules of the returned file trust.
