@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ndn_access::{Access, AccessError, ErrorKind, OnRuntime, keys};
+use ndn_access::{AccessError, ErrorKind, OnRuntime, OwnConnection, keys};
 use ndn_client::{Content, PublishOptions, PublishedObject, Registration, Request};
 use ndn_files::{FileServer, Mount, RootOptions, ServerOptions};
 use ndn_packet::{DataBuilder, NackReason, Name};
@@ -161,8 +161,8 @@ pub unsafe extern "C" fn namewire_publish(
                 ..usual
             };
             let content = Content::Bytes(content.into());
-            let publish = async |access: &Access| -> Result<_, AccessError> {
-                Ok(access.endpoint().publish(&name, content, &options).await?)
+            let publish = async |own: Arc<OwnConnection>| -> Result<_, AccessError> {
+                Ok(own.endpoint().await?.publish(&name, content, &options).await?)
             };
             let published = context.blocking.start(&mut uninterrupted, publish)?;
             let versioned = published.value().versioned_name().clone();
@@ -204,8 +204,8 @@ pub unsafe extern "C" fn namewire_serve_path(
                 manifest_directory: serving.manifest_directory,
                 ..usual
             };
-            let serve = async |access: &Access| -> Result<_, AccessError> {
-                Ok(FileServer::start(access.endpoint(), vec![mount], &options).await?)
+            let serve = async |own: Arc<OwnConnection>| -> Result<_, AccessError> {
+                Ok(FileServer::start(own.endpoint().await?, vec![mount], &options).await?)
             };
             let server = context.blocking.start(&mut uninterrupted, serve)?;
             Ok(service(Kind::Files(server), &name))
@@ -237,8 +237,8 @@ pub unsafe extern "C" fn namewire_serve(
             let handler = move |request| {
                 let _ = sender.try_send(request);
             };
-            let produce = async |access: &Access| -> Result<_, AccessError> {
-                Ok(access.endpoint().produce(&prefix, handler).await?)
+            let produce = async |own: Arc<OwnConnection>| -> Result<_, AccessError> {
+                Ok(own.endpoint().await?.produce(&prefix, handler).await?)
             };
             let registration = context.blocking.start(&mut uninterrupted, produce)?;
             let (function, ended) = (Function { answer, data }, Arc::new(AtomicBool::new(false)));

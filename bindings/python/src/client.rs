@@ -1,13 +1,13 @@
 //! The connection to a forwarder.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use ndn_access::{AccessOptions, Blocking, DiskCacheOptions, Stat};
+use ndn_access::{AccessOptions, Blocking, DiskCacheOptions, OwnConnection, Stat};
 use ndn_client::fetch::FetchOptions;
 use ndn_client::{
-    ConnectionState, Endpoint, EndpointOptions, ExpressError, InterestRequest, PublishOptions,
-    Request,
+    ConnectionState, EndpointOptions, ExpressError, InterestRequest, PublishOptions, Request,
 };
 use ndn_files::{FileServer, ListingEntry, Mount, RootOptions, ServerOptions};
 use ndn_sys::signal::SignalMask;
@@ -52,13 +52,20 @@ impl Client {
     where
         T: for<'py> IntoPyObject<'py> + Send + 'static,
     {
-        let runtime = self.blocking.runtime();
-        let runtime = runtime.map_err(|error| Failure::from(error).exception(py))?;
-        Ok(start(&runtime, done, work))
+        let started = self.blocking.runtime().and_then(|runtime| {
+            let held = self.blocking.hold()?;
+            let work = async move {
+                let _held = held;
+                work.await
+            };
+            Ok(start(&runtime, done, work))
+        });
+        started.map_err(|error| Failure::from(error).exception(py))
     }
 
-    fn endpoint(&self) -> Endpoint {
-        self.blocking.access().endpoint().clone()
+    /// The connection for services and commands.
+    fn own(&self, py: Python<'_>) -> PyResult<Arc<OwnConnection>> {
+        self.blocking.own().map_err(|error| Failure::from(error).exception(py))
     }
 
     /// The parameters of fetches, with another verification if there is one.
@@ -189,7 +196,7 @@ impl Client {
             request = request.parameters(parameters);
         }
         let verification = self.fetching(py, verify.as_ref())?.verification;
-        let endpoint = self.endpoint();
+        let endpoint = self.blocking.access().endpoint().clone();
         self.start(py, done, async move {
             let failed = |error| Failure::from(ndn_access::AccessError::from(error));
             let received = endpoint.express(&request).await.map_err(failed)?;
@@ -235,7 +242,7 @@ impl Client {
         sign: SignArgument<'_>,
     ) -> PyResult<Running> {
         let (prefix, signer) = (name_of(prefix)?, sign.signer(py)?);
-        let endpoint = self.endpoint();
+        let own = self.own(py)?;
         let (sender, receiver) = mpsc::channel(INTERESTS_MAX);
         let mask = SignalMask::of_thread();
         self.start(py, done, async move {
@@ -244,7 +251,7 @@ impl Client {
                 // A full queue drops: the consumer asks again.
                 let _ = sender.try_send(ReceivedInterest::new(request, signer.clone()));
             };
-            let served = endpoint.produce(&prefix, handler).await?;
+            let served = own.endpoint().await?.produce(&prefix, handler).await?;
             Ok(Served::new(prefix, Service::Prefix(served)))
         })
     }
@@ -272,9 +279,9 @@ impl Client {
             ..PublishOptions::default()
         };
         let content = ndn_client::Content::Bytes(Bytes::from(content));
-        let endpoint = self.endpoint();
+        let own = self.own(py)?;
         self.start(py, done, async move {
-            let published = endpoint.publish(&name, content, &options).await?;
+            let published = own.endpoint().await?.publish(&name, content, &options).await?;
             let versioned = published.versioned_name().clone();
             Ok(Served::new(versioned, Service::Object(published)))
         })
@@ -320,9 +327,9 @@ impl Client {
             manifest_directory,
             ..ServerOptions::default()
         };
-        let endpoint = self.endpoint();
+        let own = self.own(py)?;
         self.start(py, done, async move {
-            let server = FileServer::start(&endpoint, vec![mount], &options).await?;
+            let server = FileServer::start(own.endpoint().await?, vec![mount], &options).await?;
             Ok(Served::new(name, Service::Files(server)))
         })
     }
@@ -330,9 +337,10 @@ impl Client {
     /// Stop serving; `done` is called once the route is removed.
     fn start_end(&self, py: Python<'_>, served: &Served, done: Py<PyAny>) -> PyResult<Running> {
         let service = served.take();
-        let mut state = self.endpoint().state();
+        let own = self.own(py)?;
         self.start(py, done, async move {
             let Some(service) = service else { return Ok(()) };
+            let mut state = own.endpoint().await?.state();
             tokio::select! {
                 ended = service.end() => ended,
                 // The forwarder has removed the route with the connection.
@@ -345,7 +353,7 @@ impl Client {
     fn control(&self, py: Python<'_>) -> PyResult<NativeControl> {
         let runtime = self.blocking.runtime();
         let runtime = runtime.map_err(|error| Failure::from(error).exception(py))?;
-        Ok(NativeControl::new(self.endpoint(), runtime))
+        Ok(NativeControl::new(self.own(py)?, runtime))
     }
 
     /// Number of bytes in memory.

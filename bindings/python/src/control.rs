@@ -1,6 +1,9 @@
 //! Management of a forwarder: datasets and commands.
 
-use ndn_client::{Endpoint, canonical_face_uri};
+use std::sync::Arc;
+
+use ndn_access::OwnConnection;
+use ndn_client::canonical_face_uri;
 use ndn_management::{
     ChannelStatus, ControlParameters, Dataset, DatasetValue, Described, FaceQueryFilter,
     FaceStatus, FibEntry, Form, Parameter, RibEntry, StrategyChoice, Verb,
@@ -19,13 +22,13 @@ use crate::packets::{Running, start};
 #[pyclass(frozen, module = "namewire")]
 #[derive(Debug)]
 pub(crate) struct NativeControl {
-    endpoint: Endpoint,
+    own: Arc<OwnConnection>,
     runtime: Handle,
 }
 
 impl NativeControl {
-    pub(crate) fn new(endpoint: Endpoint, runtime: Handle) -> Self {
-        Self { endpoint, runtime }
+    pub(crate) fn new(own: Arc<OwnConnection>, runtime: Handle) -> Self {
+        Self { own, runtime }
     }
 }
 
@@ -33,10 +36,10 @@ impl NativeControl {
 impl NativeControl {
     /// Fetch a dataset: a list of dictionaries.
     fn start_dataset(&self, dataset: &str, done: Py<PyAny>) -> PyResult<Running> {
-        let endpoint = self.endpoint.clone();
+        let own = Arc::clone(&self.own);
         let dataset = dataset.to_owned();
         let work = async move {
-            let management = endpoint.management();
+            let management = own.endpoint().await?.management();
             Ok(match dataset.as_str() {
                 "status" => Values(vec![management.forwarder_status().await?.value()]),
                 "cs" => Values(vec![management.cs_info().await?.value()]),
@@ -58,7 +61,7 @@ impl NativeControl {
 
     /// The faces with a FaceId or to a peer: a list of dictionaries.
     fn start_find_faces(&self, face: Face, done: Py<PyAny>) -> PyResult<Running> {
-        let endpoint = self.endpoint.clone();
+        let own = Arc::clone(&self.own);
         let work = async move {
             let filter = match face {
                 Face::Id(id) => FaceQueryFilter { face_id: Some(id), ..FaceQueryFilter::default() },
@@ -68,7 +71,8 @@ impl NativeControl {
                 }
             };
             let query = Dataset::FaceQuery(filter);
-            Ok(Values::of(&endpoint.management().dataset::<FaceStatus>(&query).await?))
+            let management = own.endpoint().await?.management();
+            Ok(Values::of(&management.dataset::<FaceStatus>(&query).await?))
         };
         Ok(start(&self.runtime, done, work))
     }
@@ -85,9 +89,9 @@ impl NativeControl {
         let unknown = || PyValueError::new_err(format!("{command:?} is not a command"));
         let verb = verb.ok_or_else(unknown)?;
         let parameters = parameters_of(verb, parameters)?;
-        let endpoint = self.endpoint.clone();
+        let own = Arc::clone(&self.own);
         let work = async move {
-            let accepted = endpoint.management().execute(verb, &parameters).await?;
+            let accepted = own.endpoint().await?.management().execute(verb, &parameters).await?;
             Ok(Values(vec![accepted.value()]))
         };
         Ok(start(&self.runtime, done, work))
@@ -100,12 +104,13 @@ impl NativeControl {
         done: Py<PyAny>,
     ) -> PyResult<Running> {
         let mut parameters = parameters_of(Verb::FaceCreate, parameters)?;
-        let endpoint = self.endpoint.clone();
+        let own = Arc::clone(&self.own);
         let work = async move {
             for uri in [&mut parameters.uri, &mut parameters.local_uri].into_iter().flatten() {
                 *uri = canonical(uri).await?;
             }
-            let (face, is_new) = endpoint.management().create_face(&parameters).await?;
+            let management = own.endpoint().await?.management();
+            let (face, is_new) = management.create_face(&parameters).await?;
             Ok((face.face_id.unwrap_or(0), is_new))
         };
         Ok(start(&self.runtime, done, work))
@@ -115,8 +120,9 @@ impl NativeControl {
     #[pyo3(signature = (prefix, done, *, count))]
     fn start_erase(&self, prefix: &str, done: Py<PyAny>, count: Option<u64>) -> PyResult<Running> {
         let prefix = name_of(prefix)?;
-        let endpoint = self.endpoint.clone();
-        let work = async move { Ok(endpoint.management().erase(&prefix, count).await?) };
+        let own = Arc::clone(&self.own);
+        let work =
+            async move { Ok(own.endpoint().await?.management().erase(&prefix, count).await?) };
         Ok(start(&self.runtime, done, work))
     }
 }

@@ -44,6 +44,14 @@ def test_objects_are_published_and_fetched_through_a_forwarder_of_the_process(wa
         forwarder.client()
 
 
+def test_client_reads_what_it_publishes():
+    with namewire.Forwarder() as forwarder:
+        client = forwarder.client()
+        with client.publish("/own", b"content"):
+            assert client.fetch("/own") == b"content"
+            assert client.open("/own").read() == b"content"
+
+
 def test_forwarders_of_one_process_are_connected_by_a_link():
     with namewire.Forwarder() as first, namewire.Forwarder() as second:
         assert first.address != second.address

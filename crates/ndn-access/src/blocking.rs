@@ -2,45 +2,39 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use ndn_client::{Endpoint, EndpointOptions, OpenError};
+use ndn_client::EndpointOptions;
 use ndn_files::ListingEntry;
 use ndn_packet::Name;
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Handle, Runtime};
 
 use crate::access::{Access, AccessOptions};
-use crate::error::{AccessError, ErrorKind};
+use crate::connection::{Connection, Interrupted, OwnConnection};
+use crate::error::AccessError;
+use crate::event_loop::Held;
 use crate::file::File;
 use crate::stat::Stat;
 
-/// Threads of the runtime: one has the connection, the other verifies.
-const THREADS: usize = 2;
-/// Interval at which a wait asks whether it is interrupted.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Ends waits: returns true once the caller does not want the result any more.
-type Interrupted<'a> = &'a mut dyn FnMut() -> bool;
-
-/// [`Access`] whose methods block, with a runtime of its own. May be used by many threads. A process that was forked from the
-/// one that made it cannot use it, because it has none of its threads.
+/// [`Access`] whose methods block. May be used by many threads. All of a process with the same forwarder share one connection and
+/// its threads. A process that was forked from the one that made it cannot use it, because it has none of these threads.
 #[derive(Debug)]
 pub struct Blocking {
     access: OnRuntime<Access>,
+    own: OnRuntime<Arc<OwnConnection>>,
 }
 
 /// A value whose tasks run on the runtime of a connection, which ends after it. In a process that was forked it cannot be used.
 #[derive(Debug)]
 pub struct OnRuntime<T> {
-    // Dropped before the runtime.
+    // Dropped before the connection.
     value: Option<T>,
-    runtime: Arc<OwnRuntime>,
+    connection: Arc<Connection>,
 }
 
 impl<T> OnRuntime<T> {
-    fn new(value: T, runtime: Arc<OwnRuntime>) -> Self {
-        Self { value: Some(value), runtime }
+    fn new(value: T, connection: &Arc<Connection>) -> Self {
+        Self { value: Some(value), connection: Arc::clone(connection) }
     }
 
     /// The value.
@@ -58,8 +52,7 @@ impl<T> OnRuntime<T> {
         E: From<AccessError>,
         W: Future<Output = Result<R, E>>,
     {
-        self.runtime.check_process()?;
-        self.runtime.wait(interrupted, work(self.value()))
+        self.connection.wait(interrupted, work(self.value()))
     }
 
     /// Waits for `work`, which ends the value.
@@ -71,85 +64,29 @@ impl<T> OnRuntime<T> {
         E: From<AccessError>,
         W: Future<Output = Result<R, E>>,
     {
-        self.runtime.check_process()?;
+        self.connection.check_process()?;
         let value = self.value.take().expect("it is taken here or when this is dropped");
-        self.runtime.wait(&mut || false, async move { work(value).await })
+        self.connection.wait(&mut || false, async move { work(value).await })
     }
 }
 
 impl<T> Drop for OnRuntime<T> {
     fn drop(&mut self) {
         let Some(value) = self.value.take() else { return };
-        if self.runtime.check_process().is_err() {
+        if self.connection.check_process().is_err() {
             // Locks may be held by threads that are in the other process only.
             std::mem::forget(value);
             return;
         }
         // What ends may start tasks.
-        let _entered = self.runtime.runtime.as_ref().map(Runtime::enter);
+        let _entered = self.connection.runtime().ok().map(Runtime::enter);
         drop(value);
     }
 }
 
-#[derive(Debug)]
-struct OwnRuntime {
-    runtime: Option<Runtime>,
-    process: u32,
-}
-
-impl Drop for OwnRuntime {
-    fn drop(&mut self) {
-        let Some(runtime) = self.runtime.take() else { return };
-        if self.check_process().is_ok() {
-            // The owner may be a thread of another runtime, which may not wait.
-            runtime.shutdown_background();
-        } else {
-            // Its threads are in the other process.
-            std::mem::forget(runtime);
-        }
-    }
-}
-
-impl OwnRuntime {
-    /// An error in a process that was forked from the one that made it.
-    fn check_process(&self) -> Result<(), AccessError> {
-        if self.process == std::process::id() {
-            return Ok(());
-        }
-        let text = "opened before this process was forked: open it again here";
-        Err(AccessError::new(ErrorKind::Disconnected, text))
-    }
-
-    fn wait<T, E: From<AccessError>>(
-        &self,
-        interrupted: Interrupted<'_>,
-        work: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
-        let Some(runtime) = &self.runtime else {
-            return Err(ended().into());
-        };
-        runtime.block_on(async {
-            let mut work = std::pin::pin!(work);
-            loop {
-                match tokio::time::timeout(POLL_INTERVAL, &mut work).await {
-                    Ok(result) => return result,
-                    Err(_) if interrupted() => {
-                        return Err(AccessError::new(ErrorKind::Interrupted, "interrupted").into());
-                    }
-                    Err(_) => {}
-                }
-            }
-        })
-    }
-}
-
-fn ended() -> AccessError {
-    AccessError::new(ErrorKind::Disconnected, "the connection has ended")
-}
-
 impl Blocking {
-    /// Connects to a forwarder. With a cache on disk, which has content without one, a forwarder that is not there is a warning of
-    /// the cache: it is awaited.
+    /// Connects to a forwarder, unless this process has a connection to it. With a cache on disk, which has content without one, a
+    /// forwarder that is not there is a warning of the cache: it is awaited.
     ///
     /// # Errors
     /// `Disconnected`: no forwarder, and where it was looked for.
@@ -169,29 +106,16 @@ impl Blocking {
         options: AccessOptions,
         interrupted: Interrupted<'_>,
     ) -> Result<Self, AccessError> {
-        let disconnected = |text: String| AccessError::new(ErrorKind::Disconnected, text);
-        let mut builder = Builder::new_multi_thread();
-        // They are threads of the program, too, which may leave SIGPIPE as it is, and has functions that handle signals.
-        builder.worker_threads(THREADS).on_thread_start(ndn_sys::signal::block_in_thread);
-        let runtime = builder.enable_all().build();
-        let runtime = runtime.map_err(|error| disconnected(format!("no threads: {error}")))?;
-        let runtime = OwnRuntime { runtime: Some(runtime), process: std::process::id() };
+        let own = Arc::new(OwnConnection::new(connection.clone()));
         let waits = options.disk_cache.is_some();
-        let access = runtime.wait(interrupted, async {
-            let failed = |error: OpenError| disconnected(error.to_string());
-            if !waits {
-                let endpoint = Endpoint::connect(connection).await.map_err(failed)?;
-                return Ok(Access::new(endpoint, options));
-            }
-            let opened = Endpoint::connect_or_later(connection).await;
-            let (endpoint, missing) = opened.map_err(failed)?;
-            let access = Access::new(endpoint, options);
-            if let Some(reason) = missing {
-                access.warn(&format!("only what is cached on disk can be read: {reason}"));
-            }
-            Ok::<_, AccessError>(access)
-        })?;
-        Ok(Self { access: OnRuntime::new(access, Arc::new(runtime)) })
+        let (shared, missing) = Connection::of_process(connection, waits, interrupted)?;
+        let entered = shared.runtime()?.enter();
+        let access = Access::new(shared.endpoint()?.clone(), options);
+        drop(entered);
+        if let Some(reason) = missing {
+            access.warn(&format!("only what is cached on disk can be read: {reason}"));
+        }
+        Ok(Self { access: OnRuntime::new(access, &shared), own: OnRuntime::new(own, &shared) })
     }
 
     /// The methods that do not block.
@@ -200,31 +124,48 @@ impl Blocking {
         self.access.value()
     }
 
-    /// The runtime of the connection, for tasks that use [`Access::endpoint`].
+    /// The connection of this user alone, for services and commands.
+    ///
+    /// # Errors
+    /// `Disconnected` in a process that was forked from the one that connected.
+    pub fn own(&self) -> Result<Arc<OwnConnection>, AccessError> {
+        self.own.connection.check_process()?;
+        Ok(Arc::clone(self.own.value()))
+    }
+
+    /// A runtime for tasks. What requests by [`Self::access`] has to [`Self::hold`] the connection.
     ///
     /// # Errors
     /// `Disconnected` in a process that was forked from the one that connected.
     pub fn runtime(&self) -> Result<Handle, AccessError> {
-        self.access.runtime.check_process()?;
-        let runtime = self.access.runtime.runtime.as_ref();
-        runtime.map(|runtime| runtime.handle().clone()).ok_or_else(ended)
+        self.access.connection.check_process()?;
+        Ok(self.access.connection.runtime()?.handle().clone())
     }
 
-    /// Waits for `work`, whose result uses the runtime of the connection, such as something that is served.
+    /// The connection has a thread while the result exists. Otherwise it may lack one for a millisecond after a read.
+    ///
+    /// # Errors
+    /// `Disconnected` in a process that was forked from the one that connected.
+    pub fn hold(&self) -> Result<Held, AccessError> {
+        self.access.connection.check_process()?;
+        Ok(self.access.connection.event_loop()?.hold())
+    }
+
+    /// Waits for `work`, whose result uses the connection of this user alone, such as something that is served.
     ///
     /// # Errors
     /// Those of `work`; `Disconnected` in a process that was forked from the one that connected; `Interrupted`.
-    pub fn start<'a, T, E, W>(
-        &'a self,
+    pub fn start<T, E, W>(
+        &self,
         interrupted: Interrupted<'_>,
-        work: impl FnOnce(&'a Access) -> W,
+        work: impl FnOnce(Arc<OwnConnection>) -> W,
     ) -> Result<OnRuntime<T>, E>
     where
         E: From<AccessError>,
         W: Future<Output = Result<T, E>>,
     {
-        let started = self.access.wait(interrupted, work)?;
-        Ok(OnRuntime::new(started, Arc::clone(&self.access.runtime)))
+        let started = self.own.wait(interrupted, |own| work(Arc::clone(own)))?;
+        Ok(OnRuntime::new(started, &self.own.connection))
     }
 
     /// As [`Access::open`].
@@ -237,7 +178,7 @@ impl Blocking {
         interrupted: Interrupted<'_>,
     ) -> Result<BlockingFile, AccessError> {
         let file = self.access.wait(interrupted, |access| access.open(name))?;
-        Ok(BlockingFile { file: OnRuntime::new(file, Arc::clone(&self.access.runtime)) })
+        Ok(BlockingFile { file: OnRuntime::new(file, &self.access.connection) })
     }
 
     /// As [`Access::stat`].
@@ -311,7 +252,8 @@ impl BlockingFile {
         buffer: &mut [u8],
         interrupted: Interrupted<'_>,
     ) -> Result<usize, AccessError> {
-        self.file.wait(interrupted, |file| file.read_into(offset, buffer))
+        let is_short = self.file().is_short(offset, buffer.len() as u64);
+        self.wait(is_short, interrupted, self.file().read_into(offset, buffer))
     }
 
     /// As [`File::read_parts`].
@@ -324,7 +266,8 @@ impl BlockingFile {
         length: u64,
         interrupted: Interrupted<'_>,
     ) -> Result<Vec<Bytes>, AccessError> {
-        self.file.wait(interrupted, |file| file.read_parts(offset, length))
+        let is_short = self.file().is_short(offset, length);
+        self.wait(is_short, interrupted, self.file().read_parts(offset, length))
     }
 
     /// As [`File::read_vectored`].
@@ -337,5 +280,17 @@ impl BlockingFile {
         interrupted: Interrupted<'_>,
     ) -> Result<Vec<Bytes>, AccessError> {
         self.file.wait(interrupted, |file| file.read_vectored(ranges))
+    }
+
+    fn wait<T>(
+        &self,
+        is_short: bool,
+        interrupted: Interrupted<'_>,
+        read: impl Future<Output = Result<T, AccessError>>,
+    ) -> Result<T, AccessError> {
+        match is_short {
+            true => self.file.connection.wait_alone(interrupted, read),
+            false => self.file.connection.wait(interrupted, read),
+        }
     }
 }

@@ -781,6 +781,43 @@ fn waits_of_threads_can_be_interrupted() {
 }
 
 #[test]
+fn users_of_a_process_share_a_connection() {
+    let directory = tempfile::tempdir().unwrap();
+    let listen = |name: &str| {
+        let socket = directory.path().join(name);
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = format!("unix://{}", socket.display()).parse().unwrap();
+        (listener, EndpointOptions { address: Some(address), ..EndpointOptions::default() })
+    };
+    let (listener, address) = listen("one");
+    let (other_listener, other_address) = listen("other");
+    let connect =
+        |address: &EndpointOptions| crate::Blocking::connect(address.clone(), options()).unwrap();
+    let users = [connect(&address), connect(&address)];
+    let first = listener.accept().unwrap().0;
+    assert!(listener.accept().is_err(), "there is one connection");
+    let other = connect(&other_address);
+    let _other = other_listener.accept().unwrap();
+    // What is served has a connection of its own.
+    let own = |own: Arc<crate::OwnConnection>| async move { own.endpoint().await.map(drop) };
+    let served = [&users[0], &users[0], &users[1]].map(|user| user.start(&mut || false, own));
+    let served = served.map(Result::<_, crate::AccessError>::unwrap);
+    let _own = [(); 2].map(|()| listener.accept().unwrap());
+    assert!(listener.accept().is_err(), "each user has one");
+    // It ends with the last user.
+    let [one, another] = users;
+    drop((one, served, other));
+    let third = connect(&address);
+    assert!(listener.accept().is_err(), "it is still there");
+    drop((another, third));
+    first.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    assert_eq!(std::io::Read::read(&mut &first, &mut [0]).unwrap(), 0);
+    let _again = connect(&address);
+    assert!(listener.accept().is_ok());
+}
+
+#[test]
 fn connection_with_a_cache_awaits_the_forwarder() {
     let directory = tempfile::tempdir().unwrap();
     let address = format!("unix://{}", directory.path().join("socket").display());
