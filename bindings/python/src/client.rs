@@ -52,15 +52,9 @@ impl Client {
     where
         T: for<'py> IntoPyObject<'py> + Send + 'static,
     {
-        let started = self.blocking.runtime().and_then(|runtime| {
-            let held = self.blocking.hold()?;
-            let work = async move {
-                let _held = held;
-                work.await
-            };
-            Ok(start(&runtime, done, work))
-        });
-        started.map_err(|error| Failure::from(error).exception(py))
+        let runtime = self.blocking.runtime();
+        let runtime = runtime.map_err(|error| Failure::from(error).exception(py))?;
+        Ok(start(&runtime, done, work))
     }
 
     /// The connection for services and commands.

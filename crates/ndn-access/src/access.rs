@@ -11,7 +11,6 @@ use ndn_client::fetch::{FetchOptions, Verification};
 use ndn_files::{ListingEntry, parse_listing};
 use ndn_packet::Name;
 use ndn_security::{Sha256Digest, sha256};
-use tokio::runtime::Handle;
 
 use crate::cache::{ObjectKey, SegmentCache};
 use crate::catalog::{Catalog, LOOKUPS_MAX, Resource};
@@ -74,8 +73,6 @@ struct Shared {
     /// Identifies the verification on disk.
     trust: Option<Sha256Digest>,
     options: AccessOptions,
-    /// Runs fetches that go on beside reads; none outside of a runtime, where those of reads run them.
-    tasks: Option<Handle>,
     /// Number of the next object whose name has no version.
     next_number: AtomicU64,
     /// Objects that are open, by their names with versions.
@@ -118,7 +115,6 @@ impl Access {
             disk,
             trust,
             options,
-            tasks: Handle::try_current().ok(),
             next_number: AtomicU64::new(0),
             open: Mutex::default(),
         };
@@ -323,14 +319,13 @@ impl Access {
             return object;
         }
         open.retain(|_, object| object.strong_count() > 0);
-        let Shared { endpoint, catalog, cache, disk, trust, tasks, .. } = &*self.shared;
+        let Shared { endpoint, catalog, cache, disk, trust, .. } = &*self.shared;
         let disk = disk.as_ref().zip(*trust).filter(|_| stat.version().is_some());
         let sources = Sources {
             endpoint: endpoint.clone(),
             catalog: Arc::clone(catalog),
             cache: Arc::clone(cache),
             disk: disk.and_then(|(disk, trust)| disk.object(trust, &stat, layout)),
-            tasks: tasks.clone(),
         };
         let (key, name) = (self.key_of(&stat), stat.name.clone());
         let object = Arc::new(Object::new(key, stat, layout, resource, sources));

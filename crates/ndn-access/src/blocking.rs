@@ -12,7 +12,6 @@ use tokio::runtime::{Handle, Runtime};
 use crate::access::{Access, AccessOptions};
 use crate::connection::{Connection, Interrupted, OwnConnection};
 use crate::error::AccessError;
-use crate::event_loop::Held;
 use crate::file::File;
 use crate::stat::Stat;
 
@@ -133,22 +132,13 @@ impl Blocking {
         Ok(Arc::clone(self.own.value()))
     }
 
-    /// A runtime for tasks. What requests by [`Self::access`] has to [`Self::hold`] the connection.
+    /// The runtime of the connection, for tasks that use [`Access::endpoint`] or [`Self::own`].
     ///
     /// # Errors
     /// `Disconnected` in a process that was forked from the one that connected.
     pub fn runtime(&self) -> Result<Handle, AccessError> {
         self.access.connection.check_process()?;
         Ok(self.access.connection.runtime()?.handle().clone())
-    }
-
-    /// The connection has a thread while the result exists. Otherwise it may lack one for a millisecond after a read.
-    ///
-    /// # Errors
-    /// `Disconnected` in a process that was forked from the one that connected.
-    pub fn hold(&self) -> Result<Held, AccessError> {
-        self.access.connection.check_process()?;
-        Ok(self.access.connection.event_loop()?.hold())
     }
 
     /// Waits for `work`, whose result uses the connection of this user alone, such as something that is served.
@@ -252,8 +242,7 @@ impl BlockingFile {
         buffer: &mut [u8],
         interrupted: Interrupted<'_>,
     ) -> Result<usize, AccessError> {
-        let is_short = self.file().is_short(offset, buffer.len() as u64);
-        self.wait(is_short, interrupted, self.file().read_into(offset, buffer))
+        self.file.wait(interrupted, |file| file.read_into(offset, buffer))
     }
 
     /// As [`File::read_parts`].
@@ -266,8 +255,7 @@ impl BlockingFile {
         length: u64,
         interrupted: Interrupted<'_>,
     ) -> Result<Vec<Bytes>, AccessError> {
-        let is_short = self.file().is_short(offset, length);
-        self.wait(is_short, interrupted, self.file().read_parts(offset, length))
+        self.file.wait(interrupted, |file| file.read_parts(offset, length))
     }
 
     /// As [`File::read_vectored`].
@@ -280,17 +268,5 @@ impl BlockingFile {
         interrupted: Interrupted<'_>,
     ) -> Result<Vec<Bytes>, AccessError> {
         self.file.wait(interrupted, |file| file.read_vectored(ranges))
-    }
-
-    fn wait<T>(
-        &self,
-        is_short: bool,
-        interrupted: Interrupted<'_>,
-        read: impl Future<Output = Result<T, AccessError>>,
-    ) -> Result<T, AccessError> {
-        match is_short {
-            true => self.file.connection.wait_alone(interrupted, read),
-            false => self.file.connection.wait(interrupted, read),
-        }
     }
 }

@@ -1,71 +1,48 @@
-//! Connections of the blocking interface, which contexts of a process share.
+//! Connections of the blocking interface, which users in one process share.
 
-use std::sync::{Arc, Mutex, TryLockError, Weak};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use ndn_client::{
-    Candidates, ConnectError, ConnectionState, Endpoint, EndpointOptions, ForwarderAddress,
-    OpenError,
+    Candidates, ConnectionState, Endpoint, EndpointOptions, ForwarderAddress, OpenError,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::OnceCell;
 
 use crate::error::{AccessError, ErrorKind};
-use crate::event_loop::EventLoop;
 
-/// Threads of the runtime, which verify; another one has the connection.
+/// Threads of the runtime: one has the connection, the other verifies.
 const THREADS: usize = 2;
 /// Interval at which a wait asks whether it is interrupted.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Attempts to lock the list of open connections.
+/// Attempts of a forked process to lock the list of open connections.
 const ATTEMPTS_MAX: usize = 100;
 
 /// Ends waits: returns true once the caller does not want the result any more.
 pub(crate) type Interrupted<'a> = &'a mut dyn FnMut() -> bool;
 
-/// The open connections of this process. A process that was forked, perhaps while a thread held the lock, opens new ones.
-static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
-
-struct Open {
-    way: Way,
-    process: u32,
-    connection: Weak<Connection>,
-}
-
-/// Properties by which connections are shared.
-#[derive(PartialEq)]
-struct Way {
-    addresses: Vec<ForwarderAddress>,
-    mtu: usize,
-}
-
 /// A connection that only requests, with its threads. It ends with its last user.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// All three are there until this is dropped.
+    /// Both are there until this is dropped.
     endpoint: Option<Endpoint>,
     runtime: Option<Runtime>,
-    /// Runs the tasks of the connection.
-    event_loop: Option<Arc<EventLoop>>,
     process: u32,
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let parts = (self.endpoint.take(), self.runtime.take(), self.event_loop.take());
+        let (endpoint, runtime) = (self.endpoint.take(), self.runtime.take());
         if self.check_process().is_err() {
             // Their threads are in the other process, and may have held locks.
-            std::mem::forget(parts);
+            std::mem::forget((endpoint, runtime));
             return;
         }
-        let (endpoint, runtime, event_loop) = parts;
         drop(endpoint);
         // The owner may be a thread of another runtime, which may not wait.
         if let Some(runtime) = runtime {
             runtime.shutdown_background();
-        }
-        if let Some(event_loop) = event_loop {
-            event_loop.end();
         }
     }
 }
@@ -77,39 +54,36 @@ impl Connection {
         options: EndpointOptions,
         waits: bool,
         interrupted: Interrupted<'_>,
-    ) -> Result<(Arc<Self>, Option<ConnectError>), AccessError> {
+    ) -> Result<(Arc<Self>, Option<String>), AccessError> {
         let given = options.address.clone().map(Candidates::given);
         let candidates = given.map_or_else(Candidates::from_environment, Ok);
         let addresses = candidates.map_err(|error| failed(&error.into()))?.addresses;
-        let way = Way { addresses, mtu: options.mtu };
-        if let Some(connection) = find(&way) {
-            return Ok((connection, None));
-        }
-        let (connection, missing) = Self::open(options, waits, interrupted)?;
-        let connection = Arc::new(connection);
-        keep(way, &connection);
-        Ok((connection, missing))
+        let key = ConnectionKey { addresses, mtu: options.mtu };
+        let (connection, missing) = match OPEN.find(&key, waits) {
+            Some(connection) => (connection, None),
+            None => {
+                let (opened, missing) = Self::open(options, waits, interrupted)?;
+                (OPEN.add(key, Arc::new(opened)), missing)
+            }
+        };
+        let is_connected = connection.is_in(ConnectionState::Connected);
+        let missing = missing.unwrap_or_else(|| "the forwarder is not connected".to_owned());
+        Ok((connection, (!is_connected).then_some(missing)))
     }
 
     fn open(
         options: EndpointOptions,
         waits: bool,
         interrupted: Interrupted<'_>,
-    ) -> Result<(Self, Option<ConnectError>), AccessError> {
-        let no_threads = |error: std::io::Error| {
-            AccessError::new(ErrorKind::Disconnected, format!("no threads: {error}"))
-        };
-        let event_loop = EventLoop::start().map_err(no_threads)?;
-        let mut connection = Self {
-            endpoint: None,
-            runtime: None,
-            event_loop: Some(event_loop),
-            process: std::process::id(),
-        };
+    ) -> Result<(Self, Option<String>), AccessError> {
         let mut builder = Builder::new_multi_thread();
-        // As in the event loop.
+        // They are threads of the program, too, which has functions that handle signals.
         builder.worker_threads(THREADS).on_thread_start(ndn_sys::signal::block_in_thread);
-        connection.runtime = Some(builder.enable_all().build().map_err(no_threads)?);
+        let runtime = builder.enable_all().build().map_err(|error| {
+            AccessError::new(ErrorKind::Disconnected, format!("no threads: {error}"))
+        })?;
+        let process = std::process::id();
+        let mut connection = Self { endpoint: None, runtime: Some(runtime), process };
         let connecting = async {
             let opened = match waits {
                 false => Endpoint::connect(options).await.map(|endpoint| (endpoint, None)),
@@ -117,11 +91,9 @@ impl Connection {
             };
             opened.map_err(|error| failed(&error))
         };
-        // The tasks of the connection belong to the event loop, all others to the runtime.
-        let (endpoint, missing) = connection.event_loop()?.run(unless(interrupted, connecting))?;
-        connection.event_loop()?.serves(endpoint.state());
+        let (endpoint, missing) = connection.wait(interrupted, connecting)?;
         connection.endpoint = Some(endpoint);
-        Ok((connection, missing))
+        Ok((connection, missing.map(|reason| reason.to_string())))
     }
 
     /// An error in a process that was forked from the one that opened it.
@@ -141,8 +113,8 @@ impl Connection {
         self.runtime.as_ref().ok_or_else(ended)
     }
 
-    pub(crate) fn event_loop(&self) -> Result<&Arc<EventLoop>, AccessError> {
-        self.event_loop.as_ref().ok_or_else(ended)
+    fn is_in(&self, state: ConnectionState) -> bool {
+        self.endpoint.as_ref().is_some_and(|endpoint| *endpoint.state().borrow() == state)
     }
 
     /// Waits for `work` on the calling thread.
@@ -152,20 +124,20 @@ impl Connection {
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         self.check_process()?;
-        let _held = self.event_loop()?.hold();
-        self.runtime()?.block_on(unless(interrupted, work))
-    }
-
-    /// As [`Self::wait`], for a read of a few packets: if nothing else goes on, the calling thread has the connection meanwhile.
-    pub(crate) fn wait_alone<T>(
-        &self,
-        interrupted: Interrupted<'_>,
-        work: impl Future<Output = Result<T, AccessError>>,
-    ) -> Result<T, AccessError> {
-        self.check_process()?;
-        match self.event_loop()?.is_free() {
-            true => self.event_loop()?.run(unless(interrupted, work)),
-            false => self.wait(interrupted, work),
+        let runtime = self.runtime()?;
+        // Work that ends early may start tasks.
+        let _entered = runtime.enter();
+        let mut work = std::pin::pin!(work);
+        loop {
+            let next = async { tokio::time::timeout(POLL_INTERVAL, work.as_mut()).await };
+            match runtime.block_on(next) {
+                Ok(result) => return result,
+                // Asked outside of `block_on`: it may run a function of the program, which waits itself.
+                Err(_) if interrupted() => {
+                    return Err(AccessError::new(ErrorKind::Interrupted, "interrupted").into());
+                }
+                Err(_) => {}
+            }
         }
     }
 }
@@ -178,56 +150,94 @@ fn ended() -> AccessError {
     AccessError::new(ErrorKind::Disconnected, "the connection has ended")
 }
 
-/// The result of `work`, unless it is interrupted.
-async fn unless<T, E: From<AccessError>>(
-    interrupted: Interrupted<'_>,
-    work: impl Future<Output = Result<T, E>>,
-) -> Result<T, E> {
-    let mut work = std::pin::pin!(work);
-    loop {
-        match tokio::time::timeout(POLL_INTERVAL, &mut work).await {
-            Ok(result) => return result,
-            Err(_) if interrupted() => {
-                return Err(AccessError::new(ErrorKind::Interrupted, "interrupted").into());
+/// The open connections of this process.
+static OPEN: OpenConnections = OpenConnections::new();
+
+/// The open connections of a process. One that was forked opens new ones.
+#[derive(Debug)]
+struct OpenConnections {
+    /// The process that locked the list last; 0 before the first one.
+    process: AtomicU32,
+    list: Mutex<Vec<OpenConnection>>,
+}
+
+#[derive(Debug)]
+struct OpenConnection {
+    key: ConnectionKey,
+    process: u32,
+    connection: Weak<Connection>,
+}
+
+/// Properties by which connections are shared.
+#[derive(Debug, PartialEq)]
+struct ConnectionKey {
+    addresses: Vec<ForwarderAddress>,
+    mtu: usize,
+}
+
+impl OpenConnections {
+    const fn new() -> Self {
+        Self { process: AtomicU32::new(0), list: Mutex::new(Vec::new()) }
+    }
+
+    /// A connection of this process that is connected; if `waits` and there is none, one that is to be connected again.
+    fn find(&self, key: &ConnectionKey, waits: bool) -> Option<Arc<Connection>> {
+        let process = std::process::id();
+        let found = same(&*self.lock(process)?, key, process);
+        usable(&found, waits)
+    }
+
+    /// Makes others find `opened`. Returns a connection that another thread has added meanwhile, if that is as good.
+    fn add(&self, key: ConnectionKey, opened: Arc<Connection>) -> Arc<Connection> {
+        let process = opened.process;
+        let Some(mut list) = self.lock(process) else { return opened };
+        let others = same(&list, &key, process);
+        let other = usable(&others, !opened.is_in(ConnectionState::Connected));
+        if other.is_none() {
+            list.retain(|one| one.process == process && one.connection.strong_count() > 0);
+            list.push(OpenConnection { key, process, connection: Arc::downgrade(&opened) });
+        }
+        // No connection ends while it is locked.
+        drop(list);
+        other.unwrap_or(opened)
+    }
+
+    /// The list. A process that was forked from the one that locked it last does not wait for the lock, which a thread of the other
+    /// process may have held at the fork.
+    fn lock(&self, process: u32) -> Option<MutexGuard<'_, Vec<OpenConnection>>> {
+        let order = Ordering::Relaxed;
+        let _ = self.process.compare_exchange(0, process, order, order);
+        for _ in 0..ATTEMPTS_MAX {
+            if self.process.load(order) == process {
+                return Some(self.list.lock().unwrap_or_else(PoisonError::into_inner));
             }
-            Err(_) => {}
+            let list = match self.list.try_lock() {
+                Ok(list) => list,
+                Err(TryLockError::Poisoned(list)) => list.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    std::thread::yield_now();
+                    continue;
+                }
+            };
+            self.process.store(process, order);
+            return Some(list);
         }
+        None
     }
 }
 
-/// Runs `work` on the open connections. It does not wait: after a fork, nobody may be there to release the lock.
-fn with_open<T>(work: impl FnOnce(&mut Vec<Open>) -> T) -> Option<T> {
-    for _ in 0..ATTEMPTS_MAX {
-        match OPEN.try_lock() {
-            Ok(mut open) => return Some(work(&mut open)),
-            Err(TryLockError::Poisoned(open)) => return Some(work(&mut open.into_inner())),
-            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-        }
-    }
-    None
+/// The connections of a process that have this key.
+fn same(list: &[OpenConnection], key: &ConnectionKey, process: u32) -> Vec<Arc<Connection>> {
+    let same = list.iter().filter(|one| one.process == process && one.key == *key);
+    same.filter_map(|one| one.connection.upgrade()).collect()
 }
 
-/// An open connection of this process, unless it is lost.
-fn find(way: &Way) -> Option<Arc<Connection>> {
-    let process = std::process::id();
-    let of_process = |open: &mut Vec<Open>| -> Vec<_> {
-        let same = open.iter().filter(|one| one.process == process && one.way == *way);
-        same.filter_map(|one| one.connection.upgrade()).collect()
-    };
-    // They are dropped without the lock.
-    with_open(of_process)?.into_iter().find(|connection| {
-        let endpoint = connection.endpoint.as_ref();
-        endpoint.is_some_and(|endpoint| *endpoint.state().borrow() == ConnectionState::Connected)
-    })
-}
-
-fn keep(way: Way, connection: &Arc<Connection>) {
-    let process = connection.process;
-    let added = Open { way, process, connection: Arc::downgrade(connection) };
-    with_open(|open| {
-        open.retain(|one| one.process == process && one.connection.strong_count() > 0);
-        open.push(added);
-    });
+/// One that is connected; if `waits` and there is none, one that is to be connected again.
+fn usable(found: &[Arc<Connection>], waits: bool) -> Option<Arc<Connection>> {
+    let first_in = |state| found.iter().find(|connection| connection.is_in(state));
+    let usable = first_in(ConnectionState::Connected)
+        .or_else(|| first_in(ConnectionState::Reconnecting).filter(|_| waits));
+    usable.cloned()
 }
 
 /// A connection of one user alone, which is opened when it is first needed: for what is served, whose Interests the forwarder
@@ -253,5 +263,66 @@ impl OwnConnection {
             opened.map(|(endpoint, _)| endpoint).map_err(|error| failed(&error))
         };
         self.endpoint.get_or_try_init(connect).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::path::Path;
+    use std::sync::Barrier;
+
+    use super::*;
+
+    fn options(socket: &Path) -> EndpointOptions {
+        let address = format!("unix://{}", socket.display()).parse().unwrap();
+        EndpointOptions { address: Some(address), ..EndpointOptions::default() }
+    }
+
+    #[test]
+    fn threads_that_connect_together_share_a_connection() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("socket");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let together = Barrier::new(8);
+        let connect = || {
+            together.wait();
+            Connection::of_process(options(&socket), false, &mut || false).unwrap()
+        };
+        let connections: Vec<_> = std::thread::scope(|scope| {
+            let threads = [(); 8].map(|()| scope.spawn(connect));
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let (first, missing) = &connections[0];
+        assert_eq!(*missing, None);
+        assert!(connections.iter().all(|(one, _)| Arc::ptr_eq(one, first)));
+    }
+
+    #[test]
+    fn users_that_await_a_forwarder_share_a_connection() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("socket");
+        let connect = |waits| Connection::of_process(options(&socket), waits, &mut || false);
+        let [(first, reason), (second, later_reason)] = [(); 2].map(|()| connect(true).unwrap());
+        assert!(reason.unwrap().contains("socket"));
+        assert_eq!(later_reason.unwrap(), "the forwarder is not connected");
+        assert!(Arc::ptr_eq(&first, &second));
+        assert_eq!(connect(false).unwrap_err().kind(), ErrorKind::Disconnected);
+        // One that must be connected is a new one, which others then use.
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let connected = connect(false).unwrap().0;
+        assert!(connected.is_in(ConnectionState::Connected));
+        assert!(connect(true).unwrap().1.is_none());
+    }
+
+    #[test]
+    fn forked_process_does_not_await_the_lock_of_its_parent() {
+        let open = OpenConnections::new();
+        assert!(open.lock(1).is_some());
+        let held = open.lock(1);
+        assert!(open.lock(2).is_none());
+        drop(held);
+        assert!(open.lock(2).is_some());
+        assert_eq!(open.process.load(Ordering::Relaxed), 2);
     }
 }

@@ -10,7 +10,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use ndn_packet::Name;
 
 use crate::error::{AccessError, ErrorKind};
-use crate::object::{Object, SINGLES_MAX};
+use crate::object::Object;
 use crate::pattern::{Ahead, Detector, Pattern};
 use crate::sequence::{Flight, Sequence};
 use crate::stat::Stat;
@@ -73,13 +73,6 @@ impl File {
     #[must_use]
     pub fn stat(&self) -> Stat {
         Stat { size: Some(self.size()), ..self.object.stat.clone() }
-    }
-
-    /// Whether a read is one of a few packets, and not one of those in order, for which a fetch goes on.
-    pub(crate) fn is_short(&self, offset: u64, length: u64) -> bool {
-        let segments = self.object.layout.segments_of(offset, length);
-        segments.is_none_or(|segments| segments.end() - segments.start() < SINGLES_MAX)
-            && !self.detector().is_sequential()
     }
 
     /// Reads up to `length` bytes at `offset`: fewer at the end of the file, none beyond it.
@@ -361,7 +354,6 @@ impl File {
             }
             let (object, ahead) = (Arc::clone(&self.object), Arc::clone(&self.ahead));
             let deadline = self.deadline;
-            let _entered = self.object.enter_tasks();
             tokio::spawn(async move {
                 // The read itself reports what fails.
                 let fetched = tokio::time::timeout(deadline, object.fetch_ahead(segments)).await;

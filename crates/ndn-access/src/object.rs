@@ -8,7 +8,6 @@ use bytes::Bytes;
 use ndn_client::Endpoint;
 use ndn_client::fetch::ObjectStream;
 use ndn_security::Sha256Digest;
-use tokio::runtime::{EnterGuard, Handle};
 use tokio::sync::{OnceCell, watch};
 
 use crate::cache::{ObjectKey, SegmentCache};
@@ -22,7 +21,7 @@ use crate::stat::Stat;
 const GAP_MAX: u64 = 2;
 
 /// Segments that are requested at once, without a window of their own.
-pub(crate) const SINGLES_MAX: u64 = 8;
+const SINGLES_MAX: u64 = 8;
 
 /// Length and segment length in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +55,6 @@ pub(crate) struct Sources {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) cache: Arc<SegmentCache>,
     pub(crate) disk: Option<Arc<CachedObject>>,
-    /// Runs fetches that go on beside reads.
-    pub(crate) tasks: Option<Handle>,
 }
 
 /// One version of an object, shared by all files that are open on it.
@@ -146,11 +143,6 @@ impl Object {
         }
     }
 
-    /// Tasks that are spawned while the result exists do not run on the thread of a read.
-    pub(crate) fn enter_tasks(&self) -> Option<EnterGuard<'_>> {
-        self.sources.tasks.as_ref().map(Handle::enter)
-    }
-
     async fn resource(&self) -> Result<&Arc<Resource>, AccessError> {
         let look_up = || async {
             let found = self.sources.catalog.find(&self.stat.name).await?;
@@ -172,7 +164,6 @@ impl Object {
         let mut fetching = resource.fetching.clone();
         let segments = u32::try_from(ahead / self.layout.segment_size).unwrap_or(u32::MAX);
         fetching.config.buffer_segments = segments.clamp(1, fetching.config.buffer_segments);
-        let _entered = self.enter_tasks();
         Ok(self.sources.endpoint.fetch_found(resource.found.clone(), first, &fetching))
     }
 

@@ -84,7 +84,7 @@ impl Detector {
     }
 
     /// Whether the last reads were in order.
-    pub(crate) fn is_sequential(&self) -> bool {
+    fn is_sequential(&self) -> bool {
         self.sequential >= SEQUENTIAL_READS_MIN
     }
 

@@ -778,6 +778,10 @@ fn waits_of_threads_can_be_interrupted() {
     };
     let error = blocking.open(&name("/x/file"), &mut interrupted).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
+    // As a function of the program that handles a signal may.
+    let mut waits = || blocking.stat(&name("/x/other"), &mut || true).is_err();
+    let error = blocking.open(&name("/x/file"), &mut waits).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
 }
 
 #[test]
