@@ -159,11 +159,16 @@ impl File {
             rest = after;
         }
         // Parts of a table's columns, such as those of this read, are at distances that repeat.
-        let mut pattern = Pattern::Random;
-        for range in ranges {
-            pattern = self.detector().note(range.start, length_of(range), 0);
-        }
-        if let Pattern::Periodic(ahead) = pattern {
+        let pattern = {
+            let mut detector = self.detector();
+            for range in ranges {
+                detector.note(range.start, length_of(range), 0);
+            }
+            detector.pattern()
+        };
+        if let Pattern::Periodic(ahead) = pattern
+            && !ranges.is_empty()
+        {
             self.fetch_ahead(ahead);
         }
         Ok(parts)
@@ -238,7 +243,11 @@ impl File {
             return Ok(Vec::new());
         };
         let slack = length.saturating_mul(READS_OUT_OF_ORDER_MAX);
-        let pattern = self.detector().note(offset, length, slack);
+        let pattern = {
+            let mut detector = self.detector();
+            detector.note(offset, length, slack);
+            detector.pattern()
+        };
         let contents = match self.cached(&segments) {
             Some(cached) => cached,
             None => self.read(segments, pattern == Pattern::Sequential).await?,
@@ -345,7 +354,9 @@ impl File {
             let Some(left) = affordable.checked_sub(length) else { return };
             affordable = left;
             let Some(segments) = self.object.layout.segments_of(offset, length) else { return };
-            if segments.clone().all(|segment| self.object.is_cached(segment)) {
+            let is_under_way =
+                |segment| self.object.is_cached(segment) || self.object.is_running(segment);
+            if segments.clone().all(is_under_way) {
                 continue;
             }
             if self.ahead.fetch_add(1, Ordering::Relaxed) >= AHEAD_AT_A_TIME {

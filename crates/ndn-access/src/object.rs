@@ -93,6 +93,11 @@ impl Object {
         self.sources.cache.contains(self.key, segment)
     }
 
+    /// Whether the segment is being fetched.
+    pub(crate) fn is_running(&self, segment: u64) -> bool {
+        self.lock().contains_key(&segment)
+    }
+
     /// The contents of these segments in memory, and from the first one that is not there on those on disk. Those beside them on
     /// disk are then in memory, too.
     pub(crate) async fn held(&self, segments: RangeInclusive<u64>) -> Vec<Option<Bytes>> {
@@ -184,23 +189,23 @@ impl Object {
         &self,
         requested: RangeInclusive<u64>,
     ) -> Result<Vec<Bytes>, AccessError> {
-        self.segments_counted(requested, usize::MAX).await
+        self.segments_counted(requested, CountMisses::All).await
     }
 
-    /// Takes these segments into memory: from the disk, or from the network if it does not have them. What the disk lacks is not counted there: no
-    /// read asked for it.
+    /// Takes these segments into memory: from the disk, or from the network if it does not have them. Those that the disk lacks are
+    /// not counted there: no read asked for them.
     pub(crate) async fn fetch_ahead(
         &self,
         segments: RangeInclusive<u64>,
     ) -> Result<(), AccessError> {
-        self.segments_counted(segments, 0).await.map(drop)
+        self.segments_counted(segments, CountMisses::None).await.map(drop)
     }
 
-    /// As [`Self::segments`]. Of the segments that the disk lacks, the first `asked` are counted.
+    /// As [`Self::segments`].
     async fn segments_counted(
         &self,
         requested: RangeInclusive<u64>,
-        asked: usize,
+        misses: CountMisses,
     ) -> Result<Vec<Bytes>, AccessError> {
         // They are held from now on: memory may lose those that it has while the disk is asked for the others.
         let mut contents: Vec<_> = requested.clone().map(|segment| self.cached(segment)).collect();
@@ -209,6 +214,10 @@ impl Object {
         if self.sources.disk.is_some()
             && let Some((first, last)) = missing
         {
+            let asked = match misses {
+                CountMisses::All => usize::MAX,
+                CountMisses::None => 0,
+            };
             let number = |index: usize| requested.start() + u64::try_from(index).unwrap_or(0);
             let stored = self.stored(number(first)..=number(last), asked).await;
             for (content, stored) in contents[first..].iter_mut().zip(stored) {
@@ -307,6 +316,13 @@ impl Object {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, watch::Receiver<()>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Which of the segments that the disk lacks are counted there.
+#[derive(Debug, Clone, Copy)]
+enum CountMisses {
+    All,
+    None,
 }
 
 enum Claim<'a> {

@@ -60,8 +60,8 @@ pub(crate) struct Detector {
 
 impl Detector {
     /// Notes a read of `length` bytes at `offset`. `slack` is the distance in bytes of reads that count as neighbours.
-    pub(crate) fn note(&mut self, offset: u64, length: u64, slack: u64) -> Pattern {
-        let is_next = self.note_neighbours(offset, slack);
+    pub(crate) fn note(&mut self, offset: u64, length: u64, slack: u64) {
+        self.note_neighbours(offset, slack);
         for (period, noted) in self.periods.iter_mut().enumerate() {
             let former = self.last.len().checked_sub(period + 1).map(|index| self.last[index].0);
             let distance = former.map_or(0, |former| offset.saturating_sub(former));
@@ -74,32 +74,31 @@ impl Detector {
             self.last.pop_front();
         }
         self.last.push_back((offset, length));
-        if self.is_sequential() {
+    }
+
+    /// The pattern of the reads that were noted.
+    pub(crate) fn pattern(&self) -> Pattern {
+        if self.sequential >= SEQUENTIAL_READS_MIN {
             return Pattern::Sequential;
         }
+        let is_next = self.sequential > 0;
         match is_next && self.period() == Some(1) {
             true => Pattern::Random,
             false => self.ahead().map_or(Pattern::Random, Pattern::Periodic),
         }
     }
 
-    /// Whether the last reads were in order.
-    fn is_sequential(&self) -> bool {
-        self.sequential >= SEQUENTIAL_READS_MIN
-    }
-
-    /// Counts reads in order; whether this one begins where the one before it ended.
-    fn note_neighbours(&mut self, offset: u64, slack: u64) -> bool {
+    /// Counts reads in order: those that begin about where the one before them ended.
+    fn note_neighbours(&mut self, offset: u64, slack: u64) {
         let Some((last_offset, last_length)) = self.last.back() else {
             // Most files are read from the beginning to the end.
             self.sequential = u32::from(offset == 0);
-            return false;
+            return;
         };
         let last_end = last_offset.saturating_add(*last_length);
         let is_next =
             offset.saturating_add(slack) >= last_end && offset <= last_end.saturating_add(slack);
         self.sequential = if is_next { self.sequential.saturating_add(1) } else { 0 };
-        is_next
     }
 
     /// The smallest number of reads after which their distances repeat.
@@ -126,7 +125,11 @@ mod tests {
 
     fn patterns(reads: &[(u64, u64)]) -> Vec<Pattern> {
         let mut detector = Detector::default();
-        reads.iter().map(|(offset, length)| detector.note(*offset, *length, 100)).collect()
+        let pattern_after = |(offset, length): &(u64, u64)| {
+            detector.note(*offset, *length, 100);
+            detector.pattern()
+        };
+        reads.iter().map(pattern_after).collect()
     }
 
     fn ahead(pattern: &Pattern) -> Vec<(u64, u64)> {

@@ -218,6 +218,36 @@ async fn reads_at_a_constant_distance_are_fetched_ahead() {
     assert_eq!(file.read_at(90_000, 100).await.unwrap(), content[90_000..90_100]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn segments_under_way_are_not_requested_ahead_again() {
+    let (producer, consumer) = pair();
+    let content = bytes(300_000);
+    let _published = publish(&producer, "/p/object", &content).await;
+    // Segments of the eighth read and of later ones are not answered.
+    let held = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let segment_of = |read: usize| 5 + 10 * read;
+    let _holding: Vec<_> = (8..30)
+        .map(|read| {
+            let held = Arc::clone(&held);
+            let hold = move |request: Request| held.lock().unwrap().push((read, request));
+            let segment = format!("/p/object/v=5/seg={}", segment_of(read));
+            producer.attach(&name(&segment), hold).unwrap()
+        })
+        .collect();
+    let access = Access::new(consumer, options());
+    let file = access.open(&name("/p/object")).await.unwrap();
+    for read in 0..8 {
+        let offset = segment_of(read) * SEGMENT_LEN;
+        let bytes = file.read_at(offset as u64, 100).await.unwrap();
+        assert_eq!(bytes, content[offset..offset + 100]);
+        // The clock moves on when all fetches wait.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut requested: Vec<_> = held.lock().unwrap().iter().map(|(read, _)| *read).collect();
+    requested.sort_unstable();
+    assert_eq!(requested, (8..24).collect::<Vec<_>>());
+}
+
 /// Waits until the server has sent `count` segments.
 async fn await_sent(bed: &Bed, count: u64) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
