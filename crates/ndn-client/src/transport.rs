@@ -233,7 +233,7 @@ impl Socket {
     }
 }
 
-/// Where the kernel has this flag; macOS has an option of sockets instead, which the standard library sets.
+/// Where the kernel has this flag; macOS has an option of sockets instead, SO_NOSIGPIPE, which mio sets.
 #[cfg(not(target_vendor = "apple"))]
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL;
 #[cfg(target_vendor = "apple")]
@@ -253,9 +253,15 @@ impl<H: AsRef<S>, S: QuietStream> QuietWriter<H, S> {
 }
 
 /// A stream of the kernel.
-trait QuietStream {
+trait QuietStream: AsFd {
     fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
-    fn try_send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+    fn try_write_by(&self, write: impl FnOnce() -> io::Result<usize>) -> io::Result<usize>;
+
+    fn try_send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let send =
+            || rustix::net::sendmsg(self, slices, &mut SendAncillaryBuffer::default(), SEND_FLAGS);
+        self.try_write_by(|| Ok(send()?))
+    }
 }
 
 impl QuietStream for UnixStream {
@@ -263,8 +269,8 @@ impl QuietStream for UnixStream {
         self.poll_write_ready(context)
     }
 
-    fn try_send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.try_io(Interest::WRITABLE, || send(self, slices))
+    fn try_write_by(&self, write: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+        self.try_io(Interest::WRITABLE, write)
     }
 }
 
@@ -273,13 +279,9 @@ impl QuietStream for TcpStream {
         self.poll_write_ready(context)
     }
 
-    fn try_send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.try_io(Interest::WRITABLE, || send(self, slices))
+    fn try_write_by(&self, write: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+        self.try_io(Interest::WRITABLE, write)
     }
-}
-
-fn send(socket: &impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    Ok(rustix::net::sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), SEND_FLAGS)?)
 }
 
 impl<H, S> AsyncWrite for QuietWriter<H, S>
