@@ -126,7 +126,7 @@ fn compiled(library: &Path) -> Value {
 }
 
 #[test]
-fn wheel_of_maturin_is_installed_and_fetches() {
+fn wheel_is_packaged_by_maturin_from_the_compiled_library() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     // maturin may change what it packages.
