@@ -66,9 +66,9 @@ impl Connection {
                 (OPEN.add(key, Arc::new(opened)), missing)
             }
         };
-        let is_connected = connection.is_in(ConnectionState::Connected);
-        let missing = missing.unwrap_or_else(|| "the forwarder is not connected".to_owned());
-        Ok((connection, (!is_connected).then_some(missing)))
+        let reason = || missing.unwrap_or_else(|| "the forwarder is not connected".to_owned());
+        let missing = (!connection.is_in(ConnectionState::Connected)).then(reason);
+        Ok((connection, missing))
     }
 
     fn open(
@@ -183,7 +183,7 @@ impl OpenConnections {
     /// A connection of this process that is connected; if `waits` and there is none, one that is to be connected again.
     fn find(&self, key: &ConnectionKey, waits: bool) -> Option<Arc<Connection>> {
         let process = std::process::id();
-        let found = same(&*self.lock(process)?, key, process);
+        let found = same(&self.lock(process)?, key, process);
         usable(&found, waits)
     }
 
