@@ -84,16 +84,15 @@ pub fn simulate(network: &Network<'_>) -> Result<Measures, String> {
     let counts = simulation.counts();
     let servers = std::mem::take(&mut simulation.servers);
     let mut measures = simulation.clients.record(counts).measures(network)?;
-    let times: [(&str, fn(&Server) -> Duration); 2] = [(CPU, Server::busy), (SLEEP, Server::slept)];
-    for (quantity, time) in times {
-        for (node, server) in network.topology.nodes.iter().zip(&servers) {
-            let time_ms = 1e3 * time(server).as_secs_f64();
-            measures.of_nodes.insert(format!("{quantity}.{node}"), time_ms);
+    let mut all = [(CPU, Duration::ZERO), (SLEEP, Duration::ZERO)];
+    for (node, server) in network.topology.nodes.iter().zip(&servers) {
+        for ((quantity, sum), time) in all.iter_mut().zip([server.busy(), server.slept()]) {
+            *sum += time;
+            measures.of_nodes.insert(format!("{quantity}.{node}"), 1e3 * time.as_secs_f64());
         }
-        if !servers.is_empty() {
-            let all: Duration = servers.iter().map(time).sum();
-            measures.of_nodes.insert(quantity.to_owned(), 1e3 * all.as_secs_f64());
-        }
+    }
+    if !servers.is_empty() {
+        measures.of_nodes.extend(all.map(|(name, sum)| (name.to_owned(), 1e3 * sum.as_secs_f64())));
     }
     Ok(measures)
 }
