@@ -153,7 +153,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("Fetch a file", "namewire get /example/data/file.txt -o file.txt"),
             (
                 "Fetch a directory, verified by trust rules",
-                "namewire get /example/data -r -o data --verify rules:rules.toml",
+                "namewire get /example/data -r -o data --verify rules:trust.conf",
             ),
             (
                 "Fetch the first MiB to standard output",

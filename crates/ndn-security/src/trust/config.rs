@@ -32,7 +32,10 @@ impl TrustPolicy {
             } else if is(&entry.key, "trust-anchor") {
                 read_anchor(entry, load, &mut policy)?;
             } else {
-                return Err(entry.error(format!("unknown section `{}`", entry.key)));
+                return Err(entry.error(format!(
+                    "unknown section `{}`: trust rules have the sections rule and trust-anchor",
+                    entry.key
+                )));
             }
         }
         Ok(policy)

@@ -229,7 +229,7 @@ impl<'a> Tree<'a> {
             *obstacle.decision = Decision::Blocked;
             let kind = obstacle.local.map_or("an entry", kind_of);
             let hint = match (self.rules.delete, deleted.contains(obstacle.path)) {
-                (false, _) => "--delete replaces it",
+                (false, _) => "`namewire sync --delete` replaces it",
                 (true, false) => "nothing is deleted, or something in it is kept",
                 (true, true) => "nothing is deleted, because another entry is in the way",
             };
