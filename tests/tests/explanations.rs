@@ -170,7 +170,7 @@ fn unreadable_key_chain_is_distinguished_from_a_missing_one() {
 #[test]
 fn mistaken_uses_name_the_command_for_it() {
     let home = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let directory = home.path().join("files");
     std::fs::create_dir(&directory).unwrap();
     let (file, rules) = (directory.join("file"), home.path().join("trust.rules"));

@@ -187,23 +187,29 @@ fn capture_goes_on_in_numbered_files_that_tshark_reads() {
     let rotation = ["--rotate-size", "600B", "--files", "2", "--name", "/rotated"];
     let mut capture =
         forwarder.spawn("capture", &[&["capture", "-w", &file][..], &rotation].concat());
-    // Names have the time, too.
-    let path = |number: u32| {
-        let start = format!("packets_{number:05}_");
+    // By number; names have the time, too.
+    let files = || {
         let files = std::fs::read_dir(forwarder.directory()).unwrap();
-        let mut files = files.map(|file| file.unwrap().path());
-        files.find(|path| path.file_name().unwrap().to_string_lossy().starts_with(&start))
+        let numbered = files.filter_map(|file| {
+            let path = file.unwrap().path();
+            let name = path.file_name()?.to_str()?.strip_prefix("packets_")?;
+            let number: u32 = name.split('_').next()?.parse().ok()?;
+            Some((number, path))
+        });
+        numbered.collect::<std::collections::BTreeMap<_, _>>()
     };
+    // Several may begin between two checks.
     wait_until("a fifth file", || {
         let _ = forwarder.run(&["peek", "/rotated", "-l", "10ms"]);
-        path(5).map(drop)
+        files().range(5..).next().map(drop)
     });
     capture.signal(rustix::process::Signal::INT);
     assert!(capture.wait().success(), "{}", capture.everything());
-    let kept: Vec<u32> = (1..20).filter(|number| path(*number).is_some()).collect();
+    let files = files();
+    let kept: Vec<u32> = files.keys().copied().collect();
     assert!(kept.len() == 2 && kept[1] == kept[0] + 1, "{kept:?}");
     let home = forwarder.directory().join("home");
-    for path in kept.into_iter().filter_map(path) {
+    for path in files.into_values() {
         let length = std::fs::metadata(&path).unwrap().len();
         assert!(length <= 700, "{length} bytes, with the statistics at the end");
         if skip_unless_found("tshark") {

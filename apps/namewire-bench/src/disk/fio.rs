@@ -6,7 +6,6 @@ use ndn_disk::{BLOCK, Record, UNIT};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::TURNS;
 use super::options::DiskOptions;
 
 /// Reads at random by `fio`, per second.
@@ -65,7 +64,7 @@ fn measure(options: &DiskOptions, lengths: ReadLengths, engine: &str) -> Option<
     let ReadLengths { block_bytes: bytes, longer_percent: longer } = lengths;
     command.arg(format!("--bssplit={bytes}/{}:{}/{longer}", 100 - longer, bytes + BLOCK));
     command.arg(format!("--blockalign={BLOCK}")).arg(format!("--size={}", options.bytes));
-    command.arg(format!("--runtime={}ms", (options.duration / TURNS).as_millis()));
+    command.arg(format!("--runtime={}ms", (options.duration / DiskOptions::TURNS).as_millis()));
     command.args(engine.split(' '));
     let ended = command.output().ok().filter(|ended| ended.status.success())?;
     let text = String::from_utf8(ended.stdout).ok()?;

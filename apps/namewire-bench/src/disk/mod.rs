@@ -25,8 +25,6 @@ pub use options::DiskOptions;
 const KEY: [u8; 16] = *b"key of the bench";
 /// Maximum time of a wait for a thread.
 const WAIT_MAX: Duration = Duration::from_millis(10);
-/// Turns in which packets are read, and blocks by `fio`.
-const TURNS: u32 = 3;
 /// Maximum time for which nothing ends.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -148,7 +146,7 @@ impl<'a> Bench<'a> {
         let lengths = ReadLengths::of(self.options.packet_bytes);
         let (mut hits, mut failed_reads, mut seconds) = (0, 0, 0.0);
         let (mut fio, mut iops): (Option<FioReport>, f64) = (None, 0.0);
-        for turn in 0..TURNS {
+        for turn in 0..DiskOptions::TURNS {
             let read = self.read(newest, recovered, u64::from(turn))?;
             hits += read.0;
             failed_reads += read.1;
@@ -158,7 +156,7 @@ impl<'a> Bench<'a> {
                 iops += fio.as_ref().map_or(0.0, |fio| fio.iops);
             }
         }
-        let fio = fio.map(|fio| FioReport { iops: iops / f64::from(TURNS), ..fio });
+        let fio = fio.map(|fio| FioReport { iops: iops / f64::from(DiskOptions::TURNS), ..fio });
         let values = self.values()?;
         let hits_per_second = hits as f64 / seconds;
         Ok(DiskReport {
@@ -294,7 +292,7 @@ impl<'a> Bench<'a> {
         ensure!(recovered > 0, "nothing was written");
         let (begin, mut hits, mut failed, mut in_flight) = (clock::now(), 0, 0, 0);
         let mut random = mix(turn);
-        let turn_seconds = (self.options.duration / TURNS).as_secs_f64();
+        let turn_seconds = (self.options.duration / DiskOptions::TURNS).as_secs_f64();
         // The share takes the time of this for the begin of the first reads.
         self.drive();
         let span = recovered.saturating_sub(recovered / 50).max(1);

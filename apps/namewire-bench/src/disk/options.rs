@@ -21,3 +21,8 @@ pub struct DiskOptions {
     /// Time of the reads.
     pub duration: Duration,
 }
+
+impl DiskOptions {
+    /// Turns in which packets are read, and blocks by `fio`.
+    pub const TURNS: u32 = 3;
+}

@@ -20,7 +20,7 @@ use super::remote::RemoteRun;
 use crate::experiment::{Experiment, NETWORK_KINDS, Network as Executor, SeededRun, Values};
 use crate::hosts::{Assignment, Hosts};
 use crate::network::packets::{NAME_COMPONENTS_MAX, NAME_COMPONENTS_MIN};
-use crate::network::{CsPolicy, Measures, Network, OwnCache};
+use crate::network::{CPU, CsPolicy, Measures, Network, OwnCache};
 use crate::progress::RunProgress;
 use crate::render::{self, Form};
 use crate::simulation::{self, cache_memory, server};
@@ -77,8 +77,8 @@ pub(super) fn check(
         None => (Measures::NAMES.to_vec(), Measures::NODE_NAMES.to_vec()),
     };
     if settings.calibration.is_some() {
-        names.extend([simulation::CPU, simulation::SLEEP]);
-        of_nodes.extend([simulation::CPU, simulation::SLEEP]);
+        names.extend([CPU, simulation::SLEEP]);
+        of_nodes.extend([CPU, simulation::SLEEP]);
     }
     if settings.testbed.as_ref().is_some_and(|testbed| testbed.place == Place::Hosts) {
         names.push(CLOCK_ERROR);

@@ -22,6 +22,9 @@ pub(crate) use clients::Clients;
 pub(crate) use record::{Counts, Download, Flow, Record, TRAFFIC_NAMES};
 pub(crate) use routes::{NodeRoute, Routes};
 
+/// Measurement, also of a node: processor time; in simulations, the time that the workers have worked if packets take time.
+pub(crate) const CPU: &str = "cpu_ms";
+
 /// Replacement policy of the Content Stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CsPolicy {

@@ -14,7 +14,7 @@ use ndn_model::calibrate::Setting;
 use ndn_sys::clock::ManualClock;
 
 use crate::network::packets::{is_interest, prefix};
-use crate::network::{Clients, Measures, Network, NetworkCounts, Routes};
+use crate::network::{CPU, Clients, Measures, Network, NetworkCounts, Routes};
 use crate::testbed::link_options;
 use ndn_types::Timestamp;
 use node::{Node, NodeSettings};
@@ -28,8 +28,6 @@ const ORIGIN: Duration = Duration::from_secs(1000);
 const STEPS_MAX: u32 = 1_000_000;
 /// Time after the last request in which all fetches have to end.
 const REST: Duration = Duration::from_secs(3600);
-/// Measurement, also of a node: time that the workers have worked, if packets take time.
-pub(crate) const CPU: &str = "cpu_ms";
 /// Measurement, also of a node: the part of that time for sleeps of the workers.
 pub(crate) const SLEEP: &str = "sleep_ms";
 

@@ -26,8 +26,7 @@ use ndn_sys::energy::EnergyMeter;
 
 use crate::leftovers;
 use crate::network::packets::NAME_COMPONENTS_MIN;
-use crate::network::{Measures, Network, TRAFFIC_NAMES};
-use crate::simulation;
+use crate::network::{CPU, Measures, Network, TRAFFIC_NAMES};
 use links::{Direction, Links};
 use namespaces::Namespaces;
 use ndn_types::Timestamp;
@@ -60,12 +59,11 @@ pub struct TestbedError {
 impl Testbed {
     /// Names of the measurements of the whole network beside those of [`Measures`] and [`Self::ENERGY`].
     pub const NAMES: [&'static str; 5] =
-        [simulation::CPU, "memory_mib", "start_ms", CLIENTS_CPU_SHARE, "link_overflows"];
+        [CPU, "memory_mib", "start_ms", CLIENTS_CPU_SHARE, "link_overflows"];
     /// Measurement: energy of the processors of the hosts, where it is counted.
     pub const ENERGY: &'static str = "energy_j";
     /// Names of the measurements of a node beside those of [`Measures`]; that of the node follows after a dot.
-    pub const NODE_NAMES: [&'static str; 4] =
-        [simulation::CPU, "memory_mib", "packets_per_s", "mbit_per_s"];
+    pub const NODE_NAMES: [&'static str; 4] = [CPU, "memory_mib", "packets_per_s", "mbit_per_s"];
 
     /// Checks that the energy of the processors of this machine is counted, if it runs the network.
     ///
