@@ -304,7 +304,10 @@ fn links_and_special_files_are_not_followed_and_replaced_only_with_delete() {
     link(&home.join("same"), "same");
     link(Path::new("e"), "own-link");
     let printed = bed.failed(&[]);
-    assert!(printed.contains("latest: a symbolic link is in the way: --delete"), "{printed}");
+    assert!(
+        printed.contains("latest: a symbolic link is in the way: `namewire sync --delete`"),
+        "{printed}"
+    );
     assert!(bed.copy.join("latest").is_symlink() && bed.copy.join("d").is_symlink());
     assert_eq!(fs::read_dir(&home).unwrap().count(), 1);
 
