@@ -160,6 +160,27 @@ fn batch_with_an_unusable_next_hop_adds_no_route() {
 }
 
 #[test]
+fn batch_ends_at_the_route_that_is_rejected() {
+    let forwarder = Settings::new().udp().start();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("routes");
+    let line = |prefix: &str| format!("{prefix} udp4://127.0.0.1:9\n");
+    let numbered = |range: std::ops::Range<usize>| -> String {
+        range.map(|number| line(&format!("/batch/{number}"))).collect()
+    };
+    let too_long = line(&"/x".repeat(40));
+    std::fs::write(&file, numbered(1..101) + &too_long + &numbered(102..1000)).unwrap();
+    let output = forwarder.run(&["route", "add", "--batch", file.to_str().unwrap()]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && errors.contains("routes, line 101: "), "{errors}");
+    let routes = forwarder.json(&["route", "list", "--prefix", "/batch"]);
+    let count = array(&routes).len();
+    assert!((100..200).contains(&count), "{count}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.starts_with(&format!("{count} routes added")), "{printed}");
+}
+
+#[test]
 fn a_route_expires() {
     let forwarder = Settings::new().udp().start();
     let route = ["route", "add", "/soon/gone", "udp4://127.0.0.1:9", "--expires", "5s"];

@@ -1,10 +1,12 @@
 //! `namewire route`: the routes (RIB) and the forwarding entries (FIB) of a forwarder.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use futures_util::{StreamExt as _, future, stream};
 use ndn_client::Endpoint;
 use ndn_management::{
     ControlParameters, Dataset, FaceStatus, FibEntry, RibEntry, RouteRecord, Verb, route_flag,
@@ -21,6 +23,9 @@ use super::manage::{
     CommonOptions, FaceArgument, command, find_face, find_or_create_face, words_of,
 };
 use super::output::{self, Table, span_for_people};
+
+/// Commands of a batch that wait for their answers. The forwarder publishes its tables once for those that arrive together.
+const COMMANDS_AT_A_TIME: usize = 32;
 
 /// List, add and remove routes
 #[derive(Args, Debug)]
@@ -327,14 +332,28 @@ async fn add_batch(file: &str, common: &CommonOptions) -> Outcome {
                 new.insert(found.map_err(|failure| in_line(*number, failure))?);
             }
         }
-        for (number, route) in &routes {
+        let (endpoint, faces, has_failed) = (&endpoint, &faces, &Cell::new(false));
+        let commands = routes.iter().map(|(number, route)| async move {
             let face_id = faces.get(&route.nexthop.to_string()).copied();
             let parameters = ControlParameters { face_id, ..route.parameters() };
-            let accepted = command(&endpoint, Verb::RibRegister, &parameters).await;
-            accepted.map_err(|failure| in_line(*number, failure))?;
-            added += 1;
+            let accepted = command(endpoint, Verb::RibRegister, &parameters).await;
+            accepted.map_err(|failure| in_line(*number, failure))
+        });
+        // After a failure, no further command is sent, and those that were are waited for.
+        let mut answers = stream::iter(commands)
+            .take_while(|_| future::ready(!has_failed.get()))
+            .buffered(COMMANDS_AT_A_TIME);
+        let mut first_failure = Ok(());
+        while let Some(answer) = answers.next().await {
+            match answer {
+                Ok(_) => added += 1,
+                Err(failure) => {
+                    has_failed.set(true);
+                    first_failure = first_failure.and(Err(failure));
+                }
+            }
         }
-        Ok(())
+        first_failure
     };
     let outcome = work().await;
     if common.json {
