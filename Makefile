@@ -12,6 +12,15 @@ BENCH := target/$(PROFILE)/namewire-bench
 C_LIBRARY := target/$(PROFILE)/libnamewire.a
 # Made by `make python`.
 WHEEL = $(shell ls -t target/wheels/namewire-*.whl 2>/dev/null | head -n 1)
+# Releases have a profile of their own, and are linked with the glibc of Debian 11 and Ubuntu 20.04 instead of that of this machine.
+# What the machine's libgcc_s needs of its glibc is of no importance then.
+RELEASE_PROFILE := distribution
+RELEASE_GLIBC := 2.31
+RELEASE_MIB := 28
+GLIBC := $(CURDIR)/target/glibc-$(RELEASE_GLIBC)
+RELEASE_LINK := -B$(GLIBC) -L$(GLIBC) -Wl,--allow-shlib-undefined
+RELEASE = RUSTFLAGS="$(RELEASE_LINK:%=-Clink-arg=%) --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}/registry/src/=" \
+	LDFLAGS="$(RELEASE_LINK)" $(MAKE) PROFILE=$(RELEASE_PROFILE)
 # All packages each time: cargo compiles libraries anew when other packages are selected, because of their features.
 TESTS = $(CARGO) test --workspace --no-fail-fast
 # These wait for sockets and processes most of the time: a test needs about a quarter of a processor. More than eight at a
@@ -53,7 +62,7 @@ help: ## List the targets
 
 .PHONY: build
 build: cargo ## Build the namewire program (target/release/namewire)
-	$(CARGO) build --release -p namewire
+	$(CARGO) build --profile $(PROFILE) -p namewire
 
 .PHONY: build-bench
 build-bench: build ## Build namewire-bench, which measures the program (target/release/namewire-bench)
@@ -65,13 +74,31 @@ install: ## Install what is built: the program, completions, man pages, namewire
 	scripts/install "$(or $(PREFIX),/usr/local)" "$(BIN)" $(wildcard $(C_LIBRARY))
 
 .PHONY: deb
-deb: build ## Make Debian packages (target/debian); after make c-library python, theirs, too
-	scripts/package-deb "$(BIN)" target/debian "$(wildcard $(C_LIBRARY))" "$(WHEEL)"
+deb: glibc ## Make Debian packages (target/debian); after make c-library python, theirs, too
+	$(RELEASE) build $(if $(wildcard $(C_LIBRARY)),c-library) $(if $(WHEEL),python)
+	$(RELEASE) check-release packages-deb
 
 .PHONY: dist
-dist: semver build c-library python ## Make a release: archive, wheel, Debian packages, apt repository, all in target/dist (RELEASE_KEY=OpenPGP key)
+dist: semver glibc ## Make a release: archive, wheel, Debian packages, apt repository, all in target/dist (RELEASE_KEY=OpenPGP key)
+	$(RELEASE) build c-library python
+	$(RELEASE) check-release packages-dist
+
+# The following are made by deb and dist, with their profile and flags.
+.PHONY: check-release packages-deb packages-dist
+check-release:
+	scripts/check-release $(RELEASE_GLIBC) $(RELEASE_MIB) "$(BIN)" $(wildcard $(dir $(BIN))c/libnamewire.so)
+packages-deb:
+	scripts/package-deb "$(BIN)" target/debian "$(wildcard $(C_LIBRARY))" "$(WHEEL)"
+packages-dist:
 	SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}" \
 		scripts/package-release "$(BIN)" target/dist "$(RELEASE_KEY)" "$(C_LIBRARY)" "$(WHEEL)"
+
+.PHONY: glibc
+glibc: $(GLIBC)
+$(GLIBC): scripts/link-libc
+	test -x target/zig/bin/python || python3 -m venv target/zig
+	target/zig/bin/pip install --quiet ziglang==0.17.1
+	scripts/link-libc target/zig/bin/python $(RELEASE_GLIBC) "$@"
 
 # The crates for applications, with those that they need.
 LIBRARIES := ndn-packet ndn-types ndn-sha256 ndn-ring ndn-sys ndn-security ndn-keychain ndn-memif ndn-management \
@@ -85,7 +112,7 @@ package: cargo ## Package the library crates for a registry, and build them from
 .PHONY: python
 python: cargo ## Build the Python package: wheel and source distribution (target/wheels)
 	test -x target/python/bin/maturin || { python3 -m venv target/python && target/python/bin/pip install --quiet 'maturin>=1.16,<2'; }
-	target/python/bin/maturin build --release --manifest-path bindings/python/Cargo.toml --out target/wheels
+	target/python/bin/maturin build --profile $(PROFILE) --manifest-path bindings/python/Cargo.toml --out target/wheels
 	target/python/bin/maturin sdist --manifest-path bindings/python/Cargo.toml --out target/wheels
 
 .PHONY: python-check
@@ -98,8 +125,8 @@ python-check: python ## Install the wheel, and one that is built from the source
 
 .PHONY: c-library
 c-library: cargo ## Build the C library (target/release/c; make -C bindings/c install PREFIX=/usr/local)
-	$(CARGO) build --release -p namewire-c
-	$(MAKE) -C bindings/c
+	$(CARGO) build --profile $(PROFILE) -p namewire-c
+	$(MAKE) -C bindings/c LIBRARY="$(CURDIR)/$(C_LIBRARY)" OUT="$(CURDIR)/$(dir $(C_LIBRARY))c"
 
 .PHONY: xrootd
 xrootd: cargo ## Build the plug-in for XRootD's server (target/release/libXrdNamewire.so; needs libxrootd-server-dev)
