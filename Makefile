@@ -13,13 +13,14 @@ C_LIBRARY := target/$(PROFILE)/libnamewire.a
 # Made by `make python`.
 WHEEL = $(shell ls -t target/wheels/namewire-*.whl 2>/dev/null | head -n 1)
 # Releases have a profile of their own, and are linked with the glibc of Debian 11 and Ubuntu 20.04 instead of that of this machine.
-# What the machine's libgcc_s needs of its glibc is of no importance then.
+# libgcc_s of this machine may need newer symbols, hence --allow-shlib-undefined.
 RELEASE_PROFILE := distribution
 RELEASE_GLIBC := 2.31
 RELEASE_MIB := 28
 GLIBC := $(CURDIR)/target/glibc-$(RELEASE_GLIBC)
 RELEASE_LINK := -B$(GLIBC) -L$(GLIBC) -Wl,--allow-shlib-undefined
-RELEASE = RUSTFLAGS="$(RELEASE_LINK:%=-Clink-arg=%) --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}/registry/src/=" \
+RELEASE = RUSTFLAGS="$(RELEASE_LINK:%=-Clink-arg=%) --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}/registry/src/= \
+	--remap-path-prefix=$(CURDIR)/=" \
 	LDFLAGS="$(RELEASE_LINK)" $(MAKE) PROFILE=$(RELEASE_PROFILE)
 # All packages each time: cargo compiles libraries anew when other packages are selected, because of their features.
 TESTS = $(CARGO) test --workspace --no-fail-fast
@@ -66,7 +67,7 @@ build: cargo ## Build the namewire program (target/release/namewire)
 
 .PHONY: build-bench
 build-bench: build ## Build namewire-bench, which measures the program (target/release/namewire-bench)
-	$(CARGO) build --release -p namewire-bench --bins
+	$(CARGO) build --profile $(PROFILE) -p namewire-bench --bins
 
 .PHONY: install
 install: ## Install what is built: the program, completions, man pages, namewire-bench (PREFIX=/usr/local)
@@ -75,18 +76,18 @@ install: ## Install what is built: the program, completions, man pages, namewire
 
 .PHONY: deb
 deb: glibc ## Make Debian packages (target/debian); after make c-library python, theirs, too
-	$(RELEASE) build $(if $(wildcard $(C_LIBRARY)),c-library) $(if $(WHEEL),python)
-	$(RELEASE) check-release packages-deb
+	+$(RELEASE) build $(if $(wildcard $(C_LIBRARY) target/$(RELEASE_PROFILE)/libnamewire.a),c-library) $(if $(WHEEL),python)
+	+$(RELEASE) check-release packages-deb
 
 .PHONY: dist
 dist: semver glibc ## Make a release: archive, wheel, Debian packages, apt repository, all in target/dist (RELEASE_KEY=OpenPGP key)
-	$(RELEASE) build c-library python
-	$(RELEASE) check-release packages-dist
+	+$(RELEASE) build c-library python
+	+$(RELEASE) check-release packages-dist
 
 # The following are made by deb and dist, with their profile and flags.
 .PHONY: check-release packages-deb packages-dist
 check-release:
-	scripts/check-release $(RELEASE_GLIBC) $(RELEASE_MIB) "$(BIN)" $(wildcard $(dir $(BIN))c/libnamewire.so)
+	scripts/check-release $(RELEASE_GLIBC) $(RELEASE_MIB) "$(BIN)" $(wildcard $(dir $(BIN))c/libnamewire.so) $(WHEEL)
 packages-deb:
 	scripts/package-deb "$(BIN)" target/debian "$(wildcard $(C_LIBRARY))" "$(WHEEL)"
 packages-dist:
