@@ -415,6 +415,13 @@ fn results_of_other_experiments_and_other_processes_are_refused() {
     assert_eq!(bench.rows().len(), 9);
     fs::write(bench.path("text.sqlite"), "text").unwrap();
     bench.refused(&["report", "text.sqlite"], 2, "is not a database of results");
+    for command in ["analyse", "list", "report"] {
+        bench.refused(
+            &[command, "speed.toml"],
+            2,
+            "it is an experiment: `namewire lab run` writes",
+        );
+    }
     bench.refused(&["resume", "absent.sqlite"], 1, "absent.sqlite: No such file");
     write("wrong.toml", "kind = \"command\"", "kind = \"comand\"");
     bench.refused(&["check", "wrong.toml"], 2, "wrong.toml: line 9: executor.kind: unknown kind");
@@ -483,6 +490,8 @@ fn settings_of_simulations_are_checked() {
         ),
         ("cache_bytes = 1_000_000", "cache_bytes = 1_000_000_000_000", "half of the"),
         ("delay_ms", "delay", "unknown response 'delay'; known: hit_share"),
+        ("\"ms\"", "\"s\"", "response 'delay_ms': it is measured in 'ms', not in 's'"),
+        ("load = { ", "load = { bytes = 1, ", "line 12: executor.load.bytes: unknown key; known: "),
         ("pattern =", "window = 0\npattern =", "window: '0' is none of"),
         ("pattern =", "loss = 2\npattern =", "loss: '2' is not a share"),
         ("pattern =", "segment_bytes = 9000\npattern =", "segment_bytes: '9000' is not a number"),

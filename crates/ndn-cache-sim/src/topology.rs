@@ -59,6 +59,20 @@ pub struct Load {
 }
 
 impl Load {
+    /// The names of the settings.
+    pub const SETTINGS: [&str; 10] = [
+        "requests_per_s",
+        "zipf",
+        "objects",
+        "object_bytes",
+        "cache_bytes",
+        "link_mbit_per_s",
+        "cache_read_mbit_per_s",
+        "read_penalty",
+        "write_penalty",
+        "duration_s",
+    ];
+
     fn change(&mut self, change: &str) -> Result<(), InputError> {
         let invalid = |reason: &str| InputError(format!("'{change}': {reason}"));
         let (name, value) = change.split_once('=').ok_or_else(|| invalid("expected name=value"))?;
@@ -489,6 +503,9 @@ mod tests {
         let parse = |change: &str| Topology::parse_with(FILES[4].1, "line", &[change.to_owned()]);
         let load = parse("requests_per_s=3").expect("valid").load;
         assert!((load.requests_per_s - 3.0).abs() < 1e-12);
+        for name in Load::SETTINGS {
+            assert!(parse(&format!("{name}=3")).is_ok(), "{name}");
+        }
         for change in ["requests=3", "objects=x", "objects", "zipf=-1"] {
             let error = parse(change).expect_err(change).to_string();
             assert!(error.contains(change) || error.contains("load.zipf = -1"), "{error}");

@@ -20,9 +20,14 @@ pub(crate) fn find(program: &str, directory: &Path) -> Result<PathBuf, String> {
     };
     if program.contains('/') {
         let path = directory.join(program);
-        return match is_program(&path) {
-            true => Ok(path),
-            false => Err(format!("{} is not a program", path.display())),
+        return match fs::metadata(&path) {
+            Ok(_) if is_program(&path) => Ok(path),
+            Ok(file) if file.is_file() => {
+                let shown = path.display();
+                Err(format!("{shown} is not executable: `chmod +x {shown}` makes it so"))
+            }
+            Ok(_) => Err(format!("{} is not a program", path.display())),
+            Err(error) => Err(format!("{}: {error}", path.display())),
         };
     }
     let found = search_path().into_iter().map(|path| path.join(program)).find(is_program);
@@ -39,7 +44,12 @@ mod tests {
         assert!(find("sh", directory.path()).unwrap().ends_with("sh"));
         assert!(find("no-such-program", directory.path()).unwrap_err().contains("on PATH"));
         let error = find("./run", directory.path()).unwrap_err();
+        assert!(error.contains("run: No such file"), "{error}");
+        let error = find("./", directory.path()).unwrap_err();
         assert!(error.contains("is not a program"), "{error}");
+        fs::write(directory.path().join("script"), "#!/bin/sh\n").unwrap();
+        let error = find("./script", directory.path()).unwrap_err();
+        assert!(error.contains("script is not executable"), "{error}");
         std::os::unix::fs::symlink("/bin/sh", directory.path().join("run")).unwrap();
         assert_eq!(find("./run", directory.path()).unwrap(), directory.path().join("./run"));
     }

@@ -1,6 +1,7 @@
 //! `namewire lab`: designed experiments.
 
 mod analyse;
+mod results_file;
 
 use std::cell::Cell;
 use std::fs;
@@ -590,7 +591,7 @@ impl Others<'_> {
 
 fn report(options: &ReportOptions) -> Outcome {
     let path = &options.results;
-    let study = Study::read(&Results::open(path)?)?;
+    let study = Study::read(&results_file::open(path)?)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let Report { html, markdown, figures, csv, parquet } = study
         .report(&name)
@@ -637,7 +638,7 @@ fn list(options: &ListOptions) -> Outcome {
     let mut table = Table::new(&["RESULTS", "EXPERIMENT", ">RUNS", ">OF", ">FAILED", ">SECONDS"]);
     let mut values = Vec::new();
     for file in result_files(&options.paths)? {
-        let study = Study::read(&Results::open(&file)?)?;
+        let study = Study::read(&results_file::open(&file)?)?;
         let name = file.display().to_string();
         let planned = study.experiment.design.cells().len() * study.experiment.replications;
         let lost: Vec<_> = study.runs.iter().filter(|run| run.error.is_some()).collect();

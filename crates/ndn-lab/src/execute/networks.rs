@@ -34,12 +34,42 @@ pub(super) fn check_node_responses(
         None => false,
     };
     let unknown = experiment.responses.iter().find(|one| !is_known(&one.name));
-    unknown.map_or(Ok(()), |response| {
-        let of_nodes = of_nodes.iter().map(|quantity| format!("{quantity}.NODE"));
-        let known = measured.iter().map(|name| (*name).to_owned()).chain(of_nodes);
-        let known = known.collect::<Vec<_>>().join(", ");
-        Err(format!("unknown response '{}'; known: {known}", response.name))
-    })
+    unknown.map_or_else(
+        || check_units(experiment),
+        |response| {
+            let of_nodes = of_nodes.iter().map(|quantity| format!("{quantity}.NODE"));
+            let known = measured.iter().map(|name| (*name).to_owned()).chain(of_nodes);
+            let known = known.collect::<Vec<_>>().join(", ");
+            Err(format!("unknown response '{}'; known: {known}", response.name))
+        },
+    )
+}
+
+/// Units by the ends of the names of quantities; those that are part of another come after it.
+const UNITS: [(&str, &str); 5] = [
+    ("_share", "share"),
+    ("_ms", "ms"),
+    ("_mib", "MiB"),
+    ("_mbit_per_s", "Mbit/s"),
+    ("_per_s", "1/s"),
+];
+
+/// Refuses units in which responses are not measured.
+fn check_units(experiment: &Experiment) -> Result<(), String> {
+    for response in &experiment.responses {
+        let quantity = response.name.split('.').next().unwrap_or_default();
+        let unit = UNITS.iter().find(|(end, _)| quantity.ends_with(end));
+        if let Some((_, unit)) = unit
+            && !response.unit.is_empty()
+            && response.unit != *unit
+        {
+            return Err(format!(
+                "response '{}': it is measured in '{unit}', not in '{}'",
+                response.name, response.unit
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn is_file(topology: &str) -> bool {

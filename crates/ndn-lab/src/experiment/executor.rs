@@ -2,6 +2,8 @@
 
 use std::net::Ipv4Addr;
 
+use ndn_cache_sim::topology::Load;
+
 use super::reader::{Fault, Section};
 use super::template::{Template, Values};
 
@@ -170,7 +172,7 @@ impl Executor {
                     topology: required(section, "topology")?,
                     method: required(section, "method")?,
                     pattern: template_or(section, "pattern", "zipf")?,
-                    load: templates(section, "load")?,
+                    load: load(section)?,
                 }))
             }
             "model" => {
@@ -282,7 +284,7 @@ impl Network {
             place: required(section, "kind")?,
             topology: required(section, "topology")?,
             pattern: template_or(section, "pattern", "zipf")?,
-            load: templates(section, "load")?,
+            load: load(section)?,
             segment_bytes: template_or(section, "segment_bytes", "8000")?,
             cs_packets: template_or(section, "cs_packets", "")?,
             name_components: template_or(section, "name_components", "3")?,
@@ -420,6 +422,14 @@ fn own_settings(section: &Section<'_>) -> Result<Vec<OwnSettings>, Fault> {
 }
 
 /// A table of templates.
+/// Other values of settings of the load.
+fn load(section: &Section<'_>) -> Result<Vec<(String, Template)>, Fault> {
+    if let Some(load) = section.section("load")? {
+        load.only(&Load::SETTINGS)?;
+    }
+    templates(section, "load")
+}
+
 fn templates(section: &Section<'_>, key: &str) -> Result<Vec<(String, Template)>, Fault> {
     let Some(below) = section.section(key)? else { return Ok(Vec::new()) };
     below.keys().into_iter().map(|key| Ok((key.to_owned(), required(&below, key)?))).collect()

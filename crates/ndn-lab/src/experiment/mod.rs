@@ -538,6 +538,11 @@ load = { objects = "{objects}", zipf = "{zipf}", duration_s = 10 }
                 "line 28: executor.method: unknown value '{policies}'; known: objects",
             ),
             ("\"{zipf}\"", "\"{zipf\"", "executor.load.zipf: \"{zipf\": '{' without"),
+            (
+                "duration_s = 10",
+                "seconds = 10",
+                "line 29: executor.load.seconds: unknown key; known: requests_per_s, zipf, objects",
+            ),
             (", zipf = \"{zipf}\"", "", "line 25: executor: the factor 'zipf' is not used"),
             ("[responses]", "[reactions]", "line 10: reactions: unknown key"),
         ] {

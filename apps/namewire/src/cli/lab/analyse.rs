@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table};
+use super::results_file::hint_for_experiment;
 
 /// The first bytes of an SQLite database.
 const DATABASE: &[u8] = b"SQLite format 3\0";
@@ -65,11 +66,14 @@ fn read(path: &Path, names: &[String]) -> Outcome<Measured> {
             .map(|one| (one.name.clone(), one.unit.clone(), observations(&runs, &one.name)));
         return Ok(Measured { responses: responses.collect(), design: experiment.design });
     }
+    let text = String::from_utf8(bytes).map_err(|error| usage(error.to_string()))?;
+    if let Some(hint) = hint_for_experiment(&text) {
+        return Err(usage(hint));
+    }
     if names.is_empty() {
         let expected = "comma-separated values need --response: the columns that are responses";
         return Err(usage(expected.to_owned()));
     }
-    let text = String::from_utf8(bytes).map_err(|error| usage(error.to_string()))?;
     let table = data::parse(&text, names).map_err(usage)?;
     let responses = table.responses.into_iter();
     let responses = responses.map(|(name, observed)| (name, String::new(), observed));
