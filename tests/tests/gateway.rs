@@ -75,6 +75,20 @@ impl Bed {
 }
 
 #[test]
+fn port_in_use_is_reported_with_the_option_for_another() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let mut gateway = Command::new(namewire_tests::program());
+    gateway.args(["gateway", "--prefix", "/files", "--listen", &address.to_string()]);
+    let ended = run_to_end(gateway);
+    let message = String::from_utf8_lossy(&ended.stderr);
+    let port = address.port();
+    assert_eq!(ended.status.code(), Some(1), "{message}");
+    let expected = format!("HTTP port {port} is in use on 127.0.0.1; choose another with --listen");
+    assert!(message.contains(&expected), "{message}");
+}
+
+#[test]
 fn curl_reads_files() {
     if !skip_unless_found("curl") {
         return;

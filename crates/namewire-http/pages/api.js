@@ -33,10 +33,7 @@ export async function query(text, variables = {}) {
     body: JSON.stringify({ query: text, variables }),
   });
   const isJson = response.headers.get("content-type")?.startsWith("application/json");
-  if (!isJson) {
-    const code = response.status === 401 ? "UNAUTHENTICATED" : "HTTP";
-    throw new ApiError((await response.text()).trim(), code);
-  }
+  if (!isJson) throw new ApiError((await response.text()).trim(), "HTTP");
   const { data, errors } = await response.json();
   if (errors) throw new ApiError(errors[0].message, errors[0].extensions?.code);
   return data;

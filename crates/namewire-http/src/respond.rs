@@ -144,6 +144,8 @@ fn refuse(shared: &Shared, refusal: Refusal) -> Response<Body> {
     }
     let mut response = text(refusal.status(), refusal.text());
     if refusal == Refusal::Token {
+        // Tokens are those of GraphQL, whose clients read errors in its form.
+        response = post::unauthenticated(refusal.text().trim_end());
         let asked = HeaderValue::from_static("Bearer error=\"invalid_token\"");
         response.headers_mut().insert(WWW_AUTHENTICATE, asked);
     }

@@ -47,7 +47,16 @@ impl HttpListener {
         }
         let open = |address: &SocketAddr| {
             let named = |error: io::Error| {
-                io::Error::new(error.kind(), format!("control.http.listen: {address}: {error}"))
+                let reason = if error.kind() == io::ErrorKind::AddrInUse {
+                    format!(
+                        "HTTP port {} is in use on {}; choose another with --http, or in control.http.listen",
+                        address.port(),
+                        address.ip()
+                    )
+                } else {
+                    format!("control.http.listen: {address}: {error}")
+                };
+                io::Error::new(error.kind(), reason)
             };
             let socket = StdListener::bind(address).map_err(named)?;
             socket.set_nonblocking(true).map_err(named)?;

@@ -655,7 +655,12 @@ fn roles_decide_what_a_token_may_do() {
             (status, &response["errors"][0]["extensions"]["code"]),
             (401, &json!("UNAUTHENTICATED"))
         );
-        assert_eq!(served.graphql_as(Some("wrong"), &json!({ "query": query })).0, 401);
+        let (status, response) = served.graphql_as(Some("wrong"), &json!({ "query": query }));
+        let error = json!({
+            "message": "the token is wrong or has expired",
+            "extensions": { "code": "UNAUTHENTICATED" },
+        });
+        assert_eq!((status, &response["errors"]), (401, &json!([error])));
     }
     // A revoked token is refused at once.
     let revoked = tokens.remove(1);

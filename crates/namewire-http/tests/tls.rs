@@ -158,6 +158,17 @@ async fn plain_requests_and_silent_clients_are_disconnected() {
 }
 
 #[test]
+fn port_in_use_is_reported_with_the_option_for_another() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let settings = Http { enabled: true, listen: vec![address], ..Http::default() };
+    let error = HttpListener::open(&settings).unwrap_err().to_string();
+    let port = address.port();
+    let expected = format!("HTTP port {port} is in use on 127.0.0.1; choose another with --http");
+    assert!(error.starts_with(&expected), "{error}");
+}
+
+#[test]
 fn unusable_certificates_are_named_at_the_start() {
     let directory = tempfile::tempdir().unwrap();
     let reason = |text: &str| {

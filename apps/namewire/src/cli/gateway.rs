@@ -1,6 +1,7 @@
 //! `namewire gateway`: files of the file service for HTTP clients.
 
 use std::fs::OpenOptions;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -182,7 +183,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     block_on_threads(async {
         let listener = TcpListener::bind(options.listen)
             .await
-            .map_err(|error| Failure::Failed(format!("{}: {error}", options.listen)))?;
+            .map_err(|error| cannot_listen(options.listen, &error))?;
         let address = listener
             .local_addr()
             .map_err(|error| Failure::Failed(format!("{}: {error}", options.listen)))?;
@@ -200,13 +201,22 @@ pub(super) fn run(options: &Options) -> Outcome {
     })
 }
 
+fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
+    let (ip, port) = (address.ip(), address.port());
+    Failure::Failed(if error.kind() == io::ErrorKind::AddrInUse {
+        format!("HTTP port {port} is in use on {ip}; choose another with --listen")
+    } else {
+        format!("{address}: {error}")
+    })
+}
+
 /// The log of requests in this file; none without one.
 pub(super) fn access_log(path: Option<&Path>) -> Outcome<AccessLog> {
     let Some(path) = path else {
         return Ok(AccessLog::none());
     };
     let log = if path.as_os_str() == "-" {
-        AccessLog::to(std::io::stdout())
+        AccessLog::to(io::stdout())
     } else {
         let file = OpenOptions::new().append(true).create(true).open(path);
         AccessLog::to(file.map_err(|error| Failure::file(path.display(), &error))?)

@@ -8,6 +8,7 @@ use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
+use serde_json::json;
 
 use super::access::{FORBIDDEN, UNAUTHENTICATED, coded};
 use crate::admission::Refusal;
@@ -89,6 +90,15 @@ pub(crate) async fn execute(
         answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     Ok(answer)
+}
+
+/// The answer to a request whose token is refused for this reason.
+pub(crate) fn unauthenticated(reason: &str) -> Response<Body> {
+    let error = json!({ "message": reason, "extensions": { "code": UNAUTHENTICATED } });
+    let body = json!({ "data": null, "errors": [error] }).to_string();
+    let mut answer = text(StatusCode::UNAUTHORIZED, body);
+    answer.headers_mut().insert(CONTENT_TYPE, JSON);
+    answer
 }
 
 async fn read(body: Incoming) -> Result<hyper::body::Bytes, Refusal> {
