@@ -476,6 +476,7 @@ fn names_and_directories_that_cannot_be_mounted_are_errors() {
         return;
     }
     let bed = Bed::new(&[]);
+    let (served, mounted) = (bed.served.display().to_string(), bed.mounted.display().to_string());
     let other = bed.forwarder.directory().join("other");
     fs::create_dir(&other).unwrap();
     let other = other.display().to_string();
@@ -486,6 +487,8 @@ fn names_and_directories_that_cannot_be_mounted_are_errors() {
         (["mount", "/nowhere", &other], 4, "no route to /nowhere"),
         (["mount", "/files", "/nonexistent/directory"], 1, "/nonexistent/directory: No such file"),
         (["mount", "/files", &file], 1, "Not a directory"),
+        (["mount", "/files", &served], 2, "the directory is not empty"),
+        (["mount", "/files", &mounted], 2, "a file system is mounted here already"),
     ] {
         let ended = bed.forwarder.run(&arguments);
         let printed = String::from_utf8_lossy(&ended.stderr);

@@ -1,5 +1,6 @@
 //! `namewire mount`: files of the file service as a file system.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,8 @@ use super::interrupt::interrupted;
 use super::keys;
 use super::output;
 
+/// Type of file systems of programs (linux/magic.h).
+const FUSE_SUPER_MAGIC: rustix::fs::FsWord = 0x6573_5546;
 /// Name of the command that unmounts when this one was killed.
 const WATCHER: &str = "unmount-abandoned";
 
@@ -66,6 +69,9 @@ pub(super) struct Options {
     /// Users that are not root need `user_allow_other` in /etc/fuse.conf.
     #[arg(long)]
     allow_other: bool,
+    /// Mount on a directory that is not empty, whose entries are hidden meanwhile
+    #[arg(long)]
+    nonempty: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -74,6 +80,9 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
+    if !options.nonempty {
+        check_empty(&options.directory)?;
+    }
     let fetching = FetchOptions {
         lifetime: options.lifetime,
         verification: keys::verification(&options.verify)?,
@@ -137,6 +146,27 @@ pub(super) fn run(options: &Options) -> Outcome {
             Err(error) => Err(Failure::Failed(error.to_string())),
         }
     })
+}
+
+/// Rejects a directory that has entries, or on which a file system of a program is mounted. Other errors are those of mounting.
+fn check_empty(directory: &Path) -> Outcome {
+    let is_mounted = || {
+        let device = |path: &Path| path.metadata().ok().map(|metadata| metadata.dev());
+        let file_system = rustix::fs::statfs(directory).ok()?.f_type;
+        let path = directory.canonicalize().ok()?;
+        Some(file_system == FUSE_SUPER_MAGIC && device(&path) != device(path.parent()?))
+    };
+    let reason = if is_mounted().unwrap_or(false) {
+        "a file system is mounted here already"
+    } else if std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some()) {
+        "the directory is not empty"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::Usage(format!(
+        "{}: {reason}, and the mount would hide it (--nonempty accepts that)",
+        directory.display()
+    )))
 }
 
 /// Starts the process that unmounts if this one is killed.
@@ -208,5 +238,24 @@ impl From<MountError> for Failure {
             | MountError::Abandoned { .. }
             | MountError::Refused { .. } => Self::Failed(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directory_with_entries_is_not_covered() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(check_empty(directory.path()).is_ok());
+        // Reported when it is mounted.
+        assert!(check_empty(&directory.path().join("none")).is_ok());
+        std::fs::write(directory.path().join("entry"), "").unwrap();
+        let refused = check_empty(directory.path()).unwrap_err();
+        assert!(
+            matches!(&refused, Failure::Usage(text) if text.contains("not empty")),
+            "{refused}"
+        );
     }
 }
