@@ -9,7 +9,7 @@ use ndn_management::{Dataset, FaceStatus, FibEntry};
 use ndn_packet::Name;
 
 use super::control_queries;
-use super::face::down_for_people;
+use super::face::{down_for_people, peer_of};
 use super::failure::{Failure, Outcome};
 use namewire_control::{LinkCounters, WaitingFace};
 
@@ -59,11 +59,15 @@ pub(super) async fn path(endpoint: &Endpoint, name: &Name) -> Option<String> {
         }
         let entries: Vec<FibEntry> = management.dataset(&Dataset::FibList).await.ok()?;
         let faces: Vec<FaceStatus> = management.dataset(&Dataset::FaceList).await.ok()?;
-        let uris = faces.into_iter().map(|face| face.properties);
-        let uris = uris.map(|face| (face.face_id, face.remote_uri)).collect();
-        Some(via(name, &entries, &uris))
+        Some(via(name, &entries, &peers(&faces)))
     });
     found.await.ok().flatten()
+}
+
+/// The URIs of peers by FaceId.
+fn peers(faces: &[FaceStatus]) -> BTreeMap<u64, String> {
+    let faces = faces.iter().map(|face| &face.properties);
+    faces.map(|face| (face.face_id, peer_of(face).to_owned())).collect()
 }
 
 /// The next hops of a name; the first ones, if there are several.
@@ -107,11 +111,10 @@ async fn find(endpoint: &Endpoint, name: &Name) -> Option<String> {
     }
     let entries: Vec<FibEntry> = management.dataset(&Dataset::FibList).await.ok()?;
     let faces: Vec<FaceStatus> = management.dataset(&Dataset::FaceList).await.ok()?;
-    let uris = faces.into_iter().map(|face| (face.properties.face_id, face.properties.remote_uri));
     explain(
         name,
         &entries,
-        &uris.collect(),
+        &peers(&faces),
         &control_queries::links(endpoint),
         &control_queries::waiting_for(endpoint, name),
     )

@@ -17,8 +17,8 @@ use super::output;
 use super::resolve::canonical;
 use crate::config::{MTU_MAX, MTU_MIN};
 use namewire_control::WaitingFace;
-pub(super) use show::down_for_people;
 use show::{ListOptions, flag_words, run_list, show};
+pub(super) use show::{down_for_people, peer_of};
 
 /// List, show, create, update and destroy faces
 #[derive(Args, Debug)]
@@ -267,7 +267,7 @@ async fn destroy(argument: &FaceArgument, common: &CommonOptions) -> Outcome {
     // In the protocol, destroying a face that does not exist succeeds; here it is an error, as the
     // number may be mistyped.
     let (face_id, remote_uri) = match find_face(&endpoint, argument).await {
-        Ok(face) => (face.properties.face_id, face.properties.remote_uri),
+        Ok(face) => (face.properties.face_id, peer_of(&face.properties).to_owned()),
         // A permanent face without a session is not in the list, but can be destroyed.
         Err(failure) => {
             let waiting = control_queries::waiting_faces(&endpoint).into_iter();

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::arguments::{name, positive_duration};
 use super::connect::block_on;
+use super::face::peer_of;
 use super::failure::{Failure, Outcome};
 use super::manage::{
     CommonOptions, FaceArgument, command, find_face, find_or_create_face, words_of,
@@ -432,7 +433,7 @@ fn is_selected(name: &Name, prefix: Option<&Name>) -> bool {
 
 fn remote_of(faces: &[FaceStatus], face_id: u64) -> String {
     let face = faces.iter().find(|face| face.properties.face_id == face_id);
-    face.map_or_else(|| "?".to_owned(), |face| face.properties.remote_uri.clone())
+    face.map_or("?", |face| peer_of(&face.properties)).to_owned()
 }
 
 fn flag_words(flags: u64) -> Vec<&'static str> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use ndn_client::Endpoint;
-use ndn_management::{Dataset, FaceQueryFilter, FaceStatus, face_flag};
+use ndn_management::{Dataset, FaceProperties, FaceQueryFilter, FaceStatus, face_flag};
 use serde_json::{Value, json};
 
 use crate::cli::connect::block_on;
@@ -92,20 +92,20 @@ async fn others(endpoint: &Endpoint, scheme: &str) -> Outcome<String> {
     ))
 }
 
+/// The URI of a peer for people: that of the socket for an application, as the number of a descriptor identifies nobody.
+pub(in crate::cli) fn peer_of(face: &FaceProperties) -> &str {
+    if face.remote_uri.starts_with("fd://") { &face.local_uri } else { &face.remote_uri }
+}
+
 /// Peers, states and bytes: with an IPv6 address of any length, a line has 80 characters at most.
 fn short_table(faces: &[FaceStatus], links: &CountersByFace) -> Table {
     let mut table = Table::new(&["FACE", "STATE", "PEER", ">IN", ">OUT"]).whole();
     for face in faces {
         let (properties, counters) = (&face.properties, &face.counters);
-        // The number of a descriptor does not identify a peer.
-        let peer = match properties.remote_uri.starts_with("fd://") {
-            true => &properties.local_uri,
-            false => &properties.remote_uri,
-        };
         table.row(vec![
             properties.face_id.to_string(),
             state_word(links.get(&properties.face_id)).unwrap_or("-").to_owned(),
-            peer.clone(),
+            peer_of(properties).to_owned(),
             bytes_in_four(counters.in_bytes),
             bytes_in_four(counters.out_bytes),
         ]);
@@ -304,7 +304,7 @@ fn json_of(face: &FaceStatus, links: &CountersByFace) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use ndn_management::{FaceCounters, FaceProperties};
+    use ndn_management::FaceCounters;
     use ndn_types::{LinkType, Persistency, Scope};
 
     use super::*;
@@ -339,6 +339,8 @@ mod tests {
             face(10_257, peer, "udp6://[::1]:6363"),
             face(3, "fd://24", "unix:///run/nfd/nfd.sock"),
         ];
+        let peers = faces.each_ref().map(|face| peer_of(&face.properties));
+        assert_eq!(peers, [peer, "unix:///run/nfd/nfd.sock"]);
         let text = short_table(&faces, &CountersByFace::new()).render(Some(80));
         assert!(text.contains(peer) && text.contains("unix:///run/nfd/nfd.sock"), "{text}");
         for line in text.lines() {
