@@ -103,6 +103,8 @@ fn target_that_cannot_be_written_is_reported() {
     assert!(printed(&output).1.contains("there is no directory"), "{output:?}");
     let output = get("/proc/self/out");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let (_, complaint) = printed(&output);
+    assert!(complaint.contains("no files can be made in /proc/self"), "{complaint}");
     let Some(output) = bed.get_into("size=20m,ro", &bed.key) else { return };
     let (there, complaint) = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{complaint}");

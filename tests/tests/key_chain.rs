@@ -74,6 +74,9 @@ fn keys_are_made_requested_certified_and_installed() {
     // What is issued is no request: its key has not signed it.
     let (status, _, error) = run(program(), root, &["cert", "sign"], &issued);
     assert_eq!(status, Some(5), "{error}");
+    let (status, _, error) = run(program(), root, &["cert", "sign"], "bm9uc2Vuc2U=");
+    assert_eq!(status, Some(1), "{error}");
+    assert!(error.contains("the request is not a valid Data packet"), "{error}");
     ours(site, &["key", "delete", "/root/site", "--yes"], "");
     assert_eq!(ours(site, &["key", "list"], ""), "");
 }
@@ -286,6 +289,10 @@ fn passphrase_is_read_from_the_terminal() {
     let output = command.output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && error.contains("not a terminal"), "{error}");
+    // A file that is not there is found out before the passphrase is asked for.
+    let (status, shown, _) = at_terminal(home, &["never asked"], &["import", "/no/bag"]);
+    assert_eq!(status, Some(1), "{shown}");
+    assert!(shown.contains("/no/bag: No such file") && !shown.contains("Passphrase"), "{shown}");
 }
 
 #[test]

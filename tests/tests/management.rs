@@ -346,6 +346,9 @@ fn a_capture_has_what_faces_receive_and_send() {
     }
     let of_type = |ty: &str| packets.iter().filter(|packet| packet["type"] == ty).count();
     assert!(of_type("Interest") >= 1 && of_type("Nack") >= 1, "{dissected}");
+    let nothing = forwarder.run(&["dissect", &path, "--name", "/no/packet"]);
+    assert!(nothing.status.success() && nothing.stdout.is_empty(), "{nothing:?}");
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("no packet has the name"));
     let lines = forwarder.output(&["dissect", &path, "--type", "nack"]);
     assert!(lines.contains("Nack /capture/this/") && lines.contains("NoRoute"), "{lines}");
     let bytes = std::fs::read(&file).unwrap();

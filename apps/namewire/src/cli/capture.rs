@@ -75,7 +75,26 @@ pub(super) struct PacketFilter {
     kinds: Vec<Kind>,
 }
 
+/// The schemes of peers.
+const SCHEMES: [&str; 16] = [
+    "udp4", "udp6", "udp4+dev", "udp6+dev", "tcp4", "tcp6", "ws", "wsclient", "https", "quic",
+    "unix", "memif", "ether", "dev", "memory", "internal",
+];
+
 impl PacketFilter {
+    /// Checks that the peers of a forwarder can have the URI; the interfaces of other captures have any name.
+    fn check_peer(&self) -> Outcome {
+        let Some(peer) = self.peer.as_deref() else { return Ok(()) };
+        let (scheme, _) = peer.split_once(':').unwrap_or((peer, ""));
+        if SCHEMES.contains(&scheme) {
+            return Ok(());
+        }
+        Err(Failure::Usage(format!(
+            "--peer {peer}: it is a face URI, such as tcp4://192.0.2.1:6363, or its beginning; the schemes are {}",
+            SCHEMES.join(", ")
+        )))
+    }
+
     /// Whether it accepts all packets.
     pub(super) fn is_empty(&self) -> bool {
         self.name.is_none() && self.peer.is_none() && self.kinds.is_empty()
@@ -190,6 +209,7 @@ pub(super) fn run_silently(options: &Options) -> Outcome {
 }
 
 fn capture(options: &Options, note: fn(&str)) -> Outcome {
+    options.filter.check_peer()?;
     if let Some(path) = &options.write {
         options.rotation.check(path)?;
     }
@@ -359,6 +379,20 @@ mod tests {
             assert!(!is_of_peer(uri, peer), "{peer}");
         }
         assert!(is_of_peer("unix:///run/nfd/nfd.sock", "unix:///run"));
+    }
+
+    #[test]
+    fn peer_without_a_scheme_is_refused() {
+        let checked = |peer: &str| options(["--peer", peer]).unwrap().filter.check_peer();
+        for peer in
+            ["udp4", "ether://[02:00:00:00:00:01]", "unix:///run/nfd/nfd.sock", "udp4+dev://eth0"]
+        {
+            assert!(checked(peer).is_ok(), "{peer}");
+        }
+        for peer in ["192.0.2.1", "tcp", "nonsense", "", "://"] {
+            let refused = checked(peer).unwrap_err();
+            assert!(matches!(refused, Failure::Usage(_)), "{peer}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::nfdc::timestamp;
 /// When a capture goes on in another file.
 #[derive(Args, Debug, Clone, Default)]
 pub(super) struct Rotation {
-    /// Begin a new file before one becomes longer than this
+    /// Begin a new file before one becomes longer than this; each has one packet at least
     ///
     /// Names of files have their number from 1 and the time at which they begin (UTC), as those of dumpcap: --write
     /// packets.pcapng writes packets_00001_20261129091500.pcapng and so on. Each is complete. Files that exist are kept.

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::{ArgGroup, Args, Subcommand};
 use ndn_keychain::{Access, NewDefault};
 use ndn_packet::{Component, ComponentType, ValidityPeriod};
-use ndn_security::{Certificate, CertificateOptions};
+use ndn_security::{Certificate, CertificateError, CertificateOptions};
 use serde_json::json;
 
 use super::failure::{Failure, Outcome};
@@ -106,7 +106,10 @@ pub(super) fn run(command: &Command) -> Outcome {
 }
 
 fn sign(options: &SignOptions) -> Outcome {
-    let request = read(&options.file)?;
+    let request = certificate(&options.file)?.map_err(|error| {
+        let error = error.to_string().replacen("the certificate", "the request", 1);
+        Failure::Failed(format!("{}: {error}", options.file))
+    })?;
     if !request.is_self_signed() {
         return Err(Failure::Unverified(format!(
             "{}: the request is not signed by the key that it certifies",
@@ -201,9 +204,13 @@ fn dump(options: &DumpOptions) -> Outcome {
 }
 
 fn read(file: &str) -> Outcome<Certificate> {
+    certificate(file)?.map_err(|error| Failure::Failed(format!("{file}: {error}")))
+}
+
+/// The certificate, or certificate request, in a file.
+fn certificate(file: &str) -> Outcome<Result<Certificate, CertificateError>> {
     let input = super::peek::read(file)?;
-    Certificate::from_text(&String::from_utf8_lossy(&input))
-        .map_err(|error| Failure::Failed(format!("{file}: {error}")))
+    Ok(Certificate::from_text(&String::from_utf8_lossy(&input)))
 }
 
 fn print(certificate: &Certificate) -> Outcome {

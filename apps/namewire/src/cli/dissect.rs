@@ -115,7 +115,15 @@ fn show_capture(capture: &[u8], options: &Options) -> Outcome {
             Ok(Some(
                 CaptureRecord::Dropped(_) | CaptureRecord::Interface | CaptureRecord::Other,
             )) => {}
-            Ok(None) => break malformed.outcome(describe(&options.input)),
+            Ok(None) => {
+                if shown == 0 && !options.filter.is_empty() {
+                    let input = describe(&options.input);
+                    output::note(&format_args!(
+                        "namewire: {input}: no packet has the name, peer and type that were asked for"
+                    ));
+                }
+                break malformed.outcome(describe(&options.input));
+            }
             Err(error) => {
                 let reason = match error.kind() == ErrorKind::UnexpectedEof {
                     true => "the capture ends within a packet".to_owned(),
@@ -211,12 +219,16 @@ fn read_input(input: &str) -> Outcome<Vec<u8>> {
     }
     match std::fs::read(input) {
         Ok(bytes) => Ok(bytes),
-        // The packet itself, unless the input looks like a path.
-        Err(error) if input.contains(['.', '/']) && from_base64(input).is_err() => {
-            Err(Failure::file(input, &error))
-        }
+        // The packet itself, unless the input is a path.
+        Err(error) if is_path(input) => Err(Failure::file(input, &error)),
         Err(_) => Ok(input.as_bytes().to_vec()),
     }
+}
+
+/// Base64 may have slashes, also at the beginning, but then it is a packet.
+fn is_path(input: &str) -> bool {
+    let is_packet = |wire: Vec<u8>| !wire.is_empty() && dissect(&wire).error().is_none();
+    input.contains('.') || input.contains('/') && !from_base64(input).is_ok_and(is_packet)
 }
 
 fn decode(input: &[u8], format: Format) -> Result<Vec<u8>, String> {
@@ -278,6 +290,19 @@ mod tests {
         }
         assert_eq!(decode(&INTEREST, Format::Auto).unwrap(), INTEREST);
         assert_eq!(decode(b"0505", Format::Binary).unwrap(), b"0505");
+    }
+
+    #[test]
+    fn missing_file_is_not_taken_for_base64() {
+        for path in ["captures/one", "/tmp/capture", "one.pcap", "AAAA.pcapng", "../one"] {
+            let failure = read_input(path).unwrap_err().to_string();
+            assert_eq!(failure, format!("{path}: No such file or directory"));
+        }
+        // A value of three bytes whose digits are slashes.
+        let packet = "BQkHBwgFYf///2I=";
+        assert_eq!(read_input(packet).unwrap(), packet.as_bytes());
+        assert!(dissect(&from_base64(packet).unwrap()).error().is_none());
+        assert_eq!(read_input("BQUHAwgBYQ").unwrap(), b"BQUHAwgBYQ");
     }
 
     #[test]

@@ -320,10 +320,10 @@ fn write_private(path: &Path, content: &[u8]) -> Outcome {
 }
 
 fn import(options: &ImportOptions) -> Outcome {
-    let passphrase = options.passphrase.read(false)?;
     let input = super::peek::read(&options.file)?;
     let bag = SafeBag::from_text(&String::from_utf8_lossy(&input))
         .map_err(|error| Failure::Failed(format!("{}: {error}", options.file)))?;
+    let passphrase = options.passphrase.read(false)?;
     open(Access::Write)?.import(&bag, passphrase.as_bytes()).map_err(failure)?;
     eprintln!("imported {}", bag.certificate().key_name());
     Ok(())

@@ -24,7 +24,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::arguments::{duration, served_name, size};
+use super::arguments::{at_least_one, duration, served_name, size};
 use super::connect::{ConnectOptions, block_on_until_done, unless_turned_away};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
@@ -117,7 +117,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE")]
     certificate: Vec<PathBuf>,
     /// Number of threads that read and sign [default: one for each processor, at most 16]
-    #[arg(long)]
+    #[arg(long, value_parser = at_least_one::<usize>)]
     threads: Option<usize>,
     /// Write a line of JSON for each fetch that begins (an Interest for metadata), and for each Interest that is refused, to
     /// this file, or to standard output (`-`): time, name, outcome

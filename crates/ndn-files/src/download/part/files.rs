@@ -96,7 +96,11 @@ fn cannot_be_made(path: &Path, error: &io::Error) -> PartError {
         Some(parent) if parent != Path::new("") => parent.display().to_string(),
         _ => "the current directory".to_owned(),
     };
-    let reason = if error.kind() == io::ErrorKind::NotFound {
+    let exists = path.parent().is_some_and(Path::is_dir);
+    let reason = if error.kind() == io::ErrorKind::NotFound && exists {
+        // Such as /proc.
+        format!("no files can be made in {directory}")
+    } else if error.kind() == io::ErrorKind::NotFound {
         format!("there is no directory {directory}")
     } else if error.kind() == io::ErrorKind::PermissionDenied {
         format!("no permission to make files in {directory}")
