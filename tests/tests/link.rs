@@ -1,9 +1,9 @@
-//! A transfer over `namewire bench link`: server, forwarder, a link that loses and reorders, forwarder, client.
+//! Links that lose and reorder, or go down.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 
-use namewire_tests::{Settings, bench_program, noise};
+use namewire_tests::{Settings, Topology, bench_program, noise, wait_until};
 use rustix::process::Signal;
 
 #[test]
@@ -58,4 +58,28 @@ fn file_is_fetched_over_a_lossy_reordering_link() {
 /// The JSON values in what was printed.
 fn values(printed: &str) -> Vec<serde_json::Value> {
     serde_json::Deserializer::from_str(printed).into_iter().map(Result::unwrap).collect()
+}
+
+#[test]
+fn udp_face_has_the_mtu_of_its_path_while_its_link_is_down_and_after_it_came_back() {
+    let Some(mut topology) = Topology::new(&["a", "b"], &[("a", "b")]) else { return };
+    topology.start_forwarder("a", "");
+    let log = topology.directory().join("a.stderr");
+    let logged = |text: &str, face_id: u64| {
+        let log = fs::read_to_string(&log).unwrap();
+        let is_of_face = |line: &&str| line.contains(&format!("face_id={face_id}"));
+        log.lines().filter(is_of_face).any(|line| line.contains(text))
+    };
+    let mtu = |topology: &Topology, face_id: u64| {
+        topology.face("a", face_id).and_then(|face| face["mtu_bytes"].as_u64())
+    };
+    let face_id = topology.create_face("a", "udp4", "b");
+    // IP and UDP headers take 28 of 1,500 bytes.
+    assert_eq!(mtu(&topology, face_id), Some(1472));
+    topology.set_link("a", "b", "down");
+    wait_until("the face to be down", || logged("face down", face_id).then_some(()));
+    assert_eq!(mtu(&topology, face_id), Some(1472));
+    topology.set_link("a", "b", "up");
+    wait_until("the face to be up", || logged("face up", face_id).then_some(()));
+    assert_eq!(mtu(&topology, face_id), Some(1472));
 }
