@@ -416,6 +416,13 @@ fn get_names_the_signer_that_it_did_not_check_and_what_has_verified() {
     assert!(got.status.success());
     let line = text(&got);
     assert!(line.contains("signed by /evil/KEY/") && line.contains("was not checked"), "{line}");
+    // Nobody has signed it.
+    let mut put = forwarder.spawn("unsigned", &["put", "/x/unsigned", file.to_str().unwrap()]);
+    put.wait_for_output("published");
+    let line = text(&run(&["get", "/x/unsigned", "-o", &copy]));
+    assert!(line.contains(", checked by digest, not by a key"), "{line}");
+    let line = text(&run(&["get", "/x/unsigned", "-o", &copy, "--verify", "none"]));
+    assert!(line.contains(", signatures not checked"), "{line}");
     let certificate = home.join("evil.cert").display().to_string();
     std::fs::write(&certificate, run(&["cert", "dump", "/evil"]).stdout).unwrap();
     let line = text(&run(&["get", "/x/file", "-o", &copy, "--verify", &certificate]));

@@ -162,6 +162,23 @@ fn versions_of_a_file_rewritten_during_a_fetch_are_not_mixed() {
 }
 
 #[test]
+fn fetch_of_a_deleted_file_ends() {
+    let bed = Bed::new();
+    let mut fetcher = bed.get("deleted", &["--window", "1"]);
+    wait_for_part(&bed.out);
+    let moved = bed.file.with_file_name("moved");
+    fs::rename(&bed.file, &moved).unwrap();
+    // All attempts of a segment take 64 s, longer than this waits.
+    assert_eq!(fetcher.wait().code(), Some(1), "{}", fetcher.everything());
+    let reported = fetcher.stderr();
+    assert!(reported.contains("/files/file is not there any more: its server"), "{reported}");
+    assert!(!reported.contains("resume"), "{reported}");
+    // The same version, whose part is resumed.
+    fs::rename(&moved, &bed.file).unwrap();
+    bed.assert_completes();
+}
+
+#[test]
 fn fetch_waits_for_a_restarted_server() {
     let mut bed = Bed::new();
     let before = bed.packets();

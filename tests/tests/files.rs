@@ -201,7 +201,11 @@ fn tree_is_fetched_completely() {
     assert_eq!((&again["files"], &again["failed"]), (&504.into(), &0.into()), "{again}");
     if rustix::fs::getxattr(out.join("large"), "user.namewire.object", &mut [0; 4096][..]).is_ok() {
         assert_eq!((&again["unchanged"], &again["bytes"]), (&504.into(), &0.into()), "{again}");
-        fs::write(out.join("many/7"), noise(8, 10_000)).unwrap();
+        let change = || fs::write(out.join("many/7"), noise(8, 10_000)).unwrap();
+        change();
+        let message = String::from_utf8(bed.forwarder.run(&tree).stderr).unwrap();
+        assert!(message.contains("503 unchanged, 1 replaced that were changed here"), "{message}");
+        change();
         let again = bed.forwarder.json(&tree);
         assert_eq!(
             (&again["unchanged"], &again["bytes"]),
@@ -448,7 +452,9 @@ fn files_that_the_server_may_not_read_are_reported_and_others_served() {
     let copy = forwarder.directory().join("copy");
     let output =
         forwarder.run(&["get", "--recursive", "/files", "-o", &copy.display().to_string()]);
-    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{messages}");
+    assert!(messages.contains("is the present version, but the server refuses"), "{messages}");
     assert_eq!(fs::read(copy.join("open")).unwrap(), noise(1, 9));
     assert!(denied[..2].iter().all(|path| !copy.join(path).exists()));
     for warning in &warnings {

@@ -38,7 +38,8 @@ pub use counters::{Counters, Event, Observer};
 pub use download::{
     Attributes, EarlierFetch, Extent, Origin, PartError, PartFile, Progress, REPLICAS_MAX,
     ReceiveError, Received, ReplicaError, ReplicaReport, ReplicaStream, SegmentStream, Unusable,
-    Workers, has_content, is_reserved_name, is_unchanged, newer_version, receive, record,
+    Workers, has_changed, has_content, is_reserved_name, is_unchanged, newer_version, receive,
+    record,
 };
 pub use listing::{ListingEntry, parse_listing};
 pub use manifest::{

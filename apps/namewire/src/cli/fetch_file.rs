@@ -21,6 +21,11 @@ use super::target::Target;
 
 /// Time to wait for metadata that is not needed to find the version.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
+/// After this time without a segment, the server is asked whether it has the file, and again after the same time.
+const SILENCE_MIN: Duration = Duration::from_secs(1);
+/// Number of times in a row that the server has no such file, after which a fetch ends: a file that is replaced may be
+/// missing for a moment.
+const MISSING_MIN: u32 = 2;
 /// Number of segments to write at once in sequential order.
 const BATCH: usize = 256;
 
@@ -142,7 +147,7 @@ pub(super) async fn fetch_found(
     policy: &Policy,
     target: &mut Target,
     workers: &Workers,
-    observe: impl FnMut(&FetchProgress, Already),
+    mut observe: impl FnMut(&FetchProgress, Already),
 ) -> Outcome<Fetched> {
     if let Target::File(part) = target
         && policy.fetching.verification.is_by_key()
@@ -154,14 +159,99 @@ pub(super) async fn fetch_found(
         let known = for_replicas(endpoint, found, &policy.fetching).await?;
         return receive_known(endpoint, known, None, policy, target, workers, observe).await;
     }
-    let early = match target {
-        Target::File(part) => early(endpoint, &found, policy, part),
-        Target::Stdout(_) | Target::InPlace { .. } => None,
+    let name = found.name().clone();
+    let arrived = AtomicU64::new(0);
+    let observe = |progress: &FetchProgress, already: Already| {
+        arrived.store(progress.segments, Ordering::Relaxed);
+        observe(progress, already);
     };
-    let known = under_manifest(endpoint, found, &policy.fetching).await?;
-    let lacks_manifest = known.lacks_manifest;
-    let received = receive_known(endpoint, known, early, policy, target, workers, observe).await;
-    received.map_err(|failure| if lacks_manifest { failure.without_manifest() } else { failure })
+    let receiving = async {
+        let early = match target {
+            Target::File(part) => early(endpoint, &found, policy, part),
+            Target::Stdout(_) | Target::InPlace { .. } => None,
+        };
+        let known = under_manifest(endpoint, found, &policy.fetching).await?;
+        let lacks_manifest = known.lacks_manifest;
+        let received = receive_known(endpoint, known, early, policy, target, workers, observe);
+        let without = |failure: Failure| failure.without_manifest();
+        received.await.map_err(|failure| if lacks_manifest { without(failure) } else { failure })
+    };
+    let arrived = || arrived.load(Ordering::Relaxed);
+    while_served(endpoint, &name, &policy.fetching, arrived, receiving).await
+}
+
+/// Runs a fetch, but ends it if the server states that it has no such file any more. Segments of such a file have no
+/// answer, as forwarders would keep one. `arrived` counts the segments.
+pub(super) async fn while_served<T>(
+    endpoint: &Endpoint,
+    name: &Name,
+    fetching: &FetchOptions,
+    arrived: impl Fn() -> u64,
+    fetch: impl Future<Output = Outcome<T>>,
+) -> Outcome<T> {
+    let outcome = tokio::select! {
+        outcome = fetch => outcome,
+        failure = missing(endpoint, name, fetching, arrived) => Err(failure),
+    };
+    match outcome {
+        Ok(fetched) => Ok(fetched),
+        Err(failure) => Err(with_reason(endpoint, name, fetching, failure).await),
+    }
+}
+
+/// The failure of a fetch; a version that was refused, but is still the present one, is not gone.
+pub(super) async fn with_reason(
+    endpoint: &Endpoint,
+    version: &Name,
+    fetching: &FetchOptions,
+    failure: Failure,
+) -> Failure {
+    if !matches!(failure, Failure::VersionGone(_)) {
+        return failure;
+    }
+    let present = endpoint.find(&without_version(version), &asking(fetching)).await;
+    if present.is_ok_and(|present| present.name() == version) {
+        return Failure::Failed(format!(
+            "{version} is the present version, but the server refuses to send it: it probably cannot read it, and its log has \
+             the reason"
+        ));
+    }
+    failure
+}
+
+/// The name of a file, from one with or without version.
+fn without_version(name: &Name) -> Name {
+    let name = name.as_ref();
+    if name.ends_in_version() { name.parent() } else { name }.to_name()
+}
+
+/// Options of one Interest for metadata.
+fn asking(fetching: &FetchOptions) -> FetchOptions {
+    FetchOptions {
+        discovery: Discovery::Metadata,
+        discovery_retransmissions: 0,
+        lifetime: fetching.lifetime.min(METADATA_TIMEOUT),
+        ..fetching.clone()
+    }
+}
+
+/// Asks for the metadata of a file while none of its segments arrive; returns once the server has no such file.
+async fn missing(
+    endpoint: &Endpoint,
+    name: &Name,
+    fetching: &FetchOptions,
+    arrived: impl Fn() -> u64,
+) -> Failure {
+    let (file, asking) = (without_version(name), asking(fetching));
+    let (mut earlier, mut times) = (0, 0);
+    while times < MISSING_MIN {
+        tokio::time::sleep(SILENCE_MIN).await;
+        let is_silent = arrived() == std::mem::replace(&mut earlier, arrived());
+        let is_missing = is_silent
+            && matches!(endpoint.find(&file, &asking).await, Err(FetchError::NotFound { .. }));
+        times = if is_missing && arrived() == earlier { times + 1 } else { 0 };
+    }
+    Failure::VersionGone(format!("{file} is not there any more: its server has no such file"))
 }
 
 /// Fetches the missing segments of an object whose verification is known.

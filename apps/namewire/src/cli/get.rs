@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use namewire_http::ProgramMetric;
-use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchConfig, FetchOptions, FetchProgress, WindowMode};
+use ndn_client::{ConnectionState, Endpoint};
 use ndn_files::{LIST, REPLICAS_MAX, Workers, fetch_index};
 use ndn_packet::{Convention, Name};
 use serde_json::json;
@@ -20,7 +20,7 @@ use super::arguments::{at_least_one, name, object_name, positive_duration};
 use super::connect::{ConnectOptions, block_on};
 use super::connection::while_connected;
 use super::failure::{Failure, Outcome};
-use super::fetch_file::{Already, Fetched, Listing, Policy, abandon, fetch};
+use super::fetch_file::{Already, Fetched, Listing, Policy, abandon, fetch, while_served};
 use super::keys;
 use super::output::{self, bytes_for_people, counted, grouped};
 
@@ -215,8 +215,10 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
             if let Some(range) = options.range {
                 let target = &mut target;
                 let observe = |progress: &FetchProgress| *lock(&latest) = *progress;
-                return range::fetch(&endpoint, &options.name, range, &policy, (target, observe))
-                    .await;
+                let fetching =
+                    range::fetch(&endpoint, &options.name, range, &policy, (target, observe));
+                let (name, arrived) = (&options.name, || lock(&latest).segments);
+                return while_served(&endpoint, name, &policy.fetching, arrived, fetching).await;
             }
             let shown = Shown::new(options.fetch.progress_bar());
             let observe = |progress: &FetchProgress, already| {
@@ -366,9 +368,9 @@ impl FetchArguments {
         })
     }
 
-    /// Name of the verifier of signatures; `None` if they are not verified.
-    pub(super) fn verifier_in_words(&self) -> Option<String> {
-        keys::verifier_in_words(&self.verify)
+    /// The checks of signatures, for the summary.
+    pub(super) fn checked_in_words(&self) -> String {
+        keys::checked_in_words(&self.verify)
     }
 
     /// The time without a response after which a fetch fails.
@@ -545,6 +547,11 @@ impl Silence {
             self.path = None;
             return None;
         };
+        if *endpoint.state().borrow() != ConnectionState::Connected {
+            self.path = None;
+            let seconds = lasting.as_secs();
+            return Some(format!("no answer for {seconds} s: not connected to the forwarder"));
+        }
         if self.path.is_none() {
             self.path = Some(diagnose::path(endpoint, name).await.unwrap_or_default());
         }
@@ -586,7 +593,7 @@ impl Report {
         } else if as_ndncatchunks {
             self.lines_of_ndncatchunks()
         } else {
-            self.line(options.fetch.verifier_in_words())
+            self.line(&options.fetch.checked_in_words())
         };
         if on_stdout || !options.fetch.json {
             output::note(&text);
@@ -596,8 +603,8 @@ impl Report {
         Ok(())
     }
 
-    /// The summary; `verifier` is what has verified the signatures.
-    fn line(&self, verifier: Option<String>) -> String {
+    /// The summary; `checked` is what was checked of packets.
+    fn line(&self, checked: &str) -> String {
         let Fetched { name, convention, already, progress, refused, unchecked_key, replicas } =
             &self.fetched;
         let used = replicas.iter().filter(|replica| replica.segments > 0);
@@ -624,12 +631,11 @@ impl Report {
             Convention::Marked => ", named by the older convention",
         };
         let unchecked =
-            unchecked_key.as_ref().map(|key| format!(", signed by {key}, which was not checked"));
-        let verified = verifier.map(|verifier| format!(", verified by {verifier}"));
-        let signer = verified.or(unchecked).unwrap_or_default();
+            unchecked_key.as_ref().map(|key| format!("signed by {key}, which was not checked"));
+        let signer = unchecked.as_deref().unwrap_or(checked);
         let replaced = if self.replaces { ", in place of the earlier file" } else { "" };
         format!(
-            "{}: {} in {:.3} s ({rate}/s), {}, {} retransmitted{replicas}{resumed}{refused}{convention}{signer}{replaced}",
+            "{}: {} in {:.3} s ({rate}/s), {}, {} retransmitted{replicas}{resumed}{refused}{convention}, {signer}{replaced}",
             name,
             bytes_for_people(progress.bytes),
             self.elapsed.as_secs_f64(),
@@ -706,6 +712,8 @@ fn as_number(count: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use ndn_client::EndpointOptions;
+
     use super::*;
 
     #[test]
@@ -731,6 +739,23 @@ mod tests {
         assert!(silent.find("face 288").unwrap() + "face 288".len() < 62, "{silent}");
         let text = silence_text(Duration::from_secs(6), "", &name);
         assert_eq!(text, "no answer for 6 s from /site/files/2026/run-2.csv");
+    }
+
+    #[tokio::test]
+    async fn silence_without_a_forwarder_names_no_path() {
+        let (stream, forwarder) = tokio::io::duplex(1 << 10);
+        let (reader, writer) = tokio::io::split(stream);
+        let endpoint = Endpoint::from_stream(reader, writer, &EndpointOptions::default());
+        let mut silence = Silence { path: Some("via face 288".to_owned()) };
+        let (lasting, name) = (Some(Duration::from_secs(6)), "/site/file".parse().unwrap());
+        let text = silence.text(lasting, &endpoint, &name).await.unwrap();
+        assert_eq!(text, "no answer for 6 s via face 288 from /site/file");
+        drop(forwarder);
+        let is_closed = |state: &ConnectionState| *state != ConnectionState::Connected;
+        endpoint.state().wait_for(is_closed).await.unwrap();
+        let text = silence.text(lasting, &endpoint, &name).await.unwrap();
+        assert_eq!(text, "no answer for 6 s: not connected to the forwarder");
+        assert_eq!(silence.text(None, &endpoint, &name).await, None);
     }
 
     #[test]

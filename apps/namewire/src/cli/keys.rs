@@ -69,8 +69,17 @@ pub(super) fn verification(argument: &str) -> Outcome<Verification> {
     Ok(Verification::Verifier(verifier))
 }
 
+/// The checks of this value of `--verify`, for the summary of a fetch.
+pub(super) fn checked_in_words(argument: &str) -> String {
+    match (argument, verifier_in_words(argument)) {
+        (_, Some(verifier)) => format!("verified by {verifier}"),
+        ("digest", None) => "checked by digest, not by a key".to_owned(),
+        (_, None) => "signatures not checked".to_owned(),
+    }
+}
+
 /// Name of the verifier of signatures by this value of `--verify`; `None` if they are not verified.
-pub(super) fn verifier_in_words(argument: &str) -> Option<String> {
+fn verifier_in_words(argument: &str) -> Option<String> {
     if matches!(argument, "digest" | "none") {
         return None;
     }

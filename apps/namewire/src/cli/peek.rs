@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use ndn_client::{ExpressError, InterestRequest, ReceivedData};
+use ndn_client::fetch::{Discovery, FetchOptions};
+use ndn_client::{Endpoint, ExpressError, InterestRequest, ReceivedData};
+use ndn_files::FileMetadata;
 use ndn_packet::dissect::dissect;
 use ndn_packet::{Data, Name};
 
@@ -15,6 +17,9 @@ use super::connect::{ConnectOptions, block_on};
 use super::connection::while_connected;
 use super::failure::{Failure, Outcome};
 use super::keys;
+
+/// Time to wait for metadata after there was no answer.
+const METADATA_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Fetch one Data packet and print its content
 #[derive(Args, Debug)]
@@ -125,7 +130,16 @@ pub(super) fn run(options: &Options, as_ndnpeek: bool) -> Outcome {
             (received, _) => received,
         };
         let received = match options.hint.is_empty() {
-            true => super::diagnose::explained(received, &endpoint, &options.name).await?,
+            true => {
+                let received = super::diagnose::explained(received, &endpoint, &options.name).await;
+                match (received, as_ndnpeek) {
+                    (Err(Failure::NoAnswer(text)), false) if !options.can_be_prefix => {
+                        let hint = hint_for_object(&endpoint, &options.name).await;
+                        return Err(Failure::NoAnswer(text + hint.as_deref().unwrap_or_default()));
+                    }
+                    (received, _) => received?,
+                }
+            }
             // The forwarding hints decide its path.
             false => received?,
         };
@@ -136,6 +150,24 @@ pub(super) fn run(options: &Options, as_ndnpeek: bool) -> Outcome {
         })?;
         show(&received, options)
     })
+}
+
+/// The command that fetches a name, if it is that of an object with metadata, such as a file: no Data has its name.
+async fn hint_for_object(endpoint: &Endpoint, name: &Name) -> Option<String> {
+    let asking = FetchOptions {
+        discovery: Discovery::Metadata,
+        discovery_retransmissions: 0,
+        lifetime: METADATA_TIMEOUT,
+        ..FetchOptions::default()
+    };
+    let found = endpoint.find(name, &asking).await.ok()?;
+    let metadata = found.metadata().and_then(|content| FileMetadata::decode(content).ok());
+    let is_directory = metadata.is_some_and(|metadata| metadata.is_directory());
+    let (what, command) = match is_directory {
+        true => ("a directory", "ls"),
+        false => ("an object of segments", "get"),
+    };
+    Some(format!("; it is {what}: `namewire {command} {name}`"))
 }
 
 fn show(received: &ReceivedData, options: &Options) -> Outcome {

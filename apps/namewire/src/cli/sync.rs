@@ -211,6 +211,8 @@ fn report(
         let rate = bytes_for_people(per_second(fetched.bytes, elapsed));
         let parts = [
             (fetched.unchanged, "unchanged"),
+            (fetched.replaced - fetched.replaced_changed, "replaced"),
+            (fetched.replaced_changed, "replaced that were changed here"),
             (fetched.renamed, "renamed"),
             (fetched.deleted, "deleted"),
         ];
@@ -219,10 +221,7 @@ fn report(
             parts.map(|(count, what)| format!("{} {what}", grouped(*count))).collect();
         let parts =
             if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
-        let checked = match arguments.verifier_in_words() {
-            Some(verifier) => format!("verified by {verifier}"),
-            None => "signatures not checked".to_owned(),
-        };
+        let checked = arguments.checked_in_words();
         output::note(&format_args!(
             "{files}{parts}, {bytes} in {:.3} s, {rate}/s, {checked}",
             elapsed.as_secs_f64()
@@ -278,9 +277,10 @@ async fn show(
     endpoint: &Endpoint,
     name: &Name,
 ) -> Infallible {
-    let mut recent = Recent::new(now());
+    let (mut listing, mut copying) = (Recent::new(now()), None);
     let mut silence = Silence::default();
     let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let recent_of = |bytes| FetchProgress { bytes, ..FetchProgress::default() };
     loop {
         tokio::time::sleep(UPDATE_INTERVAL).await;
         if bar.is_hidden() {
@@ -288,17 +288,29 @@ async fn show(
         }
         let (done, found) = (load(&progress.files_done), load(&progress.files_found));
         if !progress.is_planned.load(Ordering::Relaxed) {
-            bar.set_message(format!("{} found", counted(found, "file")));
+            let listed = load(&progress.directories_listed);
+            listing.note(now(), &recent_of(listed), Already::default());
+            // Afterwards files are compared, which takes its time.
+            let is_listed = progress.is_listed.load(Ordering::Relaxed);
+            let lasting = listing.silence(now()).filter(|_| !is_listed);
+            let silence = silence.text(lasting, endpoint, name).await;
+            bar.set_message(listing_message(found, silence));
             continue;
         }
+        let recent = copying.get_or_insert_with(|| Recent::new(now()));
         let (bytes, bytes_found) = (load(&progress.bytes_done), load(&progress.bytes_found));
-        let fetched = FetchProgress { bytes, ..FetchProgress::default() };
-        recent.note(now(), &fetched, Already::default());
+        recent.note(now(), &recent_of(bytes), Already::default());
         let silence = silence.text(recent.silence(now()), endpoint, name).await;
         bar.set_length(bytes_found.max(1));
         bar.set_position(bytes);
         bar.set_message(message((done, found), (bytes, bytes_found), recent.rate(now()), silence));
     }
+}
+
+/// The text until all directories are listed.
+fn listing_message(found: u64, silence: Option<String>) -> String {
+    let found = format!("{} found", counted(found, "file"));
+    silence.map_or(found.clone(), |silence| format!("{found}  {silence}"))
 }
 
 /// The text beside the bar: the numbers of files and bytes are those done and found. What is cut in a narrow terminal
@@ -328,5 +340,8 @@ mod tests {
         let silence = Some("no answer for 7 s from /a".to_owned());
         let line = message((1, 2), (0, 0), 0, silence);
         assert!(line.ends_with("  no answer for 7 s from /a"), "{line}");
+        assert_eq!(listing_message(1, None), "1 file found");
+        let silence = Some("no answer for 7 s from /a".to_owned());
+        assert_eq!(listing_message(0, silence), "0 files found  no answer for 7 s from /a");
     }
 }

@@ -24,7 +24,7 @@ use self::workers::{BATCH, JOBS_WAITING_MAX, Job};
 use self::writes::{JobError, JobResult, Writes};
 
 pub use self::part::{
-    Attributes, EarlierFetch, Extent, Origin, PartError, PartFile, Progress, Unusable,
+    Attributes, EarlierFetch, Extent, Origin, PartError, PartFile, Progress, Unusable, has_changed,
     is_reserved_name, is_unchanged, newer_version, record,
 };
 pub use self::recheck::has_content;

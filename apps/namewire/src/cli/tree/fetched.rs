@@ -84,6 +84,10 @@ pub(in crate::cli) struct Fetched {
     pub(in crate::cli) files: u64,
     /// Number of these that were complete before and are unchanged.
     pub(in crate::cli) unchanged: u64,
+    /// Number of files that have replaced another one.
+    pub(in crate::cli) replaced: u64,
+    /// Number of these that somebody had changed since they were fetched.
+    pub(in crate::cli) replaced_changed: u64,
     /// Number of files that were at another place in the copy.
     pub(in crate::cli) renamed: u64,
     /// Number of files and directories that were deleted.
@@ -102,12 +106,14 @@ pub(in crate::cli) struct Fetched {
 }
 
 impl Fetched {
-    pub(super) fn take(&mut self, result: Result<Outcome<u64>, tokio::task::JoinError>) {
+    pub(super) fn take(&mut self, result: Result<Outcome<FetchedFile>, tokio::task::JoinError>) {
         let result = result.unwrap_or_else(|error| Err(Failure::Failed(error.to_string())));
         match result {
-            Ok(bytes) => {
+            Ok(FetchedFile { bytes, has_replaced, has_replaced_changed }) => {
                 self.files += 1;
                 self.bytes += bytes;
+                self.replaced += u64::from(has_replaced);
+                self.replaced_changed += u64::from(has_replaced_changed);
             }
             Err(failure) => self.fail(failure),
         }
@@ -120,15 +126,29 @@ impl Fetched {
     }
 }
 
+/// A file that was fetched.
+#[derive(Debug)]
+pub(super) struct FetchedFile {
+    pub(super) bytes: u64,
+    /// There was another one.
+    pub(super) has_replaced: bool,
+    /// Somebody had changed that since it was fetched.
+    pub(super) has_replaced_changed: bool,
+}
+
 /// Progress of a recursive fetch.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct TreeProgress {
     /// Files of the listings so far.
     pub(in crate::cli) files_found: AtomicU64,
+    /// Directories whose listings have arrived.
+    pub(in crate::cli) directories_listed: AtomicU64,
     pub(in crate::cli) files_done: AtomicU64,
     /// Bytes of the files that have to be fetched, as far as their sizes are known.
     pub(in crate::cli) bytes_found: AtomicU64,
     pub(in crate::cli) bytes_done: AtomicU64,
+    /// All directories are listed.
+    pub(in crate::cli) is_listed: AtomicBool,
     /// The metadata of all files is known.
     pub(in crate::cli) is_planned: AtomicBool,
     /// Complete files whose time or permissions could not be set.

@@ -29,7 +29,7 @@ use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Policy, fetch_found};
 use super::output::{self, bytes_for_people};
 use super::target::Target;
-use fetched::Action;
+use fetched::{Action, FetchedFile};
 pub(super) use fetched::{Change, Fetched, TreeProgress};
 pub(super) use filter::{Filter, Pattern};
 pub(super) use local::umask;
@@ -604,8 +604,8 @@ impl OneFile {
         local::set_permissions(&self.root.read(&self.planned.path)?, &attributes, umask)
     }
 
-    /// Fetches it; returns the number of bytes fetched.
-    async fn fetch(mut self) -> Outcome<u64> {
+    /// Fetches it.
+    async fn fetch(mut self) -> Outcome<FetchedFile> {
         let progress = Arc::clone(&self.progress);
         let mut fetched = self.fetch_version().await;
         if fetched.is_err() {
@@ -620,9 +620,12 @@ impl OneFile {
             }
         }
         progress.files_done.fetch_add(1, Ordering::Relaxed);
-        fetched
+        let has_replaced = self.planned.decision == Decision::Replace;
+        let has_replaced_changed = self.planned.has_changed;
+        fetched.map(|bytes| FetchedFile { bytes, has_replaced, has_replaced_changed })
     }
 
+    /// Fetches a version; returns the number of bytes fetched.
     async fn fetch_version(&self) -> Outcome<u64> {
         let Self { endpoint, planned, root, policy, workers, kept, progress, .. } = self;
         let path = root.join(&planned.path);

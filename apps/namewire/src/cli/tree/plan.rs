@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchConfig, FetchOptions, FoundObject};
 use ndn_files::{
-    Attributes, FileMetadata, ListingEntry, Origin, has_content, is_reserved_name, is_unchanged,
-    newer_version, parse_listing,
+    Attributes, FileMetadata, ListingEntry, Origin, has_changed, has_content, is_reserved_name,
+    is_unchanged, newer_version, parse_listing,
 };
 use ndn_packet::Name;
 use tokio::task::JoinSet;
@@ -23,7 +23,7 @@ use super::root::Root;
 use super::rules::{Mode, Rules};
 
 use crate::cli::failure::{Failure, Outcome};
-use crate::cli::fetch_file::{Policy, failure, manifest_of};
+use crate::cli::fetch_file::{Policy, failure, manifest_of, with_reason};
 
 /// Maximum number of files and directories of a tree.
 const ENTRIES_MAX: usize = 1 << 22;
@@ -71,6 +71,8 @@ pub(super) struct PlannedFile {
     pub(super) attributes: Option<Attributes>,
     /// The entry of the copy.
     pub(super) local: Option<fs::Metadata>,
+    /// The copy was fetched, and somebody has changed it since.
+    pub(super) has_changed: bool,
     pub(super) decision: Decision,
 }
 
@@ -155,6 +157,7 @@ impl Planner<'_> {
     ) -> Outcome<Plan> {
         let mut plan = Plan::default();
         let files = self.list_all(name, root, &mut plan, fetched).await?;
+        self.progress.is_listed.store(true, Ordering::Relaxed);
         let mut waiting = files.into_iter();
         let mut examining = JoinSet::new();
         loop {
@@ -219,6 +222,7 @@ impl Planner<'_> {
                     }
                 }
                 plan.directories.push(directory);
+                self.progress.directories_listed.fetch_add(1, Ordering::Relaxed);
             }
             while listing.len() < self.rules.jobs.into()
                 && let Some((name, path)) = directories.pop()
@@ -316,8 +320,14 @@ pub(in crate::cli) async fn list(
             "{name} is not a directory of a file server: `namewire get {name}` fetches a file"
         )));
     };
+    let version = found.name().clone();
     let listing = endpoint.fetch_found(found, 0, &fetching);
-    let listing = listing.collect(LISTING_LEN_MAX).await.map_err(failure)?;
+    let listing = match listing.collect(LISTING_LEN_MAX).await {
+        Ok(listing) => listing,
+        Err(error) => {
+            return Err(with_reason(endpoint, &version, &fetching, failure(error)).await);
+        }
+    };
     let entries = parse_listing(&listing).ok_or_else(|| {
         Failure::Failed(format!(
             "{name}: the listing is too long, has a name twice or an entry that is not a file name"
@@ -397,7 +407,9 @@ impl Examination {
             }
         };
         let attributes = metadata.as_ref().map(Attributes::of);
-        Ok(PlannedFile { name, path, found, size, attributes, local, decision })
+        let has_changed =
+            decision == Decision::Replace && root.read(&path).is_ok_and(|file| has_changed(&file));
+        Ok(PlannedFile { name, path, found, size, attributes, local, has_changed, decision })
     }
 }
 

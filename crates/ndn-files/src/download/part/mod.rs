@@ -28,7 +28,7 @@ pub use self::files::is_reserved_name;
 use self::files::{SIDECAR_MODE, hidden_names, open_locked, read_sidecar, take_after};
 pub(in crate::download) use self::progress::Stored;
 pub use self::progress::{EarlierFetch, Extent, Origin, Progress, Unusable};
-pub use self::version::{is_unchanged, newer_version, record};
+pub use self::version::{has_changed, is_unchanged, newer_version, record};
 use super::checksum::{Chain, xxh64};
 use super::recheck::check;
 use crate::metadata::FileMetadata;

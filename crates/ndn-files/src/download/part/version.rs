@@ -38,9 +38,29 @@ pub fn record(file: &File, origin: &Origin) {
 }
 
 fn state(metadata: &fs::Metadata, origin: &Origin) -> String {
-    let Origin { verification, .. } = origin;
+    format!("{}{}", content_state(metadata), origin.verification)
+}
+
+/// The part of the state that a change of the content changes.
+fn content_state(metadata: &fs::Metadata) -> String {
     let (size, mtime, nanoseconds) = (metadata.size(), metadata.mtime(), metadata.mtime_nsec());
-    format!("{size} {mtime}.{nanoseconds:09} {verification}")
+    format!("{size} {mtime}.{nanoseconds:09} ")
+}
+
+/// Whether `file` was fetched and has changed since, other than by a fetch. False where the file system cannot tell.
+#[must_use]
+pub fn has_changed(file: &File) -> bool {
+    let found = || -> io::Result<bool> {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Ok(false);
+        }
+        let mut there = [0; URI_LEN_MAX];
+        let length = rustix::fs::fgetxattr(file, STATE, &mut there[..])?;
+        let recorded = there.get(..length).unwrap_or_default();
+        Ok(!recorded.starts_with(content_state(&metadata).as_bytes()))
+    };
+    found().unwrap_or(false)
 }
 
 /// Whether `file` is `origin`, of `size` bytes, verified as it would be now, and
