@@ -10,8 +10,9 @@
 //! [`Rib::take_updates`] returns one update per prefix whose next hops have changed since the previous call.
 
 mod entry;
+mod turns;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ use crate::range::NameRange;
 use crate::share::{Charge, Owners};
 use entry::{Entry, FaceCostChanges, FaceCosts, changes};
 pub use entry::{NextHop, Route, RouteChange};
-use ndn_types::Timestamp;
+use ndn_types::{PrincipalIndex, Timestamp};
+use turns::{Author, Turns};
 
 /// The value of a Name TLV. Its byte order is the canonical order of names, and a name is a prefix
 /// of another exactly if its bytes are, so that a subtree is one range of a `BTreeMap`.
@@ -79,6 +81,8 @@ struct Propagation {
     again: BTreeSet<u64>,
     /// The prefix that was visited last.
     last: Key,
+    /// Its places in the turns of the principals that have made these changes.
+    turns: BTreeMap<Author, u64>,
 }
 
 /// Routes by prefix, and the FIB updates that they cause. Pure: time is an argument.
@@ -92,7 +96,7 @@ pub struct Rib {
     /// Changes that longer prefixes have not inherited yet, by the prefix of their origin.
     propagations: BTreeMap<Key, Propagation>,
     /// The keys of `propagations`, in turn.
-    turns: VecDeque<Key>,
+    turns: Turns,
     /// Entries that inherit a change at once; those beyond follow by [`continue_propagating`](Rib::continue_propagating).
     inherited_at_once: usize,
     /// Next hops at the last `take_updates` of every prefix touched since (`None`: no entry).
@@ -127,7 +131,7 @@ impl Rib {
             faces: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             propagations: BTreeMap::new(),
-            turns: VecDeque::new(),
+            turns: Turns::default(),
             inherited_at_once: INHERITED_AT_ONCE,
             touched: BTreeMap::new(),
             changed: None,
@@ -241,10 +245,20 @@ impl Rib {
     /// # Errors
     /// [`RibFull`] if the route is new and the limit is reached; nothing is changed then.
     pub fn register(&mut self, prefix: NameRef<'_>, route: Route) -> Result<Registration, RibFull> {
+        self.register_by(None, prefix, route)
+    }
+
+    /// [`Self::register`] by a principal: what longer prefixes inherit later is passed on in its turns.
+    pub(crate) fn register_by(
+        &mut self,
+        author: Option<PrincipalIndex>,
+        prefix: NameRef<'_>,
+        route: Route,
+    ) -> Result<Registration, RibFull> {
         self.check_room(prefix, route.face_id, route.origin)?;
         let exists = self.find(prefix, route.face_id, route.origin).is_some();
         let key = self.key(prefix);
-        let replaced = self.change(&key, prefix, |entry| entry.insert(route));
+        let replaced = self.change(&key, (prefix, author), |entry| entry.insert(route));
         self.faces.insert((route.face_id, Arc::clone(&key)));
         if let Some(deadline) = replaced.and_then(|old| old.expires_at) {
             self.deadlines.remove(&(deadline, Arc::clone(&key), route.face_id, route.origin));
@@ -268,7 +282,8 @@ impl Rib {
     pub fn unregister(&mut self, prefix: NameRef<'_>, face_id: u64, origin: u64) -> Option<Route> {
         self.find(prefix, face_id, origin)?;
         let key = self.key(prefix);
-        let removed = self.change(&key, prefix, |entry| entry.remove(face_id, origin))?;
+        let author = self.charge(prefix, face_id, origin).map(|charge| charge.owner);
+        let removed = self.change(&key, (prefix, author), |entry| entry.remove(face_id, origin))?;
         self.route_count -= 1;
         self.journal.note(|| (prefix.to_name(), RouteChange::Removed, removed));
         if !self.owners.is_empty() {
@@ -420,7 +435,7 @@ impl Rib {
     fn change<T>(
         &mut self,
         key: &Key,
-        prefix: NameRef<'_>,
+        (prefix, author): (NameRef<'_>, Author),
         change: impl FnOnce(&mut Entry) -> T,
     ) -> T {
         self.generation += 1;
@@ -449,7 +464,7 @@ impl Rib {
             }
         }
         if !faces.is_empty() {
-            self.begin_propagating(key, faces);
+            self.begin_propagating(key, author, faces);
         }
         result
     }
@@ -462,27 +477,37 @@ impl Rib {
 
     /// Passes changes on to at most `entries_max` longer prefixes.
     pub fn continue_propagating(&mut self, entries_max: usize) {
-        let Some(root) = self.turns.pop_front() else { return };
-        let Some(Propagation { faces, mut again, last }) = self.propagations.remove(&root) else {
-            return;
-        };
-        let next = self.propagate(&root, &faces, (&last, entries_max));
-        let (faces, last) = match next {
-            Some(last) => (faces, last),
-            None if again.is_empty() => return,
-            None => (std::mem::take(&mut again), Arc::clone(&root)),
-        };
-        self.propagations.insert(Arc::clone(&root), Propagation { faces, again, last });
-        self.turns.push_back(root);
+        let Some((author, root)) = self.turns.take() else { return };
+        let Some(mut propagation) = self.propagations.remove(&root) else { return };
+        propagation.turns.remove(&author);
+        let Propagation { faces, last, .. } = &propagation;
+        match self.propagate(&root, faces, (last, entries_max)) {
+            Some(last) => propagation.last = last,
+            None if propagation.again.is_empty() => {
+                for (author, number) in propagation.turns {
+                    self.turns.remove(author, number);
+                }
+                return;
+            }
+            None => {
+                propagation.faces = std::mem::take(&mut propagation.again);
+                propagation.last = Arc::clone(&root);
+            }
+        }
+        propagation.turns.insert(author, self.turns.add(author, Arc::clone(&root)));
+        self.propagations.insert(root, propagation);
     }
 
-    fn begin_propagating(&mut self, root: &Key, faces: BTreeSet<u64>) {
+    fn begin_propagating(&mut self, root: &Key, author: Author, faces: BTreeSet<u64>) {
         if let Some(propagation) = self.propagations.get_mut(root) {
             propagation.again.extend(faces);
+            let turns = &mut self.turns;
+            propagation.turns.entry(author).or_insert_with(|| turns.add(author, Arc::clone(root)));
         } else if let Some(last) = self.propagate(root, &faces, (root, self.inherited_at_once)) {
+            let turns = BTreeMap::from([(author, self.turns.add(author, Arc::clone(root)))]);
             let again = BTreeSet::new();
-            self.propagations.insert(Arc::clone(root), Propagation { faces, again, last });
-            self.turns.push_back(Arc::clone(root));
+            let propagation = Propagation { faces, again, last, turns };
+            self.propagations.insert(Arc::clone(root), propagation);
         }
     }
 

@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use ndn_types::{PrincipalKey, Reserves};
 use proptest::prelude::*;
 
 use super::entry::INHERITED_MAX;
 use super::*;
+use crate::RoutePlaces;
+use crate::share::Share;
 use crate::types::{route_flag, route_origin};
 
 type NaiveFib = BTreeMap<Name, Vec<NextHop>>;
@@ -297,6 +300,46 @@ fn cheapest_inherited_next_hops_are_in_the_fib_beside_own_ones() {
     let own: Vec<_> = [(5, 10_000)].into_iter().chain(own).collect();
     register(&mut rib, "/a", route(5, 9_999, 0));
     assert_eq!(register(&mut rib, "/a", route(5, 10_000, 0)), [set("/a", &own)]);
+}
+
+/// With one turn for all, the change of the second would be passed on after each slice of those of the first.
+#[test]
+fn changes_of_one_principal_do_not_delay_what_is_inherited_from_another() {
+    const ROOTS: u64 = 50;
+    const BELOW: u64 = 20;
+    let mut rib = Rib { inherited_at_once: 1, ..Rib::default() };
+    let mut share = Share::new(RoutePlaces, (1000, 1000), Reserves::NONE);
+    let user = |uid| PrincipalKey::LocalApplication { uid, pid: 0 };
+    let [first, second] = [1, 2].map(|uid| share.charge(user(uid), 1).owner);
+    for root in 0..=ROOTS {
+        for number in 0..BELOW {
+            register(&mut rib, &format!("/{root}/{number}"), route(5, 0, 0));
+        }
+    }
+    let change = |rib: &mut Rib, author, root: u64, cost| {
+        let inherited = route(300 + root, cost, route_flag::CHILD_INHERIT);
+        rib.register_by(Some(author), prefix(&format!("/{root}")).as_ref(), inherited).unwrap();
+    };
+    (0..ROOTS).for_each(|root| change(&mut rib, first, root, 1));
+    change(&mut rib, second, ROOTS, 1);
+    for _ in 0..2 * BELOW {
+        rib.continue_propagating(1);
+    }
+    let inherits = |rib: &Rib, root: u64| {
+        let last = prefix(&format!("/{root}/{}", BELOW - 1));
+        rib.entries[last.as_ref().value()].fib_next_hops().len() == 2
+    };
+    assert!(inherits(&rib, ROOTS) && (0..ROOTS).all(|root| !inherits(&rib, root)));
+    // A change beside those of another at the same prefix does not wait for the turns of that one.
+    change(&mut rib, second, ROOTS - 1, 2);
+    for _ in 0..4 * BELOW {
+        rib.continue_propagating(1);
+    }
+    assert!(inherits(&rib, ROOTS - 1));
+    while rib.is_propagating() {
+        rib.continue_propagating(7);
+    }
+    assert!(rib.turns.is_empty() && (0..ROOTS).all(|root| inherits(&rib, root)));
 }
 
 /// The faces of a user register prefixes above those of others.

@@ -150,9 +150,15 @@ impl RoutingTables {
             let others = self.rib.routes(prefix).iter().filter_map(charge).collect();
             self.check_share(principal, prefix, others)?;
         }
-        self.rib.register(prefix, route)?;
+        let charge = charged.map(|principal| self.share.charge(principal, places(prefix)));
+        let of_owner =
+            owner.and_then(|_| charge.or_else(|| self.rib.charge(prefix, face_id, origin)));
+        let author = of_owner.map(|charge| charge.owner);
+        if let Err(full) = self.rib.register_by(author, prefix, route) {
+            charge.into_iter().for_each(|charge| self.share.release(charge));
+            return Err(full.into());
+        }
         if charged.is_some() || owner.is_none() {
-            let charge = charged.map(|principal| self.share.charge(principal, places(prefix)));
             self.rib.set_charge(prefix, (face_id, origin), charge);
         }
         self.rib_changed();
