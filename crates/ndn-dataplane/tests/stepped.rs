@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane, Event, MemoryFaceOptions, NewFace, Roles, SteppedWorker};
 use ndn_face::{Direction, FaceOptions, FrameTap, InternalEnd, NewDatagram, NewStream};
-use ndn_forwarding::FaceProperties;
+use ndn_forwarding::{DropReason, FaceProperties};
 use ndn_packet::tlv::Reader;
 use ndn_packet::{
     DataBuilder, Interest as InterestView, InterestBuilder, Name, SignatureInfo, SignatureType,
@@ -107,6 +107,16 @@ impl Node {
         let fib = self.fib.publish();
         self.command(Command::SetTables { fib, strategies: None });
         assert!(self.dataplane.has_executed_all());
+    }
+
+    /// Names below `prefix` that belong to a shard.
+    fn names_of(&self, shard: u8, prefix: &str) -> impl Iterator<Item = String> {
+        let belongs = move |uri: &String| {
+            let name = Name::from_uri(uri).unwrap();
+            let entry = self.dataplane.dispatch_entry(name.as_ref()).unwrap();
+            self.dataplane.balancer().unwrap().ndt().get(entry).unwrap().shard == shard
+        };
+        (0..).map(move |number| format!("{prefix}/{number}")).filter(belongs)
     }
 
     /// Steps all workers until none does anything.
@@ -216,8 +226,61 @@ fn time_of_a_shard_only_advances_while_a_ring_is_full() {
         clock.advance(Duration::from_millis(10));
         node.workers[reader].step();
     }
-    let counters = node.dataplane.workers()[reader].exchange_counters().unwrap();
-    assert!(counters.ring_full_total() > 1000, "{}", counters.ring_full_total());
+    let refused = node.dataplane.counters().dropped(DropReason::Overload);
+    assert!(refused > 1000, "{refused}");
+    assert!(std::iter::from_fn(|| consumer.receive()).count() as u64 >= refused, "with a Nack");
+}
+
+/// The other worker takes nothing.
+#[test]
+fn principal_that_fills_a_ring_leaves_service_by_other_workers_to_others() {
+    const FRAMES: usize = 12_000;
+    let clock = ManualClock::new(Timestamp::from_millis(1000), Duration::ZERO);
+    let mut node = Node::new(2, &clock);
+    let mut faces: Vec<_> = (0..6).map(|number| node.memory_face(number, FRAMES)).collect();
+    faces.retain(|(face, _)| face.slot() % 2 == 0);
+    let [(_, attacker), (_, bystander), (face, producer)] = &mut faces[..] else { panic!() };
+    node.route("/p", *face);
+    for (nonce, uri) in (0..).zip(node.names_of(1, "/p").take(FRAMES)) {
+        attacker.send(interest(&uri, nonce)).unwrap();
+    }
+    for _ in 0..50 {
+        clock.advance(Duration::from_millis(1));
+        node.workers[0].step();
+    }
+    assert!(attacker.unreceived() > 0, "the attacker waits");
+    let names: Vec<String> = node.names_of(0, "/p").take(100).collect();
+    for (nonce, uri) in (0..).zip(&names) {
+        bystander.send(interest(uri, nonce)).unwrap();
+        node.workers[0].step();
+        assert_eq!(producer.receive(), Some(interest(uri, nonce)));
+    }
+}
+
+/// Both have read more than the rings have room for.
+#[test]
+fn workers_that_flood_each_other_go_on_without_a_pause() {
+    const FRAMES: usize = 12_000;
+    let clock = ManualClock::new(Timestamp::from_millis(1000), Duration::ZERO);
+    let mut node = Node::new(2, &clock);
+    let mut ends: Vec<_> = (0..4).map(|number| node.memory_face(number, 2 * FRAMES)).collect();
+    ends.sort_by_key(|(face, _)| face.slot() % 2);
+    let [(to_first, _), (_, of_first), (to_second, _), (_, of_second)] = &mut ends[..] else {
+        panic!()
+    };
+    // The consumer and the producer of a prefix are on one worker, and its names belong to the other one.
+    node.route("/p", *to_first);
+    node.route("/q", *to_second);
+    for (nonce, uri) in (0..).zip(node.names_of(1, "/p").take(FRAMES)) {
+        of_first.send(interest(&uri, nonce)).unwrap();
+    }
+    for (nonce, uri) in (0..).zip(node.names_of(0, "/q").take(FRAMES)) {
+        of_second.send(interest(&uri, nonce)).unwrap();
+    }
+    node.settle();
+    let frames = ends.iter_mut().map(|(_, end)| std::iter::from_fn(|| end.receive()).count());
+    // Each is forwarded or refused.
+    assert_eq!(frames.sum::<usize>(), 2 * FRAMES);
 }
 
 /// It was dispatched to the previous shard before the move, and may be renewed there.

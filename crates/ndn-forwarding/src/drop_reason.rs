@@ -29,7 +29,7 @@ ndn_types::drop_reasons! {
             ArrivalFaceGone = "arrival_face_gone",
             /// An Interest under `/localhost` from a face that is not local.
             LocalhostScope = "localhost_scope",
-            /// The Interest waited too long in a queue (`[overload]`).
+            /// The Interest waited too long in a queue (`[overload]`), or found no room in the ring to another worker.
             Overload = "overload",
             /// The Nonce is in the dead nonce list: a loop.
             DeadNonce = "dead_nonce",

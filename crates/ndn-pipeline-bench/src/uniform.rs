@@ -75,7 +75,9 @@ fn room_to_others(exchange: &Exchange, number: usize) -> usize {
     let others = (0..exchange.worker_count()).filter(|&to| to != number);
     let kinds = [PacketKind::Data, PacketKind::Interest];
     let rooms = others.flat_map(|to| kinds.map(|kind| exchange.outbound.room(to, kind)));
-    rooms.min().unwrap_or(usize::MAX)
+    let room = rooms.min().unwrap_or(usize::MAX);
+    // The last eighth is not for received packets.
+    room - room / 8
 }
 
 /// Runs this number of exchanges per worker, each worker on its own thread; returns the exchanges per second of all

@@ -117,6 +117,12 @@ impl<T> Producer<T> {
         self.shared.capacity
     }
 
+    /// Number of messages written since the ring was made; it wraps.
+    #[must_use]
+    pub fn written(&self) -> usize {
+        self.tail
+    }
+
     /// Number of free slots.
     #[must_use]
     pub fn room(&self) -> usize {
@@ -143,7 +149,13 @@ impl<T> Producer<T> {
     /// is not called then. The consumer sees the message after the next [`publish`](Self::publish).
     #[inline(always)]
     pub fn push_with(&mut self, make: impl FnOnce() -> T) -> bool {
-        if self.room_up_to(1) == 0 {
+        self.push_leaving(0, make)
+    }
+
+    /// The same, but the last `reserve` free slots count as taken.
+    #[inline(always)]
+    pub fn push_leaving(&mut self, reserve: usize, make: impl FnOnce() -> T) -> bool {
+        if self.known_room() <= reserve && self.room() <= reserve {
             return false;
         }
         // The consumer has read it one round before, or is about to, which costs it another fetch.
@@ -404,6 +416,22 @@ mod tests {
             assert_eq!(consumer.drain(4, |_| (), |message| taken.push(*message)), 3);
             assert_eq!(taken, [3 * number, 3 * number + 1, 3 * number + 2]);
         }
+    }
+
+    #[test]
+    fn reserve_counts_as_taken() {
+        let (mut producer, mut consumer) = ring(4);
+        for number in 0..4 {
+            assert_eq!(producer.push_leaving(2, || number), number < 2);
+        }
+        assert!(!producer.push_leaving(usize::MAX, || 9));
+        assert!(producer.push_with(|| 2) && producer.push_with(|| 3) && !producer.push_with(|| 4));
+        assert_eq!(producer.written(), 4);
+        producer.publish();
+        assert_eq!((consumer.pop(), consumer.pop()), (Some(0), Some(1)));
+        assert!(!producer.push_leaving(2, || 4), "two are free");
+        assert_eq!(consumer.pop(), Some(2));
+        assert!(producer.push_leaving(2, || 4));
     }
 
     #[test]

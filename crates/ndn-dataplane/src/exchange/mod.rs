@@ -2,7 +2,8 @@
 //!
 //! Between each two workers there are three rings each way: for Data, for Nacks and for Interests.
 //! Data and Nacks are taken first, because dropping one wastes the work that was done for it.
-//! A ring that is full drops and counts, but a worker reads no more while there is little room in it.
+//! A ring that is full drops and counts; an Interest that was received is answered with a Nack instead. Principals that
+//! fill a ring are not read while there is little room in it.
 //! A sleeping worker is woken when the sender writes, for a burst or for messages that have waited for some
 //! time, and for any message before the sender sleeps.
 
@@ -24,6 +25,7 @@ use ndn_types::Timestamp;
 use message::Queued;
 pub(crate) use message::TYPE_INTEREST;
 pub use message::{Message, RemoteFrame, RemoteTx};
+pub(crate) use outbound::CrowdedRings;
 pub(crate) use outbound::slot_stride;
 pub use outbound::{Outbound, RoutedSink};
 pub(crate) use rings::Sleeper;
@@ -170,7 +172,7 @@ impl Exchange {
     }
 
     /// Capacity of a ring.
-    fn length(&self, kind: PacketKind) -> usize {
+    pub(crate) fn length(&self, kind: PacketKind) -> usize {
         match kind {
             PacketKind::Data | PacketKind::Interest => self.ring_length,
             PacketKind::Nack => nack_ring_length(self.ring_length),
@@ -401,6 +403,10 @@ mod tests {
 
     /// A received Interest for another shard.
     fn packet(pool: &PacketPool) -> CrossShardPacket {
+        received(pool).take_packet(0)
+    }
+
+    fn received(pool: &PacketPool) -> Burst {
         let name = Name::from_uri("/a/b").unwrap();
         let wire = InterestBuilder::new(&name).nonce(7).to_vec().unwrap();
         let mut block = pool.allocate_block().unwrap();
@@ -413,7 +419,39 @@ mod tests {
         let fields = LpFields::default();
         ingress.push(&mut burst, pool, &mut block, wire.len(), &fields, &face).unwrap();
         pool.finish(block);
-        burst.take_packet(0)
+        burst
+    }
+
+    /// Otherwise, two workers that have filled the rings in both directions could take nothing from each other.
+    #[test]
+    fn received_packets_leave_room_to_what_crossed_ones_cause() {
+        let pool = PacketPool::new(200).unwrap();
+        let mut parts = Exchange::with_rings(2, RING_LENGTH).unwrap();
+        let kind = PacketKind::Interest;
+        for sent in 0..RING_LENGTH {
+            let mut burst = received(&pool);
+            parts[0].outbound.send_packet(1, &mut burst, 0, &pool);
+            if sent >= RING_LENGTH / 8 * 7 {
+                // It is still there, to be answered.
+                let mut left = burst.take_packet(0);
+                assert!(left.handle().is_some());
+                left.release(&pool);
+                let frame = frame(&pool, &[TYPE_INTEREST, 0]);
+                parts[0].outbound.send_frame(1, frame, &pool);
+            }
+        }
+        let reserve = RING_LENGTH / 8;
+        assert_eq!(parts[0].outbound.room(1, kind), reserve);
+        assert_eq!(parts[0].counters().ring_full(kind).value(), 2 * reserve as u64);
+        for number in 0..=RING_LENGTH / 8 {
+            let message = outgoing(&pool, u32::try_from(number).unwrap(), TxKind::Interest);
+            assert_eq!(parts[0].outbound.send(1, message, &pool), number < reserve);
+        }
+        parts[0].outbound.wake();
+        parts[1].release(&pool);
+        pool.settle();
+        pool.reclaim();
+        assert_eq!(pool.counters().blocks_in_use(), 0);
     }
 
     /// Messages can be taken before the wake-up.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_face::FaceSink;
-use ndn_forwarding::{Burst, PacketKind, PitToken, ShardMessage, TxPacket, TxSink};
+use ndn_forwarding::{BURST_SIZE, Burst, PacketKind, PitToken, ShardMessage, TxPacket, TxSink};
 use ndn_ring::{CopyBlock, PacketPool, Producer};
 use ndn_table::FaceIndex;
 use ndn_types::Timestamp;
 
-use super::message::{Message, Queued, RemoteTx, kind_of};
-use super::rings::{ExchangeCounters, Rings, Sleeper, ring_index};
+use super::message::{Message, Queued, RemoteFrame, RemoteTx, kind_of};
+use super::rings::{ExchangeCounters, KINDS, Rings, Sleeper, ring_index};
 
 /// Number of messages (a burst) for which a sleeping worker is woken.
 const WAKE_MESSAGES: u32 = 64;
@@ -26,6 +26,9 @@ pub struct Outbound {
     worker_mask: u32,
     /// By worker; none to this one.
     rings: Box<[Option<Rings<Producer<Queued>>>]>,
+    /// Slots of each ring that received packets and frames leave to the messages that result from crossed ones: two
+    /// workers that flood each other can still take from each other.
+    reserves: [usize; KINDS.len()],
     sleepers: Box<[Arc<Sleeper>]>,
     /// Workers that were sent something since the last wake-up, a bit each.
     touched: u64,
@@ -37,6 +40,21 @@ pub struct Outbound {
     /// For packets that lie in no pool.
     copies: CopyBlock,
     counters: Arc<ExchangeCounters>,
+}
+
+/// Rings that had little room at a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CrowdedRings {
+    /// By kind, a bit for each worker.
+    workers: [u64; KINDS.len()],
+    /// Messages for them until then.
+    messages: usize,
+}
+
+/// Whether less than a quarter of a ring is free.
+fn is_crowded(ring: &Producer<Queued>) -> bool {
+    let enough = ring.capacity() / 4;
+    ring.room_up_to(enough) < enough
 }
 
 /// Distance between the slots of faces of one worker.
@@ -51,9 +69,15 @@ impl Outbound {
         sleepers: &[Arc<Sleeper>],
         counters: Arc<ExchangeCounters>,
     ) -> Self {
+        // All rings of a kind have one length.
+        let reserve = |kind: PacketKind| {
+            let ring = rings.iter().flatten().next().map(|rings| &rings[ring_index(kind)]);
+            ring.map_or(0, |ring| ring.capacity() / 8)
+        };
         Self {
             own,
             worker_mask: slot_stride(rings.len()) - 1,
+            reserves: KINDS.map(reserve),
             rings: rings.into_boxed_slice(),
             sleepers: sleepers.into(),
             touched: 0,
@@ -76,33 +100,74 @@ impl Outbound {
         (face.slot() & self.worker_mask) as usize
     }
 
-    /// Sends a message. Returns false if there was no room and it was dropped and counted.
+    /// Sends a message that results from a packet. Returns false if there was no room and it was dropped and counted.
     pub fn send(&mut self, to: usize, message: Message, pool: &PacketPool) -> bool {
+        self.send_leaving(0, to, message, pool)
+    }
+
+    /// Sends a received frame to the worker of its face. Without room it is dropped and counted.
+    pub(crate) fn send_frame(&mut self, to: usize, frame: RemoteFrame, pool: &PacketPool) {
+        let message = Message::RemoteFrame(frame);
+        self.send_leaving(self.reserves[ring_index(message.kind())], to, message, pool);
+    }
+
+    fn send_leaving(
+        &mut self,
+        reserve: usize,
+        to: usize,
+        message: Message,
+        pool: &PacketPool,
+    ) -> bool {
         let kind = message.kind();
         let mut message = Some(message);
-        if self.send_with(to, kind, || message.take().unwrap_or(Message::Taken)) {
+        if self.send_with(to, kind, reserve, || message.take().unwrap_or(Message::Taken)) {
             return true;
         }
         message.into_iter().for_each(|message| message.release(pool));
+        self.count_drop(to, kind);
         false
     }
 
-    /// Sends packet `index` of a burst to the shard of a worker. Without room it is dropped and counted.
+    /// Sends packet `index` of a burst to the shard of a worker. Without room, which is counted, an Interest keeps its
+    /// place and is [refused](Burst::refuse), and another packet is dropped.
     #[inline]
     pub fn send_packet(&mut self, to: usize, burst: &mut Burst, index: usize, pool: &PacketPool) {
         let kind = burst.kind(index);
+        let reserve = self.reserves[ring_index(kind)];
         let make = || Message::Shard(ShardMessage::Packet(burst.take_packet(index)));
-        if !self.send_with(to, kind, make) {
-            burst.take_packet(index).release(pool);
+        if !self.send_with(to, kind, reserve, make) {
+            self.refuse_packet(to, burst, index, pool);
         }
     }
 
-    /// Makes a message in its slot if there is room; otherwise counts a drop.
+    #[cold]
+    fn refuse_packet(&mut self, to: usize, burst: &mut Burst, index: usize, pool: &PacketPool) {
+        let kind = burst.kind(index);
+        self.count_drop(to, kind);
+        match kind {
+            PacketKind::Interest => burst.refuse(index),
+            PacketKind::Data | PacketKind::Nack => burst.take_packet(index).release(pool),
+        }
+    }
+
+    fn count_drop(&mut self, to: usize, kind: PacketKind) {
+        if self.rings.get(to).is_some_and(Option::is_some) {
+            self.counters.ring_full(kind).increment();
+        }
+    }
+
+    /// Makes a message in its slot if there is room beside the reserve.
     #[inline(always)]
-    fn send_with(&mut self, to: usize, kind: PacketKind, make: impl FnOnce() -> Message) -> bool {
+    fn send_with(
+        &mut self,
+        to: usize,
+        kind: PacketKind,
+        reserve: usize,
+        make: impl FnOnce() -> Message,
+    ) -> bool {
         let Some(Some(rings)) = self.rings.get_mut(to) else { return false };
         let since = self.now;
-        if rings[ring_index(kind)].push_with(|| Queued { message: make(), since }) {
+        if rings[ring_index(kind)].push_leaving(reserve, || Queued { message: make(), since }) {
             self.touched |= 1 << to;
             if self.unannounced == 0 {
                 self.unannounced_since = since;
@@ -111,7 +176,6 @@ impl Outbound {
             self.counters.crossings_sent.increment();
             return true;
         }
-        self.counters.ring_full(kind).increment();
         false
     }
 
@@ -135,6 +199,41 @@ impl Outbound {
             room => room,
         };
         rings.map(room).min().unwrap_or(usize::MAX)
+    }
+
+    /// Room for messages of a kind that is missing for a burst of received packets to any other worker.
+    #[inline]
+    pub(crate) fn missing_room(&self, kind: PacketKind) -> usize {
+        let enough = self.reserves[ring_index(kind)] + BURST_SIZE;
+        enough.saturating_sub(self.least_room(kind, enough))
+    }
+
+    /// The rings of which less than a quarter is free.
+    pub(crate) fn crowded_rings(&self) -> CrowdedRings {
+        let mut workers = [0; KINDS.len()];
+        for (worker, rings) in self.rings.iter().enumerate() {
+            for (kind, ring) in rings.iter().flatten().enumerate() {
+                workers[kind] |= u64::from(is_crowded(ring)) << worker;
+            }
+        }
+        CrowdedRings { workers, messages: self.messages_for(&workers) }
+    }
+
+    /// Number of messages for these rings since then, those that found no room included.
+    pub(crate) fn sent_since(&self, crowded: &CrowdedRings) -> usize {
+        self.messages_for(&crowded.workers).wrapping_sub(crowded.messages)
+    }
+
+    fn messages_for(&self, workers: &[u64; KINDS.len()]) -> usize {
+        // Those that found no room are counted.
+        let mut messages = usize::try_from(self.counters.ring_full_total()).unwrap_or(usize::MAX);
+        for (kind, workers) in workers.iter().enumerate() {
+            let rings =
+                self.rings.iter().enumerate().filter(|(worker, _)| workers >> worker & 1 == 1);
+            let written = rings.filter_map(|(_, rings)| Some(rings.as_ref()?[kind].written()));
+            messages = written.fold(messages, usize::wrapping_add);
+        }
+        messages
     }
 
     /// Sets the time of the messages sent from now on.
@@ -226,8 +325,9 @@ impl Outbound {
                 announcement_length,
             })
         };
-        if !self.send_with(to, kind, make) {
+        if !self.send_with(to, kind, 0, make) {
             handle.into_iter().for_each(|handle| pool.release(handle));
+            self.count_drop(to, kind);
         }
     }
 

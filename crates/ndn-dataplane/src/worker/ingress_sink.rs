@@ -7,7 +7,7 @@ use ndn_table::FaceIndex;
 use ndn_types::Timestamp;
 
 use super::overload::Overload;
-use crate::exchange::{Message, Outbound, RemoteFrame, TYPE_INTEREST};
+use crate::exchange::{Outbound, RemoteFrame, TYPE_INTEREST};
 use crate::overload::QueueVerdict;
 
 /// Parses received packets into the burst.
@@ -101,7 +101,7 @@ impl RxSink for IngressSink<'_> {
         let Some((outbound, _)) = &mut self.inter_worker else { return false };
         let to = outbound.owner_of(face);
         let frame = RemoteFrame::carve(face, sender, block, length);
-        outbound.send(to, Message::RemoteFrame(frame), self.pool);
+        outbound.send_frame(to, frame, self.pool);
         true
     }
 }

@@ -1,10 +1,9 @@
 //! One of several workers: its end of the exchange with the others, and the room in their rings.
 //!
-//! A worker reads no more while the rings of the others have little room for the messages that result. Packets that
-//! are not read wait in the kernel, which holds back the sender of a stream. A worker that has read packets
-//! already waits until the others have taken something, and meanwhile takes what they have sent, so that
-//! two workers that wait for each other both proceed. Both end after [`TIMEOUT`]: a worker that takes
-//! nothing does not stop the others.
+//! A worker does not read principals that [fill](super::crowding) the rings of the others while these have little room. A
+//! worker that has read packets already waits while the others take something, and meanwhile takes what they have sent, so
+//! that two workers that wait for each other both proceed. All is read again after [`TIMEOUT`]: a worker that takes nothing
+//! does not stop the others.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,12 +15,13 @@ use ndn_ring::PacketPool;
 use ndn_table::FaceIndex;
 use ndn_types::Timestamp;
 
+use super::crowding::{Crowding, RingUser};
 use super::overload::Overload;
-use crate::exchange::{Exchange, KINDS, Message, Outbound, RemoteFrame};
+use crate::exchange::{CrowdedRings, Exchange, KINDS, Message, Outbound, RemoteFrame};
 use crate::overload::{InterestQueue, OverloadOptions, QueueVerdict};
 use crate::peers::PeerRegistry;
 
-/// Time for which a worker waits for room in the rings of others before it goes on and drops packets.
+/// Time for which a worker does not read principals that fill the rings of others, before it goes on and drops packets.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 /// Time for which it only yields the processor, before it sleeps a little each time.
 const YIELD_TIME: Duration = Duration::from_millis(1);
@@ -29,6 +29,8 @@ const YIELD_TIME: Duration = Duration::from_millis(1);
 pub(super) const ROOM_PAUSE: Duration = Duration::from_micros(100);
 /// Interests taken from all other workers in one round.
 const INTERESTS_TAKEN_MAX: usize = 512;
+/// Frames for faces of this worker that wait while a face is being read, and with which it takes no more.
+const FRAMES_MAX: usize = 1024;
 
 /// The kinds of packets that answer Interests.
 const ANSWERS: [PacketKind; 2] = [PacketKind::Data, PacketKind::Nack];
@@ -68,6 +70,7 @@ pub(crate) struct InterWorker {
     others: Vec<Message>,
     /// Since when others have had little room.
     crowded_since: Option<Timestamp>,
+    crowding: Crowding,
 }
 
 impl InterWorker {
@@ -78,6 +81,8 @@ impl InterWorker {
         overload: &OverloadOptions,
     ) -> Self {
         let interests = vec![InterestQueue::new(overload); exchange.worker_count()].into();
+        // Of the quarter that is left, an eighth is no room for received packets.
+        let crowding = Crowding::new(exchange.length(PacketKind::Interest) / 8);
         Self {
             exchange,
             dispatcher,
@@ -88,6 +93,7 @@ impl InterWorker {
             interests,
             others: Vec::new(),
             crowded_since: None,
+            crowding,
         }
     }
 
@@ -168,6 +174,11 @@ impl InterWorker {
         std::mem::replace(&mut self.frames, emptied)
     }
 
+    /// Whether too many frames were deferred to take more messages.
+    pub(super) fn has_many_frames(&self) -> bool {
+        self.frames.len() >= FRAMES_MAX
+    }
+
     /// Whether frames were deferred.
     pub(super) fn has_frames(&self) -> bool {
         !self.frames.is_empty()
@@ -177,30 +188,55 @@ impl InterWorker {
     pub(super) fn note_room(&mut self, now: Timestamp) {
         if self.exchange.is_crowded(&KINDS) {
             self.crowded_since.get_or_insert(now);
+            self.crowding.begin(now);
         } else {
             self.crowded_since = None;
+            self.crowding.end(now);
         }
     }
 
-    /// Whether to postpone reading a face or socket that mostly brings packets of this kind.
+    /// Whether rings have little room for what packets of this kind may cause, so that principals that fill them wait.
     #[inline]
-    pub(super) fn should_hold_back(&mut self, now: Timestamp, kind: PacketKind) -> bool {
+    pub(super) fn is_crowded(&mut self, now: Timestamp, kind: PacketKind) -> bool {
         if !self.exchange.is_crowded(caused_by(kind)) {
             return false;
         }
+        self.crowding.begin(now);
         now.since(*self.crowded_since.get_or_insert(now)) < TIMEOUT
     }
 
-    /// Starts to wait for room. Returns false once the wait exceeds its limit.
-    pub(super) fn should_wait_for_room(&mut self, now: Timestamp) -> bool {
-        now.since(*self.crowded_since.get_or_insert(now)) < TIMEOUT
+    /// Whether a user has sent its part of the room that rings had left.
+    pub(super) fn has_sent_its_part(&self, user: RingUser) -> bool {
+        self.crowding.is_over(user)
     }
 
-    /// Whether others have room for what a burst of packets of this kind may cause.
+    /// The rings that have little room now.
+    pub(super) fn crowded_rings(&self) -> CrowdedRings {
+        self.exchange.outbound.crowded_rings()
+    }
+
+    /// Notes what a user has sent since then to rings that had little room.
+    pub(super) fn note_sent(&mut self, user: RingUser, crowded: &CrowdedRings) {
+        self.crowding.note(user, self.exchange.outbound.sent_since(crowded));
+    }
+
+    /// Whether to wait for room, after others have taken nothing for this time. Returns false once the waits exceed their limit.
+    pub(super) fn should_wait_for_room(&mut self, now: Timestamp, waited: Duration) -> bool {
+        self.crowding.begin(now);
+        let is_stuck = now.since(*self.crowded_since.get_or_insert(now)) >= TIMEOUT;
+        !is_stuck && self.crowding.may_wait(waited)
+    }
+
+    /// Room that others lack for what a burst of packets of this kind may cause.
     #[inline]
-    pub(super) fn has_burst_room(&self, kind: PacketKind) -> bool {
-        let outbound = &self.exchange.outbound;
-        caused_by(kind).iter().all(|&kind| outbound.least_room(kind, BURST_SIZE) >= BURST_SIZE)
+    pub(super) fn missing_room(&self, kind: PacketKind) -> usize {
+        let missing = caused_by(kind).iter().map(|&kind| self.exchange.outbound.missing_room(kind));
+        missing.max().unwrap_or_default()
+    }
+
+    /// Notes a wait for room in which others have taken nothing.
+    pub(super) fn note_wait(&mut self, waited: Duration) {
+        self.crowding.note_wait(waited);
     }
 
     /// Ends the wait for room.

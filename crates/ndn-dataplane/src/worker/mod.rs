@@ -7,6 +7,7 @@
 
 mod content_erasures;
 mod counters;
+mod crowding;
 mod disk;
 mod event_queue;
 mod face_admission;
@@ -44,6 +45,7 @@ use crate::queue::Inbox;
 
 pub(crate) use content_erasures::ContentErasures;
 pub use counters::{BURST_SIZE_CLASSES, WorkerCounters, WorkerValues};
+use crowding::RingUser;
 pub(crate) use disk::WorkerDisk;
 pub(crate) use event_queue::EventQueue;
 use face_admission::Refused;
@@ -532,10 +534,11 @@ impl Worker {
             let is_upstream = self.read_order.is_upstream(place);
             let kind = if is_upstream { PacketKind::Data } else { PacketKind::Interest };
             let principal = self.principal_in_turn(&event);
-            let is_crowded = event.readable && self.should_hold_back(now, kind);
+            let is_crowded = event.readable && self.is_crowded(now, kind);
+            let must_wait = is_crowded && self.fills_rings(event.token);
             let is_over = principal.is_some_and(|one| self.read_order.is_turn_over(one));
-            if is_crowded || is_over {
-                self.state.held_back |= is_crowded;
+            if must_wait || is_over {
+                self.state.held_back |= must_wait;
                 if !is_upstream || is_over {
                     self.read_order.hold_back(event.token);
                 }
@@ -546,6 +549,11 @@ impl Worker {
                 continue;
             }
             let before = self.faces.call_counters().received_frames.value();
+            if is_crowded {
+                self.receive_into_crowded(&event);
+                self.note_turn(principal, before);
+                continue;
+            }
             if is_upstream {
                 self.receive_all(&event);
                 self.note_turn(principal, before);
@@ -582,11 +590,31 @@ impl Worker {
         }
     }
 
-    /// Whether to postpone reading a face or socket that mostly brings packets of this kind, because the rings to
-    /// other workers have little room.
+    /// Whether the rings to other workers have little room for what packets of this kind may cause.
     #[inline]
-    fn should_hold_back(&mut self, now: Timestamp, kind: PacketKind) -> bool {
-        self.inter_worker.as_mut().is_some_and(|one| one.should_hold_back(now, kind))
+    fn is_crowded(&mut self, now: Timestamp, kind: PacketKind) -> bool {
+        self.inter_worker.as_mut().is_some_and(|one| one.is_crowded(now, kind))
+    }
+
+    /// Whether the principal of a face, or the peers of a socket, have sent their part of the room in crowded rings.
+    #[cold]
+    fn fills_rings(&self, token: u64) -> bool {
+        let user = RingUser::new(self.faces.principal_of(token), token);
+        self.inter_worker.as_ref().is_some_and(|one| one.has_sent_its_part(user))
+    }
+
+    /// Reads a face or socket once while rings are crowded, and notes what it sends into these.
+    #[cold]
+    fn receive_into_crowded(&mut self, event: &PollEvent) {
+        let user = RingUser::new(self.faces.principal_of(event.token), event.token);
+        // The burst has packets of others.
+        self.run_burst(self.state.now, BurstSource::Received);
+        let crowded = self.inter_worker.as_ref().map(|one| one.crowded_rings());
+        self.receive_once(event);
+        self.run_burst(self.state.now, BurstSource::Received);
+        if let (Some(inter_worker), Some(crowded)) = (&mut self.inter_worker, crowded) {
+            inter_worker.note_sent(user, &crowded);
+        }
     }
 
     /// Reads a face or socket until it is empty, within a limit.
@@ -598,7 +626,7 @@ impl Worker {
             if !self.faces.report().has_more || self.state.starved || self.state.packets >= end {
                 return;
             }
-            if self.should_hold_back(self.state.now, PacketKind::Data) {
+            if self.is_crowded(self.state.now, PacketKind::Data) {
                 self.state.held_back = true;
                 return;
             }
@@ -999,37 +1027,47 @@ impl Worker {
     /// packet was of this kind.
     #[inline]
     fn make_room(&mut self, kind: PacketKind) {
-        if !self.has_burst_room(kind) {
+        if self.missing_room(kind) > 0 {
             self.wait_for_room(kind);
         }
     }
 
-    fn has_burst_room(&self, kind: PacketKind) -> bool {
-        self.inter_worker.as_ref().is_none_or(|one| one.has_burst_room(kind))
+    fn missing_room(&self, kind: PacketKind) -> usize {
+        self.inter_worker.as_ref().map_or(0, |one| one.missing_room(kind))
     }
 
     #[cold]
     fn wait_for_room(&mut self, kind: PacketKind) {
         // The round may have taken long.
-        let begin = self.now();
-        let mut now = begin;
+        let mut now = self.now();
         self.state.now = self.state.now.max(now);
         if self.idle.is_stepped() {
-            // Other workers take messages in steps of their own. Packets without room are dropped and counted.
+            // Other workers take messages in steps of their own. Packets without room are refused or dropped.
             return;
         }
-        while self.inter_worker.as_mut().is_some_and(|one| one.should_wait_for_room(now)) {
+        let (mut missing, mut since) = (usize::MAX, now);
+        while let Some(inter_worker) = &mut self.inter_worker
+            && inter_worker.should_wait_for_room(now, now.since(since))
+        {
+            let has_many_frames = inter_worker.has_many_frames();
             self.pool.settle();
             self.wake_others();
-            self.state.has_messages |= self.take_messages(self.state.now);
-            if self.has_burst_room(kind) {
-                self.inter_worker.iter_mut().for_each(|one| one.end_wait());
-                return;
+            if !has_many_frames {
+                self.state.has_messages |= self.take_messages(self.state.now);
             }
-            pause(now.since(begin));
+            let still_missing = self.missing_room(kind);
+            if still_missing == 0 {
+                self.inter_worker.iter_mut().for_each(|one| one.end_wait());
+                break;
+            }
+            if still_missing < missing {
+                (missing, since) = (still_missing, now);
+            }
+            pause(now.since(since));
             now = self.now();
             self.state.now = self.state.now.max(now);
         }
+        self.inter_worker.iter_mut().for_each(|one| one.note_wait(now.since(since)));
     }
 
     /// Lets other threads run, after a round in which no face was read for lack of room in the rings.

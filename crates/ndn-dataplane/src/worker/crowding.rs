@@ -1,0 +1,136 @@
+//! Use of the rings to other workers while these have little room, by principal.
+//!
+//! Packets that are not read wait in the kernel, which holds back the sender of a stream. What has to wait is what fills
+//! the rings: each principal, and each socket or port that several share, may send an equal part of the room that is left,
+//! and is not read again until there is more. All others go on, and so do their packets for workers that have room.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use ndn_types::{PrincipalKey, Timestamp};
+
+/// Time for which parts of the room are counted at least.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Time for which a worker waits for another one that takes nothing, in all of its reads in this time: long enough for
+/// another thread to have its turn on the processor of that one. All faces wait meanwhile.
+const WAIT_MAX: Duration = Duration::from_millis(50);
+
+/// The origin of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum RingUser {
+    /// A user and a site are one, whatever the number of processes or networks.
+    Principal(PrincipalKey),
+    /// The peers of a shared socket or port, by its poll token.
+    Shared(u64),
+}
+
+impl RingUser {
+    /// The principal of a face, or else the socket or port with this token.
+    pub(super) fn new(principal: Option<PrincipalKey>, token: u64) -> Self {
+        match principal {
+            Some(principal) => Self::Principal(principal.group().unwrap_or(principal)),
+            None => Self::Shared(token),
+        }
+    }
+}
+
+/// Messages into crowded rings in the current period.
+#[derive(Debug)]
+pub(super) struct Crowding {
+    /// Messages to be divided.
+    room: usize,
+    messages: HashMap<RingUser, usize>,
+    waited: Duration,
+    /// Beginning of the period.
+    since: Option<Timestamp>,
+}
+
+impl Crowding {
+    pub(super) fn new(room: usize) -> Self {
+        Self { room, messages: HashMap::new(), waited: Duration::ZERO, since: None }
+    }
+
+    /// Begins a period, unless one is in progress: the rings have little room.
+    pub(super) fn begin(&mut self, now: Timestamp) {
+        self.since.get_or_insert(now);
+    }
+
+    /// Ends the period if it is over: the rings have room.
+    #[inline]
+    pub(super) fn end(&mut self, now: Timestamp) {
+        if self.since.is_some_and(|since| now.since(since) >= PERIOD) {
+            self.since = None;
+            self.messages.clear();
+            self.waited = Duration::ZERO;
+        }
+    }
+
+    pub(super) fn note(&mut self, user: RingUser, messages: usize) {
+        if messages > 0 {
+            *self.messages.entry(user).or_default() += messages;
+        }
+    }
+
+    /// Whether a user has sent its part, so that one more user would find an equal one.
+    pub(super) fn is_over(&self, user: RingUser) -> bool {
+        let part = self.room / (self.messages.len() + 1);
+        self.messages.get(&user).is_some_and(|messages| *messages >= part)
+    }
+
+    /// Whether to wait longer, if nothing was taken for this time.
+    pub(super) fn may_wait(&self, waited: Duration) -> bool {
+        self.waited + waited < WAIT_MAX
+    }
+
+    pub(super) fn note_wait(&mut self, waited: Duration) {
+        self.waited += waited;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_divide_the_room_and_one_part_is_left() {
+        let [first, second, idle] = [1, 2, 3].map(RingUser::Shared);
+        let mut crowding = Crowding::new(100);
+        let start = Timestamp::from_millis(7);
+        crowding.begin(start);
+        crowding.note(first, 49);
+        assert!(!crowding.is_over(first));
+        crowding.note(first, 1);
+        assert!(crowding.is_over(first) && !crowding.is_over(second));
+        crowding.note(second, 32);
+        crowding.note(idle, 0);
+        assert!(!crowding.is_over(second), "a third of 100");
+        crowding.note(second, 1);
+        assert!(crowding.is_over(second) && !crowding.is_over(idle));
+        crowding.end(start.plus(PERIOD / 2));
+        assert!(crowding.is_over(first), "the rings fill and empty within a period");
+        crowding.end(start.plus(PERIOD));
+        assert!(!crowding.is_over(first));
+    }
+
+    #[test]
+    fn waits_are_limited_together_until_the_period_ends() {
+        let mut crowding = Crowding::new(100);
+        let start = Timestamp::from_millis(7);
+        crowding.begin(start);
+        assert!(crowding.may_wait(WAIT_MAX / 2));
+        crowding.note_wait(WAIT_MAX / 2);
+        assert!(!crowding.may_wait(WAIT_MAX / 2));
+        crowding.note_wait(WAIT_MAX / 2);
+        crowding.end(start.plus(PERIOD / 2));
+        assert!(!crowding.may_wait(Duration::ZERO));
+        crowding.end(start.plus(PERIOD));
+        assert!(crowding.may_wait(Duration::ZERO));
+    }
+
+    #[test]
+    fn processes_of_a_user_are_one() {
+        let user = |pid| RingUser::new(Some(PrincipalKey::LocalApplication { uid: 1, pid }), 5);
+        assert_eq!(user(7), user(8));
+        assert_ne!(RingUser::new(None, 5), RingUser::new(None, 6));
+    }
+}
