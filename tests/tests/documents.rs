@@ -16,6 +16,10 @@ fn read(path: &Path) -> String {
 
 /// All Markdown files below a folder, relative to the repository.
 fn markdown_below(folder: &str) -> Vec<PathBuf> {
+    files_below(folder, "md")
+}
+
+fn files_below(folder: &str, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::from(folder)];
     while let Some(folder) = folders.pop() {
@@ -24,7 +28,7 @@ fn markdown_below(folder: &str) -> Vec<PathBuf> {
             let path = folder.join(entry.file_name());
             if entry.file_type().unwrap().is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
+            } else if path.extension().is_some_and(|found| found == extension) {
                 found.push(path);
             }
         }
@@ -168,4 +172,33 @@ fn the_code_map_lists_every_crate() {
             assert!(is_listed, "docs/internals/architecture.md does not list {folder}/{name}");
         }
     }
+}
+
+#[test]
+fn tests_named_by_the_threat_model_exist() {
+    let folders = ["crates", "apps", "tests", "fuzz/src"];
+    let mut tests = BTreeSet::new();
+    for file in folders.iter().flat_map(|folder| files_below(folder, "rs")) {
+        let text = read(&file);
+        let attributes = ["#[test]\n", "#[tokio::test]\n", "#[tokio::test("];
+        let after_attribute = attributes.iter().flat_map(|one| text.split(one).skip(1));
+        for function in after_attribute.filter_map(|rest| rest.split_once("fn ")) {
+            tests.insert(function.1.split('(').next().unwrap_or_default().to_owned());
+        }
+    }
+    let page = read(Path::new("docs/operating/security.md"));
+    let (_, table) = page.split_once("## Threat model").unwrap();
+    let rows = table.lines().skip_while(|line| !line.starts_with('|')).skip(2);
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let column = row.trim_end_matches(['|', ' ']).rsplit('|').next().unwrap_or_default();
+        let names: Vec<_> = column.split('`').skip(1).step_by(2).collect();
+        let is_identifier = |name: &&str| name.contains('_') && !name.contains(['/', ' ']);
+        let identifiers = names.iter().copied().filter(is_identifier);
+        wrong.extend(identifiers.filter(|name| !tests.contains(*name)));
+        assert!(!names.is_empty(), "no test is named: {row}");
+        count += 1;
+    }
+    assert!(count > 50, "{count} rows are found");
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
