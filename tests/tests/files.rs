@@ -204,7 +204,7 @@ fn tree_is_fetched_completely() {
         let change = || fs::write(out.join("many/7"), noise(8, 10_000)).unwrap();
         change();
         let message = String::from_utf8(bed.forwarder.run(&tree).stderr).unwrap();
-        assert!(message.contains("503 unchanged, 1 replaced that were changed here"), "{message}");
+        assert!(message.contains("503 unchanged, 1 replaced despite local changes"), "{message}");
         change();
         let again = bed.forwarder.json(&tree);
         assert_eq!(

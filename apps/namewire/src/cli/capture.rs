@@ -90,7 +90,7 @@ impl PacketFilter {
             return Ok(());
         }
         Err(Failure::Usage(format!(
-            "--peer {peer}: it is a face URI, such as tcp4://192.0.2.1:6363, or its beginning; the schemes are {}",
+            "--peer {peer}: expected a face URI, such as tcp4://192.0.2.1:6363, its scheme with the address, or its scheme alone; the schemes are {}",
             SCHEMES.join(", ")
         )))
     }

@@ -225,9 +225,9 @@ fn read_input(input: &str) -> Outcome<Vec<u8>> {
     }
 }
 
-/// Base64 may have slashes, also at the beginning, but then it is a packet.
+/// Base64 may have slashes, also at the beginning, but then it has the type of an Interest, a Data or an LpPacket.
 fn is_path(input: &str) -> bool {
-    let is_packet = |wire: Vec<u8>| !wire.is_empty() && dissect(&wire).error().is_none();
+    let is_packet = |wire: Vec<u8>| matches!(wire.first(), Some(5 | 6 | 100));
     input.contains('.') || input.contains('/') && !from_base64(input).is_ok_and(is_packet)
 }
 
@@ -303,6 +303,8 @@ mod tests {
         assert_eq!(read_input(packet).unwrap(), packet.as_bytes());
         assert!(dissect(&from_base64(packet).unwrap()).error().is_none());
         assert_eq!(read_input("BQUHAwgBYQ").unwrap(), b"BQUHAwgBYQ");
+        // Of a packet that ends too early, the elements before its end are shown.
+        assert_eq!(read_input("BQkHBwgFYf//").unwrap(), b"BQkHBwgFYf//");
     }
 
     #[test]

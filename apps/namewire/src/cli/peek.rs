@@ -165,7 +165,7 @@ async fn hint_for_object(endpoint: &Endpoint, name: &Name) -> Option<String> {
     let is_directory = metadata.is_some_and(|metadata| metadata.is_directory());
     let (what, command) = match is_directory {
         true => ("a directory", "ls"),
-        false => ("an object of segments", "get"),
+        false => ("a segmented object", "get"),
     };
     Some(format!("; it is {what}: `namewire {command} {name}`"))
 }

@@ -212,7 +212,7 @@ fn report(
         let parts = [
             (fetched.unchanged, "unchanged"),
             (fetched.replaced - fetched.replaced_changed, "replaced"),
-            (fetched.replaced_changed, "replaced that were changed here"),
+            (fetched.replaced_changed, "replaced despite local changes"),
             (fetched.renamed, "renamed"),
             (fetched.deleted, "deleted"),
         ];

@@ -50,18 +50,22 @@ const UNITS: [(&str, &str); 5] = [
     ("_share", "share"),
     ("_ms", "ms"),
     ("_mib", "MiB"),
-    ("_mbit_per_s", "Mbit/s"),
+    ("mbit_per_s", "Mbit/s"),
     ("_per_s", "1/s"),
 ];
+
+/// The unit of the response of this name, if its name has one.
+fn unit_of(response: &str) -> Option<&'static str> {
+    let quantity = response.split('.').next().unwrap_or_default();
+    UNITS.iter().find(|(end, _)| quantity.ends_with(end)).map(|(_, unit)| *unit)
+}
 
 /// Refuses units in which responses are not measured.
 fn check_units(experiment: &Experiment) -> Result<(), String> {
     for response in &experiment.responses {
-        let quantity = response.name.split('.').next().unwrap_or_default();
-        let unit = UNITS.iter().find(|(end, _)| quantity.ends_with(end));
-        if let Some((_, unit)) = unit
+        if let Some(unit) = unit_of(&response.name)
             && !response.unit.is_empty()
-            && response.unit != *unit
+            && response.unit != unit
         {
             return Err(format!(
                 "response '{}': it is measured in '{unit}', not in '{}'",
@@ -120,4 +124,23 @@ pub(super) fn pattern(name: &str) -> Result<Pattern, String> {
         let known: Vec<_> = Pattern::ALL.iter().map(|(_, known)| *known).collect();
         format!("unknown pattern '{name}'; known: {}", known.join(", "))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_responses_have_units() {
+        let cases = [
+            ("mbit_per_s.router", Some("Mbit/s")),
+            ("goodput_mbit_per_s", Some("Mbit/s")),
+            ("requests_per_s", Some("1/s")),
+            ("delay_ms", Some("ms")),
+            ("hops", None),
+        ];
+        for (response, unit) in cases {
+            assert_eq!(unit_of(response), unit, "{response}");
+        }
+    }
 }

@@ -421,7 +421,6 @@ fn own_settings(section: &Section<'_>) -> Result<Vec<OwnSettings>, Fault> {
     nodes.keys().into_iter().map(own).collect()
 }
 
-/// A table of templates.
 /// Other values of settings of the load.
 fn load(section: &Section<'_>) -> Result<Vec<(String, Template)>, Fault> {
     if let Some(load) = section.section("load")? {
@@ -430,6 +429,7 @@ fn load(section: &Section<'_>) -> Result<Vec<(String, Template)>, Fault> {
     templates(section, "load")
 }
 
+/// A table of templates.
 fn templates(section: &Section<'_>, key: &str) -> Result<Vec<(String, Template)>, Fault> {
     let Some(below) = section.section(key)? else { return Ok(Vec::new()) };
     below.keys().into_iter().map(|key| Ok((key.to_owned(), required(&below, key)?))).collect()
