@@ -17,10 +17,10 @@ use ndn_dataplane::{MemoryFaceOptions, SteppedWorker};
 use ndn_face::InternalEnd;
 use ndn_forwarding::InterestAccount;
 use ndn_management::client::CommandBuilder;
-use ndn_management::{ControlParameters, Verb};
+use ndn_management::{ControlParameters, Verb, route_flag};
 use ndn_packet::{
-    DataBuilder, InterestBuilder, KeyLocator, LpHeader, LpPacket, NackReason, Name, SignatureInfo,
-    SignatureType,
+    DataBuilder, InterestBuilder, KeyLocator, LpHeader, LpPacket, NackReason, Name, NameRef,
+    SignatureInfo, SignatureType,
 };
 use ndn_sys::clock::ManualClock;
 use ndn_table::Resource;
@@ -39,6 +39,11 @@ const MOVES: usize = 10;
 const FACE_QUEUE: usize = 512;
 /// Faces of a strategy that sends to all next hops.
 const UPSTREAMS: usize = 4;
+/// Prefixes for which each bystander makes ASF measure: far more than shards, so that each shard knows the next hops.
+const LEARNT_PREFIXES: u32 = 64;
+/// Times that it does so, and the time between two: longer than an Interest is pending.
+const LEARNING_ROUNDS: u32 = 5;
+const LEARNING_INTERVAL: Duration = Duration::from_secs(5);
 /// Holding of each bystander during the attack, in percent of each table, if there is one attacker: a third of its
 /// share. With more, it is less.
 const HELD_PERCENT: usize = 4;
@@ -109,6 +114,8 @@ pub enum Target {
     Next,
     /// To the hole, with names of one component.
     Root,
+    /// To next hops that ASF measures, under the prefix that bystanders use next. The cheaper one does not answer.
+    Measured,
 }
 
 /// Interests of all ports in turn.
@@ -132,6 +139,8 @@ pub struct Flood {
     pub must_be_fresh: bool,
     /// All have the same Nonce.
     pub has_one_nonce: bool,
+    /// A ForwardingHint leads them to the hole, whatever their names.
+    pub has_hint: bool,
 }
 
 /// A move of the attacker, or of the network while it attacks.
@@ -309,8 +318,16 @@ fn random_move(pit_capacity: usize, random: &mut StdRng) -> Move {
 }
 
 fn random_flood(pit_capacity: usize, random: &mut StdRng) -> Flood {
-    let targets =
-        [Target::Hole, Target::Hole, Target::All, Target::Producer, Target::Next, Target::Root];
+    let targets = [
+        Target::Hole,
+        Target::Hole,
+        Target::All,
+        Target::Producer,
+        Target::Next,
+        Target::Root,
+        Target::Measured,
+        Target::Measured,
+    ];
     let length = match random.random_range(0..4) {
         0 | 1 => 0,
         2 => random.random_range(0..400),
@@ -330,6 +347,8 @@ fn random_flood(pit_capacity: usize, random: &mut StdRng) -> Flood {
         can_be_prefix: is_root || random.random_bool(0.3),
         must_be_fresh: random.random_bool(0.2),
         has_one_nonce: random.random_bool(0.05),
+        // Retransmission suppression of other strategies counts Interests with another hint, too.
+        has_hint: target == Target::Measured && random.random_bool(0.7),
     }
 }
 
@@ -371,6 +390,8 @@ struct Field {
     /// Takes Interests of the bystanders until the end.
     slow: Port,
     slow_names: Vec<Name>,
+    /// The cheaper next hop of [`Target::Measured`].
+    dead: Port,
     upstreams: Vec<Port>,
     /// Interests of the bystanders that came to [`Self::upstreams`].
     upstream_arrivals: usize,
@@ -426,13 +447,28 @@ impl Field {
             add(Scope::Local, Some(application))?,
             add(Scope::NonLocal, None)?,
         ];
-        let [producer, hole, slow] =
-            [add(Scope::NonLocal, None)?, add(Scope::NonLocal, None)?, add(Scope::NonLocal, None)?];
+        let mut neighbour = || add(Scope::NonLocal, None);
+        let [producer, hole, slow, dead] = [neighbour()?, neighbour()?, neighbour()?, neighbour()?];
         let upstreams: Vec<_> =
             (0..UPSTREAMS).map(|_| add(Scope::NonLocal, None)).collect::<anyhow::Result<_>>()?;
-        for (prefix, port) in [("/good", &producer), ("/slow", &slow), ("/", &hole)] {
-            forwarder.add_route(&name(prefix), port.face_id, 0)?;
+        let routes = [
+            ("/good", &producer, 0),
+            ("/slow", &slow, 0),
+            ("/", &hole, 0),
+            ("/asf", &producer, 10),
+        ];
+        for (prefix, port, cost) in routes {
+            forwarder.add_route(&name(prefix), port.face_id, cost)?;
         }
+        // The hole would be a next hop otherwise, and the best one once it has answered the attacker: see `AnswerAllBut`.
+        let capture = ControlParameters {
+            name: Some(name("/asf")),
+            face_id: Some(dead.face_id),
+            flags: Some(route_flag::CHILD_INHERIT | route_flag::CAPTURE),
+            ..ControlParameters::default()
+        };
+        forwarder.command(Verb::RibRegister, &capture)?;
+        forwarder.set_strategy(&name("/asf"), &name("/localhost/nfd/strategy/asf"))?;
         for port in &upstreams {
             forwarder.add_route(&name("/all"), port.face_id, 0)?;
         }
@@ -451,6 +487,7 @@ impl Field {
             unanswered: Vec::new(),
             slow,
             slow_names: Vec::new(),
+            dead,
             upstreams,
             upstream_arrivals: 0,
             faces,
@@ -477,6 +514,7 @@ impl Field {
     }
 
     fn attack(&mut self, attack: &Attack) -> Result<AttackOutcome, String> {
+        self.learn()?;
         self.hold(attack)?;
         self.serve("before the attack")?;
         for (number, of_attack) in attack.moves.iter().enumerate() {
@@ -491,6 +529,23 @@ impl Field {
         let account = InterestAccount::of(&counters);
         self.outcome.refused = account.refused + account.evicted;
         Ok(self.outcome)
+    }
+
+    /// The bystanders make ASF measure that the cheaper next hop of a prefix does not answer.
+    fn learn(&mut self) -> Result<(), String> {
+        for round in 0..LEARNING_ROUNDS {
+            for prefix in 0..LEARNT_PREFIXES {
+                for bystander in 0..self.bystanders.len() {
+                    let uri = format!("/asf/learnt-{prefix}/{bystander}/{round}");
+                    let wire = self.interest(&uri, 4000, false, false);
+                    self.bystanders[bystander].end.send(wire).map_err(|_| "no room to learn")?;
+                }
+                self.settle()?;
+            }
+            self.wait(LEARNING_INTERVAL)?;
+            self.bystanders.iter_mut().for_each(Port::drain);
+        }
+        Ok(())
     }
 
     /// The bystanders have pending Interests, less than their shares, for all of the attack.
@@ -523,9 +578,22 @@ impl Field {
     }
 
     fn interest(&mut self, uri: &str, lifetime_ms: u64, prefix: bool, fresh: bool) -> Vec<u8> {
+        self.interest_by(&[], uri, lifetime_ms, prefix, fresh)
+    }
+
+    /// An Interest with a ForwardingHint.
+    fn interest_by(
+        &mut self,
+        hint: &[NameRef<'_>],
+        uri: &str,
+        lifetime_ms: u64,
+        prefix: bool,
+        fresh: bool,
+    ) -> Vec<u8> {
         self.nonce += 1;
         let name = name(uri);
         let builder = InterestBuilder::new(&name).nonce(self.nonce).lifetime_ms(lifetime_ms);
+        let builder = builder.forwarding_hint(hint);
         builder.can_be_prefix(prefix).must_be_fresh(fresh).to_vec().unwrap_or_default()
     }
 
@@ -547,6 +615,9 @@ impl Field {
     fn flood(&mut self, flood: &Flood) -> Result<(), String> {
         let filler = "x".repeat(flood.length);
         let (one_nonce, round) = (self.nonce + 1, self.round);
+        let hole = name("/hole");
+        let hints = [hole.as_ref()];
+        let hint = if flood.has_hint { &hints[..] } else { &[] };
         for number in 0..flood.count {
             let serial = number % flood.names.max(1);
             let uri = match flood.target {
@@ -555,16 +626,20 @@ impl Field {
                 Target::Producer => format!("/good/attack/{round}/{serial}/{filler}"),
                 Target::Next => format!("/good/{}/{}/0/{}", round + 1, serial % 3, serial / 3),
                 Target::Root => format!("/r{round}-{serial}"),
+                Target::Measured => {
+                    format!("/asf/{}/{serial}/{filler}", round + u32::from(serial % 2 == 1))
+                }
             };
             if flood.has_one_nonce {
                 self.nonce = one_nonce;
             }
             let Flood { lifetime_ms, can_be_prefix, must_be_fresh, .. } = *flood;
-            let wire = self.interest(&uri, lifetime_ms, can_be_prefix, must_be_fresh);
+            let wire = self.interest_by(hint, &uri, lifetime_ms, can_be_prefix, must_be_fresh);
             let port = number % self.attackers.len();
             self.send_attack(port, with_token(&wire, flood.token))?;
             // The link to the producer is no resource of the forwarder: its queue does not overflow.
-            let is_answered = matches!(flood.target, Target::Producer | Target::Next);
+            let of_producer = [Target::Producer, Target::Next, Target::Measured];
+            let is_answered = of_producer.contains(&flood.target);
             if is_answered && number % (FACE_QUEUE / 2) == 0 {
                 self.settle()?;
             }
@@ -722,6 +797,7 @@ impl Field {
                 self.unanswered.push(name);
             }
         }
+        self.dead.drain();
         while let Some(seen) = self.slow.receive() {
             if let Seen::Interest { name, .. } = seen {
                 self.slow_names.push(name);
@@ -770,6 +846,10 @@ impl Field {
             for length in [150, 700, 2000, 4000] {
                 let filler = "y".repeat(length);
                 self.exchange(bystander, &format!("/good/{round}/{bystander}/{filler}"), false)?;
+            }
+            for number in 0..2 {
+                let measured = format!("/asf/{round}/{bystander}/{number}");
+                self.exchange(bystander, &measured, false)?;
             }
             self.exchange(bystander, "/good", true)?;
             self.fragmented(bystander)?;
