@@ -6,4 +6,6 @@
 
 pub mod cli;
 pub use namewire_config as config;
+mod log_text;
+#[cfg(target_os = "linux")]
 pub mod process;

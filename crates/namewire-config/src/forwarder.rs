@@ -3,8 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use ndn_dataplane::Arrangement;
-use ndn_types::ByteSize;
+use ndn_types::{Arrangement, ByteSize};
 use toml::de::DeValue;
 
 use crate::declaration::RestartReason::{Memory, WorkerThreads};

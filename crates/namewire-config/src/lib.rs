@@ -38,6 +38,7 @@ mod reader;
 mod reference;
 mod state_directory;
 mod tables;
+pub mod text;
 pub mod text_file;
 mod value;
 mod writer;

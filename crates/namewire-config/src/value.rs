@@ -7,10 +7,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ndn_dataplane::Arrangement;
 use ndn_packet::Name;
 use ndn_types::{
-    ByteSize, FaceUri, duration_of_number, format_duration, parse_duration, size_of_number,
+    Arrangement, ByteSize, FaceUri, duration_of_number, format_duration, parse_duration,
+    size_of_number,
 };
 #[cfg(test)]
 use proptest::prelude::*;

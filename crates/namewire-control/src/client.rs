@@ -6,11 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::net::sockopt::socket_peercred;
+use ndn_sys::peer::{process_of_peer, user_of_peer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::protocol::{RESPONSE_LEN_MAX, Response};
+
+/// Number of the user root.
+const ROOT: u32 = 0;
 
 /// Failure of a request on the control socket.
 #[derive(Debug, thiserror::Error)]
@@ -56,11 +59,11 @@ impl ControlClient {
     pub fn connect(path: &Path) -> Result<Self, ControlError> {
         let failed = |source| ControlError::Connect { path: path.to_owned(), source };
         let stream = UnixStream::connect(path).map_err(failed)?;
-        let server = socket_peercred(&stream).map_err(|error| failed(error.into()))?.uid;
-        let own = rustix::process::geteuid();
+        let server = user_of_peer(&stream).map_err(failed)?;
+        let own = rustix::process::geteuid().as_raw();
         // Somebody else may have made a socket of this name in a directory such as /tmp.
-        if !own.is_root() && server != own && !server.is_root() {
-            let text = format!("user {} listens there", server.as_raw());
+        if own != ROOT && server != own && server != ROOT {
+            let text = format!("user {server} listens there");
             return Err(failed(io::Error::new(ErrorKind::PermissionDenied, text)));
         }
         Ok(Self { reader: BufReader::new(stream), timeout: None })
@@ -102,9 +105,7 @@ impl ControlClient {
 
     /// Determines why no answer has arrived.
     fn silent(&self) -> ControlError {
-        let peer =
-            socket_peercred(self.reader.get_ref()).ok().map(|peer| peer.pid.as_raw_nonzero());
-        let stopped = peer.filter(|pid| {
+        let stopped = process_of_peer(self.reader.get_ref()).filter(|pid| {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
             stat.is_ok_and(|stat| is_stopped(&stat))
         });

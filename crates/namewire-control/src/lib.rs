@@ -10,8 +10,9 @@
 //! a client calls it as a method of [`ControlClient`].
 //!
 //! The [server](ControlSocket) has one thread that accepts and one per connection. They block in the kernel
-//! and never touch the packet path.
+//! and never touch the packet path. The server is for Linux; clients are compiled for other systems, too.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux uses all of it"))]
 
 mod base64;
 pub mod capture;
@@ -22,6 +23,7 @@ mod log_feed;
 mod packet_trace;
 mod protocol;
 mod requests;
+#[cfg(target_os = "linux")]
 mod server;
 mod service_times;
 mod streams;
@@ -40,6 +42,7 @@ pub use protocol::{
     WaitingFace, WebTransportStatus, WorkerStatistics, XdpProcess,
 };
 pub use requests::{Operations, REQUESTS, execute, management_timeout};
+#[cfg(target_os = "linux")]
 pub use server::{ControlListener, ControlSocket};
 pub use service_times::{
     BurstTimes, SERVICE_TIMES_RESULTS, ServiceTimesBefore, ServiceTimesReport, ServiceTimesStream,
@@ -47,5 +50,5 @@ pub use service_times::{
 };
 pub use streams::CaptureStream;
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests;

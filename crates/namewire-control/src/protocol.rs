@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ndn_dataplane::{BURST_SIZE_CLASSES, ExchangeValues, QueueDepthValues, WorkerValues};
+use ndn_counters::{
+    BURST_SIZE_CLASSES, CallValues, ExchangeValues, FaceValues, QueueDepthValues, WorkerValues,
+};
 use ndn_disk::DiskValues;
-use ndn_face::{CallValues, FaceValues};
 use ndn_forwarding::{InterestAccount, ShardValues};
 use ndn_ring::PoolValues;
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ndn_face::FaceValues;
+use ndn_counters::FaceValues;
 use ndn_management::TablePart;
 use ndn_packet::Name;
 use ndn_sys::clock::Clock;

@@ -83,7 +83,7 @@ pub(super) fn named(uri: &FaceUri) -> FaceUri {
 
 /// Returns the text of a system error without its number.
 pub(super) fn words(error: &io::Error) -> String {
-    crate::text::without_numbers(&error.to_string())
+    crate::config::text::without_numbers(&error.to_string())
 }
 
 #[cfg(test)]

@@ -76,7 +76,6 @@ mod stepped;
 mod streams;
 mod tables;
 mod telemetry;
-pub mod text;
 mod vip;
 mod websocket;
 mod webtransport;

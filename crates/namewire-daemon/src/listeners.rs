@@ -13,8 +13,8 @@ use super::addresses::named;
 use super::directory::OwnFile;
 use super::streams::{LocalEnd, Streams, absolute, open_all};
 use super::webtransport;
+use crate::config::text::transport_uri;
 use crate::config::{self, Config, FaceDefaults};
-use crate::text::transport_uri;
 
 /// Default socket paths of other client libraries (ndn-cxx, python-ndn, NDNts, ndn-js).
 const WELL_KNOWN_SOCKETS: [&str; 2] = ["/run/nfd/nfd.sock", "/var/run/nfd/nfd.sock"];

@@ -15,6 +15,7 @@ mod pages;
 mod program_metrics;
 mod remote_write;
 mod respond;
+mod running_process;
 mod server;
 mod shared;
 mod site;

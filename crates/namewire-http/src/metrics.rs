@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use namewire_control::{LinkCounters, Operations, WorkerStatistics};
-use ndn_face::LinkDropReason;
+use ndn_counters::LinkDropReason;
 use ndn_forwarding::DropReason;
 use ndn_management::{
     CallError, Dataset, FACE_ID_RESERVED_MAX, FaceQueryFilter, FaceStatus, Management,

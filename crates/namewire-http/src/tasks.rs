@@ -4,20 +4,19 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ndn_sys::cpu::process_time;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{Semaphore, watch};
 
 use crate::calls::{Unanswered, permit_of};
+use crate::running_process::RunningProcess;
 use crate::tokens::Role;
 
 /// Maximum number of tasks that run at a time.
@@ -110,12 +109,6 @@ struct Task {
     result: Vec<u8>,
 }
 
-/// A process that has not been waited for.
-struct RunningProcess {
-    id: u32,
-    handle: OwnedFd,
-}
-
 impl Task {
     fn state(&self) -> &'static str {
         match (self.status, self.is_stopping) {
@@ -138,7 +131,7 @@ impl Task {
         {
             result = &result[..error.valid_up_to()];
         }
-        let cpu = self.process.as_ref().and_then(|process| process_time(process.id).ok());
+        let cpu = self.process.as_ref().and_then(RunningProcess::cpu_time);
         let cpu_ns = cpu.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         json!({
             "id": self.id, "kind": kind, "arguments": arguments, "principal": principal, "unix_ms": unix_ms,
@@ -269,11 +262,8 @@ impl Tasks {
     /// Runs a process to its end.
     fn run(&self, id: u64, mut command: Command, started: &Sender<io::Result<()>>) {
         let opened = command.spawn().and_then(|mut child| {
-            let id = child.id();
-            let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
-            let pid = pid.ok_or_else(|| io::Error::other("a process without a number"));
-            match pid.and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::empty())?)) {
-                Ok(handle) => Ok((child, RunningProcess { id, handle })),
+            match RunningProcess::of(&child) {
+                Ok(process) => Ok((child, process)),
                 Err(error) => {
                     // It has not been used yet.
                     let _ = child.kill();
@@ -371,8 +361,7 @@ impl Tasks {
         let Some(process) = &task.process else { return false };
         task.is_stopping = true;
         self.shared.changed.send_replace(());
-        // It may have ended on its own meanwhile.
-        let _ = pidfd_send_signal(&process.handle, signal);
+        process.signal(signal);
         true
     }
 
@@ -384,7 +373,7 @@ impl Tasks {
             for task in &mut list.tasks {
                 if let Some(process) = &task.process {
                     task.is_stopping = true;
-                    let _ = pidfd_send_signal(&process.handle, signal);
+                    process.signal(signal);
                 }
             }
             let is_running = |list: &mut List| list.tasks.iter().any(|task| task.status.is_none());

@@ -12,7 +12,6 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::file_version::FileVersion;
 
@@ -98,10 +97,7 @@ impl Token {
     pub fn new(name: &str, role: Role, expires_s: Option<u64>) -> io::Result<Self> {
         check_name(name).map_err(io::Error::other)?;
         let mut bytes = [0_u8; TOKEN_BYTES];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
-        }
+        aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("no random numbers"))?;
         let secret = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Self { name: name.to_owned(), role, secret, expires_s })
     }

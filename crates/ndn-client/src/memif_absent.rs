@@ -15,6 +15,7 @@ pub(crate) struct MemifSocket(Infallible);
 pub(crate) struct MemifRefusal(Infallible);
 
 /// The end of a connection by the forwarder.
+#[expect(dead_code, reason = "as on Linux")]
 pub(crate) enum Ended {
     Disconnected(DisconnectReason),
     Closed,

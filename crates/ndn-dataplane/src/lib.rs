@@ -51,8 +51,7 @@ pub use options::{
 };
 pub use overload::{OverloadOptions, ShedAction};
 pub use placement::{
-    Arrangement, PlacementError, WorkerPlacement, Workers, default_worker_count, plan_placement,
-    plan_roles,
+    PlacementError, WorkerPlacement, Workers, default_worker_count, plan_placement, plan_roles,
 };
 pub use queue::WorkerGone;
 pub use stepped::SteppedWorker;

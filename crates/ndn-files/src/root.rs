@@ -40,6 +40,7 @@ pub struct RootOptions {
 /// A directory, and what may be reached below it.
 #[derive(Debug)]
 pub struct Root {
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is opened below it"))]
     directory: OwnedFd,
     path: PathBuf,
     options: RootOptions,

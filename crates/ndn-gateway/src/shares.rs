@@ -33,9 +33,20 @@ pub fn principal_of(connection: BorrowedFd<'_>, peer: SocketAddr) -> PrincipalKe
         return PrincipalKey::Remote(ndn_types::RemoteAddress::V4(address));
     }
     let is_on_this_host = peer.ip().to_canonical().is_loopback();
-    match is_on_this_host.then(|| ndn_sys::netlink::user_of_tcp_peer(connection)) {
-        Some(Ok(Some(uid))) => PrincipalKey::LocalApplication { uid, pid: 0 },
-        Some(Ok(None) | Err(_)) | None => PrincipalKey::remote(peer),
+    match is_on_this_host.then(|| user_of(connection)).flatten() {
+        Some(uid) => PrincipalKey::LocalApplication { uid, pid: 0 },
+        None => PrincipalKey::remote(peer),
+    }
+}
+
+/// The user who has the other end of a connection on this host, if the kernel names the user.
+fn user_of(connection: BorrowedFd<'_>) -> Option<u32> {
+    #[cfg(target_os = "linux")]
+    return ndn_sys::netlink::user_of_tcp_peer(connection).ok().flatten();
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = connection;
+        None
     }
 }
 

@@ -20,8 +20,9 @@
 //! side keeps its own positions in private memory. Shared memory cannot be shrunk (see
 //! [`ndn_sys::shared_memory`]), and the type of received descriptors is checked.
 //!
-//! On other systems than Linux, there are addresses only.
+//! On other systems than Linux, there are addresses, secrets and limits only.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux uses all of it"))]
 
 mod address;
 #[cfg(target_os = "linux")]
@@ -31,7 +32,6 @@ mod connection;
 mod disconnect;
 #[cfg(target_os = "linux")]
 mod handshake;
-#[cfg(target_os = "linux")]
 mod limits;
 #[cfg(target_os = "linux")]
 mod message;
@@ -41,7 +41,6 @@ mod receive;
 mod regions;
 #[cfg(target_os = "linux")]
 mod ring;
-#[cfg(target_os = "linux")]
 mod secret;
 #[cfg(target_os = "linux")]
 mod send;
@@ -60,7 +59,6 @@ pub use handshake::{
     ClientHandshake, ClientOptions, HandshakeError, Progress, Refusal, ServerHandshake,
     ServerOptions,
 };
-#[cfg(target_os = "linux")]
 pub use limits::{BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN};
 #[cfg(target_os = "linux")]
 pub use message::{MESSAGE_LENGTH, Message, MessageError, Name};
@@ -68,7 +66,6 @@ pub use message::{MESSAGE_LENGTH, Message, MessageError, Name};
 pub use receive::{Received, Receiver};
 #[cfg(target_os = "linux")]
 pub use ring::Fault;
-#[cfg(target_os = "linux")]
 pub use secret::{SECRET_LENGTH, Secret, SecretError};
 #[cfg(target_os = "linux")]
 pub use send::{Sender, Sent};

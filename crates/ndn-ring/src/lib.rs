@@ -14,6 +14,7 @@
 //! | [`AesHasher`] | keyed hashes of all prefixes of a string |
 //! | [`equal_lanes`] | comparison of sixteen bytes at once |
 //! | [`advise_huge_pages`] | huge pages for large tables |
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux uses all of it"))]
 
 mod aes_hash;
 mod copy_block;

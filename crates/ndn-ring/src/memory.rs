@@ -102,7 +102,7 @@ struct Mapped {
 
 /// Maps at least `length` bytes from a huge page boundary on, the first `huge` of them in reserved
 /// huge pages.
-#[cfg(not(any(miri, loom)))]
+#[cfg(all(target_os = "linux", not(any(miri, loom))))]
 fn map_zeroed(length: usize, huge: usize) -> io::Result<Mapped> {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
     let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -165,7 +165,7 @@ fn map_zeroed(length: usize, huge: usize) -> io::Result<Mapped> {
 
 /// Requests transparent huge pages, and checks whether the first page is one. That touches one huge
 /// page, which would be used first anyway.
-#[cfg(not(any(miri, loom)))]
+#[cfg(all(target_os = "linux", not(any(miri, loom))))]
 fn advise_transparent(start: NonNull<u8>, length: usize) -> bool {
     use rustix::mm::{Advice, madvise};
     // SAFETY: no other reference to the memory exists, and its content stays.
@@ -178,15 +178,15 @@ fn advise_transparent(start: NonNull<u8>, length: usize) -> bool {
     crate::pages::transparent_bytes_at(start.addr().get()).is_ok_and(|bytes| bytes > 0)
 }
 
-#[cfg(not(any(miri, loom)))]
+#[cfg(all(target_os = "linux", not(any(miri, loom))))]
 fn unmap(base: NonNull<u8>, length: usize) {
     // SAFETY: `base` and `length` are part of what `map_zeroed` mapped, and the pool unmaps only when no
     // handle and no `FillBlock` is left. It can fail only for arguments that were never mapped.
     let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), length) };
 }
 
-/// Interpreters do not implement mappings: use the standard allocator.
-#[cfg(any(miri, loom))]
+/// Interpreters do not implement mappings, and other systems have no huge pages: use the standard allocator.
+#[cfg(not(all(target_os = "linux", not(any(miri, loom)))))]
 fn map_zeroed(length: usize, _huge: usize) -> io::Result<Mapped> {
     // SAFETY: the layout is not empty, because a pool has at least one block.
     let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(length)) })
@@ -194,18 +194,18 @@ fn map_zeroed(length: usize, _huge: usize) -> io::Result<Mapped> {
     Ok(Mapped { whole: (base, length), base })
 }
 
-#[cfg(any(miri, loom))]
+#[cfg(not(all(target_os = "linux", not(any(miri, loom)))))]
 fn advise_transparent(_start: NonNull<u8>, _length: usize) -> bool {
     false
 }
 
-#[cfg(any(miri, loom))]
+#[cfg(not(all(target_os = "linux", not(any(miri, loom)))))]
 fn unmap(base: NonNull<u8>, length: usize) {
     // SAFETY: allocated by `map_zeroed` with the same layout.
     unsafe { std::alloc::dealloc(base.as_ptr(), layout(length)) };
 }
 
-#[cfg(any(miri, loom))]
+#[cfg(not(all(target_os = "linux", not(any(miri, loom)))))]
 fn layout(length: usize) -> std::alloc::Layout {
     std::alloc::Layout::from_size_align(length, 4096).expect("a page-aligned layout")
 }

@@ -13,6 +13,7 @@ mod pair;
 /// Length of a digest in bytes.
 const DIGEST_LEN: usize = 32;
 /// Length of a block in bytes.
+#[cfg(any(test, target_arch = "x86_64"))]
 const BLOCK_LEN: usize = 64;
 
 /// Maximum number of inputs of [`lanes()`].
@@ -136,6 +137,7 @@ pub fn lanes(inputs: &[&[u8]]) -> Option<[[u8; DIGEST_LEN]; LANES]> {
 
 /// Whether all lanes for the length of the longest input cost less than the inputs in pairs: a
 /// block in a lane takes half the time.
+#[cfg(any(test, target_arch = "x86_64"))]
 fn is_worthwhile(inputs: &[&[u8]]) -> bool {
     let blocks = |input: &&[u8]| input.len() / BLOCK_LEN + 1;
     let longest = inputs.iter().map(blocks).max().unwrap_or(0);

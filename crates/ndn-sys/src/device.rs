@@ -1,7 +1,11 @@
 //! Properties of network devices that `/sys` reports and netlink does not.
 
 use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::path::Path;
+
+use socket2::{Domain, Socket, Type};
 
 /// The hardware behind a network device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -44,6 +48,59 @@ fn read_queues(directory: &Path) -> Option<(usize, usize)> {
     Some((count("rx-"), count("tx-"))).filter(|(receive, transmit)| receive + transmit > 0)
 }
 
+/// Asks for the numbers of queues (`ETHTOOL_GCHANNELS`).
+const ASK_QUEUES: u32 = 0x3c;
+
+/// `struct ethtool_channels`.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Channels {
+    command: u32,
+    /// The most that there can be: of receive, transmit, other and combined queues.
+    max: [u32; 4],
+    /// Those that there are.
+    receive: u32,
+    transmit: u32,
+    other: u32,
+    combined: u32,
+}
+
+/// Receive and transmit queues of an interface that are in use, as reported by its driver.
+///
+/// # Errors
+/// [`io::ErrorKind::Unsupported`] if the driver does not report them, [`io::ErrorKind::NotFound`] if there is no such
+/// interface.
+pub fn queues(name: &str) -> io::Result<(u32, u32)> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM.cloexec(), None)?;
+    let mut channels = Channels { command: ASK_QUEUES, ..Channels::default() };
+    // SAFETY: zeros are valid in this C structure.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    for (place, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *place = byte as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut channels).cast();
+    // SAFETY: the name ends in a zero byte, and the kernel reads and writes the structure of this
+    // command, which is live.
+    let result = unsafe {
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, std::ptr::from_mut(&mut request))
+    };
+    match result {
+        0 => {
+            let Channels { receive, transmit, combined, .. } = channels;
+            Ok((receive + combined, transmit + combined))
+        }
+        _ => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ENODEV) => {
+                Err(io::ErrorKind::NotFound.into())
+            }
+            error => Err(error),
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -78,5 +135,12 @@ mod tests {
         fs::create_dir_all(net.join("veth0")).unwrap();
         assert_eq!(Device::read(root.path(), "veth0"), Device::default());
         assert_eq!(Device::read(root.path(), "none"), Device::default());
+    }
+    #[test]
+    fn queues_of_missing_and_virtual_devices_are_an_error() {
+        assert!(queues("lo").is_err(), "it has none");
+        for name in ["no-such-device", "a-name-that-is-too-long"] {
+            assert_eq!(queues(name).unwrap_err().kind(), io::ErrorKind::NotFound);
+        }
     }
 }

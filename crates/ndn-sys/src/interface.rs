@@ -4,9 +4,6 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::AsRawFd;
-
-use socket2::{Domain, Socket, Type};
 
 /// A network interface as it is at the moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,7 +18,7 @@ pub struct Interface {
     pub is_loopback: bool,
     /// It can send to groups.
     pub can_multicast: bool,
-    /// The hardware address of an Ethernet-like one.
+    /// The hardware address of an Ethernet-like one; on Linux only.
     pub mac: Option<[u8; 6]>,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
@@ -72,59 +69,6 @@ pub fn name_of(index: u32) -> Option<String> {
     Some(name.to_string_lossy().into_owned())
 }
 
-/// Asks for the numbers of queues (`ETHTOOL_GCHANNELS`).
-const ASK_QUEUES: u32 = 0x3c;
-
-/// `struct ethtool_channels`.
-#[derive(Debug, Default)]
-#[repr(C)]
-struct Channels {
-    command: u32,
-    /// The most that there can be: of receive, transmit, other and combined queues.
-    max: [u32; 4],
-    /// Those that there are.
-    receive: u32,
-    transmit: u32,
-    other: u32,
-    combined: u32,
-}
-
-/// Receive and transmit queues of an interface that are in use, as reported by its driver.
-///
-/// # Errors
-/// [`io::ErrorKind::Unsupported`] if the driver does not report them, [`io::ErrorKind::NotFound`] if there is no such
-/// interface.
-pub fn queues(name: &str) -> io::Result<(u32, u32)> {
-    let socket = Socket::new(Domain::IPV4, Type::DGRAM.cloexec(), None)?;
-    let mut channels = Channels { command: ASK_QUEUES, ..Channels::default() };
-    // SAFETY: zeros are valid in this C structure.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    if name.len() >= request.ifr_name.len() {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    for (place, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *place = byte as libc::c_char;
-    }
-    request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut channels).cast();
-    // SAFETY: the name ends in a zero byte, and the kernel reads and writes the structure of this
-    // command, which is live.
-    let result = unsafe {
-        libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, std::ptr::from_mut(&mut request))
-    };
-    match result {
-        0 => {
-            let Channels { receive, transmit, combined, .. } = channels;
-            Ok((receive + combined, transmit + combined))
-        }
-        _ => match io::Error::last_os_error() {
-            error if error.raw_os_error() == Some(libc::ENODEV) => {
-                Err(io::ErrorKind::NotFound.into())
-            }
-            error => Err(error),
-        },
-    }
-}
-
 /// Adds one address to its interface.
 ///
 /// # Safety
@@ -156,6 +100,7 @@ unsafe fn add(found: &mut BTreeMap<String, Interface>, entry: &libc::ifaddrs) {
             let ipv6 = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
             interface.addresses.push(IpAddr::V6(Ipv6Addr::from(ipv6.sin6_addr.s6_addr)));
         }
+        #[cfg(target_os = "linux")]
         libc::AF_PACKET => {
             // SAFETY: as above.
             let link = unsafe { entry.ifa_addr.cast::<libc::sockaddr_ll>().read_unaligned() };
@@ -183,9 +128,5 @@ mod tests {
         assert_eq!(index_of("lo"), Some(loopback.index));
         assert_eq!(name_of(loopback.index).as_deref(), Some("lo"));
         assert_eq!((index_of("no-such-device"), index_of("l\0o"), name_of(0)), (None, None, None));
-        assert!(queues("lo").is_err(), "it has none");
-        for name in ["no-such-device", "a-name-that-is-too-long"] {
-            assert_eq!(queues(name).unwrap_err().kind(), io::ErrorKind::NotFound);
-        }
     }
 }

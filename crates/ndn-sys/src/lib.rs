@@ -1,4 +1,4 @@
-//! Safe interfaces to the kernel: Linux, and of other systems the clock and the signals of threads only.
+//! Safe interfaces to the kernel: Linux, and of other systems clock, network interfaces, peers and the signals of threads only.
 //!
 //! | module | content |
 //! |---|---|
@@ -15,6 +15,7 @@
 //! | [`xdp`] | frames of network devices: AF_XDP with a program of our own |
 //! | [`seqpacket`] | messages with descriptors over Unix sockets |
 //! | [`shared_memory`] | memory that a process that is not trusted writes to as well |
+//! | [`peer`] | user and process at the other end of a Unix socket |
 //! | [`poll`] | waiting for many descriptors, and waking a waiting thread |
 //! | [`signal`] | which signals a thread handles |
 //! | [`stream`] | Unix and TCP: listen, accept, connect, vectored reads and writes |
@@ -36,7 +37,6 @@ pub mod energy;
 pub mod file;
 #[cfg(target_os = "linux")]
 pub mod file_io;
-#[cfg(target_os = "linux")]
 pub mod interface;
 #[cfg(target_os = "linux")]
 pub mod interrupt;
@@ -46,6 +46,7 @@ mod mapping;
 pub mod netlink;
 #[cfg(target_os = "linux")]
 pub mod packet;
+pub mod peer;
 #[cfg(target_os = "linux")]
 pub mod poll;
 #[cfg(target_os = "linux")]

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::Duration;
 
-use ndn_sys::interface::queues;
+use ndn_sys::device::queues;
 use ndn_sys::netlink::{NetworkDevice, network_devices};
 use ndn_sys::packet::{Delivery, LinkAddress, PacketSocket, PacketSocketOptions};
 use ndn_sys::poll::{Events, Interest, Poller};

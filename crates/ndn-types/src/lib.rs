@@ -2,6 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `arrangement` | [`Arrangement`]: faces and workers on two NUMA nodes |
 //! | `counter` | [`counters!`], [`drop_reasons!`]: the declaration of counters and drop reasons; [`Counter`] |
 //! | `face` | [`Persistency`], [`Scope`], [`LinkType`]: properties of a face |
 //! | `face_uri` | [`FaceUri`] |
@@ -16,6 +17,7 @@
 //! Pure: no I/O, no clock, no threads.
 #![forbid(unsafe_code)]
 
+mod arrangement;
 mod counter;
 mod face;
 mod face_uri;
@@ -28,6 +30,7 @@ mod shares;
 mod time;
 mod units;
 
+pub use arrangement::Arrangement;
 pub use counter::{Counter, CounterInfo, CounterKind, CounterValues, DropReasonInfo, Unit};
 pub use face::{LinkType, Persistency, Scope};
 pub use face_uri::{FaceUri, FaceUriError, ZONE_IS_MISSING};

@@ -5,9 +5,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use namewire_daemon::text::without_numbers;
-
 use super::output::{self, without_control};
+use crate::config::text::without_numbers;
 
 /// Notes on all commands, shown in `namewire --help` and the man pages.
 pub(super) const NOTES: &str = "Durations and sizes have a unit; 0 needs none:\n  \
@@ -160,17 +159,6 @@ impl From<ndn_files::PartError> for Failure {
             Self::Unverified(format!("{text} (--allow-older accepts it)"))
         } else {
             Self::Failed(text)
-        }
-    }
-}
-
-impl From<ndn_lab::results::ResultsError> for Failure {
-    fn from(error: ndn_lab::results::ResultsError) -> Self {
-        use ndn_lab::results::ResultsError;
-        if matches!(error, ResultsError::Database { .. } | ResultsError::Io { .. }) {
-            Self::Failed(error.to_string())
-        } else {
-            Self::Usage(error.to_string())
         }
     }
 }

@@ -18,7 +18,7 @@ use ndn_lab::experiment::{Experiment, SeededRun};
 use ndn_lab::progress::RunProgress;
 use ndn_lab::render::Form;
 use ndn_lab::report::{Report, Study};
-use ndn_lab::results::{Origin, Results, Session, StoredRun, missing};
+use ndn_lab::results::{Origin, Results, ResultsError, Session, StoredRun, missing};
 use ndn_sys::clock::Clock;
 use ndn_types::{Timestamp, duration_ms};
 use serde::{Deserialize, Serialize};
@@ -693,4 +693,13 @@ fn list(options: &ListOptions) -> Outcome {
         table.print("no results")?;
     }
     Ok(())
+}
+impl From<ResultsError> for Failure {
+    fn from(error: ResultsError) -> Self {
+        if matches!(error, ResultsError::Database { .. } | ResultsError::Io { .. }) {
+            Self::Failed(error.to_string())
+        } else {
+            Self::Usage(error.to_string())
+        }
+    }
 }

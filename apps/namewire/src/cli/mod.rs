@@ -15,7 +15,6 @@ mod cert;
 mod companions;
 mod complete;
 mod completions;
-mod config;
 mod connect;
 mod connection;
 mod control;
@@ -23,7 +22,6 @@ mod control_queries;
 mod cs;
 mod diagnose;
 mod dissect;
-mod engine;
 mod examples;
 mod extcap;
 mod face;
@@ -33,21 +31,15 @@ mod find;
 mod gateway;
 mod get;
 mod groups;
-mod interfaces;
 mod interrupt;
 mod key;
 mod key_chain;
 mod keys;
-mod lab;
 mod limits;
-mod list;
 mod log;
 mod ls;
-mod machine;
 mod manage;
 mod manual;
-mod model;
-mod mount;
 mod ndt;
 mod nfdc;
 /// Tables, JSON and lines on standard output and standard error.
@@ -62,7 +54,6 @@ mod put;
 mod range;
 mod resolve;
 mod route;
-mod run;
 mod scrape;
 mod serve;
 mod status;
@@ -70,18 +61,47 @@ mod strategy;
 mod sync;
 mod target;
 mod trace;
-mod traffic;
 mod tree;
 mod vip;
 mod webtransport;
 mod words;
+
+// The commands that need Linux, and what only they need.
+#[cfg(target_os = "linux")]
+mod config;
+#[cfg(target_os = "linux")]
+mod engine;
+#[cfg(target_os = "linux")]
+mod interfaces;
+#[cfg(target_os = "linux")]
+mod lab;
+#[cfg(not(target_os = "linux"))]
+mod linux_only;
+#[cfg(target_os = "linux")]
+mod list;
+#[cfg(target_os = "linux")]
+mod machine;
+#[cfg(target_os = "linux")]
+mod model;
+#[cfg(target_os = "linux")]
+mod mount;
+#[cfg(target_os = "linux")]
+mod run;
+#[cfg(target_os = "linux")]
+mod traffic;
+#[cfg(target_os = "linux")]
 mod workers;
+#[cfg(not(target_os = "linux"))]
+use linux_only::{config, interfaces, lab, model, mount, run, traffic, workers};
+
+pub(crate) use api::{HAS_HTTP_API, WITHOUT_HTTP_API};
 
 /// Common parts of `namewire` and the commands of other programs.
 pub mod shared {
     pub use super::arguments::{duration, positive_duration, size};
     pub use super::failure::{Failure, INTERRUPTED, Outcome};
     pub use super::interrupt::on_interrupt;
+    #[cfg(target_os = "linux")]
     pub use super::list::{List, numbers, processors, processors_of, repeated};
     pub use super::output::{self, Table};
 }

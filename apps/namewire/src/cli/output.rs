@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use ndn_face::LinkDropReason;
+use ndn_counters::LinkDropReason;
 use ndn_forwarding::DropReason;
 use serde_json::Value;
 
+use crate::config::text::without_numbers;
 use namewire_control::MemifRefusal;
-use namewire_daemon::text::without_numbers;
 
 /// Minimum width of a column that is truncated to fit the terminal.
 const COLUMN_MIN: usize = 12;

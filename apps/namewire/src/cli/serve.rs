@@ -31,7 +31,7 @@ use super::interrupt::interrupted;
 use super::keys;
 use super::output::{self, bytes_for_people, counted, grouped};
 use super::scrape::MetricsOptions;
-use crate::process::logging::TextFields;
+use crate::log_text::TextFields;
 
 /// Maximum size of the file of mounts. No file written by hand comes near it.
 const MOUNTS_BYTES_MAX: u64 = 1 << 20;

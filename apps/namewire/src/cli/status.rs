@@ -12,10 +12,10 @@ use super::control_queries;
 use super::face::down_for_people;
 use super::failure::Outcome;
 use super::output::{self, bytes_for_people, grouped, span_for_people};
+use crate::config::text::transport_uri;
 use namewire_control::{
     FaceLimit, LinkCounters, LinkDown, MemifStatus, WaitingFace, WorkerStatistics,
 };
-use namewire_daemon::text::transport_uri;
 
 /// Show the state of a forwarder: version, tables, counters
 #[derive(Args, Debug)]

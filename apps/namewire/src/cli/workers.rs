@@ -11,7 +11,7 @@ use super::control::{ControlOptions, span};
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
 use namewire_control::{ControlClient, Statistics, WorkerStatistics};
-use ndn_dataplane::QueueDepthValues;
+use ndn_counters::QueueDepthValues;
 
 /// A counter.
 type Figure = fn(&WorkerStatistics) -> u64;

@@ -1,7 +1,7 @@
 //! The log: its file, and levels for each module, which can be changed at run time.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -11,7 +11,6 @@ use rustix::fs::Access;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
@@ -23,12 +22,12 @@ use tracing_subscriber::{Layer, Registry, reload};
 
 use namewire_control::{LogFeed, LogMessage, LogSelection, LogSeverity, LogStream};
 use namewire_daemon::LogControl;
-use namewire_daemon::text::without_numbers;
 use ndn_sys::clock;
 use ndn_types::duration_ms;
 
-use crate::cli::output::without_control;
+use crate::config::text::without_numbers;
 use crate::config::{Log, LogFormat, LogLevel, check_module, log_crates};
+use crate::log_text::{Text, TextFields};
 
 /// Instead of a level: removes the level of the module.
 const DEFAULT_LEVEL: &str = "default";
@@ -138,51 +137,6 @@ const fn severity(level: Level) -> LogSeverity {
         Level::INFO => LogSeverity::Info,
         Level::DEBUG => LogSeverity::Debug,
         Level::TRACE => LogSeverity::Trace,
-    }
-}
-
-/// The text of an event, and its fields as `name=value`, separated by commas.
-#[derive(Default)]
-struct Text {
-    message: String,
-    fields: String,
-}
-
-impl Text {
-    /// The fields follow the message after a colon: otherwise they would continue its last clause.
-    fn joined(self) -> String {
-        match (self.message.is_empty(), self.fields.is_empty()) {
-            (_, true) => self.message,
-            (true, false) => self.fields,
-            (false, false) => format!("{}: {}", self.message, self.fields),
-        }
-    }
-}
-
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let comma = if self.fields.is_empty() { "" } else { ", " };
-        // Writing to a String does not fail.
-        let _ = match field.name() {
-            "message" => write!(self.message, "{value:?}"),
-            name => write!(self.fields, "{comma}{name}={value:?}"),
-        };
-    }
-}
-
-/// Writes the text of events, with escapes for control characters.
-#[derive(Debug)]
-pub struct TextFields;
-
-impl<'writer> FormatFields<'writer> for TextFields {
-    fn format_fields<R: RecordFields>(
-        &self,
-        mut writer: Writer<'writer>,
-        fields: R,
-    ) -> fmt::Result {
-        let mut text = Text::default();
-        fields.record(&mut text);
-        writer.write_str(&without_control(&text.joined()))
     }
 }
 

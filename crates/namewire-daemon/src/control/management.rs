@@ -248,7 +248,7 @@ impl Management {
             }
             Event::FaceFailed { ticket, code, ref text } => {
                 if let Some(ticket) = self.tickets.take(ticket) {
-                    let reason = crate::text::without_numbers(text);
+                    let reason = crate::config::text::without_numbers(text);
                     let failure = FaceCreationError { code, reason };
                     self.state.face_creation_done(cx.now(), ticket, Err(failure));
                 }

@@ -397,7 +397,7 @@ impl Memif {
                 add_server(cx, end, &address, local, &spec);
             }
             Err(error) => {
-                let mut reason = crate::text::without_numbers(&error.to_string());
+                let mut reason = crate::config::text::without_numbers(&error.to_string());
                 if let HandshakeError::Refused(disconnect_message) = error
                     && disconnect_message.mentions_secret()
                 {

@@ -5,7 +5,7 @@ use std::io;
 
 use ndn_face::{ETHER_TYPE, PortSocket};
 use ndn_management::FaceDriver;
-use ndn_sys::interface::queues;
+use ndn_sys::device::queues;
 use ndn_sys::netlink::{NetworkDevice, xdp_support};
 use ndn_sys::packet::{PacketSocket, PacketSocketOptions};
 use ndn_sys::privileges::raise_locked_memory;

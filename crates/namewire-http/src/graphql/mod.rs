@@ -23,9 +23,8 @@ use std::collections::BTreeMap;
 
 use async_graphql::dynamic::{Object, Schema, SchemaBuilder, Subscription};
 use namewire_control::{REQUESTS, RESULTS, SERVICE_TIMES_RESULTS};
-use ndn_dataplane::{ExchangeValues, QueueDepthValues, WorkerValues};
+use ndn_counters::{CallValues, ExchangeValues, FaceValues, QueueDepthValues, WorkerValues};
 use ndn_disk::DiskValues;
-use ndn_face::{CallValues, FaceValues};
 use ndn_forwarding::{InterestAccount, ShardValues};
 use ndn_ring::PoolValues;
 use ndn_types::{CounterInfo, CounterValues};

@@ -1,11 +1,11 @@
-//! The rings between two workers: their lengths, their counters, and the wake-up of the receiver.
+//! The rings between two workers: their lengths, and the wake-up of the receiver.
 
 use std::sync::atomic::AtomicU64;
 
+pub use ndn_counters::{ExchangeCounters, ExchangeValues, QueueDepth, QueueDepthValues};
 use ndn_forwarding::PacketKind;
 use ndn_ring::SleepFlag;
 use ndn_sys::poll::Waker;
-use ndn_types::Counter;
 
 /// Kinds of packets, the first to be taken first.
 pub const KINDS: [PacketKind; 3] = [PacketKind::Data, PacketKind::Nack, PacketKind::Interest];
@@ -27,88 +27,6 @@ pub(super) fn ring_index(kind: PacketKind) -> usize {
         PacketKind::Data => 0,
         PacketKind::Nack => 1,
         PacketKind::Interest => 2,
-    }
-}
-
-ndn_types::counters! {
-    /// Counters of a worker's end of the exchange. Only that worker writes them.
-    #[derive(Debug, Default)]
-    #[repr(align(128))]
-    pub struct ExchangeCounters, ExchangeValues {
-        /// Messages sent to other workers: packets, results and frames.
-        crossings_sent: Monotone(Messages),
-        /// Messages taken from other workers.
-        crossings_taken: Monotone(Messages),
-        /// Data that were dropped because a ring was full.
-        ring_full_data: Monotone(Messages),
-        /// Nacks that were dropped because a ring was full.
-        ring_full_nacks: Monotone(Messages),
-        /// Interests for which a ring had no room. Received ones are answered with a Nack, and are also counted under the
-        /// drop reason `overload`.
-        ring_full_interests: Monotone(Messages),
-        /// Packets for faces of other workers that were dropped because no buffer was free to copy them to.
-        crossing_no_buffer: Monotone(Packets),
-        /// Times that another worker was woken.
-        wakes: Monotone(Wakes),
-        state
-        /// Queue of Data.
-        pub queued_data: QueueDepth,
-        /// Queue of Nacks.
-        pub queued_nacks: QueueDepth,
-        /// Queue of Interests.
-        pub queued_interests: QueueDepth,
-    }
-}
-
-ndn_types::counters! {
-    /// Samples of the number of messages that wait: at least one in a round of the loop, more while the worker
-    /// reads and waits for room.
-    #[derive(Debug, Default)]
-    pub struct QueueDepth, QueueDepthValues {
-        /// Number of messages at the last poll.
-        last: Gauge(Messages),
-        /// Maximum number of messages.
-        most: Gauge(Messages),
-        /// Sum of the numbers of messages at all polls.
-        sum: Monotone(Messages),
-        /// Number of polls.
-        polls: Monotone(Polls),
-    }
-}
-
-impl QueueDepth {
-    /// Adds a sample.
-    #[inline]
-    pub(crate) fn note(&self, depth: u64) {
-        self.last.set(depth);
-        self.sum.add(depth);
-        self.polls.increment();
-        self.most.set(self.most.value().max(depth));
-    }
-}
-
-impl ExchangeCounters {
-    /// Messages of any kind that were dropped because a ring was full.
-    #[must_use]
-    pub fn ring_full_total(&self) -> u64 {
-        KINDS.iter().map(|&kind| self.ring_full(kind).value()).sum()
-    }
-
-    /// The queue of a kind of packets.
-    pub(crate) fn queue(&self, kind: PacketKind) -> &QueueDepth {
-        match kind {
-            PacketKind::Data => &self.queued_data,
-            PacketKind::Nack => &self.queued_nacks,
-            PacketKind::Interest => &self.queued_interests,
-        }
-    }
-
-    pub(crate) fn ring_full(&self, kind: PacketKind) -> &Counter {
-        match kind {
-            PacketKind::Data => &self.ring_full_data,
-            PacketKind::Nack => &self.ring_full_nacks,
-            PacketKind::Interest => &self.ring_full_interests,
-        }
     }
 }
 

@@ -6,7 +6,6 @@
 //! carried out between bursts.
 
 mod content_erasures;
-mod counters;
 mod crowding;
 mod disk;
 mod event_queue;
@@ -44,7 +43,6 @@ use crate::peers::ClaimError;
 use crate::queue::Inbox;
 
 pub(crate) use content_erasures::ContentErasures;
-pub use counters::{BURST_SIZE_CLASSES, WorkerCounters, WorkerValues};
 use crowding::RingUser;
 pub(crate) use disk::WorkerDisk;
 pub(crate) use event_queue::EventQueue;
@@ -55,6 +53,7 @@ use ingress_sink::IngressSink;
 pub(crate) use inter_worker::{InterWorker, TIMEOUT as RING_TIMEOUT};
 use inter_worker::{ROOM_PAUSE, TakeContext, TakeLimit, pause};
 pub(crate) use management_budget::ManagementBudget;
+pub use ndn_counters::{BURST_SIZE_CLASSES, WorkerCounters, WorkerValues};
 pub(crate) use overload::Overload;
 pub(crate) use read_order::ReadOrder;
 pub(crate) use service_meter::ServiceMeter;

@@ -6,7 +6,7 @@ use ndn_face::{ChannelId, SocketDelay};
 use ndn_forwarding::{Burst, Counters, DropReason};
 use ndn_types::Timestamp;
 
-use super::counters::WorkerCounters;
+use super::WorkerCounters;
 use crate::overload::{InterestQueue, OverloadOptions, QueueVerdict};
 
 /// Maximum number of marks that wait for a Data; further ones are forgotten.

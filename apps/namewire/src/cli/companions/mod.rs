@@ -10,8 +10,11 @@ mod face_events;
 pub(super) mod hub;
 mod invocation;
 mod network;
+#[cfg(target_os = "linux")]
 pub(super) mod start;
 pub(super) mod status_server;
 mod tools;
 
+#[cfg(not(target_os = "linux"))]
+pub(super) use super::linux_only::start;
 pub(super) use invocation::Invocation;

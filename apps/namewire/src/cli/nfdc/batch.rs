@@ -18,7 +18,7 @@ pub(super) fn read(file: &str) -> Result<Vec<Parsed>, Exit> {
         (text, "standard input")
     } else {
         let text = crate::config::text_file::read(Path::new(file)).map_err(|error| {
-            let error = namewire_daemon::text::without_numbers(&error.to_string());
+            let error = crate::config::text::without_numbers(&error.to_string());
             Exit::new(2, format!("ERROR: Could not open `{file}` batch file ({error})"))
         })?;
         (text, file)

@@ -128,11 +128,12 @@ impl Expected<'_> {
 }
 
 /// The umask of this process.
+#[allow(clippy::useless_conversion, reason = "the type has 16 bits on macOS")]
 pub(in crate::cli) fn umask() -> u32 {
     // Reading it means setting it: nothing else creates files yet.
     let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     rustix::process::umask(umask);
-    umask.as_raw_mode()
+    umask.as_raw_mode().into()
 }
 
 /// Gives an open file or directory the permissions of the server, within the umask; a set-group-ID bit stays.

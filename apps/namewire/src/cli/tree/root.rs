@@ -1,4 +1,5 @@
-//! The directory of a copy. The kernel resolves every path below it, with `openat2`: through no symbolic links.
+//! The directory of a copy. The kernel resolves every path below it, with `openat2`: through no symbolic links. Other systems than
+//! Linux have no such call: nothing is copied there.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -10,10 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ndn_files::Attributes;
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, RawMode, RenameFlags};
 use rustix::io::Errno;
 
 use crate::cli::failure::{Failure, Outcome};
+
+/// Opens a path, not its content.
+#[cfg(target_os = "linux")]
+const PATH: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+const PATH: OFlags = OFlags::empty();
 
 /// The identity of a file and of its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +55,9 @@ impl Root {
     /// # Errors
     /// It is no directory, cannot be read, or another copy is being made there.
     pub(super) fn open(path: &Path, is_exclusive: bool) -> Outcome<Self> {
+        if cfg!(not(target_os = "linux")) {
+            return Err(Failure::Failed("directories are copied on Linux only".to_owned()));
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(directory) => Some(File::from(directory)),
@@ -97,7 +107,7 @@ impl Root {
     /// # Errors
     /// The name is too long, a directory may not be searched, or the file system fails.
     pub(super) fn entry(&self, path: &Path) -> io::Result<Option<fs::Metadata>> {
-        match self.resolve(path, OFlags::PATH | OFlags::NOFOLLOW) {
+        match self.resolve(path, PATH | OFlags::NOFOLLOW) {
             Ok(found) => Ok(Some(File::from(found).metadata()?)),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
             Err(errno) => Err(errno.into()),
@@ -110,7 +120,7 @@ impl Root {
     /// It is something else, or cannot be read.
     pub(super) fn read(&self, path: &Path) -> io::Result<File> {
         // Opening a device can rewind a tape.
-        let before = File::from(self.resolve(path, OFlags::PATH | OFlags::NOFOLLOW)?);
+        let before = File::from(self.resolve(path, PATH | OFlags::NOFOLLOW)?);
         let is_plain = |metadata: fs::Metadata| metadata.is_file() || metadata.is_dir();
         if !is_plain(before.metadata()?) {
             return Err(io::Error::other("not a regular file or directory"));
@@ -202,10 +212,18 @@ impl Root {
     fn parent<'a>(&self, path: &'a Path) -> io::Result<(OwnedFd, &'a std::ffi::OsStr)> {
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let above = path.parent().unwrap_or(Path::new(""));
-        Ok((self.resolve(above, OFlags::PATH | OFlags::DIRECTORY)?, name))
+        Ok((self.resolve(above, PATH | OFlags::DIRECTORY)?, name))
     }
 
+    #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::unused_self, reason = "as on Linux")]
+    fn resolve(&self, _: &Path, _: OFlags) -> Result<OwnedFd, Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    #[cfg(target_os = "linux")]
     fn resolve(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        use rustix::fs::ResolveFlags;
         let directory = self.directory.as_ref().ok_or(Errno::NOENT)?;
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let resolve =
@@ -218,12 +236,12 @@ impl Root {
 }
 
 fn mode(attributes: &Attributes) -> Mode {
-    Mode::from_raw_mode(attributes.permissions())
+    Mode::from_raw_mode(attributes.permissions() as RawMode)
 }
 
 /// Refuses an entry that is not the one of this identity any more; returns whether it is a directory.
 fn check(above: &OwnedFd, name: &std::ffi::OsStr, expected: &Identity) -> io::Result<bool> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = File::from(rustix::fs::openat(above.as_fd(), name, flags, Mode::empty())?);
     let found = found.metadata()?;
     if Identity::of(&found) != *expected {

@@ -45,7 +45,7 @@ pub const BURST_SIZE_CLASSES: usize = BURST_SIZE.ilog2() as usize + 1;
 impl WorkerCounters {
     /// Counts a burst of `packets`, which is not empty.
     #[inline]
-    pub(super) fn count_burst(&self, packets: usize) {
+    pub fn count_burst(&self, packets: usize) {
         self.bursts.increment();
         self.packets.add(packets as u64);
         let class = packets.next_power_of_two().ilog2() as usize;

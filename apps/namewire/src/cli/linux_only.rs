@@ -1,0 +1,72 @@
+//! On other systems, in place of the commands that need Linux: each answers that it does.
+
+use std::ffi::OsString;
+
+use clap::{Args, Subcommand};
+
+use super::failure::{Failure, Outcome};
+
+/// Any arguments.
+#[derive(Args, Debug)]
+pub(super) struct Anything {
+    /// Not read
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    _arguments: Vec<OsString>,
+}
+
+/// A command that runs on Linux only, with its function and its options.
+macro_rules! linux_only {
+    ($( $module:ident { $( $run:ident($Options:ident): $name:literal, $about:literal, $reason:expr; )+ } )+) => { $(
+        pub(super) mod $module {
+            use super::*;
+            $(
+                #[doc = $about]
+                #[derive(Args, Debug)]
+                pub(in crate::cli) struct $Options {
+                    #[command(flatten)]
+                    _anything: Anything,
+                }
+
+                pub(in crate::cli) fn $run(_: &$Options) -> Outcome {
+                    Err(Failure::Failed(format!("{}: {}", $name, $reason)))
+                }
+            )+
+        }
+    )+ };
+}
+
+const FORWARDER: &str = "the forwarder runs on Linux only";
+const COMMAND: &str = "this command runs on Linux only";
+
+linux_only! {
+    run { run(Options): "run", "Run the forwarder (on Linux only)", FORWARDER; }
+    start {
+        run(Options): "start", "Start the forwarder in the background (on Linux only)", FORWARDER;
+        stop(StopOptions): "stop", "Stop the forwarder (on Linux only)", FORWARDER;
+    }
+    workers { run(Options): "workers", "Show the workers of the forwarder (on Linux only)", FORWARDER; }
+    interfaces { run(Options): "interfaces", "Show network interfaces (on Linux only)", COMMAND; }
+    mount {
+        run(Options): "mount", "Mount NDN files as a file system (on Linux only)", COMMAND;
+        run_watcher(WatcherOptions): "unmount-abandoned", "Unmount (on Linux only)", COMMAND;
+    }
+    traffic { run(Options): "traffic", "Generate traffic (on Linux only)", COMMAND; }
+    model { run(Options): "model", "Predict the capacity of a forwarder (on Linux only)", COMMAND; }
+    lab { run(Options): "lab", "Run designed experiments (on Linux only)", COMMAND; }
+}
+
+pub(super) mod config {
+    use super::*;
+
+    /// Configuration of the forwarder (on Linux only)
+    #[derive(Subcommand, Debug)]
+    pub(in crate::cli) enum Command {
+        /// Any of them
+        #[command(external_subcommand)]
+        Any(Vec<OsString>),
+    }
+
+    pub(in crate::cli) fn run(_: &Command) -> Outcome {
+        Err(Failure::Failed(format!("config: {FORWARDER}")))
+    }
+}
