@@ -9,7 +9,7 @@ use namewire_daemon::{machine_warnings, placement};
 use serde_json::json;
 
 use super::control::ControlOptions;
-use super::failure::{Failure, Outcome};
+use super::failure::{Failure, Outcome, lines};
 use super::output;
 use crate::config::nfd_conf::{self, FreePorts};
 use crate::config::{self, Config, ConfigError, Conflict, Warning};
@@ -204,11 +204,6 @@ pub(super) fn report(warnings: Vec<Warning>, source: &Source) -> u64 {
 /// The plan of a forwarder with this configuration on this machine.
 pub(super) fn plan(config: &Config, source: &Source) -> Outcome<Prepared> {
     Prepared::new(config).map_err(|faults| Failure::Usage(source.describe_all(&faults)))
-}
-
-/// Each line begins with the name of the program, which the caller adds to the first.
-pub(super) fn lines(reported: &[String]) -> String {
-    reported.join("\nnamewire: ")
 }
 
 /// The text of [`lines`] without the name of the program, for the log.

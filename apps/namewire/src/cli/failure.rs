@@ -53,6 +53,11 @@ pub enum Failure {
 /// The result of a command.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
+/// Each line begins with the name of the program, which the caller adds to the first.
+pub(super) fn lines(reported: &[String]) -> String {
+    reported.join("\nnamewire: ")
+}
+
 impl Failure {
     /// The exit status.
     pub fn exit_code(&self) -> ExitCode {

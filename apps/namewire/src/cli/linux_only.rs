@@ -70,3 +70,19 @@ pub(super) mod config {
         Err(Failure::Failed(format!("config: {FORWARDER}")))
     }
 }
+
+pub(super) mod api {
+    use super::*;
+
+    /// Manage the HTTP API of a forwarder (on Linux only)
+    #[derive(Subcommand, Debug)]
+    pub(in crate::cli) enum Command {
+        /// Any of them
+        #[command(external_subcommand)]
+        Any(Vec<OsString>),
+    }
+
+    pub(in crate::cli) fn run(_: &Command) -> Outcome {
+        Err(Failure::Failed(format!("control: {FORWARDER}")))
+    }
+}

@@ -5,7 +5,6 @@
 //! that does, except `log`, `capture`, `workers`, `ndt` and `trace`, which need the control socket of this
 //! program.
 
-mod api;
 mod arguments;
 mod bench;
 mod cache;
@@ -68,6 +67,8 @@ mod words;
 
 // The commands that need Linux, and what only they need.
 #[cfg(target_os = "linux")]
+mod api;
+#[cfg(target_os = "linux")]
 mod config;
 #[cfg(target_os = "linux")]
 mod engine;
@@ -92,8 +93,9 @@ mod traffic;
 #[cfg(target_os = "linux")]
 mod workers;
 #[cfg(not(target_os = "linux"))]
-use linux_only::{config, interfaces, lab, model, mount, run, traffic, workers};
+use linux_only::{api, config, interfaces, lab, model, mount, run, traffic, workers};
 
+#[cfg(target_os = "linux")]
 pub(crate) use api::{HAS_HTTP_API, WITHOUT_HTTP_API};
 
 /// Common parts of `namewire` and the commands of other programs.

@@ -149,7 +149,7 @@ fn parse_batch(text: &str, file: &str) -> Outcome<Vec<(usize, RouteArguments)>> 
     }
     match errors.is_empty() {
         true => Ok(routes),
-        false => Err(Failure::Usage(super::config::lines(&errors))),
+        false => Err(Failure::Usage(super::failure::lines(&errors))),
     }
 }
 

@@ -131,13 +131,13 @@ impl Options {
             more.partition(|fault| self.option_of(fault).is_some());
         let mut reported = vec![super::config::describe(&error.with(&more))];
         reported.extend(of_options.iter().map(|fault| self.describe(fault, &source)));
-        Err(Failure::Usage(super::config::lines(&reported)))
+        Err(Failure::Usage(super::failure::lines(&reported)))
     }
 
     /// The failure for conflicts, each with its option or line.
     fn refuse(&self, faults: &[Conflict], source: &Source) -> Failure {
         let reported: Vec<_> = faults.iter().map(|fault| self.describe(fault, source)).collect();
-        Failure::Usage(super::config::lines(&reported))
+        Failure::Usage(super::failure::lines(&reported))
     }
 
     fn describe(&self, fault: &Conflict, source: &Source) -> String {
