@@ -151,10 +151,16 @@ impl InternalEnd {
 
     /// Whether there is a place for a frame that comes from this face, which is taken.
     fn takes_place(&mut self, face_id: Option<u64>) -> bool {
-        let unreceived = self.unreceived();
-        let has_room = !self.outgoing.is_closed() && self.has_room();
-        let is_taken =
-            has_room && self.shares.as_mut().is_none_or(|shares| shares.take(face_id, unreceived));
+        // Not the exact room: for each frame, the position would move from the processor of the other end.
+        let has_room = !self.outgoing.is_closed() && self.outgoing.room_up_to(1) > 0;
+        let is_taken = has_room
+            && match &mut self.shares {
+                None => true,
+                Some(shares) => {
+                    let unreceived = self.outgoing.capacity() - self.outgoing.room();
+                    shares.take(face_id, unreceived)
+                }
+            };
         self.refused += u64::from(!is_taken);
         is_taken
     }

@@ -263,7 +263,8 @@ impl<T> Consumer<T> {
 
     /// Takes the oldest message.
     pub fn pop(&mut self) -> Option<T> {
-        if self.waiting() == 0 {
+        // The producer's position is read again only where all known messages are taken.
+        if self.tail.get() == self.head && self.waiting() == 0 {
             return None;
         }
         let taken = ReleaseSlots(self);
