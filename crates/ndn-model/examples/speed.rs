@@ -25,7 +25,7 @@ fn table(mean: f64) -> Distribution {
 }
 
 fn wire() -> Link {
-    Link { transmit_ps: [0; 3], delay_ps: 1_000_000, loss: 0.0, capacity: None }
+    Link { transmit_ps: [0; 3], delay_ps: 1_000_000, loss: 0.0, capacity: None, turns_ps: [1; 2] }
 }
 
 fn traffic(rate: f64) -> Traffic {

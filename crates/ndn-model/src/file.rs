@@ -1005,6 +1005,7 @@ impl LinkTable {
             delay_ps: self.delay.map_or(1, |delay| (delay.0 as u64).max(1)),
             loss: self.loss.0,
             capacity: self.capacity.map(|count| count.0),
+            turns_ps: [1; 2],
         }
     }
 }

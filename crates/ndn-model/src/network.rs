@@ -238,6 +238,16 @@ pub struct Link {
     pub loss: f64,
     /// Packets that may wait for or be in transmission; unlimited if none.
     pub capacity: Option<usize>,
+    /// The sender sends at multiples of the first time, the receiver receives at multiples of the second one; 1: at any time.
+    pub turns_ps: [u64; 2],
+}
+
+impl Link {
+    /// The next turn from `time_ps` on.
+    #[inline(always)]
+    pub(crate) const fn turn_after(time_ps: u64, turn_ps: u64) -> u64 {
+        if turn_ps > 1 { time_ps.next_multiple_of(turn_ps) } else { time_ps }
+    }
 }
 
 /// Where a face leads to.
@@ -597,9 +607,11 @@ impl Network {
             }
         }
         for link in self.faces.iter().flat_map(|face| [&face.incoming, &face.outgoing]) {
-            if link.delay_ps == 0 || !(0.0..=1.0).contains(&link.loss) || link.capacity == Some(0) {
+            let has_times = link.delay_ps > 0 && !link.turns_ps.contains(&0);
+            let is_possible = has_times && link.capacity != Some(0);
+            if !is_possible || !(0.0..=1.0).contains(&link.loss) {
                 return Some(
-                    "a link has a delay of at least 1 ps, a loss of 0 to 1, room for a packet"
+                    "a link has a delay and a turn of at least 1 ps, a loss of 0 to 1, room for a packet"
                         .into(),
                 );
             }

@@ -881,9 +881,12 @@ fn put_on_link(
     if link.capacity.is_some_and(|capacity| waiting >= capacity) {
         return end(results, packet, now.time_ps, Outcome::LinkFull(face as u16));
     }
-    state.sent_ps = state.sent_ps.max(now.time_ps) + link.transmit_ps[packet.kind as usize];
+    let [sending, receiving] = link.turns_ps;
+    let time_ps = Link::turn_after(now.time_ps, sending);
+    state.sent_ps = state.sent_ps.max(time_ps) + link.transmit_ps[packet.kind as usize];
     let is_lost = network.is_lost(now.random, face, outgoing, u64::from(packet.id));
-    state.packets.push_back((packet, state.sent_ps, state.sent_ps + link.delay_ps, is_lost));
+    let end_ps = Link::turn_after(state.sent_ps + link.delay_ps, receiving);
+    state.packets.push_back((packet, state.sent_ps, end_ps, is_lost));
 }
 
 /// Takes up to a burst of packets out of a queue and applies its management.

@@ -85,7 +85,13 @@ impl Cell {
         let gamma = |mean_us: f64| Distribution::Gamma { shape: 4.0, scale: mean_us * US / 4.0 };
         let fixed = |ns: f64| Distribution::Constant(ns * NS);
         let three = |ns: f64| [fixed(ns), fixed(ns), fixed(ns)];
-        let wire = || Link { transmit_ps: [0; 3], delay_ps: 1_000_000, loss: 0.0, capacity: None };
+        let wire = || Link {
+            transmit_ps: [0; 3],
+            delay_ps: 1_000_000,
+            loss: 0.0,
+            capacity: None,
+            turns_ps: [1; 2],
+        };
         let consumer = Consumer {
             arrivals: Arrivals::Renewal(fixed(self.interval_ns)),
             first_prefix: 0,

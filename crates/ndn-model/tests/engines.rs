@@ -91,6 +91,7 @@ impl Generator {
             delay_ps: [1, 1000, 5000][self.below(3)],
             loss: if self.chance(0.7) { 0.0 } else { 0.1 },
             capacity: self.chance(0.3).then(|| self.between(1, 5)),
+            turns_ps: [(); 2].map(|()| if self.chance(0.7) { 1 } else { 700 }),
         }
     }
 

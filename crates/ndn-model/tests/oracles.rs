@@ -30,7 +30,7 @@ fn assert_agrees(name: &str, observations: &[f64], exact: f64, relative_width: f
 
 /// A link that only delays.
 fn wire() -> Link {
-    Link { transmit_ps: [0; 3], delay_ps: 1, loss: 0.0, capacity: None }
+    Link { transmit_ps: [0; 3], delay_ps: 1, loss: 0.0, capacity: None, turns_ps: [1; 2] }
 }
 
 fn consumer(interval: Distribution) -> Consumer {

@@ -9,6 +9,7 @@ use crate::network;
 pub(super) struct Link {
     transmit_ps: [u64; 3],
     delay_ps: u64,
+    turns_ps: [u64; 2],
     pub has_loss: bool,
     /// Whether it loses packets or has room for few.
     pub is_limited: bool,
@@ -23,6 +24,7 @@ impl Link {
         Self {
             transmit_ps: spec.transmit_ps,
             delay_ps: spec.delay_ps,
+            turns_ps: spec.turns_ps,
             has_loss: spec.loss > 0.0,
             is_limited: spec.loss > 0.0 || spec.capacity.is_some(),
             capacity: spec.capacity.unwrap_or(usize::MAX),
@@ -43,8 +45,10 @@ impl Link {
     /// Puts a packet of a kind on a link that has room for it at `time_ps`; returns when it comes out.
     #[inline(always)]
     pub(super) fn pass(&mut self, time_ps: u64, kind: usize) -> u64 {
+        let [sending, receiving] = self.turns_ps;
+        let time_ps = network::Link::turn_after(time_ps, sending);
         self.sent_ps = self.sent_ps.max(time_ps) + self.transmit_ps[kind];
-        self.sent_ps + self.delay_ps
+        network::Link::turn_after(self.sent_ps + self.delay_ps, receiving)
     }
 
     /// As [`pass`](Self::pass); none if the link has no room.

@@ -863,7 +863,10 @@ mod tests {
             delay_ps,
             loss: 0.0,
             capacity: None,
+            turns_ps: [1; 2],
         };
+        let turn_ps = [1, 700][below(2)];
+        let in_turns = |link: network::Link| network::Link { turns_ps: [turn_ps; 2], ..link };
         let consumers = (0..=below(2)).map(|number| Consumer {
             arrivals: Arrivals::Renewal(match below(3) {
                 0 => Distribution::Constant(600.0),
@@ -875,7 +878,7 @@ mod tests {
         });
         let traffic = Traffic {
             consumers: consumers.collect(),
-            consumer_links: [link(1, 0), link(500, 10)],
+            consumer_links: [in_turns(link(1, 0)), in_turns(link(500, 10))],
             producers: 1 + below(2),
             producer_links: [link([1, 3000][below(2)], 20), link(1, 0)],
             producer_capacity: [2, 50][below(2)],
@@ -925,7 +928,7 @@ mod tests {
     #[test]
     fn traces_are_those_of_the_reference_engine() {
         let (mut done, mut unusual) = (0, 0);
-        for composition in 0..200 {
+        for composition in 0..250 {
             let random = TraceRandom::new(77, composition);
             let network = Arc::new(network(&mut random.draw(StreamId(u32::MAX), 0)));
             assert_eq!(network.fault(), None);
