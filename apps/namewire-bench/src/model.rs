@@ -1,7 +1,7 @@
 //! `bench model`: speed of the capacity model.
 //!
-//! Interests that the fast engine simulates per second of processor time, over one and two threads, and the time of a
-//! verdict on M/M/1/10 beside SimPy and the exact model checker stormpy on the same queue.
+//! Interests that the fast engine simulates per second of processor time, over one and two threads, and the processor time
+//! of a verdict on M/M/1/10 beside SimPy, Ciw and the exact model checker stormpy on the same queue.
 
 use std::fs;
 use std::process::Command;
@@ -12,6 +12,7 @@ use ndn_model::fast::FastEngine;
 use ndn_model::file::Model;
 use ndn_model::property::Property;
 use ndn_model::random::TraceRandom;
+use ndn_model::smc::fixed::okamoto_sample_size;
 use ndn_sys::clock;
 use serde::Serialize;
 
@@ -22,13 +23,15 @@ const TRACES: u32 = 100;
 const ROUNDS: u32 = 5;
 /// Error of a verdict.
 const ERROR: f64 = 0.01;
-/// SimPy simulates this many of the verdict's traces, at most; the time of the others follows.
-const SIMPY_TRACES: u32 = 20;
+/// Distance within which the verdict would be known by the number of traces that the paper's tool takes.
+const PRECISION: f64 = 0.01;
+/// SimPy and Ciw simulate this many of the verdict's traces, at most; the time of the others follows.
+const SIMULATED_TRACES: u32 = 20;
 
 /// Options of the bench.
 #[derive(Debug, Clone)]
 pub struct ModelOptions {
-    /// The Python interpreter with SimPy and stormpy.
+    /// The Python interpreter with SimPy, Ciw and stormpy.
     pub python: String,
 }
 
@@ -52,17 +55,32 @@ pub struct VerdictCase {
     pub property: String,
     /// Traces of 1 ms.
     pub traces: u32,
-    /// Seconds of the model.
+    /// Processor time of the model.
     pub seconds: f64,
-    /// Seconds of `SimPy` for as many traces; none if it is not installed.
-    pub simpy_seconds: Option<f64>,
-    /// Their ratio.
-    pub ratio: Option<f64>,
-    /// Share of lost packets, here and in `SimPy`: 0.0508 is exact.
-    pub loss: (f64, Option<f64>),
+    /// Traces of the paper's tool for a verdict with this error (Okamoto 1958).
+    pub fixed_traces: u64,
+    /// Share of lost packets: 0.0508 is exact.
+    pub loss: f64,
+    /// Other simulators; none of those that are not installed.
+    pub simulators: Vec<Simulator>,
     /// Seconds of `stormpy` to solve the queue as a Markov chain, and its share of lost packets; none if it is not
     /// installed.
     pub stormpy: Option<(f64, f64)>,
+}
+
+/// Another simulator of the verdict's queue.
+#[derive(Debug, Clone, Serialize)]
+pub struct Simulator {
+    /// Its name.
+    pub name: String,
+    /// Processor time for as many traces as the model's verdict takes.
+    pub seconds: f64,
+    /// It over that of the model.
+    pub ratio: f64,
+    /// The same for a verdict by the number of traces that the paper's tool takes.
+    pub fixed_ratio: f64,
+    /// Share of lost packets.
+    pub loss: f64,
 }
 
 /// Report of the bench.
@@ -132,7 +150,7 @@ const QUEUE: &str = "[forwarder]\nkind = \"ndn-dpdk\"\nqueue-capacity = 9\nburst
 const SIMPY: &str = r"
 import random, simpy, sys, time
 traces = int(sys.argv[1])
-begin = time.perf_counter()
+begin = time.process_time()
 sent = lost = 0
 for trace in range(traces):
     rng = random.Random(trace)
@@ -153,8 +171,28 @@ for trace in range(traces):
                 env.process(packet(env))
     env.process(source(env))
     env.run(until=1e6)
-print(time.perf_counter() - begin, lost / sent)
+print(time.process_time() - begin, lost / sent)
 ";
+
+const CIW: &str = r#"
+import ciw, sys, time
+traces = int(sys.argv[1])
+begin = time.process_time()
+network = ciw.create_network(
+    arrival_distributions=[ciw.dists.Exponential(1 / 1000.0)],
+    service_distributions=[ciw.dists.Exponential(1 / 900.0)],
+    number_of_servers=[1],
+    queue_capacities=[9],
+)
+sent = lost = 0
+for trace in range(traces):
+    ciw.seed(trace)
+    simulation = ciw.Simulation(network)
+    simulation.simulate_until_max_time(1e6)
+    sent += simulation.nodes[0].number_of_individuals
+    lost += len(simulation.get_all_records(only=["rejection"]))
+print(time.process_time() - begin, lost / sent)
+"#;
 
 /// The queue as a Markov chain: arrivals see the time average, so that the share of the time with ten packets is the
 /// share of lost ones.
@@ -238,38 +276,45 @@ fn verdict(options: &ModelOptions, progress: &mut impl FnMut(&str)) -> anyhow::R
     let text = "P(share(dropped) <= 0.1) >= 0.95";
     let model = model_of(QUEUE)?;
     let property = Property::parse(text, &model).context("the property of the bench")?;
-    let method = Method::ConfidenceSequence { precision: 0.01 };
-    let begin_ns = clock::now();
+    let method = Method::ConfidenceSequence { precision: PRECISION };
+    let begin = processor_time();
     let mut runner = Runner::new(&model, &property, 1);
     let mut checker = Checker::new(&property, method, ERROR)?;
     while !checker.observe(runner.observe(checker.traces()))? {}
-    let seconds = (clock::now() - begin_ns) as f64 / 1e9;
+    let seconds = processor_time() - begin;
     let traces = checker.traces();
     let share =
         Property::parse("E(share(dropped))", &model).context("the property of the bench")?;
     let mut runner = Runner::new(&model, &share, 1);
     let loss = (0..traces).map(|trace| runner.observe(trace)).sum::<f64>() / f64::from(traces);
-    let simulated = traces.min(SIMPY_TRACES);
+    let fixed_traces = okamoto_sample_size(PRECISION, ERROR)?;
+    let simulated = traces.min(SIMULATED_TRACES);
     let python = &options.python;
-    let simpy = beside(python, SIMPY, &[simulated.to_string()]);
-    let stormpy = beside(python, STORMPY, &[]);
-    for (name, result) in [("simpy", &simpy), ("stormpy", &stormpy)] {
-        if result.is_none() {
-            let install = format!("pip install {name}");
-            progress(&format!("SKIPPED: {python} has no {name} ({install}): no comparison"));
-        }
+    let mut skipped = |name: &str| {
+        let install = format!("pip install {name}");
+        progress(&format!("SKIPPED: {python} has no {name} ({install}): no comparison"));
+    };
+    let mut simulators = Vec::new();
+    for (name, program) in [("simpy", SIMPY), ("ciw", CIW)] {
+        let Some((of_simulated, loss)) = beside(python, program, &[simulated.to_string()]) else {
+            skipped(name);
+            continue;
+        };
+        let of_trace = of_simulated / f64::from(simulated);
+        simulators.push(Simulator {
+            name: name.to_owned(),
+            seconds: of_trace * f64::from(traces),
+            ratio: of_trace * f64::from(traces) / seconds,
+            fixed_ratio: of_trace * fixed_traces as f64 / seconds,
+            loss,
+        });
     }
-    let simpy_seconds =
-        simpy.map(|(seconds, _)| seconds * f64::from(traces) / f64::from(simulated));
-    Ok(VerdictCase {
-        property: text.to_owned(),
-        traces,
-        seconds,
-        simpy_seconds,
-        ratio: simpy_seconds.map(|simpy| simpy / seconds),
-        loss: (loss, simpy.map(|(_, loss)| loss)),
-        stormpy,
-    })
+    let stormpy = beside(python, STORMPY, &[]);
+    if stormpy.is_none() {
+        skipped("stormpy");
+    }
+    let text = text.to_owned();
+    Ok(VerdictCase { property: text, traces, seconds, fixed_traces, loss, simulators, stormpy })
 }
 
 /// Measures the engine and a verdict.

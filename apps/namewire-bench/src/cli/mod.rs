@@ -147,9 +147,10 @@ enum Bench {
         #[arg(long)]
         json: bool,
     },
-    /// Speed of the capacity model: Interests simulated per second, and the time of a verdict beside SimPy and stormpy
+    /// Speed of the capacity model: Interests simulated per second, and the time of a verdict beside SimPy, Ciw and
+    /// stormpy
     Model {
-        /// The Python interpreter with SimPy and stormpy
+        /// The Python interpreter with SimPy, Ciw and stormpy: .venv/bin/python after `make setup`
         #[arg(long, value_name = "PROGRAM", default_value = "python3")]
         python: String,
         /// Print JSON
@@ -411,19 +412,21 @@ fn print_model(report: &ModelReport) -> Outcome {
     }
     table.print("no cases")?;
     let verdict = &report.verdict;
-    let beside = match (verdict.simpy_seconds, verdict.ratio) {
-        (Some(seconds), Some(ratio)) => format!("SimPy {seconds:.2} s, {ratio:.0} times as long"),
-        _ => "SimPy is not installed".to_owned(),
-    };
     output::print_line(&format!(
-        "{}: {} traces, {:.4} s; {beside}; load of the machine {:.1}",
+        "{}: {} traces, {:.4} s; load of the machine {:.1}",
         verdict.property, verdict.traces, verdict.seconds, report.load
     ))?;
+    for one in &verdict.simulators {
+        output::print_line(&format!(
+            "{}: {:.2} s, {:.0} times as long; {:.0} times with the {} traces of a fixed number",
+            one.name, one.seconds, one.ratio, one.fixed_ratio, verdict.fixed_traces
+        ))?;
+    }
     let exact = verdict.stormpy.map_or_else(
         || "stormpy is not installed".to_owned(),
         |(seconds, loss)| format!("stormpy {loss:.7} in {seconds:.2} s"),
     );
-    Ok(output::print_line(&format!("lost packets: {:.4}; {exact}", verdict.loss.0))?)
+    Ok(output::print_line(&format!("lost packets: {:.4}; {exact}", verdict.loss))?)
 }
 
 fn print_shards(report: &ShardsReport) -> Outcome {
