@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use clap::{Args, FromArgMatches as _};
 use ndn_model::assembly::Placement;
-use ndn_model::calibrate::{Calibration, EFFECTS, Run, Setting, half_width, probe_effect};
+use ndn_model::calibrate::{Calibration, EFFECTS, Rig, Run, Setting, half_width, probe_effect};
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_sys::clock;
 use serde::de::DeserializeOwned;
@@ -28,7 +28,7 @@ use super::super::failure::{Failure, Outcome};
 use super::super::interrupt::on_interrupt;
 use super::super::machine::machine;
 use super::super::output::{self, Table};
-use super::forwarder::{QUEUE, Window, load, measure, note_progress, places, processors};
+use super::forwarder::{QUEUE, TURN_NS, Window, load, measure, note_progress, places, processors};
 use super::host::Yardstick;
 use super::question::{PlacementName, read, share, usage};
 
@@ -110,6 +110,9 @@ pub(super) struct Header {
     begun: u64,
     faces: String,
     queue: usize,
+    /// Time between two turns of the generator.
+    #[serde(default)]
+    turn_ns: u64,
     warm_up: f64,
     seconds: f64,
     seed: u64,
@@ -285,6 +288,7 @@ fn begin(options: &MeasureOptions) -> Outcome<Header> {
         begun: clock::wall_clock().as_secs(),
         faces: "memory".to_owned(),
         queue: QUEUE,
+        turn_ns: TURN_NS,
         warm_up: window.warm_up,
         seconds: window.seconds,
         seed: options.seed,
@@ -382,6 +386,7 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
     let total = header.design.len() - runs.len();
     let mut yardstick = Yardstick::of(runs.iter().map(|run| &run.host));
     let (mut discarded, mut slow) = (0, 0);
+    let mut measured: Vec<Run> = Vec::new();
     for (number, (setting, is_traced)) in header.design.iter().enumerate().skip(runs.len()) {
         if interrupted.load(Ordering::Relaxed) {
             output::note(&format_args!("the same command continues with run {number}"));
@@ -393,18 +398,10 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
         slow += run.discarded_slow;
         file.write(&run)?;
         let done = number + 1 - runs.len();
-        let what = format!(
-            "{} workers, {} components, {} bytes, {} hits, {:.0}/s: {:.2} % unsatisfied, {} tries repeated",
-            setting.workers,
-            setting.components,
-            setting.payload,
-            setting.hit_ratio,
-            setting.rate,
-            100.0 * run.unsatisfied(),
-            run.discarded
-        );
-        note_progress(done, total, begin_ns, &what);
+        note_progress(done, total, begin_ns, &summary(&run));
+        measured.push(run);
     }
+    note_stalls(runs.iter().chain(&measured));
     output::note(&format_args!(
         "{} runs in {}; {discarded} tries discarded, {slow} of them by the reference load; the load of the machine is \
          {:.1}",
@@ -413,6 +410,36 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
         load()
     ));
     Ok(())
+}
+
+/// A run in a line.
+fn summary(run: &Run) -> String {
+    let setting = &run.setting;
+    format!(
+        "{} workers, {} components, {} bytes, {} hits, {:.0}/s: {:.2} % unsatisfied, {} tries repeated",
+        setting.workers,
+        setting.components,
+        setting.payload,
+        setting.hit_ratio,
+        setting.rate,
+        100.0 * run.unsatisfied(),
+        run.discarded
+    )
+}
+
+fn note_stalls<'r>(runs: impl Iterator<Item = &'r Run>) {
+    let (mut seconds, mut workers_s, mut generator_s) = (0.0, 0.0, 0.0);
+    for run in runs {
+        seconds += run.seconds;
+        workers_s += Duration::from_nanos(run.worker_stalls.total_ns).as_secs_f64();
+        generator_s += Duration::from_nanos(run.generator_stalls.total_ns).as_secs_f64();
+    }
+    output::note(&format_args!(
+        "for {:.2} % of the time no worker took a packet although some waited, and for {:.2} % the generator did not run \
+         (0.5 ms and more)",
+        100.0 * workers_s / seconds,
+        100.0 * generator_s / seconds
+    ));
 }
 
 pub(super) fn run_calibrate(options: &CalibrateOptions) -> Outcome {
@@ -446,8 +473,14 @@ fn calibrate(campaign: &Path, output: &Path) -> Outcome<CalibrationFile> {
         output::note(&format_args!("warning: {path}: {done}; `model measure` continues it"));
     }
     note_other_machine(&path, &header.machine);
-    let calibration = Calibration::of(&runs, header.queue, header.processors)
-        .map_err(|error| usage(format_args!("{path}: {error}")))?;
+    let rig = Rig {
+        queue: header.queue,
+        processors: header.processors,
+        turn_ns: header.turn_ns,
+        warm_up: header.warm_up,
+    };
+    let calibration =
+        Calibration::of(&runs, &rig).map_err(|error| usage(format_args!("{path}: {error}")))?;
     let file = CalibrationFile {
         campaign: campaign
             .file_name()
@@ -495,6 +528,8 @@ fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
             "residual": calibration.residual,
             "slowdown_exponent": calibration.slowdown_exponent,
             "latency_residual": calibration.latency_residual,
+            "throughput": calibration.throughput,
+            "wake_up_ns": calibration.wake_up_ns,
             "probe_effect": probe,
             "pauses": calibration.pauses.as_ref().map(|pauses| {
                 json!({
@@ -534,6 +569,17 @@ fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
         100.0 * calibration.latency_residual,
         calibration.slowdown_exponent
     ))?;
+    for (of, owner) in calibration.throughput.iter().zip(["of its own", "of a worker"]) {
+        if of.runs > 0 {
+            output::print_line(&format!(
+                "{} overloaded runs whose generator has a processor {owner} answer {:.3} times what the model does; one deviates \
+                 by {:.1} %",
+                of.runs,
+                of.factor,
+                100.0 * of.deviation
+            ))?;
+        }
+    }
     print_pauses(calibration)
 }
 
@@ -654,6 +700,7 @@ mod tests {
             begun: 0,
             faces: "memory".to_owned(),
             queue: QUEUE,
+            turn_ns: TURN_NS,
             warm_up: 0.3,
             seconds: 0.5,
             seed: 1,

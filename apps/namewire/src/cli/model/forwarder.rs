@@ -20,11 +20,14 @@ use ndn_dataplane::MemoryFaceOptions;
 use ndn_face::InternalEnd;
 use ndn_model::assembly::Placement;
 use ndn_model::calibrate::{
-    FACES, Histogram, Host, PREFIXES, QueueLength, QueueLengths, Run, ServiceTimes, Setting,
+    FACES, Histogram, Host, PREFIXES, QueueLength, QueueLengths, Run, STALL_MIN_NS, ServiceTimes,
+    Setting, Stalls,
 };
 use ndn_packet::Name;
 use ndn_sys::clock;
-use ndn_sys::cpu::{CpuTimes, allowed_cpus, pin_thread, set_slice};
+use ndn_sys::cpu::{
+    CpuTimes, allowed_cpus, pin_thread, raise_priority, set_slice, set_timer_slack,
+};
 use ndn_sys::topology::{Processor, Topology};
 use ndn_traffic::{
     Arrivals, Consumer, ConsumerPattern, ConsumerScenario, Load, Names, PatternCounters, Producer,
@@ -38,17 +41,20 @@ use super::super::output;
 use super::host::{Counters, Disturbance, Yardstick, delayed_ns, reference_load, watch_pauses};
 
 /// Packets of the queue of a face.
-pub(super) const QUEUE: usize = 1024;
+pub(super) const QUEUE: usize = 4096;
 /// Names of a prefix that the Content Store answers.
 const REPEATED: u32 = 16;
 const CS_PACKETS: usize = 4096;
 const LIFETIME_MS: u32 = 400;
-/// Interests sent, and packets answered and received, before the others get their turn.
-const TURN: usize = 64;
+/// Time between two turns of the generator, whatever it has to do. One that went on as long as there is work would send to a busy
+/// forwarder packet by packet, and to another one in bursts: those cost it less, so that a forwarder that is late once stays
+/// late at rates far below its capacity.
+pub(super) const TURN_NS: u64 = 50_000;
+/// Interests sent in a turn, and packets answered and received on a face. The bursts of a generator that is late stay in the
+/// caches, and the next turn begins at once.
+const TURN_PACKETS: usize = 128;
 /// The shortest slice that Linux grants.
 const GENERATOR_SLICE: Duration = Duration::from_micros(100);
-/// Sleep of the generator when it has nothing to do.
-const NAP: Duration = Duration::from_micros(20);
 /// Counters are read this many seconds before the window: threads that read them take processors, and Interests that wait
 /// meanwhile are not those of the window.
 const BEFORE_WINDOW: f64 = 0.02;
@@ -313,6 +319,8 @@ struct Generated {
     latency_ns: [u64; 3],
     /// Those of the faces.
     queues: QueueLengths,
+    worker_stalls: Stalls,
+    own_stalls: Stalls,
 }
 
 fn run_once(
@@ -339,10 +347,14 @@ fn run_once(
     let (generated, snapshots, services) = thread::scope(|scope| {
         let generating = scope.spawn(|| {
             pin_thread(generator_cpu).map_err(|error| failed("a processor")(&error))?;
-            // On the processor of a worker, it would wait for the end of each slice of that. A kernel that does not know this request
-            // measures as before.
+            // On the processor of a worker, it would wait for the end of each slice of that, and get half of the time at most. A
+            // kernel that does not know or grant this measures without.
+            let _ = raise_priority();
             let _ = set_slice(GENERATOR_SLICE);
-            Generator::new(setting, seed, consumers, producers, begin_ns)?.run(from_ns, to_ns)
+            set_timer_slack(Duration::ZERO).map_err(|error| failed("timers")(&error))?;
+            let waiting = if own.contains(&generator_cpu) { Waiting::Sleep } else { Waiting::Spin };
+            let generator = Generator::new(setting, seed, consumers, producers, begin_ns)?;
+            generator.run(waiting, from_ns, to_ns)
         });
         let tracing = scope.spawn(|| -> Outcome<Option<ServiceTimesReport>> {
             sleep_until(at(window.warm_up - BEFORE_WINDOW));
@@ -371,8 +383,7 @@ fn run_once(
         preemptions,
     };
     pauses.extend(watch_pauses(&watched, origin_ns)?);
-    let Generated { sent, satisfied, refused, cpu_ns, delayed_ns, seconds, latency_ns, queues } =
-        generated?;
+    let generated = generated?;
     let difference = |later: &[u64], earlier: &[u64]| {
         later.iter().zip(earlier).map(|(later, earlier)| later - earlier).collect::<Vec<u64>>()
     };
@@ -400,10 +411,10 @@ fn run_once(
         discarded_slow: 0,
         host,
         pauses,
-        seconds,
-        sent,
-        satisfied,
-        refused: refused
+        seconds: generated.seconds,
+        sent: generated.sent,
+        satisfied: generated.satisfied,
+        refused: generated.refused
             + total(|one| one.exchange.ring_full_interests + one.exchange.ring_full_data),
         // A shard counts what it passes on to the owner of the name, too.
         interests: total(|one| one.interests.entered - one.interests.passed_on),
@@ -412,11 +423,13 @@ fn run_once(
         sleeps: total(|one| one.work.sleeps),
         cpu_ns: difference(&after.cpu_ns, &before.cpu_ns),
         delayed_ns: difference(&after.delayed_ns, &before.delayed_ns),
-        generator_cpu_ns: cpu_ns,
-        generator_delayed_ns: delayed_ns,
+        generator_cpu_ns: generated.cpu_ns,
+        generator_delayed_ns: generated.delayed_ns,
+        worker_stalls: generated.worker_stalls,
+        generator_stalls: generated.own_stalls,
         pit_entries: after.statistics.workers.iter().map(|one| one.shard.pit_entries).sum(),
-        queues: QueueLengths { rings, ..queues },
-        latency_ns,
+        queues: QueueLengths { rings, ..generated.queues },
+        latency_ns: generated.latency_ns,
         services: services?.map(service_times),
     })
 }
@@ -450,14 +463,59 @@ fn service_times(report: ServiceTimesReport) -> ServiceTimes {
     }
 }
 
+/// The wait of the generator for its next turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    /// Its processor is that of a worker, too.
+    Sleep,
+    /// It has its processor alone: the host of a virtual machine takes one that sleeps, and is slow to give it back.
+    Spin,
+}
+
 /// Consumers and producers.
 struct Generator {
     consumer: Consumer,
     producer: Producer,
     consumers: Vec<InternalEnd>,
     producers: Vec<InternalEnd>,
+    /// The first turn.
+    begin_ns: u64,
+    /// Frames that faces have accepted.
+    accepted: u64,
+    /// The buffer of an Interest that was refused.
+    spare: Option<Vec<u8>>,
     /// Those of the faces since the begin of the window.
     queues: QueueLengths,
+    progress: Progress,
+}
+
+/// Observes whether workers and the generator go on, once in each turn.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Frames that workers had taken when they went on last, and when that was.
+    taken: u64,
+    since_ns: u64,
+    last_turn_ns: u64,
+    worker_stalls: Stalls,
+    own_stalls: Stalls,
+}
+
+impl Progress {
+    /// A turn begins that was due at `due_ns`; of the frames that were sent before it, `waiting` have not been taken.
+    fn note(&mut self, now_ns: u64, due_ns: u64, sent: u64, waiting: u64) {
+        let apart_ns = now_ns - self.last_turn_ns;
+        let taken = sent - waiting;
+        self.last_turn_ns = now_ns;
+        self.own_stalls.note(now_ns.saturating_sub(due_ns));
+        if apart_ns >= STALL_MIN_NS {
+            // Workers may have stopped and continued meanwhile.
+        } else if taken > self.taken {
+            self.worker_stalls.note(now_ns - self.since_ns);
+        } else if waiting > 0 {
+            return;
+        }
+        (self.taken, self.since_ns) = (taken, now_ns);
+    }
 }
 
 impl Generator {
@@ -509,7 +567,11 @@ impl Generator {
             producer: Producer::new(&answers, seed).map_err(invalid)?,
             consumers,
             producers,
+            begin_ns: now_ns,
             queues: QueueLengths::default(),
+            progress: Progress { since_ns: now_ns, last_turn_ns: now_ns, ..Progress::default() },
+            accepted: 0,
+            spare: None,
         })
     }
 
@@ -529,13 +591,14 @@ impl Generator {
     }
 
     /// Sends until `to_ns` and counts from `from_ns`.
-    fn run(mut self, from_ns: u64, to_ns: u64) -> Outcome<Generated> {
+    fn run(mut self, waiting: Waiting, from_ns: u64, to_ns: u64) -> Outcome<Generated> {
         let cpu = || {
             let times = CpuTimes::of_thread().map_err(|error| failed("processor time")(&error))?;
             Ok::<u64, Failure>(times.total().as_nanos() as u64)
         };
         let delayed = || delayed_ns().map_err(|error| failed("processor time")(&error));
         let mut before = None;
+        let (mut spun_ns, mut next_ns) = (0, self.begin_ns);
         let mut counters: Vec<_> =
             self.consumer.counters().map(|_| PatternCounters::zero()).collect();
         loop {
@@ -544,7 +607,10 @@ impl Generator {
                 // What takes long here delays Interests, which then arrive in a burst.
                 self.consumer.exchange_counters(&mut counters);
                 before = Some((now_ns, self.refused(), cpu()?, delayed()?));
+                spun_ns = 0;
                 self.queues = QueueLengths::default();
+                self.progress.worker_stalls = Stalls::default();
+                self.progress.own_stalls = Stalls::default();
             }
             if let Some((begin_ns, refused, cpu_begin, delayed_begin)) = &before
                 && now_ns >= to_ns
@@ -555,56 +621,72 @@ impl Generator {
                     sent: totals.sent,
                     satisfied: totals.satisfied,
                     refused: self.refused() - refused,
-                    cpu_ns: cpu()?.saturating_sub(*cpu_begin),
+                    cpu_ns: cpu()?.saturating_sub(*cpu_begin + spun_ns),
                     delayed_ns: delayed()?.saturating_sub(*delayed_begin),
                     seconds: Duration::from_nanos(now_ns - begin_ns).as_secs_f64(),
                     latency_ns: [0.5, 0.9, 0.99].map(|level| window.value_at_quantile(level)),
                     queues: self.queues,
+                    worker_stalls: self.progress.worker_stalls,
+                    own_stalls: self.progress.own_stalls,
                 });
             }
-            if !self.turn(now_ns) {
-                thread::sleep(NAP);
+            self.turn(now_ns, next_ns);
+            let done_ns = clock::now();
+            next_ns = self.begin_ns + (done_ns - self.begin_ns).next_multiple_of(TURN_NS);
+            match waiting {
+                Waiting::Sleep => sleep_until(next_ns),
+                Waiting::Spin => {
+                    while clock::now() < next_ns {
+                        std::hint::spin_loop();
+                    }
+                    spun_ns += next_ns - done_ns;
+                }
             }
         }
     }
 
-    /// Sends what is due, answers and receives; returns whether there was anything to do.
-    fn turn(&mut self, now_ns: u64) -> bool {
-        let mut has_worked = false;
+    /// Sends what is due, answers and receives, in a turn that was due at `due_ns`.
+    fn turn(&mut self, now_ns: u64, due_ns: u64) {
+        let mut waiting = 0;
+        let QueueLengths { interests, data, .. } = &mut self.queues;
+        for (ends, queue) in [(&self.consumers, interests), (&self.producers, data)] {
+            for end in ends {
+                let length = end.unreceived() as u64;
+                queue.note(length);
+                waiting += length;
+            }
+        }
+        self.progress.note(now_ns, due_ns, self.accepted, waiting);
         self.consumer.handle_timeout(now_ns);
-        for _ in 0..TURN {
+        for _ in 0..TURN_PACKETS {
             let Some(face) = self.consumer.next_face(now_ns) else { break };
             let end = &mut self.consumers[face];
-            self.queues.interests.note(end.unreceived() as u64);
-            let mut interest = end.buffer();
+            let mut interest = self.spare.take().unwrap_or_else(|| end.buffer());
+            interest.clear();
             interest.extend_from_slice(self.consumer.make_interest(now_ns));
             // A refused Interest is counted by the queue, and times out.
-            let _ = end.send(interest);
-            has_worked = true;
+            self.spare = end.send(interest).err();
+            self.accepted += u64::from(self.spare.is_none());
         }
-        let queued = &mut self.queues.data;
+        let accepted = &mut self.accepted;
         for end in &mut self.producers {
-            for _ in 0..TURN {
+            for _ in 0..TURN_PACKETS {
                 let Some(frame) = end.receive() else { break };
-                has_worked = true;
                 self.producer.handle_frame(&frame, |append| {
                     let mut answer = end.buffer();
                     append(&mut answer);
-                    queued.note(end.unreceived() as u64);
-                    let _ = end.send(answer);
+                    *accepted += u64::from(end.send(answer).is_ok());
                 });
                 end.give_back(frame);
             }
         }
         for (face, end) in self.consumers.iter_mut().enumerate() {
-            for _ in 0..2 * TURN {
+            for _ in 0..TURN_PACKETS {
                 let Some(frame) = end.receive() else { break };
-                has_worked = true;
                 self.consumer.handle_frame(face, &frame, now_ns);
                 end.give_back(frame);
             }
         }
-        has_worked
     }
 }
 
@@ -641,6 +723,28 @@ mod tests {
         let one = &processors[..1];
         assert!(places_of(one, 1, Placement::P4).unwrap_err().contains("second NUMA node"));
         assert_eq!(places_of(one, 1, Placement::P1), Ok((vec![0], 0)));
+    }
+
+    #[test]
+    fn stalls_of_workers_and_of_the_generator_are_distinguished() {
+        const TURN: u64 = 50_000;
+        let mut progress = Progress::default();
+        let mut turns = 0..;
+        let mut turn = |progress: &mut Progress, sent: u64, waiting: u64| {
+            let now_ns = TURN * turns.next().unwrap_or(0);
+            progress.note(now_ns, now_ns, sent, waiting);
+        };
+        // Workers take what there is, then nothing for ten turns, and have nothing to take for ten more.
+        (0..10).for_each(|number| turn(&mut progress, 10 * (number + 1), 3));
+        (0..9).for_each(|_| turn(&mut progress, 110, 13));
+        turn(&mut progress, 110, 0);
+        (0..10).for_each(|_| turn(&mut progress, 110, 0));
+        let stall = Stalls { count: 1, total_ns: 10 * TURN, longest_ns: 10 * TURN };
+        assert_eq!((progress.worker_stalls, progress.own_stalls), (stall, Stalls::default()));
+        // The generator is a millisecond late, and the workers have taken all meanwhile.
+        progress.note(30 * TURN + 1_000_000, 30 * TURN, 150, 0);
+        assert_eq!(progress.worker_stalls, stall);
+        assert_eq!(progress.own_stalls.total_ns, 1_000_000);
     }
 
     #[test]

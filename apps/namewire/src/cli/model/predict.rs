@@ -7,12 +7,13 @@
 
 use std::collections::VecDeque;
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
 use ndn_model::assembly::Placement;
-use ndn_model::calibrate::{CalibrateError, Calibration, CapacityOfRuns, Run, Setting};
+use ndn_model::calibrate::{CalibrateError, Calibration, CapacityOfRuns, Prediction, Run, Setting};
 use ndn_model::pauses::{PauseProcess, Watch};
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_model::special::{normal_cdf, normal_quantile};
@@ -20,7 +21,7 @@ use ndn_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::arguments::size;
+use super::super::arguments::{at_least_one, size};
 use super::super::failure::{Failure, Outcome};
 use super::super::machine::machine;
 use super::super::output::{self, Table};
@@ -28,7 +29,7 @@ use super::campaign::{
     CalibrationFile, PAYLOAD_MAX, RunsFile, check_setting, check_window, interruption,
     load_calibration, load_runs, note_other_machine, recalibrate,
 };
-use super::forwarder::{Window, load, measure, note_progress, processors};
+use super::forwarder::{QUEUE, TURN_NS, Window, load, measure, note_progress, processors};
 use super::host::Yardstick;
 use super::question::{PlacementName, percent, share, usage};
 
@@ -98,6 +99,9 @@ pub(super) struct ValidateOptions {
     /// Rates, in multiples of the predicted capacity
     #[arg(long, value_delimiter = ',', default_value = "0.6,0.8,0.9,1.1,1.25,1.5")]
     loads: Vec<f64>,
+    /// Runs at each of these rates, in rounds; the median of a rate is compared
+    #[arg(long, default_value = "3", value_parser = at_least_one::<NonZeroUsize>)]
+    rounds: NonZeroUsize,
     /// Share of the Interests that is unsatisfied at the capacity
     #[arg(long, default_value = "0.1%", value_parser = percent)]
     unsatisfied: f64,
@@ -305,7 +309,10 @@ fn heading(file: &CalibrationFile) -> String {
 struct Case {
     setting: Setting,
     predicted: CapacityOfRuns,
+    /// Those at the planned rates, then those in search of the capacity.
     runs: Vec<Run>,
+    /// Number of the former.
+    planned: usize,
 }
 
 /// The same prediction where all times are multiplied by `factor`.
@@ -325,6 +332,7 @@ struct ValidationHead {
     date: String,
     settings: Vec<Setting>,
     loads: Vec<f64>,
+    rounds: usize,
     unsatisfied: f64,
     confidence: f64,
     seed: u64,
@@ -332,7 +340,7 @@ struct ValidationHead {
     predicted: Vec<CapacityOfRuns>,
 }
 
-const VALIDATION_VERSION: u32 = 1;
+const VALIDATION_VERSION: u32 = 2;
 
 /// Distance of a measured number from its prediction.
 struct Compared {
@@ -347,6 +355,22 @@ impl Compared {
 }
 
 impl Case {
+    /// The numbers of the runs at each rate: as many as rounds at a planned one, single ones in search of the capacity.
+    fn rates(&self) -> Vec<Vec<usize>> {
+        let mut all: Vec<Vec<usize>> = Vec::new();
+        for (number, run) in self.runs.iter().enumerate() {
+            let is_same = |same: &&mut Vec<usize>| {
+                let first: &Run = &self.runs[same[0]];
+                number < self.planned && first.setting.rate.to_bits() == run.setting.rate.to_bits()
+            };
+            match all.iter_mut().find(is_same) {
+                Some(same) => same.push(number),
+                None => all.push(vec![number]),
+            }
+        }
+        all
+    }
+
     /// The rate that separates runs with enough satisfied Interests from the others with the fewest exceptions: no
     /// single disturbed run decides. None if all runs are on one side.
     fn capacity(&self, unsatisfied: f64) -> Option<f64> {
@@ -453,6 +477,7 @@ fn begin(
         date: file.date.clone(),
         settings,
         loads: options.loads.clone(),
+        rounds: options.rounds.get(),
         unsatisfied,
         confidence,
         seed: options.seed,
@@ -480,6 +505,7 @@ fn begin_or_continue(
         && head.machine == machine()
         && (&head.campaign, &head.date) == (&file.campaign, &file.date)
         && (&head.settings, &head.loads) == (&settings, &options.loads)
+        && head.rounds == options.rounds.get()
         && head.predicted.len() == settings.len()
         && head.unsatisfied.to_bits() == options.unsatisfied.to_bits()
         && head.confidence.to_bits() == options.confidence.to_bits()
@@ -490,6 +516,36 @@ fn begin_or_continue(
     }
     output::note(&format_args!("{}: {} runs are done", path.display(), done.len()));
     Ok((head, done.into(), Some(RunsFile::append(path)?)))
+}
+
+/// Runs are comparable with a calibration if its campaign measured as this version does.
+fn check_rig(calibration: &Calibration) -> Outcome {
+    if (calibration.queue, calibration.turn_ns) == (QUEUE, TURN_NS) {
+        return Ok(());
+    }
+    Err(usage(format_args!(
+        "the calibration is of queues of {} packets and a generator with turns of {} us, but this version measures with {QUEUE} \
+         packets and {} us: `model measure` a new campaign",
+        calibration.queue,
+        calibration.turn_ns / 1000,
+        TURN_NS / 1000
+    )))
+}
+
+/// Every rate of every case, as often as there are rounds: in random order within each of them.
+fn planned_runs(cases: usize, loads: &[f64], rounds: usize, seed: u64) -> Vec<(usize, f64)> {
+    let mut all = Vec::new();
+    for round in 0..rounds {
+        let rates = (0..cases).flat_map(|case| loads.iter().map(move |load| (case, *load)));
+        let mut order: Vec<(usize, f64)> = rates.collect();
+        for last in (1..order.len()).rev() {
+            let random = TraceRandom::new(seed, round as u32);
+            let mut draw = random.draw(StreamId(0), last as u64);
+            order.swap(last, draw.below(last as u64 + 1) as usize);
+        }
+        all.extend(order);
+    }
+    all
 }
 
 pub(super) fn validate(options: &ValidateOptions) -> Outcome {
@@ -503,6 +559,7 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
         ));
         file = recalibrate(&options.calibration, &options.workers)?;
     }
+    check_rig(&file.calibration)?;
     let window = check_window(file.warm_up, file.seconds)?;
     let interrupted = interruption()?;
     let (head, mut done, mut runs_file) = begin_or_continue(options, &file, window)?;
@@ -511,16 +568,11 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
         setting: *setting,
         predicted: *predicted,
         runs: Vec::new(),
+        planned: options.loads.len() * options.rounds.get(),
     };
     let mut cases: Vec<Case> = each.map(case).collect();
     let mut yardstick = Yardstick::of(done.iter().map(|run| &run.host));
-    let mut order: Vec<(usize, f64)> = (0..cases.len())
-        .flat_map(|case| options.loads.iter().map(move |load| (case, *load)))
-        .collect();
-    for last in (1..order.len()).rev() {
-        let mut draw = TraceRandom::new(options.seed, 0).draw(StreamId(0), last as u64);
-        order.swap(last, draw.below(last as u64 + 1) as usize);
-    }
+    let order = planned_runs(cases.len(), &options.loads, options.rounds.get(), options.seed);
     let begin_ns = clock::now();
     let (mut number, mut discarded) = (0, Discarded::default());
     let mut run = |case: &mut Case, rate: f64| -> Outcome {
@@ -584,8 +636,12 @@ struct Discarded {
 /// Errors of all predictions.
 struct Report {
     capacities: Vec<(Setting, CapacityOfRuns, Option<f64>)>,
-    satisfied: Vec<(Setting, Compared, f64)>,
+    /// At planned rates above the capacity, with the stated interval.
+    satisfied: Vec<(Setting, Compared, (f64, f64))>,
+    /// At planned rates.
     latencies: Vec<(Setting, Compared)>,
+    /// Of single runs in search of the capacity: there, queues decide by chance.
+    latencies_near: Vec<(Setting, Compared)>,
     /// Factors on a predicted p99 within which it is measured with the stated probability.
     latency_factors: (f64, f64),
     /// The machine over that of the calibration, by the reference load: the factor on all times.
@@ -614,11 +670,12 @@ impl Report {
             capacities: Vec::new(),
             satisfied: Vec::new(),
             latencies: Vec::new(),
+            latencies_near: Vec::new(),
             latency_factors: calibration.latency_factors(options.confidence),
             slowdown: 1.0,
             statistical: 0.0,
             calibration: 0.0,
-            run: calibration.residual,
+            run: 0.0,
             pauses: 0.0,
             paused: [
                 share(PauseProcess::of(&watches).as_ref()),
@@ -642,29 +699,53 @@ impl Report {
             let predicted = slowed_down(case.predicted, slowdown);
             report.capacities.push((case.setting, predicted, case.capacity(options.unsatisfied)));
             let both = calibration.deviation(&case.setting);
-            report.calibration += (both * both - calibration.residual * calibration.residual)
-                .max(0.0)
-                / cases.len() as f64;
+            let run = calibration.run_deviation(&case.setting);
+            report.calibration += (both * both - run * run).max(0.0) / cases.len() as f64;
+            report.run += run * run / cases.len() as f64;
             report.pauses += predicted.deviation.powi(2) / cases.len() as f64;
-            for (run, prediction) in case.runs.iter().zip(&mut predictions) {
-                deviations += prediction.deviation * prediction.deviation;
-                count += 1.0;
-                let measured = run.satisfied as f64 / run.sent.max(1) as f64;
-                let compared = Compared { predicted: prediction.satisfied, measured };
-                if run.setting.rate > predicted.rate {
-                    report.satisfied.push((run.setting, compared, prediction.deviation));
-                }
-                let compared = Compared {
-                    predicted: prediction.latency_ns[1],
-                    measured: run.latency_ns[2] as f64,
+            let own: Vec<Prediction> = predictions.by_ref().take(case.runs.len()).collect();
+            deviations += own.iter().map(|one| one.deviation * one.deviation).sum::<f64>();
+            count += own.len() as f64;
+            for same in case.rates() {
+                let setting = case.runs[same[0]].setting;
+                let compared = |of: fn(&Prediction) -> f64, measured: fn(&Run) -> f64| {
+                    let predicted: Vec<f64> = same.iter().map(|run| of(&own[*run])).collect();
+                    let measured: Vec<f64> =
+                        same.iter().map(|run| measured(&case.runs[*run])).collect();
+                    Compared { predicted: middle(&predicted), measured: middle(&measured) }
                 };
-                report.latencies.push((run.setting, compared));
+                let latency = compared(|one| one.latency_ns[1], |run| run.latency_ns[2] as f64);
+                if same[0] >= case.planned {
+                    report.latencies_near.push((setting, latency));
+                    continue;
+                }
+                report.latencies.push((setting, latency));
+                if setting.rate > predicted.rate {
+                    let share = |run: &Run| run.satisfied as f64 / run.sent.max(1) as f64;
+                    let satisfied = compared(|one| one.satisfied, share);
+                    let (low, high) = calibration.throughput_factors(&setting, options.confidence);
+                    // All may be satisfied; some of them were sent before the window.
+                    let most = if high * satisfied.predicted < 1.0 { high } else { f64::INFINITY };
+                    let interval = (low * satisfied.predicted, most * satisfied.predicted);
+                    report.satisfied.push((setting, satisfied, interval));
+                }
             }
         }
         report.calibration = report.calibration.sqrt();
+        report.run = report.run.sqrt();
         report.pauses = report.pauses.sqrt();
         report.statistical = (deviations / f64::max(count, 1.0)).sqrt();
         Ok(report)
+    }
+
+    /// Share of the measured shares of satisfied Interests that lie in the stated interval.
+    fn satisfied_covered(&self) -> f64 {
+        let is_covered = |one: &&(Setting, Compared, (f64, f64))| {
+            let (_, compared, (low, high)) = one;
+            (*low..=*high).contains(&compared.measured)
+        };
+        let covered = self.satisfied.iter().filter(is_covered).count();
+        covered as f64 / self.satisfied.len().max(1) as f64
     }
 
     /// Share of the measured p99 latencies that lie in the stated interval.
@@ -727,15 +808,14 @@ impl Report {
         let satisfied: Vec<Value> = self
             .satisfied
             .iter()
-            .map(|(s, c, deviation)| {
-                json!({ "setting": setting(s), "predicted": c.predicted, "measured": c.measured, "deviation": deviation })
+            .map(|(s, c, (low, high))| {
+                json!({ "setting": setting(s), "predicted": c.predicted, "from": low, "to": high, "measured": c.measured })
             })
             .collect();
-        let latencies: Vec<Value> = self
-            .latencies
-            .iter()
-            .map(|(s, c)| json!({ "setting": setting(s), "predicted_p99_ns": c.predicted, "measured_p99_ns": c.measured }))
-            .collect();
+        let latencies = |all: &[(Setting, Compared)]| -> Vec<Value> {
+            let one = |(s, c): &(Setting, Compared)| json!({ "setting": setting(s), "predicted_p99_ns": c.predicted, "measured_p99_ns": c.measured });
+            all.iter().map(one).collect()
+        };
         json!({
             "machine": machine(),
             "load": load(),
@@ -747,7 +827,9 @@ impl Report {
             "capacity_error": summary(self.capacity_errors()),
             "capacity_covered": self.covered(),
             "satisfaction_error": summary(self.satisfied.iter().map(|(_, c, _)| c.error().abs()).collect()),
+            "satisfaction_covered": self.satisfied_covered(),
             "p99_error": summary(errors(&self.latencies)),
+            "p99_error_near_capacity": summary(errors(&self.latencies_near)),
             "p99_covered": self.latency_covered(),
             "error_parts": {
                 "statistical": self.statistical, "calibration": self.calibration,
@@ -755,7 +837,8 @@ impl Report {
             },
             "capacities": capacities,
             "satisfied": satisfied,
-            "latencies": latencies,
+            "latencies": latencies(&self.latencies),
+            "latencies_near_capacity": latencies(&self.latencies_near),
         })
     }
 
@@ -800,11 +883,16 @@ impl Report {
         output::print_line(&line("capacity", &self.capacity_errors()))?;
         let satisfied: Vec<f64> = self.satisfied.iter().map(|(_, c, _)| c.error().abs()).collect();
         output::print_line(&line("satisfaction above capacity", &satisfied))?;
-        let latencies: Vec<f64> = self.latencies.iter().map(|(_, c)| c.error().abs()).collect();
-        output::print_line(&line("p99 latency", &latencies))?;
+        let near = "p99 latency of single runs near the capacity";
+        for (what, all) in [("p99 latency", &self.latencies), (near, &self.latencies_near)] {
+            let errors: Vec<f64> = all.iter().map(|(_, c)| c.error().abs()).collect();
+            output::print_line(&line(what, &errors))?;
+        }
         output::print_line(&format!(
-            "{:.0} % of the measured capacities, and {:.0} % of the p99 latencies, lie in the stated intervals",
+            "{:.0} % of the measured capacities, {:.0} % of the satisfactions, and {:.0} % of the p99 latencies lie in the stated \
+             intervals",
             100.0 * self.covered(),
+            100.0 * self.satisfied_covered(),
             100.0 * self.latency_covered()
         ))?;
         output::print_line(&format!(
@@ -881,12 +969,14 @@ mod tests {
             delayed_ns: vec![0],
             generator_delayed_ns: 0,
             generator_cpu_ns: 0,
+            worker_stalls: ndn_model::calibrate::Stalls::default(),
+            generator_stalls: ndn_model::calibrate::Stalls::default(),
             pit_entries: 0,
             queues: ndn_model::calibrate::QueueLengths::default(),
             latency_ns: [0; 3],
             services: None,
         };
-        Case { setting, predicted, runs: measured.iter().map(run).collect() }
+        Case { setting, predicted, runs: measured.iter().map(run).collect(), planned: 0 }
     }
 
     #[test]
@@ -904,6 +994,29 @@ mod tests {
         assert_eq!(capacity(&[(80e3, 0), (90e3, 0)]), None);
         assert_eq!(capacity(&[(80e3, 900)]), None);
         assert_eq!(capacity(&[]), None);
+    }
+
+    #[test]
+    fn rounds_have_every_rate_once_and_are_compared_by_rate() {
+        let order = planned_runs(2, &[0.6, 1.1], 3, 7);
+        for round in order.chunks(4) {
+            let mut sorted = round.to_vec();
+            sorted.sort_by(|a, b| a.partial_cmp(b).unwrap());
+            assert_eq!(sorted, [(0, 0.6), (0, 1.1), (1, 0.6), (1, 1.1)]);
+        }
+        // The last two are in search of the capacity.
+        let runs = [(60e3, 0), (110e3, 9), (110e3, 9), (60e3, 0), (60e3, 0), (90e3, 0)];
+        let measured = Case { planned: 4, ..case(&runs) };
+        assert_eq!(measured.rates(), [vec![0, 3], vec![1, 2], vec![4], vec![5]]);
+    }
+
+    #[test]
+    fn calibration_of_other_queues_is_refused() {
+        let known = Calibration::parse(include_str!("../../../../../tests/calibration.toml"));
+        let known = known.unwrap();
+        let text = check_rig(&known).unwrap_err().to_string();
+        assert!(text.contains("queues of 1024 packets"), "{text}");
+        assert!(check_rig(&Calibration { queue: QUEUE, turn_ns: TURN_NS, ..known }).is_ok());
     }
 
     #[derive(clap::Parser)]
@@ -940,6 +1053,9 @@ mod tests {
             latency_ns: [1.0; 2],
             pauses: None,
             pauses_in_services: 0.0,
+            throughput: Default::default(),
+            turn_ns: TURN_NS,
+            wake_up_ns: 0.0,
             discrepancies: Vec::new(),
             latency_residual: 0.1,
             queue: 10,
@@ -969,6 +1085,7 @@ mod tests {
             date: file.date.clone(),
             settings: vec![one.setting],
             loads: options(&[]).loads,
+            rounds: 3,
             unsatisfied: 0.001,
             confidence: 0.95,
             seed: 7,
@@ -989,6 +1106,7 @@ mod tests {
         };
         refused(&options(&["--seed", "8"]), &file);
         refused(&options(&["--loads", "0.9"]), &file);
+        refused(&options(&["--rounds", "2"]), &file);
         refused(&options(&["--unsatisfied", "1%"]), &file);
         refused(&options(&[]), &CalibrationFile { date: String::new(), ..file });
     }
