@@ -489,6 +489,12 @@ struct Generator {
     progress: Progress,
 }
 
+/// The turn after one that was due at `due_ns` and is done at `done_ns`: at once, if that is late.
+const fn next_turn(due_ns: u64, done_ns: u64) -> u64 {
+    let next_ns = due_ns + TURN_NS;
+    if done_ns > next_ns { done_ns } else { next_ns }
+}
+
 /// Observes whether workers and the generator go on, once in each turn.
 #[derive(Debug, Default)]
 struct Progress {
@@ -632,7 +638,7 @@ impl Generator {
             }
             self.turn(now_ns, next_ns);
             let done_ns = clock::now();
-            next_ns = self.begin_ns + (done_ns - self.begin_ns).next_multiple_of(TURN_NS);
+            next_ns = next_turn(next_ns, done_ns);
             match waiting {
                 Waiting::Sleep => sleep_until(next_ns),
                 Waiting::Spin => {
@@ -723,6 +729,13 @@ mod tests {
         let one = &processors[..1];
         assert!(places_of(one, 1, Placement::P4).unwrap_err().contains("second NUMA node"));
         assert_eq!(places_of(one, 1, Placement::P1), Ok((vec![0], 0)));
+    }
+
+    #[test]
+    fn turn_that_is_late_is_followed_at_once() {
+        assert_eq!(next_turn(TURN_NS, TURN_NS + 1), 2 * TURN_NS);
+        assert_eq!(next_turn(TURN_NS, 2 * TURN_NS), 2 * TURN_NS);
+        assert_eq!(next_turn(TURN_NS, 5 * TURN_NS + 7), 5 * TURN_NS + 7);
     }
 
     #[test]
