@@ -50,5 +50,6 @@ pub use service_times::{
 };
 pub use streams::CaptureStream;
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests;

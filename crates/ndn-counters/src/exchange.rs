@@ -16,8 +16,8 @@ ndn_types::counters! {
         ring_full_data: Monotone(Messages),
         /// Nacks that were dropped because a ring was full.
         ring_full_nacks: Monotone(Messages),
-        /// Interests for which a ring had no room. Received ones are answered with a Nack, and are also counted under the
-        /// drop reason `overload`.
+        /// Interests for which a ring had no room. Received packets, but not frames for a face of another worker, are
+        /// answered with a Nack, and are also counted under the drop reason `overload`.
         ring_full_interests: Monotone(Messages),
         /// Packets for faces of other workers that were dropped because no buffer was free to copy them to.
         crossing_no_buffer: Monotone(Packets),

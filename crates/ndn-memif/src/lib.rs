@@ -44,7 +44,8 @@ mod ring;
 mod secret;
 #[cfg(target_os = "linux")]
 mod send;
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests;
 mod text;
 

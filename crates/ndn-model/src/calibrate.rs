@@ -20,6 +20,7 @@ use crate::file::{FileError, Model, law};
 use crate::network::{Network, Outcome, Record};
 use crate::pauses::{PAUSE_MIN_NS, PauseProcess, Watch};
 use crate::random::{Draw, StreamId, TraceRandom};
+use crate::special::{normal_quantile, student_t_quantile};
 
 /// The equipment and procedure that the runs of a campaign have in common.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -453,6 +454,19 @@ impl Throughput {
         let deviation = sqrt(squares / (logs.len() - 1) as f64);
         Self { runs: logs.len(), factor: libm::exp(middle), deviation }
     }
+
+    /// Standard deviation of a normal variable whose interval with probability `confidence` is as wide as that of a further
+    /// run: Student's, as the deviation and the middle come from few runs.
+    fn deviation_at(&self, confidence: f64) -> f64 {
+        if self.runs < OVERLOADED_MIN {
+            return self.deviation;
+        }
+        // Both quantiles are 0 in the middle, and infinite at the end.
+        let level = (0.5 + 0.5 * confidence).clamp(0.6, 1.0 - 1e-9);
+        let runs = self.runs as f64;
+        let quantiles = student_t_quantile(level, runs - 1.0) / normal_quantile(level);
+        quantiles * sqrt(1.0 + 1.0 / runs) * self.deviation
+    }
 }
 
 /// Measured latencies of a run over those of the model at the same rate: threads that are woken, turns of the generator.
@@ -650,6 +664,10 @@ impl Calibration {
         if !self.throughput.iter().all(is_factor) {
             return Some("throughput: one is not a factor".to_owned());
         }
+        let is_deviation = |one: &Throughput| one.deviation >= 0.0 && one.deviation.is_finite();
+        if !self.throughput.iter().all(is_deviation) {
+            return Some("throughput: one has no deviation of at least 0".to_owned());
+        }
         if !(0.0..=EFFECT_MAX_NS).contains(&self.wake_up_ns) {
             return Some("wake-up-ns: not a time of at most a second".to_owned());
         }
@@ -791,22 +809,29 @@ impl Calibration {
         busy / setting.workers as f64
     }
 
-    /// Factors on the p99 latency within which that of a run lies with probability `confidence`: as far as the errors of so
-    /// many runs, each predicted by the others, if the next run is like them (Vovk, Gammerman, Shafer 2005).
+    /// Factors on the p99 latency within which that of a run lies with a probability of approximately `confidence`: the
+    /// quantile by rank of the errors of the measured runs, each predicted by the others (the jackknife of Barber, Candès,
+    /// Ramdas, Tibshirani 2021, whose jackknife+ has a guarantee). `None` with fewer runs than that rank.
     #[must_use]
-    pub fn latency_factors(&self, confidence: f64) -> (f64, f64) {
+    pub fn latency_factors(&self, confidence: f64) -> Option<(f64, f64)> {
         let mut widths: Vec<f64> = self.latency_errors().into_iter().map(f64::abs).collect();
         widths.sort_by(f64::total_cmp);
         let rank = (confidence * (widths.len() + 1) as f64).ceil() as usize;
-        let width = widths.get(rank.clamp(1, widths.len().max(1)) - 1).copied().unwrap_or(0.0);
-        (libm::exp(-width), libm::exp(width))
+        let width = *widths.get(rank.max(1) - 1)?;
+        Some((libm::exp(-width), libm::exp(width)))
+    }
+
+    /// Runs that [`latency_factors`](Self::latency_factors) come from.
+    #[must_use]
+    pub fn latency_runs(&self) -> usize {
+        self.latency_errors().len()
     }
 
     /// Factors on a satisfied share below 1 within which that of a run lies with probability `confidence`.
     #[must_use]
     pub fn throughput_factors(&self, setting: &Setting, confidence: f64) -> (f64, f64) {
-        let deviation = self.deviation(setting);
-        let width = crate::special::normal_quantile(0.5 + 0.5 * confidence) * deviation;
+        let deviation = self.deviation_at(setting, confidence);
+        let width = normal_quantile(0.5 + 0.5 * confidence) * deviation;
         (libm::exp(-width), libm::exp(width))
     }
 
@@ -830,13 +855,28 @@ impl Calibration {
     /// others.
     #[must_use]
     pub fn deviation(&self, setting: &Setting) -> f64 {
+        let (calibration, run) = (self.bootstrap_deviation(setting), self.run_deviation(setting));
+        sqrt(calibration * calibration + run * run)
+    }
+
+    /// The [deviation](Self::deviation) of a normal variable whose interval with probability `confidence` is as wide as that of
+    /// a run, if the deviation of throughput is known from a few runs only.
+    #[must_use]
+    pub fn deviation_at(&self, setting: &Setting, confidence: f64) -> f64 {
+        let throughput = &self.throughput[usize::from(self.is_shared(setting))];
+        let run = throughput.deviation_at(confidence).max(self.residual);
+        let calibration = self.bootstrap_deviation(setting);
+        sqrt(calibration * calibration + run * run)
+    }
+
+    /// Standard deviation of the logarithm of the capacity over the bootstrap replicates.
+    fn bootstrap_deviation(&self, setting: &Setting) -> f64 {
         let estimate = self.saturated_ns(setting, None);
         let logs: Vec<f64> = (0..self.replicates.len())
             .map(|replicate| log(estimate / self.saturated_ns(setting, Some(replicate))))
             .filter(|ratio| ratio.is_finite())
             .collect();
-        let (calibration, run) = (half_width(logs), self.run_deviation(setting));
-        sqrt(calibration * calibration + run * run)
+        half_width(logs)
     }
 
     /// Whether a setting with this placement can be answered: runs with packets in remote memory were measured, or it has
@@ -1185,7 +1225,7 @@ impl Calibration {
             let numbers = law * traces..(law + 1) * traces;
             logs.push(numbers.map(of_trace).collect::<Result<_, CalibrateError>>()?);
         }
-        let spread = self.deviation(setting);
+        let spread = self.deviation_at(setting, confidence);
         let made_up = (0..MADE_UP).map(|index| {
             let mut draw = TraceRandom::new(0x6361_7061, 0).draw(StreamId(0), index);
             let of_law = &logs[draw.below(logs.len() as u64) as usize];
@@ -1927,7 +1967,12 @@ mod tests {
             let found = calibration.predict(&setting, 1.0, (0.05, 0.1), 1).unwrap().latency_ns[1];
             assert!((found / expected - 1.0).abs() < 0.25, "{rate}: {found}");
         }
-        let (low, high) = calibration.latency_factors(0.95);
+        let few = |runs: usize| {
+            let discrepancies = calibration.discrepancies[..runs].to_vec();
+            Calibration { discrepancies, ..calibration.clone() }.latency_factors(0.95)
+        };
+        assert!(few(0).is_none() && few(18).is_none(), "19 runs have 19 in 20 below the largest");
+        let (low, high) = calibration.latency_factors(0.95).unwrap();
         // More than one in twenty has a load between the two.
         assert!(low < 1.0 && high > 1.0 && high < 2.1, "{low} {high}");
     }
@@ -1982,6 +2027,24 @@ mod tests {
     }
 
     #[test]
+    fn throughput_of_few_runs_has_a_wider_interval() {
+        let known = Throughput { runs: 4, factor: 1.0, deviation: 0.1 };
+        // Student's quantile with three degrees of freedom is 3.182.
+        let expected = 0.1 * 3.182_446 / 1.959_964 * sqrt(1.25);
+        assert!((known.deviation_at(0.95) - expected).abs() < 1e-5);
+        let many = Throughput { runs: 100_000, ..known };
+        assert!((many.deviation_at(0.95) - 0.1).abs() < 1e-4);
+        assert!(known.deviation_at(0.0).is_finite() && known.deviation_at(1.0).is_finite());
+        assert!(Throughput::default().deviation_at(0.95).abs() < f64::EPSILON);
+        let calibration = Calibration::of(&campaign(), &rig(64, 8)).unwrap();
+        for deviation in [-0.1, f64::NAN, f64::INFINITY] {
+            let throughput = [known, Throughput { deviation, ..known }];
+            let wrong = Calibration { throughput, ..calibration.clone() };
+            assert!(wrong.fault().is_some_and(|fault| fault.starts_with("throughput")));
+        }
+    }
+
+    #[test]
     fn time_to_wake_up_is_that_of_the_latencies_of_calm_runs() {
         let known = Calibration {
             turn_ns: 20_000,
@@ -2031,7 +2094,7 @@ mod tests {
     #[test]
     fn half_width_is_the_deviation_of_normal_values_and_ignores_outliers() {
         let mut values: Vec<f64> =
-            (1..1000).map(|i| crate::special::normal_quantile(f64::from(i) / 1000.0)).collect();
+            (1..1000).map(|i| normal_quantile(f64::from(i) / 1000.0)).collect();
         assert!((half_width(values.clone()) - 1.0).abs() < 0.01);
         values.extend([1e9, -1e9]);
         assert!((half_width(values) - 1.0).abs() < 0.02);

@@ -136,6 +136,7 @@ mod tests {
         assert_eq!(Device::read(root.path(), "veth0"), Device::default());
         assert_eq!(Device::read(root.path(), "none"), Device::default());
     }
+
     #[test]
     fn queues_of_missing_and_virtual_devices_are_an_error() {
         assert!(queues("lo").is_err(), "it has none");

@@ -694,6 +694,7 @@ fn list(options: &ListOptions) -> Outcome {
     }
     Ok(())
 }
+
 impl From<ResultsError> for Failure {
     fn from(error: ResultsError) -> Self {
         if matches!(error, ResultsError::Database { .. } | ResultsError::Io { .. }) {

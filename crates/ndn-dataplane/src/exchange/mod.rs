@@ -261,7 +261,7 @@ mod tests {
         Burst, CrossShardPacket, Ingress, LpFields, PitToken, RxFace, ShardMessage, TxKind,
         TxPacket,
     };
-    use ndn_packet::{InterestBuilder, Name};
+    use ndn_packet::{DataBuilder, InterestBuilder, Name, SignatureInfo, SignatureType};
     use ndn_sys::poll::{Events, Poller};
     use ndn_table::NameHasher;
     use ndn_types::Scope;
@@ -408,9 +408,23 @@ mod tests {
 
     fn received(pool: &PacketPool) -> Burst {
         let name = Name::from_uri("/a/b").unwrap();
-        let wire = InterestBuilder::new(&name).nonce(7).to_vec().unwrap();
+        burst_of(pool, &InterestBuilder::new(&name).nonce(7).to_vec().unwrap())
+    }
+
+    /// The same with Data.
+    fn received_data(pool: &PacketPool) -> Burst {
+        let name = Name::from_uri("/a/b").unwrap();
+        let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
+        let wire = DataBuilder::new(&name).to_vec(&info, 32, |_, signature| {
+            signature.fill(1);
+            Some(32)
+        });
+        burst_of(pool, &wire.unwrap())
+    }
+
+    fn burst_of(pool: &PacketPool, wire: &[u8]) -> Burst {
         let mut block = pool.allocate_block().unwrap();
-        block.spare_mut()[..wire.len()].copy_from_slice(&wire);
+        block.spare_mut()[..wire.len()].copy_from_slice(wire);
         block.commit(wire.len());
         let mut ingress = Ingress::new(NameHasher::new([7; 16]), Arc::default(), 1);
         let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
@@ -447,6 +461,33 @@ mod tests {
             let message = outgoing(&pool, u32::try_from(number).unwrap(), TxKind::Interest);
             assert_eq!(parts[0].outbound.send(1, message, &pool), number < reserve);
         }
+        parts[0].outbound.wake();
+        parts[1].release(&pool);
+        pool.settle();
+        pool.reclaim();
+        assert_eq!(pool.counters().blocks_in_use(), 0);
+    }
+
+    /// A frame is taken if there is any room for what it causes.
+    #[test]
+    fn packets_of_crossed_frames_use_the_reserve() {
+        let pool = PacketPool::new(200).unwrap();
+        let mut parts = Exchange::with_rings(2, RING_LENGTH).unwrap();
+        let reserve = RING_LENGTH / 8;
+        for _ in 0..RING_LENGTH - reserve {
+            parts[0].outbound.send_packet(1, &mut received_data(&pool), 0, &pool);
+        }
+        let state = |parts: &[Exchange]| {
+            let dropped = parts[0].counters().ring_full_data.value();
+            (parts[0].outbound.room(1, PacketKind::Data), dropped)
+        };
+        assert_eq!(state(&parts), (reserve, 0));
+        parts[0].outbound.leave_reserve(false);
+        parts[0].outbound.send_packet(1, &mut received_data(&pool), 0, &pool);
+        assert_eq!(state(&parts), (reserve - 1, 0));
+        parts[0].outbound.leave_reserve(true);
+        parts[0].outbound.send_packet(1, &mut received_data(&pool), 0, &pool);
+        assert_eq!(state(&parts), (reserve - 1, 1));
         parts[0].outbound.wake();
         parts[1].release(&pool);
         pool.settle();

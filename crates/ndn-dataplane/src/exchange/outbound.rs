@@ -29,6 +29,8 @@ pub struct Outbound {
     /// Slots of each ring that received packets and frames leave to the messages that result from crossed ones: two
     /// workers that flood each other can still take from each other.
     reserves: [usize; KINDS.len()],
+    /// Whether the packets of the current burst leave them.
+    leaves_reserve: bool,
     sleepers: Box<[Arc<Sleeper>]>,
     /// Workers that were sent something since the last wake-up, a bit each.
     touched: u64,
@@ -49,6 +51,13 @@ pub(crate) struct CrowdedRings {
     workers: [u64; KINDS.len()],
     /// Messages for them until then.
     messages: usize,
+}
+
+impl CrowdedRings {
+    /// Leaves out this number of the messages since then.
+    pub(crate) fn leave_out(&mut self, messages: usize) {
+        self.messages = self.messages.wrapping_add(messages);
+    }
 }
 
 /// Whether less than a quarter of a ring is free.
@@ -78,6 +87,7 @@ impl Outbound {
             own,
             worker_mask: slot_stride(rings.len()) - 1,
             reserves: KINDS.map(reserve),
+            leaves_reserve: true,
             rings: rings.into_boxed_slice(),
             sleepers: sleepers.into(),
             touched: 0,
@@ -128,12 +138,18 @@ impl Outbound {
         false
     }
 
+    /// Sets whether the packets of the next burst leave the reserves: received ones do, those of crossed frames do not.
+    #[inline]
+    pub(crate) fn leave_reserve(&mut self, leaves_reserve: bool) {
+        self.leaves_reserve = leaves_reserve;
+    }
+
     /// Sends packet `index` of a burst to the shard of a worker. Without room, which is counted, an Interest keeps its
     /// place and is [refused](Burst::refuse), and another packet is dropped.
     #[inline]
     pub fn send_packet(&mut self, to: usize, burst: &mut Burst, index: usize, pool: &PacketPool) {
         let kind = burst.kind(index);
-        let reserve = self.reserves[ring_index(kind)];
+        let reserve = if self.leaves_reserve { self.reserves[ring_index(kind)] } else { 0 };
         let make = || Message::Shard(ShardMessage::Packet(burst.take_packet(index)));
         if !self.send_with(to, kind, reserve, make) {
             self.refuse_packet(to, burst, index, pool);

@@ -34,12 +34,40 @@ impl RingUser {
     }
 }
 
+/// A wait for room during a read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RoomWait {
+    /// The least room that was missing.
+    missing: usize,
+    /// Since when others have taken nothing.
+    since: Timestamp,
+}
+
+impl RoomWait {
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self { missing: usize::MAX, since: now }
+    }
+
+    /// Notes the room that is missing now.
+    pub(super) fn note_missing(&mut self, now: Timestamp, missing: usize) {
+        if missing < self.missing {
+            *self = Self { missing, since: now };
+        }
+    }
+
+    /// Time for which others have taken nothing.
+    pub(super) fn time_stuck(&self, now: Timestamp) -> Duration {
+        now.since(self.since)
+    }
+}
+
 /// Messages into crowded rings in the current period.
 #[derive(Debug)]
 pub(super) struct Crowding {
     /// Messages to be divided.
     room: usize,
     messages: HashMap<RingUser, usize>,
+    /// Time of waits that have ended without room, while others took nothing.
     waited: Duration,
     /// Beginning of the period.
     since: Option<Timestamp>,
@@ -77,13 +105,14 @@ impl Crowding {
         self.messages.get(&user).is_some_and(|messages| *messages >= part)
     }
 
-    /// Whether to wait longer, if nothing was taken for this time.
-    pub(super) fn may_wait(&self, waited: Duration) -> bool {
-        self.waited + waited < WAIT_MAX
-    }
-
-    pub(super) fn note_wait(&mut self, waited: Duration) {
-        self.waited += waited;
+    /// Whether to wait longer. If not, the wait is counted; one that ends because there is room is not.
+    pub(super) fn may_wait(&mut self, now: Timestamp, wait: &RoomWait) -> bool {
+        let waited = self.waited + wait.time_stuck(now);
+        let may_wait = waited < WAIT_MAX;
+        if !may_wait {
+            self.waited = waited;
+        }
+        may_wait
     }
 }
 
@@ -113,18 +142,42 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_limited_together_until_the_period_ends() {
+    fn waits_in_which_nothing_is_taken_are_limited_together_until_the_period_ends() {
         let mut crowding = Crowding::new(100);
         let start = Timestamp::from_millis(7);
         crowding.begin(start);
-        assert!(crowding.may_wait(WAIT_MAX / 2));
-        crowding.note_wait(WAIT_MAX / 2);
-        assert!(!crowding.may_wait(WAIT_MAX / 2));
-        crowding.note_wait(WAIT_MAX / 2);
+        let mut wait = RoomWait::new(start);
+        let progress = start.plus(WAIT_MAX / 2);
+        assert!(crowding.may_wait(progress, &wait));
+        wait.note_missing(progress, 64);
+        let stuck = progress.plus(WAIT_MAX);
+        wait.note_missing(stuck, 64);
+        assert!(crowding.may_wait(start.plus(WAIT_MAX), &wait), "others have taken something");
+        assert!(!crowding.may_wait(stuck, &wait));
+        assert!(!crowding.may_wait(stuck, &RoomWait::new(stuck)), "a further read");
         crowding.end(start.plus(PERIOD / 2));
-        assert!(!crowding.may_wait(Duration::ZERO));
+        assert!(!crowding.may_wait(stuck, &RoomWait::new(stuck)));
         crowding.end(start.plus(PERIOD));
-        assert!(crowding.may_wait(Duration::ZERO));
+        assert!(crowding.may_wait(stuck, &RoomWait::new(stuck)));
+    }
+
+    #[test]
+    fn waits_that_end_with_room_leave_the_time_for_others() {
+        let mut crowding = Crowding::new(100);
+        let mut now = Timestamp::from_millis(7);
+        crowding.begin(now);
+        for _ in 0..100 {
+            let mut wait = RoomWait::new(now);
+            assert!(crowding.may_wait(now, &wait));
+            wait.note_missing(now, 64);
+            now = now.plus_millis(1);
+            assert!(crowding.may_wait(now, &wait));
+            // All that was missing, taken at once.
+            wait.note_missing(now, 0);
+        }
+        let wait = RoomWait::new(now);
+        assert!(crowding.may_wait(now.plus(WAIT_MAX / 50 * 49), &wait));
+        assert!(!crowding.may_wait(now.plus(WAIT_MAX), &wait));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use ndn_ring::PacketPool;
 use ndn_table::FaceIndex;
 use ndn_types::Timestamp;
 
-use super::crowding::{Crowding, RingUser};
+use super::crowding::{Crowding, RingUser, RoomWait};
 use super::overload::Overload;
 use crate::exchange::{CrowdedRings, Exchange, KINDS, Message, Outbound, RemoteFrame};
 use crate::overload::{InterestQueue, OverloadOptions, QueueVerdict};
@@ -71,6 +71,8 @@ pub(crate) struct InterWorker {
     /// Since when others have had little room.
     crowded_since: Option<Timestamp>,
     crowding: Crowding,
+    /// The rings that had little room when the read in progress began, if what it sends is counted.
+    counted_read: Option<CrowdedRings>,
 }
 
 impl InterWorker {
@@ -94,6 +96,7 @@ impl InterWorker {
             others: Vec::new(),
             crowded_since: None,
             crowding,
+            counted_read: None,
         }
     }
 
@@ -210,21 +213,34 @@ impl InterWorker {
         self.crowding.is_over(user)
     }
 
-    /// The rings that have little room now.
-    pub(super) fn crowded_rings(&self) -> CrowdedRings {
-        self.exchange.outbound.crowded_rings()
+    /// Begins a read of which the messages for rings that have little room now are counted.
+    pub(super) fn begin_counted_read(&mut self) {
+        self.counted_read = Some(self.exchange.outbound.crowded_rings());
     }
 
-    /// Notes what a user has sent since then to rings that had little room.
-    pub(super) fn note_sent(&mut self, user: RingUser, crowded: &CrowdedRings) {
-        self.crowding.note(user, self.exchange.outbound.sent_since(crowded));
+    /// Ends it, and notes them as the user's.
+    pub(super) fn end_counted_read(&mut self, user: RingUser) {
+        let messages = self.sent_in_read();
+        self.crowding.note(user, messages);
+        self.counted_read = None;
     }
 
-    /// Whether to wait for room, after others have taken nothing for this time. Returns false once the waits exceed their limit.
-    pub(super) fn should_wait_for_room(&mut self, now: Timestamp, waited: Duration) -> bool {
+    /// Messages of the read that is counted, if there is one.
+    pub(super) fn sent_in_read(&self) -> usize {
+        self.counted_read.as_ref().map_or(0, |rings| self.exchange.outbound.sent_since(rings))
+    }
+
+    /// Leaves out of the count what was sent since it was `before`: it results from packets of others.
+    pub(super) fn leave_out_of_read(&mut self, before: usize) {
+        let messages = self.sent_in_read().saturating_sub(before);
+        self.counted_read.iter_mut().for_each(|rings| rings.leave_out(messages));
+    }
+
+    /// Whether to wait longer for room. Returns false once the waits in which others take nothing exceed their limit.
+    pub(super) fn should_wait_for_room(&mut self, now: Timestamp, wait: &RoomWait) -> bool {
         self.crowding.begin(now);
         let is_stuck = now.since(*self.crowded_since.get_or_insert(now)) >= TIMEOUT;
-        !is_stuck && self.crowding.may_wait(waited)
+        !is_stuck && self.crowding.may_wait(now, wait)
     }
 
     /// Room that others lack for what a burst of packets of this kind may cause.
@@ -234,12 +250,7 @@ impl InterWorker {
         missing.max().unwrap_or_default()
     }
 
-    /// Notes a wait for room in which others have taken nothing.
-    pub(super) fn note_wait(&mut self, waited: Duration) {
-        self.crowding.note_wait(waited);
-    }
-
-    /// Ends the wait for room.
+    /// Ends a wait after which there is room.
     pub(super) fn end_wait(&mut self) {
         self.crowded_since = None;
     }

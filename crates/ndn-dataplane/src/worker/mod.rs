@@ -43,7 +43,7 @@ use crate::peers::ClaimError;
 use crate::queue::Inbox;
 
 pub(crate) use content_erasures::ContentErasures;
-use crowding::RingUser;
+use crowding::{RingUser, RoomWait};
 pub(crate) use disk::WorkerDisk;
 pub(crate) use event_queue::EventQueue;
 use face_admission::Refused;
@@ -137,6 +137,8 @@ pub(crate) struct RoundState {
     has_timers: bool,
     /// No buffer was free.
     starved: bool,
+    /// The burst of received packets consists of packets of frames that other workers have received.
+    has_crossed_frames: bool,
     stopping: bool,
 }
 
@@ -324,8 +326,6 @@ impl Worker {
         // Messages that arrived meanwhile are written with the rest.
         if self.has_messages() {
             self.state.has_messages = self.take_messages(now);
-            // Frames for faces of this worker may be among them, and it may sleep next.
-            self.run_burst(now, BurstSource::Received);
         }
         self.state.has_timers = self.with_sink(now, |shard, sink| shard.poll_timers(now, sink));
         if self.disk.is_some() {
@@ -608,12 +608,10 @@ impl Worker {
         let user = RingUser::new(self.faces.principal_of(event.token), event.token);
         // The burst has packets of others.
         self.run_burst(self.state.now, BurstSource::Received);
-        let crowded = self.inter_worker.as_ref().map(|one| one.crowded_rings());
+        self.inter_worker.iter_mut().for_each(|one| one.begin_counted_read());
         self.receive_once(event);
         self.run_burst(self.state.now, BurstSource::Received);
-        if let (Some(inter_worker), Some(crowded)) = (&mut self.inter_worker, crowded) {
-            inter_worker.note_sent(user, &crowded);
-        }
+        self.inter_worker.iter_mut().for_each(|one| one.end_counted_read(user));
     }
 
     /// Reads a face or socket until it is empty, within a limit.
@@ -718,10 +716,10 @@ impl Worker {
         (faces, pool, sink)
     }
 
-    /// Takes a frame that another worker has received for a face of this one.
+    /// Takes a frame that another worker has received for a face of this one. Such frames have bursts of their own.
     fn take_frame(&mut self, now: Timestamp, frame: RemoteFrame) {
         let RemoteFrame { face, sender, handle, .. } = frame;
-        if self.burst.is_full() {
+        if self.burst.is_full() || !self.state.has_crossed_frames {
             self.run_burst(now, BurstSource::Received);
         }
         let Self { faces, pool, burst, ingress, service, .. } = self;
@@ -730,18 +728,25 @@ impl Worker {
             IngressSink { burst, ingress, pool, inter_worker: None, timer, overload: None };
         faces.receive_frame(now, face, sender, pool.bytes(&handle), pool, &mut sink);
         pool.release(handle);
+        self.state.has_crossed_frames = !self.burst.is_empty();
     }
 
     /// Takes the frames that arrived while a face was being read.
     fn take_deferred_frames(&mut self, now: Timestamp) {
-        let Some(inter_worker) = self.inter_worker.as_mut().filter(|one| one.has_frames()) else {
+        if !self.inter_worker.as_ref().is_some_and(|one| one.has_frames()) {
             return;
-        };
+        }
+        // What the face itself has brought.
+        self.run_burst(now, BurstSource::Received);
+        let Some(inter_worker) = &mut self.inter_worker else { return };
+        let before = inter_worker.sent_in_read();
         let mut frames = inter_worker.swap_frames(Vec::new());
         for frame in frames.drain(..) {
             self.take_frame(now, frame);
         }
+        self.run_burst(now, BurstSource::Received);
         if let Some(inter_worker) = &mut self.inter_worker {
+            inter_worker.leave_out_of_read(before);
             frames.append(&mut inter_worker.swap_frames(Vec::new()));
             inter_worker.swap_frames(frames);
         }
@@ -771,6 +776,11 @@ impl Worker {
         state.note_shard_time(now);
         let mut observers = service.observers(now, source == BurstSource::Crossed);
         if source == BurstSource::Received {
+            if let Some(dispatch) = &mut dispatch {
+                // There was room for what these frames cause, the reserve included, when they were taken.
+                let has_crossed_frames = std::mem::take(&mut state.has_crossed_frames);
+                dispatch.outbound.leave_reserve(!has_crossed_frames);
+            }
             let timer = observers.as_mut().and_then(|observers| observers.timer.as_deref_mut());
             match (timer, &mut dispatch) {
                 (Some(timer), dispatch) => dispatch_measured(timer, burst, dispatch.as_mut(), pool),
@@ -896,6 +906,10 @@ impl Worker {
                 inter_worker.exchange.counters().queue(kind).note(queued);
             }
             self.run_burst(now, BurstSource::Crossed);
+            // The room counted for the next kind is what these frames leave, and the worker may sleep next.
+            if self.state.has_crossed_frames {
+                self.run_burst(now, BurstSource::Received);
+            }
         }
         has_more
     }
@@ -1044,29 +1058,28 @@ impl Worker {
             // Other workers take messages in steps of their own. Packets without room are refused or dropped.
             return;
         }
-        let (mut missing, mut since) = (usize::MAX, now);
+        let mut wait = RoomWait::new(now);
         while let Some(inter_worker) = &mut self.inter_worker
-            && inter_worker.should_wait_for_room(now, now.since(since))
+            && inter_worker.should_wait_for_room(now, &wait)
         {
             let has_many_frames = inter_worker.has_many_frames();
+            let before = inter_worker.sent_in_read();
             self.pool.settle();
             self.wake_others();
             if !has_many_frames {
                 self.state.has_messages |= self.take_messages(self.state.now);
             }
-            let still_missing = self.missing_room(kind);
-            if still_missing == 0 {
+            self.inter_worker.iter_mut().for_each(|one| one.leave_out_of_read(before));
+            let missing = self.missing_room(kind);
+            if missing == 0 {
                 self.inter_worker.iter_mut().for_each(|one| one.end_wait());
-                break;
+                return;
             }
-            if still_missing < missing {
-                (missing, since) = (still_missing, now);
-            }
-            pause(now.since(since));
+            wait.note_missing(now, missing);
+            pause(wait.time_stuck(now));
             now = self.now();
             self.state.now = self.state.now.max(now);
         }
-        self.inter_worker.iter_mut().for_each(|one| one.note_wait(now.since(since)));
     }
 
     /// Lets other threads run, after a round in which no face was read for lack of room in the rings.

@@ -362,6 +362,21 @@ impl RunsFile {
     }
 }
 
+/// Runs are only comparable if they were measured with the same queues and turns of the generator.
+fn check_equipment(path: &Path, header: &Header) -> Outcome {
+    if (header.queue, header.turn_ns) == (QUEUE, TURN_NS) {
+        return Ok(());
+    }
+    Err(usage(format_args!(
+        "{}: a campaign with queues of {} packets and turns of {} us; this version measures with {QUEUE} packets and {} us: \
+         use another file, or remove this one",
+        path.display(),
+        header.queue,
+        header.turn_ns / 1000,
+        TURN_NS / 1000
+    )))
+}
+
 pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
     let path = &options.file;
     let (header, runs, mut file) = if path.exists() {
@@ -373,6 +388,9 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
                 header.machine,
                 machine()
             )));
+        }
+        if runs.len() < header.design.len() {
+            check_equipment(path, &header)?;
         }
         (header, runs, RunsFile::append(path)?)
     } else {
@@ -450,6 +468,9 @@ pub(super) fn run_calibrate(options: &CalibrateOptions) -> Outcome {
 /// are beside `other`, the calibration of another machine. An interrupted campaign is continued.
 pub(super) fn recalibrate(other: &Path, workers: &[usize]) -> Outcome<CalibrationFile> {
     let campaign = other.with_extension("here.jsonl");
+    if campaign.exists() {
+        check_equipment(&campaign, &load_campaign(&campaign)?.0)?;
+    }
     run_measure(&MeasureOptions::with_defaults(&campaign, workers)?)?;
     calibrate(&campaign, &other.with_extension("here.toml"))
 }
@@ -682,17 +703,8 @@ mod tests {
         assert_eq!(utc(1_798_761_599), "2026-12-31 23:59 UTC");
     }
 
-    #[test]
-    fn bad_campaigns_are_refused_with_their_line() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("campaign");
-        let error = |text: &str| {
-            fs::write(&path, text).unwrap();
-            load_campaign(&path).unwrap_err().to_string()
-        };
-        assert!(error("").contains("it is empty"));
-        assert!(error("{}\n").contains("line 1"));
-        let header = Header {
+    fn header() -> Header {
+        Header {
             campaign: CAMPAIGN_VERSION,
             namewire: String::new(),
             machine: String::new(),
@@ -705,7 +717,50 @@ mod tests {
             seconds: 0.5,
             seed: 1,
             design: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn campaign_with_other_equipment_is_not_continued() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("other.here.jsonl");
+        let setting = Setting {
+            workers: 1,
+            components: 7,
+            payload: 0,
+            hit_ratio: 0.0,
+            routes: 64,
+            rate: 1000.0,
+            placement: Placement::P1,
         };
+        let design = vec![(setting, false)];
+        let old = Header { machine: machine(), queue: 1024, turn_ns: 0, design, ..header() };
+        let text = serde_json::to_string(&old).unwrap() + "\n";
+        fs::write(&path, &text).unwrap();
+        let own = MeasureOptions::with_defaults(&path, &[1]).unwrap();
+        for refused in [
+            run_measure(&own).unwrap_err(),
+            recalibrate(&directory.path().join("other.toml"), &[1]).unwrap_err(),
+        ] {
+            assert!(
+                refused.to_string().contains("queues of 1024 packets and turns of 0 us"),
+                "{refused}"
+            );
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+
+    #[test]
+    fn bad_campaigns_are_refused_with_their_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("campaign");
+        let error = |text: &str| {
+            fs::write(&path, text).unwrap();
+            load_campaign(&path).unwrap_err().to_string()
+        };
+        assert!(error("").contains("it is empty"));
+        assert!(error("{}\n").contains("line 1"));
+        let header = header();
         let first = serde_json::to_string(&header).unwrap();
         assert!(error(&format!("{first}\n{{}}\n")).contains("line 2"));
         fs::write(&path, format!("{first}\n{{\"number\": 0, \"se")).unwrap();

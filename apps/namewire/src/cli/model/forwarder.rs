@@ -347,12 +347,15 @@ fn run_once(
     let (generated, snapshots, services) = thread::scope(|scope| {
         let generating = scope.spawn(|| {
             pin_thread(generator_cpu).map_err(|error| failed("a processor")(&error))?;
+            let waiting = if own.contains(&generator_cpu) { Waiting::Sleep } else { Waiting::Spin };
             // On the processor of a worker, it would wait for the end of each slice of that, and get half of the time at most. A
-            // kernel that does not know or grant this measures without.
-            let _ = raise_priority();
+            // kernel that does not know or grant this measures without. One that spins would keep other programs from its
+            // processor.
+            if waiting == Waiting::Sleep {
+                let _ = raise_priority();
+            }
             let _ = set_slice(GENERATOR_SLICE);
             set_timer_slack(Duration::ZERO).map_err(|error| failed("timers")(&error))?;
-            let waiting = if own.contains(&generator_cpu) { Waiting::Sleep } else { Waiting::Spin };
             let generator = Generator::new(setting, seed, consumers, producers, begin_ns)?;
             generator.run(waiting, from_ns, to_ns)
         });

@@ -157,7 +157,8 @@ impl Candidate {
     ) -> Outcome<Self> {
         let times = (window.warm_up, window.seconds);
         let capacity = calibration.capacity(&setting, unsatisfied, times).map_err(too_far)?;
-        let deviation = calibration.deviation(&setting).hypot(capacity.deviation).max(1e-6);
+        let of_run = calibration.deviation_at(&setting, confidence);
+        let deviation = of_run.hypot(capacity.deviation).max(1e-6);
         let factor = (normal_quantile(0.5 + 0.5 * confidence) * deviation).exp();
         let capacity = capacity.rate;
         let probability = normal_cdf((capacity / setting.rate).ln() / deviation);
@@ -633,17 +634,40 @@ struct Discarded {
     slow: usize,
 }
 
+/// The number of single runs that lie in the intervals stated for them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Covered {
+    runs: usize,
+    inside: usize,
+}
+
+impl Covered {
+    fn note(&mut self, is_inside: bool) {
+        self.runs += 1;
+        self.inside += usize::from(is_inside);
+    }
+
+    /// The share of them; 0 of none.
+    fn share(self) -> f64 {
+        self.inside as f64 / self.runs.max(1) as f64
+    }
+}
+
 /// Errors of all predictions.
 struct Report {
     capacities: Vec<(Setting, CapacityOfRuns, Option<f64>)>,
     /// At planned rates above the capacity, with the stated interval.
     satisfied: Vec<(Setting, Compared, (f64, f64))>,
+    satisfied_covered: Covered,
     /// At planned rates.
     latencies: Vec<(Setting, Compared)>,
+    latencies_covered: Covered,
     /// Of single runs in search of the capacity: there, queues decide by chance.
     latencies_near: Vec<(Setting, Compared)>,
-    /// Factors on a predicted p99 within which it is measured with the stated probability.
-    latency_factors: (f64, f64),
+    /// Factors on a predicted p99 within which it is measured with the stated probability, if the campaign has runs enough.
+    latency_factors: Option<(f64, f64)>,
+    /// Runs of the campaign that these come from.
+    latency_runs: usize,
     /// The machine over that of the calibration, by the reference load: the factor on all times.
     slowdown: f64,
     /// Relative standard deviations: of the simulation, of the calibration, of a run, by pauses.
@@ -669,9 +693,12 @@ impl Report {
         let mut report = Self {
             capacities: Vec::new(),
             satisfied: Vec::new(),
+            satisfied_covered: Covered::default(),
             latencies: Vec::new(),
+            latencies_covered: Covered::default(),
             latencies_near: Vec::new(),
             latency_factors: calibration.latency_factors(options.confidence),
+            latency_runs: calibration.latency_runs(),
             slowdown: 1.0,
             statistical: 0.0,
             calibration: 0.0,
@@ -706,30 +733,9 @@ impl Report {
             let own: Vec<Prediction> = predictions.by_ref().take(case.runs.len()).collect();
             deviations += own.iter().map(|one| one.deviation * one.deviation).sum::<f64>();
             count += own.len() as f64;
-            for same in case.rates() {
-                let setting = case.runs[same[0]].setting;
-                let compared = |of: fn(&Prediction) -> f64, measured: fn(&Run) -> f64| {
-                    let predicted: Vec<f64> = same.iter().map(|run| of(&own[*run])).collect();
-                    let measured: Vec<f64> =
-                        same.iter().map(|run| measured(&case.runs[*run])).collect();
-                    Compared { predicted: middle(&predicted), measured: middle(&measured) }
-                };
-                let latency = compared(|one| one.latency_ns[1], |run| run.latency_ns[2] as f64);
-                if same[0] >= case.planned {
-                    report.latencies_near.push((setting, latency));
-                    continue;
-                }
-                report.latencies.push((setting, latency));
-                if setting.rate > predicted.rate {
-                    let share = |run: &Run| run.satisfied as f64 / run.sent.max(1) as f64;
-                    let satisfied = compared(|one| one.satisfied, share);
-                    let (low, high) = calibration.throughput_factors(&setting, options.confidence);
-                    // All may be satisfied; some of them were sent before the window.
-                    let most = if high * satisfied.predicted < 1.0 { high } else { f64::INFINITY };
-                    let interval = (low * satisfied.predicted, most * satisfied.predicted);
-                    report.satisfied.push((setting, satisfied, interval));
-                }
-            }
+            report.compare(case, &own, predicted.rate, |setting| {
+                calibration.throughput_factors(setting, options.confidence)
+            });
         }
         report.calibration = report.calibration.sqrt();
         report.run = report.run.sqrt();
@@ -738,23 +744,53 @@ impl Report {
         Ok(report)
     }
 
-    /// Share of the measured shares of satisfied Interests that lie in the stated interval.
-    fn satisfied_covered(&self) -> f64 {
-        let is_covered = |one: &&(Setting, Compared, (f64, f64))| {
-            let (_, compared, (low, high)) = one;
-            (*low..=*high).contains(&compared.measured)
-        };
-        let covered = self.satisfied.iter().filter(is_covered).count();
-        covered as f64 / self.satisfied.len().max(1) as f64
-    }
-
-    /// Share of the measured p99 latencies that lie in the stated interval.
-    fn latency_covered(&self) -> f64 {
-        let (low, high) = self.latency_factors;
-        let is_covered =
-            |(_, c): &&(Setting, Compared)| (low..=high).contains(&(c.measured / c.predicted));
-        let covered = self.latencies.iter().filter(is_covered).count();
-        covered as f64 / self.latencies.len().max(1) as f64
+    /// Compares the runs of a case with their predictions: errors are those of the medians of a rate, and single runs lie in
+    /// the stated intervals or do not. Satisfaction is compared above `capacity`, with factors on its prediction.
+    fn compare(
+        &mut self,
+        case: &Case,
+        own: &[Prediction],
+        capacity: f64,
+        factors: impl Fn(&Setting) -> (f64, f64),
+    ) {
+        for same in case.rates() {
+            let setting = case.runs[same[0]].setting;
+            let pairs: Vec<(&Prediction, &Run)> =
+                same.iter().map(|run| (&own[*run], &case.runs[*run])).collect();
+            let compared = |of: fn(&Prediction) -> f64, measured: fn(&Run) -> f64| {
+                let predicted: Vec<f64> = pairs.iter().map(|(one, _)| of(one)).collect();
+                let measured: Vec<f64> = pairs.iter().map(|(_, run)| measured(run)).collect();
+                Compared { predicted: middle(&predicted), measured: middle(&measured) }
+            };
+            let latency = compared(|one| one.latency_ns[1], |run| run.latency_ns[2] as f64);
+            if same[0] >= case.planned {
+                self.latencies_near.push((setting, latency));
+                continue;
+            }
+            self.latencies.push((setting, latency));
+            if let Some((low, high)) = self.latency_factors {
+                for &(predicted, run) in &pairs {
+                    let ratio = run.latency_ns[2] as f64 / predicted.latency_ns[1];
+                    self.latencies_covered.note((low..=high).contains(&ratio));
+                }
+            }
+            if setting.rate > capacity {
+                let share = |run: &Run| run.satisfied as f64 / run.sent.max(1) as f64;
+                let (low, high) = factors(&setting);
+                let interval = |predicted: f64| {
+                    // All may be satisfied; some of them were sent before the window.
+                    let most = if high * predicted < 1.0 { high } else { f64::INFINITY };
+                    (low * predicted, most * predicted)
+                };
+                for &(predicted, run) in &pairs {
+                    let (from, to) = interval(predicted.satisfied);
+                    self.satisfied_covered.note((from..=to).contains(&share(run)));
+                }
+                let satisfied = compared(|one| one.satisfied, share);
+                let stated = interval(satisfied.predicted);
+                self.satisfied.push((setting, satisfied, stated));
+            }
+        }
     }
 
     fn capacity_errors(&self) -> Vec<f64> {
@@ -827,10 +863,10 @@ impl Report {
             "capacity_error": summary(self.capacity_errors()),
             "capacity_covered": self.covered(),
             "satisfaction_error": summary(self.satisfied.iter().map(|(_, c, _)| c.error().abs()).collect()),
-            "satisfaction_covered": self.satisfied_covered(),
+            "satisfaction_covered": self.satisfied_covered.share(),
             "p99_error": summary(errors(&self.latencies)),
             "p99_error_near_capacity": summary(errors(&self.latencies_near)),
-            "p99_covered": self.latency_covered(),
+            "p99_covered": self.latency_factors.map(|_| self.latencies_covered.share()),
             "error_parts": {
                 "statistical": self.statistical, "calibration": self.calibration,
                 "run": self.run, "pauses": self.pauses, "model": self.model_part(),
@@ -889,12 +925,17 @@ impl Report {
             output::print_line(&line(what, &errors))?;
         }
         output::print_line(&format!(
-            "{:.0} % of the measured capacities, {:.0} % of the satisfactions, and {:.0} % of the p99 latencies lie in the stated \
-             intervals",
+            "{:.0} % of the measured capacities, and of single runs {:.0} % of the satisfactions lie in the stated intervals",
             100.0 * self.covered(),
-            100.0 * self.satisfied_covered(),
-            100.0 * self.latency_covered()
+            100.0 * self.satisfied_covered.share()
         ))?;
+        output::print_line(&match self.latency_factors {
+            Some(_) => format!(
+                "{:.0} % of the p99 latencies of single runs lie in theirs, without those near the capacity",
+                100.0 * self.latencies_covered.share()
+            ),
+            None => format!("p99 latencies have no interval: {} runs", self.latency_runs),
+        })?;
         output::print_line(&format!(
             "parts of the error: simulation {:.2} %, calibration {:.1} %, one run {:.1} %, pauses {:.1} %, model {:.1} %",
             100.0 * self.statistical,
@@ -1008,6 +1049,14 @@ mod tests {
         let runs = [(60e3, 0), (110e3, 9), (110e3, 9), (60e3, 0), (60e3, 0), (90e3, 0)];
         let measured = Case { planned: 4, ..case(&runs) };
         assert_eq!(measured.rates(), [vec![0, 3], vec![1, 2], vec![4], vec![5]]);
+    }
+
+    #[test]
+    fn covered_are_single_runs() {
+        let mut covered = Covered::default();
+        assert!(covered.share().abs() < f64::EPSILON);
+        [true, false, true, true].into_iter().for_each(|is_inside| covered.note(is_inside));
+        assert!((covered.share() - 0.75).abs() < f64::EPSILON);
     }
 
     #[test]
