@@ -323,6 +323,18 @@ struct Generated {
     own_stalls: Stalls,
 }
 
+/// Gives this thread its processor and the attributes of a generator.
+fn prepare_generator_thread(cpu: usize, waiting: Waiting) -> Outcome {
+    pin_thread(cpu).map_err(|error| failed("a processor")(&error))?;
+    // On the processor of a worker, it would wait for the end of each slice of that, and get half of the time at most. A kernel
+    // that does not know or grant this measures without. One that spins would keep other programs from its processor.
+    if waiting == Waiting::Sleep {
+        let _ = raise_priority();
+    }
+    let _ = set_slice(GENERATOR_SLICE);
+    set_timer_slack(Duration::ZERO).map_err(|error| failed("timers")(&error))
+}
+
 fn run_once(
     number: usize,
     setting: &Setting,
@@ -346,16 +358,8 @@ fn run_once(
     let (from_ns, to_ns) = (at(window.warm_up), at(window.warm_up + window.seconds));
     let (generated, snapshots, services) = thread::scope(|scope| {
         let generating = scope.spawn(|| {
-            pin_thread(generator_cpu).map_err(|error| failed("a processor")(&error))?;
             let waiting = if own.contains(&generator_cpu) { Waiting::Sleep } else { Waiting::Spin };
-            // On the processor of a worker, it would wait for the end of each slice of that, and get half of the time at most. A
-            // kernel that does not know or grant this measures without. One that spins would keep other programs from its
-            // processor.
-            if waiting == Waiting::Sleep {
-                let _ = raise_priority();
-            }
-            let _ = set_slice(GENERATOR_SLICE);
-            set_timer_slack(Duration::ZERO).map_err(|error| failed("timers")(&error))?;
+            prepare_generator_thread(generator_cpu, waiting)?;
             let generator = Generator::new(setting, seed, consumers, producers, begin_ns)?;
             generator.run(waiting, from_ns, to_ns)
         });
