@@ -255,7 +255,7 @@ fn forwarder_elsewhere_is_measured_by_its_api() {
     }
     fs::write(&f.token_file, "0".repeat(64)).unwrap();
     let errors = failed(directory.path(), &remote);
-    assert!(errors.contains("401"), "{errors}");
+    assert!(errors.contains("the token is wrong or has expired"), "{errors}");
 }
 
 #[test]
@@ -344,8 +344,8 @@ fn nodes_elsewhere_that_cannot_be_used_are_named() {
     let (url, token) = &node.api;
     let old = serve_version();
     for (token, url, letter, reasons) in [
-        ("0".repeat(64), url, 'a', ["node A", "401"]),
-        ("0".repeat(64), url, 'b', ["node B", "401"]),
+        ("0".repeat(64), url, 'a', ["node A", "the token is wrong or has expired"]),
+        ("0".repeat(64), url, 'b', ["node B", "the token is wrong or has expired"]),
         (read.trim().to_owned(), url, 'a', ["node A", "admin is needed"]),
         (
             token.clone(),
