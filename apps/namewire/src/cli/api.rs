@@ -9,11 +9,7 @@ use namewire_http::{FIRST_NAME, Role, Token, TokenFile};
 use super::arguments::positive_duration;
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table};
-
-/// Whether this program has the HTTP API.
-pub(crate) const HAS_HTTP_API: bool = cfg!(feature = "http-api");
-/// The reason why it is refused otherwise.
-pub(crate) const WITHOUT_HTTP_API: &str = "this program was built without the HTTP API";
+use crate::process::{HAS_HTTP_API, WITHOUT_HTTP_API};
 
 /// Manage the HTTP API of a forwarder
 #[derive(Subcommand, Debug)]

@@ -2,9 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Args, Subcommand};
-
-use super::failure::{Failure, Outcome};
+use clap::Args;
 
 /// Any arguments.
 #[derive(Args, Debug)]
@@ -18,7 +16,10 @@ pub(super) struct Anything {
 macro_rules! linux_only {
     ($( $module:ident { $( $run:ident($Options:ident): $name:literal, $about:literal, $reason:expr; )+ } )+) => { $(
         pub(super) mod $module {
-            use super::*;
+            use clap::Args;
+
+            use crate::cli::failure::{Failure, Outcome};
+            use crate::cli::linux_only::Anything;
             $(
                 #[doc = $about]
                 #[derive(Args, Debug)]
@@ -39,24 +40,29 @@ const FORWARDER: &str = "the forwarder runs on Linux only";
 const COMMAND: &str = "this command runs on Linux only";
 
 linux_only! {
-    run { run(Options): "run", "Run the forwarder (on Linux only)", FORWARDER; }
+    run { run(Options): "run", "Run the forwarder (on Linux only)", crate::cli::linux_only::FORWARDER; }
     start {
-        run(Options): "start", "Start the forwarder in the background (on Linux only)", FORWARDER;
-        stop(StopOptions): "stop", "Stop the forwarder (on Linux only)", FORWARDER;
+        run(Options): "start", "Start the forwarder in the background (on Linux only)", crate::cli::linux_only::FORWARDER;
+        stop(StopOptions): "stop", "Stop the forwarder (on Linux only)", crate::cli::linux_only::FORWARDER;
     }
-    workers { run(Options): "workers", "Show the workers of the forwarder (on Linux only)", FORWARDER; }
-    interfaces { run(Options): "interfaces", "Show network interfaces (on Linux only)", COMMAND; }
+    workers { run(Options): "workers", "Show the workers of the forwarder (on Linux only)", crate::cli::linux_only::FORWARDER; }
+    interfaces { run(Options): "interfaces", "Show network interfaces (on Linux only)", crate::cli::linux_only::COMMAND; }
     mount {
-        run(Options): "mount", "Mount NDN files as a file system (on Linux only)", COMMAND;
-        run_watcher(WatcherOptions): "unmount-abandoned", "Unmount (on Linux only)", COMMAND;
+        run(Options): "mount", "Mount NDN files as a file system (on Linux only)", crate::cli::linux_only::COMMAND;
+        run_watcher(WatcherOptions): "unmount-abandoned", "Unmount (on Linux only)", crate::cli::linux_only::COMMAND;
     }
-    traffic { run(Options): "traffic", "Generate traffic (on Linux only)", COMMAND; }
-    model { run(Options): "model", "Predict the capacity of a forwarder (on Linux only)", COMMAND; }
-    lab { run(Options): "lab", "Run designed experiments (on Linux only)", COMMAND; }
+    traffic { run(Options): "traffic", "Generate traffic (on Linux only)", crate::cli::linux_only::COMMAND; }
+    model { run(Options): "model", "Predict the capacity of a forwarder (on Linux only)", crate::cli::linux_only::COMMAND; }
+    lab { run(Options): "lab", "Run designed experiments (on Linux only)", crate::cli::linux_only::COMMAND; }
 }
 
 pub(super) mod config {
-    use super::*;
+    use std::ffi::OsString;
+
+    use clap::Subcommand;
+
+    use crate::cli::failure::{Failure, Outcome};
+    use crate::cli::linux_only::FORWARDER;
 
     /// Configuration of the forwarder (on Linux only)
     #[derive(Subcommand, Debug)]
@@ -72,7 +78,12 @@ pub(super) mod config {
 }
 
 pub(super) mod api {
-    use super::*;
+    use std::ffi::OsString;
+
+    use clap::Subcommand;
+
+    use crate::cli::failure::{Failure, Outcome};
+    use crate::cli::linux_only::FORWARDER;
 
     /// Manage the HTTP API of a forwarder (on Linux only)
     #[derive(Subcommand, Debug)]

@@ -95,9 +95,6 @@ mod workers;
 #[cfg(not(target_os = "linux"))]
 use linux_only::{api, config, interfaces, lab, model, mount, run, traffic, workers};
 
-#[cfg(target_os = "linux")]
-pub(crate) use api::{HAS_HTTP_API, WITHOUT_HTTP_API};
-
 /// Common parts of `namewire` and the commands of other programs.
 pub mod shared {
     pub use super::arguments::{duration, positive_duration, size};

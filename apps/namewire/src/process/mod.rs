@@ -22,9 +22,13 @@ use namewire_http::{HttpListener, TaskPrograms};
 use ndn_sys::clock::Clock;
 use privileges::Change;
 
-use crate::cli::{HAS_HTTP_API, WITHOUT_HTTP_API};
 use crate::config::{Config, Conflict};
 use logging::{LogFile, LogHandle};
+
+/// Whether this program has the HTTP API.
+pub(crate) const HAS_HTTP_API: bool = cfg!(feature = "http-api");
+/// The reason why it is refused otherwise.
+pub(crate) const WITHOUT_HTTP_API: &str = "this program was built without the HTTP API";
 
 /// The resources of this machine and process that a configuration needs, checked before anything is
 /// opened.
