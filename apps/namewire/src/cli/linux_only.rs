@@ -23,12 +23,12 @@ macro_rules! linux_only {
             $(
                 #[doc = $about]
                 #[derive(Args, Debug)]
-                pub(in crate::cli) struct $Options {
+                pub(crate) struct $Options {
                     #[command(flatten)]
                     _anything: Anything,
                 }
 
-                pub(in crate::cli) fn $run(_: &$Options) -> Outcome {
+                pub(crate) fn $run(_: &$Options) -> Outcome {
                     Err(Failure::Failed(format!("{}: {}", $name, $reason)))
                 }
             )+
@@ -66,13 +66,13 @@ pub(super) mod config {
 
     /// Configuration of the forwarder (on Linux only)
     #[derive(Subcommand, Debug)]
-    pub(in crate::cli) enum Command {
+    pub(crate) enum Command {
         /// Any of them
         #[command(external_subcommand)]
         Any(Vec<OsString>),
     }
 
-    pub(in crate::cli) fn run(_: &Command) -> Outcome {
+    pub(crate) fn run(_: &Command) -> Outcome {
         Err(Failure::Failed(format!("config: {FORWARDER}")))
     }
 }
@@ -87,13 +87,13 @@ pub(super) mod api {
 
     /// Manage the HTTP API of a forwarder (on Linux only)
     #[derive(Subcommand, Debug)]
-    pub(in crate::cli) enum Command {
+    pub(crate) enum Command {
         /// Any of them
         #[command(external_subcommand)]
         Any(Vec<OsString>),
     }
 
-    pub(in crate::cli) fn run(_: &Command) -> Outcome {
+    pub(crate) fn run(_: &Command) -> Outcome {
         Err(Failure::Failed(format!("control: {FORWARDER}")))
     }
 }
