@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use ndn_counters::WorkerCounters;
 use ndn_face::{ChannelId, SocketDelay};
 use ndn_forwarding::{Burst, Counters, DropReason};
 use ndn_types::Timestamp;
 
-use super::WorkerCounters;
 use crate::overload::{InterestQueue, OverloadOptions, QueueVerdict};
 
 /// Maximum number of marks that wait for a Data; further ones are forgotten.
