@@ -284,8 +284,10 @@ fn circles(package: &Path) -> Vec<Vec<String>> {
 
 #[test]
 fn files_of_a_package_do_not_import_each_other_in_circles() {
-    for package in packages() {
-        let circles = circles(&package);
-        assert!(circles.is_empty(), "{}: {circles:#?}", package.display());
-    }
+    let found: Vec<_> = packages()
+        .into_iter()
+        .map(|package| (package.display().to_string(), circles(&package)))
+        .filter(|(_, circles)| !circles.is_empty())
+        .collect();
+    assert!(found.is_empty(), "{found:#?}");
 }

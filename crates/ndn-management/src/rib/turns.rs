@@ -1,10 +1,9 @@
 //! The order in which changes are passed on to longer prefixes: principals take turns, and so do the changes of each.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use ndn_types::PrincipalIndex;
-
-use super::Key;
 
 /// The principal that changes routes; `None`: operators.
 pub(super) type Author = Option<PrincipalIndex>;
@@ -15,7 +14,7 @@ pub(super) struct Turns {
     /// Authors of changes, the next one first.
     authors: VecDeque<Author>,
     /// By author and number, the next one first.
-    roots: BTreeMap<(Author, u64), Key>,
+    roots: BTreeMap<(Author, u64), Arc<[u8]>>,
     last_number: u64,
 }
 
@@ -26,7 +25,7 @@ impl Turns {
     }
 
     /// Adds a change, as the last of its author. Returns its number.
-    pub(super) fn add(&mut self, author: Author, root: Key) -> u64 {
+    pub(super) fn add(&mut self, author: Author, root: Arc<[u8]>) -> u64 {
         if self.first(author).is_none() {
             self.authors.push_back(author);
         }
@@ -36,7 +35,7 @@ impl Turns {
     }
 
     /// Takes out the change whose turn it is.
-    pub(super) fn take(&mut self) -> Option<(Author, Key)> {
+    pub(super) fn take(&mut self) -> Option<(Author, Arc<[u8]>)> {
         let author = self.authors.pop_front()?;
         let root = self.roots.remove(&(author, self.first(author)?))?;
         if self.first(author).is_some() {
