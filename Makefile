@@ -16,7 +16,7 @@ WHEEL = $(shell ls -t target/wheels/namewire-*.whl 2>/dev/null | head -n 1)
 # libgcc_s of this machine may need newer symbols, hence --allow-shlib-undefined.
 RELEASE_PROFILE := distribution
 RELEASE_GLIBC := 2.31
-RELEASE_MIB := 28
+RELEASE_MIB := 32
 GLIBC := $(CURDIR)/target/glibc-$(RELEASE_GLIBC)
 RELEASE_LINK := -B$(GLIBC) -L$(GLIBC) -Wl,--allow-shlib-undefined
 RELEASE = RUSTFLAGS="$(RELEASE_LINK:%=-Clink-arg=%) --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}/registry/src/= \
