@@ -21,7 +21,7 @@ use crate::peers::PeerRegistry;
 use crate::queue::{channel, channel_with};
 use crate::view::WorkerView;
 use crate::worker::{
-    COMMAND_TOKEN, ContentErasures, DISK_TOKEN, EVENTS_MAX, EventQueue, FaceAdmission,
+    COMMAND_TOKEN, ContentErasures, DISK_TOKEN, EVENTS_MAX, EventQueue, FaceAdmission, FlushBatch,
     INTER_WORKER_TOKEN, Idle, InterWorker, ManagementBudget, Overload, ReadOrder, Refusals,
     RoundState, ServiceMeter, Worker, WorkerCounters, WorkerDisk,
 };
@@ -146,6 +146,7 @@ impl Parts {
             inter_worker,
             overload,
             read_order: ReadOrder::new(EVENTS_MAX),
+            flush_batch: FlushBatch::new(),
             management: ManagementBudget::default(),
             erasures: ContentErasures::default(),
             service: ServiceMeter::new(service_times),

@@ -10,6 +10,7 @@ mod crowding;
 mod disk;
 mod event_queue;
 mod face_admission;
+mod flush_batch;
 mod idle;
 mod ingress_sink;
 mod inter_worker;
@@ -48,6 +49,7 @@ pub(crate) use disk::WorkerDisk;
 pub(crate) use event_queue::EventQueue;
 use face_admission::Refused;
 pub(crate) use face_admission::{FaceAdmission, Refusals};
+pub(crate) use flush_batch::FlushBatch;
 pub(crate) use idle::Idle;
 use ingress_sink::IngressSink;
 pub(crate) use inter_worker::{InterWorker, TIMEOUT as RING_TIMEOUT};
@@ -69,9 +71,6 @@ pub(crate) const DISK_TOKEN: u64 = WORKER_TOKEN_MIN + 2;
 pub(crate) const EVENTS_PER_ROUND: usize = 256;
 /// Maximum number of events in a round, those of polled rings included.
 pub(crate) const EVENTS_MAX: usize = 2 * EVENTS_PER_ROUND;
-/// Packets forwarded before the resulting packets are written: enough to fill system calls, few enough
-/// that the bytes are still in the cache.
-const PACKETS_PER_FLUSH: usize = 512;
 /// Packets after which a round ends and the next one continues with the rest of the events, so that the
 /// clock is read and commands are carried out every few milliseconds under any load.
 const PACKETS_PER_ROUND: usize = 4096;
@@ -105,6 +104,7 @@ pub(crate) struct Worker {
     pub(crate) inter_worker: Option<Box<InterWorker>>,
     pub(crate) overload: Overload,
     pub(crate) read_order: ReadOrder,
+    pub(crate) flush_batch: FlushBatch,
     pub(crate) management: ManagementBudget,
     pub(crate) erasures: ContentErasures,
     pub(crate) service: ServiceMeter,
@@ -292,6 +292,8 @@ impl Worker {
             self.counters.waiting_since_ns.set(0);
             self.counters.waited_ns.add(now.nanos_since(before));
         }
+        let waited = if is_idle { now.since(before) } else { Duration::ZERO };
+        self.flush_batch.note_round(before.since(self.state.now), waited);
         self.work(now, events, has_polled);
     }
 
@@ -820,12 +822,12 @@ impl Worker {
     }
 
     /// The epilogue after this many packets were passed to faces: publishes the frames for polled rings, and writes the
-    /// sent packets after [`PACKETS_PER_FLUSH`].
+    /// sent packets if they are [enough](FlushBatch).
     fn after_sink(&mut self, now: Timestamp, packets: usize) {
         self.faces.publish(now, &self.pool);
         self.state.packets += packets;
         self.state.unflushed += packets;
-        if self.state.unflushed >= PACKETS_PER_FLUSH {
+        if self.state.unflushed >= self.flush_batch.packets() {
             self.flush(now);
         }
     }
