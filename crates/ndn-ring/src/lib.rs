@@ -9,6 +9,7 @@
 //! | `remote_references` | cached references to a block of another pool |
 //! | `memory`, [`pages`](PagePreference) | the address space of a pool and its page sizes |
 //! | [`prefetch_read`], [`prefetch_slice`] | cache hints behind a safe function |
+//! | [`copy_past_caches`] | a copy of bytes that are not read soon |
 //! | [`ring()`] | a bounded queue from one thread to another |
 //! | [`SleepFlag`] | whether a sleeping thread must be woken |
 //! | [`AesHasher`] | keyed hashes of all prefixes of a string |
@@ -30,6 +31,7 @@ mod remote_references;
 mod return_list;
 mod ring;
 mod sleep;
+mod streaming_copy;
 mod sync;
 
 #[cfg(all(test, loom))]
@@ -49,3 +51,4 @@ pub use pool::{PacketPool, PoolCounters, PoolError, PoolValues};
 pub use prefetch::{prefetch_read, prefetch_slice};
 pub use ring::{Consumer, Producer, ring};
 pub use sleep::SleepFlag;
+pub use streaming_copy::copy_past_caches;

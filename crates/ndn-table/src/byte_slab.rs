@@ -1,6 +1,6 @@
 //! Slab allocator for packet bytes: a few block sizes, a fixed limit on the total.
 
-use ndn_ring::{advise_huge_pages, prefetch_slice};
+use ndn_ring::{advise_huge_pages, copy_past_caches, prefetch_slice};
 
 use crate::arena::NONE;
 
@@ -21,6 +21,9 @@ const CLASS_SIZES: [u16; 25] = [
     128, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1152, 1280, 1536, 1792, 2048, 2560,
     3072, 3584, 4096, 5120, 6144, 7168, 8192, 9216,
 ];
+
+/// Longer packets are written past the caches. A size class has packets of one kind only.
+const CACHED_LENGTH_MAX: usize = 2048;
 
 /// Largest block.
 pub(crate) const BLOCK_SIZE_MAX: usize = 9216;
@@ -184,9 +187,23 @@ impl ByteSlab {
         prefetch_slice(&self.bytes, self.origin + (block.0 as usize + line) * UNIT);
     }
 
-    /// Prefetches the cache lines of the first `length` bytes of a block.
+    /// Writes a packet into a block of its size.
+    #[inline]
+    pub(crate) fn write(&mut self, block: BlockRef, packet: &[u8]) {
+        if packet.len() > CACHED_LENGTH_MAX {
+            // Blocks consist of whole lines.
+            copy_past_caches(self.bytes_mut(block, packet.len().next_multiple_of(UNIT)), packet);
+        } else {
+            self.bytes_mut(block, packet.len()).copy_from_slice(packet);
+        }
+    }
+
+    /// Prefetches the cache lines of the first `length` bytes of a block that is going to be [written](Self::write).
     #[inline(always)]
     pub(crate) fn prefetch_lines(&self, block: BlockRef, length: usize) {
+        if length > CACHED_LENGTH_MAX {
+            return;
+        }
         let mut start = self.origin + block.0 as usize * UNIT;
         let mut left = length;
         // In large groups first; the last small one may reach into the next block.

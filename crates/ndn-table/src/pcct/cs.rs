@@ -345,7 +345,7 @@ impl Cs {
         self.prefetch_victims(index);
         self.counters.insertions += 1;
         // Last, because a call leaves few registers.
-        self.blocks.bytes_mut(block, wire.len()).copy_from_slice(wire);
+        self.blocks.write(block, wire);
         Ok(CsIndex(slot))
     }
 
@@ -520,7 +520,7 @@ impl Cs {
         let place = self.log_arrival(index, slot, key.hashes, fresh_until);
         let entry = &mut self.entries[slot];
         entry.describe(key.hashes, wire.len(), fresh_until, place);
-        self.blocks.bytes_mut(entry.block, wire.len()).copy_from_slice(wire);
+        self.blocks.write(entry.block, wire);
     }
 
     /// Makes a Data with these prefix hashes the latest arrival; returns its place.
