@@ -113,6 +113,7 @@ fn debian_packages_install_and_are_removed() {
         "usr/share/fish/vendor_completions.d/namewire.fish",
         "usr/share/man/man1/namewire-run.1.gz",
         "usr/share/doc/namewire/copyright",
+        "usr/share/doc/namewire/wireshark/ndn.lua",
         "etc/default/namewire",
     ] {
         assert!(root.join(file).exists(), "{file}");
