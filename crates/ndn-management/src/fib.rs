@@ -8,10 +8,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use ndn_packet::{Name, NameRef};
+use ndn_types::Few;
 
 use crate::listing::Listing;
 use crate::range::NameRange;
-use crate::rib::{FibUpdate, NextHop};
+use crate::rib::{FibUpdate, NextHop, Rib};
 use crate::share::{Charge, Owners};
 
 /// The FIB is full.
@@ -28,7 +29,7 @@ type Key = Arc<[u8]>;
 #[derive(Debug, Default)]
 struct Entry {
     /// Ascending cost; at equal cost in the order of the RIB, then those of `fib/*` commands by FaceId.
-    next_hops: Box<[NextHop]>,
+    next_hops: Few<NextHop>,
     /// The next hops that the RIB last set, if they differ from `next_hops`.
     from_rib: Option<Box<[NextHop]>>,
 }
@@ -151,13 +152,13 @@ impl Fib {
         next_hop: NextHop,
     ) -> Result<Option<FibUpdate>, FibFull> {
         self.check_room(prefix.as_ref())?;
-        Ok(self.change(prefix, None, |next_hops| insert(next_hops, next_hop)))
+        Ok(self.change(self.key(prefix), prefix, None, |next_hops| insert(next_hops, next_hop)))
     }
 
     /// Removes a next hop. `None` if it did not exist.
     pub fn remove_next_hop(&mut self, prefix: &Name, face_id: u64) -> Option<FibUpdate> {
-        self.entries.get(prefix.value())?;
-        self.change(prefix, None, |next_hops| next_hops.retain(|hop| hop.face_id != face_id))
+        let key = self.find_key(prefix)?;
+        self.change(key, prefix, None, |next_hops| next_hops.retain(|hop| hop.face_id != face_id))
     }
 
     /// The charge for a next hop of `fib/*` commands; `None`: it is an operator's, or there is no such next hop.
@@ -188,6 +189,19 @@ impl Fib {
     ///
     /// A prefix that the RIB accepted is never refused; see [`Fib::check_room`].
     pub fn apply(&mut self, update: FibUpdate) -> Option<FibUpdate> {
+        self.apply_with(|prefix| Key::from(prefix.value()), update)
+    }
+
+    /// As [`Fib::apply`], for an update of `rib`: a new entry shares the name of the RIB's.
+    pub(crate) fn apply_of(&mut self, rib: &Rib, update: FibUpdate) -> Option<FibUpdate> {
+        self.apply_with(|prefix| rib.key(prefix.as_ref()), update)
+    }
+
+    fn apply_with(
+        &mut self,
+        new_key: impl FnOnce(&Name) -> Key,
+        update: FibUpdate,
+    ) -> Option<FibUpdate> {
         let (prefix, computed) = match update {
             FibUpdate::Set { prefix, next_hops } => (prefix, next_hops),
             FibUpdate::Remove { prefix } => (prefix, Vec::new()),
@@ -201,7 +215,8 @@ impl Fib {
             let of_new = new.find(face_id);
             of_new.is_some() && of_new != old.find(face_id)
         };
-        self.change(&prefix, Some(&computed), |next_hops| {
+        let key = self.find_key(&prefix).unwrap_or_else(|| new_key(&prefix));
+        self.change(key, &prefix, Some(&computed), |next_hops| {
             next_hops.retain(|hop| !is_gone(hop.face_id) && !is_changed(hop.face_id));
             next_hops.extend(computed.iter().filter(|hop| is_changed(hop.face_id)));
         })
@@ -248,18 +263,21 @@ impl Fib {
 
     /// The key of a prefix: that of its entry, if there is one.
     fn key(&self, prefix: &Name) -> Key {
-        let entry = self.entries.get_key_value(prefix.value());
-        entry.map_or_else(|| Key::from(prefix.value()), |(key, _)| Key::clone(key))
+        self.find_key(prefix).unwrap_or_else(|| Key::from(prefix.value()))
+    }
+
+    fn find_key(&self, prefix: &Name) -> Option<Key> {
+        self.entries.get_key_value(prefix.value()).map(|(key, _)| Key::clone(key))
     }
 
     /// Changes the next hops of a prefix; `from_rib` are those of the RIB, if they change.
     fn change(
         &mut self,
+        key: Key,
         prefix: &Name,
         from_rib: Option<&[NextHop]>,
         change: impl FnOnce(&mut Vec<NextHop>),
     ) -> Option<FibUpdate> {
-        let key = self.key(prefix);
         let entry = self.entries.entry(Key::clone(&key)).or_default();
         let from_rib: Box<[NextHop]> = from_rib.unwrap_or(entry.next_hops_of_rib()).into();
         let mut after = entry.next_hops.to_vec();
@@ -267,7 +285,7 @@ impl Fib {
         if after.len() > 1 {
             sort(&mut after, &from_rib);
         }
-        let before = std::mem::replace(&mut entry.next_hops, after.as_slice().into());
+        let before = std::mem::replace(&mut entry.next_hops, after.clone().into());
         let is_unused = after.is_empty() && from_rib.is_empty();
         entry.from_rib = (*from_rib != *after).then_some(from_rib);
         if is_unused {

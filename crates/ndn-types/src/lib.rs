@@ -6,6 +6,7 @@
 //! | `counter` | [`counters!`], [`drop_reasons!`]: the declaration of counters and drop reasons; [`Counter`] |
 //! | `face` | [`Persistency`], [`Scope`], [`LinkType`]: properties of a face |
 //! | `face_uri` | [`FaceUri`] |
+//! | `few` | [`Few`]: a list that mostly has one element |
 //! | `ledger` | [`Ledger`]: what principals hold of scarce resources |
 //! | `principal` | [`PrincipalKey`], [`PrincipalClass`]: who is charged for scarce resources |
 //! | [`random`] | random numbers that are the same on any machine |
@@ -21,6 +22,7 @@ mod arrangement;
 mod counter;
 mod face;
 mod face_uri;
+mod few;
 mod ledger;
 mod principal;
 pub mod random;
@@ -34,6 +36,7 @@ pub use arrangement::Arrangement;
 pub use counter::{Counter, CounterInfo, CounterKind, CounterValues, DropReasonInfo, Unit};
 pub use face::{LinkType, Persistency, Scope};
 pub use face_uri::{FaceUri, FaceUriError, ZONE_IS_MISSING};
+pub use few::Few;
 pub use ledger::{
     Ledger, LedgerReport, PrincipalIndex, PrincipalReport, ResourceReport, Resources,
 };

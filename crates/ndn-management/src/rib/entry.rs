@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ndn_types::Timestamp;
+use ndn_types::{Few, Timestamp};
 
 use crate::types::route_flag;
 
@@ -79,7 +79,7 @@ const REMEMBERED_MAX: usize = INHERITED_MAX + INHERITED_MAX / 2;
 pub(super) struct Entry {
     routes: Vec<Route>,
     /// The next hops of this prefix: ascending cost; at equal cost own routes first, then by FaceId.
-    next_hops: Vec<NextHop>,
+    next_hops: Few<NextHop>,
     /// Number of own ones among them.
     own_count: u32,
     /// Whether there are inherited next hops that `next_hops` does not have. None of them is cheaper than an inherited one
@@ -95,7 +95,7 @@ impl Entry {
     /// The next hops of this prefix in the FIB: all own ones, and [`INHERITED_MAX`] others.
     pub(super) fn fib_next_hops(&self) -> Vec<NextHop> {
         if self.inherited_count() <= INHERITED_MAX {
-            return self.next_hops.clone();
+            return self.next_hops.to_vec();
         }
         let mut inherited = 0;
         let fits = |hop: &&NextHop| {
@@ -185,25 +185,24 @@ impl Entry {
             lower(&mut own, route);
         }
         let next_hop = |(&face_id, &cost): (&u64, &u64)| NextHop { face_id, cost };
-        self.next_hops = own.iter().map(next_hop).collect();
+        let mut next_hops: Vec<NextHop> = own.iter().map(next_hop).collect();
         self.own_count = u32::try_from(own.len()).unwrap_or(u32::MAX);
         if !self.has_capture() {
             let others = inherited.iter().filter(|(face_id, _)| !own.contains_key(face_id));
-            self.next_hops.extend(others.map(next_hop));
+            next_hops.extend(others.map(next_hop));
         }
         // Stable: own routes stay before inherited ones.
-        self.next_hops.sort_by_key(|hop| hop.cost);
-        self.is_cut = self.inherited_count() > REMEMBERED_MAX;
+        next_hops.sort_by_key(|hop| hop.cost);
+        self.is_cut = next_hops.len() - own.len() > REMEMBERED_MAX;
         if self.is_cut {
             let mut inherited = 0;
-            self.next_hops.retain(|hop| {
+            next_hops.retain(|hop| {
                 let is_own = own.contains_key(&hop.face_id);
                 inherited += usize::from(!is_own);
                 is_own || inherited <= REMEMBERED_MAX
             });
         }
-        // Most prefixes have one next hop, and there may be a million of them.
-        self.next_hops.shrink_to_fit();
+        self.next_hops = next_hops.into();
     }
 
     /// Whether a change of the inherited costs changes the next hops of this entry.
@@ -215,27 +214,29 @@ impl Entry {
     /// now: they are to be [computed](Self::recompute).
     #[must_use]
     pub(super) fn apply_inherited(&mut self, changes: &FaceCostChanges) -> bool {
+        let mut next_hops = std::mem::take(&mut self.next_hops).into_vec();
         for &(face_id, cost) in changes {
             if self.has_face(face_id) {
                 continue;
             }
-            self.next_hops.retain(|hop| hop.face_id != face_id);
+            next_hops.retain(|hop| hop.face_id != face_id);
             let Some(cost) = cost else { continue };
             let order = |hop: &NextHop| (hop.cost, !self.has_face(hop.face_id), hop.face_id);
             let hop = NextHop { face_id, cost };
-            let at = self.next_hops.partition_point(|other| order(other) < order(&hop));
+            let at = next_hops.partition_point(|other| order(other) < order(&hop));
             // One that is dearer than those it remembers may be dearer than some that it does not.
-            if self.is_cut && self.last_inherited().is_none_or(|last| at > last) {
+            if self.is_cut && self.last_inherited(&next_hops).is_none_or(|last| at > last) {
                 continue;
             }
-            self.next_hops.insert(at, hop);
-            if self.inherited_count() > REMEMBERED_MAX
-                && let Some(last) = self.last_inherited()
+            next_hops.insert(at, hop);
+            if next_hops.len() - self.own_count as usize > REMEMBERED_MAX
+                && let Some(last) = self.last_inherited(&next_hops)
             {
-                self.next_hops.remove(last);
+                next_hops.remove(last);
                 self.is_cut = true;
             }
         }
+        self.next_hops = next_hops.into();
         self.is_cut && self.inherited_count() < INHERITED_MAX
     }
 
@@ -245,8 +246,8 @@ impl Entry {
     }
 
     /// The position of the dearest inherited next hop that is remembered.
-    fn last_inherited(&self) -> Option<usize> {
-        self.next_hops.iter().rposition(|hop| !self.has_face(hop.face_id))
+    fn last_inherited(&self, next_hops: &[NextHop]) -> Option<usize> {
+        next_hops.iter().rposition(|hop| !self.has_face(hop.face_id))
     }
 }
 

@@ -424,7 +424,7 @@ impl Rib {
     }
 
     /// The key of an existing entry, or a new one.
-    fn key(&self, prefix: NameRef<'_>) -> Key {
+    pub(crate) fn key(&self, prefix: NameRef<'_>) -> Key {
         match self.entries.get_key_value(prefix.value()) {
             Some((key, _)) => Arc::clone(key),
             None => Arc::from(prefix.value()),

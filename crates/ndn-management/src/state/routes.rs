@@ -391,7 +391,7 @@ impl RoutingTables {
     fn apply_rib_updates(&mut self) -> bool {
         let mut is_changed = false;
         for update in self.rib.take_updates() {
-            if let Some(update) = self.fib.apply(update) {
+            if let Some(update) = self.fib.apply_of(&self.rib, update) {
                 self.push_update(update);
                 is_changed = true;
             }

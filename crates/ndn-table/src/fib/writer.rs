@@ -6,6 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use ndn_packet::NameRef;
+use ndn_types::Few;
 
 use super::depth_tree::{FIB_DEPTH_MAX, first_probes, marker_depths};
 use super::entry::{FibEntry, FibSlot, NextHop, StrategyId};
@@ -113,7 +114,7 @@ impl FibWriter {
         };
         // `/` keeps its slot and is found without a probe.
         let root = Record {
-            next_hops: Vec::new(),
+            next_hops: Few::default(),
             strategy: Some(config.default_strategy),
             marker_count: 0,
             slot: FibSlot::ROOT,
@@ -206,7 +207,7 @@ impl FibWriter {
     ) -> Result<(), FibError> {
         let mut sorted = next_hops.to_vec();
         sorted.sort_by_key(|hop| hop.cost);
-        self.change(prefix, |record| record.next_hops = sorted)
+        self.change(prefix, |record| record.next_hops = sorted.into())
     }
 
     /// Removes a face from the next hops of every prefix; returns the number of prefixes changed.
@@ -263,7 +264,7 @@ impl FibWriter {
         self.records.iter().filter(|(_, record)| !record.next_hops.is_empty()).map(
             |(value, record)| {
                 let prefix = NameRef::from_validated(value, u16::from(record.depth));
-                (prefix, record.next_hops.as_slice())
+                (prefix, &*record.next_hops)
             },
         )
     }
@@ -321,7 +322,7 @@ impl FibWriter {
         }
         let was_real = self.records.get(prefix.value()).is_some_and(Record::is_real);
         let mut blank = Record {
-            next_hops: Vec::new(),
+            next_hops: Few::default(),
             strategy: None,
             marker_count: 0,
             slot: FibSlot::ROOT,
@@ -403,7 +404,7 @@ impl FibWriter {
         self.working.entries.element_mut(slot.index()).reset(slot, prefix);
         let depth = prefix.len();
         let record = Record {
-            next_hops: Vec::new(),
+            next_hops: Few::default(),
             strategy: None,
             marker_count: 0,
             slot,
@@ -562,7 +563,7 @@ struct Update {
 /// Settings of a prefix, or a marker.
 #[derive(Debug)]
 struct Record {
-    next_hops: Vec<NextHop>,
+    next_hops: Few<NextHop>,
     strategy: Option<StrategyId>,
     /// Number of prefixes whose search passes through this one.
     marker_count: u32,
