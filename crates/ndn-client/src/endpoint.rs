@@ -161,6 +161,7 @@ impl Endpoint {
             command_signer: Arc::clone(&options.command_signer),
             command_prefix: top.to_name(),
             last_command_ms: AtomicU64::new(0),
+            command_turn: tokio::sync::Mutex::default(),
             address,
         });
         let weak = Arc::downgrade(&common);

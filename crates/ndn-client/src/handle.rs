@@ -20,6 +20,10 @@ const CONGESTION_PAUSE: Duration = Duration::from_millis(10);
 /// each.
 const SETTLING_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// Maximum lead of SignatureTimes over the clock. Each command has a later one, in milliseconds; forwarders that check keys
+/// refuse those that are two minutes away from their clocks (ndn-cxx, "Command Interest").
+pub(crate) const COMMAND_LEAD_MAX_MS: u64 = 60_000;
+
 /// State shared by all handles of one connection.
 pub(crate) struct Common {
     pub(crate) shared: Arc<Shared>,
@@ -28,6 +32,8 @@ pub(crate) struct Common {
     pub(crate) command_prefix: Name,
     /// SignatureTime of the last command; strictly increasing.
     pub(crate) last_command_ms: AtomicU64,
+    /// Held by the command that is signed by a key next, until the clock permits its SignatureTime.
+    pub(crate) command_turn: tokio::sync::Mutex<()>,
     pub(crate) address: Option<ForwarderAddress>,
 }
 
@@ -39,6 +45,13 @@ impl Common {
         match self.last_command_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step) {
             Ok(last) | Err(last) => now.max(last + 1),
         }
+    }
+
+    /// Time until the next SignatureTime is within [`COMMAND_LEAD_MAX_MS`].
+    pub(crate) fn command_pause(&self) -> Duration {
+        let next_ms = self.last_command_ms.load(Ordering::Relaxed) + 1;
+        let earliest_ms = next_ms.saturating_sub(COMMAND_LEAD_MAX_MS);
+        Duration::from_millis(earliest_ms.saturating_sub(crate::real_time::unix_ms()))
     }
 }
 

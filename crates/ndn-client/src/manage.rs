@@ -6,7 +6,7 @@ use ndn_management::{
     CommandBuilder, ControlParameters, ControlResponse, CsInfo, Dataset, DatasetItem,
     ForwarderStatus, Verb, decode_dataset, status,
 };
-use ndn_packet::{DecodeError, LpHeader, Name, SignatureInfo};
+use ndn_packet::{DecodeError, LpHeader, Name, SignatureInfo, SignatureType};
 use ndn_security::Signer;
 use rand::RngExt;
 use thiserror::Error;
@@ -166,7 +166,7 @@ impl Management {
     ) -> Result<ControlResponse, CommandError> {
         let mut attempt = 1;
         let received = loop {
-            let wire = self.encode(verb, parameters).map_err(ExpressError::Sign)?;
+            let wire = self.encode_in_turn(verb, parameters).await.map_err(ExpressError::Sign)?;
             let wait = Duration::from_millis(COMMAND_LIFETIME_MS);
             match self.handle.express_encoded(wire, 0, wait, true).await {
                 Err(ExpressError::Timeout { .. }) if attempt < COMMAND_ATTEMPTS => attempt += 1,
@@ -253,6 +253,26 @@ impl Management {
         if let Ok(wire) = self.encode(verb, parameters) {
             self.handle.shared().send(|output| output.push(&LpHeader::default(), &wire));
         }
+    }
+
+    /// Encodes a command. One that is signed by a key may wait before: without an end, more than a thousand commands per
+    /// second would have SignatureTimes ever further ahead of the clock. Those that wait keep their order.
+    async fn encode_in_turn(
+        &self,
+        verb: Verb,
+        parameters: &ControlParameters,
+    ) -> Result<Vec<u8>, ndn_security::SignError> {
+        let common = self.handle.common();
+        let signature = common.command_signer.signature_info().signature_type;
+        if signature == SignatureType::DIGEST_SHA256 {
+            return self.encode(verb, parameters);
+        }
+        let _turn = common.command_turn.lock().await;
+        let pause = common.command_pause();
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
+        self.encode(verb, parameters)
     }
 
     fn encode(

@@ -1,6 +1,7 @@
 //! The library against a forwarder in memory, on tokio's paused clock.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod commands;
 mod examples;
 mod express;
 mod marked;
