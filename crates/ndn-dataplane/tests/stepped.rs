@@ -283,6 +283,30 @@ fn workers_that_flood_each_other_go_on_without_a_pause() {
     assert_eq!(frames.sum::<usize>(), 2 * FRAMES);
 }
 
+/// A peer may send such frames without end.
+#[test]
+fn upstream_face_whose_frames_hold_no_packets_is_not_read_for_ever() {
+    const FRAMES: usize = 12_000;
+    let clock = ManualClock::new(Timestamp::from_millis(1000), Duration::ZERO);
+    let mut node = Node::new(1, &clock);
+    let (face, mut producer) = node.memory_face(1, FRAMES);
+    let (_, mut consumer) = node.memory_face(2, FRAMES);
+    node.route("/p", face);
+    for number in 0..20 {
+        let uri = format!("/p/{number}");
+        consumer.send(interest(&uri, number)).unwrap();
+        node.settle();
+        assert_eq!(producer.receive(), Some(interest(&uri, number)));
+        producer.send(data(&uri)).unwrap();
+        node.settle();
+    }
+    // Link packets without a fragment.
+    (0..FRAMES).for_each(|_| producer.send(vec![100, 0]).unwrap());
+    node.workers[0].step();
+    let left = producer.unreceived();
+    assert!((FRAMES / 2..FRAMES).contains(&left), "{left} of {FRAMES} frames are left");
+}
+
 /// It was dispatched to the previous shard before the move, and may be renewed there.
 #[test]
 fn interest_at_the_previous_shard_is_satisfied_after_its_name_has_moved() {

@@ -418,11 +418,15 @@ impl Datagrams {
             let opened = input.open(channel, id, cx);
             cx.shared.report.counts.datagrams = input.taken();
             match opened {
-                Opened::Nothing => return Progress::Done,
+                Opened::Nothing => {
+                    cx.shared.report.frames += 1;
+                    return Progress::Done;
+                }
                 Opened::UnknownPeer(remote) => {
                     return Progress::NewPeer(UdpPeer { local: channel.local, remote });
                 }
                 Opened::Dropped(index, reason) => {
+                    cx.shared.report.frames += 1;
                     match faces.face_mut(index) {
                         Some(face) => face.note_arrival(cx.now, Some(reason)),
                         None => cx.shared.calls.bad_remote_frames.increment(),
@@ -685,7 +689,7 @@ struct DatagramInput {
     slots: usize,
     /// The last call filled all slots that it was offered.
     was_full: bool,
-    /// Datagrams taken for the current event.
+    /// Datagrams taken for the current event, and messages dropped.
     taken: usize,
     /// Datagrams after which an event is done.
     taken_max: usize,
@@ -775,7 +779,7 @@ impl DatagramInput {
         }
     }
 
-    /// Datagrams that were taken for the current event.
+    /// Datagrams that were taken for the current event, and messages that were dropped.
     fn taken(&self) -> usize {
         self.taken
     }
@@ -796,6 +800,12 @@ impl DatagramInput {
     fn current(&mut self) -> Option<(FaceIndex, ReceivedFrame, &mut FillBlock)> {
         let (face, datagram) = self.open?;
         Some((face, datagram, &mut self.blocks[self.next]))
+    }
+
+    /// Skips the next message. It counts, so that messages without a face do not hold the event up for ever.
+    fn drop_message(&mut self) {
+        self.taken += 1;
+        self.close();
     }
 
     /// Ends the current message; what is left of it is skipped.
@@ -819,18 +829,18 @@ impl DatagramInput {
                 return Opened::UnknownPeer(peer);
             }
             channel.counters.no_face.increment();
-            self.close();
+            self.drop_message();
             return Opened::Nothing;
         };
         self.recent_length =
             message.length.max(self.recent_length - self.recent_length / 16).max(ROOM_MIN);
         // A message is truncated only if it is longer than any that UDP can carry.
         if message.truncated {
-            self.close();
+            self.drop_message();
             return Opened::Dropped(face, LinkDropReason::Truncated);
         }
         if !self.commit(message.length, cx.pool) {
-            self.close();
+            self.drop_message();
             return Opened::Dropped(face, LinkDropReason::NoBuffer);
         }
         let length = message.segment_length.unwrap_or(message.length).max(1);

@@ -97,7 +97,7 @@ impl<P> Progress<P> {
 /// Datagrams and drops of an event of a UDP socket; zeros for any other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadCounts {
-    /// Datagrams for faces.
+    /// Datagrams for faces, and messages for none.
     pub datagrams: usize,
     /// Messages that the kernel dropped before those because the socket's queue was full, and that were not reported
     /// before. A message may be several datagrams that the kernel has joined (GRO).
@@ -113,6 +113,8 @@ pub struct ReadReport {
     pub drained: Option<ChannelId>,
     /// Datagrams and drops, if the event was one of a UDP socket.
     pub counts: ReadCounts,
+    /// Frames that the event has brought, also those without a packet or a face.
+    pub frames: usize,
 }
 
 /// A frame that was read: its length, its sender and its delay.

@@ -440,8 +440,12 @@ impl Streams {
                     let message = std::mem::take(&mut websocket.message);
                     deliver_message(cx, face, &message, sink);
                 }
-                FrameAction::None => block.skip(head.total()),
+                FrameAction::None => {
+                    cx.shared.report.frames += 1;
+                    block.skip(head.total());
+                }
                 FrameAction::Pong => {
+                    cx.shared.report.frames += 1;
                     let mut payload = [0; CONTROL_LENGTH_MAX];
                     let payload = &mut payload[..head.payload_length];
                     payload.copy_from_slice(&block.filled()[head.length..head.total()]);

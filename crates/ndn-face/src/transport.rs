@@ -546,6 +546,7 @@ impl TransportContext<'_> {
         block: &mut FillBlock,
         sink: &mut impl RxSink,
     ) {
+        self.shared.report.frames += 1;
         let ReceivedFrame { length, sender, delay } = arrival;
         let Face { rx, link, index, holder, .. } = face;
         let memory = &mut self.shared.memory.reassembly(*holder);
@@ -605,7 +606,10 @@ impl TransportContext<'_> {
                 self.deliver(face, arrival, block, sink);
                 true
             }
-            None => sink.receive_remote(index, arrival.sender, block, arrival.length),
+            None => {
+                self.shared.report.frames += 1;
+                sink.receive_remote(index, arrival.sender, block, arrival.length)
+            }
         }
     }
 

@@ -210,6 +210,26 @@ fn unknown_peers_get_a_face_or_are_dropped() {
     worker.finish();
 }
 
+/// Anybody can send them as fast as the worker reads.
+#[test]
+fn messages_without_a_face_end_the_event_as_others_do() {
+    for accepts in [false, true] {
+        let mut worker = Worker::new();
+        let (address, counters) = channel(&mut worker, accepts);
+        worker.faces.set_frames_per_event(20);
+        let peer = peer().0;
+        (0..100).for_each(|_| assert!(peer.send_to(&tlv(5, 20, 1), address).is_ok()));
+        assert!(worker.poll(TIMEOUT));
+        // A call that has begun is finished.
+        let first = counters.no_face.value();
+        assert!((20..40).contains(&first), "{first}");
+        assert_eq!(worker.faces.report().frames as u64, first);
+        worker.settle();
+        assert_eq!(counters.no_face.value(), 100);
+        worker.finish();
+    }
+}
+
 #[test]
 fn burst_is_sent_and_received_in_few_system_calls() {
     let Linked { mut near, mut far, face, sent, received, near_socket, far_socket } = linked(8800);

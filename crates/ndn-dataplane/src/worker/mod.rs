@@ -57,6 +57,7 @@ use inter_worker::{ROOM_PAUSE, TakeContext, TakeLimit, pause};
 pub(crate) use management_budget::ManagementBudget;
 pub use ndn_counters::{BURST_SIZE_CLASSES, WorkerCounters, WorkerValues};
 pub(crate) use overload::Overload;
+use read_order::READ_FRAMES_MIN;
 pub(crate) use read_order::ReadOrder;
 pub(crate) use service_meter::ServiceMeter;
 use service_meter::dispatch_measured;
@@ -74,8 +75,8 @@ pub(crate) const EVENTS_MAX: usize = 2 * EVENTS_PER_ROUND;
 /// Packets after which a round ends and the next one continues with the rest of the events, so that the
 /// clock is read and commands are carried out every few milliseconds under any load.
 const PACKETS_PER_ROUND: usize = 4096;
-/// Maximum number of packets read from one upstream face in a row.
-const UPSTREAM_PACKETS_MAX: usize = 4096;
+/// Maximum number of frames read from one upstream face in a row. They need not hold packets, and may come without end.
+const UPSTREAM_FRAMES_MAX: u64 = 4096;
 /// Maximum number of commands in a round, so that packets do not wait for long.
 const COMMANDS_PER_ROUND: usize = 256;
 /// Maximum number of completions of the disk in a round, so that packets do not wait for long.
@@ -125,6 +126,8 @@ pub(crate) struct RoundState {
     packets: usize,
     /// Packets of this round when the upstream faces were last read.
     upstreams_read_at: usize,
+    /// Frames read so far; a read counts as [`READ_FRAMES_MIN`] at least.
+    frames_read: u64,
     /// The first event of the last wait that has not been handled.
     next_event: usize,
     /// Commands may wait.
@@ -549,7 +552,7 @@ impl Worker {
                 }
                 continue;
             }
-            let before = self.faces.call_counters().received_frames.value();
+            let before = self.state.frames_read;
             if is_crowded {
                 self.receive_into_crowded(&event);
                 self.note_turn(principal, before);
@@ -582,12 +585,11 @@ impl Worker {
         if has_turn { self.faces.principal_of(event.token) } else { None }
     }
 
-    /// Notes the frames received since there were `before`.
+    /// Notes the frames read since there were `before`.
     #[inline]
     fn note_turn(&mut self, principal: Option<PrincipalKey>, before: u64) {
         if let Some(principal) = principal {
-            let frames = self.faces.call_counters().received_frames.value() - before;
-            self.read_order.note_turn(principal, frames);
+            self.read_order.note_turn(principal, self.state.frames_read - before);
         }
     }
 
@@ -618,11 +620,12 @@ impl Worker {
 
     /// Reads a face or socket until it is empty, within a limit.
     fn receive_all(&mut self, event: &PollEvent) {
-        let end = self.state.packets + UPSTREAM_PACKETS_MAX;
+        let end = self.state.frames_read + UPSTREAM_FRAMES_MAX;
         loop {
             self.receive_once(event);
             self.read_order.batch.note(self.faces.report().counts);
-            if !self.faces.report().has_more || self.state.starved || self.state.packets >= end {
+            let has_more = self.faces.report().has_more;
+            if !has_more || self.state.starved || self.state.frames_read >= end {
                 return;
             }
             if self.is_crowded(self.state.now, PacketKind::Data) {
@@ -658,6 +661,7 @@ impl Worker {
     fn receive_once(&mut self, event: &PollEvent) {
         let begin = self.state.packets + self.burst.len();
         self.receive(event);
+        self.state.frames_read += READ_FRAMES_MIN.max(self.faces.report().frames as u64);
         if self.state.packets + self.burst.len() > begin
             && let Some(kind) = self.last_kind()
         {

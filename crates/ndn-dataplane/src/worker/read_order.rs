@@ -31,7 +31,7 @@ const EVENTS_WITHOUT_TURNS: usize = 16;
 /// Frames after which the turn of a principal is over, until the next wait.
 const TURN_FRAMES: u64 = 256;
 /// A read that brings fewer frames counts as this many: it takes a system call.
-const READ_FRAMES_MIN: u64 = 8;
+pub(super) const READ_FRAMES_MIN: u64 = 8;
 
 /// Number of Interests read in a row. It depends on drops by UDP sockets upstream; on streams the sender
 /// waits and nothing is dropped.
@@ -102,7 +102,7 @@ impl Turns {
     }
 
     fn note(&mut self, principal: PrincipalKey, frames: u64) {
-        *self.0.entry(Self::owner(principal)).or_default() += frames.max(READ_FRAMES_MIN);
+        *self.0.entry(Self::owner(principal)).or_default() += frames;
     }
 }
 
