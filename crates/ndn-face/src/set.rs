@@ -620,15 +620,22 @@ impl FaceSet {
             self.transports.send(&mut cx, face, transport, SendRequest::Due);
             face.link.settle(&mut self.shared.memory.reliability(face.holder));
         }
-        self.arm(index);
+        // What is left is due in the next call, after what is due on other faces.
+        self.arm_from(index, now.plus_nanos(1));
         Ok(())
     }
 
     /// Notes the next deadline of a face and its transport.
     fn arm(&mut self, index: FaceIndex) {
+        self.arm_from(index, Timestamp::ZERO);
+    }
+
+    /// As [`arm`](Self::arm), but not before `earliest`.
+    fn arm_from(&mut self, index: FaceIndex, earliest: Timestamp) {
         let Some(FaceEntry { face, transport }) = self.faces.get_mut(index) else { return };
         let deadlines = [face.next_deadline(), transport.next_deadline()];
-        self.shared.deadlines.arm(face, deadlines.into_iter().flatten().min());
+        let deadline = deadlines.into_iter().flatten().min();
+        self.shared.deadlines.arm(face, deadline.map(|deadline| deadline.max(earliest)));
     }
 
     /// Returns the blocks that the set holds to `pool`, at the end of the worker. Packets that

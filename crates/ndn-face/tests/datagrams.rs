@@ -116,6 +116,32 @@ fn reliable_link_without_loss_retransmits_nothing() {
     far.finish();
 }
 
+/// Otherwise the frames of one peer that acknowledges nothing, thousands of them, would be retransmitted in one call.
+#[test]
+fn faces_take_turns_to_retransmit() {
+    let mut worker = Worker::new();
+    let (address, _) = channel(&mut worker, false);
+    let mut options = options(1400);
+    options.link.reliability = true;
+    let silent = [peer(), peer()];
+    let faces = silent.each_ref().map(|(_, at)| add_peer(&mut worker, address, *at, &options));
+    let [(many, of_many), (few, of_few)] = &faces;
+    (0..1000).for_each(|_| worker.send(*many, &tlv(6, 100, 1)));
+    worker.send(*few, &tlv(6, 100, 1));
+    worker.flush();
+    worker.advance(Duration::from_secs(1));
+    let retransmitted = || [of_many, of_few].map(|counters| counters.out_retransmissions.value());
+    assert_eq!(retransmitted(), [256, 1]);
+    for _ in 0..3 {
+        let next = worker.faces.next_deadline().unwrap();
+        assert!(next.since(worker.now) < Duration::from_millis(1), "the rest is due");
+        worker.advance(next.since(worker.now));
+    }
+    assert_eq!(retransmitted(), [1000, 1]);
+    worker.flush();
+    worker.finish();
+}
+
 #[test]
 fn read_reports_a_drained_socket() {
     let mut worker = Worker::new();
