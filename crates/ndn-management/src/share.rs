@@ -113,6 +113,17 @@ impl<R: Resources<1>> Share<R> {
         self.ledger.key(charge.owner)
     }
 
+    /// Keeps the index of a principal, which may hold nothing, until [`forget`](Self::forget).
+    pub(crate) fn remember(&mut self, owner: PrincipalIndex) {
+        let attached = self.ledger.attach(self.ledger.key(owner));
+        debug_assert_eq!(attached, owner, "a principal has one index");
+    }
+
+    /// Ends [`remember`](Self::remember).
+    pub(crate) fn forget(&mut self, owner: PrincipalIndex) {
+        self.ledger.detach(owner);
+    }
+
     /// Gives the places of an entry back.
     pub(crate) fn release(&mut self, Charge { owner, places }: Charge) {
         self.ledger.release(owner, self.resource, places);

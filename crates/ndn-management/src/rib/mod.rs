@@ -475,6 +475,11 @@ impl Rib {
         !self.propagations.is_empty()
     }
 
+    /// Whether longer prefixes have not inherited all changes of a principal yet.
+    pub(crate) fn has_changes_of(&self, author: PrincipalIndex) -> bool {
+        self.turns.has(Some(author))
+    }
+
     /// Passes changes on to at most `entries_max` longer prefixes.
     pub fn continue_propagating(&mut self, entries_max: usize) {
         let Some((author, root)) = self.turns.take() else { return };

@@ -26,7 +26,7 @@ impl Turns {
 
     /// Adds a change, as the last of its author. Returns its number.
     pub(super) fn add(&mut self, author: Author, root: Arc<[u8]>) -> u64 {
-        if self.first(author).is_none() {
+        if !self.has(author) {
             self.authors.push_back(author);
         }
         self.last_number += 1;
@@ -38,7 +38,7 @@ impl Turns {
     pub(super) fn take(&mut self) -> Option<(Author, Arc<[u8]>)> {
         let author = self.authors.pop_front()?;
         let root = self.roots.remove(&(author, self.first(author)?))?;
-        if self.first(author).is_some() {
+        if self.has(author) {
             self.authors.push_back(author);
         }
         Some((author, root))
@@ -47,9 +47,14 @@ impl Turns {
     /// Removes a change.
     pub(super) fn remove(&mut self, author: Author, number: u64) {
         self.roots.remove(&(author, number));
-        if self.first(author).is_none() {
+        if !self.has(author) {
             self.authors.retain(|other| *other != author);
         }
+    }
+
+    /// Whether there are changes of this author.
+    pub(super) fn has(&self, author: Author) -> bool {
+        self.first(author).is_some()
     }
 
     fn first(&self, author: Author) -> Option<u64> {

@@ -10,10 +10,10 @@
 //! A route with CHILD_INHERIT changes the next hops of all longer prefixes. The first thousand of them change at once, the
 //! others in slices; the answer to the command does not wait for these.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ndn_packet::{Name, NameRef};
-use ndn_types::{LedgerReport, PrincipalKey, Timestamp};
+use ndn_types::{LedgerReport, PrincipalIndex, PrincipalKey, Timestamp};
 
 use super::action::Action;
 use super::config::ControlConfig;
@@ -108,6 +108,9 @@ pub(super) struct RoutingTables {
     pub(super) fib: Fib,
     pub(super) removals: Removals,
     share: Share<RoutePlaces>,
+    /// Principals whose routes have ended while their changes are passed on. No newcomer gets the index of one: it would get
+    /// its turns, too.
+    leaving: BTreeSet<PrincipalIndex>,
     /// Number of routes that fit into the RIB beside one for each FIB entry.
     spare_routes: usize,
     updates: BTreeMap<Name, FibUpdate>,
@@ -126,6 +129,7 @@ impl RoutingTables {
             fib: Fib::new(entries_max),
             removals: Removals::default(),
             share: Share::new(RoutePlaces, places, config.reserves),
+            leaving: BTreeSet::new(),
             spare_routes: routes_max.saturating_sub(entries_max),
             updates: BTreeMap::new(),
             is_awaited: false,
@@ -257,8 +261,14 @@ impl RoutingTables {
     fn release_ended(&mut self) {
         let ended = self.rib.take_ended_charges().into_iter();
         for charge in ended.chain(self.fib.take_ended_charges()) {
+            if self.rib.has_changes_of(charge.owner) && self.leaving.insert(charge.owner) {
+                self.share.remember(charge.owner);
+            }
             self.share.release(charge);
         }
+        let Self { rib, share, leaving, .. } = self;
+        let gone = leaving.extract_if(.., |principal| !rib.has_changes_of(*principal));
+        gone.for_each(|principal| share.forget(principal));
         let routes = self.rib.route_count().saturating_sub(self.spare_routes);
         let used = routes.max(self.fib.len());
         let of_others = self.rib.charged_count() + self.fib.charged_count();
@@ -319,6 +329,7 @@ impl RoutingTables {
             self.rib.continue_propagating(SLICE_PREFIXES);
             self.apply_rib_updates();
             self.is_awaited |= !self.rib.is_propagating();
+            self.release_ended();
         }
     }
 
@@ -409,5 +420,55 @@ impl RoutingTables {
             FibUpdate::Set { prefix, .. } | FibUpdate::Remove { prefix } => prefix.clone(),
         };
         self.updates.insert(prefix, update);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use crate::testing::name;
+    use crate::types::{route_flag, route_origin};
+
+    /// The next user would wait for all that the former one has set off.
+    #[test]
+    fn newcomer_does_not_get_the_turns_of_a_principal_that_has_left() {
+        const ROOTS: u64 = 10;
+        const SLICES: usize = 20;
+        // Those that inherit a change at once, and others.
+        const BELOW: usize = 1024 + SLICES * SLICE_PREFIXES;
+        let mut tables = RoutingTables::new(&ControlConfig::default());
+        let user = |uid| Some(PrincipalKey::LocalApplication { uid, pid: 0 });
+        let root = |number: u64| name(&format!("/{number}"));
+        let route = |face_id, flags| {
+            let (origin, cost, expires_at) = (route_origin::APP, 1, None);
+            Route { face_id, origin, cost, flags, expires_at }
+        };
+        let inherited = |face_id| route(face_id, route_flag::CHILD_INHERIT);
+        let finish = |tables: &mut RoutingTables| {
+            while tables.is_changing() {
+                tables.continue_changing();
+            }
+        };
+        for prefix in (0..=ROOTS).flat_map(|root| (0..BELOW).map(move |n| format!("/{root}/{n}"))) {
+            tables.add_route(name(&prefix).as_ref(), route(300, 0), None).unwrap();
+        }
+        for number in 0..ROOTS {
+            tables.add_route(root(number).as_ref(), inherited(400), user(1)).unwrap();
+        }
+        finish(&mut tables);
+        for number in 0..ROOTS {
+            tables.remove_route(root(number).as_ref(), 400, route_origin::APP);
+        }
+        tables.add_route(root(ROOTS).as_ref(), inherited(401), user(2)).unwrap();
+        (0..2 * SLICES + 1).for_each(|_| tables.continue_changing());
+        let last = name(&format!("/{ROOTS}/{}", BELOW - 1));
+        assert_eq!(tables.fib.find(last.as_ref()).map(<[NextHop]>::len), Some(2));
+        assert!(tables.is_changing(), "those of the first are not complete");
+        finish(&mut tables);
+        let report = tables.report();
+        let users = report.principals.iter().filter(|one| one.key == user(1).unwrap());
+        assert_eq!((users.count(), tables.leaving.len()), (0, 0));
     }
 }
