@@ -190,13 +190,23 @@ impl StrategyChoices {
             return Err(StrategyChoiceError::Full);
         }
         if let Some(principal) = principal {
-            if is_new {
+            let charge = previous.and_then(|choice| choice.charge);
+            if charge.is_none_or(|charge| self.choice_share.principal(charge) != principal) {
                 self.choice_share.check(principal, places(prefix.as_ref()))?;
             }
-            self.instance_share.check(principal, 1)?;
+            if !self.has_instance(&instance, principal) {
+                self.instance_share.check(principal, 1)?;
+            }
         }
         self.choose(prefix.clone(), instance.clone(), principal, outbox);
         Ok(instance)
+    }
+
+    /// Whether a principal uses an instance already.
+    fn has_instance(&self, instance: &Name, principal: PrincipalKey) -> bool {
+        let uses = self.uses.get(instance.value()).into_iter().flat_map(BTreeMap::values);
+        let mut charges = uses.filter_map(|uses| uses.charge);
+        charges.any(|charge| self.instance_share.principal(charge) == principal)
     }
 
     /// Removes the choice for a prefix other than `/`; returns whether it existed.

@@ -671,6 +671,36 @@ fn strategies_of_one_principal_leave_room_for_those_of_others() {
     assert_eq!(held(&harness, PrincipalKey::Management), [0, 5, 2]);
 }
 
+/// Otherwise two of them would fill the table: one with new choices, the other one with those of the first.
+#[test]
+fn principal_changes_strategies_of_others_up_to_its_share() {
+    let config = ControlConfig {
+        strategy_choices_max: 100,
+        strategy_instances_max: 4,
+        reserves: ndn_types::Reserves::NONE,
+        ..ControlConfig::default()
+    };
+    let mut harness = Harness::with_config(config);
+    neighbour(&mut harness, 402, 2);
+    neighbour(&mut harness, 403, 3);
+    let mut set = |face_id: u64, prefix: &str, strategy: &str| {
+        harness.command(face_id, Verb::StrategySet, &choice(prefix, strategy)).is_ok()
+    };
+    for round in 0..10 {
+        for number in 0..100 {
+            let prefix = format!("/{round}/{number}");
+            if set(APP, &prefix, "/multicast") {
+                set(402, &prefix, "/best-route");
+            }
+        }
+    }
+    assert!(set(403, "/c", "/multicast"));
+    // It needs no further instance.
+    assert!(set(403, "/d", "/multicast"));
+    assert!(!set(APP, "/e", "/asf") || !set(APP, "/f", "/random"), "of four instances");
+    assert!(set(403, "/g", "/multicast"));
+}
+
 #[test]
 fn one_principal_leaves_routes_of_a_prefix_to_others() {
     let mut harness = Harness::new();
