@@ -29,7 +29,8 @@ const YIELD_TIME: Duration = Duration::from_millis(1);
 pub(super) const ROOM_PAUSE: Duration = Duration::from_micros(100);
 /// Interests taken from all other workers in one round.
 const INTERESTS_TAKEN_MAX: usize = 512;
-/// Frames for faces of this worker that wait while a face is being read, and with which it takes no more.
+/// Frames for faces of this worker that wait while a face is being read, and from which it takes no more: at most these, and
+/// what the rings hold.
 const FRAMES_MAX: usize = 1024;
 
 /// The kinds of packets that answer Interests.
