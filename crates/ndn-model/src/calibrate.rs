@@ -18,7 +18,7 @@ use crate::distribution::{Distribution, QuantileTable, to_ps};
 use crate::fast::FastEngine;
 use crate::file::{FileError, Model, law};
 use crate::network::{Network, Outcome, Record};
-use crate::pauses::{PAUSE_MIN_NS, PauseProcess, Watch};
+use crate::pauses::{DELAYED_MAX, PAUSE_MIN_NS, PauseProcess, Watch};
 use crate::random::{Draw, StreamId, TraceRandom};
 use crate::special::{normal_quantile, student_t_quantile};
 
@@ -99,6 +99,13 @@ pub struct Host {
     pub stolen: f64,
     /// Involuntary context switches of the workers.
     pub preemptions: u64,
+    /// Mean time in which the generator reads how far workers on other processors have come: that of a cache line from one
+    /// processor to the other one, which depends on where the host runs them. 0 if not measured.
+    #[serde(default)]
+    pub transfer_ns: f64,
+    /// The same in the slowest part of the run over that in the fastest one, less 1.
+    #[serde(default)]
+    pub transfer_change: f64,
 }
 
 impl Host {
@@ -252,8 +259,20 @@ impl Run {
     }
 
     /// Interests sent per second.
-    fn rate(&self) -> f64 {
+    #[must_use]
+    pub fn rate(&self) -> f64 {
         self.sent as f64 / self.seconds
+    }
+
+    /// Longest time that a worker or the generator could not run because others did, as a share of the window. Of a worker that
+    /// shares its processor with the generator it is not counted.
+    #[must_use]
+    pub fn delayed(&self, processors: usize) -> f64 {
+        let is_alone = self.setting.workers < processors;
+        let workers = self.delayed_ns.len().saturating_sub(usize::from(!is_alone));
+        let generator_ns = if is_alone { self.generator_delayed_ns } else { 0 };
+        let longest_ns = self.delayed_ns[..workers].iter().copied().fold(generator_ns, u64::max);
+        longest_ns as f64 / (self.seconds * 1e9)
     }
 }
 
@@ -305,6 +324,13 @@ const EFFECT_COUNT: usize = 11;
 const SLEEP: usize = 0;
 const PROBE: usize = 9;
 const REMOTE: usize = 10;
+/// First column of the influence of transfers, which is estimated with the effects.
+const TRANSFER: usize = EFFECT_COUNT;
+const COLUMNS: usize = EFFECT_COUNT + 2;
+/// Transfers that vary less tell nothing of their effect.
+const TRANSFER_VARIES: f64 = 0.05;
+/// Runs that are [disturbed](DELAYED_MAX) show no latency, and those that others delayed for more than this no times of service.
+const DELAYED_MOST: f64 = 0.05;
 /// Name components and routes at which an effect of them is zero.
 const COMPONENTS_AT_ZERO: f64 = 7.0;
 const ROUTES_AT_ZERO: f64 = 64.0;
@@ -330,9 +356,19 @@ const OVERLOADED_LOSS: f64 = 0.1;
 const CALM_RUNS: usize = 8;
 const WAKE_UP_MAX_NS: f64 = 100e3;
 
-type Effects = [f64; EFFECT_COUNT];
+type Effects = [f64; COLUMNS];
 
-fn regressors(setting: &Setting, hit_ratio: f64, sleeps: f64, is_traced: bool) -> Effects {
+/// `transfer_ns`: time that a transfer takes more than usually.
+fn regressors(
+    setting: &Setting,
+    hit_ratio: f64,
+    sleeps: f64,
+    is_traced: bool,
+    transfer_ns: f64,
+) -> Effects {
+    let is_crossing = f64::from(u8::from(setting.workers > 1));
+    // Those of a miss, which has four, are 1.
+    let frames = 0.5 * (2.0 - hit_ratio);
     let components = setting.components as f64 - COMPONENTS_AT_ZERO;
     let bytes = setting.payload as f64 / 1000.0;
     let miss = 1.0 - hit_ratio;
@@ -344,10 +380,12 @@ fn regressors(setting: &Setting, hit_ratio: f64, sleeps: f64, is_traced: bool) -
         hit_ratio,
         hit_ratio * components,
         hit_ratio * bytes,
-        f64::from(u8::from(setting.workers > 1)),
+        is_crossing,
         log2(setting.routes.max(1) as f64 / ROUTES_AT_ZERO),
         f64::from(u8::from(is_traced)),
         setting.remote_share(),
+        frames * transfer_ns * (1.0 - is_crossing),
+        frames * transfer_ns * is_crossing,
     ]
 }
 
@@ -378,6 +416,9 @@ pub struct Calibration {
     pub reference_ns: f64,
     /// If the reference load takes x times as long, the forwarder takes x to the power of this.
     pub slowdown_exponent: f64,
+    /// Transfers between processors, with one worker and with several.
+    #[serde(default)]
+    pub transfers: [Transfer; 2],
     /// Nanoseconds of each of [`EFFECTS`]; zero where the campaign does not vary it.
     pub effects: Vec<f64>,
     /// Relative standard deviation of a run around the linear model.
@@ -390,6 +431,9 @@ pub struct Calibration {
     pub shapes: [Shape; 2],
     /// Processor time of the generator: per second, per Interest sent, per Interest satisfied, in nanoseconds.
     pub generator: [f64; 3],
+    /// Nanoseconds of the generator per Interest for each that a transfer takes more than usually.
+    #[serde(default)]
+    pub generator_transfer: f64,
     /// Latency outside of the forwarder at p50 and p99, in nanoseconds.
     pub latency_ns: [f64; 2],
     /// Pauses of processors; none if there were none, or they were not measured.
@@ -418,6 +462,47 @@ pub struct Calibration {
     pub processors: usize,
     /// The ranges of the factors that were measured.
     pub ranges: Ranges,
+}
+
+/// Transfers between processors.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Transfer {
+    /// The usual time; 0 if it was not measured, or hardly varies.
+    pub usual_ns: f64,
+    /// Standard deviation between runs.
+    pub deviation_ns: f64,
+    /// Nanoseconds of an Interest and its Data for each that a transfer takes more than usually.
+    pub effect: f64,
+}
+
+impl Transfer {
+    /// Of these runs, without the effect.
+    fn of<'r>(runs: impl Iterator<Item = &'r Run>) -> Self {
+        let all: Vec<f64> = runs.map(|run| run.host.transfer_ns).collect();
+        let usual_ns = median(all.clone());
+        if all.iter().any(|ns| *ns <= 0.0) {
+            return Self::default();
+        }
+        let squares: f64 = all.iter().map(|ns| (ns - usual_ns) * (ns - usual_ns)).sum();
+        let deviation_ns = sqrt(squares / all.len().max(1) as f64);
+        let varies = deviation_ns >= TRANSFER_VARIES * usual_ns;
+        if varies { Self { usual_ns, deviation_ns, effect: 0.0 } } else { Self::default() }
+    }
+
+    /// Those of the runs with one worker, and with several.
+    fn of_all(runs: &[&Run]) -> [Self; 2] {
+        [false, true].map(|several| {
+            Self::of(runs.iter().copied().filter(|run| (run.setting.workers > 1) == several))
+        })
+    }
+}
+
+/// Nanoseconds that a transfer takes more than usually; 0 if either is not known.
+fn excess_ns(run: &Run, transfers: &[Transfer; 2]) -> f64 {
+    let usual_ns = transfers[usize::from(run.setting.workers > 1)].usual_ns;
+    let own_ns = run.host.transfer_ns;
+    if own_ns > 0.0 && usual_ns > 0.0 { own_ns - usual_ns } else { 0.0 }
 }
 
 /// A file of `namewire model calibrate`; its other keys state the origin of the calibration.
@@ -480,6 +565,23 @@ pub struct Discrepancy {
     /// Ratio at p50 and p99.
     pub ratio: [f64; 2],
 }
+
+/// Factors on the times of a calibration.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Speed {
+    /// On those of the forwarder.
+    pub forwarder: f64,
+    /// On those of the generator.
+    pub generator: f64,
+}
+
+impl Speed {
+    /// The machine as it is calibrated.
+    pub const USUAL: Self = Self { forwarder: 1.0, generator: 1.0 };
+}
+
+/// A machine is not regarded as faster than this: transfers take a part of the time only.
+const FASTEST: f64 = 0.2;
 
 /// Mean times of the stages of a worker, in nanoseconds. `miss` is that of all stages for an Interest and its Data.
 struct Stages {
@@ -544,67 +646,31 @@ impl Calibration {
     /// Too few runs, none with service times, or runs that do not tell the effects apart.
     pub fn of(runs: &[Run], rig: &Rig) -> Result<Self, CalibrateError> {
         // Counters that were read late can show no work.
-        let usable: Vec<&Run> = runs.iter().filter(|run| run.cost_ns() > 0.0).collect();
-        let mut rows: Vec<(Effects, f64)> = usable
-            .iter()
-            .map(|run| {
-                let (hits, sleeps) = (run.measured_hit_ratio(), run.sleeps_per_interest());
-                (regressors(&run.setting, hits, sleeps, run.services.is_some()), run.cost_ns())
-            })
-            .collect();
+        let is_usable =
+            |run: &&Run| run.cost_ns() > 0.0 && run.delayed(rig.processors) <= DELAYED_MOST;
+        let usable: Vec<&Run> = runs.iter().filter(is_usable).collect();
+        let mut transfers = Transfer::of_all(&usable);
         let reference_ns = median(usable.iter().map(|run| run.host.reference_ns()).collect());
-        let varied = varied(&rows);
-        let needed = 2 * varied.len() + 2;
-        if rows.len() < needed {
-            return Err(CalibrateError::TooFewRuns { runs: rows.len(), needed });
+        let Fit { runs: timed, effects, residual, replicates, slowdown_exponent } =
+            Fit::of(&show_times(&usable), &transfers, reference_ns)?;
+        let (generator, generator_transfer) =
+            generator(&with_shared(&usable, rig.processors), &transfers);
+        for (transfer, effect) in transfers.iter_mut().zip(&effects[TRANSFER..]) {
+            transfer.effect = *effect;
         }
-        let undetermined =
-            || CalibrateError::Undetermined("the runs do not tell the effects apart".to_owned());
-        let all: Vec<usize> = (0..rows.len()).collect();
-        let mut effects = least_squares(&rows, &all, &varied).ok_or_else(undetermined)?;
-        let slowdowns: Vec<f64> = usable.iter().map(|run| slowdown(run, reference_ns)).collect();
-        let mut slowdown_exponent = 0.0;
-        // The effects take a part of the slope where slow runs have their settings in common; the rounds converge to the fit
-        // of both.
-        for _ in 0..EXPONENT_ROUNDS {
-            let change = exponent(&rows, &effects, &slowdowns);
-            if change == 0.0 {
-                break;
-            }
-            slowdown_exponent += change;
-            for ((_, y), slowdown) in rows.iter_mut().zip(&slowdowns) {
-                *y /= pow(*slowdown, change);
-            }
-            effects = least_squares(&rows, &all, &varied).ok_or_else(undetermined)?;
-        }
-        let squares: f64 = rows
-            .iter()
-            .map(|(x, y)| {
-                let error = y / dot(x, &effects) - 1.0;
-                error * error
-            })
-            .sum();
-        let residual = sqrt(squares / (rows.len() - varied.len()) as f64);
-        let replicates = (0..BOOTSTRAP_REPLICATES)
-            .filter_map(|replicate| {
-                let random = TraceRandom::new(0x6361_6c69, replicate);
-                let drawn: Vec<usize> = (0..rows.len() as u64)
-                    .map(|index| random.draw(StreamId(0), index).below(rows.len() as u64) as usize)
-                    .collect();
-                least_squares(&rows, &drawn, &varied).map(|effects| effects.to_vec())
-            })
-            .collect();
         let mut calibration = Self {
-            runs: rows.len(),
+            runs: timed,
             discarded: runs.iter().map(|run| run.discarded).sum(),
             reference_ns,
             slowdown_exponent,
-            effects: effects.to_vec(),
+            transfers,
+            effects: effects[..EFFECT_COUNT].to_vec(),
             residual,
             replicates,
             shares: shares(&usable)?,
             shapes: shapes(&usable)?,
-            generator: generator(&usable),
+            generator,
+            generator_transfer,
             latency_ns: outside_latency(&usable),
             pauses: PauseProcess::of(&usable.iter().map(|run| &run.pauses[..]).collect::<Vec<_>>()),
             pauses_in_services: pauses_in_services(&usable, rig.processors),
@@ -618,9 +684,11 @@ impl Calibration {
             ranges: Ranges::of(&usable),
         };
         calibration.take_pauses_off();
-        calibration.learn_wake_up(&usable);
+        let mut calm = usable.clone();
+        calm.retain(|run| run.delayed(rig.processors) <= DELAYED_MAX);
+        calibration.learn_wake_up(&calm);
         calibration.learn_throughput(&usable, rig.warm_up);
-        calibration.learn_latencies(&usable, rig.warm_up);
+        calibration.learn_latencies(&calm, rig.warm_up);
         Ok(calibration)
     }
 
@@ -678,7 +746,9 @@ impl Calibration {
     fn take_pauses_off(&mut self) {
         let running = 1.0 - self.pauses.as_ref().map_or(0.0, |pauses| pauses.charged);
         let effects = self.effects.iter_mut().chain(self.replicates.iter_mut().flatten());
-        effects.chain(&mut self.generator).for_each(|ns| *ns *= running);
+        let transfers = self.transfers.iter_mut().map(|transfer| &mut transfer.effect);
+        let transfers = transfers.chain(Some(&mut self.generator_transfer));
+        effects.chain(&mut self.generator).chain(transfers).for_each(|ns| *ns *= running);
     }
 
     /// The same for a machine without pauses.
@@ -708,10 +778,10 @@ impl Calibration {
     fn predict_run(&self, run: &Run, times: (f64, f64)) -> Option<(Setting, f64, Prediction)> {
         let setting =
             Setting { rate: run.rate(), hit_ratio: run.measured_hit_ratio(), ..run.setting };
-        let factor = self.slowdown(run.host.reference_ns());
+        let speed = self.speed(run);
         let traces = if self.pauses.is_some() { RUNS_OF_LAW } else { 1 };
-        let prediction = self.predict(&setting, factor, times, traces).ok()?;
-        Some((setting, self.load(&setting, factor), prediction))
+        let prediction = self.predict(&setting, speed, times, traces).ok()?;
+        Some((setting, self.load(&setting, speed), prediction))
     }
 
     /// Estimates the time that a worker takes to wake up: with it, the latencies of the runs with the least load are nearest to
@@ -747,7 +817,7 @@ impl Calibration {
         let mut logs = [Vec::new(), Vec::new()];
         for run in runs {
             // Half a load is not more than a run can satisfy, with a generator on the processor of a worker neither.
-            if self.load(&Setting { rate: run.rate(), ..run.setting }, 1.0) < 0.5 {
+            if self.load(&Setting { rate: run.rate(), ..run.setting }, Speed::USUAL) < 0.5 {
                 continue;
             }
             let Some((setting, _, predicted)) = self.predict_run(run, (warm_up, run.seconds))
@@ -793,9 +863,8 @@ impl Calibration {
         errors.collect()
     }
 
-    /// Factor on all times of the forwarder while the reference load takes `reference_ns`; 1 if that is not known.
-    #[must_use]
-    pub fn slowdown(&self, reference_ns: f64) -> f64 {
+    /// Factor on all times while the reference load takes `reference_ns`; 1 if that is not known.
+    fn slowdown(&self, reference_ns: f64) -> f64 {
         if reference_ns > 0.0 && self.reference_ns > 0.0 {
             pow(reference_ns / self.reference_ns, self.slowdown_exponent)
         } else {
@@ -803,9 +872,39 @@ impl Calibration {
         }
     }
 
+    /// The machine during a run.
+    #[must_use]
+    pub fn speed(&self, run: &Run) -> Speed {
+        let setting = &run.setting;
+        let slowdown = self.slowdown(run.host.reference_ns());
+        let transfer_ns = excess_ns(run, &self.transfers);
+        let usual_ns = self.saturated_ns(setting, None);
+        let forwarder = 1.0 + self.transfer_effect(setting) * transfer_ns / usual_ns;
+        let [idle, per_sent, per_satisfied] = self.generator;
+        let usual_ns = (idle / setting.rate + per_sent + per_satisfied).max(1.0);
+        let generator = 1.0 + self.generator_transfer * transfer_ns / usual_ns;
+        Speed {
+            forwarder: slowdown * forwarder.max(FASTEST),
+            generator: slowdown * generator.max(FASTEST),
+        }
+    }
+
+    /// Nanoseconds of an Interest and its Data for each that a transfer takes more than usually.
+    fn transfer_effect(&self, setting: &Setting) -> f64 {
+        let x = regressors(setting, setting.hit_ratio, 0.0, false, 1.0);
+        self.transfers.iter().zip(&x[TRANSFER..]).map(|(own, x)| own.effect * x).sum()
+    }
+
+    /// Standard deviation of the logarithm of the capacity between runs by the time of transfers.
+    #[must_use]
+    pub fn transfer_deviation(&self, setting: &Setting) -> f64 {
+        let deviation_ns = self.transfers[usize::from(setting.workers > 1)].deviation_ns;
+        self.transfer_effect(setting) * deviation_ns / self.saturated_ns(setting, None)
+    }
+
     /// Rate over the rate at which the workers are always busy.
-    fn load(&self, setting: &Setting, slowdown: f64) -> f64 {
-        let busy = setting.rate * slowdown * self.saturated_ns(setting, None) / 1e9;
+    fn load(&self, setting: &Setting, speed: Speed) -> f64 {
+        let busy = setting.rate * speed.forwarder * self.saturated_ns(setting, None) / 1e9;
         busy / setting.workers as f64
     }
 
@@ -845,7 +944,7 @@ impl Calibration {
     /// or the calibrated ones.
     #[must_use]
     pub fn saturated_ns(&self, setting: &Setting, replicate: Option<usize>) -> f64 {
-        let x = regressors(setting, setting.hit_ratio, 0.0, false);
+        let x = regressors(setting, setting.hit_ratio, 0.0, false, 0.0);
         let effects =
             replicate.and_then(|index| self.replicates.get(index)).unwrap_or(&self.effects);
         x.iter().zip(effects).map(|(x, effect)| x * effect).sum()
@@ -913,7 +1012,7 @@ impl Calibration {
 
     /// Time per Interest at this share of hits when the workers do not sleep, in nanoseconds, as it is modelled.
     fn at(&self, setting: &Setting, hit_ratio: f64, placement: Placement) -> f64 {
-        let x = regressors(&Setting { placement, ..*setting }, hit_ratio, 0.0, false);
+        let x = regressors(&Setting { placement, ..*setting }, hit_ratio, 0.0, false, 0.0);
         let cpu_ns: f64 = x.iter().zip(&self.effects).map(|(x, effect)| x * effect).sum();
         cpu_ns / self.throughput[usize::from(self.is_shared(setting))].factor
     }
@@ -1039,25 +1138,24 @@ impl Calibration {
         Ok(text)
     }
 
-    /// Predicts a run with a warm-up and a window of these seconds, on a machine on which all times are `slowdown` times
-    /// as long as calibrated: the median of some traces.
+    /// Predicts a run with a warm-up and a window of these seconds, on a machine of this speed: the median of some traces.
     ///
     /// # Errors
     /// A setting too far from what was measured, or a fault of the model.
     pub fn predict(
         &self,
         setting: &Setting,
-        slowdown: f64,
+        speed: Speed,
         times: (f64, f64),
         traces: u32,
     ) -> Result<Prediction, CalibrateError> {
-        self.predict_traces(setting, slowdown, times, 0..traces)
+        self.predict_traces(setting, speed, times, 0..traces)
     }
 
     fn predict_traces(
         &self,
         setting: &Setting,
-        slowdown: f64,
+        speed: Speed,
         (warm_up, seconds): (f64, f64),
         traces: core::ops::Range<u32>,
     ) -> Result<Prediction, CalibrateError> {
@@ -1067,16 +1165,16 @@ impl Calibration {
         let model = Model::parse(&text)
             .map_err(|error: FileError| CalibrateError::Undetermined(error.to_string()))?;
         // The generator takes time from the last worker, the more the more it sends and receives.
-        let mut satisfied = f64::min(1.0, 1.0 / self.load(setting, slowdown));
-        let mut prediction = self.simulate(&model, setting, (slowdown, satisfied), traces.clone());
+        let mut satisfied = f64::min(1.0, 1.0 / self.load(setting, speed));
+        let mut prediction = self.simulate(&model, setting, (speed, satisfied), traces.clone());
         for _ in 0..2 {
             if !self.is_shared(setting) || (prediction.satisfied - satisfied).abs() <= KNOWN {
                 break;
             }
             satisfied = prediction.satisfied;
-            prediction = self.simulate(&model, setting, (slowdown, satisfied), traces.clone());
+            prediction = self.simulate(&model, setting, (speed, satisfied), traces.clone());
         }
-        let load = self.load(setting, slowdown);
+        let load = self.load(setting, speed);
         let ratio = discrepancy(&self.discrepancies, self.is_shared(setting), load);
         for (latency_ns, ratio) in prediction.latency_ns.iter_mut().zip(ratio) {
             *latency_ns *= ratio;
@@ -1085,14 +1183,14 @@ impl Calibration {
     }
 
     /// The part of the last worker's time that the generator takes, on the same processor.
-    fn generator_share(&self, setting: &Setting, slowdown: f64, satisfied: f64) -> f64 {
+    fn generator_share(&self, setting: &Setting, speed: Speed, satisfied: f64) -> f64 {
         if !self.is_shared(setting) {
             return 0.0;
         }
         let [idle, per_sent, per_satisfied] = self.generator;
         let busy = idle + setting.rate * (per_sent + per_satisfied * satisfied);
         let running = 1.0 - self.pauses.as_ref().map_or(0.0, |pauses| pauses.share);
-        (slowdown * busy / 1e9 / running).min(GENERATOR_MOST)
+        (speed.generator * busy / 1e9 / running).min(GENERATOR_MOST)
     }
 
     /// Whether the generator runs on the processor of a worker.
@@ -1106,20 +1204,17 @@ impl Calibration {
         &self,
         model: &Model,
         setting: &Setting,
-        (slowdown, satisfied): (f64, f64),
+        (speed, satisfied): (Speed, f64),
         traces: core::ops::Range<u32>,
     ) -> Prediction {
         let mut network = model.network.clone();
-        let share = self.generator_share(setting, slowdown, satisfied);
+        let share = self.generator_share(setting, speed, satisfied);
         for worker in 0..setting.workers {
             let is_last = worker + 1 == setting.workers;
-            slow_down(
-                &mut network,
-                worker,
-                if is_last { slowdown / (1.0 - share) } else { slowdown },
-            );
+            let running = if is_last { 1.0 - share } else { 1.0 };
+            slow_down(&mut network, worker, speed.forwarder / running);
         }
-        self.pace(&mut network, setting, slowdown);
+        self.pace(&mut network, setting, speed);
         let mut engine = FastEngine::without_digests(&network);
         let window_ps = (model.warm_up_ps, model.horizon_ps);
         let mut counts = Vec::new();
@@ -1144,10 +1239,10 @@ impl Calibration {
 
     /// The generator sends, and receives, in turns; Interests that were due during a pause leave one by one, as fast as it
     /// sends. A worker takes some time to wake up.
-    fn pace(&self, network: &mut Network, setting: &Setting, slowdown: f64) {
+    fn pace(&self, network: &mut Network, setting: &Setting, speed: Speed) {
         const BUSY_MOST: f64 = 0.9;
         let faces = network.consumers.len();
-        let per_sent_ns = (slowdown * self.generator[1]).min(BUSY_MOST * 1e9 / setting.rate);
+        let per_sent_ns = (speed.generator * self.generator[1]).min(BUSY_MOST * 1e9 / setting.rate);
         for face in network.faces.iter_mut().take(faces) {
             face.incoming.transmit_ps[0] = (faces as f64 * per_sent_ns * NS) as u64;
         }
@@ -1177,7 +1272,7 @@ impl Calibration {
     ) -> Result<Capacity, CalibrateError> {
         let with = |own: &Self, traces: u32, precision: f64| {
             own.highest_rate(setting, precision, |setting| {
-                let prediction = own.predict_traces(setting, 1.0, times, 0..traces)?;
+                let prediction = own.predict_traces(setting, Speed::USUAL, times, 0..traces)?;
                 Ok(prediction.mean_unsatisfied <= unsatisfied)
             })
         };
@@ -1217,7 +1312,8 @@ impl Calibration {
             let own = self.with_law(law);
             let of_trace = |trace: u32| {
                 let rate = own.highest_rate(setting, precision, |setting| {
-                    let prediction = own.predict_traces(setting, 1.0, times, trace..trace + 1)?;
+                    let prediction =
+                        own.predict_traces(setting, Speed::USUAL, times, trace..trace + 1)?;
                     Ok(prediction.unsatisfied <= unsatisfied)
                 });
                 rate.map(log)
@@ -1544,7 +1640,7 @@ impl Ranges {
 
 /// The effects that the runs vary.
 fn varied(rows: &[(Effects, f64)]) -> Vec<usize> {
-    (0..EFFECT_COUNT).filter(|index| rows.iter().any(|(x, _)| x[*index].abs() > 1e-12)).collect()
+    (0..COLUMNS).filter(|index| rows.iter().any(|(x, _)| x[*index].abs() > 1e-12)).collect()
 }
 
 fn dot(x: &Effects, effects: &Effects) -> f64 {
@@ -1556,7 +1652,7 @@ fn dot(x: &Effects, effects: &Effects) -> f64 {
 fn least_squares(rows: &[(Effects, f64)], drawn: &[usize], varied: &[usize]) -> Option<Effects> {
     const PASSES: usize = 4;
     let mut scales: Vec<f64> = rows.iter().map(|(_, y)| *y).collect();
-    let mut effects = [0.0; EFFECT_COUNT];
+    let mut effects = [0.0; COLUMNS];
     for _ in 0..PASSES {
         effects = weighted_least_squares(rows, &scales, drawn, varied)?;
         for (scale, (x, y)) in scales.iter_mut().zip(rows) {
@@ -1605,7 +1701,7 @@ fn weighted_least_squares(
             }
         }
     }
-    let mut effects = [0.0; EFFECT_COUNT];
+    let mut effects = [0.0; COLUMNS];
     for (row, index) in varied.iter().enumerate() {
         effects[*index] = matrix[row][count] / matrix[row][row];
     }
@@ -1670,22 +1766,117 @@ fn pauses_in_services(runs: &[&Run], processors: usize) -> f64 {
     paused / f64::max(all, 1.0)
 }
 
-/// Processor time of the generator per second, per Interest and per answer, by least squares without negative ones.
-fn generator(runs: &[&Run]) -> [f64; 3] {
+/// The runs whose processor time is that of service: where one of several workers has too little time, others are busy with
+/// waiting.
+fn show_times<'r>(runs: &[&'r Run]) -> Vec<&'r Run> {
+    const LOST_MOST: f64 = 0.02;
+    let is_alone = |run: &Run| run.setting.workers == 1;
+    let shows = |run: &Run| is_alone(run) || run.unsatisfied() <= LOST_MOST;
+    let has_several = runs.iter().any(|run| !is_alone(run) && shows(run));
+    runs.iter().copied().filter(|run| shows(run) || !has_several).collect()
+}
+
+/// Effects on the processor time of runs.
+struct Fit {
+    runs: usize,
+    effects: Effects,
+    residual: f64,
+    replicates: Vec<Vec<f64>>,
+    slowdown_exponent: f64,
+}
+
+impl Fit {
+    fn of(
+        runs: &[&Run],
+        transfers: &[Transfer; 2],
+        reference_ns: f64,
+    ) -> Result<Self, CalibrateError> {
+        let mut rows: Vec<(Effects, f64)> = runs
+            .iter()
+            .map(|run| {
+                let (hits, sleeps) = (run.measured_hit_ratio(), run.sleeps_per_interest());
+                let transfer_ns = excess_ns(run, transfers);
+                let is_traced = run.services.is_some();
+                (regressors(&run.setting, hits, sleeps, is_traced, transfer_ns), run.cost_ns())
+            })
+            .collect();
+        let mut varied = varied(&rows);
+        let needed = 2 * varied.len() + 2;
+        if rows.len() < needed {
+            return Err(CalibrateError::TooFewRuns { runs: rows.len(), needed });
+        }
+        let undetermined =
+            || CalibrateError::Undetermined("the runs do not tell the effects apart".to_owned());
+        let all: Vec<usize> = (0..rows.len()).collect();
+        let mut effects = least_squares(&rows, &all, &varied).ok_or_else(undetermined)?;
+        // Longer transfers make nothing faster.
+        if effects[TRANSFER..].iter().any(|effect| *effect < 0.0) {
+            varied.retain(|index| *index < TRANSFER || effects[*index] > 0.0);
+            effects = least_squares(&rows, &all, &varied).ok_or_else(undetermined)?;
+        }
+        let slowdowns: Vec<f64> = runs.iter().map(|run| slowdown(run, reference_ns)).collect();
+        let mut slowdown_exponent = 0.0;
+        // The effects take a part of the slope where slow runs have their settings in common; the rounds converge to the fit
+        // of both.
+        for _ in 0..EXPONENT_ROUNDS {
+            let change = exponent(&rows, &effects, &slowdowns);
+            if change == 0.0 {
+                break;
+            }
+            slowdown_exponent += change;
+            for ((_, y), slowdown) in rows.iter_mut().zip(&slowdowns) {
+                *y /= pow(*slowdown, change);
+            }
+            effects = least_squares(&rows, &all, &varied).ok_or_else(undetermined)?;
+        }
+        let squares: f64 = rows
+            .iter()
+            .map(|(x, y)| {
+                let error = y / dot(x, &effects) - 1.0;
+                error * error
+            })
+            .sum();
+        let residual = sqrt(squares / (rows.len() - varied.len()) as f64);
+        let replicates = (0..BOOTSTRAP_REPLICATES)
+            .filter_map(|replicate| {
+                let random = TraceRandom::new(0x6361_6c69, replicate);
+                let drawn: Vec<usize> = (0..rows.len() as u64)
+                    .map(|index| random.draw(StreamId(0), index).below(rows.len() as u64) as usize)
+                    .collect();
+                let effects = least_squares(&rows, &drawn, &varied);
+                effects.map(|effects| effects[..EFFECT_COUNT].to_vec())
+            })
+            .collect();
+        Ok(Self { runs: rows.len(), effects, residual, replicates, slowdown_exponent })
+    }
+}
+
+/// Those in which the generator shares its processor with a worker, if these are enough: it takes more time there.
+fn with_shared<'r>(runs: &[&'r Run], processors: usize) -> Vec<&'r Run> {
+    const RUNS_MIN: usize = 10;
+    let shared: Vec<&Run> =
+        runs.iter().copied().filter(|run| run.setting.workers >= processors).collect();
+    if shared.len() < RUNS_MIN { runs.to_vec() } else { shared }
+}
+
+/// Processor time of the generator per second, per Interest and per answer, and per Interest for each nanosecond that a transfer
+/// takes more than usually, by least squares without negative ones.
+fn generator(runs: &[&Run], transfers: &[Transfer; 2]) -> ([f64; 3], f64) {
     let mut rows: Vec<(Effects, f64)> = Vec::new();
     for run in runs {
-        let mut x = [0.0; EFFECT_COUNT];
+        let mut x = [0.0; COLUMNS];
         x[0] = run.seconds;
         x[1] = run.sent as f64;
         x[2] = run.satisfied as f64;
+        x[3] = run.sent as f64 * excess_ns(run, transfers);
         rows.push((x, (run.generator_cpu_ns as f64).max(1.0)));
     }
     let all: Vec<usize> = (0..rows.len()).collect();
-    let mut used = vec![0, 1, 2];
+    let mut used = varied(&rows);
     loop {
-        let Some(effects) = least_squares(&rows, &all, &used) else { return [0.0; 3] };
+        let Some(effects) = least_squares(&rows, &all, &used) else { return ([0.0; 3], 0.0) };
         let Some(negative) = used.iter().position(|index| effects[*index] < 0.0) else {
-            return [effects[0], effects[1], effects[2]];
+            return ([effects[0], effects[1], effects[2]], effects[3]);
         };
         used.remove(negative);
     }
@@ -1729,7 +1920,8 @@ mod tests {
         Rig { queue, processors, turn_ns: 0, warm_up: 0.1 }
     }
 
-    const TRUE: Effects = [5000.0, 2000.0, 30.0, 100.0, 900.0, 20.0, 80.0, 300.0, 10.0, 40.0, 0.0];
+    const TRUE: Effects =
+        [5000.0, 2000.0, 30.0, 100.0, 900.0, 20.0, 80.0, 300.0, 10.0, 40.0, 0.0, 0.0, 0.0];
 
     fn histogram(mean: u64) -> Histogram {
         let buckets =
@@ -1760,7 +1952,7 @@ mod tests {
                 data_forwarding: histogram(500),
                 forwarding_by_burst_size: vec![(64, 10, 600_000)],
             });
-            let x = regressors(&setting, setting.hit_ratio, sleeps, services.is_some());
+            let x = regressors(&setting, setting.hit_ratio, sleeps, services.is_some(), 0.0);
             let noise = TraceRandom::new(3, 0).draw(StreamId(1), number as u64).normal();
             let cost = dot(&x, &TRUE) * (1.0 + 0.01 * noise);
             let interests = 50_000u64;
@@ -1943,6 +2135,48 @@ mod tests {
     }
 
     #[test]
+    fn influence_of_transfers_between_processors_is_recovered() {
+        // Two of seven runs have processors that are further from each other.
+        let moved = |(number, run): (usize, Run)| {
+            let transfer_ns = if number % 7 < 2 { 300.0 } else { 100.0 };
+            let frames = 1.0 + 0.5 * f64::from(u8::from(run.setting.hit_ratio < 0.1));
+            let crossing = f64::from(u8::from(run.setting.workers > 1));
+            let more = (transfer_ns - 100.0) * (frames * 1.2 + crossing * 2.0);
+            let cpu_ns = run.cpu_ns.iter().map(|ns| ns + (more * run.interests as f64) as u64);
+            let sent = 40_000 + 500 * number as u64;
+            let satisfied = sent - 100 * (number as u64 % 5);
+            let per_sent = 300.0 + 2.0 * (transfer_ns - 100.0);
+            let generator_cpu_ns = 50_000_000 + (per_sent * sent as f64) as u64 + 200 * satisfied;
+            let host = Host { transfer_ns, ..Host::default() };
+            Run { cpu_ns: cpu_ns.collect(), sent, satisfied, generator_cpu_ns, host, ..run }
+        };
+        let runs: Vec<Run> = campaign()
+            .into_iter()
+            .map(|run| Run { setting: Setting { hit_ratio: 0.0, ..run.setting }, hits: 0, ..run })
+            .collect();
+        let near = Calibration::of(&runs, &rig(1024, 4)).unwrap();
+        let runs: Vec<Run> = runs.into_iter().enumerate().map(moved).collect();
+        let calibration = Calibration::of(&runs, &rig(1024, 4)).unwrap();
+        let [one, several] = calibration.transfers;
+        assert!((one.effect - 1.8).abs() < 0.2, "{one:?}");
+        assert!((several.effect - 3.8).abs() < 0.3, "{several:?}");
+        assert!((calibration.generator_transfer - 2.0).abs() < 0.1, "{calibration:?}");
+        assert!((one.usual_ns - 100.0).abs() < 1e-9, "{one:?}");
+        assert!(calibration.residual < 1.2 * near.residual, "{}", calibration.residual);
+        let setting = Setting { workers: 1, ..runs[0].setting };
+        let usual_ns = near.saturated_ns(&setting, None);
+        assert!((calibration.saturated_ns(&setting, None) / usual_ns - 1.0).abs() < 0.02);
+        let far = calibration.speed(&Run { setting, ..runs[0].clone() });
+        let expected = 1.0 + 200.0 * 1.8 / usual_ns;
+        assert!((far.forwarder / expected - 1.0).abs() < 0.05, "{far:?} {expected}");
+        let deviation = calibration.transfer_deviation(&setting);
+        assert!((0.02..0.3).contains(&deviation), "{deviation}");
+        // Runs without it, and transfers that hardly vary, tell nothing.
+        assert_eq!(near.transfers, [Transfer::default(); 2]);
+        assert_eq!(near.speed(&runs[0]), Speed::USUAL);
+    }
+
+    #[test]
     fn latencies_are_those_of_runs_with_a_similar_load() {
         // Twice as long at low loads as at high ones, as where threads sleep.
         let with_latency = |run: Run| {
@@ -1964,7 +2198,8 @@ mod tests {
         assert!(calibration.latency_residual < 0.2, "{}", calibration.latency_residual);
         for (rate, expected) in [(100e3, 180_000.0), (220e3, 90_000.0)] {
             let setting = Setting { rate, hit_ratio: 0.0, ..campaign()[0].setting };
-            let found = calibration.predict(&setting, 1.0, (0.05, 0.1), 1).unwrap().latency_ns[1];
+            let found =
+                calibration.predict(&setting, Speed::USUAL, (0.05, 0.1), 1).unwrap().latency_ns[1];
             assert!((found / expected - 1.0).abs() < 0.25, "{rate}: {found}");
         }
         let few = |runs: usize| {
@@ -1997,7 +2232,8 @@ mod tests {
         let calibration = Calibration::of(&campaign(), &rig(4096, 8)).unwrap();
         let near = Setting { workers: 1, hit_ratio: 0.0, ..campaign()[0].setting };
         let rate = 1.25e9 / calibration.saturated_ns(&near, None);
-        let run = calibration.predict(&Setting { rate, ..near }, 1.0, (0.01, 0.05), 1).unwrap();
+        let run =
+            calibration.predict(&Setting { rate, ..near }, Speed::USUAL, (0.01, 0.05), 1).unwrap();
         assert!(run.unsatisfied < 1e-9, "{run:?}");
         assert!((run.satisfied - 0.8).abs() < 0.02, "{run:?}");
     }
@@ -2210,7 +2446,12 @@ mod tests {
             let rates = (0..3).map(|run| {
                 let trace = 1000 + 3 * number + run;
                 let is_enough = |setting: &Setting| {
-                    let one = calibration.predict_traces(setting, 1.0, times, trace..trace + 1)?;
+                    let one = calibration.predict_traces(
+                        setting,
+                        Speed::USUAL,
+                        times,
+                        trace..trace + 1,
+                    )?;
                     Ok(one.unsatisfied <= 0.001)
                 };
                 calibration.highest_rate(&setting, 1.02, is_enough).unwrap()

@@ -23,6 +23,10 @@ use crate::random::{StreamId, TraceRandom};
 /// times that take longer are not the forwarder's.
 pub const PAUSE_MIN_NS: u64 = 100_000;
 
+/// A measurement is disturbed if other threads of this machine ran for a larger share of it: a wait of a tick (4 ms) can overflow a
+/// queue. Where nothing else runs, threads of the kernel take up to 0.8 %.
+pub const DELAYED_MAX: f64 = 0.01;
+
 /// Cells of a distribution, and the probability of its tail at least.
 const CELLS: usize = 32;
 const TAIL: f64 = 0.01;
@@ -54,6 +58,11 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// Whether other threads of this machine took little of it: what they take is not what the host does.
+    fn is_alone(&self) -> bool {
+        self.delayed_ns as f64 <= DELAYED_MAX * self.watched_ns as f64
+    }
+
     fn paused_ns(&self) -> u64 {
         self.pauses.iter().map(|(_, length)| *length).sum()
     }
@@ -223,7 +232,7 @@ impl PauseProcess {
     /// The process behind the watches of each run; none if there were no pauses.
     #[must_use]
     pub fn of(runs: &[&[Watch]]) -> Option<Self> {
-        let all = || runs.iter().copied().flatten();
+        let all = || runs.iter().copied().flatten().filter(|watch| watch.is_alone());
         let law = PauseLaw::of(all())?;
         let total = |of: fn(&Watch) -> u64| all().map(of).sum::<u64>() as f64;
         let watched_ns = total(|watch| watch.watched_ns);
@@ -233,6 +242,7 @@ impl PauseProcess {
                 .flat_map(|index| {
                     runs[random.draw(StreamId(0), index).below(runs.len() as u64) as usize]
                 })
+                .filter(|watch| watch.is_alone())
                 .collect();
             PauseLaw::of(drawn.iter().copied())
         });

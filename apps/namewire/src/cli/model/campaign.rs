@@ -55,7 +55,7 @@ pub(super) struct MeasureOptions {
     #[arg(long, value_enum, ignore_case = true, value_delimiter = ',', default_value = "P1")]
     placements: Vec<PlacementName>,
     /// Rates, in multiples of a first guess of the capacity
-    #[arg(long, value_delimiter = ',', default_value = "0.3,0.6,0.85,1.1,1.4")]
+    #[arg(long, value_delimiter = ',', default_value = "0.3,0.6,0.85,1.1,1.4,2")]
     loads: Vec<f64>,
     /// Repetitions of the design
     #[arg(long, default_value = "1", value_parser = at_least_one::<NonZeroUsize>)]
@@ -548,6 +548,7 @@ fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
             "effects": effects,
             "residual": calibration.residual,
             "slowdown_exponent": calibration.slowdown_exponent,
+            "transfers": calibration.transfers,
             "latency_residual": calibration.latency_residual,
             "throughput": calibration.throughput,
             "wake_up_ns": calibration.wake_up_ns,
@@ -590,6 +591,15 @@ fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
         100.0 * calibration.latency_residual,
         calibration.slowdown_exponent
     ))?;
+    for (of, workers) in calibration.transfers.iter().zip(["one worker", "several workers"]) {
+        if of.usual_ns > 0.0 {
+            output::print_line(&format!(
+                "with {workers}, a transfer between processors takes {:.0} ns, and differs by {:.0} ns between runs; each of these \
+                 costs {:.2} ns for an Interest and its Data",
+                of.usual_ns, of.deviation_ns, of.effect
+            ))?;
+        }
+    }
     for (of, owner) in calibration.throughput.iter().zip(["of its own", "of a worker"]) {
         if of.runs > 0 {
             output::print_line(&format!(
@@ -680,12 +690,12 @@ mod tests {
     fn design_has_every_combination_in_random_order() {
         let options = options(&[]);
         let all = design(&options, &[100e3, 150e3]);
-        assert_eq!(all.len(), 2 * 2 * 2 * 2 * 5);
+        assert_eq!(all.len(), 2 * 2 * 2 * 2 * 6);
         assert_eq!(all, design(&options, &[100e3, 150e3]));
         let sorted = all.windows(2).filter(|pair| pair[0].0.workers <= pair[1].0.workers).count();
         assert!(sorted < all.len() - 5, "runs of two workers are not all at the end");
         let traced = all.iter().filter(|(_, is_traced)| *is_traced).count();
-        assert!((24..=56).contains(&traced), "{traced}");
+        assert!((30..=66).contains(&traced), "{traced}");
     }
 
     #[test]

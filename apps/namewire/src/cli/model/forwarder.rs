@@ -52,7 +52,7 @@ const LIFETIME_MS: u32 = 400;
 pub(super) const TURN_NS: u64 = 50_000;
 /// Interests sent in a turn, and packets answered and received on a face. The bursts of a generator that is late stay in the
 /// caches, and the next turn begins at once.
-const TURN_PACKETS: usize = 128;
+const TURN_PACKETS: usize = 256;
 /// The shortest slice that Linux grants.
 const GENERATOR_SLICE: Duration = Duration::from_micros(100);
 /// Counters are read this many seconds before the window: threads that read them take processors, and Interests that wait
@@ -153,17 +153,8 @@ pub(super) fn measure(
 }
 
 /// The largest disturbance of a run.
-#[expect(clippy::cast_precision_loss, reason = "times far below 2^53 ns")]
 fn disturbance(run: &Run, yardstick: &Yardstick) -> Outcome<(Disturbance, f64)> {
-    let alone = processors()?.len() > run.setting.workers;
-    // The last worker shares its processor with the generator if there are no more processors.
-    let counted = if alone { run.delayed_ns.len() } else { run.delayed_ns.len() - 1 };
-    let generator_ns = if alone { run.generator_delayed_ns } else { 0 };
-    let delayed_ns = run.delayed_ns.iter().take(counted).copied().fold(generator_ns, u64::max);
-    let seconds = BEFORE_WINDOW + run.seconds;
-    let watched = run.pauses.iter().map(|one| one.delayed_ns as f64 / one.watched_ns.max(1) as f64);
-    let delayed = watched.fold(delayed_ns as f64 / (seconds * 1e9), f64::max);
-    Ok(yardstick.disturbance(&run.host, delayed))
+    Ok(yardstick.disturbance(&run.host, run.delayed(processors()?.len())))
 }
 
 /// A forwarder with its faces.
@@ -319,6 +310,7 @@ struct Generated {
     latency_ns: [u64; 3],
     /// Those of the faces.
     queues: QueueLengths,
+    transfers: Transfers,
     worker_stalls: Stalls,
     own_stalls: Stalls,
 }
@@ -383,14 +375,16 @@ fn run_once(
     });
     forwarder.shut_down().map_err(|error| failed("the forwarder")(&error))?;
     let (before, after) = (snapshots.0?, snapshots.1?);
+    let generated = generated?;
     let (stolen_ns, preemptions) = snapshots.2;
     let host = Host {
         reference_ns: [reference_before_ns, reference_load(own)?],
         stolen: stolen_ns as f64 / ((BEFORE_WINDOW + window.seconds) * 1e9),
         preemptions,
+        transfer_ns: generated.transfers.mean_ns(),
+        transfer_change: generated.transfers.change(),
     };
     pauses.extend(watch_pauses(&watched, origin_ns)?);
-    let generated = generated?;
     let difference = |later: &[u64], earlier: &[u64]| {
         later.iter().zip(earlier).map(|(later, earlier)| later - earlier).collect::<Vec<u64>>()
     };
@@ -493,7 +487,49 @@ struct Generator {
     spare: Option<Vec<u8>>,
     /// Those of the faces since the begin of the window.
     queues: QueueLengths,
+    /// The same of the time that reading their lengths took.
+    transfers: Transfers,
     progress: Progress,
+}
+
+/// Times in which the generator read the lengths of all queues. Workers have moved the positions since the last turn, so these are
+/// on their processors: it is about the time of one cache line from there, as the processor reads them at once.
+#[derive(Debug, Clone, Copy, Default)]
+struct Transfers {
+    /// Number and sum in each part of the window.
+    parts: [(u64, u64); Self::PARTS],
+}
+
+impl Transfers {
+    const PARTS: usize = 8;
+    /// A longer reading was interrupted.
+    const MAX_NS: u64 = 2_000;
+
+    fn note(&mut self, part: usize, ns: u64) {
+        if ns < Self::MAX_NS {
+            let (count, sum_ns) = &mut self.parts[part.min(Self::PARTS - 1)];
+            *count += 1;
+            *sum_ns += ns;
+        }
+    }
+
+    fn mean_ns(&self) -> f64 {
+        let (count, sum_ns) = self.parts.iter().fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        mean(count, sum_ns)
+    }
+
+    /// The mean of the slowest part over that of the fastest one, less 1.
+    fn change(&self) -> f64 {
+        let means = self.parts.iter().filter(|part| part.0 > 0).map(|part| mean(part.0, part.1));
+        let (least, most) =
+            means.fold((f64::INFINITY, 0.0), |(least, most), one| (one.min(least), one.max(most)));
+        if least < most { most / least - 1.0 } else { 0.0 }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "times far below 2^53 ns")]
+fn mean(count: u64, sum_ns: u64) -> f64 {
+    sum_ns as f64 / count.max(1) as f64
 }
 
 /// The turn after one that was due at `due_ns` and is done at `done_ns`: at once, if that is late.
@@ -582,6 +618,7 @@ impl Generator {
             producers,
             begin_ns: now_ns,
             queues: QueueLengths::default(),
+            transfers: Transfers::default(),
             progress: Progress { since_ns: now_ns, last_turn_ns: now_ns, ..Progress::default() },
             accepted: 0,
             spare: None,
@@ -622,6 +659,7 @@ impl Generator {
                 before = Some((now_ns, self.refused(), cpu()?, delayed()?));
                 spun_ns = 0;
                 self.queues = QueueLengths::default();
+                self.transfers = Transfers::default();
                 self.progress.worker_stalls = Stalls::default();
                 self.progress.own_stalls = Stalls::default();
             }
@@ -639,11 +677,14 @@ impl Generator {
                     seconds: Duration::from_nanos(now_ns - begin_ns).as_secs_f64(),
                     latency_ns: [0.5, 0.9, 0.99].map(|level| window.value_at_quantile(level)),
                     queues: self.queues,
+                    transfers: self.transfers,
                     worker_stalls: self.progress.worker_stalls,
                     own_stalls: self.progress.own_stalls,
                 });
             }
-            self.turn(now_ns, next_ns);
+            let parts = Transfers::PARTS as u64;
+            let part = parts * now_ns.saturating_sub(from_ns) / (to_ns - from_ns);
+            self.turn(now_ns, next_ns, part as usize);
             let done_ns = clock::now();
             next_ns = next_turn(next_ns, done_ns);
             match waiting {
@@ -658,17 +699,18 @@ impl Generator {
         }
     }
 
-    /// Sends what is due, answers and receives, in a turn that was due at `due_ns`.
-    fn turn(&mut self, now_ns: u64, due_ns: u64) {
-        let mut waiting = 0;
-        let QueueLengths { interests, data, .. } = &mut self.queues;
-        for (ends, queue) in [(&self.consumers, interests), (&self.producers, data)] {
-            for end in ends {
-                let length = end.unreceived() as u64;
-                queue.note(length);
-                waiting += length;
-            }
+    /// Sends what is due, answers and receives, in a turn that was due at `due_ns`, in this part of the window.
+    fn turn(&mut self, now_ns: u64, due_ns: u64, part: usize) {
+        let begin_ns = clock::now();
+        let mut lengths = [0; 2 * FACES];
+        for (length, end) in lengths.iter_mut().zip(self.consumers.iter().chain(&self.producers)) {
+            *length = end.unreceived() as u64;
         }
+        self.transfers.note(part, clock::now() - begin_ns);
+        let (interests, data) = lengths.split_at(FACES);
+        interests.iter().for_each(|length| self.queues.interests.note(*length));
+        data.iter().for_each(|length| self.queues.data.note(*length));
+        let waiting = lengths.iter().sum();
         self.progress.note(now_ns, due_ns, self.accepted, waiting);
         self.consumer.handle_timeout(now_ns);
         for _ in 0..TURN_PACKETS {
@@ -736,6 +778,19 @@ mod tests {
         let one = &processors[..1];
         assert!(places_of(one, 1, Placement::P4).unwrap_err().contains("second NUMA node"));
         assert_eq!(places_of(one, 1, Placement::P1), Ok((vec![0], 0)));
+    }
+
+    #[test]
+    fn transfers_are_compared_between_parts_of_a_run() {
+        let mut transfers = Transfers::default();
+        assert!(transfers.mean_ns() < 1e-9 && transfers.change() < 1e-9);
+        for turn in 0..800 {
+            transfers.note(turn / 100, if turn < 600 { 100 } else { 300 });
+            // An interruption is no transfer.
+            transfers.note(turn / 100, 50_000);
+        }
+        assert!((transfers.mean_ns() - 150.0).abs() < 1e-9);
+        assert!((transfers.change() - 2.0).abs() < 1e-9);
     }
 
     #[test]

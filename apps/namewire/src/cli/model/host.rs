@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use ndn_model::calibrate::Host;
-use ndn_model::pauses::{PAUSE_MIN_NS, Watch};
+use ndn_model::pauses::{DELAYED_MAX, PAUSE_MIN_NS, Watch};
 use ndn_sys::clock;
 use ndn_sys::cpu::{pin_thread, steal_ns_of, thread_time};
 
@@ -34,11 +34,11 @@ const WATCH: Duration = Duration::from_millis(100);
 const YARDSTICK_MIN: usize = 6;
 /// A try is slowed if its reference load took so much more than the usual one, or changed so much during the try.
 const SLOWED_MAX: f64 = 0.15;
-/// A try is disturbed if a worker, the generator or the meter could not run for more than this share of the time: a wait of a tick (4
-/// ms) can overflow a queue. Where nothing else runs, threads of the kernel take up to 0.8 %.
-const DELAYED_MAX: f64 = 0.01;
 /// The same if the host took more of the time, and said so.
 const STOLEN_MAX: f64 = 0.04;
+/// The same if cache lines took so much more time from one processor to the other in one part of the run than in another one: the
+/// host has moved a processor, to other caches.
+const MOVED_MAX: f64 = 0.3;
 
 /// Counters of the host for some processors and worker threads.
 #[derive(Debug, Clone, Copy)]
@@ -185,6 +185,8 @@ pub(super) enum Disturbance {
     Stolen,
     /// The reference load took longer than usual, or changed during the try.
     Slowed,
+    /// The host moved a processor.
+    Moved,
 }
 
 impl Yardstick {
@@ -206,7 +208,7 @@ impl Yardstick {
     }
 
     /// Each kind of disturbance over what is allowed.
-    fn excesses(&self, host: &Host, delayed: f64) -> [(Disturbance, f64); 3] {
+    fn excesses(&self, host: &Host, delayed: f64) -> [(Disturbance, f64); 4] {
         let [before, after] = host.reference_ns;
         let change = (after / before).ln().abs();
         let usual = self.usual_ns().map_or(0.0, |usual| (host.reference_ns() / usual).ln());
@@ -214,6 +216,7 @@ impl Yardstick {
             (Disturbance::Delayed, delayed / DELAYED_MAX),
             (Disturbance::Stolen, host.stolen / STOLEN_MAX),
             (Disturbance::Slowed, change.max(usual) / SLOWED_MAX),
+            (Disturbance::Moved, host.transfer_change / MOVED_MAX),
         ]
     }
 
@@ -231,7 +234,7 @@ mod tests {
     use super::*;
 
     fn host(before: f64, after: f64, stolen: f64) -> Host {
-        Host { reference_ns: [before, after], stolen, preemptions: 0 }
+        Host { reference_ns: [before, after], stolen, ..Host::default() }
     }
 
     #[test]
@@ -248,6 +251,7 @@ mod tests {
             (host(12.0, 10.0, 0.0), 0.0, Disturbance::Slowed),
             (host(10.0, 10.0, 0.08), 0.0, Disturbance::Stolen),
             (calm, 0.05, Disturbance::Delayed),
+            (Host { transfer_change: 0.9, ..calm }, 0.0, Disturbance::Moved),
         ] {
             let (found, excess) = yardstick.disturbance(&host, delayed);
             assert!(found == expected && excess > 1.0, "{found:?} {excess}");

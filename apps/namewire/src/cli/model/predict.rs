@@ -13,8 +13,10 @@ use std::sync::atomic::Ordering;
 
 use clap::Args;
 use ndn_model::assembly::Placement;
-use ndn_model::calibrate::{CalibrateError, Calibration, CapacityOfRuns, Prediction, Run, Setting};
-use ndn_model::pauses::{PauseProcess, Watch};
+use ndn_model::calibrate::{
+    CalibrateError, Calibration, CapacityOfRuns, Prediction, Run, Setting, Speed,
+};
+use ndn_model::pauses::{DELAYED_MAX, PauseProcess, Watch};
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_model::special::{normal_cdf, normal_quantile};
 use ndn_sys::clock;
@@ -158,7 +160,8 @@ impl Candidate {
         let times = (window.warm_up, window.seconds);
         let capacity = calibration.capacity(&setting, unsatisfied, times).map_err(too_far)?;
         let of_run = calibration.deviation_at(&setting, confidence);
-        let deviation = of_run.hypot(capacity.deviation).max(1e-6);
+        let transfers = calibration.transfer_deviation(&setting);
+        let deviation = of_run.hypot(capacity.deviation).hypot(transfers).max(1e-6);
         let factor = (normal_quantile(0.5 + 0.5 * confidence) * deviation).exp();
         let capacity = capacity.rate;
         let probability = normal_cdf((capacity / setting.rate).ln() / deviation);
@@ -312,15 +315,10 @@ struct Case {
     predicted: CapacityOfRuns,
     /// Those at the planned rates, then those in search of the capacity.
     runs: Vec<Run>,
-    /// Number of the former.
+    /// The machine during each of them.
+    speeds: Vec<Speed>,
+    /// Number of those at the planned rates.
     planned: usize,
-}
-
-/// The same prediction where all times are multiplied by `factor`.
-fn slowed_down(predicted: CapacityOfRuns, factor: f64) -> CapacityOfRuns {
-    let CapacityOfRuns { rate, low, high, deviation } = predicted;
-    let [rate, low, high] = [rate, low, high].map(|rate| rate / factor);
-    CapacityOfRuns { rate, low, high, deviation }
 }
 
 /// The first line of the file of a validation.
@@ -372,14 +370,16 @@ impl Case {
         all
     }
 
+    /// The rates that would be as high for the machine as it is calibrated as those of the runs were for the machine at that time.
+    fn usual_rates(&self) -> impl Iterator<Item = f64> {
+        self.runs.iter().zip(&self.speeds).map(|(run, speed)| run.setting.rate * speed.forwarder)
+    }
+
     /// The rate that separates runs with enough satisfied Interests from the others with the fewest exceptions: no
     /// single disturbed run decides. None if all runs are on one side.
     fn capacity(&self, unsatisfied: f64) -> Option<f64> {
-        let mut runs: Vec<(f64, bool)> = self
-            .runs
-            .iter()
-            .map(|run| (run.setting.rate, run.unsatisfied() <= unsatisfied))
-            .collect();
+        let is_enough = self.runs.iter().map(|run| run.unsatisfied() <= unsatisfied);
+        let mut runs: Vec<(f64, bool)> = self.usual_rates().zip(is_enough).collect();
         runs.sort_by(|a, b| a.0.total_cmp(&b.0));
         let exceptions = |below: usize| {
             let wrong =
@@ -400,7 +400,7 @@ impl Case {
         const AROUND: [f64; 4] = [0.97, 1.03, 0.94, 1.06];
         let known = self.capacity(unsatisfied).map(|rate| rate * AROUND[search % AROUND.len()]);
         known.unwrap_or_else(|| {
-            let rates = self.runs.iter().map(|run| run.setting.rate);
+            let rates = self.usual_rates();
             let is_enough = self.runs.iter().all(|run| run.unsatisfied() <= unsatisfied);
             if is_enough {
                 1.2 * rates.fold(self.predicted.rate, f64::max)
@@ -569,6 +569,7 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
         setting: *setting,
         predicted: *predicted,
         runs: Vec::new(),
+        speeds: Vec::new(),
         planned: options.loads.len() * options.rounds.get(),
     };
     let mut cases: Vec<Case> = each.map(case).collect();
@@ -576,7 +577,7 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
     let order = planned_runs(cases.len(), &options.loads, options.rounds.get(), options.seed);
     let begin_ns = clock::now();
     let (mut number, mut discarded) = (0, Discarded::default());
-    let mut run = |case: &mut Case, rate: f64| -> Outcome {
+    let mut run = |case: &mut Case, rate: f64| -> Outcome<Speed> {
         if interrupted.load(Ordering::Relaxed) {
             if options.runs.is_some() {
                 output::note(&format_args!("the same command continues after run {number}"));
@@ -596,8 +597,10 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
         };
         discarded.all += run.discarded;
         discarded.slow += run.discarded_slow;
+        let speed = file.calibration.speed(&run);
         case.runs.push(run);
-        Ok(())
+        case.speeds.push(speed);
+        Ok(speed)
     };
     for (done, (case, load)) in order.iter().enumerate() {
         let case = &mut cases[*case];
@@ -610,10 +613,12 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
             "measuring at multiples of the predicted capacity",
         );
     }
+    // The machine is likely to be as fast as a moment before.
+    let mut speed = Speed::USUAL;
     for search in 0..SEARCHES {
         for case in &mut cases {
-            let rate = case.next_rate(options.unsatisfied, search);
-            run(case, rate)?;
+            let rate = case.next_rate(options.unsatisfied, search) / speed.forwarder;
+            speed = run(case, rate)?;
         }
         note_progress(search + 1, SEARCHES, begin_ns, "searching the measured capacities");
     }
@@ -664,6 +669,8 @@ struct Report {
     latencies_covered: Covered,
     /// Of single runs in search of the capacity: there, queues decide by chance.
     latencies_near: Vec<(Setting, Compared)>,
+    /// Runs whose latencies are not compared, as other programs ran.
+    disturbed: usize,
     /// Factors on a predicted p99 within which it is measured with the stated probability, if the campaign has runs enough.
     latency_factors: Option<(f64, f64)>,
     /// Runs of the campaign that these come from.
@@ -677,6 +684,18 @@ struct Report {
     pauses: f64,
     /// Share of the time that processors paused, here and in the campaign.
     paused: [f64; 2],
+}
+
+/// The medians of what is predicted and measured; none of no runs.
+fn compared(
+    pairs: &[(&Prediction, &Run)],
+    predicted: impl Fn(&Prediction) -> f64,
+    measured: impl Fn(&Run) -> f64,
+) -> Option<Compared> {
+    let predicted: Vec<f64> = pairs.iter().map(|(one, _)| predicted(one)).collect();
+    let measured: Vec<f64> = pairs.iter().map(|(_, run)| measured(run)).collect();
+    let is_some = !pairs.is_empty();
+    is_some.then(|| Compared { predicted: middle(&predicted), measured: middle(&measured) })
 }
 
 impl Report {
@@ -697,6 +716,7 @@ impl Report {
             latencies: Vec::new(),
             latencies_covered: Covered::default(),
             latencies_near: Vec::new(),
+            disturbed: 0,
             latency_factors: calibration.latency_factors(options.confidence),
             latency_runs: calibration.latency_runs(),
             slowdown: 1.0,
@@ -711,31 +731,26 @@ impl Report {
         };
         output::note(&"predicting the runs");
         let predictions = on_threads(&runs, |run| {
-            let setting = Setting { rate: run.sent as f64 / run.seconds, ..run.setting };
-            let slowdown = calibration.slowdown(run.host.reference_ns());
-            let times = (window.warm_up, window.seconds);
-            calibration.predict(&setting, slowdown, times, TRACES).map_err(too_far)
+            let setting = Setting { rate: run.rate(), ..run.setting };
+            let (speed, times) = (calibration.speed(run), (window.warm_up, window.seconds));
+            calibration.predict(&setting, speed, times, TRACES).map_err(too_far)
         })?;
         let mut predictions = predictions.into_iter();
         let (mut deviations, mut count) = (0.0, 0.0);
         for case in cases {
-            let reference_ns: Vec<f64> =
-                case.runs.iter().map(|run| run.host.reference_ns()).collect();
-            let slowdown = calibration.slowdown(middle(&reference_ns));
-            report.slowdown *= slowdown.powf(1.0 / cases.len() as f64);
-            let predicted = slowed_down(case.predicted, slowdown);
-            report.capacities.push((case.setting, predicted, case.capacity(options.unsatisfied)));
+            let speeds: Vec<f64> = case.speeds.iter().map(|speed| speed.forwarder).collect();
+            report.slowdown *= middle(&speeds).powf(1.0 / cases.len() as f64);
+            let measured = case.capacity(options.unsatisfied);
+            report.capacities.push((case.setting, case.predicted, measured));
             let both = calibration.deviation(&case.setting);
             let run = calibration.run_deviation(&case.setting);
             report.calibration += (both * both - run * run).max(0.0) / cases.len() as f64;
             report.run += run * run / cases.len() as f64;
-            report.pauses += predicted.deviation.powi(2) / cases.len() as f64;
+            report.pauses += case.predicted.deviation.powi(2) / cases.len() as f64;
             let own: Vec<Prediction> = predictions.by_ref().take(case.runs.len()).collect();
             deviations += own.iter().map(|one| one.deviation * one.deviation).sum::<f64>();
             count += own.len() as f64;
-            report.compare(case, &own, predicted.rate, |setting| {
-                calibration.throughput_factors(setting, options.confidence)
-            });
+            report.compare(case, &own, calibration, options.confidence);
         }
         report.calibration = report.calibration.sqrt();
         report.run = report.run.sqrt();
@@ -745,38 +760,40 @@ impl Report {
     }
 
     /// Compares the runs of a case with their predictions: errors are those of the medians of a rate, and single runs lie in
-    /// the stated intervals or do not. Satisfaction is compared above `capacity`, with factors on its prediction.
+    /// the stated intervals or do not. Satisfaction is compared above the capacity, with factors on its prediction; latencies
+    /// are not those of runs in which other programs ran.
     fn compare(
         &mut self,
         case: &Case,
         own: &[Prediction],
-        capacity: f64,
-        factors: impl Fn(&Setting) -> (f64, f64),
+        calibration: &Calibration,
+        confidence: f64,
     ) {
+        let usual_rates: Vec<f64> = case.usual_rates().collect();
         for same in case.rates() {
             let setting = case.runs[same[0]].setting;
             let pairs: Vec<(&Prediction, &Run)> =
                 same.iter().map(|run| (&own[*run], &case.runs[*run])).collect();
-            let compared = |of: fn(&Prediction) -> f64, measured: fn(&Run) -> f64| {
-                let predicted: Vec<f64> = pairs.iter().map(|(one, _)| of(one)).collect();
-                let measured: Vec<f64> = pairs.iter().map(|(_, run)| measured(run)).collect();
-                Compared { predicted: middle(&predicted), measured: middle(&measured) }
-            };
-            let latency = compared(|one| one.latency_ns[1], |run| run.latency_ns[2] as f64);
+            let is_calm = |run: &Run| run.delayed(calibration.processors) <= DELAYED_MAX;
+            let calm: Vec<(&Prediction, &Run)> =
+                pairs.iter().copied().filter(|(_, run)| is_calm(run)).collect();
+            self.disturbed += pairs.len() - calm.len();
+            let latency = compared(&calm, |one| one.latency_ns[1], |run| run.latency_ns[2] as f64);
             if same[0] >= case.planned {
-                self.latencies_near.push((setting, latency));
+                self.latencies_near.extend(latency.map(|latency| (setting, latency)));
                 continue;
             }
-            self.latencies.push((setting, latency));
+            self.latencies.extend(latency.map(|latency| (setting, latency)));
             if let Some((low, high)) = self.latency_factors {
-                for &(predicted, run) in &pairs {
+                for (predicted, run) in calm {
                     let ratio = run.latency_ns[2] as f64 / predicted.latency_ns[1];
                     self.latencies_covered.note((low..=high).contains(&ratio));
                 }
             }
-            if setting.rate > capacity {
+            let own_rates: Vec<f64> = same.iter().map(|run| usual_rates[*run]).collect();
+            if middle(&own_rates) > case.predicted.rate {
                 let share = |run: &Run| run.satisfied as f64 / run.sent.max(1) as f64;
-                let (low, high) = factors(&setting);
+                let (low, high) = calibration.throughput_factors(&setting, confidence);
                 let interval = |predicted: f64| {
                     // All may be satisfied; some of them were sent before the window.
                     let most = if high * predicted < 1.0 { high } else { f64::INFINITY };
@@ -786,9 +803,10 @@ impl Report {
                     let (from, to) = interval(predicted.satisfied);
                     self.satisfied_covered.note((from..=to).contains(&share(run)));
                 }
-                let satisfied = compared(|one| one.satisfied, share);
-                let stated = interval(satisfied.predicted);
-                self.satisfied.push((setting, satisfied, stated));
+                if let Some(satisfied) = compared(&pairs, |one| one.satisfied, share) {
+                    let stated = interval(satisfied.predicted);
+                    self.satisfied.push((setting, satisfied, stated));
+                }
             }
         }
     }
@@ -858,6 +876,7 @@ impl Report {
             "calibration": { "campaign": file.campaign, "date": file.date },
             "discarded": discarded.all,
             "discarded_by_reference_load": discarded.slow,
+            "disturbed": self.disturbed,
             "slowdown": self.slowdown,
             "paused": { "here": self.paused[0], "calibration": self.paused[1] },
             "capacity_error": summary(self.capacity_errors()),
@@ -945,10 +964,11 @@ impl Report {
             100.0 * self.model_part()
         ))?;
         output::print_line(&format!(
-            "{} tries discarded, {} of them by the reference load; times are {:.2} times those of the calibration; the \
-             load of the machine is {:.1}",
+            "{} tries discarded, {} of them by the reference load; latencies of {} runs not compared, as other programs ran; times \
+             are {:.2} times those of the calibration; the load of the machine is {:.1}",
             discarded.all,
             discarded.slow,
+            self.disturbed,
             self.slowdown,
             load()
         ))?;
@@ -1017,7 +1037,9 @@ mod tests {
             latency_ns: [0; 3],
             services: None,
         };
-        Case { setting, predicted, runs: measured.iter().map(run).collect(), planned: 0 }
+        let runs: Vec<Run> = measured.iter().map(run).collect();
+        let speeds = vec![Speed::USUAL; runs.len()];
+        Case { setting, predicted, runs, speeds, planned: 0 }
     }
 
     #[test]
@@ -1090,6 +1112,7 @@ mod tests {
             discarded: 0,
             reference_ns: 0.0,
             slowdown_exponent: 0.0,
+            transfers: Default::default(),
             effects: vec![1.0; ndn_model::calibrate::EFFECTS.len()],
             residual: 0.1,
             replicates: Vec::new(),
@@ -1099,6 +1122,7 @@ mod tests {
                 tail_mean: 1.0,
             }),
             generator: [0.0; 3],
+            generator_transfer: 0.0,
             latency_ns: [1.0; 2],
             pauses: None,
             pauses_in_services: 0.0,
