@@ -2139,9 +2139,9 @@ mod tests {
         // Two of seven runs have processors that are further from each other.
         let moved = |(number, run): (usize, Run)| {
             let transfer_ns = if number % 7 < 2 { 300.0 } else { 100.0 };
-            let frames = 1.0 + 0.5 * f64::from(u8::from(run.setting.hit_ratio < 0.1));
+            let frames = 0.5 * (2.0 - run.setting.hit_ratio);
             let crossing = f64::from(u8::from(run.setting.workers > 1));
-            let more = (transfer_ns - 100.0) * (frames * 1.2 + crossing * 2.0);
+            let more = (transfer_ns - 100.0) * frames * (1.8 + 2.0 * crossing);
             let cpu_ns = run.cpu_ns.iter().map(|ns| ns + (more * run.interests as f64) as u64);
             let sent = 40_000 + 500 * number as u64;
             let satisfied = sent - 100 * (number as u64 % 5);
@@ -2150,10 +2150,7 @@ mod tests {
             let host = Host { transfer_ns, ..Host::default() };
             Run { cpu_ns: cpu_ns.collect(), sent, satisfied, generator_cpu_ns, host, ..run }
         };
-        let runs: Vec<Run> = campaign()
-            .into_iter()
-            .map(|run| Run { setting: Setting { hit_ratio: 0.0, ..run.setting }, hits: 0, ..run })
-            .collect();
+        let runs = campaign();
         let near = Calibration::of(&runs, &rig(1024, 4)).unwrap();
         let runs: Vec<Run> = runs.into_iter().enumerate().map(moved).collect();
         let calibration = Calibration::of(&runs, &rig(1024, 4)).unwrap();

@@ -127,7 +127,8 @@ impl Quantiles {
 
     fn exponential(mean: f64) -> Self {
         let level = |cell: usize| (1.0 - TAIL) * cell as f64 / CELLS as f64;
-        let quantiles = (0..=CELLS).map(|cell| -mean * log(1.0 - level(cell))).collect();
+        // Not a negated logarithm: the first one would be -0, which a model file does not have.
+        let quantiles = (0..=CELLS).map(|cell| mean * log(1.0 / (1.0 - level(cell)))).collect();
         Self { quantiles, tail_probability: TAIL, tail_mean: mean }
     }
 
@@ -444,6 +445,12 @@ mod tests {
         near("interval", found.law.interval.mean(), 400e6, 0.25);
         near("tail", found.law.interval.tail_mean, 400e6, 0.4);
         near("length", found.law.length.mean(), 2e6, 0.01);
+    }
+
+    #[test]
+    fn quantiles_of_rare_pauses_are_not_negative() {
+        let law = Quantiles::exponential(1e6);
+        assert!(law.quantiles.iter().all(|quantile| quantile.is_sign_positive()), "{law:?}");
     }
 
     #[test]
