@@ -298,9 +298,7 @@ impl Tree {
         if bytes.is_empty() {
             self.text.write_str("(empty)")?;
         }
-        for byte in shown {
-            write!(self.text, "{byte:02x}")?;
-        }
+        append_hex(&mut self.text, shown);
         if shown.len() < bytes.len() {
             write!(self.text, "… ({} bytes)", bytes.len())?;
         }
@@ -317,6 +315,12 @@ impl Tree {
     }
 }
 
+/// Two digits per byte; formatting each would take most of the time of a dissection.
+fn append_hex(text: &mut String, bytes: &[u8]) {
+    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+    text.extend(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]));
+}
+
 /// The text after an element's name, or `None` if its bytes are to be shown.
 fn value_text(tlv: &Tlv<'_>, kind: Kind) -> Result<Option<String>, DecodeError> {
     Ok(Some(match kind {
@@ -325,8 +329,9 @@ fn value_text(tlv: &Tlv<'_>, kind: Kind) -> Result<Option<String>, DecodeError> 
         Kind::Number(unit) => format!(": {}{unit}", tlv.number()?),
         Kind::Fixed(len) if tlv.value_len() != len => return Err(tlv.invalid_length()),
         Kind::Fixed(_) => {
-            let digits: String = tlv.value().iter().map(|byte| format!("{byte:02x}")).collect();
-            format!(": 0x{digits}")
+            let mut text = ": 0x".to_owned();
+            append_hex(&mut text, tlv.value());
+            text
         }
         Kind::Byte => format!(": {}", tlv.array::<1>()?[0]),
         Kind::Empty => {
