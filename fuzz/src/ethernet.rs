@@ -39,7 +39,7 @@ fn check_header(frame: &[u8]) {
 
 /// Takes the bytes as the payloads of frames that arrive one after the other at the face of a group: for
 /// each, one byte for the sender, two bytes of length, and what the sender wrote.
-pub fn ethernet(mut bytes: &[u8]) {
+pub(crate) fn ethernet(mut bytes: &[u8]) {
     check_header(bytes);
     let counters = Arc::new(FaceCounters::default());
     let mut service = LinkService::new(LinkOptions::datagram(1500), Arc::clone(&counters), 0);

@@ -5,75 +5,47 @@
 //! [`TARGETS`] and put a few small inputs into `corpus/<name>/`.
 #![forbid(unsafe_code)]
 
-mod catalogue;
-mod configuration;
-mod disk;
 mod ethernet;
-mod file_service;
-mod gateway;
-mod http_api;
-mod keys;
 mod link;
-mod management;
 mod memif;
 mod name_uri;
 mod packet;
+#[cfg(feature = "services")]
+mod services;
 mod stream;
-mod trust_rules;
-mod vip;
 mod websocket;
-
-pub use catalogue::catalogue;
-pub use configuration::configuration;
-pub use disk::disk;
-pub use ethernet::ethernet;
-pub use file_service::file_service;
-pub use gateway::gateway;
-pub use http_api::http_api;
-pub use keys::keys;
-pub use link::link;
-pub use management::management;
-pub use memif::memif;
-pub use name_uri::name_uri;
-pub use packet::packet;
-pub use stream::stream;
-pub use trust_rules::trust_rules;
-pub use vip::vip;
-pub use websocket::websocket;
 
 /// A function for arbitrary bytes.
 pub type Target = fn(&[u8]);
 
-/// Every target by the name of its corpus.
-pub const TARGETS: &[(&str, Target)] = &[
-    ("packet", packet),
-    ("name_uri", name_uri),
-    ("management", management),
-    ("link", link),
-    ("stream", stream),
-    ("websocket", websocket),
-    ("ethernet", ethernet),
-    ("memif", memif),
-    ("configuration", configuration),
-    ("keys", keys),
-    ("file_service", file_service),
-    ("catalogue", catalogue),
-    ("trust_rules", trust_rules),
-    ("gateway", gateway),
-    ("disk", disk),
-    ("http_api", http_api),
-    ("vip", vip),
+/// Every target by the name of its corpus, in tables.
+pub const TARGETS: &[&[(&str, Target)]] = &[
+    &[
+        ("packet", packet::packet),
+        ("name_uri", name_uri::name_uri),
+        ("link", link::link),
+        ("stream", stream::stream),
+        ("websocket", websocket::websocket),
+        ("ethernet", ethernet::ethernet),
+        ("memif", memif::memif),
+    ],
+    #[cfg(feature = "services")]
+    services::TARGETS,
 ];
 
 /// The target called `name`.
 #[must_use]
 pub const fn find_target(name: &str) -> Option<Target> {
-    let mut rest = TARGETS;
-    while let [(other, target), others @ ..] = rest {
-        if is_equal(other.as_bytes(), name.as_bytes()) {
-            return Some(*target);
+    let mut tables = TARGETS;
+    while let [table, others @ ..] = tables {
+        let mut rest = *table;
+        while let [(other, target), others @ ..] = rest {
+            if is_equal(other.as_bytes(), name.as_bytes()) {
+                return Some(*target);
+            }
+            rest = others;
         }
-        rest = others;
+        tables = others;
     }
     None
 }

@@ -17,7 +17,7 @@ const MEMORY: usize = 8 * 1024;
 /// Takes the bytes as frames that arrive one after the other: for each, one byte of time since the
 /// one before (units of 4 ms), two bytes of length, and the frame. What arrives whole is sent over
 /// a second link with a small MTU, where it must arrive too.
-pub fn link(mut bytes: &[u8]) {
+pub(crate) fn link(mut bytes: &[u8]) {
     let counters = Arc::new(FaceCounters::default());
     let mut service = LinkService::new(LinkOptions::stream(), Arc::clone(&counters), 0);
     let mut memory = FaceMemory::new(0, MEMORY, Reserves::NONE);
@@ -77,20 +77,23 @@ fn forward(packet: &[u8], fields: &LpFields, mtu: usize) {
         non_discovery: fields.non_discovery,
         prefix_announcement: announcement,
     };
-    let mut link = Link { frames: Vec::new(), mtu };
+    let mut link = Link { bytes: Vec::new(), ends: Vec::new(), mtu };
     let mut sender = LinkService::new(LinkOptions::datagram(mtu), Arc::default(), u64::MAX - 1);
     if sender.send(Timestamp::ZERO, &sent, &mut link).is_err() {
-        assert!(link.frames.is_empty());
+        assert!(link.ends.is_empty());
         return;
     }
     let mut receiver = LinkService::new(LinkOptions::stream(), Arc::default(), 0);
     let mut memory = FaceMemory::new(1 << 20, 1 << 20, Reserves::NONE);
-    let (last, first) = link.frames.split_last().expect("something was sent");
-    for frame in first {
+    let (mut start, count) = (0, link.ends.len());
+    for end in &link.ends[..count.checked_sub(1).expect("something was sent")] {
+        let frame = &link.bytes[start..*end];
+        start = *end;
         let received =
             receiver.receive(Timestamp::ZERO, frame, &mut memory.reassembly(Holder::UNACCOUNTED));
         assert!(matches!(received, Ok(Received::Nothing)));
     }
+    let last = &link.bytes[start..];
     let (got, got_fields) = match receiver.receive(
         Timestamp::ZERO,
         last,
@@ -108,7 +111,9 @@ fn forward(packet: &[u8], fields: &LpFields, mtu: usize) {
 
 /// A link that loses nothing.
 struct Link {
-    frames: Vec<Vec<u8>>,
+    /// All frames, one behind the other, and where each ends.
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
     mtu: usize,
 }
 
@@ -124,7 +129,9 @@ impl FrameSink for Link {
         _handle: Option<&PacketHandle>,
     ) -> Result<(), LinkDropReason> {
         assert!(header.len() + payload.len() <= self.mtu);
-        self.frames.push([header, payload].concat());
+        self.bytes.extend_from_slice(header);
+        self.bytes.extend_from_slice(payload);
+        self.ends.push(self.bytes.len());
         Ok(())
     }
 }

@@ -23,19 +23,22 @@ const VERSION: u16 = 0x200;
 static LONGEST: [u8; 40_000] = [7; 40_000];
 
 thread_local! {
-    /// Making one takes longer than all the rest.
+    // Making these takes longer than all the rest.
     static INTERRUPTER: RefCell<Option<Interrupter>> = const { RefCell::new(None) };
+    static ATTACHMENTS: RefCell<Attachments> = RefCell::default();
+    static RINGS_OF_SERVER: RefCell<Option<Rings>> = const { RefCell::new(None) };
+    static RINGS_OF_CLIENT: RefCell<Option<Rings>> = const { RefCell::new(None) };
 }
 
 /// The first byte says who is tried: a server by its messages, a client by its messages, a server by its
 /// rings, a client by its rings. Where a sandbox has no shared memory, nothing is tried.
-pub fn memif(bytes: &[u8]) {
+pub(crate) fn memif(bytes: &[u8]) {
     let Some((&kind, rest)) = bytes.split_first() else { return };
     let _ = match kind % 4 {
-        0 => send_to_server(rest),
-        1 => send_to_client(rest),
-        2 => hostile_client(rest),
-        _ => hostile_server(rest),
+        0 => with_attachments(|attachments| send_to_server(rest, attachments)),
+        1 => with_attachments(|attachments| send_to_client(rest, attachments)),
+        2 => RINGS_OF_SERVER.with_borrow_mut(|rings| use_again(rings, hostile_client, rest)),
+        _ => RINGS_OF_CLIENT.with_borrow_mut(|rings| use_again(rings, hostile_server, rest)),
     };
 }
 
@@ -49,32 +52,82 @@ fn messages(bytes: &[u8]) -> impl Iterator<Item = (u8, [u8; MESSAGE_LENGTH])> + 
     })
 }
 
-/// The attachment of a message.
-fn descriptor(kind: u8) -> Option<OwnedFd> {
-    match kind % 4 {
-        0 => None,
-        1 => Some(SharedMemory::create("fuzz", MEMORY).ok()?.1),
-        2 => Interrupt::new().ok()?.as_fd().try_clone_to_owned().ok(),
-        _ => std::fs::File::open("/dev/null").ok().map(OwnedFd::from),
+/// The attachments of the messages of an input. Those of former inputs are used again, except for the memory: its content
+/// is part of the state.
+#[derive(Default)]
+struct Attachments {
+    memories: Vec<(SharedMemory, OwnedFd)>,
+    memories_used: usize,
+    interrupt: Option<OwnedFd>,
+    nothing: Option<OwnedFd>,
+}
+
+impl Attachments {
+    /// Sends a message with its attachment.
+    fn send(&mut self, socket: &OwnedFd, kind: u8, message: &[u8]) -> Option<()> {
+        let own = match kind % 4 {
+            0 => None,
+            1 => Some(self.memory()?),
+            2 => {
+                let interrupt = || Interrupt::new().ok()?.as_fd().try_clone_to_owned().ok();
+                Some(or_insert(&mut self.interrupt, interrupt)?)
+            }
+            _ => {
+                let nothing = || std::fs::File::open("/dev/null").ok().map(OwnedFd::from);
+                Some(or_insert(&mut self.nothing, nothing)?)
+            }
+        };
+        seqpacket::send(socket.as_fd(), message, own.map(AsFd::as_fd)).ok()
+    }
+
+    /// Memory full of zeros that no message of this input has been sent with.
+    fn memory(&mut self) -> Option<&OwnedFd> {
+        if self.memories_used == self.memories.len() {
+            self.memories.push(SharedMemory::create("fuzz", MEMORY).ok()?);
+        }
+        let (memory, file) = self.memories.get(self.memories_used)?;
+        self.memories_used += 1;
+        memory.copy_in(0, &[0; MEMORY]).ok()?;
+        Some(file)
     }
 }
 
+fn with_attachments(test: impl FnOnce(&mut Attachments) -> Option<()>) -> Option<()> {
+    ATTACHMENTS.with_borrow_mut(|attachments| {
+        attachments.memories_used = 0;
+        test(attachments)
+    })
+}
+
+fn or_insert(
+    place: &mut Option<OwnedFd>,
+    make: impl FnOnce() -> Option<OwnedFd>,
+) -> Option<&OwnedFd> {
+    if place.is_none() {
+        *place = make();
+    }
+    place.as_ref()
+}
+
 /// Memory that was charged while a client was connected is released, however it ends.
-fn send_to_server(bytes: &[u8]) -> Option<()> {
+fn send_to_server(bytes: &[u8], attachments: &mut Attachments) -> Option<()> {
     let memory = MemoryBudget::new(4 * MEMORY as u64);
-    let output = send_within(bytes, &memory);
+    let output = send_within(bytes, attachments, &memory);
     assert_eq!(memory.used(), 0);
     output
 }
 
-fn send_within(bytes: &[u8], memory: &Arc<MemoryBudget>) -> Option<()> {
+fn send_within(
+    bytes: &[u8],
+    attachments: &mut Attachments,
+    memory: &Arc<MemoryBudget>,
+) -> Option<()> {
     let (near, far) = seqpacket::pair().ok()?;
     let options = ServerOptions { memory: Some(Arc::clone(memory)), ..ServerOptions::default() };
     let mut server = ServerHandshake::new(near, options).ok()?;
     for (kind, message) in messages(bytes) {
-        let own = descriptor(kind);
         let length = if kind > 250 { usize::from(kind) - 250 } else { MESSAGE_LENGTH };
-        seqpacket::send(far.as_fd(), &message[..length], own.as_ref().map(AsFd::as_fd)).ok()?;
+        attachments.send(&far, kind, &message[..length])?;
         server = match server.advance(|_, _| Ok(())).ok()? {
             Progress::Waiting(server) => server,
             Progress::Done(mut link) => {
@@ -88,12 +141,11 @@ fn send_within(bytes: &[u8], memory: &Arc<MemoryBudget>) -> Option<()> {
     None
 }
 
-fn send_to_client(bytes: &[u8]) -> Option<()> {
+fn send_to_client(bytes: &[u8], attachments: &mut Attachments) -> Option<()> {
     let (near, far) = seqpacket::pair().ok()?;
     let mut client = ClientHandshake::new(near, small());
     for (kind, message) in messages(bytes) {
-        let own = descriptor(kind);
-        seqpacket::send(far.as_fd(), &message, own.as_ref().map(AsFd::as_fd)).ok()?;
+        attachments.send(&far, kind, &message)?;
         client = match client.advance().ok()? {
             Progress::Waiting(client) => client,
             Progress::Done(mut link) => {
@@ -140,6 +192,43 @@ fn use_rings(link: &mut Connection) -> Option<()> {
     })
 }
 
+/// A connection after the handshake, and the hostile side of it.
+struct Rings {
+    link: Connection,
+    memory: SharedMemory,
+    /// Content of the memory after the handshake.
+    #[cfg_attr(not(fuzzing), expect(dead_code, reason = "they are not used again"))]
+    content: Vec<u8>,
+    _far: OwnedFd,
+}
+
+impl Rings {
+    fn new(link: Connection, memory: SharedMemory, far: OwnedFd) -> Option<Self> {
+        let mut content = vec![0; memory.len()];
+        memory.copy_out(0, &mut content).ok()?;
+        Some(Self { link, memory, content, _far: far })
+    }
+
+    /// Returns to the state after the handshake.
+    #[cfg(fuzzing)]
+    fn restart(&mut self) {
+        self.link.receivers.iter_mut().for_each(ndn_memif::Receiver::restart);
+        self.link.senders.iter_mut().for_each(ndn_memif::Sender::restart);
+        self.memory.copy_in(0, &self.content).expect("it is as long as before");
+    }
+}
+
+/// Tries rings that `make` has connected: for each input, or, under the fuzzer, once. All state of them is in memory.
+fn use_again(rings: &mut Option<Rings>, make: fn() -> Option<Rings>, bytes: &[u8]) -> Option<()> {
+    #[cfg(fuzzing)]
+    rings.iter_mut().for_each(Rings::restart);
+    if cfg!(not(fuzzing)) || rings.is_none() {
+        *rings = make();
+    }
+    let Rings { link, memory, .. } = rings.as_mut()?;
+    write(memory, bytes, link)
+}
+
 /// Writes what the input says, and lets the other side work in between: where, what, how wide.
 fn write(memory: &SharedMemory, bytes: &[u8], link: &mut Connection) -> Option<()> {
     for operation in bytes.chunks_exact(7) {
@@ -160,7 +249,7 @@ fn write(memory: &SharedMemory, bytes: &[u8], link: &mut Connection) -> Option<(
     use_rings(link)
 }
 
-fn hostile_client(bytes: &[u8]) -> Option<()> {
+fn hostile_client() -> Option<Rings> {
     let (near, far) = seqpacket::pair().ok()?;
     let (memory, file) = SharedMemory::create("fuzz", MEMORY).ok()?;
     let mut server = ServerHandshake::new(near, ServerOptions::default()).ok()?;
@@ -185,13 +274,13 @@ fn hostile_client(bytes: &[u8]) -> Option<()> {
         seqpacket::send(far.as_fd(), &message.encode(), own.map(AsFd::as_fd)).ok()?;
         server = match server.advance(|_, _| Ok(())).ok()? {
             Progress::Waiting(server) => server,
-            Progress::Done(mut link) => return write(&memory, bytes, &mut link),
+            Progress::Done(link) => return Rings::new(*link, memory, far),
         };
     }
     None
 }
 
-fn hostile_server(bytes: &[u8]) -> Option<()> {
+fn hostile_server() -> Option<Rings> {
     let (near, far) = seqpacket::pair().ok()?;
     let mut client = ClientHandshake::new(near, small());
     let name = Name::new("fuzz");
@@ -209,7 +298,7 @@ fn hostile_server(bytes: &[u8]) -> Option<()> {
         seqpacket::send(far.as_fd(), &answer.encode(), None).ok()?;
         client = match client.advance().ok()? {
             Progress::Waiting(client) => client,
-            Progress::Done(mut link) => return write(memory.as_ref()?, bytes, &mut link),
+            Progress::Done(link) => return Rings::new(*link, memory?, far),
         };
         let mut buffer = [0; MESSAGE_LENGTH];
         let received = seqpacket::receive(far.as_fd(), &mut buffer).ok()?;

@@ -3,7 +3,7 @@
 use ndn_packet::{Name, NameRef};
 
 /// Takes the bytes as the text of a name, and as the value of a Name element.
-pub fn name_uri(bytes: &[u8]) {
+pub(crate) fn name_uri(bytes: &[u8]) {
     if let Ok(text) = core::str::from_utf8(bytes)
         && let Ok(name) = Name::from_uri(text)
     {

@@ -1,10 +1,11 @@
 //! The packet parser: every view, the tree for people, and the ingress of the forwarder.
 
 use std::cell::RefCell;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use ndn_forwarding::{
-    Burst, DropReason, FaceProperties, Ingress, LpFields, PacketKind, PitToken, RxFace,
+    Burst, Counters, DropReason, FaceProperties, Ingress, LpFields, PacketKind, PitToken, RxFace,
 };
 use ndn_packet::data::{CommonData, PlainData};
 use ndn_packet::dissect::dissect;
@@ -20,7 +21,7 @@ use ndn_table::{FaceIndex, NameHasher};
 use ndn_types::Scope;
 
 /// Takes the bytes as a packet from the network.
-pub fn packet(bytes: &[u8]) {
+pub(crate) fn packet(bytes: &[u8]) {
     let stream = frame_len(bytes);
     let dissection = dissect(bytes);
     if let Ok(packet) = LpPacket::parse(bytes) {
@@ -42,19 +43,34 @@ pub fn packet(bytes: &[u8]) {
             assert!(!nested_well || dissection.error().is_none(), "{dissection}");
         }
         Err(error) => {
-            let text = error.to_string();
-            assert!(!text.is_empty());
+            assert!(has_text(&error));
             // Several packets in a row are none, but make a tree without fault.
             let trailing = matches!(error, DecodeError::TrailingBytes { .. });
             if matches!(bytes.first(), Some(5 | 6)) && !trailing {
-                assert!(dissection.error().is_some(), "{text} is not in\n{dissection}");
+                assert!(dissection.error().is_some(), "{error} is not in\n{dissection}");
             }
         }
     }
     general_parser(bytes);
-    common_forms(bytes);
-    ingress(bytes);
+    thread_local!(static FIXTURE: RefCell<Fixture> = RefCell::new(Fixture::new()));
+    FIXTURE.with_borrow_mut(|fixture| {
+        common_forms(bytes, &mut fixture.front);
+        ingress(bytes, fixture);
+    });
     let _ = NameRef::parse(bytes);
+}
+
+/// Whether the text of an error is not empty; nothing is allocated for it.
+fn has_text(error: &DecodeError) -> bool {
+    struct Length(usize);
+    impl std::fmt::Write for Length {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            self.0 += text.len();
+            Ok(())
+        }
+    }
+    let mut length = Length(0);
+    write!(length, "{error}").is_ok() && length.0 > 0
 }
 
 /// The parsers that try the common form first accept the same packets as the general ones, and
@@ -68,12 +84,12 @@ fn general_parser(bytes: &[u8]) {
 type Described = Result<(PacketKind, Vec<u64>), DropReason>;
 
 /// The ingress describes the packet as the common form and in general alike.
-fn ingress(bytes: &[u8]) {
+fn ingress(bytes: &[u8], fixture: &mut Fixture) {
     if bytes.is_empty() || bytes.len() > MAX_PACKET_SIZE {
         return;
     }
     // A long PIT token is not in the common form.
-    let [common, general] = [&[][..], &[0; 32]].map(|token| describe(bytes, token));
+    let [common, general] = [&[][..], &[0; 32]].map(|token| fixture.describe(bytes, token));
     assert_eq!(common, general);
     if let Ok((kind, hashes)) = common {
         let name = match kind {
@@ -82,41 +98,63 @@ fn ingress(bytes: &[u8]) {
                 Interest::parse_general(bytes).expect("a valid Interest").name()
             }
         };
-        let hasher = NameHasher::new(HASH_KEY);
         let mut expected = vec![0; hashes.len()];
-        assert_eq!(hasher.hash_prefixes(name, &mut expected), Some(hashes.len()));
+        assert_eq!(fixture.hasher.hash_prefixes(name, &mut expected), Some(hashes.len()));
         assert_eq!(hashes, expected);
     }
 }
 
 const HASH_KEY: [u8; 16] = *b"key of a fuzzer.";
 
-fn describe(bytes: &[u8], token: &[u8]) -> Described {
-    thread_local! {
-        static POOL: RefCell<PacketPool> =
-            RefCell::new(PacketPool::with_pages(4, PagePreference::Best, 0).expect("memory"));
-        static BURST: RefCell<Burst> = RefCell::new(Burst::new());
+/// Bytes behind a packet in its block, at least.
+const BEHIND: usize = 64;
+
+/// The objects that are made once, as that takes longer than all the rest. They keep nothing of an input: blocks and the burst are
+/// released, and what the counters say is not read.
+struct Fixture {
+    pool: PacketPool,
+    burst: Burst,
+    hasher: NameHasher,
+    counters: Arc<Counters>,
+    /// For a packet with other bytes behind it.
+    front: Vec<u8>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self {
+            pool: PacketPool::with_pages(4, PagePreference::Best, 0).expect("memory"),
+            burst: Burst::new(),
+            hasher: NameHasher::new(HASH_KEY),
+            counters: Arc::default(),
+            front: Vec::with_capacity(2 * MAX_PACKET_SIZE),
+        }
     }
-    POOL.with_borrow(|pool| {
-        BURST.with_borrow_mut(|burst| {
-            let mut ingress = Ingress::new(NameHasher::new(HASH_KEY), Arc::default(), 1);
-            let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
-            let face = RxFace::new(FaceIndex::new(3, 1), &properties);
-            let pit_token = PitToken::new(token).expect("a token");
-            let lp = LpFields { pit_token, ..LpFields::default() };
-            let mut block = pool.allocate_block().expect("a free block");
-            block.spare_mut()[..bytes.len()].copy_from_slice(bytes);
-            block.commit(bytes.len());
-            let result = ingress.push(burst, pool, &mut block, bytes.len(), &lp, &face);
-            let described = result.map(|()| (burst.kind(0), burst.prefix_hashes(0).to_vec()));
-            burst.release(pool);
-            described
-        })
-    })
+
+    fn describe(&mut self, bytes: &[u8], token: &[u8]) -> Described {
+        let Self { pool, burst, .. } = self;
+        let mut ingress = Ingress::new(self.hasher, Arc::clone(&self.counters), 1);
+        let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
+        let face = RxFace::new(FaceIndex::new(3, 1), &properties);
+        let pit_token = PitToken::new(token).expect("a token");
+        let lp = LpFields { pit_token, ..LpFields::default() };
+        let mut block = pool.allocate_block().expect("a free block");
+        let (room, behind) = block.spare_mut().split_at_mut(bytes.len());
+        room.copy_from_slice(bytes);
+        // The ingress reads beyond the packet, where another input may have been.
+        behind[..BEHIND].fill(0);
+        block.commit(bytes.len());
+        let result = ingress.push(burst, pool, &mut block, bytes.len(), &lp, &face);
+        let described = result.map(|()| (burst.kind(0), burst.prefix_hashes(0).to_vec()));
+        burst.release(pool);
+        ingress.release_blocks(pool);
+        pool.finish(block);
+        described
+    }
 }
 
 /// A packet in the common form is valid, and has the same fields as the view.
-fn common_forms(bytes: &[u8]) {
+fn common_forms(bytes: &[u8], front: &mut Vec<u8>) {
     let has_common_name = |name: std::ops::Range<usize>| {
         let mut components = CommonComponents::within(bytes, name);
         let count = std::iter::from_fn(|| components.next_component()).count();
@@ -145,21 +183,23 @@ fn common_forms(bytes: &[u8]) {
         assert!(!data.name_ends_in_implicit_digest());
     }
     for behind in [&[][..], &[34, 1, 7, 10, 4], &[0; 16]] {
-        plain_forms(bytes, behind);
+        front.clear();
+        front.extend_from_slice(bytes);
+        front.extend_from_slice(behind);
+        plain_forms(bytes, front);
     }
 }
 
 /// The plain forms are common forms, whatever follows the packet in its block.
-fn plain_forms(bytes: &[u8], behind: &[u8]) {
-    let front = [bytes, behind].concat();
-    if let Some(plain) = PlainInterest::read(&front, bytes.len()) {
+fn plain_forms(bytes: &[u8], front: &[u8]) {
+    if let Some(plain) = PlainInterest::read(front, bytes.len()) {
         let common = CommonInterest::read(bytes).expect("a common form");
         assert_eq!((plain.name, plain.nonce), (common.name, common.nonce));
         assert_eq!(Some(u64::from(plain.lifetime_ms)), common.lifetime_ms);
         assert_eq!(plain.hop_limit, common.hop_limit);
         assert!(!common.can_be_prefix && !common.must_be_fresh);
     }
-    if let Some(plain) = PlainData::read(&front, bytes.len()) {
+    if let Some(plain) = PlainData::read(front, bytes.len()) {
         let common = CommonData::read(bytes).expect("a common form");
         assert_eq!(plain.name, common.name);
         assert_eq!(Some(u64::from(plain.freshness_ms)), common.freshness_ms);
@@ -259,6 +299,6 @@ fn data(data: &Data<'_>) {
     match data.signature_info() {
         Ok(_) => {}
         Err(DecodeError::Missing { offset, .. }) => assert!(offset as usize <= wire.len()),
-        Err(error) => assert!(!error.to_string().is_empty()),
+        Err(error) => assert!(has_text(&error)),
     }
 }

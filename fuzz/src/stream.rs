@@ -9,7 +9,7 @@ use ndn_face::{FaceCounters, FaceOptions, FaceSet, FaceSetOptions, NewStream, Pr
 use ndn_forwarding::{FaceProperties, LpFields, RxFace};
 use ndn_packet::{MAX_PACKET_SIZE, tlv, types};
 use ndn_ring::{FillBlock, PacketHandle, PacketPool};
-use ndn_sys::poll::Events;
+use ndn_sys::poll::{Event, Events};
 use ndn_sys::stream as unix;
 use ndn_table::FaceIndex;
 use ndn_types::{Persistency, PrincipalKey, Scope, Timestamp};
@@ -23,50 +23,71 @@ const REASSEMBLY_BYTES: usize = 32 << 10;
 /// length, and the piece.
 ///
 /// Every frame up to the first byte that starts none arrives, and nothing behind it.
-pub fn stream(mut bytes: &[u8]) {
+pub(crate) fn stream(mut bytes: &[u8]) {
     let Some(mut worker) = Worker::take() else { return };
-    let peers = [0, 1].map(|slot| Peer::new(&mut worker.set, slot, NewStream::Plain));
-    let Some(mut peers) = peers.into_iter().collect::<Option<Vec<_>>>() else { return };
+    let mut peers: [Option<Peer>; 2] = [None, None];
+    let mut expected = [Expected::default(), Expected::default()];
     while let Some((head, rest)) = bytes.split_first_chunk::<3>() {
         let length = usize::from(u16::from_be_bytes([head[1], head[2]])).min(rest.len());
         let (piece, rest) = rest.split_at(length);
         bytes = rest;
-        let peer = &mut peers[usize::from(head[0] & 1)];
+        let slot = head[0] & 1;
+        let place = usize::from(slot);
+        if peers[place].is_none() {
+            peers[place] = Peer::new(&mut worker.set, u32::from(slot), NewStream::Plain);
+        }
+        let Some(peer) = &mut peers[place] else { return };
         if worker.set.contains(peer.face) {
             peer.write(piece);
+            expected[place].add(peer);
+            worker.receive(peer);
         }
-        worker.receive_all();
-        for peer in &peers {
-            let (frames, is_open) = frames_of(&peer.written);
-            assert_eq!(peer.counters.in_frames.value(), frames);
-            assert_eq!(worker.set.contains(peer.face), is_open);
+        for (peer, expected) in peers.iter().zip(&expected) {
+            let Some(peer) = peer else { continue };
+            assert_eq!(peer.counters.in_frames.value(), expected.frames);
+            assert_eq!(worker.set.contains(peer.face), !expected.has_ended);
         }
     }
-    worker.end(&peers);
+    worker.end(peers.into_iter().flatten());
 }
 
-/// The number of whole frames that a stream starts with, and whether it may go on.
-fn frames_of(mut bytes: &[u8]) -> (u64, bool) {
-    let mut frames = 0;
-    while let Some(first) = bytes.first() {
-        if !types::starts_frame(*first) {
-            return (frames, false);
+/// The arrivals that a stream must have led to.
+#[derive(Default)]
+struct Expected {
+    /// Its whole frames.
+    frames: u64,
+    /// Bytes of them.
+    length: usize,
+    /// It was closed for what follows them.
+    has_ended: bool,
+}
+
+impl Expected {
+    fn add(&mut self, peer: &Peer) {
+        let mut bytes = &peer.written[self.length..];
+        while let Some(first) = bytes.first()
+            && !self.has_ended
+        {
+            match tlv::frame_len(bytes) {
+                _ if !types::starts_frame(*first) => self.has_ended = true,
+                Ok(Some(length)) if length > FRAME_LENGTH_MAX => self.has_ended = true,
+                Ok(Some(length)) if length <= bytes.len() => {
+                    bytes = &bytes[length..];
+                    self.length += length;
+                    self.frames += 1;
+                }
+                Ok(_) => return,
+                Err(_) => self.has_ended = true,
+            }
         }
-        match tlv::frame_len(bytes) {
-            Ok(Some(length)) if length > FRAME_LENGTH_MAX => return (frames, false),
-            Ok(Some(length)) if length <= bytes.len() => bytes = &bytes[length..],
-            Ok(_) => break,
-            Err(_) => return (frames, false),
-        }
-        frames += 1;
     }
-    (frames, true)
 }
 
 /// The far end of a stream face.
 pub(crate) struct Peer {
     pub(crate) face: FaceIndex,
     pub(crate) counters: Arc<FaceCounters>,
+    slot: u32,
     stream: OwnedFd,
     pub(crate) written: Vec<u8>,
 }
@@ -83,7 +104,7 @@ impl Peer {
         properties.principal = PrincipalKey::Neighbour { face_id: u64::from(slot) };
         let options = FaceOptions::stream(properties, Persistency::OnDemand);
         let counters = set.open(Timestamp::ZERO, face, kind(near), &options).ok()?;
-        Some(Self { face, counters, stream, written: Vec::new() })
+        Some(Self { face, counters, slot, stream, written: Vec::new() })
     }
 
     /// A stream that was closed takes nothing more.
@@ -98,6 +119,8 @@ impl Peer {
 pub(crate) struct Worker {
     pub(crate) set: FaceSet,
     pool: PacketPool,
+    /// Those of the faces, by their slots.
+    tokens: [u64; 2],
 }
 
 thread_local! {
@@ -114,11 +137,21 @@ impl Worker {
     fn new() -> Option<Self> {
         let options =
             FaceSetOptions { reassembly_bytes_max: REASSEMBLY_BYTES, ..FaceSetOptions::default() };
-        Some(Self { set: FaceSet::new(&options).ok()?, pool: PacketPool::new(8).ok()? })
+        let (set, pool) = (FaceSet::new(&options).ok()?, PacketPool::new(8).ok()?);
+        let mut worker = Self { set, pool, tokens: [0; 2] };
+        let mut events = Events::with_capacity(1);
+        for slot in [0, 1] {
+            let mut peer = Peer::new(&mut worker.set, slot, NewStream::Plain)?;
+            peer.write(&[5]);
+            worker.set.poller().wait(&mut events, Some(Duration::ZERO)).ok()?;
+            worker.tokens[slot as usize] = events.iter().next()?.token;
+            worker.set.remove(peer.face, &worker.pool);
+        }
+        Some(worker)
     }
 
     /// Removes the faces; all memory is given back.
-    pub(crate) fn end(mut self, peers: &[Peer]) {
+    pub(crate) fn end(mut self, peers: impl IntoIterator<Item = Peer>) {
         for peer in peers {
             self.set.remove(peer.face, &self.pool);
         }
@@ -129,25 +162,25 @@ impl Worker {
         WORKER.set(Some(self));
     }
 
-    pub(crate) fn receive_all(&mut self) {
-        let mut events = Events::with_capacity(4);
+    /// Handles the event that something can be read from a peer. The poller would take two system calls to say so.
+    pub(crate) fn receive(&mut self, peer: &Peer) {
+        let token = self.tokens[peer.slot as usize];
+        let event = Event { token, readable: true, writable: false, closed: false };
+        let (now, pool) = (Timestamp::ZERO, &self.pool);
         loop {
-            let waited = self.set.poller().wait(&mut events, Some(Duration::ZERO));
-            if waited.is_err() || events.iter().next().is_none() {
+            let mut sink = Sink::default();
+            let mut progress = self.set.handle_event(now, &event, pool, &mut sink);
+            let is_done = progress == Progress::Done && !self.set.report().has_more;
+            while progress == Progress::SinkFull {
+                sink.release(pool);
+                progress = self.set.resume(now, pool, &mut sink);
+            }
+            sink.release(pool);
+            while self.set.poll_event().is_some() {}
+            self.set.flush(now, pool);
+            if is_done || !self.set.contains(peer.face) {
                 return;
             }
-            for event in events.iter() {
-                let mut sink = Sink::default();
-                let (now, pool) = (Timestamp::ZERO, &self.pool);
-                let mut progress = self.set.handle_event(now, &event, pool, &mut sink);
-                while progress == Progress::SinkFull {
-                    sink.release(pool);
-                    progress = self.set.resume(now, pool, &mut sink);
-                }
-                sink.release(pool);
-            }
-            while self.set.poll_event().is_some() {}
-            self.set.flush(Timestamp::ZERO, &self.pool);
         }
     }
 }

@@ -11,53 +11,70 @@ const MESSAGE_LENGTH_MAX: u64 = MAX_PACKET_SIZE as u64 + 256;
 /// Takes the bytes as pieces that the client writes after the handshake: two bytes of length, and the piece.
 ///
 /// Every whole message up to the first violation of the protocol arrives, and nothing behind it.
-pub fn websocket(mut bytes: &[u8]) {
+pub(crate) fn websocket(mut bytes: &[u8]) {
     let Some(mut worker) = Worker::take() else { return };
     let Some(mut peer) = Peer::new(&mut worker.set, 0, NewStream::WebSocket) else { return };
+    let mut expected = Expected::default();
     while let Some((length, rest)) = bytes.split_first_chunk::<2>() {
         let length = usize::from(u16::from_be_bytes(*length)).min(rest.len());
         let (piece, rest) = rest.split_at(length);
         bytes = rest;
         if worker.set.contains(peer.face) {
             peer.write(piece);
+            expected.add(&peer);
+            worker.receive(&peer);
         }
-        worker.receive_all();
-        let (messages, is_open) = messages_of(&peer.written);
-        assert_eq!(peer.counters.in_frames.value(), messages);
-        assert_eq!(worker.set.contains(peer.face), is_open);
+        assert_eq!(peer.counters.in_frames.value(), expected.messages);
+        assert_eq!(worker.set.contains(peer.face), !expected.has_ended);
     }
-    worker.end(&[peer]);
+    worker.end([peer]);
 }
 
-/// The number of messages that a stream starts with, and whether it may go on.
-fn messages_of(mut bytes: &[u8]) -> (u64, bool) {
-    let (mut messages, mut begun) = (0, None::<Vec<u8>>);
-    loop {
-        let frame = match Frame::read(bytes) {
-            Reading::Whole(frame, rest) => {
-                bytes = rest;
-                frame
+/// The arrivals that a stream must have led to.
+#[derive(Default)]
+struct Expected {
+    messages: u64,
+    /// Bytes of the frames of which they and the next one consist.
+    length: usize,
+    /// Bytes of the message whose last frame has not come.
+    begun: Option<u64>,
+    /// It was closed for a violation of the protocol.
+    has_ended: bool,
+}
+
+impl Expected {
+    fn add(&mut self, peer: &Peer) {
+        while !self.has_ended {
+            match Frame::read(&peer.written[self.length..]) {
+                Reading::Whole(frame, length) => {
+                    self.length += length;
+                    self.has_ended = !self.accept(&frame);
+                }
+                Reading::Incomplete => return,
+                Reading::Violation => self.has_ended = true,
             }
-            Reading::Incomplete => return (messages, true),
-            Reading::Violation => return (messages, false),
-        };
+        }
+    }
+
+    /// False if the frame violates the protocol.
+    fn accept(&mut self, frame: &Frame) -> bool {
         match frame.opcode {
-            9 | 10 => {}
-            0 | 2 if (frame.opcode == 0) == begun.is_some() => {
-                let mut message = begun.take().unwrap_or_default();
-                let is_first = message.is_empty();
-                message.extend(frame.payload);
-                let starts_packet = message.first().is_none_or(|first| types::starts_frame(*first));
-                if is_first && !starts_packet || message.len() as u64 > MESSAGE_LENGTH_MAX {
-                    return (messages, false);
+            9 | 10 => true,
+            0 | 2 if (frame.opcode == 0) == self.begun.is_some() => {
+                let before = self.begun.take().unwrap_or(0);
+                let starts_packet = frame.first.is_none_or(types::starts_frame);
+                let length = before + frame.length;
+                if before == 0 && !starts_packet || length > MESSAGE_LENGTH_MAX {
+                    return false;
                 }
                 match frame.is_final {
                     // An empty message carries nothing.
-                    true => messages += u64::from(!message.is_empty()),
-                    false => begun = Some(message),
+                    true => self.messages += u64::from(length > 0),
+                    false => self.begun = Some(length),
                 }
+                true
             }
-            _ => return (messages, false),
+            _ => false,
         }
     }
 }
@@ -65,18 +82,21 @@ fn messages_of(mut bytes: &[u8]) -> (u64, bool) {
 struct Frame {
     is_final: bool,
     opcode: u8,
-    payload: Vec<u8>,
+    /// The first byte of the payload, and bytes of it.
+    first: Option<u8>,
+    length: u64,
 }
 
-enum Reading<'a> {
-    Whole(Frame, &'a [u8]),
+enum Reading {
+    /// A frame, and its bytes.
+    Whole(Frame, usize),
     Incomplete,
     Violation,
 }
 
 impl Frame {
     /// Reads the first frame (RFC 6455, section 5.2).
-    fn read(bytes: &[u8]) -> Reading<'_> {
+    fn read(bytes: &[u8]) -> Reading {
         let [first, second, rest @ ..] = bytes else { return Reading::Incomplete };
         let (is_final, opcode) = (first >> 7 == 1, first & 15);
         let is_masked = second >> 7 == 1;
@@ -98,12 +118,12 @@ impl Frame {
         if length > MESSAGE_LENGTH_MAX || opcode >= 8 && (length > 125 || !is_final) {
             return Reading::Violation;
         }
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let payload_length = usize::try_from(length).unwrap_or(usize::MAX);
         let Some((mask, rest)) = rest.split_first_chunk::<4>() else { return Reading::Incomplete };
-        let Some((payload, rest)) = rest.split_at_checked(length) else {
+        let Some((payload, behind)) = rest.split_at_checked(payload_length) else {
             return Reading::Incomplete;
         };
-        let payload = payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask);
-        Reading::Whole(Self { is_final, opcode, payload: payload.collect() }, rest)
+        let first = payload.first().map(|first| first ^ mask[0]);
+        Reading::Whole(Self { is_final, opcode, first, length }, bytes.len() - behind.len())
     }
 }

@@ -58,6 +58,13 @@ impl Receiver {
         self.buffers.is_some()
     }
 
+    /// Returns to the position after the handshake. The owner does the same with the memory.
+    #[cfg(fuzzing)]
+    pub fn restart(&mut self) {
+        self.released = if self.buffers.is_some() { self.ring.size() } else { 0 };
+        (self.position, self.filled) = (0, 0);
+    }
+
     /// Gives the server all buffers, after the handshake.
     pub(crate) fn start(&mut self) -> Result<(), Fault> {
         let size = self.ring.size();

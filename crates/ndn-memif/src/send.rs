@@ -45,6 +45,13 @@ impl Sender {
         Self { ring, interrupt, position: 0, limit, published: 0, buffers: Some(buffers) }
     }
 
+    /// Returns to the position after the handshake. The owner does the same with the memory.
+    #[cfg(fuzzing)]
+    pub fn restart(&mut self) {
+        self.limit = if self.buffers.is_some() { self.ring.size() } else { 0 };
+        (self.position, self.published) = (0, 0);
+    }
+
     /// Number of buffers of the ring.
     pub(crate) fn ring_size(&self) -> u16 {
         self.ring.size()

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use ndn_files::{FileMetadata, parse_listing};
 
 /// Takes the bytes as metadata and as a listing.
-pub fn file_service(bytes: &[u8]) {
+pub(crate) fn file_service(bytes: &[u8]) {
     if let Ok(metadata) = FileMetadata::decode(bytes) {
         let again = FileMetadata::decode(&metadata.encode()).expect("what was read can be written");
         assert_eq!(again, metadata);

@@ -3,7 +3,7 @@
 use ndn_files::{CatalogueIndex, decode_page, encode_page};
 
 /// Takes the bytes as an index and as a page.
-pub fn catalogue(bytes: &[u8]) {
+pub(crate) fn catalogue(bytes: &[u8]) {
     if let Ok(index) = CatalogueIndex::decode(bytes) {
         let again = CatalogueIndex::decode(&index.encode()).expect("what was read can be written");
         assert_eq!(again, index);

@@ -3,7 +3,7 @@
 use ndn_security::{Certificate, PrivateKey, PublicKey, SafeBag};
 
 /// Takes the bytes as every form of key and certificate. Nothing is decrypted: that would be slow.
-pub fn keys(bytes: &[u8]) {
+pub(crate) fn keys(bytes: &[u8]) {
     if let Ok(key) = PublicKey::from_spki(bytes) {
         assert_eq!(key.spki(), bytes);
         let again = PublicKey::from_spki(key.spki()).expect("a key's own bytes are valid");

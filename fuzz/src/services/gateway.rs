@@ -5,7 +5,7 @@ use ndn_packet::{ComponentType, Name};
 
 /// Takes the first line as the path of a URL, the second as a Range field, and the number of bytes of the
 /// rest, or what eight of them say, as the length of the file.
-pub fn gateway(bytes: &[u8]) {
+pub(crate) fn gateway(bytes: &[u8]) {
     let mut lines = bytes.splitn(3, |byte| *byte == b'\n');
     let mut line = || lines.next().unwrap_or_default();
     let (path, field, rest) = (line(), line(), line());

@@ -9,7 +9,7 @@ const RESPONSE_LEN_MAX: usize = 16 << 20;
 
 /// Takes the first line as the field Host, the second as Origin if it is not empty, the third as a line of the file of
 /// tokens, and the rest as the body of a GraphQL request.
-pub fn http_api(bytes: &[u8]) {
+pub(crate) fn http_api(bytes: &[u8]) {
     let mut lines = bytes.splitn(4, |byte| *byte == b'\n');
     let mut line = || lines.next().unwrap_or_default();
     let (host, origin, token, body) = (line(), line(), line(), line());

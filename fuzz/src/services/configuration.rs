@@ -4,7 +4,7 @@ use namewire_config as config;
 
 /// Reads text as a configuration. What is accepted passes its own check; what is refused can be
 /// told with its place, in both forms.
-pub fn configuration(input: &[u8]) {
+pub(crate) fn configuration(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match config::parse("fuzz.toml", text) {
         Ok(config) => assert!(config.conflicts().is_empty(), "what is accepted passes the check"),

@@ -18,7 +18,7 @@ use ndn_security::trust::TrustPolicy;
 use ndn_types::{FaceUri, LinkType, Now, Persistency, PrincipalKey, Scope};
 
 /// Takes the bytes as one block, as a face URI, and as a run of Interests for management.
-pub fn management(bytes: &[u8]) {
+pub(crate) fn management(bytes: &[u8]) {
     blocks(bytes);
     if let Ok(text) = core::str::from_utf8(bytes) {
         face_uri(text);

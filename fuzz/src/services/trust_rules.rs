@@ -13,7 +13,7 @@ const NOW: i64 = 1_700_000_000;
 
 /// Reads the bytes as rules, and judges packets with and without the certificates that lead to the anchor: a trusted
 /// packet has a certificate and a valid signature.
-pub fn trust_rules(bytes: &[u8]) {
+pub(crate) fn trust_rules(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else {
         return;
     };
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn trust_rules_of_the_corpus_accept_signed_packets() {
         for (rules, accepted) in [
-            (include_str!("../corpus/trust_rules/lines_with_a_chain"), 3),
-            (include_str!("../corpus/trust_rules/ndn_cxx_with_an_anchor"), 7),
+            (include_str!("../../corpus/trust_rules/lines_with_a_chain"), 3),
+            (include_str!("../../corpus/trust_rules/ndn_cxx_with_an_anchor"), 7),
         ] {
             let verdicts = judge(rules);
             let count = verdicts.iter().filter(|verdict| **verdict == Validation::Accepted).count();

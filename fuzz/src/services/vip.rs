@@ -94,7 +94,7 @@ fn step(node: &mut Node, now: &mut Timestamp, bytes: &mut &[u8]) -> ControlFlow<
 }
 
 /// Takes the bytes as a message, and as steps of a neighbour: the limits of a node hold, and no VIP is lost or made.
-pub fn vip(bytes: &[u8]) {
+pub(crate) fn vip(bytes: &[u8]) {
     decode(bytes);
     let (mut node, mut now, mut rest) = (node(), Timestamp::ZERO, bytes);
     while step(&mut node, &mut now, &mut rest).is_continue() {

@@ -95,7 +95,7 @@ fn write(share: &mut Share, memory: &Memory) {
 
 /// Takes the bytes as each part of the file, and as edits of a valid file (place, length, bytes): no packet is returned
 /// that was not written.
-pub fn disk(bytes: &[u8]) {
+pub(crate) fn disk(bytes: &[u8]) {
     let id = SegmentId { format_id: 7, share: 0, sequence: 1 };
     if let FirstBlock::Valid(superblock) = Superblock::decode(bytes, FILE_BYTES as u64) {
         assert!(superblock.end() <= FILE_BYTES as u64);
