@@ -1,5 +1,6 @@
 //! Targets beside frames and packets: what services, operators and users read.
 
+mod capture;
 mod catalogue;
 mod configuration;
 mod disk;
@@ -16,6 +17,7 @@ use crate::Target;
 /// Every target by the name of its corpus.
 pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("management", management::management),
+    ("capture", capture::capture),
     ("configuration", configuration::configuration),
     ("keys", keys::keys),
     ("file_service", file_service::file_service),
