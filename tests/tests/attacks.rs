@@ -7,7 +7,7 @@
     reason = "a test fails by panicking, and prints what it measures"
 )]
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -68,15 +68,19 @@ fn post(forwarder: &Endpoint, body: &[u8]) -> Vec<u8> {
 }
 
 /// Posts a command that registers this prefix. A reader that skips unknown elements finds it: whatever element the head ends
-/// in, padding of elements of three bytes and two lengths leads to the start of the command for one of three offsets.
+/// in, padding of elements of three bytes and two lengths leads to the start of the command for one of three offsets. The body
+/// has the same length for all, because its digits in the head are lengths of elements, too.
 pub(super) fn post_command(forwarder: &Endpoint, offset: usize, prefix: &str) {
     let padding = [&vec![b' '; offset][..], &b"\x21\x01\x20".repeat(100)].concat();
     let mut stream = connect(forwarder);
     // The forwarder closes after the first byte, so it may not take the rest.
-    let _ = stream.write_all(&post(forwarder, &[padding, registration(prefix)].concat()));
+    let body = [padding, registration(prefix), vec![b' '; 2 - offset]].concat();
+    let _ = stream.write_all(&post(forwarder, &body));
     let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer);
+    let end = stream.read_to_end(&mut answer);
     assert!(answer.is_empty(), "{answer:?}");
+    let stays_open = end.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+    assert!(!stays_open, "the connection stays open");
 }
 
 /// Line 2.
