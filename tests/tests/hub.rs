@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use namewire_tests::wire::{data, interest, name};
 use namewire_tests::{
-    Application, ForwarderProcess, Identity, Settings, host, now, wait_until, wait_until_within,
-    with_hosts,
+    Application, ForwarderProcess, Identity, Settings, host, now, unix_ms, wait_until,
+    wait_until_within, with_hosts,
 };
 use ndn_management::{ControlParameters, Verb};
-use ndn_packet::{InterestBuilder, LpHeader, LpPacket};
+use ndn_packet::{Data, InterestBuilder, LpHeader, LpPacket};
 
 use super::attacks::{
     NOBODY, Peer, command_without_certificate, connect_and_reset, connect_as_user, connect_from,
@@ -206,22 +206,23 @@ fn framed(header: &LpHeader<'_>, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The neighbour: sends Interests at a rate, and counts Data.
+/// The neighbour: sends Interests at a rate, and counts their Data, not those that are late from an earlier call.
 fn neighbour(socket: &UdpSocket, rate: u64, is_over: &AtomicBool) -> u64 {
     let answered = AtomicU64::new(0);
-    let session = now().elapsed().as_nanos();
+    let session = name(&format!("/good/neighbour/{}", unix_ms()));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut buffer = [0; 9000];
             while !is_over.load(Ordering::Relaxed) {
                 let Ok(length) = socket.recv(&mut buffer) else { continue };
                 let frame = LpPacket::parse(&buffer[..length]);
-                let is_data = frame.is_ok_and(|frame| frame.nack().is_none());
-                answered.fetch_add(u64::from(is_data), Ordering::Relaxed);
+                let data = frame.ok().and_then(|frame| Data::parse(frame.fragment()?).ok());
+                let is_answer = data.is_some_and(|data| data.name().starts_with(session.as_ref()));
+                answered.fetch_add(u64::from(is_answer), Ordering::Relaxed);
             }
         });
         pace(rate, is_over, |number| {
-            let uri = format!("/good/neighbour/{session}-{rate}/{number}");
+            let uri = format!("{session}/{number}");
             let _ = socket.send(&interest(&uri, u32::try_from(number % (1 << 32)).unwrap()));
         });
     });
