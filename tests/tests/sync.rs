@@ -435,3 +435,24 @@ fn copy_into_the_root_directory_is_refused() {
     assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
     assert!(!Path::new("/namewire-test-of-the-root-directory").exists());
 }
+
+#[test]
+fn copy_ends_once_its_server_has_ended() {
+    let mut bed = Bed::new(&[]);
+    for number in 0..400 {
+        bed.write(&format!("{number:03}"), &noise(number, 100_000));
+    }
+    let copy = bed.copy.display().to_string();
+    let options = ["sync", "/files", &copy, "--no-sync", "--jobs", "2", "--lifetime", "1s"];
+    let mut copying = bed.forwarder.spawn("copying", &[&options[..], &["--retries", "3"]].concat());
+    wait_until("the first file", || bed.copy.join("000").exists().then_some(()));
+    bed.server.signal(Signal::KILL);
+    bed.server.wait();
+    let status = copying.wait();
+    let printed = copying.everything();
+    assert_eq!(status.code(), Some(4), "{printed}");
+    assert!(printed.contains("namewire: /files: no route to the server for "), "{printed}");
+    assert!(printed.contains(" of 400 files are complete; run the same command to resume"));
+    let named = printed.lines().filter(|line| line.starts_with("namewire: /files/")).count();
+    assert!((1..=10).contains(&named) && printed.contains("namewire: and "), "{printed}");
+}

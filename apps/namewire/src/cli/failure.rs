@@ -77,6 +77,11 @@ impl Failure {
         }
     }
 
+    /// Whether it is a lack of Data.
+    pub(super) fn is_unanswered(&self) -> bool {
+        matches!(self, Self::NoAnswer(_) | Self::Nacked(_))
+    }
+
     /// Writes it as a line of JSON to standard error.
     pub(super) fn note_as_json(&self) {
         output::note(&serde_json::json!({

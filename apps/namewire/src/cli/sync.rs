@@ -34,8 +34,9 @@ use super::tree::{self, Fetched, Filter, JOBS_DEFAULT, Mode, Rules, TreeProgress
 /// as the umask allows; DIRECTORY itself keeps its permissions.
 ///
 /// Before anything is written, all directories are listed and the free space is checked. A file or directory that cannot be
-/// copied is reported, and the others continue; the exit status is that of the first failure. Symbolic links in DIRECTORY
-/// are not followed, and only one copy to it is made at a time.
+/// copied is reported, and the others continue; the exit status is that of the first failure. If the server does not answer
+/// any more, the copy ends with status 4. Symbolic links in DIRECTORY are not followed, and only one copy to it is made at a
+/// time.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name of the directory of the file server

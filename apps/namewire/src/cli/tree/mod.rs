@@ -29,7 +29,7 @@ use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Policy, fetch_found};
 use super::output::{self, bytes_for_people};
 use super::target::Target;
-use fetched::{Action, FetchedFile};
+use fetched::{Action, FetchedFile, Transfer};
 pub(super) use fetched::{Change, Fetched, TreeProgress};
 pub(super) use filter::{Filter, Pattern};
 pub(super) use local::umask;
@@ -125,6 +125,7 @@ impl<'a> Tree<'a> {
             }
             self.apply(plan, renames, extras, &root, &mut fetched).await;
         }
+        fetched.finish(name, self.progress.files_found.load(Ordering::Relaxed));
         Ok(fetched)
     }
 
@@ -361,7 +362,7 @@ impl<'a> Tree<'a> {
         fetched.without_attributes += self.progress.without_attributes.load(Ordering::Relaxed);
     }
 
-    /// Fetches and renames files; none in directories that are unusable.
+    /// Fetches and renames files; none in directories that are unusable. Ends if nothing arrives any more.
     async fn fetch_files(
         self,
         files: Vec<PlannedFile>,
@@ -371,6 +372,7 @@ impl<'a> Tree<'a> {
         fetched: &mut Fetched,
     ) {
         let mut fetching = JoinSet::new();
+        let (mut outage, mut left) = (None, 0);
         for (position, planned) in files.into_iter().enumerate() {
             if planned.decision == Decision::Blocked || is_below(&planned.path, unusable) {
                 continue;
@@ -394,15 +396,28 @@ impl<'a> Tree<'a> {
                 self.progress.files_done.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
-            while fetching.len() >= self.rules.jobs.into() {
-                if let Some(result) = fetching.join_next().await {
-                    fetched.take(result);
-                }
+            while outage.is_none()
+                && fetching.len() >= self.rules.jobs.into()
+                && let Some(result) = fetching.join_next().await
+            {
+                outage = fetched.take(result);
             }
-            fetching.spawn(file.fetch());
+            if outage.is_some() {
+                left += 1;
+                continue;
+            }
+            let transfer = Transfer::begin(self.progress);
+            fetching.spawn(transfer.clone().watch(file.fetch(transfer)));
         }
-        while let Some(result) = fetching.join_next().await {
-            fetched.take(result);
+        while outage.is_none()
+            && let Some(result) = fetching.join_next().await
+        {
+            outage = fetched.take(result);
+        }
+        left += fetching.len() as u64;
+        fetching.shutdown().await;
+        if let Some(outage) = outage.filter(|_| left > 0) {
+            fetched.give_up(outage, left);
         }
     }
 
@@ -605,18 +620,21 @@ impl OneFile {
     }
 
     /// Fetches it.
-    async fn fetch(mut self) -> Outcome<FetchedFile> {
+    async fn fetch(mut self, transfer: Transfer) -> Outcome<FetchedFile> {
         let progress = Arc::clone(&self.progress);
-        let mut fetched = self.fetch_version().await;
+        let mut fetched = self.fetch_version(&transfer).await;
         if fetched.is_err() {
             // It may have changed since it was found.
-            if let Ok((found, metadata)) =
-                find_file(&self.endpoint, &self.planned.name, &self.policy).await
+            let now = find_file(&self.endpoint, &self.planned.name, &self.policy).await;
+            if now.is_ok() {
+                transfer.note_arrival();
+            }
+            if let Ok((found, metadata)) = now
                 && found.name() != self.planned.found.name()
             {
                 self.planned.attributes = metadata.as_ref().map(Attributes::of);
                 self.planned.found = found;
-                fetched = self.fetch_version().await;
+                fetched = self.fetch_version(&transfer).await;
             }
         }
         progress.files_done.fetch_add(1, Ordering::Relaxed);
@@ -626,7 +644,7 @@ impl OneFile {
     }
 
     /// Fetches a version; returns the number of bytes fetched.
-    async fn fetch_version(&self) -> Outcome<u64> {
+    async fn fetch_version(&self, transfer: &Transfer) -> Outcome<u64> {
         let Self { endpoint, planned, root, policy, workers, kept, progress, .. } = self;
         let path = root.join(&planned.path);
         root.check_above(&planned.path).map_err(|error| Failure::file(path.display(), &error))?;
@@ -637,8 +655,11 @@ impl OneFile {
         }
         let mut unfinished = Unfinished { target: Some(target), kept: Arc::clone(kept) };
         let Some(target) = &mut unfinished.target else { return Ok(0) };
-        let mut counted = 0;
+        let (mut counted, mut segments) = (0, 0);
         let observe = |fetched: &FetchProgress, already: Already| {
+            if fetched.segments > std::mem::replace(&mut segments, fetched.segments) {
+                transfer.note_arrival();
+            }
             let bytes = already.bytes + fetched.bytes;
             let new = bytes.saturating_sub(std::mem::replace(&mut counted, bytes));
             progress.bytes_done.fetch_add(new, Ordering::Relaxed);

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ndn_client::Endpoint;
@@ -17,13 +18,15 @@ use ndn_files::{
 use ndn_packet::Name;
 use tokio::task::JoinSet;
 
-use super::fetched::{Fetched, TreeProgress};
+use super::fetched::{Fetched, Transfer, TreeProgress, watched_or_failed};
 use super::local::shown;
 use super::root::Root;
 use super::rules::{Mode, Rules};
 
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::fetch_file::{Policy, failure, manifest_of, with_reason};
+
+const NOTHING_COPIED: &str = "nothing is copied; run the same command again";
 
 /// Maximum number of files and directories of a tree.
 const ENTRIES_MAX: usize = 1 << 22;
@@ -140,7 +143,7 @@ pub(super) struct Obstacle<'a> {
 pub(super) struct Planner<'a> {
     pub(super) endpoint: &'a Endpoint,
     pub(super) policy: &'a Policy,
-    pub(super) progress: &'a TreeProgress,
+    pub(super) progress: &'a Arc<TreeProgress>,
     pub(super) rules: &'a Rules,
 }
 
@@ -162,7 +165,7 @@ impl Planner<'_> {
         let mut examining = JoinSet::new();
         loop {
             while examining.len() < self.rules.jobs.into()
-                && let Some((name, path)) = waiting.next()
+                && let Some((file, path)) = waiting.next()
             {
                 let examination = Examination {
                     endpoint: self.endpoint.clone(),
@@ -170,13 +173,17 @@ impl Planner<'_> {
                     root: root.clone(),
                     compares_all: self.rules.checksum,
                     must_compare: self.rules.mode == Mode::Verify,
-                    name,
+                    name: file,
                     path,
                 };
-                examining.spawn(examination.run());
+                examining.spawn(Transfer::begin(self.progress).watch(examination.run()));
             }
             let Some(examined) = examining.join_next().await else { break };
-            match examined.unwrap_or_else(|error| Err(Failure::Failed(error.to_string()))) {
+            let (examined, outage) = watched_or_failed(examined);
+            if let Some(outage) = outage.filter(|_| !examining.is_empty()) {
+                return Err(outage.failure(name, NOTHING_COPIED));
+            }
+            match examined {
                 Ok(file) => plan.files.push(file),
                 Err(failure) => fetched.fail(failure),
             }
@@ -195,7 +202,7 @@ impl Planner<'_> {
         fetched: &mut Fetched,
     ) -> Outcome<Waiting> {
         let (metadata, entries) = list(self.endpoint, name, &self.policy.fetching).await?;
-        let depth_max = name.len() + DEPTH_MAX;
+        let (top_name, depth_max) = (name, name.len() + DEPTH_MAX);
         let top = self.directory(PathBuf::new(), &metadata, root)?;
         plan.is_empty = entries.is_empty();
         let mut files = Vec::new();
@@ -228,14 +235,18 @@ impl Planner<'_> {
                 && let Some((name, path)) = directories.pop()
             {
                 let (endpoint, fetching) = (self.endpoint.clone(), self.policy.fetching.clone());
+                let transfer = Transfer::begin(self.progress);
                 listing.spawn(async move {
-                    let listed = list(&endpoint, &name, &fetching).await;
+                    let listed = transfer.watch(list(&endpoint, &name, &fetching)).await;
                     (name, path, listed)
                 });
             }
             let Some(result) = listing.join_next().await else { return Ok(files) };
-            let (name, path, result) =
+            let (name, path, (result, outage)) =
                 result.map_err(|error| Failure::Failed(error.to_string()))?;
+            if let Some(outage) = outage.filter(|_| !listing.is_empty() || !files.is_empty()) {
+                return Err(outage.failure(top_name, NOTHING_COPIED));
+            }
             let result = result.and_then(|(metadata, entries)| {
                 Ok((name, self.directory(path, &metadata, root)?, entries))
             });
