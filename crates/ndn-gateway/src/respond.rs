@@ -166,10 +166,14 @@ async fn answer(
         None => request.uri.path(),
     };
     if let Some(bucket) = &shared.bucket
-        && path == "/"
-        && s3::is_signed(&request.headers)
+        && s3_target.is_none()
     {
-        return Ok(s3::buckets(bucket));
+        if path == "/" && s3::is_client(&request.headers) {
+            return Ok(s3::buckets(bucket));
+        }
+        if s3::is_for_bucket(request) {
+            return Ok(s3::no_such_bucket(path, bucket));
+        }
     }
     let target = parse_path(&shared.prefix, path).map_err(|error| bad(&error.to_string()))?;
     if s3_target.is_some() && target.is_directory {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use hyper::http::request::Parts;
 use hyper::{HeaderMap, StatusCode};
 use ndn_packet::Name;
 
@@ -41,9 +42,25 @@ pub(crate) fn target_of<'a>(bucket: &str, path: &'a str) -> Option<S3Target<'a>>
     }
 }
 
-/// Whether the client signs its requests as for S3.
-pub(crate) fn is_signed(headers: &HeaderMap) -> bool {
-    headers.contains_key("x-amz-date") || headers.contains_key("x-amz-content-sha256")
+/// Whether the client is one of S3: it signs its requests, or its library numbers them.
+pub(crate) fn is_client(headers: &HeaderMap) -> bool {
+    // Not all that begins with `x-amz-`: caches of Amazon add fields to the requests of browsers.
+    let is_signed =
+        ["x-amz-date", "x-amz-content-sha256"].iter().any(|name| headers.contains_key(*name));
+    is_signed || headers.keys().any(|name| name.as_str().starts_with("amz-sdk-"))
+}
+
+/// Whether a request that is not for the bucket is for another one, as a listing or the headers show.
+pub(crate) fn is_for_bucket(request: &Parts) -> bool {
+    let query = request.uri.query().unwrap_or_default();
+    let lists = query.split('&').any(|part| part.starts_with("list-type="));
+    request.uri.path() != "/" && (lists || is_client(&request.headers))
+}
+
+/// There is no bucket of the name at the beginning of this path.
+pub(crate) fn no_such_bucket(path: &str, bucket: &str) -> HttpAnswer {
+    let name = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    error(StatusCode::NOT_FOUND, "NoSuchBucket", &format!("the only bucket is {bucket}"), name)
 }
 
 /// A list of the one bucket.
@@ -77,12 +94,15 @@ pub(crate) fn refusal(failure: &Failure, path: &str) -> HttpAnswer {
         StatusCode::NOT_IMPLEMENTED => "NotImplemented",
         _ => "InternalError",
     };
+    error(failure.status, code, &failure.text, path)
+}
+
+fn error(status: StatusCode, code: &str, text: &str, resource: &str) -> HttpAnswer {
+    let (text, resource) = (escape(text), escape(resource));
     xml(
-        failure.status,
+        status,
         &format!(
-            "<Error><Code>{code}</Code><Message>{}</Message><Resource>{}</Resource></Error>",
-            escape(&failure.text),
-            escape(path)
+            "<Error><Code>{code}</Code><Message>{text}</Message><Resource>{resource}</Resource></Error>"
         ),
     )
 }

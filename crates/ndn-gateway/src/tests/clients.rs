@@ -107,7 +107,14 @@ async fn objects_of_s3_are_files() {
     assert_eq!(client.request("HEAD", "/data", &[]).await.status, 200);
     let signed = [("x-amz-content-sha256", "UNSIGNED-PAYLOAD")];
     assert!(client.request("GET", "/", &signed).await.text().contains("<Name>data</Name>"));
+    let numbered = [("amz-sdk-invocation-id", "1"), ("amz-sdk-request", "attempt=1")];
+    assert!(client.request("GET", "/", &numbered).await.text().contains("<Name>data</Name>"));
     assert!(client.request("GET", "/", &[]).await.text().contains("<!DOCTYPE html>"));
+    for (path, headers) in [("/other?list-type=2&prefix=", &[][..]), ("/a/b", &numbered[..])] {
+        let answer = client.request("GET", path, headers).await;
+        assert_eq!((answer.status, answer.field("content-type")), (404, Some("application/xml")));
+        assert!(answer.text().contains("<Code>NoSuchBucket</Code>"), "{path}");
+    }
     assert!(
         client.request("GET", "/data?location", &[]).await.text().contains("LocationConstraint")
     );
