@@ -28,7 +28,7 @@ settings! {
     pub struct Vip {
         /// Whether this forwarder takes part.
         enabled: bool = false => restart(ManagementSetup),
-        /// Signers whose reports of counts, and whose acknowledgements of reports, are accepted from neighbors, as
+        /// Signers whose reports of counts, and whose acknowledgements of reports, are accepted from neighbours, as
         /// `management.localhop_rib`. Those of this forwarder are signed by `management.identity`. A reload reads the trust
         /// anchors again. `"nobody"`: only the requests of this host count.
         signers: TrustRules = TrustRules::Nobody => live(),
@@ -41,7 +41,7 @@ settings! {
         /// Maximum number of objects. Neighbors and this host share them.
         objects: usize = 1024 => restart(ManagementSetup).within(16..=65_536),
         /// Size of objects until it is known: the FinalBlockId of a first segment or the metadata of a file show it, or a
-        /// neighbor reports it.
+        /// neighbour reports it.
         object_size: ByteSize = ByteSize::mebibytes(1) =>
             restart(ManagementSetup).within(ByteSize::kibibytes(1)..=ByteSize::mebibytes(1 << 20)),
         /// Rate at which a link carries Data in each direction, per second. `links` sets that of single ones.

@@ -19,7 +19,7 @@ use crate::writer::Writer;
 settings! {
     /// The configuration of a forwarder.
     pub struct Config {
-        /// Sockets on which local applications and neighbors connect.
+        /// Sockets on which local applications and neighbours connect.
         listeners: Listeners = Listeners::default() => table(),
         /// The user that root becomes.
         privileges: Privileges = Privileges::default() => table(),

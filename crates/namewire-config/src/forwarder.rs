@@ -60,7 +60,7 @@ settings! {
         /// Treatment of refused Interests: `"nack"` returns a Nack with reason Congestion, `"drop"` drops them,
         /// `"never"` refuses none.
         shed: Shed = Shed::Nack => restart(WorkerThreads),
-        /// Whether faces that bring Data and Nacks are read before those that bring Interests, and UDP neighbors
+        /// Whether faces that bring Data and Nacks are read before those that bring Interests, and UDP neighbours
         /// to which Interests are sent have sockets of their own. `false` is for measurements only.
         answers_first: bool = true => restart(WorkerThreads),
     }

@@ -71,6 +71,7 @@ pub use memif::{MemifListener, MemifSecret};
 pub use memif_secrets::MemifSecrecy;
 pub use ndn_types::{ByteSize, format_duration, parse_duration};
 pub use origin::Origin;
+pub use reader::closest;
 pub use reference::{reference, sample};
 pub use state_directory::state_directory;
 pub use tables::{Cs, Disk, DiskAdmission, Tables, UnsolicitedPolicy};

@@ -26,7 +26,7 @@ pub const SYSTEM_SOCKET_PATH: &str = "/run/nfd/nfd.sock";
 const SESSIONS_MAX: usize = 65_536;
 
 settings! {
-    /// Sockets on which local applications and neighbors connect.
+    /// Sockets on which local applications and neighbours connect.
     pub struct Listeners {
         /// The Unix stream socket of local applications.
         unix: UnixListener = UnixListener::default() => table(),

@@ -195,7 +195,8 @@ impl<'a> Section<'a> {
 }
 
 /// The known word nearest to a mistyped one, if any is near.
-pub(crate) fn closest<'k>(typed: &str, known: &[&'k str]) -> Option<&'k str> {
+#[must_use]
+pub fn closest<'k>(typed: &str, known: &[&'k str]) -> Option<&'k str> {
     let threshold = (typed.chars().count() / 3).max(2);
     known
         .iter()

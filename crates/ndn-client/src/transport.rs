@@ -116,7 +116,7 @@ fn next_step(source: &AddressSource, error: &io::Error) -> String {
             format!("Is the forwarder running there? Otherwise change {}.", path.display())
         }
         AddressSource::Default => {
-            "Start one (namewire run), or name another with NDN_CLIENT_TRANSPORT=unix:///path, or with \
+            "Start one (namewire start), or name another with NDN_CLIENT_TRANSPORT=unix:///path, or with \
              transport=… in ~/.ndn/client.conf."
                 .to_owned()
         }

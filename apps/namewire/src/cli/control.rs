@@ -64,14 +64,16 @@ impl From<ControlError> for Failure {
     fn from(error: ControlError) -> Self {
         let text = error.to_string();
         match error {
-            ControlError::Connect { source, .. } => {
-                let hint = if source.kind() == io::ErrorKind::PermissionDenied {
-                    "it belongs to the user who runs the forwarder"
-                } else {
-                    "is a forwarder running? --control names another socket"
-                };
-                Self::Unreachable(format!("{text} ({hint})"))
+            ControlError::Connect { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Self::Unreachable(format!("{text} (it belongs to the user who runs the forwarder)"))
             }
+            ControlError::Connect { path, source } => Self::Unreachable(format!(
+                "no forwarder can be reached at its control socket {}: {source}. Start one (namewire start), or name \
+                 another with --control PATH.",
+                path.display()
+            )),
             ControlError::Silent(_) => Self::NoAnswer(text),
             ControlError::Ended => Self::Unreachable(text),
             ControlError::Io(_) | ControlError::Malformed(_) | ControlError::Refused(_) => {

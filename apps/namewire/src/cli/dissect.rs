@@ -61,8 +61,8 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
     let wire = decode(&input, options.format).map_err(|reason| {
         let is_file = options.input == "-" || Path::new(&options.input).exists();
-        let hint = if is_file { "" } else { ", and there is no such file" };
-        Failure::Usage(format!("{}: {reason}{hint}", describe(&options.input)))
+        let hint = if is_file { "" } else { "there is no such file, and " };
+        Failure::Usage(format!("{}: {hint}{reason}", describe(&options.input)))
     })?;
     let dissection = dissect(&wire);
     let error = dissection.error();

@@ -275,7 +275,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("ndt set", &[("Move a name to worker 1", "namewire ndt set /example/data 1")]),
     ("ndt balance", &[("Balance now", "namewire ndt balance")]),
     ("limits", &[("Show all principals", "namewire limits --all")]),
-    ("vip", &[("Show the objects of highest score, and the neighbors", "namewire vip")]),
+    ("vip", &[("Show the objects of highest score, and the neighbours", "namewire vip")]),
     ("nfdc", &[("Run a command of nfdc", "namewire nfdc face list")]),
     (
         "autoreg",

@@ -143,7 +143,9 @@ fn parse_batch(text: &str, file: &str) -> Outcome<Vec<(usize, RouteArguments)>> 
                 let reason = text.lines().map(str::trim).take_while(|line| !line.is_empty());
                 let reason = reason.collect::<Vec<_>>().join(" ");
                 let reason = reason.strip_prefix("error: ").unwrap_or(&reason);
-                errors.push(format!("{file}, line {number}: {reason}"));
+                let hint = super::words::hint_for(&error, &["route"]);
+                let hint = hint.map_or_else(String::new, |hint| format!(" ({hint})"));
+                errors.push(format!("{file}, line {number}: {reason}{hint}"));
             }
         }
     }
@@ -471,6 +473,7 @@ mod tests {
             ("x 257", "names begin with"),
             ("/a 257 --cost much", "much"),
             ("/a 257 --frobnicate", "--frobnicate"),
+            ("/a 257 cost 5", "'cost' found (the cost is an option: --cost 5)"),
         ] {
             let failure = parse_batch(text, "routes").unwrap_err().to_string();
             assert!(failure.contains(reason), "{failure}");

@@ -12,6 +12,8 @@ use super::failure::{Failure, Outcome};
 use super::manage::{CommonOptions, accepted, command, refused, strategy_name};
 use super::output::{self, Table};
 
+/// Number of components of `/localhost/nfd/strategy`.
+const STRATEGY_PREFIX_LEN: usize = 3;
 /// The status code for an unknown strategy.
 const NOT_FOUND: u32 = 404;
 
@@ -148,9 +150,11 @@ async fn set(prefix: &Name, strategy: &Name, common: &CommonOptions) -> Outcome 
     };
     let response = endpoint.management().respond(Verb::StrategySet, &parameters).await?;
     if response.code == NOT_FOUND {
+        let meant = similar(strategy).map(|name| format!("did you mean {name}? "));
         return Err(Failure::Failed(format!(
-            "the forwarder has no strategy {strategy} (`namewire strategy known` lists those of \
-             this program)"
+            "the forwarder has no strategy {strategy} ({}`namewire strategy known` lists those of \
+             this program)",
+            meant.unwrap_or_default()
         )));
     }
     if !response.is_ok() {
@@ -164,6 +168,18 @@ async fn set(prefix: &Name, strategy: &Name, common: &CommonOptions) -> Outcome 
         )?);
     }
     Ok(output::print_line(&format!("strategy of {prefix} set to {strategy}"))?)
+}
+
+/// The short name of the strategy of this program whose name is nearly this one.
+fn similar(strategy: &Name) -> Option<String> {
+    let short = |name: &Name| {
+        let component = name.as_ref().component(STRATEGY_PREFIX_LEN)?;
+        Some(component.to_string())
+    };
+    let known: Vec<_> = known_strategies().filter_map(|known| short(&known.name)).collect();
+    let typed = short(strategy)?;
+    let known: Vec<_> = known.iter().map(String::as_str).filter(|name| *name != typed).collect();
+    crate::config::closest(&typed, &known).map(str::to_owned)
 }
 
 async fn unset(prefix: &Name, common: &CommonOptions) -> Outcome {
@@ -185,4 +201,18 @@ async fn unset(prefix: &Name, common: &CommonOptions) -> Outcome {
 
 fn json_of(choice: &StrategyChoice) -> serde_json::Value {
     json!({ "prefix": choice.name.to_string(), "strategy": choice.strategy.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misspelt_strategy_has_a_suggestion() {
+        let similar = |text: &str| similar(&strategy_name(text).unwrap());
+        assert_eq!(similar("best-rout").as_deref(), Some("best-route"));
+        assert_eq!(similar("/localhost/nfd/strategy/multicats/v=5").as_deref(), Some("multicast"));
+        assert_eq!(similar("best-route/v=99"), None, "the version is wrong, not the name");
+        assert_eq!(similar("frobnicate"), None);
+    }
 }

@@ -16,7 +16,7 @@ const REQUEST: u64 = 1_000_000;
 
 /// Show the counts and scores of VIP, if the forwarder was built with the cargo feature `vip`
 ///
-/// Lists objects, and the neighbors in the exchange. VIP (virtual Interest packets) is patented in the United States (US
+/// Lists objects, and the neighbours in the exchange. VIP (virtual Interest packets) is patented in the United States (US
 /// 12155738 B2). Only programs built with the cargo feature `vip` have it, and only forwarders with `caching.vip.enabled` take
 /// part. Amounts are in requests.
 #[derive(Args, Debug)]
@@ -91,7 +91,7 @@ fn print(status: &VipStatus, all: bool) -> Outcome {
             requests(neighbour.unconfirmed),
         ]);
     }
-    neighbours.print("no neighbors")?;
+    neighbours.print("no neighbours")?;
     Ok(())
 }
 

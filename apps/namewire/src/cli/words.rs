@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use clap::error::{ContextKind, ContextValue};
+
 /// Words, and the command that does it.
 const WORDS: &[(&[&str], &str)] = &[
     (
@@ -70,6 +72,35 @@ pub(super) fn answer(word: &str, arguments: &[OsString]) -> Option<&'static str>
     WORDS.iter().find(|(words, _)| words.contains(&word)).map(|(_, answer)| *answer)
 }
 
+/// Words after these commands that are no arguments of theirs, and what is meant.
+const ARGUMENTS: &[(&str, &str, &str)] = &[
+    ("route", "cost", "the cost is an option: --cost 5"),
+    ("cs", "--capacity", "`namewire cs config --capacity PACKETS` changes the capacity"),
+    (
+        "config",
+        "show",
+        "`namewire config sample` prints all settings, `namewire config check FILE` checks a file, `namewire status` \
+         shows the forwarder",
+    ),
+];
+
+/// Returns the hint for an argument that is refused after `commands`, the words of the command line.
+pub(super) fn hint_for(error: &clap::Error, commands: &[&str]) -> Option<&'static str> {
+    let refused = error.get(ContextKind::InvalidArg);
+    let refused = refused.or_else(|| error.get(ContextKind::InvalidSubcommand));
+    let Some(ContextValue::String(refused)) = refused else { return None };
+    let command = *commands.first()?;
+    let known = ARGUMENTS.iter().find(|(of, word, _)| *of == command && word == refused);
+    match known {
+        Some((_, _, hint)) => Some(*hint),
+        // A second positional argument.
+        None if command == "serve" && !refused.starts_with('-') => {
+            Some("the name is an option: namewire serve DIRECTORY --prefix NAME")
+        }
+        None => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -90,6 +121,24 @@ mod tests {
         for word in WORDS.iter().flat_map(|(words, _)| *words) {
             assert!(program.find_subcommand(word).is_none(), "{word} is a command");
         }
+    }
+
+    #[test]
+    fn refused_arguments_get_a_hint() {
+        for (line, expected) in [
+            ("namewire serve /z share", "--prefix NAME"),
+            ("namewire cs --capacity 5", "cs config --capacity"),
+            ("namewire config show", "config sample"),
+            ("namewire route add /a 1 cost 5", "--cost 5"),
+        ] {
+            let words: Vec<&str> = line.split(' ').collect();
+            let error = crate::cli::Arguments::command().try_get_matches_from(&words).unwrap_err();
+            let hint = hint_for(&error, &words[1..]).unwrap();
+            assert!(hint.contains(expected), "{line}: {hint}");
+        }
+        let words = ["namewire", "serve", "--frobnicate"];
+        let error = crate::cli::Arguments::command().try_get_matches_from(words).unwrap_err();
+        assert_eq!(hint_for(&error, &words[1..]), None);
     }
 
     #[test]
