@@ -101,9 +101,15 @@ struct Bed {
 impl Bed {
     /// Serves `/lab/a/files`, and `/lab/b/files` which the same key may not sign.
     fn new(maker: Maker, certificates: &[&str]) -> Self {
+        Self::with(maker, certificates, |_| {})
+    }
+
+    /// As [`Self::new`], with a change of the key chain before the server starts.
+    fn with(maker: Maker, certificates: &[&str], change: impl FnOnce(&Path)) -> Self {
         let forwarder = Settings::new().start();
         let home = forwarder.directory().to_owned();
         maker.make(&home);
+        change(&home);
         fs::write(home.join("lab.rules"), RULES).unwrap();
         fs::write(home.join("ndn-cxx.rules"), RULES_OF_NDN_CXX).unwrap();
         let content = noise(1, 300_000);
@@ -148,7 +154,8 @@ impl Bed {
 
 #[test]
 fn files_are_verified_by_a_chain_of_certificates() {
-    let bed = Bed::new(Maker::Namewire, &["site.cert", "server.cert"]);
+    // The server has the certificates in its key chain.
+    let bed = Bed::new(Maker::Namewire, &[]);
     bed.assert_fetched("lab.rules");
     bed.assert_fetched("ndn-cxx.rules");
     bed.assert_refused("/lab/b/files/x", "lab.rules", "it takes a key of /lab/b/server");
@@ -180,8 +187,13 @@ fn files_are_verified_by_a_chain_of_certificates() {
 
 #[test]
 fn missing_certificate_is_reported_by_name() {
-    let bed = Bed::new(Maker::Namewire, &["server.cert"]);
+    let bed = Bed::with(Maker::Namewire, &["server.cert"], |home| {
+        let mut command = Command::new(program());
+        command.args(["key", "delete", "/lab/a", "--yes"]);
+        print(command, home, "");
+    });
     bed.assert_refused("/lab/a/files/x", "lab.rules", "certificate /lab/a/KEY/");
+    bed.assert_refused("/lab/a/files/x", "lab.rules", "serve --certificate FILE)");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use ndn_client::{
 };
 use ndn_management::status;
 use ndn_packet::SignatureType;
-use ndn_security::Signer;
+use ndn_security::{Certificate, Signer};
 use tokio::sync::{Notify, watch};
 
 use super::control_queries;
@@ -145,6 +145,11 @@ impl ConnectOptions {
             REACHED.get_or_init(|| address.clone());
         }
         Ok(endpoint)
+    }
+
+    /// The certificates of the signer of Data, if that is an identity.
+    pub(super) fn certificates(&self) -> Outcome<Vec<Certificate>> {
+        self.identity.as_ref().map_or_else(|| Ok(Vec::new()), IdentityArgument::certificates)
     }
 
     /// The signer of Data: the identity if there is one, otherwise that of `--sign`.

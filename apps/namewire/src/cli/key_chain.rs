@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use ndn_keychain::{Access, KeyChain, KeyChainError, Locations};
 use ndn_packet::Name;
-use ndn_security::{DigestSigner, Signer};
+use ndn_security::{Certificate, DigestSigner, Signer};
 use ndn_sys::clock;
 use ndn_types::duration_ms;
 
@@ -46,6 +46,29 @@ impl IdentityArgument {
         let chain = open(Access::Read)?;
         let name = self.resolve(&chain)?;
         Ok(Arc::new(chain.signer(name.as_ref()).map_err(failure)?))
+    }
+}
+
+/// Maximum number of certificates of a signer.
+const CERTIFICATES_MAX: usize = 8;
+
+impl IdentityArgument {
+    /// The certificates that consumers with trust rules fetch: that of the signer and those of its issuers, as far as the
+    /// key chain has them. Self-signed ones are trust anchors, which nobody fetches.
+    pub(super) fn certificates(&self) -> Outcome<Vec<Certificate>> {
+        let chain = open(Access::Read)?;
+        let mut name = self.resolve(&chain)?;
+        let mut certificates = Vec::new();
+        while certificates.len() < CERTIFICATES_MAX
+            && let Ok(certificate) = chain.certificate(name.as_ref())
+            && !certificate.is_self_signed()
+        {
+            let issuer = certificate.issuer();
+            certificates.push(certificate);
+            let Some(issuer) = issuer else { break };
+            name = issuer;
+        }
+        Ok(certificates)
     }
 }
 

@@ -11,6 +11,7 @@ mod cache;
 mod capture;
 mod capture_files;
 mod cert;
+mod certificates;
 mod companions;
 mod complete;
 mod completions;
@@ -238,6 +239,16 @@ fn refuse(mut error: clap::Error, arguments: &[OsString]) -> ! {
     {
         let tip = "--transport names the Unix socket of the forwarder to connect to".into();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    let commands: Vec<&str> = arguments.iter().skip(1).filter_map(|word| word.to_str()).collect();
+    if let Some(hint) = words::hint_for(&error, &commands) {
+        let hint = ContextValue::StyledStrs(vec![hint.into()]);
+        error.insert(ContextKind::Suggested, hint);
+    }
+    if let Some(ContextValue::Strings(similar)) = error.get(ContextKind::SuggestedSubcommand) {
+        // The most similar word is the last one.
+        let similar = similar.iter().rev().cloned().collect();
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(similar));
     }
     if let Some(text) = wrong_value(&error) {
         output::note(&text);

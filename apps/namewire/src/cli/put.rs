@@ -72,6 +72,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         signer: options.connect.data_signer(&options.sign)?,
         ..PublishOptions::default()
     };
+    let certificates = options.connect.certificates()?;
     super::serve::log_warnings(&["ndn_client::publish"]);
     let content = content(&options.file)?;
     let size = content.len();
@@ -80,6 +81,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         let publish =
             async { endpoint.publish(&options.name, content, &publishing).await.map_err(failure) };
         let object = Arc::new(unless_turned_away(publish).await?);
+        let certificates = super::certificates::serve_of_signer(&endpoint, certificates).await;
         let scraped = Arc::clone(&object);
         let metrics = options.metrics.serve(move || object_metrics(&scraped))?;
         report_published(options, &object, size)?;
@@ -96,7 +98,7 @@ pub(super) fn run(options: &Options) -> Outcome {
                 format!("{} sent, {}", counted(segments, "segment"), bytes_for_people(bytes));
             report_line(options, &line)?;
         }
-        drop(metrics);
+        drop((metrics, certificates));
         if let Some(object) = Arc::into_inner(object) {
             // The forwarder removes the route with the connection, even if it does not respond now.
             let _ = object.unpublish().await;

@@ -1,6 +1,5 @@
 //! `namewire serve`: serves directories, buckets and trees of web servers as the file service.
 
-use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,6 @@ use std::time::Duration;
 
 use clap::Args;
 use namewire_http::ProgramMetric;
-use ndn_client::{Endpoint, Registration, Request};
 use ndn_files::{
     Event, FileServer, Mount, Observer, Preparation, RootOptions, ServerOptions, StartError,
 };
@@ -25,6 +23,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::arguments::{at_least_one, duration, served_name, size};
+use super::certificates;
 use super::connect::{ConnectOptions, block_on_until_done, unless_turned_away};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
@@ -52,6 +51,9 @@ const PREPARATION_INTERVAL: Duration = Duration::from_secs(5);
 /// come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT_URL,
 /// AWS_SKIP_SIGNATURE and others), from a token of a container, or from the metadata of the cloud's machine.
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "namewire serve [OPTIONS] --prefix <NAME> <DIRECTORY>\n       namewire serve [OPTIONS] --mounts <FILE>"
+)]
 pub(super) struct Options {
     /// The directory, s3://BUCKET/PREFIX or https://HOST/PATH/
     #[arg(required_unless_present = "mounts", requires = "prefix")]
@@ -113,7 +115,7 @@ pub(super) struct Options {
     /// Also serve this certificate, so that consumers can fetch it by name; may be repeated
     ///
     /// In Base64, as `namewire cert dump` and `ndnsec cert-dump` print it: the certificate of the signing key, and
-    /// those between it and the trust anchor.
+    /// those between it and the trust anchor. Those that the key chain has for --identity are served without this option.
     #[arg(long, value_name = "FILE")]
     certificate: Vec<PathBuf>,
     /// Number of threads that read and sign [default: one for each processor, at most 16]
@@ -180,6 +182,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let serving = ServerOptions { manifest_directory: manifest_directory(options)?, ..serving };
     let certificates = options.certificate.iter().map(|file| read_certificate(file));
     let certificates = certificates.collect::<Outcome<Vec<_>>>()?;
+    let of_signer = options.connect.certificates()?;
     let mounts = mounts(options)?;
     let described: Vec<_> = mounts.iter().map(describe).collect();
     block_on_until_done(async {
@@ -188,7 +191,9 @@ pub(super) fn run(options: &Options) -> Outcome {
         let server = Arc::new(unless_turned_away(start).await?);
         let scraped = Arc::clone(&server);
         let metrics = options.metrics.serve(move || server_metrics(&scraped))?;
-        let certificates = serve_certificates(&endpoint, certificates).await?;
+        let of_signer = certificates::without_keys_of(of_signer, &certificates);
+        let certificates = certificates::serve(&endpoint, certificates).await?;
+        let of_signer = certificates::serve_of_signer(&endpoint, of_signer).await;
         report_serving(options, &described)?;
         tokio::select! {
             signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string()))?,
@@ -201,7 +206,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         if let Some(server) = Arc::into_inner(server) {
             let _ = server.stop().await;
         }
-        drop(certificates);
+        drop((certificates, of_signer));
         Ok(())
     })
 }
@@ -290,32 +295,6 @@ fn read_certificate(file: &Path) -> Outcome<Certificate> {
         .map_err(|error| Failure::file(file.display(), &error))?;
     Certificate::from_text(&text)
         .map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))
-}
-
-/// Serves these certificates, by their names and by those of their keys.
-async fn serve_certificates(
-    endpoint: &Endpoint,
-    certificates: Vec<Certificate>,
-) -> Outcome<Vec<Registration>> {
-    let mut by_key: BTreeMap<Name, Vec<Certificate>> = BTreeMap::new();
-    for certificate in certificates {
-        by_key.entry(certificate.key_name().to_name()).or_default().push(certificate);
-    }
-    let mut registrations = Vec::new();
-    for (key, certificates) in by_key {
-        let answer = move |request: Request| {
-            let interest = request.interest();
-            let matches = |certificate: &&Certificate| {
-                certificate.name() == interest.name()
-                    || (interest.can_be_prefix() && certificate.name().starts_with(interest.name()))
-            };
-            if let Some(certificate) = certificates.iter().find(matches) {
-                request.answer(certificate.wire());
-            }
-        };
-        registrations.push(endpoint.produce(&key, answer).await.map_err(Failure::from)?);
-    }
-    Ok(registrations)
 }
 
 fn mounts(options: &Options) -> Outcome<Vec<Mount>> {

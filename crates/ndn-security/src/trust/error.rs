@@ -83,7 +83,9 @@ pub enum TrustError {
         now: String,
     },
     /// A required certificate is not available.
-    #[error("certificate {certificate} is needed to verify it, and cannot be fetched: {reason}")]
+    #[error(
+        "certificate {certificate} is needed to verify it, and cannot be fetched: {reason} (does the producer serve it? serve --certificate FILE)"
+    )]
     Unavailable {
         /// Prefix of its name.
         certificate: Name,
