@@ -307,7 +307,11 @@ fn missing_faces_are_listed_and_reported_where_they_are_needed() {
     assert!(!of_others.to_string().contains("waiting"), "{of_others}");
     for (name, is_needed) in [("/led/to", true), ("/elsewhere", false)] {
         let ping = forwarder.run(&["ping", name, "--count", "1", "--timeout", "100ms"]);
-        assert!(text(&ping).contains("there is no route for it"), "{}", text(&ping));
+        assert!(
+            text(&ping).contains("no producer on this forwarder and no neighbour"),
+            "{}",
+            text(&ping)
+        );
         assert_eq!(text(&ping).contains(&uri), is_needed, "{name}: {}", text(&ping));
     }
 }

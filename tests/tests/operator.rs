@@ -279,7 +279,7 @@ fn link_that_is_down_is_reported_by_all_commands() {
     assert!(near.output(&["face", "list"]).contains(&reported));
     assert!(near.output(&["face", "show", &uri]).contains("down for "));
     assert_eq!(near.json(&["status"])["down_faces"][0]["remote_uri"], uri);
-    for (prefix, why) in [("/far", &*reported), ("/nowhere", "no route")] {
+    for (prefix, why) in [("/far", &*reported), ("/nowhere", "no producer on this forwarder")] {
         let ping = near.run(&["ping", prefix, "--count", "1", "--timeout", "100ms"]);
         let text = String::from_utf8_lossy(&ping.stderr);
         assert_eq!(ping.status.code(), Some(4), "{text}");

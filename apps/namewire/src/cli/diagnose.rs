@@ -31,21 +31,29 @@ pub(super) async fn explained<T>(
     };
     let why = tokio::time::timeout(TIMEOUT, find(endpoint, name)).await;
     let why = why.ok().flatten();
-    Err(kind(why.map_or_else(|| text.clone(), |why| joined(&text, &why))))
+    let failure = kind(String::new());
+    Err(kind(joined(text, matches!(failure, Failure::Nacked(_)), name, why.as_deref())))
 }
 
-/// The reason that a Nack gives, too.
-const NO_ROUTE: &str = "there is no route for it";
+/// Why there is no route.
+const NO_ROUTE: &str = "no producer on this forwarder and no neighbour for it";
 
-/// A failure with its reason, which does not repeat it.
-fn joined(text: &str, why: &str) -> String {
-    let is_repeated = text.starts_with("no route to ");
-    match why.strip_prefix(NO_ROUTE).filter(|_| is_repeated) {
-        Some("") => text.to_owned(),
-        Some(more) => format!("{text}{more}"),
-        None => format!("{text} ({why})"),
+/// A failure with its reason. A Nack for lack of a route names what the user asked for.
+fn joined(text: String, is_nack: bool, name: &Name, why: Option<&str>) -> String {
+    let has_no_route = why.is_some_and(|why| why.starts_with(NO_ROUTE));
+    let text = match is_nack && (has_no_route || text.contains("no route to ")) {
+        true => format!("no route to {name}"),
+        false => text,
+    };
+    match why {
+        None => text,
+        Some(why) if is_nack && has_no_route => format!("{text}: {why}"),
+        Some(why) => format!("{text} ({why})"),
     }
 }
+
+/// The path without next hops.
+pub(super) const NO_ROUTE_PATH: &str = "without a route";
 
 /// The faces that Interests for a name are sent to, from the tables of a local forwarder: `via face 288 (udp4://…)`.
 pub(super) async fn path(endpoint: &Endpoint, name: &Name) -> Option<String> {
@@ -73,7 +81,7 @@ fn peers(faces: &[FaceStatus]) -> BTreeMap<u64, String> {
 /// The next hops of a name; the first ones, if there are several.
 fn via(name: &Name, entries: &[FibEntry], uris: &BTreeMap<u64, String>) -> String {
     const SHOWN_MAX: usize = 2;
-    let Some(entry) = route_of(name, entries) else { return "without a route".to_owned() };
+    let Some(entry) = route_of(name, entries) else { return NO_ROUTE_PATH.to_owned() };
     let hops = entry.next_hops.iter().take(SHOWN_MAX).map(|hop| {
         let uri = uris.get(&hop.face_id).map_or("its peer", String::as_str);
         format!("face {} ({uri})", hop.face_id)
@@ -185,16 +193,26 @@ mod tests {
         };
         let other = entry("/x", &[301]);
         let none = reported(&[other.clone(), entry("/a", &[])], &[]).unwrap();
-        assert_eq!(none, "there is no route for it");
-        assert_eq!(joined("no route to /a", &none), "no route to /a");
-        assert_eq!(
-            joined("no response from /a", &none),
-            "no response from /a (there is no route for it)"
-        );
+        let name = "/a".parse().unwrap();
+        let joined =
+            |text: &str, is_nack, why: &str| joined(text.to_owned(), is_nack, &name, Some(why));
+        let sentence = format!("no route to /a: {NO_ROUTE}");
+        for text in
+            ["the object cannot be found: no route to /a/32=metadata", "Nack for all pings for /a"]
+        {
+            assert_eq!(joined(text, true, &none), sentence);
+        }
+        let far = joined("no route to /a/32=metadata", true, "face 300 is down");
+        assert_eq!(far, "no route to /a (face 300 is down)");
+        let silent = joined("no response from /a", false, &none);
+        assert_eq!(silent, format!("no response from /a ({NO_ROUTE})"));
         let none = reported(&[other], &[waiting("tcp4://192.0.2.2:6363")]).unwrap();
         assert!(none.contains("tcp4://192.0.2.2:6363 does not exist"), "{none}");
-        let nack = joined("no route to /a", &none);
-        assert!(nack.starts_with("no route to /a, and tcp4://192.0.2.2:6363 does"), "{nack}");
+        let nack = joined("no route to /a", true, &none);
+        assert!(
+            nack.starts_with(&sentence) && nack.contains(", and tcp4://192.0.2.2:63"),
+            "{nack}"
+        );
         assert_eq!(
             reported(&[entry("/", &[300]), entry("/a", &[301])], &[]),
             None,

@@ -55,7 +55,8 @@ pub(super) fn run(options: &Options) -> Outcome {
         let mut directories = vec![options.name.clone()];
         let mut listed = Vec::new();
         while let Some(directory) = directories.pop() {
-            let (_, entries) = list(&endpoint, &directory, &fetching).await?;
+            let listing = list(&endpoint, &directory, &fetching).await;
+            let (_, entries) = super::diagnose::explained(listing, &endpoint, &directory).await?;
             if options.recursive {
                 let below = entries.iter().rev().filter(|entry| entry.is_directory);
                 directories.extend(below.map(|entry| name_of(&directory, entry)));

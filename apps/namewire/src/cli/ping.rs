@@ -230,11 +230,11 @@ impl Statistics {
         text.push_str(&match as_ndnping {
             false => format!(
                 "{sent} sent, {answered} answered, {nacks} refused, {:.1}% lost",
-                self.percent(self.lost())
+                self.percent(self.lost(false))
             ),
             true => format!(
                 "{sent} packets transmitted, {answered} received, {nacks} nacked, {}% lost, {}% nacked, time {} ms",
-                rounded(self.percent(self.lost())),
+                rounded(self.percent(self.lost(true))),
                 rounded(self.percent(nacks)),
                 milliseconds(self.round_trips.iter().sum()),
             ),
@@ -259,6 +259,12 @@ impl Statistics {
         }
         Err(match self.sent > 0 && self.nacks == self.sent {
             true => Failure::Nacked(format!("Nack for all pings for {prefix}")),
+            false if prefix.as_ref().last().is_some_and(|last| last.value() == b"ping") => {
+                let server = prefix.as_ref().parent();
+                Failure::NoAnswer(format!(
+                    "no response from {prefix} (pings are for {prefix}/ping: for a server of {server}, ping {server})"
+                ))
+            }
             false => Failure::NoAnswer(format!("no response from {prefix}")),
         })
     }
@@ -271,7 +277,7 @@ impl Statistics {
             "answered": self.round_trips.len(),
             "nacks": self.nacks,
             "timeouts": self.timeouts,
-            "loss_percent": self.percent(self.lost()),
+            "loss_percent": self.percent(self.lost(false)),
             "rtt_min_ms": time(0),
             "rtt_mean_ms": time(1),
             "rtt_max_ms": time(2),
@@ -279,10 +285,10 @@ impl Statistics {
         })
     }
 
-    /// Pings without a response; a Nack is one.
-    fn lost(&self) -> u64 {
+    /// Pings without an answer. For ndnping, a Nack is one.
+    fn lost(&self, as_ndnping: bool) -> u64 {
         let answered = u64::try_from(self.round_trips.len()).unwrap_or(0);
-        self.sent.saturating_sub(answered + self.nacks)
+        self.sent.saturating_sub(answered + if as_ndnping { self.nacks } else { 0 })
     }
 
     #[expect(clippy::cast_precision_loss, reason = "shown with few decimals")]
@@ -365,6 +371,15 @@ mod tests {
         assert_eq!(reported(2, 2), "Nack for all pings for /a");
         assert_eq!(reported(2, 1), "no response from /a");
         assert_eq!(reported(0, 0), "no response from /a");
+        let refused = Statistics { sent: 2, nacks: 2, ..Statistics::default() };
+        assert!(refused.summary(&prefix, false).contains("2 refused, 100.0% lost"));
+        assert!(refused.summary(&prefix, true).contains("2 nacked, 0% lost"));
+        let silent = Statistics { sent: 1, ..Statistics::default() };
+        let hint = silent.verdict(&"/a/ping".parse().unwrap(), false).unwrap_err().to_string();
+        assert!(
+            hint.contains("(pings are for /a/ping/ping: ") && hint.ends_with(" ping /a)"),
+            "{hint}"
+        );
         let mut half = Statistics { sent: 2, timeouts: 1, ..Statistics::default() };
         half.round_trips.push(Duration::from_millis(1));
         assert!(half.verdict(&prefix, false).is_ok());
