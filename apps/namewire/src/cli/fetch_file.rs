@@ -168,7 +168,7 @@ pub(super) async fn fetch_found(
     let receiving = async {
         let early = match target {
             Target::File(part) => early(endpoint, &found, policy, part),
-            Target::Stdout(_) | Target::InPlace { .. } => None,
+            Target::Stdout { .. } | Target::InPlace { .. } => None,
         };
         let known = under_manifest(endpoint, found, &policy.fetching).await?;
         let lacks_manifest = known.lacks_manifest;

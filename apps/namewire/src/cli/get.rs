@@ -54,8 +54,8 @@ pub(super) struct Options {
     /// Fetch a directory of a file server with its contents into the directory -o
     ///
     /// Many files are fetched at a time. A file that cannot be fetched is reported, and the others continue; the exit
-    /// status is that of the first failure. Files that are complete and unchanged are skipped, and interrupted files
-    /// are resumed. Files and directories get the server's times of modification, new ones also its permissions, as far
+    /// status is that of the first failure. If the server does not answer any more, the fetch ends with status 4. Files
+    /// that are complete and unchanged are skipped, and interrupted files are resumed. Files and directories get the server's times of modification, new ones also its permissions, as far
     /// as the umask allows users other than the owner.
     #[arg(long, short, conflicts_with_all = ["range", "discover"])]
     recursive: bool,
@@ -220,7 +220,7 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
                 let (name, arrived) = (&options.name, || lock(&latest).segments);
                 return while_served(&endpoint, name, &policy.fetching, arrived, fetching).await;
             }
-            let shown = Shown::new(options.fetch.progress_bar());
+            let shown = Shown::new(options.fetch.progress_bar(), options.fetch.quiet);
             let observe = |progress: &FetchProgress, already| {
                 *lock(&latest) = *progress;
                 shown.observe(progress, already);
@@ -244,8 +244,11 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
     drop(workers);
     match fetched {
         Ok(fetched) => {
-            let on_stdout = target.is_stdout();
+            let (on_stdout, is_within_line) = (target.is_stdout(), target.is_within_line());
             target.complete()?;
+            if is_within_line && !options.fetch.quiet {
+                output::print_line("")?;
+            }
             let report = Report { fetched, elapsed: now() - started, replaces };
             report.print(options, as_ndncatchunks, on_stdout)
         }
@@ -405,20 +408,24 @@ const RATE_WINDOW: Duration = Duration::from_secs(4);
 /// After this time without a byte, that is what the bar shows.
 const SILENCE_MIN: Duration = Duration::from_secs(2);
 
+/// After this time without a byte, a program without a terminal says that there is no route.
+const NOTED_SILENCE_MIN: Duration = Duration::from_secs(5);
+
 /// The progress bar, and the recent rate.
 struct Shown {
     bar: ProgressBar,
     state: RefCell<Recent>,
+    is_quiet: bool,
 }
 
 impl Shown {
-    fn new(bar: ProgressBar) -> Self {
-        Self { bar, state: RefCell::new(Recent::new(now())) }
+    fn new(bar: ProgressBar, is_quiet: bool) -> Self {
+        Self { bar, state: RefCell::new(Recent::new(now())), is_quiet }
     }
 
     fn observe(&self, progress: &FetchProgress, already: Already) {
+        self.state.borrow_mut().note(now(), progress, already);
         if !self.bar.is_hidden() {
-            self.state.borrow_mut().note(now(), progress, already);
             self.update(None);
         }
     }
@@ -426,9 +433,21 @@ impl Shown {
     /// Updates the bar while nothing arrives.
     async fn keep_current(&self, endpoint: &Endpoint, name: &Name) -> std::convert::Infallible {
         let mut silence = Silence::default();
+        let mut is_noted = self.is_quiet;
         loop {
             tokio::time::sleep(UPDATE_INTERVAL).await;
-            if !self.bar.is_hidden() {
+            if self.bar.is_hidden() {
+                let lasting = self.state.borrow().silence(now());
+                let lasting = lasting.filter(|lasting| !is_noted && *lasting >= NOTED_SILENCE_MIN);
+                if let Some(lasting) = lasting
+                    && diagnose::path(endpoint, name)
+                        .await
+                        .is_some_and(|path| path == diagnose::NO_ROUTE_PATH)
+                {
+                    output::note(&no_route_text(lasting, name));
+                    is_noted = true;
+                }
+            } else {
                 let lasting = self.state.borrow().silence(now());
                 let text = silence.text(lasting, endpoint, name).await;
                 self.update(text);
@@ -557,6 +576,12 @@ impl Silence {
         }
         Some(silence_text(lasting, self.path.as_deref().unwrap_or_default(), name))
     }
+}
+
+/// The note about a fetch that waits for a route.
+fn no_route_text(lasting: Duration, name: &Name) -> String {
+    let seconds = lasting.as_secs();
+    format!("namewire: no route to {name} for {seconds} s; still trying (--retries sets how often)")
 }
 
 /// The face comes before the name, which may be cut off at the end of the line.

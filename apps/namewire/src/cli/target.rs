@@ -17,7 +17,7 @@ const LINKS_MAX: usize = 40;
 /// The output. A file has a hidden name until it is complete; an existing device or pipe is written
 /// to, never replaced.
 pub(super) enum Target {
-    Stdout(io::Stdout),
+    Stdout { stdout: io::Stdout, ends_line: bool },
     InPlace { writer: BufWriter<File>, path: PathBuf },
     File(Box<PartFile>),
 }
@@ -30,8 +30,8 @@ impl Target {
                     "the output is missing: use -o FILE, or `-o -` for this terminal".to_owned(),
                 ));
             }
-            None => return Ok(Self::Stdout(io::stdout())),
-            Some(path) if path.as_os_str() == "-" => return Ok(Self::Stdout(io::stdout())),
+            None => return Ok(Self::stdout()),
+            Some(path) if path.as_os_str() == "-" => return Ok(Self::stdout()),
             Some(path) => path,
         };
         // A link to a device or pipe counts as one: renaming would replace it for all users.
@@ -43,6 +43,10 @@ impl Target {
             // The target of a link is replaced, not the link.
             _ => Self::replacing(behind_links(path)?),
         }
+    }
+
+    fn stdout() -> Self {
+        Self::Stdout { stdout: io::stdout(), ends_line: true }
     }
 
     /// A file that replaces what has this name, also a link or a device.
@@ -82,13 +86,21 @@ impl Target {
     }
 
     pub(super) fn is_stdout(&self) -> bool {
-        matches!(self, Self::Stdout(_))
+        matches!(self, Self::Stdout { .. })
+    }
+
+    /// Whether the content on a terminal has ended within a line.
+    pub(super) fn is_within_line(&self) -> bool {
+        matches!(self, Self::Stdout { stdout, ends_line: false } if stdout.is_terminal())
     }
 
     /// Appends content.
     pub(super) fn write(&mut self, content: &[u8]) -> Outcome {
         match self {
-            Self::Stdout(stdout) => Ok(stdout.lock().write_all(content)?),
+            Self::Stdout { stdout, ends_line } => {
+                *ends_line = content.last().map_or(*ends_line, |last| *last == b'\n');
+                Ok(stdout.lock().write_all(content)?)
+            }
             Self::File(part) => Ok(part.append(content)?),
             Self::InPlace { writer, path } => {
                 writer.write_all(content).map_err(|error| Failure::file(path.display(), &error))
@@ -99,7 +111,7 @@ impl Target {
     /// Renames a complete file into place. Returns whether it has the attributes that were set.
     pub(super) fn complete(self) -> Outcome<bool> {
         match self {
-            Self::Stdout(mut stdout) => stdout.flush()?,
+            Self::Stdout { mut stdout, .. } => stdout.flush()?,
             Self::File(part) => return Ok(part.complete()?),
             Self::InPlace { mut writer, path } => {
                 writer.flush().map_err(|error| Failure::file(path.display(), &error))?;
