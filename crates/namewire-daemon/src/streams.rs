@@ -445,6 +445,7 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
 /// Creates the directory of a socket if it is missing; returns it if it was created.
 fn make_directory(path: &Path) -> anyhow::Result<Option<OwnFile>> {
     directory::make_parent(path, Access::Enter)
+        .map_err(|error| anyhow::anyhow!("{error:#}{}", advice(path)))
 }
 
 fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {
@@ -464,14 +465,15 @@ fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {
 }
 
 /// Advice for a Unix socket that cannot be opened.
-fn advice(path: &Path) -> &'static str {
-    let is_of_root = Path::new(config::SYSTEM_SOCKET_PATH) == path;
-    match is_of_root && !rustix::process::geteuid().is_root() {
-        true => {
-            "; this is the socket of root's forwarder, used because XDG_RUNTIME_DIR is not set: set it \
-             to a directory of yours, or choose a path with --socket"
-        }
-        false => "; choose another path with --socket",
+fn advice(path: &Path) -> String {
+    let (is_default, user) = (config::default_socket_path() == path, rustix::process::geteuid());
+    match is_default && Path::new(config::SYSTEM_SOCKET_PATH) == path && !user.is_root() {
+        true => format!(
+            "; XDG_RUNTIME_DIR is not set: run `export XDG_RUNTIME_DIR=/run/user/{}`, or use --socket PATH and \
+             `export NDN_CLIENT_TRANSPORT=unix://PATH`",
+            user.as_raw()
+        ),
+        false => "; choose another path with --socket".to_owned(),
     }
 }
 

@@ -28,7 +28,7 @@ use logging::{LogFile, LogHandle};
 /// Whether this program has the HTTP API.
 pub(crate) const HAS_HTTP_API: bool = cfg!(feature = "http-api");
 /// The reason why it is refused otherwise.
-pub(crate) const WITHOUT_HTTP_API: &str = "this program was built without the HTTP API";
+pub(crate) const WITHOUT_HTTP_API: &str = "this program was built without the HTTP API (cargo feature \"http-api\", which is on by default)";
 
 /// The resources of this machine and process that a configuration needs, checked before anything is
 /// opened.
