@@ -183,6 +183,8 @@ pub(in crate::cli) struct Fetched {
     pub(in crate::cli) failure: Option<Failure>,
     /// Number of failures for lack of an answer.
     unanswered: u64,
+    /// Number of these that were named.
+    unanswered_shown: u64,
     /// The copy has ended early.
     outage: Option<Outage>,
 }
@@ -209,6 +211,7 @@ impl Fetched {
     pub(super) fn fail(&mut self, failure: Failure) {
         self.failed += 1;
         self.unanswered += u64::from(failure.is_unanswered());
+        self.unanswered_shown = self.unanswered.min(UNANSWERED_SHOWN_MAX);
         if !failure.is_unanswered() || self.unanswered <= UNANSWERED_SHOWN_MAX {
             output::note(&format_args!("namewire: {failure}"));
         }
@@ -225,7 +228,7 @@ impl Fetched {
     /// Reports how many failures were not shown, and that the copy of the directory `name` with this number of files has ended
     /// early.
     pub(super) fn finish(&mut self, name: &Name, files: u64) {
-        let more = self.unanswered.saturating_sub(UNANSWERED_SHOWN_MAX);
+        let more = self.unanswered.saturating_sub(self.unanswered_shown);
         if more > 0 {
             output::note(&format_args!("namewire: and {} more", grouped(more)));
         }
@@ -301,7 +304,10 @@ mod tests {
         let outage = Outage { lasting: Duration::from_millis(6_900), is_refused: true };
         fetched.give_up(outage, 2548);
         fetched.finish(&"/a".parse().unwrap(), 2999);
-        assert_eq!((fetched.failed, fetched.unanswered), (2560, 2560));
+        assert_eq!(
+            (fetched.failed, fetched.unanswered, fetched.unanswered_shown),
+            (2560, 2560, 10)
+        );
         let failure = fetched.failure.unwrap();
         assert_eq!(failure.status(), 4);
         assert_eq!(
