@@ -92,6 +92,11 @@ impl FaceNumbers {
         Some(face_id)
     }
 
+    /// Number of faces.
+    pub(crate) fn count(&self) -> usize {
+        self.by_face_id.len()
+    }
+
     /// The FaceId of a face that exists.
     pub(crate) fn face_id(&self, index: FaceIndex) -> Option<u64> {
         let slot = self.own_slot(index)?;

@@ -512,10 +512,11 @@ impl Worker {
 impl Worker {
     /// Orders the events of a wait.
     fn plan(&mut self, events: &Events) {
-        let Self { read_order, faces, overload, state, .. } = self;
+        let Self { read_order, faces, overload, state, admission, .. } = self;
         state.next_event = 0;
         let answers_first = overload.answers_first();
         read_order.plan(
+            admission.numbers.count(),
             events.len(),
             |position| events.event(position).token,
             |token| answers_first && token < COMMAND_TOKEN && faces.is_upstream(token),
@@ -540,10 +541,10 @@ impl Worker {
             let principal = self.principal_in_turn(&event);
             let is_crowded = event.readable && self.is_crowded(now, kind);
             let must_wait = is_crowded && self.fills_rings(event.token);
-            let is_over = principal.is_some_and(|one| self.read_order.is_turn_over(one));
+            let is_over = principal.is_some_and(|one| !self.read_order.has_turn(one, event.token));
             if must_wait || is_over {
                 self.state.held_back |= must_wait;
-                if !is_upstream || is_over {
+                if must_wait && !is_upstream {
                     self.read_order.hold_back(event.token);
                 }
                 // The event comes again, but output need not wait.

@@ -9,12 +9,16 @@
 //!
 //! Everything that is ready is read once before anything is read again. So that a thousand connections of one
 //! principal do not have a thousand turns between two turns of others, the faces of each principal bring a
-//! limited number of frames between two waits. The next time, the first face that had no turn comes first.
+//! limited number of frames in a turn. The next turn begins with the first face that was not read, when a wait returns it
+//! again: the kernel returns everything else that is ready before, in several waits if it is much.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use ndn_face::ReadCounts;
 use ndn_types::PrincipalKey;
+
+use super::EVENTS_PER_ROUND;
 
 /// Interests read before the upstream sockets are read again: as many as are written at a time.
 const BATCH_MAX: usize = 512;
@@ -28,7 +32,7 @@ const ROUNDS_WITHOUT_MAX: usize = 64;
 const UPSTREAMS_MAX: usize = 16;
 /// Events of one wait up to which faces are read without regard to their principals: it does not take long.
 const EVENTS_WITHOUT_TURNS: usize = 16;
-/// Frames after which the turn of a principal is over, until the next wait.
+/// Frames after which the turn of a principal is over.
 const TURN_FRAMES: u64 = 256;
 /// A read that brings fewer frames counts as this many: it takes a system call.
 pub(super) const READ_FRAMES_MIN: u64 = 8;
@@ -87,22 +91,64 @@ impl InterestBatch {
     }
 }
 
-/// The frames that principals have brought since the last wait.
+/// The turn of a principal.
 #[derive(Debug)]
-struct Turns(HashMap<PrincipalKey, u64>);
+struct Turn {
+    /// Frames that its faces have brought.
+    frames: u64,
+    is_over: bool,
+    /// Token of the face with which the next turn begins: the first one that was not read, or else the first one that was.
+    next: u64,
+    /// The wait that returned that face.
+    wait: u64,
+}
+
+/// The turns of principals. Users and sites have one, whatever the number of their processes or networks.
+#[derive(Debug)]
+struct Turns {
+    turns: HashMap<PrincipalKey, Turn>,
+    /// Number of waits.
+    waits: u64,
+}
 
 impl Turns {
-    /// Users and sites have one turn, whatever the number of their processes or networks.
     fn owner(principal: PrincipalKey) -> PrincipalKey {
         principal.group().unwrap_or(principal)
     }
 
-    fn is_over(&self, principal: PrincipalKey) -> bool {
-        self.0.get(&Self::owner(principal)).is_some_and(|frames| *frames >= TURN_FRAMES)
+    /// Begins with the events of a wait. The waits in a row of this number return everything that is ready.
+    fn begin_wait(&mut self, waits_for_all: u64) {
+        self.waits += 1;
+        // Faces close, or are read without an event.
+        if self.waits.is_multiple_of(waits_for_all) {
+            self.turns.retain(|_, turn| self.waits - turn.wait <= waits_for_all);
+        }
+    }
+
+    /// Whether the face of a principal with this token has a turn.
+    fn has_turn(&mut self, principal: PrincipalKey, token: u64) -> bool {
+        let new = Turn { frames: 0, is_over: false, next: token, wait: self.waits };
+        match self.turns.entry(Self::owner(principal)) {
+            Entry::Vacant(entry) => {
+                entry.insert(new);
+                true
+            }
+            Entry::Occupied(entry) => {
+                let turn = entry.into_mut();
+                if turn.next == token {
+                    *turn = new;
+                } else if turn.frames >= TURN_FRAMES && !turn.is_over {
+                    *turn = Turn { frames: turn.frames, is_over: true, ..new };
+                }
+                !turn.is_over
+            }
+        }
     }
 
     fn note(&mut self, principal: PrincipalKey, frames: u64) {
-        *self.0.entry(Self::owner(principal)).or_default() += frames;
+        if let Some(turn) = self.turns.get_mut(&Self::owner(principal)) {
+            turn.frames += frames;
+        }
     }
 }
 
@@ -121,8 +167,7 @@ pub(crate) struct ReadOrder {
     recent: Vec<u64>,
     /// The next of them to be replaced.
     next_replaced: usize,
-    /// Token of a face or socket that was not read for lack of room or because the turn of its principal was over: it comes
-    /// first the next time.
+    /// Token of a face or socket that was not read for lack of room: it comes first the next time.
     held_back: Option<u64>,
     /// Number of orders that began with any event.
     beginning: usize,
@@ -141,19 +186,22 @@ impl ReadOrder {
             next_replaced: 0,
             held_back: None,
             beginning: 0,
-            turns: Turns(HashMap::with_capacity(events_max)),
+            turns: Turns { turns: HashMap::with_capacity(events_max), waits: 0 },
         }
     }
 
     /// Orders the events of a wait, upstream ones first; of these, and of the others, the one that was held back is the first.
-    /// `token` returns the token of an event.
+    /// `token` returns the token of an event. Each of this number of `faces` may be ready.
     pub(super) fn plan(
         &mut self,
+        faces: usize,
         count: usize,
         token: impl Fn(usize) -> u64,
         mut is_upstream: impl FnMut(u64) -> bool,
     ) {
-        self.turns.0.clear();
+        let is_full = count >= EVENTS_PER_ROUND;
+        // Sockets that accept connections or are shared take part of one wait more.
+        self.turns.begin_wait(if is_full { faces / EVENTS_PER_ROUND + 2 } else { 1 } as u64);
         self.arrange(count, |position| is_upstream(token(position)));
         if let Some(held_back) = self.held_back.take()
             && !self.begin_with(|position| token(position) == held_back)
@@ -172,9 +220,9 @@ impl ReadOrder {
         self.order.len() > EVENTS_WITHOUT_TURNS
     }
 
-    /// Whether the faces of a principal have brought enough since the last wait.
-    pub(super) fn is_turn_over(&self, principal: PrincipalKey) -> bool {
-        self.turns.is_over(principal)
+    /// Whether it is the turn of the face of a principal with this token, which a wait has returned.
+    pub(super) fn has_turn(&mut self, principal: PrincipalKey, token: u64) -> bool {
+        self.turns.has_turn(principal, token)
     }
 
     /// Notes the frames that a read of a face of a principal has brought.
@@ -321,39 +369,92 @@ mod tests {
         }
     }
 
-    /// A thousand faces of one user are always ready, and some of other principals. Each wait returns as many of them as
-    /// fit, those that were returned last at the end, as the kernel does.
+    /// Faces that are always ready. Those that were returned last are at the end, as in the kernel.
+    struct Ready {
+        order: ReadOrder,
+        faces: std::collections::VecDeque<(usize, PrincipalKey)>,
+    }
+
+    impl Ready {
+        fn new(principals: impl Iterator<Item = PrincipalKey>) -> Self {
+            Self { order: ReadOrder::new(512), faces: principals.enumerate().collect() }
+        }
+
+        /// Reads what a wait returns, `frames` from each face. Returns the faces that were read, and the others.
+        fn read(&mut self, is_upstream: bool, frames: u64) -> [Vec<usize>; 2] {
+            let Self { order, faces } = self;
+            let batch: Vec<_> = faces.iter().copied().take(256).collect();
+            order.plan(
+                faces.len(),
+                batch.len(),
+                |position| batch[position].0 as u64,
+                |_| is_upstream,
+            );
+            faces.rotate_left(batch.len());
+            assert!(order.has_turns());
+            let (read, unread): (Vec<_>, Vec<_>) = (0..batch.len()).partition(|&place| {
+                let (token, principal) = batch[order.event(place)];
+                let has_turn = order.has_turn(principal, token as u64);
+                if has_turn {
+                    order.note_turn(principal, frames);
+                }
+                has_turn
+            });
+            let token = |place| batch[order.event(place)].0;
+            [read, unread].map(|places| places.into_iter().map(token).collect())
+        }
+    }
+
+    fn faces_of_user(count: u32) -> impl Iterator<Item = PrincipalKey> {
+        (0..count).map(|pid| PrincipalKey::LocalApplication { uid: 7, pid })
+    }
+
+    /// Thousands of faces of one user are always ready, and some of other principals.
     #[test]
     fn faces_of_one_user_have_one_turn_between_two_turns_of_others() {
-        let user = |pid| PrincipalKey::LocalApplication { uid: 7, pid };
-        let others = (0..4).map(|face_id| PrincipalKey::Neighbour { face_id });
-        for (faces, is_upstream) in [(1000, false), (1000, true), (40, false), (40, true)] {
-            let mut order = ReadOrder::new(512);
-            let ready = (0..faces).map(user).chain(others.clone()).enumerate();
-            let mut ready: std::collections::VecDeque<_> = ready.collect();
-            let (mut reads, mut of_user) = (vec![0_u64; ready.len()], 0);
-            for _ in 0..4000 {
-                let batch: Vec<_> = ready.drain(..ready.len().min(256)).collect();
-                order.plan(batch.len(), |position| batch[position].0 as u64, |_| is_upstream);
-                let before = of_user;
-                for place in 0..batch.len() {
-                    let (number, principal) = batch[order.event(place)];
-                    assert!(order.has_turns());
-                    if order.is_turn_over(principal) {
-                        order.hold_back(number as u64);
-                        continue;
-                    }
-                    reads[number] += 1;
-                    order.note_turn(principal, 100);
-                    of_user += u64::from(principal.group() == user(1).group());
+        const WAITS: u64 = 4000;
+        const READ: u64 = 20;
+        for (count, is_upstream) in
+            [(3000, false), (3000, true), (300, false), (300, true), (40, false), (40, true)]
+        {
+            let others = (0..4).map(|face_id| PrincipalKey::Neighbour { face_id });
+            let mut ready = Ready::new(faces_of_user(count).chain(others));
+            let all = ready.faces.len() as u64;
+            let (mut reads, mut of_user) = (vec![0_u64; ready.faces.len()], 0);
+            let mut before = vec![0; ready.faces.len()];
+            for _ in 0..WAITS {
+                let [read, _] = ready.read(is_upstream, READ);
+                for face in read {
+                    let is_of_user = face < count as usize;
+                    reads[face] += 1;
+                    of_user += u64::from(is_of_user);
+                    let since = of_user - std::mem::replace(&mut before[face], of_user);
+                    // A turn may begin, and the one after it, between two reads of another face.
+                    assert!(is_of_user || since <= 2 * TURN_FRAMES.div_ceil(READ), "{since}");
                 }
-                assert!(of_user - before <= TURN_FRAMES.div_ceil(100));
-                ready.extend(batch);
             }
-            let (of_faces, of_others) = reads.split_at(faces as usize);
-            let waits = 4000 / (reads.len() as u64).div_ceil(256);
+            let (of_faces, of_others) = reads.split_at(count as usize);
+            let waits = WAITS / all.div_ceil(256);
             assert!(of_others.iter().all(|reads| *reads + 1 >= waits), "{of_others:?}");
-            assert!(of_faces.iter().all(|reads| *reads > 0), "{of_faces:?}");
+            // A turn that begins at the end of a wait is over in the next one.
+            let turns = waits / 2 * TURN_FRAMES.div_ceil(READ) / u64::from(count);
+            assert!(of_faces.iter().all(|reads| *reads >= turns.max(1)), "{turns}: {of_faces:?}");
+        }
+    }
+
+    /// The next turn would begin with a face that has closed.
+    #[test]
+    fn turns_begin_without_faces_that_close() {
+        for count in [40, 1000] {
+            let mut ready = Ready::new(faces_of_user(count));
+            let mut waits = 0;
+            while ready.faces.len() > EVENTS_WITHOUT_TURNS {
+                let [read, unread] = ready.read(false, TURN_FRAMES);
+                waits = if read.is_empty() { waits + 1 } else { 0 };
+                assert!(waits <= 2 * (count / 256 + 2), "{waits}");
+                let next = unread.first().copied().filter(|_| !read.is_empty());
+                ready.faces.retain(|(token, _)| Some(*token) != next);
+            }
         }
     }
 
