@@ -102,7 +102,7 @@ impl Dataplane {
     }
 
     /// Makes the workers and the handle.
-    fn prepare(
+    pub(crate) fn prepare(
         mut options: DataplaneOptions,
         fib: Arc<FibSnapshot>,
         strategies: Arc<StrategyTable>,

@@ -15,6 +15,10 @@
 //! | [`SteppedWorker`] | a worker without a thread, for simulation |
 #![forbid(unsafe_code)]
 
+// For the support of the tests of the public interface.
+#[cfg(test)]
+extern crate self as ndn_dataplane;
+
 mod balance;
 mod command;
 mod dataplane;
@@ -32,6 +36,9 @@ mod port_workers;
 mod queue;
 mod start;
 mod stepped;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod test_support;
 mod view;
 mod worker;
 

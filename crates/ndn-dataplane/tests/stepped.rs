@@ -257,32 +257,6 @@ fn principal_that_fills_a_ring_leaves_service_by_other_workers_to_others() {
     }
 }
 
-/// Both have read more than the rings have room for.
-#[test]
-fn workers_that_flood_each_other_go_on_without_a_pause() {
-    const FRAMES: usize = 12_000;
-    let clock = ManualClock::new(Timestamp::from_millis(1000), Duration::ZERO);
-    let mut node = Node::new(2, &clock);
-    let mut ends: Vec<_> = (0..4).map(|number| node.memory_face(number, 2 * FRAMES)).collect();
-    ends.sort_by_key(|(face, _)| face.slot() % 2);
-    let [(to_first, _), (_, of_first), (to_second, _), (_, of_second)] = &mut ends[..] else {
-        panic!()
-    };
-    // The consumer and the producer of a prefix are on one worker, and its names belong to the other one.
-    node.route("/p", *to_first);
-    node.route("/q", *to_second);
-    for (nonce, uri) in (0..).zip(node.names_of(1, "/p").take(FRAMES)) {
-        of_first.send(interest(&uri, nonce)).unwrap();
-    }
-    for (nonce, uri) in (0..).zip(node.names_of(0, "/q").take(FRAMES)) {
-        of_second.send(interest(&uri, nonce)).unwrap();
-    }
-    node.settle();
-    let frames = ends.iter_mut().map(|(_, end)| std::iter::from_fn(|| end.receive()).count());
-    // Each is forwarded or refused.
-    assert_eq!(frames.sum::<usize>(), 2 * FRAMES);
-}
-
 /// A peer may send such frames without end.
 #[test]
 fn upstream_face_whose_frames_hold_no_packets_is_not_read_for_ever() {

@@ -18,6 +18,8 @@ mod management_budget;
 mod overload;
 mod read_order;
 mod service_meter;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
