@@ -415,18 +415,17 @@ impl Datagrams {
                 cx.shared.calls.socket_drops(channel.owner.is_some()).add(new_drops);
                 cx.shared.report.counts.drops += new_drops;
             }
-            let opened = input.open(channel, id, cx);
-            cx.shared.report.counts.datagrams = input.taken();
-            match opened {
+            let taken = input.taken;
+            match input.open(channel, id, cx) {
                 Opened::Nothing => {
-                    cx.shared.report.frames += 1;
+                    cx.note_discarded();
                     return Progress::Done;
                 }
                 Opened::UnknownPeer(remote) => {
                     return Progress::NewPeer(UdpPeer { local: channel.local, remote });
                 }
                 Opened::Dropped(index, reason) => {
-                    cx.shared.report.frames += 1;
+                    cx.note_discarded();
                     match faces.face_mut(index) {
                         Some(face) => face.note_arrival(cx.now, Some(reason)),
                         None => cx.shared.calls.bad_remote_frames.increment(),
@@ -434,6 +433,7 @@ impl Datagrams {
                     return Progress::Done;
                 }
                 Opened::Message(index) => {
+                    cx.shared.report.counts.datagrams += input.taken - taken;
                     if let Some(face) = faces.face_mut(index) {
                         face.note_arrival(cx.now, None);
                         cx.shared.note_reachable(cx.now, face);
@@ -450,8 +450,7 @@ impl Datagrams {
             if sink.is_full() {
                 return Progress::SinkFull;
             }
-            cx.shared.calls.received_frames.increment();
-            cx.shared.calls.received_bytes.add(length as u64);
+            cx.note_frame(length);
             let arrival = ReceivedFrame { length, ..datagram };
             if !cx.deliver_to(faces, face, arrival, block, sink) {
                 break;
@@ -779,11 +778,6 @@ impl DatagramInput {
         }
     }
 
-    /// Datagrams that were taken for the current event, and messages that were dropped.
-    fn taken(&self) -> usize {
-        self.taken
-    }
-
     /// Number of messages that the kernel had dropped at this socket before the next one, modulo 2^32, if it
     /// reports that.
     #[inline]
@@ -802,7 +796,7 @@ impl DatagramInput {
         Some((face, datagram, &mut self.blocks[self.next]))
     }
 
-    /// Skips the next message. It counts, so that messages without a face do not hold the event up for ever.
+    /// Skips the next message. It counts, so that such messages do not hold the event up for ever.
     fn drop_message(&mut self) {
         self.taken += 1;
         self.close();
@@ -834,6 +828,10 @@ impl DatagramInput {
         };
         self.recent_length =
             message.length.max(self.recent_length - self.recent_length / 16).max(ROOM_MIN);
+        if message.length == 0 {
+            self.drop_message();
+            return Opened::Dropped(face, LinkDropReason::Malformed);
+        }
         // A message is truncated only if it is longer than any that UDP can carry.
         if message.truncated {
             self.drop_message();

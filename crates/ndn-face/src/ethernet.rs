@@ -188,6 +188,7 @@ impl Transport for Ports {
                 NextFrame::Skip => {
                     port.counters.no_face.increment();
                     port.release();
+                    cx.note_discarded();
                 }
                 NextFrame::UnknownPeer(mac) => {
                     port.reported = true;
@@ -195,6 +196,7 @@ impl Transport for Ports {
                 }
                 NextFrame::Invalid(face, reason) => {
                     port.release();
+                    cx.note_discarded();
                     match faces.face_mut(face) {
                         Some(face) => face.note_arrival(cx.now, Some(reason)),
                         // Only packets are handed over to the worker that has the face.
@@ -210,8 +212,7 @@ impl Transport for Ports {
                     if let Some(face) = faces.face_mut(face) {
                         face.note_arrival(cx.now, None);
                     }
-                    cx.shared.calls.received_frames.increment();
-                    cx.shared.calls.received_bytes.add(length as u64);
+                    cx.note_frame(length);
                     let arrival = ReceivedFrame { length, sender, delay: None };
                     cx.deliver_to(faces, face, arrival, block, sink);
                     cx.shared.receive_block = blocks;

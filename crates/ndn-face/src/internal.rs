@@ -303,7 +303,10 @@ impl Transport for Internals {
                 return Ok(Progress::SinkFull);
             }
             end.frames_left -= 1;
-            match end.receive() {
+            let received = end.receive();
+            // No socket has received it: only the event counts it.
+            cx.shared.report.frames += usize::from(received.is_some());
+            match received {
                 Some(frame) if frame.len() > FRAME_LENGTH_MAX => {
                     face.link.counters().dropped(LinkDropReason::TooLong).increment();
                 }

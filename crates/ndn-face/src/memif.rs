@@ -235,8 +235,8 @@ impl Transport for Memifs {
                     break Progress::Done;
                 }
                 Received::Frame(length) => take_frame(cx, face, length, sink),
-                Received::TooLong => face.note_arrival(cx.now, Some(LinkDropReason::Truncated)),
-                Received::Malformed => face.note_arrival(cx.now, Some(LinkDropReason::Malformed)),
+                Received::TooLong => discard(cx, face, LinkDropReason::Truncated),
+                Received::Malformed => discard(cx, face, LinkDropReason::Malformed),
             }
         };
         memif.release_buffers().map_err(|fault| memif.fail(fault))?;
@@ -449,6 +449,12 @@ fn polled<T: HasState<Box<MemifState>>>(
     faces.state_mut(index).filter(|memif| memif.is_polled)
 }
 
+/// Counts a frame that is dropped.
+fn discard(cx: &mut TransportContext<'_>, face: &mut Face, reason: LinkDropReason) {
+    cx.note_discarded();
+    face.note_arrival(cx.now, Some(reason));
+}
+
 /// Delivers the frame of `length` bytes behind the filled part of the receive block.
 fn take_frame(
     cx: &mut TransportContext<'_>,
@@ -460,12 +466,11 @@ fn take_frame(
     let Some(block) = blocks.current() else { return };
     // A bridge on the way may have padded it.
     match without_padding(&block.spare_mut()[..length]) {
-        None => face.note_arrival(cx.now, Some(LinkDropReason::Malformed)),
+        None => discard(cx, face, LinkDropReason::Malformed),
         Some(length) => {
             block.commit(length);
             face.note_arrival(cx.now, None);
-            cx.shared.calls.received_frames.increment();
-            cx.shared.calls.received_bytes.add(length as u64);
+            cx.note_frame(length);
             cx.deliver(face, ReceivedFrame::of(length), block, sink);
         }
     }

@@ -97,7 +97,7 @@ impl<P> Progress<P> {
 /// Datagrams and drops of an event of a UDP socket; zeros for any other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadCounts {
-    /// Datagrams for faces, and messages for none.
+    /// Datagrams for faces.
     pub datagrams: usize,
     /// Messages that the kernel dropped before those because the socket's queue was full, and that were not reported
     /// before. A message may be several datagrams that the kernel has joined (GRO).

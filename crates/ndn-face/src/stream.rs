@@ -363,8 +363,7 @@ impl Streams {
             if sink.is_full() {
                 return Ok(Progress::SinkFull);
             }
-            cx.shared.calls.received_frames.increment();
-            cx.shared.calls.received_bytes.add(length as u64);
+            cx.note_frame(length);
             cx.deliver(face, ReceivedFrame::of(length), block, sink);
         }
     }
@@ -432,7 +431,7 @@ impl Streams {
                 }
                 FrameAction::Packet => {
                     block.skip(head.length);
-                    cx.shared.calls.received_frames.increment();
+                    cx.note_frame(head.payload_length);
                     cx.deliver(face, ReceivedFrame::of(head.payload_length), block, sink);
                 }
                 FrameAction::LastPart => {
@@ -441,11 +440,11 @@ impl Streams {
                     deliver_message(cx, face, &message, sink);
                 }
                 FrameAction::None => {
-                    cx.shared.report.frames += 1;
+                    cx.note_discarded();
                     block.skip(head.total());
                 }
                 FrameAction::Pong => {
-                    cx.shared.report.frames += 1;
+                    cx.note_discarded();
                     let mut payload = [0; CONTROL_LENGTH_MAX];
                     let payload = &mut payload[..head.payload_length];
                     payload.copy_from_slice(&block.filled()[head.length..head.total()]);
@@ -569,8 +568,10 @@ fn deliver_message(
     sink: &mut impl RxSink,
 ) {
     cx.shared.memory.reassembly(face.holder).give_back(message.len());
-    if !message.is_empty() {
-        cx.shared.calls.received_frames.increment();
+    if message.is_empty() {
+        cx.note_discarded();
+    } else {
+        cx.note_frame(message.len());
         cx.deliver_message(face, message, sink);
     }
 }

@@ -536,6 +536,21 @@ pub(crate) struct TransportContext<'a> {
 }
 
 impl TransportContext<'_> {
+    /// Counts a frame that the event has brought from a socket or ring, before it is delivered.
+    #[inline]
+    pub(crate) fn note_frame(&mut self, length: usize) {
+        let Shared { calls, report, .. } = &mut *self.shared;
+        calls.received_frames.increment();
+        calls.received_bytes.add(length as u64);
+        report.frames += 1;
+    }
+
+    /// Counts a frame of the event that is not delivered: reading it took time, too.
+    #[inline]
+    pub(crate) fn note_discarded(&mut self) {
+        self.shared.report.frames += 1;
+    }
+
     /// Gives the frame at the front of the filled part of `block` to the face, and the packet that it brings to
     /// `sink`. The frame is consumed.
     #[inline]
@@ -546,7 +561,6 @@ impl TransportContext<'_> {
         block: &mut FillBlock,
         sink: &mut impl RxSink,
     ) {
-        self.shared.report.frames += 1;
         let ReceivedFrame { length, sender, delay } = arrival;
         let Face { rx, link, index, holder, .. } = face;
         let memory = &mut self.shared.memory.reassembly(*holder);
@@ -606,10 +620,7 @@ impl TransportContext<'_> {
                 self.deliver(face, arrival, block, sink);
                 true
             }
-            None => {
-                self.shared.report.frames += 1;
-                sink.receive_remote(index, arrival.sender, block, arrival.length)
-            }
+            None => sink.receive_remote(index, arrival.sender, block, arrival.length),
         }
     }
 

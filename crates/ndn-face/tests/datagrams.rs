@@ -238,20 +238,29 @@ fn unknown_peers_get_a_face_or_are_dropped() {
 
 /// Anybody can send them as fast as the worker reads.
 #[test]
-fn messages_without_a_face_end_the_event_as_others_do() {
-    for accepts in [false, true] {
+fn messages_without_a_face_or_frame_end_the_event_as_others_do() {
+    let packet = tlv(5, 20, 1);
+    for (accepts, has_face, message) in
+        [(false, false, &packet[..]), (true, false, &packet), (false, true, &[])]
+    {
         let mut worker = Worker::new();
         let (address, counters) = channel(&mut worker, accepts);
         worker.faces.set_frames_per_event(20);
-        let peer = peer().0;
-        (0..100).for_each(|_| assert!(peer.send_to(&tlv(5, 20, 1), address).is_ok()));
+        let (peer, peer_address) = peer();
+        let face = has_face.then(|| add_peer(&mut worker, address, peer_address, &options(8800)).1);
+        let dropped = || match &face {
+            Some(face) => face.dropped(LinkDropReason::Malformed).value(),
+            None => counters.no_face.value(),
+        };
+        (0..100).for_each(|_| assert!(peer.send_to(message, address).is_ok()));
         assert!(worker.poll(TIMEOUT));
         // A call that has begun is finished.
-        let first = counters.no_face.value();
+        let first = dropped();
         assert!((20..40).contains(&first), "{first}");
         assert_eq!(worker.faces.report().frames as u64, first);
+        assert_eq!(worker.faces.report().counts, ReadCounts::default(), "no datagrams for faces");
         worker.settle();
-        assert_eq!(counters.no_face.value(), 100);
+        assert_eq!(dropped(), 100);
         worker.finish();
     }
 }
@@ -404,7 +413,7 @@ fn malformed_datagram_is_counted_and_skipped() {
     socket.send_to(&tlv(5, 40, 1), address).unwrap();
     assert_eq!(worker.receive().1, tlv(5, 40, 1));
     assert_eq!(counters.dropped(LinkDropReason::UnknownType).value(), 2);
-    assert_eq!(counters.dropped(LinkDropReason::Malformed).value(), 1);
+    assert_eq!(counters.dropped(LinkDropReason::Malformed).value(), 2);
     assert_eq!(counters.dropped(LinkDropReason::TooLong).value(), 1);
     worker.finish();
 }

@@ -365,6 +365,7 @@ fn malformed_frames_are_dropped_and_faults_close() {
     }
     link.senders[0].publish(&mut interrupter).unwrap();
     assert_eq!(near.receive().1, tlv(6, 20, 3));
+    assert_eq!(near.faces.report().frames, 5);
     near.faces.remove(client, &near.pool);
     drop(link);
 

@@ -15,7 +15,7 @@ use ndn_forwarding::{TxKind, TxPacket};
 use ndn_packet::{LpHeader, LpPacket, NackReason};
 use ndn_sys::stream;
 use ndn_types::{PrincipalClass, PrincipalKey};
-use support::{Worker, local_stream, plain, read_available, tlv, write_all};
+use support::{Sink, Worker, local_stream, plain, read_available, tlv, write_all};
 
 const NOW: Duration = Duration::ZERO;
 
@@ -635,5 +635,25 @@ fn remote_peers_leave_the_reserve_of_applications_to_them() {
     for (face, _, _) in &hogs {
         assert!(worker.faces.remove(*face, &worker.pool));
     }
+    worker.finish();
+}
+
+#[test]
+fn frames_that_other_workers_have_received_are_no_part_of_an_event() {
+    let mut worker = Worker::new();
+    let (_, _, stream) = worker.add_stream();
+    let (other, _, _other_stream) = worker.add_stream();
+    let packets = [tlv(5, 20, 1), tlv(5, 20, 2), tlv(5, 20, 3)];
+    write_all(&mut worker, &stream, &packets.concat());
+    worker.run_until(|worker| worker.received.len() == 3);
+    let calls = Arc::clone(worker.faces.call_counters());
+    assert_eq!((worker.faces.report().frames, calls.received_frames.value()), (3, 3));
+    let mut sink = Sink::default();
+    for packet in &packets {
+        worker.faces.receive_frame(worker.now, other, None, packet, &worker.pool, &mut sink);
+    }
+    assert_eq!(sink.burst.len(), 3);
+    worker.received.extend(sink.burst);
+    assert_eq!((worker.faces.report().frames, calls.received_frames.value()), (3, 3));
     worker.finish();
 }
