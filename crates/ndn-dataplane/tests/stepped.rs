@@ -281,6 +281,39 @@ fn upstream_face_whose_frames_hold_no_packets_is_not_read_for_ever() {
     assert!((FRAMES / 2..FRAMES).contains(&left), "{left} of {FRAMES} frames are left");
 }
 
+/// It is polled again after each batch of Interests that others send.
+#[test]
+fn upstream_face_whose_turn_is_over_waits_for_the_next_round() {
+    const FRAMES: usize = 20_000;
+    let clock = ManualClock::new(Timestamp::from_millis(1000), Duration::ZERO);
+    let mut node = Node::new(1, &clock);
+    let (face, mut producer) = node.memory_face(0, FRAMES);
+    let mut consumers: Vec<InternalEnd> =
+        (1..=24).map(|number| node.memory_face(number, 1024).1).collect();
+    node.route("/p", face);
+    for number in 0..20 {
+        let uri = format!("/p/{number}");
+        consumers[0].send(interest(&uri, number)).unwrap();
+        node.settle();
+        producer.send(data(&uri)).unwrap();
+        node.settle();
+    }
+    // Link packets without a fragment.
+    (0..FRAMES).for_each(|_| producer.send(vec![100, 0]).unwrap());
+    let before = node.dataplane.counters().in_interests.value();
+    for (consumer, end) in (0..).zip(&mut consumers) {
+        for number in 100..300 {
+            let number = consumer * 1000 + number;
+            end.send(interest(&format!("/p/{number}"), number)).unwrap();
+        }
+    }
+    node.workers[0].step();
+    let interests = node.dataplane.counters().in_interests.value() - before;
+    assert!(interests > 2048, "{interests} Interests: several batches");
+    let read = FRAMES - producer.unreceived();
+    assert!((4096..8192).contains(&read), "{read} frames");
+}
+
 /// It was dispatched to the previous shard before the move, and may be renewed there.
 #[test]
 fn interest_at_the_previous_shard_is_satisfied_after_its_name_has_moved() {

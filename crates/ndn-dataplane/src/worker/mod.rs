@@ -647,7 +647,13 @@ impl Worker {
             // The token may belong to another connection by now.
             if self.faces.is_upstream(token) {
                 let readable = PollEvent { token, readable: true, writable: false, closed: false };
+                let principal = self.principal_in_turn(&readable);
+                if principal.is_some_and(|one| self.read_order.is_turn_over(one)) {
+                    continue;
+                }
+                let before = self.state.frames_read;
                 self.receive_all(&readable);
+                self.note_turn(principal, before);
             }
         }
         self.end_upstream_poll();
