@@ -3,9 +3,9 @@
 //! Faces and sockets that mostly bring Data and Nacks come first, and are read until they are empty: work
 //! was done for each of those packets, and the kernel drops at the end of its queue whatever comes. Their
 //! number is bounded by that of the Interests sent, or by a limit where a peer sends unsolicited Data.
-//! Interests are read in batches, and upstream sockets are read between batches. A batch is as large as
-//! what is written at a time, and shrinks while the kernel drops Data: then the socket buffer is short
-//! for what a batch causes.
+//! Interests are read in batches, and upstream sockets are read between batches. A batch has as many
+//! packets as a worker that never waits writes at a time, and shrinks while the kernel drops Data: then the
+//! socket buffer is short for what a batch causes.
 //!
 //! Everything that is ready is read once before anything is read again. So that a thousand connections of one
 //! principal do not have a thousand turns between two turns of others, the faces of each principal bring a
@@ -20,7 +20,7 @@ use ndn_types::PrincipalKey;
 
 use super::EVENTS_PER_ROUND;
 
-/// Interests read before the upstream sockets are read again: as many as are written at a time.
+/// Interests read before the upstream sockets are read again: as many as a worker that never waits writes at a time.
 const BATCH_MAX: usize = 512;
 /// The smallest batch, where the kernel drops Data.
 const BATCH_MIN: usize = 32;
@@ -145,6 +145,11 @@ impl Turns {
         }
     }
 
+    fn is_over(&self, principal: PrincipalKey) -> bool {
+        let turn = self.turns.get(&Self::owner(principal));
+        turn.is_some_and(|turn| turn.frames >= TURN_FRAMES)
+    }
+
     fn note(&mut self, principal: PrincipalKey, frames: u64) {
         if let Some(turn) = self.turns.get_mut(&Self::owner(principal)) {
             turn.frames += frames;
@@ -223,6 +228,11 @@ impl ReadOrder {
     /// Whether it is the turn of the face of a principal with this token, which a wait has returned.
     pub(super) fn has_turn(&mut self, principal: PrincipalKey, token: u64) -> bool {
         self.turns.has_turn(principal, token)
+    }
+
+    /// Whether the faces of a principal have brought the frames of a turn.
+    pub(super) fn is_turn_over(&self, principal: PrincipalKey) -> bool {
+        self.turns.is_over(principal)
     }
 
     /// Notes the frames that a read of a face of a principal has brought.
