@@ -51,4 +51,4 @@ pub use pool::{PacketPool, PoolCounters, PoolError, PoolValues};
 pub use prefetch::{prefetch_read, prefetch_slice};
 pub use ring::{Consumer, Producer, ring};
 pub use sleep::SleepFlag;
-pub use streaming_copy::copy_past_caches;
+pub use streaming_copy::{STREAMS, copy_past_caches};

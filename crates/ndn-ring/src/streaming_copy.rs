@@ -1,14 +1,18 @@
 //! Copies past the caches.
 
+/// Whether [`copy_past_caches`] writes past the caches on this processor.
+pub const STREAMS: bool = cfg!(all(target_arch = "x86_64", not(miri)));
+
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
 /// Copies `from` to the beginning of `to`, for bytes that are not read again soon: the lines are neither read before they
-/// are written, nor kept in the caches. What follows in `to`, up to the end of the last line, is undefined afterwards.
+/// are written, nor kept in the caches. What follows in `to`, up to the end of the last line, is unspecified (zeros at present).
 ///
 /// # Panics
 /// If `to` is shorter than `from`.
 pub fn copy_past_caches(to: &mut [u8], from: &[u8]) {
+    assert!(to.len() >= from.len(), "the bytes have no room");
     let head = to.as_ptr().align_offset(LINE).min(from.len());
     let (first, from) = from.split_at(head);
     let (unaligned, to) = to.split_at_mut(head);
@@ -17,14 +21,16 @@ pub fn copy_past_caches(to: &mut [u8], from: &[u8]) {
     let (places, end) = to.split_at_mut(lines.len() * LINE);
     let (places, _) = places.as_chunks_mut::<LINE>();
     for (place, line) in places.iter_mut().zip(lines) {
-        // SAFETY: the lines follow each other from the first multiple of their length on.
+        // SAFETY: `places` starts at a multiple of LINE: `head` bytes were split off. The fence follows; nothing between
+        // unwinds, as `to` is at least as long as `from`. For speed: `namewire bench pipeline --filter payload-8000`,
+        // 1,011 → 574 ns.
         unsafe { stream_line(place, line) };
     }
     match end.first_chunk_mut::<LINE>() {
         Some(place) if !rest.is_empty() => {
             let mut line = [0; LINE];
             line[..rest.len()].copy_from_slice(rest);
-            // SAFETY: as above; this is the line that follows.
+            // SAFETY: as above; `place` follows the last of `places`.
             unsafe { stream_line(place, &line) };
         }
         Some(_) | None => end[..rest.len()].copy_from_slice(rest),
@@ -44,7 +50,7 @@ unsafe fn stream_line(place: &mut [u8; LINE], line: &[u8; LINE]) {
     let (place, line) = (place.as_mut_ptr().cast::<__m128i>(), line.as_ptr().cast::<__m128i>());
     for quarter in 0..4 {
         // SAFETY: both have four quarters, and those of `place` start at multiples of 16, as the caller promises; the
-        // instructions are part of the x86-64 baseline.
+        // instructions are part of the x86-64 baseline. For speed: as in `copy_past_caches`.
         unsafe { _mm_stream_si128(place.add(quarter), _mm_loadu_si128(line.add(quarter))) };
     }
 }
@@ -61,7 +67,7 @@ unsafe fn stream_line(place: &mut [u8; LINE], line: &[u8; LINE]) {
 fn fence_streams() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        // SAFETY: part of the x86-64 baseline.
+        // SAFETY: part of the x86-64 baseline. It is what the streamed lines need, which are there for speed.
         unsafe { std::arch::x86_64::_mm_sfence() };
     }
 }
@@ -69,6 +75,12 @@ fn fence_streams() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[should_panic = "the bytes have no room"]
+    fn bytes_without_room_are_not_copied() {
+        copy_past_caches(&mut [0; 4 * LINE], &[0; 4 * LINE + 1]);
+    }
 
     #[test]
     fn bytes_of_any_length_are_copied_to_any_place() {

@@ -1,6 +1,6 @@
 //! Slab allocator for packet bytes: a few block sizes, a fixed limit on the total.
 
-use ndn_ring::{advise_huge_pages, copy_past_caches, prefetch_slice};
+use ndn_ring::{STREAMS, advise_huge_pages, copy_past_caches, prefetch_slice};
 
 use crate::arena::NONE;
 
@@ -22,8 +22,16 @@ const CLASS_SIZES: [u16; 25] = [
     3072, 3584, 4096, 5120, 6144, 7168, 8192, 9216,
 ];
 
-/// Longer packets are written past the caches. A size class has packets of one kind only.
-const CACHED_LENGTH_MAX: usize = 2048;
+/// Packets are written into blocks with room for their digest after them.
+pub(crate) const DIGEST_LENGTH: usize = 32;
+
+/// Longest packet that is written through the caches; it fills a block with its digest. So the blocks of a size class are
+/// written in one way.
+const CACHED_LENGTH_MAX: usize = 2048 - DIGEST_LENGTH;
+const _: () = assert!(
+    CLASS_SIZES[15] as usize == CACHED_LENGTH_MAX + DIGEST_LENGTH,
+    "the longest cached packet and its digest fill a block"
+);
 
 /// Largest block.
 pub(crate) const BLOCK_SIZE_MAX: usize = 9216;
@@ -191,7 +199,7 @@ impl ByteSlab {
     #[inline]
     pub(crate) fn write(&mut self, block: BlockRef, packet: &[u8]) {
         if packet.len() > CACHED_LENGTH_MAX {
-            // Blocks consist of whole lines.
+            // Blocks consist of whole units, which are lines.
             copy_past_caches(self.bytes_mut(block, packet.len().next_multiple_of(UNIT)), packet);
         } else {
             self.bytes_mut(block, packet.len()).copy_from_slice(packet);
@@ -201,7 +209,7 @@ impl ByteSlab {
     /// Prefetches the cache lines of the first `length` bytes of a block that is going to be [written](Self::write).
     #[inline(always)]
     pub(crate) fn prefetch_lines(&self, block: BlockRef, length: usize) {
-        if length > CACHED_LENGTH_MAX {
+        if STREAMS && length > CACHED_LENGTH_MAX {
             return;
         }
         let mut start = self.origin + block.0 as usize * UNIT;
@@ -283,6 +291,10 @@ const fn class_of_units() -> [u8; BLOCK_SIZE_MAX / UNIT + 1] {
     let mut units = 0;
     let mut class = 0_u8;
     while units < classes.len() {
+        assert!(
+            (CLASS_SIZES[class as usize] as usize).is_multiple_of(UNIT),
+            "blocks have whole units"
+        );
         if units * UNIT > CLASS_SIZES[class as usize] as usize {
             class += 1;
         }
@@ -340,7 +352,7 @@ mod tests {
             for (insert, length, fill) in operations {
                 if insert {
                     if let Some(block) = slab.allocate(length) {
-                        slab.bytes_mut(block, length).fill(fill);
+                        slab.write(block, &vec![fill; length]);
                         prop_assert!(model.insert(block.0, (length, fill)).is_none());
                     } else {
                         prop_assert_eq!(slab.bytes_in_use(), 4 * CHUNK_SIZE);

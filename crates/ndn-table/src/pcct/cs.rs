@@ -12,7 +12,7 @@ use super::packet_name::{packet_has_name, packet_name};
 use super::pit::Pit;
 use super::prefix_tree::PrefixTree;
 use crate::arena::{Arena, NONE};
-use crate::byte_slab::{BLOCK_SIZE_MAX, BlockRef, ByteSlab};
+use crate::byte_slab::{BLOCK_SIZE_MAX, BlockRef, ByteSlab, DIGEST_LENGTH};
 use crate::hash_index::{HashIndex, ItemPlace};
 use crate::timer_wheel::{Step, TimerWheel};
 use crate::{DataKey, InterestKey, NameHasher, PREFIX_HASHES_MAX};
@@ -23,9 +23,6 @@ pub const CS_VARIANTS_PER_NAME_MAX: usize = 4;
 /// Maximum number of Data evicted to insert one. More than one is needed when the size class of the
 /// new packet has no free block, or after the capacity was lowered.
 pub const EVICTIONS_PER_INSERT_MAX: usize = 16;
-
-/// The digest is stored in the block, behind the packet.
-pub(super) const DIGEST_LENGTH: usize = 32;
 
 /// Largest packet that can be cached.
 const CACHED_PACKET_LENGTH_MAX: usize = BLOCK_SIZE_MAX - DIGEST_LENGTH;

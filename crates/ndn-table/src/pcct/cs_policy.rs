@@ -13,11 +13,12 @@ use ndn_packet::NameRef;
 use ndn_types::Timestamp;
 
 use super::config::CsError;
-use super::cs::{Cs, DIGEST_LENGTH, EVICTIONS_PER_INSERT_MAX, NewData};
+use super::cs::{Cs, EVICTIONS_PER_INSERT_MAX, NewData};
 use super::cs_entry::{CsIndex, QueueKind};
 use super::cs_replacement::{CsObjects, CsReplacement, Replacement};
 use super::packet_name::packet_name;
 use crate::arena::NONE;
+use crate::byte_slab::DIGEST_LENGTH;
 use crate::hash_index::HashIndex;
 use crate::{DataKey, PREFIX_HASHES_MAX};
 
