@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use ndn_packet::{Name, NameRef};
-use ndn_types::Few;
+use ndn_types::OneOrMany;
 
 use crate::listing::Listing;
 use crate::range::NameRange;
@@ -29,7 +29,7 @@ type Key = Arc<[u8]>;
 #[derive(Debug, Default)]
 struct Entry {
     /// Ascending cost; at equal cost in the order of the RIB, then those of `fib/*` commands by FaceId.
-    next_hops: Few<NextHop>,
+    next_hops: OneOrMany<NextHop>,
     /// The next hops that the RIB last set, if they differ from `next_hops`.
     from_rib: Option<Box<[NextHop]>>,
 }
@@ -185,23 +185,11 @@ impl Fib {
         self.owners.take_ended()
     }
 
-    /// Applies an update of the RIB: only the next hops that changed in it. `None` if nothing changed.
+    /// Applies an update of the RIB: only the next hops that changed in it. A new entry shares the name of the RIB's. `None` if
+    /// nothing changed.
     ///
     /// A prefix that the RIB accepted is never refused; see [`Fib::check_room`].
-    pub fn apply(&mut self, update: FibUpdate) -> Option<FibUpdate> {
-        self.apply_with(|prefix| Key::from(prefix.value()), update)
-    }
-
-    /// As [`Fib::apply`], for an update of `rib`: a new entry shares the name of the RIB's.
-    pub(crate) fn apply_of(&mut self, rib: &Rib, update: FibUpdate) -> Option<FibUpdate> {
-        self.apply_with(|prefix| rib.key(prefix.as_ref()), update)
-    }
-
-    fn apply_with(
-        &mut self,
-        new_key: impl FnOnce(&Name) -> Key,
-        update: FibUpdate,
-    ) -> Option<FibUpdate> {
+    pub(crate) fn apply(&mut self, update: FibUpdate, rib: &Rib) -> Option<FibUpdate> {
         let (prefix, computed) = match update {
             FibUpdate::Set { prefix, next_hops } => (prefix, next_hops),
             FibUpdate::Remove { prefix } => (prefix, Vec::new()),
@@ -215,7 +203,7 @@ impl Fib {
             let of_new = new.find(face_id);
             of_new.is_some() && of_new != old.find(face_id)
         };
-        let key = self.find_key(&prefix).unwrap_or_else(|| new_key(&prefix));
+        let key = self.find_key(&prefix).unwrap_or_else(|| rib.key(prefix.as_ref()));
         self.change(key, &prefix, Some(&computed), |next_hops| {
             next_hops.retain(|hop| !is_gone(hop.face_id) && !is_changed(hop.face_id));
             next_hops.extend(computed.iter().filter(|hop| is_changed(hop.face_id)));

@@ -90,14 +90,21 @@ impl<R: Resources<1>> Share<R> {
         principal: PrincipalKey,
         places: u32,
     ) -> Result<(), ShareUsedUp> {
-        let index = self.ledger.attach(principal);
+        let index = self.index_of(principal);
         let held = self.ledger.held(index, self.resource);
         let has_room = self.ledger.has_room_beside_others(index, self.resource, places)
             && held.saturating_add(places) <= self.places_max;
-        self.ledger.detach(index);
         let capacity = self.ledger.capacity(self.resource).min(self.places_max);
         let table = self.resource.name();
         has_room.then_some(()).ok_or(ShareUsedUp { principal, table, held, capacity })
+    }
+
+    /// Returns the index of a principal, which others may have too (see [`Ledger::attach`]). Of one that holds nothing, the
+    /// index may be another's after the next charge.
+    pub(crate) fn index_of(&mut self, principal: PrincipalKey) -> PrincipalIndex {
+        let index = self.ledger.attach(principal);
+        self.ledger.detach(index);
+        index
     }
 
     /// Charges an entry to a principal, which keeps its index until the charge is [released](Self::release).

@@ -6,7 +6,7 @@
 //! | `counter` | [`counters!`], [`drop_reasons!`]: the declaration of counters and drop reasons; [`Counter`] |
 //! | `face` | [`Persistency`], [`Scope`], [`LinkType`]: properties of a face |
 //! | `face_uri` | [`FaceUri`] |
-//! | `few` | [`Few`]: a list that mostly has one element |
+//! | `one_or_many` | [`OneOrMany`]: a list that mostly has one element |
 //! | `ledger` | [`Ledger`]: what principals hold of scarce resources |
 //! | `principal` | [`PrincipalKey`], [`PrincipalClass`]: who is charged for scarce resources |
 //! | [`random`] | random numbers that are the same on any machine |
@@ -22,8 +22,8 @@ mod arrangement;
 mod counter;
 mod face;
 mod face_uri;
-mod few;
 mod ledger;
+mod one_or_many;
 mod principal;
 pub mod random;
 mod ranking;
@@ -36,10 +36,10 @@ pub use arrangement::Arrangement;
 pub use counter::{Counter, CounterInfo, CounterKind, CounterValues, DropReasonInfo, Unit};
 pub use face::{LinkType, Persistency, Scope};
 pub use face_uri::{FaceUri, FaceUriError, ZONE_IS_MISSING};
-pub use few::Few;
 pub use ledger::{
     Ledger, LedgerReport, PrincipalIndex, PrincipalReport, ResourceReport, Resources,
 };
+pub use one_or_many::OneOrMany;
 pub use principal::{PrincipalClass, PrincipalKey, RemoteAddress};
 pub use ranking::{Debt, RankedLedger};
 pub use shared_places::{NoRoom, SharedPlaces};

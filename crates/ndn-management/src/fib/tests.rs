@@ -19,10 +19,13 @@ fn last_change_of_a_next_hop_prevails() {
     let a = name("/a");
     assert_eq!(fib.add_next_hop(&a, hop(300, 10)).unwrap(), Some(set(&a, &[hop(300, 10)])));
     assert_eq!(fib.add_next_hop(&a, hop(300, 10)).unwrap(), None);
-    assert_eq!(fib.apply(set(&a, &[hop(300, 20)])), Some(set(&a, &[hop(300, 20)])));
+    assert_eq!(
+        fib.apply(set(&a, &[hop(300, 20)]), &Rib::default()),
+        Some(set(&a, &[hop(300, 20)]))
+    );
     assert_eq!(fib.add_next_hop(&a, hop(300, 5)).unwrap(), Some(set(&a, &[hop(300, 5)])));
     assert_eq!(
-        fib.apply(FibUpdate::Remove { prefix: a.clone() }),
+        fib.apply(FibUpdate::Remove { prefix: a.clone() }, &Rib::default()),
         Some(FibUpdate::Remove { prefix: a })
     );
     assert!(fib.is_empty() && fib.entries.is_empty() && fib.faces.is_empty());
@@ -32,15 +35,18 @@ fn last_change_of_a_next_hop_prevails() {
 fn rib_changes_only_the_next_hops_that_changed_in_it() {
     let mut fib = Fib::new(10);
     let a = name("/a");
-    fib.apply(set(&a, &[hop(300, 1), hop(301, 2)]));
+    fib.apply(set(&a, &[hop(300, 1), hop(301, 2)]), &Rib::default());
     fib.add_next_hop(&a, hop(400, 0)).unwrap();
     fib.remove_next_hop(&a, 300).unwrap();
     // 301 changes; 300 stays removed, 400 stays.
     assert_eq!(
-        fib.apply(set(&a, &[hop(300, 1), hop(301, 3)])),
+        fib.apply(set(&a, &[hop(300, 1), hop(301, 3)]), &Rib::default()),
         Some(set(&a, &[hop(400, 0), hop(301, 3)]))
     );
-    assert_eq!(fib.apply(FibUpdate::Remove { prefix: a.clone() }), Some(set(&a, &[hop(400, 0)])));
+    assert_eq!(
+        fib.apply(FibUpdate::Remove { prefix: a.clone() }, &Rib::default()),
+        Some(set(&a, &[hop(400, 0)]))
+    );
     assert_eq!(fib.remove_next_hop(&a, 400), Some(FibUpdate::Remove { prefix: a.clone() }));
     assert_eq!(fib.remove_next_hop(&a, 400), None);
     assert!(fib.entries.is_empty());
@@ -157,7 +163,7 @@ proptest! {
                     } else {
                         FibUpdate::Set { prefix, next_hops: hops }
                     };
-                    fib.apply(update).into_iter().collect::<Vec<_>>()
+                    fib.apply(update, &Rib::default()).into_iter().collect::<Vec<_>>()
                 }
             };
             for update in updates {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ndn_types::{Few, Timestamp};
+use ndn_types::{OneOrMany, Timestamp};
 
 use crate::types::route_flag;
 
@@ -79,7 +79,7 @@ const REMEMBERED_MAX: usize = INHERITED_MAX + INHERITED_MAX / 2;
 pub(super) struct Entry {
     routes: Vec<Route>,
     /// The next hops of this prefix: ascending cost; at equal cost own routes first, then by FaceId.
-    next_hops: Few<NextHop>,
+    next_hops: OneOrMany<NextHop>,
     /// Number of own ones among them.
     own_count: u32,
     /// Whether there are inherited next hops that `next_hops` does not have. None of them is cheaper than an inherited one

@@ -483,7 +483,7 @@ fn own_route_comes_before_an_inherited_one_of_equal_cost() {
         let mut rib = Rib::default();
         let mut fib = crate::fib::Fib::new(10);
         let mut update = |rib: &mut Rib| {
-            rib.take_updates().into_iter().for_each(|update| _ = fib.apply(update));
+            rib.take_updates().into_iter().for_each(|update| _ = fib.apply(update, rib));
             let found = fib.find(inner_name.as_ref()).unwrap_or_default();
             found.iter().map(|hop| hop.face_id).collect::<Vec<_>>()
         };

@@ -245,8 +245,8 @@ impl RoutingTables {
         prefix: NameRef<'_>,
         others: Vec<Charge>,
     ) -> Result<(), RouteError> {
-        let own =
-            others.iter().filter(|charge| self.share.principal(**charge) == principal).count();
+        let index = self.share.index_of(principal);
+        let own = others.iter().filter(|charge| charge.owner == index).count();
         // The second half is for principals that have none.
         let limit = if own > 0 { ROUTES_PER_PREFIX_MAX / 2 } else { ROUTES_PER_PREFIX_MAX };
         if own >= OWN_ROUTES_PER_PREFIX_MAX || others.len() >= limit {
@@ -402,7 +402,7 @@ impl RoutingTables {
     fn apply_rib_updates(&mut self) -> bool {
         let mut is_changed = false;
         for update in self.rib.take_updates() {
-            if let Some(update) = self.fib.apply_of(&self.rib, update) {
+            if let Some(update) = self.fib.apply(update, &self.rib) {
                 self.push_update(update);
                 is_changed = true;
             }

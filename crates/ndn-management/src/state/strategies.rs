@@ -190,11 +190,12 @@ impl StrategyChoices {
             return Err(StrategyChoiceError::Full);
         }
         if let Some(principal) = principal {
-            let charge = previous.and_then(|choice| choice.charge);
-            if charge.is_none_or(|charge| self.choice_share.principal(charge) != principal) {
+            let owner = previous.and_then(|choice| choice.charge).map(|charge| charge.owner);
+            let index = self.choice_share.index_of(principal);
+            if owner != Some(index) {
                 self.choice_share.check(principal, places(prefix.as_ref()))?;
             }
-            if !self.has_instance(&instance, principal) {
+            if !self.has_instance(&instance, index) {
                 self.instance_share.check(principal, 1)?;
             }
         }
@@ -202,11 +203,9 @@ impl StrategyChoices {
         Ok(instance)
     }
 
-    /// Whether a principal uses an instance already.
-    fn has_instance(&self, instance: &Name, principal: PrincipalKey) -> bool {
-        let uses = self.uses.get(instance.value()).into_iter().flat_map(BTreeMap::values);
-        let mut charges = uses.filter_map(|uses| uses.charge);
-        charges.any(|charge| self.instance_share.principal(charge) == principal)
+    /// Whether a principal, by its index among those with choices, uses an instance already.
+    fn has_instance(&self, instance: &Name, principal: PrincipalIndex) -> bool {
+        self.uses.get(instance.value()).is_some_and(|uses| uses.contains_key(&Some(principal)))
     }
 
     /// Removes the choice for a prefix other than `/`; returns whether it existed.

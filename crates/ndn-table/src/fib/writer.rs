@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use ndn_packet::NameRef;
-use ndn_types::Few;
+use ndn_types::OneOrMany;
 
 use super::depth_tree::{FIB_DEPTH_MAX, first_probes, marker_depths};
 use super::entry::{FibEntry, FibSlot, NextHop, StrategyId};
@@ -114,7 +114,7 @@ impl FibWriter {
         };
         // `/` keeps its slot and is found without a probe.
         let root = Record {
-            next_hops: Few::default(),
+            next_hops: OneOrMany::default(),
             strategy: Some(config.default_strategy),
             marker_count: 0,
             slot: FibSlot::ROOT,
@@ -322,7 +322,7 @@ impl FibWriter {
         }
         let was_real = self.records.get(prefix.value()).is_some_and(Record::is_real);
         let mut blank = Record {
-            next_hops: Few::default(),
+            next_hops: OneOrMany::default(),
             strategy: None,
             marker_count: 0,
             slot: FibSlot::ROOT,
@@ -404,7 +404,7 @@ impl FibWriter {
         self.working.entries.element_mut(slot.index()).reset(slot, prefix);
         let depth = prefix.len();
         let record = Record {
-            next_hops: Few::default(),
+            next_hops: OneOrMany::default(),
             strategy: None,
             marker_count: 0,
             slot,
@@ -563,7 +563,7 @@ struct Update {
 /// Settings of a prefix, or a marker.
 #[derive(Debug)]
 struct Record {
-    next_hops: Few<NextHop>,
+    next_hops: OneOrMany<NextHop>,
     strategy: Option<StrategyId>,
     /// Number of prefixes whose search passes through this one.
     marker_count: u32,

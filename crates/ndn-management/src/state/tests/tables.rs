@@ -1,5 +1,7 @@
 //! `rib/*`, `fib/*`, `strategy-choice/*`, `cs/*`.
 
+use std::net::Ipv6Addr;
+
 use super::*;
 use crate::command::{Command, CommandSignature, TopPrefix};
 use crate::dataset::{FaceStatus, FibEntry, NextHopRecord, RibEntry, decode_dataset};
@@ -699,6 +701,37 @@ fn principal_changes_strategies_of_others_up_to_its_share() {
     assert!(set(403, "/d", "/multicast"));
     assert!(!set(APP, "/e", "/asf") || !set(APP, "/f", "/random"), "of four instances");
     assert!(set(403, "/g", "/multicast"));
+}
+
+#[test]
+fn network_that_shares_an_account_may_change_its_choices() {
+    let config = ControlConfig {
+        strategy_choices_max: 100,
+        strategy_instances_max: 40,
+        reserves: ndn_types::Reserves::NONE,
+        ..ControlConfig::default()
+    };
+    let mut harness = Harness::with_config(config);
+    let last = 400 + 16;
+    for face_id in 400..=last {
+        let address = Ipv6Addr::new(0x2001, 0xdb8, 7, u16::try_from(face_id).unwrap(), 0, 0, 0, 1);
+        let principal = PrincipalKey::remote((address, 6363).into());
+        let face = FaceRecord { principal, ..record(face_id, "fd://20", Scope::Local) };
+        harness.state.face_created(harness.now, face);
+    }
+    let mut set = |face_id: u64, prefix: &str, strategy: &str| {
+        harness.command(face_id, Verb::StrategySet, &choice(prefix, strategy)).is_ok()
+    };
+    for face_id in 400..last {
+        assert!(set(face_id, &format!("/{face_id}"), "/multicast"));
+    }
+    let count = (0..100).take_while(|number| set(last, &format!("/a/{number}"), "/multicast"));
+    let count = count.count();
+    assert!((1..100).contains(&count), "{count}");
+    assert!(set(last, "/a/0", "/best-route"));
+    let address = Ipv6Addr::new(0x2001, 0xdb8, 7, 400, 0, 0, 0, 1);
+    let site = PrincipalKey::remote((address, 6363).into()).group().unwrap();
+    assert_eq!(held(&harness, site)[1], u32::try_from(count).unwrap());
 }
 
 #[test]
