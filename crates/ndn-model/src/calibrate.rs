@@ -18,7 +18,7 @@ use crate::distribution::{Distribution, QuantileTable, to_ps};
 use crate::fast::FastEngine;
 use crate::file::{FileError, Model, law};
 use crate::network::{Network, Outcome, Record};
-use crate::pauses::{DELAYED_MAX, PAUSE_MIN_NS, PauseProcess, Watch};
+use crate::pauses::{LATENCY_DELAYED_MAX, PAUSE_MIN_NS, PauseProcess, Watch};
 use crate::random::{Draw, StreamId, TraceRandom};
 use crate::special::{normal_quantile, student_t_quantile};
 
@@ -214,7 +214,8 @@ pub struct Run {
     pub sleeps: u64,
     /// Processor time of each worker.
     pub cpu_ns: Vec<u64>,
-    /// Time that each worker could not run because others did.
+    /// Time that each worker could not run because others did. It is counted from a little before the window on, so as a share of
+    /// the window it is some percent too large.
     pub delayed_ns: Vec<u64>,
     /// Processor time of the thread that sends, answers and receives.
     pub generator_cpu_ns: u64,
@@ -329,8 +330,9 @@ const TRANSFER: usize = EFFECT_COUNT;
 const COLUMNS: usize = EFFECT_COUNT + 2;
 /// Transfers that vary less tell nothing of their effect.
 const TRANSFER_VARIES: f64 = 0.05;
-/// Runs that are [disturbed](DELAYED_MAX) show no latency, and those that others delayed for more than this no times of service.
-const DELAYED_MOST: f64 = 0.05;
+/// Runs that others delayed for more than this show no times of service; those delayed for more than [`LATENCY_DELAYED_MAX`] show
+/// no latency.
+const COST_DELAYED_MAX: f64 = 0.05;
 /// Name components and routes at which an effect of them is zero.
 const COMPONENTS_AT_ZERO: f64 = 7.0;
 const ROUTES_AT_ZERO: f64 = 64.0;
@@ -358,7 +360,7 @@ const WAKE_UP_MAX_NS: f64 = 100e3;
 
 type Effects = [f64; COLUMNS];
 
-/// `transfer_ns`: time that a transfer takes more than usually.
+/// `transfer_ns`: by how much a transfer is longer than usual.
 fn regressors(
     setting: &Setting,
     hit_ratio: f64,
@@ -366,8 +368,8 @@ fn regressors(
     is_traced: bool,
     transfer_ns: f64,
 ) -> Effects {
-    let is_crossing = f64::from(u8::from(setting.workers > 1));
-    // Those of a miss, which has four, are 1.
+    let crossings = f64::from(u8::from(setting.workers > 1));
+    // Frames relative to a miss, which has four; a hit has two.
     let frames = 0.5 * (2.0 - hit_ratio);
     let components = setting.components as f64 - COMPONENTS_AT_ZERO;
     let bytes = setting.payload as f64 / 1000.0;
@@ -380,12 +382,12 @@ fn regressors(
         hit_ratio,
         hit_ratio * components,
         hit_ratio * bytes,
-        is_crossing,
+        crossings,
         log2(setting.routes.max(1) as f64 / ROUTES_AT_ZERO),
         f64::from(u8::from(is_traced)),
         setting.remote_share(),
-        frames * transfer_ns * (1.0 - is_crossing),
-        frames * transfer_ns * is_crossing,
+        frames * transfer_ns * (1.0 - crossings),
+        frames * transfer_ns * crossings,
     ]
 }
 
@@ -431,7 +433,7 @@ pub struct Calibration {
     pub shapes: [Shape; 2],
     /// Processor time of the generator: per second, per Interest sent, per Interest satisfied, in nanoseconds.
     pub generator: [f64; 3],
-    /// Nanoseconds of the generator per Interest for each that a transfer takes more than usually.
+    /// Nanoseconds of the generator per Interest for each by which a transfer is longer than usual.
     #[serde(default)]
     pub generator_transfer: f64,
     /// Latency outside of the forwarder at p50 and p99, in nanoseconds.
@@ -472,18 +474,18 @@ pub struct Transfer {
     pub usual_ns: f64,
     /// Standard deviation between runs.
     pub deviation_ns: f64,
-    /// Nanoseconds of an Interest and its Data for each that a transfer takes more than usually.
+    /// Nanoseconds of an Interest and its Data for each by which a transfer is longer than usual.
     pub effect: f64,
 }
 
 impl Transfer {
-    /// Of these runs, without the effect.
+    /// Of those of these runs that have the time, without the effect.
     fn of<'r>(runs: impl Iterator<Item = &'r Run>) -> Self {
-        let all: Vec<f64> = runs.map(|run| run.host.transfer_ns).collect();
-        let usual_ns = median(all.clone());
-        if all.iter().any(|ns| *ns <= 0.0) {
+        let all: Vec<f64> = runs.map(|run| run.host.transfer_ns).filter(|ns| *ns > 0.0).collect();
+        if all.is_empty() {
             return Self::default();
         }
+        let usual_ns = median(all.clone());
         let squares: f64 = all.iter().map(|ns| (ns - usual_ns) * (ns - usual_ns)).sum();
         let deviation_ns = sqrt(squares / all.len().max(1) as f64);
         let varies = deviation_ns >= TRANSFER_VARIES * usual_ns;
@@ -498,7 +500,7 @@ impl Transfer {
     }
 }
 
-/// Nanoseconds that a transfer takes more than usually; 0 if either is not known.
+/// Nanoseconds by which a transfer is longer than usual; 0 if either is not known.
 fn excess_ns(run: &Run, transfers: &[Transfer; 2]) -> f64 {
     let usual_ns = transfers[usize::from(run.setting.workers > 1)].usual_ns;
     let own_ns = run.host.transfer_ns;
@@ -647,7 +649,7 @@ impl Calibration {
     pub fn of(runs: &[Run], rig: &Rig) -> Result<Self, CalibrateError> {
         // Counters that were read late can show no work.
         let is_usable =
-            |run: &&Run| run.cost_ns() > 0.0 && run.delayed(rig.processors) <= DELAYED_MOST;
+            |run: &&Run| run.cost_ns() > 0.0 && run.delayed(rig.processors) <= COST_DELAYED_MAX;
         let usable: Vec<&Run> = runs.iter().filter(is_usable).collect();
         let mut transfers = Transfer::of_all(&usable);
         let reference_ns = median(usable.iter().map(|run| run.host.reference_ns()).collect());
@@ -685,7 +687,7 @@ impl Calibration {
         };
         calibration.take_pauses_off();
         let mut calm = usable.clone();
-        calm.retain(|run| run.delayed(rig.processors) <= DELAYED_MAX);
+        calm.retain(|run| run.delayed(rig.processors) <= LATENCY_DELAYED_MAX);
         calibration.learn_wake_up(&calm);
         calibration.learn_throughput(&usable, rig.warm_up);
         calibration.learn_latencies(&calm, rig.warm_up);
@@ -889,7 +891,7 @@ impl Calibration {
         }
     }
 
-    /// Nanoseconds of an Interest and its Data for each that a transfer takes more than usually.
+    /// Nanoseconds of an Interest and its Data for each by which a transfer is longer than usual.
     fn transfer_effect(&self, setting: &Setting) -> f64 {
         let x = regressors(setting, setting.hit_ratio, 0.0, false, 1.0);
         self.transfers.iter().zip(&x[TRANSFER..]).map(|(own, x)| own.effect * x).sum()
@@ -1663,6 +1665,21 @@ fn least_squares(rows: &[(Effects, f64)], drawn: &[usize], varied: &[usize]) -> 
     Some(effects)
 }
 
+/// As [`least_squares`]; effects from the column `first` on that would be negative are removed from `used`, one after the other.
+fn least_squares_without_negative(
+    rows: &[(Effects, f64)],
+    drawn: &[usize],
+    used: &mut Vec<usize>,
+    first: usize,
+) -> Option<Effects> {
+    loop {
+        let effects = least_squares(rows, drawn, used)?;
+        let is_negative = |index: &usize| *index >= first && effects[*index] < 0.0;
+        let Some(negative) = used.iter().position(is_negative) else { return Some(effects) };
+        used.remove(negative);
+    }
+}
+
 /// Effects with the least sum of squared errors over `scales`.
 fn weighted_least_squares(
     rows: &[(Effects, f64)],
@@ -1808,12 +1825,11 @@ impl Fit {
         let undetermined =
             || CalibrateError::Undetermined("the runs do not tell the effects apart".to_owned());
         let all: Vec<usize> = (0..rows.len()).collect();
-        let mut effects = least_squares(&rows, &all, &varied).ok_or_else(undetermined)?;
         // Longer transfers make nothing faster.
-        if effects[TRANSFER..].iter().any(|effect| *effect < 0.0) {
-            varied.retain(|index| *index < TRANSFER || effects[*index] > 0.0);
-            effects = least_squares(&rows, &all, &varied).ok_or_else(undetermined)?;
-        }
+        let fit = |rows: &[(Effects, f64)], varied: &mut Vec<usize>| {
+            least_squares_without_negative(rows, &all, varied, TRANSFER).ok_or_else(undetermined)
+        };
+        let mut effects = fit(&rows, &mut varied)?;
         let slowdowns: Vec<f64> = runs.iter().map(|run| slowdown(run, reference_ns)).collect();
         let mut slowdown_exponent = 0.0;
         // The effects take a part of the slope where slow runs have their settings in common; the rounds converge to the fit
@@ -1827,7 +1843,7 @@ impl Fit {
             for ((_, y), slowdown) in rows.iter_mut().zip(&slowdowns) {
                 *y /= pow(*slowdown, change);
             }
-            effects = least_squares(&rows, &all, &varied).ok_or_else(undetermined)?;
+            effects = fit(&rows, &mut varied)?;
         }
         let squares: f64 = rows
             .iter()
@@ -1873,13 +1889,9 @@ fn generator(runs: &[&Run], transfers: &[Transfer; 2]) -> ([f64; 3], f64) {
     }
     let all: Vec<usize> = (0..rows.len()).collect();
     let mut used = varied(&rows);
-    loop {
-        let Some(effects) = least_squares(&rows, &all, &used) else { return ([0.0; 3], 0.0) };
-        let Some(negative) = used.iter().position(|index| effects[*index] < 0.0) else {
-            return ([effects[0], effects[1], effects[2]], effects[3]);
-        };
-        used.remove(negative);
-    }
+    let effects =
+        least_squares_without_negative(&rows, &all, &mut used, 0).unwrap_or([0.0; COLUMNS]);
+    ([effects[0], effects[1], effects[2]], effects[3])
 }
 
 /// The half of the runs with one worker and without losses that has the least load.
@@ -2135,6 +2147,23 @@ mod tests {
     }
 
     #[test]
+    fn negative_effects_are_left_out_from_a_column_on() {
+        let row = |number: usize| {
+            let mut x = [0.0; COLUMNS];
+            (x[0], x[1], x[2]) = (1.0, (number % 3) as f64, (number % 5) as f64);
+            (x, 100.0 - 10.0 * x[1] - 5.0 * x[2])
+        };
+        let rows: Vec<(Effects, f64)> = (0..30).map(row).collect();
+        let all: Vec<usize> = (0..rows.len()).collect();
+        let mut used = varied(&rows);
+        let effects = least_squares_without_negative(&rows, &all, &mut used, 2).unwrap();
+        assert_eq!((&used[..], effects[2]), (&[0, 1][..], 0.0));
+        assert!(effects[1] < -5.0, "{effects:?}");
+        let effects = least_squares_without_negative(&rows, &all, &mut used, 0).unwrap();
+        assert_eq!((&used[..], effects[1]), (&[0][..], 0.0));
+    }
+
+    #[test]
     fn influence_of_transfers_between_processors_is_recovered() {
         // Two of seven runs have processors that are further from each other.
         let moved = |(number, run): (usize, Run)| {
@@ -2159,6 +2188,11 @@ mod tests {
         assert!((several.effect - 3.8).abs() < 0.3, "{several:?}");
         assert!((calibration.generator_transfer - 2.0).abs() < 0.1, "{calibration:?}");
         assert!((one.usual_ns - 100.0).abs() < 1e-9, "{one:?}");
+        // A run without the time does not hide it.
+        let mut partly = runs.clone();
+        partly[6].host.transfer_ns = 0.0;
+        let [without, _] = Calibration::of(&partly, &rig(1024, 4)).unwrap().transfers;
+        assert!((without.effect - one.effect).abs() < 0.2, "{without:?}");
         assert!(calibration.residual < 1.2 * near.residual, "{}", calibration.residual);
         let setting = Setting { workers: 1, ..runs[0].setting };
         let usual_ns = near.saturated_ns(&setting, None);

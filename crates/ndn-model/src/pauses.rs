@@ -25,7 +25,7 @@ pub const PAUSE_MIN_NS: u64 = 100_000;
 
 /// A measurement is disturbed if other threads of this machine ran for a larger share of it: a wait of a tick (4 ms) can overflow a
 /// queue. Where nothing else runs, threads of the kernel take up to 0.8 %.
-pub const DELAYED_MAX: f64 = 0.01;
+pub const LATENCY_DELAYED_MAX: f64 = 0.01;
 
 /// Cells of a distribution, and the probability of its tail at least.
 const CELLS: usize = 32;
@@ -60,7 +60,7 @@ pub struct Watch {
 impl Watch {
     /// Whether other threads of this machine took little of it: what they take is not what the host does.
     fn is_alone(&self) -> bool {
-        self.delayed_ns as f64 <= DELAYED_MAX * self.watched_ns as f64
+        self.delayed_ns as f64 <= LATENCY_DELAYED_MAX * self.watched_ns as f64
     }
 
     fn paused_ns(&self) -> u64 {

@@ -50,8 +50,9 @@ const LIFETIME_MS: u32 = 400;
 /// forwarder packet by packet, and to another one in bursts: those cost it less, so that a forwarder that is late once stays
 /// late at rates far below its capacity.
 pub(super) const TURN_NS: u64 = 50_000;
-/// Interests sent in a turn, and packets answered and received on a face. The bursts of a generator that is late stay in the
-/// caches, and the next turn begins at once.
+/// Interests sent in a turn, and packets answered and received on a face: 5 million per second for each face, enough for the loads
+/// of twice the capacity that are measured. The bursts of a generator that is late stay in the caches, and the next turn begins
+/// at once.
 const TURN_PACKETS: usize = 256;
 /// The shortest slice that Linux grants.
 const GENERATOR_SLICE: Duration = Duration::from_micros(100);
@@ -504,6 +505,8 @@ impl Transfers {
     const PARTS: usize = 8;
     /// A longer reading was interrupted.
     const MAX_NS: u64 = 2_000;
+    /// The mean of fewer readings varies by chance.
+    const READINGS_MIN: u64 = 100;
 
     fn note(&mut self, part: usize, ns: u64) {
         if ns < Self::MAX_NS {
@@ -518,9 +521,10 @@ impl Transfers {
         mean(count, sum_ns)
     }
 
-    /// The mean of the slowest part over that of the fastest one, less 1.
+    /// The mean of the slowest part over that of the fastest one, less 1. Parts with few readings do not count.
     fn change(&self) -> f64 {
-        let means = self.parts.iter().filter(|part| part.0 > 0).map(|part| mean(part.0, part.1));
+        let parts = self.parts.iter().filter(|part| part.0 >= Self::READINGS_MIN);
+        let means = parts.map(|part| mean(part.0, part.1));
         let (least, most) =
             means.fold((f64::INFINITY, 0.0), |(least, most), one| (one.min(least), one.max(most)));
         if least < most { most / least - 1.0 } else { 0.0 }
@@ -789,6 +793,11 @@ mod tests {
             // An interruption is no transfer.
             transfers.note(turn / 100, 50_000);
         }
+        // Few readings tell nothing.
+        let mut few = Transfers::default();
+        (0..99).for_each(|_| few.note(0, 100));
+        (0..100).for_each(|_| few.note(1, 300));
+        assert!(few.change() < 1e-9);
         assert!((transfers.mean_ns() - 150.0).abs() < 1e-9);
         assert!((transfers.change() - 2.0).abs() < 1e-9);
     }

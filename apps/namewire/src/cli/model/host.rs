@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use ndn_model::calibrate::Host;
-use ndn_model::pauses::{DELAYED_MAX, PAUSE_MIN_NS, Watch};
+use ndn_model::pauses::{LATENCY_DELAYED_MAX, PAUSE_MIN_NS, Watch};
 use ndn_sys::clock;
 use ndn_sys::cpu::{pin_thread, steal_ns_of, thread_time};
 
@@ -213,7 +213,7 @@ impl Yardstick {
         let change = (after / before).ln().abs();
         let usual = self.usual_ns().map_or(0.0, |usual| (host.reference_ns() / usual).ln());
         [
-            (Disturbance::Delayed, delayed / DELAYED_MAX),
+            (Disturbance::Delayed, delayed / LATENCY_DELAYED_MAX),
             (Disturbance::Stolen, host.stolen / STOLEN_MAX),
             (Disturbance::Slowed, change.max(usual) / SLOWED_MAX),
             (Disturbance::Moved, host.transfer_change / MOVED_MAX),

@@ -5,7 +5,7 @@
     reason = "small counts, and times below 2^53 nanoseconds"
 )]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use ndn_model::assembly::Placement;
 use ndn_model::calibrate::{
     CalibrateError, Calibration, CapacityOfRuns, Prediction, Run, Setting, Speed,
 };
-use ndn_model::pauses::{DELAYED_MAX, PauseProcess, Watch};
+use ndn_model::pauses::{LATENCY_DELAYED_MAX, PauseProcess, Watch};
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_model::special::{normal_cdf, normal_quantile};
 use ndn_sys::clock;
@@ -613,12 +613,13 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
             "measuring at multiples of the predicted capacity",
         );
     }
-    // The machine is likely to be as fast as a moment before.
-    let mut speed = Speed::USUAL;
+    // With as many workers the machine is likely to be as fast as a moment before.
+    let mut speeds: BTreeMap<usize, Speed> = BTreeMap::new();
     for search in 0..SEARCHES {
         for case in &mut cases {
+            let speed = speeds.entry(case.setting.workers).or_insert(Speed::USUAL);
             let rate = case.next_rate(options.unsatisfied, search) / speed.forwarder;
-            speed = run(case, rate)?;
+            *speed = run(case, rate)?;
         }
         note_progress(search + 1, SEARCHES, begin_ns, "searching the measured capacities");
     }
@@ -774,7 +775,7 @@ impl Report {
             let setting = case.runs[same[0]].setting;
             let pairs: Vec<(&Prediction, &Run)> =
                 same.iter().map(|run| (&own[*run], &case.runs[*run])).collect();
-            let is_calm = |run: &Run| run.delayed(calibration.processors) <= DELAYED_MAX;
+            let is_calm = |run: &Run| run.delayed(calibration.processors) <= LATENCY_DELAYED_MAX;
             let calm: Vec<(&Prediction, &Run)> =
                 pairs.iter().copied().filter(|(_, run)| is_calm(run)).collect();
             self.disturbed += pairs.len() - calm.len();
