@@ -12,12 +12,14 @@ use ndn_types::duration_ns;
 /// Packets forwarded before the resulting packets are written: enough to fill system calls, few enough
 /// that the bytes are still in the cache.
 const PACKETS_MAX: usize = 512;
-/// The same for a worker that waits much.
+/// Lower bound, for a worker that waits for more than a fifth of the time.
 const PACKETS_MIN: usize = BURST_SIZE;
 /// Growth with each round of a worker that waits little.
 const GROWTH: usize = 8;
 /// A wait counts as no longer than this, so that one does not outweigh many rounds.
 const WAIT_MAX: Duration = Duration::from_micros(200);
+/// The same for work: a worker that was stopped for seconds has not worked, and the first round has no beginning.
+const WORK_MAX: Duration = Duration::from_millis(4);
 /// Rounds that the sums of waits and work span.
 const ROUNDS: u64 = 32;
 /// A worker waits much if it works less than this many times as long.
@@ -47,7 +49,7 @@ impl FlushBatch {
     #[inline]
     pub(super) fn note_round(&mut self, worked: Duration, waited: Duration) {
         let add = |sum: &mut u64, time| *sum = *sum - *sum / ROUNDS + duration_ns(time);
-        add(&mut self.worked_ns, worked);
+        add(&mut self.worked_ns, worked.min(WORK_MAX));
         add(&mut self.waited_ns, waited.min(WAIT_MAX));
         self.packets = if self.worked_ns < self.waited_ns * WORK_OVER_WAIT {
             PACKETS_MIN.max(self.packets / 2)
@@ -82,5 +84,12 @@ mod tests {
         let mut batch = FlushBatch::new();
         assert!(after(&mut batch, 1, Duration::from_secs(60)) < PACKETS_MAX);
         assert_eq!(after(&mut batch, 200, Duration::ZERO), PACKETS_MAX);
+    }
+
+    #[test]
+    fn a_long_round_is_soon_forgotten() {
+        let mut batch = FlushBatch::new();
+        batch.note_round(Duration::from_hours(1), Duration::ZERO);
+        assert_eq!(after(&mut batch, 200, WORK), PACKETS_MIN);
     }
 }

@@ -29,8 +29,8 @@ const YIELD_TIME: Duration = Duration::from_millis(1);
 pub(super) const ROOM_PAUSE: Duration = Duration::from_micros(100);
 /// Interests taken from all other workers in one round.
 const INTERESTS_TAKEN_MAX: usize = 512;
-/// Frames set aside while a face is being read, from which on the worker takes no more messages. One call may exceed it by
-/// what the rings hold.
+/// Frames set aside while a face is being read, from which on the worker takes no more messages. One call may exceed it by what the
+/// rings hold.
 const FRAMES_MAX: usize = 1024;
 
 /// The kinds of packets that answer Interests.
