@@ -32,7 +32,7 @@ pub(crate) struct Common {
     pub(crate) command_prefix: Name,
     /// SignatureTime of the last command; strictly increasing.
     pub(crate) last_command_ms: AtomicU64,
-    /// Held by the command that is signed by a key next, until the clock permits its SignatureTime.
+    /// Serializes key-signed commands while they wait for their SignatureTime.
     pub(crate) command_turn: tokio::sync::Mutex<()>,
     pub(crate) address: Option<ForwarderAddress>,
 }
@@ -47,11 +47,17 @@ impl Common {
         }
     }
 
-    /// Time until the next SignatureTime is within [`COMMAND_LEAD_MAX_MS`].
+    /// Time until the next SignatureTime is within [`COMMAND_LEAD_MAX_MS`]. If the clock was put back by more, SignatureTimes
+    /// go on from the present time.
     pub(crate) fn command_pause(&self) -> Duration {
-        let next_ms = self.last_command_ms.load(Ordering::Relaxed) + 1;
-        let earliest_ms = next_ms.saturating_sub(COMMAND_LEAD_MAX_MS);
-        Duration::from_millis(earliest_ms.saturating_sub(crate::real_time::unix_ms()))
+        let now = crate::real_time::unix_ms();
+        let latest_ms = now + COMMAND_LEAD_MAX_MS;
+        let restart =
+            |last: u64| (last.saturating_sub(latest_ms) > COMMAND_LEAD_MAX_MS).then_some(now);
+        match self.last_command_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, restart) {
+            Ok(_) => Duration::ZERO,
+            Err(last) => Duration::from_millis((last + 1).saturating_sub(latest_ms)),
+        }
     }
 }
 

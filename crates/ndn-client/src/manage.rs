@@ -255,8 +255,8 @@ impl Management {
         }
     }
 
-    /// Encodes a command. One that is signed by a key may wait before: without an end, more than a thousand commands per
-    /// second would have SignatureTimes ever further ahead of the clock. Those that wait keep their order.
+    /// Encodes a command. A key-signed command waits while its SignatureTime would be more than `COMMAND_LEAD_MAX_MS` ahead of
+    /// the clock; waiting commands keep their order.
     async fn encode_in_turn(
         &self,
         verb: Verb,
