@@ -357,7 +357,7 @@ mod tests {
                 add_logging(&file, &module, found);
             } else if file.extension().is_some_and(|extension| extension == "rs") {
                 let text = std::fs::read_to_string(&file).unwrap();
-                let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+                let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
                 let levels = ["error", "warn", "info", "debug", "trace"];
                 let imports: String =
                     code.lines().filter(|line| line.starts_with("use tracing::")).collect();

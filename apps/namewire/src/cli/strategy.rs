@@ -178,7 +178,10 @@ fn similar(strategy: &Name) -> Option<String> {
     };
     let known: Vec<_> = known_strategies().filter_map(|known| short(&known.name)).collect();
     let typed = short(strategy)?;
-    let known: Vec<_> = known.iter().map(String::as_str).filter(|name| *name != typed).collect();
+    if known.contains(&typed) {
+        return None;
+    }
+    let known: Vec<_> = known.iter().map(String::as_str).collect();
     crate::config::closest(&typed, &known).map(str::to_owned)
 }
 
