@@ -24,6 +24,7 @@ use super::fetch_file::{Already, Fetched, Listing, Policy, abandon, fetch, while
 use super::keys;
 use super::output::{self, bytes_for_people, counted, grouped};
 
+use super::progress::now;
 use super::scrape::MetricsOptions;
 use super::target::Target;
 use super::{diagnose, range};
@@ -395,10 +396,6 @@ impl FetchArguments {
 
 pub(super) fn start_workers() -> Outcome<Workers> {
     Workers::start().map_err(|error| Failure::Failed(format!("no thread can be started: {error}")))
-}
-
-pub(super) fn now() -> Instant {
-    Instant::now()
 }
 
 /// Time between two updates of the progress bar while nothing arrives.

@@ -1,4 +1,5 @@
-//! Progress of commands that compute for minutes: a bar on a terminal, else a line every half minute.
+//! The clock of commands, and the progress of those that compute for minutes: a bar on a terminal, else a line every half
+//! minute.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,6 +12,11 @@ use super::output::{self, grouped, span_for_people};
 const LINE_INTERVAL: Duration = Duration::from_secs(30);
 /// Time between two updates of the bar, which shows the time that has passed.
 const BAR_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The present, for rates and times that people read.
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
 
 /// The progress of a computation whose parts are counted.
 #[derive(Debug)]
@@ -34,7 +40,7 @@ impl Progress {
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar.enable_steady_tick(BAR_INTERVAL);
         }
-        Self { bar, parts, noted: Mutex::new(Instant::now()) }
+        Self { bar, parts, noted: Mutex::new(now()) }
     }
 
     /// One more part is done.
@@ -57,7 +63,7 @@ impl Progress {
     fn note(&self) {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         if self.bar.is_hidden() && noted.elapsed() >= LINE_INTERVAL {
-            *noted = Instant::now();
+            *noted = now();
             output::note(&format_args!("namewire: {}", self.line()));
         }
     }

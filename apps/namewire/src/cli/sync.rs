@@ -21,9 +21,10 @@ use super::diagnose;
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Listing};
 use super::get::{
-    self, FetchArguments, Recent, Silence, UPDATE_INTERVAL, now, per_second, start_workers,
+    self, FetchArguments, Recent, Silence, UPDATE_INTERVAL, per_second, start_workers,
 };
 use super::output::{self, bytes_for_people, counted, grouped};
+use super::progress::now;
 use super::tree::{self, Fetched, Filter, JOBS_DEFAULT, Mode, Rules, TreeProgress};
 
 /// Make a directory a copy of one of a file server

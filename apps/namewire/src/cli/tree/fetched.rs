@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::local::shown;
 use crate::cli::failure::{Failure, Outcome};
-use crate::cli::get::now;
 use crate::cli::output::{self, bytes_for_people, counted, grouped};
+use crate::cli::progress::now;
 
 /// Number of files without an answer that are named.
 const UNANSWERED_SHOWN_MAX: u64 = 10;
