@@ -85,7 +85,7 @@ impl fmt::Display for LogLevel {
 }
 
 /// Modules with events of the log.
-const LOG_MODULES: [&str; 69] = [
+const LOG_MODULES: [&str; 70] = [
     "namewire::cli::control_queries",
     "namewire::process",
     "namewire::process::privileges",
@@ -128,6 +128,7 @@ const LOG_MODULES: [&str; 69] = [
     "namewire_http::respond",
     "namewire_http::tls",
     "namewire_http::tokens",
+    "ndn_access::disk_cache",
     "ndn_access::file",
     "ndn_client::connection",
     "ndn_client::endpoint",
