@@ -7,6 +7,8 @@ const HOUR = 3600;
 const DAY = 24 * HOUR;
 /** Messages between two pictures of the browser. */
 const STEP = 4000;
+/** How long unused memory is collected. */
+const COLLECTIONS_MS = 20_000;
 
 /** Replaces the WebSocket of a page, before its scripts run: `sendAll(text, data)` sends to subscriptions with this text. */
 function standIn() {
@@ -104,11 +106,17 @@ await run(async (open, errors) => {
     const first = await send(interval, HOUR);
     const [bytes, nodes] = await size();
     const more = await send(HOUR, DAY);
-    const [bytesNow, nodesNow] = await size();
     check(first + more >= DAY / interval - 1, `${place} has received ${first + more} messages`);
-    const text_ = `${place}: ${bytes} bytes and ${nodes} nodes after an hour, ${bytesNow} and ${nodesNow} after a day`;
-    console.log(text_);
-    check(bytesNow < bytes + (1 << 20) && nodesNow < nodes + 200, text_);
+    // One collection does not free everything that is unused: repeated until the page is small again, if ever.
+    const deadline = Date.now() + COLLECTIONS_MS;
+    let result, isSmall;
+    do {
+      const [bytesNow, nodesNow] = await size();
+      result = `${place}: ${bytes} bytes and ${nodes} nodes after an hour, ${bytesNow} and ${nodesNow} after a day`;
+      isSmall = bytesNow < bytes + (1 << 20) && nodesNow < nodes + 200;
+    } while (!isSmall && Date.now() < deadline);
+    console.log(result);
+    check(isSmall, result);
   }
   check(errors.length === 0, errors.join("; "));
 });
