@@ -179,6 +179,21 @@ fn fetch_of_a_deleted_file_ends() {
 }
 
 #[test]
+fn fetch_from_replicas_ends_when_all_are_deleted() {
+    let bed = Bed::new();
+    let twin = bed.file.with_file_name("twin");
+    fs::copy(&bed.file, &twin).unwrap();
+    let mut fetcher = bed.get("replicas", &["--window", "1", "--replica", "/files/twin"]);
+    wait_for_part(&bed.out);
+    for file in [&bed.file, &twin] {
+        fs::rename(file, file.with_extension("moved")).unwrap();
+    }
+    assert_eq!(fetcher.wait().code(), Some(1), "{}", fetcher.everything());
+    let reported = fetcher.stderr();
+    assert!(reported.contains("/files/file is not there any more: its server"), "{reported}");
+}
+
+#[test]
 fn fetch_waits_for_a_restarted_server() {
     let mut bed = Bed::new();
     let before = bed.packets();

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use namewire_tests::{
-    Forwarder, Process, Settings, XRootD, noise, run_to_end, skip_unless_file, skip_unless_found,
-    wait_until, xrdcp, xrootd_vector_reads,
+    Forwarder, Process, Settings, XRootD, noise, run_to_end, skip, skip_unless_file,
+    skip_unless_found, wait_until, xrdcp, xrootd_vector_reads,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -486,6 +486,40 @@ fn rclone_copies_over_webdav_and_s3() {
                 fs::read(copy.join(path)).unwrap() == fs::read(bed.served.join(path)).unwrap();
             assert!(is_same, "{remote}: {path}");
         }
+    }
+}
+
+/// Directories are not listed: davfs2 1.6.1 answers `getdents64` with EINVAL on Linux 6.18, whatever the server. It finds files
+/// by the same requests.
+#[test]
+fn davfs2_mounts_over_webdav() {
+    if !skip_unless_found("mount.davfs") {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        return skip("fuse", "davfs2 needs root and /dev/fuse");
+    }
+    let bed = Bed::new(&[], &[]);
+    let home = bed.forwarder.directory();
+    let (configuration, mounted) = (home.join("davfs2.conf"), home.join("mounted"));
+    fs::write(&configuration, "ask_auth 0\nuse_locks 0\n").unwrap();
+    fs::create_dir(&mounted).unwrap();
+    let mut mount = Command::new("mount.davfs");
+    // Names of files are converted to the character set of the locale.
+    mount.env("LC_ALL", "C.UTF-8").env_remove("http_proxy").arg(&bed.url).arg(&mounted);
+    mount.arg("-o").arg(format!("ro,conf={}", configuration.display()));
+    let output = run_to_end(mount);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read = ["large", "sub/ü b"].map(|path| fs::read(mounted.join(path)));
+    let size = fs::metadata(mounted.join("large")).map(|found| found.len());
+    let is_there = mounted.join("none").exists() || mounted.join(".hidden").exists();
+    let mut unmount = Command::new("umount");
+    unmount.arg(&mounted);
+    let output = run_to_end(unmount);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!((size.unwrap(), is_there), (FILE_BYTES as u64, false));
+    for (path, content) in ["large", "sub/ü b"].into_iter().zip(read) {
+        assert!(content.unwrap() == fs::read(bed.served.join(path)).unwrap(), "{path}");
     }
 }
 

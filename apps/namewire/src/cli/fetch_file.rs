@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use ndn_client::fetch::{
     Discovery, FetchError, FetchOptions, FetchProgress, FoundObject, PacketStream,
 };
@@ -22,7 +23,7 @@ use super::target::Target;
 /// Time to wait for metadata that is not needed to find the version.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
 /// After this time without a segment, the server is asked whether it has the file, and again after the same time.
-const SILENCE_MIN: Duration = Duration::from_secs(1);
+const ASKING_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of times in a row that the server has no such file, after which a fetch ends: a file that is replaced may be
 /// missing for a moment.
 const MISSING_MIN: u32 = 2;
@@ -155,10 +156,6 @@ pub(super) async fn fetch_found(
     {
         part.refuse_older(found.name())?;
     }
-    if !policy.replicas.is_empty() {
-        let known = for_replicas(endpoint, found, &policy.fetching).await?;
-        return receive_known(endpoint, known, None, policy, target, workers, observe).await;
-    }
     let name = found.name().clone();
     let arrived = AtomicU64::new(0);
     let observe = |progress: &FetchProgress, already: Already| {
@@ -166,6 +163,10 @@ pub(super) async fn fetch_found(
         observe(progress, already);
     };
     let receiving = async {
+        if !policy.replicas.is_empty() {
+            let known = for_replicas(endpoint, found, &policy.fetching).await?;
+            return receive_known(endpoint, known, None, policy, target, workers, observe).await;
+        }
         let early = match target {
             Target::File(part) => early(endpoint, &found, policy, part),
             Target::Stdout { .. } | Target::InPlace { .. } => None,
@@ -177,21 +178,22 @@ pub(super) async fn fetch_found(
         received.await.map_err(|failure| if lacks_manifest { without(failure) } else { failure })
     };
     let arrived = || arrived.load(Ordering::Relaxed);
-    while_served(endpoint, &name, &policy.fetching, arrived, receiving).await
+    let names = (&name, &*policy.replicas);
+    while_served(endpoint, names, &policy.fetching, arrived, receiving).await
 }
 
-/// Runs a fetch, but ends it if the server states that it has no such file any more. Segments of such a file have no
-/// answer, as forwarders would keep one. `arrived` counts the segments.
+/// Runs a fetch, but ends it if the servers of an object and of its replicas state that they have no such file any more.
+/// Segments of such a file have no answer, as forwarders would keep one. `arrived` counts the segments.
 pub(super) async fn while_served<T>(
     endpoint: &Endpoint,
-    name: &Name,
+    (name, replicas): (&Name, &[Name]),
     fetching: &FetchOptions,
     arrived: impl Fn() -> u64,
     fetch: impl Future<Output = Outcome<T>>,
 ) -> Outcome<T> {
     let outcome = tokio::select! {
         outcome = fetch => outcome,
-        failure = missing(endpoint, name, fetching, arrived) => Err(failure),
+        failure = missing(endpoint, (name, replicas), fetching, arrived) => Err(failure),
     };
     match outcome {
         Ok(fetched) => Ok(fetched),
@@ -235,20 +237,27 @@ fn asking(fetching: &FetchOptions) -> FetchOptions {
     }
 }
 
-/// Asks for the metadata of a file while none of its segments arrive; returns once the server has no such file.
+/// Asks for the metadata of a file while none of its segments arrive; returns once neither its server nor those of its replicas
+/// have such a file.
 async fn missing(
     endpoint: &Endpoint,
-    name: &Name,
+    (name, replicas): (&Name, &[Name]),
     fetching: &FetchOptions,
     arrived: impl Fn() -> u64,
 ) -> Failure {
     let (file, asking) = (without_version(name), asking(fetching));
+    let files: Vec<Name> =
+        std::iter::once(file.clone()).chain(replicas.iter().map(without_version)).collect();
+    let is_gone = |file: Name| {
+        let asking = &asking;
+        async move { matches!(endpoint.find(&file, asking).await, Err(FetchError::NotFound { .. })) }
+    };
     let (mut earlier, mut times) = (0, 0);
     while times < MISSING_MIN {
-        tokio::time::sleep(SILENCE_MIN).await;
+        tokio::time::sleep(ASKING_INTERVAL).await;
         let is_silent = arrived() == std::mem::replace(&mut earlier, arrived());
         let is_missing = is_silent
-            && matches!(endpoint.find(&file, &asking).await, Err(FetchError::NotFound { .. }));
+            && join_all(files.iter().cloned().map(is_gone)).await.into_iter().all(|gone| gone);
         times = if is_missing && arrived() == earlier { times + 1 } else { 0 };
     }
     Failure::VersionGone(format!("{file} is not there any more: its server has no such file"))

@@ -219,7 +219,8 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
                 let fetching =
                     range::fetch(&endpoint, &options.name, range, &policy, (target, observe));
                 let (name, arrived) = (&options.name, || lock(&latest).segments);
-                return while_served(&endpoint, name, &policy.fetching, arrived, fetching).await;
+                return while_served(&endpoint, (name, &[]), &policy.fetching, arrived, fetching)
+                    .await;
             }
             let shown = Shown::new(options.fetch.progress_bar(), options.fetch.quiet);
             let observe = |progress: &FetchProgress, already| {
@@ -403,7 +404,7 @@ pub(super) const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 /// The rate is that of this time.
 const RATE_WINDOW: Duration = Duration::from_secs(4);
 /// After this time without a byte, that is what the bar shows.
-const SILENCE_MIN: Duration = Duration::from_secs(2);
+const SHOWN_SILENCE_MIN: Duration = Duration::from_secs(2);
 
 /// After this time without a byte, a program without a terminal says that there is no route.
 const NOTED_SILENCE_MIN: Duration = Duration::from_secs(5);
@@ -517,7 +518,7 @@ impl Recent {
     /// The time since the last byte, if it is long.
     pub(super) fn silence(&self, now: Instant) -> Option<Duration> {
         let silence = now - self.latest;
-        (silence >= SILENCE_MIN).then_some(silence)
+        (silence >= SHOWN_SILENCE_MIN).then_some(silence)
     }
 
     fn message(&self, now: Instant, silence: Option<String>) -> String {
