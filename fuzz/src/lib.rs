@@ -10,6 +10,7 @@ mod link;
 mod memif;
 mod name_uri;
 mod packet;
+mod parsers;
 #[cfg(feature = "services")]
 mod services;
 mod stream;
@@ -22,6 +23,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[&[(&str, Target)]] = &[
     &[
         ("packet", packet::packet),
+        ("parsers", parsers::parsers),
         ("name_uri", name_uri::name_uri),
         ("link", link::link),
         ("stream", stream::stream),

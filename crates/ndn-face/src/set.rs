@@ -27,6 +27,8 @@ use crate::transport::{
 
 /// Datagrams after which an event is done, unless the worker sets another number.
 const FRAMES_PER_EVENT: usize = 512;
+/// Maximum number of faces whose timeouts one call handles. Each may retransmit 256 frames, which take some 4 ms together.
+const TIMEOUTS_MAX: usize = 16;
 
 /// Limits of a [`FaceSet`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -587,11 +589,13 @@ impl FaceSet {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Does the work that is due: expires incomplete messages, closes idle faces, connects again.
+    /// Does the work that is due: expires incomplete messages, retransmits frames, closes idle faces, connects again. Of many faces
+    /// whose deadlines have passed, the rest stays due for the next call.
     pub fn handle_timeouts(&mut self, now: Timestamp, pool: &PacketPool) {
         let mut cx = TransportContext { shared: &mut self.shared, pool, now };
         self.transports.handle_shared_timeouts(&mut cx, &mut self.faces);
-        while let Some(index) = self.shared.deadlines.pop_due(now) {
+        for _ in 0..TIMEOUTS_MAX {
+            let Some(index) = self.shared.deadlines.pop_due(now) else { break };
             if let Err(reason) = self.handle_face_timeout(now, index, pool) {
                 self.end_connection(now, index, reason, pool);
             }

@@ -142,6 +142,29 @@ fn faces_take_turns_to_retransmit() {
     worker.finish();
 }
 
+/// Otherwise a principal with thousands of faces would have all their frames retransmitted in one call.
+#[test]
+fn call_handles_the_timeouts_of_some_faces() {
+    let mut worker = Worker::new();
+    let (address, _) = channel(&mut worker, false);
+    let mut options = options(1400);
+    options.link.reliability = true;
+    let silent: [_; 40] = std::array::from_fn(|_| peer());
+    let faces = silent.each_ref().map(|(_, at)| add_peer(&mut worker, address, *at, &options));
+    faces.iter().for_each(|(face, _)| worker.send(*face, &tlv(6, 100, 1)));
+    worker.flush();
+    worker.advance(Duration::from_secs(1));
+    let retransmitted = || {
+        faces.iter().map(|(_, counters)| counters.out_retransmissions.value()).collect::<Vec<_>>()
+    };
+    assert_eq!(retransmitted().iter().sum::<u64>(), 16);
+    assert!(worker.faces.next_deadline().unwrap() <= worker.now, "the rest is due");
+    (0..2).for_each(|_| worker.advance(Duration::ZERO));
+    assert_eq!(retransmitted(), [1; 40]);
+    worker.flush();
+    worker.finish();
+}
+
 #[test]
 fn read_reports_a_drained_socket() {
     let mut worker = Worker::new();
