@@ -672,10 +672,12 @@ impl Generator {
             {
                 let totals = self.consumer.totals();
                 let window = self.latencies();
+                let refused = self.refused() - refused;
                 return Ok(Generated {
                     sent: totals.sent,
-                    satisfied: totals.satisfied,
-                    refused: self.refused() - refused,
+                    // The answer to an Interest for a repeated name also satisfies those for it that were refused.
+                    satisfied: totals.satisfied.min(totals.sent.saturating_sub(refused)),
+                    refused,
                     cpu_ns: cpu()?.saturating_sub(*cpu_begin + spun_ns),
                     delayed_ns: delayed()?.saturating_sub(*delayed_begin),
                     seconds: Duration::from_nanos(now_ns - begin_ns).as_secs_f64(),
