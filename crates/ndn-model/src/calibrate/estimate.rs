@@ -1,0 +1,363 @@
+//! A calibration from the runs of a campaign.
+
+use libm::log;
+
+use super::calibration::Calibration;
+use super::cost::{Fit, generator};
+use super::effects::{EFFECT_COUNT, TRANSFER};
+use super::error::CalibrateError;
+use super::latency::{Discrepancy, outside_latency};
+use super::order_statistics::{half_width, median};
+use super::prediction::{Prediction, RUNS_OF_LAW};
+use super::ranges::Ranges;
+use super::run::{Rig, Run, Setting};
+use super::selection::{COST_DELAYED_MAX, calm, show_times, with_shared};
+use super::service_times::{pauses_in_services, shapes, shares};
+use super::speed::Speed;
+use super::throughput::Throughput;
+use super::transfer::Transfer;
+use crate::pauses::{LATENCY_DELAYED_MAX, PauseProcess};
+
+/// The share that a run with more load than it can satisfy loses at least, by the model.
+const OVERLOADED_LOSS: f64 = 0.1;
+
+/// Runs that the time to wake up is estimated from, at most, and the longest one.
+const CALM_RUNS: usize = 8;
+const WAKE_UP_MAX_NS: f64 = 100e3;
+
+impl Calibration {
+    /// Calibrates from the runs of a campaign.
+    ///
+    /// # Errors
+    /// Too few runs, none with service times, or runs that do not tell the effects apart.
+    pub fn of(runs: &[Run], rig: &Rig) -> Result<Self, CalibrateError> {
+        // Counters that were read late can show no work.
+        let is_usable =
+            |run: &&Run| run.cost_ns() > 0.0 && run.delayed(rig.processors) <= COST_DELAYED_MAX;
+        let usable: Vec<&Run> = runs.iter().filter(is_usable).collect();
+        let mut transfers = Transfer::of_all(&usable);
+        let reference_ns = median(usable.iter().map(|run| run.host.reference_ns()).collect());
+        let Fit { runs: timed, effects, residual, replicates, slowdown_exponent } =
+            Fit::of(&show_times(&usable), &transfers, reference_ns)?;
+        let (generator, generator_transfer) =
+            generator(&with_shared(&usable, rig.processors), &transfers);
+        for (transfer, effect) in transfers.iter_mut().zip(&effects[TRANSFER..]) {
+            transfer.effect = *effect;
+        }
+        let mut calibration = Self {
+            runs: timed,
+            discarded: runs.iter().map(|run| run.discarded).sum(),
+            reference_ns,
+            slowdown_exponent,
+            transfers,
+            effects: effects[..EFFECT_COUNT].to_vec(),
+            residual,
+            replicates,
+            shares: shares(&usable)?,
+            shapes: shapes(&usable)?,
+            generator,
+            generator_transfer,
+            latency_ns: outside_latency(&usable),
+            pauses: PauseProcess::of(&usable.iter().map(|run| &run.pauses[..]).collect::<Vec<_>>()),
+            pauses_in_services: pauses_in_services(&usable, rig.processors),
+            throughput: [Throughput::default(); 2],
+            turn_ns: rig.turn_ns,
+            wake_up_ns: 0.0,
+            discrepancies: Vec::new(),
+            latency_residual: 0.0,
+            queue: rig.queue,
+            processors: rig.processors,
+            ranges: Ranges::of(&usable),
+        };
+        calibration.take_pauses_off();
+        let mut calm = usable.clone();
+        calm.retain(|run| run.delayed(rig.processors) <= LATENCY_DELAYED_MAX);
+        calibration.learn_wake_up(&calm);
+        calibration.learn_throughput(&usable, rig.warm_up);
+        calibration.learn_latencies(&calm, rig.warm_up);
+        Ok(calibration)
+    }
+
+    /// Processor time has pauses in it of which the kernel does not know.
+    fn take_pauses_off(&mut self) {
+        let running = 1.0 - self.pauses.as_ref().map_or(0.0, |pauses| pauses.charged);
+        let effects = self.effects.iter_mut().chain(self.replicates.iter_mut().flatten());
+        let transfers = self.transfers.iter_mut().map(|transfer| &mut transfer.effect);
+        let transfers = transfers.chain(Some(&mut self.generator_transfer));
+        effects.chain(&mut self.generator).chain(transfers).for_each(|ns| *ns *= running);
+    }
+
+    /// The setting of a run with its rate and hits as measured, and its prediction without a part that comes from itself.
+    fn predict_run(&self, run: &Run, times: (f64, f64)) -> Option<(Setting, f64, Prediction)> {
+        let setting =
+            Setting { rate: run.rate(), hit_ratio: run.measured_hit_ratio(), ..run.setting };
+        let speed = self.speed(run);
+        let traces = if self.pauses.is_some() { RUNS_OF_LAW } else { 1 };
+        let prediction = self.predict(&setting, speed, times, traces).ok()?;
+        Some((setting, self.load(&setting, speed), prediction))
+    }
+
+    /// Estimates the time that a worker takes to wake up: with it, the latencies of the runs with the least load are nearest to
+    /// those of the model. Because of the turns, a range of times can have the same latencies: then it is the shortest.
+    fn learn_wake_up(&mut self, runs: &[&Run]) {
+        const STEPS: u32 = 20;
+        const TIMES: (f64, f64) = (0.02, 0.1);
+        if self.turn_ns == 0 {
+            return;
+        }
+        let mut calm = calm(runs);
+        calm.truncate(CALM_RUNS);
+        let mut best = (f64::INFINITY, 0.0);
+        for step in 0..=STEPS {
+            self.wake_up_ns = f64::from(step) * WAKE_UP_MAX_NS / f64::from(STEPS);
+            let errors = calm.iter().filter_map(|run| {
+                let (_, _, predicted) = self.predict_run(run, TIMES)?;
+                let error =
+                    |level: usize, ns: u64| log(ns as f64 / predicted.latency_ns[level]).abs();
+                Some(error(0, run.latency_ns[0]) + error(1, run.latency_ns[2]))
+            });
+            let error = median(errors.collect());
+            if error < best.0 {
+                best = (error, self.wake_up_ns);
+            }
+        }
+        self.wake_up_ns = best.1;
+    }
+
+    /// Compares the answers of runs with more load than they can satisfy with those of the model. What keeps a worker from its
+    /// work, and is neither in its processor time nor seen by the meter of pauses, is in their ratio.
+    fn learn_throughput(&mut self, runs: &[&Run], warm_up: f64) {
+        let mut logs = [Vec::new(), Vec::new()];
+        for run in runs {
+            // Half a load is not more than a run can satisfy, with a generator on the processor of a worker neither.
+            if self.load(&Setting { rate: run.rate(), ..run.setting }, Speed::USUAL) < 0.5 {
+                continue;
+            }
+            let Some((setting, _, predicted)) = self.predict_run(run, (warm_up, run.seconds))
+            else {
+                continue;
+            };
+            let ratio = run.satisfied as f64 / run.sent.max(1) as f64 / predicted.satisfied;
+            if predicted.unsatisfied > OVERLOADED_LOSS && ratio.is_normal() {
+                logs[usize::from(self.is_shared(&setting))].push(log(ratio));
+            }
+        }
+        self.throughput = logs.map(|logs| Throughput::of(&logs));
+    }
+
+    /// Compares the latencies of the runs with those of the model.
+    fn learn_latencies(&mut self, runs: &[&Run], warm_up: f64) {
+        let mut all = Vec::new();
+        for run in runs.iter().filter(|run| run.latency_ns[0] > 0) {
+            let Some((setting, load, predicted)) = self.predict_run(run, (warm_up, run.seconds))
+            else {
+                continue;
+            };
+            if predicted.latency_ns[0] <= 0.0 {
+                continue;
+            }
+            let measured = [run.latency_ns[0], run.latency_ns[2]];
+            let ratio = [0, 1].map(|level| measured[level] as f64 / predicted.latency_ns[level]);
+            all.push(Discrepancy { is_shared: self.is_shared(&setting), load, ratio });
+        }
+        self.discrepancies = all;
+        self.latency_residual = half_width(self.latency_errors());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use libm::exp;
+
+    use crate::assembly::Placement;
+    use crate::calibrate::EFFECTS;
+    use crate::calibrate::effects::REMOTE;
+    use crate::calibrate::test_campaign::{TRUE, campaign, paused_campaign, rig};
+    use crate::file::Model;
+    use crate::network::Network;
+    use crate::random::{StreamId, TraceRandom};
+
+    #[test]
+    fn effects_of_known_runs_are_recovered() {
+        let calibration = Calibration::of(&campaign(), &rig(1024, 2)).unwrap();
+        for (name, (found, expected)) in EFFECTS.iter().zip(calibration.effects.iter().zip(TRUE)) {
+            assert!(
+                (found - expected).abs() < 0.03 * expected + 15.0,
+                "{name}: {found} {expected}"
+            );
+        }
+        assert!((0.005..0.02).contains(&calibration.residual), "{}", calibration.residual);
+        let setting = campaign()[5].setting;
+        let deviation = calibration.deviation(&setting);
+        assert!((0.005..0.025).contains(&deviation), "{deviation}");
+    }
+
+    #[test]
+    fn placements_are_answered_if_remote_memory_was_measured() {
+        let local = Calibration::of(&campaign(), &rig(1024, 2)).unwrap();
+        assert!(local.answers(Placement::P1) && !local.answers(Placement::P4));
+        // 250 ns more for each Interest and its Data in remote memory.
+        let moved = |(number, run): (usize, Run)| {
+            if number % 3 != 1 {
+                return run;
+            }
+            let setting = Setting { placement: Placement::P4, ..run.setting };
+            let cpu_ns = run.cpu_ns.iter().map(|ns| ns + 250 * run.interests).collect();
+            Run { setting, cpu_ns, ..run }
+        };
+        let runs: Vec<Run> = campaign().into_iter().enumerate().map(moved).collect();
+        let calibration = Calibration::of(&runs, &rig(1024, 2)).unwrap();
+        assert!((calibration.effects[REMOTE] - 250.0).abs() < 25.0, "{:?}", calibration.effects);
+        assert!(calibration.answers(Placement::P2) && calibration.answers(Placement::P4));
+        let near = Setting { placement: Placement::P1, hit_ratio: 0.0, ..campaign()[0].setting };
+        let rate = |placement: Placement| {
+            let setting = Setting { placement, ..near };
+            calibration.capacity(&setting, 0.001, (0.1, 0.2)).unwrap().rate
+        };
+        let [p1, p2, p4] = [Placement::P1, Placement::P2, Placement::P4].map(rate);
+        let slower = calibration.saturated_ns(&Setting { placement: Placement::P4, ..near }, None)
+            / calibration.saturated_ns(&near, None);
+        assert!((p1 / p4 / slower - 1.0).abs() < 0.02, "{p1} {p4} {slower}");
+        assert!(p2 < 0.99 * p1 && p4 < 0.99 * p2, "{p1} {p2} {p4}");
+        let notes = calibration.extrapolations(&Setting { placement: Placement::P2, ..near });
+        assert!(notes.iter().any(|note| note.contains("half of what P4 does")), "{notes:?}");
+    }
+
+    #[test]
+    fn latencies_are_those_of_runs_with_a_similar_load() {
+        // Twice as long at low loads as at high ones, as where threads sleep.
+        let with_latency = |run: Run| {
+            let latency_ns = if run.setting.rate < 150e3 {
+                [80_000, 120_000, 180_000]
+            } else {
+                [40_000, 60_000, 90_000]
+            };
+            Run { latency_ns, ..run }
+        };
+        let at = |rate: f64| {
+            campaign().into_iter().map(move |run| {
+                let sent = (rate * run.seconds) as u64;
+                Run { sent, setting: Setting { rate, ..run.setting }, ..run }
+            })
+        };
+        let runs: Vec<Run> = at(100e3).chain(at(220e3)).map(with_latency).collect();
+        let calibration = Calibration::of(&runs, &rig(1024, 8)).unwrap();
+        assert!(calibration.latency_residual < 0.2, "{}", calibration.latency_residual);
+        for (rate, expected) in [(100e3, 180_000.0), (220e3, 90_000.0)] {
+            let setting = Setting { rate, hit_ratio: 0.0, ..campaign()[0].setting };
+            let found =
+                calibration.predict(&setting, Speed::USUAL, (0.05, 0.1), 1).unwrap().latency_ns[1];
+            assert!((found / expected - 1.0).abs() < 0.25, "{rate}: {found}");
+        }
+        let few = |runs: usize| {
+            let discrepancies = calibration.discrepancies[..runs].to_vec();
+            Calibration { discrepancies, ..calibration.clone() }.latency_factors(0.95)
+        };
+        assert!(few(0).is_none() && few(18).is_none(), "19 runs have 19 in 20 below the largest");
+        let (low, high) = calibration.latency_factors(0.95).unwrap();
+        // More than one in twenty has a load between the two.
+        assert!(low < 1.0 && high > 1.0 && high < 2.1, "{low} {high}");
+    }
+
+    #[test]
+    fn throughput_of_overloaded_runs_corrects_the_capacity() {
+        let known = Calibration::of(&campaign(), &rig(64, 8)).unwrap();
+        assert_eq!(known.throughput, [Throughput::default(); 2]);
+        // A worker has a tenth less of its processor than its processor time shows, and runs differ by three percent.
+        let slower = |run: Run| {
+            let rate = 1.5e9 * run.setting.workers as f64 / known.saturated_ns(&run.setting, None);
+            let (seconds, sent) = (0.1, (0.1 * rate) as u64);
+            let noise = TraceRandom::new(4, 0).draw(StreamId(1), run.number as u64).normal();
+            let satisfied = (sent as f64 * 0.9 * exp(0.03 * noise) / 1.5) as u64;
+            Run { seconds, sent, satisfied, refused: sent - satisfied, ..run }
+        };
+        let runs: Vec<Run> = campaign().into_iter().map(slower).collect();
+        let calibration = Calibration::of(&runs, &rig(64, 8)).unwrap();
+        let found = calibration.throughput[0];
+        assert!(found.runs > 50 && (found.factor - 0.9).abs() < 0.03, "{found:?}");
+        assert!((0.02..0.06).contains(&found.deviation), "{found:?}");
+        let setting = Setting { workers: 1, hit_ratio: 0.0, ..campaign()[0].setting };
+        let rate = |of: &Calibration| of.capacity(&setting, 0.001, (0.1, 0.2)).unwrap().rate;
+        assert!((rate(&calibration) / rate(&known) - 0.9).abs() < 0.03);
+        let (low, high) = calibration.throughput_factors(&setting, 0.95);
+        assert!(low < 0.97 && high > 1.03 && high < 1.15, "{low} {high}");
+    }
+
+    #[test]
+    fn time_to_wake_up_is_that_of_the_latencies_of_calm_runs() {
+        let known = Calibration {
+            turn_ns: 20_000,
+            wake_up_ns: 30_000.0,
+            ..Calibration::of(&campaign(), &rig(4096, 8)).unwrap()
+        };
+        let known = Calibration { discrepancies: Vec::new(), ..known };
+        let woken = |run: Run| {
+            let (_, _, predicted) = known.predict_run(&run, (0.02, 0.1)).unwrap();
+            let latency_ns = predicted.latency_ns.map(|ns| ns as u64);
+            Run { latency_ns: [latency_ns[0], latency_ns[1], latency_ns[1]], ..run }
+        };
+        let runs: Vec<Run> = campaign().into_iter().map(woken).collect();
+        let rig = Rig { turn_ns: 20_000, ..rig(4096, 8) };
+        let found = Calibration::of(&runs, &rig).unwrap();
+        assert!((found.wake_up_ns - 30_000.0).abs() < 1.0, "{}", found.wake_up_ns);
+        assert!(found.latency_residual < 0.05, "{}", found.latency_residual);
+    }
+
+    #[test]
+    fn campaigns_that_do_not_suffice_are_refused() {
+        let few: Vec<Run> = campaign().into_iter().take(10).collect();
+        assert!(matches!(
+            Calibration::of(&few, &rig(1024, 2)),
+            Err(CalibrateError::TooFewRuns { runs: 10, .. })
+        ));
+        let untraced: Vec<Run> =
+            campaign().into_iter().map(|run| Run { services: None, ..run }).collect();
+        assert_eq!(Calibration::of(&untraced, &rig(1024, 2)), Err(CalibrateError::NotTraced));
+        let idle = campaign().into_iter().map(|run| Run { cpu_ns: vec![0], ..run });
+        let runs: Vec<Run> = campaign().into_iter().chain(idle).collect();
+        let calibration = Calibration::of(&runs, &rig(1024, 2)).unwrap();
+        assert_eq!((calibration.runs, calibration.fault()), (64, None));
+    }
+
+    #[test]
+    fn planted_pauses_are_recovered_and_taken_off() {
+        let (planted, runs) = paused_campaign();
+        let calibration = Calibration::of(&runs, &rig(1024, 2)).unwrap();
+        let pauses = calibration.pauses.as_ref().unwrap();
+        assert!((pauses.share - 0.1).abs() < 0.01 && !pauses.are_together(), "{pauses:?}");
+        for (own, known) in
+            [(&pauses.law.interval, &planted.interval), (&pauses.law.length, &planted.length)]
+        {
+            let ratio = own.distribution().mean() / known.mean();
+            assert!((ratio - 1.0).abs() < 0.1, "{ratio}");
+        }
+        for (name, (found, expected)) in EFFECTS.iter().zip(calibration.effects.iter().zip(TRUE)) {
+            assert!(
+                (found - expected).abs() < 0.05 * expected + 15.0,
+                "{name}: {found} {expected}"
+            );
+        }
+        // The model of a setting has them, on the processors that the campaign has.
+        let setting = Setting { workers: 1, hit_ratio: 0.0, ..runs[0].setting };
+        let network = |calibration: &Calibration, workers| {
+            let setting = Setting { workers, ..setting };
+            let text = calibration.model_text(&setting, 0.1, 0.2).unwrap();
+            Model::parse(&text).unwrap().network
+        };
+        let processors = |network: Network| network.pauses.map(|p| (p.stations, p.consumers));
+        let own = (vec![Some(0), Some(1), Some(1)], vec![Some(1); 2]);
+        assert_eq!(processors(network(&calibration, 1)), Some(own));
+        let shared = (vec![Some(0), Some(1), Some(1), Some(1)], vec![Some(1); 2]);
+        assert_eq!(processors(network(&calibration, 2)), Some(shared));
+        let elsewhere = (vec![Some(0), None, None], vec![None; 2]);
+        let far = calibration.clone().without_generator();
+        assert_eq!(processors(network(&far, 1)), Some(elsewhere));
+        let calm = calibration.clone().without_pauses();
+        assert_eq!(processors(network(&calm, 1)), None);
+        // And it is written and read with the calibration.
+        let text = toml::to_string(&calibration).unwrap();
+        assert_eq!(toml::from_str::<Calibration>(&text).unwrap(), calibration);
+    }
+}

@@ -1,0 +1,65 @@
+//! From measured runs of the real forwarder to a model of it.
+//!
+//! Each run of a campaign has a [`Setting`] and shows how much processor time the workers used for how many
+//! Interests. Processor time, unlike elapsed time, does not count what other programs of the machine take.
+//! A linear model of the time per Interest in the number of sleeps, name components, payload, hits, FIB size and
+//! crossings between workers gives the means; histograms of service times give the shape of their distribution and
+//! how the means divide between the stages. Pauses of the host are a process of their own ([`pauses`](crate::pauses)): times as
+//! long are not in the distribution, and what pauses take of processor time is not in the means. The uncertainty is that
+//! of a bootstrap over whole runs: packets of one run share caches and disturbances, runs in random order do not.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `run` | the record of a run |
+//! | `selection` | the runs that an estimate uses |
+//! | `effects`, `cost` | the linear model of processor time, and its fit to runs |
+//! | `least_squares`, `order_statistics` | the statistics behind them |
+//! | `transfer` | the time of a cache line between processors |
+//! | `service_times` | shares of the stages, shapes of distributions |
+//! | `throughput`, `latency` | corrections by what the model does not explain |
+//! | `calibration`, `ranges` | the parameters, their file, and the ranges that were measured |
+//! | `speed`, `uncertainty` | the machine during a run, deviations and intervals |
+//! | `packet_times`, `model_text` | times of packets, model files |
+//! | `prediction`, `capacity` | simulation of runs, search for capacities |
+//! | `estimate` | all parameters from the runs of a campaign |
+
+mod calibration;
+mod capacity;
+mod cost;
+mod effects;
+mod error;
+mod estimate;
+mod latency;
+mod least_squares;
+mod model_text;
+mod order_statistics;
+mod packet_times;
+mod prediction;
+mod ranges;
+mod run;
+mod selection;
+mod service_times;
+mod speed;
+#[cfg(test)]
+mod test_campaign;
+mod throughput;
+mod transfer;
+mod uncertainty;
+
+pub use calibration::{Calibration, probe_effect};
+pub use capacity::{Capacity, CapacityOfRuns};
+pub use effects::EFFECTS;
+pub use error::CalibrateError;
+pub use latency::Discrepancy;
+pub use order_statistics::half_width;
+pub use packet_times::{PacketTime, PacketTimes};
+pub use prediction::Prediction;
+pub use ranges::Ranges;
+pub use run::{
+    FACES, Histogram, Host, PREFIXES, QueueLength, QueueLengths, Rig, Run, STALL_MIN_NS,
+    ServiceTimes, Setting, Stalls,
+};
+pub use service_times::Shape;
+pub use speed::Speed;
+pub use throughput::Throughput;
+pub use transfer::Transfer;

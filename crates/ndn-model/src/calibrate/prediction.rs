@@ -1,0 +1,240 @@
+//! Predictions of runs: the model of a setting, simulated as runs are measured.
+
+use libm::sqrt;
+
+use super::calibration::Calibration;
+use super::error::CalibrateError;
+use super::latency::discrepancy;
+use super::order_statistics::median;
+use super::packet_times::NS;
+use super::run::Setting;
+use super::speed::Speed;
+use crate::fast::FastEngine;
+use crate::file::{FileError, Model};
+use crate::network::{Network, Outcome, Record};
+use crate::random::TraceRandom;
+
+/// The largest part of a worker's processor that the generator takes, which has priority.
+const GENERATOR_MOST: f64 = 0.95;
+
+/// Runs that are simulated with each law of pauses to predict a capacity.
+pub(super) const RUNS_OF_LAW: u32 = 3;
+
+/// The predicted result of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prediction {
+    /// Answers in the window over the Interests sent in it: the median of the traces.
+    pub satisfied: f64,
+    /// Interests that were lost in the window over those sent in it: the median of the traces.
+    pub unsatisfied: f64,
+    /// Their mean.
+    pub mean_unsatisfied: f64,
+    /// Standard deviation of the mean satisfied share.
+    pub deviation: f64,
+    /// Latency at p50 and p99: medians of the traces.
+    pub latency_ns: [f64; 2],
+}
+
+/// The counts of a run in place of a trace.
+struct Counts {
+    satisfied: f64,
+    unsatisfied: f64,
+    latency_ns: [f64; 2],
+}
+
+impl Counts {
+    /// Counts as a run does: an Interest where it was sent, its answer or loss where that came, both within the window. While a
+    /// queue grows, those that are sent in the window are not those that end in it.
+    fn of(records: &[Record], (from_ps, to_ps): (u64, u64)) -> Self {
+        let window = from_ps..to_ps;
+        let sent = records.iter().filter(|record| window.contains(&record.created_ps)).count();
+        let (mut latencies, mut lost) = (Vec::new(), 0_usize);
+        for record in records.iter().filter(|record| window.contains(&record.ended_ps)) {
+            match record.outcome {
+                Outcome::Satisfied => latencies.push(record.ended_ps - record.created_ps),
+                Outcome::Pending => {}
+                Outcome::Late
+                | Outcome::Nacked
+                | Outcome::QueueFull(_)
+                | Outcome::Shed(_)
+                | Outcome::PitFull(_)
+                | Outcome::LinkLoss(_)
+                | Outcome::LinkFull(_) => lost += 1,
+            }
+        }
+        let share = |count: usize| count as f64 / sent.max(1) as f64;
+        let (satisfied, unsatisfied) = (share(latencies.len()), share(lost));
+        let latency_ns = [0.5, 0.99].map(|level| {
+            let last = latencies.len().saturating_sub(1);
+            let index = ((level * latencies.len() as f64) as usize).min(last);
+            let found = (!latencies.is_empty()).then(|| *latencies.select_nth_unstable(index).1);
+            found.map_or(0.0, |ps| ps as f64 / NS)
+        });
+        Self { satisfied, unsatisfied, latency_ns }
+    }
+}
+
+impl Calibration {
+    /// Predicts a run with a warm-up and a window of these seconds, on a machine of this speed: the median of some traces.
+    ///
+    /// # Errors
+    /// A setting too far from what was measured, or a fault of the model.
+    pub fn predict(
+        &self,
+        setting: &Setting,
+        speed: Speed,
+        times: (f64, f64),
+        traces: u32,
+    ) -> Result<Prediction, CalibrateError> {
+        self.predict_traces(setting, speed, times, 0..traces)
+    }
+
+    pub(super) fn predict_traces(
+        &self,
+        setting: &Setting,
+        speed: Speed,
+        (warm_up, seconds): (f64, f64),
+        traces: core::ops::Range<u32>,
+    ) -> Result<Prediction, CalibrateError> {
+        /// A share of satisfied Interests is known so well.
+        const KNOWN: f64 = 0.02;
+        let text = self.model_text(setting, warm_up, seconds)?;
+        let model = Model::parse(&text)
+            .map_err(|error: FileError| CalibrateError::Undetermined(error.to_string()))?;
+        // The generator takes time from the last worker, the more the more it sends and receives.
+        let mut satisfied = f64::min(1.0, 1.0 / self.load(setting, speed));
+        let mut prediction = self.simulate(&model, setting, (speed, satisfied), traces.clone());
+        for _ in 0..2 {
+            if !self.is_shared(setting) || (prediction.satisfied - satisfied).abs() <= KNOWN {
+                break;
+            }
+            satisfied = prediction.satisfied;
+            prediction = self.simulate(&model, setting, (speed, satisfied), traces.clone());
+        }
+        let load = self.load(setting, speed);
+        let ratio = discrepancy(&self.discrepancies, self.is_shared(setting), load);
+        for (latency_ns, ratio) in prediction.latency_ns.iter_mut().zip(ratio) {
+            *latency_ns *= ratio;
+        }
+        Ok(prediction)
+    }
+
+    /// The part of the last worker's time that the generator takes, on the same processor.
+    fn generator_share(&self, setting: &Setting, speed: Speed, satisfied: f64) -> f64 {
+        if !self.is_shared(setting) {
+            return 0.0;
+        }
+        let [idle, per_sent, per_satisfied] = self.generator;
+        let busy = idle + setting.rate * (per_sent + per_satisfied * satisfied);
+        let running = 1.0 - self.pauses.as_ref().map_or(0.0, |pauses| pauses.share);
+        (speed.generator * busy / 1e9 / running).min(GENERATOR_MOST)
+    }
+
+    /// `satisfied`: the share of the Interests that the generator receives an answer to.
+    fn simulate(
+        &self,
+        model: &Model,
+        setting: &Setting,
+        (speed, satisfied): (Speed, f64),
+        traces: core::ops::Range<u32>,
+    ) -> Prediction {
+        let mut network = model.network.clone();
+        let share = self.generator_share(setting, speed, satisfied);
+        for worker in 0..setting.workers {
+            let is_last = worker + 1 == setting.workers;
+            let running = if is_last { 1.0 - share } else { 1.0 };
+            slow_down(&mut network, worker, speed.forwarder / running);
+        }
+        self.pace(&mut network, setting, speed);
+        let mut engine = FastEngine::without_digests(&network);
+        let window_ps = (model.warm_up_ps, model.horizon_ps);
+        let mut counts = Vec::new();
+        for trace in traces {
+            let result = engine.run(TraceRandom::new(1, trace), model.horizon_ps);
+            counts.push(Counts::of(&result.records, window_ps));
+        }
+        let count = counts.len().max(1) as f64;
+        let of = |part: fn(&Counts) -> f64| counts.iter().map(part).collect::<Vec<f64>>();
+        let satisfied = of(|one| one.satisfied);
+        let mean = satisfied.iter().sum::<f64>() / count;
+        let variance = satisfied.iter().map(|s| (s - mean) * (s - mean)).sum::<f64>();
+        let unsatisfied = of(|one| one.unsatisfied);
+        Prediction {
+            satisfied: median(satisfied),
+            mean_unsatisfied: unsatisfied.iter().sum::<f64>() / count,
+            unsatisfied: median(unsatisfied),
+            deviation: sqrt(variance / (count * (count - 1.0)).max(1.0)),
+            latency_ns: [median(of(|one| one.latency_ns[0])), median(of(|one| one.latency_ns[1]))],
+        }
+    }
+
+    /// The generator sends, and receives, in turns; Interests that were due during a pause leave one by one, as fast as it
+    /// sends. A worker takes some time to wake up.
+    fn pace(&self, network: &mut Network, setting: &Setting, speed: Speed) {
+        const BUSY_MOST: f64 = 0.9;
+        let faces = network.consumers.len();
+        let per_sent_ns = (speed.generator * self.generator[1]).min(BUSY_MOST * 1e9 / setting.rate);
+        for face in network.faces.iter_mut().take(faces) {
+            face.incoming.transmit_ps[0] = (faces as f64 * per_sent_ns * NS) as u64;
+        }
+        if self.turn_ns == 0 {
+            return;
+        }
+        let turn_ps = self.turn_ns * NS as u64;
+        for (number, face) in network.faces.iter_mut().enumerate() {
+            // An answer leaves in the turn in which its Interest was received.
+            face.incoming.turns_ps = [if number < faces { turn_ps } else { 1 }, 1];
+            face.incoming.delay_ps = (self.wake_up_ns * NS) as u64 + 1;
+            face.outgoing.turns_ps = [1, turn_ps];
+            face.outgoing.delay_ps = 1;
+        }
+    }
+}
+
+/// Multiplies all service times of a worker.
+fn slow_down(network: &mut Network, worker: usize, factor: f64) {
+    for shard in &mut network.shards {
+        if network.queues[shard.queues[0]].station == worker {
+            shard.forward_factor = shard.forward_factor.map(|own| own * factor);
+        }
+    }
+    for face in &mut network.faces {
+        if network.queues[face.input_queue].station == worker {
+            face.input_factor *= factor;
+            face.output_factor *= factor;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::calibrate::test_campaign::{campaign, rig};
+
+    /// While a queue grows, all that is sent in the window is satisfied later, but a run counts the answers within the window.
+    #[test]
+    fn predicted_runs_are_counted_as_measured_ones() {
+        let record =
+            |created_ps, ended_ps, outcome| Record { ended_ps, outcome, ..Record::new(created_ps) };
+        let records = [
+            record(50, 120, Outcome::Satisfied),
+            record(60, 90, Outcome::Satisfied),
+            record(100, 110, Outcome::Satisfied),
+            record(110, 115, Outcome::QueueFull(0)),
+            record(150, 200, Outcome::Satisfied),
+            record(199, 250, Outcome::Satisfied),
+        ];
+        let counts = Counts::of(&records, (100, 200));
+        assert!((counts.satisfied - 0.5).abs() < 1e-9 && (counts.unsatisfied - 0.25).abs() < 1e-9);
+        assert!((counts.latency_ns[1] - 0.07).abs() < 1e-9, "{:?}", counts.latency_ns);
+        // At 1.25 times the capacity a queue of 4096 is not full within 60 ms, and a fifth of the answers is not there yet.
+        let calibration = Calibration::of(&campaign(), &rig(4096, 8)).unwrap();
+        let near = Setting { workers: 1, hit_ratio: 0.0, ..campaign()[0].setting };
+        let rate = 1.25e9 / calibration.saturated_ns(&near, None);
+        let run =
+            calibration.predict(&Setting { rate, ..near }, Speed::USUAL, (0.01, 0.05), 1).unwrap();
+        assert!(run.unsatisfied < 1e-9, "{run:?}");
+        assert!((run.satisfied - 0.8).abs() < 0.02, "{run:?}");
+    }
+}
