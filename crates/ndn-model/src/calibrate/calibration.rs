@@ -13,7 +13,7 @@ use super::transfer::Transfer;
 use crate::assembly::Placement;
 use crate::pauses::PauseProcess;
 
-/// Longest effect on the time of an Interest, in nanoseconds.
+/// Largest effect that is accepted.
 const EFFECT_MAX_NS: f64 = 1e9;
 
 /// Largest deviation from 1 of the sum of the shares, which are rounded in files, and of the mean of a shape.
@@ -27,11 +27,11 @@ pub struct Calibration {
     pub runs: usize,
     /// Tries that were discarded because the host disturbed the forwarder.
     pub discarded: usize,
-    /// Time of a step of the reference load on the machine as it is calibrated; 0 if not measured.
+    /// Median time of a step of the reference load over the runs, in nanoseconds; 0 if not measured.
     pub reference_ns: f64,
     /// If the reference load takes x times as long, the forwarder takes x to the power of this.
     pub slowdown_exponent: f64,
-    /// Transfers between processors, with one worker and with several.
+    /// Transfers of cache lines between processors, with one worker and with several.
     #[serde(default)]
     pub transfers: [Transfer; 2],
     /// Nanoseconds of each of [`EFFECTS`](super::EFFECTS); zero where the campaign does not vary it.
@@ -61,10 +61,10 @@ pub struct Calibration {
     /// Corrections of throughput, where the generator has a processor alone and where it shares that of a worker.
     #[serde(default)]
     pub throughput: [Throughput; 2],
-    /// Time between two turns of the generator; 0 if it has none.
+    /// Time between two turns of the generator, in nanoseconds; 0 if it has none.
     #[serde(default)]
     pub turn_ns: u64,
-    /// Time from the arrival of packets until a worker that sleeps takes them.
+    /// Time from the arrival of packets until a worker that sleeps takes them, in nanoseconds.
     #[serde(default)]
     pub wake_up_ns: f64,
     /// Corrections of latencies, by load.
@@ -164,7 +164,7 @@ impl Calibration {
         dot(&x, effects)
     }
 
-    /// Time per Interest at this share of hits when the workers do not sleep, in nanoseconds, as it is modelled.
+    /// Time per Interest at this share of hits when the workers do not sleep, in nanoseconds, corrected by throughput.
     pub(super) fn at(&self, setting: &Setting, hit_ratio: f64, placement: Placement) -> f64 {
         let x = regressors(&Setting { placement, ..*setting }, hit_ratio, 0.0, false, 0.0);
         dot(&x, &self.effects) / self.throughput[usize::from(self.is_shared(setting))].factor
@@ -185,7 +185,7 @@ impl Calibration {
     }
 }
 
-/// The share of the processor time that measuring service times takes: the probe effect.
+/// Share of the processor time that measuring service times takes.
 #[must_use]
 pub fn probe_effect(calibration: &Calibration, setting: &Setting) -> f64 {
     calibration.effects[PROBE] / calibration.saturated_ns(setting, None)

@@ -1,4 +1,4 @@
-//! Capacities: the highest rates of which a stated share is lost at most.
+//! Prediction of capacities: the highest rates of which at most a stated share is lost.
 
 use libm::{exp, log, sqrt};
 use serde::{Deserialize, Serialize};
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 use super::calibration::Calibration;
 use super::error::CalibrateError;
 use super::order_statistics::{half_width, median};
-use super::prediction::RUNS_OF_LAW;
+use super::prediction::TRACES_OF_LAW;
 use super::run::Setting;
 use super::speed::Speed;
 use crate::pauses::PauseProcess;
 use crate::random::{StreamId, TraceRandom};
 
-/// Traces of a prediction for long.
+/// Traces that stand for a long time.
 const TRACES_OF_CAPACITY: u32 = 8;
 
-/// Ratios of neighbouring rates at which the search for a capacity ends.
+/// Ratios of the upper to the lower bound at which the search for a capacity ends.
 const PRECISE: f64 = 1.005;
 const COARSE: f64 = 1.02;
 
@@ -34,9 +34,9 @@ pub struct Capacity {
 pub struct CapacityOfRuns {
     /// Interests per second.
     pub rate: f64,
-    /// It lies between these with the stated probability.
+    /// Lower bound of the interval that contains it with the stated probability.
     pub low: f64,
-    /// The same.
+    /// Upper bound.
     pub high: f64,
     /// Standard deviation of its logarithm by pauses: those of the runs, and the uncertainty of their law.
     pub deviation: f64,
@@ -67,7 +67,7 @@ impl Calibration {
         // The same traces with each law: their differences are those of the laws.
         let traces = TRACES_OF_CAPACITY / 4;
         let rates: Result<Vec<f64>, CalibrateError> = (0..pauses.replicates.len() as u32)
-            .map(|replicate| with(&self.with_law(replicate), traces, COARSE).map(log))
+            .map(|replicate| with(&self.with_law_of_pauses(replicate), traces, COARSE).map(log))
             .collect();
         Ok(Capacity { rate, deviation: half_width(rates?) })
     }
@@ -84,16 +84,16 @@ impl Calibration {
         times: (f64, f64),
         confidence: f64,
     ) -> Result<CapacityOfRuns, CalibrateError> {
-        /// Runs near a capacity that is measured, and measurements that are made up.
+        /// Runs near the capacity in a measurement of it, and measurements that are drawn.
         const RUNS: usize = 3;
-        const MADE_UP: u64 = 4000;
+        const MEASUREMENTS: u64 = 4000;
         let count = |pauses: &PauseProcess| pauses.replicates.len() as u32;
         let laws = self.pauses.as_ref().map_or(1, count).max(1);
         let (traces, precision) =
-            if self.pauses.is_some() { (RUNS_OF_LAW, COARSE) } else { (1, PRECISE) };
+            if self.pauses.is_some() { (TRACES_OF_LAW, COARSE) } else { (1, PRECISE) };
         let mut logs: Vec<Vec<f64>> = Vec::new();
         for law in 0..laws {
-            let own = self.with_law(law);
+            let own = self.with_law_of_pauses(law);
             let of_trace = |trace: u32| {
                 let rate = own.highest_rate(setting, precision, |setting| {
                     let prediction =
@@ -106,18 +106,19 @@ impl Calibration {
             logs.push(numbers.map(of_trace).collect::<Result<_, CalibrateError>>()?);
         }
         let spread = self.deviation_at(setting, confidence);
-        let made_up = (0..MADE_UP).map(|index| {
+        let drawn = (0..MEASUREMENTS).map(|index| {
             let mut draw = TraceRandom::new(0x6361_7061, 0).draw(StreamId(0), index);
             let of_law = &logs[draw.below(logs.len() as u64) as usize];
             let runs = [(); RUNS].map(|()| of_law[draw.below(of_law.len() as u64) as usize]);
             (median(runs.to_vec()), draw.normal() * spread)
         });
         let (by_pauses, all): (Vec<f64>, Vec<f64>) =
-            made_up.map(|(log_rate, other)| (log_rate, log_rate + other)).unzip();
+            drawn.map(|(log_rate, other)| (log_rate, log_rate + other)).unzip();
         let mut sorted = all;
         sorted.sort_by(f64::total_cmp);
-        let at =
-            |level: f64| exp(sorted[((level * MADE_UP as f64) as usize).min(sorted.len() - 1)]);
+        let at = |level: f64| {
+            exp(sorted[((level * MEASUREMENTS as f64) as usize).min(sorted.len() - 1)])
+        };
         Ok(CapacityOfRuns {
             rate: exp(median(logs.concat())),
             low: at(0.5 - 0.5 * confidence),
@@ -150,8 +151,8 @@ impl Calibration {
         Ok(sqrt(low * high))
     }
 
-    /// The same with the pauses of a bootstrap replicate.
-    fn with_law(&self, replicate: u32) -> Self {
+    /// The same with the law of pauses of a bootstrap replicate.
+    fn with_law_of_pauses(&self, replicate: u32) -> Self {
         let mut own = self.clone();
         if let Some(pauses) = &mut own.pauses
             && let Some(law) = pauses.replicates.get(replicate as usize)

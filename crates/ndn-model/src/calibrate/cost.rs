@@ -9,9 +9,10 @@ use super::run::Run;
 use super::transfer::{Transfer, excess_ns};
 use crate::random::{StreamId, TraceRandom};
 
+/// Replicates of the bootstrap, each with as many runs as the campaign has.
 const BOOTSTRAP_REPLICATES: u32 = 200;
 
-/// Rounds in which the exponent of slowdowns is refined.
+/// Rounds in which the exponent of slowdowns is refined, at most.
 const EXPONENT_ROUNDS: u32 = 8;
 
 /// The reference load of a run over the usual one; 1 if not measured.
@@ -22,7 +23,7 @@ fn slowdown(run: &Run, reference_ns: f64) -> f64 {
 
 /// The slope of the errors of a fit over the slowdown of the runs, both as logarithms, from 0 to 1.5: 0 if the
 /// reference load hardly varies, or says nothing about the forwarder.
-fn exponent(rows: &[Row<COLUMNS>], effects: &Effects, slowdowns: &[f64]) -> f64 {
+fn slowdown_slope(rows: &[Row<COLUMNS>], effects: &Effects, slowdowns: &[f64]) -> f64 {
     const VARIES: f64 = 0.01;
     let x: Vec<f64> = slowdowns.iter().map(|slowdown| log(*slowdown)).collect();
     let y: Vec<f64> = rows.iter().map(|(row, cost)| log(cost / dot(row, effects))).collect();
@@ -40,16 +41,21 @@ fn exponent(rows: &[Row<COLUMNS>], effects: &Effects, slowdowns: &[f64]) -> f64 
     if slope > 2.0 * error { slope.min(1.5) } else { 0.0 }
 }
 
-/// Effects on the processor time of runs.
-pub(super) struct Fit {
+/// Effects on the processor time of the workers per Interest.
+pub(super) struct CostFit {
+    /// Number of runs.
     pub(super) runs: usize,
+    /// Nanoseconds of each column.
     pub(super) effects: Effects,
+    /// Relative standard deviation of a run around them.
     pub(super) residual: f64,
+    /// Those of bootstrap replicates, without transfers.
     pub(super) replicates: Vec<Vec<f64>>,
+    /// Times follow the reference load to the power of this.
     pub(super) slowdown_exponent: f64,
 }
 
-impl Fit {
+impl CostFit {
     pub(super) fn of(
         runs: &[&Run],
         transfers: &[Transfer; 2],
@@ -70,7 +76,7 @@ impl Fit {
             return Err(CalibrateError::TooFewRuns { runs: rows.len(), needed });
         }
         let undetermined =
-            || CalibrateError::Undetermined("the runs do not tell the effects apart".to_owned());
+            || CalibrateError::Undetermined("the runs do not determine the effects".to_owned());
         let all: Vec<usize> = (0..rows.len()).collect();
         // Longer transfers make nothing faster.
         let fit = |rows: &[Row<COLUMNS>], varied: &mut Vec<usize>| {
@@ -82,7 +88,7 @@ impl Fit {
         // The effects take a part of the slope where slow runs have their settings in common; the rounds converge to the fit
         // of both.
         for _ in 0..EXPONENT_ROUNDS {
-            let change = exponent(&rows, &effects, &slowdowns);
+            let change = slowdown_slope(&rows, &effects, &slowdowns);
             if change == 0.0 {
                 break;
             }
@@ -114,8 +120,8 @@ impl Fit {
     }
 }
 
-/// Processor time of the generator per second, per Interest and per answer, and per Interest for each nanosecond that a transfer
-/// takes more than usually, by least squares without negative ones.
+/// Processor time of the generator in nanoseconds: per second, per Interest and per answer; and per Interest for each nanosecond
+/// by which a transfer is longer than usual. None is negative.
 pub(super) fn generator(runs: &[&Run], transfers: &[Transfer; 2]) -> ([f64; 3], f64) {
     let row = |run: &&Run| {
         let sent = run.sent as f64;

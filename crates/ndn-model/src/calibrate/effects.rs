@@ -19,22 +19,26 @@ pub const EFFECTS: [&str; EFFECT_COUNT] = [
     "remote",
 ];
 
+/// Number of [`EFFECTS`], and the places of some of them.
 pub(super) const EFFECT_COUNT: usize = 11;
 pub(super) const SLEEP: usize = 0;
 pub(super) const PROBE: usize = 9;
 pub(super) const REMOTE: usize = 10;
 
-/// First column of the influence of transfers, which is estimated with the effects.
+/// Column of the transfers with one worker, before that with several: they are estimated with the effects.
 pub(super) const TRANSFER: usize = EFFECT_COUNT;
 pub(super) const COLUMNS: usize = EFFECT_COUNT + 2;
 
-/// Name components and routes at which an effect of them is zero.
+/// Name components and routes at which their effect is zero.
 const COMPONENTS_AT_ZERO: f64 = 7.0;
 const ROUTES_AT_ZERO: f64 = 64.0;
 
+/// Nanoseconds of each column, or a value of each regressor.
 pub(super) type Effects = [f64; COLUMNS];
 
-/// `transfer_ns`: by how much a transfer is longer than usual.
+/// The regressors of an Interest and its Data: the time per Interest is their sum of products with the effects.
+///
+/// `sleeps` are those per Interest, `transfer_ns` is the time by which a transfer is longer than usual.
 pub(super) fn regressors(
     setting: &Setting,
     hit_ratio: f64,

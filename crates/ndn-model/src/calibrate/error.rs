@@ -1,6 +1,6 @@
-//! Why runs give no calibration.
+//! Reasons why a campaign cannot be calibrated.
 
-/// Why a campaign gives no calibration.
+/// A reason why a campaign cannot be calibrated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CalibrateError {
     /// Too few runs for the number of effects.
@@ -12,7 +12,7 @@ pub enum CalibrateError {
     },
     /// No run has service times.
     NotTraced,
-    /// The runs do not tell the effects apart, or a cost is not positive.
+    /// The runs do not determine the effects, or a cost is not positive.
     Undetermined(String),
 }
 

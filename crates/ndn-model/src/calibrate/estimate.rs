@@ -1,28 +1,30 @@
-//! A calibration from the runs of a campaign.
+//! Estimation of a calibration from the runs of a campaign.
 
 use libm::log;
 
 use super::calibration::Calibration;
-use super::cost::{Fit, generator};
+use super::cost::{CostFit, generator};
 use super::effects::{EFFECT_COUNT, TRANSFER};
 use super::error::CalibrateError;
-use super::latency::{Discrepancy, outside_latency};
+use super::latency::{Discrepancy, latency_outside_forwarder};
 use super::order_statistics::{half_width, median};
-use super::prediction::{Prediction, RUNS_OF_LAW};
+use super::prediction::{Prediction, TRACES_OF_LAW};
 use super::ranges::Ranges;
 use super::run::{Rig, Run, Setting};
-use super::selection::{COST_DELAYED_MAX, calm, show_times, with_shared};
-use super::service_times::{pauses_in_services, shapes, shares};
+use super::selection::{
+    for_generator_cost, usable, usable_for_latency, with_least_load, without_waiting_workers,
+};
+use super::service_times::{forwarding_shapes, pauses_in_services, stage_shares};
 use super::speed::Speed;
 use super::throughput::Throughput;
 use super::transfer::Transfer;
-use crate::pauses::{LATENCY_DELAYED_MAX, PauseProcess};
+use crate::pauses::PauseProcess;
 
-/// The share that a run with more load than it can satisfy loses at least, by the model.
-const OVERLOADED_LOSS: f64 = 0.1;
+/// Share that a run loses at least by the model if it counts as overloaded.
+const OVERLOADED_LOSS_MIN: f64 = 0.1;
 
-/// Runs that the time to wake up is estimated from, at most, and the longest one.
-const CALM_RUNS: usize = 8;
+/// Runs that the time to wake up is estimated from, at most, and the longest time.
+const WAKE_UP_RUNS_MAX: usize = 8;
 const WAKE_UP_MAX_NS: f64 = 100e3;
 
 impl Calibration {
@@ -31,16 +33,13 @@ impl Calibration {
     /// # Errors
     /// Too few runs, none with service times, or runs that do not tell the effects apart.
     pub fn of(runs: &[Run], rig: &Rig) -> Result<Self, CalibrateError> {
-        // Counters that were read late can show no work.
-        let is_usable =
-            |run: &&Run| run.cost_ns() > 0.0 && run.delayed(rig.processors) <= COST_DELAYED_MAX;
-        let usable: Vec<&Run> = runs.iter().filter(is_usable).collect();
-        let mut transfers = Transfer::of_all(&usable);
+        let usable = usable(runs, rig.processors);
+        let mut transfers = Transfer::by_workers(&usable);
         let reference_ns = median(usable.iter().map(|run| run.host.reference_ns()).collect());
-        let Fit { runs: timed, effects, residual, replicates, slowdown_exponent } =
-            Fit::of(&show_times(&usable), &transfers, reference_ns)?;
+        let CostFit { runs: timed, effects, residual, replicates, slowdown_exponent } =
+            CostFit::of(&without_waiting_workers(&usable), &transfers, reference_ns)?;
         let (generator, generator_transfer) =
-            generator(&with_shared(&usable, rig.processors), &transfers);
+            generator(&for_generator_cost(&usable, rig.processors), &transfers);
         for (transfer, effect) in transfers.iter_mut().zip(&effects[TRANSFER..]) {
             transfer.effect = *effect;
         }
@@ -53,11 +52,11 @@ impl Calibration {
             effects: effects[..EFFECT_COUNT].to_vec(),
             residual,
             replicates,
-            shares: shares(&usable)?,
-            shapes: shapes(&usable)?,
+            shares: stage_shares(&usable)?,
+            shapes: forwarding_shapes(&usable)?,
             generator,
             generator_transfer,
-            latency_ns: outside_latency(&usable),
+            latency_ns: latency_outside_forwarder(&usable),
             pauses: PauseProcess::of(&usable.iter().map(|run| &run.pauses[..]).collect::<Vec<_>>()),
             pauses_in_services: pauses_in_services(&usable, rig.processors),
             throughput: [Throughput::default(); 2],
@@ -69,17 +68,16 @@ impl Calibration {
             processors: rig.processors,
             ranges: Ranges::of(&usable),
         };
-        calibration.take_pauses_off();
-        let mut calm = usable.clone();
-        calm.retain(|run| run.delayed(rig.processors) <= LATENCY_DELAYED_MAX);
-        calibration.learn_wake_up(&calm);
-        calibration.learn_throughput(&usable, rig.warm_up);
-        calibration.learn_latencies(&calm, rig.warm_up);
+        calibration.subtract_charged_pauses();
+        let for_latency = usable_for_latency(&usable, rig.processors);
+        calibration.estimate_wake_up(&for_latency);
+        calibration.estimate_throughput(&usable, rig.warm_up);
+        calibration.estimate_latency_ratios(&for_latency, rig.warm_up);
         Ok(calibration)
     }
 
-    /// Processor time has pauses in it of which the kernel does not know.
-    fn take_pauses_off(&mut self) {
+    /// Subtracts from all times the pauses that the kernel counts as processor time.
+    fn subtract_charged_pauses(&mut self) {
         let running = 1.0 - self.pauses.as_ref().map_or(0.0, |pauses| pauses.charged);
         let effects = self.effects.iter_mut().chain(self.replicates.iter_mut().flatten());
         let transfers = self.transfers.iter_mut().map(|transfer| &mut transfer.effect);
@@ -92,25 +90,25 @@ impl Calibration {
         let setting =
             Setting { rate: run.rate(), hit_ratio: run.measured_hit_ratio(), ..run.setting };
         let speed = self.speed(run);
-        let traces = if self.pauses.is_some() { RUNS_OF_LAW } else { 1 };
+        let traces = if self.pauses.is_some() { TRACES_OF_LAW } else { 1 };
         let prediction = self.predict(&setting, speed, times, traces).ok()?;
         Some((setting, self.load(&setting, speed), prediction))
     }
 
     /// Estimates the time that a worker takes to wake up: with it, the latencies of the runs with the least load are nearest to
     /// those of the model. Because of the turns, a range of times can have the same latencies: then it is the shortest.
-    fn learn_wake_up(&mut self, runs: &[&Run]) {
+    fn estimate_wake_up(&mut self, runs: &[&Run]) {
         const STEPS: u32 = 20;
         const TIMES: (f64, f64) = (0.02, 0.1);
         if self.turn_ns == 0 {
             return;
         }
-        let mut calm = calm(runs);
-        calm.truncate(CALM_RUNS);
+        let mut idlest = with_least_load(runs);
+        idlest.truncate(WAKE_UP_RUNS_MAX);
         let mut best = (f64::INFINITY, 0.0);
         for step in 0..=STEPS {
             self.wake_up_ns = f64::from(step) * WAKE_UP_MAX_NS / f64::from(STEPS);
-            let errors = calm.iter().filter_map(|run| {
+            let errors = idlest.iter().filter_map(|run| {
                 let (_, _, predicted) = self.predict_run(run, TIMES)?;
                 let error =
                     |level: usize, ns: u64| log(ns as f64 / predicted.latency_ns[level]).abs();
@@ -126,7 +124,7 @@ impl Calibration {
 
     /// Compares the answers of runs with more load than they can satisfy with those of the model. What keeps a worker from its
     /// work, and is neither in its processor time nor seen by the meter of pauses, is in their ratio.
-    fn learn_throughput(&mut self, runs: &[&Run], warm_up: f64) {
+    fn estimate_throughput(&mut self, runs: &[&Run], warm_up: f64) {
         let mut logs = [Vec::new(), Vec::new()];
         for run in runs {
             // Half a load is not more than a run can satisfy, with a generator on the processor of a worker neither.
@@ -138,7 +136,7 @@ impl Calibration {
                 continue;
             };
             let ratio = run.satisfied as f64 / run.sent.max(1) as f64 / predicted.satisfied;
-            if predicted.unsatisfied > OVERLOADED_LOSS && ratio.is_normal() {
+            if predicted.unsatisfied > OVERLOADED_LOSS_MIN && ratio.is_normal() {
                 logs[usize::from(self.is_shared(&setting))].push(log(ratio));
             }
         }
@@ -146,7 +144,7 @@ impl Calibration {
     }
 
     /// Compares the latencies of the runs with those of the model.
-    fn learn_latencies(&mut self, runs: &[&Run], warm_up: f64) {
+    fn estimate_latency_ratios(&mut self, runs: &[&Run], warm_up: f64) {
         let mut all = Vec::new();
         for run in runs.iter().filter(|run| run.latency_ns[0] > 0) {
             let Some((setting, load, predicted)) = self.predict_run(run, (warm_up, run.seconds))

@@ -1,12 +1,14 @@
-//! Latencies of runs, outside of the forwarder and compared with those of the model.
+//! Correction of latencies: those of runs over those of the model, by load; and the latency outside of the forwarder.
 
 use libm::{exp, log};
 use serde::{Deserialize, Serialize};
 
+use super::order_statistics::median;
 use super::run::Run;
-use super::selection::calm;
+use super::selection::with_least_load;
 
-/// Measured latencies of a run over those of the model at the same rate: threads that are woken, turns of the generator.
+/// Measured latencies of a run over those of the model at the same rate. They differ by the times in which threads wake up, and by
+/// the turns of the generator.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Discrepancy {
@@ -18,8 +20,8 @@ pub struct Discrepancy {
     pub ratio: [f64; 2],
 }
 
-/// The usual ratio at p50 and p99 near a load: the median of the runs, weighted by their distance.
-pub(super) fn discrepancy(all: &[Discrepancy], is_shared: bool, load: f64) -> [f64; 2] {
+/// The ratio at p50 and p99 near a load: the median of the runs, weighted by their distance from it.
+pub(super) fn latency_ratio_near(all: &[Discrepancy], is_shared: bool, load: f64) -> [f64; 2] {
     const BANDWIDTH: f64 = 0.15;
     let distance = |one: &Discrepancy| log(one.load / load).abs() / BANDWIDTH;
     let same: Vec<&Discrepancy> = all.iter().filter(|one| one.is_shared == is_shared).collect();
@@ -43,12 +45,8 @@ pub(super) fn discrepancy(all: &[Discrepancy], is_shared: bool, load: f64) -> [f
     })
 }
 
-/// Median of p50 and p99 over the calm runs.
-pub(super) fn outside_latency(runs: &[&Run]) -> [f64; 2] {
-    let calm = calm(runs);
-    [0, 2].map(|level| {
-        let mut values: Vec<u64> = calm.iter().map(|run| run.latency_ns[level]).collect();
-        values.sort_unstable();
-        values.get(values.len() / 2).map_or(0.0, |ns| *ns as f64)
-    })
+/// Medians of p50 and p99 over the runs with the least load, in nanoseconds.
+pub(super) fn latency_outside_forwarder(runs: &[&Run]) -> [f64; 2] {
+    let idlest = with_least_load(runs);
+    [0, 2].map(|level| median(idlest.iter().map(|run| run.latency_ns[level] as f64).collect()))
 }

@@ -1,4 +1,4 @@
-//! Model files of settings.
+//! The model file of a setting.
 
 use core::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The time of a worker for an Interest and its Data, divided between stages and packets.
+//! Division of the time of an Interest and its Data between stages, and between packets.
 
 use super::calibration::Calibration;
 use super::effects::SLEEP;

@@ -1,10 +1,10 @@
-//! Predictions of runs: the model of a setting, simulated as runs are measured.
+//! Prediction of runs: simulation of the model of a setting, counted as runs are.
 
 use libm::sqrt;
 
 use super::calibration::Calibration;
 use super::error::CalibrateError;
-use super::latency::discrepancy;
+use super::latency::latency_ratio_near;
 use super::order_statistics::median;
 use super::packet_times::NS;
 use super::run::Setting;
@@ -14,11 +14,11 @@ use crate::file::{FileError, Model};
 use crate::network::{Network, Outcome, Record};
 use crate::random::TraceRandom;
 
-/// The largest part of a worker's processor that the generator takes, which has priority.
-const GENERATOR_MOST: f64 = 0.95;
+/// Largest share of a worker's processor that the generator takes, which has priority.
+const GENERATOR_SHARE_MAX: f64 = 0.95;
 
-/// Runs that are simulated with each law of pauses to predict a capacity.
-pub(super) const RUNS_OF_LAW: u32 = 3;
+/// Traces that are simulated to predict a run or the capacity of runs with one law of pauses.
+pub(super) const TRACES_OF_LAW: u32 = 3;
 
 /// The predicted result of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,14 +35,14 @@ pub struct Prediction {
     pub latency_ns: [f64; 2],
 }
 
-/// The counts of a run in place of a trace.
-struct Counts {
+/// The counts that a run with the same packets as a trace would have.
+struct RunCounts {
     satisfied: f64,
     unsatisfied: f64,
     latency_ns: [f64; 2],
 }
 
-impl Counts {
+impl RunCounts {
     /// Counts as a run does: an Interest where it was sent, its answer or loss where that came, both within the window. While a
     /// queue grows, those that are sent in the window are not those that end in it.
     fn of(records: &[Record], (from_ps, to_ps): (u64, u64)) -> Self {
@@ -96,8 +96,8 @@ impl Calibration {
         (warm_up, seconds): (f64, f64),
         traces: core::ops::Range<u32>,
     ) -> Result<Prediction, CalibrateError> {
-        /// A share of satisfied Interests is known so well.
-        const KNOWN: f64 = 0.02;
+        /// Change of the satisfied share at which the time of the generator is known.
+        const SATISFIED_TOLERANCE: f64 = 0.02;
         let text = self.model_text(setting, warm_up, seconds)?;
         let model = Model::parse(&text)
             .map_err(|error: FileError| CalibrateError::Undetermined(error.to_string()))?;
@@ -105,14 +105,16 @@ impl Calibration {
         let mut satisfied = f64::min(1.0, 1.0 / self.load(setting, speed));
         let mut prediction = self.simulate(&model, setting, (speed, satisfied), traces.clone());
         for _ in 0..2 {
-            if !self.is_shared(setting) || (prediction.satisfied - satisfied).abs() <= KNOWN {
+            if !self.is_shared(setting)
+                || (prediction.satisfied - satisfied).abs() <= SATISFIED_TOLERANCE
+            {
                 break;
             }
             satisfied = prediction.satisfied;
             prediction = self.simulate(&model, setting, (speed, satisfied), traces.clone());
         }
         let load = self.load(setting, speed);
-        let ratio = discrepancy(&self.discrepancies, self.is_shared(setting), load);
+        let ratio = latency_ratio_near(&self.discrepancies, self.is_shared(setting), load);
         for (latency_ns, ratio) in prediction.latency_ns.iter_mut().zip(ratio) {
             *latency_ns *= ratio;
         }
@@ -127,7 +129,7 @@ impl Calibration {
         let [idle, per_sent, per_satisfied] = self.generator;
         let busy = idle + setting.rate * (per_sent + per_satisfied * satisfied);
         let running = 1.0 - self.pauses.as_ref().map_or(0.0, |pauses| pauses.share);
-        (speed.generator * busy / 1e9 / running).min(GENERATOR_MOST)
+        (speed.generator * busy / 1e9 / running).min(GENERATOR_SHARE_MAX)
     }
 
     /// `satisfied`: the share of the Interests that the generator receives an answer to.
@@ -143,18 +145,18 @@ impl Calibration {
         for worker in 0..setting.workers {
             let is_last = worker + 1 == setting.workers;
             let running = if is_last { 1.0 - share } else { 1.0 };
-            slow_down(&mut network, worker, speed.forwarder / running);
+            scale_service_times(&mut network, worker, speed.forwarder / running);
         }
-        self.pace(&mut network, setting, speed);
+        self.set_turns(&mut network, setting, speed);
         let mut engine = FastEngine::without_digests(&network);
         let window_ps = (model.warm_up_ps, model.horizon_ps);
         let mut counts = Vec::new();
         for trace in traces {
             let result = engine.run(TraceRandom::new(1, trace), model.horizon_ps);
-            counts.push(Counts::of(&result.records, window_ps));
+            counts.push(RunCounts::of(&result.records, window_ps));
         }
         let count = counts.len().max(1) as f64;
-        let of = |part: fn(&Counts) -> f64| counts.iter().map(part).collect::<Vec<f64>>();
+        let of = |part: fn(&RunCounts) -> f64| counts.iter().map(part).collect::<Vec<f64>>();
         let satisfied = of(|one| one.satisfied);
         let mean = satisfied.iter().sum::<f64>() / count;
         let variance = satisfied.iter().map(|s| (s - mean) * (s - mean)).sum::<f64>();
@@ -170,10 +172,11 @@ impl Calibration {
 
     /// The generator sends, and receives, in turns; Interests that were due during a pause leave one by one, as fast as it
     /// sends. A worker takes some time to wake up.
-    fn pace(&self, network: &mut Network, setting: &Setting, speed: Speed) {
-        const BUSY_MOST: f64 = 0.9;
+    fn set_turns(&self, network: &mut Network, setting: &Setting, speed: Speed) {
+        const BUSY_SHARE_MAX: f64 = 0.9;
         let faces = network.consumers.len();
-        let per_sent_ns = (speed.generator * self.generator[1]).min(BUSY_MOST * 1e9 / setting.rate);
+        let per_sent_ns =
+            (speed.generator * self.generator[1]).min(BUSY_SHARE_MAX * 1e9 / setting.rate);
         for face in network.faces.iter_mut().take(faces) {
             face.incoming.transmit_ps[0] = (faces as f64 * per_sent_ns * NS) as u64;
         }
@@ -192,7 +195,7 @@ impl Calibration {
 }
 
 /// Multiplies all service times of a worker.
-fn slow_down(network: &mut Network, worker: usize, factor: f64) {
+fn scale_service_times(network: &mut Network, worker: usize, factor: f64) {
     for shard in &mut network.shards {
         if network.queues[shard.queues[0]].station == worker {
             shard.forward_factor = shard.forward_factor.map(|own| own * factor);
@@ -225,7 +228,7 @@ mod tests {
             record(150, 200, Outcome::Satisfied),
             record(199, 250, Outcome::Satisfied),
         ];
-        let counts = Counts::of(&records, (100, 200));
+        let counts = RunCounts::of(&records, (100, 200));
         assert!((counts.satisfied - 0.5).abs() < 1e-9 && (counts.unsatisfied - 0.25).abs() < 1e-9);
         assert!((counts.latency_ns[1] - 0.07).abs() < 1e-9, "{:?}", counts.latency_ns);
         // At 1.25 times the capacity a queue of 4096 is not full within 60 ms, and a fifth of the answers is not there yet.

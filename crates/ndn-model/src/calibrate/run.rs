@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::assembly::Placement;
 use crate::pauses::Watch;
 
-/// The equipment and procedure that the runs of a campaign have in common.
+/// Equipment and procedure of a campaign: the same in all of its runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rig {
     /// Packets of the queue of a face.
@@ -123,17 +123,18 @@ pub struct Host {
     pub stolen: f64,
     /// Involuntary context switches of the workers.
     pub preemptions: u64,
-    /// Mean time in which the generator reads how far workers on other processors have come: that of a cache line from one
-    /// processor to the other one, which depends on where the host runs them. 0 if not measured.
+    /// Mean time of the transfer of a cache line from the processor of a worker to that of the generator, in nanoseconds: that of
+    /// a reading of the lengths of all queues, which workers have changed before. It depends on where the host runs the
+    /// processors. 0 if not measured.
     #[serde(default)]
     pub transfer_ns: f64,
-    /// The same in the slowest part of the run over that in the fastest one, less 1.
+    /// Mean transfer time in the slowest part of the run over that in the fastest one, less 1.
     #[serde(default)]
     pub transfer_change: f64,
 }
 
 impl Host {
-    /// The mean time of a step of the reference load; 0 if not measured.
+    /// Geometric mean of the times before and after the run, in nanoseconds; 0 if not measured.
     #[must_use]
     pub fn reference_ns(&self) -> f64 {
         sqrt(self.reference_ns[0] * self.reference_ns[1])
@@ -145,7 +146,7 @@ impl Host {
 pub struct QueueLength {
     /// Number of samples.
     pub samples: u64,
-    /// Their sum.
+    /// Sum of their lengths.
     pub sum: u64,
     /// The longest; of the whole run, where the forwarder keeps it.
     pub most: u64,
@@ -192,7 +193,7 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// Adds a time, if it is long enough.
+    /// Adds a time of at least [`STALL_MIN_NS`]; shorter ones are ignored.
     pub fn note(&mut self, ns: u64) {
         if ns >= STALL_MIN_NS {
             self.count += 1;
@@ -264,7 +265,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Share of the Interests that was not satisfied for lack of room.
+    /// Interests and Data that found a queue full, over the Interests sent.
     #[must_use]
     pub fn unsatisfied(&self) -> f64 {
         self.refused as f64 / self.sent.max(1) as f64

@@ -11,7 +11,7 @@ use crate::pauses::PAUSE_MIN_NS;
 const CELLS: usize = 64;
 const TAIL: f64 = 0.01;
 
-/// A distribution with mean 1.
+/// A distribution with mean 1: the shape of a distribution of service times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Shape {
@@ -22,6 +22,7 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// The distribution itself.
     pub(super) fn table(&self) -> Distribution {
         Distribution::Empirical(QuantileTable {
             quantiles: self.quantiles.clone(),
@@ -30,6 +31,7 @@ impl Shape {
         })
     }
 
+    /// The distribution with another mean.
     pub(super) fn scaled(&self, mean: f64) -> Distribution {
         let table = self.table();
         let factor = mean / table.mean();
@@ -69,8 +71,8 @@ impl Shape {
     }
 }
 
-/// Shares of the stages in the time of a miss, over the traced runs.
-pub(super) fn shares(runs: &[&Run]) -> Result<[f64; 5], CalibrateError> {
+/// Shares in the time of a miss, over the traced runs: dispatch and forwarding of Interests, of Data, and the rest.
+pub(super) fn stage_shares(runs: &[&Run]) -> Result<[f64; 5], CalibrateError> {
     let mut sums = [0.0; 5];
     for run in runs {
         let Some(services) = &run.services else { continue };
@@ -94,7 +96,8 @@ pub(super) fn shares(runs: &[&Run]) -> Result<[f64; 5], CalibrateError> {
     if total > 0.0 { Ok(sums.map(|sum| sum / total)) } else { Err(CalibrateError::NotTraced) }
 }
 
-pub(super) fn shapes(runs: &[&Run]) -> Result<[Shape; 2], CalibrateError> {
+/// The shapes of the forwarding times of Interests and of Data.
+pub(super) fn forwarding_shapes(runs: &[&Run]) -> Result<[Shape; 2], CalibrateError> {
     let shape = |of: fn(&ServiceTimes) -> &Histogram| {
         let mut all = Histogram::default();
         for services in runs.iter().filter_map(|run| run.services.as_ref()) {
@@ -105,7 +108,7 @@ pub(super) fn shapes(runs: &[&Run]) -> Result<[Shape; 2], CalibrateError> {
     Ok([shape(|s| &s.interest_forwarding)?, shape(|s| &s.data_forwarding)?])
 }
 
-/// The share of the measured service times that those as long as pauses have.
+/// Share of the measured time in service times that are as long as pauses, of runs whose generator has a processor alone.
 pub(super) fn pauses_in_services(runs: &[&Run], processors: usize) -> f64 {
     let (mut paused, mut all) = (0.0, 0.0);
     let alone = runs.iter().filter(|run| run.setting.workers < processors);

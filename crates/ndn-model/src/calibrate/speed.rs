@@ -1,4 +1,4 @@
-//! The speed of the machine during a run, over that of the machine as it is calibrated.
+//! Slowness of the machine during a run, by its reference load and its transfers, compared with the campaign.
 
 use libm::pow;
 
@@ -7,12 +7,12 @@ use super::effects::{TRANSFER, regressors};
 use super::run::{Run, Setting};
 use super::transfer::excess_ns;
 
-/// Factors on the times of a calibration.
+/// Factors on the times of a calibration: above 1 on a slower machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Speed {
-    /// On those of the forwarder.
+    /// On the times of the forwarder.
     pub forwarder: f64,
-    /// On those of the generator.
+    /// On the times of the generator.
     pub generator: f64,
 }
 
@@ -21,8 +21,8 @@ impl Speed {
     pub const USUAL: Self = Self { forwarder: 1.0, generator: 1.0 };
 }
 
-/// A machine is not regarded as faster than this: transfers take a part of the time only.
-const FASTEST: f64 = 0.2;
+/// Lower bound of the factors by transfers, which are a part of the time only.
+const FACTOR_MIN: f64 = 0.2;
 
 impl Calibration {
     /// Factor on all times while the reference load takes `reference_ns`; 1 if that is not known.
@@ -34,7 +34,7 @@ impl Calibration {
         }
     }
 
-    /// The machine during a run.
+    /// The factors during a run.
     #[must_use]
     pub fn speed(&self, run: &Run) -> Speed {
         let setting = &run.setting;
@@ -46,8 +46,8 @@ impl Calibration {
         let usual_ns = (idle / setting.rate + per_sent + per_satisfied).max(1.0);
         let generator = 1.0 + self.generator_transfer * transfer_ns / usual_ns;
         Speed {
-            forwarder: slowdown * forwarder.max(FASTEST),
-            generator: slowdown * generator.max(FASTEST),
+            forwarder: slowdown * forwarder.max(FACTOR_MIN),
+            generator: slowdown * generator.max(FACTOR_MIN),
         }
     }
 
@@ -143,7 +143,7 @@ mod tests {
         assert!((far.forwarder / expected - 1.0).abs() < 0.05, "{far:?} {expected}");
         let deviation = calibration.transfer_deviation(&setting);
         assert!((0.02..0.3).contains(&deviation), "{deviation}");
-        // Runs without it, and transfers that hardly vary, tell nothing.
+        // Runs without it, and transfers that hardly vary, have no effect.
         assert_eq!(near.transfers, [Transfer::default(); 2]);
         assert_eq!(near.speed(&runs[0]), Speed::USUAL);
     }

@@ -11,6 +11,7 @@ use crate::network::Pauses;
 use crate::pauses::{self, Watch};
 use crate::random::{StreamId, TraceRandom};
 
+/// A campaign without turns of the generator.
 pub(super) fn rig(queue: usize, processors: usize) -> Rig {
     Rig { queue, processors, turn_ns: 0, warm_up: 0.1 }
 }

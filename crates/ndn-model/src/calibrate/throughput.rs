@@ -1,4 +1,4 @@
-//! Answers of overloaded runs compared with those of the model.
+//! Correction of throughput: answers of overloaded runs over those of the model.
 
 use libm::{exp, sqrt};
 use serde::{Deserialize, Serialize};
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 use super::order_statistics::median;
 use crate::special::{normal_quantile, student_t_quantile};
 
-/// Runs with more load than they can satisfy that make a correction.
-const OVERLOADED_MIN: usize = 4;
+/// Runs from which on there is a correction.
+const RUNS_MIN: usize = 4;
 
-/// Answers of runs with more load than they can satisfy over those of the model.
+/// Answers of runs with more load than they can satisfy, over those of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Throughput {
     /// Runs that were compared.
     pub runs: usize,
-    /// Their median ratio; 1 of too few runs.
+    /// Their median ratio; 1 with too few runs.
     pub factor: f64,
-    /// Standard deviation of the logarithm of a run around it; 0 of too few runs.
+    /// Standard deviation of the logarithm of a run around it; 0 with too few runs.
     pub deviation: f64,
 }
 
@@ -27,9 +27,9 @@ impl Default for Throughput {
 }
 
 impl Throughput {
-    /// Of the logarithms of the ratios.
+    /// From the logarithms of the ratios.
     pub(super) fn of(logs: &[f64]) -> Self {
-        if logs.len() < OVERLOADED_MIN {
+        if logs.len() < RUNS_MIN {
             return Self { runs: logs.len(), ..Self::default() };
         }
         let middle = median(logs.to_vec());
@@ -41,7 +41,7 @@ impl Throughput {
     /// Standard deviation of a normal variable whose interval with probability `confidence` is as wide as that of a further
     /// run: Student's, as the deviation and the middle come from few runs.
     pub(super) fn deviation_at(&self, confidence: f64) -> f64 {
-        if self.runs < OVERLOADED_MIN {
+        if self.runs < RUNS_MIN {
             return self.deviation;
         }
         // Both quantiles are 0 in the middle, and infinite at the end.

@@ -1,4 +1,6 @@
-//! The time of a cache line from one processor to another: a transfer.
+//! Transfers of cache lines between processors: how long they take, and by how much longer in a run than usual.
+//!
+//! The time of a transfer depends on the caches that the processors have in common. The host of a virtual machine moves them.
 
 use libm::sqrt;
 use serde::{Deserialize, Serialize};
@@ -6,23 +8,23 @@ use serde::{Deserialize, Serialize};
 use super::order_statistics::median;
 use super::run::Run;
 
-/// Transfers that vary less tell nothing of their effect.
-const TRANSFER_VARIES: f64 = 0.05;
+/// Standard deviation over the median from which on the effect of transfers is estimated.
+const VARIATION_MIN: f64 = 0.05;
 
-/// Transfers between processors.
+/// Transfers of a cache line between processors, and their effect on the time of an Interest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Transfer {
-    /// The usual time; 0 if it was not measured, or hardly varies.
+    /// Median time over the runs, in nanoseconds; 0 if it was not measured, or hardly varies.
     pub usual_ns: f64,
-    /// Standard deviation between runs.
+    /// Standard deviation between runs, in nanoseconds.
     pub deviation_ns: f64,
     /// Nanoseconds of an Interest and its Data for each by which a transfer is longer than usual.
     pub effect: f64,
 }
 
 impl Transfer {
-    /// Of those of these runs that have the time, without the effect.
+    /// Over the runs in which the time was measured; the effect is 0 until it is estimated.
     fn of<'r>(runs: impl Iterator<Item = &'r Run>) -> Self {
         let all: Vec<f64> = runs.map(|run| run.host.transfer_ns).filter(|ns| *ns > 0.0).collect();
         if all.is_empty() {
@@ -31,19 +33,19 @@ impl Transfer {
         let usual_ns = median(all.clone());
         let squares: f64 = all.iter().map(|ns| (ns - usual_ns) * (ns - usual_ns)).sum();
         let deviation_ns = sqrt(squares / all.len().max(1) as f64);
-        let varies = deviation_ns >= TRANSFER_VARIES * usual_ns;
+        let varies = deviation_ns >= VARIATION_MIN * usual_ns;
         if varies { Self { usual_ns, deviation_ns, effect: 0.0 } } else { Self::default() }
     }
 
-    /// Those of the runs with one worker, and with several.
-    pub(super) fn of_all(runs: &[&Run]) -> [Self; 2] {
+    /// Over the runs with one worker, and over those with several.
+    pub(super) fn by_workers(runs: &[&Run]) -> [Self; 2] {
         [false, true].map(|several| {
             Self::of(runs.iter().copied().filter(|run| (run.setting.workers > 1) == several))
         })
     }
 }
 
-/// Nanoseconds by which a transfer is longer than usual; 0 if either is not known.
+/// Nanoseconds by which a transfer was longer in a run than usual; 0 if it was not measured in the run, or hardly varies.
 pub(super) fn excess_ns(run: &Run, transfers: &[Transfer; 2]) -> f64 {
     let usual_ns = transfers[usize::from(run.setting.workers > 1)].usual_ns;
     let own_ns = run.host.transfer_ns;

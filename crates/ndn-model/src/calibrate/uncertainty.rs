@@ -3,7 +3,7 @@
 use libm::{exp, log, sqrt};
 
 use super::calibration::Calibration;
-use super::latency::discrepancy;
+use super::latency::latency_ratio_near;
 use super::order_statistics::half_width;
 use super::run::Setting;
 use crate::special::normal_quantile;
@@ -15,7 +15,7 @@ impl Calibration {
             let mut others = self.discrepancies.clone();
             let own = others.swap_remove(index);
             let known = others.iter().any(|other| other.is_shared == own.is_shared);
-            let error = log(own.ratio[1] / discrepancy(&others, own.is_shared, own.load)[1]);
+            let error = log(own.ratio[1] / latency_ratio_near(&others, own.is_shared, own.load)[1]);
             (known && error.is_finite()).then_some(error)
         });
         errors.collect()
