@@ -223,6 +223,10 @@ pub struct Run {
     pub pauses: Vec<Watch>,
     /// Length of the window.
     pub seconds: f64,
+    /// Seconds over which the counters of the workers (Interests, hits, bursts, sleeps, processor time, delay) were counted: they
+    /// begin a little before the window. 0 in campaigns that do not have it: taken as the window.
+    #[serde(default)]
+    pub counted_seconds: f64,
     /// Interests sent.
     pub sent: u64,
     /// Interests satisfied.
@@ -239,8 +243,7 @@ pub struct Run {
     pub sleeps: u64,
     /// Processor time of each worker.
     pub cpu_ns: Vec<u64>,
-    /// Time that each worker could not run because others did. It is counted from a little before the window on, so as a share of
-    /// the window it is some percent too large.
+    /// Time that each worker could not run because others did.
     pub delayed_ns: Vec<u64>,
     /// Processor time of the thread that sends, answers and receives.
     pub generator_cpu_ns: u64,
@@ -290,14 +293,50 @@ impl Run {
         self.sent as f64 / self.seconds
     }
 
-    /// Longest time that a worker or the generator could not run because others did, as a share of the window. Of a worker that
-    /// shares its processor with the generator it is not counted.
+    /// Seconds over which the workers were counted.
+    fn worker_seconds(&self) -> f64 {
+        if self.counted_seconds > 0.0 { self.counted_seconds } else { self.seconds }
+    }
+
+    /// Processor time of the busiest worker, as a share of the time.
+    pub(super) fn busiest(&self) -> f64 {
+        let cpu_ns = self.cpu_ns.iter().copied().max().unwrap_or(0);
+        cpu_ns as f64 / (self.worker_seconds() * 1e9)
+    }
+
+    /// Largest share of the time in which a worker or the generator could not run because others did. Of a worker that shares its
+    /// processor with the generator it is not counted.
     #[must_use]
     pub fn delayed(&self, processors: usize) -> f64 {
         let is_alone = self.setting.workers < processors;
         let workers = self.delayed_ns.len().saturating_sub(usize::from(!is_alone));
+        let longest_ns = self.delayed_ns[..workers].iter().copied().max().unwrap_or(0);
         let generator_ns = if is_alone { self.generator_delayed_ns } else { 0 };
-        let longest_ns = self.delayed_ns[..workers].iter().copied().fold(generator_ns, u64::max);
-        longest_ns as f64 / (self.seconds * 1e9)
+        let share = |ns: u64, seconds: f64| ns as f64 / (seconds * 1e9);
+        share(longest_ns, self.worker_seconds()).max(share(generator_ns, self.seconds))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibrate::test_campaign::campaign;
+
+    #[test]
+    fn delays_are_shares_of_the_time_in_which_they_were_counted() {
+        let near = |found: f64, expected: f64| {
+            assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+        };
+        let delayed_ns = vec![26_000_000, 52_000_000];
+        let run =
+            Run { seconds: 0.5, delayed_ns, generator_delayed_ns: 0, ..campaign()[0].clone() };
+        near(run.delayed(8), 0.104);
+        let run = Run { counted_seconds: 0.52, ..run };
+        near(run.delayed(8), 0.1);
+        let run = Run { generator_delayed_ns: 60_000_000, ..run };
+        near(run.delayed(8), 0.12);
+        // The second worker and the generator share a processor.
+        let setting = Setting { workers: 2, ..run.setting };
+        near(Run { setting, ..run }.delayed(2), 0.05);
     }
 }

@@ -39,13 +39,9 @@ pub(super) fn for_generator_cost<'r>(runs: &[&'r Run], processors: usize) -> Vec
 
 /// The half with the least load of the runs with one worker and without losses, least first.
 pub(super) fn with_least_load<'r>(runs: &[&'r Run]) -> Vec<&'r Run> {
-    let busy = |run: &Run| {
-        let cpu = run.cpu_ns.iter().copied().max().unwrap_or(0) as f64;
-        cpu / (run.seconds * 1e9)
-    };
     let mut idlest: Vec<&Run> =
         runs.iter().copied().filter(|run| run.setting.workers == 1 && run.refused == 0).collect();
-    idlest.sort_by(|a, b| busy(a).total_cmp(&busy(b)));
+    idlest.sort_by(|a, b| a.busiest().total_cmp(&b.busiest()));
     idlest.truncate(idlest.len().div_ceil(2).max(1));
     idlest
 }

@@ -60,6 +60,7 @@ pub(super) fn campaign() -> Vec<Run> {
             host: Host::default(),
             pauses: Vec::new(),
             seconds: 0.5,
+            counted_seconds: 0.0,
             sent: interests,
             satisfied: interests,
             refused: 0,

@@ -263,6 +263,7 @@ impl Subject {
 /// Counters of the workers at one time.
 #[derive(Debug, Clone)]
 struct Snapshot {
+    time_ns: u64,
     cpu_ns: Vec<u64>,
     delayed_ns: Vec<u64>,
     statistics: Statistics,
@@ -272,6 +273,7 @@ impl Snapshot {
     fn take(client: &mut ControlClient, workers: usize) -> Outcome<Self> {
         let statistics: Statistics =
             client.statistics().map_err(|error| failed("statistics")(&error))?;
+        let time_ns = clock::now();
         let (mut cpu_ns, mut delayed_ns) = (vec![0; workers], vec![0; workers]);
         for (name, cpu, delayed) in threads()? {
             let number =
@@ -281,7 +283,7 @@ impl Snapshot {
                 delayed_ns[number] += delayed;
             }
         }
-        Ok(Self { cpu_ns, delayed_ns, statistics })
+        Ok(Self { time_ns, cpu_ns, delayed_ns, statistics })
     }
 }
 
@@ -414,6 +416,7 @@ fn run_once(
         host,
         pauses,
         seconds: generated.seconds,
+        counted_seconds: Duration::from_nanos(after.time_ns - before.time_ns).as_secs_f64(),
         sent: generated.sent,
         satisfied: generated.satisfied,
         refused: generated.refused

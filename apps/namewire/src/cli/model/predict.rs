@@ -1020,6 +1020,7 @@ mod tests {
             host: ndn_model::calibrate::Host::default(),
             pauses: Vec::new(),
             seconds: 1.0,
+            counted_seconds: 0.0,
             sent: 10_000,
             satisfied: 10_000 - refused,
             refused: *refused,
