@@ -35,7 +35,8 @@ impl Calibration {
     pub fn of(runs: &[Run], rig: &Rig) -> Result<Self, CalibrateError> {
         let usable = usable(runs, rig.processors);
         let mut transfers = Transfer::by_workers(&usable);
-        let reference_ns = median(usable.iter().map(|run| run.host.reference_ns()).collect());
+        let reference_ns = usable.iter().map(|run| run.host.reference_ns());
+        let reference_ns = median(reference_ns.filter(|ns| *ns > 0.0).collect());
         let CostFit { runs: timed, effects, residual, replicates, slowdown_exponent } =
             CostFit::of(&without_waiting_workers(&usable), &transfers, reference_ns)?;
         let (generator, generator_transfer) =

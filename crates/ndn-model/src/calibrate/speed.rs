@@ -94,6 +94,13 @@ mod tests {
         assert!(calibration.residual < 0.02, "{}", calibration.residual);
         assert!((calibration.slowdown(11.0) / pow(1.1, 0.7) - 1.0).abs() < 0.02);
         assert!((calibration.slowdown(0.0) - 1.0).abs() < f64::EPSILON, "not measured");
+        // Runs without a reference load do not hide what is usual.
+        let partly = runs.iter().enumerate().map(|(number, run)| {
+            let host = if number % 3 == 0 { run.host } else { Host::default() };
+            Run { host, ..run.clone() }
+        });
+        let partly = Calibration::of(&partly.collect::<Vec<_>>(), &rig(1024, 2)).unwrap();
+        assert!((partly.reference_ns - 10.0).abs() < 1e-9, "{}", partly.reference_ns);
         // A reference load that says nothing about the forwarder changes nothing.
         let unrelated = |(number, run): (usize, Run)| {
             let host = Host { reference_ns: [10.0 + (number % 5) as f64; 2], ..Host::default() };
@@ -134,6 +141,14 @@ mod tests {
         partly[6].host.transfer_ns = 0.0;
         let [without, _] = Calibration::of(&partly, &rig(1024, 4)).unwrap().transfers;
         assert!((without.effect - one.effect).abs() < 0.2, "{without:?}");
+        // Nine runs with the time, of one worker and of two, show no effect.
+        let few = |(number, run): (usize, &Run)| {
+            let host = if number < 18 { run.host } else { Host::default() };
+            Run { host, ..run.clone() }
+        };
+        let few: Vec<Run> = runs.iter().enumerate().map(few).collect();
+        let few = Calibration::of(&few, &rig(1024, 4)).unwrap();
+        assert_eq!((few.transfers, few.generator_transfer), ([Transfer::default(); 2], 0.0));
         assert!(calibration.residual < 1.2 * near.residual, "{}", calibration.residual);
         let setting = Setting { workers: 1, ..runs[0].setting };
         let usual_ns = near.saturated_ns(&setting, None);

@@ -10,12 +10,14 @@ use super::run::Run;
 
 /// Standard deviation over the median from which on the effect of transfers is estimated.
 const VARIATION_MIN: f64 = 0.05;
+/// Runs with the time from which on it is estimated: the effect of fewer would be their error.
+const RUNS_MIN: usize = 10;
 
 /// Transfers of a cache line between processors, and their effect on the time of an Interest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Transfer {
-    /// Median time over the runs, in nanoseconds; 0 if it was not measured, or hardly varies.
+    /// Median time over the runs, in nanoseconds; 0 if it was measured in few of them, or hardly varies.
     pub usual_ns: f64,
     /// Standard deviation between runs, in nanoseconds.
     pub deviation_ns: f64,
@@ -27,12 +29,12 @@ impl Transfer {
     /// Over the runs in which the time was measured; the effect is 0 until it is estimated.
     fn of<'r>(runs: impl Iterator<Item = &'r Run>) -> Self {
         let all: Vec<f64> = runs.map(|run| run.host.transfer_ns).filter(|ns| *ns > 0.0).collect();
-        if all.is_empty() {
+        if all.len() < RUNS_MIN {
             return Self::default();
         }
         let usual_ns = median(all.clone());
         let squares: f64 = all.iter().map(|ns| (ns - usual_ns) * (ns - usual_ns)).sum();
-        let deviation_ns = sqrt(squares / all.len().max(1) as f64);
+        let deviation_ns = sqrt(squares / all.len() as f64);
         let varies = deviation_ns >= VARIATION_MIN * usual_ns;
         if varies { Self { usual_ns, deviation_ns, effect: 0.0 } } else { Self::default() }
     }
