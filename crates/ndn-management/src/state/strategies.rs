@@ -184,8 +184,12 @@ impl StrategyChoices {
         }
         let is_new = previous.is_none();
         let is_new_instance = !self.uses.contains_key(instance.value());
+        // What ends with the previous choice is free for this one.
+        let (ends_own_use, ends_instance) =
+            previous.map_or((false, false), |choice| self.is_only_use(choice));
+        let instances = self.uses.len() - usize::from(ends_instance);
         if is_new && self.choices.len() >= self.choices_max
-            || is_new_instance && self.uses.len() >= self.instances_max
+            || is_new_instance && instances >= self.instances_max
         {
             return Err(StrategyChoiceError::Full);
         }
@@ -195,7 +199,8 @@ impl StrategyChoices {
             if owner != Some(index) {
                 self.choice_share.check(principal, places(prefix.as_ref()))?;
             }
-            if !self.has_instance(&instance, index) {
+            let is_exchange = owner == Some(index) && ends_own_use;
+            if !is_exchange && !self.has_instance(&instance, index) {
                 self.instance_share.check(principal, 1)?;
             }
         }
@@ -206,6 +211,14 @@ impl StrategyChoices {
     /// Whether a principal, by its index among those with choices, uses an instance already.
     fn has_instance(&self, instance: &Name, principal: PrincipalIndex) -> bool {
         self.uses.get(instance.value()).is_some_and(|uses| uses.contains_key(&Some(principal)))
+    }
+
+    /// Whether a choice is the only one of its instance by its owner, and the only one by anybody.
+    fn is_only_use(&self, Choice { instance, charge }: &Choice) -> (bool, bool) {
+        let owner = charge.map(|charge| charge.owner);
+        let Some(by_owner) = self.uses.get(instance.value()) else { return (false, false) };
+        let is_only_own = by_owner.get(&owner).is_some_and(|uses| uses.count == 1);
+        (is_only_own, is_only_own && by_owner.len() == 1)
     }
 
     /// Removes the choice for a prefix other than `/`; returns whether it existed.

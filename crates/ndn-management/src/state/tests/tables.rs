@@ -703,6 +703,38 @@ fn principal_changes_strategies_of_others_up_to_its_share() {
     assert!(set(403, "/g", "/multicast"));
 }
 
+/// The place of an instance that nothing but the previous choice uses is free for the new one.
+#[test]
+fn choice_is_changed_where_no_further_instance_fits() {
+    let with_instances = |strategy_instances_max| {
+        Harness::with_config(ControlConfig {
+            strategy_instances_max,
+            reserves: ndn_types::Reserves::NONE,
+            ..ControlConfig::default()
+        })
+    };
+    let mut harness = with_instances(2);
+    let mut set = |prefix: &str, strategy: &str| {
+        harness.command(APP, Verb::StrategySet, &choice(prefix, strategy)).text
+    };
+    let refused = "user 1000 has its share of the strategy_instances: it holds 1 of 2";
+    assert_eq!(set("/a", "/multicast"), "OK");
+    assert_eq!(set("/b", "/best-route"), refused);
+    assert_eq!(set("/a", "/best-route"), "OK");
+    assert_eq!(set("/b", "/best-route"), "OK");
+    // The other choice still uses the instance.
+    assert_eq!(set("/a", "/multicast"), refused);
+    assert_eq!(held(&harness, USER), [0, 2, 1]);
+
+    let mut harness = with_instances(1);
+    let mut set = |prefix: &str, strategy: &str| {
+        let strategy = name(&format!("/localhost/nfd/strategy{strategy}"));
+        harness.state.set_strategy(&name(prefix), strategy.as_ref()).is_ok()
+    };
+    assert!(set("/a", "/multicast") && !set("/b", "/best-route") && set("/a", "/best-route"));
+    assert!(set("/b", "/best-route") && !set("/a", "/multicast"));
+}
+
 #[test]
 fn network_that_shares_an_account_may_change_its_choices() {
     let config = ControlConfig {
