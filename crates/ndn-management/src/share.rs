@@ -120,14 +120,14 @@ impl<R: Resources<1>> Share<R> {
         self.ledger.key(charge.owner)
     }
 
-    /// Keeps the index of a principal, which may hold nothing, until [`forget`](Self::forget).
-    pub(crate) fn remember(&mut self, owner: PrincipalIndex) {
+    /// Keeps the index of a principal, which may hold nothing, until it is [released](Self::release_index).
+    pub(crate) fn keep_index(&mut self, owner: PrincipalIndex) {
         let attached = self.ledger.attach(self.ledger.key(owner));
         debug_assert_eq!(attached, owner, "a principal has one index");
     }
 
-    /// Ends [`remember`](Self::remember).
-    pub(crate) fn forget(&mut self, owner: PrincipalIndex) {
+    /// Ends [`keep_index`](Self::keep_index).
+    pub(crate) fn release_index(&mut self, owner: PrincipalIndex) {
         self.ledger.detach(owner);
     }
 

@@ -78,7 +78,7 @@ macro_rules! resource {
 #[derive(Debug, Clone, Copy)]
 struct Account<const N: usize> {
     held: [u32; N],
-    /// Number of its faces.
+    /// Number of attachments.
     faces: u32,
     class: PrincipalClass,
     key: PrincipalKey,
@@ -116,14 +116,15 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
         ledger
     }
 
-    /// Adds a face of a principal.
+    /// Attaches a face of a principal, or something else that is to keep its index. A principal has its index while something
+    /// is attached or it holds something.
     pub fn attach(&mut self, key: PrincipalKey) -> PrincipalIndex {
         let index = self.find_or_add(key);
         self.account_mut(index).faces += 1;
         index
     }
 
-    /// Removes a face of a principal.
+    /// Ends an attachment.
     pub fn detach(&mut self, index: PrincipalIndex) {
         let account = self.account_mut(index);
         debug_assert!(account.faces > 0, "{} has no faces", account.key);
@@ -395,7 +396,7 @@ pub struct ResourceReport {
 pub struct PrincipalReport<const N: usize> {
     /// The principal.
     pub key: PrincipalKey,
-    /// Number of its faces.
+    /// Number of its attachments: its faces, in a ledger that only faces are attached to.
     pub faces: u32,
     /// Units of each resource that it holds, in the order of [`Resources::ALL`].
     pub held: [u32; N],

@@ -480,6 +480,11 @@ impl Rib {
         self.turns.has(Some(author))
     }
 
+    /// The principals whose last change longer prefixes have inherited since the last call.
+    pub(crate) fn take_ended_authors(&mut self) -> BTreeSet<PrincipalIndex> {
+        self.turns.take_ended()
+    }
+
     /// Passes changes on to at most `entries_max` longer prefixes.
     pub fn continue_propagating(&mut self, entries_max: usize) {
         let Some((author, root)) = self.turns.take() else { return };

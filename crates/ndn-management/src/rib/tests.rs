@@ -342,6 +342,26 @@ fn changes_of_one_principal_do_not_delay_what_is_inherited_from_another() {
     assert!(rib.turns.is_empty() && (0..ROOTS).all(|root| inherits(&rib, root)));
 }
 
+#[test]
+fn principals_without_further_changes_are_named_once() {
+    let mut share = Share::new(RoutePlaces, (1000, 1000), Reserves::NONE);
+    let user = |uid| PrincipalKey::LocalApplication { uid, pid: 0 };
+    let [first, second] = [1, 2].map(|uid| share.charge(user(uid), 1).owner);
+    let mut turns = Turns::default();
+    let root = Key::default();
+    for author in [Some(first), Some(second), None, Some(first)] {
+        turns.add(author, Key::clone(&root));
+    }
+    let take = |turns: &mut Turns| turns.take().unwrap().0;
+    assert_eq!([take(&mut turns), take(&mut turns)], [Some(first), Some(second)]);
+    assert_eq!(turns.take_ended(), BTreeSet::from([second]));
+    assert_eq!([take(&mut turns), take(&mut turns)], [None, Some(first)]);
+    let again = turns.add(Some(first), root);
+    assert_eq!(turns.take_ended(), BTreeSet::new());
+    turns.remove(Some(first), again);
+    assert_eq!(turns.take_ended(), BTreeSet::from([first]));
+}
+
 /// The faces of a user register prefixes above those of others.
 #[test]
 fn inherited_next_hops_take_no_memory_beyond_the_fib() {

@@ -1,6 +1,6 @@
 //! The order in which changes are passed on to longer prefixes: principals take turns, and so do the changes of each.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ndn_types::PrincipalIndex;
@@ -16,6 +16,8 @@ pub(super) struct Turns {
     /// By author and number, the next one first.
     roots: BTreeMap<(Author, u64), Arc<[u8]>>,
     last_number: u64,
+    /// Principals whose last change has ended since the last call of `take_ended`.
+    ended: BTreeSet<PrincipalIndex>,
 }
 
 impl Turns {
@@ -28,6 +30,7 @@ impl Turns {
     pub(super) fn add(&mut self, author: Author, root: Arc<[u8]>) -> u64 {
         if !self.has(author) {
             self.authors.push_back(author);
+            author.map(|principal| self.ended.remove(&principal));
         }
         self.last_number += 1;
         self.roots.insert((author, self.last_number), root);
@@ -40,6 +43,8 @@ impl Turns {
         let root = self.roots.remove(&(author, self.first(author)?))?;
         if self.has(author) {
             self.authors.push_back(author);
+        } else {
+            self.ended.extend(author);
         }
         Some((author, root))
     }
@@ -49,7 +54,13 @@ impl Turns {
         self.roots.remove(&(author, number));
         if !self.has(author) {
             self.authors.retain(|other| *other != author);
+            self.ended.extend(author);
         }
+    }
+
+    /// The principals whose last change has ended since the last call.
+    pub(super) fn take_ended(&mut self) -> BTreeSet<PrincipalIndex> {
+        std::mem::take(&mut self.ended)
     }
 
     /// Whether there are changes of this author.

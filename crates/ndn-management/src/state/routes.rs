@@ -262,13 +262,15 @@ impl RoutingTables {
         let ended = self.rib.take_ended_charges().into_iter();
         for charge in ended.chain(self.fib.take_ended_charges()) {
             if self.rib.has_changes_of(charge.owner) && self.leaving.insert(charge.owner) {
-                self.share.remember(charge.owner);
+                self.share.keep_index(charge.owner);
             }
             self.share.release(charge);
         }
-        let Self { rib, share, leaving, .. } = self;
-        let gone = leaving.extract_if(.., |principal| !rib.has_changes_of(*principal));
-        gone.for_each(|principal| share.forget(principal));
+        for principal in self.rib.take_ended_authors() {
+            if self.leaving.remove(&principal) {
+                self.share.release_index(principal);
+            }
+        }
         let routes = self.rib.route_count().saturating_sub(self.spare_routes);
         let used = routes.max(self.fib.len());
         let of_others = self.rib.charged_count() + self.fib.charged_count();
