@@ -273,7 +273,7 @@ impl Fib {
         if after.len() > 1 {
             sort(&mut after, &from_rib);
         }
-        let before = std::mem::replace(&mut entry.next_hops, after.clone().into());
+        let before = std::mem::replace(&mut entry.next_hops, after.as_slice().into());
         let is_unused = after.is_empty() && from_rib.is_empty();
         entry.from_rib = (*from_rib != *after).then_some(from_rib);
         if is_unused {

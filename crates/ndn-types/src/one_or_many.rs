@@ -13,14 +13,22 @@ enum Elements<T> {
     Many(Box<[T]>),
 }
 
-impl<T> OneOrMany<T> {
-    /// The elements.
-    #[must_use]
-    pub fn into_vec(self) -> Vec<T> {
-        match self.0 {
-            Elements::One(element) => vec![element],
-            Elements::Many(elements) => elements.into_vec(),
+impl<T: Copy> OneOrMany<T> {
+    /// Replaces the elements. Takes memory only for several ones, of another number than before.
+    pub fn set(&mut self, elements: &[T]) {
+        match &mut self.0 {
+            Elements::Many(own) if own.len() == elements.len() => own.copy_from_slice(elements),
+            Elements::One(_) | Elements::Many(_) => *self = elements.into(),
         }
+    }
+}
+
+impl<T: Copy> From<&[T]> for OneOrMany<T> {
+    fn from(elements: &[T]) -> Self {
+        Self(match elements {
+            [element] => Elements::One(*element),
+            _ => Elements::Many(elements.into()),
+        })
     }
 }
 
@@ -64,7 +72,13 @@ mod tests {
             let list = OneOrMany::from(elements.clone());
             assert_eq!(*list, *elements);
             assert_eq!(matches!(list.0, Elements::One(_)), length == 1);
-            assert_eq!(list.into_vec(), elements);
+            for other in 0..4_u64 {
+                let other: Vec<u64> = (10..10 + other).collect();
+                let mut replaced = list.clone();
+                replaced.set(&other);
+                assert_eq!(*replaced, *other);
+                assert_eq!(matches!(replaced.0, Elements::One(_)), other.len() == 1);
+            }
         }
         assert!(OneOrMany::<u64>::default().is_empty());
     }

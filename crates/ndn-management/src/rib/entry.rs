@@ -211,10 +211,15 @@ impl Entry {
     }
 
     /// Applies changes of the inherited costs; the entry must not capture. Returns whether it remembers too few of them
-    /// now: they are to be [computed](Self::recompute).
+    /// now: they are to be [computed](Self::recompute). The content of `next_hops` is replaced.
     #[must_use]
-    pub(super) fn apply_inherited(&mut self, changes: &FaceCostChanges) -> bool {
-        let mut next_hops = std::mem::take(&mut self.next_hops).into_vec();
+    pub(super) fn apply_inherited(
+        &mut self,
+        changes: &FaceCostChanges,
+        next_hops: &mut Vec<NextHop>,
+    ) -> bool {
+        next_hops.clear();
+        next_hops.extend_from_slice(&self.next_hops);
         for &(face_id, cost) in changes {
             if self.has_face(face_id) {
                 continue;
@@ -225,18 +230,18 @@ impl Entry {
             let hop = NextHop { face_id, cost };
             let at = next_hops.partition_point(|other| order(other) < order(&hop));
             // One that is dearer than those it remembers may be dearer than some that it does not.
-            if self.is_cut && self.last_inherited(&next_hops).is_none_or(|last| at > last) {
+            if self.is_cut && self.last_inherited(next_hops).is_none_or(|last| at > last) {
                 continue;
             }
             next_hops.insert(at, hop);
             if next_hops.len() - self.own_count as usize > REMEMBERED_MAX
-                && let Some(last) = self.last_inherited(&next_hops)
+                && let Some(last) = self.last_inherited(next_hops)
             {
                 next_hops.remove(last);
                 self.is_cut = true;
             }
         }
-        self.next_hops = next_hops.into();
+        self.next_hops.set(next_hops);
         self.is_cut && self.inherited_count() < INHERITED_MAX
     }
 

@@ -556,6 +556,7 @@ impl Rib {
         }
         let below = (Bound::Excluded(Arc::clone(last)), Bound::Unbounded);
         let (mut count, mut next, mut incomplete) = (0, None, Vec::new());
+        let mut next_hops = Vec::new();
         for (key, entry) in self.entries.range_mut::<Key, _>(below) {
             while path.last().is_some_and(|(prefix, _)| !key.starts_with(prefix)) {
                 path.pop();
@@ -564,7 +565,7 @@ impl Rib {
             if !entry.has_capture() && entry.is_affected(changes) {
                 let touched = self.touched.entry(Arc::clone(key));
                 touched.or_insert_with(|| Some(entry.fib_next_hops()));
-                if entry.apply_inherited(changes) {
+                if entry.apply_inherited(changes, &mut next_hops) {
                     incomplete.push(Arc::clone(key));
                     count += RECOMPUTED_COST;
                 }
