@@ -32,13 +32,13 @@ settings! {
         /// `management.localhop_rib`. Those of this forwarder are signed by `management.identity`. A reload reads the trust
         /// anchors again. `"nobody"`: only the requests of this host count.
         signers: TrustRules = TrustRules::Nobody => live(),
-        /// Duration of a slot, in which counts are exchanged once. Neighbors have the same; their slots need not start at
+        /// Duration of a slot, in which counts are exchanged once. Neighbours have the same; their slots need not start at
         /// the same time.
         slot: Duration = Duration::from_secs(1) =>
             restart(ManagementSetup).within(Duration::from_millis(100)..=Duration::from_secs(60)),
         /// Number of slots over which arrived and sent VIPs are averaged.
         window_slots: usize = 100 => restart(ManagementSetup).within(1..=10_000),
-        /// Maximum number of objects. Neighbors and this host share them.
+        /// Maximum number of objects. Neighbours and this host share them.
         objects: usize = 1024 => restart(ManagementSetup).within(16..=65_536),
         /// Size of objects until it is known: the FinalBlockId of a first segment or the metadata of a file show it, or a
         /// neighbour reports it.

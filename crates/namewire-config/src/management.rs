@@ -27,7 +27,7 @@ settings! {
         /// that satisfy trust rules, given as the path of a file (relative to this one) or in place between triple
         /// quotes: lines such as `route /op/alice/** by /op/alice`, or ndn-cxx's validator configuration format.
         localhost_rib: TrustRules = TrustRules::Any => live(),
-        /// Signers that can register prefixes and routes under /localhop/nfd, as `localhost_rib`. Neighbors reach it over the
+        /// Signers that can register prefixes and routes under /localhop/nfd, as `localhost_rib`. Neighbours reach it over the
         /// network. `"nobody"` disables it.
         localhop_rib: TrustRules = TrustRules::Nobody => live(),
         /// Signers whose prefix announcements are accepted, as `localhost_rib`.

@@ -77,7 +77,7 @@ fn kept(config: &Config) -> Vec<Capability> {
     let multicast = Some(multicast).filter(|multicast| multicast.enabled);
     let groups = multicast.into_iter().flat_map(|multicast| &multicast.groups);
     let has_bound_faces = !config.bound_faces.is_empty();
-    // UDP neighbors have sockets at the port of the listener; bound faces send from it.
+    // UDP neighbours have sockets at the port of the listener; bound faces send from it.
     let udp = (udp.enabled || has_bound_faces).then_some(udp.port);
     let mut ports = groups.map(std::net::SocketAddr::port).chain(udp);
     let mut kept = Vec::new();
