@@ -13,6 +13,7 @@ mod bridge;
 mod browser;
 mod endpoint;
 mod forwarder;
+mod held;
 mod hosts;
 mod identity;
 mod log;
@@ -34,6 +35,7 @@ pub use bridge::{Bridge, Script, forwarder_of_host, looping, station};
 pub use browser::{browser_found, fetch_by_page};
 pub use endpoint::Endpoint;
 pub use forwarder::{Forwarder, ForwarderProcess, Settings, free_port, worker_count};
+pub use held::{Held, with_version};
 pub use hosts::{host, with_hosts};
 pub use identity::{Identity, signed_registration};
 pub use peers::{

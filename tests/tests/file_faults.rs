@@ -3,12 +3,12 @@
 
 use std::fs;
 use std::ops::Deref;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use namewire_tests::{
-    Application, Endpoint, Forwarder, Process, Settings, noise, program, wait_until,
+    Application, Endpoint, Forwarder, Held, Process, Settings, noise, program, wait_until,
+    with_version,
 };
 use ndn_management::{ControlParameters, Verb};
 use rustix::process::Signal;
@@ -16,10 +16,10 @@ use serde_json::Value;
 
 const NO_CACHE: &str = "[tables.cs]\nadmit = false\nserve = false";
 const FILE_BYTES: usize = 48 << 20;
+const SEGMENT_BYTES: usize = 8192;
 const MEBIBYTE: u64 = 1 << 20;
 
-/// A server of one large file that signs a manifest, and a fetcher that is slow enough to be met in
-/// the middle.
+/// A server of one large file that signs a manifest, and a fetcher.
 struct Bed<F = Forwarder> {
     server: Option<Process>,
     forwarder: F,
@@ -73,10 +73,19 @@ impl<F: Deref<Target = Endpoint>> Bed<F> {
         self.forwarder.json(&["status"])["counters"]["in_data"].as_u64().unwrap()
     }
 
-    /// Waits until about this number of bytes have come since there were `before` packets.
-    fn wait_for_data(&self, before: u64, bytes: u64) {
-        let enough = before + bytes / 8192;
-        wait_until("a part of the file", || (self.packets() >= enough).then_some(()));
+    /// Holds the last segment of the file: no fetch is complete.
+    fn hold_end(&self) -> Held {
+        let mut held = Held::nothing(&self.forwarder);
+        held.add_segment("/files/file", &self.file, FILE_BYTES / SEGMENT_BYTES - 1);
+        held
+    }
+
+    /// Waits until about this number of bytes have come since there were `before` packets, or all but the end.
+    fn wait_for_data(&self, before: u64, bytes: u64, held: &mut Held) {
+        let enough = before + bytes / SEGMENT_BYTES as u64;
+        wait_until("a part of the file", || {
+            (self.packets() >= enough || held.is_requested()).then_some(())
+        });
     }
 
     fn assert_completes(&self) {
@@ -98,16 +107,18 @@ fn wait_for_part(out: &Path) {
 #[test]
 fn killed_fetch_leaves_no_wrong_content() {
     let bed = Bed::new();
+    let mut held = bed.hold_end();
     for (round, signal) in
         [Signal::KILL, Signal::INT, Signal::KILL, Signal::TERM].into_iter().enumerate()
     {
         let before = bed.packets();
         let mut fetcher = bed.get(&format!("killed-{round}"), &["--window", "1"]);
-        bed.wait_for_data(before, MEBIBYTE * (1 + u64::try_from(round).unwrap()));
+        bed.wait_for_data(before, MEBIBYTE * (1 + u64::try_from(round).unwrap()), &mut held);
         fetcher.signal(signal);
         assert!(!fetcher.wait().success());
         assert!(!bed.out.exists());
     }
+    drop(held);
     bed.assert_completes();
 }
 
@@ -136,11 +147,13 @@ fn interrupted_fetch_of_a_tree_is_resumed() {
     let tree = bed.forwarder.directory().join("tree");
     let tree = tree.to_str().unwrap();
     let get = ["get", "/files", "--recursive", "-o", tree, "--verify", &bed.key];
+    let held = bed.hold_end();
     let mut fetcher = bed.forwarder.spawn("interrupted", &[&get[..], &["--window", "1"]].concat());
     wait_for_part(&Path::new(tree).join("file"));
     fetcher.signal(Signal::INT);
     assert_eq!(fetcher.wait().code(), Some(130), "{}", fetcher.everything());
     assert!(fetcher.stderr().contains("are kept"), "{}", fetcher.stderr());
+    drop(held);
     let report = bed.forwarder.json(&get);
     let fetched = report["bytes"].as_u64().unwrap();
     assert!(fetched > 0 && fetched < u64::try_from(FILE_BYTES).unwrap(), "{report}");
@@ -150,10 +163,12 @@ fn interrupted_fetch_of_a_tree_is_resumed() {
 #[test]
 fn versions_of_a_file_rewritten_during_a_fetch_are_not_mixed() {
     let mut bed = Bed::new();
+    let held = bed.hold_end();
     let mut fetcher = bed.get("rewritten", &["--window", "1"]);
     wait_for_part(&bed.out);
     bed.content = noise(6, FILE_BYTES);
     fs::write(&bed.file, &bed.content).unwrap();
+    drop(held);
     assert_eq!(fetcher.wait().code(), Some(1), "{}", fetcher.everything());
     let messages = fetcher.stderr();
     assert!(messages.contains("application Nack: it serves this version no longer"), "{messages}");
@@ -164,10 +179,12 @@ fn versions_of_a_file_rewritten_during_a_fetch_are_not_mixed() {
 #[test]
 fn fetch_of_a_deleted_file_ends() {
     let bed = Bed::new();
+    let held = bed.hold_end();
     let mut fetcher = bed.get("deleted", &["--window", "1"]);
     wait_for_part(&bed.out);
     let moved = bed.file.with_file_name("moved");
     fs::rename(&bed.file, &moved).unwrap();
+    drop(held);
     // All attempts of a segment take 64 s, longer than this waits.
     assert_eq!(fetcher.wait().code(), Some(1), "{}", fetcher.everything());
     let reported = fetcher.stderr();
@@ -183,11 +200,14 @@ fn fetch_from_replicas_ends_when_all_are_deleted() {
     let bed = Bed::new();
     let twin = bed.file.with_file_name("twin");
     fs::copy(&bed.file, &twin).unwrap();
+    let mut held = bed.hold_end();
+    held.add_segment("/files/twin", &twin, FILE_BYTES / SEGMENT_BYTES - 1);
     let mut fetcher = bed.get("replicas", &["--window", "1", "--replica", "/files/twin"]);
     wait_for_part(&bed.out);
     for file in [&bed.file, &twin] {
         fs::rename(file, file.with_extension("moved")).unwrap();
     }
+    drop(held);
     assert_eq!(fetcher.wait().code(), Some(1), "{}", fetcher.everything());
     let reported = fetcher.stderr();
     assert!(reported.contains("/files/file is not there any more: its server"), "{reported}");
@@ -196,12 +216,13 @@ fn fetch_from_replicas_ends_when_all_are_deleted() {
 #[test]
 fn fetch_waits_for_a_restarted_server() {
     let mut bed = Bed::new();
-    let before = bed.packets();
+    let (before, mut held) = (bed.packets(), bed.hold_end());
     let mut fetcher = bed.get("patient", &["--window", "4"]);
-    bed.wait_for_data(before, MEBIBYTE);
+    bed.wait_for_data(before, MEBIBYTE, &mut held);
     let mut server = bed.server.take().unwrap();
     server.signal(Signal::KILL);
     server.wait();
+    drop(held);
     bed.start_server("server-again");
     assert!(fetcher.wait().success(), "{}", fetcher.everything());
     assert!(fs::read(&bed.out).unwrap() == bed.content);
@@ -210,9 +231,9 @@ fn fetch_waits_for_a_restarted_server() {
 #[test]
 fn fetch_waits_for_a_restarted_forwarder() {
     let mut bed = Bed::with(Settings::new().toml(NO_CACHE).start_program());
-    let before = bed.packets();
+    let (before, mut held) = (bed.packets(), bed.hold_end());
     let mut fetcher = bed.get("waiting", &["--window", "4"]);
-    bed.wait_for_data(before, MEBIBYTE);
+    bed.wait_for_data(before, MEBIBYTE, &mut held);
     bed.forwarder.process.signal(Signal::KILL);
     bed.forwarder.process.wait();
     let directory = bed.forwarder.directory().to_owned();
@@ -230,9 +251,7 @@ fn fetch_waits_for_a_restarted_forwarder() {
 /// Leaves what `answer` sends for a segment in the cache, fresh for long, and fetches the file.
 fn fetch_past(segment: u64, answer: impl FnOnce(&mut Application, &str)) -> Value {
     let bed = Bed::with(Settings::new().start());
-    let modified = fs::metadata(&bed.file).unwrap();
-    let version = modified.mtime() * 1_000_000_000 + modified.mtime_nsec();
-    let uri = format!("/files/file/v={version}/seg={segment}");
+    let uri = format!("{}/seg={segment}", with_version("/files/file", &bed.file));
     let mut liar = Application::attach(bed.forwarder.socket());
     // With CAPTURE the server, which has the shorter prefix, is not asked.
     liar.register(&uri, 2);
@@ -254,7 +273,8 @@ fn fetch_past(segment: u64, answer: impl FnOnce(&mut Application, &str)) -> Valu
 
 #[test]
 fn wrong_packet_in_a_cache_is_bypassed() {
-    let report = fetch_past(7, |liar, uri| liar.answer(uri, &[0x5a; 8192], Some(3_600_000)));
+    let report =
+        fetch_past(7, |liar, uri| liar.answer(uri, &[0x5a; SEGMENT_BYTES], Some(3_600_000)));
     assert_eq!(report["refused"], 1, "{report}");
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use namewire_tests::{Forwarder, Process, Settings, noise, wait_until};
+use namewire_tests::{Forwarder, Held, Process, Settings, noise, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -266,16 +266,18 @@ fn nothing_is_deleted_after_a_failure() {
 
 #[test]
 fn nothing_is_deleted_if_the_server_ends_midway() {
-    let bed = Bed::new(&[("large", &noise(1, 8_000_000)), ("kept", b"kept")]);
+    let mut bed = Bed::new(&[("large", &noise(1, 8_000_000)), ("kept", b"kept")]);
     fs::create_dir(&bed.copy).unwrap();
     fs::write(bed.copy.join("mine"), "mine").unwrap();
     let copy = bed.copy.display().to_string();
-    let part = bed.copy.join(".large.part");
-    let options =
-        ["sync", "/files", copy.as_str(), "--delete", "--window", "1", "--lifetime", "100ms"];
+    let mut held = Held::nothing(&bed.forwarder);
+    held.add_segment("/files/large", &bed.served.join("large"), 4000);
+    let options = ["sync", "/files", copy.as_str(), "--delete", "--lifetime", "1s"];
     let mut running = bed.forwarder.spawn("sync", &options);
-    wait_until("the fetch begins", || part.exists().then_some(()));
+    wait_until("the middle of the fetch", || held.is_requested().then_some(()));
     bed.server.signal(Signal::KILL);
+    bed.server.wait();
+    drop(held);
     assert!(!running.wait().success());
     assert_eq!(fs::read(bed.copy.join("mine")).unwrap(), b"mine");
 }
@@ -443,11 +445,17 @@ fn copy_ends_once_its_server_has_ended() {
         bed.write(&format!("{number:03}"), &noise(number, 100_000));
     }
     let copy = bed.copy.display().to_string();
+    // More than the messages name one by one.
+    let mut held = Held::nothing(&bed.forwarder);
+    for number in 370..400 {
+        held.add_file(&format!("/files/{number}"), &bed.served.join(number.to_string()));
+    }
     let options = ["sync", "/files", &copy, "--no-sync", "--jobs", "2", "--lifetime", "1s"];
     let mut copying = bed.forwarder.spawn("copying", &[&options[..], &["--retries", "3"]].concat());
     wait_until("the first file", || bed.copy.join("000").exists().then_some(()));
     bed.server.signal(Signal::KILL);
     bed.server.wait();
+    drop(held);
     let status = copying.wait();
     let printed = copying.everything();
     assert_eq!(status.code(), Some(4), "{printed}");
