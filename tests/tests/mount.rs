@@ -337,8 +337,8 @@ fn process_is_not_stuck_when_its_file_server_ends() {
     if !can_mount() {
         return;
     }
-    let mut bed = Bed::new(&["--timeout", "500ms", "--lifetime", "300ms"]);
-    let open = File::open(bed.mounted.join("large")).unwrap();
+    let mut bed = Bed::new(&["--timeout", "3s", "--lifetime", "1s"]);
+    let open = wait_until("the file", || File::open(bed.mounted.join("large")).ok());
     bed.server.signal(Signal::STOP);
     let silent = open.read_at(&mut [0; 100], 3_000_000).unwrap_err();
     assert_eq!(silent.kind(), ErrorKind::TimedOut, "{silent}");
@@ -366,19 +366,17 @@ fn mount_survives_the_forwarder() {
     let mounted = forwarder.directory().join("mounted");
     fs::create_dir(&mounted).unwrap();
     let mut mount =
-        Bed::mount(&forwarder, &mounted, &["--timeout", "1s", "--metadata-lifetime", "0s"]);
-    assert_eq!(fs::read(mounted.join("file")).unwrap(), noise(1, 100_000));
+        Bed::mount(&forwarder, &mounted, &["--timeout", "5s", "--metadata-lifetime", "0s"]);
+    let reads = || fs::read(mounted.join("file")).is_ok_and(|read| read == noise(1, 100_000));
+    wait_until("the file", || reads().then_some(()));
     forwarder.process.signal(Signal::KILL);
     forwarder.process.wait();
-    assert!(fs::read(mounted.join("file")).is_err());
+    assert!(!reads());
     let directory = forwarder.directory().to_owned();
     let mut command = Command::new(program());
     command.arg("run").arg("--config").arg(directory.join("namewire.toml"));
     forwarder.process = Process::start("forwarder-again", command, &directory);
-    wait_until("the file", || {
-        let read = fs::read(mounted.join("file"));
-        read.is_ok_and(|content| content == noise(1, 100_000)).then_some(())
-    });
+    wait_until("the file again", || reads().then_some(()));
     assert!(mount.is_running());
 }
 
