@@ -270,6 +270,7 @@ impl Management {
         let _turn = common.command_turn.lock().await;
         let pause = common.command_pause();
         if !pause.is_zero() {
+            tracing::debug!(?pause, "a command waits until its SignatureTime is near the clock");
             tokio::time::sleep(pause).await;
         }
         self.encode(verb, parameters)

@@ -12,8 +12,8 @@ use super::failure::{Failure, Outcome};
 use super::manage::{CommonOptions, accepted, command, refused, strategy_name};
 use super::output::{self, Table};
 
-/// Number of components of `/localhost/nfd/strategy`.
-const STRATEGY_PREFIX_LEN: usize = 3;
+/// The prefix of the names of strategies.
+const STRATEGY_PREFIX: [&str; 3] = ["localhost", "nfd", "strategy"];
 /// The status code for an unknown strategy.
 const NOT_FOUND: u32 = 404;
 
@@ -173,8 +173,11 @@ async fn set(prefix: &Name, strategy: &Name, common: &CommonOptions) -> Outcome 
 /// The short name of the strategy of this program whose name is nearly this one.
 fn similar(strategy: &Name) -> Option<String> {
     let short = |name: &Name| {
-        let component = name.as_ref().component(STRATEGY_PREFIX_LEN)?;
-        Some(component.to_string())
+        let mut components = name.as_ref().components();
+        let is_strategy = STRATEGY_PREFIX.iter().all(|one| {
+            components.next().is_some_and(|component| component.value() == one.as_bytes())
+        });
+        components.next().filter(|_| is_strategy).map(|component| component.to_string())
     };
     let known: Vec<_> = known_strategies().filter_map(|known| short(&known.name)).collect();
     let typed = short(strategy)?;
@@ -217,5 +220,6 @@ mod tests {
         assert_eq!(similar("/localhost/nfd/strategy/multicats/v=5").as_deref(), Some("multicast"));
         assert_eq!(similar("best-route/v=99"), None, "the version is wrong, not the name");
         assert_eq!(similar("frobnicate"), None);
+        assert_eq!(similar("/localhost/nfd/status/best-rout"), None, "no name of a strategy");
     }
 }
