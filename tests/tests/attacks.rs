@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use namewire_tests::wire::{data, data_with_freshness, interest, name};
 use namewire_tests::{
@@ -35,8 +35,14 @@ pub(super) const NOBODY: u32 = 65_534;
 const EXCHANGES: u32 = 20;
 /// Commands of a bystander for each exchange.
 const COMMANDS: u32 = 3;
+/// Attempts with an Interest that the kernel may drop, with the time that each is waited for.
+const ATTEMPTS: [(u32, Duration); 2] =
+    [(0, Duration::from_secs(TIMEOUT.as_secs() / 10)), (1, TIMEOUT)];
 /// Time within which management answers during an attack.
 const ANSWER_TIME_MAX: Duration = Duration::from_millis(100);
+
+/// Share of the time for which threads may wait for a processor, of a machine on which management answers in time.
+const PRESSURE_MAX: f64 = 0.5;
 
 /// A command that registers a prefix, signed as any local application signs it.
 fn registration(prefix: &str) -> Vec<u8> {
@@ -170,39 +176,46 @@ impl Bystander {
         Self { socket: udp(forwarder, Ipv4Addr::LOCALHOST), sequence: 1, commands }
     }
 
-    /// Number of Interests in two fragments that the producer has answered. An Interest is sent twice at most: the
-    /// kernel drops datagrams when the flood fills the socket, which no forwarder can prevent.
+    /// Number of Interests in two fragments that the producer has answered, up to the first that it has not. An Interest is
+    /// sent twice at most: the kernel drops datagrams when the flood fills the socket, which no forwarder can prevent.
     fn exchanges(&mut self, producer: &mut Application, mut before_each: impl FnMut()) -> u32 {
-        let mut answered = 0;
         for number in 0..EXCHANGES {
             self.commands.ask();
             let uri = format!("/bystander/{}/{}", "x".repeat(3000), self.sequence);
-            let is_answered = (0..2).any(|attempt| {
+            let is_answered = ATTEMPTS.into_iter().any(|(attempt, timeout)| {
                 before_each();
-                let interest = interest(&uri, attempt * EXCHANGES + number);
+                let interest = long_interest(&uri, attempt * EXCHANGES + number);
                 let (first, second) = interest.split_at(1500);
                 self.socket.send(&fragment(self.sequence, 0, 2, first)).unwrap();
                 before_each();
                 self.socket.send(&fragment(self.sequence + 1, 1, 2, second)).unwrap();
                 self.sequence += 2;
-                if producer.try_receive(TIMEOUT / 10).is_none() {
+                if !receives(producer, &uri, timeout) {
                     return false;
                 }
                 producer.answer(&uri, b"yes", None);
                 self.socket.recv(&mut [0; 9000]).is_ok()
             });
-            answered += u32::from(is_answered);
+            if !is_answered {
+                return number;
+            }
         }
         self.commands.assert_in_time();
-        answered
+        EXCHANGES
     }
 }
 
 fn udp(forwarder: &Endpoint, address: Ipv4Addr) -> UdpSocket {
     let socket = UdpSocket::bind((address, 0)).unwrap();
     socket.connect(("127.0.0.1", forwarder.port())).unwrap();
-    socket.set_read_timeout(Some(TIMEOUT / 10)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket
+}
+
+/// As [`interest`], pending for longer than the test waits.
+fn long_interest(uri: &str, nonce: u32) -> Vec<u8> {
+    let lifetime_ms = 2 * u64::try_from(TIMEOUT.as_millis()).unwrap();
+    InterestBuilder::new(&name(uri)).nonce(nonce).lifetime_ms(lifetime_ms).to_vec().unwrap()
 }
 
 fn fragment(sequence: u64, index: u64, count: u64, payload: &[u8]) -> Vec<u8> {
@@ -292,7 +305,7 @@ pub(super) fn connect_from(address: Ipv4Addr, port: u16) -> TcpStream {
     rustix::net::bind(&socket, &SocketAddrV4::new(address, 0)).unwrap();
     rustix::net::connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).unwrap();
     let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(TIMEOUT / 10)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
@@ -300,8 +313,8 @@ pub(super) fn connect_from(address: Ipv4Addr, port: u16) -> TcpStream {
 struct Commands {
     application: Application,
     times: Vec<Duration>,
-    /// Answers that were late before the attack, of a thousand.
-    late_before: Option<usize>,
+    /// The start of the phase, and what [`processor_pressure`] was then.
+    began: (Instant, Duration),
     /// Answers that may be late, of a thousand.
     late_max: usize,
     phase: u32,
@@ -309,12 +322,16 @@ struct Commands {
 
 impl Commands {
     fn new(forwarder: &Endpoint) -> Self {
-        let application = Application::attach(forwarder.socket());
-        Self { application, times: Vec::new(), late_before: None, late_max: 100, phase: 0 }
+        let (application, began) =
+            (Application::attach(forwarder.socket()), (now(), processor_pressure()));
+        Self { application, times: Vec::new(), began, late_max: 100, phase: 0 }
     }
 
     /// Sends commands, one after the other.
     fn ask(&mut self) {
+        if self.times.is_empty() {
+            self.began = (now(), processor_pressure());
+        }
         for _ in 0..COMMANDS {
             let asked = now();
             self.application.register("/answers", 1);
@@ -322,25 +339,35 @@ impl Commands {
         }
     }
 
-    /// Asserts that nine of ten commands were answered in time since the last call, or as many as `late_max` allows. The first
-    /// call is before the attack: if the machine is so busy with other tests that commands are late then, twice as many more
-    /// may be later, but nine of ten at most.
+    /// Asserts that nine of ten commands were answered in time since the last call, or as many as `late_max` allows. On a
+    /// machine whose processors are all in use for most of this time, they are answered, and the times are printed.
     fn assert_in_time(&mut self) {
         let mut times = std::mem::take(&mut self.times);
         times.sort_unstable();
         let late = times.len() - times.partition_point(|time| *time < ANSWER_TIME_MAX);
-        let late_before = *self.late_before.get_or_insert(late * 1000 / times.len());
+        let (began, pressure) = self.began;
+        let waited = processor_pressure().saturating_sub(pressure);
+        let busy = waited.as_secs_f64() / began.elapsed().as_secs_f64();
         let [median, tenth] = [times.len() / 2, times.len() * 9 / 10].map(|place| times[place]);
         let (phase, slowest) = (self.phase, times[times.len() - 1]);
         println!(
-            "phase {phase}: {} commands, {late} of them late; 50 % {median:?}, 90 % {tenth:?}, 100 % {slowest:?}",
-            times.len()
+            "phase {phase}: {} commands, {late} of them late; 50 % {median:?}, 90 % {tenth:?}, 100 % {slowest:?}; threads wait {:.0} % of the time",
+            times.len(),
+            busy * 100.0
         );
-        let late_max = self.late_max.max((self.late_max + 2 * late_before).min(900));
+        let late_max = if busy > PRESSURE_MAX { 1000 } else { self.late_max };
         let late_max = times.len() * late_max / 1000;
         assert!(late <= late_max, "phase {phase}: {late} late, at most {late_max}: {times:?}");
         self.phase += 1;
     }
+}
+
+/// The time since the start of the machine for which threads have waited for a processor (proc(5), /proc/pressure/cpu); zero
+/// where the kernel does not count it.
+fn processor_pressure() -> Duration {
+    let text = std::fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
+    let total = text.lines().next().and_then(|some| some.rsplit("total=").next()?.parse().ok());
+    Duration::from_micros(total.unwrap_or(0))
 }
 
 /// A neighbour at an address of its own and a local application exchange plain Interests and Data with the producer.
@@ -375,32 +402,43 @@ impl Others {
         Self { neighbour, application, producer, commands, nonce: 0 }
     }
 
-    /// Number of exchanges that succeed, of twice [`EXCHANGES`]. The neighbour sends twice at most: the kernel drops
-    /// datagrams when a flood fills the socket.
+    /// Number of exchanges that succeed, of twice [`EXCHANGES`], up to the first that does not. The neighbour sends twice at
+    /// most: the kernel drops datagrams when a flood fills the socket.
     fn exchanges(&mut self) -> u32 {
-        let mut answered = 0;
-        for _ in 0..EXCHANGES {
+        for number in 0..EXCHANGES {
             self.nonce += 1;
             self.commands.ask();
-            let uri = format!("/bystander/neighbour/{}", self.nonce);
-            answered += u32::from((0..2).any(|attempt| {
-                let wire = interest(&uri, attempt << 16 | self.nonce);
-                self.neighbour.send(&wire);
-                if self.producer.try_receive(TIMEOUT / 10).is_none() {
-                    return false;
-                }
-                self.producer.answer(&uri, b"yes", None);
-                self.neighbour.is_answered()
-            }));
-            let uri = format!("/bystander/application/{}", self.nonce);
-            self.application.express(&uri, self.nonce);
-            if self.producer.try_receive(TIMEOUT / 10).is_some() {
-                self.producer.answer(&uri, b"yes", None);
-                answered += u32::from(self.application.try_receive(TIMEOUT / 10).is_some());
+            if !self.exchange_of_neighbour() {
+                return 2 * number;
+            }
+            if !self.exchange_of_application() {
+                return 2 * number + 1;
             }
         }
         self.commands.assert_in_time();
-        answered
+        2 * EXCHANGES
+    }
+
+    fn exchange_of_neighbour(&mut self) -> bool {
+        let uri = format!("/bystander/neighbour/{}", self.nonce);
+        ATTEMPTS.into_iter().any(|(attempt, timeout)| {
+            self.neighbour.send(&long_interest(&uri, attempt << 16 | self.nonce));
+            if !receives(&mut self.producer, &uri, timeout) {
+                return false;
+            }
+            self.producer.answer(&uri, b"yes", None);
+            self.neighbour.is_answered()
+        })
+    }
+
+    fn exchange_of_application(&mut self) -> bool {
+        let uri = format!("/bystander/application/{}", self.nonce);
+        self.application.send(&long_interest(&uri, self.nonce));
+        if !receives(&mut self.producer, &uri, TIMEOUT) {
+            return false;
+        }
+        self.producer.answer(&uri, b"yes", None);
+        receives_data(&mut self.application)
     }
 }
 
@@ -650,7 +688,7 @@ fn send_first_fragments(workers: usize, transport: &str, settings: &Settings) {
 }
 
 /// Ends the threads of an attack, also if the test fails.
-struct EndOnDrop<'a>(&'a AtomicBool);
+pub(super) struct EndOnDrop<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
@@ -694,7 +732,7 @@ fn receives(application: &mut Application, uri: &str, timeout: Duration) -> bool
 
 /// Whether an application receives a Data next.
 fn receives_data(application: &mut Application) -> bool {
-    matches!(application.try_receive(TIMEOUT / 10), Some(Received::Data(..)))
+    matches!(application.try_receive(TIMEOUT), Some(Received::Data(..)))
 }
 
 /// Two applications and a neighbour that request the same Data, and two producers of the same prefix.
@@ -718,23 +756,25 @@ impl Sharing {
     }
 
     /// Number of Data that three downstreams of one Interest and one whose first producer does not answer receive, of four
-    /// times [`EXCHANGES`].
+    /// times [`EXCHANGES`], up to the first exchange in which one is missing.
     fn exchanges(&mut self) -> u32 {
-        let mut received = 0;
-        for _ in 0..EXCHANGES {
+        for number in 0..EXCHANGES {
             self.commands.ask();
             self.number += 10;
-            received += self.aggregate() + u32::from(self.fail_over());
+            let received = self.aggregate() + u32::from(self.fail_over());
+            if received < 4 {
+                return 4 * number + received;
+            }
         }
         self.commands.assert_in_time();
-        received
+        4 * EXCHANGES
     }
 
     fn aggregate(&mut self) -> u32 {
         let Self { applications: [first, second], neighbour, producers: [producer, _], .. } = self;
         let uri = format!("/bystander/joined/{}", self.number);
         first.express(&uri, self.number);
-        if !receives(producer, &uri, TIMEOUT / 10) {
+        if !receives(producer, &uri, TIMEOUT) {
             return 0;
         }
         second.express(&uri, self.number + 1);
@@ -757,7 +797,7 @@ impl Sharing {
         let Self { applications: [application, _], producers: [first, second], .. } = self;
         let uri = format!("/bystander/repeated/{}", self.number);
         application.express(&uri, self.number + 3);
-        if !receives(first, &uri, TIMEOUT / 10) {
+        if !receives(first, &uri, TIMEOUT) {
             return false;
         }
         let began = now();
@@ -765,7 +805,7 @@ impl Sharing {
         // Repetitions are suppressed at first.
         while !receives(second, &uri, TIMEOUT / 1500) {
             nonce += 1;
-            if began.elapsed() > TIMEOUT / 10 {
+            if began.elapsed() > TIMEOUT {
                 return false;
             }
             application.express(&uri, nonce);
@@ -847,25 +887,29 @@ impl ShortPrefixes {
         Self { producer, application, commands, neighbour, number }
     }
 
-    /// Number of Data received, of twice [`EXCHANGES`].
+    /// Number of Data received, of twice [`EXCHANGES`], up to the first that is missing.
     fn exchanges(&mut self) -> u32 {
-        let mut received = 0;
-        for _ in 0..EXCHANGES {
+        let lifetime_ms = u64::try_from(TIMEOUT.as_millis()).unwrap();
+        for number in 0..EXCHANGES {
             self.commands.ask();
             self.number += 2;
-            self.application.send(&short_prefix_interest("/bystander", self.number, 4000));
-            received += u32::from(self.answer() && receives_data(&mut self.application));
-            let wire = short_prefix_interest("/bystander", self.number + 1, 4000);
+            self.application.send(&short_prefix_interest("/bystander", self.number, lifetime_ms));
+            if !(self.answer() && receives_data(&mut self.application)) {
+                return 2 * number;
+            }
+            let wire = short_prefix_interest("/bystander", self.number + 1, lifetime_ms);
             self.neighbour.send(&wire).unwrap();
-            received += u32::from(self.answer() && self.neighbour.recv(&mut [0; 9000]).is_ok());
+            if !(self.answer() && self.neighbour.recv(&mut [0; 9000]).is_ok()) {
+                return 2 * number + 1;
+            }
         }
         self.commands.assert_in_time();
-        received
+        2 * EXCHANGES
     }
 
     /// Whether the producer has received the Interest. Its Data is not fresh, so it satisfies no later Interest.
     fn answer(&mut self) -> bool {
-        let is_asked = receives(&mut self.producer, "/bystander", TIMEOUT / 10);
+        let is_asked = receives(&mut self.producer, "/bystander", TIMEOUT);
         if is_asked {
             let uri = format!("/bystander/a/b/c/{}", self.number);
             self.producer.send(&data_with_freshness(&uri, b"yes", None));
@@ -918,8 +962,10 @@ struct Registrant<'a> {
 
 impl<'a> Registrant<'a> {
     fn new(forwarder: &Endpoint, address: Ipv4Addr, site: &'a Identity) -> Self {
-        let commands = Commands::new(forwarder);
-        Self { socket: udp(forwarder, address), site, commands, number: 0 }
+        let (commands, socket) = (Commands::new(forwarder), udp(forwarder, address));
+        // A command is sent again.
+        socket.set_read_timeout(Some(TIMEOUT / 10)).unwrap();
+        Self { socket, site, commands, number: 0 }
     }
 
     /// Asserts that commands are answered with 200. Each is signed with a key of its own, whose certificate the forwarder
@@ -1042,19 +1088,20 @@ fn interests_of_an_hour_leave_the_dispatch_table_changeable() {
         assert!(matches!(attacker.receive(), Received::Nack(name, ..) if name == uri));
     }
     assert_eq!(others.exchanges(), 2 * EXCHANGES, "during");
-    let began = now();
+    let mut attempts = 0;
     // An entry moves again once nothing is pending for it at its previous worker.
     for worker in ["0", "1", "0"] {
         for number in 0..4 {
             let entry = format!("/attack/{number}/below");
             wait_until("the move", || {
+                attempts += 1;
                 forwarder.run(&["ndt", "set", &entry, worker]).status.success().then_some(())
             });
         }
     }
     let balanced = forwarder.json(&["ndt", "balance"]);
-    println!("moved after {:?}: {balanced}", began.elapsed());
-    assert!(began.elapsed() < TIMEOUT / 3, "{:?}", began.elapsed());
+    println!("moved in {attempts} attempts: {balanced}");
+    assert!(attempts < 12 * 50, "{attempts} attempts");
     assert_eq!(others.exchanges(), 2 * EXCHANGES, "after");
 }
 
@@ -1259,7 +1306,7 @@ fn addresses_that_do_not_answer_leave_output_to_a_neighbour() {
     }
     let pings = |topology: &Topology| {
         let ping = ["ping", "/bystander", "--count", "50", "--interval", "20ms", "--json"];
-        let result = topology.run("hub", &[&ping[..], &["--timeout", "1s"]].concat());
+        let result = topology.run("hub", &[&ping[..], &["--timeout", "10s"]].concat());
         let report: serde_json::Value = serde_json::from_slice(&result.stdout).unwrap();
         report["answered"].as_u64().unwrap()
     };
@@ -1424,20 +1471,21 @@ fn strategy_choices_of_one_user_leave_commands_of_another_answered() {
     }
     let alone = began.elapsed() / 8;
     let choices: Vec<u8> = (8..400).flat_map(choice).collect();
-    let (mut slowest, mut answered) = (Duration::ZERO, 0);
+    let mut times = Vec::new();
     std::thread::scope(|scope| {
         let attack = scope.spawn(|| {
             user.write_all(&choices).unwrap();
             user.set_read_timeout(Some(TIMEOUT / 30)).unwrap();
             while user.read(&mut [0; 65_536]).is_ok_and(|length| length > 0) {}
         });
-        while !attack.is_finished() || answered < EXCHANGES {
+        while !attack.is_finished() || times.len() < EXCHANGES as usize {
             let asked = now();
             bystander.register("/bystander", 0);
-            slowest = slowest.max(asked.elapsed());
-            answered += 1;
+            times.push(asked.elapsed());
         }
     });
-    println!("{alone:?} for one choice, {slowest:?} at most for {answered} others");
-    assert!(slowest < alone * 20 + TIMEOUT / 150, "{slowest:?}, {alone:?} for one choice");
+    times.sort_unstable();
+    let [tenth, slowest] = [times.len() * 9 / 10, times.len() - 1].map(|place| times[place]);
+    println!("{alone:?} for one choice; {} others: 90 % {tenth:?}, 100 % {slowest:?}", times.len());
+    assert!(tenth < alone * 20 + TIMEOUT / 150, "{tenth:?}, {alone:?} for one choice");
 }

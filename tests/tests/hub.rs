@@ -22,8 +22,8 @@ use ndn_management::{ControlParameters, Verb};
 use ndn_packet::{Data, InterestBuilder, LpHeader, LpPacket};
 
 use super::attacks::{
-    NOBODY, Peer, command_without_certificate, connect_and_reset, connect_as_user, connect_from,
-    post_command, rules_of_site,
+    EndOnDrop, NOBODY, Peer, command_without_certificate, connect_and_reset, connect_as_user,
+    connect_from, post_command, rules_of_site,
 };
 
 /// Duration of the measurement without an attack.
@@ -237,9 +237,10 @@ fn service(hub: &Hub, rate: u64, time: Duration) -> (f64, f64) {
     let consumer = ["traffic", "consumer", "/good", "--lifetime", "1s"];
     let load = ["--rate", &rate_text, "--duration", &duration];
     std::thread::scope(|scope| {
+        let end = EndOnDrop(&is_over);
         let of_neighbour = scope.spawn(|| neighbour(&hub.neighbour, rate, &is_over));
         let report = hub.forwarder.json(&[&consumer[..], &load].concat());
-        is_over.store(true, Ordering::Relaxed);
+        drop(end);
         let satisfied = report["patterns"][0]["satisfied"].as_u64().unwrap();
         (satisfied as f64 / seconds, of_neighbour.join().unwrap() as f64 / seconds)
     })
@@ -348,6 +349,7 @@ fn rates_of_application_and_neighbour_hold_during_an_attack() {
         let mut worst = (f64::MAX, f64::MAX);
         let mut resident = Vec::new();
         let answers = std::thread::scope(|scope| {
+            let end = EndOnDrop(&is_over);
             let answers = scope.spawn(|| answer_times(&hub.forwarder, &is_over));
             scope.spawn(|| attack_otherwise(&hub.forwarder, &is_over));
             for address in 1..=ADDRESSES {
@@ -374,7 +376,7 @@ fn rates_of_application_and_neighbour_hold_during_an_attack() {
                 );
                 worst = (worst.0.min(during.0), worst.1.min(during.1));
             }
-            is_over.store(true, Ordering::Relaxed);
+            drop(end);
             answers.join().unwrap()
         });
         let late = answers.iter().filter(|time| **time > ANSWER_TIME_MAX).count();
