@@ -26,6 +26,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::protocol::Message;
 use tokio_tungstenite::{WebSocketStream, tungstenite};
 
+/// Maximum time that a test waits for something.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
 /// A forwarder with the API. Fields are dropped in this order.
 struct Served {
     server: Option<HttpServer>,
@@ -100,7 +103,7 @@ impl LogControl for Followed {
 /// The response to bytes on a connection of their own.
 fn exchange(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut response = String::new();
     stream.read_to_string(&mut response).unwrap();
@@ -298,7 +301,7 @@ fn client_that_does_not_read_its_responses_is_disconnected() {
     // More than the buffers of both ends hold; the server reads no further requests while it cannot write.
     let _ = slow.write_all(request.repeat(2000).as_bytes());
     while served.request("GET /metrics", "").contains(none) {
-        assert!(start.elapsed() < Duration::from_secs(30), "it is still connected");
+        assert!(start.elapsed() < TIMEOUT, "it is still connected");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(start.elapsed() >= stall_time, "its time was not over");
@@ -505,7 +508,7 @@ fn faces_routes_and_strategies_are_managed() {
     assert_eq!(data["strategies"][0]["name"], "/a");
     served.data(&format!("mutation {{ facesDestroy(faceId: {face}) {{ faceId }} }}"));
     // The command is answered when the worker has it; its routes end with the event that the face has closed.
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + TIMEOUT;
     while served.data("{ rib(prefix: \"/a\") { name } }")["rib"] != json!([]) {
         assert!(Instant::now() < deadline, "the routes of a destroyed face remain");
     }
@@ -600,7 +603,7 @@ fn errors_have_codes() {
 fn requests_above_the_rate_are_refused_except_those_of_other_tokens() {
     let served = serve(&settings());
     let query = json!({ "query": "{ __typename }" });
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + TIMEOUT;
     let is_refused = || served.graphql_as(None, &query).0 == 429;
     let refused = std::thread::scope(|scope| {
         let senders = [(); 8].map(|()| {
@@ -775,7 +778,7 @@ async fn send(socket: &mut Socket, message: Value) {
 /// The next message, or the code of the close frame.
 async fn receive(socket: &mut Socket) -> Result<Value, u16> {
     loop {
-        let received = tokio::time::timeout(Duration::from_secs(30), socket.next()).await.unwrap();
+        let received = tokio::time::timeout(TIMEOUT, socket.next()).await.unwrap();
         match received {
             Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).unwrap()),
             Some(Ok(Message::Close(Some(frame)))) => return Err(frame.code.into()),
@@ -1027,7 +1030,7 @@ async fn face_events_are_pushed_in_order() {
     // The subscription begins with the next event; faces are created until there is one.
     let mut events = Vec::new();
     let mut port = 0;
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + TIMEOUT;
     let created = loop {
         port += 1;
         assert!(Instant::now() < deadline, "no event after the creation of {port} faces");
@@ -1075,7 +1078,7 @@ async fn routing_events_are_pushed_in_order() {
         "subscription { routingEvents { lost events { kind name faceId origin cost strategy } } }";
     let subscribe = |id: &str, text: &str| json!({ "type": "subscribe", "id": id, "payload": { "query": text } });
     send(&mut socket, subscribe("a", query)).await;
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + TIMEOUT;
     // The subscription begins with the next change; routes are added until there is an event.
     let mut events: Vec<Value> = Vec::new();
     let mut number = 0;
