@@ -435,6 +435,22 @@ fn get_names_the_signer_that_it_did_not_check_and_what_has_verified() {
     let json = run(&["get", "/x/file", "-o", &copy, "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert!(json["unchecked_key"].as_str().unwrap().starts_with("/evil/KEY/"), "{json}");
+    // Of a directory, too.
+    let served = home.join("served");
+    std::fs::create_dir(&served).unwrap();
+    std::fs::write(served.join("file"), "content").unwrap();
+    let serve = ["serve", served.to_str().unwrap(), "--prefix", "/d", "--identity", "/evil"];
+    let mut command = forwarder.command(&serve);
+    command.env("HOME", &home);
+    let mut server = namewire_tests::Process::start("serve", command, &home);
+    server.wait_for_output("serving ");
+    let copy = home.join("directory").display().to_string();
+    let line = text(&run(&["sync", "/d", &copy]));
+    assert!(line.contains("signed by /evil/KEY/") && line.contains("was not checked"), "{line}");
+    let again = home.join("again").display().to_string();
+    let json = run(&["get", "/d", "--recursive", "-o", &again, "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(json["unchecked_keys"][0].as_str().unwrap().starts_with("/evil/KEY/"), "{json}");
 }
 
 #[test]

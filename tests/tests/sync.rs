@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -21,7 +22,11 @@ struct Bed {
 impl Bed {
     /// Serves files as `/files`; the segments hold 1,000 bytes.
     fn new(files: &[(&str, &[u8])]) -> Self {
-        let forwarder = Settings::new().start();
+        Self::with(&Settings::new(), files)
+    }
+
+    fn with(settings: &Settings, files: &[(&str, &[u8])]) -> Self {
+        let forwarder = settings.start();
         let served = forwarder.directory().join("served");
         fs::create_dir(&served).unwrap();
         let copy = forwarder.directory().join("copy");
@@ -459,8 +464,48 @@ fn copy_ends_once_its_server_has_ended() {
     let status = copying.wait();
     let printed = copying.everything();
     assert_eq!(status.code(), Some(4), "{printed}");
-    assert!(printed.contains("namewire: /files: no route to the server for "), "{printed}");
+    assert!(printed.contains("namewire: no route to /files for "), "{printed}");
+    assert!(printed.contains(" (no producer on this forwarder and no neighbour"), "{printed}");
     assert!(printed.contains(" of 400 files are complete; run the same command to resume"));
-    let named = printed.lines().filter(|line| line.starts_with("namewire: /files/")).count();
+    let is_named = |line: &&str| line.starts_with("namewire: no route to /files/");
+    let named = printed.lines().filter(is_named).count();
     assert!((1..=10).contains(&named) && printed.contains("namewire: and "), "{printed}");
+}
+
+/// While it waits for one file, nothing but the directory shows that the server answers.
+#[test]
+fn file_without_an_answer_does_not_end_a_copy_of_one_file_at_a_time() {
+    let bed = Bed::with(&Settings::new().udp(), &[("a", b"1"), ("b", b"2"), ("c", b"3")]);
+    let listed = bed.forwarder.json(&["ls", "/files"]);
+    let version = listed[1]["version"].as_u64().unwrap();
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let silent = format!("udp4://{}", silent.local_addr().unwrap());
+    let segments = format!("/files/b/v={version}");
+    let _ = bed.forwarder.output(&["route", "add", &segments, &silent]);
+    let options = ["--jobs", "1", "--lifetime", "300ms", "--retries", "1"];
+    let ended = bed.run(&options);
+    let printed = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(4), "{printed}");
+    let copied: Vec<_> = contents(&bed.copy).into_keys().collect();
+    assert_eq!(copied, ["a", "c"], "{printed}");
+    assert!(printed.contains(&segments) && !printed.contains("to resume"), "{printed}");
+}
+
+#[test]
+fn missing_route_is_named_by_copies_as_by_other_commands() {
+    let bed = Bed::new(&[]);
+    let copy = bed.copy.display().to_string();
+    for command in [
+        &["get", "/nowhere/x", "-o", "-"][..],
+        &["get", "/nowhere/x", "-o", &copy, "--recursive"],
+        &["sync", "/nowhere/x", &copy],
+        &["ls", "/nowhere/x"],
+        &["peek", "/nowhere/x"],
+    ] {
+        let ended = bed.forwarder.run(command);
+        let printed = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(4), "{command:?}: {printed}");
+        let expected = "no route to /nowhere/x: no producer on this forwarder and no neighbour";
+        assert!(printed.contains(expected), "{command:?}: {printed}");
+    }
 }

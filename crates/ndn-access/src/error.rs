@@ -205,7 +205,7 @@ fn name_of_fetch(error: &FetchError) -> Option<String> {
 
 fn segment_of(failure: &FetchFailure) -> Option<u64> {
     if let FetchFailure::Timeout { segment, .. }
-    | FetchFailure::Nack { segment }
+    | FetchFailure::Nack { segment, .. }
     | FetchFailure::ApplicationNack { segment }
     | FetchFailure::Verification { segment, .. } = failure
     {
@@ -269,7 +269,8 @@ mod tests {
         assert_eq!(AccessError::from(missing).kind(), ErrorKind::NotFound);
         let timeout = FetchFailure::Timeout { segment: 1, attempts: 2 };
         assert_eq!(failed(timeout), ErrorKind::Unanswered);
-        assert_eq!(failed(FetchFailure::Nack { segment: 1 }), ErrorKind::Unreachable);
+        let reason = NackReason::NO_ROUTE;
+        assert_eq!(failed(FetchFailure::Nack { segment: 1, reason }), ErrorKind::Unreachable);
         assert_eq!(failed(FetchFailure::ApplicationNack { segment: 1 }), ErrorKind::Changed);
         let reason = "forged".to_owned();
         let forged = FetchFailure::Verification { segment: 1, reason };
@@ -278,7 +279,7 @@ mod tests {
 
     #[test]
     fn errors_have_the_name_of_the_packet() {
-        let failure = FetchFailure::Nack { segment: 7 };
+        let failure = FetchFailure::Nack { segment: 7, reason: NackReason::NO_ROUTE };
         let error = AccessError::from(FetchError::Failed { name: "/x/v=1".to_owned(), failure });
         assert_eq!(error.of(|| "/x".to_owned()).name(), Some("/x/v=1/seg=7"));
         let error = AccessError::from(FetchError::Closed).of(|| "/x".to_owned());

@@ -66,7 +66,8 @@ pub enum ExpressError {
     },
 }
 
-fn nack_text(name: &str, reason: NackReason) -> String {
+/// The text about a Nack.
+pub(crate) fn nack_text(name: &str, reason: NackReason) -> String {
     match reason {
         NackReason::NO_ROUTE => format!("no route to {name}"),
         NackReason::CONGESTION => format!("congestion on the path to {name}"),

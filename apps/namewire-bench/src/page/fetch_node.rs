@@ -22,9 +22,7 @@ use ndn_client::fetch::{
 };
 use ndn_client::{EndpointOptions, ForwarderAddress};
 use ndn_packet::lp::append_packet;
-use ndn_packet::{
-    ContentType, Convention, Data, InterestBuilder, LpHeader, LpPacket, NackReason, Name,
-};
+use ndn_packet::{ContentType, Convention, Data, InterestBuilder, LpHeader, LpPacket, Name};
 use ndn_security::{DigestVerifier, verify_data};
 use ndn_sys::clock;
 use ndn_traffic::io::Endpoint;
@@ -559,7 +557,7 @@ fn handle<'a>(
     };
     if let Some(reason) = packet.nack() {
         figures.nacks += 1;
-        flow.state.handle_nack(now, segment, reason == NackReason::CONGESTION);
+        flow.state.handle_nack(now, segment, reason);
         return Ok(None);
     }
     let Some(data) = packet.fragment().and_then(|data| Data::parse(data).ok()) else {

@@ -10,7 +10,7 @@ use ndn_client::{
     ExpressError, ForwarderAddress, OpenError, RegisterError,
 };
 use ndn_management::status;
-use ndn_packet::SignatureType;
+use ndn_packet::{NackReason, SignatureType};
 use ndn_security::{Certificate, Signer};
 use tokio::sync::{Notify, watch};
 
@@ -234,8 +234,8 @@ pub(super) fn kind_of_connect(error: &std::io::Error) -> fn(String) -> Failure {
 pub(super) fn kind_of(error: &ExpressError) -> fn(String) -> Failure {
     if matches!(error, ExpressError::Timeout { .. }) {
         Failure::NoAnswer
-    } else if matches!(error, ExpressError::Nack { .. }) {
-        Failure::Nacked
+    } else if let ExpressError::Nack { reason, .. } = error {
+        kind_of_nack(*reason)
     } else if matches!(error, ExpressError::Verification { .. }) {
         Failure::Unverified
     } else if matches!(error, ExpressError::Closed | ExpressError::NotListening { .. }) {
@@ -265,13 +265,17 @@ fn kind_of_fetch_failure(failure: &FetchFailure) -> fn(String) -> Failure {
         Failure::Unverified
     } else if matches!(failure, FetchFailure::Timeout { .. }) {
         Failure::NoAnswer
-    } else if matches!(failure, FetchFailure::Nack { .. }) {
-        Failure::Nacked
+    } else if let FetchFailure::Nack { reason, .. } = failure {
+        kind_of_nack(*reason)
     } else if matches!(failure, FetchFailure::ApplicationNack { .. }) {
         Failure::VersionGone
     } else {
         Failure::Failed
     }
+}
+
+fn kind_of_nack(reason: NackReason) -> fn(String) -> Failure {
+    if reason == NackReason::NO_ROUTE { Failure::NoRoute } else { Failure::Nacked }
 }
 
 fn kind_of_command(error: &CommandError) -> fn(String) -> Failure {
@@ -301,8 +305,7 @@ impl From<ExpressError> for Failure {
 
 impl From<CommandError> for Failure {
     fn from(error: CommandError) -> Self {
-        let kind = kind_of_command(&error)(String::new());
-        let unanswered = matches!(kind, Failure::NoAnswer(_) | Failure::Nacked(_));
+        let unanswered = kind_of_command(&error)(String::new()).is_unanswered();
         let hint = match is_forbidden_digest(&error) {
             true => HINT_OF_DIGEST.to_owned(),
             false => REACHED.get().filter(|_| unanswered).map(why_silent).unwrap_or_default(),

@@ -2,6 +2,7 @@
 //! face that is down.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use ndn_client::{Endpoint, ForwarderAddress};
@@ -11,44 +12,90 @@ use ndn_packet::Name;
 use super::control_queries;
 use super::face::{down_for_people, peer_of};
 use super::failure::{Failure, Outcome};
-use namewire_control::{LinkCounters, WaitingFace};
+use namewire_control::{FaceLimit, LinkCounters, WaitingFace};
 
 /// Larger tables are not fetched for a diagnosis.
 const ENTRIES_MAX: u64 = 10_000;
 /// Maximum time for an explanation.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Adds the reason to a failure without an answer, if the forwarder knows it.
+/// Adds the cause to a failure without an answer, if the forwarder knows it.
 pub(super) async fn explained<T>(
     outcome: Outcome<T>,
     endpoint: &Endpoint,
     name: &Name,
 ) -> Outcome<T> {
-    let (kind, text): (fn(String) -> Failure, _) = match outcome {
-        Err(Failure::NoAnswer(text)) => (Failure::NoAnswer, text),
-        Err(Failure::Nacked(text)) => (Failure::Nacked, text),
-        other => return other,
-    };
-    let why = tokio::time::timeout(TIMEOUT, find(endpoint, name)).await;
-    let why = why.ok().flatten();
-    let failure = kind(String::new());
-    Err(kind(joined(text, matches!(failure, Failure::Nacked(_)), name, why.as_deref())))
+    match outcome {
+        Err(failure) if failure.is_unanswered() => {
+            let cause = cause(endpoint, name).await;
+            Err(joined(failure, name, cause.as_ref()))
+        }
+        other => other,
+    }
 }
 
-/// Why there is no route.
-const NO_ROUTE: &str = "no producer on this forwarder and no neighbour for it";
+/// Why Interests for a name have no answer, if the forwarder knows it.
+pub(super) async fn cause(endpoint: &Endpoint, name: &Name) -> Option<Cause> {
+    tokio::time::timeout(TIMEOUT, find(endpoint, name)).await.ok().flatten()
+}
 
-/// A failure with its reason. A Nack for lack of a route names what the user asked for.
-fn joined(text: String, is_nack: bool, name: &Name, why: Option<&str>) -> String {
-    let has_no_route = why.is_some_and(|why| why.starts_with(NO_ROUTE));
-    let text = match is_nack && (has_no_route || text.contains("no route to ")) {
-        true => format!("no route to {name}"),
-        false => text,
-    };
-    match why {
+/// Why Interests for a name have no answer.
+#[derive(Debug)]
+pub(super) enum Cause {
+    /// Datagrams to the forwarder at this address are refused.
+    NotListening(ForwarderAddress),
+    /// The forwarder has reached its limit of faces.
+    FacesFull(FaceLimit),
+    /// The forwarder has no route; faces to these peers of its configuration do not exist.
+    NoRoute { missing_faces: Vec<String> },
+    /// All next hops of the route with this prefix are down, as described.
+    AllDown { prefix: Name, next_hops: Vec<String> },
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotListening(address) => {
+                write!(formatter, "no socket listens at {address}: datagrams to it are refused")
+            }
+            Self::FacesFull(limit) => {
+                let limit = super::connect::for_people(limit);
+                write!(formatter, "the forwarder has reached its limit of faces: {limit}")
+            }
+            Self::NoRoute { missing_faces } => {
+                formatter.write_str("no producer on this forwarder and no neighbour for it")?;
+                match missing_faces.is_empty() {
+                    true => Ok(()),
+                    false => write!(
+                        formatter,
+                        ", and {} does not exist: see `namewire face list`",
+                        missing_faces.join(", ")
+                    ),
+                }
+            }
+            Self::AllDown { prefix, next_hops } => write!(
+                formatter,
+                "all next hops of the route {prefix} are down: {}",
+                next_hops.join("; ")
+            ),
+        }
+    }
+}
+
+/// A failure with its cause. A Nack for lack of a route names what the user asked for.
+fn joined(failure: Failure, name: &Name, cause: Option<&Cause>) -> Failure {
+    let with_cause = |text: String| match cause {
+        Some(cause) => format!("{text} ({cause})"),
         None => text,
-        Some(why) if is_nack && has_no_route => format!("{text}: {why}"),
-        Some(why) => format!("{text} ({why})"),
+    };
+    match (failure, cause) {
+        (Failure::Nacked(_) | Failure::NoRoute(_), Some(cause @ Cause::NoRoute { .. })) => {
+            Failure::NoRoute(format!("no route to {name}: {cause}"))
+        }
+        (Failure::NoRoute(_), _) => Failure::NoRoute(with_cause(format!("no route to {name}"))),
+        (Failure::Nacked(text), _) => Failure::Nacked(with_cause(text)),
+        (Failure::NoAnswer(text), _) => Failure::NoAnswer(with_cause(text)),
+        (other, _) => other,
     }
 }
 
@@ -98,20 +145,17 @@ fn route_of<'a>(name: &Name, entries: &'a [FibEntry]) -> Option<&'a FibEntry> {
     leads.max_by_key(|entry| entry.name.len())
 }
 
-/// The diagnosis from the tables of the forwarder, if it is local.
-async fn find(endpoint: &Endpoint, name: &Name) -> Option<String> {
+/// The cause from the tables of the forwarder, if it is local.
+async fn find(endpoint: &Endpoint, name: &Name) -> Option<Cause> {
     let address = endpoint.address()?;
     if endpoint.is_refused() {
-        return Some(format!("no socket listens at {address}: datagrams to it are refused"));
+        return Some(Cause::NotListening(address.clone()));
     }
     if !matches!(address, ForwarderAddress::Unix(_)) {
         return None;
     }
     if let Some(limit) = control_queries::is_full(address) {
-        return Some(format!(
-            "the forwarder has reached its limit of faces: {}",
-            super::connect::for_people(&limit)
-        ));
+        return Some(Cause::FacesFull(limit));
     }
     let management = endpoint.management();
     if management.forwarder_status().await.ok()?.fib_entries > ENTRIES_MAX {
@@ -119,7 +163,7 @@ async fn find(endpoint: &Endpoint, name: &Name) -> Option<String> {
     }
     let entries: Vec<FibEntry> = management.dataset(&Dataset::FibList).await.ok()?;
     let faces: Vec<FaceStatus> = management.dataset(&Dataset::FaceList).await.ok()?;
-    explain(
+    of_tables(
         name,
         &entries,
         &peers(&faces),
@@ -128,31 +172,25 @@ async fn find(endpoint: &Endpoint, name: &Name) -> Option<String> {
     )
 }
 
-/// The reason why Interests for a name are not forwarded. None if they are.
-fn explain(
+/// Why Interests for a name are not forwarded. None if they are.
+fn of_tables(
     name: &Name,
     entries: &[FibEntry],
     uris: &BTreeMap<u64, String>,
     links: &BTreeMap<u64, LinkCounters>,
     waiting: &[WaitingFace],
-) -> Option<String> {
+) -> Option<Cause> {
     let Some(entry) = route_of(name, entries) else {
-        let waiting: Vec<&str> = waiting.iter().map(|face| &*face.remote_uri).collect();
-        let waiting = match waiting.is_empty() {
-            true => String::new(),
-            false => {
-                format!(", and {} does not exist: see `namewire face list`", waiting.join(", "))
-            }
-        };
-        return Some(format!("{NO_ROUTE}{waiting}"));
+        let missing_faces = waiting.iter().map(|face| face.remote_uri.clone()).collect();
+        return Some(Cause::NoRoute { missing_faces });
     };
     let down = entry.next_hops.iter().map(|hop| {
         let down = links.get(&hop.face_id)?.down.as_ref()?;
         let uri = uris.get(&hop.face_id).map_or("its peer", String::as_str);
         Some(format!("face {} to {uri} is {}", hop.face_id, down_for_people(down)))
     });
-    let down = down.collect::<Option<Vec<String>>>()?;
-    Some(format!("all next hops of the route {} are down: {}", entry.name, down.join("; ")))
+    let next_hops = down.collect::<Option<Vec<String>>>()?;
+    Some(Cause::AllDown { prefix: entry.name.clone(), next_hops })
 }
 
 #[cfg(test)]
@@ -188,43 +226,50 @@ mod tests {
         let links = BTreeMap::from([(300, down), (301, LinkCounters::default())]);
         let waiting =
             |uri: &str| WaitingFace { remote_uri: uri.to_owned(), ..WaitingFace::default() };
-        let reported = |entries: &[FibEntry], waiting: &[WaitingFace]| {
-            explain(&"/a/b".parse().unwrap(), entries, &uris, &links, waiting)
+        let found = |entries: &[FibEntry], waiting: &[WaitingFace]| {
+            of_tables(&"/a/b".parse().unwrap(), entries, &uris, &links, waiting)
         };
+        let shown = |entries: &[FibEntry]| found(entries, &[]).map(|cause| cause.to_string());
         let other = entry("/x", &[301]);
-        let none = reported(&[other.clone(), entry("/a", &[])], &[]).unwrap();
-        let name = "/a".parse().unwrap();
-        let joined =
-            |text: &str, is_nack, why: &str| joined(text.to_owned(), is_nack, &name, Some(why));
-        let sentence = format!("no route to /a: {NO_ROUTE}");
-        for text in
-            ["the object cannot be found: no route to /a/32=metadata", "Nack for all pings for /a"]
-        {
-            assert_eq!(joined(text, true, &none), sentence);
-        }
-        let far = joined("no route to /a/32=metadata", true, "face 300 is down");
-        assert_eq!(far, "no route to /a (face 300 is down)");
-        let silent = joined("no response from /a", false, &none);
-        assert_eq!(silent, format!("no response from /a ({NO_ROUTE})"));
-        let none = reported(&[other], &[waiting("tcp4://192.0.2.2:6363")]).unwrap();
-        assert!(none.contains("tcp4://192.0.2.2:6363 does not exist"), "{none}");
-        let nack = joined("no route to /a", true, &none);
-        assert!(
-            nack.starts_with(&sentence) && nack.contains(", and tcp4://192.0.2.2:63"),
-            "{nack}"
-        );
+        let none = found(&[other.clone(), entry("/a", &[])], &[]).unwrap();
+        assert_eq!(none.to_string(), "no producer on this forwarder and no neighbour for it");
+        let none = found(&[other], &[waiting("tcp4://192.0.2.2:6363")]).unwrap();
+        assert!(none.to_string().contains("tcp4://192.0.2.2:6363 does not exist"), "{none}");
+        assert_eq!(shown(&[entry("/", &[300]), entry("/a", &[301])]), None, "the longest counts");
+        assert_eq!(shown(&[entry("/a", &[300, 301])]), None, "one of them is up");
         assert_eq!(
-            reported(&[entry("/", &[300]), entry("/a", &[301])], &[]),
-            None,
-            "the longest counts"
-        );
-        assert_eq!(reported(&[entry("/a", &[300, 301])], &[]), None, "one of them is up");
-        assert_eq!(
-            reported(&[entry("/", &[301]), entry("/a", &[300])], &[]).unwrap(),
+            shown(&[entry("/", &[301]), entry("/a", &[300])]).unwrap(),
             "all next hops of the route /a are down: face 300 to tcp4://192.0.2.1:6363 is down for 2 s: closed \
              by the peer"
         );
         // A forwarder without link counters.
-        assert_eq!(reported(&[entry("/a", &[302])], &[]), None);
+        assert_eq!(shown(&[entry("/a", &[302])]), None);
+    }
+
+    #[test]
+    fn failures_have_their_cause() {
+        let name: Name = "/a".parse().unwrap();
+        let none = || Cause::NoRoute { missing_faces: Vec::new() };
+        let down =
+            || Cause::AllDown { prefix: "/".parse().unwrap(), next_hops: vec!["x".to_owned()] };
+        let none_text = none().to_string();
+        let metadata = || "no route to /a/32=metadata".to_owned();
+        let pings = || "Nack for all pings for /a".to_owned();
+        let silent = || "no response from /a".to_owned();
+        for (failure, cause, expected) in [
+            (Failure::NoRoute(metadata()), Some(none()), format!("no route to /a: {none_text}")),
+            (Failure::Nacked(pings()), Some(none()), format!("no route to /a: {none_text}")),
+            (
+                Failure::NoRoute(metadata()),
+                Some(down()),
+                "no route to /a (all next hops of the route / are down: x)".to_owned(),
+            ),
+            (Failure::NoRoute(metadata()), None, "no route to /a".to_owned()),
+            (Failure::Nacked(pings()), None, pings()),
+            (Failure::NoAnswer(silent()), Some(none()), format!("{} ({none_text})", silent())),
+            (Failure::Failed(silent()), Some(none()), silent()),
+        ] {
+            assert_eq!(joined(failure, &name, cause.as_ref()).to_string(), expected);
+        }
     }
 }

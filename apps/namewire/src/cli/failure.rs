@@ -34,8 +34,10 @@ pub enum Failure {
     Unreachable(String),
     /// Timeout.
     NoAnswer(String),
-    /// Nack.
+    /// Nack for a reason other than a missing route.
     Nacked(String),
+    /// Nack for lack of a route.
+    NoRoute(String),
     /// The prefix of a producer was not registered, for this reason.
     Unregistered(Box<Self>),
     /// The verification of fetched Data failed.
@@ -69,7 +71,7 @@ impl Failure {
             Self::Failed(_) | Self::VersionGone(_) => 1,
             Self::Usage(_) => 2,
             Self::Unreachable(_) => 3,
-            Self::NoAnswer(_) | Self::Nacked(_) => 4,
+            Self::NoAnswer(_) | Self::Nacked(_) | Self::NoRoute(_) => 4,
             Self::Unregistered(reason) => reason.status(),
             Self::Unverified(_) => 5,
             Self::Interrupted => INTERRUPTED,
@@ -79,7 +81,7 @@ impl Failure {
 
     /// Whether it is a lack of Data.
     pub(super) fn is_unanswered(&self) -> bool {
-        matches!(self, Self::NoAnswer(_) | Self::Nacked(_))
+        matches!(self, Self::NoAnswer(_) | Self::Nacked(_) | Self::NoRoute(_))
     }
 
     /// Writes it as a line of JSON to standard error.
@@ -100,7 +102,7 @@ impl Failure {
             Self::Failed(_) | Self::VersionGone(_) => "failed",
             Self::Usage(_) => "usage",
             Self::Unreachable(_) => "unreachable",
-            Self::NoAnswer(_) | Self::Nacked(_) => "no_answer",
+            Self::NoAnswer(_) | Self::Nacked(_) | Self::NoRoute(_) => "no_answer",
             Self::Unregistered(reason) => reason.kind(),
             Self::Unverified(_) => "unverified",
             Self::Interrupted => "interrupted",
@@ -142,6 +144,7 @@ impl fmt::Display for Failure {
             | Self::Unreachable(text)
             | Self::NoAnswer(text)
             | Self::Nacked(text)
+            | Self::NoRoute(text)
             | Self::Unverified(text)
             | Self::VersionGone(text)
             | Self::Failed(text) => formatter.write_str(&without_numbers(text)),

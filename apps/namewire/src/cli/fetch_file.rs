@@ -228,7 +228,7 @@ fn without_version(name: &Name) -> Name {
 }
 
 /// Options of one Interest for metadata.
-fn asking(fetching: &FetchOptions) -> FetchOptions {
+pub(super) fn asking(fetching: &FetchOptions) -> FetchOptions {
     FetchOptions {
         discovery: Discovery::Metadata,
         discovery_retransmissions: 0,

@@ -471,7 +471,7 @@ pub(super) struct Recent {
     already: Already,
     /// Bytes at these times, the oldest first.
     samples: VecDeque<(Instant, u64)>,
-    /// When the last byte arrived, or the fetch began.
+    /// When the last byte arrived, the fetch began, or a pause ended.
     latest: Instant,
 }
 
@@ -499,6 +499,11 @@ impl Recent {
         {
             self.samples.pop_front();
         }
+    }
+
+    /// Nothing was awaited until now.
+    pub(super) fn note_pause(&mut self, now: Instant) {
+        self.latest = now;
     }
 
     /// Bytes per second of the last seconds; falls while nothing arrives.

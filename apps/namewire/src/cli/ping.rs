@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ndn_client::{PingOutcome, PingServer, Pinger};
-use ndn_packet::{DataBuilder, MAX_PACKET_SIZE, Name};
+use ndn_packet::{DataBuilder, MAX_PACKET_SIZE, NackReason, Name};
 use ndn_security::{Signer, data_len_max};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -198,6 +198,8 @@ pub(super) fn run_server(options: &ServerOptions) -> Outcome {
 struct Statistics {
     sent: u64,
     nacks: u64,
+    /// Those of `nacks` for lack of a route.
+    unrouted: u64,
     timeouts: u64,
     round_trips: Vec<Duration>,
 }
@@ -212,6 +214,7 @@ impl Statistics {
             }
             PingOutcome::Nack(reason, after) => {
                 self.nacks += 1;
+                self.unrouted += u64::from(reason == NackReason::NO_ROUTE);
                 format!(
                     "nack from {prefix}: seq={number} time={} ms reason={reason}",
                     milliseconds(after)
@@ -258,6 +261,7 @@ impl Statistics {
             return Ok(());
         }
         Err(match self.sent > 0 && self.nacks == self.sent {
+            true if self.unrouted == self.sent => Failure::NoRoute(format!("no route to {prefix}")),
             true => Failure::Nacked(format!("Nack for all pings for {prefix}")),
             false if prefix.as_ref().last().is_some_and(|last| last.value() == b"ping") => {
                 let server = prefix.as_ref().parent();
@@ -369,6 +373,9 @@ mod tests {
             statistics.verdict(&prefix, false).unwrap_err().to_string()
         };
         assert_eq!(reported(2, 2), "Nack for all pings for /a");
+        let unrouted = Statistics { sent: 2, nacks: 2, unrouted: 2, ..Statistics::default() };
+        let unrouted = unrouted.verdict(&prefix, false).unwrap_err();
+        assert!(matches!(&unrouted, Failure::NoRoute(_)), "{unrouted}");
         assert_eq!(reported(2, 1), "no response from /a");
         assert_eq!(reported(0, 0), "no response from /a");
         let refused = Statistics { sent: 2, nacks: 2, ..Statistics::default() };

@@ -321,6 +321,7 @@ async fn add_batch(file: &str, common: &CommonOptions) -> Outcome {
         other @ (Failure::Unreachable(_)
         | Failure::NoAnswer(_)
         | Failure::Nacked(_)
+        | Failure::NoRoute(_)
         | Failure::Unregistered(_)
         | Failure::Unverified(_)
         | Failure::VersionGone(_)

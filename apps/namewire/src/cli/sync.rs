@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::ProgressBar;
@@ -17,7 +17,6 @@ use serde_json::json;
 use super::arguments::object_name;
 use super::connect::block_on;
 use super::connection::while_connected;
-use super::diagnose;
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Listing};
 use super::get::{
@@ -142,6 +141,7 @@ fn copy(name: &Name, output: &Path, arguments: &FetchArguments, rules: &Rules) -
         let _metrics = arguments.metrics.serve(move || tree_metrics(&scraped))?;
         let tree = tree::Tree {
             endpoint: &endpoint,
+            name,
             policy: &policy,
             workers: &workers,
             kept: &kept,
@@ -151,14 +151,13 @@ fn copy(name: &Name, output: &Path, arguments: &FetchArguments, rules: &Rules) -
         let bar = arguments.progress_bar();
         let work = async {
             let fetched = tokio::select! {
-                fetched = tree.copy(name, output) => fetched,
+                fetched = tree.copy(output) => fetched,
                 never = show(&bar, &progress, &endpoint, name) => match never {},
             };
             bar.finish_and_clear();
             fetched
         };
-        let fetched = while_connected(&endpoint, arguments.timeout(), work).await;
-        diagnose::explained(fetched, &endpoint, name).await
+        while_connected(&endpoint, arguments.timeout(), work).await
     });
     kept.report();
     report_restarted(restarted.load(Ordering::Relaxed));
@@ -194,6 +193,7 @@ fn report(
             "directories": fetched.directories,
             "bytes": fetched.bytes,
             "failed": fetched.failed,
+            "unchecked_keys": fetched.unchecked_keys.iter().map(Name::to_uri).collect::<Vec<_>>(),
             "elapsed_ms": elapsed.as_secs_f64() * 1000.0,
             "changes": fetched.changes.iter().map(tree::Change::json).collect::<Vec<_>>(),
         }))?;
@@ -223,7 +223,8 @@ fn report(
             parts.map(|(count, what)| format!("{} {what}", grouped(*count))).collect();
         let parts =
             if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
-        let checked = arguments.checked_in_words();
+        let checked = fetched.unchecked_in_words();
+        let checked = checked.unwrap_or_else(|| arguments.checked_in_words());
         output::note(&format_args!(
             "{files}{parts}, {bytes} in {:.3} s, {rate}/s, {checked}",
             elapsed.as_secs_f64()
@@ -290,11 +291,7 @@ async fn show(
         }
         let (done, found) = (load(&progress.files_done), load(&progress.files_found));
         if !progress.is_planned.load(Ordering::Relaxed) {
-            let listed = load(&progress.directories_listed);
-            listing.note(now(), &recent_of(listed), Already::default());
-            // Afterwards files are compared, which takes its time.
-            let is_listed = progress.is_listed.load(Ordering::Relaxed);
-            let lasting = listing.silence(now()).filter(|_| !is_listed);
+            let lasting = silence_of_plan(&mut listing, progress, now());
             let silence = silence.text(lasting, endpoint, name).await;
             bar.set_message(listing_message(found, silence));
             continue;
@@ -309,7 +306,17 @@ async fn show(
     }
 }
 
-/// The text until all directories are listed.
+/// The silence until the metadata of all files is known.
+fn silence_of_plan(recent: &mut Recent, progress: &TreeProgress, now: Instant) -> Option<Duration> {
+    let answers = FetchProgress { bytes: progress.answers(), ..FetchProgress::default() };
+    recent.note(now, &answers, Already::default());
+    if progress.awaits_nothing() {
+        recent.note_pause(now);
+    }
+    recent.silence(now)
+}
+
+/// The text until the metadata of all files is known.
 fn listing_message(found: u64, silence: Option<String>) -> String {
     let found = format!("{} found", counted(found, "file"));
     silence.map_or(found.clone(), |silence| format!("{found}  {silence}"))
@@ -330,7 +337,28 @@ fn message(files: (u64, u64), bytes: (u64, u64), rate: u64, silence: Option<Stri
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
+
+    #[test]
+    fn silence_before_the_copy_is_that_of_the_server() {
+        let (progress, start) = (TreeProgress::default(), now());
+        let mut recent = Recent::new(start);
+        let mut silence_at = |seconds| {
+            let silence =
+                silence_of_plan(&mut recent, &progress, start + Duration::from_secs(seconds));
+            silence.map(|silence| silence.as_secs())
+        };
+        assert_eq!(silence_at(5), Some(5), "a listing is awaited");
+        progress.is_listed.store(true, Ordering::Relaxed);
+        assert_eq!(silence_at(30), None, "files are compared");
+        let mut asked = Box::pin(progress.ask(std::future::pending::<Outcome>()));
+        assert!((&mut asked).now_or_never().is_none());
+        assert_eq!(silence_at(33), Some(3), "metadata is awaited");
+        assert!(progress.ask(std::future::ready(Ok(()))).now_or_never().is_some());
+        assert_eq!(silence_at(34), None, "another file has its metadata");
+    }
 
     #[test]
     fn remaining_time_is_shown_in_80_columns() {

@@ -271,13 +271,22 @@ async fn by_metadata(
 ) -> Result<FoundObject, FetchError> {
     let mut metadata_name = name.clone();
     metadata_name.push(METADATA);
-    let received = ask(handle, &metadata_name, true, options).await?;
+    let received = ask(handle, &metadata_name, true, options).await;
+    let received = received.map_err(|error| of_object(error, name))?;
     let content = received.content();
     let malformed = || FetchError::MalformedMetadata { name: received.data().name().to_uri() };
     let found = parse_metadata(&content).ok_or_else(malformed)?;
     let verified_by = options.verification.clone();
     let key_name = key_name(&received);
     Ok(FoundObject { metadata: Some(content), verified_by, key_name, ..found })
+}
+
+/// A Nack for the metadata of an object is one for the object.
+fn of_object(error: FetchError, name: &Name) -> FetchError {
+    if let FetchError::Discovery(ExpressError::Nack { reason, .. }) = error {
+        return FetchError::Discovery(ExpressError::Nack { name: name.to_uri(), reason });
+    }
+    error
 }
 
 /// The name in the KeyLocator.

@@ -17,14 +17,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_packet::{Data, SignatureType};
+use ndn_packet::{Data, NackReason, SignatureType};
 use ndn_security::{
     DigestVerifier, Sha256Digest, Verifier, VerifyError, sha256, sha256_each, sha256_parts,
     verify_data, verify_digests,
 };
 use thiserror::Error;
 
-use crate::express::ExpressError;
+use crate::express::{ExpressError, nack_text};
 use crate::handle::Handle;
 use crate::trust::Trust;
 
@@ -57,10 +57,12 @@ pub enum FetchFailure {
         attempts: u32,
     },
     /// A segment reached the maximum number of Nacks.
-    #[error("segment {segment} was answered with Nacks only")]
+    #[error("segment {segment} was answered with Nacks: {reason}")]
     Nack {
         /// Segment number.
         segment: u64,
+        /// The reason in the last one.
+        reason: NackReason,
     },
     /// Two segments state different final segments.
     #[error("segments state different final segments: {known}, then {now}")]
@@ -370,8 +372,8 @@ impl Default for FetchOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// No version found.
-    #[error("the object cannot be found: {0}")]
+    /// No version found. A Nack is that for the object, not for a name of metadata.
+    #[error("{}", discovery_text(.0))]
     Discovery(#[source] ExpressError),
     /// The producer reports that the object does not exist.
     #[error("there is no such object: {name}")]
@@ -397,7 +399,7 @@ pub enum FetchError {
         reason: VerifyError,
     },
     /// The fetch failed.
-    #[error("{name} cannot be fetched: {failure}")]
+    #[error("{}", failed_text(.name, .failure))]
     Failed {
         /// Name with version.
         name: String,
@@ -414,6 +416,31 @@ pub enum FetchError {
     /// The connection to the forwarder has ended.
     #[error("the connection to the forwarder has ended")]
     Closed,
+}
+
+/// A Nack has the same text for an object that cannot be found and for a segment of it.
+fn discovery_text(error: &ExpressError) -> String {
+    match error {
+        ExpressError::Nack { .. } => error.to_string(),
+        ExpressError::Timeout { .. }
+        | ExpressError::NotListening { .. }
+        | ExpressError::Closed
+        | ExpressError::Encode(_)
+        | ExpressError::TooLong(_)
+        | ExpressError::Sign(_)
+        | ExpressError::Verification { .. } => format!("the object cannot be found: {error}"),
+    }
+}
+
+fn failed_text(name: &str, failure: &FetchFailure) -> String {
+    match failure {
+        FetchFailure::Nack { reason, .. } => nack_text(name, *reason),
+        FetchFailure::Timeout { .. }
+        | FetchFailure::FinalBlockIdChanged { .. }
+        | FetchFailure::BeyondFinalBlock { .. }
+        | FetchFailure::ApplicationNack { .. }
+        | FetchFailure::Verification { .. } => format!("{name} cannot be fetched: {failure}"),
+    }
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ pub(crate) async fn fetch_segment(
         ExpressError::Timeout { attempts, .. } => {
             failed(FetchFailure::Timeout { segment, attempts })
         }
-        ExpressError::Nack { .. } => failed(FetchFailure::Nack { segment }),
+        ExpressError::Nack { reason, .. } => failed(FetchFailure::Nack { segment, reason }),
         ExpressError::Closed => FetchError::Closed,
         other @ (ExpressError::NotListening { .. }
         | ExpressError::Encode(_)

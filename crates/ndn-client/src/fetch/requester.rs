@@ -123,7 +123,7 @@ impl Requester {
                 None
             }
             FlowEvent::Nack { segment, reason } => {
-                self.state.handle_nack(now, segment, reason == NackReason::CONGESTION);
+                self.state.handle_nack(now, segment, reason);
                 None
             }
         }

@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Range;
 use std::time::Duration;
 
+use ndn_packet::NackReason;
 use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -130,7 +131,7 @@ fn run(network: &Network, config: FetchConfig, count: u64) -> Run {
                 let Reverse((_, event)) = events.pop().unwrap();
                 match event {
                     Event::Nack { segment } => {
-                        state.handle_nack(now, segment, false);
+                        state.handle_nack(now, segment, NackReason::NO_ROUTE);
                         if !received.is_empty() {
                             // Nacks after the first Data are not counted as attempts.
                             attempts.entry(segment).and_modify(|count| *count -= 1);
@@ -322,7 +323,8 @@ fn nacked_segments_are_retried_and_counted() {
     let config = FetchConfig { retransmissions_max: 1, ..FetchConfig::default() };
     let network = Network { nacks: 5, ..Network::default() };
     let second = run(&network, config, 100);
-    assert_eq!(second.state.failure(), Some(&FetchFailure::Nack { segment: 0 }));
+    let reason = NackReason::NO_ROUTE;
+    assert_eq!(second.state.failure(), Some(&FetchFailure::Nack { segment: 0, reason }));
 }
 
 #[test]
@@ -355,7 +357,8 @@ fn long_outage_fails_the_fetch() {
         let network = Network { outage: second..1_000 * second, ..Network::default() };
         let run = run(&network, config, 50_000);
         let segment = run.state.first_missing();
-        assert_eq!(run.state.failure(), Some(&FetchFailure::Nack { segment }));
+        let reason = NackReason::NO_ROUTE;
+        assert_eq!(run.state.failure(), Some(&FetchFailure::Nack { segment, reason }));
         let silence = run.now - run.last_answer;
         assert!(silence >= timeout && silence <= timeout + second, "{silence:?}");
         let nacks = run.state.progress().nacks;
@@ -508,7 +511,9 @@ proptest! {
                 Operation::Nack(segment) => {
                     let congested = segment % 2 == 0;
                     let before = state.progress().nacks;
-                    state.handle_nack(now, segment, congested);
+                    let reason =
+                        if congested { NackReason::CONGESTION } else { NackReason::NO_ROUTE };
+                    state.handle_nack(now, segment, reason);
                     let begins = outage.is_none() && !congested && !received.is_empty();
                     let is_for_probe = outage == Some(Some(segment));
                     if state.progress().nacks > before && (begins || is_for_probe) {

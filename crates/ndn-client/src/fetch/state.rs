@@ -9,6 +9,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
+use ndn_packet::NackReason;
+
 use super::congestion::{AnsweredSegment, Congestion, Controller, WindowMode};
 use super::rtt::{RtoBounds, RttEstimator};
 use super::segments::{Segments, Slot, Status};
@@ -136,6 +138,8 @@ struct Sent {
 struct Outage {
     /// The first Nack.
     since: Duration,
+    /// The reason in the last Nack.
+    reason: NackReason,
     /// The last Interest sent.
     probe: Option<Sent>,
     /// The next Interest is not sent before.
@@ -281,10 +285,9 @@ impl FetchState {
         DataOutcome::New
     }
 
-    /// Handles a Nack for the Interest for `segment`; `congested` is set for reason Congestion. The
-    /// segment is requested again after a pause that grows with the attempts; during an outage,
-    /// which another reason begins once Data has come, after the pause of that.
-    pub fn handle_nack(&mut self, now: Duration, segment: u64, congested: bool) {
+    /// Handles a Nack for the Interest for `segment`. The segment is requested again after a pause that grows with the
+    /// attempts; during an outage, which a reason other than Congestion begins once Data has come, after the pause of that.
+    pub fn handle_nack(&mut self, now: Duration, segment: u64, reason: NackReason) {
         let is_out = |slot: &Slot| slot.status == Status::InFlight;
         if !self.segments.slot(segment).is_some_and(is_out) {
             return;
@@ -293,13 +296,17 @@ impl FetchState {
             return;
         };
         self.progress.nacks += 1;
+        let congested = reason == NackReason::CONGESTION;
         if congested {
             self.decrease(slot.sequence, Congestion::Loss);
         }
         if self.outage.is_some() || (!congested && self.progress.segments > 0) {
-            self.wait_out(now, segment, slot.sequence);
-        } else if self.allow_retransmission(segment, slot.attempts, FetchFailure::Nack { segment })
-        {
+            self.wait_out(now, segment, slot.sequence, reason);
+        } else if self.allow_retransmission(
+            segment,
+            slot.attempts,
+            FetchFailure::Nack { segment, reason },
+        ) {
             let pause = NACK_PAUSE.saturating_mul(slot.attempts);
             self.paused.push(Reverse((now + pause, segment)));
         }
@@ -607,16 +614,18 @@ impl FetchState {
 
     /// Keeps a segment, whose transmission of this sequence number was answered with a Nack, until
     /// the outage ends or it becomes a probe. The transmission is not counted as an attempt.
-    fn wait_out(&mut self, now: Duration, segment: u64, sequence: u64) {
+    fn wait_out(&mut self, now: Duration, segment: u64, sequence: u64, reason: NackReason) {
         self.segments.update(segment, |slot| slot.attempts = slot.attempts.saturating_sub(1));
         self.lost.push(Reverse(segment));
         let end = self.outage_end(now);
         let outage = self.outage.get_or_insert_with(|| Outage {
             since: now,
+            reason,
             probe: None,
             resume_at: Some(now + OUTAGE_PAUSE.0),
             pause: OUTAGE_PAUSE.0 * 2,
         });
+        outage.reason = reason;
         if outage.probe.is_some_and(|probe| probe.sequence == sequence) {
             outage.resume_at = Some((now + outage.pause).min(end));
             outage.pause = (outage.pause * 2).min(OUTAGE_PAUSE.1);
@@ -636,7 +645,8 @@ impl FetchState {
         if outage.resume_at.is_some_and(|at| at <= now) {
             outage.resume_at = None;
             if end <= now {
-                self.fail(FetchFailure::Nack { segment: self.segments.base() });
+                let reason = outage.reason;
+                self.fail(FetchFailure::Nack { segment: self.segments.base(), reason });
             }
         }
     }
@@ -657,7 +667,7 @@ impl FetchState {
         };
         self.progress.nacks += 1;
         if self.outage.is_some() || self.progress.segments > 0 {
-            self.wait_out(now, segment, slot.sequence);
+            self.wait_out(now, segment, slot.sequence, NackReason::NO_ROUTE);
             if let Some(outage) = &mut self.outage {
                 outage.since = now;
             }

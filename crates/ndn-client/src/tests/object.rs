@@ -288,6 +288,20 @@ async fn missing_object_is_an_error() {
     let (_forwarder, producer, consumer) = pair(Behaviour::default());
     let error = consumer.fetch(&name("/nothing"), &FetchOptions::default()).await.unwrap_err();
     assert!(matches!(error, FetchError::Discovery(_)), "{error}");
+    // The version is found by metadata, which the text does not name, or is given.
+    for (object, discovery) in [
+        ("/nothing", Discovery::Metadata),
+        ("/nothing", Discovery::None),
+        ("/nothing/v=1", Discovery::Auto),
+    ] {
+        let mut options = FetchOptions { discovery, ..FetchOptions::default() };
+        options.give_up_after(0);
+        let text = match consumer.fetch(&name(object), &options).await {
+            Ok(stream) => stream.collect(usize::MAX).await.unwrap_err().to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(text, format!("no route to {object}"));
+    }
     let refuse = |request: Request| {
         let mut answer = request.name().to_name();
         answer.push_version(1);

@@ -167,8 +167,8 @@ impl<'a> Clients<'a> {
                         state.set_consumed(state.first_missing());
                     }
                 }
-                Received::Nack { segment, is_congested, .. } => {
-                    state.handle_nack(now, segment, is_congested);
+                Received::Nack { segment, reason, .. } => {
+                    state.handle_nack(now, segment, reason);
                 }
                 Received::Interest { .. } => {}
             }

@@ -72,7 +72,7 @@ pub(crate) fn interest(segment: SegmentName, nonce: u32) -> Vec<u8> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
     Data { object: u32, segment: u64, is_marked: bool },
-    Nack { object: u32, segment: u64, is_congested: bool },
+    Nack { object: u32, segment: u64, reason: NackReason },
     Interest { object: u32, segment: u64 },
 }
 
@@ -89,10 +89,7 @@ pub(crate) fn parse(frame: &[u8]) -> Option<(Received, Option<&[u8]>)> {
         Packet::Interest(interest) => {
             let (object, segment) = numbers(interest.name())?;
             match lp.nack() {
-                Some(reason) => {
-                    let is_congested = reason == NackReason::CONGESTION;
-                    Received::Nack { object, segment, is_congested }
-                }
+                Some(reason) => Received::Nack { object, segment, reason },
                 None => Received::Interest { object, segment },
             }
         }

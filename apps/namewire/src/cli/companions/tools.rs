@@ -48,9 +48,9 @@ impl ExitStatus {
             (_, Failure::Interrupted) => failure.status(),
             (_, Failure::Usage(_)) => 2,
             (Self::Peek | Self::Poke, Failure::NoAnswer(_)) => 3,
-            (Self::Peek, Failure::Nacked(_)) => 4,
+            (Self::Peek, Failure::Nacked(_) | Failure::NoRoute(_)) => 4,
             (Self::Poke, Failure::Unregistered(_)) | (Self::Chunks, Failure::Unverified(_)) => 5,
-            (Self::Ping, Failure::NoAnswer(_) | Failure::Nacked(_)) => 1,
+            (Self::Ping, failure) if failure.is_unanswered() => 1,
             (Self::Ping, _) => 2,
             (Self::Plain | Self::Peek | Self::Poke | Self::Chunks, _) => 1,
         }

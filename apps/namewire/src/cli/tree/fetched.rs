@@ -1,5 +1,6 @@
 //! Results and progress of a copy.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,12 +10,15 @@ use ndn_packet::Name;
 use serde_json::{Value, json};
 
 use super::local::shown;
+use crate::cli::diagnose::Cause;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::{self, bytes_for_people, counted, grouped};
 use crate::cli::progress::now;
 
 /// Number of files without an answer that are named.
 const UNANSWERED_SHOWN_MAX: u64 = 10;
+/// Number of keys that were not checked and are kept for the summary.
+const UNCHECKED_KEYS_MAX: usize = 16;
 
 /// A difference between the tree and its copy.
 #[derive(Debug)]
@@ -88,19 +92,20 @@ impl std::fmt::Display for Change {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outage {
     lasting: Duration,
-    /// Interests were answered with Nacks.
-    is_refused: bool,
+    /// Interests were answered with Nacks for lack of a route.
+    has_no_route: bool,
 }
 
 impl Outage {
     /// The failure of the copy of the directory `name`; `consequence` says what that means.
-    pub(super) fn failure(self, name: &Name, consequence: &str) -> Failure {
-        let (kind, what): (fn(String) -> Failure, _) = match self.is_refused {
-            true => (Failure::Nacked, "no route to the server"),
-            false => (Failure::NoAnswer, "no answer from the server"),
+    pub(super) fn failure(self, name: &Name, cause: Option<&Cause>, consequence: &str) -> Failure {
+        let (kind, what): (fn(String) -> Failure, _) = match self.has_no_route {
+            true => (Failure::NoRoute, "no route to"),
+            false => (Failure::NoAnswer, "no answer from"),
         };
         let seconds = self.lasting.as_secs_f64().round().max(1.0);
-        kind(format!("{name}: {what} for {seconds} s; {consequence}"))
+        let cause = cause.map_or_else(String::new, |cause| format!(" ({cause})"));
+        kind(format!("{what} {name} for {seconds} s{cause}; {consequence}"))
     }
 }
 
@@ -123,7 +128,7 @@ impl Transfer {
 
     /// Something has arrived.
     pub(super) fn note_arrival(&self) {
-        *self.latest() = Some((self.number, now()));
+        *self.progress.latest() = Some((self.number, now()));
     }
 
     /// Runs it. It fails in an outage if nothing arrived for any other transfer while it waited.
@@ -133,18 +138,14 @@ impl Transfer {
             self.note_arrival();
             return (outcome, None);
         };
-        let waiting_since = match *self.latest() {
+        let waiting_since = match *self.progress.latest() {
             Some((number, at)) if number == self.number => Some(at),
             Some((_, at)) if at > self.begun => None,
             Some(_) | None => Some(self.begun),
         };
-        let is_refused = matches!(failure, Failure::Nacked(_));
-        let outage = waiting_since.map(|since| Outage { lasting: now() - since, is_refused });
+        let has_no_route = matches!(failure, Failure::NoRoute(_));
+        let outage = waiting_since.map(|since| Outage { lasting: now() - since, has_no_route });
         (outcome, outage)
-    }
-
-    fn latest(&self) -> MutexGuard<'_, Option<(u64, Instant)>> {
-        self.progress.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -181,12 +182,12 @@ pub(in crate::cli) struct Fetched {
     pub(in crate::cli) changes: Vec<Change>,
     /// The first failure, or that nothing arrives any more.
     pub(in crate::cli) failure: Option<Failure>,
-    /// Number of failures for lack of an answer.
+    /// The keys that the files claim to be signed with, if only digests were checked.
+    pub(in crate::cli) unchecked_keys: BTreeSet<Name>,
+    /// Number of failures for lack of an answer. The first ones are named.
     unanswered: u64,
-    /// Number of these that were named.
-    unanswered_shown: u64,
-    /// The copy has ended early.
-    outage: Option<Outage>,
+    /// The copy has ended early: the outage, and the number of files that were not tried.
+    outage: Option<(Outage, u64)>,
 }
 
 impl Fetched {
@@ -197,11 +198,16 @@ impl Fetched {
     ) -> Option<Outage> {
         let (result, outage) = watched_or_failed(result);
         match result {
-            Ok(FetchedFile { bytes, has_replaced, has_replaced_changed }) => {
+            Ok(FetchedFile { bytes, has_replaced, has_replaced_changed, unchecked_key }) => {
                 self.files += 1;
                 self.bytes += bytes;
                 self.replaced += u64::from(has_replaced);
                 self.replaced_changed += u64::from(has_replaced_changed);
+                if let Some(key) = unchecked_key
+                    && self.unchecked_keys.len() < UNCHECKED_KEYS_MAX
+                {
+                    self.unchecked_keys.insert(key);
+                }
             }
             Err(failure) => self.fail(failure),
         }
@@ -211,7 +217,6 @@ impl Fetched {
     pub(super) fn fail(&mut self, failure: Failure) {
         self.failed += 1;
         self.unanswered += u64::from(failure.is_unanswered());
-        self.unanswered_shown = self.unanswered.min(UNANSWERED_SHOWN_MAX);
         if !failure.is_unanswered() || self.unanswered <= UNANSWERED_SHOWN_MAX {
             output::note(&format_args!("namewire: {failure}"));
         }
@@ -221,23 +226,43 @@ impl Fetched {
     /// Ends the copy; `left` files are not tried.
     pub(super) fn give_up(&mut self, outage: Outage, left: u64) {
         self.failed += left;
-        self.unanswered += left;
-        self.outage = Some(outage);
+        self.outage = Some((outage, left));
     }
 
-    /// Reports how many failures were not shown, and that the copy of the directory `name` with this number of files has ended
-    /// early.
-    pub(super) fn finish(&mut self, name: &Name, files: u64) {
-        let more = self.unanswered.saturating_sub(self.unanswered_shown);
+    /// Number of failures for lack of an answer that were not named.
+    fn unnamed(&self) -> u64 {
+        let left = self.outage.map_or(0, |(_, left)| left);
+        self.unanswered.saturating_sub(UNANSWERED_SHOWN_MAX) + left
+    }
+
+    /// Reports how many failures were not named. Returns the outage in which the copy of a directory with this number of files
+    /// has ended early, and the consequence.
+    pub(super) fn finish(&self, files: u64) -> Option<(Outage, String)> {
+        let more = self.unnamed();
         if more > 0 {
             output::note(&format_args!("namewire: and {} more", grouped(more)));
         }
-        if let Some(outage) = self.outage {
-            let (complete, files) = (grouped(self.files), counted(files, "file"));
-            let consequence =
-                format!("{complete} of {files} are complete; run the same command to resume");
-            self.failure = Some(outage.failure(name, &consequence));
-        }
+        let (outage, _) = self.outage?;
+        let (complete, files) = (grouped(self.files), counted(files, "file"));
+        Some((
+            outage,
+            format!("{complete} of {files} are complete; run the same command to resume"),
+        ))
+    }
+
+    /// The keys of files whose signatures were not checked, for the summary; `None` if there are none.
+    pub(in crate::cli) fn unchecked_in_words(&self) -> Option<String> {
+        let first = self.unchecked_keys.first()?;
+        Some(match self.unchecked_keys.len() {
+            1 => format!("signed by {first}, which was not checked"),
+            UNCHECKED_KEYS_MAX => {
+                format!("signed by {first} and many other keys, which were not checked")
+            }
+            keys => {
+                let others = counted(keys as u64 - 1, "other key");
+                format!("signed by {first} and {others}, which were not checked")
+            }
+        })
     }
 }
 
@@ -249,6 +274,8 @@ pub(super) struct FetchedFile {
     pub(super) has_replaced: bool,
     /// Somebody had changed that since it was fetched.
     pub(super) has_replaced_changed: bool,
+    /// The key that it claims to be signed with, if only digests were checked.
+    pub(super) unchecked_key: Option<Name>,
 }
 
 /// Progress of a recursive fetch.
@@ -266,12 +293,50 @@ pub(in crate::cli) struct TreeProgress {
     pub(in crate::cli) is_listed: AtomicBool,
     /// The metadata of all files is known.
     pub(in crate::cli) is_planned: AtomicBool,
+    /// Number of answers about files that were listed.
+    answers: AtomicU64,
+    /// Number of files about which the server is being asked.
+    asked: AtomicU64,
     /// Number of transfers that have begun.
     transfers: AtomicU64,
     /// The transfer for which something arrived last, and when.
     latest: Mutex<Option<(u64, Instant)>>,
     /// Complete files whose time or permissions could not be set.
     pub(super) without_attributes: AtomicU64,
+}
+
+impl TreeProgress {
+    /// Asks the server about a file that it has listed.
+    pub(in crate::cli) async fn ask<T>(
+        &self,
+        work: impl Future<Output = Outcome<T>>,
+    ) -> Outcome<T> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let outcome = work.await;
+        self.asked.fetch_sub(1, Ordering::Relaxed);
+        self.answers.fetch_add(u64::from(outcome.is_ok()), Ordering::Relaxed);
+        outcome
+    }
+
+    /// Number of directories and files about which the server has answered.
+    pub(in crate::cli) fn answers(&self) -> u64 {
+        self.directories_listed.load(Ordering::Relaxed) + self.answers.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing is awaited from the server, as while files are compared.
+    pub(in crate::cli) fn awaits_nothing(&self) -> bool {
+        self.is_listed.load(Ordering::Relaxed) && self.asked.load(Ordering::Relaxed) == 0
+    }
+
+    /// The server answers, but for no transfer.
+    pub(super) fn note_answer(&self) {
+        // Transfers have numbers from 1.
+        *self.latest() = Some((0, now()));
+    }
+
+    fn latest(&self) -> MutexGuard<'_, Option<(u64, Instant)>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]
@@ -281,7 +346,7 @@ mod tests {
     #[tokio::test]
     async fn outage_is_a_wait_without_anything_for_another_transfer() {
         let progress = Arc::default();
-        let unanswered = || Failure::Nacked("no route to /a/1".to_owned());
+        let unanswered = || Failure::NoRoute("no route to /a/1".to_owned());
         let failing = async || Err::<(), _>(unanswered());
         let [first, second, third] = [(); 3].map(|()| Transfer::begin(&progress));
         second.note_arrival();
@@ -293,26 +358,77 @@ mod tests {
         assert!(third.watch(other).await.1.is_none());
         let (_, outage) = Transfer::begin(&progress).watch(failing()).await;
         assert!(outage.is_some(), "nothing since it began");
+        let transfer = Transfer::begin(&progress);
+        progress.note_answer();
+        assert!(transfer.watch(failing()).await.1.is_none(), "the server has answered");
     }
 
     #[test]
-    fn copy_without_a_server_names_ten_files() {
+    fn failed_copy_names_ten_files_and_the_cause() {
         let mut fetched = Fetched { files: 439, ..Fetched::default() };
         for _ in 0..12 {
             fetched.fail(Failure::NoAnswer("no answer".to_owned()));
         }
-        let outage = Outage { lasting: Duration::from_millis(6_900), is_refused: true };
+        fetched.fail(Failure::Failed("no permission".to_owned()));
+        let outage = Outage { lasting: Duration::from_millis(6_900), has_no_route: true };
         fetched.give_up(outage, 2548);
-        fetched.finish(&"/a".parse().unwrap(), 2999);
-        assert_eq!(
-            (fetched.failed, fetched.unanswered, fetched.unanswered_shown),
-            (2560, 2560, 10)
-        );
-        let failure = fetched.failure.unwrap();
+        assert_eq!((fetched.failed, fetched.unnamed()), (2561, 2550));
+        let (_, consequence) = fetched.finish(2999).unwrap();
+        assert_eq!(consequence, "439 of 2 999 files are complete; run the same command to resume");
+        let name = "/a".parse().unwrap();
+        let cause = Cause::NoRoute { missing_faces: Vec::new() };
+        let failure = outage.failure(&name, Some(&cause), "nothing is copied");
         assert_eq!(failure.status(), 4);
         assert_eq!(
             failure.to_string(),
-            "/a: no route to the server for 7 s; 439 of 2 999 files are complete; run the same command to resume"
+            "no route to /a for 7 s (no producer on this forwarder and no neighbour for it); nothing is copied"
         );
+        let silent = Outage { has_no_route: false, ..outage };
+        let failure = silent.failure(&name, None, "nothing is copied");
+        assert_eq!(failure.to_string(), "no answer from /a for 7 s; nothing is copied");
+    }
+
+    #[test]
+    fn keys_that_were_not_checked_are_named() {
+        let mut fetched = Fetched::default();
+        assert_eq!(fetched.unchecked_in_words(), None);
+        let file = |key: String| FetchedFile {
+            bytes: 1,
+            has_replaced: false,
+            has_replaced_changed: false,
+            unchecked_key: Some(key.parse().unwrap()),
+        };
+        for (key, expected) in [
+            (1, "signed by /k1, which was not checked"),
+            (1, "signed by /k1, which was not checked"),
+            (2, "signed by /k1 and 1 other key, which were not checked"),
+            (3, "signed by /k1 and 2 other keys, which were not checked"),
+        ] {
+            fetched.take(Ok((Ok(file(format!("/k{key}"))), None)));
+            assert_eq!(fetched.unchecked_in_words().unwrap(), expected);
+        }
+        for key in 0..1000 {
+            fetched.take(Ok((Ok(file(format!("/many/{key}"))), None)));
+        }
+        assert_eq!(fetched.unchecked_keys.len(), UNCHECKED_KEYS_MAX);
+        let words = fetched.unchecked_in_words().unwrap();
+        assert_eq!(words, "signed by /k1 and many other keys, which were not checked");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_awaited_while_files_are_compared() {
+        let progress = TreeProgress::default();
+        assert!(!progress.awaits_nothing(), "listings");
+        progress.is_listed.store(true, Ordering::Relaxed);
+        assert!(progress.awaits_nothing());
+        let asked = progress.ask(async {
+            assert!(!progress.awaits_nothing());
+            Ok(())
+        });
+        asked.await.unwrap();
+        assert!(progress.awaits_nothing());
+        let failed = progress.ask(async { Err::<(), _>(Failure::NoAnswer(String::new())) });
+        assert!(failed.await.is_err());
+        assert_eq!((progress.awaits_nothing(), progress.answers()), (true, 1));
     }
 }

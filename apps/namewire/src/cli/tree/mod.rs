@@ -9,6 +9,7 @@ mod local;
 mod plan;
 mod root;
 mod rules;
+mod server;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -35,9 +36,10 @@ pub(super) use filter::{Filter, Pattern};
 pub(super) use local::umask;
 use local::{Extra, shown};
 pub(super) use plan::list;
-use plan::{Decision, Plan, PlannedFile, Planner, find_file};
+use plan::{Decision, Plan, PlannedFile, Planner, find_file, has_content_of};
 use root::{Identity, Root};
 pub(super) use rules::{JOBS_DEFAULT, Mode, Rules};
+use server::Server;
 
 /// Bytes kept of incomplete files.
 #[derive(Debug, Default)]
@@ -86,6 +88,8 @@ impl Drop for Unfinished {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tree<'a> {
     pub(super) endpoint: &'a Endpoint,
+    /// Name of the directory.
+    pub(super) name: &'a Name,
     pub(super) policy: &'a Policy,
     pub(super) workers: &'a Arc<Workers>,
     pub(super) kept: &'a Arc<Kept>,
@@ -96,15 +100,20 @@ pub(super) struct Tree<'a> {
 impl<'a> Tree<'a> {
     fn planner(self) -> Planner<'a> {
         let Self { endpoint, policy, progress, rules, .. } = self;
-        Planner { endpoint, policy, progress, rules }
+        Planner { endpoint, policy, progress, rules, server: self.server() }
     }
 
-    /// Copies the directory `name` to `output`, which is created if it does not exist.
-    pub(super) async fn copy(self, name: &Name, output: &Path) -> Outcome<Fetched> {
+    fn server(self) -> Server<'a> {
+        let Self { endpoint, name, policy, progress, .. } = self;
+        Server { endpoint, directory: name, fetching: &policy.fetching, progress }
+    }
+
+    /// Copies the directory to `output`, which is created if it does not exist.
+    pub(super) async fn copy(self, output: &Path) -> Outcome<Fetched> {
         let mode = self.rules.mode;
         let mut root = Root::open(output, mode == Mode::Copy)?;
         let mut fetched = Fetched::default();
-        let mut plan = self.planner().plan(name, &root, &mut fetched).await?;
+        let mut plan = self.planner().plan(&root, &mut fetched).await?;
         let mut extras = self.extras(&plan, &root, &mut fetched);
         let renames = self.renames(&plan, &mut extras, &root).await;
         if mode != Mode::Verify {
@@ -125,7 +134,10 @@ impl<'a> Tree<'a> {
             }
             self.apply(plan, renames, extras, &root, &mut fetched).await;
         }
-        fetched.finish(name, self.progress.files_found.load(Ordering::Relaxed));
+        let files = self.progress.files_found.load(Ordering::Relaxed);
+        if let Some((outage, consequence)) = fetched.finish(files) {
+            fetched.failure = Some(self.server().failure(outage, &consequence).await);
+        }
         Ok(fetched)
     }
 
@@ -185,9 +197,10 @@ impl<'a> Tree<'a> {
             {
                 let Ok(file) = root.read(&from.path) else { continue };
                 let (endpoint, policy) = (self.endpoint.clone(), self.policy.clone());
+                let progress = Arc::clone(self.progress);
                 let found = plan.files[position].found.clone();
                 comparing.spawn(async move {
-                    let same = plan::has_content_of(&endpoint, &found, &policy, file).await;
+                    let same = has_content_of(&endpoint, &found, &policy, &progress, file).await;
                     (position, from, matches!(same, Ok(Some(true))))
                 });
             }
@@ -400,7 +413,7 @@ impl<'a> Tree<'a> {
                 && fetching.len() >= self.rules.jobs.into()
                 && let Some(result) = fetching.join_next().await
             {
-                outage = fetched.take(result);
+                outage = self.server().confirmed(fetched.take(result)).await;
             }
             if outage.is_some() {
                 left += 1;
@@ -412,7 +425,8 @@ impl<'a> Tree<'a> {
         while outage.is_none()
             && let Some(result) = fetching.join_next().await
         {
-            outage = fetched.take(result);
+            let failed_in = fetched.take(result).filter(|_| !fetching.is_empty());
+            outage = self.server().confirmed(failed_in).await;
         }
         left += fetching.len() as u64;
         fetching.shutdown().await;
@@ -640,7 +654,13 @@ impl OneFile {
         progress.files_done.fetch_add(1, Ordering::Relaxed);
         let has_replaced = self.planned.decision == Decision::Replace;
         let has_replaced_changed = self.planned.has_changed;
-        fetched.map(|bytes| FetchedFile { bytes, has_replaced, has_replaced_changed })
+        let unchecked_key = self.policy.unchecked_key(&self.planned.found);
+        fetched.map(|bytes| FetchedFile {
+            bytes,
+            has_replaced,
+            has_replaced_changed,
+            unchecked_key,
+        })
     }
 
     /// Fetches a version; returns the number of bytes fetched.

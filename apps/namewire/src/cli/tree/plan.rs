@@ -22,7 +22,9 @@ use super::fetched::{Fetched, Transfer, TreeProgress, watched_or_failed};
 use super::local::shown;
 use super::root::Root;
 use super::rules::{Mode, Rules};
+use super::server::Server;
 
+use crate::cli::diagnose;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::fetch_file::{Policy, failure, manifest_of, with_reason};
 
@@ -145,6 +147,7 @@ pub(super) struct Planner<'a> {
     pub(super) policy: &'a Policy,
     pub(super) progress: &'a Arc<TreeProgress>,
     pub(super) rules: &'a Rules,
+    pub(super) server: Server<'a>,
 }
 
 impl Planner<'_> {
@@ -152,14 +155,9 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// The root cannot be listed, or the tree is too large.
-    pub(super) async fn plan(
-        self,
-        name: &Name,
-        root: &Root,
-        fetched: &mut Fetched,
-    ) -> Outcome<Plan> {
+    pub(super) async fn plan(self, root: &Root, fetched: &mut Fetched) -> Outcome<Plan> {
         let mut plan = Plan::default();
-        let files = self.list_all(name, root, &mut plan, fetched).await?;
+        let files = self.list_all(root, &mut plan, fetched).await?;
         self.progress.is_listed.store(true, Ordering::Relaxed);
         let mut waiting = files.into_iter();
         let mut examining = JoinSet::new();
@@ -170,6 +168,7 @@ impl Planner<'_> {
                 let examination = Examination {
                     endpoint: self.endpoint.clone(),
                     policy: self.policy.clone(),
+                    progress: Arc::clone(self.progress),
                     root: root.clone(),
                     compares_all: self.rules.checksum,
                     must_compare: self.rules.mode == Mode::Verify,
@@ -180,8 +179,9 @@ impl Planner<'_> {
             }
             let Some(examined) = examining.join_next().await else { break };
             let (examined, outage) = watched_or_failed(examined);
-            if let Some(outage) = outage.filter(|_| !examining.is_empty()) {
-                return Err(outage.failure(name, NOTHING_COPIED));
+            let outage = outage.filter(|_| !examining.is_empty() || waiting.len() > 0);
+            if let Some(outage) = self.server.confirmed(outage).await {
+                return Err(self.server.failure(outage, NOTHING_COPIED).await);
             }
             match examined {
                 Ok(file) => plan.files.push(file),
@@ -196,13 +196,14 @@ impl Planner<'_> {
     /// Lists all directories; returns the names and relative paths of the files.
     async fn list_all(
         self,
-        name: &Name,
         root: &Root,
         plan: &mut Plan,
         fetched: &mut Fetched,
     ) -> Outcome<Waiting> {
-        let (metadata, entries) = list(self.endpoint, name, &self.policy.fetching).await?;
-        let (top_name, depth_max) = (name, name.len() + DEPTH_MAX);
+        let name = self.server.directory;
+        let listed = list(self.endpoint, name, &self.policy.fetching).await;
+        let (metadata, entries) = diagnose::explained(listed, self.endpoint, name).await?;
+        let depth_max = name.len() + DEPTH_MAX;
         let top = self.directory(PathBuf::new(), &metadata, root)?;
         plan.is_empty = entries.is_empty();
         let mut files = Vec::new();
@@ -244,8 +245,9 @@ impl Planner<'_> {
             let Some(result) = listing.join_next().await else { return Ok(files) };
             let (name, path, (result, outage)) =
                 result.map_err(|error| Failure::Failed(error.to_string()))?;
-            if let Some(outage) = outage.filter(|_| !listing.is_empty() || !files.is_empty()) {
-                return Err(outage.failure(top_name, NOTHING_COPIED));
+            let are_more = !listing.is_empty() || !directories.is_empty() || !files.is_empty();
+            if let Some(outage) = self.server.confirmed(outage.filter(|_| are_more)).await {
+                return Err(self.server.failure(outage, NOTHING_COPIED).await);
             }
             let result = result.and_then(|(metadata, entries)| {
                 Ok((name, self.directory(path, &metadata, root)?, entries))
@@ -372,6 +374,7 @@ pub(super) async fn find_file(
 struct Examination {
     endpoint: Endpoint,
     policy: Policy,
+    progress: Arc<TreeProgress>,
     root: Root,
     name: Name,
     path: PathBuf,
@@ -383,8 +386,9 @@ struct Examination {
 
 impl Examination {
     async fn run(self) -> Outcome<PlannedFile> {
-        let Self { endpoint, policy, root, name, path, compares_all, must_compare } = self;
-        let (found, metadata) = find_file(&endpoint, &name, &policy).await?;
+        let Self { endpoint, policy, progress, root, name, path, compares_all, must_compare } =
+            self;
+        let (found, metadata) = progress.ask(find_file(&endpoint, &name, &policy)).await?;
         let size = metadata.as_ref().and_then(|metadata| metadata.size);
         let in_file = |error: &std::io::Error| Failure::file(root.join(&path).display(), error);
         let local = root.entry(&path).map_err(|error| in_file(&error))?;
@@ -402,7 +406,7 @@ impl Examination {
                     if !compares_all && size.is_some_and(unchanged) {
                         Decision::Unchanged
                     } else {
-                        match has_content_of(&endpoint, &found, &policy, file).await {
+                        match has_content_of(&endpoint, &found, &policy, &progress, file).await {
                             Ok(Some(true)) => Decision::SameContent,
                             Ok(None) if must_compare => {
                                 return Err(Failure::Failed(format!(
@@ -429,16 +433,18 @@ pub(super) async fn has_content_of(
     endpoint: &Endpoint,
     found: &FoundObject,
     policy: &Policy,
+    progress: &TreeProgress,
     file: fs::File,
 ) -> Outcome<Option<bool>> {
-    let Some(manifest) = manifest_of(endpoint, found, &policy.fetching).await? else {
-        return Ok(None);
-    };
+    let manifest = progress.ask(manifest_of(endpoint, found, &policy.fetching)).await?;
+    let Some(manifest) = manifest else { return Ok(None) };
     let verification = manifest.verification();
     let fetching = FetchOptions { verification: verification.clone(), ..policy.fetching.clone() };
-    let first =
-        endpoint.fetch_segment(&manifest.to_found(), 0, &fetching).await.map_err(failure)?;
-    verification.load(0..=u64::MAX).await.map_err(failure)?;
+    let digests = async {
+        let first = endpoint.fetch_segment(&manifest.to_found(), 0, &fetching).await?;
+        verification.load(0..=u64::MAX).await.map(|()| first)
+    };
+    let first = progress.ask(async { digests.await.map_err(failure) }).await?;
     let (size, segment_len) = (manifest.size(), manifest.segment_size());
     let compare = move || has_content(&file, size, segment_len, &first, &verification);
     let compared = tokio::task::spawn_blocking(compare).await;
