@@ -11,7 +11,7 @@ use ndn_packet::Name;
 use ndn_sys::clock::Clock;
 
 use super::arguments::{at_least_one, name, size};
-use super::capture_files::{CaptureFiles, Part, Rotation};
+use super::capture_files::{CaptureFiles, Part, Removed, Rotation};
 use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
 use super::interrupt;
@@ -158,6 +158,11 @@ impl Sink {
         if let Self::Pcapng(files) = self { files.write(part, block) } else { Ok(()) }
     }
 
+    /// The files that were removed.
+    fn removed(&self) -> Removed {
+        if let Self::Pcapng(files) = self { files.removed() } else { Removed::default() }
+    }
+
     /// Called if the next block has to be waited for: a reader of the file sees all until then.
     fn flush(&mut self) -> Outcome {
         if let Self::Pcapng(files) = self { files.flush() } else { Ok(()) }
@@ -227,6 +232,7 @@ fn capture(options: &Options, note: fn(&str)) -> Outcome {
     })?;
     let mut counts = Counts::default();
     let copied = copy(stream, &mut sink, options, &mut counts, || finish(&end));
+    counts.removed = sink.removed();
     if !matches!(copied, Err(Failure::OutputClosed)) {
         note(&counts.text());
     }
@@ -241,13 +247,22 @@ struct Counts {
     /// Packets of other peers.
     rejected: u64,
     lost: Option<u64>,
+    /// Files that are not kept; their packets are among `packets`.
+    removed: Removed,
 }
 
 impl Counts {
     fn text(&self) -> String {
-        let Self { packets, bytes, rejected, lost } = self;
+        let Self { packets, bytes, rejected, lost, removed } = self;
         let mut text =
             format!("{} captured, {}", counted(*packets, "packet"), bytes_for_people(*bytes));
+        if removed.files > 0 {
+            let files = counted(removed.files, "earlier file");
+            text += &format!(
+                "; {} of them were in {files}, removed by --files",
+                grouped(removed.packets)
+            );
+        }
         if *rejected > 0 {
             text += &format!("; {} of other peers left out", grouped(*rejected));
         }
@@ -399,10 +414,12 @@ mod tests {
     fn counts_of_zero_are_not_reported() {
         let counts = Counts { packets: 1, bytes: 2048, ..Counts::default() };
         assert_eq!(counts.text(), "1 packet captured, 2.0 KiB");
-        let counts = Counts { packets: 1200, bytes: 10, rejected: 3, lost: Some(4) };
+        let removed = Removed { files: 2, packets: 1100 };
+        let counts = Counts { packets: 1200, bytes: 10, rejected: 3, lost: Some(4), removed };
         assert_eq!(
             counts.text(),
-            "1 200 packets captured, 10 B; 3 of other peers left out; 4 lost, because this program was too slow"
+            "1 200 packets captured, 10 B; 1 100 of them were in 2 earlier files, removed by --files; 3 of other peers left \
+             out; 4 lost, because this program was too slow"
         );
     }
 }

@@ -72,7 +72,8 @@ pub(super) struct CaptureFiles {
     clock: Clock,
     output: BufWriter<Box<dyn Write>>,
     /// Those that exist, the open one last; empty without rotation.
-    files: VecDeque<PathBuf>,
+    files: VecDeque<NumberedFile>,
+    removed: Removed,
     number: u64,
     header: Vec<u8>,
     /// The interfaces of the capture by their number.
@@ -85,6 +86,19 @@ pub(super) struct CaptureFiles {
     first_ns: Option<u64>,
 }
 
+/// A file of a rotated capture.
+struct NumberedFile {
+    path: PathBuf,
+    packets: u64,
+}
+
+/// The files that were removed because later ones are kept.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Removed {
+    pub(super) files: u64,
+    pub(super) packets: u64,
+}
+
 impl CaptureFiles {
     /// Creates the first file; `-` is standard output.
     pub(super) fn create(path: &Path, rotation: &Rotation, clock: Clock) -> Outcome<Self> {
@@ -94,6 +108,7 @@ impl CaptureFiles {
             clock,
             output: BufWriter::new(Box::new(io::sink())),
             files: VecDeque::new(),
+            removed: Removed::default(),
             number: 0,
             header: Vec::new(),
             interfaces: Vec::new(),
@@ -152,7 +167,15 @@ impl CaptureFiles {
         if let Some(field) = block.get_mut(INTERFACE) {
             field.copy_from_slice(&number.to_le_bytes());
         }
+        if let Some(file) = self.files.back_mut() {
+            file.packets += 1;
+        }
         self.append(&block)
+    }
+
+    /// The files that were removed.
+    pub(super) fn removed(&self) -> Removed {
+        self.removed
     }
 
     fn description_of(&self, interface: u32) -> &[u8] {
@@ -188,17 +211,20 @@ impl CaptureFiles {
         self.flush()?;
         while self.rotation.files.is_some_and(|files| self.files.len() >= files) {
             let Some(oldest) = self.files.pop_front() else { break };
-            match std::fs::remove_file(&oldest) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(Failure::file(oldest.display(), &error));
+            match std::fs::remove_file(&oldest.path) {
+                Ok(()) => {
+                    self.removed.files += 1;
+                    self.removed.packets += oldest.packets;
                 }
-                _ => {}
+                // Somebody has taken it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(Failure::file(oldest.path.display(), &error)),
             }
         }
         self.number += 1;
         let path = numbered(&self.path, self.number, self.clock.unix_time());
         self.output = opened(&path, File::create_new(&path))?;
-        self.files.push_back(path);
+        self.files.push_back(NumberedFile { path, packets: 0 });
         self.numbers.clear();
         (self.length, self.first_ns) = (0, None);
         let header = std::mem::take(&mut self.header);
@@ -208,7 +234,10 @@ impl CaptureFiles {
     fn check(&self, written: io::Result<()>) -> Outcome {
         written.map_err(|error| match error.kind() == io::ErrorKind::BrokenPipe {
             true => Failure::OutputClosed,
-            false => Failure::file(self.files.back().unwrap_or(&self.path).display(), &error),
+            false => {
+                let path = self.files.back().map_or(&self.path, |file| &file.path);
+                Failure::file(path.display(), &error)
+            }
         })
     }
 }
@@ -245,6 +274,9 @@ mod tests {
 
     use super::*;
 
+    /// Names of files, with the interfaces and bytes of their packets.
+    type Files = Vec<(String, Vec<(String, u8)>)>;
+
     /// The time `seconds` after 2026-11-21 02:37:38 UTC.
     fn clock(seconds: u64) -> Clock {
         ManualClock::new(Timestamp::ZERO, Duration::from_secs(1_795_228_658 + seconds)).into()
@@ -252,7 +284,12 @@ mod tests {
 
     /// Writes packets with one byte each, one in a second, in turn of three faces, and returns the name of each file with
     /// the interfaces and bytes of its packets.
-    fn files_of(rotation: Rotation, packets: u8) -> Vec<(String, Vec<(String, u8)>)> {
+    fn files_of(rotation: Rotation, packets: u8) -> Files {
+        captured(rotation, packets).0
+    }
+
+    /// As [`files_of`], with the files that were removed.
+    fn captured(rotation: Rotation, packets: u8) -> (Files, Removed) {
         let mut capture = Vec::new();
         let mut writer = PcapngWriter::new(&mut capture, 9000).unwrap();
         for number in 0..packets {
@@ -282,7 +319,7 @@ mod tests {
         });
         let mut found: Vec<_> = found.collect();
         found.sort();
-        found
+        (found, files.removed())
     }
 
     fn packets_of(path: &Path) -> Vec<(String, u8)> {
@@ -296,7 +333,7 @@ mod tests {
         packets
     }
 
-    fn expected(files: &[(u8, Range<u8>)]) -> Vec<(String, Vec<(String, u8)>)> {
+    fn expected(files: &[(u8, Range<u8>)]) -> Files {
         let packet = |number: u8| (format!("peer{}", number % 3), number);
         let file = |(number, packets): &(u8, Range<u8>)| {
             (
@@ -328,7 +365,9 @@ mod tests {
     fn latest_files_of_a_duration_are_kept() {
         let rotate_time = Some(Duration::from_secs(3));
         let rotation = Rotation { rotate_time, files: Some(2), ..Rotation::default() };
-        assert_eq!(files_of(rotation, 10), expected(&[(3, 6..9), (4, 9..10)]));
+        let (files, removed) = captured(rotation, 10);
+        assert_eq!(files, expected(&[(3, 6..9), (4, 9..10)]));
+        assert_eq!(removed, Removed { files: 2, packets: 6 });
     }
 
     #[test]
