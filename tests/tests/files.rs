@@ -233,7 +233,7 @@ fn tree_is_fetched_completely() {
     let listing = bed.forwarder.run(&["get", "/files/sub", "--listing", "-o", "-"]);
     assert!(listing.stdout.split(|byte| *byte == 0).any(|entry| entry == b"small"), "{listing:?}");
     let no_directory = bed.forwarder.run(&["get", "/files/large", "-r", "-o", out_uri]);
-    assert_eq!(no_directory.status.code(), Some(1));
+    assert_eq!(no_directory.status.code(), Some(2));
 }
 
 #[test]

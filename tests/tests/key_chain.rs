@@ -75,7 +75,7 @@ fn keys_are_made_requested_certified_and_installed() {
     let (status, _, error) = run(program(), root, &["cert", "sign"], &issued);
     assert_eq!(status, Some(5), "{error}");
     let (status, _, error) = run(program(), root, &["cert", "sign"], "bm9uc2Vuc2U=");
-    assert_eq!(status, Some(1), "{error}");
+    assert_eq!(status, Some(2), "{error}");
     assert!(error.contains("the request is not a valid Data packet"), "{error}");
     ours(site, &["key", "delete", "/root/site", "--yes"], "");
     assert_eq!(ours(site, &["key", "list"], ""), "");
@@ -95,7 +95,7 @@ fn error_names_the_wrong_item() {
     let wrong = home.join("wrong");
     let arguments = ["key", "import", "--passphrase-file", wrong.to_str().unwrap()];
     let (status, _, error) = run(program(), &other, &arguments, &bag);
-    assert_eq!(status, Some(1));
+    assert_eq!(status, Some(2));
     assert!(error.contains("wrong passphrase"), "{error}");
     let (_, _, error) = run(program(), home, &["key", "import"], &bag);
     assert!(error.contains("exists already"), "{error}");
@@ -277,7 +277,7 @@ fn passphrase_is_read_from_the_terminal() {
     let other = home.join("other");
     std::fs::create_dir(&other).unwrap();
     let (status, shown, _) = at_terminal(&other, &["wrong"], &["import", &bag]);
-    assert_eq!(status, Some(1), "{shown}");
+    assert_eq!(status, Some(2), "{shown}");
     let (status, shown, _) = at_terminal(&other, &["hidden"], &["import", &bag]);
     assert_eq!(status, Some(0), "{shown}");
     assert!(ours(&other, &["key", "list"], "").contains("/a/KEY/"));
@@ -291,7 +291,7 @@ fn passphrase_is_read_from_the_terminal() {
     assert!(!output.status.success() && error.contains("not a terminal"), "{error}");
     // A file that is not there is found out before the passphrase is asked for.
     let (status, shown, _) = at_terminal(home, &["never asked"], &["import", "/no/bag"]);
-    assert_eq!(status, Some(1), "{shown}");
+    assert_eq!(status, Some(2), "{shown}");
     assert!(shown.contains("/no/bag: No such file") && !shown.contains("Passphrase"), "{shown}");
 }
 

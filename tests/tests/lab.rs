@@ -370,7 +370,7 @@ fn failed_runs_are_kept_with_their_output_and_repeated() {
     {
         assert!(listed.contains(part), "{part}: {listed}");
     }
-    bench.refused(&["analyse", "speed.sqlite"], 1, "the cell size=1 mode=fast has no response");
+    bench.refused(&["analyse", "speed.sqlite"], 2, "the cell size=1 mode=fast has no response");
     bench.printed(&["resume", "speed.sqlite"]);
     bench.set_body(MEASURE);
     bench.printed(&["resume", "--failed", "speed.sqlite"]);
@@ -422,7 +422,7 @@ fn results_of_other_experiments_and_other_processes_are_refused() {
             "it is an experiment: `namewire lab run` writes",
         );
     }
-    bench.refused(&["resume", "absent.sqlite"], 1, "absent.sqlite: No such file");
+    bench.refused(&["resume", "absent.sqlite"], 2, "absent.sqlite: No such file");
     write("wrong.toml", "kind = \"command\"", "kind = \"comand\"");
     bench.refused(&["check", "wrong.toml"], 2, "wrong.toml: line 9: executor.kind: unknown kind");
     write("absent.toml", "\"sh\"", "\"no-such-program\"");

@@ -481,10 +481,10 @@ fn names_and_directories_that_cannot_be_mounted_are_errors() {
     let file = bed.served.join("large").display().to_string();
     for (arguments, status, reason) in [
         (["mount", "/files/none", &other], 1, "there is no such object: /files/none"),
-        (["mount", "/files/large", &other], 1, "/files/large is not a directory"),
+        (["mount", "/files/large", &other], 2, "/files/large is not a directory"),
         (["mount", "/nowhere", &other], 4, "no route to /nowhere"),
-        (["mount", "/files", "/nonexistent/directory"], 1, "/nonexistent/directory: No such file"),
-        (["mount", "/files", &file], 1, "Not a directory"),
+        (["mount", "/files", "/nonexistent/directory"], 2, "/nonexistent/directory: No such file"),
+        (["mount", "/files", &file], 2, "Not a directory"),
         (["mount", "/files", &served], 2, "the directory is not empty"),
         (["mount", "/files", &mounted], 2, "a file system is mounted here already"),
     ] {

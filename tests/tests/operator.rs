@@ -38,7 +38,7 @@ fn closed_outputs_do_not_cause_a_panic() {
     let full = || Stdio::from(OpenOptions::new().write(true).open("/dev/full").unwrap());
     for (arguments, status) in [
         (&["status", "--transport", "unix:///nope"][..], 3),
-        (&["dissect", "/nope"], 1),
+        (&["dissect", "/nope"], 2),
         (&["config", "check", "/nope"], 2),
         (&["peek", "x"], 2),
     ] {

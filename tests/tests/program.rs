@@ -28,6 +28,7 @@ mod gateway;
 mod guide;
 mod hostile;
 mod hub;
+mod inputs;
 mod interop_matrix;
 mod json_forms;
 mod key_chain;

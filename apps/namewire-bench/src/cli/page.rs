@@ -208,8 +208,8 @@ impl Options {
 /// An API with the token in a file.
 fn api_of(url: Option<&String>, file: Option<&Path>) -> Outcome<Option<ApiOptions>> {
     let Some((url, file)) = url.zip(file) else { return Ok(None) };
-    let token = std::fs::read_to_string(file)
-        .map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))?;
+    let token =
+        std::fs::read_to_string(file).map_err(|error| Failure::input(file.display(), error))?;
     Ok(Some(ApiOptions { url: url.clone(), token: token.trim().to_owned() }))
 }
 

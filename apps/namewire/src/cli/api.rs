@@ -79,7 +79,7 @@ impl TokenOptions {
             } else {
                 ""
             };
-            Failure::Failed(format!("{error}{hint}"))
+            Failure::Input(format!("{error}{hint}"))
         })?;
         if self.list {
             return list(&tokens);

@@ -15,6 +15,7 @@ use ndn_cache_sim::trace::{Pattern, Trace};
 
 use super::arguments::at_least_one;
 use super::failure::{Failure, Outcome};
+use super::input;
 use super::output::{self, Table, grouped};
 use super::progress::Progress;
 
@@ -86,7 +87,7 @@ pub(super) fn run(what: &CacheCommand) -> Outcome {
     let methods = options.methods()?;
     let traces: Vec<Trace> = match &options.trace {
         Some(path) => {
-            let text = read(path)?;
+            let text = input::read_text(path)?;
             let origin = path.display().to_string();
             let parse = |topology| Trace::parse(&text, &origin, topology).map_err(usage);
             topologies.iter().map(parse).collect::<Outcome<_>>()?
@@ -99,7 +100,8 @@ pub(super) fn run(what: &CacheCommand) -> Outcome {
     write(options.csv.as_deref(), || report::runs_csv(&rows, options.first_seed))?;
     write(options.summary.as_deref(), || report::summary_csv(&rows))?;
     if let Some(directory) = &options.svg {
-        fs::create_dir_all(directory).map_err(|error| in_file(directory, &error))?;
+        fs::create_dir_all(directory)
+            .map_err(|error| Failure::file(directory.display(), &error))?;
         for topology in &topologies {
             let path = directory.join(format!("{}.svg", topology.name));
             write(Some(&path), || report::svg(&rows, &topology.name))?;
@@ -133,7 +135,7 @@ impl SimulateOptions {
         let topology = match known {
             Some((_, text)) => Topology::parse_with(text, name, &self.set),
             None if name.contains(['/', '.']) => {
-                Topology::parse_with(&read(Path::new(name))?, name, &self.set)
+                Topology::parse_with(&input::read_text(name)?, name, &self.set)
             }
             None => Topology::known(name),
         };
@@ -275,17 +277,11 @@ fn usage(error: InputError) -> Failure {
     Failure::Usage(error.0)
 }
 
-fn in_file(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::Failed(format!("{}: {error}", path.display()))
-}
-
-fn read(path: &Path) -> Outcome<String> {
-    fs::read_to_string(path).map_err(|error| in_file(path, &error))
-}
-
 fn write(path: Option<&Path>, text: impl FnOnce() -> String) -> Outcome {
     match path {
-        Some(path) => fs::write(path, text()).map_err(|error| in_file(path, &error)),
+        Some(path) => {
+            fs::write(path, text()).map_err(|error| Failure::file(path.display(), &error))
+        }
         None => Ok(()),
     }
 }

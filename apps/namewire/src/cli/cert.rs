@@ -108,7 +108,7 @@ pub(super) fn run(command: &Command) -> Outcome {
 fn sign(options: &SignOptions) -> Outcome {
     let request = certificate(&options.file)?.map_err(|error| {
         let error = error.to_string().replacen("the certificate", "the request", 1);
-        Failure::Failed(format!("{}: {error}", options.file))
+        Failure::input(&options.file, error)
     })?;
     if !request.is_self_signed() {
         return Err(Failure::Unverified(format!(
@@ -144,7 +144,7 @@ fn sign(options: &SignOptions) -> Outcome {
     let signer = chain.signer(name.as_ref()).map_err(failure)?;
     let public_key = request.public_key();
     let issued = Certificate::issue(request.key_name(), public_key, &certificate_options, &signer);
-    print(&issued.map_err(|error| Failure::Failed(format!("{}: {error}", options.file)))?)
+    print(&issued.map_err(|error| Failure::input(&options.file, error))?)
 }
 
 fn install(options: &InstallOptions) -> Outcome {
@@ -204,12 +204,12 @@ fn dump(options: &DumpOptions) -> Outcome {
 }
 
 fn read(file: &str) -> Outcome<Certificate> {
-    certificate(file)?.map_err(|error| Failure::Failed(format!("{file}: {error}")))
+    certificate(file)?.map_err(|error| Failure::input(file, error))
 }
 
 /// The certificate, or certificate request, in a file.
 fn certificate(file: &str) -> Outcome<Result<Certificate, CertificateError>> {
-    let input = super::peek::read(file)?;
+    let input = super::input::read(file)?;
     Ok(Certificate::from_text(&String::from_utf8_lossy(&input)))
 }
 

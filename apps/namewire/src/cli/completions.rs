@@ -125,7 +125,10 @@ const COMMON_COUNT: usize = 8;
 fn markdown(mut program: clap::Command) -> String {
     program.build();
     let mut page = MARKDOWN_HEAD.to_owned();
-    let _ = write!(page, "\n```text\n{}\n```\n", failure::NOTES);
+    let (units, statuses) = failure::notes();
+    let statuses = statuses.trim_start_matches("Exit status:\n");
+    let _ = write!(page, "\n## Units\n\n```text\n{units}\n```\n");
+    let _ = write!(page, "\n## Exit status\n\n```text\n{statuses}\n```\n");
     let mut counts = BTreeMap::new();
     count_options(&program, &mut counts);
     counts.retain(|_, count| *count >= COMMON_COUNT);

@@ -1,6 +1,6 @@
 //! `namewire dissect`: shows the elements of a packet.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
@@ -11,27 +11,29 @@ use serde_json::{Value, json};
 use super::arguments::from_base64;
 use super::capture::PacketFilter;
 use super::failure::{Failure, Outcome};
-use super::output;
 use super::packet_line::PacketLine;
+use super::{input, output};
 use namewire_control::capture::{CaptureRecord, PCAPNG_MAGIC, PcapngReader};
 
 /// Show every element of NDN packets with its offset, and format errors
 ///
 /// INPUT is a file, `-` for standard input, or packets in hexadecimal or Base64. It may hold several packets. A
-/// malformed packet is shown up to the error, and the exit status is 1, also if a capture has one. A capture (pcapng, of `namewire capture` or
+/// malformed packet is shown up to the error, and the exit status is 2, also if a capture has one. A capture (pcapng, of `namewire capture` or
 /// Wireshark) is shown packet by packet, below a line with time and peer; the options --name, --peer and --type select
-/// packets of it.
+/// packets of it. Of several inputs, each is shown below its name; one that cannot be shown is reported, and the others
+/// follow.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// A file, `-`, or the packet itself in hexadecimal or Base64
-    #[arg(default_value = "-", allow_hyphen_values = true)]
-    input: String,
+    #[arg(default_value = "-", value_name = "INPUT")]
+    inputs: Vec<String>,
     /// Encoding of the input
     #[arg(long, short, value_enum, default_value = "auto")]
     format: Format,
     #[command(flatten)]
     filter: PacketFilter,
-    /// Print JSON: type, name, offset, length (of the value), and value and hex or nested elements
+    /// Print JSON: type, name, offset, length (of the value), and value and hex or nested elements; of several inputs a
+    /// list, with the input of each
     #[arg(long)]
     json: bool,
 }
@@ -49,44 +51,90 @@ enum Format {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
-    let input = read_input(&options.input)?;
-    if input.starts_with(&PCAPNG_MAGIC) && matches!(options.format, Format::Auto | Format::Binary) {
-        return show_capture(&input, options);
+    let are_several = options.inputs.len() > 1;
+    let mut values = Vec::new();
+    let mut failed = None;
+    for (number, input) in options.inputs.iter().enumerate() {
+        if are_several && !options.json {
+            let gap = if number > 0 { "\n" } else { "" };
+            output::print_line(&format!("{gap}{}:", output::without_control(describe(input))))?;
+        }
+        let ended = show(input, options, &mut values);
+        match ended {
+            Err(Failure::OutputClosed) => return ended,
+            Err(failure) => {
+                if let Some(earlier) = failed.replace(failure) {
+                    output::note(&format_args!("namewire: {earlier}"));
+                }
+            }
+            Ok(()) => {}
+        }
     }
+    if options.json && are_several {
+        output::print_json(&Value::Array(values))?;
+    } else if let Some(value) = values.pop() {
+        output::print_json(&value)?;
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Shows an input; its JSON is appended to `values`.
+fn show(input: &str, options: &Options, values: &mut Vec<Value>) -> Outcome {
+    let bytes = read_input(input)?;
+    let (value, ended) = if bytes.starts_with(&PCAPNG_MAGIC)
+        && matches!(options.format, Format::Auto | Format::Binary)
+    {
+        show_capture(&bytes, describe(input), options)?
+    } else {
+        show_packets(&bytes, input, options)?
+    };
+    if let Some(mut value) = value {
+        if options.inputs.len() > 1 {
+            value["input"] = json!(input);
+        }
+        values.push(value);
+    }
+    ended
+}
+
+/// JSON of an input, if that is printed, and the failure that follows what is shown.
+type Shown = (Option<Value>, Outcome);
+
+/// Shows packets without the blocks of a capture.
+fn show_packets(bytes: &[u8], input: &str, options: &Options) -> Outcome<Shown> {
     if !options.filter.is_empty() {
         return Err(Failure::Usage(format!(
             "{} is not a capture: --name, --peer and --type select packets of captures",
-            describe(&options.input)
+            describe(input)
         )));
     }
-    let wire = decode(&input, options.format).map_err(|reason| {
-        let is_file = options.input == "-" || Path::new(&options.input).exists();
+    let wire = decode(bytes, options.format).map_err(|reason| {
+        let is_file = input == "-" || Path::new(input).exists();
         let hint = if is_file { "" } else { "there is no such file, and " };
-        Failure::Usage(format!("{}: {hint}{reason}", describe(&options.input)))
+        Failure::input(describe(input), format_args!("{hint}{reason}"))
     })?;
     let dissection = dissect(&wire);
     let error = dissection.error();
-    if options.json {
-        output::print_json(&json!({
+    let value = options.json.then(|| {
+        json!({
             "bytes": wire.len(),
             "elements": json_of(&wire, &mut dissection.elements().iter().peekable(), 0),
             "error": error.map(|error| error.to_string()),
-        }))?;
-    } else {
+        })
+    });
+    if value.is_none() {
         std::io::stdout().lock().write_all(dissection.as_str().as_bytes())?;
     }
-    match error {
-        None => Ok(()),
-        Some(error) => Err(Failure::Failed(format!("{}: {error}", describe(&options.input)))),
-    }
+    let ended = error.map_or(Ok(()), |error| Err(Failure::input(describe(input), error)));
+    Ok((value, ended))
 }
 
 /// Shows the packets of a capture.
-fn show_capture(capture: &[u8], options: &Options) -> Outcome {
+fn show_capture(capture: &[u8], name: &str, options: &Options) -> Outcome<Shown> {
     let mut reader = PcapngReader::new(capture);
     let mut packets = Vec::new();
     let (mut shown, mut malformed) = (0_u64, Malformed::default());
-    let result = loop {
+    let ended = loop {
         match reader.next_record() {
             Ok(Some(CaptureRecord::Frame(frame))) => {
                 let line = PacketLine::new(frame.packet);
@@ -117,26 +165,22 @@ fn show_capture(capture: &[u8], options: &Options) -> Outcome {
             )) => {}
             Ok(None) => {
                 if shown == 0 && !options.filter.is_empty() {
-                    let input = describe(&options.input);
                     output::note(&format_args!(
-                        "namewire: {input}: no packet has the name, peer and type that were asked for"
+                        "namewire: {name}: no packet has the name, peer and type that were asked for"
                     ));
                 }
-                break malformed.outcome(describe(&options.input));
+                break malformed.outcome(name);
             }
             Err(error) => {
                 let reason = match error.kind() == ErrorKind::UnexpectedEof {
                     true => "the capture ends within a packet".to_owned(),
                     false => error.to_string(),
                 };
-                break Err(Failure::Failed(format!("{}: {reason}", describe(&options.input))));
+                break Err(Failure::input(name, reason));
             }
         }
     };
-    if options.json {
-        output::print_json(&json!({ "packets": packets }))?;
-    }
-    result
+    Ok((options.json.then(|| json!({ "packets": packets })), ended))
 }
 
 /// Malformed packets of a capture.
@@ -156,10 +200,8 @@ impl Malformed {
 
     fn outcome(self, input: &str) -> Outcome {
         let Some((packet, error)) = self.first else { return Ok(()) };
-        Err(Failure::Failed(format!(
-            "{input}: {}; packet {packet}: {error}",
-            output::counted(self.count, "malformed packet")
-        )))
+        let count = output::counted(self.count, "malformed packet");
+        Err(Failure::input(input, format_args!("{count}; packet {packet}: {error}")))
     }
 }
 
@@ -209,19 +251,10 @@ fn describe(input: &str) -> &str {
 }
 
 fn read_input(input: &str) -> Outcome<Vec<u8>> {
-    if input == "-" {
-        let mut bytes = Vec::new();
-        std::io::stdin()
-            .lock()
-            .read_to_end(&mut bytes)
-            .map_err(|error| Failure::file("standard input", &error))?;
-        return Ok(bytes);
-    }
-    match std::fs::read(input) {
-        Ok(bytes) => Ok(bytes),
+    match input::read(input) {
         // The packet itself, unless the input is a path.
-        Err(error) if is_path(input) => Err(Failure::file(input, &error)),
-        Err(_) => Ok(input.as_bytes().to_vec()),
+        Err(_) if input != "-" && !is_path(input) => Ok(input.as_bytes().to_vec()),
+        read => read,
     }
 }
 
@@ -338,14 +371,25 @@ mod tests {
             capture
         };
         let options = options(&["capture"]);
-        assert!(show_capture(&capture(&INTEREST, 7), &options).is_ok());
-        assert!(show_capture(&capture(&INTEREST[..6], 7), &options).is_ok(), "cut by the capture");
-        let failure = show_capture(&capture(&[5, 5, 7, 3, 8, 9, b'a'], 7), &options).unwrap_err();
-        assert_eq!(
-            (failure.status(), failure.to_string().contains("1 malformed packet; packet 2: ")),
-            (1, true),
-            "{failure}"
-        );
+        let show = |capture: &[u8]| show_capture(capture, "capture", &options).unwrap().1;
+        assert!(show(&capture(&INTEREST, 7)).is_ok());
+        assert!(show(&capture(&INTEREST[..6], 7)).is_ok(), "cut by the capture");
+        let failure = show(&capture(&[5, 5, 7, 3, 8, 9, b'a'], 7)).unwrap_err();
+        assert_eq!(failure.status(), 2);
+        let text = failure.to_string();
+        assert!(text.starts_with("capture: 1 malformed packet; packet 2: "), "{text}");
+    }
+
+    #[test]
+    fn each_of_several_inputs_is_shown_although_one_is_unusable() {
+        let inputs = ["05050703080161", "/nowhere/x", "05050703080162"];
+        let options = options(&[&inputs[..], &["--json"]].concat());
+        let mut values = Vec::new();
+        let ended = inputs.map(|input| show(input, &options, &mut values).is_ok());
+        assert_eq!(ended, [true, false, true]);
+        let shown: Vec<_> = values.iter().map(|value| value["input"].as_str().unwrap()).collect();
+        assert_eq!(shown, [inputs[0], inputs[2]]);
+        assert_eq!(run(&options).unwrap_err().status(), 2);
     }
 
     #[test]

@@ -4,8 +4,7 @@
 //! what it prints is in a file beside the list, and its last line is [`END`]. The order in which parts run and end makes no
 //! difference.
 
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -108,7 +107,7 @@ struct Versioned {
 impl PartOptions {
     /// A failure that names the list.
     pub(super) fn failure(&self, error: impl std::fmt::Display) -> Failure {
-        Failure::Usage(format!("{}: {error}", self.list.display()))
+        Failure::input(self.list.display(), error)
     }
 
     /// The list.
@@ -116,12 +115,7 @@ impl PartOptions {
     /// # Errors
     /// It cannot be read, is malformed, or belongs to another version of the program, which may have other results.
     pub(super) fn read<T: DeserializeOwned>(&self) -> Outcome<T> {
-        let mut text = String::new();
-        let read = match self.list == Path::new("-") {
-            true => std::io::stdin().read_to_string(&mut text),
-            false => File::open(&self.list).and_then(|mut file| file.read_to_string(&mut text)),
-        };
-        read.map_err(|error| Failure::file(self.list.display(), &error))?;
+        let text = super::input::read_text(&self.list)?;
         let Versioned { namewire } =
             serde_json::from_str(&text).map_err(|error| self.failure(error))?;
         if namewire != env!("CARGO_PKG_VERSION") {
@@ -218,7 +212,7 @@ impl Parts {
             EngineName::Ray => (self.python(&program, options, RAY), options.python.as_str()),
         };
         let error_path = self.place.join(ENGINE_ERROR);
-        let errors = File::create(&error_path).map_err(self.on_disk())?;
+        let errors = fs::File::create(&error_path).map_err(self.on_disk())?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
         let started = command.spawn();
         let mut child = started.map_err(|error| Failure::Failed(format!("{what}: {error}")))?;

@@ -15,12 +15,19 @@ pub(super) const NOTES: &str = "Durations and sizes have a unit; 0 needs none:\n
     KiB, MiB, GiB, TiB        sizes, powers of 1024, also Ki, Mi, Gi, Ti: 64KiB, 2GiB\n\n\
     Exit status:\n  \
     0    success\n  \
-    1    failure: the forwarder or an application refused, a file cannot be read or written, ...\n  \
-    2    invalid usage, configuration, trust rules or keys\n  \
+    1    failure: a forwarder or an application (by an application Nack, too) refused,\n       \
+    something does not exist, a file cannot be written, ...\n  \
+    2    wrong command line, or an input that it names: a file, configuration, rules or key that\n       \
+    is missing, unreadable or invalid, or a file in place of a directory and vice versa\n  \
     3    no connection to a forwarder\n  \
-    4    no answer, or a Nack\n  \
+    4    no answer, or a Nack of a forwarder\n  \
     5    Data did not verify\n  \
     130  interrupted";
+
+/// The two parts of [`NOTES`]: units, and exit statuses.
+pub(super) fn notes() -> (&'static str, &'static str) {
+    NOTES.split_once("\n\n").unwrap_or((NOTES, ""))
+}
 
 /// The exit status of an interrupted command.
 pub const INTERRUPTED: u8 = 130;
@@ -28,8 +35,10 @@ pub const INTERRUPTED: u8 = 130;
 /// The failure of a command. The message names the input at fault.
 #[derive(Debug)]
 pub enum Failure {
-    /// Invalid arguments or configuration.
+    /// The command line or the configuration is wrong.
     Usage(String),
+    /// A file or object that the command line names as input is missing, unreadable, invalid, or of another kind.
+    Input(String),
     /// The forwarder is unreachable.
     Unreachable(String),
     /// Timeout.
@@ -69,7 +78,7 @@ impl Failure {
     pub(super) fn status(&self) -> u8 {
         match self {
             Self::Failed(_) | Self::VersionGone(_) => 1,
-            Self::Usage(_) => 2,
+            Self::Usage(_) | Self::Input(_) => 2,
             Self::Unreachable(_) => 3,
             Self::NoAnswer(_) | Self::Nacked(_) | Self::NoRoute(_) => 4,
             Self::Unregistered(reason) => reason.status(),
@@ -100,7 +109,7 @@ impl Failure {
     fn kind(&self) -> &'static str {
         match self {
             Self::Failed(_) | Self::VersionGone(_) => "failed",
-            Self::Usage(_) => "usage",
+            Self::Usage(_) | Self::Input(_) => "usage",
             Self::Unreachable(_) => "unreachable",
             Self::NoAnswer(_) | Self::Nacked(_) | Self::NoRoute(_) => "no_answer",
             Self::Unregistered(reason) => reason.kind(),
@@ -121,7 +130,13 @@ impl Failure {
         self
     }
 
-    /// A failure of the file system at `path`.
+    /// A file or object that the command line names as input cannot be used.
+    pub fn input(name: impl fmt::Display, reason: impl fmt::Display) -> Self {
+        let name = without_control(&name.to_string());
+        Self::Input(format!("{name}: {reason}"))
+    }
+
+    /// A failure of the file system at `path`, which is not an input.
     pub fn file(path: impl fmt::Display, error: &io::Error) -> Self {
         let path = without_control(&path.to_string());
         Self::Failed(format!("{path}: {error}"))
@@ -133,7 +148,7 @@ impl Failure {
         let line = before.matches('\n').count();
         let text = content.lines().nth(line).unwrap_or_default().trim();
         let (path, reason) = (path.display(), error.message().trim_end());
-        Self::Usage(without_control(&format!("{path}:{}: {reason}, in `{text}`", line + 1)))
+        Self::Input(without_control(&format!("{path}:{}: {reason}, in `{text}`", line + 1)))
     }
 }
 
@@ -141,6 +156,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(text)
+            | Self::Input(text)
             | Self::Unreachable(text)
             | Self::NoAnswer(text)
             | Self::Nacked(text)

@@ -123,12 +123,12 @@ pub(super) async fn fetch(
     let found = endpoint.find(name, &policy.fetching).await.map_err(failure)?;
     let is_directory = is_directory(&found);
     if policy.listing == Listing::No && is_directory == Some(true) {
-        return Err(Failure::Usage(format!(
+        return Err(Failure::Input(format!(
             "{name} is a directory: use --recursive to fetch its files, --listing to fetch the list of its entries"
         )));
     }
     if policy.listing == Listing::Demanded && is_directory == Some(false) {
-        return Err(Failure::Usage(format!(
+        return Err(Failure::Input(format!(
             "{name} is not a directory of a file server: fetch it without --listing"
         )));
     }

@@ -19,8 +19,8 @@ use super::connect::{ConnectOptions, block_on_threads};
 use super::connection::report_losses;
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
-use super::keys;
 use super::output::{self, bytes_for_people, grouped};
+use super::{input, keys};
 
 /// Serve NDN files to HTTP clients
 ///
@@ -132,23 +132,20 @@ fn tls(options: &Options) -> Outcome<Option<Arc<ServerConfig>>> {
     let (Some(certificate), Some(key)) = (&options.tls_certificate, &options.tls_key) else {
         return Ok(None);
     };
-    let read =
-        |file: &PathBuf| std::fs::read(file).map_err(|error| Failure::file(file.display(), &error));
-    let config = ndn_gateway::server_config(&read(certificate)?, &read(key)?);
+    let config = ndn_gateway::server_config(&input::read(certificate)?, &input::read(key)?);
     let config = config.map_err(|error| {
         let file = if matches!(error, TlsError::NoKey) { key } else { certificate };
-        Failure::Usage(format!("{}: {error}", file.display()))
+        Failure::input(file.display(), error)
     });
     config.map(Some)
 }
 
 fn tokens(options: &Options) -> Outcome<Tokens> {
     let Some(file) = &options.token_file else { return Ok(Tokens::default()) };
-    let text = crate::config::text_file::read(file)
-        .map_err(|error| Failure::file(file.display(), &error))?;
+    let text = input::read_text(file)?;
     let tokens = Tokens::from_lines(&text);
     match tokens.is_empty() {
-        true => Err(Failure::Usage(format!("{}: the file has no token", file.display()))),
+        true => Err(Failure::input(file.display(), "the file has no token")),
         false => Ok(tokens),
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use ndn_keychain::{Access, KeyChain, KeyId, NewDefault};
+use ndn_keychain::{Access, KeyChain, KeyChainError, KeyId, NewDefault};
 use ndn_packet::{Component, Name, NameRef};
 use ndn_security::{EncryptionSeed, KeyType, PublicKey, SafeBag};
 use rand::RngExt;
@@ -269,7 +269,7 @@ fn drawn(entries: &[Value], depth: NameKind, indent: &str, branches: bool) -> St
     lines
 }
 
-fn tree(chain: &KeyChain) -> Result<Vec<Value>, ndn_keychain::KeyChainError> {
+fn tree(chain: &KeyChain) -> Result<Vec<Value>, KeyChainError> {
     let mut identities = Vec::new();
     let mut of_chain = chain.identities()?;
     of_chain.sort_by(|one, other| one.name.cmp(&other.name));
@@ -320,11 +320,16 @@ fn write_private(path: &Path, content: &[u8]) -> Outcome {
 }
 
 fn import(options: &ImportOptions) -> Outcome {
-    let input = super::peek::read(&options.file)?;
+    let input = super::input::read(&options.file)?;
     let bag = SafeBag::from_text(&String::from_utf8_lossy(&input))
-        .map_err(|error| Failure::Failed(format!("{}: {error}", options.file)))?;
+        .map_err(|error| Failure::input(&options.file, error))?;
     let passphrase = options.passphrase.read(false)?;
-    open(Access::Write)?.import(&bag, passphrase.as_bytes()).map_err(failure)?;
+    let imported = open(Access::Write)?.import(&bag, passphrase.as_bytes());
+    imported.map_err(|error| match matches!(error, KeyChainError::Key { .. }) {
+        // The passphrase is wrong.
+        true => Failure::Input(error.to_string()),
+        false => failure(error),
+    })?;
     eprintln!("imported {}", bag.certificate().key_name());
     Ok(())
 }
@@ -337,9 +342,10 @@ fn delete(options: &DeleteOptions) -> Outcome {
         && kind != found
     {
         let name = &options.name;
-        return Err(Failure::Failed(format!(
-            "{name}: not a name of kind {kind}, but {found}; nothing was deleted"
-        )));
+        return Err(Failure::input(
+            name,
+            format_args!("not a name of kind {kind}, but {found}; nothing was deleted"),
+        ));
     }
     if !doomed.is_empty() && !options.yes {
         let what = doomed.join("\n  ");

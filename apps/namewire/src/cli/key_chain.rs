@@ -118,8 +118,7 @@ impl PassphraseOptions {
     pub(super) fn read(&self, twice: bool) -> Outcome<String> {
         let passphrase = match &self.passphrase_file {
             Some(path) => {
-                let text = crate::config::text_file::read(path)
-                    .map_err(|error| Failure::file(path.display(), &error))?;
+                let text = super::input::read_text(path)?;
                 text.lines().next().unwrap_or_default().to_owned()
             }
             None => match std::env::var(PASSPHRASE_VARIABLE) {

@@ -59,7 +59,7 @@ pub(super) fn verification(argument: &str) -> Outcome<Verification> {
     }
     if let Some(file) = argument.strip_prefix("rules:") {
         let trust = Trust::from_file(Path::new(file));
-        let trust = trust.map_err(|error| Failure::Usage(error.to_string()))?;
+        let trust = trust.map_err(|error| Failure::Input(error.to_string()))?;
         return Ok(Verification::Trust(Arc::new(trust)));
     }
     let verifier: Arc<dyn Verifier> = match argument.strip_prefix("hmac:") {
@@ -99,7 +99,7 @@ pub(super) fn identity(argument: &str) -> Outcome<String> {
     if let Some(file) = argument.strip_prefix("rules:") {
         let rules = DataRules::read(Path::new(file), &Clock::system());
         let DataRules { policy, texts } =
-            rules.map_err(|error| Failure::Usage(error.to_string()))?;
+            rules.map_err(|error| Failure::Input(error.to_string()))?;
         let mut all = texts.concat().into_bytes();
         policy.anchors().for_each(|anchor| all.extend_from_slice(anchor.wire()));
         return Ok(format!("rules {}", fingerprint(&all)));
@@ -132,11 +132,11 @@ fn private_key(file: &str, text: &str) -> Outcome<(PrivateKey, Locator)> {
         let mut first_words = first_words.map(|word| word.trim_matches(['[', ']']));
         if first_words.any(|word| matches!(word, "rule" | "anchor" | "trust-anchor" | "validator"))
         {
-            return Failure::Usage(format!(
+            return Failure::Input(format!(
                 "{file} is a file of trust rules, not a key: use --verify rules:{file}"
             ));
         }
-        Failure::Usage(format!(
+        Failure::Input(format!(
             "{file} holds no key: it is neither PEM, nor a certificate, nor a private key or \
              SafeBag as ndnsec exports them"
         ))
@@ -160,7 +160,7 @@ fn read(file: &str) -> Outcome<String> {
         let is_like_word =
             error.kind() == std::io::ErrorKind::NotFound && !file.contains(['/', '.']);
         let hint = if is_like_word { " (--help lists the other values)" } else { "" };
-        Failure::Usage(format!("{file}: {error}{hint}"))
+        Failure::input(file, format_args!("{error}{hint}"))
     })
 }
 
@@ -169,7 +169,7 @@ fn unusable(file: &str, error: &KeyError) -> Failure {
         true => format!(" (set {PASSPHRASE_VARIABLE})"),
         false => String::new(),
     };
-    Failure::Usage(format!("{file}: the key is unusable: {error}{hint}"))
+    Failure::input(file, format_args!("the key is unusable: {error}{hint}"))
 }
 
 /// Identifies a key in the description of a part, without revealing a shared key.

@@ -211,12 +211,12 @@ fn agent() -> Outcome {
 
 /// Reads an experiment file; paths in it are relative to its directory.
 fn read(path: &Path) -> Outcome<(Experiment, Origin)> {
-    let text = fs::read_to_string(path).map_err(|error| Failure::file(path.display(), &error))?;
-    let experiment = Experiment::parse(&text)
-        .map_err(|fault| Failure::Usage(format!("{}: {fault}", path.display())))?;
+    let text = super::input::read_text(path)?;
+    let experiment = Experiment::parse(&text);
+    let experiment = experiment.map_err(|fault| Failure::input(path.display(), fault))?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = fs::canonicalize(parent.unwrap_or(Path::new(".")))
-        .map_err(|error| Failure::file(path.display(), &error))?;
+        .map_err(|error| Failure::input(path.display(), error))?;
     Ok((experiment, Origin { text, directory }))
 }
 
@@ -301,7 +301,7 @@ fn start(options: &RunOptions) -> Outcome {
 fn resume(options: &ResumeOptions) -> Outcome {
     let clock = Clock::system();
     let path = &options.results;
-    let mut results = Results::resume(path, &session(&clock))?;
+    let mut results = results_file::as_input(path, Results::resume(path, &session(&clock)))?;
     let mut experiment = results.experiment()?;
     let origin = results.origin()?;
     if let Some(file) = &options.experiment {
@@ -624,7 +624,7 @@ fn result_files(paths: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
             files.push(path.clone());
             continue;
         }
-        let entries = fs::read_dir(path).map_err(|error| Failure::file(path.display(), &error))?;
+        let entries = fs::read_dir(path).map_err(|error| Failure::input(path.display(), error))?;
         let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         found.retain(|file| file.extension().is_some_and(|extension| extension == "sqlite"));
         found.sort();

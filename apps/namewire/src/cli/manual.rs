@@ -106,7 +106,7 @@ fn write_page(
             roff.control("TP", []).text([bold(page), roman("(1)")]).text([roman(about)]);
         }
     }
-    let (units, statuses) = failure::NOTES.split_once("\n\n").unwrap_or((failure::NOTES, ""));
+    let (units, statuses) = failure::notes();
     if path.is_empty() {
         literal(roff.control("SH", ["UNITS"]), units);
     }

@@ -31,6 +31,7 @@ mod find;
 mod gateway;
 mod get;
 mod groups;
+mod input;
 mod interrupt;
 mod key;
 mod key_chain;

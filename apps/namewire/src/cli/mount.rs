@@ -218,10 +218,9 @@ impl From<AccessError> for Failure {
             ErrorKind::Disconnected => Self::Unreachable(text),
             ErrorKind::Unverified => Self::Unverified(text),
             ErrorKind::Invalid => Self::Usage(text),
+            ErrorKind::IsDirectory | ErrorKind::NotDirectory => Self::Input(text),
             ErrorKind::Interrupted => Self::Interrupted,
             ErrorKind::NotFound
-            | ErrorKind::IsDirectory
-            | ErrorKind::NotDirectory
             | ErrorKind::Changed
             | ErrorKind::Busy
             | ErrorKind::Refused(_)
@@ -234,9 +233,10 @@ impl From<MountError> for Failure {
     fn from(error: MountError) -> Self {
         match error {
             MountError::Access(error) => error.into(),
-            MountError::Directory { .. }
-            | MountError::Abandoned { .. }
-            | MountError::Refused { .. } => Self::Failed(error.to_string()),
+            MountError::Directory { .. } => Self::Input(error.to_string()),
+            MountError::Abandoned { .. } | MountError::Refused { .. } => {
+                Self::Failed(error.to_string())
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `namewire peek`: fetches one Data packet.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::arguments::{from_base64, interest_name, name, positive_duration};
 use super::connect::{ConnectOptions, block_on};
 use super::connection::while_connected;
 use super::failure::{Failure, Outcome};
-use super::keys;
+use super::{input, keys};
 
 /// Time to wait for metadata after there was no answer.
 const METADATA_TIMEOUT: Duration = Duration::from_millis(500);
@@ -104,7 +104,7 @@ pub(super) fn run(options: &Options, as_ndnpeek: bool) -> Outcome {
         request = request.forwarding_hint(hint.clone());
     }
     if let Some(file) = &options.parameters {
-        request = request.parameters(read(file)?);
+        request = request.parameters(input::read(file)?);
     } else if let Some(parameters) = &options.parameters_base64 {
         request = request.parameters(parameters.to_vec());
     }
@@ -199,19 +199,6 @@ fn json(data: &Data<'_>) -> serde_json::Value {
         "signature_type": signature_type,
         "content_base64": base64(data.content().unwrap_or_default()),
     })
-}
-
-/// Reads a file, or standard input for `-`.
-pub(super) fn read(file: &str) -> Outcome<Vec<u8>> {
-    if file != "-" {
-        return std::fs::read(file).map_err(|error| Failure::file(file, &error));
-    }
-    let mut bytes = Vec::new();
-    std::io::stdin()
-        .lock()
-        .read_to_end(&mut bytes)
-        .map_err(|error| Failure::file("standard input", &error))?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

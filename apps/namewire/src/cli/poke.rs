@@ -87,7 +87,7 @@ async fn first_answer(options: &Options, answered: &Notify) -> Outcome {
 
 fn packet(options: &Options) -> Outcome<Vec<u8>> {
     let signer = options.connect.data_signer(&options.sign)?;
-    let content = super::peek::read(&options.file)?;
+    let content = super::input::read(&options.file)?;
     let mut data = DataBuilder::new(&options.name).content(&content);
     if let Some(freshness) = options.freshness {
         data = data.freshness_ms(duration_ms(freshness));

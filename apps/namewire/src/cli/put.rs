@@ -120,15 +120,15 @@ fn object_metrics(object: &PublishedObject) -> Vec<ProgramMetric> {
 
 fn content(file: &std::path::Path) -> Outcome<Content> {
     if file.as_os_str() == "-" {
-        return Ok(Content::Bytes(super::peek::read("-")?.into()));
+        return Ok(Content::Bytes(super::input::read("-")?.into()));
     }
     if file.is_dir() {
         let path = file.display();
-        return Err(Failure::Usage(format!(
+        return Err(Failure::Input(format!(
             "{path} is a directory: `namewire serve {path} --prefix NAME` serves its files"
         )));
     }
-    Content::open(file).map_err(|error| Failure::file(file.display(), &error))
+    Content::open(file).map_err(|error| Failure::input(file.display(), error))
 }
 
 fn report_published(options: &Options, object: &PublishedObject, size: u64) -> Outcome {

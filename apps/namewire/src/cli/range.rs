@@ -50,7 +50,7 @@ pub(super) async fn fetch(
             "{name}: only files of a file server (`namewire serve`) can be fetched in part: others do not tell how \
              long they and their segments are"
         );
-        return Err(Failure::Failed(unknown));
+        return Err(Failure::Input(unknown));
     };
     if range.first >= size {
         return Err(Failure::Usage(format!(

@@ -309,8 +309,7 @@ async fn add(
 }
 
 async fn add_batch(file: &str, common: &CommonOptions) -> Outcome {
-    let text = String::from_utf8(super::peek::read(file)?)
-        .map_err(|_| Failure::Usage(format!("{file} is not UTF-8 text")))?;
+    let text = super::input::read_text(file)?;
     let routes = parse_batch(&text, file)?;
     let endpoint = common.connect.open_as_operator().await?;
     let mut faces = HashMap::new();
@@ -319,6 +318,7 @@ async fn add_batch(file: &str, common: &CommonOptions) -> Outcome {
         Failure::Failed(text) => Failure::Failed(format!("{file}, line {number}: {text}")),
         Failure::Usage(text) => Failure::Usage(format!("{file}, line {number}: {text}")),
         other @ (Failure::Unreachable(_)
+        | Failure::Input(_)
         | Failure::NoAnswer(_)
         | Failure::Nacked(_)
         | Failure::NoRoute(_)

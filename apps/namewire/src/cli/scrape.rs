@@ -93,11 +93,7 @@ impl MetricsOptions {
     ) -> Outcome<MetricsPush> {
         let token = match &self.metrics_token {
             None => None,
-            Some(path) => {
-                let text = std::fs::read_to_string(path);
-                let text = text.map_err(|error| Failure::file(path.display(), &error))?;
-                Some(text.trim().to_owned())
-            }
+            Some(path) => Some(super::input::read_text(path)?.trim().to_owned()),
         };
         let interval = self.metrics_interval.unwrap_or(INTERVAL);
         let target =

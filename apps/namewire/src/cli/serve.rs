@@ -27,9 +27,9 @@ use super::certificates;
 use super::connect::{ConnectOptions, block_on_until_done, unless_turned_away};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
-use super::keys;
 use super::output::{self, bytes_for_people, counted, grouped};
 use super::scrape::MetricsOptions;
+use super::{input, keys};
 use crate::log_text::TextFields;
 
 /// Maximum size of the file of mounts. No file written by hand comes near it.
@@ -291,10 +291,8 @@ async fn report_preparation(server: &FileServer) {
 }
 
 fn read_certificate(file: &Path) -> Outcome<Certificate> {
-    let text = crate::config::text_file::read(file)
-        .map_err(|error| Failure::file(file.display(), &error))?;
-    Certificate::from_text(&text)
-        .map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))
+    Certificate::from_text(&input::read_text(file)?)
+        .map_err(|error| Failure::input(file.display(), error))
 }
 
 fn mounts(options: &Options) -> Outcome<Vec<Mount>> {
@@ -313,7 +311,7 @@ fn mounts(options: &Options) -> Outcome<Vec<Mount>> {
         let base = file.parent().unwrap_or(Path::new(""));
         for entry in read(file)?.mount {
             let prefix = served_name(&entry.prefix).map_err(|error| {
-                Failure::Usage(format!("{}: {}: {error}", file.display(), entry.prefix))
+                Failure::input(file.display(), format_args!("{}: {error}", entry.prefix))
             })?;
             let root = RootOptions {
                 symlinks: entry.symlinks.unwrap_or(defaults.symlinks),
@@ -329,8 +327,9 @@ fn mounts(options: &Options) -> Outcome<Vec<Mount>> {
             let mount = open(prefix, &directory, root, segment_size)?;
             let catalogue = entry.catalogue.unwrap_or(options.catalogue);
             let replicas = entry.replicas.iter().map(|name| {
-                served_name(name)
-                    .map_err(|error| Failure::Usage(format!("{}: {name}: {error}", file.display())))
+                served_name(name).map_err(|error| {
+                    Failure::input(file.display(), format_args!("{name}: {error}"))
+                })
             });
             let replicas = replicas.collect::<Outcome<Vec<_>>>()?;
             mounts.push(Mount { catalogue: catalogue.then_some(replicas), ..mount });
@@ -360,12 +359,12 @@ fn open(
     }
     if directory.is_file() {
         let path = directory.display();
-        return Err(Failure::Usage(format!(
+        return Err(Failure::Input(format!(
             "{path} is a file: `namewire put NAME {path}` publishes it; `serve` takes a directory"
         )));
     }
     let mount = Mount::open(prefix, directory, options)
-        .map_err(|error| Failure::file(directory.display(), &error))?;
+        .map_err(|error| Failure::input(directory.display(), error))?;
     Ok(Mount { segment_len, ..mount })
 }
 
@@ -389,12 +388,11 @@ fn origin_failure(error: OpenError) -> Failure {
 }
 
 fn read(file: &Path) -> Outcome<MountFile> {
-    let failed = |error: std::io::Error| Failure::file(file.display(), &error);
-    if std::fs::metadata(file).map_err(failed)?.len() > MOUNTS_BYTES_MAX {
-        let too_large = format!("{}: more than {MOUNTS_BYTES_MAX} bytes", file.display());
-        return Err(Failure::Usage(too_large));
+    if std::fs::metadata(file).is_ok_and(|metadata| metadata.len() > MOUNTS_BYTES_MAX) {
+        let too_large = format_args!("more than {MOUNTS_BYTES_MAX} bytes");
+        return Err(Failure::input(file.display(), too_large));
     }
-    let text = crate::config::text_file::read(file).map_err(failed)?;
+    let text = input::read_text(file)?;
     toml::from_str(&text).map_err(|error| Failure::toml(file, &text, &error))
 }
 

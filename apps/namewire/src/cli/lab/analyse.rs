@@ -7,12 +7,12 @@ use ndn_lab::analysis::effects::replications_for;
 use ndn_lab::analysis::{Analysis, Observation, analyse, digits};
 use ndn_lab::data;
 use ndn_lab::design::Design;
-use ndn_lab::results::{Results, observations};
+use ndn_lab::results::observations;
 use serde_json::{Value, json};
 
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table};
-use super::results_file::hint_for_experiment;
+use super::results_file::{self, hint_for_experiment};
 
 /// The first bytes of an SQLite database.
 const DATABASE: &[u8] = b"SQLite format 3\0";
@@ -47,10 +47,10 @@ struct Measured {
 }
 
 fn read(path: &Path, names: &[String]) -> Outcome<Measured> {
-    let bytes = std::fs::read(path).map_err(|error| Failure::file(path.display(), &error))?;
-    let usage = |reason: String| Failure::Usage(format!("{}: {reason}", path.display()));
+    let bytes = crate::cli::input::read(path)?;
+    let usage = |reason: String| Failure::input(path.display(), reason);
     if bytes.starts_with(DATABASE) {
-        let results = Results::open(path)?;
+        let results = results_file::open(path)?;
         let experiment = results.experiment()?;
         let runs = results.runs()?;
         let known = |name: &&String| experiment.responses.iter().all(|one| one.name != **name);
@@ -85,7 +85,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let mut values = Vec::new();
     for (number, (name, unit, observed)) in measured.responses.iter().enumerate() {
         let analysis = analyse(&measured.design, observed, name, unit).map_err(|error| {
-            Failure::Failed(format!("{}: {name}: {error}", options.data.display()))
+            Failure::input(options.data.display(), format_args!("{name}: {error}"))
         })?;
         let replications = options.half_width.map(|half| replications(&analysis, &measured, half));
         if options.json {

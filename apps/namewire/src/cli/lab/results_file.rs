@@ -4,18 +4,24 @@ use std::fs;
 use std::path::Path;
 
 use ndn_lab::experiment::Experiment;
-use ndn_lab::results::Results;
+use ndn_lab::results::{Results, ResultsError};
 
 use super::super::failure::{Failure, Outcome};
 
 /// Opens the database of results at `path`.
 pub(super) fn open(path: &Path) -> Outcome<Results> {
-    Results::open(path).map_err(|error| {
+    as_input(path, Results::open(path))
+}
+
+/// The database of results at `path`, which was opened or is no usable input.
+pub(super) fn as_input(path: &Path, opened: Result<Results, ResultsError>) -> Outcome<Results> {
+    opened.map_err(|error| {
         let text = fs::read_to_string(path).unwrap_or_default();
-        hint_for_experiment(&text).map_or_else(
-            || error.into(),
-            |hint| Failure::Usage(format!("{}: {hint}", path.display())),
-        )
+        match hint_for_experiment(&text) {
+            Some(hint) => Failure::input(path.display(), hint),
+            // It names the file.
+            None => Failure::Input(error.to_string()),
+        }
     })
 }
 

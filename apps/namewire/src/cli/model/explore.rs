@@ -123,7 +123,7 @@ fn resume(sweep: &mut Sweep, path: &Path, key: &Value) -> Outcome {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Failure::file(path.display(), &error)),
+        Err(error) => return Err(Failure::input(path.display(), error)),
     };
     let invalid = || usage(format_args!("{}: not a state of `model explore`", path.display()));
     let state: Value = serde_json::from_str(&text).map_err(|_| invalid())?;

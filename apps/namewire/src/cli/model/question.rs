@@ -165,7 +165,7 @@ pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
 }
 
 pub(super) fn read(path: &Path) -> Outcome<String> {
-    fs::read_to_string(path).map_err(|error| Failure::file(path.display(), &error))
+    crate::cli::input::read_text(path)
 }
 
 /// Writes panels in rows of `columns` under a title.

@@ -15,8 +15,7 @@ use crate::cli::interrupt::on_interrupt;
 /// Reads a scenario file; without one, the default of `T`.
 pub(super) fn read_file<T: DeserializeOwned + Default>(path: Option<&Path>) -> Outcome<T> {
     let Some(path) = path else { return Ok(T::default()) };
-    let text = crate::config::text_file::read(path)
-        .map_err(|error| Failure::file(path.display(), &error))?;
+    let text = crate::cli::input::read_text(path)?;
     toml::from_str(&text).map_err(|error| Failure::toml(path, &text, &error))
 }
 

@@ -249,6 +249,12 @@ impl Planner<'_> {
             if let Some(outage) = self.server.confirmed(outage.filter(|_| are_more)).await {
                 return Err(self.server.failure(outage, NOTHING_COPIED).await);
             }
+            let result = match result {
+                Err(Failure::Input(_)) => Err(Failure::Failed(format!(
+                    "{name} was listed as a directory, and is none now"
+                ))),
+                other => other,
+            };
             let result = result.and_then(|(metadata, entries)| {
                 Ok((name, self.directory(path, &metadata, root)?, entries))
             });
@@ -318,6 +324,9 @@ impl Planner<'_> {
 }
 
 /// Reads a directory: its metadata and entries.
+///
+/// # Errors
+/// `Input` if it is no directory; otherwise it cannot be fetched, or is malformed.
 pub(in crate::cli) async fn list(
     endpoint: &Endpoint,
     name: &Name,
@@ -329,7 +338,7 @@ pub(in crate::cli) async fn list(
     let found = endpoint.find(name, &fetching).await.map_err(failure)?;
     let metadata = found.metadata().and_then(|content| FileMetadata::decode(content).ok());
     let Some(metadata) = metadata.filter(FileMetadata::is_directory) else {
-        return Err(Failure::Failed(format!(
+        return Err(Failure::Input(format!(
             "{name} is not a directory of a file server: `namewire get {name}` fetches a file"
         )));
     };

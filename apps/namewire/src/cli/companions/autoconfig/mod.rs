@@ -75,8 +75,7 @@ fn server(text: &str) -> Result<SocketAddr, String> {
 
 pub(in crate::cli) fn run(options: &Options) -> Outcome {
     if let Some(path) = &options.config {
-        let text = crate::config::text_file::read(path)
-            .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+        let text = crate::cli::input::read_text(path)?;
         if !is_enabled(&text) {
             output::note(&format_args!("namewire: {} has no `enabled = true`", path.display()));
             return Ok(());
