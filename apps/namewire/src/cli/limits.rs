@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
-use super::output::{self, Table, grouped};
+use super::output::{self, Table, bytes_for_people, grouped};
 use namewire_control::{LedgerStatus, PrincipalStatus};
 
 /// Number of principals shown without --all.
@@ -14,8 +14,14 @@ const PRINCIPALS_SHOWN: usize = 20;
 
 /// Show how tables and memory of a running forwarder are divided: reserves, shares, and what principals hold
 ///
-/// A principal is management, a process on this host, a face of an operator, or an address. Numbers are sums over all
-/// workers; each worker divides its part by itself. Long Interests are counted in blocks of 64 bytes.
+/// A principal is management, a process on this host, a face of an operator, or an address. Its class has a reserve of each
+/// resource, which others cannot take. Once a resource is full, a principal that holds more than its share gives way.
+///
+/// Memory has a unit (KiB, MiB); everything else is a number of places. Long Interests take places of 64 bytes
+/// (long_interest_blocks). tables.pit_capacity sets the capacities of PIT entries, in-records, out-records, long tokens and
+/// long Interests, tables.fib_capacity that of routes, limits.faces that of faces; most others are fixed. A few places are
+/// kept for making room, so a capacity is a little below its setting. Amounts are sums over all workers, of which each
+/// divides its part by itself.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Show all principals, not only the twenty that hold most
@@ -23,7 +29,7 @@ pub(super) struct Options {
     all: bool,
     #[command(flatten)]
     control: ControlOptions,
-    /// Print JSON
+    /// Print JSON, with memory in bytes
     #[arg(long)]
     json: bool,
 }
@@ -48,6 +54,11 @@ fn largest_part(status: &LedgerStatus, principal: &PrincipalStatus) -> u64 {
     parts.max().unwrap_or(0)
 }
 
+/// An amount of the resource of this name: memory in bytes, or places.
+fn amount(resource: &str, amount: u64) -> String {
+    if resource.ends_with("_bytes") { bytes_for_people(amount) } else { grouped(amount) }
+}
+
 fn print(status: &LedgerStatus, all: bool) -> Outcome {
     let headings = [
         "RESOURCE",
@@ -60,18 +71,20 @@ fn print(status: &LedgerStatus, all: bool) -> Outcome {
     ];
     let mut tables = Table::new(&headings);
     for (name, table) in &status.tables {
-        let share = |class: &str| grouped(table.shares.get(class).copied().unwrap_or_default());
+        let share =
+            |class: &str| amount(name, table.shares.get(class).copied().unwrap_or_default());
         tables.row(vec![
             name.clone(),
-            grouped(table.used),
-            grouped(table.capacity),
-            grouped(table.reserves.values().sum()),
+            amount(name, table.used),
+            amount(name, table.capacity),
+            amount(name, table.reserves.values().sum()),
             share("local"),
             share("neighbour"),
             share("remote"),
         ]);
     }
     tables.print("no tables")?;
+    output::print_line("")?;
     let mut principals: Vec<&PrincipalStatus> = status.principals.iter().collect();
     principals
         .sort_by_key(|principal| (Reverse(largest_part(status, principal)), &principal.principal));
@@ -80,7 +93,7 @@ fn print(status: &LedgerStatus, all: bool) -> Outcome {
     for principal in &principals[..shown] {
         let held = principal.held.iter().filter(|(_, count)| **count > 0);
         let held: Vec<_> =
-            held.map(|(name, count)| format!("{name} {}", grouped(*count))).collect();
+            held.map(|(name, count)| format!("{name} {}", amount(name, *count))).collect();
         rows.row(vec![
             principal.principal.clone(),
             principal.class.clone(),
@@ -93,4 +106,15 @@ fn print(status: &LedgerStatus, all: bool) -> Outcome {
         output::print_line(&format!("and {} more (--all, --json)", principals.len() - shown))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_has_units() {
+        assert_eq!(amount("output_bytes", 64 << 20), "64.0 MiB");
+        assert_eq!(amount("pit_entries", 65_536), "65 536");
+    }
 }
