@@ -19,7 +19,7 @@ macro_rules! linux_only {
             use clap::Args;
 
             use crate::cli::failure::{Failure, Outcome};
-            use crate::cli::linux_only::Anything;
+            use crate::cli::linux::Anything;
             $(
                 #[doc = $about]
                 #[derive(Args, Debug)]
@@ -40,20 +40,20 @@ const FORWARDER: &str = "the forwarder runs on Linux only";
 const COMMAND: &str = "this command runs on Linux only";
 
 linux_only! {
-    run { run(Options): "run", "Run the forwarder (on Linux only)", crate::cli::linux_only::FORWARDER; }
+    run { run(Options): "run", "Run the forwarder (on Linux only)", crate::cli::linux::FORWARDER; }
     start {
-        run(Options): "start", "Start the forwarder in the background (on Linux only)", crate::cli::linux_only::FORWARDER;
-        stop(StopOptions): "stop", "Stop the forwarder (on Linux only)", crate::cli::linux_only::FORWARDER;
+        run(Options): "start", "Start the forwarder in the background (on Linux only)", crate::cli::linux::FORWARDER;
+        stop(StopOptions): "stop", "Stop the forwarder (on Linux only)", crate::cli::linux::FORWARDER;
     }
-    workers { run(Options): "workers", "Show the workers of the forwarder (on Linux only)", crate::cli::linux_only::FORWARDER; }
-    interfaces { run(Options): "interfaces", "Show network interfaces (on Linux only)", crate::cli::linux_only::COMMAND; }
+    workers { run(Options): "workers", "Show the workers of the forwarder (on Linux only)", crate::cli::linux::FORWARDER; }
+    interfaces { run(Options): "interfaces", "Show network interfaces (on Linux only)", crate::cli::linux::COMMAND; }
     mount {
-        run(Options): "mount", "Mount NDN files as a file system (on Linux only)", crate::cli::linux_only::COMMAND;
-        run_watcher(WatcherOptions): "unmount-abandoned", "Unmount (on Linux only)", crate::cli::linux_only::COMMAND;
+        run(Options): "mount", "Mount NDN files as a file system (on Linux only)", crate::cli::linux::COMMAND;
+        run_watcher(WatcherOptions): "unmount-abandoned", "Unmount (on Linux only)", crate::cli::linux::COMMAND;
     }
-    traffic { run(Options): "traffic", "Generate traffic (on Linux only)", crate::cli::linux_only::COMMAND; }
-    model { run(Options): "model", "Predict the capacity of a forwarder (on Linux only)", crate::cli::linux_only::COMMAND; }
-    lab { run(Options): "lab", "Run designed experiments (on Linux only)", crate::cli::linux_only::COMMAND; }
+    traffic { run(Options): "traffic", "Generate traffic (on Linux only)", crate::cli::linux::COMMAND; }
+    model { run(Options): "model", "Predict the capacity of a forwarder (on Linux only)", crate::cli::linux::COMMAND; }
+    lab { run(Options): "lab", "Run designed experiments (on Linux only)", crate::cli::linux::COMMAND; }
 }
 
 pub(super) mod config {
@@ -62,7 +62,7 @@ pub(super) mod config {
     use clap::Subcommand;
 
     use crate::cli::failure::{Failure, Outcome};
-    use crate::cli::linux_only::FORWARDER;
+    use crate::cli::linux::FORWARDER;
 
     /// Configuration of the forwarder (on Linux only)
     #[derive(Subcommand, Debug)]
@@ -83,7 +83,7 @@ pub(super) mod api {
     use clap::Subcommand;
 
     use crate::cli::failure::{Failure, Outcome};
-    use crate::cli::linux_only::FORWARDER;
+    use crate::cli::linux::FORWARDER;
 
     /// Manage the HTTP API of a forwarder (on Linux only)
     #[derive(Subcommand, Debug)]

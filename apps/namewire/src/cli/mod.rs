@@ -1,9 +1,9 @@
 //! The command line: one file per command.
 //!
-//! `failure.rs` has the exit statuses, `connect.rs` how a forwarder is found, `output.rs` tables and
-//! JSON. Commands that manage a forwarder speak NFD's management protocol: they work on any forwarder
-//! that does, except `log`, `capture`, `workers`, `ndt` and `trace`, which need the control socket of this
-//! program.
+//! `failure.rs` has the exit statuses, `input.rs` the reading of files, `connect.rs` how a forwarder is
+//! found, `output.rs` tables and JSON. Commands that manage a forwarder speak NFD's management protocol:
+//! they work on any forwarder that does, except `log`, `capture`, `workers`, `ndt` and `trace`, which need
+//! the control socket of this program.
 
 mod arguments;
 mod bench;
@@ -67,35 +67,9 @@ mod vip;
 mod webtransport;
 mod words;
 
-// The commands that need Linux, and what only they need.
-#[cfg(target_os = "linux")]
-mod api;
-#[cfg(target_os = "linux")]
-mod config;
-#[cfg(target_os = "linux")]
-mod engine;
-#[cfg(target_os = "linux")]
-mod interfaces;
-#[cfg(target_os = "linux")]
-mod lab;
-#[cfg(not(target_os = "linux"))]
-mod linux_only;
-#[cfg(target_os = "linux")]
-mod list;
-#[cfg(target_os = "linux")]
-mod machine;
-#[cfg(target_os = "linux")]
-mod model;
-#[cfg(target_os = "linux")]
-mod mount;
-#[cfg(target_os = "linux")]
-mod run;
-#[cfg(target_os = "linux")]
-mod traffic;
-#[cfg(target_os = "linux")]
-mod workers;
-#[cfg(not(target_os = "linux"))]
-use linux_only::{api, config, interfaces, lab, model, mount, run, traffic, workers};
+#[cfg_attr(not(target_os = "linux"), path = "linux_only.rs")]
+mod linux;
+use linux::{api, config, interfaces, lab, model, mount, run, traffic, workers};
 
 /// Common parts of `namewire` and the commands of other programs.
 pub mod shared {
@@ -103,7 +77,7 @@ pub mod shared {
     pub use super::failure::{Failure, INTERRUPTED, Outcome};
     pub use super::interrupt::on_interrupt;
     #[cfg(target_os = "linux")]
-    pub use super::list::{List, numbers, processors, processors_of, repeated};
+    pub use super::linux::list::{List, numbers, processors, processors_of, repeated};
     pub use super::output::{self, Table};
 }
 

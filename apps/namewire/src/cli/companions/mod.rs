@@ -16,5 +16,5 @@ pub(super) mod status_server;
 mod tools;
 
 #[cfg(not(target_os = "linux"))]
-pub(super) use super::linux_only::start;
+pub(super) use super::linux::start;
 pub(super) use invocation::Invocation;

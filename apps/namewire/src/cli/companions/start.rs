@@ -22,8 +22,8 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::super::failure::{Failure, Outcome};
+use super::super::linux::run::Options as RunOptions;
 use super::super::output;
-use super::super::run::Options as RunOptions;
 use crate::config::nfd_conf::{self, FreePorts};
 use crate::process::service_manager::{READY, VARIABLE};
 

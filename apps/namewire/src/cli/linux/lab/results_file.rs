@@ -6,7 +6,7 @@ use std::path::Path;
 use ndn_lab::experiment::Experiment;
 use ndn_lab::results::{Results, ResultsError};
 
-use super::super::failure::{Failure, Outcome};
+use crate::cli::failure::{Failure, Outcome};
 
 /// Opens the database of results at `path`.
 pub(super) fn open(path: &Path) -> Outcome<Results> {

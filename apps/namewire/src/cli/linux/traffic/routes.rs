@@ -14,9 +14,9 @@ use ndn_packet::Name;
 use ndn_types::duration_ms;
 use tokio::sync::oneshot;
 
-use super::super::failure::{Failure, Outcome};
-use super::super::manage::refused;
-use super::super::output;
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::manage::refused;
+use crate::cli::output;
 
 /// Expiration period of a route.
 const EXPIRATION: Duration = Duration::from_secs(60);

@@ -13,13 +13,13 @@ use ndn_model::property::Property;
 use serde_json::{Value, json};
 
 use super::super::engine::EngineOptions;
-use super::super::failure::{Failure, Outcome};
-use super::super::output::{self, Table, grouped};
 use super::engine::{Engine, written};
 use super::question::{
     MethodName, Question, answer_json, assignment, per_cent, quantity, read, usage, verdict_text,
     write_figure,
 };
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output::{self, Table, grouped};
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
@@ -76,7 +76,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         resume(&mut sweep, path, &key)?;
     }
     let mut engine = Engine::new(&options.engine, question, &text)?;
-    let progress = super::super::progress::Progress::new(sweep.points().len(), "points");
+    let progress = crate::cli::progress::Progress::new(sweep.points().len(), "points");
     loop {
         let tasks = engine.next_tasks(&sweep);
         if tasks.is_empty() {

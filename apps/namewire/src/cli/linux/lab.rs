@@ -24,12 +24,12 @@ use ndn_types::{Timestamp, duration_ms};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::arguments::at_least_one;
 use super::engine::{self, EngineOptions, PartOptions, Parts};
-use super::failure::{Failure, INTERRUPTED, Outcome};
-use super::interrupt::on_interrupt;
 use super::machine::machine;
-use super::output::{self, Table, counted, span_for_people};
+use crate::cli::arguments::at_least_one;
+use crate::cli::failure::{Failure, INTERRUPTED, Outcome};
+use crate::cli::interrupt::on_interrupt;
+use crate::cli::output::{self, Table, counted, span_for_people};
 
 /// Time between two lines about a run that is being performed.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ const LARGE_ALLOCATION: u32 = 256 * 1024;
 /// An experiment is a TOML file with factors and their levels, responses, a design, and an executor that performs a run.
 /// The runs are in random order with replications; results go to an SQLite file as they come.
 #[derive(Args, Debug)]
-pub(super) struct Options {
+pub(in crate::cli) struct Options {
     #[command(subcommand)]
     what: LabCommand,
 }
@@ -164,7 +164,7 @@ struct ListOptions {
     json: bool,
 }
 
-pub(super) fn run(options: &Options) -> Outcome {
+pub(in crate::cli) fn run(options: &Options) -> Outcome {
     match &options.what {
         LabCommand::Check(options) => check(options),
         LabCommand::Run(options) => start(options),
@@ -211,7 +211,7 @@ fn agent() -> Outcome {
 
 /// Reads an experiment file; paths in it are relative to its directory.
 fn read(path: &Path) -> Outcome<(Experiment, Origin)> {
-    let text = super::input::read_text(path)?;
+    let text = crate::cli::input::read_text(path)?;
     let experiment = Experiment::parse(&text);
     let experiment = experiment.map_err(|fault| Failure::input(path.display(), fault))?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());

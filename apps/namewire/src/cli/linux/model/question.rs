@@ -12,8 +12,8 @@ use ndn_model::property::{Number, Property};
 use ndn_model::smc::Verdict;
 use serde_json::{Value, json};
 
-use super::super::arguments::at_least_one;
-use super::super::failure::{Failure, Outcome};
+use crate::cli::arguments::at_least_one;
+use crate::cli::failure::{Failure, Outcome};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum MethodName {

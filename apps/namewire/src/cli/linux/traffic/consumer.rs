@@ -20,14 +20,14 @@ use ndn_types::duration_ns;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::arguments::{at_least_one, name, positive_duration, size};
-use super::super::failure::{Failure, Outcome};
-use super::super::output::{self, Table, grouped};
-use super::super::scrape::MetricsOptions;
 use super::common::{
     check_named, lifetime, lock, ratio, read_file, report_all, stop_flag, wrong_scenario,
 };
 use super::faces;
+use crate::cli::arguments::{at_least_one, name, positive_duration, size};
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output::{self, Table, grouped};
+use crate::cli::scrape::MetricsOptions;
 
 const WINDOW_DEFAULT: u32 = 64;
 const OUTSTANDING_DEFAULT: u32 = 1 << 16;

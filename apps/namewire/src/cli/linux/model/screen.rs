@@ -8,10 +8,10 @@ use ndn_model::calibrate::Run;
 use ndn_model::screen::{Factor, LevelMean, Observation, Screening, screen};
 use serde_json::{Value, json};
 
-use super::super::failure::Outcome;
-use super::super::output::{self, Table};
 use super::campaign::{HIT_DISCOUNT, load_campaign};
 use super::question::{usage, write_figure};
+use crate::cli::failure::Outcome;
+use crate::cli::output::{self, Table};
 
 #[derive(Args, Debug)]
 pub(super) struct Options {

@@ -8,11 +8,11 @@ mod routes;
 
 use clap::{Args, Subcommand};
 
-use super::failure::Outcome;
+use crate::cli::failure::Outcome;
 
 /// Generate load: send Interests, or answer them
 #[derive(Args, Debug)]
-pub(super) struct Options {
+pub(in crate::cli) struct Options {
     #[command(subcommand)]
     side: Side,
 }
@@ -23,7 +23,7 @@ enum Side {
     Producer(producer::Options),
 }
 
-pub(super) fn run(options: &Options) -> Outcome {
+pub(in crate::cli) fn run(options: &Options) -> Outcome {
     match &options.side {
         Side::Consumer(options) => consumer::run(options),
         Side::Producer(options) => producer::run(options),

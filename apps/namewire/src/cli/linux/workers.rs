@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::control::{ControlOptions, span};
-use super::failure::{Failure, Outcome};
-use super::output::{self, Table, grouped};
+use crate::cli::control::{ControlOptions, span};
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output::{self, Table, grouped};
 use namewire_control::{ControlClient, Statistics, WorkerStatistics};
 use ndn_counters::QueueDepthValues;
 
@@ -33,7 +33,7 @@ const QUEUES: [(&str, DepthOf); 3] = [
 /// ring to another worker was full (ring full), wake-ups of other workers, and packets dropped by reason. PIT and CS are
 /// the numbers of entries at its end.
 #[derive(Args, Debug)]
-pub(super) struct Options {
+pub(in crate::cli) struct Options {
     /// Length of the interval
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = span)]
     duration: Duration,
@@ -117,7 +117,7 @@ impl Interval {
     }
 }
 
-pub(super) fn run(options: &Options) -> Outcome {
+pub(in crate::cli) fn run(options: &Options) -> Outcome {
     if let Some(file) = &options.plan {
         return plan(file, options.json);
     }

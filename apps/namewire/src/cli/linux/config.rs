@@ -8,16 +8,16 @@ use namewire_control::{ConfigStatus, ControlError};
 use namewire_daemon::{machine_warnings, placement};
 use serde_json::json;
 
-use super::control::ControlOptions;
-use super::failure::{Failure, Outcome, lines};
-use super::output;
+use crate::cli::control::ControlOptions;
+use crate::cli::failure::{Failure, Outcome, lines};
+use crate::cli::output;
 use crate::config::nfd_conf::{self, FreePorts};
 use crate::config::{self, Config, ConfigError, Conflict, Warning};
 use crate::process::Prepared;
 
 /// Validate, convert and document configuration files
 #[derive(Subcommand, Debug)]
-pub(super) enum Command {
+pub(in crate::cli) enum Command {
     /// Validate a configuration file without starting a forwarder
     Check {
         /// The file
@@ -53,7 +53,7 @@ pub(super) enum Command {
     },
 }
 
-pub(super) fn run(command: &Command) -> Outcome {
+pub(in crate::cli) fn run(command: &Command) -> Outcome {
     match command {
         Command::Check { file } => {
             let found = match check(file)? {
@@ -159,7 +159,7 @@ fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
 
 /// The source of the settings, to locate those with problems.
 #[derive(Debug)]
-pub(super) enum Source {
+pub(in crate::cli) enum Source {
     /// The defaults.
     Defaults,
     /// A configuration file.
@@ -170,13 +170,13 @@ pub(super) enum Source {
 
 impl Source {
     /// As [`Self::describe`], for several conflicts, each on a line of its own.
-    pub(super) fn describe_all(&self, faults: &[Conflict]) -> String {
+    pub(in crate::cli) fn describe_all(&self, faults: &[Conflict]) -> String {
         let reported: Vec<_> = faults.iter().map(|fault| self.describe(fault)).collect();
         lines(&reported)
     }
 
     /// The conflict with its location, if known.
-    pub(super) fn describe(&self, fault: &Conflict) -> String {
+    pub(in crate::cli) fn describe(&self, fault: &Conflict) -> String {
         match self {
             Self::Defaults => fault.to_string(),
             Self::File(path) => describe(&config::locate(path, fault)),
@@ -188,7 +188,7 @@ impl Source {
 }
 
 /// Prints warnings with their lines to standard error; returns their number.
-pub(super) fn report(warnings: Vec<Warning>, source: &Source) -> u64 {
+pub(in crate::cli) fn report(warnings: Vec<Warning>, source: &Source) -> u64 {
     let mut count = 0;
     for warning in warnings {
         let reported = match source {
@@ -202,29 +202,31 @@ pub(super) fn report(warnings: Vec<Warning>, source: &Source) -> u64 {
 }
 
 /// The plan of a forwarder with this configuration on this machine.
-pub(super) fn plan(config: &Config, source: &Source) -> Outcome<Prepared> {
+pub(in crate::cli) fn plan(config: &Config, source: &Source) -> Outcome<Prepared> {
     Prepared::new(config).map_err(|faults| Failure::Usage(source.describe_all(&faults)))
 }
 
 /// The text of [`lines`] without the name of the program, for the log.
-pub(super) fn bare_lines(text: &str) -> String {
+pub(in crate::cli) fn bare_lines(text: &str) -> String {
     text.replace("\nnamewire: ", "\n")
 }
 
 /// Reads a configuration file; problems are shown with the lines of the file.
-pub(super) fn load(file: &Path) -> Outcome<(Config, Source)> {
+pub(in crate::cli) fn load(file: &Path) -> Outcome<(Config, Source)> {
     let config = config::load(file).map_err(|error| Failure::Usage(describe(&error)))?;
     Ok((config, Source::File(file.to_owned())))
 }
 
 /// As [`load`], but returns the configuration of a file with problems, too.
-pub(super) fn load_leniently(file: &Path) -> Outcome<(Config, Source, Option<ConfigError>)> {
+pub(in crate::cli) fn load_leniently(
+    file: &Path,
+) -> Outcome<(Config, Source, Option<ConfigError>)> {
     let read = config::load_leniently(file).map_err(|error| Failure::Usage(describe(&error)));
     read.map(|(config, error)| (config, Source::File(file.to_owned()), error))
 }
 
 /// Reads an nfd.conf; settings without effect are reported on standard error.
-pub(super) fn load_nfd_conf(file: &Path, ports: &FreePorts) -> Outcome<(Config, Source)> {
+pub(in crate::cli) fn load_nfd_conf(file: &Path, ports: &FreePorts) -> Outcome<(Config, Source)> {
     let read = nfd_conf::load(file, ports).map_err(|error| Failure::Usage(error.to_string()))?;
     for warning in &read.warnings {
         output::note(&format_args!("namewire: warning: {warning}"));
@@ -241,7 +243,7 @@ pub(super) fn load_nfd_conf(file: &Path, ports: &FreePorts) -> Outcome<(Config, 
 }
 
 /// The problems: on a terminal with the lines of the file, otherwise one on each line.
-pub(super) fn describe(error: &ConfigError) -> String {
+pub(in crate::cli) fn describe(error: &ConfigError) -> String {
     if std::io::stderr().is_terminal() {
         let colour = std::env::var_os("NO_COLOR").is_none();
         format!("the configuration is invalid\n{}", error.render(colour))

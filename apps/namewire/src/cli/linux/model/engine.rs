@@ -10,10 +10,10 @@ use ndn_model::property::Property;
 use serde::{Deserialize, Serialize};
 
 use super::super::engine::{self, EngineOptions, PartOptions, Parts};
-use super::super::failure::{INTERRUPTED, Outcome};
-use super::super::interrupt::on_interrupt;
-use super::super::output;
 use super::question::Question;
+use crate::cli::failure::{INTERRUPTED, Outcome};
+use crate::cli::interrupt::on_interrupt;
+use crate::cli::output;
 
 /// Traces of a point in one round of this process.
 const BATCH: u32 = 32;

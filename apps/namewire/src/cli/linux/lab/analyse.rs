@@ -10,9 +10,9 @@ use ndn_lab::design::Design;
 use ndn_lab::results::observations;
 use serde_json::{Value, json};
 
-use super::super::failure::{Failure, Outcome};
-use super::super::output::{self, Table};
 use super::results_file::{self, hint_for_experiment};
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output::{self, Table};
 
 /// The first bytes of an SQLite database.
 const DATABASE: &[u8] = b"SQLite format 3\0";

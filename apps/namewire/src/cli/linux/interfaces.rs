@@ -4,8 +4,8 @@ use clap::Args;
 use namewire_control::NetworkInterface;
 use namewire_daemon::network_interfaces::network_interfaces;
 
-use super::failure::{Failure, Outcome};
-use super::output::{self, Table};
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output::{self, Table};
 
 /// Show network interfaces and the drivers that Namewire can use on them
 ///
@@ -14,7 +14,7 @@ use super::output::{self, Table};
 /// than one; queues are assigned to workers in turn, and the forwarder's log shows the assignment. The command inspects
 /// this machine with the rights of this user; it needs no forwarder.
 #[derive(Args, Debug)]
-pub(super) struct Options {
+pub(in crate::cli) struct Options {
     /// Show only this interface
     name: Option<String>,
     /// Print JSON
@@ -22,7 +22,7 @@ pub(super) struct Options {
     json: bool,
 }
 
-pub(super) fn run(options: &Options) -> Outcome {
+pub(in crate::cli) fn run(options: &Options) -> Outcome {
     let mut all = network_interfaces().map_err(Failure::Failed)?;
     if let Some(name) = &options.name {
         all.retain(|found| found.name == *name);

@@ -22,9 +22,9 @@ use ndn_model::rare::Splitting;
 use ndn_model::smc::Verdict;
 use serde_json::{Value, json};
 
-use super::arguments::at_least_one;
-use super::failure::{Failure, Outcome};
-use super::output::{self, Table, grouped};
+use crate::cli::arguments::at_least_one;
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output::{self, Table, grouped};
 use question::{
     MethodName, Question, answer_json, assignment, per_cent, quantity, read, usage, verdict_text,
 };
@@ -38,7 +38,7 @@ use question::{
 ///   Q(0.5, quantile(latency, 0.99))  median over traces of the p99 latency
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
-pub(super) struct Options {
+pub(in crate::cli) struct Options {
     #[command(subcommand)]
     what: ModelCommand,
 }
@@ -124,7 +124,7 @@ enum Unit {
     Us,
 }
 
-pub(super) fn run(options: &Options) -> Outcome {
+pub(in crate::cli) fn run(options: &Options) -> Outcome {
     match &options.what {
         ModelCommand::Check(options) => check(options),
         ModelCommand::Explore(options) => explore::run(options),

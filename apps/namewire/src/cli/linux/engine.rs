@@ -15,11 +15,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::failure::{Failure, Outcome};
-use super::output;
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output;
 
 /// Parts of a list at most: Slurm's arrays have up to 1,000 elements, unless its `MaxArraySize` is raised.
-pub(super) const PARTS_MAX: usize = 1000;
+pub(in crate::cli) const PARTS_MAX: usize = 1000;
 /// The list of tasks in its directory.
 const LIST: &str = "tasks.json";
 /// The last line of what a part prints: without it, the output is not complete.
@@ -42,7 +42,7 @@ enum EngineName {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct EngineOptions {
+pub(in crate::cli) struct EngineOptions {
     /// Program that distributes the work; the result does not depend on it
     ///
     /// All machines have this program at the same path. Slurm's have the directory of --tasks in common.
@@ -66,7 +66,7 @@ impl EngineOptions {
     ///
     /// # Errors
     /// The directory cannot be made, or arguments are given for this process.
-    pub(super) fn directory(&self) -> Outcome<Option<tempfile::TempDir>> {
+    pub(in crate::cli) fn directory(&self) -> Outcome<Option<tempfile::TempDir>> {
         if self.engine == EngineName::Threads {
             return match self.arguments.is_empty() {
                 true => Ok(None),
@@ -82,7 +82,7 @@ impl EngineOptions {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct PartOptions {
+pub(in crate::cli) struct PartOptions {
     /// List of tasks; - is standard input
     list: PathBuf,
     /// Number of the part, from 0, and of parts
@@ -106,7 +106,7 @@ struct Versioned {
 
 impl PartOptions {
     /// A failure that names the list.
-    pub(super) fn failure(&self, error: impl std::fmt::Display) -> Failure {
+    pub(in crate::cli) fn failure(&self, error: impl std::fmt::Display) -> Failure {
         Failure::input(self.list.display(), error)
     }
 
@@ -114,8 +114,8 @@ impl PartOptions {
     ///
     /// # Errors
     /// It cannot be read, is malformed, or belongs to another version of the program, which may have other results.
-    pub(super) fn read<T: DeserializeOwned>(&self) -> Outcome<T> {
-        let text = super::input::read_text(&self.list)?;
+    pub(in crate::cli) fn read<T: DeserializeOwned>(&self) -> Outcome<T> {
+        let text = crate::cli::input::read_text(&self.list)?;
         let Versioned { namewire } =
             serde_json::from_str(&text).map_err(|error| self.failure(error))?;
         if namewire != env!("CARGO_PKG_VERSION") {
@@ -128,20 +128,20 @@ impl PartOptions {
     }
 
     /// The tasks of the part: every one whose number is that of the part, modulo the number of parts.
-    pub(super) fn of<'a, T>(&self, tasks: &'a [T]) -> impl Iterator<Item = &'a T> {
+    pub(in crate::cli) fn of<'a, T>(&self, tasks: &'a [T]) -> impl Iterator<Item = &'a T> {
         let (number, parts) = self.part;
         tasks.iter().skip(number).step_by(parts)
     }
 
     /// Completes what a part prints.
-    pub(super) fn end(&self) -> Outcome {
+    pub(in crate::cli) fn end(&self) -> Outcome {
         Ok(output::print_line(END)?)
     }
 }
 
 /// A list whose parts another engine runs.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(in crate::cli) struct Parts {
     place: PathBuf,
     count: usize,
     /// The command of this program that runs a part.
@@ -162,7 +162,7 @@ fn set_running(running: Option<Running>) {
 }
 
 /// Ends the engine that runs, and its jobs, before this process exits.
-pub(super) fn stop() {
+pub(in crate::cli) fn stop() {
     let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(Running { process, job }) = running else { return };
     if let Some(job) = job {
@@ -173,12 +173,12 @@ pub(super) fn stop() {
 
 impl Parts {
     /// A list of some number of tasks, in the directory `place`, which is made by [`Self::write`].
-    pub(super) fn new(place: PathBuf, tasks: usize, command: [&'static str; 2]) -> Self {
+    pub(in crate::cli) fn new(place: PathBuf, tasks: usize, command: [&'static str; 2]) -> Self {
         Self { place, count: tasks.min(PARTS_MAX), command }
     }
 
     /// Number of parts.
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::cli) fn count(&self) -> usize {
         self.count
     }
 
@@ -187,7 +187,7 @@ impl Parts {
     }
 
     /// Writes the list, which has a field `namewire` with the version.
-    pub(super) fn write(&self, list: &impl Serialize) -> Outcome {
+    pub(in crate::cli) fn write(&self, list: &impl Serialize) -> Outcome {
         let text =
             serde_json::to_string(list).map_err(|error| Failure::Failed(error.to_string()))?;
         fs::create_dir(&self.place).map_err(self.on_disk())?;
@@ -198,7 +198,7 @@ impl Parts {
     ///
     /// # Errors
     /// The engine or a part of the list failed, with its words; and those of `poll`.
-    pub(super) fn run(
+    pub(in crate::cli) fn run(
         &self,
         options: &EngineOptions,
         mut poll: impl FnMut() -> Outcome,
@@ -278,7 +278,7 @@ impl Parts {
     }
 
     /// The lines that a part has printed so far, and whether these are all.
-    pub(super) fn printed(&self, part: usize) -> (Vec<String>, bool) {
+    pub(in crate::cli) fn printed(&self, part: usize) -> (Vec<String>, bool) {
         let text = fs::read_to_string(self.place.join(format!("part-{part}"))).unwrap_or_default();
         let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
         let mut lines: Vec<String> = whole.map(str::to_owned).collect();
@@ -287,14 +287,14 @@ impl Parts {
     }
 
     /// The failure of a part whose output is not complete.
-    pub(super) fn incomplete(&self, part: usize) -> Failure {
+    pub(in crate::cli) fn incomplete(&self, part: usize) -> Failure {
         let error = self.first_error().map_or_else(String::new, |error| format!(" ({error})"));
         let path = self.place.join(format!("part-{part}"));
         Failure::Failed(format!("{}: results are missing{error}", path.display()))
     }
 
     /// Removes the list, and what was printed.
-    pub(super) fn remove(&self) -> Outcome {
+    pub(in crate::cli) fn remove(&self) -> Outcome {
         fs::remove_dir_all(&self.place).map_err(self.on_disk())
     }
 }

@@ -36,9 +36,9 @@ use ndn_traffic::{
 use ndn_types::{Persistency, Scope};
 use tempfile::TempDir;
 
-use super::super::failure::{Failure, Outcome};
-use super::super::output;
 use super::host::{Counters, Disturbance, Yardstick, delayed_ns, reference_load, watch_pauses};
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output;
 
 /// Packets of the queue of a face.
 pub(super) const QUEUE: usize = 4096;

@@ -11,10 +11,10 @@ use ndn_model::assembly::Placement;
 use ndn_model::reproduce::{Assumptions, Cell, findings};
 use serde_json::{Value, json};
 
-use super::super::arguments::{at_least_one, duration};
-use super::super::failure::{Failure, Outcome};
-use super::super::output::{self, Table};
 use super::question::{usage, write_figure};
+use crate::cli::arguments::{at_least_one, duration};
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output::{self, Table};
 
 #[derive(Args, Debug)]
 pub(super) struct Options {

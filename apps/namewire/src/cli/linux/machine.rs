@@ -5,7 +5,7 @@ use std::fs;
 use ndn_sys::cpu::allowed_cpus;
 
 /// The machine, in a line.
-pub(super) fn machine() -> String {
+pub(in crate::cli) fn machine() -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = cpuinfo.lines().find(|line| line.starts_with("model name"));
     let cpu = field.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim());

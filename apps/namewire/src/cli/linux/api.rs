@@ -6,14 +6,14 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use namewire_http::{FIRST_NAME, Role, Token, TokenFile};
 
-use super::arguments::positive_duration;
-use super::failure::{Failure, Outcome};
-use super::output::{self, Table};
+use crate::cli::arguments::positive_duration;
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output::{self, Table};
 use crate::process::{HAS_HTTP_API, WITHOUT_HTTP_API};
 
 /// Manage the HTTP API of a forwarder
 #[derive(Subcommand, Debug)]
-pub(super) enum Command {
+pub(in crate::cli) enum Command {
     Token(TokenOptions),
     Schema(SchemaOptions),
 }
@@ -23,7 +23,7 @@ pub(super) enum Command {
 /// Without options, prints the token that the first start of the API made. Changes take effect at once. The file of
 /// tokens belongs to the user of the forwarder; only that user and root can read it.
 #[derive(Args, Debug)]
-pub(super) struct TokenOptions {
+pub(in crate::cli) struct TokenOptions {
     /// Name of the token, which the forwarder logs with each change
     #[arg(long, value_name = "NAME", default_value = FIRST_NAME)]
     name: String,
@@ -52,9 +52,9 @@ pub(super) struct TokenOptions {
 
 /// Print the schema of the GraphQL API in the schema definition language
 #[derive(Args, Debug)]
-pub(super) struct SchemaOptions {}
+pub(in crate::cli) struct SchemaOptions {}
 
-pub(super) fn run(command: &Command) -> Outcome {
+pub(in crate::cli) fn run(command: &Command) -> Outcome {
     match command {
         Command::Token(options) => options.run(),
         Command::Schema(SchemaOptions {}) => {

@@ -23,10 +23,7 @@ use ndn_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::arguments::{at_least_one, size};
-use super::super::failure::{Failure, Outcome};
 use super::super::machine::machine;
-use super::super::output::{self, Table};
 use super::campaign::{
     CalibrationFile, PAYLOAD_MAX, RunsFile, check_setting, check_window, interruption,
     load_calibration, load_runs, note_other_machine, recalibrate,
@@ -34,6 +31,9 @@ use super::campaign::{
 use super::forwarder::{QUEUE, TURN_NS, Window, load, measure, note_progress, processors};
 use super::host::Yardstick;
 use super::question::{PlacementName, percent, share, usage};
+use crate::cli::arguments::{at_least_one, size};
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output::{self, Table};
 
 const WORKERS_MAX: usize = 64;
 /// Traces of a prediction, of which the median counts.
@@ -1085,7 +1085,7 @@ mod tests {
 
     #[test]
     fn calibration_of_other_queues_is_refused() {
-        let known = Calibration::parse(include_str!("../../../../../tests/calibration.toml"));
+        let known = Calibration::parse(include_str!("../../../../../../tests/calibration.toml"));
         let known = known.unwrap();
         let text = check_rig(&known).unwrap_err().to_string();
         assert!(text.contains("queues of 1024 packets"), "{text}");

@@ -14,12 +14,12 @@ use ndn_traffic::{Producer, ProducerCounters, ProducerPattern, ProducerScenario}
 use serde::Deserialize;
 use serde_json::json;
 
-use super::super::arguments::{duration, name, published_name, size};
-use super::super::failure::{Failure, Outcome};
-use super::super::output::{self, Table, counted, grouped};
-use super::super::scrape::MetricsOptions;
 use super::common::{check_named, ratio, read_file, report_all, stop_flag, wrong_scenario};
 use super::faces;
+use crate::cli::arguments::{duration, name, published_name, size};
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output::{self, Table, counted, grouped};
+use crate::cli::scrape::MetricsOptions;
 
 /// Respond to the Interests of a traffic consumer
 ///

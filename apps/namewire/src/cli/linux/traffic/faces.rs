@@ -16,10 +16,10 @@ use ndn_types::duration_ms;
 use ndn_webtransport::{Accepted, Service, Target};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::connect::{HINT_OF_LOCALHOP, kind_of_connect};
-use super::super::failure::{Failure, Outcome};
-use super::super::output;
 use super::routes::Routes;
+use crate::cli::connect::{HINT_OF_LOCALHOP, kind_of_connect};
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output;
 
 const REPLY_TIMEOUT_S: i64 = 5;
 /// Name of the command of remote applications.

@@ -19,7 +19,7 @@ use ndn_model::pauses::{LATENCY_DELAYED_MAX, PAUSE_MIN_NS, Watch};
 use ndn_sys::clock;
 use ndn_sys::cpu::{pin_thread, steal_ns_of, thread_time};
 
-use super::super::failure::{Failure, Outcome};
+use crate::cli::failure::{Failure, Outcome};
 
 /// Words of the table of the reference load, 1 MiB: it uses the second level of caches, as the tables of a forwarder do.
 const WORDS: usize = 1 << 17;

@@ -12,13 +12,13 @@ use ndn_mount::{MountError, MountOptions, Mounted, Watcher};
 use ndn_packet::Name;
 use serde_json::json;
 
-use super::arguments::{duration, object_name, positive_duration, size};
-use super::connect::{ConnectOptions, block_on_threads};
-use super::connection::report_losses;
-use super::failure::{Failure, Outcome};
-use super::interrupt::interrupted;
-use super::keys;
-use super::output;
+use crate::cli::arguments::{duration, object_name, positive_duration, size};
+use crate::cli::connect::{ConnectOptions, block_on_threads};
+use crate::cli::connection::report_losses;
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::interrupt::interrupted;
+use crate::cli::keys;
+use crate::cli::output;
 
 /// Type of file systems of programs (linux/magic.h).
 const FUSE_SUPER_MAGIC: rustix::fs::FsWord = 0x6573_5546;
@@ -31,7 +31,7 @@ const WATCHER: &str = "unmount-abandoned";
 /// is unmounted. Data that does not verify is not returned: reading it fails (EIO), and the reason is printed. An open file
 /// keeps its version. Users that are not root need fusermount3 (package fuse3).
 #[derive(Args, Debug)]
-pub(super) struct Options {
+pub(in crate::cli) struct Options {
     /// Name of a directory of the file server
     #[arg(value_parser = object_name)]
     name: Name,
@@ -79,7 +79,7 @@ pub(super) struct Options {
     connect: ConnectOptions,
 }
 
-pub(super) fn run(options: &Options) -> Outcome {
+pub(in crate::cli) fn run(options: &Options) -> Outcome {
     if !options.nonempty {
         check_empty(&options.directory)?;
     }
@@ -196,14 +196,14 @@ fn report_mounted(options: &Options, mounted: &Mounted) -> Outcome {
 ///
 /// `namewire mount` starts it for the case that it is killed.
 #[derive(Args, Debug)]
-pub(super) struct WatcherOptions {
+pub(in crate::cli) struct WatcherOptions {
     /// Directory that is mounted on
     path: PathBuf,
     /// Number of the device, MAJOR:MINOR
     device: String,
 }
 
-pub(super) fn run_watcher(options: &WatcherOptions) -> Outcome {
+pub(in crate::cli) fn run_watcher(options: &WatcherOptions) -> Outcome {
     let ended = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
     ended.map_err(|error| Failure::Failed(error.to_string()))?;
     ndn_mount::unmount_abandoned(&options.path, &options.device)

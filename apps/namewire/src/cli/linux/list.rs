@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::failure::{Failure, Outcome};
+use crate::cli::failure::{Failure, Outcome};
 use namewire_daemon::placement;
 
 /// Several values, such as `1,2`.

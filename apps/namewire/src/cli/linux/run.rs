@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::config::Source;
-use super::failure::{Failure, Outcome};
+use crate::cli::failure::{Failure, Outcome};
 use crate::config::nfd_conf::FreePorts;
 use crate::config::{
     Config, ConfigError, Conflict, LogFormat, LogLevel, WORKERS_MAX, WorkerCount, check_module,
@@ -27,7 +27,7 @@ use crate::process::{self, Prepared};
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 // `start` has options of the same name, which include these.
 #[group(skip)]
-pub(super) struct Options {
+pub(in crate::cli) struct Options {
     /// Configuration file (TOML)
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -78,7 +78,7 @@ pub(super) struct Options {
     http: Vec<SocketAddr>,
     /// Append the log to this file instead of standard error; SIGHUP reopens it, for log rotation
     #[arg(long, value_name = "FILE")]
-    pub(super) log_file: Option<PathBuf>,
+    pub(in crate::cli) log_file: Option<PathBuf>,
 }
 
 fn workers(text: &str) -> Result<WorkerCount, String> {
@@ -91,7 +91,7 @@ fn workers(text: &str) -> Result<WorkerCount, String> {
         .ok_or_else(|| format!("it is `auto` or a number from 1 to {WORKERS_MAX}"))
 }
 
-pub(super) fn run(options: &Options) -> Outcome {
+pub(in crate::cli) fn run(options: &Options) -> Outcome {
     let ports = FreePorts::default();
     let (config, plan) = options.prepare(&ports)?;
     let again = options.clone();
@@ -131,13 +131,13 @@ impl Options {
             more.partition(|fault| self.option_of(fault).is_some());
         let mut reported = vec![super::config::describe(&error.with(&more))];
         reported.extend(of_options.iter().map(|fault| self.describe(fault, &source)));
-        Err(Failure::Usage(super::failure::lines(&reported)))
+        Err(Failure::Usage(crate::cli::failure::lines(&reported)))
     }
 
     /// The failure for conflicts, each with its option or line.
     fn refuse(&self, faults: &[Conflict], source: &Source) -> Failure {
         let reported: Vec<_> = faults.iter().map(|fault| self.describe(fault, source)).collect();
-        Failure::Usage(super::failure::lines(&reported))
+        Failure::Usage(crate::cli::failure::lines(&reported))
     }
 
     fn describe(&self, fault: &Conflict, source: &Source) -> String {
@@ -168,7 +168,7 @@ impl Options {
     }
 
     /// The options as command-line arguments.
-    pub(super) fn arguments(&self) -> Vec<OsString> {
+    pub(in crate::cli) fn arguments(&self) -> Vec<OsString> {
         let Self { config, nfd_conf, socket, port, address, no_unix, no_tcp, no_udp, .. } = self;
         let Self {
             cs_capacity, workers, cpu, user, log, log_format, control, http, log_file, ..

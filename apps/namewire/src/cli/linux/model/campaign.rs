@@ -23,14 +23,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::super::arguments::{at_least_one, duration, size};
-use super::super::failure::{Failure, Outcome};
-use super::super::interrupt::on_interrupt;
 use super::super::machine::machine;
-use super::super::output::{self, Table};
 use super::forwarder::{QUEUE, TURN_NS, Window, load, measure, note_progress, places, processors};
 use super::host::Yardstick;
 use super::question::{PlacementName, read, share, usage};
+use crate::cli::arguments::{at_least_one, duration, size};
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::interrupt::on_interrupt;
+use crate::cli::output::{self, Table};
 
 #[derive(Args, Debug, Clone)]
 pub(super) struct MeasureOptions {
