@@ -272,9 +272,12 @@ impl Transport for Internals {
         cx: &mut TransportContext<'_>,
         face: &mut Face,
         end: &mut InternalEnd,
-        _event: &Event,
+        event: &Event,
         sink: &mut impl RxSink,
     ) -> Result<Progress<NoPeer>, CloseReason> {
+        if !event.readable {
+            return Ok(Progress::Done);
+        }
         end.reset();
         end.frames_left = cx.shared.frames_per_event.max(FRAMES_PER_EVENT_MIN);
         self.resume(cx, face, end, sink)

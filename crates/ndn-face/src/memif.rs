@@ -196,6 +196,9 @@ impl Transport for Memifs {
             }
             Rings::Up(_) => {}
         }
+        if !event.readable {
+            return Ok(Progress::Done);
+        }
         memif.frames_left = cx.shared.frames_per_event.max(FRAMES_PER_EVENT_MIN);
         memif.was_interrupted = !event.writable;
         cx.shared.calls.receive_calls.increment();

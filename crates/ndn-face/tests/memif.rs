@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use ndn_face::{
     CloseReason, FaceChange, FaceEvent, FaceOptions, LinkDropReason, MemifClient, MemifEnd,
-    WORKER_TOKEN_MIN,
+    Progress as Reading, WORKER_TOKEN_MIN,
 };
 use ndn_memif::{
     Address, ClientOptions, Connection, DisconnectReason, HandshakeError, Progress, Refusal,
     Secret, ServerHandshake, ServerOptions,
 };
 use ndn_sys::interrupt::Interrupter;
-use ndn_sys::poll::{Events, Interest, Waker};
+use ndn_sys::poll::{Event, Events, Interest, Waker};
 use ndn_sys::stream::{AcceptError, Listener};
 use ndn_table::FaceIndex;
 use ndn_types::{Persistency, Scope};
-use support::{Worker, properties, tlv};
+use support::{Sink, Worker, properties, tlv};
 
 /// A server's socket in a directory of its own.
 struct Server {
@@ -230,6 +230,33 @@ fn frames_are_published_early_to_polling_peers_only() {
     for worker in [near, busy, asleep] {
         worker.finish();
     }
+}
+
+/// A worker that does not read a face yet handles what it may write only. Polled rings and closed connections are writable.
+#[test]
+fn event_that_is_not_readable_takes_no_frames() {
+    let (mut near, client, mut far, _accepted, _server) = connected(ClientOptions::default());
+    far.faces.enable_polling();
+    let mut send = |seed| {
+        near.send(client, &tlv(6, 100, seed));
+        near.flush();
+    };
+    send(1);
+    assert_eq!(far.receive().1, tlv(6, 100, 1));
+    send(2);
+    let mut events = Events::with_capacity(4);
+    far.faces.poll(&mut events);
+    let event = events.event(0);
+    assert!(event.readable && event.writable);
+    let mut sink = Sink::default();
+    for closed in [false, true] {
+        let event = Event { readable: false, closed, ..event };
+        let progress = far.faces.handle_event(far.now, &event, &far.pool, &mut sink);
+        assert_eq!((progress, sink.burst.len()), (Reading::Done, 0));
+    }
+    assert_eq!(far.receive().1, tlv(6, 100, 2));
+    near.finish();
+    far.finish();
 }
 
 /// However few find room, and however much the kernel has to report.
