@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane, Event, MemoryFaceOptions, NewFace, Roles, SteppedWorker};
@@ -312,6 +313,51 @@ fn upstream_face_whose_turn_is_over_waits_for_the_next_round() {
     assert!(interests > 2048, "{interests} Interests: several batches");
     let read = FRAMES - producer.unreceived();
     assert!((4096..8192).contains(&read), "{read} frames");
+}
+
+/// Counts the frames that a worker receives.
+#[derive(Debug, Clone, Default)]
+struct FrameCount(Arc<AtomicU64>);
+
+impl FrameTap for FrameCount {
+    fn frame(&mut self, _: Timestamp, _: FaceIndex, direction: Direction, _: &[u8], _: &[u8]) {
+        self.0.fetch_add(u64::from(direction == Direction::In), Ordering::Relaxed);
+    }
+}
+
+/// Commands, timers and the output of others wait until a round ends.
+#[test]
+fn frames_without_packets_do_not_prolong_a_round() {
+    const FLOODING: u64 = 16;
+    // The longest read: 64 KiB.
+    const READ: u64 = 1 << 15;
+    let mut node = Node::new(1, &ManualClock::new(Timestamp::ZERO, Duration::ZERO));
+    let (face, mut producer) = node.application();
+    let (_, mut bystander) = node.application();
+    node.route("/p", face);
+    let mut flooding: Vec<_> = (0..FLOODING).map(|_| node.application().1).collect();
+    let frames = FrameCount::default();
+    node.command(Command::SetTap(Some(Box::new(frames.clone()))));
+    for stream in &mut flooding {
+        // Link packets without a fragment.
+        stream.write_all(&[100, 0].repeat(READ as usize)).unwrap();
+    }
+    bystander.write_all(&interest("/p/1", 1)).unwrap();
+    let mut answered_in = None;
+    for round in 0_u64.. {
+        let before = frames.0.load(Ordering::Relaxed);
+        node.workers[0].step();
+        let read = frames.0.load(Ordering::Relaxed) - before;
+        assert!(read < 8192 + READ, "{read} frames in a round");
+        if read == 0 {
+            break;
+        }
+        if !self::read(&mut producer).is_empty() {
+            answered_in.get_or_insert(round);
+        }
+    }
+    assert_eq!(frames.0.load(Ordering::Relaxed), FLOODING * READ + 1);
+    assert!(answered_in.is_some_and(|round| round <= FLOODING), "{answered_in:?}");
 }
 
 /// It was dispatched to the previous shard before the move, and may be renewed there.

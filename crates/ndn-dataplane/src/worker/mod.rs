@@ -77,6 +77,8 @@ pub(crate) const EVENTS_MAX: usize = 2 * EVENTS_PER_ROUND;
 /// Packets after which a round ends and the next one continues with the rest of the events, so that the
 /// clock is read and commands are carried out every few milliseconds under any load.
 const PACKETS_PER_ROUND: usize = 4096;
+/// Frames after which it ends, too: they need not hold packets.
+const FRAMES_PER_ROUND: u64 = 8192;
 /// Maximum number of frames read from one upstream face in a row. They need not hold packets, and may come without end.
 const UPSTREAM_FRAMES_MAX: u64 = 4096;
 /// Maximum number of commands in a round, so that packets do not wait for long.
@@ -130,6 +132,8 @@ pub(crate) struct RoundState {
     upstreams_read_at: usize,
     /// Frames read so far; a read counts as [`READ_FRAMES_MIN`] at least.
     frames_read: u64,
+    /// The number at the end of this round.
+    frames_end: u64,
     /// The first event of the last wait that has not been handled.
     next_event: usize,
     /// Commands may wait.
@@ -529,8 +533,9 @@ impl Worker {
     fn receive_ready(&mut self, events: &Events) {
         self.state.upstreams_read_at = 0;
         self.state.held_back = false;
+        self.state.frames_end = self.state.frames_read + FRAMES_PER_ROUND;
         let begin = self.state.packets + self.burst.len();
-        while self.state.next_event < events.len() && self.state.packets < PACKETS_PER_ROUND {
+        while self.state.next_event < events.len() && !self.is_round_full() {
             let now = self.state.now;
             let place = self.state.next_event;
             let event = events.event(self.read_order.event(place));
@@ -579,6 +584,13 @@ impl Worker {
         self.end_upstream_poll();
         self.read_order.batch.end_round(self.state.packets + self.burst.len() > begin);
         self.faces.set_frames_per_event(self.read_order.batch.packets());
+    }
+
+    /// Whether enough was read for a round.
+    #[inline]
+    fn is_round_full(&self) -> bool {
+        let RoundState { packets, frames_read, frames_end, .. } = self.state;
+        packets >= PACKETS_PER_ROUND || frames_read >= frames_end
     }
 
     /// The principal whose turn reading the face of an event takes, while principals take turns.
@@ -642,7 +654,9 @@ impl Worker {
     fn poll_upstreams(&mut self) {
         self.state.has_messages |= self.take_messages(self.state.now);
         let mut number = 0;
-        while let Some(token) = self.read_order.recent(number) {
+        while let Some(token) = self.read_order.recent(number)
+            && !self.is_round_full()
+        {
             number += 1;
             // The token may belong to another connection by now.
             if self.faces.is_upstream(token) {
