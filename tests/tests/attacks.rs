@@ -43,6 +43,8 @@ const ANSWER_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// Share of the time for which threads may wait for a processor, of a machine on which management answers in time.
 const PRESSURE_MAX: f64 = 0.5;
+/// Factor on that time on a machine with more.
+const BUSY_FACTOR: u32 = 10;
 
 /// A command that registers a prefix, signed as any local application signs it.
 fn registration(prefix: &str) -> Vec<u8> {
@@ -340,7 +342,7 @@ impl Commands {
     }
 
     /// Asserts that nine of ten commands were answered in time since the last call, or as many as `late_max` allows. On a
-    /// machine whose processors are all in use for most of this time, they are answered, and the times are printed.
+    /// machine whose processors are all in use for most of this time, nine of ten may take ten times as long.
     fn assert_in_time(&mut self) {
         let mut times = std::mem::take(&mut self.times);
         times.sort_unstable();
@@ -355,9 +357,12 @@ impl Commands {
             times.len(),
             busy * 100.0
         );
-        let late_max = if busy > PRESSURE_MAX { 1000 } else { self.late_max };
-        let late_max = times.len() * late_max / 1000;
-        assert!(late <= late_max, "phase {phase}: {late} late, at most {late_max}: {times:?}");
+        if busy > PRESSURE_MAX {
+            assert!(tenth < BUSY_FACTOR * ANSWER_TIME_MAX, "phase {phase}: {times:?}");
+        } else {
+            let late_max = times.len() * self.late_max / 1000;
+            assert!(late <= late_max, "phase {phase}: {late} late, at most {late_max}: {times:?}");
+        }
         self.phase += 1;
     }
 }
