@@ -305,15 +305,31 @@ pub(in crate::cli) struct TreeProgress {
     pub(super) without_attributes: AtomicU64,
 }
 
+/// A question to the server, which ends when it is dropped, as one that is cancelled.
+struct Asked<'a>(&'a AtomicU64);
+
+impl<'a> Asked<'a> {
+    fn begin(asked: &'a AtomicU64) -> Self {
+        asked.fetch_add(1, Ordering::Relaxed);
+        Self(asked)
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl TreeProgress {
     /// Asks the server about a file that it has listed.
     pub(in crate::cli) async fn ask<T>(
         &self,
         work: impl Future<Output = Outcome<T>>,
     ) -> Outcome<T> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        let asked = Asked::begin(&self.asked);
         let outcome = work.await;
-        self.asked.fetch_sub(1, Ordering::Relaxed);
+        drop(asked);
         self.answers.fetch_add(u64::from(outcome.is_ok()), Ordering::Relaxed);
         outcome
     }

@@ -641,7 +641,7 @@ impl OneFile {
             // It may have changed since it was found.
             let now = find_file(&self.endpoint, &self.planned.name, &self.policy).await;
             if now.is_ok() {
-                transfer.note_arrival();
+                progress.note_answer();
             }
             if let Ok((found, metadata)) = now
                 && found.name() != self.planned.found.name()

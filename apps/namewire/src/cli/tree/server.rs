@@ -26,12 +26,16 @@ impl Server<'_> {
     pub(super) async fn confirmed(self, outage: Option<Outage>) -> Option<Outage> {
         let outage = outage?;
         let options = FetchOptions { discovery_retransmissions: 1, ..asking(self.fetching) };
-        let metadata = self.endpoint.find(self.directory, &options).await;
-        if matches!(metadata, Ok(_) | Err(FetchError::NotFound { .. })) {
-            self.progress.note_answer();
-            return None;
+        match self.endpoint.find(self.directory, &options).await {
+            Err(FetchError::Discovery(_) | FetchError::Failed { .. } | FetchError::Closed) => {
+                Some(outage)
+            }
+            // Metadata that cannot be used is an answer, too.
+            Ok(_) | Err(_) => {
+                self.progress.note_answer();
+                None
+            }
         }
-        Some(outage)
     }
 
     /// The failure of the copy in an outage; `consequence` says what that means.
