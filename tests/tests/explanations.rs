@@ -425,6 +425,28 @@ fn get_names_the_signer_that_it_did_not_check_and_what_has_verified() {
     put.wait_for_output("published");
     let line = text(&run(&["get", "/x/unsigned", "-o", &copy]));
     assert!(line.contains(", checked by digest, not by a key"), "{line}");
+    // Without a digest, nothing is checked.
+    let shared = home.join("shared").display().to_string();
+    std::fs::write(&shared, "c2VjcmV0").unwrap();
+    for (name, sign, signature) in [
+        ("/x/null", "null", "NullSignature"),
+        ("/x/hmac", &*format!("hmac:{shared}"), "SignatureHmacWithSha256"),
+    ] {
+        let put = ["put", name, file.to_str().unwrap(), "--sign", sign];
+        let mut put = forwarder.spawn(signature, &put);
+        put.wait_for_output("published");
+        for output in [&*copy, "-"] {
+            let line = text(&run(&["get", name, "-o", output]));
+            assert!(line.contains(&format!(", not checked ({signature})")), "{line}");
+        }
+        let json = run(&["get", name, "-o", &copy, "--json"]);
+        let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert_eq!(json["unchecked_signature"], signature, "{json}");
+        assert!(json["unchecked_key"].is_null(), "{json}");
+        // A name with version is not looked up.
+        let line = text(&run(&["get", json["name"].as_str().unwrap(), "-o", &copy]));
+        assert!(line.contains(&format!(", not checked ({signature})")), "{line}");
+    }
     let line = text(&run(&["get", "/x/unsigned", "-o", &copy, "--verify", "none"]));
     assert!(line.contains(", signatures not checked"), "{line}");
     let certificate = home.join("evil.cert").display().to_string();
@@ -444,6 +466,13 @@ fn get_names_the_signer_that_it_did_not_check_and_what_has_verified() {
     command.env("HOME", &home);
     let mut server = namewire_tests::Process::start("serve", command, &home);
     server.wait_for_output("serving ");
+    for replicas in [&[][..], &["--replica", "/mirror/none"]] {
+        let line = text(&run(&[&["get", "/d/file", "-o", &copy], replicas].concat()));
+        assert!(
+            line.contains("signed by /evil/KEY/") && line.contains("was not checked"),
+            "{line}"
+        );
+    }
     let copy = home.join("directory").display().to_string();
     let line = text(&run(&["sync", "/d", &copy]));
     assert!(line.contains("signed by /evil/KEY/") && line.contains("was not checked"), "{line}");

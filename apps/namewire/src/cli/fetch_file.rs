@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use ndn_client::fetch::{
     Discovery, FetchError, FetchOptions, FetchProgress, FoundObject, PacketStream,
+    UncheckedSignature,
 };
 use ndn_client::{Endpoint, ReceivedData};
 use ndn_files::{
@@ -98,17 +99,10 @@ pub(super) struct Fetched {
     pub(super) progress: FetchProgress,
     /// Packets that failed verification and were retransmitted.
     pub(super) refused: u64,
-    /// The key that the object claims to be signed with, if only digests were checked.
-    pub(super) unchecked_key: Option<Name>,
+    /// A signature of the object that was not checked.
+    pub(super) unchecked: Option<UncheckedSignature>,
     /// The replicas with the numbers of their segments, if there were several.
     pub(super) replicas: Vec<ReplicaReport>,
-}
-
-impl Policy {
-    /// The key of an object whose signature is not verified.
-    pub(super) fn unchecked_key(&self, found: &FoundObject) -> Option<Name> {
-        found.key_name().filter(|_| !self.fetching.verification.is_by_key()).cloned()
-    }
 }
 
 /// Fetches the missing segments of an object into `target`. `observe` is called periodically.
@@ -287,7 +281,6 @@ async fn receive_known(
     }
     let already = Already::default();
     let convention = known.found.convention();
-    let unchecked_key = policy.unchecked_key(&known.found);
     let mut stream = endpoint.fetch_found(known.found, 0, &known.fetching);
     let progress = stream.progress();
     let mut chunks = Vec::with_capacity(BATCH);
@@ -300,8 +293,9 @@ async fn receive_known(
     let progress = *progress.borrow();
     let refused = progress.refused;
     let name = stream.name().clone();
+    let unchecked = known.unchecked.or_else(|| stream.unchecked().cloned());
     let replicas = Vec::new();
-    Ok(Fetched { name, convention, already, progress, refused, unchecked_key, replicas })
+    Ok(Fetched { name, convention, already, progress, refused, unchecked, replicas })
 }
 
 /// Segments requested before their manifest has arrived, if the metadata states their number and there is no part to
@@ -377,19 +371,12 @@ async fn positional(
         let replicas = reports.map(|reports| reports()).unwrap_or_default();
         note_left(&replicas);
         match received {
-            Ok(Received { refused }) => {
+            Ok(Received { refused, unchecked }) => {
                 let progress = *progress.borrow();
                 let convention = found.convention();
-                let unchecked_key = policy.unchecked_key(&found);
-                let fetched = Fetched {
-                    name,
-                    convention,
-                    already,
-                    progress,
-                    refused,
-                    unchecked_key,
-                    replicas,
-                };
+                let unchecked = known.unchecked.clone().or(unchecked);
+                let fetched =
+                    Fetched { name, convention, already, progress, refused, unchecked, replicas };
                 return Ok(Some(fetched));
             }
             Err(ReceiveError::Irregular(_)) => return Ok(None),
@@ -412,6 +399,8 @@ pub(super) struct ObjectToFetch {
     layout: Option<(u64, u64)>,
     /// It is a file of a server that offers no manifest for it.
     pub(super) lacks_manifest: bool,
+    /// The signature of the Data by which it was found, if it was not checked.
+    pub(super) unchecked: Option<UncheckedSignature>,
     /// Its manifest, if it is fetched from several replicas.
     manifest: Option<Arc<Manifest>>,
 }
@@ -431,6 +420,7 @@ async fn for_replicas(
     })?;
     let verification = manifest.verification();
     Ok(ObjectToFetch {
+        unchecked: found.unchecked().cloned(),
         found: manifest.to_found(),
         fetching: FetchOptions { verification, ..fetching.clone() },
         layout: Some((manifest.size(), manifest.segment_size())),
@@ -473,9 +463,10 @@ pub(super) async fn under_manifest(
     found: FoundObject,
     fetching: &FetchOptions,
 ) -> Outcome<ObjectToFetch> {
-    let without = |found, lacks_manifest| {
-        let fetching = fetching.clone();
-        Ok(ObjectToFetch { found, fetching, layout: None, lacks_manifest, manifest: None })
+    let without = |found: FoundObject, lacks_manifest| {
+        let (fetching, unchecked) = (fetching.clone(), found.unchecked().cloned());
+        let (layout, manifest) = (None, None);
+        Ok(ObjectToFetch { found, fetching, layout, lacks_manifest, unchecked, manifest })
     };
     if !fetching.verification.is_by_key() {
         return without(found, false);
@@ -494,7 +485,14 @@ pub(super) async fn under_manifest(
             let fetching = FetchOptions { verification, ..fetching.clone() };
             let layout = Some((manifest.size(), manifest.segment_size()));
             let found = manifest.to_found();
-            Ok(ObjectToFetch { found, fetching, layout, lacks_manifest: false, manifest: None })
+            Ok(ObjectToFetch {
+                found,
+                fetching,
+                layout,
+                lacks_manifest: false,
+                unchecked: None,
+                manifest: None,
+            })
         }
         Err(error) => Err(manifest_failure(&error)),
     }

@@ -633,7 +633,7 @@ impl Report {
 
     /// The summary; `checked` is what was checked of packets.
     fn line(&self, checked: &str) -> String {
-        let Fetched { name, convention, already, progress, refused, unchecked_key, replicas } =
+        let Fetched { name, convention, already, progress, refused, unchecked, replicas } =
             &self.fetched;
         let used = replicas.iter().filter(|replica| replica.segments > 0);
         let replicas = match replicas.len() {
@@ -658,8 +658,7 @@ impl Report {
             Convention::Typed => "",
             Convention::Marked => ", named by the older convention",
         };
-        let unchecked =
-            unchecked_key.as_ref().map(|key| format!("signed by {key}, which was not checked"));
+        let unchecked = unchecked.as_ref().map(keys::unchecked_in_words);
         let signer = unchecked.as_deref().unwrap_or(checked);
         let replaced = if self.replaces { ", in place of the earlier file" } else { "" };
         format!(
@@ -695,7 +694,7 @@ impl Report {
     }
 
     fn json(&self) -> serde_json::Value {
-        let Fetched { name, convention, already, progress, refused, unchecked_key, replicas } =
+        let Fetched { name, convention, already, progress, refused, unchecked, replicas } =
             &self.fetched;
         let replicas: Vec<_> = replicas
             .iter()
@@ -724,7 +723,8 @@ impl Report {
             "nacks": progress.nacks,
             "refused": refused,
             "replaced": self.replaces,
-            "unchecked_key": unchecked_key.as_ref().map(Name::to_string),
+            "unchecked_key": unchecked.as_ref().and_then(|unchecked| unchecked.key_name.as_ref()).map(Name::to_string),
+            "unchecked_signature": unchecked.as_ref().map(|unchecked| unchecked.signature_type.to_string()),
             "congestion_marks": progress.congestion_marks,
             "window": progress.window,
             "rtt_ms": progress.rtt.map(milliseconds),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ndn_client::fetch::Verification;
+use ndn_client::fetch::{UncheckedSignature, Verification};
 use ndn_client::rules::DataRules;
 use ndn_client::{Trust, verifier_from_text};
 use ndn_security::{
@@ -75,6 +75,14 @@ pub(super) fn checked_in_words(argument: &str) -> String {
         (_, Some(verifier)) => format!("verified by {verifier}"),
         ("digest", None) => "checked by digest, not by a key".to_owned(),
         (_, None) => "signatures not checked".to_owned(),
+    }
+}
+
+/// A signature that was not checked, for the summary of a fetch.
+pub(super) fn unchecked_in_words(unchecked: &UncheckedSignature) -> String {
+    match &unchecked.key_name {
+        Some(key) => format!("signed by {key}, which was not checked"),
+        None => format!("not checked ({})", unchecked.signature_type),
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) async fn fetch(
         )));
     }
     let end = range.last.map_or(size, |last| last.saturating_add(1).min(size));
-    let ObjectToFetch { found, mut fetching, .. } =
+    let ObjectToFetch { found, mut fetching, unchecked, .. } =
         under_manifest(endpoint, found, &policy.fetching).await?;
     let first_segment = range.first / segment_size;
     fetching.config.last_segment_needed = Some((end - 1) / segment_size);
@@ -76,7 +76,6 @@ pub(super) async fn fetch(
             }
         }
     }
-    let unchecked_key = policy.unchecked_key(&found);
     let mut segment = first_segment + already.segments;
     if segment * segment_size >= end {
         let progress = FetchProgress::default();
@@ -88,7 +87,7 @@ pub(super) async fn fetch(
             already,
             progress,
             refused: 0,
-            unchecked_key,
+            unchecked,
             replicas,
         });
     }
@@ -123,8 +122,9 @@ pub(super) async fn fetch(
     let bytes = end - range.first - already.bytes;
     let progress = FetchProgress { bytes, ..*progress.borrow() };
     let refused = progress.refused;
+    let unchecked = unchecked.or_else(|| stream.unchecked().cloned());
     let replicas = Vec::new();
-    Ok(Fetched { name, convention, already, progress, refused, unchecked_key, replicas })
+    Ok(Fetched { name, convention, already, progress, refused, unchecked, replicas })
 }
 
 /// The part of an interrupted fetch of the same range.

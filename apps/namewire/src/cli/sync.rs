@@ -193,7 +193,8 @@ fn report(
             "directories": fetched.directories,
             "bytes": fetched.bytes,
             "failed": fetched.failed,
-            "unchecked_keys": fetched.unchecked_keys.iter().map(Name::to_uri).collect::<Vec<_>>(),
+            "unchecked_keys": fetched.unchecked_keys().map(Name::to_uri).collect::<Vec<_>>(),
+            "unchecked_signatures": fetched.unchecked_signatures().iter().map(ToString::to_string).collect::<Vec<_>>(),
             "elapsed_ms": elapsed.as_secs_f64() * 1000.0,
             "changes": fetched.changes.iter().map(tree::Change::json).collect::<Vec<_>>(),
         }))?;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ndn_packet::tlv::Reader;
-use ndn_packet::{Component, ContentType, Convention, KeyLocator, Name, NameRef, types};
+use ndn_packet::{Component, ContentType, Convention, Name, NameRef, types};
 
 use super::verified::express_verified;
-use super::{FetchError, FetchOptions, Verification};
+use super::{FetchError, FetchOptions, UncheckedSignature, Verification};
 use crate::express::{ExpressError, InterestRequest};
 use crate::handle::Handle;
 use crate::pending::ReceivedData;
@@ -50,8 +50,8 @@ pub struct FoundObject {
     pub(crate) metadata: Option<Bytes>,
     /// The verification of the metadata.
     verified_by: Verification,
-    /// KeyLocator of the Data by which it was found.
-    key_name: Option<Name>,
+    /// The signature of the Data by which it was found, if it was not checked.
+    unchecked: Option<UncheckedSignature>,
 }
 
 impl FoundObject {
@@ -70,7 +70,7 @@ impl FoundObject {
             whole: false,
             metadata: None,
             verified_by: Verification::Skip,
-            key_name: None,
+            unchecked: None,
         }
     }
 
@@ -94,11 +94,10 @@ impl FoundObject {
         self.metadata.is_some() && self.verified_by.is_same_verifier(verification)
     }
 
-    /// The key that the Data by which the object was found claims to be signed with (KeyLocator). Verified only as far as
-    /// the options of the search demand it.
+    /// The signature of the Data by which the object was found, if the options of the search left it unchecked.
     #[must_use]
-    pub fn key_name(&self) -> Option<&Name> {
-        self.key_name.as_ref()
+    pub fn unchecked(&self) -> Option<&UncheckedSignature> {
+        self.unchecked.as_ref()
     }
 
     /// Name of the object with its version; segment numbers follow it.
@@ -277,8 +276,8 @@ async fn by_metadata(
     let malformed = || FetchError::MalformedMetadata { name: received.data().name().to_uri() };
     let found = parse_metadata(&content).ok_or_else(malformed)?;
     let verified_by = options.verification.clone();
-    let key_name = key_name(&received);
-    Ok(FoundObject { metadata: Some(content), verified_by, key_name, ..found })
+    let unchecked = options.verification.unchecked(&received.data());
+    Ok(FoundObject { metadata: Some(content), verified_by, unchecked, ..found })
 }
 
 /// A Nack for the metadata of an object is one for the object.
@@ -287,12 +286,6 @@ fn of_object(error: FetchError, name: &Name) -> FetchError {
         return FetchError::Discovery(ExpressError::Nack { name: name.to_uri(), reason });
     }
     error
-}
-
-/// The name in the KeyLocator.
-fn key_name(received: &ReceivedData) -> Option<Name> {
-    let locator = received.data().signature_info().ok()?.key_locator?;
-    if let KeyLocator::Name(name) = locator { Some(name.to_name()) } else { None }
 }
 
 /// Content of metadata: a Name, followed by a FinalBlockId in the file-server protocol.
@@ -350,7 +343,7 @@ async fn by_prefix(
     object.convention = segmented.unwrap_or(object.convention);
     object.note_final_segment(&received);
     object.whole = segmented.is_none();
-    object.key_name = key_name(&received);
+    object.unchecked = options.verification.unchecked(&received.data());
     object.data = Some(received.clone());
     Ok(object)
 }

@@ -1,6 +1,7 @@
 //! An object as a stream: contents are verified and delivered in order.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::discovery::FoundObject;
 use super::requester::{EVENT_BATCH, Requester};
-use super::{FetchError, FetchOptions, FetchProgress, Verification};
+use super::{FetchError, FetchOptions, FetchProgress, UncheckedSignature, Verification};
 use crate::handle::Handle;
 use crate::pending::{FlowEvent, ReceivedData};
 
@@ -25,6 +26,7 @@ pub struct ObjectStream {
     chunks: mpsc::Receiver<Bytes>,
     task: Option<JoinHandle<Result<(), FetchError>>>,
     progress: watch::Receiver<FetchProgress>,
+    unchecked: Arc<OnceLock<UncheckedSignature>>,
 }
 
 impl ObjectStream {
@@ -38,6 +40,7 @@ impl ObjectStream {
         let (sender, chunks) = mpsc::channel(OUTPUT_CAPACITY);
         let (progress_sender, progress) = watch::channel(FetchProgress::default());
         let name = found.prefix.clone();
+        let unchecked = Arc::default();
         let driver = Driver {
             requester: Requester::new(handle, &found, first_segment, options),
             verification: options.verification.clone(),
@@ -46,6 +49,7 @@ impl ObjectStream {
             bytes: 0,
             output: sender,
             progress: progress_sender,
+            unchecked: Arc::clone(&unchecked),
         };
         let task = if found.whole {
             let content = found.data.map(|data| data.content()).unwrap_or_default();
@@ -53,7 +57,7 @@ impl ObjectStream {
         } else {
             tokio::spawn(driver.run(found.data))
         };
-        Self { name, chunks, task: Some(task), progress }
+        Self { name, chunks, task: Some(task), progress, unchecked }
     }
 
     /// Name of the object with its version.
@@ -109,6 +113,12 @@ impl ObjectStream {
         self.progress.clone()
     }
 
+    /// The signature of a segment that was accepted unchecked, if there is one among those that have arrived.
+    #[must_use]
+    pub fn unchecked(&self) -> Option<&UncheckedSignature> {
+        self.unchecked.get()
+    }
+
     async fn result(&mut self) -> Result<(), FetchError> {
         match self.task.take() {
             Some(task) => task.await.unwrap_or(Err(FetchError::Closed)),
@@ -134,6 +144,7 @@ struct Driver {
     bytes: u64,
     output: mpsc::Sender<Bytes>,
     progress: watch::Sender<FetchProgress>,
+    unchecked: Arc<OnceLock<UncheckedSignature>>,
 }
 
 impl Driver {
@@ -235,6 +246,11 @@ impl Driver {
         let Some((segment, received)) = self.requester.handle_event(now, event, check) else {
             return;
         };
+        if self.unchecked.get().is_none()
+            && let Some(unchecked) = self.verification.unchecked(&received.data())
+        {
+            let _ = self.unchecked.set(unchecked);
+        }
         let content = received.content();
         self.bytes += u64::try_from(content.len()).unwrap_or(0);
         let Ok(index) = usize::try_from(segment - self.next_output) else {

@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_packet::{Data, NackReason, SignatureType};
+use ndn_packet::{Data, KeyLocator, NackReason, Name, SignatureType};
 use ndn_security::{
     DigestVerifier, Sha256Digest, Verifier, VerifyError, sha256, sha256_each, sha256_parts,
     verify_data, verify_digests,
@@ -165,6 +165,15 @@ pub trait PacketVerifier: Send + Sync {
     }
 }
 
+/// A signature that was not checked.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UncheckedSignature {
+    /// The name in the KeyLocator.
+    pub key_name: Option<Name>,
+    /// Its algorithm.
+    pub signature_type: SignatureType,
+}
+
 /// Which signatures are verified.
 #[derive(Clone, Default)]
 pub enum Verification {
@@ -201,6 +210,23 @@ impl Verification {
             Self::Trust(trust) => trust.check(data),
             Self::Packets(verifier) => verifier.check_digest(data, &sha256(data.wire())),
         }
+    }
+
+    /// The signature of `data` if [`Self::check`] accepts it unchecked, except for a digest, which nobody has signed.
+    #[must_use]
+    pub fn unchecked(&self, data: &Data<'_>) -> Option<UncheckedSignature> {
+        if !matches!(self, Self::Skip | Self::Digest) {
+            return None;
+        }
+        let info = data.signature_info().ok()?;
+        if info.signature_type == SignatureType::DIGEST_SHA256 {
+            return None;
+        }
+        let key_name = match info.key_locator {
+            Some(KeyLocator::Name(name)) => Some(name.to_name()),
+            Some(KeyLocator::Digest(_)) | None => None,
+        };
+        Some(UncheckedSignature { key_name, signature_type: info.signature_type })
     }
 
     /// Verifies many Data, with the result of [`Self::check`] for each. Digests are computed side

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use ndn_client::fetch::{
     CacheBypass, FetchError, FetchFailure, FetchProgress, PacketStream, ReceivedSegment, Release,
-    Verification,
+    UncheckedSignature, Verification,
 };
 use ndn_packet::{ContentType, Name};
 use tokio::sync::{mpsc, watch};
@@ -126,10 +126,12 @@ impl From<ReplicaStream> for SegmentStream {
 }
 
 /// Result of receiving an object.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Received {
     /// Number of packets that failed verification, and were replaced by valid ones.
     pub refused: u64,
+    /// The signature of a segment that was accepted unchecked.
+    pub unchecked: Option<UncheckedSignature>,
 }
 
 /// Writes the segments of `stream` to `part`, from the first one it is missing, verified by
@@ -165,6 +167,7 @@ pub async fn receive(
         name,
         sender,
         waiting: Vec::new(),
+        unchecked: None,
         is_small: is_small(&stream),
         jobs: 0,
         retries: Retries::new(stream.cache_bypass()),
@@ -211,7 +214,7 @@ pub async fn receive(
     if last.is_none_or(|last| receiving.part.segments() <= last) {
         return Err(ReceiveError::Incomplete(receiving.name));
     }
-    Ok(Received { refused: receiving.retries.refused() })
+    Ok(Received { refused: receiving.retries.refused(), unchecked: receiving.unchecked })
 }
 
 fn is_small(stream: &SegmentStream) -> bool {
@@ -227,6 +230,8 @@ struct Receiving<'a> {
     sender: mpsc::UnboundedSender<JobResult>,
     /// Segments waiting until the segment length is known.
     waiting: Vec<ReceivedSegment>,
+    /// The first signature that is accepted unchecked.
+    unchecked: Option<UncheckedSignature>,
     /// Hashing and writing everything takes less time than waking a thread.
     is_small: bool,
     /// Number of unfinished jobs.
@@ -311,6 +316,11 @@ impl Receiving<'_> {
 
     fn start(&mut self, segments: Vec<ReceivedSegment>, released: usize) {
         self.jobs += 1;
+        if self.unchecked.is_none() {
+            let unchecked =
+                |(_, received): &ReceivedSegment| self.verification.unchecked(&received.data());
+            self.unchecked = segments.iter().find_map(unchecked);
+        }
         let job = Job {
             segments,
             released,

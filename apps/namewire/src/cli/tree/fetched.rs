@@ -6,19 +6,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ndn_packet::Name;
+use ndn_client::fetch::UncheckedSignature;
+use ndn_packet::{Name, SignatureType};
 use serde_json::{Value, json};
 
 use super::local::shown;
 use crate::cli::diagnose::Cause;
 use crate::cli::failure::{Failure, Outcome};
+use crate::cli::keys::unchecked_in_words;
 use crate::cli::output::{self, bytes_for_people, counted, grouped};
 use crate::cli::progress::now;
 
 /// Number of files without an answer that are named.
 const UNANSWERED_SHOWN_MAX: u64 = 10;
-/// Number of keys that were not checked and are kept for the summary.
-const UNCHECKED_KEYS_MAX: usize = 16;
+/// Number of signatures that were not checked and are kept for the summary.
+const UNCHECKED_MAX: usize = 16;
 
 /// A difference between the tree and its copy.
 #[derive(Debug)]
@@ -182,8 +184,8 @@ pub(in crate::cli) struct Fetched {
     pub(in crate::cli) changes: Vec<Change>,
     /// The first failure, or that nothing arrives any more.
     pub(in crate::cli) failure: Option<Failure>,
-    /// The keys that the files claim to be signed with, if only digests were checked.
-    pub(in crate::cli) unchecked_keys: BTreeSet<Name>,
+    /// Signatures of the files that were not checked.
+    unchecked: BTreeSet<UncheckedSignature>,
     /// Number of failures for lack of an answer. The first ones are named.
     unanswered: u64,
     /// The copy has ended early: the outage, and the number of files that were not tried.
@@ -198,15 +200,15 @@ impl Fetched {
     ) -> Option<Outage> {
         let (result, outage) = watched_or_failed(result);
         match result {
-            Ok(FetchedFile { bytes, has_replaced, has_replaced_changed, unchecked_key }) => {
+            Ok(FetchedFile { bytes, has_replaced, has_replaced_changed, unchecked }) => {
                 self.files += 1;
                 self.bytes += bytes;
                 self.replaced += u64::from(has_replaced);
                 self.replaced_changed += u64::from(has_replaced_changed);
-                if let Some(key) = unchecked_key
-                    && self.unchecked_keys.len() < UNCHECKED_KEYS_MAX
+                if let Some(unchecked) = unchecked
+                    && self.unchecked.len() < UNCHECKED_MAX
                 {
-                    self.unchecked_keys.insert(key);
+                    self.unchecked.insert(unchecked);
                 }
             }
             Err(failure) => self.fail(failure),
@@ -250,19 +252,33 @@ impl Fetched {
         ))
     }
 
-    /// The keys of files whose signatures were not checked, for the summary; `None` if there are none.
+    /// The keys that files claim to be signed with, and that were not checked.
+    pub(in crate::cli) fn unchecked_keys(&self) -> impl Iterator<Item = &Name> {
+        self.unchecked.iter().filter_map(|unchecked| unchecked.key_name.as_ref())
+    }
+
+    /// The types of signatures that were not checked.
+    pub(in crate::cli) fn unchecked_signatures(&self) -> BTreeSet<SignatureType> {
+        self.unchecked.iter().map(|unchecked| unchecked.signature_type).collect()
+    }
+
+    /// The signatures that were not checked, for the summary; `None` if there are none.
     pub(in crate::cli) fn unchecked_in_words(&self) -> Option<String> {
-        let first = self.unchecked_keys.first()?;
-        Some(match self.unchecked_keys.len() {
-            1 => format!("signed by {first}, which was not checked"),
-            UNCHECKED_KEYS_MAX => {
+        // Those without a key are the first.
+        let (first, keys) = (self.unchecked.first()?, self.unchecked_keys().count());
+        let without = first.key_name.is_none().then(|| unchecked_in_words(first));
+        let with = self.unchecked_keys().next().map(|first| match (keys, self.unchecked.len()) {
+            (1, _) => format!("signed by {first}, which was not checked"),
+            (_, UNCHECKED_MAX) => {
                 format!("signed by {first} and many other keys, which were not checked")
             }
-            keys => {
+            _ => {
                 let others = counted(keys as u64 - 1, "other key");
                 format!("signed by {first} and {others}, which were not checked")
             }
-        })
+        });
+        let parts: Vec<String> = [with, without].into_iter().flatten().collect();
+        Some(parts.join("; some "))
     }
 }
 
@@ -274,8 +290,8 @@ pub(super) struct FetchedFile {
     pub(super) has_replaced: bool,
     /// Somebody had changed that since it was fetched.
     pub(super) has_replaced_changed: bool,
-    /// The key that it claims to be signed with, if only digests were checked.
-    pub(super) unchecked_key: Option<Name>,
+    /// A signature of it that was not checked.
+    pub(super) unchecked: Option<UncheckedSignature>,
 }
 
 /// Progress of a recursive fetch.
@@ -408,11 +424,21 @@ mod tests {
     fn keys_that_were_not_checked_are_named() {
         let mut fetched = Fetched::default();
         assert_eq!(fetched.unchecked_in_words(), None);
+        let unchecked =
+            |key_name| UncheckedSignature { key_name, signature_type: SignatureType::NULL };
+        fetched.unchecked.insert(unchecked(None));
+        assert_eq!(fetched.unchecked_in_words().unwrap(), "not checked (NullSignature)");
+        fetched.unchecked.insert(unchecked(Some("/k".parse().unwrap())));
+        assert_eq!(
+            fetched.unchecked_in_words().unwrap(),
+            "signed by /k, which was not checked; some not checked (NullSignature)"
+        );
+        fetched.unchecked.clear();
         let file = |key: String| FetchedFile {
             bytes: 1,
             has_replaced: false,
             has_replaced_changed: false,
-            unchecked_key: Some(key.parse().unwrap()),
+            unchecked: Some(unchecked(Some(key.parse().unwrap()))),
         };
         for (key, expected) in [
             (1, "signed by /k1, which was not checked"),
@@ -426,7 +452,7 @@ mod tests {
         for key in 0..1000 {
             fetched.take(Ok((Ok(file(format!("/many/{key}"))), None)));
         }
-        assert_eq!(fetched.unchecked_keys.len(), UNCHECKED_KEYS_MAX);
+        assert_eq!(fetched.unchecked.len(), UNCHECKED_MAX);
         let words = fetched.unchecked_in_words().unwrap();
         assert_eq!(words, "signed by /k1 and many other keys, which were not checked");
     }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ndn_client::Endpoint;
-use ndn_client::fetch::FetchProgress;
+use ndn_client::fetch::{FetchProgress, UncheckedSignature};
 use ndn_files::{Attributes, PartFile, Workers, record};
 use ndn_packet::Name;
 use tokio::task::JoinSet;
@@ -654,17 +654,19 @@ impl OneFile {
         progress.files_done.fetch_add(1, Ordering::Relaxed);
         let has_replaced = self.planned.decision == Decision::Replace;
         let has_replaced_changed = self.planned.has_changed;
-        let unchecked_key = self.policy.unchecked_key(&self.planned.found);
-        fetched.map(|bytes| FetchedFile {
+        fetched.map(|(bytes, unchecked)| FetchedFile {
             bytes,
             has_replaced,
             has_replaced_changed,
-            unchecked_key,
+            unchecked,
         })
     }
 
-    /// Fetches a version; returns the number of bytes fetched.
-    async fn fetch_version(&self, transfer: &Transfer) -> Outcome<u64> {
+    /// Fetches a version; returns the number of bytes fetched, and a signature that was not checked.
+    async fn fetch_version(
+        &self,
+        transfer: &Transfer,
+    ) -> Outcome<(u64, Option<UncheckedSignature>)> {
         let Self { endpoint, planned, root, policy, workers, kept, progress, .. } = self;
         let path = root.join(&planned.path);
         root.check_above(&planned.path).map_err(|error| Failure::file(path.display(), &error))?;
@@ -674,7 +676,7 @@ impl OneFile {
             target.set_attributes(attributes);
         }
         let mut unfinished = Unfinished { target: Some(target), kept: Arc::clone(kept) };
-        let Some(target) = &mut unfinished.target else { return Ok(0) };
+        let Some(target) = &mut unfinished.target else { return Ok((0, None)) };
         let (mut counted, mut segments) = (0, 0);
         let observe = |fetched: &FetchProgress, already: Already| {
             if fetched.segments > std::mem::replace(&mut segments, fetched.segments) {
@@ -686,7 +688,6 @@ impl OneFile {
         };
         let found = planned.found.clone();
         let fetched = fetch_found(endpoint, found, policy, target, workers, observe).await?;
-        let bytes = fetched.progress.bytes;
         let has_attributes = if target.waits_for_disk() {
             let complete = tokio::task::spawn_blocking(move || unfinished.complete());
             complete.await.unwrap_or_else(|error| Err(Failure::Failed(error.to_string())))?
@@ -695,6 +696,6 @@ impl OneFile {
         };
         let is_without = !has_attributes || self.set_permissions().is_err();
         progress.without_attributes.fetch_add(u64::from(is_without), Ordering::Relaxed);
-        Ok(bytes)
+        Ok((fetched.progress.bytes, fetched.unchecked))
     }
 }
