@@ -59,7 +59,8 @@ fn write_forwarder(out: &mut Exposition, operations: &dyn Operations) -> Result<
     out.single("namewire_faces", Type::Gauge, "Faces that count towards the limit.", limit.faces);
     let help = "Maximum number of faces (limits.faces).";
     out.single("namewire_faces_limit", Type::Gauge, help, limit.faces_max);
-    let help = "Connections closed because the maximum number of faces was reached.";
+    let help =
+        "Connections closed because the maximum number of faces, or a share of it, was reached.";
     out.single("namewire_faces_refused", Type::Counter, help, limit.refused);
     let waiting = operations.waiting_faces()?.len();
     let help = "Required faces that are missing: being created, or reconnected.";

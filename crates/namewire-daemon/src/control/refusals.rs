@@ -90,6 +90,23 @@ pub(crate) struct ConnectionLog {
     pub(super) refused: Refusals,
 }
 
+impl ConnectionLog {
+    /// Logs a connection that was closed at a limit of faces, and counts it if that is the limit of all faces or a share
+    /// of them.
+    pub(super) fn principal_refused(
+        &mut self,
+        now: Now,
+        principal: PrincipalKey,
+        limit: FaceRefusal,
+    ) {
+        let is_of_all = matches!(limit, FaceRefusal::All | FaceRefusal::Share);
+        self.full.refused += u64::from(is_of_all);
+        if let Some(unlogged) = self.refused.admit(now.monotonic, principal) {
+            warn!(%principal, unlogged, "connection rejected: {limit}");
+        }
+    }
+}
+
 /// The log of refused commands and connections.
 #[derive(Debug)]
 pub(super) struct Refusals(LineLimit);
@@ -104,18 +121,6 @@ impl Refusals {
     /// As [`LineLimit::admit`].
     pub(super) fn admit(&mut self, now: Timestamp, principal: PrincipalKey) -> Option<Option<u64>> {
         self.0.admit(now, principal)
-    }
-
-    /// Logs a connection that was closed at a limit of faces.
-    pub(super) fn principal_refused(
-        &mut self,
-        now: Now,
-        principal: PrincipalKey,
-        limit: FaceRefusal,
-    ) {
-        if let Some(unlogged) = self.admit(now.monotonic, principal) {
-            warn!(%principal, unlogged, "connection rejected: {limit}");
-        }
     }
 
     /// Logs a face that is closed for those of others.
@@ -221,7 +226,7 @@ pub(super) struct FaceLimitLog {
 }
 
 impl FaceLimitLog {
-    /// Number of connections closed at the face limit.
+    /// Number of connections closed at the face limit, or because their principals have their shares of the faces.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
@@ -329,6 +334,18 @@ mod tests {
             lines.extend((0..20).filter_map(|_| pauses.admit(at(second))));
         }
         assert_eq!(lines, [None, Some(199), Some(199)]);
+    }
+
+    #[test]
+    fn connections_beyond_the_share_of_a_principal_are_counted() {
+        let mut log = ConnectionLog::default();
+        let peer = PrincipalKey::remote(([192, 0, 2, 1], 6363).into());
+        for (limit, refused) in
+            [(FaceRefusal::PerPeer, 0), (FaceRefusal::Share, 1), (FaceRefusal::All, 2)]
+        {
+            log.principal_refused(Now::default(), peer, limit);
+            assert_eq!(log.full.refused(), refused, "{limit}");
+        }
     }
 
     #[test]

@@ -445,7 +445,7 @@ impl<D: FaceCommands + ?Sized> Cx<'_, D> {
     pub(crate) fn admits(&mut self, principal: PrincipalKey) -> bool {
         let refusal = self.dataplane.face_refusal(principal);
         if let Some(limit) = refusal {
-            self.log.refused.principal_refused(self.now, principal, limit);
+            self.log.principal_refused(self.now, principal, limit);
         }
         refusal.is_none()
     }
