@@ -17,8 +17,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ndn_client::Endpoint;
 use ndn_client::fetch::{FetchProgress, UncheckedSignature};
@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Policy, fetch_found};
-use super::output::{self, bytes_for_people};
+use super::output::{self, bytes_for_people, counted};
 use super::target::Target;
 use fetched::{Action, FetchedFile, Transfer};
 pub(super) use fetched::{Change, Fetched, TreeProgress};
@@ -41,24 +41,35 @@ use root::{Identity, Root};
 pub(super) use rules::{JOBS_DEFAULT, Mode, Rules};
 use server::Server;
 
-/// Bytes kept of incomplete files.
+/// Bytes kept of incomplete files, by path.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
-    files: AtomicU64,
-    bytes: AtomicU64,
-}
+pub(super) struct Kept(Mutex<HashMap<PathBuf, u64>>);
 
 impl Kept {
     /// Reports that the same command resumes the fetch.
     pub(super) fn report(&self) {
-        let files = self.files.load(Ordering::Relaxed);
-        if files > 0 {
-            let bytes = bytes_for_people(self.bytes.load(Ordering::Relaxed));
-            output::note(&format_args!(
-                "namewire: {bytes} of {files} incomplete files are kept; the same command goes on from \
-                 there"
-            ));
+        if let Some(text) = self.in_words() {
+            output::note(&format_args!("namewire: {text}"));
         }
+    }
+
+    fn in_words(&self) -> Option<String> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_empty() {
+            return None;
+        }
+        let bytes = bytes_for_people(kept.values().sum());
+        let files = counted(kept.len() as u64, "incomplete file");
+        Some(format!("{bytes} of {files} are kept; the same command goes on from there"))
+    }
+
+    /// Notes what is kept of a file after a fetch: `None` if nothing is, as after one that is complete.
+    fn note(&self, path: &Path, bytes: Option<u64>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match bytes {
+            Some(bytes) => kept.insert(path.to_owned(), bytes),
+            None => kept.remove(path),
+        };
     }
 }
 
@@ -66,6 +77,8 @@ impl Kept {
 /// kept.
 struct Unfinished {
     target: Option<Target>,
+    /// The path in the copy.
+    path: PathBuf,
     kept: Arc<Kept>,
 }
 
@@ -77,10 +90,8 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        if let Some(bytes) = self.target.take().and_then(Target::keep) {
-            self.kept.files.fetch_add(1, Ordering::Relaxed);
-            self.kept.bytes.fetch_add(bytes, Ordering::Relaxed);
-        }
+        let bytes = self.target.take().and_then(Target::keep);
+        self.kept.note(&self.path, bytes);
     }
 }
 
@@ -675,7 +686,8 @@ impl OneFile {
         if let Some(attributes) = planned.attributes {
             target.set_attributes(attributes);
         }
-        let mut unfinished = Unfinished { target: Some(target), kept: Arc::clone(kept) };
+        let mut unfinished =
+            Unfinished { target: Some(target), path: planned.path.clone(), kept: Arc::clone(kept) };
         let Some(target) = &mut unfinished.target else { return Ok((0, None)) };
         let (mut counted, mut segments) = (0, 0);
         let observe = |fetched: &FetchProgress, already: Already| {
@@ -697,5 +709,27 @@ impl OneFile {
         let is_without = !has_attributes || self.set_permissions().is_err();
         progress.without_attributes.fetch_add(u64::from(is_without), Ordering::Relaxed);
         Ok((fetched.progress.bytes, fetched.unchecked))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_bytes_are_those_of_files_that_are_still_incomplete() {
+        let kept = Kept::default();
+        let (one, other) = (Path::new("one"), Path::new("d/other"));
+        kept.note(one, Some(1000));
+        kept.note(other, Some(2048));
+        kept.note(other, Some(1048));
+        let text = kept.in_words().unwrap();
+        assert!(text.contains(" of 2 incomplete files are kept"), "{text}");
+        // Its fetch started over and succeeded.
+        kept.note(other, None);
+        let text = kept.in_words().unwrap();
+        assert!(text.contains(" of 1 incomplete file are kept"), "{text}");
+        kept.note(one, None);
+        assert_eq!(kept.in_words(), None);
     }
 }
