@@ -10,7 +10,7 @@ use ndn_client::fetch::{Discovery, FetchOptions};
 use ndn_client::{Endpoint, ExpressError, InterestRequest, ReceivedData};
 use ndn_files::FileMetadata;
 use ndn_packet::dissect::dissect;
-use ndn_packet::{Data, Name};
+use ndn_packet::{ContentType, Data, Name};
 
 use super::arguments::{from_base64, interest_name, name, positive_duration};
 use super::connect::{ConnectOptions, block_on};
@@ -148,7 +148,11 @@ pub(super) fn run(options: &Options, as_ndnpeek: bool) -> Outcome {
         checked.map_err(|reason| {
             Failure::Unverified(format!("verification of {} failed: {reason}", data.name()))
         })?;
-        show(&received, options)
+        show(&received, options, as_ndnpeek)?;
+        match as_ndnpeek {
+            true => Ok(()),
+            false => refuse_nack(&received.data()),
+        }
     })
 }
 
@@ -170,9 +174,23 @@ async fn hint_for_object(endpoint: &Endpoint, name: &Name) -> Option<String> {
     Some(format!("; it is {what}: `namewire {command} {name}`"))
 }
 
-fn show(received: &ReceivedData, options: &Options) -> Outcome {
+/// Fails if an application answered with a Nack, with the text in it.
+fn refuse_nack(data: &Data<'_>) -> Outcome {
+    if data.content_type() != ContentType::NACK {
+        return Ok(());
+    }
+    let text = data.content().map(String::from_utf8_lossy).filter(|text| !text.is_empty());
+    let text = text.map(|text| format!(": {text}")).unwrap_or_default();
+    let name = data.name();
+    Err(Failure::Failed(format!("the application answered {name} with a Nack{text}")))
+}
+
+fn show(received: &ReceivedData, options: &Options, as_ndnpeek: bool) -> Outcome {
     let data = received.data();
+    let is_refused = !as_ndnpeek && data.content_type() == ContentType::NACK;
     let bytes = match options.format {
+        // The content of a Nack belongs to the message.
+        Format::Content if is_refused => return Ok(()),
         Format::Content => data.content().unwrap_or_default().to_vec(),
         Format::Packet => received.wire().to_vec(),
         Format::Dissect => dissect(received.wire()).as_str().as_bytes().to_vec(),
@@ -203,7 +221,26 @@ fn json(data: &Data<'_>) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
+    use ndn_packet::DataBuilder;
+    use ndn_security::{DigestSigner, sign_data};
+
     use super::*;
+
+    #[test]
+    fn application_nack_is_a_failure() {
+        let name: Name = "/a".parse().unwrap();
+        let refused = |content_type, content: &[u8]| {
+            let data = DataBuilder::new(&name).content_type(content_type).content(content);
+            let wire = sign_data(&data, &DigestSigner).unwrap();
+            refuse_nack(&Data::parse(&wire).unwrap()).err()
+        };
+        assert!(refused(ContentType::BLOB, b"gone").is_none());
+        let failure = refused(ContentType::NACK, b"").unwrap();
+        assert_eq!(failure.status(), 1);
+        assert_eq!(failure.to_string(), "the application answered /a with a Nack");
+        let failure = refused(ContentType::NACK, b"gone").unwrap();
+        assert_eq!(failure.to_string(), "the application answered /a with a Nack: gone");
+    }
 
     #[test]
     fn words_of_format_are_no_output_files() {
