@@ -142,6 +142,15 @@ fn catalogue_of_a_wrong_key_and_missing_ones_are_reported() {
     assert_eq!(none.status.code(), Some(1));
     let complaint = String::from_utf8_lossy(&none.stderr);
     assert!(complaint.contains("`namewire serve --catalogue` publishes catalogues"), "{complaint}");
-    let condition = bed.forwarder.run(&["find", "/files", "--where", "run"]);
-    assert_eq!(condition.status.code(), Some(2));
+    for (condition, status, complaint) in [
+        ("run", 2, "a condition is KEY=VALUE"),
+        ("run==4", 2, "use ="),
+        ("run>9", 0, "0 of 3 entries match\n"),
+        ("rum>1", 0, "0 of 3 entries match; none has the field `rum`\n"),
+    ] {
+        let found = bed.forwarder.run(&["find", "/files", "--where", condition]);
+        assert_eq!(found.status.code(), Some(status), "{condition}");
+        let text = String::from_utf8_lossy(&found.stderr);
+        assert!(text.contains(complaint), "{condition}: {text}");
+    }
 }

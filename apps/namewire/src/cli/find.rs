@@ -1,6 +1,7 @@
 //! `namewire find`: searches the catalogue of a file server.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -15,7 +16,7 @@ use super::connect::{ConnectOptions, block_on, kind_of_fetch};
 use super::failure::{Failure, Outcome};
 use super::keys;
 use super::nfdc::extended_timestamp;
-use super::output::{self, bytes_for_people};
+use super::output::{self, bytes_for_people, grouped};
 use super::tree::Pattern;
 
 /// Pages that are fetched at a time.
@@ -26,8 +27,8 @@ const CACHE_BYTES_MAX: u64 = 256 << 20;
 /// Search the catalogue of a file server
 ///
 /// Prints the paths of the files that match, in the order of the catalogue, which `namewire serve --catalogue` publishes and
-/// signs. Pages of the catalogue are kept, so that the next search fetches only those that have changed. The exit status is 0
-/// also if nothing matches.
+/// signs. Pages of the catalogue are kept, so that the next search fetches only those that have changed. If nothing matches,
+/// a message says so, and the exit status is 0.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name whose catalogue is searched, as `serve --prefix` has it
@@ -76,15 +77,18 @@ pub(super) fn run(options: &Options) -> Outcome {
             fetch_page(endpoint, &options.name, page, cache, fetching).await
         });
         let mut pages = stream::iter(pages).buffered(PAGES_AT_A_TIME);
-        let mut listed = Vec::new();
+        let (mut listed, mut found) = (Vec::new(), 0_u64);
+        let mut missing: BTreeSet<_> = options.conditions.iter().map(|one| &*one.key).collect();
         while let Some(page) = pages.next().await {
             for entry in page.map_err(failed)? {
                 let path = path_of(&entry);
+                missing.retain(|key| field(&entry, key).is_none());
                 let matches = pattern.as_ref().is_none_or(|pattern| pattern.matches(&path, false))
                     && options.conditions.iter().all(|condition| condition.is_met(&entry));
                 if !matches {
                     continue;
                 }
+                found += 1;
                 if options.json {
                     listed.push(described(&options.name, &entry));
                 } else {
@@ -93,16 +97,35 @@ pub(super) fn run(options: &Options) -> Outcome {
             }
         }
         if options.json {
-            let found = json!({
+            let listing = json!({
                 "prefix": options.name.to_uri(),
                 "replicas": replicas,
                 "searched": index.entries(),
                 "files": listed,
             });
-            output::print_json(&found)?;
+            output::print_json(&listing)?;
+        }
+        if found == 0 {
+            output::note(&nothing_found(index.entries(), missing));
         }
         Ok(())
     })
+}
+
+/// The message of a search that finds nothing among this number of entries, none of which has the `missing` fields.
+fn nothing_found(entries: u64, missing: BTreeSet<&str>) -> String {
+    let mut text = format!("namewire: 0 of {} match", counted_entries(entries));
+    if entries > 0 {
+        missing.iter().for_each(|key| text += &format!("; none has the field `{key}`"));
+    }
+    output::without_control(&text)
+}
+
+fn counted_entries(entries: u64) -> String {
+    match entries {
+        1 => "1 entry".to_owned(),
+        entries => format!("{} entries", grouped(entries)),
+    }
 }
 
 fn parse_pattern(text: &str) -> Result<String, String> {
@@ -207,6 +230,7 @@ impl Condition {
             return Err("the key is missing before the relation".to_owned());
         }
         let value = &rest[sign.len()..];
+        check_spelling(key, sign, value)?;
         let value = match key {
             "size" if relation != Relation::Contains => {
                 size(0..=u64::MAX)(value).map_err(|error| format!("size: {error}"))?.to_string()
@@ -217,21 +241,13 @@ impl Condition {
     }
 
     fn is_met(&self, entry: &CatalogueEntry) -> bool {
-        let size;
-        let found = match self.key.as_str() {
-            "size" => {
-                size = entry.size.to_string();
-                Some(&size)
-            }
-            key => entry.fields.iter().find(|(known, _)| known == key).map(|(_, value)| value),
-        };
-        let Some(found) = found else { return false };
+        let Some(found) = field(entry, &self.key) else { return false };
         let ordering = match (found.parse::<f64>(), self.value.parse::<f64>()) {
             (Ok(found), Ok(value)) => found.partial_cmp(&value),
-            _ => Some(found.as_str().cmp(&self.value)),
+            _ => Some((*found).cmp(&*self.value)),
         };
         match self.relation {
-            Relation::Contains => found.contains(&self.value),
+            Relation::Contains => found.contains(&*self.value),
             Relation::Equal => ordering.is_some_and(|ordering| ordering.is_eq()),
             Relation::Unequal => ordering.is_none_or(|ordering| ordering.is_ne()),
             Relation::Less => ordering.is_some_and(|ordering| ordering.is_lt()),
@@ -240,6 +256,37 @@ impl Condition {
             Relation::GreaterOrEqual => ordering.is_some_and(|ordering| ordering.is_ge()),
         }
     }
+}
+
+/// Refuses what is probably a mistake: another spelling of a relation, or spaces around it.
+fn check_spelling(key: &str, sign: &str, value: &str) -> Result<(), String> {
+    let second = value.chars().next().filter(|next| "=<>~".contains(*next));
+    if let Some(second) = second {
+        let written = format!("{sign}{second}");
+        let meant = match &*written {
+            "==" => "=",
+            "=>" => ">=",
+            "=<" => "<=",
+            "=~" | "~=" => "~",
+            "<>" => "!=",
+            _ => "one of = != ~ < <= > >=",
+        };
+        return Err(format!("`{written}` is no relation: use {meant}"));
+    }
+    let (bare_key, bare_value) = (key.trim(), value.trim_start());
+    if (bare_key, bare_value) != (key, value) {
+        return Err(format!("write it without spaces: `{bare_key}{sign}{bare_value}`"));
+    }
+    Ok(())
+}
+
+/// The value of a field of an entry, or of `size`.
+fn field<'a>(entry: &'a CatalogueEntry, key: &str) -> Option<Cow<'a, str>> {
+    if key == "size" {
+        return Some(entry.size.to_string().into());
+    }
+    let known = entry.fields.iter().find(|(known, _)| known == key);
+    known.map(|(_, value)| value.as_str().into())
 }
 
 #[cfg(test)]
@@ -285,6 +332,32 @@ mod tests {
         for condition in ["", "run", "=3", "size>3", "size>x", "!run"] {
             assert!(Condition::parse(condition).is_err(), "{condition}");
         }
+    }
+
+    #[test]
+    fn misspelt_relations_are_rejected_with_a_hint() {
+        for (condition, hint) in [
+            ("run==4", "use ="),
+            ("run=>3", "use >="),
+            ("run=<3", "use <="),
+            ("run=~3", "use ~"),
+            ("run<>3", "use !="),
+            ("run ~ 3", "`run~3`"),
+            ("run> 3", "`run>3`"),
+            ("size >1kB", "`size>1kB`"),
+        ] {
+            let error = Condition::parse(condition).unwrap_err();
+            assert!(error.ends_with(hint), "{condition}: {error}");
+        }
+    }
+
+    #[test]
+    fn search_that_finds_nothing_names_fields_that_no_entry_has() {
+        assert_eq!(nothing_found(1, BTreeSet::new()), "namewire: 0 of 1 entry match");
+        assert_eq!(
+            nothing_found(3, ["rum"].into()),
+            "namewire: 0 of 3 entries match; none has the field `rum`"
+        );
     }
 
     #[test]
