@@ -352,11 +352,12 @@ impl Operations for Operator {
     }
 
     fn vip(&self) -> Result<VipStatus, String> {
+        #[cfg(not(feature = "vip"))]
+        return Err("this program was built without VIP".to_owned());
         #[cfg(feature = "vip")]
-        if let Some(status) = self.control.call(|control| control.vip.status())? {
-            return Ok(status);
-        }
-        Err("VIP is not enabled (caching.vip.enabled)".to_owned())
+        self.control
+            .call(|control| control.vip.status())?
+            .ok_or_else(|| "VIP is not enabled (caching.vip.enabled)".to_owned())
     }
 
     fn dispatch(&self) -> Result<Dispatch, String> {
