@@ -122,6 +122,17 @@ fn file_in_place_of_the_socket_is_not_replaced() {
 }
 
 #[test]
+fn advice_on_a_socket_that_cannot_be_made_is_given_once() {
+    let home = tempfile::tempdir().unwrap();
+    let arguments = ["--socket", "/proc/nonexistent/forwarder.sock", "--no-tcp", "--no-udp"];
+    let output = run_to_end(run_with(&arguments, home.path()));
+    assert!(!output.status.success());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("cannot make the directory /proc/nonexistent: "), "{text}");
+    assert_eq!(text.matches("choose another path with --socket").count(), 1, "{text}");
+}
+
+#[test]
 fn listening_socket_of_another_process_is_not_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("other.sock");

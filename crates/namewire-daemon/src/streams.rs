@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use ndn_sys::stream::{Listener, set_socket_mode};
 use ndn_types::FaceUri;
 use tracing::{error, info};
@@ -310,9 +310,10 @@ impl Streams {
             let path = config.unix.path_or_default();
             let (local, mode) = (LocalEnd::Unix(path.clone()), config.unix.mode.0);
             let open = |own_files: &mut Vec<OwnFile>| {
-                let made = make_directory(&path);
-                let made =
-                    made.with_context(|| format!("no place for the Unix socket{}", advice(&path)))?;
+                let made = directory::make_parent(&path, Access::Enter);
+                let made = made.map_err(|error| {
+                    anyhow!("no place for the Unix socket: {error:#}{}", advice(&path))
+                })?;
                 own_files.extend(made);
                 open_unix(&path, mode)
             };
@@ -424,8 +425,10 @@ fn websocket_ends(
 
 fn open_memif(path: &Path, mode: u32, own_files: &mut Vec<OwnFile>) -> anyhow::Result<Listener> {
     const ADVICE: &str = "choose another `path` in [listeners.memif]";
-    let made = make_directory(path);
-    own_files.extend(made.with_context(|| format!("no place for the memif socket; {ADVICE}"))?);
+    let made = directory::make_parent(path, Access::Enter);
+    own_files.extend(
+        made.map_err(|error| anyhow!("no place for the memif socket: {error:#}; {ADVICE}"))?,
+    );
     Listener::unix_messages(path, mode).map_err(|error| {
         let shown = path.display();
         if error.kind() == io::ErrorKind::AddrInUse {
@@ -440,12 +443,6 @@ fn open_memif(path: &Path, mode: u32, own_files: &mut Vec<OwnFile>) -> anyhow::R
 
 pub(super) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-/// Creates the directory of a socket if it is missing; returns it if it was created.
-fn make_directory(path: &Path) -> anyhow::Result<Option<OwnFile>> {
-    directory::make_parent(path, Access::Enter)
-        .map_err(|error| anyhow::anyhow!("{error:#}{}", advice(path)))
 }
 
 fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {

@@ -11,7 +11,7 @@ use super::connect::{ConnectOptions, block_on};
 use super::control_queries;
 use super::face::down_for_people;
 use super::failure::Outcome;
-use super::output::{self, bytes_for_people, grouped, span_for_people};
+use super::output::{self, bytes_for_people, counted, grouped, span_for_people};
 use crate::config::text::transport_uri;
 use namewire_control::{
     FaceLimit, LinkCounters, LinkDown, MemifStatus, WaitingFace, WorkerStatistics,
@@ -141,7 +141,7 @@ fn refused_for_people(limit: Option<FaceLimit>) -> Option<String> {
     let limit = limit?;
     let FaceLimit { faces_max, refused, .. } = limit;
     let connections = (refused > 0)
-        .then(|| format!("{} connections: limits.faces ({faces_max}) reached", grouped(refused)));
+        .then(|| format!("{}: limits.faces ({faces_max}) reached", counted(refused, "connection")));
     let full = limit.is_reached().then(|| "limit reached".to_owned());
     let parts: Vec<String> = [connections, full].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
@@ -255,7 +255,7 @@ impl Found {
         }
         for (interface, Ethernet { driver, faces }) in ethernet {
             let driver = driver.as_ref().map_or_else(String::new, |driver| format!(" by {driver}"));
-            let faces = output::counted(*faces, "face");
+            let faces = counted(*faces, "face");
             fields.push(("Ethernet", format!("{interface}{driver}, {faces}")));
         }
         Ok(output::print_fields(&fields)?)
