@@ -85,7 +85,7 @@ impl fmt::Display for LogLevel {
 }
 
 /// Modules with events of the log.
-const LOG_MODULES: [&str; 70] = [
+const LOG_MODULES: [&str; 71] = [
     "namewire::cli::control_queries",
     "namewire::process",
     "namewire::process::privileges",
@@ -132,6 +132,7 @@ const LOG_MODULES: [&str; 70] = [
     "ndn_access::file",
     "ndn_client::connection",
     "ndn_client::endpoint",
+    "ndn_client::manage",
     "ndn_client::memif",
     "ndn_client::ping",
     "ndn_client::publish",
