@@ -172,11 +172,15 @@ fn prefixes_are_limited_to_identities_by_rules_of_one_line() {
         forwarder.process.stderr().contains(reason).then_some(())
     });
     // The same for local applications: libraries sign with a digest.
+    let file = directory.path().join("file");
+    std::fs::write(&file, "content").unwrap();
     let put = |name: &str| {
-        let put = ["put", name, "/dev/null", "--until-idle", "1ms", "--json"];
-        forwarder.run(&put).status.code()
+        forwarder.run(&["put", name, file.to_str().unwrap(), "--until-idle", "1ms", "--json"])
     };
-    assert_eq!(put("/op/alice/local"), Some(1));
+    assert_eq!(put("/open/local").status.code(), Some(0));
+    let refused = put("/op/alice/local");
+    let text = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert!(refused.status.code() == Some(1) && text.contains("403"), "{text}");
 }
 
 /// Serves certificates from another host than the requester. It loses the first Interest for each.
