@@ -174,12 +174,9 @@ fn prefixes_are_limited_to_identities_by_rules_of_one_line() {
     // The same for local applications: libraries sign with a digest.
     let file = directory.path().join("file");
     std::fs::write(&file, "content").unwrap();
-    let put = |name: &str| {
-        forwarder.run(&["put", name, file.to_str().unwrap(), "--until-idle", "1ms", "--json"])
-    };
-    let refused = put("/op/alice/local");
-    let text = String::from_utf8_lossy(&refused.stdout).into_owned();
-    assert!(refused.status.code() == Some(1) && text.contains("403"), "{text}");
+    let refused = forwarder.run(&["put", "/op/alice/local", file.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && text.contains("403"), "{refused:?}");
 }
 
 /// Serves certificates from another host than the requester. It loses the first Interest for each.
