@@ -330,7 +330,7 @@ impl FrameTap for FrameCount {
 fn frames_without_packets_do_not_prolong_a_round() {
     const FLOODING: u64 = 16;
     // The longest read: 64 KiB.
-    const READ: u64 = 1 << 15;
+    const READ: u16 = 1 << 15;
     let mut node = Node::new(1, &ManualClock::new(Timestamp::ZERO, Duration::ZERO));
     let (face, mut producer) = node.application();
     let (_, mut bystander) = node.application();
@@ -340,7 +340,7 @@ fn frames_without_packets_do_not_prolong_a_round() {
     node.command(Command::SetTap(Some(Box::new(frames.clone()))));
     for stream in &mut flooding {
         // Link packets without a fragment.
-        stream.write_all(&[100, 0].repeat(READ as usize)).unwrap();
+        stream.write_all(&[100, 0].repeat(READ.into())).unwrap();
     }
     bystander.write_all(&interest("/p/1", 1)).unwrap();
     let mut answered_in = None;
@@ -348,7 +348,7 @@ fn frames_without_packets_do_not_prolong_a_round() {
         let before = frames.0.load(Ordering::Relaxed);
         node.workers[0].step();
         let read = frames.0.load(Ordering::Relaxed) - before;
-        assert!(read < 8192 + READ, "{read} frames in a round");
+        assert!(read < 8192 + u64::from(READ), "{read} frames in a round");
         if read == 0 {
             break;
         }
@@ -356,7 +356,7 @@ fn frames_without_packets_do_not_prolong_a_round() {
             answered_in.get_or_insert(round);
         }
     }
-    assert_eq!(frames.0.load(Ordering::Relaxed), FLOODING * READ + 1);
+    assert_eq!(frames.0.load(Ordering::Relaxed), FLOODING * u64::from(READ) + 1);
     assert!(answered_in.is_some_and(|round| round <= FLOODING), "{answered_in:?}");
 }
 
