@@ -96,11 +96,11 @@ fn debian_packages_install_and_are_removed() {
     let files: Vec<_> =
         std::fs::read_dir(&packages).unwrap().map(|file| file.unwrap().path()).collect();
     let install: Vec<_> = files.iter().map(|file| file.to_str().unwrap()).collect();
-    assert_eq!(install.len(), 2, "{install:?}");
+    assert_eq!(install.len(), 3, "{install:?}");
     dpkg(&root, &[&["--install"], &install[..]].concat());
     assert_eq!(dpkg(&root, &["--verify", "namewire"]), "", "files are as they were packaged");
 
-    for name in ["namewire", "nfd-autoreg"] {
+    for name in ["namewire", "nfd-autoreg", "ndnpeek"] {
         let mut command = Command::new(root.join("usr/bin").join(name));
         command.arg("--version");
         let output = run_to_end(command);
@@ -120,7 +120,7 @@ fn debian_packages_install_and_are_removed() {
     }
     let unit = std::fs::read_to_string(root.join("lib/systemd/system/namewire.service")).unwrap();
     assert!(unit.contains("ExecStart=/usr/bin/namewire run "), "{unit}");
-    dpkg(&root, &["--purge", "namewire-nfd-compat", "namewire"]);
+    dpkg(&root, &["--purge", "namewire-nfd-compat", "namewire-ndn-tools", "namewire"]);
     assert!(!root.join("usr/bin").exists() && !root.join("etc/default/namewire").exists());
 }
 
