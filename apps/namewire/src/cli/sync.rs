@@ -303,7 +303,12 @@ async fn show(
         let silence = silence.text(recent.silence(now()), endpoint, name).await;
         bar.set_length(bytes_found.max(1));
         bar.set_position(bytes);
-        bar.set_message(message((done, found), (bytes, bytes_found), recent.rate(now()), silence));
+        let mut text = message((done, found), (bytes, bytes_found), recent.rate(now()), silence);
+        if let Some(current) = progress.current_in_words() {
+            text.push_str("  ");
+            text.push_str(&current);
+        }
+        bar.set_message(text);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Results and progress of a copy.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -317,8 +317,22 @@ pub(in crate::cli) struct TreeProgress {
     transfers: AtomicU64,
     /// The transfer for which something arrived last, and when.
     latest: Mutex<Option<(u64, Instant)>>,
+    /// The paths of the files that are being fetched, by the numbers of their transfers.
+    current: Mutex<BTreeMap<u64, PathBuf>>,
     /// Complete files whose time or permissions could not be set.
     pub(super) without_attributes: AtomicU64,
+}
+
+/// A file that is being fetched, until this is dropped.
+pub(super) struct Current<'a> {
+    progress: &'a TreeProgress,
+    number: u64,
+}
+
+impl Drop for Current<'_> {
+    fn drop(&mut self) {
+        self.progress.current().remove(&self.number);
+    }
 }
 
 /// A question to the server, which ends when it is dropped, as one that is cancelled.
@@ -366,6 +380,27 @@ impl TreeProgress {
         *self.latest() = Some((0, now()));
     }
 
+    /// Notes that `transfer` fetches the file `path`.
+    pub(super) fn fetches(&self, transfer: &Transfer, path: &Path) -> Current<'_> {
+        let number = transfer.number;
+        self.current().insert(number, path.to_owned());
+        Current { progress: self, number }
+    }
+
+    /// The file whose fetch has lasted longest, and the number of the others.
+    pub(in crate::cli) fn current_in_words(&self) -> Option<String> {
+        let current = self.current();
+        let path = shown(current.values().next()?);
+        Some(match current.len() {
+            1 => path,
+            count => format!("{path} and {}", counted(count as u64 - 1, "other")),
+        })
+    }
+
+    fn current(&self) -> MutexGuard<'_, BTreeMap<u64, PathBuf>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn latest(&self) -> MutexGuard<'_, Option<(u64, Instant)>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -393,6 +428,23 @@ mod tests {
         let transfer = Transfer::begin(&progress);
         progress.note_answer();
         assert!(transfer.watch(failing()).await.1.is_none(), "the server has answered");
+    }
+
+    #[test]
+    fn file_that_is_fetched_longest_is_named_and_the_others_counted() {
+        let progress = Arc::default();
+        let [one, two, three] = [(); 3].map(|()| Transfer::begin(&progress));
+        let third = progress.fetches(&three, Path::new("c"));
+        let first = progress.fetches(&one, Path::new("a/x\ny"));
+        let second = progress.fetches(&two, Path::new("b"));
+        let words = || progress.current_in_words();
+        assert_eq!(words().unwrap(), format!("{} and 2 others", shown(Path::new("a/x\ny"))));
+        drop(first);
+        assert_eq!(words().unwrap(), "b and 1 other");
+        drop(second);
+        assert_eq!(words().unwrap(), "c");
+        drop(third);
+        assert_eq!(words(), None);
     }
 
     #[test]

@@ -647,6 +647,7 @@ impl OneFile {
     /// Fetches it.
     async fn fetch(mut self, transfer: Transfer) -> Outcome<FetchedFile> {
         let progress = Arc::clone(&self.progress);
+        let current = progress.fetches(&transfer, &self.planned.path);
         let mut fetched = self.fetch_version(&transfer).await;
         if fetched.is_err() {
             // It may have changed since it was found.
@@ -662,6 +663,7 @@ impl OneFile {
                 fetched = self.fetch_version(&transfer).await;
             }
         }
+        drop(current);
         progress.files_done.fetch_add(1, Ordering::Relaxed);
         let has_replaced = self.planned.decision == Decision::Replace;
         let has_replaced_changed = self.planned.has_changed;
