@@ -145,9 +145,7 @@ impl Sink {
 
     fn packet(&mut self, frame: &CapturedFrame<'_>, line: &PacketLine) -> Outcome {
         match self {
-            Self::Lines { json: true } => {
-                Ok(super::output::print_line(&line.json(frame).to_string())?)
-            }
+            Self::Lines { json: true } => Ok(super::output::print_json_line(line.json(frame))?),
             Self::Lines { json: false } => Ok(super::output::print_line(&line.text(frame))?),
             Self::Pcapng(..) => Ok(()),
         }

@@ -172,7 +172,15 @@ pub fn print_json(value: &Value) -> io::Result<()> {
 
 /// The text of [`print_json`].
 pub(super) fn json_text(value: &Value) -> String {
-    let mut value = value.clone();
+    format!("{:#}", with_schema(value.clone()))
+}
+
+/// An object of a stream of JSON, in one line.
+pub(super) fn print_json_line(value: Value) -> io::Result<()> {
+    print_line(&with_schema(value).to_string())
+}
+
+fn with_schema(mut value: Value) -> Value {
     let objects = if let Value::Array(elements) = &mut value {
         elements.as_mut_slice()
     } else {
@@ -181,7 +189,7 @@ pub(super) fn json_text(value: &Value) -> String {
     for fields in objects.iter_mut().filter_map(Value::as_object_mut) {
         fields.insert("schema".to_owned(), JSON_SCHEMA.into());
     }
-    format!("{value:#}")
+    value
 }
 
 /// A count with its digits in groups of three: `1 234 567`.

@@ -102,8 +102,8 @@ fn print_packets(
     for line in lines {
         let line = line?;
         if json {
-            let text = serde_json::to_string(&line);
-            output::print_line(&text.map_err(|error| Failure::Failed(error.to_string()))?)?;
+            let value = serde_json::to_value(&line);
+            output::print_json_line(value.map_err(|error| Failure::Failed(error.to_string()))?)?;
         } else {
             text_lines(&line).iter().try_for_each(|text| output::print_line(text))?;
         }
