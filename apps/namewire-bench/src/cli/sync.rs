@@ -12,7 +12,8 @@ use namewire::cli::shared::{Outcome, size};
 ///
 /// A first copy, a second one without a change, one after a file has changed, and one after a directory was renamed. Each
 /// program reads from its own server over loopback: a forwarder with `namewire serve`, an rsync daemon, and `rclone serve
-/// webdav`. They take turns; every copy is compared with the tree. A ratio above 1 says that `namewire sync` was faster.
+/// webdav`. The first copy of namewire is made by `namewire get --recursive`, and it shows its progress on a terminal. They
+/// take turns; every copy is compared with the tree. A ratio above 1 says that `namewire sync` was faster.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Files of the tree, in directories of 50

@@ -1,12 +1,15 @@
 //! The programs that copy the tree: `namewire sync`, rsync and rclone, each from a server of its own over loopback.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::program;
 use crate::started::{Folder, Process, free_port};
@@ -86,7 +89,10 @@ impl Programs {
         let mut command = self.command(executable);
         match copier {
             Copier::Namewire => {
-                command.args(["sync", "--delete", "/bench"]).arg(copy);
+                match copy.exists() {
+                    true => command.args(["sync", "--delete", "/bench"]).arg(copy),
+                    false => command.args(["get", "--recursive", "/bench", "--output"]).arg(copy),
+                };
                 if let Some(rules) = &self.rules {
                     command.arg(format!("--verify=rules:{}", rules.display()));
                 }
@@ -102,10 +108,9 @@ impl Programs {
             }
         }
         let start = Instant::now();
-        let output = command.stdin(Stdio::null()).output().with_context(|| copier.name())?;
+        let (status, printed) = run_in_terminal(command).with_context(|| copier.name())?;
         let time = start.elapsed();
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{}: {}", copier.name(), complaint.trim());
+        ensure!(status.success(), "{}: {}", copier.name(), printed.trim());
         Ok(time)
     }
 
@@ -180,6 +185,27 @@ impl Programs {
         server.args(["--addr", &format!("127.0.0.1:{port}")]).arg(source);
         Process::serve(self.folder.path(), "rclone", server, |_| is_listening(port))
     }
+}
+
+/// Runs a program whose standard error is a terminal, so that it shows its progress; returns what it wrote there.
+fn run_in_terminal(mut command: Command) -> anyhow::Result<(ExitStatus, String)> {
+    let mut terminal =
+        File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?);
+    grantpt(&terminal)?;
+    unlockpt(&terminal)?;
+    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&terminal, size)?;
+    let path = ptsname(&terminal, Vec::new())?;
+    let standard_error = File::options().read(true).write(true).open(path.to_str()?)?;
+    command.env("TERM", "xterm").stdin(Stdio::null()).stdout(Stdio::null()).stderr(standard_error);
+    let mut child = command.spawn()?;
+    // Reading ends with an error when nobody else has the terminal.
+    drop(command);
+    let (mut printed, mut piece) = (Vec::new(), [0; 4096]);
+    while let Ok(length @ 1..) = terminal.read(&mut piece) {
+        printed.extend_from_slice(&piece[..length]);
+    }
+    Ok((child.wait()?, String::from_utf8_lossy(&printed).into_owned()))
 }
 
 fn is_listening(port: u16) -> bool {
