@@ -449,6 +449,51 @@ fn the_client_of_s3_lists_and_copies() {
         &part,
     ]);
     assert_eq!(fs::read(&part).unwrap(), fs::read(bed.served.join("large")).unwrap()[5..15]);
+    let head = text(&["s3api", "head-object", "--bucket", "data", "--key", "large"]);
+    let head: Value = serde_json::from_str(&head).unwrap();
+    assert_eq!(head["ContentLength"], FILE_BYTES, "{head}");
+    assert!(head["ETag"].is_string() && head["LastModified"].is_string(), "{head}");
+}
+
+#[test]
+fn wget_copies_a_directory() {
+    if !skip_unless_found("wget") {
+        return;
+    }
+    let bed = Bed::new(&[], &[]);
+    let copy = bed.forwarder.directory().join("copy");
+    let mut wget = Command::new("wget");
+    wget.args(["--recursive", "--no-parent", "--no-host-directories", "--no-verbose"]);
+    wget.args(["--no-proxy", "--restrict-file-names=unix,nocontrol"]);
+    wget.arg("--directory-prefix").arg(&copy).arg(&bed.url);
+    let output = run_to_end(wget);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for path in ["large", "sub/ü b"] {
+        let same = fs::read(copy.join(path)).unwrap() == fs::read(bed.served.join(path)).unwrap();
+        assert!(same, "{path}");
+    }
+    assert!(!copy.join(".hidden").exists());
+}
+
+#[test]
+fn aria2_fetches_a_file_by_several_connections() {
+    if !skip_unless_found("aria2c") {
+        return;
+    }
+    let bed = Bed::new(&[], &[]);
+    let mut aria2 = Command::new("aria2c");
+    aria2.args(["--no-conf", "--quiet", "--split=3", "--min-split-size=1M", "--no-proxy=*"]);
+    aria2.arg("--max-connection-per-server=3").arg("--dir").arg(bed.forwarder.directory());
+    aria2.args(["--out=copy", &bed.url("large")]);
+    let output = run_to_end(aria2);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let copy = fs::read(bed.forwarder.directory().join("copy")).unwrap();
+    assert!(copy == fs::read(bed.served.join("large")).unwrap());
+    let log = wait_until("the requests in the access log", || {
+        let log = bed.log();
+        (log.len() >= 3).then_some(log)
+    });
+    assert!(log.iter().all(|line| line["status"] == 206 || line["status"] == 200), "{log:?}");
 }
 
 /// Writes the configuration of rclone for both of its ways to read, and runs it.
