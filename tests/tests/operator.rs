@@ -112,6 +112,28 @@ fn progress_of_a_fetch_is_shown_on_a_terminal() {
 }
 
 #[test]
+fn progress_of_a_directory_names_the_files_and_the_totals() {
+    let forwarder = Settings::new().start();
+    let directory = forwarder.directory().join("data");
+    std::fs::create_dir_all(directory.join("run")).unwrap();
+    std::fs::write(directory.join("run/events"), noise(1, 9_000_000)).unwrap();
+    std::fs::write(directory.join("notes"), noise(2, 500_000)).unwrap();
+    let path = directory.display().to_string();
+    let mut server = forwarder.spawn("server", &["serve", &path, "--prefix", "/tree"]);
+    server.wait_for_output("the manifests of 2 files are ready");
+    let copy = forwarder.directory().join("copy");
+    let line = format!("get /tree --recursive --window 1 -o {}", copy.display());
+    let mut get = on_a_terminal(&line);
+    get.env("NDN_CLIENT_TRANSPORT", forwarder.unix());
+    let output = run_to_end(get);
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}");
+    for part in [" of 9.1 MiB", "/s ", " s left", " of 2 files", "run/events"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
+#[test]
 fn control_socket_in_use_is_reported_with_the_option() {
     let first = Settings::new().start();
     let control = first.socket().with_extension("control.sock").display().to_string();
