@@ -12,12 +12,15 @@ use ndn_packet::Name;
 use super::control_queries;
 use super::face::{down_for_people, peer_of};
 use super::failure::{Failure, Outcome};
+use super::output;
 use namewire_control::{FaceLimit, LinkCounters, WaitingFace};
 
 /// Larger tables are not fetched for a diagnosis.
 const ENTRIES_MAX: u64 = 10_000;
 /// Maximum time for an explanation.
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// Time without an answer after which the cause is looked for: longer than most answers take.
+const EARLY: Duration = Duration::from_secs(1);
 
 /// Adds the cause to a failure without an answer, if the forwarder knows it.
 pub(super) async fn explained<T>(
@@ -32,6 +35,29 @@ pub(super) async fn explained<T>(
         }
         other => other,
     }
+}
+
+/// Waits for the answer to Interests for a name. Reports why there is none as soon as the forwarder knows it: the end of the
+/// wait may be many seconds away.
+pub(super) async fn with_early_cause<T>(
+    endpoint: &Endpoint,
+    name: &Name,
+    answer: impl Future<Output = T>,
+) -> T {
+    let mut answer = std::pin::pin!(answer);
+    let early = async {
+        tokio::time::sleep(EARLY).await;
+        cause(endpoint, name).await
+    };
+    tokio::select! {
+        answer = &mut answer => return answer,
+        cause = early => {
+            if let Some(cause) = cause {
+                output::note(&format_args!("namewire: no answer to {name} yet: {cause}"));
+            }
+        }
+    }
+    answer.await
 }
 
 /// Why Interests for a name have no answer, if the forwarder knows it.

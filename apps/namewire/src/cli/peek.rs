@@ -15,6 +15,7 @@ use ndn_packet::{ContentType, Data, Name};
 use super::arguments::{from_base64, interest_name, name, positive_duration};
 use super::connect::{ConnectOptions, block_on};
 use super::connection::while_connected;
+use super::diagnose::with_early_cause;
 use super::failure::{Failure, Outcome};
 use super::{input, keys};
 
@@ -112,7 +113,11 @@ pub(super) fn run(options: &Options, as_ndnpeek: bool) -> Outcome {
         let endpoint = options.connect.open().await?;
         let timeout = options.lifetime.saturating_mul(options.retries.saturating_add(1));
         let received = while_connected(&endpoint, timeout, async {
-            let expressed = endpoint.express(&request).await;
+            let expressing = endpoint.express(&request);
+            let expressed = match options.hint.is_empty() {
+                true => with_early_cause(&endpoint, &options.name, expressing).await,
+                false => expressing.await,
+            };
             if let Err(ExpressError::Nack { reason, .. }) = &expressed
                 && as_ndnpeek
                 && options.format == Format::Content
