@@ -33,6 +33,19 @@ pub(super) fn object_name(text: &str) -> Result<Name, String> {
     with_components(name(text)?, NAME_COMPONENTS_MAX - 1)
 }
 
+/// Why a file or directory of a file server cannot be fetched, if its name has too many components: the metadata of both,
+/// and the listing of a directory, have three more.
+pub(super) fn too_deep(name: &Name) -> Option<String> {
+    let components_max = NAME_COMPONENTS_MAX - 3;
+    (name.len() > components_max).then(|| {
+        format!(
+            "{name} has {} components: at most {components_max} are possible for files and directories, as forwarders drop \
+             packets whose names have more than {NAME_COMPONENTS_MAX}",
+            name.len()
+        )
+    })
+}
+
 /// A name of at most `components_max` components beside its implicit digest.
 fn with_components(name: Name, components_max: usize) -> Result<Name, String> {
     let digest = usize::from(name.as_ref().implicit_digest().is_some());

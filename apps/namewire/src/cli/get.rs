@@ -261,8 +261,8 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
     }
 }
 
-/// The failure of a fetch, with the name of a file that is called as the version at the end of the name.
-fn with_file_name(failure: Failure, name: &Name) -> Failure {
+/// The failure to fetch or list something, with the name of a file that is called as the version at the end of the name.
+pub(super) fn with_file_name(failure: Failure, name: &Name) -> Failure {
     let version = name.as_ref().last().filter(|last| last.as_version().is_some());
     let (Failure::NoAnswer(text), Some(version)) = (&failure, version) else { return failure };
     let mut file = name.as_ref().parent().to_name();

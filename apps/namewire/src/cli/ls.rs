@@ -8,10 +8,12 @@ use ndn_packet::Name;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::arguments::object_name;
+use super::arguments::{object_name, too_deep};
 use super::connect::{ConnectOptions, block_on};
+use super::diagnose::{explained, with_early_cause};
 use super::failure::{Failure, Outcome};
 use super::fetch_file::failure;
+use super::get::with_file_name;
 use super::keys;
 use super::nfdc::extended_timestamp;
 use super::output::{self, Table, bytes_for_people};
@@ -54,9 +56,28 @@ pub(super) fn run(options: &Options) -> Outcome {
         let endpoint = options.connect.open().await?;
         let mut directories = vec![options.name.clone()];
         let mut listed = Vec::new();
+        let mut is_complete = true;
         while let Some(directory) = directories.pop() {
-            let listing = list(&endpoint, &directory, &fetching).await;
-            let (_, entries) = super::diagnose::explained(listing, &endpoint, &directory).await?;
+            let listing = match too_deep(&directory).filter(|_| directory != options.name) {
+                Some(reason) => Err(Failure::Failed(reason)),
+                None => {
+                    let listing = list(&endpoint, &directory, &fetching);
+                    with_early_cause(&endpoint, &directory, listing).await
+                }
+            };
+            let listing = explained(listing, &endpoint, &directory).await;
+            let entries = match listing {
+                Ok((_, entries)) => entries,
+                Err(failure) if failure.is_unanswered() || directory == options.name => {
+                    return Err(with_file_name(failure, &directory));
+                }
+                // Only this directory is left out.
+                Err(failure) => {
+                    output::note(&format_args!("namewire: {failure}"));
+                    is_complete = false;
+                    continue;
+                }
+            };
             if options.recursive {
                 let below = entries.iter().rev().filter(|entry| entry.is_directory);
                 directories.extend(below.map(|entry| name_of(&directory, entry)));
@@ -77,7 +98,10 @@ pub(super) fn run(options: &Options) -> Outcome {
         if options.json {
             output::print_json(&Value::Array(listed))?;
         }
-        Ok(())
+        match is_complete {
+            true => Ok(()),
+            false => Err(Failure::Failed("not all directories could be listed".to_owned())),
+        }
     })
 }
 
@@ -87,7 +111,7 @@ fn name_of(directory: &Name, entry: &ListingEntry) -> Name {
     name
 }
 
-/// The metadata of all entries; `None` for those that are gone.
+/// The metadata of all entries; `None` for those that are gone, or cannot be fetched for their depth.
 async fn metadata_of(
     endpoint: &Endpoint,
     directory: &Name,
@@ -103,6 +127,9 @@ async fn metadata_of(
         {
             let (endpoint, fetching) = (endpoint.clone(), fetching.clone());
             let name = name_of(directory, entry);
+            if too_deep(&name).is_some() {
+                continue;
+            }
             asking.spawn(async move { (position, endpoint.find(&name, &fetching).await) });
         }
         let Some(answer) = asking.join_next().await else { return Ok(found) };

@@ -22,7 +22,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::arguments::{at_least_one, duration, served_name, size};
+use super::arguments::{at_least_one, duration, served_name, size, too_deep};
 use super::certificates;
 use super::connect::{ConnectOptions, block_on_until_done, unless_turned_away};
 use super::failure::{Failure, Outcome};
@@ -420,12 +420,13 @@ fn report_serving(options: &Options, mounts: &[(String, String)]) -> Outcome {
 /// Kinds of entries of a directory that are not served, each with the option that includes it. Only the first entries
 /// are examined.
 fn left_out(options: &Options, directory: &Path) -> Vec<&'static str> {
+    let name = options.prefix.clone().unwrap_or_default();
     let device = |path: &Path| std::fs::symlink_metadata(path).ok().map(|found| found.dev());
     let own = device(directory);
-    let (mut hidden, mut symlinks, mut mounts) = (false, false, false);
-    let mut directories = vec![directory.to_owned()];
+    let (mut hidden, mut symlinks, mut mounts, mut deep) = (false, false, false, false);
+    let mut directories = vec![(name, directory.to_owned())];
     let mut examined = 0;
-    while let Some(directory) = directories.pop()
+    while let Some((name, directory)) = directories.pop()
         && examined < ENTRIES_EXAMINED_MAX
     {
         for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
@@ -436,10 +437,14 @@ fn left_out(options: &Options, directory: &Path) -> Vec<&'static str> {
             } else if kind.is_symlink() {
                 symlinks = true;
             } else if kind.is_dir() {
-                let is_own = device(&entry.path()) == own;
-                mounts |= !is_own;
-                if is_own {
-                    directories.push(entry.path());
+                let path = entry.path();
+                let is_other = device(&path).is_some_and(|device| Some(device) != own);
+                mounts |= is_other;
+                if !is_other {
+                    let mut name = name.clone();
+                    name.push_generic(entry.file_name().as_encoded_bytes());
+                    deep |= too_deep(&name).is_some();
+                    directories.push((name, path));
                 }
             }
         }
@@ -448,6 +453,7 @@ fn left_out(options: &Options, directory: &Path) -> Vec<&'static str> {
         (hidden, "names that begin with a period (--hidden)"),
         (symlinks && !options.symlinks, "symbolic links (--symlinks)"),
         (mounts && !options.other_file_systems, "other file systems (--other-file-systems)"),
+        (deep, "files and directories that are too deep: their names have too many components"),
     ];
     parts.into_iter().filter_map(|(is_there, what)| is_there.then_some(what)).collect()
 }

@@ -24,6 +24,7 @@ use super::root::Root;
 use super::rules::{Mode, Rules};
 use super::server::Server;
 
+use crate::cli::arguments::too_deep;
 use crate::cli::diagnose;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::fetch_file::{Policy, failure, manifest_of, with_reason};
@@ -32,8 +33,6 @@ const NOTHING_COPIED: &str = "nothing is copied; run the same command again";
 
 /// Maximum number of files and directories of a tree.
 const ENTRIES_MAX: usize = 1 << 22;
-/// Maximum depth of directories.
-const DEPTH_MAX: usize = 128;
 /// Maximum size of a listing, in bytes.
 const LISTING_LEN_MAX: usize = 64 << 20;
 
@@ -203,7 +202,6 @@ impl Planner<'_> {
         let name = self.server.directory;
         let listed = list(self.endpoint, name, &self.policy.fetching).await;
         let (metadata, entries) = diagnose::explained(listed, self.endpoint, name).await?;
-        let depth_max = name.len() + DEPTH_MAX;
         let top = self.directory(PathBuf::new(), &metadata, root)?;
         plan.is_empty = entries.is_empty();
         let mut files = Vec::new();
@@ -213,7 +211,7 @@ impl Planner<'_> {
         loop {
             if let Some((name, directory, entries)) = listed.take() {
                 for entry in entries {
-                    if plan.paths.len() >= ENTRIES_MAX || name.len() >= depth_max {
+                    if plan.paths.len() >= ENTRIES_MAX {
                         return Err(Failure::Failed(format!(
                             "{name}: too many directories or files"
                         )));
@@ -319,6 +317,9 @@ impl Planner<'_> {
             )));
         }
         plan.paths.insert(path.as_os_str().as_bytes().to_vec(), entry.is_directory);
+        if let Some(reason) = too_deep(&name) {
+            return Err(Failure::Failed(reason));
+        }
         Ok(Some((name, path)))
     }
 }
