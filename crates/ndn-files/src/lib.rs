@@ -15,6 +15,7 @@ mod preparations;
 mod prepare;
 mod read;
 mod real_time;
+mod refusal_reason;
 mod request;
 mod root;
 mod schedule;
@@ -48,6 +49,7 @@ pub use manifest::{
 pub use metadata::{FileMetadata, MetadataError, SignedLeaves};
 pub use path::Refusal;
 pub use preparations::Preparation;
+pub use refusal_reason::refusal_reason;
 pub use request::{LEAVES, LIST, MANIFEST, METADATA};
 pub use root::{Root, RootOptions};
 pub use server::{FileServer, Mount, ServerOptions, StartError};

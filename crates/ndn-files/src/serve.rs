@@ -25,6 +25,7 @@ use crate::metadata::{FileMetadata, SignedLeaves};
 use crate::packet::{Layout, PacketLimits, PreparedSigner, Slot, hash_packets};
 use crate::path::path_of;
 use crate::preparations::{Building, Preparations};
+use crate::refusal_reason::nack_content;
 use crate::request::{LIST, Requested};
 use crate::schedule::{Limits, Schedule};
 use crate::source::{FileSource, ListFailure, OpenFailure, Opened};
@@ -234,7 +235,8 @@ impl Service {
         self.observe(request, refused.event);
         if refused.sends_nack {
             let name = request.name().to_name();
-            self.answer_with(request, &name, ContentType::NACK, &[], scratch);
+            let reason = nack_content(refused.event);
+            self.answer_with(request, &name, ContentType::NACK, reason, scratch);
         }
     }
 
@@ -294,7 +296,8 @@ impl Service {
                 self.counters.add(refused.event, 1);
                 self.observe(&job.request, refused.event);
                 if refused.sends_nack {
-                    self.answer_with(&job.request, &name, ContentType::NACK, &[], scratch);
+                    let reason = nack_content(refused.event);
+                    self.answer_with(&job.request, &name, ContentType::NACK, reason, scratch);
                 }
             }
         }

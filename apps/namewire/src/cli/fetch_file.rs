@@ -13,6 +13,7 @@ use ndn_client::{Endpoint, ReceivedData};
 use ndn_files::{
     EarlierFetch, FileMetadata, Manifest, ManifestError, Origin, PartFile, Progress, ReceiveError,
     Received, ReplicaError, ReplicaReport, ReplicaStream, SegmentStream, Workers, receive,
+    refusal_reason,
 };
 use ndn_packet::{Convention, Name};
 
@@ -660,6 +661,11 @@ pub(super) fn report_start_over(progress: &Progress, reason: &dyn std::fmt::Disp
 }
 
 pub(super) fn failure(error: FetchError) -> Failure {
+    if let FetchError::NotFound { name, content } = &error
+        && let Some(reason) = refusal_reason(content)
+    {
+        return Failure::Failed(format!("{name} is not served: {reason}"));
+    }
     let failure = kind_of_fetch(&error)(error.to_string());
     if let Failure::VersionGone(text) = failure {
         return Failure::VersionGone(format!(

@@ -85,7 +85,7 @@ impl Bed {
         std::fs::write(path, content).unwrap();
     }
 
-    async fn express(
+    pub(super) async fn express(
         &self,
         uri: &str,
         prefix: bool,

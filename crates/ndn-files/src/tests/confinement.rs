@@ -90,6 +90,8 @@ async fn hidden_files_are_served_only_if_enabled() {
         bed.write(".git/config", b"content");
         bed.write("file", b"content");
         assert_eq!(bed.metadata("/x/.git/config").await.is_ok(), hidden);
+        let (_, content) = bed.express("/x/.git/config/32=metadata", true).await.unwrap();
+        assert_eq!(content == b"path", !hidden, "the consumer learns why");
         let expected: &[u8] = if hidden { b".git/\0file\0" } else { b"file\0" };
         assert_eq!(bed.fetch("/x").await.unwrap(), expected);
     }
@@ -118,6 +120,8 @@ async fn unreadable_file_is_refused() {
     // Root may read everything.
     assert_eq!(bed.metadata("/x/file").await.is_ok(), readable);
     assert_eq!(bed.count(Event::Denied), u64::from(!readable));
+    let (_, content) = bed.express("/x/file/32=metadata", true).await.unwrap();
+    assert_eq!(content == b"denied", !readable, "the consumer learns why");
     // A copy of the directory fails, and does not seem complete.
     assert_eq!(bed.fetch("/x").await.unwrap(), b"file\0");
 }
