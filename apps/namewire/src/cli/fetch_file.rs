@@ -1,5 +1,7 @@
 //! Fetches one object into a target: version, manifest, and resuming an interrupted fetch.
 
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -127,7 +129,37 @@ pub(super) async fn fetch(
             "{name} is not a directory of a file server: fetch it without --listing"
         )));
     }
+    if let Target::File(part) = &*target {
+        check_space(part.path(), size_of(&found), free_space)?;
+    }
     fetch_found(endpoint, found, policy, target, workers, observe).await
+}
+
+/// The size of a file of a file server, if it is known.
+fn size_of(found: &FoundObject) -> Option<u64> {
+    FileMetadata::decode(found.metadata()?).ok()?.size
+}
+
+/// Refuses a file that does not fit, before anything is written. One that it replaces stays until it is complete.
+fn check_space(path: &Path, size: Option<u64>, free: impl Fn(&Path) -> Option<u64>) -> Outcome {
+    let needed = size.unwrap_or(0).saturating_sub(PartFile::space_of_part(path));
+    let directory = path.parent().filter(|above| !above.as_os_str().is_empty());
+    match free(directory.unwrap_or(Path::new("."))) {
+        Some(free) if needed > free => Err(no_space(&path.display(), needed, free)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Free bytes of the file system of a directory.
+fn free_space(directory: &Path) -> Option<u64> {
+    let system = rustix::fs::statvfs(directory).ok()?;
+    Some(system.f_bavail.saturating_mul(system.f_frsize))
+}
+
+/// The failure of a copy that does not fit.
+pub(super) fn no_space(path: &dyn fmt::Display, needed: u64, free: u64) -> Failure {
+    let [needed, free] = [needed, free].map(bytes_for_people);
+    Failure::Failed(format!("{path}: {needed} are needed, and {free} are free"))
 }
 
 /// Whether it is a directory of a file server; unknown without metadata.
@@ -652,7 +684,7 @@ pub(super) fn usable(left: EarlierFetch, part: &PartFile, policy: &Policy) -> Op
     }
 }
 
-pub(super) fn report_start_over(progress: &Progress, reason: &dyn std::fmt::Display) {
+pub(super) fn report_start_over(progress: &Progress, reason: &dyn fmt::Display) {
     let there = bytes_for_people(progress.bytes);
     let name = &progress.origin.name;
     output::note(&format_args!(
@@ -674,4 +706,24 @@ pub(super) fn failure(error: FetchError) -> Failure {
         ));
     }
     failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_that_does_not_fit_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let free = |within: &Path| {
+            assert_eq!(within, directory.path());
+            Some(1000)
+        };
+        assert!(check_space(&path, Some(1000), free).is_ok());
+        assert!(check_space(&path, None, free).is_ok());
+        let text = check_space(&path, Some(1001), free).unwrap_err().to_string();
+        assert!(text.contains("file: ") && text.contains(" are needed, and "), "{text}");
+        assert!(free_space(directory.path()).is_some_and(|bytes| bytes > 0));
+    }
 }

@@ -27,7 +27,7 @@ use ndn_packet::Name;
 use tokio::task::JoinSet;
 
 use super::failure::{Failure, Outcome};
-use super::fetch_file::{Already, Policy, fetch_found};
+use super::fetch_file::{Already, Policy, fetch_found, no_space};
 use super::output::{self, bytes_for_people, counted};
 use super::target::Target;
 use fetched::{Action, FetchedFile, Transfer};
@@ -306,12 +306,8 @@ impl<'a> Tree<'a> {
             let at_once = device.replaced.iter().take(self.rules.jobs.into());
             let needed = at_once.fold(device.growth, |sum, bytes| sum.saturating_add(*bytes));
             if needed > device.free {
-                return Err(Failure::Failed(format!(
-                    "{}: {} are needed, and {} are free",
-                    shown(&root.join(Path::new(""))),
-                    bytes_for_people(needed),
-                    bytes_for_people(device.free)
-                )));
+                let top = shown(&root.join(Path::new("")));
+                return Err(no_space(&top, needed, device.free));
             }
         }
         Ok(())
