@@ -30,7 +30,8 @@ enum Command {
     Info(CommonOptions),
     /// Change the capacity and the policies
     Config {
-        /// Maximum number of Data packets
+        /// Maximum number of Data packets, at most the capacity that the forwarder was started with
+        /// (`tables.cs.capacity_packets`)
         #[arg(long, value_name = "PACKETS")]
         capacity: Option<u64>,
         /// Whether Data is admitted to the store

@@ -110,7 +110,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "cs config",
         &[
-            ("Store at most 100,000 packets", "namewire cs config --capacity 100000"),
+            ("Store at most 10,000 packets", "namewire cs config --capacity 10000"),
             (
                 "Keep Data that are requested once from evicting others",
                 "namewire cs config --policy s3-fifo",

@@ -5,6 +5,7 @@ use ndn_management::{ControlParameters, Dataset, StrategyChoice, Verb, cs_flag, 
 use super::grammar::Arguments;
 use super::session::{Exit, Session, refusal, required};
 use super::text::{self, Attributes, on_off};
+use crate::cli::output;
 
 /// Exit status for an unknown strategy.
 const UNKNOWN_STRATEGY: u8 = 7;
@@ -18,6 +19,14 @@ pub(super) async fn cs_config(session: &Session, arguments: &Arguments) -> Resul
         }
     }
     let now = session.command(Verb::CsConfig, &parameters, "updating CS config").await?;
+    if let (Some(asked), Some(applied)) = (arguments.unsigned("capacity"), now.capacity)
+        && applied < asked
+    {
+        output::note(&format_args!(
+            "nfdc: capacity {asked}: the forwarder has room for {applied} packets, as it was started \
+             (`tables.cs.capacity_packets`, `namewire run --cs-capacity`); {applied} was applied"
+        ));
+    }
     let is_set = |bit| now.flags.unwrap_or(0) & bit != 0;
     let mut line = Attributes::line();
     line.put("capacity", now.capacity.unwrap_or_default())
