@@ -1,10 +1,13 @@
 //! Tables and JSON on standard output.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ndn_counters::LinkDropReason;
 use ndn_forwarding::DropReason;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 use crate::config::text::without_numbers;
 use namewire_control::MemifRefusal;
@@ -12,11 +15,36 @@ use namewire_control::MemifRefusal;
 /// Minimum width of a column that is truncated to fit the terminal.
 const COLUMN_MIN: usize = 12;
 
+/// Whether standard error is a log whose lines are JSON.
+static IS_JSON_LOG: AtomicBool = AtomicBool::new(false);
+
+/// Lets [`note`] write lines of JSON, as those of the log of this process on standard error.
+pub fn note_as_json_lines() {
+    IS_JSON_LOG.store(true, Ordering::Relaxed);
+}
+
 /// Writes lines to standard error, without control characters: names of others are in them. Errors are ignored.
 pub fn note(text: &dyn std::fmt::Display) {
     let text = without_numbers(&text.to_string());
+    if IS_JSON_LOG.load(Ordering::Relaxed) {
+        let _ = writeln!(io::stderr().lock(), "{}", json_line(&text));
+        return;
+    }
     let lines: Vec<_> = text.split('\n').map(without_control).collect();
     let _ = writeln!(io::stderr().lock(), "{}", lines.join("\n"));
+}
+
+/// A note as a line of a JSON log.
+fn json_line(text: &str) -> Value {
+    let mut time = String::new();
+    // Writing to a String does not fail.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+    let text = text.strip_prefix("namewire: ").unwrap_or(text).replace("\nnamewire: ", "\n");
+    let (level, message) = match text.strip_prefix("warning: ") {
+        Some(warning) => ("warn", warning),
+        None => ("error", text.as_str()),
+    };
+    json!({ "time": time, "level": level, "module": "namewire", "message": message })
 }
 
 /// A drop reason in words; JSON has the name of the counter.
@@ -264,6 +292,16 @@ pub(crate) fn without_control(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn note_in_a_json_log_is_a_line_of_it() {
+        let line = json_line("namewire: warning: a \"b\"");
+        assert_eq!((&line["level"], &line["message"]), (&json!("warn"), &json!("a \"b\"")));
+        let line = json_line("namewire: one\nnamewire: two");
+        assert_eq!((&line["level"], &line["message"]), (&json!("error"), &json!("one\ntwo")));
+        assert_eq!(line.to_string().lines().count(), 1);
+        assert!(line["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{line}");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

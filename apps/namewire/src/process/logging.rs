@@ -25,6 +25,7 @@ use namewire_daemon::LogControl;
 use ndn_sys::clock;
 use ndn_types::duration_ms;
 
+use crate::cli::output;
 use crate::config::text::without_numbers;
 use crate::config::{Log, LogFormat, LogLevel, check_module, log_crates};
 use crate::log_text::{Text, TextFields};
@@ -92,6 +93,13 @@ pub fn init(settings: &Log, file: Option<LogFile>) -> Result<LogHandle, String> 
         LogFormat::Json => subscriber.with(lines.event_format(JsonLines)).try_init(),
     };
     installed.map_err(|error| error.to_string())?;
+    if settings.format == LogFormat::Json {
+        std::panic::set_hook(Box::new(|panic| {
+            let thread = std::thread::current();
+            let thread = thread.name().unwrap_or("without a name");
+            output::note(&format_args!("thread {thread} {panic}"));
+        }));
+    }
     Ok(LogHandle { filter, levels: Arc::new(Mutex::new(levels)), file, feed })
 }
 

@@ -135,11 +135,8 @@ fn line_of(http: &HttpListener) -> String {
 /// Prints the listening addresses, and notifies the service manager that the forwarder is ready.
 fn announce(lines: &str) {
     lines.lines().for_each(|line| tracing::info!("{line}"));
-    // A terminal shows the log already, if it is that of standard output.
-    let is_shown = io::stdout().is_terminal()
-        && io::stderr().is_terminal()
-        && tracing::enabled!(tracing::Level::INFO);
-    if is_shown {
+    // They are in the log already.
+    if is_log_on_standard_output() && tracing::enabled!(tracing::Level::INFO) {
         return service_manager::notify_ready();
     }
     // Errors do not matter: the forwarder listens.
@@ -147,6 +144,16 @@ fn announce(lines: &str) {
         tracing::warn!(%error, "standard output cannot be written");
     }
     service_manager::notify_ready();
+}
+
+/// Whether standard output and standard error are one terminal, file, pipe or socket, as under a service manager.
+fn is_log_on_standard_output() -> bool {
+    if io::stdout().is_terminal() && io::stderr().is_terminal() {
+        return true;
+    }
+    let identity = |found: rustix::fs::Stat| (found.st_dev, found.st_ino);
+    let (out, log) = (rustix::fs::fstat(io::stdout()), rustix::fs::fstat(io::stderr()));
+    out.is_ok_and(|out| log.is_ok_and(|log| identity(out) == identity(log)))
 }
 
 /// Warn if the new user cannot create the next log file, which would fail at the first rotation

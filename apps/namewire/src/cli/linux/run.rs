@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::config::Source;
 use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output;
 use crate::config::nfd_conf::FreePorts;
 use crate::config::{
     Config, ConfigError, Conflict, LogFormat, LogLevel, WORKERS_MAX, WorkerCount, check_module,
@@ -264,6 +265,9 @@ impl Options {
                 "json" => LogFormat::Json,
                 _ => LogFormat::Text,
             };
+        }
+        if config.log.format == LogFormat::Json {
+            output::note_as_json_lines();
         }
         Ok(Settings { config, source, problems })
     }
