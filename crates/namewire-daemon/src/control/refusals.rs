@@ -19,8 +19,8 @@ const PER_SECOND: u32 = 10;
 const REFUSALS_PER_SECOND: u32 = 20;
 /// Clients of memif, whose user is not known any more when they are refused.
 const MEMIF_CLIENTS: PrincipalKey = PrincipalKey::LocalApplication { uid: u32::MAX, pid: 0 };
-/// Minimum interval between log lines about the face limit: applications retry continuously.
-const FULL_PAUSE: Duration = Duration::from_secs(10);
+/// Minimum interval between log lines about the same limit: applications retry continuously.
+const FULL_PAUSE: Duration = Duration::from_secs(60);
 
 ndn_types::resource! {
     /// Log lines of one period, as a resource that principals share.
@@ -67,9 +67,14 @@ impl LineLimit {
         Some(take_unlogged(&mut self.unlogged))
     }
 
+    /// The number of the present period.
+    fn number(&self, now: Timestamp) -> u128 {
+        (now - Timestamp::ZERO).as_nanos() / self.period.as_nanos()
+    }
+
     /// Whether a line would be admitted.
     pub(super) fn has_room(&mut self, now: Timestamp, principal: PrincipalKey) -> bool {
-        let number = (now - Timestamp::ZERO).as_nanos() / self.period.as_nanos();
+        let number = self.number(now);
         if number != self.number {
             self.number = number;
             self.ledger = Self::empty(self.per_period);
@@ -88,6 +93,8 @@ pub(crate) struct ConnectionLog {
     pub(super) full: FaceLimitLog,
     /// Those closed for other reasons.
     pub(super) refused: Refusals,
+    /// Those of principals at a limit.
+    at_limit: LimitLog,
 }
 
 impl ConnectionLog {
@@ -101,9 +108,49 @@ impl ConnectionLog {
     ) {
         let is_of_all = matches!(limit, FaceRefusal::All | FaceRefusal::Share);
         self.full.refused += u64::from(is_of_all);
-        if let Some(unlogged) = self.refused.admit(now.monotonic, principal) {
+        if let Some(unlogged) = self.at_limit.admit(now.monotonic, principal, limit) {
             warn!(%principal, unlogged, "connection rejected: {limit}");
         }
+    }
+}
+
+/// The log of principals at a limit of faces: a line for each of them when that begins, then one a minute.
+#[derive(Debug)]
+struct LimitLog {
+    lines: LineLimit,
+    /// The period of `lines` that `logged` is of.
+    number: u128,
+    /// Principals with lines in this period, each with its limit.
+    logged: Vec<(PrincipalKey, FaceRefusal)>,
+}
+
+impl Default for LimitLog {
+    fn default() -> Self {
+        let lines = LineLimit::new(REFUSALS_PER_SECOND, FULL_PAUSE);
+        Self { lines, number: 0, logged: Vec::new() }
+    }
+}
+
+impl LimitLog {
+    /// As [`LineLimit::admit`].
+    fn admit(
+        &mut self,
+        now: Timestamp,
+        principal: PrincipalKey,
+        limit: FaceRefusal,
+    ) -> Option<Option<u64>> {
+        let number = self.lines.number(now);
+        if self.number != number {
+            self.number = number;
+            self.logged.clear();
+        }
+        if self.logged.contains(&(principal, limit)) {
+            self.lines.unlogged += 1;
+            return None;
+        }
+        let admitted = self.lines.admit(now, principal)?;
+        self.logged.push((principal, limit));
+        Some(admitted)
     }
 }
 
@@ -327,13 +374,28 @@ mod tests {
     }
 
     #[test]
-    fn face_limit_is_logged_every_ten_seconds() {
+    fn face_limit_is_logged_when_it_begins_and_every_minute() {
         let mut pauses = Pauses::default();
         let mut lines = Vec::new();
-        for second in 0..25 {
+        for second in 0..130 {
             lines.extend((0..20).filter_map(|_| pauses.admit(at(second))));
         }
-        assert_eq!(lines, [None, Some(199), Some(199)]);
+        assert_eq!(lines, [None, Some(1199), Some(1199)]);
+    }
+
+    #[test]
+    fn principal_at_a_limit_is_logged_once_a_minute() {
+        let mut log = LimitLog::default();
+        let [one, other] = [1, 2].map(|uid| PrincipalKey::LocalApplication { uid, pid: 7 });
+        let mut lines = Vec::new();
+        for second in 0..90 {
+            let admitted = log.admit(at(second), one, FaceRefusal::Share);
+            lines.extend(admitted.map(|unlogged| (second, unlogged)));
+        }
+        assert_eq!(lines, [(0, None), (60, Some(59))]);
+        assert_eq!(log.admit(at(91), other, FaceRefusal::Share), Some(Some(29)));
+        assert_eq!(log.admit(at(91), one, FaceRefusal::All), Some(None), "another limit");
+        assert_eq!(log.admit(at(91), one, FaceRefusal::All), None);
     }
 
     #[test]
