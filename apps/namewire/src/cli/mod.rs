@@ -168,13 +168,23 @@ const USAGE_STATUS: i32 = 2;
 pub fn main() -> ExitCode {
     // Does not return if a shell requests candidates.
     CompleteEnv::with_factory(program).var(complete::VARIABLE).completer("namewire").complete();
+    if let Some(usage) = companions::usage_of_process(program) {
+        // A closed output is no failure.
+        let _ = output::print_line(usage.trim_end());
+        return ExitCode::SUCCESS;
+    }
     let invocation = companions::Invocation::of_process();
     let companions::Invocation { arguments, tool } = invocation.unwrap_or_else(|reason| {
         output::note(&format_args!("namewire: {reason}"));
         std::process::exit(USAGE_STATUS);
     });
     let matches = program().try_get_matches_from(&arguments);
-    let matches = matches.unwrap_or_else(|error| refuse(error, &arguments));
+    let matches = matches.unwrap_or_else(|mut error| {
+        if let Some(tool) = tool {
+            companions::name_usage(&mut error, tool, &program());
+        }
+        refuse(error, &arguments)
+    });
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if let Command::Nfdc(options) = &arguments.command {
         // It has other exit statuses.

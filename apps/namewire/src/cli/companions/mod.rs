@@ -14,7 +14,8 @@ mod network;
 pub(super) mod start;
 pub(super) mod status_server;
 mod tools;
+mod usage;
 
 #[cfg(not(target_os = "linux"))]
 pub(super) use super::linux::start;
-pub(super) use invocation::Invocation;
+pub(super) use invocation::{Invocation, name_usage, usage_of_process};

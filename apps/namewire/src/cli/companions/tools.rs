@@ -15,12 +15,12 @@ const NFD_CONF_OPTION: &str = "--nfd-conf";
 pub(in crate::cli) struct Tool {
     pub(super) name: &'static str,
     /// The command here.
-    command: &'static [&'static str],
+    pub(super) command: &'static [&'static str],
     /// Options for what that program does by default, with their values. The path of NFD's configuration is one if the file
     /// exists.
     defaults: &'static [(&'static str, &'static str)],
     exit_status: ExitStatus,
-    options: &'static [(&'static str, Meaning)],
+    pub(super) options: &'static [(&'static str, Meaning)],
 }
 
 /// The exit statuses of a program, as its manual page lists them. Status 2 is that of a malformed command line everywhere.
@@ -59,7 +59,7 @@ impl ExitStatus {
 
 /// The translation of an option. The text of an option is its letter and its word, separated by a comma.
 #[derive(Clone, Copy, Debug)]
-enum Meaning {
+pub(super) enum Meaning {
     /// These arguments instead.
     Is(&'static [&'static str]),
     /// As the option of this name, with the same value.
@@ -151,7 +151,7 @@ const TOOLS: &[Tool] = &[
         command: &["start"],
         defaults: &[(NFD_CONF_OPTION, NFD_CONF)],
         exit_status: ExitStatus::Own,
-        options: &[],
+        options: &[("c,config", Value(NFD_CONF_OPTION))],
     },
     same_options("nfd-stop", &["stop"]),
     same_options("nfd-status", &["nfdc", "status", "report"]),
@@ -246,7 +246,7 @@ const fn same_options(name: &'static str, command: &'static [&'static str]) -> T
 }
 
 /// Commands of ndnsec, which are also programs: `ndnsec-list`.
-const NDNSEC: &[Tool] = &[
+pub(super) const NDNSEC: &[Tool] = &[
     Tool {
         name: "list",
         command: &["key", "list"],
@@ -396,6 +396,23 @@ pub(super) fn find<'a>(
 }
 
 impl Tool {
+    /// The name, with that of the program in front of a command.
+    pub(super) fn full_name(&self) -> String {
+        match NDNSEC.iter().any(|tool| tool.name == self.name) {
+            true => format!("ndnsec {}", self.name),
+            false => self.name.to_owned(),
+        }
+    }
+
+    /// Whether these arguments ask for the usage of a program that has options of its own.
+    pub(super) fn asks_for_usage(&self, given: &[OsString]) -> bool {
+        self.has_own_help() && given.iter().any(|word| word == "-h" || word == "--help")
+    }
+
+    pub(super) fn has_own_help(&self) -> bool {
+        self.meaning(|_, long| long == "help").is_some()
+    }
+
     /// The exit status of a failed command.
     pub(in crate::cli) fn exit_status(&self, failure: &Failure) -> u8 {
         self.exit_status.of(failure)
@@ -661,6 +678,7 @@ mod tests {
             ("ndnpeek -V", "--version".to_owned()),
             ("nfd-stop", "stop".to_owned()),
             ("nfd-start", format!("start{conf}")),
+            ("nfd-start --config /x/nfd.conf", "start --nfd-conf=/x/nfd.conf".to_owned()),
             ("nfd -c /x/nfd.conf", "run --nfd-conf=/x/nfd.conf".to_owned()),
             ("nfd --config=/x/nfd.conf", "run --nfd-conf=/x/nfd.conf".to_owned()),
             ("nfd --config /x/nfd.conf", "run --nfd-conf=/x/nfd.conf".to_owned()),
