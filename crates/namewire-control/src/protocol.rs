@@ -45,6 +45,9 @@ results! {
         pub waiting: Vec<String>,
         /// Settings whose change takes effect at the reload: those that it has changed, or would change.
         pub changes: Vec<String>,
+        /// Options of the command line, which set something whatever the file says, each with its settings.
+        #[serde(default)]
+        pub overrides: Vec<String>,
     }
 
     /// A required face that is missing: a configured one, or a permanent one whose session has ended.

@@ -133,7 +133,9 @@ impl Operations for Recorder {
 
     fn check_config(&self) -> Result<ConfigStatus, String> {
         let (waiting, changes) = (Vec::new(), vec!["log.level".to_owned()]);
-        Ok(ConfigStatus { has_file: true, error: Some("line 1".to_owned()), waiting, changes })
+        let overrides = vec!["--port: listeners.udp.port".to_owned()];
+        let error = Some("line 1".to_owned());
+        Ok(ConfigStatus { has_file: true, error, waiting, changes, overrides })
     }
 
     fn reload_config(&self) -> Result<ConfigStatus, String> {

@@ -120,6 +120,8 @@ pub struct ConfigSource {
     pub read: Box<dyn Fn() -> Result<Config, String> + Send>,
     /// Whether a configuration file exists.
     pub has_file: bool,
+    /// Options of the command line, each with the settings that it determines, for the answer to a reload.
+    pub overrides: Vec<String>,
 }
 
 impl fmt::Debug for ConfigSource {
@@ -153,7 +155,7 @@ impl Hooks {
         let read = || Err("there is no configuration file".to_owned());
         Ok(Self {
             requests: Requests::new()?,
-            source: ConfigSource { read: Box::new(read), has_file: false },
+            source: ConfigSource { read: Box::new(read), has_file: false, overrides: Vec::new() },
             log: Arc::new(NoLogControl),
             on_listening: Box::new(|_| {}),
         })

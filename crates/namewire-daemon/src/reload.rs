@@ -119,7 +119,8 @@ impl Reload {
         });
         let waiting = waiting.chain(on_demand).collect();
         let changes = pending.live.clone();
-        ConfigStatus { has_file: self.source.has_file, error, waiting, changes }
+        let overrides = self.source.overrides.clone();
+        ConfigStatus { has_file: self.source.has_file, error, waiting, changes, overrides }
     }
 
     /// Steps that can fail come first and change nothing in force.

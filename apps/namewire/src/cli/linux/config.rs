@@ -77,14 +77,15 @@ fn reload(control: &ControlOptions, is_check: bool, as_json: bool) -> Outcome {
     let mut client = control.connect()?;
     let refused = |error: &str| Failure::Usage(error.replace('\n', "\nnamewire: "));
     let status = if is_check { client.check_config() } else { client.reload_config() };
-    let ConfigStatus { has_file, error, waiting, changes } = status.map_err(|error| {
-        if let ControlError::Refused(reason) = &error { refused(reason) } else { error.into() }
-    })?;
+    let ConfigStatus { has_file, error, waiting, changes, overrides } =
+        status.map_err(|error| {
+            if let ControlError::Refused(reason) = &error { refused(reason) } else { error.into() }
+        })?;
     if let Some(error) = error {
         return Err(refused(&error));
     }
     if as_json {
-        let status = json!({ "has_file": has_file, "waiting": waiting, "changes": changes });
+        let status = json!({ "has_file": has_file, "waiting": waiting, "changes": changes, "overrides": overrides });
         return Ok(output::print_json(&status)?);
     }
     output::print_line(match (has_file, is_check) {
@@ -92,6 +93,9 @@ fn reload(control: &ControlOptions, is_check: bool, as_json: bool) -> Outcome {
         (true, true) => "the configuration can be read again",
         (false, _) => "there is no configuration file: the settings are as at the start",
     })?;
+    for option in overrides.iter().filter(|_| has_file) {
+        output::print_line(&format!("set by the command line, whatever the file says: {option}"))?;
+    }
     let changed = if is_check { "changes at a reload" } else { "changed" };
     for setting in changes {
         output::print_line(&format!("{changed}: {setting}"))?;

@@ -19,6 +19,30 @@ use ndn_sys::clock::Clock;
 use crate::process::logging::LogFile;
 use crate::process::{self, Prepared};
 
+/// Options, and the settings that they determine.
+const OPTIONS: &[(&str, &[&str])] = &[
+    ("--socket", &["listeners.unix.path"]),
+    ("--port", &["listeners.udp.port", "listeners.tcp.port"]),
+    ("--address", &["listeners.udp.addresses", "listeners.tcp.addresses"]),
+    ("--no-unix", &["listeners.unix.enabled"]),
+    ("--no-tcp", &["listeners.tcp.enabled"]),
+    ("--no-udp", &["listeners.udp.enabled"]),
+    ("--cs-capacity", &["tables.cs.capacity_packets"]),
+    ("--cpu", &["forwarder.cpus"]),
+    ("--workers", &["forwarder.workers"]),
+    ("--user", &["privileges.user"]),
+    ("--log", &["log.level", "log.modules"]),
+    ("--log-format", &["log.format"]),
+    ("--control", &["control.path"]),
+    ("--http", &["control.http.listen"]),
+];
+
+/// Whether an option is one of `arguments`.
+fn is_given(option: &str, arguments: &[OsString]) -> bool {
+    let is_it = |word: &OsString| word.to_string_lossy().split('=').next() == Some(option);
+    arguments.iter().any(is_it)
+}
+
 /// Run the forwarder
 ///
 /// Without options it listens on a Unix socket and on UDP and TCP port 6363. The socket is /run/nfd/nfd.sock for root,
@@ -106,7 +130,8 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         Ok(config)
     };
     let log_file = options.log_file.as_deref().map(open_log).transpose()?;
-    let source = ConfigSource { read: Box::new(read), has_file };
+    let overrides = options.overrides();
+    let source = ConfigSource { read: Box::new(read), has_file, overrides };
     process::run(&config, plan, source, log_file).map_err(Failure::from)
 }
 
@@ -150,22 +175,18 @@ impl Options {
 
     /// The option that has set the setting at fault, if there is one.
     fn option_of(&self, fault: &Conflict) -> Option<&'static str> {
-        let given = [
-            ("--socket", "listeners.unix.path", self.socket.is_some()),
-            ("--control", "control.path", self.control.is_some()),
-            ("--cs-capacity", "tables.cs.capacity_packets", self.cs_capacity.is_some()),
-            ("--cpu", "forwarder.cpus", self.cpu.is_some()),
-            ("--workers", "forwarder.workers", self.workers.is_some()),
-            ("--user", "privileges.user", self.user.is_some()),
-            ("--http", "control.http.listen", !self.http.is_empty()),
-        ];
-        let of_key = |key: &String| {
-            given
-                .iter()
-                .find(|(_, of, is_given)| of == key && *is_given)
-                .map(|(option, ..)| *option)
-        };
-        fault.keys.iter().find_map(of_key)
+        let given = self.arguments();
+        let given = OPTIONS.iter().filter(|(option, _)| is_given(option, &given));
+        let mut of_key =
+            given.filter(|(_, keys)| fault.keys.iter().any(|key| keys.contains(&&**key)));
+        of_key.next().map(|(option, _)| *option)
+    }
+
+    /// The options that are given, each with its settings, which the file cannot change.
+    fn overrides(&self) -> Vec<String> {
+        let given = self.arguments();
+        let given = OPTIONS.iter().filter(|(option, _)| is_given(option, &given));
+        given.map(|(option, keys)| format!("{option}: {}", keys.join(", "))).collect()
     }
 
     /// The options as command-line arguments.
@@ -354,6 +375,14 @@ mod tests {
         assert_eq!(config.tables.cs.capacity_packets, 5);
         assert_eq!(config.forwarder.cpus, [2]);
         assert_eq!(config.log.level, LogLevel::Warn);
+        let program = std::iter::once("run").chain(arguments.split(' '));
+        let overrides = Program::parse_from(program).options.overrides();
+        for expected in
+            ["--port: listeners.udp.port, listeners.tcp.port", "--no-tcp: listeners.tcp.enabled"]
+        {
+            assert!(overrides.iter().any(|option| option == expected), "{overrides:?}");
+        }
+        assert!(!overrides.iter().any(|option| option.starts_with("--no-udp")), "{overrides:?}");
         assert_eq!(config.log.modules["ndn_dataplane"], LogLevel::Debug);
     }
 
