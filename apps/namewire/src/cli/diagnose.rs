@@ -130,6 +130,32 @@ pub(super) const NO_ROUTE_PATH: &str = "without a route";
 
 /// The faces that Interests for a name are sent to, from the tables of a local forwarder: `via face 288 (udp4://…)`.
 pub(super) async fn path(endpoint: &Endpoint, name: &Name) -> Option<String> {
+    let (entries, uris) = tables(endpoint).await?;
+    Some(via(name, &entries, &uris))
+}
+
+/// Notes for prefixes to be served that have next hops in a local forwarder already.
+pub(super) async fn note_other_producers(endpoint: &Endpoint, prefixes: &[Name]) {
+    let Some((entries, uris)) = tables(endpoint).await else { return };
+    for note in prefixes.iter().filter_map(|prefix| other_producers(prefix, &entries, &uris)) {
+        output::note(&note);
+    }
+}
+
+fn other_producers(
+    prefix: &Name,
+    entries: &[FibEntry],
+    uris: &BTreeMap<u64, String>,
+) -> Option<String> {
+    route_of(prefix, entries).filter(|entry| entry.name == *prefix)?;
+    Some(format!(
+        "namewire: {prefix} has another producer already, {}: the strategy decides which of them an Interest reaches",
+        via(prefix, entries, uris)
+    ))
+}
+
+/// The FIB of a local forwarder, and the URIs of peers by FaceId.
+async fn tables(endpoint: &Endpoint) -> Option<(Vec<FibEntry>, BTreeMap<u64, String>)> {
     let found = tokio::time::timeout(TIMEOUT, async {
         if !matches!(endpoint.address()?, ForwarderAddress::Unix(_)) {
             return None;
@@ -140,7 +166,7 @@ pub(super) async fn path(endpoint: &Endpoint, name: &Name) -> Option<String> {
         }
         let entries: Vec<FibEntry> = management.dataset(&Dataset::FibList).await.ok()?;
         let faces: Vec<FaceStatus> = management.dataset(&Dataset::FaceList).await.ok()?;
-        Some(via(name, &entries, &peers(&faces)))
+        Some((entries, peers(&faces)))
     });
     found.await.ok().flatten()
 }
@@ -242,6 +268,20 @@ mod tests {
         assert_eq!(path(&[entry("/x", &[288]), entry("/a", &[])]), "without a route");
         let many = path(&[entry("/a", &[288, 289, 290])]);
         assert!(many.ends_with("face 289 (its peer), …"), "{many}");
+    }
+
+    #[test]
+    fn other_producer_of_a_prefix_is_noted() {
+        let uris = BTreeMap::from([(288, "unix:///run/nfd/nfd.sock".to_owned())]);
+        let note = |uri: &str| {
+            other_producers(&uri.parse().unwrap(), &[entry("/a", &[288]), entry("/b", &[])], &uris)
+        };
+        assert!(
+            note("/a")
+                .unwrap()
+                .contains("/a has another producer already, via face 288 (unix:///run")
+        );
+        assert_eq!((note("/a/b"), note("/b"), note("/c")), (None, None, None));
     }
 
     #[test]

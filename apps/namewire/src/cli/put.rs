@@ -13,6 +13,7 @@ use serde_json::json;
 use super::arguments::{duration, positive_duration, served_name, size};
 use super::connect::{ConnectOptions, block_on_until_done, unless_turned_away};
 use super::connection::{open_within, while_connected};
+use super::diagnose::note_other_producers;
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
@@ -78,6 +79,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let size = content.len();
     block_on_until_done(async {
         let endpoint = open_within(&options.connect, options.wait).await?;
+        note_other_producers(&endpoint, std::slice::from_ref(&options.name)).await;
         let publish =
             async { endpoint.publish(&options.name, content, &publishing).await.map_err(failure) };
         let object = Arc::new(unless_turned_away(publish).await?);

@@ -25,6 +25,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use super::arguments::{at_least_one, duration, served_name, size, too_deep};
 use super::certificates;
 use super::connect::{ConnectOptions, block_on_until_done, unless_turned_away};
+use super::diagnose::note_other_producers;
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::output::{self, bytes_for_people, counted, grouped};
@@ -185,8 +186,10 @@ pub(super) fn run(options: &Options) -> Outcome {
     let of_signer = options.connect.certificates()?;
     let mounts = mounts(options)?;
     let described: Vec<_> = mounts.iter().map(describe).collect();
+    let prefixes: Vec<_> = mounts.iter().map(|mount| mount.prefix.clone()).collect();
     block_on_until_done(async {
         let endpoint = options.connect.open().await?;
+        note_other_producers(&endpoint, &prefixes).await;
         let start = async { FileServer::start(&endpoint, mounts, &serving).await.map_err(failure) };
         let server = Arc::new(unless_turned_away(start).await?);
         let scraped = Arc::clone(&server);
