@@ -12,7 +12,9 @@ use super::arguments::size;
 use super::connect::block_on;
 use super::control_queries;
 use super::failure::{Failure, Outcome};
-use super::manage::{CommonOptions, FaceArgument, Switch, command, face_uri, find_face, refused};
+use super::manage::{
+    CommonOptions, FaceArgument, Switch, command, face_uri, find_face, note_own_listener, refused,
+};
 use super::output;
 use super::resolve::canonical;
 use crate::config::{MTU_MAX, MTU_MIN};
@@ -196,7 +198,10 @@ async fn create(
     let response = endpoint.management().respond(Verb::FaceCreate, &parameters).await?;
     let face = response.parameters().ok().filter(|parameters| parameters.face_id.is_some());
     match (face, response.code) {
-        (Some(face), 200) => report(&face, common, "created"),
+        (Some(face), 200) => {
+            note_own_listener(&endpoint, &face).await;
+            report(&face, common, "created")
+        }
         // The body names the existing face; the other properties are requested by an update.
         (Some(face), 409) => {
             if driver.is_some() {

@@ -3,13 +3,14 @@
 use clap::Args;
 use ndn_client::{CommandError, Endpoint};
 use ndn_management::{
-    ControlParameters, ControlResponse, Dataset, FaceQueryFilter, FaceStatus, Verb,
+    ChannelStatus, ControlParameters, ControlResponse, Dataset, FaceQueryFilter, FaceStatus, Verb,
 };
 use ndn_packet::Name;
 use ndn_types::FaceUri;
 
 use super::connect::{ConnectOptions, hint_of_code};
 use super::failure::{Failure, Outcome};
+use super::output;
 use super::resolve::canonical;
 
 /// Options of every management command.
@@ -171,7 +172,12 @@ pub(super) async fn find_or_create_face(
             let parameters =
                 ControlParameters { uri: Some(uri.to_string()), ..ControlParameters::default() };
             match endpoint.management().create_face(&parameters).await {
-                Ok((face, _)) => Ok(face.face_id.unwrap_or(0)),
+                Ok((face, is_new)) => {
+                    if is_new {
+                        note_own_listener(endpoint, &face).await;
+                    }
+                    Ok(face.face_id.unwrap_or(0))
+                }
                 Err(CommandError::Refused { code, text, .. }) => {
                     Err(refused(&uri, &ControlResponse::new(code, text)))
                 }
@@ -180,6 +186,36 @@ pub(super) async fn find_or_create_face(
         }
         FaceArgument::Uri(_) => Ok(find_face(endpoint, argument).await?.properties.face_id),
     }
+}
+
+/// Notes that a new face leads to a listener of its own forwarder, to which it returns all Interests.
+pub(super) async fn note_own_listener(endpoint: &Endpoint, face: &ControlParameters) {
+    let (Some(remote), Some(local)) = (&face.uri, &face.local_uri) else { return };
+    let channels = endpoint.management().dataset(&Dataset::ChannelList).await;
+    let channels: Vec<ChannelStatus> = channels.unwrap_or_default();
+    if is_own_listener(remote, local, channels.iter().map(|channel| channel.local_uri.as_str())) {
+        output::note(&format_args!(
+            "namewire: {remote} is a listener of this forwarder: the face returns its Interests to it, and leads nowhere"
+        ));
+    }
+}
+
+/// Whether a face leads to one of these listeners: its ends have one host, which is this one.
+fn is_own_listener<'a>(
+    remote: &str,
+    local: &str,
+    mut listeners: impl Iterator<Item = &'a str>,
+) -> bool {
+    let (Ok(remote), Ok(local)) = (FaceUri::parse(remote), FaceUri::parse(local)) else {
+        return false;
+    };
+    let listens = |listener: FaceUri| {
+        let is_any = matches!(listener.host(), "0.0.0.0" | "::");
+        (listener.scheme(), listener.port()) == (remote.scheme(), remote.port())
+            && (is_any || listener.host() == remote.host())
+    };
+    remote.host() == local.host()
+        && listeners.any(|listener| FaceUri::parse(listener).is_ok_and(listens))
 }
 
 /// The failure of a refused command.
@@ -217,6 +253,24 @@ impl Switch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn face_to_an_own_listener_is_recognized() {
+        let is_own = |remote: &str, local: &str| {
+            let listeners = ["udp4://0.0.0.0:6363", "tcp4://192.0.2.1:6363", "udp6://[::]:6363"];
+            is_own_listener(remote, local, listeners.into_iter())
+        };
+        assert!(is_own("udp4://127.0.0.1:6363", "udp4://127.0.0.1:6363"));
+        assert!(is_own("tcp4://192.0.2.1:6363", "tcp4://192.0.2.1:40000"));
+        assert!(is_own("udp6://[::1]:6363", "udp6://[::1]:6363"));
+        for (remote, local) in [
+            ("udp4://127.0.0.1:7000", "udp4://127.0.0.1:6363"),
+            ("udp4://192.0.2.2:6363", "udp4://192.0.2.1:6363"),
+            ("tcp4://127.0.0.1:6363", "tcp4://127.0.0.1:40000"),
+        ] {
+            assert!(!is_own(remote, local), "{remote}");
+        }
+    }
 
     #[test]
     fn malformed_face_uris_are_refused_with_the_right_form() {
