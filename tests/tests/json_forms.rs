@@ -17,9 +17,9 @@ Commands with `--json` print JSON on standard output. This page lists their fiel
 
 - An object, and each object of a list, states the version of this form in `schema`, now 1. Fields may be added; if one is
   renamed, removed, or changes its meaning, the version increases. A list without elements is an empty array.
-- A field has one name and one meaning in all commands. Its unit is the last word: `_ms`, `_ns` (of times of day: since
-  1970), `_bytes`, `_packets`, `_percent`, `_per_s`; `bytes` alone is a size. A field without a unit is a count, a
-  number such as `face_id`, or text.
+- A field has one name and one meaning in all commands. Its unit is the last word: `_ms`, `_us` (latencies and
+  processor time of `traffic`), `_ns` (of times of day: since 1970), `_bytes`, `_packets`, `_percent`, `_per_s`; `bytes`
+  alone is a size. A field without a unit is a count, a number such as `face_id`, or text.
 - Names are NDN URIs. Fields that do not apply are `null`.
 - If a command with `--json` fails, its last line on standard error is the object in [Failures](#failures), with the kind and
   the exit status. Unusable command lines are reported as text.
@@ -184,7 +184,8 @@ fn fields_of_json_are_those_of_the_reference() {
     let certificate = path("certificate");
     fs::write(&certificate, run(&["key", "gen", "/me"]).stdout).unwrap();
     let (file, copy) = (path("file"), path("copy"));
-    let packet = path("packet");
+    let (packet, config) = (path("packet"), path("namewire.toml"));
+    fs::write(&config, "").unwrap();
     fs::write(&packet, run(&["peek", "/pings/ping/1", "--format", "packet"]).stdout).unwrap();
     let mut sections: BTreeMap<String, Value> = BTreeMap::new();
     let face = forwarder.json(&["face", "create", "udp4://127.0.0.1:11"]);
@@ -207,12 +208,14 @@ fn fields_of_json_are_those_of_the_reference() {
         &["cs", "config", "--capacity", "1000"],
         &["cs", "erase", "/pings"],
         &["ping", "/pings", "--count", "1"],
+        &["peek", "/pings/ping/1"],
         &["ls", "/files"],
         &["get", "/files/file", "--output", &file],
         &["sync", "/files", &copy],
         &["dissect", &packet],
         &["log"],
         &["config", "reload"],
+        &["config", "check", &config],
         &["key", "list"],
         &["cert", "dump", "--file", &certificate],
         &["traffic", "consumer", "/pings/ping", "--count", "1"],
@@ -225,8 +228,6 @@ fn fields_of_json_are_those_of_the_reference() {
         let value = value.unwrap_or_else(|error| panic!("{arguments:?}: {error}: {printed:?}"));
         sections.insert(title.join(" "), value);
     }
-    let peeked = run(&["peek", "/pings/ping/1", "--format", "json"]).stdout;
-    sections.insert("peek --format json".to_owned(), serde_json::from_slice(&peeked).unwrap());
     let mut faces = forwarder.json(&["face", "list"]);
     // Counters by the reason of a drop are those of the reference of counters.
     faces.as_array_mut().unwrap().retain(|face| face["remote_uri"] == "udp4://127.0.0.1:9");

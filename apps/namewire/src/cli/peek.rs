@@ -17,7 +17,7 @@ use super::connect::{ConnectOptions, block_on};
 use super::connection::while_connected;
 use super::diagnose::with_early_cause;
 use super::failure::{Failure, Outcome};
-use super::{input, keys};
+use super::{input, keys, output};
 
 /// Time to wait for metadata after there was no answer.
 const METADATA_TIMEOUT: Duration = Duration::from_millis(500);
@@ -60,6 +60,9 @@ pub(super) struct Options {
     /// Part of the packet to print
     #[arg(long, value_enum, default_value = "content")]
     format: Format,
+    /// Print JSON (`--format json`)
+    #[arg(long)]
+    json: bool,
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
     verify: String,
     #[command(flatten)]
@@ -76,6 +79,12 @@ enum Format {
     Dissect,
     /// Name and fields as JSON, the content in Base64
     Json,
+}
+
+impl Options {
+    fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
 }
 
 fn base64_bytes(text: &str) -> Result<Arc<[u8]>, String> {
@@ -120,9 +129,9 @@ pub(super) fn run(options: &Options, as_ndnpeek: bool) -> Outcome {
             };
             if let Err(ExpressError::Nack { reason, .. }) = &expressed
                 && as_ndnpeek
-                && options.format == Format::Content
+                && options.format() == Format::Content
             {
-                super::output::print_line(&reason.to_string())?;
+                output::print_line(&reason.to_string())?;
             }
             expressed.map_err(Failure::from)
         })
@@ -193,13 +202,13 @@ fn refuse_nack(data: &Data<'_>) -> Outcome {
 fn show(received: &ReceivedData, options: &Options, as_ndnpeek: bool) -> Outcome {
     let data = received.data();
     let is_refused = !as_ndnpeek && data.content_type() == ContentType::NACK;
-    let bytes = match options.format {
+    let bytes = match options.format() {
         // The content of a Nack belongs to the message.
         Format::Content if is_refused => return Ok(()),
         Format::Content => data.content().unwrap_or_default().to_vec(),
         Format::Packet => received.wire().to_vec(),
         Format::Dissect => dissect(received.wire()).as_str().as_bytes().to_vec(),
-        Format::Json => format!("{:#}\n", json(&data)).into_bytes(),
+        Format::Json => format!("{}\n", output::json_text(&json(&data))).into_bytes(),
     };
     if options.output.as_os_str() != "-" {
         return std::fs::write(&options.output, bytes)

@@ -22,6 +22,9 @@ pub(in crate::cli) enum Command {
     Check {
         /// The file
         file: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Let a running forwarder read its configuration again, as SIGHUP does
     ///
@@ -55,12 +58,18 @@ pub(in crate::cli) enum Command {
 
 pub(in crate::cli) fn run(command: &Command) -> Outcome {
     match command {
-        Command::Check { file } => {
-            let found = match check(file)? {
+        Command::Check { file, json } => {
+            let warnings = check(file)?;
+            let shown = file.display().to_string();
+            if *json {
+                let checked = json!({ "file": shown, "warnings": warnings });
+                return Ok(output::print_json(&checked)?);
+            }
+            let found = match warnings.len() as u64 {
                 0 => "no problems".to_owned(),
                 warnings => format!("usable, with {}", output::counted(warnings, "warning")),
             };
-            output::print_line(&format!("{}: {found}", file.display()))?;
+            output::print_line(&format!("{shown}: {found}"))?;
         }
         Command::Reload { check, control, json } => reload(control, *check, *json)?,
         Command::Convert { file, output } => convert(file, output.as_deref())?,
@@ -107,8 +116,8 @@ fn reload(control: &ControlOptions, is_check: bool, as_json: bool) -> Outcome {
 }
 
 /// Reads a configuration file and checks it against this machine. Problems of the file and of the
-/// machine are reported together, after the warnings, whose number it returns.
-fn check(file: &Path) -> Outcome<u64> {
+/// machine are reported together, after the warnings, which it returns.
+fn check(file: &Path) -> Outcome<Vec<String>> {
     let (config, source, error) = load_leniently(file)?;
     let mut warnings = config.warnings();
     warnings.extend(machine_warnings(&config));
@@ -191,18 +200,17 @@ impl Source {
     }
 }
 
-/// Prints warnings with their lines to standard error; returns their number.
-pub(in crate::cli) fn report(warnings: Vec<Warning>, source: &Source) -> u64 {
-    let mut count = 0;
-    for warning in warnings {
-        let reported = match source {
-            Source::File(path) => config::locate_warning(path, &warning).to_string(),
-            Source::Defaults | Source::NfdConf(..) => warning.reason,
-        };
-        output::note(&format_args!("namewire: warning: {reported}"));
-        count += 1;
+/// Prints warnings with their lines to standard error, and returns them.
+pub(in crate::cli) fn report(warnings: Vec<Warning>, source: &Source) -> Vec<String> {
+    let warnings = warnings.into_iter().map(|warning| match source {
+        Source::File(path) => config::locate_warning(path, &warning).to_string(),
+        Source::Defaults | Source::NfdConf(..) => warning.reason,
+    });
+    let warnings: Vec<_> = warnings.collect();
+    for warning in &warnings {
+        output::note(&format_args!("namewire: warning: {warning}"));
     }
-    count
+    warnings
 }
 
 /// The plan of a forwarder with this configuration on this machine.
