@@ -35,7 +35,7 @@ pub(in crate::cli) struct Options {
     #[arg(long, short, default_value = "127.0.0.1")]
     address: IpAddr,
     /// TCP port to listen on; 0 selects a free port
-    #[arg(long, default_value_t = 6380)]
+    #[arg(long, default_value_t = 6381)]
     port: u16,
     /// Also accept requests over loopback for this host; may be repeated
     ///
@@ -233,7 +233,7 @@ mod tests {
         let others = ["status.example".to_owned()];
         let is_for_us =
             |fields: &str| is_for_us(&format!("GET / HTTP/1.1\r\n{fields}\r\n"), &others);
-        assert!(is_for_us("") && is_for_us("Host: localhost:6380\r\nX: y\r\n"));
+        assert!(is_for_us("") && is_for_us("Host: localhost:6381\r\nX: y\r\n"));
         assert!(is_for_us("host:127.0.0.1\r\n") && is_for_us("Host: status.example\r\n"));
         assert!(!is_for_us("Host: evil.example\r\n"));
         assert!(!is_for_us("Accept: *\r\nHOST: localhost\r\nhost : evil.example\r\n"));

@@ -160,6 +160,7 @@ const TOOLS: &[Tool] = &[
     same_options("ndn-autoconfig", &["autoconfig"]),
     same_options("ndn-autoconfig-server", &["autoconfig-server"]),
     Tool {
+        defaults: &[("--port", "8080")],
         // `-p` is a prefix everywhere else.
         options: &[("p,port", Value("--port"))],
         ..same_options("nfd-status-http-server", &["status-server"])
@@ -674,6 +675,7 @@ mod tests {
                 "nfd-status-http-server -p=8000 -a ::1",
                 "status-server --port=8000 -a ::1".to_owned(),
             ),
+            ("nfd-status-http-server", "status-server --port=8080".to_owned()),
             ("nfd-status-http-server --version", "--version".to_owned()),
             ("ndnpeek -V", "--version".to_owned()),
             ("nfd-stop", "stop".to_owned()),
