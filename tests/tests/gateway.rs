@@ -16,7 +16,7 @@ const FILE_BYTES: usize = 3 * 1024 * 1024 + 77;
 
 struct Bed {
     _gateway: Process,
-    _server: Process,
+    server: Process,
     forwarder: Forwarder,
     served: PathBuf,
     log: PathBuf,
@@ -33,10 +33,7 @@ impl Bed {
         fs::write(served.join("sub/ü b"), noise(2, 8192)).unwrap();
         fs::write(served.join(".hidden"), b"secret").unwrap();
         fs::write(forwarder.directory().join("outside"), b"secret").unwrap();
-        let directory = served.display().to_string();
-        let arguments = [&["serve", directory.as_str(), "--prefix", "/files"], serve].concat();
-        let mut server = forwarder.spawn("server", &arguments);
-        server.wait_for_output("serving ");
+        let server = start_server(&forwarder, &served, "server", serve);
         let log = forwarder.directory().join("access.log");
         let log_argument = log.display().to_string();
         let fixed = ["gateway", "--prefix", "/files", "--listen", "127.0.0.1:0", "--log"];
@@ -44,7 +41,7 @@ impl Bed {
         let mut gateway = forwarder.spawn("gateway", &arguments);
         gateway.wait_for_output("serving ");
         let url = gateway.stdout().trim().rsplit(' ').next().unwrap().to_owned();
-        Self { _gateway: gateway, _server: server, forwarder, served, log, url }
+        Self { _gateway: gateway, server, forwarder, served, log, url }
     }
 
     fn url(&self, path: &str) -> String {
@@ -67,11 +64,96 @@ impl Bed {
         (String::from_utf8_lossy(&output.stderr).into_owned(), output.stdout)
     }
 
+    fn etag(&self, path: &str) -> String {
+        let head = String::from_utf8(self.curl(&["--head"], path).stdout).unwrap().to_lowercase();
+        let etag = head.lines().find_map(|line| line.strip_prefix("etag: "));
+        etag.unwrap_or_else(|| panic!("{head}")).to_owned()
+    }
+
     fn log(&self) -> Vec<Value> {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
+}
+
+fn start_server(forwarder: &Forwarder, served: &Path, name: &str, more: &[&str]) -> Process {
+    let served = served.display().to_string();
+    let arguments = [&["serve", served.as_str(), "--prefix", "/files"], more].concat();
+    let mut server = forwarder.spawn(name, &arguments);
+    server.wait_for_output("serving ");
+    server
+}
+
+/// Replaces the content of a file by `cp -p` of one with the same size and modification time.
+fn copy_with_time_of(bed: &Bed, path: &Path, content: &[u8]) {
+    let before = path.metadata().unwrap();
+    let other = bed.forwarder.directory().join("other");
+    fs::write(&other, content).unwrap();
+    for arguments in [
+        ["touch", "-r", path.to_str().unwrap(), other.to_str().unwrap()],
+        ["cp", "-p", other.to_str().unwrap(), path.to_str().unwrap()],
+    ] {
+        let mut command = Command::new(arguments[0]);
+        command.args(&arguments[1..]);
+        assert!(run_to_end(command).status.success(), "{arguments:?}");
+    }
+    let after = path.metadata().unwrap();
+    assert_eq!(
+        (after.len(), after.modified().unwrap()),
+        (before.len(), before.modified().unwrap())
+    );
+}
+
+/// Checks that `get` and `sync` bring this content of the file `large`, through the cache of the forwarder.
+fn assert_all_fetch(bed: &Bed, content: &[u8]) {
+    let path = |name: &str| bed.forwarder.directory().join(name).display().to_string();
+    let (out, copy, compared) = (path("out"), path("copy"), path("compared"));
+    let _ = bed.forwarder.output(&["get", "/files/large", "-o", &out]);
+    assert!(fs::read(out).unwrap() == content, "get");
+    for (directory, options) in [(copy, &[][..]), (compared, &["--checksum"])] {
+        let synced = Path::new(&directory).join("large");
+        let unchanged = u64::from(synced.exists());
+        let report = bed.forwarder.json(&[&["sync", "/files", &directory], options].concat());
+        assert_eq!((&report["files"], &report["unchanged"]), (&2.into(), &unchanged.into()));
+        assert!(fs::read(synced).unwrap() == content, "{options:?}");
+    }
+}
+
+#[test]
+fn change_that_keeps_the_modification_time_reaches_all_consumers() {
+    if !skip_unless_found("curl") {
+        return;
+    }
+    let mut bed = Bed::new(&[], &[]);
+    let large = bed.served.join("large");
+    let first = fs::read(&large).unwrap();
+    assert_all_fetch(&bed, &first);
+    let mut etags = vec![bed.etag("large")];
+    for round in 1..=2 {
+        let content = noise(10 + round, FILE_BYTES);
+        if round == 2 {
+            // While the server does not run.
+            bed.server.signal(Signal::TERM);
+            bed.server.wait();
+        }
+        copy_with_time_of(&bed, &large, &content);
+        if round == 2 {
+            bed.server = start_server(&bed.forwarder, &bed.served, "server-again", &[]);
+        }
+        assert_all_fetch(&bed, &content);
+        let etag = wait_until("another entity tag", || {
+            let etag = bed.etag("large");
+            (!etags.contains(&etag)).then_some(etag)
+        });
+        assert!(bed.get(&[], "large").1 == content);
+        etags.push(etag);
+    }
+    // The version outlives the server.
+    bed.server.signal(Signal::TERM);
+    bed.server.wait();
+    bed.server = start_server(&bed.forwarder, &bed.served, "server-last", &[]);
+    assert_eq!(Some(&bed.etag("large")), etags.last());
 }
 
 #[test]
@@ -121,8 +203,7 @@ fn curl_reads_files() {
     let head = bed.curl(&["--head"], "large").stdout;
     let head = String::from_utf8(head).unwrap().to_lowercase();
     assert!(head.contains("content-length: 3145805\r\n"), "{head}");
-    let etag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap();
-    let condition = format!("If-None-Match: {etag}");
+    let condition = format!("If-None-Match: {}", bed.etag("large"));
     assert_eq!(bed.get(&["--header", &condition], "large").0, "304");
 
     let (status, body) = bed.get(&["--location"], "sub");

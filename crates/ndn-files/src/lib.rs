@@ -24,6 +24,7 @@ mod server;
 mod source;
 mod stat;
 mod unreadable;
+mod versions;
 mod walk;
 // The tests contain the example.
 #[cfg(test)]

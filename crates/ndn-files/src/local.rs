@@ -26,7 +26,7 @@ impl FileSource for Root {
             return Err(OpenFailure::NotFound.into());
         }
         let (entries, unreadable) = read_directory(self, path, &directory)?;
-        if FileStat::of(&directory)?.mtime_ns != stat.mtime_ns {
+        if !FileStat::of(&directory)?.is_same_content(&stat) {
             return Err(ListFailure::Changed);
         }
         Ok(SourceListing { stat, entries, unreadable })

@@ -126,7 +126,10 @@ impl<'a> Preparer<'a> {
 
     /// Whether a file needs digests on disk, and has none. Those that it has are noted as in use.
     fn is_unprepared(&self, point: &MountPoint, name: &Name, stat: &FileStat) -> bool {
-        let Some(layout) = self.service.layout(point, name, stat) else { return false };
+        // The version of a state that is new is determined when the file is open.
+        let version = self.service.announced(point, name, stat).unwrap_or(stat.mtime_ns);
+        let layout = self.service.layout(point, name, version, stat.size);
+        let Some(layout) = layout else { return false };
         let is_unprepared = self.service.wants_preparation(&layout, stat);
         if !is_unprepared {
             self.service.note_in_use(&layout, stat);

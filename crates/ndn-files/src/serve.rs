@@ -19,7 +19,8 @@ use crate::counters::{Counters, Event, Observer};
 use crate::listing::encode_listing;
 use crate::manifest::{
     BuildFailure, Built, DigestDirectory, Hashing, SegmentDigests, Source, Store, build, build_of,
-    digests_of_leaf, leaf_fanout, leaves_name, manifest_name, signed_leaf, store_for,
+    digests_of_leaf, has_signatures, leaf_fanout, leaves_name, manifest_name, signed_leaf,
+    store_for,
 };
 use crate::metadata::{FileMetadata, SignedLeaves};
 use crate::packet::{Layout, PacketLimits, PreparedSigner, Slot, hash_packets};
@@ -31,6 +32,7 @@ use crate::schedule::{Limits, Schedule};
 use crate::source::{FileSource, ListFailure, OpenFailure, Opened};
 use crate::stat::{FileKind, FileStat};
 use crate::unreadable::Unreadable;
+use crate::versions::{Origin, Versions};
 
 /// Number of attempts if a file changes while it is read.
 pub(crate) const ATTEMPTS_MAX: usize = 2;
@@ -49,6 +51,8 @@ const SIGNED_LEAVES_BYTES_MAX: usize = 4 << 20;
 const SEGMENT_DIGESTS_BYTES_MAX: usize = 65 << 20;
 /// Signed leaves of one file that are made before another file has its turn.
 const SIGNED_LEAVES_BATCH: usize = 4;
+/// Longer files are not compared with what they were before a change that has kept the modification time.
+const COMPARED_BYTES_MAX: u64 = 64 << 20;
 /// A manifest that is ready within this time is not announced as being prepared.
 const PREPARATION_MS_MIN: u64 = 1000;
 
@@ -80,6 +84,7 @@ pub(crate) struct Job {
 pub(crate) struct MountPoint {
     pub(crate) prefix: Name,
     pub(crate) source: Arc<dyn FileSource>,
+    pub(crate) origin: Origin,
     /// The file that the prefix names.
     pub(crate) file: Option<PathBuf>,
     pub(crate) limits: PacketLimits,
@@ -89,6 +94,7 @@ pub(crate) struct MountPoint {
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) opened: Opened,
+    version: u64,
     pub(crate) layout: Layout,
     checked: Timestamp,
 }
@@ -100,6 +106,7 @@ pub(crate) struct Service {
     /// Signs the segments of files: DigestSha256 where there are manifests.
     pub(crate) segment_signer: Arc<dyn Signer>,
     pub(crate) manifests: Option<ManifestCache>,
+    versions: Versions,
     pub(crate) counters: Counters,
     pub(crate) preparations: Preparations,
     pub(crate) unreadable: Unreadable,
@@ -123,6 +130,7 @@ impl Service {
     pub(crate) fn new(
         signer: Arc<dyn Signer>,
         manifests: Option<ManifestCache>,
+        versions: Versions,
         metadata_freshness_ms: u64,
         stat_validity: Duration,
         files_max: usize,
@@ -136,6 +144,7 @@ impl Service {
             signer,
             segment_signer,
             manifests,
+            versions,
             counters: Counters::default(),
             preparations: Preparations::default(),
             unreadable: Unreadable::default(),
@@ -225,7 +234,7 @@ impl Service {
         target: &Result<Target<'_>, Rejection>,
         version: Option<u64>,
     ) -> Option<u64> {
-        let current = || Some(self.file(target.as_ref().ok()?, None).ok()?.opened.stat.mtime_ns);
+        let current = || Some(self.file(target.as_ref().ok()?, None).ok()?.version);
         version.or_else(current)
     }
 
@@ -311,7 +320,8 @@ impl Service {
         let stat = self.noted(target, target.mount.source.stat(&target.path))?;
         if stat.kind == FileKind::Directory {
             // Both kinds of metadata name the listing.
-            return Ok(FileMetadata::new(target.listing_name(stat.mtime_ns), &stat, None));
+            let version = self.listing_version(target, &stat);
+            return Ok(FileMetadata::new(target.listing_name(version), &stat, None));
         }
         if requested == Requested::ListMetadata {
             return Err(OpenFailure::NotFound.into());
@@ -353,10 +363,11 @@ impl Service {
         }
         let opened = self.noted(target, target.mount.source.open_file(&target.path))?;
         self.counters.add(Event::Opened, 1);
+        let version = self.version(&target.mount, &target.name, &opened);
         let layout = self
-            .layout(&target.mount, &target.name, &opened.stat)
+            .layout(&target.mount, &target.name, version, opened.stat.size)
             .ok_or(Rejection { event: Event::RefusedPath, sends_nack: true })?;
-        let file = Arc::new(OpenFile { opened, layout, checked });
+        let file = Arc::new(OpenFile { opened, version, layout, checked });
         self.files().insert(target.key, Arc::clone(&file), 1);
         Ok(file)
     }
@@ -368,20 +379,21 @@ impl Service {
         version: u64,
     ) -> Result<Arc<OpenFile>, Rejection> {
         let file = self.file(target, None)?;
-        let current = file.opened.stat.mtime_ns;
+        let current = file.version;
         if version == current { Ok(file) } else { Err(Rejection::wrong_version(version, current)) }
     }
 
-    /// The segments of a file; `None` if its name is too long.
+    /// The segments of a version of a file; `None` if its name is too long.
     pub(crate) fn layout(
         &self,
         point: &MountPoint,
         name: &Name,
-        stat: &FileStat,
+        version: u64,
+        size: u64,
     ) -> Option<Layout> {
         let mut name = name.clone();
-        name.push_version(stat.mtime_ns);
-        Layout::new(name, stat.size, &point.limits, &self.segment_seal().ok()?)
+        name.push_version(version);
+        Layout::new(name, size, &point.limits, &self.segment_seal().ok()?)
     }
 
     pub(crate) fn seal(&self) -> Result<PreparedSigner<'_>, Rejection> {
@@ -420,7 +432,7 @@ impl Service {
             match self.read_and_send(&file, &requests, scratch) {
                 Ok(true) => return,
                 Ok(false) => {
-                    // It has changed: perhaps only its owner, with the same version.
+                    // It has changed.
                     self.counters.add(Event::Changed, 1);
                     self.files().remove(target.key);
                 }
@@ -441,7 +453,7 @@ impl Service {
         requests: &mut Vec<(u64, u64, Job)>,
         scratch: &mut Scratch,
     ) {
-        let current = file.opened.stat.mtime_ns;
+        let current = file.version;
         requests.retain(|(version, segment, job)| {
             let refused = if *version != current {
                 Rejection::wrong_version(*version, current)
@@ -621,6 +633,62 @@ fn fill(
     file.opened.file.read(file.layout.extent(first).0, &mut run)
 }
 
+/// Versions.
+impl Service {
+    /// The version of an open file.
+    pub(crate) fn version(&self, point: &MountPoint, name: &Name, opened: &Opened) -> u64 {
+        // The times of remote files contain their entity tags.
+        if point.source.is_remote() {
+            return opened.stat.mtime_ns;
+        }
+        let is_same = |former: &FileStat, version: u64| {
+            opened.stat.size <= COMPARED_BYTES_MAX
+                && self.layout(point, name, version, former.size).is_some_and(|layout| {
+                    self.has_content_of(opened, &layout, former).unwrap_or(false)
+                })
+        };
+        self.versions.announce(&point.origin, name.as_ref(), &opened.stat, is_same)
+    }
+
+    /// The version that [`Self::version`] has announced of a file in this state last.
+    pub(crate) fn announced(
+        &self,
+        point: &MountPoint,
+        name: &Name,
+        stat: &FileStat,
+    ) -> Option<u64> {
+        if point.source.is_remote() {
+            return Some(stat.mtime_ns);
+        }
+        self.versions.announced(&point.origin, name.as_ref(), stat)
+    }
+
+    fn listing_version(&self, target: &Target<'_>, stat: &FileStat) -> u64 {
+        let point = &target.mount;
+        if point.source.is_remote() {
+            return stat.mtime_ns;
+        }
+        self.versions.announce(&point.origin, target.name.as_ref(), stat, |_, _| false)
+    }
+
+    /// Whether an open file has the content of its state `former`, with the segments `layout`; `None` if the digests of that
+    /// are not known.
+    fn has_content_of(&self, opened: &Opened, layout: &Layout, former: &FileStat) -> Option<bool> {
+        let manifests = self.manifests.as_ref()?;
+        let built = manifests
+            .built()
+            .find(layout.name.value())
+            .map(|(stat, built)| stat.is_same_content(former).then(|| Arc::clone(built)));
+        let signatures = match built.flatten() {
+            Some(built) => built.signatures().to_vec(),
+            None => manifests.disk.as_ref()?.load(layout, former)?.0,
+        };
+        let source = self.source(opened, layout, None);
+        let is_same = has_signatures(&source, &signatures).ok()?;
+        Some(is_same && opened.file.is_unchanged(&opened.stat).ok()?)
+    }
+}
+
 /// Directory listings.
 impl Service {
     pub(crate) fn list_segment(
@@ -658,12 +726,13 @@ impl Service {
             return Ok(Arc::clone(listing));
         }
         for _ in 0..ATTEMPTS_MAX {
-            let current = target.mount.source.stat(&target.path)?.mtime_ns;
+            let stat = target.mount.source.stat(&target.path)?;
+            let current = self.listing_version(target, &stat);
             if version != current {
                 return Err(Rejection::wrong_version(version, current));
             }
             let listing = match self.noted(target, target.mount.source.list(&target.path)) {
-                Ok(listing) if listing.stat.mtime_ns == current => listing,
+                Ok(listing) if listing.stat.is_same_content(&stat) => listing,
                 Ok(_) | Err(ListFailure::Changed) => {
                     self.counters.add(Event::Changed, 1);
                     continue;
@@ -733,7 +802,8 @@ impl Service {
         let (Some(disk), Ok(opened)) = (&manifests.disk, opened) else {
             return Prepared::Failed;
         };
-        let layout = self.layout(&target.mount, &target.name, &opened.stat);
+        let version = self.version(&target.mount, &target.name, &opened);
+        let layout = self.layout(&target.mount, &target.name, version, opened.stat.size);
         let Some(layout) = layout.filter(|layout| self.wants_preparation(layout, &opened.stat))
         else {
             return Prepared::Later;

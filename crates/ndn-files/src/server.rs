@@ -22,6 +22,7 @@ use crate::schedule::{Limits, Schedule};
 use crate::serve::ManifestCache;
 use crate::serve::{Job, MountPoint, Scratch, Service};
 use crate::source::FileSource;
+use crate::versions::{Origin, Versions};
 
 /// Content length of a segment where packets may have the maximum length.
 const SEGMENT_LEN_DEFAULT: usize = 8192;
@@ -213,11 +214,17 @@ impl FileServer {
             )
         });
         let disk = disk.transpose()?;
+        let directory = options.manifest_directory.as_deref();
+        let versions = Versions::open(directory).map_err(|error| {
+            let directory = directory.map(|directory| directory.display().to_string());
+            StartError::ManifestDirectory(directory.unwrap_or_default(), error)
+        })?;
         let manifests =
             options.manifests.then(|| ManifestCache::new(options.manifest_bytes_max, limits, disk));
         let mut service = Service::new(
             Arc::clone(&options.signer),
             manifests,
+            versions,
             duration_ms(options.metadata_freshness),
             options.stat_validity,
             options.open_files_max.max(1),
@@ -245,7 +252,8 @@ impl FileServer {
             let prefix = mount.prefix.clone();
             let replicas = mount.catalogue;
             let Mount { prefix: name, source, file, .. } = mount;
-            let mount = Arc::new(MountPoint { prefix: name, source, file, limits });
+            let origin = Origin::of(source.as_ref());
+            let mount = Arc::new(MountPoint { prefix: name, source, origin, file, limits });
             let is_prepared = options.prepare_remote || !mount.source.is_remote();
             if is_prepared && mount.file.is_none() {
                 served.push(Arc::clone(&mount));

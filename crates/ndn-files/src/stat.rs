@@ -7,6 +7,9 @@ use rustix::fs::FileType;
 #[cfg(target_os = "linux")]
 use rustix::fs::{AtFlags, Statx, StatxFlags, StatxTimestamp};
 
+/// The values that distinguish states of a file: size, times of change, device, inode.
+pub(crate) type Identity = (u64, u64, u64, (u32, u32), u64);
+
 /// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
@@ -49,7 +52,7 @@ pub struct FileStat {
     pub btime_ns: Option<u64>,
     /// Last change of content, owner, permissions or links, in nanoseconds since 1970.
     pub ctime_ns: u64,
-    /// Last change of content, in nanoseconds since 1970: the version.
+    /// Last change of content, in nanoseconds since 1970.
     pub mtime_ns: u64,
     device: (u32, u32),
     inode: u64,
@@ -132,9 +135,14 @@ impl FileStat {
         self.kind == now.kind && self.identity() == now.identity()
     }
 
-    /// The values that distinguish states of a file: size, times of change, device, inode.
-    pub(crate) fn identity(&self) -> (u64, u64, u64, (u32, u32), u64) {
+    pub(crate) fn identity(&self) -> Identity {
         (self.size, self.mtime_ns, self.ctime_ns, self.device, self.inode)
+    }
+
+    /// Another state of the file.
+    pub(crate) fn with_identity(&self, identity: Identity) -> Self {
+        let (size, mtime_ns, ctime_ns, device, inode) = identity;
+        Self { size, mtime_ns, ctime_ns, device, inode, ..*self }
     }
 }
 

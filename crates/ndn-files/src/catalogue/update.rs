@@ -17,7 +17,7 @@ use super::sidecar::{self, SUFFIX};
 use crate::preparations::Preparations;
 use crate::prepare::SETTLED_NS;
 use crate::serve::{MountPoint, Service};
-use crate::source::FileSource;
+use crate::source::{FileSource, Opened};
 use crate::stat::FileStat;
 use crate::unreadable::Unreadable;
 use crate::walk::{WalkedFile, walk};
@@ -35,11 +35,15 @@ const STORED_BYTES_MAX: u64 = 2 << 30;
 #[derive(Debug, Clone)]
 struct Known {
     version: u64,
+    mtime_ns: u64,
     size: u64,
     digest: Option<Sha256Digest>,
     /// State of the sidecar file, and its fields.
     sidecar: Option<(FileStat, Vec<(String, String)>)>,
 }
+
+/// A file that was found, with its version.
+type Versioned = (WalkedFile, u64);
 
 /// A mount with its catalogue.
 pub(crate) struct Catalogued {
@@ -49,6 +53,7 @@ pub(crate) struct Catalogued {
 
 /// Walks mounts, hashes files, and publishes catalogues.
 pub(crate) struct Cataloguer<'a> {
+    service: &'a Service,
     preparations: &'a Preparations,
     unreadable: &'a Unreadable,
     /// Directory for the digests of contents, which outlive the server.
@@ -64,7 +69,7 @@ impl<'a> Cataloguer<'a> {
         hashes_remote: bool,
     ) -> Self {
         let (preparations, unreadable) = (&service.preparations, &service.unreadable);
-        Self { preparations, unreadable, directory, hashes_remote }
+        Self { service, preparations, unreadable, directory, hashes_remote }
     }
 
     /// Keeps catalogues up to date until the server ends.
@@ -86,10 +91,10 @@ impl<'a> Cataloguer<'a> {
         let Some((files, mut sidecars)) = self.find(&one.mount) else { return };
         let mut now = HashMap::with_capacity(files.len());
         let mut missing = Vec::new();
-        for WalkedFile { name, path, stat } in files {
+        for (WalkedFile { name, path, stat }, version) in files {
             let below = name.as_ref().suffix(one.mount.prefix.len()).to_name();
             let before = known.remove(&below);
-            let is_same = |known: &Known| known.version == stat.mtime_ns && known.size == stat.size;
+            let is_same = |known: &Known| known.version == version && known.size == stat.size;
             let digest =
                 before.as_ref().filter(|known| is_same(known)).and_then(|known| known.digest);
             let sidecar = sidecars.remove(path.as_path()).and_then(|state| {
@@ -98,9 +103,10 @@ impl<'a> Cataloguer<'a> {
                 kept.or_else(|| Some((state, read_sidecar(one.mount.source.as_ref(), &path)?)))
             });
             if digest.is_none() {
-                missing.push((below.clone(), path));
+                missing.push((below.clone(), name, path));
             }
-            let entry = Known { version: stat.mtime_ns, size: stat.size, digest, sidecar };
+            let (mtime_ns, size) = (stat.mtime_ns, stat.size);
+            let entry = Known { version, mtime_ns, size, digest, sidecar };
             now.insert(below, entry);
         }
         *known = now;
@@ -108,8 +114,9 @@ impl<'a> Cataloguer<'a> {
         self.hash(one, missing, known);
     }
 
-    /// All files of a mount, and the states of sidecar files by the paths of their files; `None` if some may be missing.
-    fn find(&self, mount: &MountPoint) -> Option<(Vec<WalkedFile>, HashMap<PathBuf, FileStat>)> {
+    /// All files of a mount with their versions, and the states of sidecar files by the paths of their files; `None` if some
+    /// may be missing.
+    fn find(&self, mount: &MountPoint) -> Option<(Vec<Versioned>, HashMap<PathBuf, FileStat>)> {
         let (mut files, mut sidecars) = (Vec::new(), HashMap::new());
         let mut left_out = 0_usize;
         let is_closed = || self.preparations.is_closed();
@@ -117,7 +124,9 @@ impl<'a> Cataloguer<'a> {
             if let Some(path) = file_of_sidecar(&found.path) {
                 sidecars.insert(path, found.stat);
             } else if files.len() < FILES_MAX {
-                files.push(found);
+                if let Some(version) = self.version(mount, &found) {
+                    files.push((found, version));
+                }
             } else {
                 left_out += 1;
             }
@@ -133,28 +142,38 @@ impl<'a> Cataloguer<'a> {
         is_complete.then_some((files, sidecars))
     }
 
+    /// The version of a file that was found; `None` if it cannot be read any more.
+    fn version(&self, mount: &MountPoint, found: &WalkedFile) -> Option<u64> {
+        let WalkedFile { name, path, stat } = found;
+        let open = || {
+            let opened = mount.source.open_file(path).ok()?;
+            Some(self.service.version(mount, name, &opened))
+        };
+        self.service.announced(mount, name, stat).or_else(open)
+    }
+
     /// Hashes the files without digest, and publishes them from time to time.
     fn hash(
         &self,
         one: &Catalogued,
-        missing: Vec<(Name, PathBuf)>,
+        missing: Vec<(Name, Name, PathBuf)>,
         known: &mut HashMap<Name, Known>,
     ) {
         if one.mount.source.is_remote() && !self.hashes_remote {
             return;
         }
         let (mut published, mut hashed) = (crate::real_time::now(), 0_usize);
-        for (key, path) in missing {
+        for (key, name, path) in missing {
             if self.preparations.is_closed() {
                 return;
             }
             let Some(entry) = known.get_mut(&key) else { continue };
             // The hash of a file that is being written would be of no use.
-            let age_ns = crate::real_time::unix_ns().saturating_sub(entry.version);
+            let age_ns = crate::real_time::unix_ns().saturating_sub(entry.mtime_ns);
             if age_ns < SETTLED_NS {
                 continue;
             }
-            match digest_of(one.mount.source.as_ref(), &path, entry) {
+            match self.digest_of(&one.mount, &name, &path, entry) {
                 Ok(digest) => {
                     entry.digest = digest;
                     hashed += 1;
@@ -177,6 +196,22 @@ impl<'a> Cataloguer<'a> {
         }
     }
 
+    /// SHA-256 of the content of a file; `None` if it is not in the version that is known, or changes meanwhile.
+    fn digest_of(
+        &self,
+        mount: &MountPoint,
+        name: &Name,
+        path: &Path,
+        known: &Known,
+    ) -> io::Result<Option<Sha256Digest>> {
+        let opened = mount.source.open_file(path).map_err(io::Error::other)?;
+        let version = self.service.version(mount, name, &opened);
+        if version != known.version || opened.stat.size != known.size {
+            return Ok(None);
+        }
+        content_digest(&opened)
+    }
+
     /// The file of stored entries of a mount.
     fn stored(&self, prefix: &Name) -> Option<PathBuf> {
         let digest = sha256(prefix.value());
@@ -197,8 +232,8 @@ impl<'a> Cataloguer<'a> {
             let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
             let (page, after) = after.split_at_checked(length)?;
             for entry in decode_page(page).ok()? {
-                let CatalogueEntry { path, version, size, digest, .. } = entry;
-                let found = Known { version, size, digest, sidecar: None };
+                let CatalogueEntry { path, version, mtime_ns, size, digest, .. } = entry;
+                let found = Known { version, mtime_ns, size, digest, sidecar: None };
                 known.insert(path, found);
             }
             rest = after;
@@ -240,7 +275,7 @@ fn entries(known: &HashMap<Name, Known>) -> Vec<CatalogueEntry> {
         path: path.clone(),
         version: known.version,
         size: known.size,
-        mtime_ns: known.version,
+        mtime_ns: known.mtime_ns,
         digest: known.digest,
         fields: known.sidecar.as_ref().map(|(_, fields)| fields.clone()).unwrap_or_default(),
     };
@@ -275,21 +310,14 @@ fn read_sidecar(source: &dyn FileSource, file: &Path) -> Option<Vec<(String, Str
     sidecar::parse(&text).map_err(refused).ok()
 }
 
-/// SHA-256 of the content of a file; `None` if it is not in the state that is known, or changes meanwhile.
-fn digest_of(
-    source: &dyn FileSource,
-    path: &Path,
-    known: &Known,
-) -> io::Result<Option<Sha256Digest>> {
-    let opened = source.open_file(path).map_err(io::Error::other)?;
-    if opened.stat.mtime_ns != known.version || opened.stat.size != known.size {
-        return Ok(None);
-    }
+/// SHA-256 of the content of a file; `None` if it changes meanwhile.
+fn content_digest(opened: &Opened) -> io::Result<Option<Sha256Digest>> {
+    let size = opened.stat.size;
     let mut digest = Sha256::new();
     let mut buffer = vec![0; READ_LEN];
     let mut offset = 0;
-    while offset < known.size {
-        let left = usize::try_from(known.size - offset).unwrap_or(usize::MAX).min(READ_LEN);
+    while offset < size {
+        let left = usize::try_from(size - offset).unwrap_or(usize::MAX).min(READ_LEN);
         match opened.file.read(offset, &mut [IoSliceMut::new(&mut buffer[..left])]) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),

@@ -7,3 +7,4 @@ mod manifests;
 mod receiving;
 mod replicas;
 mod service;
+mod versions;
