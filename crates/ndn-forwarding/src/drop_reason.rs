@@ -59,8 +59,8 @@ ndn_types::drop_reasons! {
             OutRecordEvicted = "out_record_evicted",
         }
         "Data" {
-            /// A Data under `/localhost` from a face that is not local, or under `/localhost/nfd` from another face than that
-            /// of management.
+            /// A Data under `/localhost` from a face that is not local, or under `/localhost/nfd`, or `/localhop/nfd` where
+            /// management serves it, from another face than that of management.
             DataLocalhostScope = "data_localhost_scope",
             /// No PIT entry matches, and the unsolicited-Data policy does not cache it.
             UnsolicitedData = "unsolicited_data",

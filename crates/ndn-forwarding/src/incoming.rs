@@ -605,7 +605,8 @@ impl Incoming<'_> {
     /// Incoming Data pipeline.
     #[inline(always)]
     pub(crate) fn incoming_data(&mut self, rx: &RxPacket<'_>, matches: &mut Matches) {
-        const UNCOMMON: Flags = Flags::LOCALHOST.union(Flags::PREVIOUS_OWNER);
+        const UNCOMMON: Flags =
+            Flags::LOCALHOST.union(Flags::LOCALHOP).union(Flags::PREVIOUS_OWNER);
         if self.tables().faces.has_uncertain() {
             let now = self.now();
             self.tables_mut().faces.note_answer(rx.descriptor.face, now);
@@ -639,7 +640,7 @@ impl Incoming<'_> {
             self.cross_shard_data(rx, CrossShardData::Arrived(others), matches);
             return true;
         }
-        let is_out_of_scope = rx.has(Flags::LOCALHOST) && self.is_out_of_scope(rx);
+        let is_out_of_scope = self.is_out_of_scope(rx);
         if is_out_of_scope {
             self.counters().in_data.increment();
             self.counters().drop_packet(DropReason::DataLocalhostScope);
@@ -1233,12 +1234,24 @@ impl Incoming<'_> {
         }
     }
 
-    /// Whether a Data under `/localhost` came from another host, or claims to be of management.
+    /// Whether a Data under `/localhost` came from another host, or one claims to be of management.
     #[cold]
     fn is_out_of_scope(&self, rx: &RxPacket<'_>) -> bool {
-        let is_internal =
-            || self.tables().faces.face_id(rx.descriptor.face) == Some(INTERNAL_FACE_ID);
-        !rx.has(Flags::FROM_LOCAL) || scope::is_management(rx.name()) && !is_internal()
+        let Tables { faces, .. } = self.tables();
+        let is_internal = |face: FaceIndex| faces.face_id(face) == Some(INTERNAL_FACE_ID);
+        if rx.has(Flags::LOCALHOST) {
+            let face = rx.descriptor.face;
+            return !rx.has(Flags::FROM_LOCAL)
+                || scope::is_management(rx.name()) && !is_internal(face);
+        }
+        if !rx.has(Flags::LOCALHOP) || !scope::is_management_for_neighbours(rx.name()) {
+            return false;
+        }
+        // Where management does not serve it, the prefix leads to a router, which answers.
+        let route = self.fib.find_longest_prefix(rx.name(), rx.hashes());
+        let next_hops = self.fib.entry(route).next_hops();
+        let is_served = next_hops.iter().any(|hop| is_internal(hop.face));
+        is_served && !next_hops.iter().any(|hop| hop.face == rx.descriptor.face)
     }
 
     /// Processes a Data that matches short-prefix Interests of other shards, that may belong to another shard, or
@@ -1258,7 +1271,7 @@ impl Incoming<'_> {
         if stage == Stage::Name && !is_previous_owner {
             self.counters().in_data.increment();
         }
-        if rx.has(Flags::LOCALHOST) && self.is_out_of_scope(rx) {
+        if self.is_out_of_scope(rx) {
             self.counters().drop_packet(DropReason::DataLocalhostScope);
             return;
         }

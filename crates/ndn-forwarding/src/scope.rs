@@ -10,6 +10,8 @@ const LOCALHOST: &[u8] = b"\x08\x09localhost";
 const LOCALHOST_NFD: &[u8] = b"\x08\x09localhost\x08\x03nfd";
 /// The start of the value of a Name TLV whose first component is `localhop`.
 const LOCALHOP: &[u8] = b"\x08\x08localhop";
+/// The start of the value of a Name TLV under `/localhop/nfd`.
+const LOCALHOP_NFD: &[u8] = b"\x08\x08localhop\x08\x03nfd";
 /// Common part of both, after the component length.
 const LOCAL: &[u8; 4] = b"loca";
 
@@ -21,6 +23,11 @@ pub(crate) fn is_localhost(name: NameRef<'_>) -> bool {
 /// Whether `name` is one of management.
 pub(crate) fn is_management(name: NameRef<'_>) -> bool {
     name.value().starts_with(LOCALHOST_NFD)
+}
+
+/// Whether `name` is one of management for neighbours, if it serves them.
+pub(crate) fn is_management_for_neighbours(name: NameRef<'_>) -> bool {
+    name.value().starts_with(LOCALHOP_NFD)
 }
 
 /// Whether `name` is under `/localhop`.

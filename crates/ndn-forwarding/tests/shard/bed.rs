@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ndn_forwarding::{
-    AddressedMessage, Burst, Counters, Dispatcher, DropReason, FaceProperties, Ingress,
-    InterestAccount, LinkEvent, LpFields, PitToken, PitTokenPolicy, ProducerRegions, RxFace, Shard,
-    ShardConfig, SharedTables, StrategyTable, UnsolicitedPolicy,
+    AddressedMessage, Burst, Counters, Dispatcher, DropReason, FaceProperties, INTERNAL_FACE_ID,
+    Ingress, InterestAccount, LinkEvent, LpFields, PitToken, PitTokenPolicy, ProducerRegions,
+    RxFace, Shard, ShardConfig, SharedTables, StrategyTable, UnsolicitedPolicy,
 };
 use ndn_packet::{NackReason, Name as PacketName, NameRef};
 use ndn_ring::PacketPool;
@@ -22,9 +22,12 @@ use crate::timing::Timing;
 use crate::model::{Arrival, Face, FaceSpec, Link, Time, Tokens, Unsolicited};
 use crate::wire::{Name, name_value};
 
+/// The face of management.
+pub const MANAGEMENT: Face = 9;
+
 /// FaceId of a test face.
 pub fn face_id(face: Face) -> u64 {
-    1000 + u64::from(face)
+    if face == MANAGEMENT { INTERNAL_FACE_ID } else { 1000 + u64::from(face) }
 }
 
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use ndn_forwarding::DropReason;
 
 use super::{AD_HOC, Case, LOCAL_A, LOCAL_B, MULTI_ACCESS, data, from, interest, nack, run, to};
-use crate::bed::Bed;
+use crate::bed::{Bed, MANAGEMENT};
 use crate::model::Arrival;
 use crate::wire::{DUPLICATE, NO_ROUTE, name};
 
@@ -262,6 +262,7 @@ fn hop_limit_is_decremented_and_ends_the_interest() {
 fn localhost_and_localhop_interests_stay_in_their_scope() {
     let local = || interest("/localhost/x", 1);
     let request = || interest("/localhost/nfd/x", 1);
+    let command = || interest("/localhop/nfd/x", 1);
     let hop = |nonce| interest("/localhop/x", nonce);
     run([
         Case::new("/localhost from a remote face")
@@ -274,6 +275,22 @@ fn localhost_and_localhop_interests_stay_in_their_scope() {
             .route("/localhost/nfd", LOCAL_A)
             .at(0, from(LOCAL_B, request()), [to(LOCAL_A, request())])
             .dropped(1, from(LOCAL_A, data("/localhost/nfd/x")), DropReason::DataLocalhostScope),
+        Case::new("/localhop/nfd is answered by management alone if it serves it")
+            .with(|world| {
+                let spec = world.faces.iter().find(|(face, _)| *face == LOCAL_A).unwrap().1;
+                world.faces.push((MANAGEMENT, spec));
+            })
+            .route("/localhop", LOCAL_A)
+            .route("/localhop/nfd", MANAGEMENT)
+            .at(0, from(1, command()), [to(MANAGEMENT, command())])
+            .dropped(1, from(LOCAL_A, data("/localhop/nfd/x")), DropReason::DataLocalhostScope)
+            .dropped(2, from(2, data("/localhop/nfd/x")), DropReason::DataLocalhostScope)
+            .at(3, from(MANAGEMENT, data("/localhop/nfd/x")), [to(1, data("/localhop/nfd/x"))])
+            .without_model(),
+        Case::new("/localhop/nfd is answered by a router if management does not serve it")
+            .route("/localhop/nfd", 2)
+            .at(0, from(LOCAL_A, command()), [to(2, command())])
+            .at(1, from(2, data("/localhop/nfd/x")), [to(LOCAL_A, data("/localhop/nfd/x"))]),
         Case::new("/localhost never leaves the machine")
             .route("/localhost", 2)
             .at(0, from(LOCAL_A, local()), [to(LOCAL_A, nack(NO_ROUTE, local()))])
