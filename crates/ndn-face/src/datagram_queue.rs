@@ -417,21 +417,16 @@ impl DatagramQueue {
         if run == 1 {
             return false;
         }
-        match Errno::from_io_error(error) {
+        let datagram = &self.datagrams[first];
+        let length_max = match Errno::from_io_error(error) {
             // The datagrams are longer than the path to this peer takes; the kernel fragments single ones.
-            Some(Errno::INVAL | Errno::MSGSIZE) => {
-                let datagram = &self.datagrams[first];
-                let (face, length) = (datagram.to.face, datagram.length());
-                self.narrow_paths.note(now, face, length - 1);
-                true
-            }
-            // The network card cannot.
-            Some(Errno::IO | Errno::OPNOTSUPP) => {
-                self.segments = false;
-                true
-            }
-            Some(_) | None => false,
-        }
+            Some(Errno::INVAL | Errno::MSGSIZE) => datagram.length() - 1,
+            // The network card on the way to this peer cannot.
+            Some(Errno::IO | Errno::OPNOTSUPP) => 0,
+            Some(_) | None => return false,
+        };
+        self.narrow_paths.note(now, datagram.to.face, length_max);
+        true
     }
 
     /// Drops the first `done` frames, and copies the payloads of the others out of pool blocks.

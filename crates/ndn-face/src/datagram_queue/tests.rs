@@ -76,6 +76,11 @@ fn rejected_runs_are_sent_one_by_one() {
     assert_eq!((queue.run_at(0), queue.run_at(2)), (1, 2));
     assert!(queue.shorten_runs(AT, 2, 2, &refusal(Errno::IO)));
     assert_eq!(queue.run_at(2), 1);
+    // Another peer may be behind another card.
+    for length in [1000, 1000] {
+        push(&mut queue, 2, (&[], &vec![0; length]), None, &pool);
+    }
+    assert_eq!(queue.run_at(4), 2);
 }
 
 /// The path MTU is one of the peer, and is learned again when the kernel may have forgotten it.
