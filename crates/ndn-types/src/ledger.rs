@@ -13,8 +13,8 @@ use crate::{PrincipalClass, PrincipalKey};
 /// Number of principals that a ledger distinguishes. What further ones take is charged to
 /// [`PrincipalKey::OTHER`].
 const PRINCIPALS_MAX: usize = 1 << 15;
-/// Number of IPv6 networks of 64 bits that are distinguished within one of 48 bits, and of processes of one user. Further
-/// ones share the principal of their [group](PrincipalKey::group).
+/// Number of IPv6 networks of 64 bits that are distinguished within one of 48 bits, of processes of one user, and of users
+/// of a range. Further ones share the principal of their [group](PrincipalKey::group).
 const MEMBERS_PER_GROUP_MAX: u32 = 16;
 
 /// A principal in one ledger.
@@ -503,6 +503,23 @@ pub(crate) mod tests {
         assert!(ledger.exceeds(peers[0], R, limits));
         assert!(!ledger.exceeds(first, R, limits), "it uses the reserve");
         assert!(matches!(ledger.verdict(second, R, 1), ShareVerdict::Evict(_)));
+    }
+
+    /// A user may have 65,536 user IDs (subuid(5)).
+    #[test]
+    fn users_of_a_range_beyond_the_limit_share_a_principal() {
+        let mut ledger = ledger(100, Reserves::NONE);
+        let users = 100_000..100_100;
+        let processes = users.map(|uid| PrincipalKey::LocalApplication { uid, pid: uid });
+        let indices: Vec<_> = processes.map(|key| ledger.attach(key)).collect();
+        let mut distinct = indices.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), MEMBERS_PER_GROUP_MAX as usize + 1);
+        let range = PrincipalKey::UserRange { first: 65_536 };
+        assert_eq!(ledger.key(indices[99]), range);
+        indices.into_iter().for_each(|index| ledger.detach(index));
+        assert!(ledger.report().is_zero());
     }
 
     #[test]

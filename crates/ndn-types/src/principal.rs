@@ -18,6 +18,11 @@ pub enum PrincipalKey {
         /// Process ID; 0 if it is not known.
         pid: u32,
     },
+    /// Users with 65,536 consecutive user IDs, the number that one user has in containers by default.
+    UserRange {
+        /// The first user ID.
+        first: u32,
+    },
     /// A face that the configuration or an operator made, by FaceId.
     Neighbour {
         /// FaceId of the management protocol.
@@ -26,6 +31,10 @@ pub enum PrincipalKey {
     /// An on-demand peer, by its address.
     Remote(RemoteAddress),
 }
+
+/// Number of user IDs of a [`PrincipalKey::UserRange`]: of the subordinate ones that a user gets by default (login.defs(5),
+/// `SUB_UID_COUNT`).
+const USER_RANGE: u32 = 65_536;
 
 /// The address of an on-demand peer, as far as a host cannot choose it freely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -123,7 +132,10 @@ impl PrincipalKey {
     pub const fn kept_by_operator(self, face_id: u64) -> Self {
         match self {
             Self::Remote(_) => Self::Neighbour { face_id },
-            Self::Management | Self::LocalApplication { .. } | Self::Neighbour { .. } => self,
+            Self::Management
+            | Self::LocalApplication { .. }
+            | Self::UserRange { .. }
+            | Self::Neighbour { .. } => self,
         }
     }
 
@@ -132,7 +144,10 @@ impl PrincipalKey {
     pub const fn without_process(self) -> Self {
         match self {
             Self::LocalApplication { uid, .. } => Self::LocalApplication { uid, pid: 0 },
-            Self::Management | Self::Neighbour { .. } | Self::Remote(_) => self,
+            Self::Management
+            | Self::UserRange { .. }
+            | Self::Neighbour { .. }
+            | Self::Remote(_) => self,
         }
     }
 
@@ -141,28 +156,39 @@ impl PrincipalKey {
     pub const fn class(self) -> PrincipalClass {
         match self {
             Self::Management => PrincipalClass::Management,
-            Self::LocalApplication { .. } => PrincipalClass::Local,
+            Self::LocalApplication { .. } | Self::UserRange { .. } => PrincipalClass::Local,
             Self::Neighbour { .. } => PrincipalClass::Neighbour,
             Self::Remote(_) => PrincipalClass::Remote,
         }
     }
 
     /// The principal of which this one is a part that can be multiplied at will: the network of 48 bits around a network
-    /// of 64 bits that is not link-local, and the user of a process. `None` for other principals.
+    /// of 64 bits that is not link-local, the user of a process, and the range of a user whose ID may be a subordinate one
+    /// of another (subuid(5)). `None` for other principals.
     #[must_use]
     pub const fn group(self) -> Option<Self> {
         match self {
             Self::Remote(RemoteAddress::V6 { network, zone: 0 }) => {
                 Some(Self::Remote(RemoteAddress::V6Site(network >> 16 << 16)))
             }
+            Self::LocalApplication { uid: uid @ USER_RANGE.., .. } => {
+                Some(Self::UserRange { first: uid / USER_RANGE * USER_RANGE })
+            }
             Self::LocalApplication { uid, pid: 1.. } => {
                 Some(Self::LocalApplication { uid, pid: 0 })
             }
             Self::Management
             | Self::LocalApplication { .. }
+            | Self::UserRange { .. }
             | Self::Neighbour { .. }
             | Self::Remote(_) => None,
         }
+    }
+
+    /// Whether it is `other` or a part of it.
+    #[must_use]
+    pub fn is_within(self, other: Self) -> bool {
+        self == other || self.group().is_some_and(|group| group.is_within(other))
     }
 }
 
@@ -177,6 +203,9 @@ impl fmt::Display for PrincipalKey {
             Self::Management => formatter.write_str("management"),
             Self::LocalApplication { uid, pid: 0 } => write!(formatter, "user {uid}"),
             Self::LocalApplication { uid, pid } => write!(formatter, "user {uid} process {pid}"),
+            Self::UserRange { first } => {
+                write!(formatter, "users {first} to {}", first.saturating_add(USER_RANGE - 1))
+            }
             Self::Neighbour { face_id } => write!(formatter, "face {face_id}"),
             Self::Remote(address) => address.fmt(formatter),
         }
@@ -239,12 +268,29 @@ mod tests {
     }
 
     #[test]
+    fn users_with_subordinate_ids_are_parts_of_a_range() {
+        let process = |uid| PrincipalKey::LocalApplication { uid, pid: 7 };
+        let user = |uid| process(uid).without_process();
+        assert_eq!(process(65_535).group(), Some(user(65_535)));
+        assert_eq!(user(65_535).group(), None);
+        let range = PrincipalKey::UserRange { first: 65_536 };
+        for uid in [65_536, 100_000, 131_071] {
+            assert_eq!((process(uid).group(), user(uid).group()), (Some(range), Some(range)));
+            assert!(process(uid).is_within(range) && !process(uid).is_within(user(1000)));
+        }
+        assert_eq!(user(u32::MAX).group(), Some(PrincipalKey::UserRange { first: 0xFFFF_0000 }));
+        assert!(!user(131_072).is_within(range));
+        assert_eq!((range.group(), range.class()), (None, PrincipalClass::Local));
+    }
+
+    #[test]
     fn principals_are_printed_as_process_user_or_address() {
         let application = PrincipalKey::LocalApplication { uid: 1000, pid: 77 };
         for (key, text) in [
             (PrincipalKey::Management, "management"),
             (application, "user 1000 process 77"),
             (PrincipalKey::LocalApplication { uid: 0, pid: 0 }, "user 0"),
+            (PrincipalKey::UserRange { first: 131_072 }, "users 131072 to 196607"),
             (PrincipalKey::Neighbour { face_id: 262 }, "face 262"),
             (remote("192.0.2.1:6363"), "192.0.2.1"),
             (remote("[2001:db8:7:1::5]:6363"), "2001:db8:7:1::/64"),
