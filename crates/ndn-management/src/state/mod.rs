@@ -152,12 +152,13 @@ struct Unverified {
     progress: Progress,
 }
 
-/// The route of management's own prefixes.
+/// The route of management's own prefixes. Without CAPTURE, an application with a route for `/localhost` would receive what is
+/// sent to management.
 const MANAGEMENT_ROUTE: Route = Route {
     face_id: FACE_ID_INTERNAL,
     origin: route_origin::APP,
     cost: 0,
-    flags: route_flag::CHILD_INHERIT,
+    flags: route_flag::CHILD_INHERIT | route_flag::CAPTURE,
     expires_at: None,
 };
 
@@ -657,8 +658,8 @@ impl ControlState {
 
 /// Authorization: commands that wait for certificates, prefix announcements.
 impl ControlState {
-    /// Routes `/localhost/nfd`, and `/localhop/nfd` if it is enabled, to management's own face, as
-    /// NFD does at start.
+    /// Routes `/localhost/nfd`, and `/localhop/nfd` if it is enabled, to management's own face, as NFD does at start. Unlike
+    /// in NFD, they inherit nothing of shorter prefixes, and `/localhop/nfd` has a strategy of its own.
     ///
     /// # Errors
     /// [`RouteError`] if the tables are full.
@@ -684,6 +685,7 @@ impl ControlState {
     /// # Errors
     /// [`RouteError`] if there is no room for management's routes; the previous authorizer stays.
     pub fn set_authorizer(
+        self.strategies.serve_localhop(is_localhop_enabled, &mut self.outbox);
         &mut self,
         authorizer: Box<dyn Authorizer + Send>,
     ) -> Result<(), RouteError> {

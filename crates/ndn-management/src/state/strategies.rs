@@ -68,6 +68,10 @@ pub const DEFAULT_STRATEGIES: [(&str, &str); 4] = [
     ("/ndn/broadcast", "/localhost/nfd/strategy/multicast"),
 ];
 
+/// The choice for `/localhop/nfd` while management serves it, as for `/localhost/nfd`: that of a shorter prefix is for others to
+/// make.
+const LOCALHOP_STRATEGY: (&str, &str) = ("/localhop/nfd", "/localhost/nfd/strategy/best-route");
+
 /// Choices to be made and to be removed, checked by `ControlState::plan_strategies`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StrategyChanges {
@@ -96,6 +100,7 @@ pub(super) struct StrategyChoices {
     instance_share: Share<StrategyInstancePlaces>,
     choices_max: usize,
     instances_max: usize,
+    serves_localhop: bool,
     generation: u64,
     /// Choices that have changed; `None`: removed.
     pub(super) journal: Journal<(Name, Option<Name>)>,
@@ -121,6 +126,7 @@ impl StrategyChoices {
             ),
             choices_max,
             instances_max,
+            serves_localhop: false,
             generation: 0,
             journal: Journal::default(),
         }
@@ -166,6 +172,23 @@ impl StrategyChoices {
             self.set(&parse(prefix), parse(strategy).as_ref(), None, outbox)?;
         }
         Ok(())
+    }
+
+    /// Notes whether management serves `/localhop/nfd`, which gets its default if it has no choice. One that exists stays.
+    pub(super) fn serve_localhop(&mut self, is_served: bool, outbox: &mut Outbox) {
+        self.serves_localhop = is_served;
+        let prefix = parse(LOCALHOP_STRATEGY.0);
+        if is_served && !self.choices.contains_key(prefix.value()) {
+            // A catalog without it has no default for the root either.
+            let _ = self.set(&prefix, parse(LOCALHOP_STRATEGY.1).as_ref(), None, outbox);
+        }
+    }
+
+    /// The strategy of a prefix that has one from the start.
+    fn default_of(&self, prefix: &Name) -> Option<&'static str> {
+        let localhop = self.serves_localhop.then_some(LOCALHOP_STRATEGY);
+        let mut defaults = DEFAULT_STRATEGIES.into_iter().chain(localhop);
+        defaults.find(|(uri, _)| parse(uri) == *prefix).map(|(_, strategy)| strategy)
     }
 
     /// Chooses a strategy for a prefix; returns the name of the instance. The choice is charged to `principal`, unless an
@@ -244,8 +267,7 @@ impl StrategyChoices {
     ) -> Result<StrategyChanges, (Name, StrategyChoiceError)> {
         let mut changes = StrategyChanges::default();
         for prefix in withdrawn {
-            let default = DEFAULT_STRATEGIES.iter().find(|(uri, _)| parse(uri) == *prefix);
-            let Some((_, strategy)) = default else {
+            let Some(strategy) = self.default_of(prefix) else {
                 changes.unset.push(prefix.clone());
                 continue;
             };

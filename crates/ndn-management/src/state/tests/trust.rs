@@ -103,6 +103,36 @@ fn localhop_management_has_a_route_only_if_enabled() {
 }
 
 #[test]
+fn routes_and_strategies_of_shorter_prefixes_lead_nothing_past_management() {
+    let mut hub = guarded(&Identity::new("/net", KeyType::Ecdsa));
+    hub.state.register_management().unwrap();
+    hub.state.set_default_strategies().unwrap();
+    hub.run();
+    for prefix in ["/", "/localhost", "/localhop"] {
+        let inherited =
+            ControlParameters { flags: Some(route_flag::CHILD_INHERIT), ..named(prefix) };
+        assert!(hub.command(APP, Verb::RibRegister, &inherited).is_ok());
+        let strategy = Some(name("/localhost/nfd/strategy/multicast"));
+        let choice = ControlParameters { strategy, ..named(prefix) };
+        assert!(hub.command(APP, Verb::StrategySet, &choice).is_ok());
+    }
+    let best_route = name("/localhost/nfd/strategy/best-route/v=5");
+    for prefix in ["/localhost/nfd", LOCALHOP] {
+        assert_eq!(hub.fib(prefix), [(FACE_ID_INTERNAL, 0)]);
+        let choices: BTreeMap<_, _> = hub.state.strategy_choices().collect();
+        assert_eq!(choices.get(&name(prefix)), Some(&&best_route), "{prefix}");
+    }
+    // A configuration that no longer chooses for the prefix leaves the default.
+    let localhop = name(LOCALHOP);
+    let multicast = name("/localhost/nfd/strategy/multicast");
+    hub.state.set_strategy(&localhop, multicast.as_ref()).unwrap();
+    let changes = hub.state.plan_strategies([&localhop], []).unwrap();
+    hub.state.change_strategies(changes);
+    let choices: BTreeMap<_, _> = hub.state.strategy_choices().collect();
+    assert_eq!(choices.get(&localhop), Some(&&best_route));
+}
+
+#[test]
 fn certificates_are_fetched_one_after_the_other() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let site = Identity::issued("/net/site", KeyType::Ecdsa, Some(&root));
