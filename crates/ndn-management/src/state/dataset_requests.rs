@@ -28,6 +28,29 @@ impl DatasetRequest {
         (requester, prefix): (PrincipalKey, NameRef<'_>),
         places: &RankedLedger<DatasetPlaces, 1>,
     ) -> bool {
-        self.prefix == prefix && places.key(self.owner) == requester
+        self.prefix == prefix && requester.is_within(places.key(self.owner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_types::{Capacity, Reserves};
+
+    use super::*;
+    use crate::testing::name;
+
+    /// The seventeenth process of a user is charged to the user.
+    #[test]
+    fn repeated_request_of_a_process_among_many_is_recognized() {
+        let mut places = RankedLedger::new([Capacity::of(WAITING_MAX)], Reserves::NONE);
+        let process = |pid| PrincipalKey::LocalApplication { uid: 1, pid };
+        let prefix = name("/localhost/nfd/rib/list");
+        for pid in 1..=20 {
+            let owner = places.attach(process(pid));
+            let request = DatasetRequest { prefix: prefix.clone(), owner };
+            assert!(request.is((process(pid), prefix.as_ref()), &places), "process {pid}");
+            let of_another = PrincipalKey::LocalApplication { uid: 2, pid };
+            assert!(!request.is((of_another, prefix.as_ref()), &places));
+        }
     }
 }

@@ -98,8 +98,10 @@ impl Requests {
 
     /// Whether a command or an announcement of this face and principal requires this certificate.
     pub(super) fn has(&self, name: &Name, face_id: u64, key: PrincipalKey) -> bool {
-        let mut of_principal = self.queues.get(&key).into_iter().flatten();
-        of_principal.any(|Queued { request, .. }| {
+        // Of a principal with many parts, they are in the queue of the whole.
+        let groups = std::iter::successors(Some(key), |key| key.group());
+        let queues = groups.chain([PrincipalKey::OTHER]).filter_map(|key| self.queues.get(&key));
+        queues.flatten().any(|Queued { request, .. }| {
             request.face_id() == face_id
                 && match request {
                     Request::Interest { .. } | Request::Forget { .. } => false,
@@ -268,7 +270,12 @@ impl<K: Ord + Copy> Turns<K> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use ndn_security::trust::Search;
+    use ndn_types::Timestamp;
+
+    use super::super::certificates::{Progress, WaitingAnnouncement};
     use super::*;
+    use crate::testing::name;
 
     const PEER: PrincipalKey = PrincipalKey::Neighbour { face_id: 1 };
 
@@ -398,6 +405,28 @@ mod tests {
         let displaced = requests.push(remote(2), interest(20_000, 1000 - OVERHEAD_BYTES));
         assert_eq!(displaced.iter().map(Request::face_id).collect::<Vec<_>>(), [0]);
         assert!(requests.push(PEER, interest(1, 8000)).is_empty(), "it has a reserve");
+        drain(&mut requests);
+    }
+
+    /// The seventeenth process of a user is charged to the user.
+    #[test]
+    fn request_of_a_process_among_many_is_found() {
+        let mut requests = Requests::new(Reserves::NONE);
+        let process = |pid| PrincipalKey::LocalApplication { uid: 1, pid };
+        let required = |face_id| {
+            let mut progress = Progress::new(Timestamp::MAX);
+            progress.update(Search { names: vec![name("/key")], ..Search::default() });
+            let wire = Vec::new();
+            let waiting = WaitingAnnouncement { wire, face_id, progress };
+            Request::Judge(WaitingRequest::Announcement(Box::new(waiting)))
+        };
+        for pid in 1..=20 {
+            requests.push(process(pid), required(u64::from(pid)));
+        }
+        for pid in 1..=20 {
+            assert!(requests.has(&name("/key"), pid.into(), process(pid)), "process {pid}");
+            assert!(!requests.has(&name("/key"), 99, process(pid)));
+        }
         drain(&mut requests);
     }
 
