@@ -1,18 +1,33 @@
 //! Readvertisement of prefixes (NFD, "readvertise"): `rib/register` and `rib/unregister`, repeated until they are answered,
 //! and refreshed after that. The receiver is a routing daemon on this host, under `/localhost/nlsr`, or the router that
 //! `/localhop/nfd` leads to (`auto_prefix_propagate`).
+//!
+//! A prefix belongs to the owner of its route. Owners take turns, and each leaves room to others among the commands that wait
+//! for their answers. A prefix whose route has ended is kept until its withdrawal is confirmed, if the receiver may know it;
+//! these are charged to their owners, of whose withdrawals the oldest give way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ndn_packet::{Interest, Name, NameRef};
-use ndn_types::{Now, Timestamp, duration_ms};
+use ndn_types::{
+    LedgerReport, Now, PrincipalIndex, PrincipalKey, Reserves, Timestamp, duration_ms,
+};
 
 use crate::ControlParameters;
 use crate::client::CommandBuilder;
 use crate::command::{TopPrefix, Verb};
 use crate::response::ControlResponse;
+use crate::share::{Charge, Share, places};
 use crate::types::route_origin;
+
+/// Number of places for withdrawals, see [`places`].
+const WITHDRAWALS_MAX: usize = 16_384;
+
+ndn_types::resource! {
+    /// Places for prefixes that are to be withdrawn.
+    pub struct WithdrawalPlaces = "withdrawals";
+}
 
 /// Signs the commands that the forwarder itself issues, and knows its identities.
 ///
@@ -132,11 +147,28 @@ impl ReadvertiseOptions {
     }
 }
 
+/// The owner of the route of a prefix; `None`: an operator.
+type Owner = Option<PrincipalKey>;
+
+/// The source of a prefix.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Registrant<'a> {
+    /// The identity that signs; `None`: the default one.
+    pub identity: Option<&'a Name>,
+    /// The owner of the route; `None`: an operator.
+    pub owner: Option<PrincipalKey>,
+}
+
 /// The readvertisement of one prefix.
 #[derive(Debug)]
 struct Entry {
     /// The prefix has a route; otherwise it is to be withdrawn.
     is_advertised: bool,
+    /// The receiver may know the prefix.
+    was_sent: bool,
+    owner: Owner,
+    /// The charge for a prefix that is to be withdrawn, and its number.
+    withdrawal: Option<(Charge, u64)>,
     /// The identity that signs.
     identity: Option<Name>,
     /// The time of the next command, or the deadline of the answer.
@@ -164,12 +196,18 @@ pub struct Readvertise {
     commands: CommandBuilder,
     is_available: bool,
     entries: BTreeMap<Name, Entry>,
-    /// Prefixes with a command to be sent, by time.
-    due: BTreeSet<(Timestamp, Name)>,
+    /// Prefixes with a command to be sent, by owner and time.
+    due: BTreeMap<Owner, BTreeSet<(Timestamp, Name)>>,
     /// Prefixes that wait for an answer, by deadline.
     waiting: BTreeSet<(Timestamp, Name)>,
     /// The prefix of each unanswered command.
     unanswered: BTreeMap<Name, Name>,
+    /// Number of unanswered commands by owner.
+    unanswered_of: BTreeMap<Owner, usize>,
+    withdrawals: Share<WithdrawalPlaces>,
+    /// Prefixes that are to be withdrawn, by principal and number.
+    withdrawn: BTreeMap<(PrincipalIndex, u64), Name>,
+    last_withdrawal: u64,
     nonce: u64,
     /// The latest SignatureTime.
     time_ms: u64,
@@ -182,16 +220,21 @@ pub struct Readvertise {
 impl Readvertise {
     /// A readvertisement whose receiver is not available.
     #[must_use]
-    pub fn new(options: ReadvertiseOptions) -> Self {
+    pub fn new(options: ReadvertiseOptions, reserves: Reserves) -> Self {
+        let places = (WITHDRAWALS_MAX, WITHDRAWALS_MAX);
         let timeout_ms = duration_ms(options.timeout);
         Self {
             commands: CommandBuilder::new(options.prefix.clone()).lifetime_ms(timeout_ms),
             options,
             is_available: false,
             entries: BTreeMap::new(),
-            due: BTreeSet::new(),
+            due: BTreeMap::new(),
             waiting: BTreeSet::new(),
             unanswered: BTreeMap::new(),
+            unanswered_of: BTreeMap::new(),
+            withdrawals: Share::new(WithdrawalPlaces, places, reserves),
+            withdrawn: BTreeMap::new(),
+            last_withdrawal: 0,
             nonce: 0,
             time_ms: 0,
             answered_time_ms: 0,
@@ -203,6 +246,12 @@ impl Readvertise {
     #[must_use]
     pub const fn options(&self) -> &ReadvertiseOptions {
         &self.options
+    }
+
+    /// Returns the places for prefixes to be withdrawn that each principal holds.
+    #[must_use]
+    pub fn report(&self) -> LedgerReport<1> {
+        self.withdrawals.report()
     }
 
     /// Sets whether the receiver is available. A receiver that becomes available gets all prefixes.
@@ -223,46 +272,92 @@ impl Readvertise {
             let gone = self.entries.iter().filter(|(_, entry)| !entry.is_advertised);
             let gone: Vec<Name> = gone.map(|(prefix, _)| prefix.clone()).collect();
             gone.iter().for_each(|prefix| self.forget(prefix));
+            self.entries.values_mut().for_each(|entry| entry.was_sent = false);
         }
         self.is_available = is_available;
     }
 
-    /// Sets whether a prefix is to be registered. `identity` signs; `None`: the default identity.
+    /// Sets whether a prefix is to be registered.
     pub fn set_advertised(
         &mut self,
         now: Now,
         prefix: &Name,
         is_advertised: bool,
-        identity: Option<&Name>,
+        Registrant { identity, owner }: Registrant<'_>,
     ) {
-        let known = self.entries.get(prefix.value()).map(|entry| entry.is_advertised);
-        let retry = self.options.retry_min;
+        let known = self.entries.get(prefix.value());
+        let known = known.map(|entry| (entry.is_advertised, entry.was_sent));
+        let (at, retry) = (now.monotonic, self.options.retry_min);
         match known {
             None if is_advertised => {
                 let entry = Entry {
                     is_advertised,
+                    was_sent: false,
+                    owner,
+                    withdrawal: None,
                     identity: identity.cloned(),
-                    at: now.monotonic,
+                    at,
                     retry,
                     unanswered: None,
                     is_overtaken: false,
                 };
-                self.due.insert((entry.at, prefix.clone()));
+                self.schedule(prefix, &entry);
                 self.entries.insert(prefix.clone(), entry);
             }
-            Some(true) if !is_advertised && !self.is_available => self.forget(prefix),
-            Some(was_advertised) if was_advertised != is_advertised => {
+            Some((true, was_sent)) if !is_advertised => {
+                if !self.is_available || !was_sent {
+                    return self.forget(prefix);
+                }
                 self.update(prefix, |entry| {
-                    entry.is_advertised = is_advertised;
-                    if is_advertised {
-                        entry.identity = identity.cloned();
-                    }
-                    entry.at = now.monotonic;
+                    entry.is_advertised = false;
+                    entry.at = at;
                     entry.retry = retry;
                     entry.unanswered = None;
-                })
+                });
+                self.charge_withdrawal(prefix);
+            }
+            Some((false, _)) if is_advertised => {
+                self.release_withdrawal(prefix);
+                self.update(prefix, |entry| {
+                    entry.is_advertised = true;
+                    entry.owner = owner;
+                    entry.identity = identity.cloned();
+                    entry.at = at;
+                    entry.retry = retry;
+                    entry.unanswered = None;
+                });
             }
             None | Some(_) => {}
+        }
+    }
+
+    /// Charges a prefix that is to be withdrawn to its owner, whose oldest ones give way to it.
+    fn charge_withdrawal(&mut self, prefix: &Name) {
+        let Some(owner) = self.entries.get(prefix.value()).and_then(|entry| entry.owner) else {
+            return;
+        };
+        let places = places(prefix.as_ref());
+        while self.withdrawals.check(owner, places).is_err() {
+            let index = self.withdrawals.index_of(owner);
+            let mut own = self.withdrawn.range((index, 0)..=(index, u64::MAX));
+            let Some(oldest) = own.next().map(|(_, oldest)| oldest.clone()) else {
+                return self.forget(prefix);
+            };
+            self.forget(&oldest);
+        }
+        let charge = self.withdrawals.charge(owner, places);
+        self.last_withdrawal += 1;
+        self.withdrawn.insert((charge.owner, self.last_withdrawal), prefix.clone());
+        if let Some(entry) = self.entries.get_mut(prefix.value()) {
+            entry.withdrawal = Some((charge, self.last_withdrawal));
+        }
+    }
+
+    fn release_withdrawal(&mut self, prefix: &Name) {
+        let entry = self.entries.get_mut(prefix.value());
+        if let Some((charge, number)) = entry.and_then(|entry| entry.withdrawal.take()) {
+            self.withdrawn.remove(&(charge.owner, number));
+            self.withdrawals.release(charge);
         }
     }
 
@@ -270,7 +365,7 @@ impl Readvertise {
     /// count; the owner of the signer calls when it has finished.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        let due = self.due.first().filter(|_| self.has_room() && !self.is_signer_busy);
+        let due = self.next_due().filter(|_| !self.is_signer_busy);
         let next = due.into_iter().chain(self.waiting.first()).map(|(at, _)| *at).min()?;
         self.is_available.then_some(next)
     }
@@ -283,11 +378,8 @@ impl Readvertise {
         {
             self.failed(now, &prefix);
         }
-        while self.is_available && self.has_room() {
-            let (at, prefix) = self.due.first().cloned()?;
-            if at > now.monotonic {
-                return None;
-            }
+        while self.is_available {
+            let (_, prefix) = self.next_of_turn(now.monotonic).cloned()?;
             let signing = self.sign(now, &prefix, signer);
             self.is_signer_busy = signing == Signing::Later;
             let wire = match signing {
@@ -306,6 +398,7 @@ impl Readvertise {
             let time_ms = self.time_ms;
             self.update(&prefix, |entry| {
                 entry.unanswered = Some(Unanswered { name, time_ms });
+                entry.was_sent = true;
                 entry.at = now.monotonic + timeout;
             });
             return Some(wire);
@@ -313,8 +406,29 @@ impl Readvertise {
         None
     }
 
-    fn has_room(&self) -> bool {
-        self.unanswered.len() < self.options.unanswered_max
+    /// Whether one more command of this owner may wait for its answer. All but operators leave as many places as they take.
+    fn has_room(&self, owner: Owner) -> bool {
+        let free = self.options.unanswered_max.saturating_sub(self.unanswered.len());
+        free > if owner.is_none() { 0 } else { self.unanswered_by(owner) }
+    }
+
+    fn unanswered_by(&self, owner: Owner) -> usize {
+        self.unanswered_of.get(&owner).copied().unwrap_or_default()
+    }
+
+    /// The earliest command that may be sent.
+    fn next_due(&self) -> Option<&(Timestamp, Name)> {
+        let with_room = self.due.iter().filter(|(owner, _)| self.has_room(**owner));
+        with_room.filter_map(|(_, due)| due.first()).min()
+    }
+
+    /// The command whose turn it is: that of the owner with the fewest unanswered ones.
+    fn next_of_turn(&self, now: Timestamp) -> Option<&(Timestamp, Name)> {
+        let with_room = self.due.iter().filter(|(owner, _)| self.has_room(**owner));
+        let due = with_room.filter_map(|(owner, due)| Some((*owner, due.first()?)));
+        let due = due.filter(|(_, (at, _))| *at <= now);
+        let next = due.min_by_key(|(owner, first)| (self.unanswered_by(*owner), *first))?;
+        Some(next.1)
     }
 
     /// Schedules a retry after a missing answer, an error or a failure to sign.
@@ -376,6 +490,7 @@ impl Readvertise {
     }
 
     fn forget(&mut self, prefix: &Name) {
+        self.release_withdrawal(prefix);
         let Some(entry) = self.entries.remove(prefix.value()) else { return };
         self.unschedule(prefix, &entry);
     }
@@ -384,14 +499,22 @@ impl Readvertise {
         let Some(mut entry) = self.entries.remove(prefix.value()) else { return };
         self.unschedule(prefix, &entry);
         change(&mut entry);
-        let place = (entry.at, prefix.clone());
-        if let Some(command) = &entry.unanswered {
-            self.unanswered.insert(command.name.clone(), prefix.clone());
-            self.waiting.insert(place);
-        } else {
-            self.due.insert(place);
-        }
+        self.schedule(prefix, &entry);
         self.entries.insert(prefix.clone(), entry);
+    }
+
+    fn schedule(&mut self, prefix: &Name, entry: &Entry) {
+        let place = (entry.at, prefix.clone());
+        match &entry.unanswered {
+            Some(command) => {
+                self.unanswered.insert(command.name.clone(), prefix.clone());
+                *self.unanswered_of.entry(entry.owner).or_default() += 1;
+                self.waiting.insert(place);
+            }
+            None => {
+                self.due.entry(entry.owner).or_default().insert(place);
+            }
+        }
     }
 
     /// Removes an entry from its queue. The answer to its command is ignored from now on.
@@ -401,9 +524,18 @@ impl Readvertise {
             Some(command) => {
                 self.waiting.remove(&place);
                 self.unanswered.remove(command.name.value());
+                let Some(count) = self.unanswered_of.get_mut(&entry.owner) else { return };
+                *count -= 1;
+                if *count == 0 {
+                    self.unanswered_of.remove(&entry.owner);
+                }
             }
             None => {
-                self.due.remove(&place);
+                let Some(due) = self.due.get_mut(&entry.owner) else { return };
+                due.remove(&place);
+                if due.is_empty() {
+                    self.due.remove(&entry.owner);
+                }
             }
         }
     }

@@ -210,7 +210,7 @@ impl ControlState {
             pending: PendingTable::new(reserves),
             requests: Requests::new(reserves),
             announcements: Announcements::new(reserves),
-            readvertising: Readvertising::default(),
+            readvertising: Readvertising::new(reserves),
             outbox: Outbox::new(signer),
             outcomes: VecDeque::new(),
             counters: ControlCounters::default(),
@@ -592,8 +592,8 @@ impl ControlState {
         for expired in authorization.handle_timeout(&mut cx) {
             self.end_waiting(expired);
         }
-        let (rib, signer) = (&mut self.routes.rib, &mut *self.command_signer);
-        self.readvertising.handle_timeout(now, rib, signer, &mut self.outbox);
+        let (routes, signer) = (&mut self.routes, &mut *self.command_signer);
+        self.readvertising.handle_timeout(now, routes, signer, &mut self.outbox);
     }
 
     /// The next action. FIB updates come first, in one batch per call.

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ndn_packet::{Component, Data, Name, NameRef};
-use ndn_types::{Now, Timestamp};
+use ndn_types::{LedgerReport, Now, Reserves, Timestamp};
 
 use super::action::Action;
 use super::outbox::Outbox;
+use super::routes::RoutingTables;
 use crate::command::TopPrefix;
-use crate::readvertise::{CommandSigner, Readvertise, ReadvertiseOptions};
+use crate::readvertise::{CommandSigner, Readvertise, ReadvertiseOptions, Registrant};
 use crate::rib::Rib;
 use crate::types::route_origin;
 
@@ -18,10 +19,11 @@ const IGNORED: Component<'static> = Component::generic(b"nrd");
 const LOCALHOST: Component<'static> = Component::generic(b"localhost");
 
 /// The recipients of routes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Readvertising {
     daemon: Option<Readvertise>,
     gateway: Option<Gateway>,
+    reserves: Reserves,
 }
 
 /// The router that `/localhop/nfd` leads to, with which the prefixes of this host are registered: for
@@ -39,8 +41,8 @@ struct Gateway {
 }
 
 impl Gateway {
-    fn new(options: ReadvertiseOptions) -> Self {
-        let readvertise = Readvertise::new(options);
+    fn new(options: ReadvertiseOptions, reserves: Reserves) -> Self {
+        let readvertise = Readvertise::new(options, reserves);
         let (registered, users) = (BTreeMap::new(), BTreeMap::new());
         Self { readvertise, registered, users, unresolved: BTreeSet::new() }
     }
@@ -82,7 +84,9 @@ impl Gateway {
                 let users = self.users.entry(short.clone()).or_insert(0);
                 *users += 1;
                 if *users == 1 {
-                    self.readvertise.set_advertised(now, &short, true, Some(&identity));
+                    // There are as many of these as identities.
+                    let by = Registrant { identity: Some(&identity), owner: None };
+                    self.readvertise.set_advertised(now, &short, true, by);
                 }
                 self.registered.insert(prefix.clone(), short);
             }
@@ -92,7 +96,7 @@ impl Gateway {
                 *users -= 1;
                 if *users == 0 {
                     self.users.remove(&short);
-                    self.readvertise.set_advertised(now, &short, false, None);
+                    self.readvertise.set_advertised(now, &short, false, Registrant::default());
                 }
             }
             (true, true) | (false, false) => {}
@@ -113,10 +117,25 @@ fn shortest_identity(name: NameRef<'_>, identities: Vec<Name>) -> Option<(Name, 
 }
 
 impl Readvertising {
+    pub(super) fn new(reserves: Reserves) -> Self {
+        Self { daemon: None, gateway: None, reserves }
+    }
+
+    /// Returns the places for prefixes to be withdrawn from the daemon that each principal holds.
+    pub(super) fn report(&self) -> Option<LedgerReport<1>> {
+        self.daemon.as_ref().map(Readvertise::report)
+    }
+
+    /// Whether a route for `prefix` would lead the commands for a routing daemon to its face.
+    pub(super) fn is_for_daemon(&self, prefix: NameRef<'_>) -> bool {
+        let daemon = self.daemon.as_ref().map(Readvertise::options);
+        daemon.is_some_and(|options| prefix.starts_with(options.prefix.as_ref()))
+    }
+
     /// Starts or stops the readvertisement to the daemon.
     pub(super) fn set_nlsr(&mut self, is_enabled: bool, rib: &mut Rib) {
         if is_enabled && self.daemon.is_none() {
-            self.daemon = Some(Readvertise::new(ReadvertiseOptions::nlsr()));
+            self.daemon = Some(Readvertise::new(ReadvertiseOptions::nlsr(), self.reserves));
             rib.watch();
         } else if !is_enabled {
             self.daemon = None;
@@ -139,7 +158,7 @@ impl Readvertising {
         };
         let current = self.gateway.as_ref().map(|gateway| gateway.readvertise.options());
         if current != Some(&options) {
-            self.gateway = Some(Gateway::new(options));
+            self.gateway = Some(Gateway::new(options, self.reserves));
         }
         rib.watch();
     }
@@ -158,23 +177,23 @@ impl Readvertising {
     pub(super) fn handle_timeout(
         &mut self,
         now: Now,
-        rib: &mut Rib,
+        routes: &mut RoutingTables,
         signer: &mut dyn CommandSigner,
         outbox: &mut Outbox,
     ) {
-        let Self { daemon, gateway } = self;
+        let Self { daemon, gateway, .. } = self;
         if daemon.is_none() && gateway.is_none() {
             return;
         }
         if let Some(gateway) = gateway {
-            gateway.resolve(now, rib, signer);
+            gateway.resolve(now, &routes.rib, signer);
         }
-        for prefix in rib.take_changed() {
+        for prefix in routes.rib.take_changed() {
             if let Some(daemon) = daemon {
-                daemon_prefix_changed(daemon, now, &prefix, rib);
+                daemon_prefix_changed(daemon, now, &prefix, routes);
             }
             if let Some(gateway) = gateway {
-                gateway.prefix_changed(now, &prefix, rib, signer);
+                gateway.prefix_changed(now, &prefix, &routes.rib, signer);
             }
         }
         let gateway = gateway.as_mut().map(|gateway| &mut gateway.readvertise);
@@ -194,11 +213,19 @@ impl Readvertising {
     }
 }
 
-fn daemon_prefix_changed(daemon: &mut Readvertise, now: Now, prefix: &Name, rib: &Rib) {
-    let routes = rib.routes(prefix.as_ref());
+fn daemon_prefix_changed(
+    daemon: &mut Readvertise,
+    now: Now,
+    prefix: &Name,
+    tables: &RoutingTables,
+) {
+    let routes = tables.rib.routes(prefix.as_ref());
     if prefix.as_ref().starts_with(daemon.options().prefix.as_ref()) {
         return daemon.set_available(now, !routes.is_empty());
     }
-    let is_served = routes.iter().any(|route| route.origin == route_origin::CLIENT);
-    daemon.set_advertised(now, prefix, is_served, None);
+    let client = routes.iter().find(|route| route.origin == route_origin::CLIENT);
+    let owner =
+        client.and_then(|route| tables.route_owner(prefix.as_ref(), route.face_id, route.origin));
+    let by = Registrant { identity: None, owner };
+    daemon.set_advertised(now, prefix, client.is_some(), by);
 }
