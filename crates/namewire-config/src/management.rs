@@ -32,8 +32,15 @@ settings! {
         localhop_rib: TrustRules = TrustRules::Nobody => live(),
         /// Signers whose prefix announcements are accepted, as `localhost_rib`.
         prefix_announcements: TrustRules = TrustRules::Any => live(),
+        /// Users whose programs act for operators, by name or number, such as `["ndn", "1001"]`, beside root and the user of the
+        /// forwarder.
+        operators: Vec<String> = Vec::new() => live().example("[\"ndn\"]"),
+        /// Whether users that are no operators can change only what is theirs: the routes, next hops and faces that they have
+        /// added. Commands of `cs` and `strategy-choice` are for operators then. By default, as in NFD, every user whom
+        /// `localhost_rib` and `authorizations` let send a command can change everything by it.
+        protect_others: bool = false => live(),
         /// Whether routes with origin `client` are announced to a routing daemon under /localhost/nlsr, if there is
-        /// one.
+        /// one. Only programs of operators can register this prefix then.
         readvertise_nlsr: bool = false => live(),
         /// Identity, key or certificate of the key chain (`namewire key list`) that signs responses, notifications,
         /// datasets, and commands to the routing daemon. By default, responses carry a digest, and the default

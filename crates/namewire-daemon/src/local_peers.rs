@@ -47,18 +47,7 @@ impl LocalPeers {
             None if is_open_to_others(config) => Ok(Self::AnyUser),
             None => Ok(Self::Users(Vec::new())),
             Some(LocalUsers::Any) => Ok(Self::Any),
-            Some(LocalUsers::Listed(names)) => {
-                let number = |name: &String| {
-                    // The system need not have a name for a number.
-                    if let Ok(number) = name.parse() {
-                        return Ok(number);
-                    }
-                    let user = find_user(name).with_context(|| format!("{KEY}: {name}"))?;
-                    let user = user.ok_or_else(|| anyhow!("{KEY}: there is no user {name}"))?;
-                    Ok(user.uid)
-                };
-                names.iter().map(number).collect::<anyhow::Result<_>>().map(Self::Users)
-            }
+            Some(LocalUsers::Listed(names)) => user_ids(names, KEY).map(Self::Users),
         }
     }
 
@@ -94,6 +83,23 @@ impl LocalPeers {
             Self::AnyUser | Self::Any => true,
         }
     }
+}
+
+/// The user IDs of users by name or number. `key` is the setting that lists them.
+///
+/// # Errors
+/// A user does not exist; the error names it.
+pub(super) fn user_ids(users: &[String], key: &str) -> anyhow::Result<Vec<u32>> {
+    let number = |name: &String| {
+        // The system need not have a name for a number.
+        if let Ok(number) = name.parse() {
+            return Ok(number);
+        }
+        let user = find_user(name).with_context(|| format!("{key}: {name}"))?;
+        let user = user.ok_or_else(|| anyhow!("{key}: there is no user {name}"))?;
+        Ok(user.uid)
+    };
+    users.iter().map(number).collect()
 }
 
 /// Identity of the peer of a connection.

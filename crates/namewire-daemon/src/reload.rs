@@ -6,7 +6,7 @@ use std::sync::Arc;
 use namewire_control::ConfigStatus;
 use ndn_dataplane::Command;
 use ndn_forwarding::ProducerRegions;
-use ndn_management::{AccessControl, ControlState, StrategyChanges};
+use ndn_management::{AccessControl, ControlState, Operators, StrategyChanges};
 use ndn_packet::Name;
 use ndn_webtransport::Identity;
 use tracing::{error, info, warn};
@@ -15,7 +15,7 @@ use super::control::listening::Listening;
 use super::control::management::Management;
 use super::control::service::Core;
 use super::control::sessions::Sessions;
-use super::control::setup::propagate;
+use super::control::setup::{operators, propagate};
 use super::tables::ForwardingTables;
 use super::{access, restart, settings};
 use crate::config::{Config, PendingChanges};
@@ -106,7 +106,8 @@ impl Reload {
         // The certificate may have been renewed in place; the listener's settings are unchanged.
         let certificate = sessions.read_certificate(&core.config);
         let certificate = certificate.map_err(|error| format!("{error:#}"))?;
-        Ok(Usable { config, pending, access, strategies, certificate })
+        let operators = operators(&config.management).map_err(|error| format!("{error:#}"))?;
+        Ok(Usable { config, pending, access, operators, strategies, certificate })
     }
 
     /// The status of a configuration that was read.
@@ -132,7 +133,7 @@ impl Reload {
         sessions: &Sessions,
         listening: &mut Listening,
     ) -> Result<PendingChanges, String> {
-        let Usable { config, pending, access, strategies, certificate } = read;
+        let Usable { config, pending, access, operators, strategies, certificate } = read;
         let (state, _) = management.change();
         let listeners = listening.prepare(&config).map_err(|error| format!("{error:#}"))?;
         if let Err(error) = state.set_authorizer(Box::new(access)) {
@@ -144,6 +145,7 @@ impl Reload {
             error!("the levels of the log stay as they were: {reason}");
         }
         sessions.use_certificate(certificate);
+        state.set_operators(operators);
         state.set_readvertise_nlsr(config.management.readvertise_nlsr);
         state.set_propagate(propagate(&config.management));
         state.change_strategies(strategies);
@@ -168,6 +170,7 @@ struct Usable {
     config: Config,
     pending: PendingChanges,
     access: AccessControl,
+    operators: Operators,
     strategies: StrategyChanges,
     certificate: Option<Identity>,
 }

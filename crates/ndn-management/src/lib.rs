@@ -67,7 +67,7 @@ pub use fib::Fib;
 pub use parameters::{ControlParameters, Parameter};
 pub use publisher::{PublishedResource, Segment};
 pub use range::NameRange;
-pub use readvertise::Readvertise;
+pub use readvertise::{Readvertise, WithdrawalPlaces};
 pub use request::{FaceOptions, Request};
 pub use response::{ControlResponse, status};
 pub use rib::{FibUpdate, NextHop, Registration, Rib, Route, RouteChange};
@@ -75,10 +75,10 @@ pub use sign::{DataSigner, DigestSigner};
 pub use state::{
     Action, Collaborators, ControlConfig, ControlState, CreatedFace, CsConfiguration,
     DEFAULT_STRATEGIES, DatasetPlaces, FaceActivity, FaceCapabilities, FaceCreationError,
-    FaceEventSink, FaceRecord, FaceSpecification, PendingPlaces, RequestBytes, RequestOutcome,
-    RouteError, RoutePlaces, RoutingChange, RoutingEvent, RoutingEventSink, STRATEGY_CHOICES_MAX,
-    StrategyChanges, StrategyChoicePlaces, StrategyInstancePlaces, TablePart, TableSizes,
-    Telemetry, Ticket, WaitingPlaces,
+    FaceEventSink, FaceRecord, FaceSpecification, KeptResource, Operators, PendingPlaces,
+    RequestBytes, RequestOutcome, RouteError, RoutePlaces, RoutingChange, RoutingEvent,
+    RoutingEventSink, STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoicePlaces,
+    StrategyInstancePlaces, TablePart, TableSizes, Telemetry, Ticket, WaitingPlaces,
 };
 pub use strategy_name::{StrategyCatalog, StrategyError, StrategyList, StrategyName};
 pub use types::{

@@ -234,6 +234,11 @@ impl Request {
     /// Whether it would change routes or strategies of names of management. A route below its prefixes would take the
     /// commands of others, as it is longer.
     pub(crate) fn is_under_management(&self) -> bool {
+        self.changed_prefix().is_some_and(|prefix| TopPrefix::of(prefix.as_ref()).is_some())
+    }
+
+    /// The prefix whose routes, next hops or strategy it would change.
+    pub(crate) const fn changed_prefix(&self) -> Option<&Name> {
         let prefix = match self {
             Self::FibAddNextHop { prefix, .. }
             | Self::FibRemoveNextHop { prefix, .. }
@@ -246,9 +251,9 @@ impl Request {
             | Self::FaceUpdate { .. }
             | Self::FaceDestroy { .. }
             | Self::CsConfig { .. }
-            | Self::CsErase { .. } => return false,
+            | Self::CsErase { .. } => return None,
         };
-        TopPrefix::of(prefix.as_ref()).is_some()
+        Some(prefix)
     }
 
     /// Whether it would change the route of management's own prefixes.

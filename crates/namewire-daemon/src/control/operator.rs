@@ -15,9 +15,9 @@ use ndn_disk::DiskCounters;
 use ndn_face::{CallCounters, InternalEnd, MemoryKind};
 use ndn_forwarding::{Counters, DropReason, InterestAccount, ServiceTimes, TraceFilter};
 use ndn_management::{
-    CallError, ControlState, DatasetPlaces, FaceEventNotification, PendingPlaces,
+    CallError, ControlState, DatasetPlaces, FaceEventNotification, KeptResource, PendingPlaces,
     PublishedResource, RequestBytes, RouteChange, RoutePlaces, RoutingChange, StrategyChoicePlaces,
-    StrategyInstancePlaces, TablePart, WaitingPlaces, route_origin_text,
+    StrategyInstancePlaces, TablePart, WaitingPlaces, WithdrawalPlaces, route_origin_text,
 };
 use ndn_packet::Name;
 use ndn_ring::PoolCounters;
@@ -321,6 +321,11 @@ impl Operations for Operator {
             let (choices, instances) = management.state().strategy_places();
             sum.add_of_control::<StrategyChoicePlaces, 1>(&choices);
             sum.add_of_control::<StrategyInstancePlaces, 1>(&instances);
+            let announcements = management.state().announcement_places();
+            sum.add_of_control::<KeptResource, _>(&announcements);
+            if let Some(withdrawals) = management.state().withdrawal_places() {
+                sum.add_of_control::<WithdrawalPlaces, 1>(&withdrawals);
+            }
             core.dataplane.send(Command::ReportLedgers { forwards: true, answer: workers });
             sum
         })?;

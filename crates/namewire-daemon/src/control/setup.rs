@@ -10,6 +10,7 @@ use ndn_keychain::{Access, KeyChain, Locations};
 use ndn_management::readvertise::ReadvertiseOptions;
 use ndn_management::{
     Collaborators, ControlConfig, ControlState, DataSigner, DigestSigner, FACE_ID_INTERNAL,
+    Operators,
 };
 use ndn_packet::DataBuilder;
 use ndn_security::sign_data;
@@ -19,6 +20,7 @@ use ndn_types::{FaceUri, Persistency, PrincipalKey, Scope};
 use crate::config::{Config, Conflict, Management, Propagate};
 use crate::environment::now;
 use crate::identities::KeyChainSigner;
+use crate::local_peers::user_ids;
 use crate::tables::Catalog;
 use crate::{access, settings};
 use ndn_sys::clock::Clock;
@@ -67,6 +69,8 @@ pub(crate) fn management(
     let commands = KeyChainSigner::new(config.management.identity.clone());
     let commands = commands.map_err(|error| vec![identity(error.into())]);
     let signer = signer(config).map_err(|error| vec![identity(error)]);
+    let operators = operators(&config.management)
+        .map_err(|error| vec![Conflict::from_error(&["management.operators"], &error)])?;
     let (access, commands, signer) = match (access, commands, signer) {
         (Ok(access), Ok(commands), Ok(signer)) => (access, commands, signer),
         (access, commands, signer) => {
@@ -83,9 +87,19 @@ pub(crate) fn management(
         ..Collaborators::with_strategies(Catalog)
     };
     let mut state = ControlState::new(control, collaborators);
+    state.set_operators(operators);
     state.set_readvertise_nlsr(config.management.readvertise_nlsr);
     state.set_propagate(propagate(&config.management));
     Ok((state, key_chain))
+}
+
+/// The operators that the configuration lists, and what others may do.
+///
+/// # Errors
+/// A user does not exist; the error names it.
+pub(crate) fn operators(management: &Management) -> anyhow::Result<Operators> {
+    let users = user_ids(&management.operators, "management.operators")?;
+    Ok(Operators { users, protect_others: management.protect_others })
 }
 
 /// Options for registering this host's prefixes with a router, if enabled.

@@ -22,6 +22,16 @@ pub(super) struct Authorization {
     fetches: CertificateFetches,
     anchor_changes: VecDeque<AnchorChange>,
     operator_users: Vec<u32>,
+    operators: Operators,
+}
+
+/// Users whom the configuration trusts, and what the others may do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Operators {
+    /// User IDs whose programs act for operators, beside root and the user of the forwarder.
+    pub users: Vec<u32>,
+    /// Whether all others can change only what is theirs.
+    pub protect_others: bool,
 }
 
 impl Authorization {
@@ -32,6 +42,7 @@ impl Authorization {
             fetches: CertificateFetches::default(),
             anchor_changes: VecDeque::new(),
             operator_users: Vec::new(),
+            operators: Operators::default(),
         }
     }
 
@@ -40,11 +51,21 @@ impl Authorization {
         self.operator_users = users;
     }
 
+    /// Sets further such users, and what the others may do.
+    pub(super) fn set_operators(&mut self, operators: Operators) {
+        self.operators = operators;
+    }
+
+    /// Whether users that are no operators can change only what is theirs.
+    pub(super) const fn protects_others(&self) -> bool {
+        self.operators.protect_others
+    }
+
     /// The authority on which a command of `principal` is executed, where its signature gives it `authority`.
     pub(super) fn authority_of(&self, principal: PrincipalKey, authority: Authority) -> Authority {
-        let users = &self.operator_users;
+        let has = |uid| self.operator_users.contains(&uid) || self.operators.users.contains(&uid);
         let is_operator =
-            matches!(principal, PrincipalKey::LocalApplication { uid, .. } if users.contains(&uid));
+            matches!(principal, PrincipalKey::LocalApplication { uid, .. } if has(uid));
         if is_operator { Authority::Operator } else { authority }
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ndn_packet::{Name, NameRef};
 use ndn_types::{
-    Capacity, Ledger, Now, PrincipalIndex, PrincipalKey, Reserves, Resources, Timestamp,
-    duration_ms,
+    Capacity, Ledger, LedgerReport, Now, PrincipalIndex, PrincipalKey, Reserves, Resources,
+    Timestamp, duration_ms,
 };
 
 use crate::announcement::{ANNOUNCEMENT_COST, PrefixAnnouncement};
@@ -57,13 +57,20 @@ const SWEEP_PERIOD: Duration = Duration::from_secs(10);
 
 /// The resources that kept announcements take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum KeptResource {
+pub enum KeptResource {
+    /// Announcements.
     Count,
+    /// Their bytes.
     Bytes,
 }
 
-impl Resources<2> for KeptResource {
-    const ALL: [Self; 2] = [Self::Count, Self::Bytes];
+impl KeptResource {
+    /// Number of these.
+    pub const COUNT: usize = 2;
+}
+
+impl Resources<{ Self::COUNT }> for KeptResource {
+    const ALL: [Self; Self::COUNT] = [Self::Count, Self::Bytes];
 
     fn index(self) -> usize {
         self as usize
@@ -82,7 +89,7 @@ impl Resources<2> for KeptResource {
 #[derive(Debug)]
 struct KeptTable {
     entries: BTreeMap<(Name, u64), Kept>,
-    ledger: Ledger<KeptResource, 2>,
+    ledger: Ledger<KeptResource, { KeptResource::COUNT }>,
     next_sweep: Timestamp,
 }
 
@@ -167,6 +174,11 @@ pub(super) struct Announcements {
 impl Announcements {
     pub(super) fn new(reserves: Reserves) -> Self {
         Self { kept: KeptTable::new(reserves) }
+    }
+
+    /// Returns what each principal holds.
+    pub(super) fn report(&self) -> LedgerReport<{ KeptResource::COUNT }> {
+        self.kept.ledger.report()
     }
 
     /// Keeps the announcement of a learnt route, valid until this time, to be forwarded with Data. It is charged to the

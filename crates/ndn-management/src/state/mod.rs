@@ -54,7 +54,7 @@ pub use action::{
 pub use certificates::WaitingPlaces;
 pub use config::{Collaborators, ControlConfig};
 pub use dataset_requests::DatasetPlaces;
-pub use learning::Learning;
+pub use learning::{KeptResource, Learning};
 pub use parts::TablePart;
 pub use pending::PendingPlaces;
 pub use report::{ControlCounters, RequestOutcome};
@@ -83,6 +83,7 @@ use crate::types::{
     cs_flag, route_flag, route_origin,
 };
 use authorization::Authorization;
+pub use authorization::Operators;
 use certificates::{
     FETCH_TIME_MAX, FetchContext, Progress, ReceivedCertificate, WaitingAnnouncement,
     WaitingCommand, WaitingRequest, command_deadline,
@@ -355,6 +356,18 @@ impl ControlState {
     #[must_use]
     pub fn route_places(&self) -> LedgerReport<1> {
         self.routes.report()
+    }
+
+    /// Returns the kept announcements and their bytes that each principal holds.
+    #[must_use]
+    pub fn announcement_places(&self) -> LedgerReport<{ KeptResource::COUNT }> {
+        self.announcements.report()
+    }
+
+    /// Returns the places for prefixes to be withdrawn from a routing daemon that each principal holds.
+    #[must_use]
+    pub fn withdrawal_places(&self) -> Option<LedgerReport<1>> {
+        self.readvertising.report()
     }
 
     /// Returns the strategy choices and the strategy instances that each principal holds; those of operators are charged to
@@ -672,6 +685,7 @@ impl ControlState {
         if is_localhop_enabled {
             self.add_route(TopPrefix::Localhop.to_name().as_ref(), MANAGEMENT_ROUTE)?;
         }
+        self.strategies.serve_localhop(is_localhop_enabled, &mut self.outbox);
         Ok(())
     }
 
@@ -680,12 +694,16 @@ impl ControlState {
         self.authorization.set_operator_users(users);
     }
 
+    /// Sets further operators, and whether all others can change only what is theirs.
+    pub fn set_operators(&mut self, operators: Operators) {
+        self.authorization.set_operators(operators);
+    }
+
     /// Replaces the authorizer. The route of `/localhop/nfd` is added or removed accordingly.
     ///
     /// # Errors
     /// [`RouteError`] if there is no room for management's routes; the previous authorizer stays.
     pub fn set_authorizer(
-        self.strategies.serve_localhop(is_localhop_enabled, &mut self.outbox);
         &mut self,
         authorizer: Box<dyn Authorizer + Send>,
     ) -> Result<(), RouteError> {
@@ -957,12 +975,12 @@ impl ControlState {
         if request.is_about_next_hops() {
             self.routes.await_updates();
         }
+        let refusal = match executing.authority {
+            Authority::Operator => None,
+            Authority::Requester => self.refusal(&request, principal),
+        };
         let outcome = match request {
-            request
-                if executing.authority == Authority::Requester && request.is_under_management() =>
-            {
-                Outcome::reply(status::FORBIDDEN, "Names of management are for operators")
-            }
+            _ if let Some(reason) = refusal => Outcome::reply(status::FORBIDDEN, reason),
             // NFD removes its own next hop, and gives no answer from then on.
             request if request.is_about_management() => {
                 Outcome::reply(status::CONFLICT, "Management's own route cannot be changed")
@@ -1018,6 +1036,65 @@ impl ControlState {
                 self.outbox.respond(executing.name, &response);
                 RequestOutcome::Command { verb, signer, code: Some(response.code) }
             }
+        }
+    }
+
+    /// The reason why only an operator may send this request.
+    fn refusal(&self, request: &Request, principal: PrincipalKey) -> Option<&'static str> {
+        let is_for_daemon = |prefix: &Name| self.readvertising.is_for_daemon(prefix.as_ref());
+        if request.is_under_management() {
+            Some("Names of management are for operators")
+        } else if request.changed_prefix().is_some_and(is_for_daemon) {
+            Some("The names of the routing daemon are for operators (management.operators)")
+        } else if self.authorization.protects_others() && !self.is_own(request, principal) {
+            Some("Only operators change what belongs to others")
+        } else {
+            None
+        }
+    }
+
+    /// Whether a request changes only what belongs to its principal, or adds something.
+    fn is_own(&self, request: &Request, principal: PrincipalKey) -> bool {
+        let own = principal.without_process();
+        // The owner is not known: many users of the range share it.
+        let is_shared = |owner| matches!(owner, PrincipalKey::UserRange { .. });
+        let is_own = |owner: PrincipalKey| own.is_within(owner) && !is_shared(owner);
+        let is_own_face = |face_id: u64| {
+            let of = |face: &FaceRecord| face.keeper.unwrap_or(face.principal).without_process();
+            self.faces.get(face_id).is_some_and(|face| is_own(of(face)))
+        };
+        // A route of a face that is away is added again when the face returns.
+        let has_face = |face_id: u64| self.faces.get(face_id).is_some();
+        match request {
+            Request::FaceCreate { .. } => true,
+            Request::FaceUpdate { face_id, .. } | Request::FaceDestroy { face_id } => {
+                is_own_face(*face_id)
+            }
+            Request::FibAddNextHop { prefix, face_id, .. }
+            | Request::FibRemoveNextHop { prefix, face_id } => {
+                let hops = self.routes.fib.find(prefix.as_ref()).unwrap_or_default();
+                match hops.iter().any(|hop| hop.face_id == *face_id) {
+                    true => self.routes.next_hop_owner(prefix, *face_id).is_some_and(is_own),
+                    false => has_face(*face_id),
+                }
+            }
+            Request::RibRegister { prefix, face_id, origin, .. }
+            | Request::RibUnregister { prefix, face_id, origin } => {
+                let prefix = prefix.as_ref();
+                match self.routes.rib.find(prefix, *face_id, *origin) {
+                    Some(_) => {
+                        self.routes.route_owner(prefix, *face_id, *origin).is_some_and(is_own)
+                    }
+                    None => has_face(*face_id),
+                }
+            }
+            Request::RibAnnounce { .. } => true,
+            Request::CsConfig { capacity, admit, serve } => {
+                (capacity, admit, serve) == (&None, &None, &None)
+            }
+            Request::CsErase { .. }
+            | Request::StrategySet { .. }
+            | Request::StrategyUnset { .. } => false,
         }
     }
 

@@ -20,6 +20,7 @@ fn harness() -> Harness {
     harness.state.face_created(harness.now, record(DAEMON, "fd://21", Scope::Local));
     harness.run();
     harness.sent.clear();
+    harness.state.set_operators(Operators { users: vec![1000], protect_others: false });
     harness
 }
 
@@ -103,6 +104,42 @@ fn readvertisement_is_off_by_default() {
     harness.state.set_readvertise_nlsr(false);
     harness.command(APP, Verb::RibRegister, &client("/b"));
     assert!(harness.reported().is_empty());
+}
+
+/// A user in its place could keep the prefixes of others from the network, and would see them.
+#[test]
+fn names_of_the_routing_daemon_are_for_operators_while_there_are_commands_for_it() {
+    let mut harness = harness();
+    harness.state.set_operators(Operators::default());
+    assert!(harness.command(APP, Verb::RibRegister, &named("/localhost/nlsr/x")).is_ok());
+    harness.state.set_readvertise_nlsr(true);
+    for verb in [Verb::RibRegister, Verb::FibAddNextHop, Verb::RibUnregister] {
+        assert_eq!(harness.command(DAEMON, verb, &named("/localhost/nlsr")).code, 403);
+    }
+    harness.state.set_operators(Operators { users: vec![1000], protect_others: false });
+    assert!(harness.command(DAEMON, Verb::RibRegister, &named("/localhost/nlsr")).is_ok());
+}
+
+/// The owner of a route is the owner of its readvertisement.
+#[test]
+fn prefixes_of_one_user_leave_commands_to_the_daemon_to_those_of_another() {
+    const OTHER: u64 = 303;
+    let mut harness = harness();
+    let mut other = record(OTHER, "fd://22", Scope::Local);
+    other.principal = PrincipalKey::LocalApplication { uid: 2000, pid: 9 };
+    harness.state.face_created(harness.now, other);
+    harness.run();
+    harness.sent.clear();
+    harness.command(DAEMON, Verb::RibRegister, &named("/localhost/nlsr"));
+    harness.state.set_operators(Operators::default());
+    harness.state.set_readvertise_nlsr(true);
+    for number in 0..100 {
+        harness.command(APP, Verb::RibRegister, &client(&format!("/many/{number}")));
+    }
+    let unanswered = harness.reported();
+    assert_eq!(unanswered.len(), 32, "half of the commands that may wait");
+    harness.command(OTHER, Verb::RibRegister, &client("/other"));
+    assert_eq!(verbs(&harness.reported()), ["register /other"]);
 }
 
 const GATEWAY: &str = "/localhop/nfd";

@@ -521,6 +521,84 @@ fn names_of_management_are_for_operators() {
     }
 }
 
+/// By default, as in NFD, every user who may send a command can change everything by it.
+#[test]
+fn objects_of_others_are_for_operators_if_they_are_protected() {
+    const OTHER: u64 = 310;
+    const NEIGHBOUR: u64 = 311;
+    let multicast = || ControlParameters {
+        strategy: Some(name("/localhost/nfd/strategy/multicast")),
+        ..named("/op")
+    };
+    let on = |face_id, uri: &str| ControlParameters { face_id: Some(face_id), ..named(uri) };
+    let face = |face_id| ControlParameters { face_id: Some(face_id), ..Default::default() };
+    let updated = |face_id| ControlParameters { mtu: Some(1000), ..face(face_id) };
+    let capacity = ControlParameters { capacity: Some(0), ..Default::default() };
+    for protect_others in [false, true] {
+        let mut harness = Harness::new();
+        let of_other = PrincipalKey::LocalApplication { uid: 2000, pid: 9 };
+        let mut other = record(OTHER, "fd://30", Scope::Local);
+        other.principal = of_other;
+        harness.state.face_created(harness.now, other);
+        let mut neighbour = record(NEIGHBOUR, "udp4://192.0.2.9:6363", Scope::NonLocal);
+        neighbour.principal = PrincipalKey::Neighbour { face_id: NEIGHBOUR };
+        harness.state.face_created(harness.now, neighbour);
+        let operators = Operators { users: vec![2000], protect_others };
+        harness.state.set_operators(operators);
+        harness.run();
+        harness.sent.clear();
+        for (verb, parameters) in [
+            (Verb::RibRegister, on(NEIGHBOUR, "/op")),
+            (Verb::FibAddNextHop, on(NEIGHBOUR, "/op/fib")),
+            (Verb::StrategySet, multicast()),
+        ] {
+            assert!(harness.command(OTHER, verb, &parameters).is_ok());
+        }
+        harness.take_actions();
+        let expected = if protect_others { 403 } else { 200 };
+        let costly = ControlParameters { cost: Some(9), ..on(NEIGHBOUR, "/op") };
+        let costly_hop = ControlParameters { cost: Some(9), ..on(NEIGHBOUR, "/op/fib") };
+        for (verb, parameters) in [
+            (Verb::RibRegister, &costly),
+            (Verb::FibAddNextHop, &costly_hop),
+            (Verb::CsConfig, &capacity),
+            (Verb::StrategySet, &multicast()),
+            (Verb::StrategyUnset, &named("/op")),
+            (Verb::FaceUpdate, &updated(NEIGHBOUR)),
+            (Verb::RibUnregister, &on(NEIGHBOUR, "/op")),
+            (Verb::FibRemoveNextHop, &on(NEIGHBOUR, "/op/fib")),
+            (Verb::FaceDestroy, &face(NEIGHBOUR)),
+            // One that is being established again may have routes of others.
+            (Verb::RibUnregister, &on(999, "/op")),
+        ] {
+            assert_eq!(harness.command(APP, verb, parameters).code, expected, "{verb:?}");
+            assert_eq!(
+                harness.take_actions().is_empty(),
+                protect_others
+                    || expected == 200 && {
+                        matches!(verb, Verb::RibRegister | Verb::FibAddNextHop | Verb::StrategySet)
+                    },
+                "{verb:?}"
+            );
+        }
+        assert_eq!(harness.fib("/op"), if protect_others { vec![(NEIGHBOUR, 0)] } else { vec![] });
+        // What is one's own, and what is nobody's.
+        for (verb, parameters) in [
+            (Verb::RibRegister, &named("/op")),
+            (Verb::RibRegister, &costly),
+            (Verb::RibUnregister, &named("/op")),
+            (Verb::FibAddNextHop, &named("/op/fib")),
+            (Verb::FibRemoveNextHop, &named("/op/fib")),
+            (Verb::CsConfig, &ControlParameters::default()),
+            (Verb::FaceDestroy, &face(APP)),
+        ] {
+            let is_own = parameters.face_id.is_none() || parameters.face_id == Some(APP);
+            let expected = if is_own { 200 } else { expected };
+            assert_eq!(harness.command(APP, verb, parameters).code, expected, "{verb:?}");
+        }
+    }
+}
+
 /// A face with the principal of an address, which may send commands.
 fn neighbour(harness: &mut Harness, face_id: u64, last: u8) {
     let uri = format!("udp4://192.0.2.{last}:6363");
