@@ -34,7 +34,7 @@ settings! {
         prefix_announcements: TrustRules = TrustRules::Any => live(),
         /// Users whose programs act for operators, by name or number, such as `["ndn", "1001"]`, beside root and the user of the
         /// forwarder.
-        operators: Vec<String> = Vec::new() => live().example("[\"ndn\"]"),
+        operators: Vec<String> = Vec::new() => live(),
         /// Whether users that are no operators can change only what is theirs: the routes, next hops and faces that they have
         /// added. Commands of `cs` and `strategy-choice` are for operators then. By default, as in NFD, every user whom
         /// `localhost_rib` and `authorizations` let send a command can change everything by it.
