@@ -460,6 +460,8 @@ impl FaceSet {
 
     fn note_progress(&mut self, source: Source, progress: Progress<PeerKey>) -> Progress<PeerKey> {
         self.shared.suspended = progress.is_suspended().then_some(source);
+        // The poller reports the rest again once there is a buffer.
+        self.shared.report.has_more &= progress != Progress::NoBlock;
         progress
     }
 }

@@ -10,13 +10,15 @@ use std::time::Duration;
 
 use ndn_face::{
     ChannelCounters, CloseReason, Datagrams, FaceChange, FaceCounters, FaceEvent, FaceOptions,
-    LinkDropReason, NewDatagram, PeerKey, ReadCounts, UdpPeer,
+    LinkDropReason, NewDatagram, PeerKey, Progress, ReadCounts, UdpPeer,
 };
 use ndn_forwarding::{TxPacket, TxSink};
+use ndn_ring::PacketPool;
+use ndn_sys::poll::Events;
 use ndn_sys::udp::{UdpOptions, UdpSocket};
 use ndn_table::FaceIndex;
 use ndn_types::{Persistency, PrincipalKey, RemoteAddress, Scope};
-use support::{TIMEOUT, Worker, plain, properties, tlv, write_all};
+use support::{Sink, TIMEOUT, Worker, plain, properties, tlv, write_all};
 
 fn localhost() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -114,6 +116,30 @@ fn reliable_link_without_loss_retransmits_nothing() {
     assert_eq!(order.collect::<Vec<_>>(), lengths.repeat(20));
     near.finish();
     far.finish();
+}
+
+/// The worker waits for a buffer then, and the poller reports the socket again.
+#[test]
+fn socket_that_is_not_read_for_lack_of_buffers_has_no_more_to_be_read() {
+    let mut worker = Worker::new();
+    worker.pool = PacketPool::new(2).unwrap();
+    let (address, _) = channel(&mut worker, false);
+    let (socket, at) = peer();
+    add_peer(&mut worker, address, at, &options(8800));
+    // Two blocks, each for seven datagrams.
+    (0..15).for_each(|seed| _ = socket.send_to(&tlv(5, 8700, seed), address).unwrap());
+    let mut events = Events::with_capacity(1);
+    worker.faces.poller().wait(&mut events, Some(TIMEOUT)).unwrap();
+    let mut sink = Sink::default();
+    let Worker { faces, pool, now, received, .. } = &mut worker;
+    let mut progress = faces.handle_event(*now, &events.event(0), pool, &mut sink);
+    while progress == Progress::SinkFull {
+        assert!(faces.report().has_more);
+        received.extend(sink.burst.drain(..));
+        progress = faces.resume(*now, pool, &mut sink);
+    }
+    assert_eq!(progress, Progress::NoBlock);
+    assert!(!faces.report().has_more);
 }
 
 /// Otherwise the frames of one peer that acknowledges nothing, thousands of them, would be retransmitted in one call.
