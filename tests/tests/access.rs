@@ -210,23 +210,26 @@ fn certificates_that_another_host_has_are_fetched_under_every_strategy() {
         let user = Identity::new(&format!("/net/{strategy}/site/user"), Some(&site));
         [region, site, user]
     });
-    let forwarder = hub(&root, Settings::start);
-    let intermediate = Settings::new().udp().start();
-    let repository = Neighbour::new(&intermediate).socket;
-    let peer = format!("udp4://{}", repository.local_addr().unwrap());
-    let _ = intermediate.output(&["route", "add", "/net", &peer]);
-    let next_hop = format!("udp4://127.0.0.1:{}", intermediate.port());
-    let _ = forwarder.output(&["route", "add", "/net", &next_hop]);
-    let certificates = chains.iter().flatten().map(|one| &one.certificate);
-    let named = certificates.map(|one| (one.name().to_name(), one.wire().to_vec()));
-    serve(repository, named.collect());
-    for (strategy, [.., user]) in STRATEGIES.iter().zip(&chains) {
-        for one in [&forwarder, &intermediate] {
-            let _ = one.output(&["strategy", "set", "/net", strategy]);
+    for workers in [1, 3] {
+        let start = |settings: &Settings| settings.clone().workers(workers).start();
+        let forwarder = hub(&root, start);
+        let intermediate = start(&Settings::new().udp());
+        let repository = Neighbour::new(&intermediate).socket;
+        let peer = format!("udp4://{}", repository.local_addr().unwrap());
+        let _ = intermediate.output(&["route", "add", "/net", &peer]);
+        let next_hop = format!("udp4://127.0.0.1:{}", intermediate.port());
+        let _ = forwarder.output(&["route", "add", "/net", &next_hop]);
+        let certificates = chains.iter().flatten().map(|one| &one.certificate);
+        let named = certificates.map(|one| (one.name().to_name(), one.wire().to_vec()));
+        serve(repository, named.collect());
+        for (strategy, [.., user]) in STRATEGIES.iter().zip(&chains) {
+            for one in [&forwarder, &intermediate] {
+                let _ = one.output(&["strategy", "set", "/net", strategy]);
+            }
+            let neighbour = Neighbour::new(&forwarder);
+            let wire = signed_registration("/localhop/nfd", "/net/app", &user.signer(), unix_ms());
+            assert_eq!(neighbour.code(&wire, &[]), 200, "{strategy}, {workers} workers");
         }
-        let neighbour = Neighbour::new(&forwarder);
-        let wire = signed_registration("/localhop/nfd", "/net/app", &user.signer(), unix_ms());
-        assert_eq!(neighbour.code(&wire, &[]), 200, "{strategy}");
     }
 }
 
