@@ -90,7 +90,7 @@ pub struct Ledger<R, const N: usize> {
     accounts: Vec<Account<N>>,
     divisions: [Division; N],
     by_key: HashMap<PrincipalKey, PrincipalIndex>,
-    /// Number of principals by group.
+    /// Number of members by group: principals, and groups that have members.
     members: HashMap<PrincipalKey, u32>,
     free: Vec<PrincipalIndex>,
     reserves: Reserves,
@@ -136,12 +136,8 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
         if let Some(&index) = self.by_key.get(&key) {
             return index;
         }
-        if let Some(group) = key.group() {
-            let members = self.members.entry(group).or_insert(0);
-            if *members >= MEMBERS_PER_GROUP_MAX {
-                return self.find_or_add(group);
-            }
-            *members += 1;
+        if let Err(group) = self.join_group(key) {
+            return self.find_or_add(group);
         }
         let account = Account { held: [0; N], faces: 0, class: key.class(), key };
         let index = match self.free.pop() {
@@ -154,7 +150,7 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
                 PrincipalIndex(u16::try_from(self.accounts.len() - 1).unwrap_or_default())
             }
             None => {
-                self.forget_member(key);
+                self.leave_group(key);
                 return PrincipalIndex::OTHER;
             }
         };
@@ -162,12 +158,36 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
         index
     }
 
-    fn forget_member(&mut self, key: PrincipalKey) {
-        let Some(group) = key.group() else { return };
+    /// Whether it is counted as a member of its group.
+    fn is_counted(&self, key: PrincipalKey) -> bool {
+        self.by_key.contains_key(&key) || self.members.contains_key(&key)
+    }
+
+    /// Counts a principal as a member of its group, and the group as one of its own group.
+    ///
+    /// # Errors
+    /// The group that is full.
+    fn join_group(&mut self, key: PrincipalKey) -> Result<(), PrincipalKey> {
+        let Some(group) = key.group().filter(|_| !self.is_counted(key)) else { return Ok(()) };
+        match self.members.get_mut(&group) {
+            Some(MEMBERS_PER_GROUP_MAX..) => return Err(group),
+            Some(members) => *members += 1,
+            None => {
+                self.join_group(group)?;
+                self.members.insert(group, 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes [`join_group`](Self::join_group), once the principal is neither attached nor a group with members.
+    fn leave_group(&mut self, key: PrincipalKey) {
+        let Some(group) = key.group().filter(|_| !self.is_counted(key)) else { return };
         let Some(members) = self.members.get_mut(&group) else { return };
         *members -= 1;
         if *members == 0 {
             self.members.remove(&group);
+            self.leave_group(group);
         }
     }
 
@@ -176,7 +196,7 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
         let Account { held, faces, key, .. } = *self.account(index);
         if faces == 0 && held.iter().all(|held| *held == 0) {
             self.by_key.remove(&key);
-            self.forget_member(key);
+            self.leave_group(key);
             self.free.push(index);
         }
     }
@@ -520,6 +540,35 @@ pub(crate) mod tests {
         assert_eq!(ledger.key(indices[99]), range);
         indices.into_iter().for_each(|index| ledger.detach(index));
         assert!(ledger.report().is_zero());
+    }
+
+    /// The IDs of people from a directory service are from 65,536 on, too.
+    #[test]
+    fn processes_of_one_user_leave_the_range_to_other_users() {
+        let mut ledger = ledger(100, Reserves::NONE);
+        let key = |uid, pid| PrincipalKey::LocalApplication { uid, pid };
+        let user = |uid| key(uid, 0);
+        let mut indices: Vec<_> = (1..=20).map(|pid| ledger.attach(key(100_000, pid))).collect();
+        let keys: Vec<_> = indices.iter().map(|index| ledger.key(*index)).collect();
+        assert_eq!(keys[15], key(100_000, 16));
+        assert_eq!(keys[16..], [user(100_000); 4]);
+        for uid in 100_001..100_016 {
+            indices.push(ledger.attach(key(uid, 7)));
+            assert_eq!(ledger.key(*indices.last().unwrap()), key(uid, 7));
+        }
+        let range = PrincipalKey::UserRange { first: 65_536 };
+        indices.push(ledger.attach(key(100_016, 7)));
+        assert_eq!(ledger.key(*indices.last().unwrap()), range, "the seventeenth user");
+        // A user is a member while it or one of its processes is.
+        indices.drain(..20).for_each(|index| ledger.detach(index));
+        let next = [user(100_016), key(100_016, 8)].map(|key| ledger.attach(key));
+        assert_eq!(next.map(|index| ledger.key(index)), [user(100_016), key(100_016, 8)]);
+        ledger.detach(next[0]);
+        let last = ledger.attach(key(100_017, 7));
+        assert_eq!(ledger.key(last), range);
+        indices.into_iter().chain([next[1], last]).for_each(|index| ledger.detach(index));
+        assert_eq!(ledger.report().principals.len(), 1, "only the one for others");
+        assert!(ledger.members.is_empty());
     }
 
     #[test]

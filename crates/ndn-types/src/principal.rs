@@ -164,18 +164,18 @@ impl PrincipalKey {
 
     /// The principal of which this one is a part that can be multiplied at will: the network of 48 bits around a network
     /// of 64 bits that is not link-local, the user of a process, and the range of a user whose ID may be a subordinate one
-    /// of another (subuid(5)). `None` for other principals.
+    /// of another (subuid(5)). A group may have a group itself. `None` for other principals.
     #[must_use]
     pub const fn group(self) -> Option<Self> {
         match self {
             Self::Remote(RemoteAddress::V6 { network, zone: 0 }) => {
                 Some(Self::Remote(RemoteAddress::V6Site(network >> 16 << 16)))
             }
-            Self::LocalApplication { uid: uid @ USER_RANGE.., .. } => {
-                Some(Self::UserRange { first: uid / USER_RANGE * USER_RANGE })
-            }
             Self::LocalApplication { uid, pid: 1.. } => {
                 Some(Self::LocalApplication { uid, pid: 0 })
+            }
+            Self::LocalApplication { uid: uid @ USER_RANGE.., pid: 0 } => {
+                Some(Self::UserRange { first: uid / USER_RANGE * USER_RANGE })
             }
             Self::Management
             | Self::LocalApplication { .. }
@@ -189,6 +189,17 @@ impl PrincipalKey {
     #[must_use]
     pub fn is_within(self, other: Self) -> bool {
         self == other || self.group().is_some_and(|group| group.is_within(other))
+    }
+
+    /// The principal with which it shares what is divided without regard to its parts: its outermost
+    /// [group](Self::group), or itself.
+    #[must_use]
+    pub const fn account(self) -> Self {
+        let mut account = self;
+        while let Some(group) = account.group() {
+            account = group;
+        }
+        account
     }
 }
 
@@ -275,12 +286,21 @@ mod tests {
         assert_eq!(user(65_535).group(), None);
         let range = PrincipalKey::UserRange { first: 65_536 };
         for uid in [65_536, 100_000, 131_071] {
-            assert_eq!((process(uid).group(), user(uid).group()), (Some(range), Some(range)));
+            assert_eq!((process(uid).group(), user(uid).group()), (Some(user(uid)), Some(range)));
+            assert_eq!((process(uid).account(), user(uid).account()), (range, range));
             assert!(process(uid).is_within(range) && !process(uid).is_within(user(1000)));
         }
         assert_eq!(user(u32::MAX).group(), Some(PrincipalKey::UserRange { first: 0xFFFF_0000 }));
         assert!(!user(131_072).is_within(range));
         assert_eq!((range.group(), range.class()), (None, PrincipalClass::Local));
+    }
+
+    #[test]
+    fn processes_of_a_user_have_one_account() {
+        let process = |uid, pid| PrincipalKey::LocalApplication { uid, pid }.account();
+        assert_eq!(process(1, 7), process(1, 0));
+        assert_ne!(process(1, 7), process(2, 7));
+        assert_eq!(remote("192.0.2.1:1").account(), remote("192.0.2.1:1"));
     }
 
     #[test]
