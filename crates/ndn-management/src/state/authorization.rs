@@ -51,9 +51,15 @@ impl Authorization {
         self.operator_users = users;
     }
 
-    /// Sets further such users, and what the others may do.
-    pub(super) fn set_operators(&mut self, operators: Operators) {
-        self.operators = operators;
+    /// Sets further such users, and what the others may do. Returns users that are no operators any more.
+    pub(super) fn set_operators(&mut self, operators: Operators) -> Vec<u32> {
+        let mut former = std::mem::replace(&mut self.operators, operators).users;
+        former.retain(|uid| !self.is_operator(*uid));
+        former
+    }
+
+    fn is_operator(&self, uid: u32) -> bool {
+        self.operator_users.contains(&uid) || self.operators.users.contains(&uid)
     }
 
     /// Whether users that are no operators can change only what is theirs.
@@ -63,9 +69,10 @@ impl Authorization {
 
     /// The authority on which a command of `principal` is executed, where its signature gives it `authority`.
     pub(super) fn authority_of(&self, principal: PrincipalKey, authority: Authority) -> Authority {
-        let has = |uid| self.operator_users.contains(&uid) || self.operators.users.contains(&uid);
-        let is_operator =
-            matches!(principal, PrincipalKey::LocalApplication { uid, .. } if has(uid));
+        let is_operator = matches!(
+            principal,
+            PrincipalKey::LocalApplication { uid, .. } if self.is_operator(uid)
+        );
         if is_operator { Authority::Operator } else { authority }
     }
 

@@ -73,6 +73,7 @@ use crate::dispatch::{self, Dispatch};
 use crate::fib::Fib;
 use crate::parameters::ControlParameters;
 use crate::publisher::PublishedResource;
+use crate::range::NameRange;
 use crate::readvertise::{CommandSigner, ReadvertiseOptions};
 use crate::request::{AcceptedCommand, FaceOptions, Request};
 use crate::response::{ControlResponse, status};
@@ -694,9 +695,40 @@ impl ControlState {
         self.authorization.set_operator_users(users);
     }
 
-    /// Sets further operators, and whether all others can change only what is theirs.
+    /// Sets further operators, and whether all others can change only what is theirs. A user that is no operator any more
+    /// loses its routes for the names of the routing daemon.
     pub fn set_operators(&mut self, operators: Operators) {
-        self.authorization.set_operators(operators);
+        let former = self.authorization.set_operators(operators);
+        self.take_names_of_daemon(&former);
+    }
+
+    /// Removes the routes and next hops for the names of the routing daemon that are not of operators, while there may be
+    /// commands for it, and those that lead to `former` operators.
+    fn take_names_of_daemon(&mut self, former: &[u32]) {
+        let range = NameRange { prefix: ReadvertiseOptions::nlsr().prefix, after: None };
+        let is_reserved = self.readvertising.is_for_daemon(range.prefix.as_ref());
+        let is_former = |face: &FaceRecord| {
+            let keeper = face.keeper.unwrap_or(face.principal);
+            matches!(keeper, PrincipalKey::LocalApplication { uid, .. } if former.contains(&uid))
+        };
+        let authority_of = |owner| self.authorization.authority_of(owner, Authority::Requester);
+        let removed = self.routes.remove_range(&range, |owner, face_id| match owner {
+            Some(owner) => is_reserved && authority_of(owner) == Authority::Requester,
+            None => self.faces.get(face_id).is_some_and(is_former),
+        });
+        for (prefix, face_id, origin) in removed {
+            self.outbox.push(Action::ForgetRoute { prefix, face_id, origin });
+        }
+    }
+
+    /// Only operators add routes for the names of the routing daemon.
+    fn check_for_daemon(
+        &self,
+        prefix: NameRef<'_>,
+        owner: Option<PrincipalKey>,
+    ) -> Result<(), RouteError> {
+        let is_allowed = owner.is_none() || !self.readvertising.is_for_daemon(prefix);
+        is_allowed.then_some(()).ok_or(RouteError::ForOperators)
     }
 
     /// Replaces the authorizer. The route of `/localhop/nfd` is added or removed accordingly.
@@ -1122,6 +1154,7 @@ impl ControlState {
         if self.faces.get(route.face_id).is_none() {
             return Err(RouteError::NoFace(route.face_id));
         }
+        self.check_for_daemon(prefix, owner)?;
         self.routes.add_route(prefix, route, owner)
     }
 
@@ -1216,6 +1249,7 @@ impl ControlState {
         if self.faces.get(next_hop.face_id).is_none() {
             return Err(RouteError::NoFace(next_hop.face_id));
         }
+        self.check_for_daemon(prefix.as_ref(), owner)?;
         self.routes.add_next_hop(prefix, next_hop, owner)
     }
 
@@ -1536,9 +1570,10 @@ impl ControlState {
     }
 
     /// Starts or stops the readvertisement of prefixes with routes of origin `client` to a routing daemon under
-    /// `/localhost/nlsr`, while that prefix has a route.
+    /// `/localhost/nlsr`, while that prefix has a route. Its routes that are not of operators are removed.
     pub fn set_readvertise_nlsr(&mut self, is_enabled: bool) {
         self.readvertising.set_nlsr(is_enabled, &mut self.routes.rib);
+        self.take_names_of_daemon(&[]);
     }
 
     /// Starts, changes or stops the registration of this host's prefixes with the router that `/localhop/nfd` leads to,

@@ -18,6 +18,7 @@ use ndn_types::{LedgerReport, PrincipalIndex, PrincipalKey, Timestamp};
 use super::action::Action;
 use super::config::ControlConfig;
 use crate::fib::{Fib, FibFull};
+use crate::range::NameRange;
 use crate::response::{ControlResponse, status};
 use crate::rib::{FibUpdate, NextHop, Rib, RibFull, Route};
 use crate::share::{Charge, Share, ShareUsedUp, places};
@@ -61,6 +62,9 @@ pub enum RouteError {
         /// Number of routes of all principals that are no operators.
         all: usize,
     },
+    /// The prefix is for operators.
+    #[error("only operators add routes of the routing daemon")]
+    ForOperators,
     /// The principal has its share of the routes.
     #[error(transparent)]
     ShareUsedUp(#[from] ShareUsedUp),
@@ -78,6 +82,7 @@ impl RouteError {
             Self::RibFull(_)
             | Self::FibFull(_)
             | Self::PrefixFull { .. }
+            | Self::ForOperators
             | Self::ShareUsedUp(_) => {
                 ControlResponse::new(status::INTERNAL_ERROR, self.to_string())
             }
@@ -213,6 +218,38 @@ impl RoutingTables {
             self.fib_changed(update);
         }
         self.release_ended();
+    }
+
+    /// Removes the routes and next hops of a range whose owner and face fit. Returns the prefix, the face and, of a route,
+    /// the origin of each.
+    pub(super) fn remove_range(
+        &mut self,
+        range: &NameRange,
+        fits: impl Fn(Option<PrincipalKey>, u64) -> bool,
+    ) -> Vec<(Name, u64, Option<u64>)> {
+        let mut removed = Vec::new();
+        for (prefix, routes) in self.rib.range(range) {
+            let owner = |route: &Route| self.route_owner(prefix, route.face_id, route.origin);
+            let ending = routes.iter().filter(|route| fits(owner(route), route.face_id));
+            removed.extend(ending.map(|it| (prefix.to_name(), it.face_id, Some(it.origin))));
+        }
+        for (prefix, hops) in self.fib.range(range) {
+            let prefix = prefix.to_name();
+            let is_own =
+                |hop: &NextHop| self.fib.own_next_hop(prefix.as_ref(), hop.face_id).is_some();
+            let fits = |hop: &NextHop| fits(self.next_hop_owner(&prefix, hop.face_id), hop.face_id);
+            let ending = hops.iter().filter(|hop| is_own(hop) && fits(hop));
+            removed.extend(ending.map(|hop| (prefix.clone(), hop.face_id, None)));
+        }
+        for (prefix, face_id, origin) in &removed {
+            match origin {
+                Some(origin) => {
+                    self.remove_route(prefix.as_ref(), *face_id, *origin);
+                }
+                None => self.remove_next_hop(prefix, *face_id),
+            }
+        }
+        removed
     }
 
     /// Returns the routes that each principal holds.

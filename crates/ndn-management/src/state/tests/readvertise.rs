@@ -120,6 +120,61 @@ fn names_of_the_routing_daemon_are_for_operators_while_there_are_commands_for_it
     assert!(harness.command(DAEMON, Verb::RibRegister, &named("/localhost/nlsr")).is_ok());
 }
 
+/// A user that was first would keep what is for the daemon.
+#[test]
+fn routes_for_the_routing_daemon_that_are_not_of_operators_end() {
+    let mut harness = harness();
+    let operators = |users: &[u32]| Operators { users: users.to_vec(), protect_others: false };
+    let register = |harness: &mut Harness| {
+        harness.command(APP, Verb::RibRegister, &named("/localhost/nlsr"));
+        harness.command(APP, Verb::RibRegister, &named("/localhost/nlsr/rib"));
+        harness.command(APP, Verb::FibAddNextHop, &named("/localhost/nlsr/fib"));
+        harness.command(APP, Verb::RibRegister, &named("/localhost/other"));
+        harness.run();
+    };
+    let names = ["/localhost/nlsr", "/localhost/nlsr/rib", "/localhost/nlsr/fib"];
+    let remaining = |harness: &mut Harness| {
+        harness.run();
+        assert_eq!(harness.fib("/localhost/other").len(), 1);
+        names.iter().filter(|uri| !harness.fib(uri).is_empty()).count()
+    };
+    harness.state.set_operators(operators(&[]));
+    register(&mut harness);
+    assert_eq!(remaining(&mut harness), 3);
+    harness.state.set_readvertise_nlsr(true);
+    assert_eq!(remaining(&mut harness), 0, "it is on");
+    let forgotten = |harness: &mut Harness| {
+        let forgets = |action: &Action| matches!(action, Action::ForgetRoute { .. });
+        harness.take_actions().iter().filter(|action| forgets(action)).count()
+    };
+    assert_eq!(forgotten(&mut harness), 3);
+
+    harness.state.set_operators(operators(&[1000]));
+    register(&mut harness);
+    harness.state.set_readvertise_nlsr(true);
+    harness.state.set_operators(operators(&[1000, 2000]));
+    assert_eq!(remaining(&mut harness), 3, "those of operators");
+    harness.state.set_operators(operators(&[2000]));
+    assert_eq!(remaining(&mut harness), 0, "they are no operators any more");
+    harness.state.set_operators(operators(&[1000]));
+    harness.state.set_readvertise_nlsr(false);
+    register(&mut harness);
+    // Both in one reload.
+    harness.state.set_operators(operators(&[]));
+    harness.state.set_readvertise_nlsr(true);
+    assert_eq!(remaining(&mut harness), 0);
+
+    // A face that comes back.
+    let route = Route { face_id: APP, origin: 0, cost: 0, flags: 0, expires_at: None };
+    let user = Some(PrincipalKey::LocalApplication { uid: 1000, pid: 0 });
+    let nlsr = name("/localhost/nlsr");
+    let added = harness.state.add_owned_route(nlsr.as_ref(), route, user);
+    assert_eq!(added, Err(RouteError::ForOperators));
+    let hop = NextHop { face_id: APP, cost: 0 };
+    let added = harness.state.add_owned_next_hop(&nlsr, hop, user);
+    assert_eq!(added, Err(RouteError::ForOperators));
+}
+
 /// The owner of a route is the owner of its readvertisement.
 #[test]
 fn prefixes_of_one_user_leave_commands_to_the_daemon_to_those_of_another() {
@@ -130,9 +185,11 @@ fn prefixes_of_one_user_leave_commands_to_the_daemon_to_those_of_another() {
     harness.state.face_created(harness.now, other);
     harness.run();
     harness.sent.clear();
-    harness.command(DAEMON, Verb::RibRegister, &named("/localhost/nlsr"));
     harness.state.set_operators(Operators::default());
+    let of_daemon = Route { face_id: DAEMON, origin: 0, cost: 0, flags: 0, expires_at: None };
+    harness.state.add_route(name("/localhost/nlsr").as_ref(), of_daemon).unwrap();
     harness.state.set_readvertise_nlsr(true);
+    harness.run();
     for number in 0..100 {
         harness.command(APP, Verb::RibRegister, &client(&format!("/many/{number}")));
     }
