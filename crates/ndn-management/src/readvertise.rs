@@ -286,6 +286,7 @@ impl Readvertise {
         Registrant { identity, owner }: Registrant<'_>,
     ) {
         let known = self.entries.get(prefix.value());
+        let known_owner = known.and_then(|entry| entry.owner);
         let known = known.map(|entry| (entry.is_advertised, entry.was_sent));
         let (at, retry) = (now.monotonic, self.options.retry_min);
         match known {
@@ -326,6 +327,10 @@ impl Readvertise {
                     entry.retry = retry;
                     entry.unanswered = None;
                 });
+            }
+            // Another one has a route for it now.
+            Some((true, _)) if known_owner != owner => {
+                self.update(prefix, |entry| entry.owner = owner);
             }
             None | Some(_) => {}
         }

@@ -236,6 +236,25 @@ fn withdrawals_that_nobody_confirms_are_charged_and_the_oldest_give_way() {
 }
 
 #[test]
+fn prefix_with_a_route_of_another_owner_is_charged_to_that_one() {
+    let mut scene = Scene::new();
+    scene.readvertise.set_available(scene.now, true);
+    let mut set = |uid| {
+        let by = Registrant { identity: None, owner: Some(user(uid)) };
+        scene.readvertise.set_advertised(scene.now, &name("/a"), true, by);
+    };
+    set(1);
+    set(2);
+    let (_, command) = scene.sent().pop().unwrap();
+    assert_eq!(scene.readvertise.unanswered_of, BTreeMap::from([(Some(user(2)), 1)]));
+    scene.answer(&command, 200);
+    scene.readvertise.set_advertised(scene.now, &name("/a"), false, Registrant::default());
+    let report = scene.readvertise.report();
+    let held = report.principals.iter().filter(|one| one.held != [0]);
+    assert_eq!(held.map(|one| one.key).collect::<Vec<_>>(), [user(2)]);
+}
+
+#[test]
 fn owners_take_turns_and_leave_room_to_others() {
     let mut scene = Scene::new();
     scene.readvertise.set_available(scene.now, true);
