@@ -34,6 +34,8 @@ const KEPT_BYTES: usize = 1 << 20;
 const PATH_MTU_LIFETIME: Duration = Duration::from_mins(10);
 /// Faces whose paths are remembered as narrow.
 const NARROW_PATHS_MAX: usize = 4096;
+/// Faces one after the other with a network card that cannot send runs, after which none is sent to any for a while.
+const UNABLE_MAX: usize = 8;
 
 /// An Ethernet frame has no less payload than this.
 const PAYLOAD_MIN: usize = 46;
@@ -134,13 +136,31 @@ struct NarrowPaths {
     faces: HashMap<FaceIndex, (usize, Timestamp)>,
     /// No entry ends earlier.
     next_end: Timestamp,
+    /// Faces behind a network card that cannot send runs, since the last run that was sent.
+    unable: usize,
+    /// Until when no runs are sent at all.
+    stopped_until: Option<Timestamp>,
 }
 
 impl NarrowPaths {
     /// Longest datagram to send to the peer of a face in a run.
     #[inline]
     fn segment_length_max(&self, face: FaceIndex) -> usize {
+        if self.stopped_until.is_some() {
+            return 0;
+        }
         self.faces.get(&face).map_or(MESSAGE_LENGTH_MAX, |&(length, _)| length)
+    }
+
+    /// Notes that the network card on the way to the peer of a face cannot send runs. It may be that of all peers, whose number
+    /// may exceed that of the remembered ones.
+    fn note_unable(&mut self, now: Timestamp, face: FaceIndex) {
+        self.note(now, face, 0);
+        self.unable += 1;
+        if self.unable >= UNABLE_MAX {
+            let stopped_until = Some(now.plus(PATH_MTU_LIFETIME));
+            *self = Self { stopped_until, ..Self::default() };
+        }
     }
 
     fn note(&mut self, now: Timestamp, face: FaceIndex, segment_length_max: usize) {
@@ -158,6 +178,9 @@ impl NarrowPaths {
     /// Forgets paths that may have become wider.
     #[inline]
     fn expire(&mut self, now: Timestamp) {
+        if self.stopped_until.is_some_and(|until| until <= now) {
+            self.stopped_until = None;
+        }
         if !self.faces.is_empty() && self.next_end <= now {
             self.faces.retain(|_, (_, until)| *until > now);
             self.next_end = self.faces.values().map(|(_, until)| *until).min().unwrap_or(now);
@@ -238,6 +261,9 @@ impl DatagramQueue {
             match builder.send(socket.as_fd()) {
                 Ok(messages) => {
                     let frames = writer.runs[..messages].iter().sum::<usize>();
+                    if frames > messages {
+                        self.narrow_paths.unable = 0;
+                    }
                     counters.calls.sent_frames.add(frames as u64);
                     let sent = self.datagrams[done..done + frames].iter();
                     counters.calls.sent_bytes.add(sent.map(|one| one.length() as u64).sum());
@@ -418,14 +444,14 @@ impl DatagramQueue {
             return false;
         }
         let datagram = &self.datagrams[first];
-        let length_max = match Errno::from_io_error(error) {
+        let (face, length) = (datagram.to.face, datagram.length());
+        match Errno::from_io_error(error) {
             // The datagrams are longer than the path to this peer takes; the kernel fragments single ones.
-            Some(Errno::INVAL | Errno::MSGSIZE) => datagram.length() - 1,
+            Some(Errno::INVAL | Errno::MSGSIZE) => self.narrow_paths.note(now, face, length - 1),
             // The network card on the way to this peer cannot.
-            Some(Errno::IO | Errno::OPNOTSUPP) => 0,
+            Some(Errno::IO | Errno::OPNOTSUPP) => self.narrow_paths.note_unable(now, face),
             Some(_) | None => return false,
-        };
-        self.narrow_paths.note(now, datagram.to.face, length_max);
+        }
         true
     }
 
