@@ -174,13 +174,18 @@ impl StrategyChoices {
         Ok(())
     }
 
-    /// Notes whether management serves `/localhop/nfd`, which gets its default if it has no choice. One that exists stays.
+    /// Notes whether management serves `/localhop/nfd`, which gets its default if it has no choice, and loses it again. Another
+    /// choice stays.
     pub(super) fn serve_localhop(&mut self, is_served: bool, outbox: &mut Outbox) {
-        self.serves_localhop = is_served;
-        let prefix = parse(LOCALHOP_STRATEGY.0);
-        if is_served && !self.choices.contains_key(prefix.value()) {
+        let was_served = std::mem::replace(&mut self.serves_localhop, is_served);
+        let (prefix, strategy) = (parse(LOCALHOP_STRATEGY.0), parse(LOCALHOP_STRATEGY.1));
+        let choice = self.choices.get(prefix.value()).map(|choice| choice.instance.clone());
+        if is_served && choice.is_none() {
             // A catalog without it has no default for the root either.
-            let _ = self.set(&prefix, parse(LOCALHOP_STRATEGY.1).as_ref(), None, outbox);
+            let _ = self.set(&prefix, strategy.as_ref(), None, outbox);
+        }
+        if was_served && !is_served && choice == self.resolve(&prefix, strategy.as_ref()).ok() {
+            self.unset(&prefix, outbox);
         }
     }
 

@@ -130,6 +130,25 @@ fn routes_and_strategies_of_shorter_prefixes_lead_nothing_past_management() {
     hub.state.change_strategies(changes);
     let choices: BTreeMap<_, _> = hub.state.strategy_choices().collect();
     assert_eq!(choices.get(&localhop), Some(&&best_route));
+    // Management that does not serve it any more leaves another choice alone.
+    let authorizers = [AccessControl::default(), localhop_access(), AccessControl::default()];
+    let chosen = name("/localhost/nfd/strategy/multicast/v=5");
+    for (authorizer, expected) in
+        authorizers.into_iter().zip([None, Some(&best_route), Some(&chosen)])
+    {
+        hub.state.set_authorizer(Box::new(authorizer)).unwrap();
+        let choices: BTreeMap<_, _> = hub.state.strategy_choices().collect();
+        assert_eq!(choices.get(&localhop).copied(), expected);
+        if expected.is_some() {
+            hub.state.set_strategy(&localhop, multicast.as_ref()).unwrap();
+        }
+    }
+}
+
+fn localhop_access() -> AccessControl {
+    let mut access = AccessControl::default();
+    access.set_localhop_rib(TrustPolicy::accept_all());
+    access
 }
 
 #[test]
