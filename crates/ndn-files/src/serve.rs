@@ -19,8 +19,7 @@ use crate::counters::{Counters, Event, Observer};
 use crate::listing::encode_listing;
 use crate::manifest::{
     BuildFailure, Built, DigestDirectory, Hashing, SegmentDigests, Source, Store, build, build_of,
-    digests_of_leaf, has_signatures, leaf_fanout, leaves_name, manifest_name, signed_leaf,
-    store_for,
+    digests_of_leaf, leaf_fanout, leaves_name, manifest_name, signed_leaf, store_for,
 };
 use crate::metadata::{FileMetadata, SignedLeaves};
 use crate::packet::{Layout, PacketLimits, PreparedSigner, Slot, hash_packets};
@@ -51,8 +50,6 @@ const SIGNED_LEAVES_BYTES_MAX: usize = 4 << 20;
 const SEGMENT_DIGESTS_BYTES_MAX: usize = 65 << 20;
 /// Signed leaves of one file that are made before another file has its turn.
 const SIGNED_LEAVES_BATCH: usize = 4;
-/// Longer files are not compared with what they were before a change that has kept the modification time.
-const COMPARED_BYTES_MAX: u64 = 64 << 20;
 /// A manifest that is ready within this time is not announced as being prepared.
 const PREPARATION_MS_MIN: u64 = 1000;
 
@@ -320,7 +317,7 @@ impl Service {
         let stat = self.noted(target, target.mount.source.stat(&target.path))?;
         if stat.kind == FileKind::Directory {
             // Both kinds of metadata name the listing.
-            let version = self.listing_version(target, &stat);
+            let version = self.version(&target.mount, &target.name, &stat);
             return Ok(FileMetadata::new(target.listing_name(version), &stat, None));
         }
         if requested == Requested::ListMetadata {
@@ -363,7 +360,7 @@ impl Service {
         }
         let opened = self.noted(target, target.mount.source.open_file(&target.path))?;
         self.counters.add(Event::Opened, 1);
-        let version = self.version(&target.mount, &target.name, &opened);
+        let version = self.version(&target.mount, &target.name, &opened.stat);
         let layout = self
             .layout(&target.mount, &target.name, version, opened.stat.size)
             .ok_or(Rejection { event: Event::RefusedPath, sends_nack: true })?;
@@ -635,19 +632,13 @@ fn fill(
 
 /// Versions.
 impl Service {
-    /// The version of an open file.
-    pub(crate) fn version(&self, point: &MountPoint, name: &Name, opened: &Opened) -> u64 {
+    /// The version to announce of a file or directory in this state.
+    pub(crate) fn version(&self, point: &MountPoint, name: &Name, stat: &FileStat) -> u64 {
         // The times of remote files contain their entity tags.
         if point.source.is_remote() {
-            return opened.stat.mtime_ns;
+            return stat.mtime_ns;
         }
-        let is_same = |former: &FileStat, version: u64| {
-            opened.stat.size <= COMPARED_BYTES_MAX
-                && self.layout(point, name, version, former.size).is_some_and(|layout| {
-                    self.has_content_of(opened, &layout, former).unwrap_or(false)
-                })
-        };
-        self.versions.announce(&point.origin, name.as_ref(), &opened.stat, is_same)
+        self.versions.announce(&point.origin, name.as_ref(), stat, crate::real_time::unix_ns())
     }
 
     /// The version that [`Self::version`] has announced of a file in this state last.
@@ -661,31 +652,6 @@ impl Service {
             return Some(stat.mtime_ns);
         }
         self.versions.announced(&point.origin, name.as_ref(), stat)
-    }
-
-    fn listing_version(&self, target: &Target<'_>, stat: &FileStat) -> u64 {
-        let point = &target.mount;
-        if point.source.is_remote() {
-            return stat.mtime_ns;
-        }
-        self.versions.announce(&point.origin, target.name.as_ref(), stat, |_, _| false)
-    }
-
-    /// Whether an open file has the content of its state `former`, with the segments `layout`; `None` if the digests of that
-    /// are not known.
-    fn has_content_of(&self, opened: &Opened, layout: &Layout, former: &FileStat) -> Option<bool> {
-        let manifests = self.manifests.as_ref()?;
-        let built = manifests
-            .built()
-            .find(layout.name.value())
-            .map(|(stat, built)| stat.is_same_content(former).then(|| Arc::clone(built)));
-        let signatures = match built.flatten() {
-            Some(built) => built.signatures().to_vec(),
-            None => manifests.disk.as_ref()?.load(layout, former)?.0,
-        };
-        let source = self.source(opened, layout, None);
-        let is_same = has_signatures(&source, &signatures).ok()?;
-        Some(is_same && opened.file.is_unchanged(&opened.stat).ok()?)
     }
 }
 
@@ -727,7 +693,7 @@ impl Service {
         }
         for _ in 0..ATTEMPTS_MAX {
             let stat = target.mount.source.stat(&target.path)?;
-            let current = self.listing_version(target, &stat);
+            let current = self.version(&target.mount, &target.name, &stat);
             if version != current {
                 return Err(Rejection::wrong_version(version, current));
             }
@@ -802,7 +768,7 @@ impl Service {
         let (Some(disk), Ok(opened)) = (&manifests.disk, opened) else {
             return Prepared::Failed;
         };
-        let version = self.version(&target.mount, &target.name, &opened);
+        let version = self.version(&target.mount, &target.name, &opened.stat);
         let layout = self.layout(&target.mount, &target.name, version, opened.stat.size);
         let Some(layout) = layout.filter(|layout| self.wants_preparation(layout, &opened.stat))
         else {

@@ -7,9 +7,6 @@ use rustix::fs::FileType;
 #[cfg(target_os = "linux")]
 use rustix::fs::{AtFlags, Statx, StatxFlags, StatxTimestamp};
 
-/// The values that distinguish states of a file: size, times of change, device, inode.
-pub(crate) type Identity = (u64, u64, u64, (u32, u32), u64);
-
 /// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
@@ -54,8 +51,11 @@ pub struct FileStat {
     pub ctime_ns: u64,
     /// Last change of content, in nanoseconds since 1970.
     pub mtime_ns: u64,
-    device: (u32, u32),
-    inode: u64,
+    pub(crate) device: (u32, u32),
+    pub(crate) inode: u64,
+    /// Mode, user, group, number of links: they change the ctime, but not the content. The links of a directory, which change
+    /// with its content, are 0.
+    pub(crate) attributes: [u32; 4],
 }
 
 impl FileStat {
@@ -77,8 +77,10 @@ impl FileStat {
     #[cfg(not(target_os = "linux"))]
     pub fn of(file: impl AsFd) -> rustix::io::Result<Self> {
         let found = rustix::fs::fstat(file)?;
+        let kind = FileKind::of(FileType::from_raw_mode(found.st_mode));
+        let links = links_of(kind, found.st_nlink.into());
         Ok(Self {
-            kind: FileKind::of(FileType::from_raw_mode(found.st_mode)),
+            kind,
             size: u64::try_from(found.st_size).unwrap_or(0),
             mode: found.st_mode,
             atime_ns: nanoseconds(found.st_atime, found.st_atime_nsec),
@@ -87,6 +89,7 @@ impl FileStat {
             mtime_ns: nanoseconds(found.st_mtime, found.st_mtime_nsec),
             device: (found.st_dev.cast_unsigned(), 0),
             inode: found.st_ino,
+            attributes: [found.st_mode.into(), found.st_uid, found.st_gid, links],
         })
     }
 
@@ -106,6 +109,7 @@ impl FileStat {
             mtime_ns: version_ns,
             device: (word(0), word(4)),
             inode: u64::from(word(8)) << 32 | u64::from(word(12)),
+            attributes: [0; 4],
         }
     }
 
@@ -113,8 +117,10 @@ impl FileStat {
     fn from_statx(found: &Statx) -> Self {
         let nanoseconds = |time: StatxTimestamp| nanoseconds(time.tv_sec, time.tv_nsec.into());
         let has_btime = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let kind = FileKind::of(FileType::from_raw_mode(found.stx_mode.into()));
+        let links = links_of(kind, found.stx_nlink);
         Self {
-            kind: FileKind::of(FileType::from_raw_mode(found.stx_mode.into())),
+            kind,
             size: found.stx_size,
             mode: found.stx_mode,
             atime_ns: nanoseconds(found.stx_atime),
@@ -123,6 +129,7 @@ impl FileStat {
             mtime_ns: nanoseconds(found.stx_mtime),
             device: (found.stx_dev_major, found.stx_dev_minor),
             inode: found.stx_ino,
+            attributes: [found.stx_mode.into(), found.stx_uid, found.stx_gid, links],
         }
     }
 
@@ -135,15 +142,14 @@ impl FileStat {
         self.kind == now.kind && self.identity() == now.identity()
     }
 
-    pub(crate) fn identity(&self) -> Identity {
+    /// The values that distinguish states of a file: size, times of change, device, inode.
+    pub(crate) fn identity(&self) -> (u64, u64, u64, (u32, u32), u64) {
         (self.size, self.mtime_ns, self.ctime_ns, self.device, self.inode)
     }
+}
 
-    /// Another state of the file.
-    pub(crate) fn with_identity(&self, identity: Identity) -> Self {
-        let (size, mtime_ns, ctime_ns, device, inode) = identity;
-        Self { size, mtime_ns, ctime_ns, device, inode, ..*self }
-    }
+fn links_of(kind: FileKind, links: u32) -> u32 {
+    if kind == FileKind::Directory { 0 } else { links }
 }
 
 /// Times before 1970 count as 1970.

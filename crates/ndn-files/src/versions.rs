@@ -13,17 +13,18 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use ndn_packet::NameRef;
-use ndn_security::{Sha256, Sha256Digest};
+use ndn_security::{Sha256, Sha256Digest, sha256};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::cache::{Key, Lru};
 use crate::source::FileSource;
-use crate::stat::{FileStat, Identity};
+use crate::stat::FileStat;
 
 /// The file of records in the directory for digests.
 const FILE_NAME: &str = "versions";
 const KEY_LEN: usize = 16;
-const RECORD_LEN: usize = 80;
+const CHECKSUM_LEN: usize = 4;
+const RECORD_LEN: usize = 96;
 /// Records whose keys begin alike; one page.
 const BUCKET_LEN: usize = 4096;
 const BUCKET_RECORDS: usize = BUCKET_LEN / RECORD_LEN;
@@ -31,6 +32,11 @@ const BUCKET_RECORDS: usize = BUCKET_LEN / RECORD_LEN;
 const BUCKETS: u64 = 1 << 15;
 /// Records of a server without directory, in memory.
 const IN_MEMORY_MAX: usize = 1 << 16;
+/// A later change has another ctime than one that was this long ago: longer than a tick of any clock of a file system but FAT,
+/// which keeps no ctime.
+const SETTLED_NS: u64 = 1_000_000_000;
+/// Identifies the host; systemd writes it at the first start.
+const MACHINE_ID: &str = "/etc/machine-id";
 
 /// Key of a record: a name below one source.
 type RecordKey = [u8; KEY_LEN];
@@ -38,7 +44,13 @@ type RecordKey = [u8; KEY_LEN];
 /// The state of a file or directory of which a version was announced last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Record {
-    identity: Identity,
+    size: u64,
+    mtime_ns: u64,
+    ctime_ns: u64,
+    inode: u64,
+    attributes: [u32; 4],
+    /// Whether a later change has another ctime.
+    is_settled: bool,
     version: u64,
     /// No version of another state was lower.
     lowest: u64,
@@ -46,25 +58,30 @@ struct Record {
 }
 
 impl Record {
-    /// Whether `stat` is of the recorded state. The number of the device does not count: it can be another one after a restart
-    /// of the machine. That of the inode does: files that change within one tick of the clock can have the same ctime.
-    fn is_of(&self, stat: &FileStat) -> bool {
-        let (size, mtime, ctime, _, inode) = self.identity;
-        let now = stat.identity();
-        (size, mtime, ctime, inode) == (now.0, now.1, now.2, now.4)
+    fn new(stat: &FileStat, now_ns: u64) -> Self {
+        let FileStat { size, mtime_ns, ctime_ns, inode, attributes, .. } = *stat;
+        let is_settled = now_ns.saturating_sub(ctime_ns) > SETTLED_NS;
+        let (version, lowest, highest) = (mtime_ns, mtime_ns, mtime_ns);
+        Self { size, mtime_ns, ctime_ns, inode, attributes, is_settled, version, lowest, highest }
     }
 
-    fn new(stat: &FileStat) -> Self {
-        let version = stat.mtime_ns;
-        Self { identity: stat.identity(), version, lowest: version, highest: version }
+    /// Whether `stat` is of the recorded state. The inode, which some file systems number anew, counts only if another file
+    /// can have the same ctime. The device does not count: its number can be another one after a restart of the machine.
+    fn is_of(&self, stat: &FileStat) -> bool {
+        self.is_alike(stat)
+            && self.ctime_ns == stat.ctime_ns
+            && (self.is_settled || self.inode == stat.inode)
+    }
+
+    fn is_alike(&self, stat: &FileStat) -> bool {
+        (self.size, self.mtime_ns) == (stat.size, stat.mtime_ns)
     }
 
     /// The record of another state. Its version is the modification time, or the next one if that may have been announced of
-    /// an earlier state. It is the recorded one if the content `is_same` as that of the recorded state.
-    fn next(&self, stat: &FileStat, is_same: impl FnOnce(&FileStat) -> bool) -> Self {
-        let recorded = stat.with_identity(self.identity);
-        let is_alike = (recorded.size, recorded.mtime_ns) == (stat.size, stat.mtime_ns);
-        let version = if is_alike && is_same(&recorded) {
+    /// an earlier state. It is the recorded one if new attributes explain the new ctime.
+    fn next(&self, stat: &FileStat, now_ns: u64) -> Self {
+        let has_new_attributes = self.attributes != stat.attributes;
+        let version = if has_new_attributes && self.is_alike(stat) && self.inode == stat.inode {
             self.version
         } else if (self.lowest..=self.highest).contains(&stat.mtime_ns) {
             self.highest.saturating_add(1)
@@ -72,38 +89,49 @@ impl Record {
             stat.mtime_ns
         };
         let (lowest, highest) = (self.lowest.min(version), self.highest.max(version));
-        Self { identity: stat.identity(), version, lowest, highest }
+        Self { version, lowest, highest, ..Self::new(stat, now_ns) }
     }
 
     fn is_modification_time(&self) -> bool {
-        self.version == self.identity.1
+        self.version == self.mtime_ns
     }
 
     fn encode(&self, key: &RecordKey) -> [u8; RECORD_LEN] {
-        let (size, mtime, ctime, (major, minor), inode) = self.identity;
-        let device = u64::from(major) << 32 | u64::from(minor);
-        let mut out = [0; RECORD_LEN];
-        let (start, rest) = out.split_at_mut(KEY_LEN);
-        start.copy_from_slice(key);
         let versions = [self.version, self.lowest, self.highest];
-        let numbers = [size, mtime, ctime, device, inode].into_iter().chain(versions);
-        for (number, out) in numbers.zip(rest.chunks_mut(size_of::<u64>())) {
-            out.copy_from_slice(&number.to_be_bytes());
+        let numbers = [self.size, self.mtime_ns, self.ctime_ns, self.inode];
+        let numbers = numbers.into_iter().chain(versions).flat_map(u64::to_be_bytes);
+        let attributes = self.attributes.into_iter().chain([u32::from(self.is_settled)]);
+        let bytes = key.iter().copied().chain(numbers);
+        let bytes = bytes.chain(attributes.flat_map(u32::to_be_bytes));
+        let mut out = [0; RECORD_LEN];
+        let (content, checksum) = out.split_at_mut(RECORD_LEN - CHECKSUM_LEN);
+        for (out, byte) in content.iter_mut().zip(bytes) {
+            *out = byte;
         }
+        checksum.copy_from_slice(&sha256(content)[..CHECKSUM_LEN]);
         out
     }
 
-    /// A record with its key; `None` if there is none.
-    fn decode(bytes: &[u8; RECORD_LEN]) -> Option<(RecordKey, Self)> {
-        let (key, numbers) = bytes.split_first_chunk()?;
-        let (numbers, _) = numbers.as_chunks();
-        let number = |index: usize| numbers.get(index).map(|bytes| u64::from_be_bytes(*bytes));
-        let device = number(3)?;
-        let half = |half: u64| u32::try_from(half & u64::from(u32::MAX)).ok();
-        let device = (half(device >> 32)?, half(device)?);
-        let identity = (number(0)?, number(1)?, number(2)?, device, number(4)?);
-        let (version, lowest, highest) = (number(5)?, number(6)?, number(7)?);
-        (*key != [0; KEY_LEN]).then_some((*key, Self { identity, version, lowest, highest }))
+    /// `None` if it is damaged.
+    fn decode(bytes: &[u8; RECORD_LEN]) -> Option<Self> {
+        let (content, checksum) = bytes.split_at(RECORD_LEN - CHECKSUM_LEN);
+        if !sha256(content).starts_with(checksum) {
+            return None;
+        }
+        let (numbers, words) = content.get(KEY_LEN..)?.split_at_checked(7 * size_of::<u64>())?;
+        let number = |index: usize| Some(u64::from_be_bytes(*numbers.as_chunks().0.get(index)?));
+        let word = |index: usize| Some(u32::from_be_bytes(*words.as_chunks().0.get(index)?));
+        Some(Self {
+            size: number(0)?,
+            mtime_ns: number(1)?,
+            ctime_ns: number(2)?,
+            inode: number(3)?,
+            version: number(4)?,
+            lowest: number(5)?,
+            highest: number(6)?,
+            attributes: [word(0)?, word(1)?, word(2)?, word(3)?],
+            is_settled: word(4)? != 0,
+        })
     }
 }
 
@@ -114,7 +142,9 @@ pub(crate) struct Origin(Sha256Digest);
 impl Origin {
     pub(crate) fn of(source: &dyn FileSource) -> Self {
         let mut digest = Sha256::new();
-        digest.update(rustix::system::uname().nodename().to_bytes_with_nul());
+        // A container can have another host name at each start. Without this file, the path alone counts.
+        digest.update(&std::fs::read(MACHINE_ID).unwrap_or_default());
+        digest.update(&[0]);
         let location = source.location();
         match std::path::absolute(&location) {
             Ok(path) => digest.update(path.as_os_str().as_bytes()),
@@ -189,24 +219,23 @@ impl Versions {
         record.filter(|record| record.is_of(stat)).map(|record| record.version)
     }
 
-    /// The version to announce of a file or directory in the state `stat`. `is_same` compares the content with that of an
-    /// earlier state, given with its version.
+    /// The version to announce of a file or directory in the state `stat`, as found at `now_ns` since 1970.
     pub(crate) fn announce(
         &self,
         origin: &Origin,
         name: NameRef<'_>,
         stat: &FileStat,
-        is_same: impl Fn(&FileStat, u64) -> bool,
+        now_ns: u64,
     ) -> u64 {
         let key = origin.key(name);
         loop {
             let found = self.find(&key);
             let record = match found {
                 Some(found) if found.is_of(stat) => return found.version,
-                Some(found) => found.next(stat, |former| is_same(former, found.version)),
-                None => Record::new(stat),
+                Some(found) => found.next(stat, now_ns),
+                None => Record::new(stat, now_ns),
             };
-            // The comparison takes a while: another thread may have announced a version meanwhile.
+            // Another thread or server may have announced a version meanwhile.
             match self.records().replace(&key, found, record) {
                 Ok(true) => return record.version,
                 Ok(false) => {}
@@ -221,10 +250,15 @@ impl Versions {
 
 impl Records {
     fn find(&mut self, key: &RecordKey) -> io::Result<Option<Record>> {
-        Ok(match self {
-            Self::Memory(records) => records.find(key).copied(),
-            Self::Disk(file) => find_in(&read_bucket(file, bucket_offset(key))?, key),
-        })
+        match self {
+            Self::Memory(records) => Ok(records.find(key).copied()),
+            Self::Disk(file) => {
+                let bucket = locked(file, FlockOperation::LockShared, || {
+                    read_bucket(file, bucket_offset(key))
+                });
+                Ok(find_in(&bucket?, key))
+            }
+        }
     }
 
     /// Records `new` in place of `found`; returns false if there is another record than that.
@@ -239,14 +273,19 @@ impl Records {
                 Ok(is_found)
             }
             Self::Disk(file) => {
-                // On a file system without locks, a server can lose what another one records at the same time.
-                let _ = flock(&*file, FlockOperation::LockExclusive);
-                let replaced = replace_in(file, key, found, new);
-                let _ = flock(&*file, FlockOperation::Unlock);
-                replaced
+                locked(file, FlockOperation::LockExclusive, || replace_in(file, key, found, new))
             }
         }
     }
+}
+
+/// Runs `work` while no other server changes the file. On a file system without locks, a server can lose what another one
+/// records at the same time.
+fn locked<T>(file: &File, lock: FlockOperation, work: impl FnOnce() -> T) -> T {
+    let _ = flock(file, lock);
+    let done = work();
+    let _ = flock(file, FlockOperation::Unlock);
+    done
 }
 
 fn bucket_offset(key: &RecordKey) -> u64 {
@@ -256,7 +295,7 @@ fn bucket_offset(key: &RecordKey) -> u64 {
 }
 
 /// The records of a bucket, those written last first.
-fn read_bucket(file: &File, offset: u64) -> io::Result<Vec<(RecordKey, Record)>> {
+fn read_bucket(file: &File, offset: u64) -> io::Result<Vec<[u8; RECORD_LEN]>> {
     let mut bytes = [0; BUCKET_LEN];
     let mut length = 0;
     while length < BUCKET_LEN {
@@ -268,11 +307,15 @@ fn read_bucket(file: &File, offset: u64) -> io::Result<Vec<(RecordKey, Record)>>
         }
     }
     let (records, _) = bytes.as_chunks();
-    Ok(records.iter().filter_map(Record::decode).collect())
+    Ok(records.iter().filter(|record| !is_of_key(record, &[0; KEY_LEN])).copied().collect())
 }
 
-fn find_in(bucket: &[(RecordKey, Record)], key: &RecordKey) -> Option<Record> {
-    bucket.iter().find(|(one, _)| one == key).map(|(_, record)| *record)
+fn is_of_key(record: &[u8; RECORD_LEN], key: &RecordKey) -> bool {
+    record.starts_with(key)
+}
+
+fn find_in(bucket: &[[u8; RECORD_LEN]], key: &RecordKey) -> Option<Record> {
+    bucket.iter().find(|record| is_of_key(record, key)).and_then(Record::decode)
 }
 
 fn replace_in(
@@ -286,16 +329,19 @@ fn replace_in(
     if find_in(&bucket, key) != found {
         return Ok(false);
     }
-    bucket.retain(|(one, _)| one != key);
+    bucket.retain(|record| !is_of_key(record, key));
     if bucket.len() == BUCKET_RECORDS {
         // Without its record, a file gets its modification time as version: most have it anyway.
-        let oldest = bucket.iter().rposition(|(_, record)| record.is_modification_time());
+        let is_spare = |record: &[u8; RECORD_LEN]| {
+            Record::decode(record).is_none_or(|record| record.is_modification_time())
+        };
+        let oldest = bucket.iter().rposition(is_spare);
         bucket.remove(oldest.unwrap_or(BUCKET_RECORDS - 1));
     }
-    bucket.insert(0, (*key, new));
+    bucket.insert(0, new.encode(key));
     let mut bytes = [0; BUCKET_LEN];
-    for ((key, record), out) in bucket.iter().zip(bytes.chunks_mut(RECORD_LEN)) {
-        out.copy_from_slice(&record.encode(key));
+    for (record, out) in bucket.iter().zip(bytes.chunks_mut(RECORD_LEN)) {
+        out.copy_from_slice(record);
     }
     file.write_all_at(&bytes, offset)?;
     Ok(true)
@@ -316,19 +362,27 @@ mod tests {
     }
 
     fn stat(size: u64, mtime_ns: u64, ctime_ns: u64) -> FileStat {
-        let stat = FileStat::remote(FileKind::Regular, 0, 0, b"");
-        stat.with_identity((size, mtime_ns, ctime_ns, (8, 1), 77))
+        let stat = FileStat::remote(FileKind::Regular, size, mtime_ns, b"");
+        FileStat { ctime_ns, inode: 77, ..stat }
+    }
+
+    fn with_mode(mode: u32, stat: FileStat) -> FileStat {
+        FileStat { attributes: [mode, 0, 0, 1], ..stat }
     }
 
     fn name(uri: &str) -> Name {
         Name::from_uri(uri).unwrap()
     }
 
-    /// Announces the states of one file in turn.
-    fn announced(versions: &Versions, states: &[(FileStat, bool)]) -> Vec<u64> {
+    /// Announces the states of one file in turn, as soon as they are there.
+    fn announced(versions: &Versions, states: &[FileStat]) -> Vec<u64> {
+        announced_at(versions, states, 0)
+    }
+
+    fn announced_at(versions: &Versions, states: &[FileStat], now_ns: u64) -> Vec<u64> {
         let (origin, name) = (origin("/"), name("/x/file"));
-        let announce = |(stat, is_same): &(FileStat, bool)| {
-            let version = versions.announce(&origin, name.as_ref(), stat, |_, _| *is_same);
+        let announce = |stat: &FileStat| {
+            let version = versions.announce(&origin, name.as_ref(), stat, now_ns);
             assert_eq!(versions.announced(&origin, name.as_ref(), stat), Some(version));
             version
         };
@@ -340,41 +394,59 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         for directory in [None, Some(directory.path())] {
             let versions = Versions::open(directory).unwrap();
-            let other_device = stat(5, 100, 11).with_identity((5, 100, 11, (9, 9), 77));
-            let other_inode = stat(5, 100, 11).with_identity((5, 100, 11, (9, 9), 78));
+            let other_inode = FileStat { inode: 78, ..stat(5, 100, 11) };
             let states = [
-                (stat(5, 100, 10), true),
-                (stat(5, 100, 10), false),
-                (stat(5, 100, 11), false),
-                (other_device, false),
-                (other_inode, false),
-                // A new mode, and another length, which is no comparison.
-                (stat(5, 100, 12), true),
-                (stat(6, 100, 12), true),
+                stat(5, 100, 10),
+                stat(5, 100, 10),
+                stat(5, 100, 11),
+                other_inode,
+                stat(6, 100, 12),
                 // A time that was announced as a version already.
-                (stat(6, 101, 13), true),
+                stat(6, 101, 13),
                 // Seen while it is written, before it gets its modification time back.
-                (stat(6, 200, 14), false),
-                (stat(6, 101, 15), false),
+                stat(6, 200, 14),
+                stat(6, 101, 15),
                 // Older than all versions, as the file of any other server.
-                (stat(6, 50, 16), false),
-                (stat(6, 100, 17), false),
-                (stat(6, 300, 18), false),
+                stat(6, 50, 16),
+                stat(6, 100, 17),
+                stat(6, 300, 18),
             ];
-            let expected = [100, 100, 101, 101, 102, 102, 103, 104, 200, 201, 50, 202, 300];
+            let expected = [100, 100, 101, 102, 103, 104, 200, 201, 50, 202, 300];
             assert_eq!(announced(&versions, &states), expected, "{directory:?}");
         }
     }
 
     #[test]
-    fn comparison_is_with_the_recorded_state() {
-        let versions = Versions::open(None).unwrap();
-        let (origin, name) = (origin("/"), name("/x/file"));
-        announced(&versions, &[(stat(5, 100, 10), false), (stat(5, 100, 11), false)]);
-        versions.announce(&origin, name.as_ref(), &stat(5, 100, 12), |former, version| {
-            assert_eq!((former.identity(), version), (stat(5, 100, 11).identity(), 101));
-            true
-        });
+    fn new_attributes_are_no_new_version() {
+        let directory = tempfile::tempdir().unwrap();
+        for directory in [None, Some(directory.path())] {
+            let versions = Versions::open(directory).unwrap();
+            let states = [
+                with_mode(0o644, stat(5, 100, 10)),
+                with_mode(0o640, stat(5, 100, 11)),
+                with_mode(0o640, stat(5, 100, 12)),
+                with_mode(0o600, stat(5, 100, 13)),
+                // With another length, or another file.
+                with_mode(0o644, stat(6, 100, 14)),
+                FileStat { inode: 78, ..with_mode(0o640, stat(6, 100, 15)) },
+            ];
+            let expected = [100, 100, 101, 101, 102, 103];
+            assert_eq!(announced(&versions, &states), expected, "{directory:?}");
+        }
+    }
+
+    #[test]
+    fn other_inode_counts_only_while_the_ctime_may_be_that_of_another_change() {
+        let directory = tempfile::tempdir().unwrap();
+        for directory in [None, Some(directory.path())] {
+            let versions = Versions::open(directory).unwrap();
+            let renumbered = |inode, ctime_ns| FileStat { inode, ..stat(5, 100, ctime_ns) };
+            let young = [renumbered(1, 10), renumbered(2, 10)];
+            assert_eq!(announced_at(&versions, &young, 10 + SETTLED_NS), [100, 101]);
+            let settled = [renumbered(2, 11), renumbered(3, 11), renumbered(4, 11)];
+            assert_eq!(announced_at(&versions, &settled, 12 + SETTLED_NS), [102, 102, 102]);
+            assert_eq!(announced_at(&versions, &[renumbered(4, 13)], 0), [103]);
+        }
     }
 
     #[test]
@@ -382,20 +454,39 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let open = || Versions::open(Some(directory.path())).unwrap();
         let first = open();
-        announced(&first, &[(stat(5, 100, 10), false), (stat(5, 100, 11), false)]);
+        announced(&first, &[stat(5, 100, 10), stat(5, 100, 11)]);
         let second = open();
-        assert_eq!(announced(&second, &[(stat(5, 100, 11), false)]), [101]);
-        assert_eq!(announced(&second, &[(stat(5, 100, 12), false)]), [102]);
+        assert_eq!(announced(&second, &[stat(5, 100, 11)]), [101]);
+        assert_eq!(announced(&second, &[stat(5, 100, 12)]), [102]);
         // Another server of the same directory.
-        assert_eq!(announced(&first, &[(stat(5, 100, 12), false)]), [102]);
+        assert_eq!(announced(&first, &[stat(5, 100, 12)]), [102]);
         let other = stat(5, 100, 99);
         for (path, uri) in [("/", "/y/file"), ("/proc", "/x/file")] {
-            let version = first.announce(&origin(path), name(uri).as_ref(), &other, |_, _| false);
+            let version = first.announce(&origin(path), name(uri).as_ref(), &other, 0);
             assert_eq!(version, 100, "{path} {uri}");
         }
         // Without records, a server announces the same version as any other.
         std::fs::remove_file(directory.path().join(FILE_NAME)).unwrap();
-        assert_eq!(announced(&open(), &[(stat(5, 100, 12), false)]), [100]);
+        assert_eq!(announced(&open(), &[stat(5, 100, 12)]), [100]);
+    }
+
+    #[test]
+    fn damaged_record_is_none() {
+        let record = Record { version: 3, lowest: 2, ..Record::new(&stat(5, 100, 10), u64::MAX) };
+        let key = [7; KEY_LEN];
+        let bytes = record.encode(&key);
+        assert_eq!(Record::decode(&bytes), Some(record));
+        for index in 0..RECORD_LEN {
+            let mut damaged = bytes;
+            damaged[index] ^= 1;
+            assert_eq!(Record::decode(&damaged), None, "{index}");
+        }
+        let file = tempfile::tempfile().unwrap();
+        assert!(replace_in(&file, &key, None, record).unwrap());
+        file.write_all_at(&[0xff], bucket_offset(&key) + KEY_LEN as u64).unwrap();
+        assert_eq!(find_in(&read_bucket(&file, bucket_offset(&key)).unwrap(), &key), None);
+        assert!(replace_in(&file, &key, None, record).unwrap());
+        assert_eq!(read_bucket(&file, bucket_offset(&key)).unwrap(), [bytes]);
     }
 
     #[test]
@@ -406,14 +497,14 @@ mod tests {
             key[KEY_LEN - 1] = number;
             key
         };
-        let record = |version| Record { version, ..Record::new(&stat(5, 100, 10)) };
+        let record = |version| Record { version, ..Record::new(&stat(5, 100, 10), 0) };
         for number in 0..200 {
-            let version = if number < 40 { 101 } else { 100 };
+            let version = if number < 30 { 101 } else { 100 };
             assert!(replace_in(&file, &key(number), None, record(version)).unwrap());
         }
         let bucket = read_bucket(&file, bucket_offset(&key(0))).unwrap();
-        let kept: Vec<u8> = bucket.iter().map(|(key, _)| key[KEY_LEN - 1]).collect();
-        assert!(kept.iter().copied().eq((189..200).rev().chain((0..40).rev())), "{kept:?}");
+        let kept: Vec<u8> = bucket.iter().map(|record| record[KEY_LEN - 1]).collect();
+        assert!(kept.iter().copied().eq((188..200).rev().chain((0..30).rev())), "{kept:?}");
         assert!(
             !replace_in(&file, &key(0), None, record(102)).unwrap(),
             "another thread was first"
@@ -424,18 +515,22 @@ mod tests {
     proptest! {
         /// No version is announced of two contents, and one of a later time is higher.
         #[test]
-        fn change_is_a_new_version(changes in prop::collection::vec((0_u64..4, 0_u8..3), 1..40)) {
+        fn change_is_a_new_version(
+            changes in prop::collection::vec((0_u64..4, 0_u8..3, 0_u32..2), 1..40),
+        ) {
             let versions = Versions::open(None).unwrap();
-            let mut former: Option<(u64, u8, u64)> = None;
+            let mut former: Option<(u64, u8, u32, u64)> = None;
             let mut contents: HashMap<u64, u8> = HashMap::new();
-            for (ctime, (mtime, content)) in (0..).zip(changes) {
-                let is_same = former.is_some_and(|(_, former, _)| former == content);
-                let version = announced(&versions, &[(stat(5, mtime, ctime), is_same)])[0];
-                if let Some((former_mtime, _, former_version)) = former {
+            for (ctime, (mtime, content, mode)) in (0..).zip(changes) {
+                // A change of the mode is none of the content.
+                let kept = former.filter(|former| former.2 != mode).map(|former| former.1);
+                let content = kept.unwrap_or(content);
+                let version = announced(&versions, &[with_mode(mode, stat(5, mtime, ctime))])[0];
+                if let Some((former_mtime, _, _, former_version)) = former {
                     prop_assert!(mtime <= former_mtime || version > former_version);
                 }
                 prop_assert_eq!(*contents.entry(version).or_insert(content), content);
-                former = Some((mtime, content, version));
+                former = Some((mtime, content, mode, version));
             }
         }
     }

@@ -124,9 +124,8 @@ impl<'a> Cataloguer<'a> {
             if let Some(path) = file_of_sidecar(&found.path) {
                 sidecars.insert(path, found.stat);
             } else if files.len() < FILES_MAX {
-                if let Some(version) = self.version(mount, &found) {
-                    files.push((found, version));
-                }
+                let version = self.service.version(mount, &found.name, &found.stat);
+                files.push((found, version));
             } else {
                 left_out += 1;
             }
@@ -140,16 +139,6 @@ impl<'a> Cataloguer<'a> {
             tracing::warn!(prefix = %mount.prefix, "not all files were found: the catalogue is kept as it is");
         }
         is_complete.then_some((files, sidecars))
-    }
-
-    /// The version of a file that was found; `None` if it cannot be read any more.
-    fn version(&self, mount: &MountPoint, found: &WalkedFile) -> Option<u64> {
-        let WalkedFile { name, path, stat } = found;
-        let open = || {
-            let opened = mount.source.open_file(path).ok()?;
-            Some(self.service.version(mount, name, &opened))
-        };
-        self.service.announced(mount, name, stat).or_else(open)
     }
 
     /// Hashes the files without digest, and publishes them from time to time.
@@ -205,7 +194,7 @@ impl<'a> Cataloguer<'a> {
         known: &Known,
     ) -> io::Result<Option<Sha256Digest>> {
         let opened = mount.source.open_file(path).map_err(io::Error::other)?;
-        let version = self.service.version(mount, name, &opened);
+        let version = self.service.version(mount, name, &opened.stat);
         if version != known.version || opened.stat.size != known.size {
             return Ok(None);
         }

@@ -95,11 +95,6 @@ impl Built {
         self.signatures.get(usize::try_from(segment).ok()?)
     }
 
-    /// SignatureValues of all segments, if they are in memory.
-    pub(crate) fn signatures(&self) -> &[Sha256Digest] {
-        &self.signatures
-    }
-
     /// Bytes of memory.
     pub(crate) fn weight(&self) -> usize {
         self.nodes.weight() + self.signatures.len() * SHA256_LEN
@@ -326,27 +321,6 @@ fn digests_within(room: usize, name: &Name) -> Option<u64> {
     // The length of the digests takes two bytes more than that of none. MetaInfo has a ContentType.
     let rest = room.checked_sub(empty.encode().len() + 2 + 3)?;
     u64::try_from(rest / SHA256_LEN).ok().map(|fanout| fanout.min(FANOUT_MAX))
-}
-
-/// Whether the segments of a file have these signatures. The caller must check whether the file has changed meanwhile.
-pub(crate) fn has_signatures(
-    source: &Source<'_>,
-    signatures: &[Sha256Digest],
-) -> Result<bool, BuildFailure> {
-    let layout = source.layout;
-    let mut scratch = Scratch::new(layout)?;
-    let mut first = 0;
-    while first <= layout.final_segment {
-        let last = (first + RUN - 1).min(layout.final_segment);
-        scratch.read(source, first..=last)?;
-        let hashed = scratch.hash(None, source.counters)?.0;
-        let start = usize::try_from(first).unwrap_or(usize::MAX);
-        if signatures.get(start..start + hashed.len()) != Some(hashed.as_slice()) {
-            return Ok(false);
-        }
-        first = last + 1;
-    }
-    Ok(true)
 }
 
 /// DigestSha256 and implicit digest of every segment.

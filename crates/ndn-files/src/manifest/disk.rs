@@ -130,7 +130,7 @@ impl DigestDirectory {
     }
 
     /// The stored digests; `None` if there are none, or if they are damaged.
-    pub(crate) fn load(&self, layout: &Layout, stat: &FileStat) -> Option<Hashed> {
+    pub(super) fn load(&self, layout: &Layout, stat: &FileStat) -> Option<Hashed> {
         let segments = usize::try_from(layout.final_segment + 1).ok()?;
         let length = MAGIC.len() + segments.checked_mul(2 * SHA256_LEN)? + SHA256_LEN;
         let mut file = File::open(self.path(layout, stat)).ok()?;

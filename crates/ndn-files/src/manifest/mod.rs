@@ -12,8 +12,8 @@ mod tree;
 pub use fetch::{Manifest, ManifestError, ManifestRoot, fetch_manifest, find_manifest};
 
 pub(crate) use build::{
-    Built, Hashing, Source, Store, build, build_of, digests_of_leaf, has_signatures, leaf_fanout,
-    signed_leaf, store_for,
+    Built, Hashing, Source, Store, build, build_of, digests_of_leaf, leaf_fanout, signed_leaf,
+    store_for,
 };
 pub(crate) use disk::DigestDirectory;
 pub use disk::check_manifest_directory;

@@ -67,21 +67,20 @@ async fn changes_that_keep_the_modification_time_are_new_versions() {
     assert_eq!(versions(&other, "/x/file").await.0, first);
 }
 
-/// Its content is known from its manifest.
 #[tokio::test]
-async fn new_permissions_are_no_new_version() {
+async fn new_permissions_and_links_are_no_new_version() {
     let (served, manifests) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for (file, length) in [("large", FILE_LEN), ("small", 100)] {
         let path = served.path().join(file);
         std::fs::write(&path, bytes(0, length)).unwrap();
         let bed = Bed::of(served.path(), options(manifests.path())).await;
         let uri = format!("/x/{file}");
-        let (first, metadata) = versions(&bed, &uri).await;
-        let root = format!("{}/seg=0", metadata.manifest.unwrap().to_uri());
-        bed.packet(&root).await.unwrap();
+        let (first, _) = versions(&bed, &uri).await;
         set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
         let (second, metadata) = versions(&bed, &uri).await;
         assert_eq!((second, metadata.mode & 0o777), (first, 0o640), "{file}");
+        std::fs::hard_link(&path, path.with_extension("link")).unwrap();
+        assert_eq!(versions(&bed, &uri).await.0, first, "{file}");
         write_with_time_of(&path, &bytes(1, length), true);
         let (third, _) = versions(&bed, &uri).await;
         assert_eq!(third, first + 1, "{file}");
