@@ -28,7 +28,7 @@ impl RingUser {
     /// The principal of a face, or else the socket or port with this token.
     pub(super) fn new(principal: Option<PrincipalKey>, token: u64) -> Self {
         match principal {
-            Some(principal) => Self::Principal(principal.group().unwrap_or(principal)),
+            Some(principal) => Self::Principal(principal.account()),
             None => Self::Shared(token),
         }
     }

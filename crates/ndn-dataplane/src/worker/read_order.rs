@@ -113,7 +113,7 @@ struct Turns {
 
 impl Turns {
     fn owner(principal: PrincipalKey) -> PrincipalKey {
-        principal.group().unwrap_or(principal)
+        principal.account()
     }
 
     /// Begins with the events of a wait. The waits in a row of this number return everything that is ready.
