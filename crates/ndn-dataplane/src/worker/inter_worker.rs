@@ -23,8 +23,6 @@ use crate::peers::PeerRegistry;
 
 /// Time for which a worker does not read principals that fill the rings of others, before it goes on and drops packets.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
-/// Time for which it only yields the processor, before it sleeps a little each time.
-const YIELD_TIME: Duration = Duration::from_millis(1);
 /// Sleep between two checks for room.
 pub(super) const ROOM_PAUSE: Duration = Duration::from_micros(100);
 /// Interests taken from all other workers in one round.
@@ -353,9 +351,4 @@ fn apply_verdict(
         std::mem::replace(message, Message::Taken).release(pool);
     }
     is_dropped
-}
-
-/// Yields the processor, or sleeps a little, in a worker that has waited for this long.
-pub(super) fn pause(waited: Duration) {
-    if waited < YIELD_TIME { std::thread::yield_now() } else { std::thread::sleep(ROOM_PAUSE) }
 }

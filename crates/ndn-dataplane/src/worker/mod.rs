@@ -55,7 +55,7 @@ pub(crate) use flush_batch::FlushBatch;
 pub(crate) use idle::Idle;
 use ingress_sink::IngressSink;
 pub(crate) use inter_worker::{InterWorker, TIMEOUT as RING_TIMEOUT};
-use inter_worker::{ROOM_PAUSE, TakeContext, TakeLimit, pause};
+use inter_worker::{ROOM_PAUSE, TakeContext, TakeLimit};
 pub(crate) use management_budget::ManagementBudget;
 pub use ndn_counters::{BURST_SIZE_CLASSES, WorkerCounters, WorkerValues};
 pub(crate) use overload::Overload;
@@ -358,7 +358,7 @@ impl Worker {
         self.wake_others_if_due();
         self.events.wake();
         if self.state.held_back && self.state.packets == 0 {
-            self.yield_to_others(now);
+            self.yield_to_others();
         }
         if self.state.packets > 0 {
             self.idle.note_packets(now);
@@ -1105,19 +1105,17 @@ impl Worker {
                 return;
             }
             wait.note_missing(now, missing);
-            pause(wait.time_stuck(now));
+            std::thread::sleep(ROOM_PAUSE);
             now = self.now();
             self.state.now = self.state.now.max(now);
         }
     }
 
     /// Lets other threads run, after a round in which no face was read for lack of room in the rings.
-    fn yield_to_others(&mut self, now: Timestamp) {
+    fn yield_to_others(&mut self) {
         self.wake_others();
-        if let Some(inter_worker) = &self.inter_worker
-            && !self.idle.is_stepped()
-        {
-            pause(inter_worker.crowded_for(now));
+        if self.inter_worker.is_some() && !self.idle.is_stepped() {
+            std::thread::sleep(ROOM_PAUSE);
         }
     }
 }
