@@ -145,6 +145,9 @@ impl Options {
     /// machine are reported together.
     fn prepare(&self, ports: &FreePorts) -> Outcome<(Config, Prepared)> {
         let Settings { config, source, problems } = self.settings(ports)?;
+        if config.log.format == LogFormat::Json {
+            output::note_as_json_lines();
+        }
         let planned = Prepared::new(&config);
         let Some((error, of_file)) = problems else {
             let plan = planned.map_err(|faults| self.refuse(&faults, &source))?;
@@ -286,9 +289,6 @@ impl Options {
                 "json" => LogFormat::Json,
                 _ => LogFormat::Text,
             };
-        }
-        if config.log.format == LogFormat::Json {
-            output::note_as_json_lines();
         }
         Ok(Settings { config, source, problems })
     }
