@@ -8,7 +8,7 @@ const REASONS: [(Event, &[u8], &str); 2] = [
     (
         Event::RefusedPath,
         b"path",
-        "its path is too long, or a part of it is hidden or no file name",
+        "its path is too long, or a part of it is hidden or not a valid file name",
     ),
 ];
 

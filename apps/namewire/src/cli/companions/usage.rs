@@ -67,7 +67,9 @@ fn described(meaning: Meaning, command: &Command) -> (&'static str, String) {
         None => "Print this".to_owned(),
     };
     match meaning {
-        Meaning::Is([]) => ("", "What is named is of this kind".to_owned()),
+        Meaning::Is([]) => ("", "Accepted before the argument, without effect".to_owned()),
+        Meaning::Is(["--kind", "identity"]) => ("", "NAME is an identity".to_owned()),
+        Meaning::Is(["--kind", kind]) => ("", format!("NAME is a {kind}")),
         Meaning::Is([option]) => ("", help(option)),
         Meaning::Is(arguments) => ("", format!("The same as {}", arguments.join(" "))),
         Meaning::Value(option) => ("VALUE", help(option)),
