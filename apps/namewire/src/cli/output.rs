@@ -35,7 +35,7 @@ pub fn note(text: &dyn std::fmt::Display) {
 }
 
 /// A note as a line of a JSON log.
-fn json_line(text: &str) -> Value {
+pub fn json_line(text: &str) -> Value {
     let mut time = String::new();
     // Writing to a String does not fail.
     let _ = SystemTime.format_time(&mut Writer::new(&mut time));

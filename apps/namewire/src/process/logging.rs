@@ -1,9 +1,10 @@
 //! The log: its file, and levels for each module, which can be changed at run time.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::OpenOptions;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -95,12 +96,24 @@ pub fn init(settings: &Log, file: Option<LogFile>) -> Result<LogHandle, String> 
     installed.map_err(|error| error.to_string())?;
     if settings.format == LogFormat::Json {
         std::panic::set_hook(Box::new(|panic| {
-            let thread = std::thread::current();
-            let thread = thread.name().unwrap_or("without a name");
-            output::note(&format_args!("thread {thread} {panic}"));
+            let line = panic_line(panic, &Backtrace::capture());
+            // As the log, also where that is a file.
+            let _ = writeln!(io::stderr().lock(), "{line}");
         }));
     }
     Ok(LogHandle { filter, levels: Arc::new(Mutex::new(levels)), file, feed })
+}
+
+/// A panic as a line of a JSON log, with the `backtrace` that RUST_BACKTRACE demands.
+fn panic_line(panic: &dyn fmt::Display, backtrace: &Backtrace) -> Value {
+    let thread = std::thread::current();
+    let thread = thread.name().unwrap_or("without a name");
+    let text = format!("thread {thread} {panic}");
+    let mut line = output::json_line(&without_numbers(&text));
+    if backtrace.status() == BacktraceStatus::Captured {
+        line["backtrace"] = backtrace.to_string().into();
+    }
+    line
 }
 
 /// Writes lines without the numbers of system errors, whose texts say the same.
@@ -348,6 +361,16 @@ mod tests {
         let line = "it failed: Permission denied (os error 13) error=No such file (os error 2)\n";
         io::Write::write_all(&mut WithoutNumbers(&mut written), line.as_bytes()).unwrap();
         assert_eq!(written, b"it failed: Permission denied error=No such file\n");
+    }
+
+    #[test]
+    fn panic_of_a_json_log_has_the_backtrace_that_is_enabled() {
+        let line = |backtrace| panic_line(&"panicked at x.rs:1:\nit failed", &backtrace);
+        let without = line(Backtrace::disabled());
+        assert!(without["message"].as_str().unwrap().ends_with("panicked at x.rs:1:\nit failed"));
+        assert_eq!((&without["level"], without.get("backtrace")), (&Value::from("error"), None));
+        let with = line(Backtrace::force_capture());
+        assert!(with["backtrace"].as_str().unwrap().contains("panic_of_a_json_log"), "{with}");
     }
 
     #[test]
