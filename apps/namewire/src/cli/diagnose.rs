@@ -8,6 +8,7 @@ use std::time::Duration;
 use ndn_client::{Endpoint, ForwarderAddress};
 use ndn_management::{Dataset, FaceStatus, FibEntry};
 use ndn_packet::Name;
+use ndn_types::Scope;
 
 use super::control_queries;
 use super::face::{down_for_people, peer_of};
@@ -130,32 +131,41 @@ pub(super) const NO_ROUTE_PATH: &str = "without a route";
 
 /// The faces that Interests for a name are sent to, from the tables of a local forwarder: `via face 288 (udp4://…)`.
 pub(super) async fn path(endpoint: &Endpoint, name: &Name) -> Option<String> {
-    let (entries, uris) = tables(endpoint).await?;
-    Some(via(name, &entries, &uris))
+    let (entries, faces) = tables(endpoint).await?;
+    Some(via(name, &entries, &peers(&faces)))
 }
 
-/// Notes for prefixes to be served that have next hops in a local forwarder already.
+/// Notes for served prefixes that have several producers on this host, by the tables of a local forwarder. Does not end.
 pub(super) async fn note_other_producers(endpoint: &Endpoint, prefixes: &[Name]) {
-    let Some((entries, uris)) = tables(endpoint).await else { return };
-    for note in prefixes.iter().filter_map(|prefix| other_producers(prefix, &entries, &uris)) {
-        output::note(&note);
+    if let Some((entries, mut faces)) = tables(endpoint).await {
+        faces.retain(|face| face.properties.scope == Scope::Local);
+        let uris = peers(&faces);
+        for note in prefixes.iter().filter_map(|prefix| other_producers(prefix, &entries, &uris)) {
+            output::note(&note);
+        }
     }
+    std::future::pending().await
 }
 
+/// A note on next hops on this host, with these `uris`; one of them is this program. Others are the network.
 fn other_producers(
     prefix: &Name,
     entries: &[FibEntry],
     uris: &BTreeMap<u64, String>,
 ) -> Option<String> {
-    route_of(prefix, entries).filter(|entry| entry.name == *prefix)?;
-    Some(format!(
-        "namewire: {prefix} has another producer already, {}: the strategy decides which of them an Interest reaches",
-        via(prefix, entries, uris)
-    ))
+    let mut entry = entries.iter().find(|entry| entry.name == *prefix)?.clone();
+    entry.next_hops.retain(|hop| uris.contains_key(&hop.face_id));
+    let count = entry.next_hops.len();
+    (count > 1).then(|| {
+        format!(
+            "namewire: {prefix} has {count} producers on this host, {}: the strategy decides which of them an Interest reaches",
+            via(prefix, &[entry], uris)
+        )
+    })
 }
 
-/// The FIB of a local forwarder, and the URIs of peers by FaceId.
-async fn tables(endpoint: &Endpoint) -> Option<(Vec<FibEntry>, BTreeMap<u64, String>)> {
+/// The FIB and the faces of a local forwarder.
+async fn tables(endpoint: &Endpoint) -> Option<(Vec<FibEntry>, Vec<FaceStatus>)> {
     let found = tokio::time::timeout(TIMEOUT, async {
         if !matches!(endpoint.address()?, ForwarderAddress::Unix(_)) {
             return None;
@@ -166,7 +176,7 @@ async fn tables(endpoint: &Endpoint) -> Option<(Vec<FibEntry>, BTreeMap<u64, Str
         }
         let entries: Vec<FibEntry> = management.dataset(&Dataset::FibList).await.ok()?;
         let faces: Vec<FaceStatus> = management.dataset(&Dataset::FaceList).await.ok()?;
-        Some((entries, peers(&faces)))
+        Some((entries, faces))
     });
     found.await.ok().flatten()
 }
@@ -271,17 +281,15 @@ mod tests {
     }
 
     #[test]
-    fn other_producer_of_a_prefix_is_noted() {
-        let uris = BTreeMap::from([(288, "unix:///run/nfd/nfd.sock".to_owned())]);
-        let note = |uri: &str| {
-            other_producers(&uri.parse().unwrap(), &[entry("/a", &[288]), entry("/b", &[])], &uris)
-        };
-        assert!(
-            note("/a")
-                .unwrap()
-                .contains("/a has another producer already, via face 288 (unix:///run")
-        );
-        assert_eq!((note("/a/b"), note("/b"), note("/c")), (None, None, None));
+    fn other_producers_on_this_host_are_noted() {
+        let uris = [288, 289].map(|face_id| (face_id, format!("unix:///run/{face_id}")));
+        let uris = BTreeMap::from(uris);
+        let entries = [entry("/a", &[288, 289, 300]), entry("/b", &[288, 300]), entry("/c", &[])];
+        let note = |uri: &str| other_producers(&uri.parse().unwrap(), &entries, &uris);
+        let noted = note("/a").unwrap();
+        let expected = "/a has 2 producers on this host, via face 288 (unix:///run/288), face 289 (unix:///run/289): ";
+        assert!(noted.contains(expected), "{noted}");
+        assert_eq!(["/a/b", "/b", "/c", "/d"].map(note), [const { None::<String> }; 4]);
     }
 
     #[test]

@@ -79,7 +79,6 @@ pub(super) fn run(options: &Options) -> Outcome {
     let size = content.len();
     block_on_until_done(async {
         let endpoint = open_within(&options.connect, options.wait).await?;
-        note_other_producers(&endpoint, std::slice::from_ref(&options.name)).await;
         let publish =
             async { endpoint.publish(&options.name, content, &publishing).await.map_err(failure) };
         let object = Arc::new(unless_turned_away(publish).await?);
@@ -91,6 +90,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             tokio::select! {
                 signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string())),
                 () = until_idle(&object, options.until_idle) => Ok(()),
+                () = note_other_producers(&endpoint, std::slice::from_ref(&options.name)) => Ok(()),
             }
         };
         while_connected(&endpoint, options.wait.unwrap_or(Duration::MAX), serving).await?;

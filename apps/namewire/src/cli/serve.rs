@@ -189,7 +189,6 @@ pub(super) fn run(options: &Options) -> Outcome {
     let prefixes: Vec<_> = mounts.iter().map(|mount| mount.prefix.clone()).collect();
     block_on_until_done(async {
         let endpoint = options.connect.open().await?;
-        note_other_producers(&endpoint, &prefixes).await;
         let start = async { FileServer::start(&endpoint, mounts, &serving).await.map_err(failure) };
         let server = Arc::new(unless_turned_away(start).await?);
         let scraped = Arc::clone(&server);
@@ -202,6 +201,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string()))?,
             () = super::connection::report_losses(&endpoint) => (),
             () = report_preparation(&server) => (),
+            () = note_other_producers(&endpoint, &prefixes) => (),
         }
         report_served(options, &server)?;
         drop(metrics);
