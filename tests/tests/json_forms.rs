@@ -162,7 +162,8 @@ fn is_elsewhere(command: &str) -> bool {
 #[test]
 fn fields_of_json_are_those_of_the_reference() {
     let home = tempfile::tempdir().unwrap();
-    let forwarder = Settings::new().workers(1).udp().start_program();
+    let forwarder =
+        Settings::new().workers(1).udp().argument("--log").argument("info").start_program();
     let run = |arguments: &[&str]| {
         let mut command = forwarder.command(arguments);
         command.env("HOME", home.path());
@@ -185,7 +186,7 @@ fn fields_of_json_are_those_of_the_reference() {
     fs::write(&certificate, run(&["key", "gen", "/me"]).stdout).unwrap();
     let (file, copy) = (path("file"), path("copy"));
     let (packet, config) = (path("packet"), path("namewire.toml"));
-    fs::write(&config, "").unwrap();
+    fs::write(&config, "# The defaults.\n").unwrap();
     fs::write(&packet, run(&["peek", "/pings/ping/1", "--format", "packet"]).stdout).unwrap();
     let mut sections: BTreeMap<String, Value> = BTreeMap::new();
     let face = forwarder.json(&["face", "create", "udp4://127.0.0.1:11"]);
