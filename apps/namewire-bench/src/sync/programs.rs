@@ -199,7 +199,7 @@ fn run_in_terminal(mut command: Command) -> anyhow::Result<(ExitStatus, String)>
     let standard_error = File::options().read(true).write(true).open(path.to_str()?)?;
     command.env("TERM", "xterm").stdin(Stdio::null()).stdout(Stdio::null()).stderr(standard_error);
     let mut child = command.spawn()?;
-    // Reading ends with an error when nobody else has the terminal.
+    // Reading ends with an error when no process has the other side open.
     drop(command);
     let (mut printed, mut piece) = (Vec::new(), [0; 4096]);
     while let Ok(length @ 1..) = terminal.read(&mut piece) {
