@@ -47,11 +47,11 @@ impl Bed {
 
     /// Fetches the file into a file system that was mounted with these options; `None` where nobody
     /// may mount one.
-    fn get_into(&self, options: &str, verify: &str) -> Option<Output> {
+    fn get_into(&self, options: &str, object: &str, verify: &str) -> Option<Output> {
         let small = self.forwarder.directory().join("small");
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh", options]);
-        command.arg(&small).arg(program()).args(["get", "/files/file", "--quiet"]);
+        command.arg(&small).arg(program()).args(["get", object, "--quiet"]);
         command.args(["--verify", verify, "-o"]).arg(small.join("out"));
         command.env("NDN_CLIENT_TRANSPORT", self.forwarder.unix());
         let output = run_to_end(command);
@@ -72,18 +72,21 @@ fn printed(output: &Output) -> (String, String) {
 #[test]
 fn file_larger_than_the_disk_is_rejected_before_the_fetch() {
     let bed = Bed::new();
-    let Some(output) = bed.get_into("size=2m", &bed.key) else { return };
+    let Some(output) = bed.get_into("size=2m", "/files/file", &bed.key) else { return };
     let (there, complaint) = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
-    assert!(complaint.contains("bytes are needed"), "{complaint}");
+    assert!(complaint.contains("6.0 MiB are needed"), "{complaint}");
     assert_eq!(there, "");
 }
 
 #[test]
 fn full_disk_is_reported_and_received_segments_are_kept() {
     let bed = Bed::new();
-    // Without a manifest the length of the file is not known in advance.
-    let Some(output) = bed.get_into("size=2m", "digest") else { return };
+    // The length of an object that is no file of a server is not known in advance.
+    let file = bed.forwarder.directory().join("served/file").display().to_string();
+    let mut put = bed.forwarder.spawn("put", &["put", "/object", &file]);
+    put.wait_for_output("published");
+    let Some(output) = bed.get_into("size=2m", "/object", "digest") else { return };
     let (there, complaint) = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
     assert!(complaint.contains("No space left"), "{complaint}");
@@ -105,7 +108,7 @@ fn target_that_cannot_be_written_is_reported() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let (_, complaint) = printed(&output);
     assert!(complaint.contains("no files can be made in /proc/self"), "{complaint}");
-    let Some(output) = bed.get_into("size=20m,ro", &bed.key) else { return };
+    let Some(output) = bed.get_into("size=20m,ro", "/files/file", &bed.key) else { return };
     let (there, complaint) = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
     assert!(complaint.contains("Read-only file system"), "{complaint}");

@@ -208,7 +208,7 @@ fn data_of_another_key_and_changed_content_are_errors_with_a_reason() {
     }
     let forwarder = Settings::new().start();
     let path = |name: &str| forwarder.directory().join(name);
-    for name in ["served", "mounted", "other"] {
+    for name in ["served", "mounted", "other", "records", "no-records"] {
         fs::create_dir(path(name)).unwrap();
     }
     for name in ["file", "another"] {
@@ -221,13 +221,15 @@ fn data_of_another_key_and_changed_content_are_errors_with_a_reason() {
         ["pem", "public.pem"].map(|kind| path(&format!("{name}.{kind}")).display().to_string())
     });
     let served = path("served").display().to_string();
-    let serve = |key: &str| {
-        let arguments = ["serve", served.as_str(), "--prefix", "/files", "--sign", key];
+    let serve = |key: &str, records: &str| {
+        let records = path(records).display().to_string();
+        let fixed = ["serve", served.as_str(), "--prefix", "/files", "--sign", key];
+        let arguments = [&fixed[..], &["--manifest-cache", &records]].concat();
         let mut server = forwarder.spawn("server", &arguments);
         server.wait_for_output("serving ");
         server
     };
-    let mut server = serve(&keys[0][0]);
+    let mut server = serve(&keys[0][0], "records");
     // The mount of another key's files fails.
     let refused = forwarder.run(&[
         "mount",
@@ -248,14 +250,15 @@ fn data_of_another_key_and_changed_content_are_errors_with_a_reason() {
     file.read_exact_at(&mut start, 0).unwrap();
     assert!(start[..] == noise(1, FILE_BYTES)[..100]);
 
-    // Other content of the same version, signed by the right key. It is requested for 15 s, past caches that may have changed it.
+    // Other content of the same version, as a server without records of the former state announces it, signed by the right key.
+    // It is requested for 15 s, past caches that may have changed it.
     server.signal(Signal::INT);
     server.wait();
     let changed = path("served").join("file");
     let modified = fs::metadata(&changed).unwrap().modified().unwrap();
     fs::write(&changed, noise(2, FILE_BYTES)).unwrap();
     File::options().write(true).open(&changed).unwrap().set_modified(modified).unwrap();
-    let mut server = serve(&keys[0][0]);
+    let mut server = serve(&keys[0][0], "no-records");
     let error = file.read_at(&mut start, 3_000_000).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{error}");
     let has_reason = |name: &str| {
@@ -268,7 +271,7 @@ fn data_of_another_key_and_changed_content_are_errors_with_a_reason() {
     // Files that another key signs.
     server.signal(Signal::INT);
     server.wait();
-    let _server = serve(&keys[1][0]);
+    let _server = serve(&keys[1][0], "no-records");
     let error = fs::read(path("mounted").join("another")).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{error}");
     wait_until("the reason", || has_reason("/files/another/"));

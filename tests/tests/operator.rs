@@ -120,7 +120,7 @@ fn progress_of_a_directory_names_the_files_and_the_totals() {
     std::fs::write(directory.join("notes"), noise(2, 500_000)).unwrap();
     let path = directory.display().to_string();
     let mut server = forwarder.spawn("server", &["serve", &path, "--prefix", "/tree"]);
-    server.wait_for_output("the manifests of 2 files are ready");
+    server.wait_for_output("serving ");
     let copy = forwarder.directory().join("copy");
     let line = format!("get /tree --recursive --window 1 -o {}", copy.display());
     let mut get = on_a_terminal(&line);

@@ -85,7 +85,7 @@ impl fmt::Display for LogLevel {
 }
 
 /// Modules with events of the log.
-const LOG_MODULES: [&str; 71] = [
+const LOG_MODULES: [&str; 72] = [
     "namewire::cli::control_queries",
     "namewire::process",
     "namewire::process::privileges",
@@ -148,6 +148,7 @@ const LOG_MODULES: [&str; 71] = [
     "ndn_files::catalogue::update",
     "ndn_files::serve",
     "ndn_files::unreadable",
+    "ndn_files::versions",
     "ndn_gateway::access_log",
     "ndn_gateway::server",
     "ndn_origins::connect",
