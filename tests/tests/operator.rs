@@ -119,7 +119,8 @@ fn progress_of_a_directory_names_the_files_and_the_totals() {
     std::fs::write(directory.join("run/events"), noise(1, 9_000_000)).unwrap();
     std::fs::write(directory.join("notes"), noise(2, 500_000)).unwrap();
     let path = directory.display().to_string();
-    let mut server = forwarder.spawn("server", &["serve", &path, "--prefix", "/tree"]);
+    let serve = ["serve", &path, "--prefix", "/tree", "--segment-size", "1000B"];
+    let mut server = forwarder.spawn("server", &serve);
     server.wait_for_output("serving ");
     let copy = forwarder.directory().join("copy");
     let line = format!("get /tree --recursive --window 1 -o {}", copy.display());
