@@ -82,7 +82,7 @@ fn file_larger_than_the_disk_is_rejected_before_the_fetch() {
 #[test]
 fn full_disk_is_reported_and_received_segments_are_kept() {
     let bed = Bed::new();
-    // The length of an object that is no file of a server is not known in advance.
+    // The length of what `put` publishes is not known in advance.
     let file = bed.forwarder.directory().join("served/file").display().to_string();
     let mut put = bed.forwarder.spawn("put", &["put", "/object", &file]);
     put.wait_for_output("published");
