@@ -219,10 +219,12 @@ fn daemon_prefix_changed(
     prefix: &Name,
     tables: &RoutingTables,
 ) {
-    let routes = tables.rib.routes(prefix.as_ref());
-    if prefix.as_ref().starts_with(daemon.options().prefix.as_ref()) {
-        return daemon.set_available(now, !routes.is_empty());
+    let own = &daemon.options().prefix;
+    if prefix.as_ref().starts_with(own.as_ref()) {
+        let is_available = !tables.rib.routes(own.as_ref()).is_empty();
+        return daemon.set_available(now, is_available);
     }
+    let routes = tables.rib.routes(prefix.as_ref());
     let client = routes.iter().find(|route| route.origin == route_origin::CLIENT);
     let owner =
         client.and_then(|route| tables.route_owner(prefix.as_ref(), route.face_id, route.origin));

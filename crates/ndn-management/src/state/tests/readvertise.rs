@@ -175,6 +175,24 @@ fn routes_for_the_routing_daemon_that_are_not_of_operators_end() {
     assert_eq!(added, Err(RouteError::ForOperators));
 }
 
+#[test]
+fn longer_route_of_a_user_does_not_make_the_daemon_absent() {
+    let mut harness = harness();
+    harness.state.set_operators(Operators::default());
+    harness.command(APP, Verb::RibRegister, &client("/app"));
+    harness.command(APP, Verb::RibRegister, &named("/localhost/nlsr/x"));
+    let of_daemon = Route { face_id: DAEMON, origin: 0, cost: 0, flags: 0, expires_at: None };
+    harness.state.add_route(name("/localhost/nlsr").as_ref(), of_daemon).unwrap();
+    harness.run();
+    let _ = harness.take_actions();
+    harness.state.set_readvertise_nlsr(true);
+    harness.handle_timeout();
+    harness.run();
+    let sent = |action: &Action| matches!(action, Action::SendInterest { .. });
+    let actions = harness.take_actions();
+    assert!(actions.iter().any(sent), "/app is advertised: {actions:?}");
+}
+
 /// The owner of a route is the owner of its readvertisement.
 #[test]
 fn prefixes_of_one_user_leave_commands_to_the_daemon_to_those_of_another() {
