@@ -1534,9 +1534,11 @@ impl ControlState {
         self.strategies.plan(withdrawn, chosen)
     }
 
-    /// Makes planned changes; no choice may be made between the plan and this call.
+    /// Makes planned changes; no choice but that of [`Self::set_authorizer`] may be made between the plan and this call.
     pub fn change_strategies(&mut self, changes: StrategyChanges) {
         self.strategies.change(changes, &mut self.outbox);
+        // It may have been planned when management did not serve the prefix.
+        self.strategies.restore_localhop(&mut self.outbox);
     }
 
     fn strategy_set(

@@ -178,14 +178,21 @@ impl StrategyChoices {
     /// choice stays.
     pub(super) fn serve_localhop(&mut self, is_served: bool, outbox: &mut Outbox) {
         let was_served = std::mem::replace(&mut self.serves_localhop, is_served);
+        self.restore_localhop(outbox);
         let (prefix, strategy) = (parse(LOCALHOP_STRATEGY.0), parse(LOCALHOP_STRATEGY.1));
-        let choice = self.choices.get(prefix.value()).map(|choice| choice.instance.clone());
-        if is_served && choice.is_none() {
+        let choice = self.choices.get(prefix.value()).map(|choice| &choice.instance);
+        let is_default = choice == self.resolve(&prefix, strategy.as_ref()).ok().as_ref();
+        if was_served && !is_served && is_default {
+            self.unset(&prefix, outbox);
+        }
+    }
+
+    /// Chooses the default for `/localhop/nfd` if management serves it and nobody has chosen another strategy.
+    pub(super) fn restore_localhop(&mut self, outbox: &mut Outbox) {
+        let (prefix, strategy) = (parse(LOCALHOP_STRATEGY.0), parse(LOCALHOP_STRATEGY.1));
+        if self.serves_localhop && !self.choices.contains_key(prefix.value()) {
             // A catalog without it has no default for the root either.
             let _ = self.set(&prefix, strategy.as_ref(), None, outbox);
-        }
-        if was_served && !is_served && choice == self.resolve(&prefix, strategy.as_ref()).ok() {
-            self.unset(&prefix, outbox);
         }
     }
 

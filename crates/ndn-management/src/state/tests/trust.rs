@@ -145,6 +145,21 @@ fn routes_and_strategies_of_shorter_prefixes_lead_nothing_past_management() {
     }
 }
 
+#[test]
+fn reload_that_serves_localhop_and_drops_its_choice_leaves_the_default() {
+    let mut hub = Harness::new();
+    hub.state.set_default_strategies().unwrap();
+    let localhop = name(LOCALHOP);
+    let multicast = name("/localhost/nfd/strategy/multicast");
+    hub.state.set_strategy(&localhop, multicast.as_ref()).unwrap();
+    let changes = hub.state.plan_strategies([&localhop], []).unwrap();
+    hub.state.set_authorizer(Box::new(localhop_access())).unwrap();
+    hub.state.change_strategies(changes);
+    let choices: BTreeMap<_, _> = hub.state.strategy_choices().collect();
+    let best_route = name("/localhost/nfd/strategy/best-route/v=5");
+    assert_eq!(choices.get(&localhop), Some(&&best_route));
+}
+
 fn localhop_access() -> AccessControl {
     let mut access = AccessControl::default();
     access.set_localhop_rib(TrustPolicy::accept_all());
