@@ -34,8 +34,6 @@ const KEPT_BYTES: usize = 1 << 20;
 const PATH_MTU_LIFETIME: Duration = Duration::from_mins(10);
 /// Faces whose paths are remembered as narrow.
 const NARROW_PATHS_MAX: usize = 4096;
-/// Faces one after the other with a network card that cannot send runs, after which none is sent to any for a while.
-const UNABLE_MAX: usize = 8;
 
 /// An Ethernet frame has no less payload than this.
 const PAYLOAD_MIN: usize = 46;
@@ -152,12 +150,12 @@ impl NarrowPaths {
         self.faces.get(&face).map_or(MESSAGE_LENGTH_MAX, |&(length, _)| length)
     }
 
-    /// Notes that the network card on the way to the peer of a face cannot send runs. It may be that of all peers, whose number
-    /// may exceed that of the remembered ones.
+    /// Notes that the network card on the way to the peer of a face cannot send runs. Where that holds for more faces in a row than
+    /// can be remembered, it is that of all.
     fn note_unable(&mut self, now: Timestamp, face: FaceIndex) {
         self.note(now, face, 0);
         self.unable += 1;
-        if self.unable >= UNABLE_MAX {
+        if self.unable >= NARROW_PATHS_MAX {
             let stopped_until = Some(now.plus(PATH_MTU_LIFETIME));
             *self = Self { stopped_until, ..Self::default() };
         }

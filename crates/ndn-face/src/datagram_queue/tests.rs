@@ -118,10 +118,10 @@ fn rejected_run_shortens_only_those_to_the_same_peer_for_a_while() {
 fn network_card_that_rejects_the_runs_of_several_peers_gets_none_for_a_while() {
     let pool = PacketPool::new(1).unwrap();
     let mut queue = DatagramQueue::new(true);
-    let slots = 1..=u32::try_from(UNABLE_MAX).unwrap() + 1;
+    let slots = 1..=u32::try_from(NARROW_PATHS_MAX).unwrap() + 1;
     let fill = |queue: &mut DatagramQueue| {
         for slot in slots.clone().flat_map(|slot| [slot, slot]) {
-            push(queue, slot, (&[], &[0; 1400]), None, &pool);
+            push(queue, slot, (&[], &[0; 200]), None, &pool);
         }
     };
     let reject = |queue: &mut DatagramQueue, peers: std::ops::Range<usize>| {
@@ -131,18 +131,18 @@ fn network_card_that_rejects_the_runs_of_several_peers_gets_none_for_a_while() {
         }
     };
     fill(&mut queue);
-    reject(&mut queue, 0..UNABLE_MAX - 1);
-    assert_eq!(queue.run_at(2 * UNABLE_MAX), 2);
-    reject(&mut queue, UNABLE_MAX - 1..UNABLE_MAX);
-    assert_eq!(queue.run_at(2 * UNABLE_MAX), 1, "to none");
+    reject(&mut queue, 0..NARROW_PATHS_MAX - 1);
+    assert_eq!(queue.run_at(2 * NARROW_PATHS_MAX), 2);
+    reject(&mut queue, NARROW_PATHS_MAX - 1..NARROW_PATHS_MAX);
+    assert_eq!(queue.run_at(2 * NARROW_PATHS_MAX), 1, "to none");
     assert!(queue.narrow_paths.faces.is_empty());
     queue.narrow_paths.expire(AT.plus(PATH_MTU_LIFETIME - Duration::from_nanos(1)));
-    assert_eq!(queue.run_at(2 * UNABLE_MAX), 1);
+    assert_eq!(queue.run_at(2 * NARROW_PATHS_MAX), 1);
     queue.narrow_paths.expire(AT.plus(PATH_MTU_LIFETIME));
     assert_eq!(queue.run_at(0), 2);
     // A run that is sent shows that the card of some peers can.
-    reject(&mut queue, 0..UNABLE_MAX - 1);
-    assert_eq!(queue.narrow_paths.unable, UNABLE_MAX - 1);
+    reject(&mut queue, 0..NARROW_PATHS_MAX - 1);
+    assert_eq!(queue.narrow_paths.unable, NARROW_PATHS_MAX - 1);
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(socket.local_addr().unwrap()).unwrap();
     let (channel, calls) = (ChannelCounters::default(), CallCounters::default());
@@ -151,8 +151,8 @@ fn network_card_that_rejects_the_runs_of_several_peers_gets_none_for_a_while() {
     queue.flush(AT, &socket, &pool, &mut writer, counters, |_, _| panic!("refused"));
     assert_eq!(queue.narrow_paths.unable, 0);
     fill(&mut queue);
-    reject(&mut queue, UNABLE_MAX - 1..UNABLE_MAX);
-    assert_eq!(queue.run_at(2 * UNABLE_MAX), 2);
+    reject(&mut queue, NARROW_PATHS_MAX - 1..NARROW_PATHS_MAX);
+    assert_eq!(queue.run_at(2 * NARROW_PATHS_MAX), 2);
     queue.discard(&pool);
 }
 
