@@ -24,7 +24,9 @@ use crate::stat::FileStat;
 const FILE_NAME: &str = "versions";
 const KEY_LEN: usize = 16;
 const CHECKSUM_LEN: usize = 4;
-const RECORD_LEN: usize = 96;
+/// Numbers of 64 bits in a record.
+const NUMBERS: usize = 8;
+const RECORD_LEN: usize = 104;
 /// Records whose keys begin alike; one page.
 const BUCKET_LEN: usize = 4096;
 const BUCKET_RECORDS: usize = BUCKET_LEN / RECORD_LEN;
@@ -48,6 +50,8 @@ struct Record {
     mtime_ns: u64,
     ctime_ns: u64,
     inode: u64,
+    /// 0 if the file system does not keep it.
+    btime_ns: u64,
     attributes: [u32; 4],
     /// Whether a later change has another ctime.
     is_settled: bool,
@@ -61,8 +65,18 @@ impl Record {
     fn new(stat: &FileStat, now_ns: u64) -> Self {
         let FileStat { size, mtime_ns, ctime_ns, inode, attributes, .. } = *stat;
         let is_settled = now_ns.saturating_sub(ctime_ns) > SETTLED_NS;
-        let (version, lowest, highest) = (mtime_ns, mtime_ns, mtime_ns);
-        Self { size, mtime_ns, ctime_ns, inode, attributes, is_settled, version, lowest, highest }
+        Self {
+            size,
+            mtime_ns,
+            ctime_ns,
+            inode,
+            btime_ns: stat.btime_ns.unwrap_or(0),
+            attributes,
+            is_settled,
+            version: mtime_ns,
+            lowest: mtime_ns,
+            highest: mtime_ns,
+        }
     }
 
     /// Whether `stat` is of the recorded state. The inode, which some file systems number anew, counts only if another file
@@ -77,11 +91,17 @@ impl Record {
         (self.size, self.mtime_ns) == (stat.size, stat.mtime_ns)
     }
 
-    /// The record of another state. Its version is the modification time, or the next one if that may have been announced of
-    /// an earlier state. It is the recorded one if new attributes explain the new ctime.
+    /// Whether new attributes explain a new ctime. A file that was created with a former inode has another creation time.
+    fn has_new_attributes(&self, stat: &FileStat) -> bool {
+        let is_same_file = (self.inode, self.btime_ns) == (stat.inode, stat.btime_ns.unwrap_or(0));
+        is_same_file && self.is_alike(stat) && self.attributes != stat.attributes
+    }
+
+    /// The record of a state after this one. The version of another state is the modification time, or the next one if that may
+    /// have been announced of an earlier state.
     fn next(&self, stat: &FileStat, now_ns: u64) -> Self {
-        let has_new_attributes = self.attributes != stat.attributes;
-        let version = if has_new_attributes && self.is_alike(stat) && self.inode == stat.inode {
+        let is_same = self.is_of(stat);
+        let version = if is_same || self.has_new_attributes(stat) {
             self.version
         } else if (self.lowest..=self.highest).contains(&stat.mtime_ns) {
             self.highest.saturating_add(1)
@@ -89,7 +109,9 @@ impl Record {
             stat.mtime_ns
         };
         let (lowest, highest) = (self.lowest.min(version), self.highest.max(version));
-        Self { version, lowest, highest, ..Self::new(stat, now_ns) }
+        let new = Self::new(stat, now_ns);
+        let is_settled = new.is_settled || is_same && self.is_settled;
+        Self { is_settled, version, lowest, highest, ..new }
     }
 
     fn is_modification_time(&self) -> bool {
@@ -98,7 +120,7 @@ impl Record {
 
     fn encode(&self, key: &RecordKey) -> [u8; RECORD_LEN] {
         let versions = [self.version, self.lowest, self.highest];
-        let numbers = [self.size, self.mtime_ns, self.ctime_ns, self.inode];
+        let numbers = [self.size, self.mtime_ns, self.ctime_ns, self.inode, self.btime_ns];
         let numbers = numbers.into_iter().chain(versions).flat_map(u64::to_be_bytes);
         let attributes = self.attributes.into_iter().chain([u32::from(self.is_settled)]);
         let bytes = key.iter().copied().chain(numbers);
@@ -118,7 +140,8 @@ impl Record {
         if !sha256(content).starts_with(checksum) {
             return None;
         }
-        let (numbers, words) = content.get(KEY_LEN..)?.split_at_checked(7 * size_of::<u64>())?;
+        let (numbers, words) =
+            content.get(KEY_LEN..)?.split_at_checked(NUMBERS * size_of::<u64>())?;
         let number = |index: usize| Some(u64::from_be_bytes(*numbers.as_chunks().0.get(index)?));
         let word = |index: usize| Some(u32::from_be_bytes(*words.as_chunks().0.get(index)?));
         Some(Self {
@@ -126,9 +149,10 @@ impl Record {
             mtime_ns: number(1)?,
             ctime_ns: number(2)?,
             inode: number(3)?,
-            version: number(4)?,
-            lowest: number(5)?,
-            highest: number(6)?,
+            btime_ns: number(4)?,
+            version: number(5)?,
+            lowest: number(6)?,
+            highest: number(7)?,
             attributes: [word(0)?, word(1)?, word(2)?, word(3)?],
             is_settled: word(4)? != 0,
         })
@@ -231,10 +255,12 @@ impl Versions {
         loop {
             let found = self.find(&key);
             let record = match found {
-                Some(found) if found.is_of(stat) => return found.version,
                 Some(found) => found.next(stat, now_ns),
                 None => Record::new(stat, now_ns),
             };
+            if found == Some(record) {
+                return record.version;
+            }
             // Another thread or server may have announced a version meanwhile.
             match self.records().replace(&key, found, record) {
                 Ok(true) => return record.version,
@@ -429,8 +455,13 @@ mod tests {
                 // With another length, or another file.
                 with_mode(0o644, stat(6, 100, 14)),
                 FileStat { inode: 78, ..with_mode(0o640, stat(6, 100, 15)) },
+                // A file that was created later, with the inode of the former one.
+                FileStat { inode: 78, btime_ns: Some(16), ..with_mode(0o600, stat(6, 100, 16)) },
+                // Within a tick of the clock, and a change of content after that.
+                FileStat { inode: 78, btime_ns: Some(16), ..with_mode(0o644, stat(6, 100, 16)) },
+                FileStat { inode: 78, btime_ns: Some(16), ..with_mode(0o644, stat(6, 100, 17)) },
             ];
-            let expected = [100, 100, 101, 101, 102, 103];
+            let expected = [100, 100, 101, 101, 102, 103, 104, 104, 105];
             assert_eq!(announced(&versions, &states), expected, "{directory:?}");
         }
     }
@@ -504,7 +535,8 @@ mod tests {
         }
         let bucket = read_bucket(&file, bucket_offset(&key(0))).unwrap();
         let kept: Vec<u8> = bucket.iter().map(|record| record[KEY_LEN - 1]).collect();
-        assert!(kept.iter().copied().eq((188..200).rev().chain((0..30).rev())), "{kept:?}");
+        let newest = 230 - u8::try_from(BUCKET_RECORDS).unwrap();
+        assert!(kept.iter().copied().eq((newest..200).rev().chain((0..30).rev())), "{kept:?}");
         assert!(
             !replace_in(&file, &key(0), None, record(102)).unwrap(),
             "another thread was first"
