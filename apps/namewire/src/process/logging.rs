@@ -97,7 +97,7 @@ pub fn init(settings: &Log, file: Option<LogFile>) -> Result<LogHandle, String> 
     if settings.format == LogFormat::Json {
         std::panic::set_hook(Box::new(|panic| {
             let line = panic_line(panic, &Backtrace::capture());
-            // As the log, also where that is a file.
+            // Standard error, which is the log, also if it is redirected to a file.
             let _ = writeln!(io::stderr().lock(), "{line}");
         }));
     }
