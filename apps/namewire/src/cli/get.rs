@@ -387,8 +387,7 @@ impl FetchArguments {
         if self.quiet || !io::stderr().is_terminal() {
             return ProgressBar::hidden();
         }
-        // In 80 columns there is room for the face that does not answer.
-        let style = ProgressStyle::with_template("{bar:12} {percent:>3}% {wide_msg}");
+        let style = ProgressStyle::with_template(BAR);
         let bar = ProgressBar::no_length();
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar
@@ -399,6 +398,8 @@ pub(super) fn start_workers() -> Outcome<Workers> {
     Workers::start().map_err(|error| Failure::Failed(format!("no thread can be started: {error}")))
 }
 
+/// Template of the progress bar. In 80 columns there is room for the face that does not answer.
+pub(super) const BAR: &str = "{bar:12} {percent:>3}% {wide_msg}";
 /// Time between two updates of the progress bar while nothing arrives.
 pub(super) const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 /// The rate is that of this time.

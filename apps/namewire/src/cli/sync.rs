@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 use namewire_http::ProgramMetric;
 use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchProgress};
@@ -20,7 +20,7 @@ use super::connection::while_connected;
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Listing};
 use super::get::{
-    self, FetchArguments, Recent, Silence, UPDATE_INTERVAL, per_second, start_workers,
+    self, BAR, FetchArguments, Recent, Silence, UPDATE_INTERVAL, per_second, start_workers,
 };
 use super::output::{self, bytes_for_people, counted, grouped};
 use super::progress::now;
@@ -281,6 +281,10 @@ async fn show(
     endpoint: &Endpoint,
     name: &Name,
 ) -> Infallible {
+    // The files have a line of their own, for which 80 columns suffice.
+    if let Ok(style) = ProgressStyle::with_template(&format!("{BAR}\n{{prefix}}")) {
+        bar.set_style(style);
+    }
     let (mut listing, mut copying) = (Recent::new(now()), None);
     let mut silence = Silence::default();
     let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -303,12 +307,8 @@ async fn show(
         let silence = silence.text(recent.silence(now()), endpoint, name).await;
         bar.set_length(bytes_found.max(1));
         bar.set_position(bytes);
-        let mut text = message((done, found), (bytes, bytes_found), recent.rate(now()), silence);
-        if let Some(current) = progress.current_in_words() {
-            text.push_str("  ");
-            text.push_str(&current);
-        }
-        bar.set_message(text);
+        bar.set_prefix(progress.current_in_words().unwrap_or_default());
+        bar.set_message(message((done, found), (bytes, bytes_found), recent.rate(now()), silence));
     }
 }
 

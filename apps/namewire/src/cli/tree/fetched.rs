@@ -19,6 +19,8 @@ use crate::cli::progress::now;
 
 /// Number of files without an answer that are named.
 const UNANSWERED_SHOWN_MAX: u64 = 10;
+/// Characters of the path of a file that is being fetched, from its end.
+const PATH_SHOWN_MAX: usize = 60;
 /// Number of signatures that were not checked and are kept for the summary.
 const UNCHECKED_MAX: usize = 16;
 
@@ -391,6 +393,8 @@ impl TreeProgress {
     pub(in crate::cli) fn current_in_words(&self) -> Option<String> {
         let current = self.current();
         let path = shown(current.values().next()?);
+        let start = path.char_indices().nth_back(PATH_SHOWN_MAX - 1).map_or(0, |(start, _)| start);
+        let path = if start > 0 { format!("…{}", &path[start..]) } else { path };
         Some(match current.len() {
             1 => path,
             count => format!("{path} and {}", counted(count as u64 - 1, "other")),
@@ -445,6 +449,9 @@ mod tests {
         assert_eq!(words().unwrap(), "c");
         drop(third);
         assert_eq!(words(), None);
+        let long = progress.fetches(&one, Path::new(&format!("{}/events", "a".repeat(90))));
+        assert_eq!(words().unwrap(), format!("…{}/events", "a".repeat(PATH_SHOWN_MAX - 7)));
+        drop(long);
     }
 
     #[test]
