@@ -1,6 +1,6 @@
 //! Incoming Interest, Data and Nack pipelines. See the NFD developer's guide, "Forwarding Pipelines".
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use ndn_packet::interest::ForwardingHint;
 use ndn_packet::{Data, Interest, MAX_PACKET_SIZE, NackReason};
@@ -972,6 +972,13 @@ impl<'a> Incoming<'a> {
         self.tables_mut().timer_scratch = copy;
     }
 
+    /// The in-record that expires last, unless all have. The order of in-records is no criterion: it follows what they are charged
+    /// for.
+    fn longest_waiting(&self, entry: PitIndex) -> Option<&InRecord> {
+        let waiting = self.context.in_records(entry).filter(|record| record.expiry() > self.now());
+        waiting.max_by_key(|record| (record.expiry(), Reverse(record.face)))
+    }
+
     fn call_strategy(
         &mut self,
         entry: PitIndex,
@@ -979,8 +986,7 @@ impl<'a> Incoming<'a> {
         act: impl FnOnce(&mut Context<'_>, &dyn Strategy, &PendingInterest<'_>),
     ) {
         let Ok(interest) = Interest::parse(wire) else { return };
-        let waiting = self.context.in_records(entry).find(|record| record.expiry() > self.now());
-        let Some(&InRecord { face, lifetime_ms, .. }) = waiting else { return };
+        let Some(&InRecord { face, lifetime_ms, .. }) = self.longest_waiting(entry) else { return };
         let mut hashes = [0; PREFIX_HASHES_MAX];
         let hash_count = self.tables().hasher.hash_prefixes(interest.name(), &mut hashes);
         let Some(prefix_hashes) = hash_count.map(|count| &hashes[..count]) else { return };

@@ -163,6 +163,20 @@ fn pending_interest_is_sent_to_the_other_next_hop_when_its_own_is_removed() {
 }
 
 #[test]
+fn pending_interest_is_sent_again_for_the_downstream_that_waits_longest() {
+    for (first, second, expected) in [(3, 1, vec![3]), (1, 3, vec![])] {
+        let mut scene = Scene::new("best-route");
+        let wires = [first, second].map(|face| from(face, interest("/a/x", face.into())));
+        for (now, wire) in (1..).zip(&wires) {
+            scene.bed.process(now, std::slice::from_ref(wire));
+        }
+        assert_eq!(scene.note_sent(), [2]);
+        // Face 3 is the only other next hop.
+        assert_eq!(scene.set_up(5, 2, false), expected, "{first}, {second}");
+    }
+}
+
+#[test]
 fn thousands_of_pending_interests_are_sent_again_once_each() {
     let mut scene = Scene::new("best-route");
     let mut bed = Case::new("many").route("/a", 2).route("/a", 3);

@@ -1,5 +1,7 @@
 //! Incoming and outgoing Interests.
 
+use std::cmp::Reverse;
+
 use super::{
     Arrival, Departure, Face, InRecord, Link, Model, OutRecord, OutToken, PitEntry, PitKey,
     Strategy, Time, Tokens, is_prefix, is_under,
@@ -131,7 +133,8 @@ impl Model {
         let pending: Vec<_> = entry.out_records.iter().filter(is_pending).collect();
         let is_lost = pending.iter().all(|record| self.is_gone(record.face))
             && pending.iter().any(|record| !record.is_directed);
-        let waiting = entry.in_records.iter().find(|record| record.expiry > now);
+        let waiting = entry.in_records.iter().filter(|record| record.expiry > now);
+        let waiting = waiting.max_by_key(|record| (record.expiry, Reverse(record.face)));
         let Some(downstream) = waiting.filter(|_| is_lost) else { return };
         let (face, lifetime_ms, strategy) =
             (downstream.face, downstream.lifetime_ms, entry.strategy);
