@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, and prints what it measures"
 )]
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
@@ -80,7 +81,11 @@ fn post(forwarder: &Endpoint, body: &[u8]) -> Vec<u8> {
 /// has the same length for all, because its digits in the head are lengths of elements, too.
 pub(super) fn post_command(forwarder: &Endpoint, offset: usize, prefix: &str) {
     let padding = [&vec![b' '; offset][..], &b"\x21\x01\x20".repeat(100)].concat();
-    let mut stream = connect(forwarder);
+    // The browser of another user, where this program can act for one.
+    let mut stream = match rustix::process::geteuid().is_root() {
+        true => connect_as(forwarder, NOBODY),
+        false => connect(forwarder),
+    };
     // The forwarder closes after the first byte, so it may not take the rest.
     let body = [padding, registration(prefix), vec![b' '; 2 - offset]].concat();
     let _ = stream.write_all(&post(forwarder, &body));
@@ -113,6 +118,7 @@ fn web_page_that_posts_to_the_tcp_port_registers_no_prefix() {
         });
         assert_eq!(during, 2 * EXCHANGES, "during, {workers} workers");
         assert!(!has_route(&forwarder, "/attack/post"));
+        wait_until_given_back(&forwarder);
         // The same command by itself is that of a local application.
         let mut stream = connect(&forwarder);
         stream.write_all(&registration("/attack/direct")).unwrap();
@@ -129,7 +135,9 @@ fn connect_as(forwarder: &Endpoint, user: u32) -> TcpStream {
     rustix::fs::fchown(&socket, Some(user), Some(group)).unwrap();
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, forwarder.port());
     rustix::net::connect(&socket, &address).unwrap();
-    TcpStream::from(socket)
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream
 }
 
 #[test]
@@ -157,7 +165,6 @@ fn loopback_tcp_is_local_for_users_of_the_unix_socket() {
             let prefix = format!("/attack/user/{user}");
             stream.write_all(&registration(&prefix)).unwrap();
             if is_local {
-                stream.set_read_timeout(Some(TIMEOUT)).unwrap();
                 stream.read_exact(&mut [0]).unwrap();
             }
             assert_eq!(has_route(&forwarder, &prefix), is_local, "user {user}");
@@ -237,8 +244,12 @@ const TRANSPORTS: [&str; 4] = ["tcp", "unix", "websocket", "udp"];
 
 /// A forwarder for all of [`TRANSPORTS`], to which connections from this host are as those of other hosts.
 fn forwarder_of_all_transports(workers: usize, toml: &str) -> ForwarderProcess {
+    settings_of_all_transports(workers, toml).start_program()
+}
+
+fn settings_of_all_transports(workers: usize, toml: &str) -> Settings {
     let settings = Settings::new().udp().tcp().websocket().workers(workers);
-    settings.listener("tcp", "local_users = []").toml(toml).start_program()
+    settings.listener("tcp", "local_users = []").toml(toml)
 }
 
 /// A peer, by the transport that it uses.
@@ -281,13 +292,62 @@ impl Peer {
 
     /// Whether an answer arrives in time.
     fn is_answered(&mut self) -> bool {
-        let answer = &mut [0; 9000];
+        self.receive(&mut [0; 9000]) > 0
+    }
+
+    /// The number of bytes that arrive in time.
+    fn receive(&mut self, buffer: &mut [u8]) -> usize {
         let length = match self {
-            Self::Udp(socket) => socket.recv(answer),
-            Self::Tcp(stream) | Self::WebSocket(stream) => stream.read(answer),
-            Self::Unix(stream) => stream.read(answer),
+            Self::Udp(socket) => socket.recv(buffer),
+            Self::Tcp(stream) | Self::WebSocket(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
         };
-        length.is_ok_and(|length| length > 0)
+        length.unwrap_or(0)
+    }
+
+    /// Whether a packet with this text arrives.
+    fn receives_text(&mut self, text: &str) -> bool {
+        let (mut received, mut buffer) = (Vec::new(), [0; 9000]);
+        while !received.windows(text.len()).any(|part| part == text.as_bytes()) {
+            let length = self.receive(&mut buffer);
+            if length == 0 {
+                return false;
+            }
+            received.extend_from_slice(&buffer[..length]);
+        }
+        true
+    }
+
+    /// Sends a packet again and again, as fast as possible.
+    fn flood(&mut self, packet: &[u8], is_over: &AtomicBool) {
+        let (time, many) = (Some(TIMEOUT / 100), 1000);
+        match self {
+            Self::Udp(socket) => {
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = socket.send(packet);
+                }
+            }
+            Self::Tcp(stream) => {
+                stream.set_write_timeout(time).unwrap();
+                write_until(stream, &packet.repeat(many), is_over);
+            }
+            Self::Unix(stream) => {
+                stream.set_write_timeout(time).unwrap();
+                write_until(stream, &packet.repeat(many), is_over);
+            }
+            Self::WebSocket(stream) => {
+                stream.set_write_timeout(time).unwrap();
+                write_until(stream, &websocket_message(packet).repeat(many), is_over);
+            }
+        }
+    }
+}
+
+/// Writes these bytes again and again. A write may end within a packet.
+fn write_until(stream: &mut impl Write, bytes: &[u8], is_over: &AtomicBool) {
+    let mut sent = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        sent = (sent + stream.write(&bytes[sent..]).unwrap_or(0)) % bytes.len();
     }
 }
 
@@ -461,11 +521,6 @@ fn is_full(limits: &serde_json::Value, resource: &str) -> bool {
     used * 100 > open * 97
 }
 
-/// As [`used_and_open`], of entries of the PIT.
-fn pit(forwarder: &Endpoint) -> (u64, u64) {
-    used_and_open(&forwarder.json(&["limits"]), "pit_entries")
-}
-
 /// Line 1: Interests that nobody answers fill the PIT.
 #[test]
 fn flood_over_each_transport_leaves_service_to_others() {
@@ -498,26 +553,34 @@ fn flood_over_each_transport_leaves_service_to_others() {
                 let _ = forwarder.output(&["route", "add", "/hole", &hole]);
                 let mut others = Others::new(&forwarder, if has_udp { "udp" } else { "tcp" });
                 assert_eq!(others.exchanges(), 2 * EXCHANGES, "before, {transport}");
+                let faces_before = face_ids(&forwarder);
                 let flood = ["--rate", "5000", "--lifetime", "60s", "--faces", "4"];
                 let consumer = ["traffic", "consumer", "/hole", "--transport", &address];
                 let mut attack = forwarder.spawn("attack", &[&consumer[..], &flood].concat());
                 wait_until("a full PIT", || {
-                    let (used, open) = pit(&forwarder);
-                    (used * 100 > open * 97).then_some(())
+                    is_full(&forwarder.json(&["limits"]), "pit_entries").then_some(())
                 });
                 let during = others.exchanges();
                 assert_eq!(during, 2 * EXCHANGES, "during, {transport}, {workers} workers");
                 attack.signal(Signal::KILL);
                 attack.wait();
-                assert_eq!(others.exchanges(), 2 * EXCHANGES, "after, {transport}");
-                let is_over = || (pit(&forwarder).0 < 100).then_some(());
-                // Peers over UDP and WebTransport do not take their leave: their Interests last a minute.
-                if !matches!(transport, "udp" | "webtransport") {
-                    wait_until("the end of the Interests of closed faces", is_over);
+                // Peers over UDP and WebTransport do not take their leave: an operator ends their faces.
+                for face in face_ids(&forwarder).difference(&faces_before) {
+                    let _ = forwarder.run(&["face", "destroy", &face.to_string()]);
                 }
+                let process = format!(" process {}", attack.pid().as_raw_nonzero());
+                wait_until_nothing_is_held(&forwarder, |principal| {
+                    principal == "127.0.0.1" || principal.ends_with(&process)
+                });
+                assert_eq!(others.exchanges(), 2 * EXCHANGES, "after, {transport}");
             }
         }
     });
+}
+
+fn face_ids(forwarder: &Endpoint) -> BTreeSet<u64> {
+    let faces = forwarder.json(&["face", "list"]);
+    faces.as_array().unwrap().iter().map(|face| face["face_id"].as_u64().unwrap()).collect()
 }
 
 /// A WebSocket that is not local, from an address.
@@ -561,14 +624,11 @@ fn flood_over_websocket_leaves_service_to_others() {
                 pages[number as usize % 4].write_all(&message).unwrap();
             }
             wait_until("a full PIT", || {
-                let (used, open) = pit(&forwarder);
-                (used * 100 > open * 97).then_some(())
+                is_full(&forwarder.json(&["limits"]), "pit_entries").then_some(())
             });
             assert_eq!(others.exchanges(), 2 * EXCHANGES, "during, {workers} workers");
             drop(pages);
-            wait_until("the end of the Interests of closed faces", || {
-                (pit(&forwarder).0 < 100).then_some(())
-            });
+            wait_until_given_back(&forwarder);
             assert_eq!(others.exchanges(), 2 * EXCHANGES, "after");
         }
     });
@@ -701,6 +761,8 @@ fn send_first_fragments(workers: usize, transport: &str, settings: &Settings) {
     });
     let during = bystander.exchanges(&mut producer, flood);
     assert_eq!(during, EXCHANGES, "during, {transport}, {workers} workers");
+    ports.into_iter().for_each(|port| port.close(&forwarder));
+    wait_until_given_back(&forwarder);
     assert_eq!(bystander.exchanges(&mut producer, || {}), EXCHANGES, "after, {transport}");
 }
 
@@ -721,16 +783,25 @@ fn with_token(interest: &[u8], token: u8) -> Vec<u8> {
     frame
 }
 
-/// Waits until these tables hold nearly nothing, after the faces of an attack have ended.
-fn wait_until_given_back(forwarder: &Endpoint, tables: &[&str]) {
-    wait_until("the end of what closed faces held", || {
-        let limits = forwarder.json(&["limits"]);
-        let is_empty = |table: &&str| {
-            let (used, open) = used_and_open(&limits, table);
-            used < (open / 4).min(100)
-        };
-        tables.iter().all(is_empty).then_some(())
+/// Waits until the attackers hold nothing, after their faces have ended: the address that is an attacker's, and programs of
+/// the user.
+fn wait_until_given_back(forwarder: &Endpoint) {
+    let (address, user) = (host(2).to_string(), format!("user {NOBODY}"));
+    wait_until_nothing_is_held(forwarder, |principal| {
+        principal == address || principal == user || principal.starts_with(&format!("{user} "))
     });
+}
+
+/// Waits until `namewire limits` shows nothing of attackers: they have no face, and hold nothing of any table.
+fn wait_until_nothing_is_held(forwarder: &Endpoint, is_attacker: impl Fn(&str) -> bool) {
+    wait_until("the end of all that attackers held", || {
+        holds_nothing(&forwarder.json(&["limits"]), &is_attacker).then_some(())
+    });
+}
+
+fn holds_nothing(limits: &serde_json::Value, is_attacker: impl Fn(&str) -> bool) -> bool {
+    let mut principals = limits["principals"].as_array().unwrap().iter();
+    !principals.any(|one| is_attacker(one["principal"].as_str().unwrap()))
 }
 
 /// Whether an application receives an Interest of this name in time, other packets apart.
@@ -871,7 +942,7 @@ fn side_records_of_one_address_leave_joins_and_failover_to_others() {
                 let during = sharing.exchanges();
                 assert_eq!(during, 4 * EXCHANGES, "during, {transport}, {workers} workers");
                 ports.into_iter().for_each(|port| port.close(&forwarder));
-                wait_until_given_back(&forwarder, &TABLES);
+                wait_until_given_back(&forwarder);
             }
             assert_eq!(sharing.exchanges(), 4 * EXCHANGES, "after, {workers} workers");
         }
@@ -972,7 +1043,7 @@ fn short_prefix_interests_of_one_address_leave_service_to_others() {
                 let during = others.exchanges();
                 assert_eq!(during, 2 * EXCHANGES, "during, {transport}, {workers} workers");
                 ports.into_iter().for_each(|port| port.close(&forwarder));
-                wait_until_given_back(&forwarder, &[TABLE]);
+                wait_until_given_back(&forwarder);
             }
             assert_eq!(others.exchanges(), 2 * EXCHANGES, "after, {workers} workers");
         }
@@ -1095,7 +1166,7 @@ fn commands_that_wait_for_certificates_leave_places_to_a_neighbour() {
                     registrant.exchanges(&format!("during, {transport}, {workers} workers"));
                 });
                 ports.into_iter().for_each(|port| port.close(&forwarder));
-                wait_until_given_back(&forwarder, &["waiting_for_certificates"]);
+                wait_until_given_back(&forwarder);
             }
             registrant.exchanges("after");
         }
@@ -1105,10 +1176,13 @@ fn commands_that_wait_for_certificates_leave_places_to_a_neighbour() {
 /// Line 8: Interests that may be pending for an hour, and end at once, because there is no route.
 #[test]
 fn interests_of_an_hour_leave_the_dispatch_table_changeable() {
+    if !rustix::process::geteuid().is_root() {
+        return namewire_tests::skip("root", "only root can connect as another user");
+    }
     let forwarder = Settings::new().udp().workers(3).start();
     let mut others = Others::at(&forwarder, "udp", Ipv4Addr::LOCALHOST);
     assert_eq!(others.exchanges(), 2 * EXCHANGES, "before");
-    let mut attacker = Application::attach(forwarder.socket());
+    let mut attacker = Application::over(connect_as_user(&forwarder, NOBODY));
     for number in 0..8 {
         let uri = format!("/attack/{number}");
         attacker.express_with(&uri, number, |interest| interest.lifetime_ms(3_600_000));
@@ -1129,6 +1203,8 @@ fn interests_of_an_hour_leave_the_dispatch_table_changeable() {
     let balanced = forwarder.json(&["ndt", "balance"]);
     println!("moved in {attempts} attempts: {balanced}");
     assert!(attempts < 12 * 50, "{attempts} attempts");
+    drop(attacker);
+    wait_until_given_back(&forwarder);
     assert_eq!(others.exchanges(), 2 * EXCHANGES, "after");
 }
 
@@ -1167,33 +1243,46 @@ fn captured_registrations_and_long_key_locators_leave_routes_and_service_to_othe
         });
     }
     locators[1].push_generic("KEY").push_generic("k");
-    for workers in [1, 3] {
-        let settings = Settings::new().udp().workers(workers).toml(&toml);
-        let mut forwarder = settings.start_program();
-        let mut registrant = Registrant::new(&forwarder, Ipv4Addr::LOCALHOST, &site);
-        registrant.exchanges("before");
-        let attacker = udp(&forwarder, Ipv4Addr::LOCALHOST);
-        for locator in &locators {
-            attacker.send(&registration_by(locator)).unwrap();
-            registrant.exchanges(&format!("during, {workers} workers"));
-        }
-        forwarder.assert_healthy();
+    with_hosts(|| {
+        for workers in [1, 3] {
+            let settings = settings_of_all_transports(workers, &toml);
+            let mut forwarder = settings.start_program();
+            let mut registrant = Registrant::new(&forwarder, host(3), &site);
+            registrant.exchanges("before");
+            for transport in TRANSPORTS {
+                let mut attacker = Peer::new(transport, &forwarder, host(2));
+                for locator in &locators {
+                    attacker.send(&registration_by(locator));
+                    registrant.exchanges(&format!("during, {transport}, {workers} workers"));
+                }
+                attacker.close(&forwarder);
+                wait_until_given_back(&forwarder);
+            }
+            forwarder.assert_healthy();
 
-        let user = Identity::new("/net/captured", Some(&site));
-        let captured =
-            signed_registration("/localhop/nfd", "/routes/captured", &user.signer(), unix_ms());
-        registrant.socket.send(&captured).unwrap();
-        assert_eq!(registrant.answer(&captured, &user), Some(200));
-        forwarder.process.signal(Signal::KILL);
-        forwarder.process.wait();
-        let forwarder = settings.clone().port(forwarder.port()).start_program();
-        let replayer = Registrant::new(&forwarder, Ipv4Addr::LOCALHOST, &site);
-        replayer.socket.send(&captured).unwrap();
-        assert_eq!(replayer.answer(&captured, &user), Some(403), "{workers} workers");
-        assert!(!has_route(&forwarder, "/routes/captured"));
-        let mut registrant = Registrant::new(&forwarder, Ipv4Addr::LOCALHOST, &site);
-        registrant.exchanges("after");
-    }
+            let captured = TRANSPORTS.map(|transport| {
+                let user = Identity::new(&format!("/net/{transport}"), Some(&site));
+                let uri = format!("/routes/captured/{transport}");
+                let command = signed_registration("/localhop/nfd", &uri, &user.signer(), unix_ms());
+                registrant.socket.send(&command).unwrap();
+                assert_eq!(registrant.answer(&command, &user), Some(200));
+                command
+            });
+            forwarder.process.signal(Signal::KILL);
+            forwarder.process.wait();
+            let forwarder = settings.start_program();
+            for (transport, command) in TRANSPORTS.into_iter().zip(captured) {
+                let mut replayer = Peer::new(transport, &forwarder, host(2));
+                replayer.send(&command);
+                let is_refused = replayer.receives_text("signed before the forwarder started");
+                assert!(is_refused, "{transport}, {workers} workers");
+                replayer.close(&forwarder);
+            }
+            wait_until_given_back(&forwarder);
+            assert!(!has_route(&forwarder, "/routes/captured"));
+            Registrant::new(&forwarder, host(3), &site).exchanges("after");
+        }
+    });
 }
 
 /// A user has routes for the prefixes above those of management, and chooses to have Interests for them sent to all next hops.
@@ -1315,6 +1404,14 @@ fn strategies_with_new_parameters_leave_instances_to_another_user() {
         let unset = user.command("/localhost/nfd", Verb::StrategyUnset, &parameters);
         assert_eq!(unset, 200);
         assert_eq!(choose(&mut other, "/bystander/after", 91_000), 200);
+        // Choices outlive the program that made them.
+        for number in INSTANCES_MAX + 1..=INSTANCES_MAX + codes.len() as u64 {
+            let prefix = Some(name(&format!("/attack/{number}")));
+            let parameters = ControlParameters { name: prefix, ..ControlParameters::default() };
+            user.command("/localhost/nfd", Verb::StrategyUnset, &parameters);
+        }
+        drop(user);
+        wait_until_given_back(&forwarder);
     }
 }
 
@@ -1474,35 +1571,35 @@ pub(super) fn connect_and_reset(address: Ipv4Addr, port: u16) -> Result<(), rust
     rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO))
 }
 
-/// 16 connections of one user bring Data that nobody has asked for, as fast as possible. Faces that bring Data come before
-/// those that bring Interests.
+/// Ports of one address, or connections of a user, bring Data that nobody has asked for, as fast as possible. Faces that bring
+/// Data come before those that bring Interests.
 #[test]
 fn data_that_nobody_asked_for_leaves_service_to_others() {
     with_hosts(|| {
-        let flood = data("/unsolicited", b"").repeat(1000);
-        for workers in [1, 3] {
-            let forwarder = Settings::new().udp().workers(workers).start();
-            let mut others = Others::new(&forwarder, "udp");
-            assert_eq!(others.exchanges(), 2 * EXCHANGES, "before");
-            let is_over = AtomicBool::new(false);
-            let during = std::thread::scope(|scope| {
-                let _end = EndOnDrop(&is_over);
-                for _ in 0..16 {
-                    let mut stream = connect_as_user(&forwarder, NOBODY);
-                    stream.set_write_timeout(Some(TIMEOUT / 100)).unwrap();
-                    let (is_over, flood) = (&is_over, &flood);
-                    scope.spawn(move || {
-                        // A write may end within a Data.
-                        let mut sent = 0;
-                        while !is_over.load(Ordering::Relaxed) {
-                            sent = (sent + stream.write(&flood[sent..]).unwrap_or(0)) % flood.len();
-                        }
-                    });
-                }
-                others.exchanges()
-            });
-            assert_eq!(during, 2 * EXCHANGES, "during, {workers} workers");
-            assert_eq!(others.exchanges(), 2 * EXCHANGES, "after");
+        let unsolicited = data("/unsolicited", b"");
+        // The kernel drops datagrams of all principals when a flood of datagrams fills the socket.
+        for (transport, ports, neighbour) in
+            [("unix", 16, "udp"), ("websocket", 4, "udp"), ("udp", 4, "tcp")]
+        {
+            for workers in [1, 3] {
+                let forwarder = settings_of_all_transports(workers, "").start();
+                let mut others = Others::new(&forwarder, neighbour);
+                assert_eq!(others.exchanges(), 2 * EXCHANGES, "before, {transport}");
+                let is_over = AtomicBool::new(false);
+                let new = |_| Peer::new(transport, &forwarder, host(2));
+                let mut peers: Vec<_> = (0..ports).map(new).collect();
+                let during = std::thread::scope(|scope| {
+                    let _end = EndOnDrop(&is_over);
+                    for peer in &mut peers {
+                        scope.spawn(|| peer.flood(&unsolicited, &is_over));
+                    }
+                    others.exchanges()
+                });
+                assert_eq!(during, 2 * EXCHANGES, "during, {transport}, {workers} workers");
+                peers.into_iter().for_each(|peer| peer.close(&forwarder));
+                wait_until_given_back(&forwarder);
+                assert_eq!(others.exchanges(), 2 * EXCHANGES, "after, {transport}");
+            }
         }
     });
 }
