@@ -243,7 +243,7 @@ sim: cargo ## Simulate SIM_SCENARIOS random networks of forwarders (default 100,
 	$(CARGO) run --release -p ndn-sim -- run --first "$(SIM_FIRST)" --count "$(SIM_SCENARIOS)" --jobs "$$(nproc)"
 
 .PHONY: sim-attack
-sim-attack: cargo ## Simulate SIM_ATTACKS random attacks of up to ten addresses (default 10,000); a failure prints how to replay it
+sim-attack: cargo ## Simulate SIM_ATTACKS random attacks of up to ten addresses or users (default 10,000); a failure prints how to replay it
 	$(CARGO) run --release -p ndn-sim -- attack --count "$(SIM_ATTACKS)" --jobs "$$(nproc)"
 
 .PHONY: attack

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use namewire_control::{LedgerStatus, PrincipalStatus, TableStatus};
+use ndn_dataplane::WorkerLedgers;
+use ndn_face::MemoryKind;
+use ndn_table::Resource;
 use ndn_types::{LedgerReport, PrincipalClass, PrincipalKey, PrincipalReport, Resources};
 
 /// The sum of the reports of workers.
@@ -14,14 +17,22 @@ pub(super) struct LedgerSum {
 }
 
 impl LedgerSum {
-    /// Adds the report of a worker.
-    pub(super) fn add<R: Resources<N>, const N: usize>(&mut self, report: &LedgerReport<N>) {
+    /// Adds one report of a worker.
+    fn add<R: Resources<N>, const N: usize>(&mut self, report: &LedgerReport<N>) {
         self.add_held::<R, N>(report);
         for PrincipalReport { key, faces, .. } in &report.principals {
             let (faces_of_key, _) = self.principals.entry(*key).or_default();
             // Every worker that forwards knows all faces.
             *faces_of_key = u64::from(*faces).max(*faces_of_key);
         }
+    }
+
+    /// Adds the reports of a worker.
+    pub(super) fn add_of_worker(&mut self, ledgers: &WorkerLedgers) {
+        if let Some(tables) = &ledgers.tables {
+            self.add::<Resource, _>(tables);
+        }
+        self.add::<MemoryKind, _>(&ledgers.memory);
     }
 
     /// Adds the report of resources that the control thread divides.
@@ -74,7 +85,6 @@ fn add_by_class(sums: &mut BTreeMap<String, u64>, counts: &[u32; PrincipalClass:
 
 #[cfg(test)]
 mod tests {
-    use ndn_table::Resource;
     use ndn_types::ResourceReport;
 
     use super::*;

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
+use namewire_control::LedgerStatus;
 use ndn_dataplane::{Dataplane, MemoryFaceOptions, SteppedWorker, WorkerLedgers, WorkerView};
 use ndn_face::InternalEnd;
 use ndn_forwarding::Counters;
@@ -202,6 +203,26 @@ impl SteppedForwarder {
     #[must_use]
     pub fn ledgers(&self) -> Vec<WorkerLedgers> {
         self.workers.iter().filter_map(SteppedWorker::ledgers).collect()
+    }
+
+    /// The resources that principals hold, as `namewire limits` shows them.
+    #[must_use]
+    pub fn limits(&self) -> LedgerStatus {
+        let mut sum = self.control.held();
+        self.ledgers().iter().for_each(|ledgers| sum.add_of_worker(ledgers));
+        sum.into_status()
+    }
+
+    /// Plants a fault: routes are first come, first served.
+    #[cfg(feature = "planted-faults")]
+    pub fn stop_sharing_routes(&mut self) {
+        self.control.state_mut().stop_sharing_routes();
+    }
+
+    /// Plants a fault: a route is charged, and never given back.
+    #[cfg(feature = "planted-faults")]
+    pub fn leak_route(&mut self) {
+        self.control.state_mut().leak_route();
     }
 
     /// Returns spare and partly filled packet blocks to the pools of the workers. Returns the number of blocks in use

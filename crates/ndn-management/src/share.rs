@@ -49,6 +49,8 @@ pub(crate) struct Share<R> {
     operators: PrincipalIndex,
     /// Maximum number of places of one principal.
     places_max: u32,
+    #[cfg(feature = "planted-faults")]
+    is_unshared: bool,
 }
 
 impl<R: Resources<1>> Share<R> {
@@ -61,7 +63,20 @@ impl<R: Resources<1>> Share<R> {
         let mut ledger = Ledger::new([Capacity::of(capacity)], reserves);
         let operators = ledger.attach(PrincipalKey::Management);
         let places_max = u32::try_from(places_max).unwrap_or(u32::MAX);
-        Self { ledger, resource, operators, places_max }
+        Self {
+            ledger,
+            resource,
+            operators,
+            places_max,
+            #[cfg(feature = "planted-faults")]
+            is_unshared: false,
+        }
+    }
+
+    /// Plants a fault: the table is not shared, but first come, first served.
+    #[cfg(feature = "planted-faults")]
+    pub(crate) fn stop_sharing(&mut self) {
+        self.is_unshared = true;
     }
 
     /// Returns the holdings of all principals.
@@ -94,6 +109,8 @@ impl<R: Resources<1>> Share<R> {
         let held = self.ledger.held(index, self.resource);
         let has_room = self.ledger.has_room_beside_others(index, self.resource, places)
             && held.saturating_add(places) <= self.places_max;
+        #[cfg(feature = "planted-faults")]
+        let has_room = has_room || self.is_unshared;
         let capacity = self.ledger.capacity(self.resource).min(self.places_max);
         let table = self.resource.name();
         has_room.then_some(()).ok_or(ShareUsedUp { principal, table, held, capacity })

@@ -1,10 +1,12 @@
 //! Random attacks of few principals on one forwarder.
 //!
-//! The attacker has one address or several, and many ports. A seed determines what it sends: floods of Interests of
-//! any kind, unsolicited Data and Nacks, signed commands, fragments, and ports that close and open; and when time
-//! passes or its Interests are answered. After each move, bystanders that stay below their shares exchange packets of
-//! all kinds, and management answers; at the end, everything is given back.
+//! The attacker has one address or several, or is one user of this host or several, and has many ports. A seed
+//! determines what it sends: floods of Interests of any kind, unsolicited Data and Nacks, signed commands, fragments,
+//! valid requests to management if it is a user, and ports that close and open; and when time passes or its Interests
+//! are answered. After each move, bystanders that stay below their shares exchange packets of all kinds, and management
+//! answers an application among them; at the end, everything is given back.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -17,9 +19,9 @@ use ndn_dataplane::{MemoryFaceOptions, SteppedWorker};
 use ndn_face::InternalEnd;
 use ndn_forwarding::InterestAccount;
 use ndn_management::client::CommandBuilder;
-use ndn_management::{ControlParameters, Verb, route_flag};
+use ndn_management::{ControlParameters, ControlResponse, Dataset, Verb, route_flag};
 use ndn_packet::{
-    DataBuilder, InterestBuilder, KeyLocator, LpHeader, LpPacket, NackReason, Name, NameRef,
+    Data, DataBuilder, InterestBuilder, KeyLocator, LpHeader, LpPacket, NackReason, Name, NameRef,
     SignatureInfo, SignatureType,
 };
 use ndn_sys::clock::ManualClock;
@@ -31,6 +33,7 @@ use rand::{RngExt, SeedableRng};
 use crate::forwarder::{CLOCK_ORIGIN, UNIX_ORIGIN, config};
 use crate::monitor::Seen;
 use crate::node::NodeSpec;
+use crate::requests::{Wish, command, list, named, strategy};
 use crate::simulation::{Failure, data};
 
 /// Moves of an attack.
@@ -50,6 +53,14 @@ const HELD_PERCENT: usize = 4;
 /// Addresses of the attacker at most, and the smallest PIT in which the shares of ten are of use.
 const ADDRESSES_MAX: usize = 10;
 const PIT_OF_MANY_MIN: usize = 6000;
+/// User ID of the first attacker.
+const FIRST_USER: u32 = 2000;
+/// The bystander that is an application.
+const APPLICATION: usize = 1;
+/// Places of the FIB for each attacker, so that each of them can take half of what is left.
+const FIB_PER_ATTACKER: usize = 1024;
+/// Requests of users that wait for management before each request of the application.
+const REQUESTS_AHEAD: usize = 100;
 /// Rules by which no certificate is trusted: each signed command waits for one.
 const COMMAND_RULES: &str = "rule { id rib for interest checker { type customized \
     key-locator { type name regex ^<>*<KEY><>{1,3}$ } } }\n\
@@ -68,6 +79,10 @@ pub enum AttackFault {
     Unshared(Resource),
     /// A place of a table is charged and never given back.
     Leaked(Resource),
+    /// Routes are first come, first served.
+    UnsharedRoutes,
+    /// A route is charged and never given back.
+    LeakedRoute,
 }
 
 impl AttackFault {
@@ -75,7 +90,8 @@ impl AttackFault {
     #[must_use]
     pub fn all() -> Vec<Self> {
         let kinds = [Self::Unshared as fn(Resource) -> Self, Self::Leaked];
-        kinds.into_iter().flat_map(|kind| Resource::ALL.map(kind)).collect()
+        let of_tables = kinds.into_iter().flat_map(|kind| Resource::ALL.map(kind));
+        of_tables.chain([Self::UnsharedRoutes, Self::LeakedRoute]).collect()
     }
 }
 
@@ -84,6 +100,8 @@ impl fmt::Display for AttackFault {
         match self {
             Self::Unshared(resource) => write!(formatter, "unshared-{}", resource.name()),
             Self::Leaked(resource) => write!(formatter, "leaked-{}", resource.name()),
+            Self::UnsharedRoutes => formatter.write_str("unshared-routes"),
+            Self::LeakedRoute => formatter.write_str("leaked-route"),
         }
     }
 }
@@ -143,6 +161,21 @@ pub struct Flood {
     pub has_hint: bool,
 }
 
+/// Valid requests of a user to management.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserRequests {
+    /// The purpose of all of them.
+    pub wish: Wish,
+    /// Number of requests.
+    pub count: usize,
+    /// The number of different names.
+    pub names: usize,
+    /// Additional bytes of each name.
+    pub length: usize,
+    /// It takes everything back.
+    pub is_taken_back: bool,
+}
+
 /// A move of the attacker, or of the network while it attacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Move {
@@ -175,6 +208,8 @@ pub enum Move {
         /// Number of keys.
         keys: usize,
     },
+    /// It sends valid requests to management.
+    Requests(UserRequests),
     /// It closes this number of ports, and opens as many.
     Churn(usize),
     /// The upstream answers its Interests but one of this number.
@@ -192,8 +227,10 @@ pub struct Attack {
     pub workers: usize,
     /// Capacity of the PIT, in entries.
     pub pit_capacity: usize,
-    /// Addresses of the attacker.
+    /// Addresses of the attacker, or users.
     pub addresses: usize,
+    /// The attacker is users of this host, whose ports are applications.
+    pub are_users: bool,
     /// Ports of the attacker, of all addresses in turn.
     pub ports: usize,
     /// The moves; `None` where shrinking has removed one.
@@ -213,6 +250,8 @@ pub struct AttackOutcome {
     pub refused: u64,
     /// Interests of management for certificates of the attacker.
     pub certificates: u64,
+    /// Valid requests of users to management.
+    pub requests: u64,
 }
 
 impl AttackOutcome {
@@ -223,6 +262,7 @@ impl AttackOutcome {
         self.served += other.served;
         self.refused += other.refused;
         self.certificates += other.certificates;
+        self.requests += other.requests;
     }
 }
 
@@ -233,7 +273,9 @@ impl Attack {
         let mut random = StdRng::seed_from_u64(seed);
         // The largest has room for more short-prefix Interests than their table.
         let pit_capacity = [400, 1500, 6000, 20_000][random.random_range(0..4)];
-        let moves = (0..MOVES).map(|_| Some(random_move(pit_capacity, &mut random))).collect();
+        let are_users = random.random_bool(0.5);
+        let random_move = |_| Some(random_move(pit_capacity, are_users, &mut random));
+        let moves = (0..MOVES).map(random_move).collect();
         Self {
             seed,
             workers: random.random_range(1..=3),
@@ -242,6 +284,7 @@ impl Attack {
                 0 if pit_capacity >= PIT_OF_MANY_MIN => random.random_range(2..=ADDRESSES_MAX),
                 _ => 1,
             },
+            are_users,
             ports: random.random_range(1..=60),
             moves,
         }
@@ -293,7 +336,10 @@ fn failure(at: Duration, reason: String) -> Failure {
     Failure { at, node: None, reason, recent: Vec::new() }
 }
 
-fn random_move(pit_capacity: usize, random: &mut StdRng) -> Move {
+fn random_move(pit_capacity: usize, are_users: bool, random: &mut StdRng) -> Move {
+    if are_users && random.random_bool(0.4) {
+        return Move::Requests(random_requests(random));
+    }
     match random.random_range(0..13) {
         0 => Move::Fragments {
             count: random.random_range(1..2000),
@@ -314,6 +360,17 @@ fn random_move(pit_capacity: usize, random: &mut StdRng) -> Move {
             keys: [1, 10, 600][random.random_range(0..3)],
         },
         _ => Move::Flood(random_flood(pit_capacity, random)),
+    }
+}
+
+fn random_requests(random: &mut StdRng) -> UserRequests {
+    let count = random.random_range(1..1500);
+    UserRequests {
+        wish: Wish::ALL[random.random_range(0..Wish::ALL.len())],
+        count,
+        names: [1, 10, count, count][random.random_range(0..4)],
+        length: [0, 0, 300, 3000][random.random_range(0..4)],
+        is_taken_back: random.random_bool(0.3),
     }
 }
 
@@ -377,6 +434,7 @@ struct Field {
     elapsed: Duration,
     fault: Option<AttackFault>,
     addresses: usize,
+    are_users: bool,
     attackers: Vec<Port>,
     /// Ports of the attacker that were opened.
     opened: usize,
@@ -400,6 +458,10 @@ struct Field {
     round: u32,
     /// The first exchange that failed in this round.
     first_failed: Option<String>,
+    /// The last requests of the users, which they repeat.
+    repeated: Option<UserRequests>,
+    /// Prefixes for which users may have chosen strategies. These stay when the face of the user closes.
+    chosen: BTreeSet<Name>,
     outcome: AttackOutcome,
 }
 
@@ -407,10 +469,15 @@ fn remote(number: u8) -> PrincipalKey {
     PrincipalKey::remote((Ipv4Addr::new(192, 0, 2, number), 6363).into())
 }
 
-/// The address of a port of the attacker.
-fn attacker(port: usize, addresses: usize) -> PrincipalKey {
+/// The principal of a port of the attacker, and its scope.
+fn attacker(port: usize, addresses: usize, are_users: bool) -> (Scope, PrincipalKey) {
     let number = u8::try_from(port % addresses.max(1)).unwrap_or_default();
-    PrincipalKey::remote((Ipv4Addr::new(198, 51, 100, number), 6363).into())
+    if are_users {
+        let (uid, pid) = (FIRST_USER + u32::from(number), 1 + u32::from(number));
+        return (Scope::Local, PrincipalKey::LocalApplication { uid, pid });
+    }
+    let address = Ipv4Addr::new(198, 51, 100, number);
+    (Scope::NonLocal, PrincipalKey::remote((address, 6363).into()))
 }
 
 fn name(uri: &str) -> Name {
@@ -434,12 +501,15 @@ impl Field {
         let mut config = config(&spec);
         config.management.localhop_rib =
             TrustRules::Inline { text: COMMAND_RULES.to_owned(), directory: PathBuf::new() };
+        config.tables.fib_capacity = FIB_PER_ATTACKER * attack.addresses;
         let mut forwarder = SteppedForwarder::new(&config, &environment)?;
         forwarder.shuffle_steps(attack.seed);
         let mut faces = 0;
         let mut add = |scope, principal| add_face(&mut forwarder, &mut faces, scope, principal);
-        let attackers = (0..attack.ports)
-            .map(|port| add(Scope::NonLocal, Some(attacker(port, attack.addresses))));
+        let attackers = (0..attack.ports).map(|port| {
+            let (scope, principal) = attacker(port, attack.addresses, attack.are_users);
+            add(scope, Some(principal))
+        });
         let attackers = attackers.collect::<anyhow::Result<_>>()?;
         let application = PrincipalKey::LocalApplication { uid: 1000, pid: 7 };
         let bystanders = vec![
@@ -479,6 +549,7 @@ impl Field {
             elapsed: Duration::ZERO,
             fault,
             addresses: attack.addresses,
+            are_users: attack.are_users,
             attackers,
             opened: attack.ports,
             bystanders,
@@ -494,6 +565,8 @@ impl Field {
             nonce: 0,
             round: 0,
             first_failed: None,
+            repeated: None,
+            chosen: BTreeSet::new(),
             outcome: AttackOutcome::default(),
         };
         field.plant();
@@ -510,6 +583,8 @@ impl Field {
             Some(AttackFault::Leaked(resource)) => {
                 workers.for_each(|worker: &mut SteppedWorker| worker.leak_charge(resource));
             }
+            Some(AttackFault::UnsharedRoutes) => self.forwarder.stop_sharing_routes(),
+            Some(AttackFault::LeakedRoute) => self.forwarder.leak_route(),
         }
     }
 
@@ -606,6 +681,7 @@ impl Field {
             }
             Move::Nacks(count) => self.send_nacks(count),
             Move::Commands { count, keys } => self.send_commands(count, keys),
+            Move::Requests(requests) => self.send_requests(&requests),
             Move::Churn(count) => self.churn(count),
             Move::AnswerAllBut(number) => self.answer_all_but(number),
             Move::Wait(time) => self.wait(time),
@@ -738,15 +814,63 @@ impl Field {
         self.settle()
     }
 
+    /// The number and the time of the next request.
+    fn stamp(&mut self) -> (u64, u64) {
+        self.nonce += 1;
+        (u64::from(self.nonce), u64::try_from(self.clock.unix_time().as_millis()).unwrap_or(0))
+    }
+
+    fn send_requests(&mut self, requests: &UserRequests) -> Result<(), String> {
+        let UserRequests { wish, count, names, length, is_taken_back } = *requests;
+        let filler = "u".repeat(length);
+        let prefix = |round, serial: usize| name(&format!("/user/{round}/{serial}/{filler}"));
+        let round = self.round;
+        for number in 0..count {
+            let prefix = prefix(round, number % names.max(1));
+            if wish == Wish::Strategies {
+                self.chosen.insert(prefix.clone());
+            }
+            let (serial, unix_ms) = self.stamp();
+            let request = wish.request(&prefix, serial, unix_ms);
+            self.send_attack(number % self.attackers.len(), request)?;
+            self.outcome.requests += 1;
+        }
+        self.settle()?;
+        for number in (0..count).filter(|_| is_taken_back) {
+            let (serial, unix_ms) = self.stamp();
+            let prefix = prefix(round, number % names.max(1));
+            let Some(withdrawal) = wish.withdrawal(&prefix, serial, unix_ms) else { break };
+            self.send_attack(number % self.attackers.len(), withdrawal)?;
+        }
+        self.repeated = Some(*requests);
+        self.settle()
+    }
+
+    /// The users repeat their last requests; the forwarder has not taken them yet.
+    fn repeat_requests(&mut self) {
+        let Some(UserRequests { wish, length, .. }) = self.repeated else { return };
+        for number in 0..REQUESTS_AHEAD {
+            let (serial, unix_ms) = self.stamp();
+            let uri = format!("/user/again/{}/{}", number % 10, "u".repeat(length));
+            let prefix = name(&uri);
+            if wish == Wish::Strategies {
+                self.chosen.insert(prefix.clone());
+            }
+            let port = number % self.attackers.len();
+            let _ = self.attackers[port].end.send(wish.request(&prefix, serial, unix_ms));
+            self.outcome.requests += 1;
+        }
+    }
+
     fn churn(&mut self, count: usize) -> Result<(), String> {
         for _ in 0..count.min(self.attackers.len()) {
             let closed = self.attackers.remove(0);
             let destroyed = self.forwarder.destroy_face(closed.face_id);
             destroyed.map_err(|error| format!("management: {error}"))?;
             let (forwarder, faces) = (&mut self.forwarder, &mut self.faces);
-            let principal = attacker(self.opened, self.addresses);
+            let (scope, principal) = attacker(self.opened, self.addresses, self.are_users);
             self.opened += 1;
-            let opened = add_face(forwarder, faces, Scope::NonLocal, Some(principal));
+            let opened = add_face(forwarder, faces, scope, Some(principal));
             self.attackers.push(opened.map_err(|error| format!("no face: {error:#}"))?);
         }
         self.settle()
@@ -857,6 +981,7 @@ impl Field {
             self.exchange(bystander, &format!("/all/by/{round}/{bystander}"), false)?;
         }
         self.aggregate()?;
+        self.manage()?;
         let status = self.forwarder.status();
         status.map_err(|error| format!("management does not answer {when}: {error}"))?;
         let failed = |outcome: AttackOutcome| outcome.exchanges - outcome.served;
@@ -865,10 +990,57 @@ impl Field {
         if lost * 100 > (self.outcome.exchanges - before.exchanges) * (100 - SERVICE_PERCENT) {
             let all = self.outcome.exchanges - before.exchanges;
             let first = self.first_failed.take().unwrap_or_default();
-            let first: String = first.chars().take(40).collect();
+            let first: String = first.chars().take(100).collect();
             return Err(format!(
                 "{lost} of {all} exchanges of bystanders fail {when}, the first for {first}"
             ));
+        }
+        Ok(())
+    }
+
+    /// The application registers a prefix, chooses a strategy for it, lists the routes, and takes both back.
+    fn manage(&mut self) -> Result<(), String> {
+        let round = u64::from(self.round);
+        let prefix = name(&format!("/mine/{round}"));
+        let named = named(&prefix);
+        // Among many principals, the share of the instances is small: it chooses the same again.
+        let strategy = strategy(10_000 + if self.addresses == 1 { round } else { 0 });
+        let chosen = ControlParameters { strategy: Some(strategy), ..named.clone() };
+        for (verb, parameters) in [
+            (Verb::RibRegister, &named),
+            (Verb::FibAddNextHop, &named),
+            (Verb::StrategySet, &chosen),
+        ] {
+            self.manage_by(verb, parameters)?;
+        }
+        self.repeat_requests();
+        let (serial, _) = self.stamp();
+        let _ = self.bystanders[APPLICATION].end.send(list(&Dataset::RibList, serial));
+        self.settle()?;
+        self.note_served(APPLICATION, "rib/list");
+        for verb in [Verb::StrategyUnset, Verb::FibRemoveNextHop, Verb::RibUnregister] {
+            self.manage_by(verb, &named)?;
+        }
+        Ok(())
+    }
+
+    fn manage_by(&mut self, verb: Verb, parameters: &ControlParameters) -> Result<(), String> {
+        self.repeat_requests();
+        let (serial, unix_ms) = self.stamp();
+        let wire = command(verb, parameters, serial, unix_ms);
+        let _ = self.bystanders[APPLICATION].end.send(wire);
+        self.settle()?;
+        self.outcome.exchanges += 1;
+        let mut answer = None;
+        while let Some(frame) = self.bystanders[APPLICATION].end.receive() {
+            answer = response(&frame).or(answer);
+        }
+        match answer {
+            Some(response) if response.is_ok() => self.outcome.served += 1,
+            other => {
+                let text = other.map_or_else(|| "no answer".to_owned(), |other| other.text);
+                self.first_failed.get_or_insert_with(|| format!("{verb:?}: {text}"));
+            }
         }
         Ok(())
     }
@@ -931,9 +1103,50 @@ impl Field {
         Ok(())
     }
 
+    /// The attacker closes its ports. An operator removes the strategies that it has chosen.
+    fn leave(&mut self) -> Result<(), String> {
+        for Port { face_id, .. } in std::mem::take(&mut self.attackers) {
+            let destroyed = self.forwarder.destroy_face(face_id);
+            destroyed.map_err(|error| format!("management: {error}"))?;
+        }
+        for prefix in std::mem::take(&mut self.chosen) {
+            let unset = self.forwarder.command(Verb::StrategyUnset, &named(&prefix));
+            unset.map_err(|error| format!("management: {error}"))?;
+        }
+        self.settle()
+    }
+
+    /// The attacker holds nothing, and the bystanders hold their faces.
+    fn check_given_back(&self) -> Result<(), String> {
+        let status = self.forwarder.limits();
+        let attackers: Vec<_> = (0..self.addresses)
+            .map(|port| attacker(port, self.addresses, self.are_users).1)
+            .flat_map(|key| [key, key.without_process()])
+            .map(|key| key.to_string())
+            .collect();
+        for one in status.principals.iter().filter(|one| one.class != "management") {
+            let is_attacker = attackers.contains(&one.principal);
+            let held = one
+                .held
+                .iter()
+                .find(|(table, held)| **held > 0 && (is_attacker || table.as_str() != "faces"));
+            if let Some((table, held)) = held {
+                let name = &one.principal;
+                return Err(format!("the ledger is not at zero: {name} holds {held} of {table}"));
+            }
+        }
+        Ok(())
+    }
+
     /// After the longest lifetime, everything is given back and accounted for.
     fn rest(&mut self) -> Result<(), String> {
+        if self.are_users {
+            // Their Interests may be pending for an hour.
+            self.leave()?;
+        }
         self.wait(REST)?;
+        self.leave()?;
+        self.check_given_back()?;
         for ledger in self.forwarder.ledgers() {
             let tables = ledger.tables.as_ref().map(|tables| tables.resources);
             let totals = Resource::ALL.iter().zip(tables.iter().flatten());
@@ -953,6 +1166,12 @@ impl Field {
         }
         Ok(())
     }
+}
+
+fn response(frame: &[u8]) -> Option<ControlResponse> {
+    let lp = LpPacket::parse(frame).ok()?;
+    let data = Data::parse(lp.fragment()?).ok()?;
+    ControlResponse::decode(data.content()?).ok()
 }
 
 fn add_face(

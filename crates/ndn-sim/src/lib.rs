@@ -7,12 +7,13 @@
 //! accounts for every Interest. A failing seed is shrunk to the elements that the failure needs and can
 //! be replayed.
 //!
-//! [`Attack`] is another kind of scenario: one principal with many ports against one forwarder that serves
+//! [`Attack`] is another kind of scenario: few principals with many ports against one forwarder that serves
 //! others.
 //!
 //! | module | contents |
 //! |---|---|
-//! | `attack` | [`Attack`]: random attacks of one principal |
+//! | `attack` | [`Attack`]: random attacks of addresses or users |
+//! | `requests` | [`Wish`]: valid requests of users to management |
 //! | `forwarder` | [`start_forwarder`]: a Namewire forwarder as a [`Node`] |
 //! | `node` | [`Node`]: a forwarder as the simulation sees it |
 //! | `scenario` | [`Scenario`]: topology, load and faults of a seed |
@@ -25,14 +26,16 @@ mod attack;
 mod forwarder;
 mod monitor;
 mod node;
+mod requests;
 mod scenario;
 mod shrink;
 mod simulation;
 
-pub use attack::{Attack, AttackFault, AttackOutcome, Flood, Move, Target};
+pub use attack::{Attack, AttackFault, AttackOutcome, Flood, Move, Target, UserRequests};
 pub use forwarder::{PlantedFault, start_faulty_forwarder, start_forwarder};
 pub use monitor::{Monitor, Violation};
 pub use node::{Node, NodeSpec, Port, PortKind, PortSpec, Pressure};
+pub use requests::Wish;
 pub use scenario::{
     Burst, Edge, Element, Fault, Limits, Medium, Producer, Request, RouteLoop, STRATEGIES,
     Scenario, StrategyChoice,

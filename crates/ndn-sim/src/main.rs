@@ -49,8 +49,8 @@ enum Command {
         #[command(flatten)]
         size: Size,
     },
-    /// Run one attack for each seed: up to ten addresses with many ports against one forwarder; shrink and print the
-    /// first that fails
+    /// Run one attack for each seed: up to ten addresses, or users of the host, with many ports against one forwarder;
+    /// shrink and print the first that fails
     Attack {
         /// First seed
         #[arg(long, default_value_t = 0)]
@@ -329,10 +329,10 @@ fn attack(
     });
     let (sum, failed) = total.into_inner().unwrap_or_default();
     let Some(seed) = failed else {
-        let AttackOutcome { frames, exchanges, served, refused, certificates } = sum;
+        let AttackOutcome { frames, exchanges, served, refused, certificates, requests } = sum;
         return Ok(format!(
             "{count} attacks: {frames} frames, {refused} Interests refused or evicted; \
-             {certificates} certificates requested; {served} of {exchanges} exchanges of bystanders served"
+             {certificates} certificates requested; {requests} requests to management; {served} of {exchanges} exchanges of bystanders served"
         ));
     };
     let Some((smallest, failure)) = of_seed(seed).shrink(fault) else {

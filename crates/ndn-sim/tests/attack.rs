@@ -36,6 +36,7 @@ fn other_principals_are_served_during_random_attacks() {
     assert!(outcome.refused > count * 100, "the attacks fill no table: {outcome:?}");
     assert!(outcome.exchanges > count * 100, "{outcome:?}");
     assert!(outcome.certificates > count, "commands wait for no certificates: {outcome:?}");
+    assert!(outcome.requests > count * 100, "users request nothing: {outcome:?}");
 }
 
 #[test]
@@ -49,9 +50,9 @@ fn equal_seeds_give_equal_attacks() {
 #[test]
 fn faults_planted_in_the_ledger_are_found_and_shrunk() {
     let is_leak = |fault: &AttackFault| matches!(fault, AttackFault::Leaked(_));
-    let (leaks, unshared): (Vec<_>, Vec<_>) = AttackFault::all().into_iter().partition(is_leak);
-    // All leaks are found alike.
-    for fault in unshared.into_iter().chain(leaks.into_iter().take(1)) {
+    let (leaks, others): (Vec<_>, Vec<_>) = AttackFault::all().into_iter().partition(is_leak);
+    // All leaks of tables are found alike.
+    for fault in others.into_iter().chain(leaks.into_iter().take(1)) {
         let failing = (0..SEEDS_MAX).map(Attack::random).find_map(|attack| {
             let (smallest, failure) = attack.shrink(Some(fault))?;
             // Some attacks need all of their moves.
@@ -60,8 +61,8 @@ fn faults_planted_in_the_ledger_are_found_and_shrunk() {
         let (smallest, failure) =
             failing.unwrap_or_else(|| panic!("{fault} is not found, or nothing is left out"));
         let expected = match fault {
-            AttackFault::Unshared(_) => "exchanges of bystanders",
-            AttackFault::Leaked(_) => "the ledger is not at zero",
+            AttackFault::Unshared(_) | AttackFault::UnsharedRoutes => "exchanges of bystanders",
+            AttackFault::Leaked(_) | AttackFault::LeakedRoute => "the ledger is not at zero",
         };
         assert!(failure.reason.contains(expected), "{fault}: {failure}");
         assert_eq!(smallest.run(Some(fault)), Err(failure));

@@ -347,6 +347,12 @@ impl Control {
         self.management.state()
     }
 
+    /// The authoritative tables, for faults that a simulation plants.
+    #[cfg(feature = "planted-faults")]
+    pub(super) const fn state_mut(&mut self) -> &mut ControlState {
+        self.management.change().0
+    }
+
     /// The workers.
     pub(super) const fn dataplane(&self) -> &Dataplane {
         &self.core.dataplane

@@ -9,10 +9,10 @@ use std::time::Duration;
 use ndn_caching::policy::UnknownPolicy;
 use ndn_dataplane::{
     Command, Dataplane, ExchangeCounters, ExchangeValues, Faces, MemoryFaceOptions, QueueDepth,
-    QueueDepthValues, WorkerCounters, WorkerLedgers,
+    QueueDepthValues, WorkerCounters,
 };
 use ndn_disk::DiskCounters;
-use ndn_face::{CallCounters, InternalEnd, MemoryKind};
+use ndn_face::{CallCounters, InternalEnd};
 use ndn_forwarding::{Counters, DropReason, InterestAccount, ServiceTimes, TraceFilter};
 use ndn_management::{
     CallError, ControlState, DatasetPlaces, FaceEventNotification, KeptResource, PendingPlaces,
@@ -22,7 +22,6 @@ use ndn_management::{
 use ndn_packet::Name;
 use ndn_ring::PoolCounters;
 use ndn_sys::clock::Clock;
-use ndn_table::Resource;
 use ndn_types::{Counter, Timestamp};
 use ndn_webtransport::{HandshakePlaces, SessionPlaces};
 
@@ -215,6 +214,40 @@ fn routing_event(event: &ndn_management::RoutingEvent) -> RoutingEvent {
     }
 }
 
+impl Control {
+    /// Resources of the control thread that principals hold.
+    pub(crate) fn held(&self) -> LedgerSum {
+        let Control { core, management, websocket, connector, memif, sessions, .. } = self;
+        let mut sum = LedgerSum::default();
+        sum.add_of_control::<Faces, 1>(&core.dataplane.face_report());
+        sum.add_of_control::<Handshakes, 1>(&websocket.report());
+        sum.add_of_control::<Lookups, 1>(&connector.names().report());
+        let (handshakes, attempts) = memif.reports();
+        sum.add_of_control::<MemifHandshakes, 1>(&handshakes);
+        sum.add_of_control::<MemifAttempts, 1>(&attempts);
+        if let Some((handshakes, accepted)) = sessions.place_reports() {
+            sum.add_of_control::<HandshakePlaces, 1>(&handshakes);
+            sum.add_of_control::<SessionPlaces, 1>(&accepted);
+        }
+        sum.add_of_control::<RequestBytes, 1>(&management.state().request_bytes());
+        sum.add_of_control::<WaitingPlaces, 1>(&management.state().waiting_places());
+        sum.add_of_control::<PendingPlaces, 1>(&management.state().pending_places());
+        sum.add_of_control::<RoutePlaces, 1>(&management.state().route_places());
+        let (requests, published) = management.state().dataset_places();
+        sum.add_of_control::<DatasetPlaces, 1>(&requests);
+        sum.add_of_control::<PublishedResource, _>(&published);
+        let (choices, instances) = management.state().strategy_places();
+        sum.add_of_control::<StrategyChoicePlaces, 1>(&choices);
+        sum.add_of_control::<StrategyInstancePlaces, 1>(&instances);
+        let announcements = management.state().announcement_places();
+        sum.add_of_control::<KeptResource, _>(&announcements);
+        if let Some(withdrawals) = management.state().withdrawal_places() {
+            sum.add_of_control::<WithdrawalPlaces, 1>(&withdrawals);
+        }
+        sum
+    }
+}
+
 impl Operations for Operator {
     fn clock(&self) -> &Clock {
         &self.clock
@@ -299,44 +332,13 @@ impl Operations for Operator {
     fn limits(&self) -> Result<LedgerStatus, String> {
         let (workers, reports) = sync_channel(self.workers.len());
         let mut sum = self.control.call(|control| {
-            let Control { core, management, websocket, connector, memif, sessions, .. } = control;
-            let mut sum = LedgerSum::default();
-            sum.add_of_control::<Faces, 1>(&core.dataplane.face_report());
-            sum.add_of_control::<Handshakes, 1>(&websocket.report());
-            sum.add_of_control::<Lookups, 1>(&connector.names().report());
-            let (handshakes, attempts) = memif.reports();
-            sum.add_of_control::<MemifHandshakes, 1>(&handshakes);
-            sum.add_of_control::<MemifAttempts, 1>(&attempts);
-            if let Some((handshakes, accepted)) = sessions.place_reports() {
-                sum.add_of_control::<HandshakePlaces, 1>(&handshakes);
-                sum.add_of_control::<SessionPlaces, 1>(&accepted);
-            }
-            sum.add_of_control::<RequestBytes, 1>(&management.state().request_bytes());
-            sum.add_of_control::<WaitingPlaces, 1>(&management.state().waiting_places());
-            sum.add_of_control::<PendingPlaces, 1>(&management.state().pending_places());
-            sum.add_of_control::<RoutePlaces, 1>(&management.state().route_places());
-            let (requests, published) = management.state().dataset_places();
-            sum.add_of_control::<DatasetPlaces, 1>(&requests);
-            sum.add_of_control::<PublishedResource, _>(&published);
-            let (choices, instances) = management.state().strategy_places();
-            sum.add_of_control::<StrategyChoicePlaces, 1>(&choices);
-            sum.add_of_control::<StrategyInstancePlaces, 1>(&instances);
-            let announcements = management.state().announcement_places();
-            sum.add_of_control::<KeptResource, _>(&announcements);
-            if let Some(withdrawals) = management.state().withdrawal_places() {
-                sum.add_of_control::<WithdrawalPlaces, 1>(&withdrawals);
-            }
-            core.dataplane.send(Command::ReportLedgers { forwards: true, answer: workers });
+            let sum = control.held();
+            control.core.dataplane.send(Command::ReportLedgers { forwards: true, answer: workers });
             sum
         })?;
         loop {
             match reports.recv_timeout(WORKER_TIMEOUT) {
-                Ok(WorkerLedgers { tables, memory }) => {
-                    if let Some(tables) = tables {
-                        sum.add::<Resource, _>(&tables);
-                    }
-                    sum.add::<MemoryKind, _>(&memory);
-                }
+                Ok(ledgers) => sum.add_of_worker(&ledgers),
                 // All have answered.
                 Err(RecvTimeoutError::Disconnected) => return Ok(sum.into_status()),
                 Err(RecvTimeoutError::Timeout) => return Err("a worker does not answer".to_owned()),

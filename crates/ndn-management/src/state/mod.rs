@@ -359,6 +359,18 @@ impl ControlState {
         self.routes.report()
     }
 
+    /// Plants a fault: routes are first come, first served.
+    #[cfg(feature = "planted-faults")]
+    pub fn stop_sharing_routes(&mut self) {
+        self.routes.stop_sharing();
+    }
+
+    /// Plants a fault: a route is charged, and never given back.
+    #[cfg(feature = "planted-faults")]
+    pub fn leak_route(&mut self) {
+        self.routes.leak_charge();
+    }
+
     /// Returns the kept announcements and their bytes that each principal holds.
     #[must_use]
     pub fn announcement_places(&self) -> LedgerReport<{ KeptResource::COUNT }> {

@@ -142,6 +142,18 @@ impl RoutingTables {
         }
     }
 
+    /// Plants a fault: routes are first come, first served.
+    #[cfg(feature = "planted-faults")]
+    pub(super) fn stop_sharing(&mut self) {
+        self.share.stop_sharing();
+    }
+
+    /// Plants a fault: a route is charged, and never given back.
+    #[cfg(feature = "planted-faults")]
+    pub(super) fn leak_charge(&mut self) {
+        let _ = self.share.charge(PrincipalKey::OTHER, 1);
+    }
+
     /// Adds or changes a route; its face exists. A new one is charged to `owner`, unless an operator adds it (`None`). A
     /// route that an operator changes is the operator's.
     pub(super) fn add_route(
