@@ -235,7 +235,7 @@ dpdk: cargo ## Test ports of DPDK with its virtual devices (skips without libdpd
 
 .PHONY: soak
 soak: build ## Run two workers under mixed traffic while everything changes, for SOAK_SECONDS (default 600)
-	NAMEWIRE_BIN="$(CURDIR)/$(BIN)" SOAK_SECONDS="$(SOAK_SECONDS)" \
+	NAMEWIRE_BIN="$(CURDIR)/$(BIN)" NAMEWIRE_MEASURES=1 SOAK_SECONDS="$(SOAK_SECONDS)" \
 		$(CARGO) test -p namewire-tests --test program soak:: -- --nocapture
 
 .PHONY: sim
@@ -248,17 +248,17 @@ sim-attack: cargo ## Simulate SIM_ATTACKS random attacks of up to ten addresses 
 
 .PHONY: attack
 attack: $(if $(ATTACKED),cargo,build) ## Attack two workers from a hundred ports of ten addresses for ATTACK_SECONDS (default 600), of the program ATTACKED (default: a new build); print rates, memory, ledger
-	NAMEWIRE_BIN="$(or $(ATTACKED),$(CURDIR)/$(BIN))" ATTACK_SECONDS="$(ATTACK_SECONDS)" \
+	NAMEWIRE_BIN="$(or $(ATTACKED),$(CURDIR)/$(BIN))" NAMEWIRE_MEASURES=1 ATTACK_SECONDS="$(ATTACK_SECONDS)" \
 		$(CARGO) test -p namewire-tests --test program hub:: -- --ignored --nocapture
 
 .PHONY: failover
 failover: build ## Kill the better of two paths under fetches of 200 MiB, with every strategy; print the longest pauses (5 minutes, quiet machine)
-	NAMEWIRE_BIN="$(CURDIR)/$(BIN)" \
+	NAMEWIRE_BIN="$(CURDIR)/$(BIN)" NAMEWIRE_MEASURES=1 \
 		$(CARGO) test -p namewire-tests --test forwarding gap_of_a_large_fetch -- --ignored --nocapture
 
 .PHONY: large-files
 large-files: build ## Fetch ranges of files of 100 GiB and 12 GB that are not hashed yet; print the times (quiet machine)
-	NAMEWIRE_BIN="$(CURDIR)/$(BIN)" \
+	NAMEWIRE_BIN="$(CURDIR)/$(BIN)" NAMEWIRE_MEASURES=1 \
 		$(CARGO) test -p namewire-tests --test program ranges_of_huge_files -- --ignored --nocapture
 
 .PHONY: soak-equivalence

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::peers::skip_unless_found;
+use crate::peers::{skip, skip_unless_found};
 use crate::process::{Process, run_to_end};
 use crate::program::program;
 use crate::wait_until;
@@ -96,7 +96,7 @@ impl Bridge {
         let probed = run_to_end(probe);
         if !probed.status.success() {
             let why = String::from_utf8_lossy(&probed.stderr);
-            eprintln!("*** SKIPPED: no network namespaces with bridges: {why} ***");
+            skip("network-namespaces", why.trim());
             return None;
         }
         let directory = tempfile::tempdir().unwrap();

@@ -328,9 +328,14 @@ pub fn skip_unless_file(path: &Path, needed: &str) -> bool {
 /// Reports that the test of this thread is skipped because there is no `needed`, one word: on standard error
 /// once for each reason, past the test runner, which keeps the output of passing tests; and as a
 /// line of the file `NAMEWIRE_SKIPPED`, which `scripts/report-skipped` counts.
+///
+/// # Panics
+/// `NAMEWIRE_MEASURES` is set, as by `make failover`: without the test, nothing is measured.
 pub fn skip(needed: &str, reason: &str) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     assert!(!needed.contains(char::is_whitespace), "{needed:?}");
+    let measures = std::env::var_os("NAMEWIRE_MEASURES").is_some();
+    assert!(!measures, "nothing is measured: no {needed}: {reason}");
     if REPORTED.lock().unwrap().insert(format!("{needed} {reason}")) {
         let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: no {needed}: {reason} ***");
     }

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use namewire_tests::{Process, program, run_to_end, skip_unless_found, wait_until};
+use namewire_tests::{Process, program, run_to_end, skip, skip_unless_found, wait_until};
 use serde_json::Value;
 
 /// Two namespaces with a link between them, and a forwarder in each. Whatever appears in
@@ -111,7 +111,7 @@ impl Link {
         let probed = run_to_end(probe);
         if !probed.status.success() {
             let why = String::from_utf8_lossy(&probed.stderr);
-            eprintln!("*** SKIPPED: no network namespaces: {why} ***");
+            skip("network-namespaces", why.trim());
             return None;
         }
         let directory = tempfile::tempdir().unwrap();

@@ -234,6 +234,19 @@ fn gap_of_a_large_fetch_is_short_under_every_strategy() {
     assert!(longer.is_empty(), "longer than {} ms: {longer:#?}", FETCH_GAP_MAX.as_millis());
 }
 
+#[test]
+fn measurement_fails_where_nothing_can_be_measured() {
+    let nowhere = tempfile::tempdir().unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["gap_of_a_large_fetch", "--ignored", "--nocapture"]);
+    // Without the programs that make network namespaces.
+    command.env("PATH", nowhere.path()).env("NAMEWIRE_MEASURES", "1");
+    let output = run_to_end(command);
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{printed}");
+    assert!(printed.contains("nothing is measured: no unshare"), "{printed}");
+}
+
 /// Bytes of the file that ndncatchunks fetches, of which a quarter comes before the better path dies.
 const BYTES_BESIDE_NFD: usize = 20 << 20;
 /// By how much our pause may exceed that of NFD on a busy machine.
