@@ -257,7 +257,7 @@ failover: build ## Kill the better of two paths under fetches of 200 MiB, with e
 		$(CARGO) test -p namewire-tests --test forwarding gap_of_a_large_fetch -- --ignored --nocapture
 
 .PHONY: large-files
-large-files: build ## Fetch ranges of files of 100 GiB and 12 GB that are not hashed yet; print the times (quiet machine)
+large-files: build ## Fetch ranges of files of 100 GiB and 12 GB that are not hashed yet, the latter on a disk of 150 MB/s; print the times (root, quiet machine)
 	NAMEWIRE_BIN="$(CURDIR)/$(BIN)" NAMEWIRE_MEASURES=1 \
 		$(CARGO) test -p namewire-tests --test program ranges_of_huge_files -- --ignored --nocapture
 
