@@ -234,3 +234,20 @@ fn failed_fetch_leaves_no_files() {
     assert_eq!(bed.files(), [""; 0]);
     assert_eq!(nobody(bed.forwarder.directory()).status.code(), Some(2));
 }
+
+#[test]
+fn names_that_attract_interests_of_others_need_force() {
+    let forwarder = Settings::new().start();
+    let served = forwarder.directory().join("served");
+    fs::create_dir(&served).unwrap();
+    fs::write(served.join("file"), "content").unwrap();
+    let (file, served) = (served.join("file").display().to_string(), served.display().to_string());
+    for name in ["/", "/localhost/nfd/x"] {
+        for command in [["put", name, &file].as_slice(), &["serve", &served, "--prefix", name]] {
+            let refused = forwarder.run(command);
+            let printed = String::from_utf8_lossy(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(2), "{command:?}: {printed}");
+            assert!(printed.contains("--force publishes under it"), "{printed}");
+        }
+    }
+}

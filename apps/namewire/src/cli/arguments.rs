@@ -67,24 +67,35 @@ pub(super) fn published_name(text: &str) -> Result<Name, String> {
     }
 }
 
-/// Parses a name under which an object or a directory is published: not `/`, whose route would attract the Interests of
-/// all names, and none that management answers.
+/// Parses a name to publish under, which is neither `/` nor one of management.
 pub(super) fn served_name(text: &str) -> Result<Name, String> {
     let name = published_name(text)?;
+    why_not_served(&name).map_or(Ok(name), Err)
+}
+
+/// Why a name is not published under without `--force`: the route of `/` attracts the Interests of all names, and management
+/// answers for others.
+fn why_not_served(name: &Name) -> Option<String> {
     if name.is_empty() {
         let reason =
             "it would attract the Interests of all names: choose a name of one component or more";
-        return Err(reason.to_owned());
+        return Some(reason.to_owned());
     }
     let management = ["/localhost/nfd", "/localhop/nfd"];
     let of_management = management.into_iter().find(|prefix| {
         Name::from_uri(prefix).is_ok_and(|prefix| name.as_ref().starts_with(prefix.as_ref()))
     });
-    match of_management {
-        Some(prefix) => {
-            Err(format!("names under {prefix} are those of the forwarder's management"))
+    of_management
+        .map(|prefix| format!("names under {prefix} are those of the forwarder's management"))
+}
+
+/// Refuses a name as [`served_name`] does, unless `is_forced`.
+pub(super) fn check_served(name: &Name, is_forced: bool) -> Result<(), String> {
+    match why_not_served(name) {
+        Some(reason) if !is_forced => {
+            Err(format!("{name}: {reason}; --force publishes under it all the same"))
         }
-        None => Ok(name),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -271,6 +282,11 @@ mod tests {
             assert!(served_name(uri).unwrap_err().contains(reason), "{uri}");
         }
         assert!(served_name("/localhost/app").is_ok());
+        for name in [Name::default(), "/localhost/nfd/x".parse().unwrap()] {
+            let reason = check_served(&name, false).unwrap_err();
+            assert!(reason.ends_with("--force publishes under it all the same"), "{reason}");
+            assert_eq!(check_served(&name, true), Ok(()));
+        }
         assert!(identity_name("/").is_err() && identity_name("/me").is_ok());
     }
 

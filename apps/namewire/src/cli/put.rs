@@ -10,7 +10,7 @@ use ndn_client::{Content, PublishError, PublishOptions, PublishedObject};
 use ndn_packet::{MAX_PACKET_SIZE, Name};
 use serde_json::json;
 
-use super::arguments::{duration, positive_duration, served_name, size};
+use super::arguments::{check_served, duration, positive_duration, published_name, size};
 use super::connect::{ConnectOptions, block_on_until_done, unless_turned_away};
 use super::connection::{open_within, while_connected};
 use super::diagnose::note_other_producers;
@@ -28,7 +28,7 @@ use super::scrape::MetricsOptions;
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name of the object, without version
-    #[arg(value_parser = served_name)]
+    #[arg(value_parser = published_name)]
     name: Name,
     /// The file, `-` for standard input
     #[arg(default_value = "-")]
@@ -50,6 +50,9 @@ pub(super) struct Options {
     /// Fail after this time without a forwarder [default: at once at the start, never later]
     #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
     wait: Option<Duration>,
+    /// Publish also under `/`, which attracts the Interests of all names, or a name of the forwarder's management
+    #[arg(long)]
+    force: bool,
     /// Print the version component on standard output, and other lines on standard error
     #[arg(long, conflicts_with = "json")]
     print_version: bool,
@@ -66,6 +69,7 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
+    check_served(&options.name, options.force).map_err(Failure::Usage)?;
     let publishing = PublishOptions {
         version: options.version,
         segment_len: options.segment_size,

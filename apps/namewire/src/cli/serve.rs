@@ -22,7 +22,9 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::arguments::{at_least_one, duration, served_name, size, too_deep};
+use super::arguments::{
+    at_least_one, check_served, duration, published_name, served_name, size, too_deep,
+};
 use super::certificates;
 use super::connect::{ConnectOptions, block_on_until_done, unless_turned_away};
 use super::diagnose::note_other_producers;
@@ -60,7 +62,7 @@ pub(super) struct Options {
     #[arg(required_unless_present = "mounts", requires = "prefix")]
     directory: Option<PathBuf>,
     /// Name of the directory
-    #[arg(long, short, value_parser = served_name, requires = "directory")]
+    #[arg(long, short, value_parser = published_name, requires = "directory")]
     prefix: Option<Name>,
     /// Also serve the mounts of this TOML file
     ///
@@ -68,6 +70,9 @@ pub(super) struct Options {
     /// `other-file-systems`, `segment-size` and `catalogue`, which override the options here, and `replicas`.
     #[arg(long, short, value_name = "FILE")]
     mounts: Option<PathBuf>,
+    /// Publish also under `/`, which attracts the Interests of all names, or a name of the forwarder's management
+    #[arg(long)]
+    force: bool,
     /// Follow symbolic links that stay within the directory
     #[arg(long)]
     symlinks: bool,
@@ -306,6 +311,7 @@ fn mounts(options: &Options) -> Outcome<Vec<Mount>> {
         hidden: options.hidden,
     };
     if let (Some(directory), Some(prefix)) = (&options.directory, &options.prefix) {
+        check_served(prefix, options.force).map_err(Failure::Usage)?;
         let mount = open(prefix.clone(), directory, defaults, options.segment_size)?;
         let catalogue = options.catalogue.then(|| options.replica.clone());
         mounts.push(Mount { catalogue, ..mount });
@@ -313,9 +319,11 @@ fn mounts(options: &Options) -> Outcome<Vec<Mount>> {
     if let Some(file) = &options.mounts {
         let base = file.parent().unwrap_or(Path::new(""));
         for entry in read(file)?.mount {
-            let prefix = served_name(&entry.prefix).map_err(|error| {
+            let prefix = published_name(&entry.prefix).map_err(|error| {
                 Failure::input(file.display(), format_args!("{}: {error}", entry.prefix))
             })?;
+            check_served(&prefix, options.force)
+                .map_err(|error| Failure::input(file.display(), error))?;
             let root = RootOptions {
                 symlinks: entry.symlinks.unwrap_or(defaults.symlinks),
                 other_file_systems: entry.other_file_systems.unwrap_or(defaults.other_file_systems),
