@@ -8,6 +8,7 @@ use ndn_types::{LedgerReport, PrincipalIndex, PrincipalKey, Reserves};
 
 use super::action::Action;
 use super::outbox::Outbox;
+use crate::command::TopPrefix;
 use crate::journal::Journal;
 use crate::range::NameRange;
 use crate::share::{Charge, Share, ShareUsedUp, places};
@@ -177,23 +178,30 @@ impl StrategyChoices {
     /// Notes whether management serves `/localhop/nfd`, which gets its default if it has no choice, and loses it again. Another
     /// choice stays.
     pub(super) fn serve_localhop(&mut self, is_served: bool, outbox: &mut Outbox) {
-        let was_served = std::mem::replace(&mut self.serves_localhop, is_served);
-        self.restore_localhop(outbox);
-        let (prefix, strategy) = (parse(LOCALHOP_STRATEGY.0), parse(LOCALHOP_STRATEGY.1));
+        let prefix = TopPrefix::Localhop.to_name();
         let choice = self.choices.get(prefix.value()).map(|choice| &choice.instance);
-        let is_default = choice == self.resolve(&prefix, strategy.as_ref()).ok().as_ref();
-        if was_served && !is_served && is_default {
+        let is_default = choice == self.default_instance(&prefix).as_ref();
+        if self.serves_localhop && !is_served && is_default {
             self.unset(&prefix, outbox);
         }
+        self.serves_localhop = is_served;
+        self.restore_localhop(outbox);
     }
 
     /// Chooses the default for `/localhop/nfd` if management serves it and nobody has chosen another strategy.
     pub(super) fn restore_localhop(&mut self, outbox: &mut Outbox) {
-        let (prefix, strategy) = (parse(LOCALHOP_STRATEGY.0), parse(LOCALHOP_STRATEGY.1));
-        if self.serves_localhop && !self.choices.contains_key(prefix.value()) {
+        let prefix = TopPrefix::Localhop.to_name();
+        if !self.choices.contains_key(prefix.value())
+            && let Some(strategy) = self.default_of(&prefix)
+        {
             // A catalog without it has no default for the root either.
-            let _ = self.set(&prefix, strategy.as_ref(), None, outbox);
+            let _ = self.set(&prefix, parse(strategy).as_ref(), None, outbox);
         }
+    }
+
+    /// The instance that is chosen for a prefix from the start.
+    fn default_instance(&self, prefix: &Name) -> Option<Name> {
+        self.resolve(prefix, parse(self.default_of(prefix)?).as_ref()).ok()
     }
 
     /// The strategy of a prefix that has one from the start.
