@@ -387,11 +387,14 @@ impl FetchArguments {
         if self.quiet || !io::stderr().is_terminal() {
             return ProgressBar::hidden();
         }
-        let style = ProgressStyle::with_template(BAR);
         let bar = ProgressBar::no_length();
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_style(bar_style());
         bar
     }
+}
+
+fn bar_style() -> ProgressStyle {
+    ProgressStyle::with_template(BAR).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 pub(super) fn start_workers() -> Outcome<Workers> {
@@ -744,6 +747,7 @@ mod tests {
     use ndn_client::EndpointOptions;
 
     use super::*;
+    use crate::cli::progress::Screen;
 
     #[test]
     fn rate_falls_while_nothing_arrives_and_the_silence_is_shown() {
@@ -768,6 +772,40 @@ mod tests {
         assert!(silent.find("face 288").unwrap() + "face 288".len() < 62, "{silent}");
         let text = silence_text(Duration::from_secs(6), "", &name);
         assert_eq!(text, "no answer for 6 s from /site/files/2026/run-2.csv");
+    }
+
+    #[test]
+    fn progress_fits_terminals() {
+        let mut recent = Recent::new(now());
+        let (bytes, segments, retransmissions) = (123_456_789_000, 15_000_000, 1_234);
+        let progress = FetchProgress { bytes, segments, retransmissions, ..Default::default() };
+        let progress = FetchProgress {
+            final_segment: Some(20_000_000),
+            rtt: Some(Duration::from_micros(12_345)),
+            ..progress
+        };
+        recent.note(now(), &progress, Already::default());
+        let silence = silence_text(
+            Duration::from_secs(6),
+            "via face 288 (udp4://192.0.2.1:6363)",
+            &"/site/files/run-2.csv".parse().unwrap(),
+        );
+        let at = now() + Duration::from_secs(1000);
+        for (columns, end, silent_end) in [
+            (100, " retransmitted", " via face 288 (udp4://192.0.2.1:6363)"),
+            (80, "  rtt 12.3 ms", " via face 288"),
+            (40, " MiB/s", " MiB/s"),
+        ] {
+            let screen = Screen::new(columns);
+            let bar = screen.bar();
+            bar.set_style(bar_style());
+            bar.set_message(recent.message(at, None));
+            let lines = screen.lines();
+            assert!(lines.len() == 1 && lines[0].contains(end), "{lines:?}");
+            bar.set_message(recent.message(at, Some(silence.clone())));
+            let lines = screen.lines();
+            assert!(lines.len() == 1 && lines[0].contains(silent_end), "{lines:?}");
+        }
     }
 
     #[tokio::test]

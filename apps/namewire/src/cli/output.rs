@@ -147,6 +147,12 @@ fn terminal_columns() -> Option<usize> {
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
+/// Columns of the terminal that shows progress; 80 if they are unknown.
+pub(super) fn progress_columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
+    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(80)
+}
+
 /// The text without its middle if it is longer than `length` characters.
 fn shortened(text: &str, length: usize) -> String {
     let count = text.chars().count();

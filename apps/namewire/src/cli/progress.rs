@@ -75,6 +75,75 @@ impl Progress {
     }
 }
 
+/// A terminal of some columns for tests of what a bar shows.
+#[cfg(test)]
+#[derive(Clone, Debug)]
+pub(super) struct Screen {
+    columns: u16,
+    written: std::sync::Arc<Mutex<String>>,
+}
+
+#[cfg(test)]
+impl Screen {
+    pub(super) fn new(columns: u16) -> Self {
+        Self { columns, written: std::sync::Arc::default() }
+    }
+
+    pub(super) fn bar(&self) -> ProgressBar {
+        let target = indicatif::ProgressDrawTarget::term_like(Box::new(self.clone()));
+        ProgressBar::with_draw_target(Some(1), target)
+    }
+
+    /// The shown lines. Each was filled to the last column.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let written: Vec<char> = self.written.lock().unwrap().chars().collect();
+        let lines = written.chunks(self.columns.into()).map(String::from_iter);
+        lines.map(|line| line.trim_end().to_owned()).collect()
+    }
+}
+
+#[cfg(test)]
+impl indicatif::TermLike for Screen {
+    fn width(&self) -> u16 {
+        self.columns
+    }
+
+    /// To the first line, which every update begins with.
+    fn move_cursor_up(&self, _: usize) -> std::io::Result<()> {
+        self.written.lock().unwrap().clear();
+        Ok(())
+    }
+
+    fn move_cursor_down(&self, _: usize) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_right(&self, _: usize) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_left(&self, _: usize) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn write_line(&self, line: &str) -> std::io::Result<()> {
+        self.write_str(line)
+    }
+
+    fn write_str(&self, text: &str) -> std::io::Result<()> {
+        self.written.lock().unwrap().push_str(text);
+        Ok(())
+    }
+
+    fn clear_line(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn flush(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -281,10 +281,7 @@ async fn show(
     endpoint: &Endpoint,
     name: &Name,
 ) -> Infallible {
-    // The files have a line of their own, for which 80 columns suffice.
-    if let Ok(style) = ProgressStyle::with_template(&format!("{BAR}\n{{prefix}}")) {
-        bar.set_style(style);
-    }
+    set_style(bar);
     let (mut listing, mut copying) = (Recent::new(now()), None);
     let mut silence = Silence::default();
     let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -307,8 +304,16 @@ async fn show(
         let silence = silence.text(recent.silence(now()), endpoint, name).await;
         bar.set_length(bytes_found.max(1));
         bar.set_position(bytes);
-        bar.set_prefix(progress.current_in_words().unwrap_or_default());
+        let current = progress.current_in_words(output::progress_columns());
+        bar.set_prefix(current.unwrap_or_default());
         bar.set_message(message((done, found), (bytes, bytes_found), recent.rate(now()), silence));
+    }
+}
+
+/// The files have a line of their own.
+fn set_style(bar: &ProgressBar) {
+    if let Ok(style) = ProgressStyle::with_template(&format!("{BAR}\n{{prefix}}")) {
+        bar.set_style(style);
     }
 }
 
@@ -346,6 +351,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
+    use crate::cli::progress::Screen;
 
     #[test]
     fn silence_before_the_copy_is_that_of_the_server() {
@@ -364,6 +370,24 @@ mod tests {
         assert_eq!(silence_at(33), Some(3), "metadata is awaited");
         assert!(progress.ask(std::future::ready(Ok(()))).now_or_never().is_some());
         assert_eq!(silence_at(34), None, "another file has its metadata");
+    }
+
+    #[test]
+    fn progress_fits_terminals() {
+        let text = message((1_234, 56_789), (123_456_789_000, 999_900_000_000), 123_456_789, None);
+        for (columns, end) in
+            [(100, "1 234 of 56 789 files"), (80, " s left"), (40, " of 931.2 GiB")]
+        {
+            let screen = Screen::new(columns);
+            let bar = screen.bar();
+            set_style(&bar);
+            // As long as that of the files can be.
+            bar.set_prefix("a".repeat(columns.into()));
+            bar.set_message(text.clone());
+            let lines = screen.lines();
+            assert_eq!(lines.len(), 2, "{lines:?}");
+            assert!(lines[0].contains(end), "{lines:?}");
+        }
     }
 
     #[test]

@@ -19,8 +19,8 @@ use crate::cli::progress::now;
 
 /// Number of files without an answer that are named.
 const UNANSWERED_SHOWN_MAX: u64 = 10;
-/// Characters of the path of a file that is being fetched, from its end.
-const PATH_SHOWN_MAX: usize = 60;
+/// Characters of the path of a file that is being fetched, from its end, at least.
+const PATH_SHOWN_MIN: usize = 10;
 /// Number of signatures that were not checked and are kept for the summary.
 const UNCHECKED_MAX: usize = 16;
 
@@ -389,16 +389,21 @@ impl TreeProgress {
         Current { progress: self, number }
     }
 
-    /// The file whose fetch has lasted longest, and the number of the others.
-    pub(in crate::cli) fn current_in_words(&self) -> Option<String> {
+    /// The file whose fetch has lasted longest, and the number of the others, in at most `columns` where that is possible.
+    pub(in crate::cli) fn current_in_words(&self, columns: usize) -> Option<String> {
         let current = self.current();
         let path = shown(current.values().next()?);
-        let start = path.char_indices().nth_back(PATH_SHOWN_MAX - 1).map_or(0, |(start, _)| start);
-        let path = if start > 0 { format!("…{}", &path[start..]) } else { path };
-        Some(match current.len() {
-            1 => path,
-            count => format!("{path} and {}", counted(count as u64 - 1, "other")),
-        })
+        let others = match current.len() {
+            1 => String::new(),
+            count => format!(" and {}", counted(count as u64 - 1, "other")),
+        };
+        let path_max = columns.saturating_sub(others.len()).max(PATH_SHOWN_MIN);
+        let cut = path.chars().count().saturating_sub(path_max);
+        let path = match cut {
+            0 => path,
+            cut => format!("…{}", path.chars().skip(cut + 1).collect::<String>()),
+        };
+        Some(path + &others)
     }
 
     fn current(&self) -> MutexGuard<'_, BTreeMap<u64, PathBuf>> {
@@ -441,7 +446,7 @@ mod tests {
         let third = progress.fetches(&three, Path::new("c"));
         let first = progress.fetches(&one, Path::new("a/x\ny"));
         let second = progress.fetches(&two, Path::new("b"));
-        let words = || progress.current_in_words();
+        let words = || progress.current_in_words(60);
         assert_eq!(words().unwrap(), format!("{} and 2 others", shown(Path::new("a/x\ny"))));
         drop(first);
         assert_eq!(words().unwrap(), "b and 1 other");
@@ -450,7 +455,10 @@ mod tests {
         drop(third);
         assert_eq!(words(), None);
         let long = progress.fetches(&one, Path::new(&format!("{}/events", "a".repeat(90))));
-        assert_eq!(words().unwrap(), format!("…{}/events", "a".repeat(PATH_SHOWN_MAX - 7)));
+        assert_eq!(words().unwrap(), format!("…{}/events", "a".repeat(60 - 8)));
+        let other = progress.fetches(&two, Path::new("b"));
+        assert_eq!(progress.current_in_words(24).unwrap(), "…aaaa/events and 1 other");
+        drop(other);
         drop(long);
     }
 
