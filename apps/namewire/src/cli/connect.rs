@@ -44,9 +44,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// The forwarder to use.
 #[derive(Args, Debug, Default)]
 pub(super) struct ConnectOptions {
-    /// Forwarder to connect to: unix:///path or a path, tcp://host:port, udp://host:port,
-    /// memif:///socket or https://host:port/ndn (WebTransport)
+    /// Forwarder to connect to, such as unix:///path or tcp://host:port
     ///
+    /// Also a path, udp://host:port, memif:///socket and https://host:port/ndn (WebTransport).
     /// The default is NDN_CLIENT_TRANSPORT, then client.conf, then the default socket.
     #[arg(long, value_name = "URI", value_parser = transport)]
     transport: Option<ForwarderAddress>,

@@ -47,7 +47,7 @@ pub(super) struct Options {
     /// Show sizes, times of modification and digests
     #[arg(long, short)]
     long: bool,
-    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
+    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP, long_help = keys::VERIFY_LONG_HELP)]
     verify: String,
     /// Do not keep pages of the catalogue, and use none [default: they are kept in namewire/catalogues in $XDG_CACHE_HOME or
     /// ~/.cache]

@@ -56,7 +56,7 @@ pub(super) struct Options {
     /// ListObjectsV2, GetObject and HeadObject; requests need no signature, and signatures are not checked.
     #[arg(long, value_name = "BUCKET", value_parser = bucket)]
     s3_bucket: Option<String>,
-    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
+    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP, long_help = keys::VERIFY_LONG_HELP)]
     verify: String,
     /// Lifetime of cached metadata
     #[arg(long, value_parser = duration, default_value = "2s", value_name = "DURATION")]

@@ -50,7 +50,7 @@ pub(super) struct Options {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Method of finding the version
-    #[arg(long, value_enum, default_value = "auto")]
+    #[arg(long, hide_short_help = true, value_enum, default_value = "auto")]
     discover: Discover,
     /// Fetch a directory of a file server with its contents into the directory -o
     ///
@@ -63,7 +63,7 @@ pub(super) struct Options {
     /// Fetch the list of entries of NAME, a directory of a file server
     ///
     /// Each entry ends with a zero byte, that of a directory with a slash and a zero byte.
-    #[arg(long, conflicts_with_all = ["range", "recursive"])]
+    #[arg(long, hide_short_help = true, conflicts_with_all = ["range", "recursive"])]
     listing: bool,
     /// Fetch only the bytes from A to B, counted from 0, both included; `A-` means up to the end
     ///
@@ -74,13 +74,13 @@ pub(super) struct Options {
     ///
     /// All are used at the same time, in proportion to their rates. The manifest of NAME, as --verify demands it, verifies
     /// the segments of each. A replica that fails, is silent for too long or sends other content is left and named.
-    #[arg(long, value_name = "NAME", value_parser = name, requires = "output", conflicts_with_all = ["range", "recursive", "listing"])]
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = name, requires = "output", conflicts_with_all = ["range", "recursive", "listing"])]
     replica: Vec<Name>,
     /// Also fetch from the replicas that the catalogue of this name lists, below which NAME is
-    #[arg(long, value_name = "NAME", value_parser = name, requires = "output", conflicts_with_all = ["range", "recursive", "listing"])]
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = name, requires = "output", conflicts_with_all = ["range", "recursive", "listing"])]
     catalogue: Option<Name>,
     /// Time without an answer after which a replica is left
-    #[arg(long, value_parser = positive_duration, default_value = "5s", value_name = "DURATION")]
+    #[arg(long, hide_short_help = true, value_parser = positive_duration, default_value = "5s", value_name = "DURATION")]
     replica_timeout: Duration,
     #[command(flatten)]
     pub(super) fetch: FetchArguments,
@@ -89,16 +89,22 @@ pub(super) struct Options {
 /// Options of all commands that fetch objects into files.
 #[derive(Args, Debug)]
 pub(super) struct FetchArguments {
-    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
+    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP, long_help = keys::VERIFY_LONG_HELP)]
     verify: String,
     /// Fixed window, in Interests, instead of an adaptive one
-    #[arg(long, value_name = "SEGMENTS", value_parser = at_least_one::<u32>)]
+    #[arg(long, hide_short_help = true, value_name = "SEGMENTS", value_parser = at_least_one::<u32>)]
     window: Option<u32>,
     /// Congestion control algorithm
-    #[arg(long, value_enum, default_value = "cubic", conflicts_with = "window")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_enum,
+        default_value = "cubic",
+        conflicts_with = "window"
+    )]
     congestion: CongestionControl,
     /// Maximum window, in Interests
-    #[arg(long, value_name = "SEGMENTS", conflicts_with = "window", value_parser = at_least_one::<u32>)]
+    #[arg(long, hide_short_help = true, value_name = "SEGMENTS", conflicts_with = "window", value_parser = at_least_one::<u32>)]
     window_max: Option<u32>,
     /// InterestLifetime
     #[arg(long, short, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
@@ -114,12 +120,12 @@ pub(super) struct FetchArguments {
     #[arg(long)]
     restart: bool,
     /// Accept an older version than the one that FILE was fetched with before, with a key
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     allow_older: bool,
     /// Do not flush files to the disk before they get their names
     ///
     /// Faster for many small files. After a power failure a file may be incomplete.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     no_sync: bool,
     /// Do not show progress
     #[arg(long, short)]

@@ -19,6 +19,10 @@ pub(super) const PASSPHRASE_VARIABLE: &str = "NAMEWIRE_PASSPHRASE";
 
 /// Help of `--sign`.
 pub(super) const SIGN_HELP: &str =
+    "Sign with `digest` (integrity only), `null`, `hmac:FILE` or the key in FILE";
+
+/// As [`SIGN_HELP`], for `--help`.
+pub(super) const SIGN_LONG_HELP: &str =
     "Sign with `digest` (integrity only), `null`, `hmac:FILE` or the key in FILE
 
 FILE contains a private key (PEM, or Base64 as in the key files of ndnsec and python-ndn) or the \
@@ -27,6 +31,10 @@ hmac: contains the shared key in Base64.";
 
 /// Help of `--verify`.
 pub(super) const VERIFY_HELP: &str =
+    "Verify with `digest`, `none`, `hmac:FILE`, `rules:FILE` or the key or certificate in FILE";
+
+/// As [`VERIFY_HELP`], for `--help`.
+pub(super) const VERIFY_LONG_HELP: &str =
     "Verify with `digest`, `none`, `hmac:FILE`, `rules:FILE` or the key or certificate in FILE
 
 `digest` checks digests, and accepts packets with other signatures unchecked. FILE holds a \

@@ -37,7 +37,7 @@ pub(super) struct Options {
     /// List directories below it, too
     #[arg(long, short = 'R')]
     recursive: bool,
-    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
+    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP, long_help = keys::VERIFY_LONG_HELP)]
     verify: String,
     /// Print JSON, with sizes and times
     #[arg(long)]

@@ -376,6 +376,17 @@ mod tests {
     }
 
     #[test]
+    fn short_help_fits_a_screen() {
+        let mut program = super::program().term_width(100);
+        program.build();
+        for name in ["get", "put", "serve", "run", "ls", "peek", "ping"] {
+            let help = program.find_subcommand_mut(name).unwrap().render_help().to_string();
+            let lines = help.lines().count();
+            assert!(lines <= 40, "{name}: {lines} lines\n{help}");
+        }
+    }
+
+    #[test]
     fn every_command_and_option_has_help() {
         fn check(command: &clap::Command) {
             assert!(command.get_about().is_some(), "{} has no help", command.get_name());

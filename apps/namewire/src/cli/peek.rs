@@ -63,7 +63,7 @@ pub(super) struct Options {
     /// Print JSON (`--format json`)
     #[arg(long)]
     json: bool,
-    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
+    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP, long_help = keys::VERIFY_LONG_HELP)]
     verify: String,
     #[command(flatten)]
     connect: ConnectOptions,

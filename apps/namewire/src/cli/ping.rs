@@ -76,7 +76,7 @@ pub(super) struct ServerOptions {
     /// FreshnessPeriod of the responses
     #[arg(long, short = 'x', value_parser = duration, default_value = "1s", value_name = "DURATION")]
     freshness: Duration,
-    #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP)]
+    #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP, long_help = keys::SIGN_LONG_HELP)]
     sign: String,
     #[command(flatten)]
     connect: ConnectOptions,

@@ -33,7 +33,7 @@ pub(super) struct Options {
     /// Set FinalBlockId to the last component
     #[arg(long)]
     r#final: bool,
-    #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP)]
+    #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP, long_help = keys::SIGN_LONG_HELP)]
     sign: String,
     /// Exit if no Interest arrives within this time
     #[arg(long, short, value_parser = positive_duration, value_name = "DURATION")]

@@ -42,7 +42,7 @@ pub(super) struct Options {
     /// FreshnessPeriod of the segments
     #[arg(long, short = 'x', value_parser = duration, default_value = "10s", value_name = "DURATION")]
     freshness: Duration,
-    #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP)]
+    #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP, long_help = keys::SIGN_LONG_HELP)]
     sign: String,
     /// Exit after every segment was sent and none was requested for this time
     #[arg(long, value_parser = positive_duration, value_name = "DURATION")]

@@ -80,7 +80,7 @@ pub(super) struct Options {
     #[arg(long)]
     hidden: bool,
     /// Also serve file systems that are mounted within the directory
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     other_file_systems: bool,
     /// Content of each segment [default: 8KiB, over UDP the largest that fits a frame]
     #[arg(long, short, value_name = "SIZE", value_parser = size(1..=u64::MAX))]
@@ -88,25 +88,30 @@ pub(super) struct Options {
     /// FreshnessPeriod of the segments
     #[arg(long, short = 'x', value_parser = duration, default_value = "10s", value_name = "DURATION")]
     freshness: Duration,
-    #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP)]
+    #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP, long_help = keys::SIGN_LONG_HELP)]
     sign: String,
     /// Sign every segment instead of a manifest of each file
     ///
     /// A manifest lists the digests of all segments, so that one signature covers a version. Consumers that require a
     /// signature on every packet and do not support manifests need this option.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     sign_segments: bool,
     /// Store digests in this directory [default: namewire/manifests in $XDG_CACHE_HOME or ~/.cache]
     ///
     /// Files are not hashed again after a restart, and files of any size have manifests. The directory must not be
     /// writable for other users. At most 32 GiB are used, enough for 4 TB of files.
-    #[arg(long, value_name = "DIRECTORY", conflicts_with = "sign_segments")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "DIRECTORY",
+        conflicts_with = "sign_segments"
+    )]
     manifest_cache: Option<PathBuf>,
     /// Hash files when they are first requested, instead of ahead in the background
     #[arg(long, conflicts_with = "sign_segments")]
     no_prehash: bool,
     /// Hash the objects of buckets and web servers ahead, too, for which they are read whole
-    #[arg(long, conflicts_with_all = ["sign_segments", "no_prehash"])]
+    #[arg(long, hide_short_help = true, conflicts_with_all = ["sign_segments", "no_prehash"])]
     prehash_origins: bool,
     /// Publish a signed catalogue of the files, for `namewire find`
     ///
@@ -116,23 +121,23 @@ pub(super) struct Options {
     #[arg(long)]
     catalogue: bool,
     /// State in the catalogue that the same files are served under this name, too; may be repeated
-    #[arg(long, value_name = "NAME", value_parser = served_name, requires_all = ["catalogue", "directory"])]
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = served_name, requires_all = ["catalogue", "directory"])]
     replica: Vec<Name>,
     /// Also serve this certificate, so that consumers can fetch it by name; may be repeated
     ///
     /// In Base64, as `namewire cert dump` and `ndnsec cert-dump` print it: the certificate of the signing key, and
     /// those between it and the trust anchor. Those that the key chain has for --identity are served without this option.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, hide_short_help = true, value_name = "FILE")]
     certificate: Vec<PathBuf>,
     /// Number of threads that read and sign [default: one for each processor, at most 16]
-    #[arg(long, value_parser = at_least_one::<usize>)]
+    #[arg(long, hide_short_help = true, value_parser = at_least_one::<usize>)]
     threads: Option<usize>,
     /// Write a line of JSON for each fetch that begins (an Interest for metadata), and for each Interest that is refused, to
     /// this file, or to standard output (`-`): time, name, outcome
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, hide_short_help = true, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Maximum number of open files
-    #[arg(long, value_name = "FILES", default_value_t = ServerOptions::default().open_files_max)]
+    #[arg(long, hide_short_help = true, value_name = "FILES", default_value_t = ServerOptions::default().open_files_max)]
     open_files: usize,
     /// Print JSON
     #[arg(long)]

@@ -38,7 +38,7 @@ pub(in crate::cli) struct Options {
     /// Prefix under which hosts may register at the hub; may be repeated
     #[arg(long, short = 'p', value_parser = name)]
     prefix: Vec<Name>,
-    #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP)]
+    #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP, long_help = keys::SIGN_LONG_HELP)]
     sign: String,
     #[command(flatten)]
     connect: ConnectOptions,

@@ -38,7 +38,7 @@ pub(in crate::cli) struct Options {
     /// Directory to mount it on
     #[arg(value_hint = ValueHint::DirPath)]
     directory: PathBuf,
-    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
+    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP, long_help = keys::VERIFY_LONG_HELP)]
     verify: String,
     /// Time after which a new version of a file is seen
     #[arg(long, value_parser = duration, default_value = "2s", value_name = "DURATION")]
