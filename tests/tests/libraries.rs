@@ -57,16 +57,73 @@ fn succeed(command: &mut Command) -> Output {
     output
 }
 
+/// The scripts that the page shows.
+const SCRIPTS: [&str; 2] = ["tutorial.py", "segments.py"];
+
+fn page() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/data/libraries.md");
+    std::fs::read_to_string(path).unwrap()
+}
+
+fn script(name: &str) -> String {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/python");
+    std::fs::read_to_string(directory.join(name)).unwrap()
+}
+
 /// The page shows the scripts that are run here.
 #[test]
 fn page_shows_the_tested_programs() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let page = std::fs::read_to_string(root.join("docs/data/libraries.md")).unwrap();
-    for script in ["tutorial", "segments"] {
-        let path = root.join(format!("tests/interop/python/{script}.py"));
-        let text = std::fs::read_to_string(path).unwrap();
-        assert!(page.contains(&format!("```python\n{text}```")), "{script}.py");
+    for name in SCRIPTS {
+        assert!(page().contains(&format!("```python\n{}```", script(name))), "{name}");
     }
+}
+
+/// In their order, from a home directory without a key chain.
+#[test]
+fn commands_of_the_page_print_what_it_shows() {
+    if !require(&[Peer::Python]) {
+        return;
+    }
+    let forwarder = Settings::new().start();
+    let home = forwarder.directory();
+    for name in SCRIPTS {
+        std::fs::write(home.join(name), script(name)).unwrap();
+    }
+    let (data, content, bin) = (home.join("data"), noise(6, 100_000), home.join("bin"));
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("run.root"), &content).unwrap();
+    std::fs::create_dir(&bin).unwrap();
+    std::os::unix::fs::symlink(namewire_tests::program(), bin.join("namewire")).unwrap();
+    let path = format!("{}:{}:/usr/bin:/bin", bin.display(), python_tool("").display());
+    let page = page().replace("unix:///run/nfd/nfd.sock", &forwarder.unix());
+    let page = page.replace("/srv/data", &data.display().to_string());
+    let (mut settings, mut servers, mut count) = (String::new(), Vec::new(), 0);
+    let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
+    for command in blocks.flat_map(|block| block.split("$ ").skip(1)) {
+        let (line, expected) = command.split_once('\n').unwrap();
+        let shell = |line: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("{settings}exec {line}")]).current_dir(home);
+            shell.env("HOME", home).env("PATH", &path);
+            shell
+        };
+        if line.starts_with("export ") {
+            settings += &format!("{line}\n");
+        } else if let Some(server) = line.strip_suffix(" &") {
+            servers.push(Process::start(&format!("server-{count}"), shell(server), home));
+        } else {
+            // A server that was just started may not be ready.
+            wait_until(line, || {
+                let output = run_to_end_within(Duration::from_secs(10), shell(line));
+                let printed = String::from_utf8_lossy(&output.stdout);
+                let is_expected = expected.is_empty() || printed.trim_end() == expected.trim_end();
+                (output.status.success() && is_expected).then_some(())
+            });
+        }
+        count += 1;
+    }
+    assert!(std::fs::read(home.join("run.root")).unwrap() == content);
+    assert_eq!((count, servers.len()), (8, 2));
 }
 
 #[test]
