@@ -10,6 +10,7 @@ use namewire_tests::{
     Application, Endpoint, Forwarder, Held, Process, Settings, noise, program, wait_until,
     with_version,
 };
+use ndn_files::FileMetadata;
 use ndn_management::{ControlParameters, Verb};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -50,14 +51,14 @@ impl<F: Deref<Target = Endpoint>> Bed<F> {
         let out = forwarder.directory().join("out");
         let part = forwarder.directory().join(".out.part");
         let mut bed = Self { server: None, forwarder, file, out, part, key, content };
-        bed.start_server("server");
+        bed.start_server("server", &[]);
         bed
     }
 
-    fn start_server(&mut self, name: &str) {
+    fn start_server(&mut self, name: &str, more: &[&str]) {
         let directory = self.file.parent().unwrap().display().to_string();
         let arguments = ["serve", &directory, "--prefix", "/files", "--sign", &self.key];
-        let mut server = self.forwarder.spawn(name, &arguments);
+        let mut server = self.forwarder.spawn(name, &[&arguments, more].concat());
         server.wait_for_output("serving ");
         self.server = Some(server);
     }
@@ -223,7 +224,7 @@ fn fetch_waits_for_a_restarted_server() {
     server.signal(Signal::KILL);
     server.wait();
     drop(held);
-    bed.start_server("server-again");
+    bed.start_server("server-again", &[]);
     assert!(fetcher.wait().success(), "{}", fetcher.everything());
     assert!(fs::read(&bed.out).unwrap() == bed.content);
 }
@@ -248,9 +249,8 @@ fn fetch_waits_for_a_restarted_forwarder() {
     assert!(server.contains("is lost; reconnecting") && server.contains("is back"), "{server}");
 }
 
-/// Leaves what `answer` sends for a segment in the cache, fresh for long, and fetches the file.
-fn fetch_past(segment: u64, answer: impl FnOnce(&mut Application, &str)) -> Value {
-    let bed = Bed::with(Settings::new().start());
+/// Leaves what `answer` sends for a segment in the cache, fresh for long.
+fn leave_in_cache(bed: &Bed, segment: u64, answer: impl FnOnce(&mut Application, &str)) {
     let uri = format!("{}/seg={segment}", with_version("/files/file", &bed.file));
     let mut liar = Application::attach(bed.forwarder.socket());
     // With CAPTURE the server, which has the shorter prefix, is not asked.
@@ -264,6 +264,12 @@ fn fetch_past(segment: u64, answer: impl FnOnce(&mut Application, &str)) -> Valu
     let name = Some(namewire_tests::wire::name(&uri));
     let parameters = ControlParameters { name, ..ControlParameters::default() };
     assert_eq!(liar.command("/localhost/nfd", Verb::RibUnregister, &parameters), 200);
+}
+
+/// Fetches the file past what `answer` leaves in the cache for a segment.
+fn fetch_past(segment: u64, answer: impl FnOnce(&mut Application, &str)) -> Value {
+    let bed = Bed::with(Settings::new().start());
+    leave_in_cache(&bed, segment, answer);
     let out = bed.out.display().to_string();
     let report =
         bed.forwarder.json(&["get", "/files/file", "-o", &out, "--quiet", "--verify", &bed.key]);
@@ -282,4 +288,47 @@ fn wrong_packet_in_a_cache_is_bypassed() {
 #[test]
 fn false_nack_in_a_cache_is_bypassed() {
     fetch_past(0, |liar, uri| liar.answer_nack(uri, 3_600_000));
+}
+
+/// Without digests, a wrong packet in a cache cannot be bypassed.
+#[test]
+fn lack_of_a_manifest_is_named_as_the_cause() {
+    let mut bed = Bed::with(Settings::new().start());
+    bed.server = None;
+    bed.start_server("without-manifests", &["--sign-segments"]);
+    leave_in_cache(&bed, 7, |liar, uri| liar.answer(uri, &[0x5a; SEGMENT_BYTES], Some(3_600_000)));
+    let mut fetcher = bed.get("refused", &[]);
+    assert_eq!(fetcher.wait().code(), Some(5), "{}", fetcher.everything());
+    let reported = fetcher.stderr();
+    assert!(
+        reported.contains("the server offers no manifest for this file, so that"),
+        "{reported}"
+    );
+    assert!(!bed.out.exists());
+}
+
+#[test]
+fn preparation_of_a_manifest_is_reported() {
+    let forwarder = Settings::new().start();
+    let mut server = Application::attach(forwarder.socket());
+    server.register("/y", 1);
+    let out = forwarder.directory().join("out").display().to_string();
+    let get = ["get", "/y/file", "-o", &out, "--replica", "/z/file"];
+    let fetcher = forwarder.spawn("get", &get);
+    let (uri, _) = server.receive_interest();
+    let metadata = FileMetadata {
+        name: namewire_tests::wire::name("/y/file/v=7"),
+        final_segment: Some(9),
+        segment_size: Some(1000),
+        size: Some(10_000),
+        mode: 0o100_644,
+        manifest: Some(namewire_tests::wire::name("/y/file/v=7/manifest")),
+        preparation_ms: Some(9_000),
+        ..FileMetadata::default()
+    };
+    server.answer(&format!("{uri}/v=1/seg=0"), &metadata.encode(), Some(1));
+    wait_until("the message", || {
+        let expected = "the server prepares the manifest of /y/file/v=7: ready in about 9 s";
+        fetcher.stderr().contains(expected).then_some(())
+    });
 }
