@@ -67,6 +67,25 @@ fn forwarder_continues_when_its_output_is_closed() {
     child.wait().unwrap();
 }
 
+/// Without a Content Store, which would keep the answers to the commands.
+#[test]
+fn route_takes_850_bytes_at_most() {
+    const ROUTES: [u64; 3] = [0, 5_000, 25_000];
+    let forwarder =
+        Settings::new().udp().toml("[tables.cs]\nadmit = false\nserve = false").start_program();
+    let face = forwarder.json(&["face", "create", "udp4://127.0.0.1:9"]);
+    let file = forwarder.directory().join("routes");
+    let resident = [0, 1].map(|part| {
+        let routes = ROUTES[part]..ROUTES[part + 1];
+        let line = |number| format!("/routes/{}/{number} {}\n", number % 100, face["face_id"]);
+        std::fs::write(&file, routes.map(line).collect::<String>()).unwrap();
+        let _ = forwarder.output(&["route", "add", "--batch", &file.display().to_string()]);
+        forwarder.resident_kib() * 1024
+    });
+    let per_route = (resident[1] - resident[0]) / (ROUTES[2] - ROUTES[1]);
+    assert!(per_route <= 850, "{per_route} bytes");
+}
+
 /// The program with these arguments on a pseudo-terminal of 100 columns, which takes both outputs.
 fn on_a_terminal(arguments: &str) -> Command {
     let mut command = Command::new("script");
