@@ -166,7 +166,7 @@ fn pending_interest_is_sent_to_the_other_next_hop_when_its_own_is_removed() {
 fn pending_interest_is_sent_again_for_the_downstream_that_waits_longest() {
     for (first, second, expected) in [(3, 1, vec![3]), (1, 3, vec![])] {
         let mut scene = Scene::new("best-route");
-        let wires = [first, second].map(|face| from(face, interest("/a/x", face.into())));
+        let wires = [first, second].map(|face| from(face, interest("/a/x", face)));
         for (now, wire) in (1..).zip(&wires) {
             scene.bed.process(now, std::slice::from_ref(wire));
         }
