@@ -250,4 +250,11 @@ fn names_that_attract_interests_of_others_need_force() {
             assert!(printed.contains("--force publishes under it"), "{printed}");
         }
     }
+    let mut put = forwarder.spawn("put", &["put", "/", &file, "--version", "1", "--force"]);
+    put.wait_for_output("published");
+    assert_eq!(forwarder.output(&["get", "/v=1", "-o", "-", "--quiet"]), "content");
+    drop(put);
+    let mut server = forwarder.spawn("serve", &["serve", &served, "--prefix", "/", "--force"]);
+    server.wait_for_output("serving ");
+    assert_eq!(forwarder.output(&["get", "/file", "-o", "-", "--quiet"]), "content");
 }
