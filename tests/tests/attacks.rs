@@ -783,14 +783,17 @@ fn with_token(interest: &[u8], token: u8) -> Vec<u8> {
     frame
 }
 
+/// Whether `namewire limits` shows a principal by a name of attackers.
+fn is_attacker(principal: &str) -> bool {
+    let user = format!("user {NOBODY}");
+    let is_address = principal == host(2).to_string();
+    is_address || principal == user || principal.starts_with(&format!("{user} "))
+}
+
 /// Waits until the attackers hold nothing, after their faces have ended: the address that is an attacker's, and programs of
 /// the user.
 fn wait_until_given_back(forwarder: &Endpoint) {
-    let (address, user) = (host(2).to_string(), format!("user {NOBODY}"));
-    let is_attacker = |principal: &str| {
-        principal == address || principal == user || principal.starts_with(&format!("{user} "))
-    };
-    let peer = format!("udp4://{address}:");
+    let peer = format!("udp4://{}:", host(2));
     wait_until("the end of all that attackers held", || {
         // A datagram that the forwarder reads after the face was destroyed makes another one.
         for face in forwarder.json(&["face", "list"]).as_array().unwrap() {
@@ -1053,6 +1056,8 @@ fn short_prefix_interests_of_one_address_leave_service_to_others() {
                 });
                 let during = others.exchanges();
                 assert_eq!(during, 2 * EXCHANGES, "during, {transport}, {workers} workers");
+                let limits = forwarder.json(&["limits"]);
+                assert!(!holds_nothing(&limits, is_attacker), "{limits}");
                 ports.into_iter().for_each(|port| port.close(&forwarder));
                 wait_until_given_back(&forwarder);
             }
