@@ -136,6 +136,18 @@ impl Node {
     }
 }
 
+/// A Data that fits into a frame.
+fn small_data(uri: &str) -> Vec<u8> {
+    let name = Name::from_uri(uri).unwrap();
+    let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
+    let data = DataBuilder::new(&name);
+    data.to_vec(&info, 32, |_, signature| {
+        signature.fill(1);
+        Some(32)
+    })
+    .unwrap()
+}
+
 fn read(stream: &mut UnixStream) -> Vec<u8> {
     let mut bytes = vec![0; 1 << 16];
     match stream.read(&mut bytes) {
@@ -255,6 +267,60 @@ fn principal_that_fills_a_ring_leaves_service_by_other_workers_to_others() {
         bystander.send(interest(uri, nonce)).unwrap();
         node.workers[0].step();
         assert_eq!(producer.receive(), Some(interest(uri, nonce)));
+    }
+}
+
+/// The other worker takes nothing while packets of both arrive, as if its thread waited for a processor.
+#[test]
+fn principal_that_fills_a_ring_leaves_room_in_it_to_others() {
+    const FRAMES: usize = 12_000;
+    const EXCHANGES: u32 = 20;
+    // From a second on, the attacker is read again.
+    for (is_data, step_ms) in [(false, 1), (true, 1), (false, 35), (true, 35)] {
+        let clock = ManualClock::new(Timestamp::from_millis(1000), Duration::ZERO);
+        let mut node = Node::new(2, &clock);
+        let mut faces: Vec<_> = (0..6).map(|number| node.memory_face(number, FRAMES)).collect();
+        faces.retain(|(face, _)| face.slot() % 2 == 0);
+        let [(_, attacker), (_, bystander), (face, producer)] = &mut faces[..] else { panic!() };
+        node.route("/p", *face);
+        let names: Vec<String> = node.names_of(1, "/p").take(EXCHANGES as usize).collect();
+        let ask = |bystander: &mut InternalEnd| {
+            for (nonce, uri) in (1 << 20..).zip(&names) {
+                bystander.send(interest(uri, nonce)).unwrap();
+            }
+        };
+        if is_data {
+            ask(bystander);
+            node.settle();
+        }
+        for (nonce, uri) in (0..).zip(node.names_of(1, "/attack").take(FRAMES)) {
+            let frame = if is_data { small_data(&uri) } else { interest(&uri, nonce) };
+            attacker.send(frame).unwrap();
+        }
+        let wait = |node: &mut Node| {
+            for _ in 0..50 {
+                clock.advance(Duration::from_millis(step_ms));
+                node.workers[0].step();
+            }
+        };
+        wait(&mut node);
+        assert!(attacker.unreceived() > 0 || step_ms > 1, "the attacker waits");
+        if !is_data {
+            ask(bystander);
+            wait(&mut node);
+        }
+        for (nonce, uri) in (1 << 20..).zip(&names) {
+            if !is_data {
+                node.settle();
+            }
+            assert_eq!(producer.receive(), Some(interest(uri, nonce)), "{is_data}, {step_ms} ms");
+            producer.send(small_data(uri)).unwrap();
+        }
+        wait(&mut node);
+        node.settle();
+        for uri in &names {
+            assert_eq!(bystander.receive(), Some(small_data(uri)), "{is_data}, {step_ms} ms");
+        }
     }
 }
 
@@ -673,16 +739,7 @@ fn memory_face_wakes_a_worker_with_a_thread() {
     bed.route("/p", producer_face.index);
     consumer.send(interest("/p/1", 1)).unwrap();
     assert_eq!(wait_for(&mut producer), interest("/p/1", 1));
-    let small = {
-        let name = Name::from_uri("/p/1").unwrap();
-        let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
-        let data = DataBuilder::new(&name);
-        data.to_vec(&info, 32, |_, signature| {
-            signature.fill(1);
-            Some(32)
-        })
-        .unwrap()
-    };
+    let small = small_data("/p/1");
     producer.send(small.clone()).unwrap();
     assert_eq!(wait_for(&mut consumer), small);
     bed.dataplane.stop().unwrap();

@@ -25,7 +25,6 @@ use ndn_types::Timestamp;
 use message::Queued;
 pub(crate) use message::TYPE_INTEREST;
 pub use message::{Message, RemoteFrame, RemoteTx};
-pub(crate) use outbound::CrowdedRings;
 pub(crate) use outbound::slot_stride;
 pub use outbound::{Outbound, RoutedSink};
 pub(crate) use rings::Sleeper;
@@ -179,11 +178,11 @@ impl Exchange {
         }
     }
 
-    /// Whether another worker has to take messages of these kinds before this one reads more
-    /// packets: less than a quarter of a ring is free.
+    /// Whether another worker has to take messages of these kinds before this one reads packets of all principals: less
+    /// than three eighths of a ring are free. One eighth is for the read that finds a little more.
     pub(crate) fn is_crowded(&self, kinds: &[PacketKind]) -> bool {
         kinds.iter().any(|&kind| {
-            let enough = self.length(kind) / 4;
+            let enough = self.length(kind) / 8 * 3;
             self.outbound.least_room(kind, enough) < enough
         })
     }
@@ -445,7 +444,7 @@ mod tests {
         for sent in 0..RING_LENGTH {
             let mut burst = received(&pool);
             parts[0].outbound.send_packet(1, &mut burst, 0, &pool);
-            if sent >= RING_LENGTH / 8 * 7 {
+            if sent >= RING_LENGTH / 8 * 6 {
                 // It is still there, to be answered.
                 let mut left = burst.take_packet(0);
                 assert!(left.handle().is_some());
@@ -454,14 +453,42 @@ mod tests {
                 parts[0].outbound.send_frame(1, frame, &pool);
             }
         }
-        let reserve = RING_LENGTH / 8;
+        let reserve = RING_LENGTH / 4;
         assert_eq!(parts[0].outbound.room(1, kind), reserve);
         assert_eq!(parts[0].counters().ring_full(kind).value(), 2 * reserve as u64);
-        for number in 0..=RING_LENGTH / 8 {
+        for number in 0..=reserve {
             let message = outgoing(&pool, u32::try_from(number).unwrap(), TxKind::Interest);
             assert_eq!(parts[0].outbound.send(1, message, &pool), number < reserve);
         }
         parts[0].outbound.wake();
+        parts[1].release(&pool);
+        pool.settle();
+        pool.reclaim();
+        assert_eq!(pool.counters().blocks_in_use(), 0);
+    }
+
+    #[test]
+    fn part_of_a_read_is_used_after_the_room_that_is_for_all() {
+        let pool = PacketPool::new(200).unwrap();
+        let mut parts = Exchange::with_rings(2, RING_LENGTH).unwrap();
+        let (eighth, kind) = (RING_LENGTH / 8, PacketKind::Data);
+        let outbound = &mut parts[0].outbound;
+        for room in (eighth * 2..RING_LENGTH).rev() {
+            outbound.grant(eighth);
+            outbound.send_packet(1, &mut received_data(&pool), 0, &pool);
+            assert_eq!((outbound.room(1, kind), outbound.revoke()), (room, eighth));
+        }
+        outbound.grant(1);
+        outbound.send_packet(1, &mut received_data(&pool), 0, &pool);
+        outbound.send_packet(1, &mut received_data(&pool), 0, &pool);
+        assert_eq!((outbound.room(1, kind), outbound.revoke()), (eighth * 2 - 1, 0));
+        outbound.grant(RING_LENGTH);
+        for _ in 0..RING_LENGTH {
+            outbound.send_packet(1, &mut received_data(&pool), 0, &pool);
+        }
+        let left = RING_LENGTH + 1 - eighth;
+        assert_eq!((outbound.room(1, kind), outbound.revoke()), (eighth, left));
+        outbound.wake();
         parts[1].release(&pool);
         pool.settle();
         pool.reclaim();
@@ -473,7 +500,7 @@ mod tests {
     fn packets_of_crossed_frames_use_the_reserve() {
         let pool = PacketPool::new(200).unwrap();
         let mut parts = Exchange::with_rings(2, RING_LENGTH).unwrap();
-        let reserve = RING_LENGTH / 8;
+        let reserve = RING_LENGTH / 4;
         for _ in 0..RING_LENGTH - reserve {
             parts[0].outbound.send_packet(1, &mut received_data(&pool), 0, &pool);
         }

@@ -26,11 +26,14 @@ pub struct Outbound {
     worker_mask: u32,
     /// By worker; none to this one.
     rings: Box<[Option<Rings<Producer<Queued>>>]>,
-    /// Slots of each ring that received packets and frames leave to the messages that result from crossed ones: two
-    /// workers that flood each other can still take from each other.
-    reserves: [usize; KINDS.len()],
+    /// An eighth of the slots of a ring, by kind. The last eighth is for messages that result from crossed ones: two
+    /// workers that flood each other can still take from each other. The one before it is for the
+    /// [parts](Self::grant) of principals.
+    eighths: [usize; KINDS.len()],
     /// Whether the packets of the current burst leave them.
     leaves_reserve: bool,
+    /// Messages that the read in progress may still send into the eighth for parts.
+    part: usize,
     sleepers: Box<[Arc<Sleeper>]>,
     /// Workers that were sent something since the last wake-up, a bit each.
     touched: u64,
@@ -42,28 +45,6 @@ pub struct Outbound {
     /// For packets that lie in no pool.
     copies: CopyBlock,
     counters: Arc<ExchangeCounters>,
-}
-
-/// Rings that had little room at a time.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CrowdedRings {
-    /// By kind, a bit for each worker.
-    workers: [u64; KINDS.len()],
-    /// Messages for them until then.
-    messages: usize,
-}
-
-impl CrowdedRings {
-    /// Leaves out this number of the messages since then.
-    pub(crate) fn leave_out(&mut self, messages: usize) {
-        self.messages = self.messages.wrapping_add(messages);
-    }
-}
-
-/// Whether less than a quarter of a ring is free.
-fn is_crowded(ring: &Producer<Queued>) -> bool {
-    let enough = ring.capacity() / 4;
-    ring.room_up_to(enough) < enough
 }
 
 /// Distance between the slots of faces of one worker.
@@ -79,15 +60,16 @@ impl Outbound {
         counters: Arc<ExchangeCounters>,
     ) -> Self {
         // All rings of a kind have one length.
-        let reserve = |kind: PacketKind| {
+        let eighth = |kind: PacketKind| {
             let ring = rings.iter().flatten().next().map(|rings| &rings[ring_index(kind)]);
             ring.map_or(0, |ring| ring.capacity() / 8)
         };
         Self {
             own,
             worker_mask: slot_stride(rings.len()) - 1,
-            reserves: KINDS.map(reserve),
+            eighths: KINDS.map(eighth),
             leaves_reserve: true,
+            part: 0,
             rings: rings.into_boxed_slice(),
             sleepers: sleepers.into(),
             touched: 0,
@@ -112,33 +94,74 @@ impl Outbound {
 
     /// Sends a message that results from a packet. Returns false if there was no room and it was dropped and counted.
     pub fn send(&mut self, to: usize, message: Message, pool: &PacketPool) -> bool {
-        self.send_leaving(0, to, message, pool)
+        let kind = message.kind();
+        let mut message = Some(message);
+        let make = || message.take().unwrap_or(Message::Taken);
+        self.send_with(to, kind, 0, make) || self.drop_message(to, kind, message, pool)
     }
 
     /// Sends a received frame to the worker of its face. Without room it is dropped and counted.
     pub(crate) fn send_frame(&mut self, to: usize, frame: RemoteFrame, pool: &PacketPool) {
         let message = Message::RemoteFrame(frame);
-        self.send_leaving(self.reserves[ring_index(message.kind())], to, message, pool);
-    }
-
-    fn send_leaving(
-        &mut self,
-        reserve: usize,
-        to: usize,
-        message: Message,
-        pool: &PacketPool,
-    ) -> bool {
         let kind = message.kind();
         let mut message = Some(message);
-        if self.send_with(to, kind, reserve, || message.take().unwrap_or(Message::Taken)) {
-            return true;
+        let mut make = || message.take().unwrap_or(Message::Taken);
+        if !self.send_received(to, kind, &mut make) {
+            self.drop_message(to, kind, message, pool);
         }
+    }
+
+    /// Drops a message for which there is no room.
+    fn drop_message(
+        &mut self,
+        to: usize,
+        kind: PacketKind,
+        message: Option<Message>,
+        pool: &PacketPool,
+    ) -> bool {
         message.into_iter().for_each(|message| message.release(pool));
         self.count_drop(to, kind);
         false
     }
 
-    /// Sets whether the packets of the next burst leave the reserves: received ones do, those of crossed frames do not.
+    /// Begins a read of which this number of messages may go into the eighth of the rings that is kept for parts.
+    pub(crate) fn grant(&mut self, part: usize) {
+        self.part = part;
+    }
+
+    /// Ends the read. Returns what is left of its part.
+    pub(crate) fn revoke(&mut self) -> usize {
+        std::mem::take(&mut self.part)
+    }
+
+    /// Sends what was received if there is room beside what is kept for others. The part of the principal is used last.
+    #[inline(always)]
+    fn send_received(
+        &mut self,
+        to: usize,
+        kind: PacketKind,
+        make: &mut impl FnMut() -> Message,
+    ) -> bool {
+        let eighth = self.eighths[ring_index(kind)];
+        self.send_with(to, kind, 2 * eighth, &mut *make)
+            || self.part > 0 && self.send_of_part(to, kind, eighth, make)
+    }
+
+    #[cold]
+    fn send_of_part(
+        &mut self,
+        to: usize,
+        kind: PacketKind,
+        eighth: usize,
+        make: &mut impl FnMut() -> Message,
+    ) -> bool {
+        let is_sent = self.send_with(to, kind, eighth, make);
+        self.part -= usize::from(is_sent);
+        is_sent
+    }
+
+    /// Sets whether the packets of the next burst leave the last two eighths to others: received ones do, those of crossed
+    /// frames do not.
     #[inline]
     pub(crate) fn leave_reserve(&mut self, leaves_reserve: bool) {
         self.leaves_reserve = leaves_reserve;
@@ -149,9 +172,12 @@ impl Outbound {
     #[inline]
     pub fn send_packet(&mut self, to: usize, burst: &mut Burst, index: usize, pool: &PacketPool) {
         let kind = burst.kind(index);
-        let reserve = if self.leaves_reserve { self.reserves[ring_index(kind)] } else { 0 };
-        let make = || Message::Shard(ShardMessage::Packet(burst.take_packet(index)));
-        if !self.send_with(to, kind, reserve, make) {
+        let mut make = || Message::Shard(ShardMessage::Packet(burst.take_packet(index)));
+        let is_sent = match self.leaves_reserve {
+            true => self.send_received(to, kind, &mut make),
+            false => self.send_with(to, kind, 0, make),
+        };
+        if !is_sent {
             self.refuse_packet(to, burst, index, pool);
         }
     }
@@ -220,36 +246,9 @@ impl Outbound {
     /// Room for messages of a kind that is missing for a burst of received packets to any other worker.
     #[inline]
     pub(crate) fn missing_room(&self, kind: PacketKind) -> usize {
-        let enough = self.reserves[ring_index(kind)] + BURST_SIZE;
+        let kept = if self.part >= BURST_SIZE { 1 } else { 2 };
+        let enough = kept * self.eighths[ring_index(kind)] + BURST_SIZE;
         enough.saturating_sub(self.least_room(kind, enough))
-    }
-
-    /// The rings of which less than a quarter is free.
-    pub(crate) fn crowded_rings(&self) -> CrowdedRings {
-        let mut workers = [0; KINDS.len()];
-        for (worker, rings) in self.rings.iter().enumerate() {
-            for (kind, ring) in rings.iter().flatten().enumerate() {
-                workers[kind] |= u64::from(is_crowded(ring)) << worker;
-            }
-        }
-        CrowdedRings { workers, messages: self.messages_for(&workers) }
-    }
-
-    /// Number of messages for these rings since then, those that found no room included.
-    pub(crate) fn sent_since(&self, crowded: &CrowdedRings) -> usize {
-        self.messages_for(&crowded.workers).wrapping_sub(crowded.messages)
-    }
-
-    fn messages_for(&self, workers: &[u64; KINDS.len()]) -> usize {
-        // Those that found no room are counted.
-        let mut messages = usize::try_from(self.counters.ring_full_total()).unwrap_or(usize::MAX);
-        for (kind, workers) in workers.iter().enumerate() {
-            let rings =
-                self.rings.iter().enumerate().filter(|(worker, _)| workers >> worker & 1 == 1);
-            let written = rings.filter_map(|(_, rings)| Some(rings.as_ref()?[kind].written()));
-            messages = written.fold(messages, usize::wrapping_add);
-        }
-        messages
     }
 
     /// Sets the time of the messages sent from now on.

@@ -1,8 +1,9 @@
 //! Use of the rings to other workers while these have little room, by principal.
 //!
 //! Packets that are not read wait in the kernel, which holds back the sender of a stream. What has to wait is what fills
-//! the rings: each principal, and each socket or port that several share, may send an equal part of the room that is left,
-//! and is not read again until there is more. All others go on, and so do their packets for workers that have room.
+//! the rings: an eighth of each is kept for principals, and sockets or ports that several share, of which each may send half of
+//! what is left of it, and is then not read again until there is more room. All others go on, and so do their packets for
+//! workers that have room.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -61,12 +62,14 @@ impl RoomWait {
     }
 }
 
-/// Messages into crowded rings in the current period.
+/// Messages for which there was no other room in the current period.
 #[derive(Debug)]
 pub(super) struct Crowding {
     /// Messages to be divided.
     room: usize,
     messages: HashMap<RingUser, usize>,
+    /// Messages of all users.
+    total: usize,
     /// Time of waits that have ended without room, while others took nothing.
     waited: Duration,
     /// Beginning of the period.
@@ -75,7 +78,7 @@ pub(super) struct Crowding {
 
 impl Crowding {
     pub(super) fn new(room: usize) -> Self {
-        Self { room, messages: HashMap::new(), waited: Duration::ZERO, since: None }
+        Self { room, messages: HashMap::new(), total: 0, waited: Duration::ZERO, since: None }
     }
 
     /// Begins a period, unless one is in progress: the rings have little room.
@@ -89,20 +92,24 @@ impl Crowding {
         if self.since.is_some_and(|since| now.since(since) >= PERIOD) {
             self.since = None;
             self.messages.clear();
+            self.total = 0;
             self.waited = Duration::ZERO;
         }
     }
 
+    /// Notes messages of a user.
     pub(super) fn note(&mut self, user: RingUser, messages: usize) {
         if messages > 0 {
             *self.messages.entry(user).or_default() += messages;
+            self.total += messages;
         }
     }
 
-    /// Whether a user has sent its part, so that one more user would find an equal one.
-    pub(super) fn is_over(&self, user: RingUser) -> bool {
-        let part = self.room / (self.messages.len() + 1);
-        self.messages.get(&user).is_some_and(|messages| *messages >= part)
+    /// Messages that a user may still send, so that as many are left to others as it has sent.
+    pub(super) fn part_left(&self, user: RingUser) -> usize {
+        let sent = self.messages.get(&user).copied().unwrap_or_default();
+        let left = self.room.saturating_sub(self.total);
+        left.saturating_sub(sent).div_ceil(2)
     }
 
     /// Whether to wait longer. If not, the wait is counted; one that ends because there is room is not.
@@ -121,24 +128,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_divide_the_room_and_one_part_is_left() {
+    fn each_user_sends_half_of_what_is_left() {
         let [first, second, idle] = [1, 2, 3].map(RingUser::Shared);
         let mut crowding = Crowding::new(100);
         let start = Timestamp::from_millis(7);
         crowding.begin(start);
         crowding.note(first, 49);
-        assert!(!crowding.is_over(first));
+        assert_eq!((crowding.part_left(first), crowding.part_left(second)), (1, 26));
         crowding.note(first, 1);
-        assert!(crowding.is_over(first) && !crowding.is_over(second));
-        crowding.note(second, 32);
+        assert_eq!((crowding.part_left(first), crowding.part_left(second)), (0, 25));
+        crowding.note(second, 20);
         crowding.note(idle, 0);
-        assert!(!crowding.is_over(second), "a third of 100");
-        crowding.note(second, 1);
-        assert!(crowding.is_over(second) && !crowding.is_over(idle));
+        assert_eq!((crowding.part_left(second), crowding.part_left(idle)), (5, 15));
         crowding.end(start.plus(PERIOD / 2));
-        assert!(crowding.is_over(first), "the rings fill and empty within a period");
+        assert_eq!(crowding.part_left(first), 0, "the rings fill and empty within a period");
         crowding.end(start.plus(PERIOD));
-        assert!(!crowding.is_over(first));
+        assert_eq!(crowding.part_left(first), 50);
+    }
+
+    #[test]
+    fn first_messages_of_another_user_find_room_after_those_of_others() {
+        let mut crowding = Crowding::new(512);
+        crowding.begin(Timestamp::from_millis(7));
+        for user in (0..8).map(RingUser::Shared) {
+            assert!(crowding.part_left(user) > 0);
+            while crowding.part_left(user) > 0 {
+                crowding.note(user, 1);
+            }
+        }
+        assert!(crowding.part_left(RingUser::Shared(8)) > 0);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use ndn_types::Timestamp;
 
 use super::crowding::{Crowding, RingUser, RoomWait};
 use super::overload::Overload;
-use crate::exchange::{CrowdedRings, Exchange, KINDS, Message, Outbound, RemoteFrame};
+use crate::exchange::{Exchange, KINDS, Message, Outbound, RemoteFrame};
 use crate::overload::{InterestQueue, OverloadOptions, QueueVerdict};
 use crate::peers::PeerRegistry;
 
@@ -70,8 +70,6 @@ pub(crate) struct InterWorker {
     /// Since when others have had little room.
     crowded_since: Option<Timestamp>,
     crowding: Crowding,
-    /// The rings that had little room when the read in progress began, if what it sends is counted.
-    counted_read: Option<CrowdedRings>,
 }
 
 impl InterWorker {
@@ -82,7 +80,7 @@ impl InterWorker {
         overload: &OverloadOptions,
     ) -> Self {
         let interests = vec![InterestQueue::new(overload); exchange.worker_count()].into();
-        // Of the quarter that is left, an eighth is no room for received packets.
+        // The eighth of a ring that is kept for parts.
         let crowding = Crowding::new(exchange.length(PacketKind::Interest) / 8);
         Self {
             exchange,
@@ -95,7 +93,6 @@ impl InterWorker {
             others: Vec::new(),
             crowded_since: None,
             crowding,
-            counted_read: None,
         }
     }
 
@@ -197,42 +194,36 @@ impl InterWorker {
         }
     }
 
-    /// Whether rings have little room for what packets of this kind may cause, so that principals that fill them wait.
+    /// Whether rings have little room for what packets of this kind may cause.
     #[inline]
     pub(super) fn is_crowded(&mut self, now: Timestamp, kind: PacketKind) -> bool {
-        if !self.exchange.is_crowded(caused_by(kind)) {
-            return false;
+        let is_crowded = self.exchange.is_crowded(caused_by(kind));
+        if is_crowded {
+            self.crowding.begin(now);
+            self.crowded_since.get_or_insert(now);
         }
-        self.crowding.begin(now);
-        now.since(*self.crowded_since.get_or_insert(now)) < TIMEOUT
+        is_crowded
     }
 
     /// Whether a user has sent its part of the room that rings had left.
     pub(super) fn has_sent_its_part(&self, user: RingUser) -> bool {
-        self.crowding.is_over(user)
+        self.crowding.part_left(user) == 0
     }
 
-    /// Begins a read of which the messages for rings that have little room now are counted.
-    pub(super) fn begin_counted_read(&mut self) {
-        self.counted_read = Some(self.exchange.outbound.crowded_rings());
+    /// Whether users that have sent their parts wait: not if others have taken too little for long.
+    pub(super) fn holds_back(&self, now: Timestamp) -> bool {
+        self.crowded_for(now) < TIMEOUT
     }
 
-    /// Ends it, and notes them as the user's.
-    pub(super) fn end_counted_read(&mut self, user: RingUser) {
-        let messages = self.sent_in_read();
-        self.crowding.note(user, messages);
-        self.counted_read = None;
+    /// Begins a read of a user while rings have little room.
+    pub(super) fn begin_read(&mut self, user: RingUser) {
+        self.exchange.outbound.grant(self.crowding.part_left(user));
     }
 
-    /// Messages of the read that is counted, if there is one.
-    pub(super) fn sent_in_read(&self) -> usize {
-        self.counted_read.as_ref().map_or(0, |rings| self.exchange.outbound.sent_since(rings))
-    }
-
-    /// Leaves out of the count what was sent since it was `before`: it results from packets of others.
-    pub(super) fn leave_out_of_read(&mut self, before: usize) {
-        let messages = self.sent_in_read().saturating_sub(before);
-        self.counted_read.iter_mut().for_each(|rings| rings.leave_out(messages));
+    /// Ends it, and notes the messages for which there was no other room.
+    pub(super) fn end_read(&mut self, user: RingUser) {
+        let left = self.exchange.outbound.revoke();
+        self.crowding.note(user, self.crowding.part_left(user) - left);
     }
 
     /// Whether to wait longer for room. Returns false once the waits in which others take nothing exceed their limit.

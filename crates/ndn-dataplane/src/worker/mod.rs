@@ -614,23 +614,24 @@ impl Worker {
         self.inter_worker.as_mut().is_some_and(|one| one.is_crowded(now, kind))
     }
 
-    /// Whether the principal of a face, or the peers of a socket, have sent their part of the room in crowded rings.
+    /// Whether the principal of a face, or the peers of a socket, have sent their part of the room in crowded rings, and wait.
     #[cold]
     fn fills_rings(&self, token: u64) -> bool {
         let user = RingUser::new(self.faces.principal_of(token), token);
-        self.inter_worker.as_ref().is_some_and(|one| one.has_sent_its_part(user))
+        let holds_back = |one: &InterWorker| one.holds_back(self.state.now);
+        self.inter_worker.as_ref().is_some_and(|one| holds_back(one) && one.has_sent_its_part(user))
     }
 
-    /// Reads a face or socket once while rings are crowded, and notes what it sends into these.
+    /// Reads a face or socket once while rings are crowded.
     #[cold]
     fn receive_into_crowded(&mut self, event: &PollEvent) {
         let user = RingUser::new(self.faces.principal_of(event.token), event.token);
         // The burst has packets of others.
         self.run_burst(self.state.now, BurstSource::Received);
-        self.inter_worker.iter_mut().for_each(|one| one.begin_counted_read());
+        self.inter_worker.iter_mut().for_each(|one| one.begin_read(user));
         self.receive_once(event);
         self.run_burst(self.state.now, BurstSource::Received);
-        self.inter_worker.iter_mut().for_each(|one| one.end_counted_read(user));
+        self.inter_worker.iter_mut().for_each(|one| one.end_read(user));
     }
 
     /// Reads a face or socket until it is empty, within a limit.
@@ -656,6 +657,7 @@ impl Worker {
         let mut number = 0;
         while let Some(token) = self.read_order.recent(number)
             && !self.is_round_full()
+            && !self.is_crowded(self.state.now, PacketKind::Data)
         {
             number += 1;
             // The token may belong to another connection by now.
@@ -768,14 +770,12 @@ impl Worker {
         // What the face itself has brought.
         self.run_burst(now, BurstSource::Received);
         let Some(inter_worker) = &mut self.inter_worker else { return };
-        let before = inter_worker.sent_in_read();
         let mut frames = inter_worker.swap_frames(Vec::new());
         for frame in frames.drain(..) {
             self.take_frame(now, frame);
         }
         self.run_burst(now, BurstSource::Received);
         if let Some(inter_worker) = &mut self.inter_worker {
-            inter_worker.leave_out_of_read(before);
             frames.append(&mut inter_worker.swap_frames(Vec::new()));
             inter_worker.swap_frames(frames);
         }
@@ -1092,13 +1092,11 @@ impl Worker {
             && inter_worker.should_wait_for_room(now, &wait)
         {
             let has_many_frames = inter_worker.has_many_frames();
-            let before = inter_worker.sent_in_read();
             self.pool.settle();
             self.wake_others();
             if !has_many_frames {
                 self.state.has_messages |= self.take_messages(self.state.now);
             }
-            self.inter_worker.iter_mut().for_each(|one| one.leave_out_of_read(before));
             let missing = self.missing_room(kind);
             if missing == 0 {
                 self.inter_worker.iter_mut().for_each(|one| one.end_wait());

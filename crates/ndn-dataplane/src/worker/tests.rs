@@ -12,7 +12,7 @@ use ndn_table::{FaceIndex, FibWriter, NextHop};
 use ndn_types::{LinkType, Persistency, Scope, Timestamp};
 
 use super::{BurstSource, COMMAND_TOKEN, Idle, InterWorker, RingUser, Worker};
-use crate::exchange::RemoteFrame;
+use crate::exchange::{Message, RemoteFrame};
 use crate::test_support::{self, interest};
 use crate::{Command, Dataplane, Event, MemoryFaceOptions, Roles};
 
@@ -98,7 +98,7 @@ impl Pair {
         (0..).zip(names.take(count)).map(|(nonce, uri)| interest(&uri, nonce)).collect()
     }
 
-    /// Sends received frames from a worker to the other one, which has their face.
+    /// Sends frames from a worker to the other one, which has their face.
     fn send_frames<'a>(
         &mut self,
         from: usize,
@@ -114,11 +114,8 @@ impl Pair {
             }
             block.spare_mut()[..wire.len()].copy_from_slice(wire);
             block.commit(wire.len());
-            outbound.send_frame(
-                1 - from,
-                RemoteFrame::carve(face, None, &mut block, wire.len()),
-                pool,
-            );
+            let frame = RemoteFrame::carve(face, None, &mut block, wire.len());
+            assert!(outbound.send(1 - from, Message::RemoteFrame(frame), pool));
         }
         pool.finish(block);
         outbound.publish();
@@ -137,7 +134,7 @@ fn messages_that_a_reader_has_not_caused_are_not_its_own() {
         let (_, mut consumer) = pair.face(1, 2);
         let (other, _of_other) = pair.face(0, 3);
         pair.route("/p", producer);
-        // There is room for a burst of the reader, but not for two beside the reserve.
+        // There is room for a burst of the reader, but not for two beside the last eighth.
         let length = pair.one(0).exchange.length(PacketKind::Interest);
         let filled = length - length / 8 - BURST_SIZE - BURST_SIZE / 2;
         pair.send_frames(0, producer, std::iter::repeat_n(&[5, 0][..], filled));
