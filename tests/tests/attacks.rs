@@ -317,6 +317,38 @@ impl Peer {
         }
         true
     }
+
+    /// Sends a packet again and again, as fast as possible.
+    fn flood(&mut self, packet: &[u8], is_over: &AtomicBool) {
+        let (time, many) = (Some(TIMEOUT / 100), 1000);
+        match self {
+            Self::Udp(socket) => {
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = socket.send(packet);
+                }
+            }
+            Self::Tcp(stream) => {
+                stream.set_write_timeout(time).unwrap();
+                write_until(stream, &packet.repeat(many), is_over);
+            }
+            Self::Unix(stream) => {
+                stream.set_write_timeout(time).unwrap();
+                write_until(stream, &packet.repeat(many), is_over);
+            }
+            Self::WebSocket(stream) => {
+                stream.set_write_timeout(time).unwrap();
+                write_until(stream, &websocket_message(packet).repeat(many), is_over);
+            }
+        }
+    }
+}
+
+/// Writes these bytes again and again. A write may end within a packet.
+fn write_until(stream: &mut impl Write, bytes: &[u8], is_over: &AtomicBool) {
+    let mut sent = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        sent = (sent + stream.write(&bytes[sent..]).unwrap_or(0)) % bytes.len();
+    }
 }
 
 /// A connection of a thread of this user to the Unix socket.
@@ -1555,35 +1587,35 @@ pub(super) fn connect_and_reset(address: Ipv4Addr, port: u16) -> Result<(), rust
     rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO))
 }
 
-/// Connections of a user bring Data that nobody has asked for, as fast as possible. Faces that bring
+/// Ports of one address, or connections of a user, bring Data that nobody has asked for, as fast as possible. Faces that bring
 /// Data come before those that bring Interests.
 #[test]
 fn data_that_nobody_asked_for_leaves_service_to_others() {
     with_hosts(|| {
-        let flood = data("/unsolicited", b"").repeat(1000);
-        for workers in [1, 3] {
-            let forwarder = Settings::new().udp().workers(workers).start();
-            let mut others = Others::new(&forwarder, "udp");
-            assert_eq!(others.exchanges(), 2 * EXCHANGES, "before");
-            let is_over = AtomicBool::new(false);
-            let during = std::thread::scope(|scope| {
-                let _end = EndOnDrop(&is_over);
-                for _ in 0..16 {
-                    let mut stream = connect_as_user(&forwarder, NOBODY);
-                    stream.set_write_timeout(Some(TIMEOUT / 100)).unwrap();
-                    let (is_over, flood) = (&is_over, &flood);
-                    scope.spawn(move || {
-                        // A write may end within a Data.
-                        let mut sent = 0;
-                        while !is_over.load(Ordering::Relaxed) {
-                            sent = (sent + stream.write(&flood[sent..]).unwrap_or(0)) % flood.len();
-                        }
-                    });
-                }
-                others.exchanges()
-            });
-            assert_eq!(during, 2 * EXCHANGES, "during, {workers} workers");
-            assert_eq!(others.exchanges(), 2 * EXCHANGES, "after");
+        let unsolicited = data("/unsolicited", b"");
+        // The kernel drops datagrams of all principals when a flood of datagrams fills the socket.
+        for (transport, ports, neighbour) in
+            [("unix", 16, "udp"), ("websocket", 4, "udp"), ("udp", 4, "tcp")]
+        {
+            for workers in [1, 3] {
+                let forwarder = settings_of_all_transports(workers, "").start();
+                let mut others = Others::new(&forwarder, neighbour);
+                assert_eq!(others.exchanges(), 2 * EXCHANGES, "before, {transport}");
+                let is_over = AtomicBool::new(false);
+                let new = |_| Peer::new(transport, &forwarder, host(2));
+                let mut peers: Vec<_> = (0..ports).map(new).collect();
+                let during = std::thread::scope(|scope| {
+                    let _end = EndOnDrop(&is_over);
+                    for peer in &mut peers {
+                        scope.spawn(|| peer.flood(&unsolicited, &is_over));
+                    }
+                    others.exchanges()
+                });
+                assert_eq!(during, 2 * EXCHANGES, "during, {transport}, {workers} workers");
+                peers.into_iter().for_each(|peer| peer.close(&forwarder));
+                wait_until_given_back(&forwarder);
+                assert_eq!(others.exchanges(), 2 * EXCHANGES, "after, {transport}");
+            }
         }
     });
 }
