@@ -243,7 +243,9 @@ fn names_that_attract_interests_of_others_need_force() {
     fs::write(served.join("file"), "content").unwrap();
     let (file, served) = (served.join("file").display().to_string(), served.display().to_string());
     for name in ["/", "/localhost/nfd/x"] {
-        for command in [["put", name, &file].as_slice(), &["serve", &served, "--prefix", name]] {
+        let replica = ["serve", &served, "--prefix", "/x", "--catalogue", "--replica", name];
+        let commands = [&["put", name, &file][..], &["serve", &served, "--prefix", name], &replica];
+        for command in commands {
             let refused = forwarder.run(command);
             let printed = String::from_utf8_lossy(&refused.stderr);
             assert_eq!(refused.status.code(), Some(2), "{command:?}: {printed}");

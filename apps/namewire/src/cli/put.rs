@@ -50,7 +50,8 @@ pub(super) struct Options {
     /// Fail after this time without a forwarder [default: at once at the start, never later]
     #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
     wait: Option<Duration>,
-    /// Publish also under `/`, which attracts the Interests of all names, or a name of the forwarder's management
+    /// Publish also under `/`, which attracts the Interests of all names, or a name of the forwarder's management, which only
+    /// an operator may register
     #[arg(long)]
     force: bool,
     /// Print the version component on standard output, and other lines on standard error

@@ -22,9 +22,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::arguments::{
-    at_least_one, check_served, duration, published_name, served_name, size, too_deep,
-};
+use super::arguments::{at_least_one, check_served, duration, published_name, size, too_deep};
 use super::certificates;
 use super::connect::{ConnectOptions, block_on_until_done, unless_turned_away};
 use super::diagnose::note_other_producers;
@@ -70,7 +68,8 @@ pub(super) struct Options {
     /// `other-file-systems`, `segment-size` and `catalogue`, which override the options here, and `replicas`.
     #[arg(long, short, value_name = "FILE")]
     mounts: Option<PathBuf>,
-    /// Publish also under `/`, which attracts the Interests of all names, or a name of the forwarder's management
+    /// Publish also under `/`, which attracts the Interests of all names, or a name of the forwarder's management, which only
+    /// an operator may register
     #[arg(long)]
     force: bool,
     /// Follow symbolic links that stay within the directory
@@ -121,7 +120,7 @@ pub(super) struct Options {
     #[arg(long)]
     catalogue: bool,
     /// State in the catalogue that the same files are served under this name, too; may be repeated
-    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = served_name, requires_all = ["catalogue", "directory"])]
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = published_name, requires_all = ["catalogue", "directory"])]
     replica: Vec<Name>,
     /// Also serve this certificate, so that consumers can fetch it by name; may be repeated
     ///
@@ -317,6 +316,9 @@ fn mounts(options: &Options) -> Outcome<Vec<Mount>> {
     };
     if let (Some(directory), Some(prefix)) = (&options.directory, &options.prefix) {
         check_served(prefix, options.force).map_err(Failure::Usage)?;
+        for replica in &options.replica {
+            check_served(replica, options.force).map_err(Failure::Usage)?;
+        }
         let mount = open(prefix.clone(), directory, defaults, options.segment_size)?;
         let catalogue = options.catalogue.then(|| options.replica.clone());
         mounts.push(Mount { catalogue, ..mount });
@@ -324,11 +326,12 @@ fn mounts(options: &Options) -> Outcome<Vec<Mount>> {
     if let Some(file) = &options.mounts {
         let base = file.parent().unwrap_or(Path::new(""));
         for entry in read(file)?.mount {
-            let prefix = published_name(&entry.prefix).map_err(|error| {
-                Failure::input(file.display(), format_args!("{}: {error}", entry.prefix))
-            })?;
-            check_served(&prefix, options.force)
-                .map_err(|error| Failure::input(file.display(), error))?;
+            let published = |uri: &str| {
+                let name = published_name(uri).map_err(|error| format!("{uri}: {error}"));
+                let name = name.and_then(|name| check_served(&name, options.force).map(|()| name));
+                name.map_err(|error| Failure::input(file.display(), error))
+            };
+            let prefix = published(&entry.prefix)?;
             let root = RootOptions {
                 symlinks: entry.symlinks.unwrap_or(defaults.symlinks),
                 other_file_systems: entry.other_file_systems.unwrap_or(defaults.other_file_systems),
@@ -342,11 +345,7 @@ fn mounts(options: &Options) -> Outcome<Vec<Mount>> {
             };
             let mount = open(prefix, &directory, root, segment_size)?;
             let catalogue = entry.catalogue.unwrap_or(options.catalogue);
-            let replicas = entry.replicas.iter().map(|name| {
-                served_name(name).map_err(|error| {
-                    Failure::input(file.display(), format_args!("{name}: {error}"))
-                })
-            });
+            let replicas = entry.replicas.iter().map(|name| published(name));
             let replicas = replicas.collect::<Outcome<Vec<_>>>()?;
             mounts.push(Mount { catalogue: catalogue.then_some(replicas), ..mount });
         }
