@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use namewire_tests::{
-    Bridge, Process, Script, dissect_with_tshark, forwarder_of_host, found_on_path, run_to_end,
+    Bridge, Process, Script, dissect_with_tshark, forwarder_of_host, run_to_end, skip,
     skip_unless_found, station, wait_until,
 };
 use serde_json::Value;
@@ -107,8 +107,8 @@ fn check_frames(bridge: &Bridge) {
     assert!(has(group, 2, 6) || has(group, 2, 0x64), "its Data to the group");
     assert!(has([2, 0, 0, 0, 0, 2], 1, 0x64), "a reliable link has headers");
     assert!(has([2, 0, 0, 0, 0, 1], 2, 0x64), "in both directions");
-    if !found_on_path("tshark") {
-        return eprintln!("*** SKIPPED: tshark is not on PATH ***");
+    if !skip_unless_found("tshark") {
+        return;
     }
     // Ethernet, microseconds, native byte order of this machine.
     let mut file = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1].map(u32::to_ne_bytes).concat();
@@ -196,7 +196,7 @@ fn vlan(bridge: &Bridge) {
          done 2>vlan.err",
     );
     if !bridge.path("has_vlans").exists() {
-        return eprintln!("*** SKIPPED: this kernel has no VLANs ***");
+        return skip("VLANs", "the kernel refuses them");
     }
     let local = "dev://eth0.7";
     let face = wait_until(local, || bridge.faces(1, GROUP, local).pop());

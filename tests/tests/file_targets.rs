@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::{Command, Output};
 
-use namewire_tests::{Forwarder, Process, Settings, noise, program, run_to_end};
+use namewire_tests::{Forwarder, Process, Settings, noise, program, run_to_end, skip};
 
 /// Larger than the file system that it is to go to.
 const FILE_BYTES: usize = 6 << 20;
@@ -57,7 +57,7 @@ impl Bed {
         let output = run_to_end(command);
         let printed = String::from_utf8_lossy(&output.stderr);
         if output.status.code() == Some(77) || printed.contains("unshare") {
-            eprintln!("\n*** SKIPPED: no file system can be mounted here: {printed} ***\n");
+            skip("mounts", &printed);
             return None;
         }
         Some(output)

@@ -219,7 +219,7 @@ fn tree_is_fetched_completely() {
         let again = bed.forwarder.json(&digest);
         assert_eq!((&again["unchanged"], &again["bytes"]), (&504.into(), &0.into()), "{again}");
     } else {
-        eprintln!("SKIPPED: no extended attributes here, so every file is fetched again");
+        skip("xattrs", "every file is fetched again");
     }
     assert!(files(&out) == files(&bed.served));
     // A file that cannot be written does not keep the others from being fetched.

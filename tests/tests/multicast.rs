@@ -336,8 +336,7 @@ fn neighbours_are_distinguished_by_their_links() {
     let has = |file: &str| link.directory.path().join(file).exists();
     wait_until("the links", || (has("with-ipv6") || has("without-ipv6")).then_some(()));
     if has("without-ipv6") {
-        eprintln!("*** SKIPPED: the kernel has no IPv6 ***");
-        return;
+        return skip("IPv6", "the kernel refuses it");
     }
     // The faces of groups are on a link, too.
     let group = wait_until("the group at the other end", || {

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use namewire_tests::{Process, Settings, program, run_to_end, wait_until};
+use namewire_tests::{Process, Settings, program, run_to_end, skip, wait_until};
 use rustix::process::Signal;
 
 /// The sections of NFD's and MW-NFD's samples, with what they turn on.
@@ -152,8 +152,7 @@ fn operation_without_privileges_fails() {
 #[test]
 fn sample_configurations_of_an_installed_nfd_start() {
     let Some(sample) = installed_sample() else {
-        eprintln!("SKIPPED: no nfd.conf.sample is installed");
-        return;
+        return skip("nfd.conf.sample", "no NFD is installed");
     };
     let output = run_to_end({
         let mut command = Command::new(program());

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use namewire_tests::{
-    Forwarder, Process, Settings, found_on_path, program, run_to_end, skip_unless_found, wait_until,
+    Forwarder, Process, Settings, program, run_to_end, skip_unless_found, wait_until,
 };
 
 /// Commands in order, what they print and their exit status, as nfdc 24.07 does it (its standard
@@ -157,8 +157,7 @@ fn nfdc_session_prints_the_text_of_nfdc() {
 
 #[test]
 fn nfdc_of_nfd_reads_the_same_state() {
-    if !found_on_path("nfdc") {
-        eprintln!("SKIPPED: there is no nfdc on PATH");
+    if !skip_unless_found("nfdc") {
         return;
     }
     let (forwarder, other) = (forwarder(), forwarder());

@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
-use namewire_tests::{ForwarderProcess, Settings, program, wait_until};
+use namewire_tests::{ForwarderProcess, Settings, program, skip, wait_until};
 use rustix::process::Signal;
 
 /// A user that every system has.
@@ -50,8 +50,7 @@ fn can_become_another() -> bool {
 #[test]
 fn privileges_are_dropped_once_the_sockets_are_open() {
     if !can_become_another() {
-        eprintln!("*** SKIPPED: only root with all its rights can become another user ***");
-        return;
+        return skip("root", "only root with all its rights can become another user");
     }
     let neighbour = UdpSocket::bind("127.0.0.1:0").unwrap();
     let settings = Settings::new().udp().tcp().toml(&format!(
@@ -115,8 +114,7 @@ fn privileges_are_dropped_once_the_sockets_are_open() {
 #[test]
 fn log_that_cannot_be_rotated_is_reported() {
     if !can_become_another() {
-        eprintln!("*** SKIPPED: only root with all its rights can become another user ***");
-        return;
+        return skip("root", "only root with all its rights can become another user");
     }
     let directory = tempfile::tempdir().unwrap();
     for (mode, is_informed) in [(0o755, true), (0o777, false)] {

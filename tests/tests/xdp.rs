@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use namewire_tests::{
-    Bridge, Process, Script, forwarder_of_host, looping, run_to_end, station, wait_until,
+    Bridge, Process, Script, forwarder_of_host, looping, run_to_end, skip, station, wait_until,
 };
 use serde_json::Value;
 
@@ -77,7 +77,7 @@ fn flows(bridge: &Bridge) {
 #[test]
 fn hosts_with_af_xdp_exchange_packets_with_others() {
     if let Err(error) = ndn_sys::xdp::may_use() {
-        return eprintln!("*** SKIPPED: {error} ***");
+        return skip("AF_XDP", &error.to_string());
     }
     let Some(bridge) = Bridge::of_root(&[by_xdp as Script, by_xdp, by_itself]) else { return };
     let group = bridge.face(1, GROUP);

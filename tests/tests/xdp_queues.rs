@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use namewire_tests::{Bridge, Script, program, wait_until};
+use namewire_tests::{Bridge, Script, program, skip, wait_until};
 use serde_json::Value;
 
 /// A link between the hosts, beside the bridge.
@@ -149,10 +149,10 @@ fn has_program(bridge: &Bridge) -> bool {
 #[test]
 fn queues_of_an_interface_are_dealt_over_workers() {
     if let Err(error) = ndn_sys::xdp::may_use() {
-        return eprintln!("*** SKIPPED: {error} ***");
+        return skip("AF_XDP", &error.to_string());
     }
     if std::thread::available_parallelism().unwrap().get() < 2 {
-        return eprintln!("*** SKIPPED: one processor ***");
+        return skip("processors", "there is one");
     }
     let Some(bridge) = Bridge::of_root(&[by_two_workers as Script, nothing]) else { return };
     std::fs::write(bridge.path("ask.py"), ASK).unwrap();
