@@ -20,7 +20,7 @@ use ndn_packet::{
 };
 use ndn_sys::clock::{Clock, ManualClock};
 use ndn_sys::poll::{Events, Interest, Poller};
-use ndn_table::{FaceIndex, FibWriter, NextHop};
+use ndn_table::{FaceIndex, FibWriter, NextHop, PcctConfig};
 use ndn_types::{FaceUri, LinkType, Persistency, Scope, Timestamp};
 
 use support::{Bed, TIMEOUT, data, interest};
@@ -54,6 +54,8 @@ impl Node {
         let (mut options, mut fib, strategies) =
             support::options(&roles, 64, Duration::from_secs(3600));
         options.clock = Clock::from(clock.clone());
+        // One principal may fill a ring.
+        options.shard.pcct = PcctConfig::with_capacity(1 << 16, 1024, clock.now());
         let (dataplane, workers) =
             Dataplane::stepped(options, fib.publish(), Arc::new(strategies)).unwrap();
         Self { dataplane, workers, fib }
@@ -275,14 +277,18 @@ fn principal_that_fills_a_ring_leaves_service_by_other_workers_to_others() {
 fn principal_that_fills_a_ring_leaves_room_in_it_to_others() {
     const FRAMES: usize = 12_000;
     const EXCHANGES: u32 = 20;
-    // From a second on, the attacker is read again.
-    for (is_data, step_ms) in [(false, 1), (true, 1), (false, 35), (true, 35)] {
+    // Interests and Data for the other worker's shard, and Interests that this one forwards to its faces. From a second on,
+    // the attacker is read again.
+    let attacks = [(false, 1), (true, 1), (false, 0)];
+    for ((is_data, shard), step_ms) in attacks.into_iter().flat_map(|one| [(one, 1), (one, 35)]) {
         let clock = ManualClock::new(Timestamp::from_millis(1000), Duration::ZERO);
         let mut node = Node::new(2, &clock);
-        let mut faces: Vec<_> = (0..6).map(|number| node.memory_face(number, FRAMES)).collect();
-        faces.retain(|(face, _)| face.slot() % 2 == 0);
+        let faces = (0..6).map(|number| node.memory_face(number, FRAMES));
+        let (of_other, mut faces): (Vec<_>, Vec<_>) =
+            faces.partition(|(face, _)| face.slot() % 2 == 1);
         let [(_, attacker), (_, bystander), (face, producer)] = &mut faces[..] else { panic!() };
         node.route("/p", *face);
+        node.route("/attack", of_other[0].0);
         let names: Vec<String> = node.names_of(1, "/p").take(EXCHANGES as usize).collect();
         let ask = |bystander: &mut InternalEnd| {
             for (nonce, uri) in (1 << 20..).zip(&names) {
@@ -293,7 +299,7 @@ fn principal_that_fills_a_ring_leaves_room_in_it_to_others() {
             ask(bystander);
             node.settle();
         }
-        for (nonce, uri) in (0..).zip(node.names_of(1, "/attack").take(FRAMES)) {
+        for (nonce, uri) in (0..).zip(node.names_of(shard, "/attack").take(FRAMES)) {
             let frame = if is_data { small_data(&uri) } else { interest(&uri, nonce) };
             attacker.send(frame).unwrap();
         }
@@ -313,13 +319,21 @@ fn principal_that_fills_a_ring_leaves_room_in_it_to_others() {
             if !is_data {
                 node.settle();
             }
-            assert_eq!(producer.receive(), Some(interest(uri, nonce)), "{is_data}, {step_ms} ms");
+            assert_eq!(
+                producer.receive(),
+                Some(interest(uri, nonce)),
+                "{is_data}, {shard}, {step_ms} ms"
+            );
             producer.send(small_data(uri)).unwrap();
         }
         wait(&mut node);
         node.settle();
         for uri in &names {
-            assert_eq!(bystander.receive(), Some(small_data(uri)), "{is_data}, {step_ms} ms");
+            assert_eq!(
+                bystander.receive(),
+                Some(small_data(uri)),
+                "{is_data}, {shard}, {step_ms} ms"
+            );
         }
     }
 }

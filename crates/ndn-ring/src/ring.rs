@@ -117,12 +117,6 @@ impl<T> Producer<T> {
         self.shared.capacity
     }
 
-    /// Number of messages written since the ring was made; it wraps.
-    #[must_use]
-    pub fn written(&self) -> usize {
-        self.tail
-    }
-
     /// Number of free slots.
     #[must_use]
     pub fn room(&self) -> usize {
@@ -427,7 +421,6 @@ mod tests {
         }
         assert!(!producer.push_leaving(usize::MAX, || 9));
         assert!(producer.push_with(|| 2) && producer.push_with(|| 3) && !producer.push_with(|| 4));
-        assert_eq!(producer.written(), 4);
         producer.publish();
         assert_eq!((consumer.pop(), consumer.pop()), (Some(0), Some(1)));
         assert!(!producer.push_leaving(2, || 4), "two are free");

@@ -2,8 +2,8 @@
 //!
 //! Between each two workers there are three rings each way: for Data, for Nacks and for Interests.
 //! Data and Nacks are taken first, because dropping one wastes the work that was done for it.
-//! A ring that is full drops and counts; an Interest that was received is answered with a Nack instead. Principals that
-//! fill a ring are not read while there is little room in it.
+//! A message is dropped and counted if a ring has no room beside what is kept for others; an Interest that was received is
+//! answered with a Nack instead. Principals that fill a ring are not read while there is little room in it.
 //! A sleeping worker is woken when the sender writes, for a burst or for messages that have waited for some
 //! time, and for any message before the sender sleeps.
 
@@ -164,10 +164,10 @@ impl Exchange {
         self.inbound[from].as_ref().map_or(0, |rings| rings[ring_index(kind)].waiting())
     }
 
-    /// Whether a ring with `waiting` messages has hardly any room left.
+    /// Whether a ring with `waiting` messages has no room for received packets, apart from the parts of principals.
     #[inline]
     pub(crate) fn is_nearly_full(&self, kind: PacketKind, waiting: usize) -> bool {
-        waiting >= self.length(kind) / 8 * 7
+        waiting >= self.length(kind) / 8 * 6
     }
 
     /// Capacity of a ring.
@@ -179,7 +179,7 @@ impl Exchange {
     }
 
     /// Whether another worker has to take messages of these kinds before this one reads packets of all principals: less
-    /// than three eighths of a ring are free. One eighth is for the read that finds a little more.
+    /// than three eighths of a ring are free. A read that begins with more can send an eighth before it reaches what is kept.
     pub(crate) fn is_crowded(&self, kinds: &[PacketKind]) -> bool {
         kinds.iter().any(|&kind| {
             let enough = self.length(kind) / 8 * 3;
@@ -440,10 +440,14 @@ mod tests {
     fn received_packets_leave_room_to_what_crossed_ones_cause() {
         let pool = PacketPool::new(200).unwrap();
         let mut parts = Exchange::with_rings(2, RING_LENGTH).unwrap();
+        parts[0].outbound.leave_reserve(true);
         let kind = PacketKind::Interest;
         for sent in 0..RING_LENGTH {
             let mut burst = received(&pool);
             parts[0].outbound.send_packet(1, &mut burst, 0, &pool);
+            parts[0].outbound.publish();
+            let is_full = parts[1].is_nearly_full(kind, parts[1].waiting(0, kind));
+            assert_eq!(is_full, sent + 1 >= RING_LENGTH / 8 * 6);
             if sent >= RING_LENGTH / 8 * 6 {
                 // It is still there, to be answered.
                 let mut left = burst.take_packet(0);
@@ -471,6 +475,7 @@ mod tests {
     fn part_of_a_read_is_used_after_the_room_that_is_for_all() {
         let pool = PacketPool::new(200).unwrap();
         let mut parts = Exchange::with_rings(2, RING_LENGTH).unwrap();
+        parts[0].outbound.leave_reserve(true);
         let (eighth, kind) = (RING_LENGTH / 8, PacketKind::Data);
         let outbound = &mut parts[0].outbound;
         for room in (eighth * 2..RING_LENGTH).rev() {
@@ -495,11 +500,36 @@ mod tests {
         assert_eq!(pool.counters().blocks_in_use(), 0);
     }
 
+    #[test]
+    fn results_of_a_read_are_of_its_part_where_they_take_kept_room() {
+        let pool = PacketPool::new(200).unwrap();
+        let mut parts = Exchange::with_rings(2, RING_LENGTH).unwrap();
+        let outbound = &mut parts[0].outbound;
+        let kept = RING_LENGTH / 4;
+        for (leaves_reserve, results) in [(false, 0), (true, 3)] {
+            outbound.leave_reserve(leaves_reserve);
+            while outbound.room(1, PacketKind::Data) > kept {
+                outbound.grant(kept);
+                assert!(outbound.send(1, outgoing(&pool, 1, TxKind::Data), &pool));
+                assert_eq!(outbound.revoke(), kept);
+            }
+            outbound.grant(kept);
+            (0..3).for_each(|_| assert!(outbound.send(1, outgoing(&pool, 1, TxKind::Data), &pool)));
+            assert_eq!(outbound.revoke(), kept - results);
+        }
+        outbound.wake();
+        parts[1].release(&pool);
+        pool.settle();
+        pool.reclaim();
+        assert_eq!(pool.counters().blocks_in_use(), 0);
+    }
+
     /// A frame is taken if there is any room for what it causes.
     #[test]
     fn packets_of_crossed_frames_use_the_reserve() {
         let pool = PacketPool::new(200).unwrap();
         let mut parts = Exchange::with_rings(2, RING_LENGTH).unwrap();
+        parts[0].outbound.leave_reserve(true);
         let reserve = RING_LENGTH / 4;
         for _ in 0..RING_LENGTH - reserve {
             parts[0].outbound.send_packet(1, &mut received_data(&pool), 0, &pool);

@@ -30,7 +30,7 @@ pub struct Outbound {
     /// workers that flood each other can still take from each other. The one before it is for the
     /// [parts](Self::grant) of principals.
     eighths: [usize; KINDS.len()],
-    /// Whether the packets of the current burst leave them.
+    /// Whether the packets of the current burst leave these two eighths free: those that this worker has received.
     leaves_reserve: bool,
     /// Messages that the read in progress may still send into the eighth for parts.
     part: usize,
@@ -68,7 +68,7 @@ impl Outbound {
             own,
             worker_mask: slot_stride(rings.len()) - 1,
             eighths: KINDS.map(eighth),
-            leaves_reserve: true,
+            leaves_reserve: false,
             part: 0,
             rings: rings.into_boxed_slice(),
             sleepers: sleepers.into(),
@@ -97,7 +97,8 @@ impl Outbound {
         let kind = message.kind();
         let mut message = Some(message);
         let make = || message.take().unwrap_or(Message::Taken);
-        self.send_with(to, kind, 0, make) || self.drop_message(to, kind, message, pool)
+        let is_sent = self.send_result(to, kind, make);
+        is_sent || self.drop_message(to, kind, message, pool)
     }
 
     /// Sends a received frame to the worker of its face. Without room it is dropped and counted.
@@ -105,8 +106,7 @@ impl Outbound {
         let message = Message::RemoteFrame(frame);
         let kind = message.kind();
         let mut message = Some(message);
-        let mut make = || message.take().unwrap_or(Message::Taken);
-        if !self.send_received(to, kind, &mut make) {
+        if !self.send_received(to, kind, || message.take().unwrap_or(Message::Taken)) {
             self.drop_message(to, kind, message, pool);
         }
     }
@@ -140,10 +140,10 @@ impl Outbound {
         &mut self,
         to: usize,
         kind: PacketKind,
-        make: &mut impl FnMut() -> Message,
+        mut make: impl FnMut() -> Message,
     ) -> bool {
         let eighth = self.eighths[ring_index(kind)];
-        self.send_with(to, kind, 2 * eighth, &mut *make)
+        self.send_with(to, kind, 2 * eighth, &mut make)
             || self.part > 0 && self.send_of_part(to, kind, eighth, make)
     }
 
@@ -153,15 +153,34 @@ impl Outbound {
         to: usize,
         kind: PacketKind,
         eighth: usize,
-        make: &mut impl FnMut() -> Message,
+        make: impl FnOnce() -> Message,
     ) -> bool {
         let is_sent = self.send_with(to, kind, eighth, make);
         self.part -= usize::from(is_sent);
         is_sent
     }
 
-    /// Sets whether the packets of the next burst leave the last two eighths to others: received ones do, those of crossed
-    /// frames do not.
+    /// Sends what results from a packet if there is any room. It is of the part of the principal that has sent the packet, if
+    /// it takes room that is kept for others.
+    #[inline(always)]
+    fn send_result(&mut self, to: usize, kind: PacketKind, make: impl FnOnce() -> Message) -> bool {
+        let is_sent = self.send_with(to, kind, 0, make);
+        if self.part > 0 && self.leaves_reserve && is_sent {
+            self.charge_part(to, kind);
+        }
+        is_sent
+    }
+
+    #[cold]
+    fn charge_part(&mut self, to: usize, kind: PacketKind) {
+        let kept = 2 * self.eighths[ring_index(kind)];
+        let rings = self.rings.get(to).and_then(Option::as_ref);
+        let takes_kept = rings.is_some_and(|rings| rings[ring_index(kind)].room_up_to(kept) < kept);
+        self.part -= usize::from(takes_kept);
+    }
+
+    /// Sets whether the packets of a burst leave two eighths of each ring free: received ones do, crossed ones and those of
+    /// crossed frames do not.
     #[inline]
     pub(crate) fn leave_reserve(&mut self, leaves_reserve: bool) {
         self.leaves_reserve = leaves_reserve;
@@ -172,11 +191,11 @@ impl Outbound {
     #[inline]
     pub fn send_packet(&mut self, to: usize, burst: &mut Burst, index: usize, pool: &PacketPool) {
         let kind = burst.kind(index);
+        let eighth = self.eighths[ring_index(kind)];
+        let reserve = if self.leaves_reserve { 2 * eighth } else { 0 };
         let mut make = || Message::Shard(ShardMessage::Packet(burst.take_packet(index)));
-        let is_sent = match self.leaves_reserve {
-            true => self.send_received(to, kind, &mut make),
-            false => self.send_with(to, kind, 0, make),
-        };
+        let is_sent = self.send_with(to, kind, reserve, &mut make)
+            || self.part > 0 && self.leaves_reserve && self.send_of_part(to, kind, eighth, make);
         if !is_sent {
             self.refuse_packet(to, burst, index, pool);
         }
@@ -246,8 +265,8 @@ impl Outbound {
     /// Room for messages of a kind that is missing for a burst of received packets to any other worker.
     #[inline]
     pub(crate) fn missing_room(&self, kind: PacketKind) -> usize {
-        let kept = if self.part >= BURST_SIZE { 1 } else { 2 };
-        let enough = kept * self.eighths[ring_index(kind)] + BURST_SIZE;
+        let eighth = self.eighths[ring_index(kind)];
+        let enough = 2 * eighth + BURST_SIZE - self.part.min(eighth);
         enough.saturating_sub(self.least_room(kind, enough))
     }
 
@@ -340,7 +359,13 @@ impl Outbound {
                 announcement_length,
             })
         };
-        if !self.send_with(to, kind, 0, make) {
+        // Answers end Interests of others; a forwarded Interest is one more.
+        let is_sent = if kind == PacketKind::Interest && self.leaves_reserve {
+            self.send_received(to, kind, make)
+        } else {
+            self.send_result(to, kind, make)
+        };
+        if !is_sent {
             handle.into_iter().for_each(|handle| pool.release(handle));
             self.count_drop(to, kind);
         }

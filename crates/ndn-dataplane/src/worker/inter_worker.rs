@@ -205,9 +205,9 @@ impl InterWorker {
         is_crowded
     }
 
-    /// Whether a user has sent its part of the room that rings had left.
-    pub(super) fn has_sent_its_part(&self, user: RingUser) -> bool {
-        self.crowding.part_left(user) == 0
+    /// Messages that a user may still send into rings that have little room.
+    pub(super) fn part_left(&self, user: RingUser) -> usize {
+        self.crowding.part_left(user)
     }
 
     /// Whether users that have sent their parts wait: not if others have taken too little for long.

@@ -619,7 +619,7 @@ impl Worker {
     fn fills_rings(&self, token: u64) -> bool {
         let user = RingUser::new(self.faces.principal_of(token), token);
         let holds_back = |one: &InterWorker| one.holds_back(self.state.now);
-        self.inter_worker.as_ref().is_some_and(|one| holds_back(one) && one.has_sent_its_part(user))
+        self.inter_worker.as_ref().is_some_and(|one| holds_back(one) && one.part_left(user) == 0)
     }
 
     /// Reads a face or socket once while rings are crowded.
@@ -806,7 +806,7 @@ impl Worker {
         let mut observers = service.observers(now, source == BurstSource::Crossed);
         if source == BurstSource::Received {
             if let Some(dispatch) = &mut dispatch {
-                // There was room for what these frames cause, the reserve included, when they were taken.
+                // There was room for what crossed frames cause, what is kept included, when they were taken.
                 let has_crossed_frames = std::mem::take(&mut state.has_crossed_frames);
                 dispatch.outbound.leave_reserve(!has_crossed_frames);
             }
@@ -838,6 +838,9 @@ impl Worker {
         }
         self.counters.count_burst(count);
         self.after_shard(now, count);
+        if let Some(inter_worker) = &mut self.inter_worker {
+            inter_worker.exchange.outbound.leave_reserve(false);
+        }
     }
 
     /// The epilogue of every call of the shard, which has processed this many packets: publishes its counters, sends its
