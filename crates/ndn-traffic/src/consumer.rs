@@ -40,6 +40,8 @@ impl NackCounts {
 pub struct PatternCounters {
     /// Interests sent.
     pub sent: u64,
+    /// Interests that were due and [withdrawn](Consumer::withdraw): not sent.
+    pub withdrawn: u64,
     /// Interests satisfied by Data.
     pub satisfied: u64,
     /// Interests answered by a Nack.
@@ -58,6 +60,7 @@ impl PatternCounters {
     pub fn zero() -> Self {
         Self {
             sent: 0,
+            withdrawn: 0,
             satisfied: 0,
             nacked: 0,
             nacked_for: NackCounts::default(),
@@ -70,6 +73,7 @@ impl PatternCounters {
     /// Adds the counters of another consumer for the same pattern.
     pub fn add(&mut self, other: &Self) {
         self.sent += other.sent;
+        self.withdrawn += other.withdrawn;
         self.satisfied += other.satisfied;
         self.nacked += other.nacked;
         self.nacked_for.congestion += other.nacked_for.congestion;
@@ -85,6 +89,8 @@ impl PatternCounters {
 pub struct ConsumerTotals {
     /// Interests sent.
     pub sent: u64,
+    /// Interests that were due and [withdrawn](Consumer::withdraw): not sent.
+    pub withdrawn: u64,
     /// Interests satisfied by Data.
     pub satisfied: u64,
     /// Interests answered by a Nack.
@@ -101,6 +107,7 @@ impl ConsumerTotals {
     pub fn plus(self, other: Self) -> Self {
         Self {
             sent: self.sent + other.sent,
+            withdrawn: self.withdrawn + other.withdrawn,
             satisfied: self.satisfied + other.satisfied,
             nacked: self.nacked + other.nacked,
             timed_out: self.timed_out + other.timed_out,
@@ -128,6 +135,15 @@ struct Pattern {
     counters: PatternCounters,
 }
 
+/// The Interest that was made last.
+#[derive(Debug, Clone, Copy)]
+struct Made {
+    ticket: Ticket,
+    face: u16,
+    /// Its place among the last Interests of the pattern, if its name is repeated.
+    latest: Option<usize>,
+}
+
 /// Schedule of Interests.
 #[derive(Debug)]
 enum Pace {
@@ -149,6 +165,7 @@ pub struct Consumer {
     patterns: Vec<Pattern>,
     choice: Alias,
     outstanding: Outstanding,
+    made: Option<Made>,
     pace: Pace,
     random: Random,
     origin_ns: u64,
@@ -185,6 +202,7 @@ impl Consumer {
             outstanding: Outstanding::new(capacity, weights.len()),
             patterns: patterns?,
             choice: Alias::new(&weights),
+            made: None,
             pace,
             random,
             origin_ns: now_ns,
@@ -237,24 +255,37 @@ impl Consumer {
         let pattern = &mut self.patterns[index as usize];
         let number = pattern.next_number(&mut self.random);
         let latest = match usize::try_from(number) {
-            Ok(name) if pattern.name_count > 0 => {
-                pattern.latest.get_mut(face as usize * pattern.name_count + name)
-            }
+            Ok(name) if pattern.name_count > 0 => Some(face as usize * pattern.name_count + name),
             _ => None,
         };
+        let face = u16::try_from(face).unwrap_or(0);
         let pending = Pending {
             scheduled_ns,
             expires_ns: now_ns + pattern.lifetime_ns,
             pattern: u16::try_from(index).unwrap_or(0),
-            face: u16::try_from(face).unwrap_or(0),
-            older: latest.as_ref().and_then(|latest| **latest),
+            face,
+            older: latest.and_then(|index| pattern.latest[index]),
         };
         let ticket = self.outstanding.open(pending).expect("a caller that asked for room");
-        if let Some(latest) = latest {
-            *latest = Some(ticket);
+        if let Some(index) = latest {
+            pattern.latest[index] = Some(ticket);
         }
+        self.made = Some(Made { ticket, face, latest });
         pattern.counters.sent += 1;
         pattern.template.fill(ticket.to_token(), number, nonce)
+    }
+
+    /// Withdraws the Interest that was made last, as its face has refused it: it was due, but not sent, and no answer satisfies
+    /// it. It makes room for another one, so a consumer with a window has to [skip the face](Self::skip_face).
+    pub fn withdraw(&mut self) {
+        let Some(Made { ticket, face, latest }) = self.made.take() else { return };
+        let Some(pending) = self.outstanding.close(ticket, face) else { return };
+        let pattern = &mut self.patterns[usize::from(pending.pattern)];
+        if let Some(index) = latest {
+            pattern.latest[index] = pending.older;
+        }
+        pattern.counters.sent = pattern.counters.sent.saturating_sub(1);
+        pattern.counters.withdrawn += 1;
     }
 
     /// Handles a packet received on `face` at `now_ns`.
@@ -339,6 +370,7 @@ impl Consumer {
         let totals = ConsumerTotals { outstanding, ..ConsumerTotals::default() };
         self.counters().fold(totals, |sum, one| ConsumerTotals {
             sent: sum.sent + one.sent,
+            withdrawn: sum.withdrawn + one.withdrawn,
             satisfied: sum.satisfied + one.satisfied,
             nacked: sum.nacked + one.nacked,
             timed_out: sum.timed_out + one.timed_out,

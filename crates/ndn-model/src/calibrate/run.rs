@@ -227,7 +227,7 @@ pub struct Run {
     /// begin a little before the window. 0 in campaigns that do not have it: taken as the window.
     #[serde(default)]
     pub counted_seconds: f64,
-    /// Interests sent.
+    /// Interests that were due: sent, or refused by the queue of a face.
     pub sent: u64,
     /// Interests satisfied.
     pub satisfied: u64,

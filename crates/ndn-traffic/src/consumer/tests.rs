@@ -250,6 +250,39 @@ fn one_answer_satisfies_all_earlier_interests_of_the_name() {
 }
 
 #[test]
+fn withdrawn_interest_is_not_satisfied_by_the_answer_to_another_one() {
+    let repeated = ConsumerPattern { names: Names::Repeated { count: 1 }, ..pattern("/a") };
+    let load = Load::Rate { per_second: 1e6, arrivals: Arrivals::Fixed };
+    let mut consumer = consumer(vec![repeated], load, 1);
+    let mut producer = producer(ProducerPattern { prefix: "/a".to_owned(), ..Default::default() });
+    let mut sent = Vec::new();
+    for number in 0..5 {
+        assert_eq!(consumer.next_face(4_000), Some(0));
+        sent.push(consumer.make_interest(4_000).to_vec());
+        if matches!(number, 1 | 2 | 4) {
+            consumer.withdraw();
+        }
+    }
+    // A second call withdraws nothing.
+    consumer.withdraw();
+    let totals = consumer.totals();
+    assert_eq!((totals.sent, totals.withdrawn, totals.outstanding), (2, 3, 2));
+    let refused = answer(&mut producer, &sent[4]);
+    consumer.handle_frame(0, &refused, 5_000);
+    assert_eq!((consumer.totals().satisfied, consumer.unexpected()), (0, 1));
+    // The answer to the second one of those that were sent also satisfies the first one, before the two that were not.
+    let data = answer(&mut producer, &sent[3]);
+    consumer.handle_frame(0, &data, 5_000);
+    let totals = consumer.totals();
+    assert_eq!((totals.satisfied, totals.outstanding), (2, 0));
+    assert_eq!(
+        first(&consumer).latency_ns.len(),
+        2,
+        "latencies are those of the Interests that were sent"
+    );
+}
+
+#[test]
 fn data_has_a_digest_if_the_pattern_says_so() {
     let mut consumer = consumer(vec![pattern("/a")], Load::Window(1), 1);
     let sent = send(&mut consumer, 0);

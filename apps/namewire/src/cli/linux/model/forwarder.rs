@@ -304,7 +304,8 @@ fn threads() -> Outcome<Vec<(String, u64, u64)>> {
 
 /// Counts of the thread that sends, answers and receives, in the window.
 struct Generated {
-    sent: u64,
+    /// Interests that were due, whether the forwarder took them or not.
+    offered: u64,
     satisfied: u64,
     refused: u64,
     cpu_ns: u64,
@@ -417,7 +418,7 @@ fn run_once(
         pauses,
         seconds: generated.seconds,
         counted_seconds: Duration::from_nanos(after.time_ns - before.time_ns).as_secs_f64(),
-        sent: generated.sent,
+        sent: generated.offered,
         satisfied: generated.satisfied,
         refused: generated.refused
             + total(|one| one.exchange.ring_full_interests + one.exchange.ring_full_data),
@@ -675,12 +676,10 @@ impl Generator {
             {
                 let totals = self.consumer.totals();
                 let window = self.latencies();
-                let refused = self.refused() - refused;
                 return Ok(Generated {
-                    sent: totals.sent,
-                    // The answer to an Interest for a repeated name also satisfies those for it that were refused.
-                    satisfied: totals.satisfied.min(totals.sent.saturating_sub(refused)),
-                    refused,
+                    offered: totals.sent + totals.withdrawn,
+                    satisfied: totals.satisfied,
+                    refused: self.refused() - refused,
                     cpu_ns: cpu()?.saturating_sub(*cpu_begin + spun_ns),
                     delayed_ns: delayed()?.saturating_sub(*delayed_begin),
                     seconds: Duration::from_nanos(now_ns - begin_ns).as_secs_f64(),
@@ -728,9 +727,12 @@ impl Generator {
             let mut interest = self.spare.take().unwrap_or_else(|| end.buffer());
             interest.clear();
             interest.extend_from_slice(self.consumer.make_interest(now_ns));
-            // A refused Interest is counted by the queue, and times out.
             self.spare = end.send(interest).err();
-            self.accepted += u64::from(self.spare.is_none());
+            if self.spare.is_none() {
+                self.accepted += 1;
+            } else {
+                self.consumer.withdraw();
+            }
         }
         let accepted = &mut self.accepted;
         for end in &mut self.producers {

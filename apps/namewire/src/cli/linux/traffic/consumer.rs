@@ -248,7 +248,7 @@ impl Options {
 }
 
 fn live_line(totals: &ConsumerTotals) -> String {
-    let ConsumerTotals { sent, satisfied, nacked, timed_out, outstanding } = *totals;
+    let ConsumerTotals { sent, satisfied, nacked, timed_out, outstanding, .. } = *totals;
     let [sent, satisfied, nacked, timed_out] = [sent, satisfied, nacked, timed_out].map(grouped);
     format!(
         "{sent} sent, {satisfied} satisfied, {nacked} Nacked, {timed_out} timed out, {outstanding} in flight"
@@ -258,7 +258,7 @@ fn live_line(totals: &ConsumerTotals) -> String {
 /// The totals of all threads as metrics; they are updated once a second.
 #[expect(clippy::cast_precision_loss, reason = "metrics are floating-point numbers")]
 fn consumer_metrics(totals: &ConsumerTotals) -> Vec<ProgramMetric> {
-    let ConsumerTotals { sent, satisfied, nacked, timed_out, outstanding } = *totals;
+    let ConsumerTotals { sent, satisfied, nacked, timed_out, outstanding, .. } = *totals;
     let help = "Interests that have ended, by the outcome.";
     let ended = |outcome, value: u64| {
         ProgramMetric::counter("namewire_traffic_ended_interests", help, value as f64)
