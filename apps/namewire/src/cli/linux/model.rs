@@ -45,19 +45,6 @@ pub(in crate::cli) struct Options {
 
 #[derive(Subcommand, Debug)]
 enum ModelCommand {
-    /// Decide or estimate a property of a model
-    ///
-    /// Exit status 1 if the property does not hold, or is undecided.
-    Check(CheckOptions),
-    /// Check a property for all combinations of values of some keys
-    ///
-    /// Points that are decided get no more traces. All points use the same random numbers. The traces run on threads, or
-    /// on several machines by Slurm, Dask or Ray.
-    Explore(explore::Options),
-    /// Run a part of the tasks of a sweep: what `explore --engine` starts on several machines
-    RunTasks(engine::RunTasksOptions),
-    /// Fit distributions to measured durations
-    Fit(FitOptions),
     /// Measure the forwarder on this machine: a campaign of runs in random order
     ///
     /// Each run starts a forwarder with faces in memory and sends Interests to it at a rate. Workers and generator are
@@ -69,11 +56,6 @@ enum ModelCommand {
     /// Analysis of variance (type II) of main effects and interactions of two settings; p is compared with 5 % over the
     /// number of terms.
     Screen(screen::Options),
-    /// Repeat the experiments of the paper on NDN-DPDK, and show which of its findings follow
-    ///
-    /// "Performance Evaluation of the NDN Data Plane Using Statistical Model Checking" does not publish its service times:
-    /// the options are what is assumed instead.
-    Reproduce(reproduce::Options),
     /// Calibrate the model with a campaign
     Calibrate(campaign::CalibrateOptions),
     /// Find the smallest number of workers for a rate
@@ -82,6 +64,24 @@ enum ModelCommand {
     ///
     /// With a calibration of another machine, this one is measured and calibrated first, into files beside it.
     Validate(predict::ValidateOptions),
+    /// Decide or estimate a property of a model
+    ///
+    /// Exit status 1 if the property does not hold, or is undecided.
+    Check(CheckOptions),
+    /// Check a property for all combinations of values of some keys
+    ///
+    /// Points that are decided get no more traces. All points use the same random numbers. The traces run on threads, or
+    /// on several machines by Slurm, Dask or Ray.
+    Explore(explore::Options),
+    /// Fit distributions to measured durations
+    Fit(FitOptions),
+    /// Repeat the experiments of the paper on NDN-DPDK, and show which of its findings follow
+    ///
+    /// "Performance Evaluation of the NDN Data Plane Using Statistical Model Checking" does not publish its service times:
+    /// the options are what is assumed instead.
+    Reproduce(reproduce::Options),
+    /// Run a part of the tasks of a sweep: what `explore --engine` starts on several machines
+    RunTasks(engine::RunTasksOptions),
 }
 
 #[derive(Args, Debug)]
