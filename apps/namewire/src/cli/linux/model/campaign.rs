@@ -60,6 +60,10 @@ pub(super) struct MeasureOptions {
     /// Repetitions of the design
     #[arg(long, default_value = "1", value_parser = at_least_one::<NonZeroUsize>)]
     rounds: NonZeroUsize,
+    /// Settings with more than the guessed capacity that are measured three times, for each number of workers: they show how much
+    /// runs of a setting differ
+    #[arg(long, default_value_t = 3)]
+    repeated: usize,
     /// Time before each window
     #[arg(long, value_name = "DURATION", default_value = "250ms", value_parser = duration)]
     warm_up: Duration,
@@ -146,6 +150,9 @@ const CAMPAIGN_VERSION: u32 = 1;
 /// Part of the time of an Interest that a Content Store hit saves: a first guess.
 pub(super) const HIT_DISCOUNT: f64 = 0.4;
 
+/// Further runs of a setting that is repeated.
+const REPETITIONS: usize = 2;
+
 /// The largest content, in bytes.
 pub(super) const PAYLOAD_MAX: usize = 8000;
 
@@ -205,7 +212,7 @@ fn pilot(workers: usize, window: Window, seed: u64, yardstick: &mut Yardstick) -
     }
 }
 
-/// All combinations in random order. FIB sizes, placements and tracing alternate over the combinations.
+/// All combinations in random order, and some of them again. FIB sizes, placements and tracing alternate over the combinations.
 fn design(options: &MeasureOptions, capacities: &[f64]) -> Vec<(Setting, bool)> {
     let mut all = Vec::new();
     for (workers, capacity) in options.workers.iter().zip(capacities) {
@@ -238,11 +245,26 @@ fn design(options: &MeasureOptions, capacities: &[f64]) -> Vec<(Setting, bool)> 
             }
         }
     }
+    shuffle(&mut all, options.seed, StreamId(3));
+    let mut again = Vec::new();
+    for (workers, capacity) in options.workers.iter().zip(capacities) {
+        let is_overloaded = |setting: &Setting| {
+            let load = setting.rate * (1.0 - HIT_DISCOUNT * setting.hit_ratio) / capacity;
+            setting.workers == workers.get() && load > 1.001
+        };
+        let some = all.iter().filter(|(setting, _)| is_overloaded(setting)).take(options.repeated);
+        again.extend(some.flat_map(|one| [*one; REPETITIONS]));
+    }
+    all.extend(again);
+    shuffle(&mut all, options.seed, StreamId(5));
+    all
+}
+
+fn shuffle<T>(all: &mut [T], seed: u64, stream: StreamId) {
     for last in (1..all.len()).rev() {
-        let mut draw = TraceRandom::new(options.seed, u32::MAX).draw(StreamId(3), last as u64);
+        let mut draw = TraceRandom::new(seed, u32::MAX).draw(stream, last as u64);
         all.swap(last, draw.below(last as u64 + 1) as usize);
     }
-    all
 }
 
 fn begin(options: &MeasureOptions) -> Outcome<Header> {
@@ -690,12 +712,19 @@ mod tests {
     fn design_has_every_combination_in_random_order() {
         let options = options(&[]);
         let all = design(&options, &[100e3, 150e3]);
-        assert_eq!(all.len(), 2 * 2 * 2 * 2 * 6);
+        assert_eq!(all.len(), 2 * 2 * 2 * 2 * 6 + 2 * 3 * 2);
         assert_eq!(all, design(&options, &[100e3, 150e3]));
+        for (workers, capacity) in [(1, 100e3), (2, 150e3)] {
+            let same = |one: &(Setting, bool)| all.iter().filter(|other| *other == one).count();
+            let often = all.iter().filter(|one| one.0.workers == workers && same(one) == 3);
+            let is_overloaded = |one: &(Setting, bool)| one.0.rate > capacity;
+            assert!(often.clone().all(is_overloaded));
+            assert_eq!(often.count(), 9);
+        }
         let sorted = all.windows(2).filter(|pair| pair[0].0.workers <= pair[1].0.workers).count();
         assert!(sorted < all.len() - 5, "runs of two workers are not all at the end");
         let traced = all.iter().filter(|(_, is_traced)| *is_traced).count();
-        assert!((30..=66).contains(&traced), "{traced}");
+        assert!((35..=75).contains(&traced), "{traced}");
     }
 
     #[test]
