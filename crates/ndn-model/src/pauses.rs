@@ -59,7 +59,7 @@ pub struct Watch {
 
 impl Watch {
     /// Whether other threads of this machine took little of it: what they take is not what the host does.
-    fn is_alone(&self) -> bool {
+    fn is_undisturbed(&self) -> bool {
         self.delayed_ns as f64 <= LATENCY_DELAYED_MAX * self.watched_ns as f64
     }
 
@@ -233,7 +233,7 @@ impl PauseProcess {
     /// The process behind the watches of each run; none if there were no pauses.
     #[must_use]
     pub fn of(runs: &[&[Watch]]) -> Option<Self> {
-        let all = || runs.iter().copied().flatten().filter(|watch| watch.is_alone());
+        let all = || runs.iter().copied().flatten().filter(|watch| watch.is_undisturbed());
         let law = PauseLaw::of(all())?;
         let total = |of: fn(&Watch) -> u64| all().map(of).sum::<u64>() as f64;
         let watched_ns = total(|watch| watch.watched_ns);
@@ -243,7 +243,7 @@ impl PauseProcess {
                 .flat_map(|index| {
                     runs[random.draw(StreamId(0), index).below(runs.len() as u64) as usize]
                 })
-                .filter(|watch| watch.is_alone())
+                .filter(|watch| watch.is_undisturbed())
                 .collect();
             PauseLaw::of(drawn.iter().copied())
         });

@@ -9,7 +9,7 @@ use ndn_cache_sim::topology::{LinkProperties, Topology};
 use ndn_cache_sim::trace::{Request, Trace};
 use ndn_caching::PolicyKind;
 use ndn_client::fetch::WindowMode;
-use ndn_model::calibrate::Calibration;
+use ndn_model::calibrate::{Calibration, PacketTimes};
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_sys::clock::Clock;
 
@@ -483,7 +483,8 @@ impl Settings {
         let mut notes = BTreeSet::new();
         for setting in server::settings(calibration, &self.network(&load, seed)) {
             // A setting without times is refused.
-            calibration.packet_times(&setting).map_err(|error| format!("calibration: {error}"))?;
+            PacketTimes::of(calibration, &setting)
+                .map_err(|error| format!("calibration: {error}"))?;
             let all = calibration.extrapolations(&setting).into_iter();
             notes.extend(all.map(|note| format!("calibration: {note}")));
         }

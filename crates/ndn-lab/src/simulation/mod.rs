@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 use ndn_client::link::{Passage, SimulatedLink};
-use ndn_model::calibrate::Setting;
+use ndn_model::calibrate::{PacketTimes, Setting};
 use ndn_sys::clock::ManualClock;
 
 use crate::network::packets::{is_interest, prefix};
@@ -329,7 +329,7 @@ fn servers(network: &Network<'_>, nodes: &[Node]) -> Result<Vec<Server>, String>
     let Some(calibration) = network.calibration else { return Ok(Vec::new()) };
     let settings = server::settings(calibration, network);
     let server = |(number, (node, setting)): (usize, (&Node, &Setting))| {
-        let times = calibration.packet_times(setting);
+        let times = PacketTimes::of(calibration, setting);
         let times = times.map_err(|error| format!("calibration: {error}"))?;
         Ok(Server::new(times, network.seed, number, node.handled()))
     };

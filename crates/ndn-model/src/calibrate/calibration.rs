@@ -7,9 +7,10 @@ use super::latency::Discrepancy;
 use super::least_squares::dot;
 use super::ranges::Ranges;
 use super::run::Setting;
+use super::selection::LeftOut;
 use super::service_times::Shape;
 use super::throughput::Throughput;
-use super::transfer::Transfer;
+use super::transfer::TransferInfluence;
 use crate::assembly::Placement;
 use crate::pauses::PauseProcess;
 
@@ -27,13 +28,16 @@ pub struct Calibration {
     pub runs: usize,
     /// Tries that were discarded because the host disturbed the forwarder.
     pub discarded: usize,
+    /// Runs that some estimates leave out, and why.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
     /// Median time of a step of the reference load over the runs, in nanoseconds; 0 if not measured.
     pub reference_ns: f64,
     /// If the reference load takes x times as long, the forwarder takes x to the power of this.
     pub slowdown_exponent: f64,
     /// Transfers of cache lines between processors, with one worker and with several.
     #[serde(default)]
-    pub transfers: [Transfer; 2],
+    pub transfers: [TransferInfluence; 2],
     /// Nanoseconds of each of [`EFFECTS`](super::EFFECTS); zero where the campaign does not vary it.
     pub effects: Vec<f64>,
     /// Relative standard deviation of a run around the linear model.
@@ -130,6 +134,14 @@ impl Calibration {
         if !self.throughput.iter().all(is_deviation) {
             return Some("throughput: one has no deviation of at least 0".to_owned());
         }
+        if self
+            .throughput
+            .iter()
+            .flat_map(|one| &one.capacities)
+            .any(|one| !one.log_ratio.is_finite())
+        {
+            return Some("throughput: a capacity is not a number".to_owned());
+        }
         if !(0.0..=EFFECT_MAX_NS).contains(&self.wake_up_ns) {
             return Some("wake-up-ns: not a time of at most a second".to_owned());
         }
@@ -195,12 +207,13 @@ pub fn probe_effect(calibration: &Calibration, setting: &Setting) -> f64 {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::calibrate::calibrate;
     use crate::calibrate::effects::SLEEP;
     use crate::calibrate::test_campaign::{campaign, rig};
 
     #[test]
     fn calibrations_with_faults_are_refused() {
-        let calibration = Calibration::of(&campaign(), &rig(1024, 2)).unwrap();
+        let calibration = calibrate(&campaign(), &rig(1024, 2)).unwrap();
         assert_eq!(calibration.fault(), None);
         let refused = |change: fn(&mut Calibration), expected: &str| {
             let mut changed = calibration.clone();
@@ -224,7 +237,7 @@ mod tests {
 
     #[test]
     fn settings_outside_of_the_measured_ones_are_named() {
-        let calibration = Calibration::of(&campaign(), &rig(1024, 2)).unwrap();
+        let calibration = calibrate(&campaign(), &rig(1024, 2)).unwrap();
         let inside = campaign()[1].setting;
         assert_eq!(calibration.extrapolations(&inside), Vec::<String>::new());
         let outside = Setting { workers: 8, payload: 4000, ..inside };

@@ -1,15 +1,17 @@
 //! Prediction of capacities: the highest rates of which at most a stated share is lost.
 
+use core::ops::Range;
+
 use libm::{exp, log, sqrt};
 use serde::{Deserialize, Serialize};
 
 use super::calibration::Calibration;
 use super::error::CalibrateError;
 use super::order_statistics::{half_width, median};
-use super::prediction::TRACES_OF_LAW;
+use super::prediction::{ModelOfRun, Prediction, TRACES_OF_LAW};
 use super::run::Setting;
-use super::speed::Speed;
-use crate::pauses::PauseProcess;
+use super::slowdown::Slowdown;
+use super::uncertainty::Uncertainty;
 use crate::random::{StreamId, TraceRandom};
 
 /// Traces that stand for a long time.
@@ -42,75 +44,71 @@ pub struct CapacityOfRuns {
     pub deviation: f64,
 }
 
-impl Calibration {
-    /// The highest rate of which at most `unsatisfied` is not satisfied for long, with the deviation that follows from the
-    /// uncertainty of pauses.
+/// Search for the highest rate of a setting of which at most a share is lost.
+#[derive(Debug, Clone, Copy)]
+pub struct CapacitySearch<'c> {
+    /// The calibrated parameters.
+    pub calibration: &'c Calibration,
+    /// The setting, whose rate has no influence.
+    pub setting: Setting,
+    /// Share of the Interests that is lost at most.
+    pub unsatisfied: f64,
+    /// Seconds of the warm-up and of the window.
+    pub times: (f64, f64),
+}
+
+impl CapacitySearch<'_> {
+    /// The rate of which no more is lost for long, with the deviation that follows from the uncertainty of pauses.
     ///
     /// # Errors
-    /// As [`predict`](Self::predict).
-    pub fn capacity(
-        &self,
-        setting: &Setting,
-        unsatisfied: f64,
-        times: (f64, f64),
-    ) -> Result<Capacity, CalibrateError> {
-        let with = |own: &Self, traces: u32, precision: f64| {
-            own.highest_rate(setting, precision, |setting| {
-                let prediction = own.predict_traces(setting, Speed::USUAL, times, 0..traces)?;
-                Ok(prediction.mean_unsatisfied <= unsatisfied)
-            })
+    /// A setting too far from what was measured, or a fault of the model.
+    pub fn of_long_time(&self) -> Result<Capacity, CalibrateError> {
+        let Some(pauses) = &self.calibration.pauses else {
+            let rate = self.highest_rate(0..1, PRECISE, |one| one.mean_unsatisfied)?;
+            return Ok(Capacity { rate, deviation: 0.0 });
         };
-        let Some(pauses) = &self.pauses else {
-            return Ok(Capacity { rate: with(self, 1, PRECISE)?, deviation: 0.0 });
-        };
-        let rate = with(self, TRACES_OF_CAPACITY, PRECISE)?;
+        let rate = self.highest_rate(0..TRACES_OF_CAPACITY, PRECISE, |one| one.mean_unsatisfied)?;
         // The same traces with each law: their differences are those of the laws.
-        let traces = TRACES_OF_CAPACITY / 4;
-        let rates: Result<Vec<f64>, CalibrateError> = (0..pauses.replicates.len() as u32)
-            .map(|replicate| with(&self.with_law_of_pauses(replicate), traces, COARSE).map(log))
-            .collect();
-        Ok(Capacity { rate, deviation: half_width(rates?) })
+        let of_law = |replicate: u32| {
+            let calibration = with_law_of_pauses(self.calibration, replicate);
+            let own = CapacitySearch { calibration: &calibration, ..*self };
+            own.highest_rate(0..TRACES_OF_CAPACITY / 4, COARSE, |one| one.mean_unsatisfied).map(log)
+        };
+        let logs: Result<Vec<f64>, CalibrateError> =
+            (0..pauses.replicates.len() as u32).map(of_law).collect();
+        Ok(Capacity { rate, deviation: half_width(logs?) })
     }
 
-    /// The capacity that a few runs of this length show, each with other pauses: the rate at which half of them have at most
-    /// `unsatisfied`.
+    /// The capacity that a few runs of this length show, each with other pauses: the rate at which half of them lose no more.
     ///
     /// # Errors
-    /// As [`predict`](Self::predict).
-    pub fn capacity_of_runs(
-        &self,
-        setting: &Setting,
-        unsatisfied: f64,
-        times: (f64, f64),
-        confidence: f64,
-    ) -> Result<CapacityOfRuns, CalibrateError> {
+    /// As [`of_long_time`](Self::of_long_time).
+    pub fn of_runs(&self, confidence: f64) -> Result<CapacityOfRuns, CalibrateError> {
         /// Runs near the capacity in a measurement of it, and measurements that are drawn.
         const RUNS: usize = 3;
         const MEASUREMENTS: u64 = 4000;
-        let count = |pauses: &PauseProcess| pauses.replicates.len() as u32;
-        let laws = self.pauses.as_ref().map_or(1, count).max(1);
+        let pauses = self.calibration.pauses.as_ref();
+        let laws = pauses.map_or(1, |pauses| pauses.replicates.len() as u32).max(1);
         let (traces, precision) =
-            if self.pauses.is_some() { (TRACES_OF_LAW, COARSE) } else { (1, PRECISE) };
+            if pauses.is_some() { (TRACES_OF_LAW, COARSE) } else { (1, PRECISE) };
         let mut logs: Vec<Vec<f64>> = Vec::new();
         for law in 0..laws {
-            let own = self.with_law_of_pauses(law);
+            let calibration = with_law_of_pauses(self.calibration, law);
+            let own = CapacitySearch { calibration: &calibration, ..*self };
             let of_trace = |trace: u32| {
-                let rate = own.highest_rate(setting, precision, |setting| {
-                    let prediction =
-                        own.predict_traces(setting, Speed::USUAL, times, trace..trace + 1)?;
-                    Ok(prediction.unsatisfied <= unsatisfied)
-                });
-                rate.map(log)
+                own.highest_rate(trace..trace + 1, precision, |one| one.unsatisfied).map(log)
             };
             let numbers = law * traces..(law + 1) * traces;
             logs.push(numbers.map(of_trace).collect::<Result<_, CalibrateError>>()?);
         }
-        let spread = self.deviation_at(setting, confidence);
+        let [below, above] =
+            Uncertainty::of(self.calibration, &self.setting).deviations_at(confidence);
         let drawn = (0..MEASUREMENTS).map(|index| {
             let mut draw = TraceRandom::new(0x6361_7061, 0).draw(StreamId(0), index);
             let of_law = &logs[draw.below(logs.len() as u64) as usize];
             let runs = [(); RUNS].map(|()| of_law[draw.below(of_law.len() as u64) as usize]);
-            (median(runs.to_vec()), draw.normal() * spread)
+            let other = draw.normal();
+            (median(runs.to_vec()), other * if other < 0.0 { below } else { above })
         });
         let (by_pauses, all): (Vec<f64>, Vec<f64>) =
             drawn.map(|(log_rate, other)| (log_rate, log_rate + other)).unzip();
@@ -127,14 +125,15 @@ impl Calibration {
         })
     }
 
-    /// The highest rate that is enough, by bisection with the same random numbers at all rates.
+    /// The highest rate of which no more is lost, by bisection with the same random numbers at all rates.
     fn highest_rate(
         &self,
-        setting: &Setting,
+        traces: Range<u32>,
         precision: f64,
-        is_enough: impl Fn(&Setting) -> Result<bool, CalibrateError>,
+        lost: impl Fn(&Prediction) -> f64,
     ) -> Result<f64, CalibrateError> {
-        let limit = setting.workers as f64 * 1e9 / self.saturated_ns(setting, None);
+        let saturated_ns = self.calibration.saturated_ns(&self.setting, None);
+        let limit = self.setting.workers as f64 * 1e9 / saturated_ns;
         if !(limit > 0.0 && limit.is_finite()) {
             let reason = "the setting is too far from what was measured";
             return Err(CalibrateError::Undetermined(reason.to_owned()));
@@ -142,7 +141,13 @@ impl Calibration {
         let (mut low, mut high) = (0.05 * limit, 1.5 * limit);
         while high / low > precision {
             let rate = sqrt(low * high);
-            if is_enough(&Setting { rate, ..*setting })? {
+            let run = ModelOfRun {
+                calibration: self.calibration,
+                setting: Setting { rate, ..self.setting },
+                slowdown: Slowdown::NONE,
+                times: self.times,
+            };
+            if lost(&run.predict_traces(traces.clone())?) <= self.unsatisfied {
                 low = rate;
             } else {
                 high = rate;
@@ -150,17 +155,17 @@ impl Calibration {
         }
         Ok(sqrt(low * high))
     }
+}
 
-    /// The same with the law of pauses of a bootstrap replicate.
-    fn with_law_of_pauses(&self, replicate: u32) -> Self {
-        let mut own = self.clone();
-        if let Some(pauses) = &mut own.pauses
-            && let Some(law) = pauses.replicates.get(replicate as usize)
-        {
-            pauses.law = law.clone();
-        }
-        own
+/// The same parameters with the law of pauses of a bootstrap replicate.
+fn with_law_of_pauses(calibration: &Calibration, replicate: u32) -> Calibration {
+    let mut own = calibration.clone();
+    if let Some(pauses) = &mut own.pauses
+        && let Some(law) = pauses.replicates.get(replicate as usize)
+    {
+        pauses.law = law.clone();
     }
+    own
 }
 
 #[cfg(test)]
@@ -168,12 +173,13 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::assembly::Placement;
+    use crate::calibrate::calibrate;
     use crate::calibrate::test_campaign::{campaign, paused_campaign, rig};
     use crate::calibrate::{Histogram, Run, ServiceTimes};
 
     #[test]
     fn capacity_is_that_of_the_calibrated_times() {
-        let calibration = Calibration::of(&campaign(), &rig(1024, 4)).unwrap();
+        let calibration = calibrate(&campaign(), &rig(1024, 4)).unwrap();
         let setting = Setting {
             workers: 1,
             components: 7,
@@ -183,11 +189,16 @@ mod tests {
             rate: 0.0,
             placement: Placement::P1,
         };
-        let capacity = calibration.capacity(&setting, 0.001, (0.1, 0.2)).unwrap().rate;
+        let rate = |calibration: &Calibration| {
+            let search =
+                CapacitySearch { calibration, setting, unsatisfied: 0.001, times: (0.1, 0.2) };
+            search.of_long_time().unwrap().rate
+        };
+        let capacity = rate(&calibration);
         let limit = 1e9 / calibration.saturated_ns(&setting, None);
         assert!((0.93..1.06).contains(&(capacity / limit)), "{capacity} {limit}");
         let shared = Calibration { processors: 1, generator: [0.0, 500.0, 500.0], ..calibration };
-        let less = shared.capacity(&setting, 0.001, (0.1, 0.2)).unwrap().rate;
+        let less = rate(&shared);
         assert!(less < 0.85 * capacity, "the generator takes time: {less} {capacity}");
     }
 
@@ -223,29 +234,27 @@ mod tests {
         };
         let (_, runs) = paused_campaign();
         let runs: Vec<Run> = runs.into_iter().map(slow).map(longer).collect();
-        let calibration = Calibration::of(&runs, &rig(48, 8)).unwrap();
+        let calibration = calibrate(&runs, &rig(48, 8)).unwrap();
         let calm = calibration.clone().without_pauses();
         let setting = Setting { workers: 1, hit_ratio: 0.0, ..runs[0].setting };
         let times = (0.1, 0.4);
-        let stated = calibration.capacity_of_runs(&setting, 0.001, times, 0.95).unwrap();
+        let search =
+            |calibration| CapacitySearch { calibration, setting, unsatisfied: 0.001, times };
+        let stated = search(&calibration).of_runs(0.95).unwrap();
         assert!(stated.low < stated.rate && stated.rate < stated.high, "{stated:?}");
-        assert!(stated.deviation > calibration.deviation(&setting), "{stated:?}");
-        let without = calm.capacity_of_runs(&setting, 0.001, times, 0.95).unwrap();
+        assert!(
+            stated.deviation > Uncertainty::of(&calibration, &setting).deviation(),
+            "{stated:?}"
+        );
+        let without = search(&calm).of_runs(0.95).unwrap();
         assert!(without.rate > 1.1 * stated.rate && without.deviation < 0.01, "{without:?}");
         // Measurements with other random numbers.
         let measured = |number: u32| {
             let rates = (0..3).map(|run| {
                 let trace = 1000 + 3 * number + run;
-                let is_enough = |setting: &Setting| {
-                    let one = calibration.predict_traces(
-                        setting,
-                        Speed::USUAL,
-                        times,
-                        trace..trace + 1,
-                    )?;
-                    Ok(one.unsatisfied <= 0.001)
-                };
-                calibration.highest_rate(&setting, 1.02, is_enough).unwrap()
+                search(&calibration)
+                    .highest_rate(trace..trace + 1, 1.02, |one| one.unsatisfied)
+                    .unwrap()
             });
             median(rates.collect())
         };
@@ -253,7 +262,7 @@ mod tests {
         let count = inside.count();
         assert!(count >= 26, "{count} of 30");
         // For long, what is lost in few bad runs counts, too.
-        let long = calibration.capacity(&setting, 0.001, times).unwrap();
+        let long = search(&calibration).of_long_time().unwrap();
         assert!(long.rate < without.rate && long.deviation > 0.0, "{long:?} {stated:?}");
     }
 }

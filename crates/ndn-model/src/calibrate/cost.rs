@@ -6,7 +6,7 @@ use super::effects::{COLUMNS, EFFECT_COUNT, Effects, TRANSFER, regressors};
 use super::error::CalibrateError;
 use super::least_squares::{Row, dot, least_squares, least_squares_without_negative, varied};
 use super::run::Run;
-use super::transfer::{Transfer, excess_ns};
+use super::transfer::{TransferInfluence, excess_ns};
 use crate::random::{StreamId, TraceRandom};
 
 /// Replicates of the bootstrap, each with as many runs as the campaign has.
@@ -58,7 +58,7 @@ pub(super) struct CostFit {
 impl CostFit {
     pub(super) fn of(
         runs: &[&Run],
-        transfers: &[Transfer; 2],
+        transfers: &[TransferInfluence; 2],
         reference_ns: f64,
     ) -> Result<Self, CalibrateError> {
         let mut rows: Vec<Row<COLUMNS>> = runs
@@ -122,7 +122,7 @@ impl CostFit {
 
 /// Processor time of the generator in nanoseconds: per second, per Interest and per answer; and per Interest for each nanosecond
 /// by which a transfer is longer than usual. None is negative.
-pub(super) fn generator(runs: &[&Run], transfers: &[Transfer; 2]) -> ([f64; 3], f64) {
+pub(super) fn generator(runs: &[&Run], transfers: &[TransferInfluence; 2]) -> ([f64; 3], f64) {
     let row = |run: &&Run| {
         let sent = run.sent as f64;
         let x = [run.seconds, sent, run.satisfied as f64, sent * excess_ns(run, transfers)];

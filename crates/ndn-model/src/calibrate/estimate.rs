@@ -6,162 +6,166 @@ use super::calibration::Calibration;
 use super::cost::{CostFit, generator};
 use super::effects::{EFFECT_COUNT, TRANSFER};
 use super::error::CalibrateError;
-use super::latency::{Discrepancy, latency_outside_forwarder};
+use super::latency::{Discrepancy, latency_errors, latency_outside_forwarder};
 use super::order_statistics::{half_width, median};
-use super::prediction::{Prediction, TRACES_OF_LAW};
+use super::prediction::{ModelOfRun, Prediction, TRACES_OF_LAW};
 use super::ranges::Ranges;
 use super::run::{Rig, Run, Setting};
 use super::selection::{
-    for_generator_cost, usable, usable_for_latency, with_least_load, without_waiting_workers,
+    LeftOut, LeftOutReason, for_generator_cost, left_out, usable, usable_for_latency,
+    with_least_load, without_waiting_workers,
 };
 use super::service_times::{forwarding_shapes, pauses_in_services, stage_shares};
-use super::speed::Speed;
-use super::throughput::Throughput;
-use super::transfer::Transfer;
+use super::slowdown::Slowdown;
+use super::throughput::{Answers, Throughput};
+use super::transfer::TransferInfluence;
 use crate::pauses::PauseProcess;
-
-/// Share that a run loses at least by the model if it counts as overloaded.
-const OVERLOADED_LOSS_MIN: f64 = 0.1;
 
 /// Runs that the time to wake up is estimated from, at most, and the longest time.
 const WAKE_UP_RUNS_MAX: usize = 8;
 const WAKE_UP_MAX_NS: f64 = 100e3;
 
-impl Calibration {
-    /// Calibrates from the runs of a campaign.
-    ///
-    /// # Errors
-    /// Too few runs, none with service times, or runs that do not tell the effects apart.
-    pub fn of(runs: &[Run], rig: &Rig) -> Result<Self, CalibrateError> {
-        let usable = usable(runs, rig.processors);
-        let mut transfers = Transfer::by_workers(&usable);
-        let reference_ns = usable.iter().map(|run| run.host.reference_ns());
-        let reference_ns = median(reference_ns.filter(|ns| *ns > 0.0).collect());
-        let CostFit { runs: timed, effects, residual, replicates, slowdown_exponent } =
-            CostFit::of(&without_waiting_workers(&usable), &transfers, reference_ns)?;
-        let (generator, generator_transfer) =
-            generator(&for_generator_cost(&usable, rig.processors), &transfers);
-        for (transfer, effect) in transfers.iter_mut().zip(&effects[TRANSFER..]) {
-            transfer.effect = *effect;
+/// Calibrates from the runs of a campaign.
+///
+/// # Errors
+/// Too few runs, none with service times, or runs that do not tell the effects apart.
+pub fn calibrate(runs: &[Run], rig: &Rig) -> Result<Calibration, CalibrateError> {
+    let usable = usable(runs, rig.processors);
+    let mut transfers = TransferInfluence::by_workers(&usable);
+    let reference_ns = usable.iter().map(|run| run.host.reference_ns());
+    let reference_ns = median(reference_ns.filter(|ns| *ns > 0.0).collect());
+    let CostFit { runs: timed, effects, residual, replicates, slowdown_exponent } =
+        CostFit::of(&without_waiting_workers(&usable), &transfers, reference_ns)?;
+    let (generator, generator_transfer) =
+        generator(&for_generator_cost(&usable, rig.processors), &transfers);
+    for (transfer, effect) in transfers.iter_mut().zip(&effects[TRANSFER..]) {
+        transfer.effect = *effect;
+    }
+    let mut calibration = Calibration {
+        runs: timed,
+        left_out: left_out(runs, rig.processors),
+        discarded: runs.iter().map(|run| run.discarded).sum(),
+        reference_ns,
+        slowdown_exponent,
+        transfers,
+        effects: effects[..EFFECT_COUNT].to_vec(),
+        residual,
+        replicates,
+        shares: stage_shares(&usable)?,
+        shapes: forwarding_shapes(&usable)?,
+        generator,
+        generator_transfer,
+        latency_ns: latency_outside_forwarder(&usable),
+        pauses: PauseProcess::of(&usable.iter().map(|run| &run.pauses[..]).collect::<Vec<_>>()),
+        pauses_in_services: pauses_in_services(&usable, rig.processors),
+        throughput: Default::default(),
+        turn_ns: rig.turn_ns,
+        wake_up_ns: 0.0,
+        discrepancies: Vec::new(),
+        latency_residual: 0.0,
+        queue: rig.queue,
+        processors: rig.processors,
+        ranges: Ranges::of(&usable),
+    };
+    subtract_charged_pauses(&mut calibration);
+    let for_latency = usable_for_latency(&usable, rig.processors);
+    estimate_wake_up(&mut calibration, &for_latency);
+    estimate_throughput(&mut calibration, &usable, rig.warm_up);
+    estimate_latency_ratios(&mut calibration, &for_latency, rig.warm_up);
+    Ok(calibration)
+}
+
+/// Subtracts from all times the pauses that the kernel counts as processor time.
+fn subtract_charged_pauses(calibration: &mut Calibration) {
+    let running = 1.0 - calibration.pauses.as_ref().map_or(0.0, |pauses| pauses.charged);
+    let effects = calibration.effects.iter_mut().chain(calibration.replicates.iter_mut().flatten());
+    let transfers = calibration.transfers.iter_mut().map(|transfer| &mut transfer.effect);
+    let transfers = transfers.chain(Some(&mut calibration.generator_transfer));
+    effects.chain(&mut calibration.generator).chain(transfers).for_each(|ns| *ns *= running);
+}
+
+/// The setting of a run with its rate and hits as measured, and its prediction without a part that comes from itself.
+fn predict_run<'c>(
+    calibration: &'c Calibration,
+    run: &Run,
+    times: (f64, f64),
+) -> Option<(ModelOfRun<'c>, Prediction)> {
+    let setting = Setting { rate: run.rate(), hit_ratio: run.measured_hit_ratio(), ..run.setting };
+    let slowdown = Slowdown::of(calibration, run);
+    let model = ModelOfRun { calibration, setting, slowdown, times };
+    let traces = if calibration.pauses.is_some() { TRACES_OF_LAW } else { 1 };
+    let prediction = model.predict(traces).ok()?;
+    Some((model, prediction))
+}
+
+/// Estimates the time that a worker takes to wake up: with it, the latencies of the runs with the least load are nearest to
+/// those of the model. Because of the turns, a range of times can have the same latencies: then it is the shortest.
+fn estimate_wake_up(calibration: &mut Calibration, runs: &[&Run]) {
+    const STEPS: u32 = 20;
+    const TIMES: (f64, f64) = (0.02, 0.1);
+    if calibration.turn_ns == 0 {
+        return;
+    }
+    let mut idlest = with_least_load(runs);
+    idlest.truncate(WAKE_UP_RUNS_MAX);
+    let mut best = (f64::INFINITY, 0.0);
+    for step in 0..=STEPS {
+        calibration.wake_up_ns = f64::from(step) * WAKE_UP_MAX_NS / f64::from(STEPS);
+        let errors = idlest.iter().filter_map(|run| {
+            let (_, predicted) = predict_run(calibration, run, TIMES)?;
+            let error = |level: usize, ns: u64| log(ns as f64 / predicted.latency_ns[level]).abs();
+            Some(error(0, run.latency_ns[0]) + error(1, run.latency_ns[2]))
+        });
+        let error = median(errors.collect());
+        if error < best.0 {
+            best = (error, calibration.wake_up_ns);
         }
-        let mut calibration = Self {
-            runs: timed,
-            discarded: runs.iter().map(|run| run.discarded).sum(),
-            reference_ns,
-            slowdown_exponent,
-            transfers,
-            effects: effects[..EFFECT_COUNT].to_vec(),
-            residual,
-            replicates,
-            shares: stage_shares(&usable)?,
-            shapes: forwarding_shapes(&usable)?,
-            generator,
-            generator_transfer,
-            latency_ns: latency_outside_forwarder(&usable),
-            pauses: PauseProcess::of(&usable.iter().map(|run| &run.pauses[..]).collect::<Vec<_>>()),
-            pauses_in_services: pauses_in_services(&usable, rig.processors),
-            throughput: [Throughput::default(); 2],
-            turn_ns: rig.turn_ns,
-            wake_up_ns: 0.0,
-            discrepancies: Vec::new(),
-            latency_residual: 0.0,
-            queue: rig.queue,
-            processors: rig.processors,
-            ranges: Ranges::of(&usable),
+    }
+    calibration.wake_up_ns = best.1;
+}
+
+/// Compares the answers of runs with more load than they can satisfy with those of the model. What keeps a worker from its
+/// work, and is neither in its processor time nor seen by the meter of pauses, is in their ratio.
+fn estimate_throughput(calibration: &mut Calibration, runs: &[&Run], warm_up: f64) {
+    let mut answers = [Vec::new(), Vec::new()];
+    for run in runs {
+        let measured = run.satisfied as f64 / run.sent.max(1) as f64;
+        let Some((model, predicted)) = predict_run(calibration, run, (warm_up, run.seconds)) else {
+            continue;
         };
-        calibration.subtract_charged_pauses();
-        let for_latency = usable_for_latency(&usable, rig.processors);
-        calibration.estimate_wake_up(&for_latency);
-        calibration.estimate_throughput(&usable, rig.warm_up);
-        calibration.estimate_latency_ratios(&for_latency, rig.warm_up);
-        Ok(calibration)
+        answers[usize::from(calibration.is_shared(&run.setting))].push(Answers {
+            setting: run.setting,
+            measured,
+            predicted: predicted.satisfied,
+            headroom: model.headroom(),
+        });
     }
+    calibration.throughput = answers.map(|answers| Throughput::of(&answers));
+}
 
-    /// Subtracts from all times the pauses that the kernel counts as processor time.
-    fn subtract_charged_pauses(&mut self) {
-        let running = 1.0 - self.pauses.as_ref().map_or(0.0, |pauses| pauses.charged);
-        let effects = self.effects.iter_mut().chain(self.replicates.iter_mut().flatten());
-        let transfers = self.transfers.iter_mut().map(|transfer| &mut transfer.effect);
-        let transfers = transfers.chain(Some(&mut self.generator_transfer));
-        effects.chain(&mut self.generator).chain(transfers).for_each(|ns| *ns *= running);
+/// Compares the latencies of the runs with those of the model.
+fn estimate_latency_ratios(calibration: &mut Calibration, runs: &[&Run], warm_up: f64) {
+    let mut all = Vec::new();
+    for run in runs {
+        let prediction = predict_run(calibration, run, (warm_up, run.seconds));
+        let Some((model, predicted)) =
+            prediction.filter(|(_, predicted)| predicted.latency_ns[0] > 0.0)
+        else {
+            calibration
+                .left_out
+                .push(LeftOut { run: run.number, reason: LeftOutReason::NotPredicted });
+            continue;
+        };
+        let measured = [run.latency_ns[0], run.latency_ns[2]];
+        let ratio = [0, 1].map(|level| measured[level] as f64 / predicted.latency_ns[level]);
+        all.push(Discrepancy {
+            is_shared: calibration.is_shared(&run.setting),
+            load: model.load(),
+            ratio,
+        });
     }
-
-    /// The setting of a run with its rate and hits as measured, and its prediction without a part that comes from itself.
-    fn predict_run(&self, run: &Run, times: (f64, f64)) -> Option<(Setting, f64, Prediction)> {
-        let setting =
-            Setting { rate: run.rate(), hit_ratio: run.measured_hit_ratio(), ..run.setting };
-        let speed = self.speed(run);
-        let traces = if self.pauses.is_some() { TRACES_OF_LAW } else { 1 };
-        let prediction = self.predict(&setting, speed, times, traces).ok()?;
-        Some((setting, self.load(&setting, speed), prediction))
-    }
-
-    /// Estimates the time that a worker takes to wake up: with it, the latencies of the runs with the least load are nearest to
-    /// those of the model. Because of the turns, a range of times can have the same latencies: then it is the shortest.
-    fn estimate_wake_up(&mut self, runs: &[&Run]) {
-        const STEPS: u32 = 20;
-        const TIMES: (f64, f64) = (0.02, 0.1);
-        if self.turn_ns == 0 {
-            return;
-        }
-        let mut idlest = with_least_load(runs);
-        idlest.truncate(WAKE_UP_RUNS_MAX);
-        let mut best = (f64::INFINITY, 0.0);
-        for step in 0..=STEPS {
-            self.wake_up_ns = f64::from(step) * WAKE_UP_MAX_NS / f64::from(STEPS);
-            let errors = idlest.iter().filter_map(|run| {
-                let (_, _, predicted) = self.predict_run(run, TIMES)?;
-                let error =
-                    |level: usize, ns: u64| log(ns as f64 / predicted.latency_ns[level]).abs();
-                Some(error(0, run.latency_ns[0]) + error(1, run.latency_ns[2]))
-            });
-            let error = median(errors.collect());
-            if error < best.0 {
-                best = (error, self.wake_up_ns);
-            }
-        }
-        self.wake_up_ns = best.1;
-    }
-
-    /// Compares the answers of runs with more load than they can satisfy with those of the model. What keeps a worker from its
-    /// work, and is neither in its processor time nor seen by the meter of pauses, is in their ratio.
-    fn estimate_throughput(&mut self, runs: &[&Run], warm_up: f64) {
-        let mut logs = [Vec::new(), Vec::new()];
-        for run in runs {
-            // Half a load is not more than a run can satisfy, with a generator on the processor of a worker neither.
-            if self.load(&Setting { rate: run.rate(), ..run.setting }, Speed::USUAL) < 0.5 {
-                continue;
-            }
-            let Some((setting, _, predicted)) = self.predict_run(run, (warm_up, run.seconds))
-            else {
-                continue;
-            };
-            let ratio = run.satisfied as f64 / run.sent.max(1) as f64 / predicted.satisfied;
-            if predicted.unsatisfied > OVERLOADED_LOSS_MIN && ratio.is_normal() {
-                logs[usize::from(self.is_shared(&setting))].push(log(ratio));
-            }
-        }
-        self.throughput = logs.map(|logs| Throughput::of(&logs));
-    }
-
-    /// Compares the latencies of the runs with those of the model.
-    fn estimate_latency_ratios(&mut self, runs: &[&Run], warm_up: f64) {
-        let mut all = Vec::new();
-        for run in runs.iter().filter(|run| run.latency_ns[0] > 0) {
-            let Some((setting, load, predicted)) = self.predict_run(run, (warm_up, run.seconds))
-            else {
-                continue;
-            };
-            if predicted.latency_ns[0] <= 0.0 {
-                continue;
-            }
-            let measured = [run.latency_ns[0], run.latency_ns[2]];
-            let ratio = [0, 1].map(|level| measured[level] as f64 / predicted.latency_ns[level]);
-            all.push(Discrepancy { is_shared: self.is_shared(&setting), load, ratio });
-        }
-        self.discrepancies = all;
-        self.latency_residual = half_width(self.latency_errors());
-    }
+    calibration.discrepancies = all;
+    calibration.latency_residual = half_width(latency_errors(&calibration.discrepancies));
 }
 
 #[cfg(test)]
@@ -171,16 +175,21 @@ mod tests {
     use libm::exp;
 
     use crate::assembly::Placement;
-    use crate::calibrate::EFFECTS;
     use crate::calibrate::effects::REMOTE;
     use crate::calibrate::test_campaign::{TRUE, campaign, paused_campaign, rig};
+    use crate::calibrate::{CapacitySearch, EFFECTS, LatencyFactors, Uncertainty, model_text};
     use crate::file::Model;
     use crate::network::Network;
     use crate::random::{StreamId, TraceRandom};
 
+    fn capacity(calibration: &Calibration, setting: Setting) -> f64 {
+        let search = CapacitySearch { calibration, setting, unsatisfied: 0.001, times: (0.1, 0.2) };
+        search.of_long_time().unwrap().rate
+    }
+
     #[test]
     fn effects_of_known_runs_are_recovered() {
-        let calibration = Calibration::of(&campaign(), &rig(1024, 2)).unwrap();
+        let calibration = calibrate(&campaign(), &rig(1024, 2)).unwrap();
         for (name, (found, expected)) in EFFECTS.iter().zip(calibration.effects.iter().zip(TRUE)) {
             assert!(
                 (found - expected).abs() < 0.03 * expected + 15.0,
@@ -189,13 +198,13 @@ mod tests {
         }
         assert!((0.005..0.02).contains(&calibration.residual), "{}", calibration.residual);
         let setting = campaign()[5].setting;
-        let deviation = calibration.deviation(&setting);
+        let deviation = Uncertainty::of(&calibration, &setting).deviation();
         assert!((0.005..0.025).contains(&deviation), "{deviation}");
     }
 
     #[test]
     fn placements_are_answered_if_remote_memory_was_measured() {
-        let local = Calibration::of(&campaign(), &rig(1024, 2)).unwrap();
+        let local = calibrate(&campaign(), &rig(1024, 2)).unwrap();
         assert!(local.answers(Placement::P1) && !local.answers(Placement::P4));
         // 250 ns more for each Interest and its Data in remote memory.
         let moved = |(number, run): (usize, Run)| {
@@ -207,13 +216,13 @@ mod tests {
             Run { setting, cpu_ns, ..run }
         };
         let runs: Vec<Run> = campaign().into_iter().enumerate().map(moved).collect();
-        let calibration = Calibration::of(&runs, &rig(1024, 2)).unwrap();
+        let calibration = calibrate(&runs, &rig(1024, 2)).unwrap();
         assert!((calibration.effects[REMOTE] - 250.0).abs() < 25.0, "{:?}", calibration.effects);
         assert!(calibration.answers(Placement::P2) && calibration.answers(Placement::P4));
         let near = Setting { placement: Placement::P1, hit_ratio: 0.0, ..campaign()[0].setting };
         let rate = |placement: Placement| {
             let setting = Setting { placement, ..near };
-            calibration.capacity(&setting, 0.001, (0.1, 0.2)).unwrap().rate
+            capacity(&calibration, setting)
         };
         let [p1, p2, p4] = [Placement::P1, Placement::P2, Placement::P4].map(rate);
         let slower = calibration.saturated_ns(&Setting { placement: Placement::P4, ..near }, None)
@@ -238,32 +247,37 @@ mod tests {
         let at = |rate: f64| {
             campaign().into_iter().map(move |run| {
                 let sent = (rate * run.seconds) as u64;
-                Run { sent, setting: Setting { rate, ..run.setting }, ..run }
+                Run { sent, satisfied: sent, setting: Setting { rate, ..run.setting }, ..run }
             })
         };
         let runs: Vec<Run> = at(100e3).chain(at(220e3)).map(with_latency).collect();
-        let calibration = Calibration::of(&runs, &rig(1024, 8)).unwrap();
+        let calibration = calibrate(&runs, &rig(1024, 8)).unwrap();
         assert!(calibration.latency_residual < 0.2, "{}", calibration.latency_residual);
         for (rate, expected) in [(100e3, 180_000.0), (220e3, 90_000.0)] {
             let setting = Setting { rate, hit_ratio: 0.0, ..campaign()[0].setting };
-            let found =
-                calibration.predict(&setting, Speed::USUAL, (0.05, 0.1), 1).unwrap().latency_ns[1];
+            let model = ModelOfRun {
+                calibration: &calibration,
+                setting,
+                slowdown: Slowdown::NONE,
+                times: (0.05, 0.1),
+            };
+            let found = model.predict(1).unwrap().latency_ns[1];
             assert!((found / expected - 1.0).abs() < 0.25, "{rate}: {found}");
         }
         let few = |runs: usize| {
             let discrepancies = calibration.discrepancies[..runs].to_vec();
-            Calibration { discrepancies, ..calibration.clone() }.latency_factors(0.95)
+            LatencyFactors::of(&discrepancies, 0.95).range
         };
         assert!(few(0).is_none() && few(18).is_none(), "19 runs have 19 in 20 below the largest");
-        let (low, high) = calibration.latency_factors(0.95).unwrap();
+        let (low, high) = LatencyFactors::of(&calibration.discrepancies, 0.95).range.unwrap();
         // More than one in twenty has a load between the two.
         assert!(low < 1.0 && high > 1.0 && high < 2.1, "{low} {high}");
     }
 
     #[test]
     fn throughput_of_overloaded_runs_corrects_the_capacity() {
-        let known = Calibration::of(&campaign(), &rig(64, 8)).unwrap();
-        assert_eq!(known.throughput, [Throughput::default(); 2]);
+        let known = calibrate(&campaign(), &rig(64, 8)).unwrap();
+        assert_eq!(known.throughput.each_ref().map(|one| one.runs), [0; 2]);
         // A worker has a tenth less of its processor than its processor time shows, and runs differ by three percent.
         let slower = |run: Run| {
             let rate = 1.5e9 * run.setting.workers as f64 / known.saturated_ns(&run.setting, None);
@@ -273,15 +287,15 @@ mod tests {
             Run { seconds, sent, satisfied, refused: sent - satisfied, ..run }
         };
         let runs: Vec<Run> = campaign().into_iter().map(slower).collect();
-        let calibration = Calibration::of(&runs, &rig(64, 8)).unwrap();
-        let found = calibration.throughput[0];
+        let calibration = calibrate(&runs, &rig(64, 8)).unwrap();
+        let found = &calibration.throughput[0];
         assert!(found.runs > 50 && (found.factor - 0.9).abs() < 0.03, "{found:?}");
         assert!((0.02..0.06).contains(&found.deviation), "{found:?}");
         let setting = Setting { workers: 1, hit_ratio: 0.0, ..campaign()[0].setting };
-        let rate = |of: &Calibration| of.capacity(&setting, 0.001, (0.1, 0.2)).unwrap().rate;
+        let rate = |of: &Calibration| capacity(of, setting);
         assert!((rate(&calibration) / rate(&known) - 0.9).abs() < 0.03);
-        let (low, high) = calibration.throughput_factors(&setting, 0.95);
-        assert!(low < 0.97 && high > 1.03 && high < 1.15, "{low} {high}");
+        let (low, high) = Uncertainty::of(&calibration, &setting).throughput_factors(0.95);
+        assert!((0.85..0.97).contains(&low) && high > 1.03 && high < 1.15, "{low} {high}");
     }
 
     #[test]
@@ -289,17 +303,17 @@ mod tests {
         let known = Calibration {
             turn_ns: 20_000,
             wake_up_ns: 30_000.0,
-            ..Calibration::of(&campaign(), &rig(4096, 8)).unwrap()
+            ..calibrate(&campaign(), &rig(4096, 8)).unwrap()
         };
         let known = Calibration { discrepancies: Vec::new(), ..known };
         let woken = |run: Run| {
-            let (_, _, predicted) = known.predict_run(&run, (0.02, 0.1)).unwrap();
+            let (_, predicted) = predict_run(&known, &run, (0.02, 0.1)).unwrap();
             let latency_ns = predicted.latency_ns.map(|ns| ns as u64);
             Run { latency_ns: [latency_ns[0], latency_ns[1], latency_ns[1]], ..run }
         };
         let runs: Vec<Run> = campaign().into_iter().map(woken).collect();
         let rig = Rig { turn_ns: 20_000, ..rig(4096, 8) };
-        let found = Calibration::of(&runs, &rig).unwrap();
+        let found = calibrate(&runs, &rig).unwrap();
         assert!((found.wake_up_ns - 30_000.0).abs() < 1.0, "{}", found.wake_up_ns);
         assert!(found.latency_residual < 0.05, "{}", found.latency_residual);
     }
@@ -308,22 +322,22 @@ mod tests {
     fn campaigns_that_do_not_suffice_are_refused() {
         let few: Vec<Run> = campaign().into_iter().take(10).collect();
         assert!(matches!(
-            Calibration::of(&few, &rig(1024, 2)),
+            calibrate(&few, &rig(1024, 2)),
             Err(CalibrateError::TooFewRuns { runs: 10, .. })
         ));
         let untraced: Vec<Run> =
             campaign().into_iter().map(|run| Run { services: None, ..run }).collect();
-        assert_eq!(Calibration::of(&untraced, &rig(1024, 2)), Err(CalibrateError::NotTraced));
+        assert_eq!(calibrate(&untraced, &rig(1024, 2)), Err(CalibrateError::NotTraced));
         let idle = campaign().into_iter().map(|run| Run { cpu_ns: vec![0], ..run });
         let runs: Vec<Run> = campaign().into_iter().chain(idle).collect();
-        let calibration = Calibration::of(&runs, &rig(1024, 2)).unwrap();
+        let calibration = calibrate(&runs, &rig(1024, 2)).unwrap();
         assert_eq!((calibration.runs, calibration.fault()), (64, None));
     }
 
     #[test]
     fn planted_pauses_are_recovered_and_taken_off() {
         let (planted, runs) = paused_campaign();
-        let calibration = Calibration::of(&runs, &rig(1024, 2)).unwrap();
+        let calibration = calibrate(&runs, &rig(1024, 2)).unwrap();
         let pauses = calibration.pauses.as_ref().unwrap();
         assert!((pauses.share - 0.1).abs() < 0.01 && !pauses.are_together(), "{pauses:?}");
         for (own, known) in
@@ -342,7 +356,7 @@ mod tests {
         let setting = Setting { workers: 1, hit_ratio: 0.0, ..runs[0].setting };
         let network = |calibration: &Calibration, workers| {
             let setting = Setting { workers, ..setting };
-            let text = calibration.model_text(&setting, 0.1, 0.2).unwrap();
+            let text = model_text(calibration, &setting, 0.1, 0.2).unwrap();
             Model::parse(&text).unwrap().network
         };
         let processors = |network: Network| network.pauses.map(|p| (p.stations, p.consumers));

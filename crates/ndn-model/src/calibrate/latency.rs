@@ -45,6 +45,40 @@ pub(super) fn latency_ratio_near(all: &[Discrepancy], is_shared: bool, load: f64
     })
 }
 
+/// Logarithms of measured p99 latencies over predicted ones, each run predicted by the others.
+pub(super) fn latency_errors(all: &[Discrepancy]) -> Vec<f64> {
+    let errors = (0..all.len()).filter_map(|index| {
+        let mut others = all.to_vec();
+        let own = others.swap_remove(index);
+        let known = others.iter().any(|other| other.is_shared == own.is_shared);
+        let error = log(own.ratio[1] / latency_ratio_near(&others, own.is_shared, own.load)[1]);
+        (known && error.is_finite()).then_some(error)
+    });
+    errors.collect()
+}
+
+/// Factors on the p99 latency within which that of a run lies with a given probability.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LatencyFactors {
+    /// Lower and upper factor; none with too few runs.
+    pub range: Option<(f64, f64)>,
+    /// Runs that they come from.
+    pub runs: usize,
+}
+
+impl LatencyFactors {
+    /// With a probability of approximately `confidence`: the quantile by rank of the errors of the measured runs, each
+    /// predicted by the others (the jackknife of Barber, Candès, Ramdas, Tibshirani 2021, whose jackknife+ has a guarantee).
+    #[must_use]
+    pub fn of(all: &[Discrepancy], confidence: f64) -> Self {
+        let mut widths: Vec<f64> = latency_errors(all).into_iter().map(f64::abs).collect();
+        widths.sort_by(f64::total_cmp);
+        let rank = (confidence * (widths.len() + 1) as f64).ceil() as usize;
+        let width = widths.get(rank.max(1) - 1);
+        Self { range: width.map(|width| (exp(-width), exp(*width))), runs: widths.len() }
+    }
+}
+
 /// Medians of p50 and p99 over the runs with the least load, in nanoseconds.
 pub(super) fn latency_outside_forwarder(runs: &[&Run]) -> [f64; 2] {
     let idlest = with_least_load(runs);

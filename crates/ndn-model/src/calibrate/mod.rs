@@ -13,18 +13,19 @@
 //! | `run` | the record of a run |
 //! | `selection` | the runs that an estimate uses |
 //! | `effects`, `cost` | the linear model of processor time, and its fit to runs |
-//! | `least_squares`, `order_statistics` | the statistics behind them |
+//! | `least_squares`, `censored`, `order_statistics` | the statistics behind them |
 //! | `transfer` | the time of a cache line between processors |
 //! | `service_times` | shares of the stages, shapes of distributions |
 //! | `throughput`, `latency` | corrections by what the model does not explain |
 //! | `calibration`, `ranges` | the parameters, their file, and the ranges that were measured |
-//! | `speed`, `uncertainty` | the machine during a run, deviations and intervals |
+//! | `slowdown`, `uncertainty` | the machine during a run, deviations and intervals |
 //! | `packet_times`, `model_text` | times of packets, model files |
 //! | `prediction`, `capacity` | simulation of runs, search for capacities |
 //! | `estimate` | all parameters from the runs of a campaign |
 
 mod calibration;
 mod capacity;
+mod censored;
 mod cost;
 mod effects;
 mod error;
@@ -39,7 +40,7 @@ mod ranges;
 mod run;
 mod selection;
 mod service_times;
-mod speed;
+mod slowdown;
 #[cfg(test)]
 mod test_campaign;
 mod throughput;
@@ -47,19 +48,23 @@ mod transfer;
 mod uncertainty;
 
 pub use calibration::{Calibration, probe_effect};
-pub use capacity::{Capacity, CapacityOfRuns};
+pub use capacity::{Capacity, CapacityOfRuns, CapacitySearch};
 pub use effects::EFFECTS;
 pub use error::CalibrateError;
-pub use latency::Discrepancy;
+pub use estimate::calibrate;
+pub use latency::{Discrepancy, LatencyFactors};
+pub use model_text::model_text;
 pub use order_statistics::half_width;
 pub use packet_times::{PacketTime, PacketTimes};
-pub use prediction::Prediction;
+pub use prediction::{ModelOfRun, Prediction};
 pub use ranges::Ranges;
 pub use run::{
-    FACES, Histogram, Host, PREFIXES, QueueLength, QueueLengths, Rig, Run, STALL_MIN_NS,
-    ServiceTimes, Setting, Stalls,
+    Disturbance, FACES, Histogram, Host, PREFIXES, QueueLength, QueueLengths, Rig, Run,
+    STALL_MIN_NS, ServiceTimes, Setting, Stalls,
 };
+pub use selection::{LeftOut, LeftOutReason, why_unusable, why_without_latency};
 pub use service_times::Shape;
-pub use speed::Speed;
-pub use throughput::Throughput;
-pub use transfer::Transfer;
+pub use slowdown::Slowdown;
+pub use throughput::{RunCapacity, Throughput};
+pub use transfer::TransferInfluence;
+pub use uncertainty::Uncertainty;

@@ -60,24 +60,24 @@ pub struct PacketTimes {
     pub sleep_ns: f64,
 }
 
-impl Calibration {
+impl Stages {
     /// Divides the time of an Interest and its Data between the stages.
-    pub(super) fn stages(&self, setting: &Setting) -> Result<Stages, CalibrateError> {
-        let miss = self.at(setting, 0.0, Placement::P1);
+    pub(super) fn of(calibration: &Calibration, setting: &Setting) -> Result<Self, CalibrateError> {
+        let miss = calibration.at(setting, 0.0, Placement::P1);
         if !(miss > 0.0 && miss.is_finite()) {
             let reason = format!(
                 "the time of an Interest would be {miss:.0} ns: too far from what was measured"
             );
             return Err(CalibrateError::Undetermined(reason));
         }
-        if let Some(fault) = self.shapes.iter().find_map(|shape| shape.table().fault()) {
+        if let Some(fault) = calibration.shapes.iter().find_map(|shape| shape.table().fault()) {
             return Err(CalibrateError::Undetermined(format!("shapes: {fault}")));
         }
         let [dispatch_i, forward_interest, dispatch_d, forward_data, rest] =
-            self.shares.map(|share| share * miss);
+            calibration.shares.map(|share| share * miss);
         let (input_interest, output) = (dispatch_i + 0.25 * rest, 0.25 * rest);
-        let hit = self.at(setting, 1.0, Placement::P1);
-        Ok(Stages {
+        let hit = calibration.at(setting, 1.0, Placement::P1);
+        Ok(Self {
             miss,
             input_interest,
             forward_interest,
@@ -87,27 +87,29 @@ impl Calibration {
             output,
         })
     }
+}
 
+impl PacketTimes {
     /// The time that a worker takes for packets in a setting, without pauses. The share of hits and the rate of the
     /// setting have no influence.
     ///
     /// # Errors
     /// A cost that is not positive: the setting is too far from what was measured.
-    pub fn packet_times(&self, setting: &Setting) -> Result<PacketTimes, CalibrateError> {
-        let stages = self.stages(setting)?;
+    pub fn of(calibration: &Calibration, setting: &Setting) -> Result<Self, CalibrateError> {
+        let stages = Stages::of(calibration, setting)?;
         let time = |input: f64, forwarding: Distribution| PacketTime {
             handling: (input + stages.output) * NS,
             forwarding,
         };
-        let [of_interest, of_data] = &self.shapes;
-        Ok(PacketTimes {
+        let [of_interest, of_data] = &calibration.shapes;
+        Ok(Self {
             interest: time(
                 stages.input_interest,
                 of_interest.scaled(stages.forward_interest.max(NS_MIN) * NS),
             ),
             data: time(stages.input_data, of_data.scaled(stages.forward_data.max(NS_MIN) * NS)),
             hit: time(stages.input_interest, Distribution::Constant(stages.forward_hit * NS)),
-            sleep_ns: self.effects[SLEEP].max(0.0),
+            sleep_ns: calibration.effects[SLEEP].max(0.0),
         })
     }
 }
@@ -117,14 +119,15 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::calibrate::Shape;
+    use crate::calibrate::calibrate;
     use crate::calibrate::test_campaign::{TRUE, campaign, rig};
     use crate::random::{StreamId, TraceRandom};
 
     #[test]
     fn times_of_packets_add_up_to_those_of_interests() {
-        let calibration = Calibration::of(&campaign(), &rig(1024, 2)).unwrap();
+        let calibration = calibrate(&campaign(), &rig(1024, 2)).unwrap();
         let setting = Setting { workers: 1, hit_ratio: 0.0, ..campaign()[6].setting };
-        let times = calibration.packet_times(&setting).unwrap();
+        let times = PacketTimes::of(&calibration, &setting).unwrap();
         let near = |found: f64, expected: f64| {
             assert!((found / expected - 1.0).abs() < 1e-3, "{found} {expected}");
         };
@@ -141,14 +144,14 @@ mod tests {
         assert!((mean / times.interest.mean_ns() / NS - 1.0).abs() < 0.02, "{mean}");
         // Other names and contents take other times.
         let longer = Setting { components: 40, payload: 8000, ..setting };
-        let longer = calibration.packet_times(&longer).unwrap();
+        let longer = PacketTimes::of(&calibration, &longer).unwrap();
         assert!(longer.interest.mean_ns() > 1.2 * times.interest.mean_ns());
         let negative = Calibration { effects: vec![0.0, -1.0], ..calibration.clone() };
-        let error = negative.packet_times(&setting).unwrap_err();
+        let error = PacketTimes::of(&negative, &setting).unwrap_err();
         assert!(error.to_string().contains("too far from what was measured"), "{error}");
         let [interest, data] = calibration.shapes.clone();
         let shapes = [Shape { quantiles: Vec::new(), ..interest }, data];
-        let error = Calibration { shapes, ..calibration }.packet_times(&setting).unwrap_err();
+        let error = PacketTimes::of(&Calibration { shapes, ..calibration }, &setting).unwrap_err();
         assert!(error.to_string().contains("two or more"), "{error}");
     }
 }

@@ -5,10 +5,11 @@ use libm::sqrt;
 use super::calibration::Calibration;
 use super::error::CalibrateError;
 use super::latency::latency_ratio_near;
+use super::model_text::model_text;
 use super::order_statistics::median;
 use super::packet_times::NS;
 use super::run::Setting;
-use super::speed::Speed;
+use super::slowdown::Slowdown;
 use crate::fast::FastEngine;
 use crate::file::{FileError, Model};
 use crate::network::{Network, Outcome, Record};
@@ -74,80 +75,96 @@ impl RunCounts {
     }
 }
 
-impl Calibration {
-    /// Predicts a run with a warm-up and a window of these seconds, on a machine of this speed: the median of some traces.
+/// The model of a run: of a setting, on a machine as slow as it is then.
+#[derive(Debug, Clone, Copy)]
+pub struct ModelOfRun<'c> {
+    /// The calibrated parameters.
+    pub calibration: &'c Calibration,
+    /// The setting.
+    pub setting: Setting,
+    /// The machine during the run.
+    pub slowdown: Slowdown,
+    /// Seconds of the warm-up and of the window.
+    pub times: (f64, f64),
+}
+
+impl ModelOfRun<'_> {
+    /// Predicts the run: the median of some traces.
     ///
     /// # Errors
     /// A setting too far from what was measured, or a fault of the model.
-    pub fn predict(
-        &self,
-        setting: &Setting,
-        speed: Speed,
-        times: (f64, f64),
-        traces: u32,
-    ) -> Result<Prediction, CalibrateError> {
-        self.predict_traces(setting, speed, times, 0..traces)
+    pub fn predict(&self, traces: u32) -> Result<Prediction, CalibrateError> {
+        self.predict_traces(0..traces)
     }
 
     pub(super) fn predict_traces(
         &self,
-        setting: &Setting,
-        speed: Speed,
-        (warm_up, seconds): (f64, f64),
         traces: core::ops::Range<u32>,
     ) -> Result<Prediction, CalibrateError> {
         /// Change of the satisfied share at which the time of the generator is known.
         const SATISFIED_TOLERANCE: f64 = 0.02;
-        let text = self.model_text(setting, warm_up, seconds)?;
+        let Self { calibration, setting, times: (warm_up, seconds), .. } = self;
+        let text = model_text(calibration, setting, *warm_up, *seconds)?;
         let model = Model::parse(&text)
             .map_err(|error: FileError| CalibrateError::Undetermined(error.to_string()))?;
         // The generator takes time from the last worker, the more the more it sends and receives.
-        let mut satisfied = f64::min(1.0, 1.0 / self.load(setting, speed));
-        let mut prediction = self.simulate(&model, setting, (speed, satisfied), traces.clone());
+        let mut satisfied = f64::min(1.0, 1.0 / self.load());
+        let mut prediction = self.simulate(&model, satisfied, traces.clone());
         for _ in 0..2 {
-            if !self.is_shared(setting)
+            if !calibration.is_shared(setting)
                 || (prediction.satisfied - satisfied).abs() <= SATISFIED_TOLERANCE
             {
                 break;
             }
             satisfied = prediction.satisfied;
-            prediction = self.simulate(&model, setting, (speed, satisfied), traces.clone());
+            prediction = self.simulate(&model, satisfied, traces.clone());
         }
-        let load = self.load(setting, speed);
-        let ratio = latency_ratio_near(&self.discrepancies, self.is_shared(setting), load);
+        let ratio = latency_ratio_near(
+            &calibration.discrepancies,
+            calibration.is_shared(setting),
+            self.load(),
+        );
         for (latency_ns, ratio) in prediction.latency_ns.iter_mut().zip(ratio) {
             *latency_ns *= ratio;
         }
         Ok(prediction)
     }
 
-    /// The part of the last worker's time that the generator takes, on the same processor.
-    fn generator_share(&self, setting: &Setting, speed: Speed, satisfied: f64) -> f64 {
-        if !self.is_shared(setting) {
+    /// Rate over the rate at which the workers are always busy.
+    pub(super) fn load(&self) -> f64 {
+        let saturated_ns = self.calibration.saturated_ns(&self.setting, None);
+        let busy = self.setting.rate * self.slowdown.forwarder * saturated_ns / 1e9;
+        busy / self.setting.workers as f64
+    }
+
+    /// The rate at which the busiest worker has no time left, over that of the setting.
+    pub(super) fn headroom(&self) -> f64 {
+        (1.0 - self.generator_share(1.0)) / self.load()
+    }
+
+    /// The part of the last worker's time that the generator takes, on the same processor, if it receives an answer to this
+    /// share of the Interests.
+    fn generator_share(&self, satisfied: f64) -> f64 {
+        if !self.calibration.is_shared(&self.setting) {
             return 0.0;
         }
-        let [idle, per_sent, per_satisfied] = self.generator;
-        let busy = idle + setting.rate * (per_sent + per_satisfied * satisfied);
-        let running = 1.0 - self.pauses.as_ref().map_or(0.0, |pauses| pauses.share);
-        (speed.generator * busy / 1e9 / running).min(GENERATOR_SHARE_MAX)
+        let [idle, per_sent, per_satisfied] = self.calibration.generator;
+        let busy = idle + self.setting.rate * (per_sent + per_satisfied * satisfied);
+        let paused = self.calibration.pauses.as_ref().map_or(0.0, |pauses| pauses.share);
+        (self.slowdown.generator * busy / 1e9 / (1.0 - paused)).min(GENERATOR_SHARE_MAX)
     }
 
     /// `satisfied`: the share of the Interests that the generator receives an answer to.
-    fn simulate(
-        &self,
-        model: &Model,
-        setting: &Setting,
-        (speed, satisfied): (Speed, f64),
-        traces: core::ops::Range<u32>,
-    ) -> Prediction {
+    fn simulate(&self, model: &Model, satisfied: f64, traces: core::ops::Range<u32>) -> Prediction {
         let mut network = model.network.clone();
-        let share = self.generator_share(setting, speed, satisfied);
-        for worker in 0..setting.workers {
-            let is_last = worker + 1 == setting.workers;
+        let share = self.generator_share(satisfied);
+        let workers = self.setting.workers;
+        for worker in 0..workers {
+            let is_last = worker + 1 == workers;
             let running = if is_last { 1.0 - share } else { 1.0 };
-            scale_service_times(&mut network, worker, speed.forwarder / running);
+            scale_service_times(&mut network, worker, self.slowdown.forwarder / running);
         }
-        self.set_turns(&mut network, setting, speed);
+        self.set_turns(&mut network);
         let mut engine = FastEngine::without_digests(&network);
         let window_ps = (model.warm_up_ps, model.horizon_ps);
         let mut counts = Vec::new();
@@ -172,22 +189,23 @@ impl Calibration {
 
     /// The generator sends, and receives, in turns; Interests that were due during a pause leave one by one, as fast as it
     /// sends. A worker takes some time to wake up.
-    fn set_turns(&self, network: &mut Network, setting: &Setting, speed: Speed) {
+    fn set_turns(&self, network: &mut Network) {
         const BUSY_SHARE_MAX: f64 = 0.9;
         let faces = network.consumers.len();
-        let per_sent_ns =
-            (speed.generator * self.generator[1]).min(BUSY_SHARE_MAX * 1e9 / setting.rate);
+        let calibration = self.calibration;
+        let per_sent_ns = (self.slowdown.generator * calibration.generator[1])
+            .min(BUSY_SHARE_MAX * 1e9 / self.setting.rate);
         for face in network.faces.iter_mut().take(faces) {
             face.incoming.transmit_ps[0] = (faces as f64 * per_sent_ns * NS) as u64;
         }
-        if self.turn_ns == 0 {
+        if calibration.turn_ns == 0 {
             return;
         }
-        let turn_ps = self.turn_ns * NS as u64;
+        let turn_ps = calibration.turn_ns * NS as u64;
         for (number, face) in network.faces.iter_mut().enumerate() {
             // An answer leaves in the turn in which its Interest was received.
             face.incoming.turns_ps = [if number < faces { turn_ps } else { 1 }, 1];
-            face.incoming.delay_ps = (self.wake_up_ns * NS) as u64 + 1;
+            face.incoming.delay_ps = (calibration.wake_up_ns * NS) as u64 + 1;
             face.outgoing.turns_ps = [1, turn_ps];
             face.outgoing.delay_ps = 1;
         }
@@ -213,6 +231,7 @@ fn scale_service_times(network: &mut Network, worker: usize, factor: f64) {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::calibrate::calibrate;
     use crate::calibrate::test_campaign::{campaign, rig};
 
     /// While a queue grows, all that is sent in the window is satisfied later, but a run counts the answers within the window.
@@ -232,11 +251,17 @@ mod tests {
         assert!((counts.satisfied - 0.5).abs() < 1e-9 && (counts.unsatisfied - 0.25).abs() < 1e-9);
         assert!((counts.latency_ns[1] - 0.07).abs() < 1e-9, "{:?}", counts.latency_ns);
         // At 1.25 times the capacity a queue of 4096 is not full within 60 ms, and a fifth of the answers is not there yet.
-        let calibration = Calibration::of(&campaign(), &rig(4096, 8)).unwrap();
+        let calibration = calibrate(&campaign(), &rig(4096, 8)).unwrap();
         let near = Setting { workers: 1, hit_ratio: 0.0, ..campaign()[0].setting };
         let rate = 1.25e9 / calibration.saturated_ns(&near, None);
-        let run =
-            calibration.predict(&Setting { rate, ..near }, Speed::USUAL, (0.01, 0.05), 1).unwrap();
+        let run = ModelOfRun {
+            calibration: &calibration,
+            setting: Setting { rate, ..near },
+            slowdown: Slowdown::NONE,
+            times: (0.01, 0.05),
+        }
+        .predict(1)
+        .unwrap();
         assert!(run.unsatisfied < 1e-9, "{run:?}");
         assert!((run.satisfied - 0.8).abs() < 0.02, "{run:?}");
     }

@@ -141,6 +141,34 @@ impl Host {
     }
 }
 
+/// A disturbance of a try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Disturbance {
+    /// Other programs of this machine ran on the processor of a worker, or of the generator.
+    OtherPrograms,
+    /// The host took the processors.
+    Stolen,
+    /// The reference load took longer than usual, or changed during the try.
+    Slowed,
+    /// The host moved a processor.
+    Moved,
+    /// The generator sent less than intended.
+    RateNotReached,
+}
+
+impl core::fmt::Display for Disturbance {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::OtherPrograms => "other programs ran",
+            Self::Stolen => "the host took processors",
+            Self::Slowed => "the reference load was slow, or changed",
+            Self::Moved => "the host moved a processor",
+            Self::RateNotReached => "the generator did not reach the rate",
+        })
+    }
+}
+
 /// Packets in a queue, by samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueLength {
@@ -212,9 +240,12 @@ pub struct Run {
     pub setting: Setting,
     /// Tries that were discarded because the host disturbed the forwarder.
     pub discarded: usize,
-    /// Those of them that were slower than the reference load allows, or changed; not those in which a worker waited.
+    /// The reason of each; files of former versions do not have them.
     #[serde(default)]
-    pub discarded_slow: usize,
+    pub discarded_for: Vec<Disturbance>,
+    /// The disturbance of this try, if all tries were disturbed more than is allowed: this one the least.
+    #[serde(default)]
+    pub disturbed_by: Option<Disturbance>,
     /// The host during the run.
     #[serde(default)]
     pub host: Host,
@@ -308,10 +339,10 @@ impl Run {
     /// processor with the generator it is not counted.
     #[must_use]
     pub fn delayed(&self, processors: usize) -> f64 {
-        let is_alone = self.setting.workers < processors;
-        let workers = self.delayed_ns.len().saturating_sub(usize::from(!is_alone));
+        let generator_is_alone = self.setting.workers < processors;
+        let workers = self.delayed_ns.len().saturating_sub(usize::from(!generator_is_alone));
         let longest_ns = self.delayed_ns[..workers].iter().copied().max().unwrap_or(0);
-        let generator_ns = if is_alone { self.generator_delayed_ns } else { 0 };
+        let generator_ns = if generator_is_alone { self.generator_delayed_ns } else { 0 };
         let share = |ns: u64, seconds: f64| ns as f64 / (seconds * 1e9);
         share(longest_ns, self.worker_seconds()).max(share(generator_ns, self.seconds))
     }

@@ -13,10 +13,10 @@ const VARIATION_MIN: f64 = 0.05;
 /// Runs with the time from which on it is estimated: the effect of fewer would be their error.
 const RUNS_MIN: usize = 10;
 
-/// Transfers of a cache line between processors, and their effect on the time of an Interest.
+/// Transfers of a cache line between processors: how long they usually take, and what longer ones cost an Interest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Transfer {
+pub struct TransferInfluence {
     /// Median time over the runs, in nanoseconds; 0 if it was measured in few of them, or hardly varies.
     pub usual_ns: f64,
     /// Standard deviation between runs, in nanoseconds.
@@ -25,7 +25,7 @@ pub struct Transfer {
     pub effect: f64,
 }
 
-impl Transfer {
+impl TransferInfluence {
     /// Over the runs in which the time was measured; the effect is 0 until it is estimated.
     fn of<'r>(runs: impl Iterator<Item = &'r Run>) -> Self {
         let all: Vec<f64> = runs.map(|run| run.host.transfer_ns).filter(|ns| *ns > 0.0).collect();
@@ -48,7 +48,7 @@ impl Transfer {
 }
 
 /// Nanoseconds by which a transfer was longer in a run than usual; 0 if it was not measured in the run, or hardly varies.
-pub(super) fn excess_ns(run: &Run, transfers: &[Transfer; 2]) -> f64 {
+pub(super) fn excess_ns(run: &Run, transfers: &[TransferInfluence; 2]) -> f64 {
     let usual_ns = transfers[usize::from(run.setting.workers > 1)].usual_ns;
     let own_ns = run.host.transfer_ns;
     if own_ns > 0.0 && usual_ns > 0.0 { own_ns - usual_ns } else { 0.0 }

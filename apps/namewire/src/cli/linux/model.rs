@@ -5,6 +5,7 @@ mod engine;
 mod explore;
 mod forwarder;
 mod host;
+mod left_out;
 mod predict;
 mod question;
 mod reproduce;

@@ -16,8 +16,11 @@ use std::time::Duration;
 
 use clap::{Args, FromArgMatches as _};
 use ndn_model::assembly::Placement;
-use ndn_model::calibrate::{Calibration, EFFECTS, Rig, Run, Setting, half_width, probe_effect};
+use ndn_model::calibrate::{
+    Calibration, EFFECTS, Rig, Run, Setting, calibrate as calibrate_runs, half_width, probe_effect,
+};
 use ndn_model::random::{StreamId, TraceRandom};
+use ndn_model::special::normal_quantile;
 use ndn_sys::clock;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -26,6 +29,7 @@ use serde_json::json;
 use super::super::machine::machine;
 use super::forwarder::{QUEUE, TURN_NS, Window, load, measure, note_progress, places, processors};
 use super::host::Yardstick;
+use super::left_out::{self, Tries};
 use super::question::{PlacementName, read, share, usage};
 use crate::cli::arguments::{at_least_one, duration, size};
 use crate::cli::failure::{Failure, Outcome};
@@ -34,7 +38,7 @@ use crate::cli::output::{self, Table};
 
 #[derive(Args, Debug, Clone)]
 pub(super) struct MeasureOptions {
-    /// Campaign file; an interrupted campaign is continued
+    /// Campaign file; an interrupted campaign is continued, with the options that it was begun with
     file: PathBuf,
     /// Numbers of workers
     #[arg(long, value_delimiter = ',', default_value = "1,2", value_parser = at_least_one::<NonZeroUsize>)]
@@ -339,14 +343,23 @@ pub(super) fn load_runs<H: DeserializeOwned>(path: &Path, what: &str) -> Outcome
     let Some((_, first)) = lines.next() else {
         return Err(usage(format_args!("{}: not {what}: it is empty", path.display())));
     };
-    let header: H = serde_json::from_str(first)
-        .map_err(|error| wrong(1, &format_args!("not the head of {what}: {error}")))?;
+    let header: H = serde_json::from_str(first).map_err(|error| match kind(first) {
+        Some(other) if other != what => wrong(1, &format_args!("{other}, not {what}")),
+        _ => wrong(1, &format_args!("not the head of {what}: {error}")),
+    })?;
     let mut runs = Vec::new();
     for (index, line) in lines.filter(|(_, line)| line.ends_with('\n')) {
         let run: Run = serde_json::from_str(line).map_err(|error| wrong(index + 1, &error))?;
         runs.push(run);
     }
     Ok((header, runs))
+}
+
+/// The kind of a file of runs, by its first line.
+fn kind(first: &str) -> Option<&'static str> {
+    let head: serde_json::Value = serde_json::from_str(first).ok()?;
+    let kinds = [("validation", "a validation"), ("design", "a campaign")];
+    kinds.into_iter().find(|(key, _)| head.get(key).is_some()).map(|(_, kind)| kind)
 }
 
 /// A file that runs are written to, as they are done.
@@ -414,6 +427,12 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
         if runs.len() < header.design.len() {
             check_equipment(path, &header)?;
         }
+        output::note(&format_args!(
+            "{}: {} of {} runs are done; the options are those that the campaign was begun with",
+            path.display(),
+            runs.len(),
+            header.design.len()
+        ));
         (header, runs, RunsFile::append(path)?)
     } else {
         let header = begin(options)?;
@@ -425,7 +444,6 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
     let begin_ns = clock::now();
     let total = header.design.len() - runs.len();
     let mut yardstick = Yardstick::of(runs.iter().map(|run| &run.host));
-    let (mut discarded, mut slow) = (0, 0);
     let mut measured: Vec<Run> = Vec::new();
     for (number, (setting, is_traced)) in header.design.iter().enumerate().skip(runs.len()) {
         if interrupted.load(Ordering::Relaxed) {
@@ -434,17 +452,15 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
         }
         let seed = (header.seed << 32) + ((number as u64 + 2) << 16);
         let run = measure(number, setting, window, seed, *is_traced, &mut yardstick)?;
-        discarded += run.discarded;
-        slow += run.discarded_slow;
         file.write(&run)?;
         let done = number + 1 - runs.len();
         note_progress(done, total, begin_ns, &summary(&run));
         measured.push(run);
     }
     note_stalls(runs.iter().chain(&measured));
+    Tries::of(runs.iter().chain(&measured)).lines().iter().for_each(|line| output::note(line));
     output::note(&format_args!(
-        "{} runs in {}; {discarded} tries discarded, {slow} of them by the reference load; the load of the machine is \
-         {:.1}",
+        "{} runs in {}; the load of the machine is {:.1}",
         header.design.len(),
         path.display(),
         load()
@@ -456,7 +472,7 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
 fn summary(run: &Run) -> String {
     let setting = &run.setting;
     format!(
-        "{} workers, {} components, {} bytes, {} hits, {:.0}/s: {:.2} % unsatisfied, {} tries repeated",
+        "{} workers, {} components, {} bytes, {} hits, {:.0}/s: {:.2} % unsatisfied, {} tries discarded",
         setting.workers,
         setting.components,
         setting.payload,
@@ -483,7 +499,8 @@ fn note_stalls<'r>(runs: impl Iterator<Item = &'r Run>) {
 }
 
 pub(super) fn run_calibrate(options: &CalibrateOptions) -> Outcome {
-    report(&calibrate(&options.campaign, &options.output)?, options.json)
+    let (file, tries) = calibrate(&options.campaign, &options.output)?;
+    report(&file, &tries, options.json)
 }
 
 /// Measures this machine with the default settings of `model measure`, and calibrates: the campaign and the calibration
@@ -494,7 +511,7 @@ pub(super) fn recalibrate(other: &Path, workers: &[usize]) -> Outcome<Calibratio
         check_equipment(&campaign, &load_campaign(&campaign)?.0)?;
     }
     run_measure(&MeasureOptions::with_defaults(&campaign, workers)?)?;
-    calibrate(&campaign, &other.with_extension("here.toml"))
+    Ok(calibrate(&campaign, &other.with_extension("here.toml"))?.0)
 }
 
 /// Warns that what a file says is of another machine.
@@ -508,7 +525,7 @@ pub(super) fn note_other_machine(path: &dyn std::fmt::Display, measured: &str) {
 }
 
 /// Calibrates by a campaign and writes the calibration.
-fn calibrate(campaign: &Path, output: &Path) -> Outcome<CalibrationFile> {
+fn calibrate(campaign: &Path, output: &Path) -> Outcome<(CalibrationFile, Tries)> {
     let (header, runs) = load_campaign(campaign)?;
     let path = campaign.display();
     if runs.len() < header.design.len() {
@@ -523,7 +540,7 @@ fn calibrate(campaign: &Path, output: &Path) -> Outcome<CalibrationFile> {
         warm_up: header.warm_up,
     };
     let calibration =
-        Calibration::of(&runs, &rig).map_err(|error| usage(format_args!("{path}: {error}")))?;
+        calibrate_runs(&runs, &rig).map_err(|error| usage(format_args!("{path}: {error}")))?;
     let file = CalibrationFile {
         campaign: campaign
             .file_name()
@@ -537,10 +554,10 @@ fn calibrate(campaign: &Path, output: &Path) -> Outcome<CalibrationFile> {
     };
     let text = toml::to_string(&file).map_err(usage)?;
     fs::write(output, text).map_err(|error| Failure::file(output.display(), &error))?;
-    Ok(file)
+    Ok((file, Tries::of(&runs)))
 }
 
-fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
+fn report(file: &CalibrationFile, tries: &Tries, is_json: bool) -> Outcome {
     let calibration = &file.calibration;
     let setting = Setting {
         workers: calibration.ranges.workers.0,
@@ -566,7 +583,8 @@ fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
             "machine": file.machine,
             "date": file.date,
             "runs": calibration.runs,
-            "discarded": calibration.discarded,
+            "tries": tries.json(),
+            "left_out": calibration.left_out,
             "effects": effects,
             "residual": calibration.residual,
             "slowdown_exponent": calibration.slowdown_exponent,
@@ -602,9 +620,8 @@ fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
     }
     table.print("no effects")?;
     output::print_line(&format!(
-        "{} runs, {} tries repeated; a run deviates by {:.1} % from these effects; measuring service times costs {:.1} %",
+        "{} runs; one deviates by {:.1} % from these effects; measuring service times costs {:.1} %",
         calibration.runs,
-        calibration.discarded,
         100.0 * calibration.residual,
         100.0 * probe
     ))?;
@@ -622,18 +639,35 @@ fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
             ))?;
         }
     }
+    print_throughput(calibration)?;
+    print_pauses(calibration)?;
+    let left_out = left_out::lines(&calibration.left_out);
+    tries.lines().iter().chain(&left_out).try_for_each(|line| output::print_line(line))?;
+    Ok(())
+}
+
+fn print_throughput(calibration: &Calibration) -> Outcome {
     for (of, owner) in calibration.throughput.iter().zip(["of its own", "of a worker"]) {
-        if of.runs > 0 {
-            output::print_line(&format!(
-                "{} overloaded runs whose generator has a processor {owner} answer {:.3} times what the model does; one deviates \
-                 by {:.1} %",
-                of.runs,
-                of.factor,
-                100.0 * of.deviation
-            ))?;
+        if of.runs == 0 {
+            continue;
+        }
+        let normal = normal_quantile(0.975);
+        let [low, high] = of.deviations_at(0.95);
+        output::print_line(&format!(
+            "{} runs with losses whose generator has a processor {owner}, and {} without: their capacity is {:.3} times that of \
+             the model, and 95 % are within {:.2} and {:.2} times that",
+            of.runs,
+            of.capacities.len() - of.runs,
+            of.factor,
+            (-normal * low).exp(),
+            (normal * high).exp()
+        ))?;
+        if let Some(deviation) = of.repeated_deviation {
+            let deviation = 100.0 * deviation;
+            output::print_line(&format!("runs of the same setting differ by {deviation:.1} %"))?;
         }
     }
-    print_pauses(calibration)
+    Ok(())
 }
 
 fn print_pauses(calibration: &Calibration) -> Outcome {
@@ -798,7 +832,8 @@ mod tests {
             load_campaign(&path).unwrap_err().to_string()
         };
         assert!(error("").contains("it is empty"));
-        assert!(error("{}\n").contains("line 1"));
+        assert!(error("{}\n").contains("line 1: not the head of a campaign: missing field"));
+        assert!(error("{\"validation\": 2}\n").ends_with("line 1: a validation, not a campaign"));
         let header = header();
         let first = serde_json::to_string(&header).unwrap();
         assert!(error(&format!("{first}\n{{}}\n")).contains("line 2"));

@@ -20,8 +20,8 @@ use ndn_dataplane::MemoryFaceOptions;
 use ndn_face::InternalEnd;
 use ndn_model::assembly::Placement;
 use ndn_model::calibrate::{
-    FACES, Histogram, Host, PREFIXES, QueueLength, QueueLengths, Run, STALL_MIN_NS, ServiceTimes,
-    Setting, Stalls,
+    Disturbance, FACES, Histogram, Host, PREFIXES, QueueLength, QueueLengths, Run, STALL_MIN_NS,
+    ServiceTimes, Setting, Stalls,
 };
 use ndn_packet::Name;
 use ndn_sys::clock;
@@ -36,7 +36,7 @@ use ndn_traffic::{
 use ndn_types::{Persistency, Scope};
 use tempfile::TempDir;
 
-use super::host::{Counters, Disturbance, Yardstick, delayed_ns, reference_load, watch_pauses};
+use super::host::{Counters, Yardstick, delayed_ns, reference_load, watch_pauses};
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output;
 
@@ -131,31 +131,45 @@ pub(super) fn measure(
     is_traced: bool,
     yardstick: &mut Yardstick,
 ) -> Outcome<Run> {
-    let (mut discarded, mut discarded_slow) = (0, 0);
-    let mut best: Option<(f64, Run)> = None;
+    let mut tries: Vec<Try> = Vec::new();
     loop {
-        let run = run_once(number, setting, window, seed + discarded as u64, is_traced)?;
-        let (disturbance, excess) = disturbance(&run, yardstick)?;
+        let run = run_once(number, setting, window, seed + tries.len() as u64, is_traced)?;
+        let (disturbance, excess) =
+            yardstick.disturbance(&run.host, run.delayed(processors()?.len()));
         yardstick.note(&run.host);
         let is_sent = run.sent as f64 >= SENT_MIN * setting.rate * run.seconds;
         // An overloaded generator is worse than any disturbance.
-        let excess = if is_sent { excess } else { 1e3 + excess };
-        if best.as_ref().is_none_or(|(least, _)| excess < *least) {
-            best = Some((excess, run));
+        let (disturbance, excess) = if is_sent {
+            (disturbance, excess)
+        } else {
+            (Disturbance::RateNotReached, 1e3 + excess)
+        };
+        let is_usable = excess <= 1.0;
+        tries.push(Try { disturbance, excess, run });
+        if is_usable || tries.len() >= TRIES {
+            return Ok(least_disturbed(tries));
         }
-        if let Some((excess, run)) = &best
-            && (*excess <= 1.0 || discarded + 1 >= TRIES)
-        {
-            return Ok(Run { discarded, discarded_slow, ..run.clone() });
-        }
-        discarded += 1;
-        discarded_slow += usize::from(is_sent && disturbance == Disturbance::Slowed);
     }
 }
 
-/// The largest disturbance of a run.
-fn disturbance(run: &Run, yardstick: &Yardstick) -> Outcome<(Disturbance, f64)> {
-    Ok(yardstick.disturbance(&run.host, run.delayed(processors()?.len())))
+/// A run of a setting.
+struct Try {
+    /// The largest disturbance, and its size over the size that is allowed.
+    disturbance: Disturbance,
+    excess: f64,
+    run: Run,
+}
+
+/// The run with the least disturbance, with what disturbed the others.
+fn least_disturbed(mut tries: Vec<Try>) -> Run {
+    let least = (0..tries.len()).min_by(|a, b| tries[*a].excess.total_cmp(&tries[*b].excess));
+    let best = tries.remove(least.unwrap_or(0));
+    Run {
+        discarded: tries.len(),
+        discarded_for: tries.iter().map(|other| other.disturbance).collect(),
+        disturbed_by: (best.excess > 1.0).then_some(best.disturbance),
+        ..best.run
+    }
 }
 
 /// A forwarder with its faces.
@@ -314,7 +328,7 @@ struct Generated {
     latency_ns: [u64; 3],
     /// Those of the faces.
     queues: QueueLengths,
-    transfers: Transfers,
+    readings: ReadingTimes,
     worker_stalls: Stalls,
     own_stalls: Stalls,
 }
@@ -385,8 +399,8 @@ fn run_once(
         reference_ns: [reference_before_ns, reference_load(own)?],
         stolen: stolen_ns as f64 / ((BEFORE_WINDOW + window.seconds) * 1e9),
         preemptions,
-        transfer_ns: generated.transfers.mean_ns(),
-        transfer_change: generated.transfers.change(),
+        transfer_ns: generated.readings.mean_ns(),
+        transfer_change: generated.readings.change(),
     };
     pauses.extend(watch_pauses(&watched, origin_ns)?);
     let difference = |later: &[u64], earlier: &[u64]| {
@@ -413,7 +427,8 @@ fn run_once(
         number,
         setting: *setting,
         discarded: 0,
-        discarded_slow: 0,
+        discarded_for: Vec::new(),
+        disturbed_by: None,
         host,
         pauses,
         seconds: generated.seconds,
@@ -493,19 +508,19 @@ struct Generator {
     /// Those of the faces since the begin of the window.
     queues: QueueLengths,
     /// The same of the time that reading their lengths took.
-    transfers: Transfers,
+    readings: ReadingTimes,
     progress: Progress,
 }
 
 /// Times in which the generator read the lengths of all queues. Workers have moved the positions since the last turn, so these are
 /// on their processors: it is about the time of one cache line from there, as the processor reads them at once.
 #[derive(Debug, Clone, Copy, Default)]
-struct Transfers {
+struct ReadingTimes {
     /// Number and sum in each part of the window.
     parts: [(u64, u64); Self::PARTS],
 }
 
-impl Transfers {
+impl ReadingTimes {
     const PARTS: usize = 8;
     /// A longer reading was interrupted.
     const MAX_NS: u64 = 2_000;
@@ -626,7 +641,7 @@ impl Generator {
             producers,
             begin_ns: now_ns,
             queues: QueueLengths::default(),
-            transfers: Transfers::default(),
+            readings: ReadingTimes::default(),
             progress: Progress { since_ns: now_ns, last_turn_ns: now_ns, ..Progress::default() },
             accepted: 0,
             spare: None,
@@ -667,7 +682,7 @@ impl Generator {
                 before = Some((now_ns, self.refused(), cpu()?, delayed()?));
                 spun_ns = 0;
                 self.queues = QueueLengths::default();
-                self.transfers = Transfers::default();
+                self.readings = ReadingTimes::default();
                 self.progress.worker_stalls = Stalls::default();
                 self.progress.own_stalls = Stalls::default();
             }
@@ -685,12 +700,12 @@ impl Generator {
                     seconds: Duration::from_nanos(now_ns - begin_ns).as_secs_f64(),
                     latency_ns: [0.5, 0.9, 0.99].map(|level| window.value_at_quantile(level)),
                     queues: self.queues,
-                    transfers: self.transfers,
+                    readings: self.readings,
                     worker_stalls: self.progress.worker_stalls,
                     own_stalls: self.progress.own_stalls,
                 });
             }
-            let parts = Transfers::PARTS as u64;
+            let parts = ReadingTimes::PARTS as u64;
             let part = parts * now_ns.saturating_sub(from_ns) / (to_ns - from_ns);
             self.turn(now_ns, next_ns, part as usize);
             let done_ns = clock::now();
@@ -714,7 +729,7 @@ impl Generator {
         for (length, end) in lengths.iter_mut().zip(self.consumers.iter().chain(&self.producers)) {
             *length = end.unreceived() as u64;
         }
-        self.transfers.note(part, clock::now() - begin_ns);
+        self.readings.note(part, clock::now() - begin_ns);
         let (interests, data) = lengths.split_at(FACES);
         interests.iter().for_each(|length| self.queues.interests.note(*length));
         data.iter().for_each(|length| self.queues.data.note(*length));
@@ -774,6 +789,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn least_disturbed_try_counts_and_the_others_have_their_reasons() {
+        let one = |number: usize, disturbance, excess| {
+            let text = format!(
+                r#"{{"number": {number}, "setting": {{"workers": 1, "components": 7, "payload": 0, "hit_ratio": 0.0,
+                    "routes": 64, "rate": 1.0}}, "discarded": 0, "seconds": 1.0, "sent": 1, "satisfied": 1, "refused": 0,
+                    "interests": 1, "hits": 0, "bursts": 1, "sleeps": 0, "cpu_ns": [1], "delayed_ns": [0],
+                    "generator_cpu_ns": 0, "pit_entries": 0, "latency_ns": [1, 1, 1], "services": null}}"#
+            );
+            Try { disturbance, excess, run: serde_json::from_str(&text).unwrap() }
+        };
+        let first = || one(1, Disturbance::Moved, 3.0);
+        let run = least_disturbed(vec![first(), one(2, Disturbance::Slowed, 0.5)]);
+        assert_eq!((run.number, run.discarded, run.disturbed_by), (2, 1, None));
+        assert_eq!(run.discarded_for, [Disturbance::Moved]);
+        let others = [one(2, Disturbance::RateNotReached, 1e3), one(3, Disturbance::Stolen, 1.5)];
+        let run = least_disturbed(std::iter::once(first()).chain(others).collect());
+        assert_eq!((run.number, run.disturbed_by), (3, Some(Disturbance::Stolen)));
+        assert_eq!(run.discarded_for, [Disturbance::Moved, Disturbance::RateNotReached]);
+    }
+
+    #[test]
     fn generator_is_on_the_node_that_the_placement_says() {
         let nodes = [0, 1, 0, 1, 0, 1];
         let processors: Vec<Processor> =
@@ -793,20 +829,20 @@ mod tests {
 
     #[test]
     fn transfers_are_compared_between_parts_of_a_run() {
-        let mut transfers = Transfers::default();
-        assert!(transfers.mean_ns() < 1e-9 && transfers.change() < 1e-9);
+        let mut readings = ReadingTimes::default();
+        assert!(readings.mean_ns() < 1e-9 && readings.change() < 1e-9);
         for turn in 0..800 {
-            transfers.note(turn / 100, if turn < 600 { 100 } else { 300 });
+            readings.note(turn / 100, if turn < 600 { 100 } else { 300 });
             // An interruption is no transfer.
-            transfers.note(turn / 100, 50_000);
+            readings.note(turn / 100, 50_000);
         }
         // Few readings tell nothing.
-        let mut few = Transfers::default();
+        let mut few = ReadingTimes::default();
         (0..99).for_each(|_| few.note(0, 100));
         (0..100).for_each(|_| few.note(1, 300));
         assert!(few.change() < 1e-9);
-        assert!((transfers.mean_ns() - 150.0).abs() < 1e-9);
-        assert!((transfers.change() - 2.0).abs() < 1e-9);
+        assert!((readings.mean_ns() - 150.0).abs() < 1e-9);
+        assert!((readings.change() - 2.0).abs() < 1e-9);
     }
 
     #[test]

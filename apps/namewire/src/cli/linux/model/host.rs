@@ -14,7 +14,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use ndn_model::calibrate::Host;
+use ndn_model::calibrate::{Disturbance, Host};
 use ndn_model::pauses::{LATENCY_DELAYED_MAX, PAUSE_MIN_NS, Watch};
 use ndn_sys::clock;
 use ndn_sys::cpu::{pin_thread, steal_ns_of, thread_time};
@@ -176,19 +176,6 @@ pub(super) struct Yardstick {
     times_ns: Vec<f64>,
 }
 
-/// Why a try is discarded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Disturbance {
-    /// Other programs of this machine ran on the processor of a worker, or of the generator.
-    Delayed,
-    /// The host took the processors.
-    Stolen,
-    /// The reference load took longer than usual, or changed during the try.
-    Slowed,
-    /// The host moved a processor.
-    Moved,
-}
-
 impl Yardstick {
     /// The reference loads of earlier runs.
     pub(super) fn of<'h>(hosts: impl Iterator<Item = &'h Host>) -> Self {
@@ -213,7 +200,7 @@ impl Yardstick {
         let change = (after / before).ln().abs();
         let usual = self.usual_ns().map_or(0.0, |usual| (host.reference_ns() / usual).ln());
         [
-            (Disturbance::Delayed, delayed / LATENCY_DELAYED_MAX),
+            (Disturbance::OtherPrograms, delayed / LATENCY_DELAYED_MAX),
             (Disturbance::Stolen, host.stolen / STOLEN_MAX),
             (Disturbance::Slowed, change.max(usual) / SLOWED_MAX),
             (Disturbance::Moved, host.transfer_change / MOVED_MAX),
@@ -250,7 +237,7 @@ mod tests {
             (host(10.0, 12.0, 0.0), 0.0, Disturbance::Slowed),
             (host(12.0, 10.0, 0.0), 0.0, Disturbance::Slowed),
             (host(10.0, 10.0, 0.08), 0.0, Disturbance::Stolen),
-            (calm, 0.05, Disturbance::Delayed),
+            (calm, 0.05, Disturbance::OtherPrograms),
             (Host { transfer_change: 0.9, ..calm }, 0.0, Disturbance::Moved),
         ] {
             let (found, excess) = yardstick.disturbance(&host, delayed);

@@ -9,14 +9,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use ndn_model::assembly::Placement;
 use ndn_model::calibrate::{
-    CalibrateError, Calibration, CapacityOfRuns, Prediction, Run, Setting, Speed,
+    CalibrateError, Calibration, CapacityOfRuns, CapacitySearch, LatencyFactors, LeftOut,
+    ModelOfRun, Prediction, Run, Setting, Slowdown, Uncertainty, model_text, why_unusable,
+    why_without_latency,
 };
-use ndn_model::pauses::{LATENCY_DELAYED_MAX, PauseProcess, Watch};
+use ndn_model::pauses::{PauseProcess, Watch};
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_model::special::{normal_cdf, normal_quantile};
 use ndn_sys::clock;
@@ -30,6 +32,7 @@ use super::campaign::{
 };
 use super::forwarder::{QUEUE, TURN_NS, Window, load, measure, note_progress, processors};
 use super::host::Yardstick;
+use super::left_out::{self, Tries};
 use super::question::{PlacementName, percent, share, usage};
 use crate::cli::arguments::{at_least_one, size};
 use crate::cli::failure::{Failure, Outcome};
@@ -158,14 +161,19 @@ impl Candidate {
         confidence: f64,
     ) -> Outcome<Self> {
         let times = (window.warm_up, window.seconds);
-        let capacity = calibration.capacity(&setting, unsatisfied, times).map_err(too_far)?;
-        let of_run = calibration.deviation_at(&setting, confidence);
-        let transfers = calibration.transfer_deviation(&setting);
-        let deviation = of_run.hypot(capacity.deviation).hypot(transfers).max(1e-6);
-        let factor = (normal_quantile(0.5 + 0.5 * confidence) * deviation).exp();
+        let search = CapacitySearch { calibration, setting, unsatisfied, times };
+        let capacity = search.of_long_time().map_err(too_far)?;
+        let uncertainty = Uncertainty::of(calibration, &setting);
+        let transfers = uncertainty.transfer_deviation();
+        let of_runs = uncertainty.deviations_at(confidence);
+        let [below, above] =
+            of_runs.map(|of_run| of_run.hypot(capacity.deviation).hypot(transfers).max(1e-6));
+        let normal = normal_quantile(0.5 + 0.5 * confidence);
         let capacity = capacity.rate;
-        let probability = normal_cdf((capacity / setting.rate).ln() / deviation);
-        Ok(Self { setting, capacity, low: capacity / factor, high: capacity * factor, probability })
+        let margin = (capacity / setting.rate).ln();
+        let probability = normal_cdf(margin / if margin > 0.0 { below } else { above });
+        let (low, high) = (capacity * (-normal * below).exp(), capacity * (normal * above).exp());
+        Ok(Self { setting, capacity, low, high, probability })
     }
 }
 
@@ -221,8 +229,7 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
     };
     let notes = calibration.extrapolations(&chosen.setting);
     if let Some(path) = &options.model {
-        let text = calibration
-            .model_text(&chosen.setting, window.warm_up, window.seconds)
+        let text = model_text(&calibration, &chosen.setting, window.warm_up, window.seconds)
             .map_err(too_far)?;
         fs::write(path, heading(&file) + &text)
             .map_err(|error| Failure::file(path.display(), &error))?;
@@ -316,7 +323,9 @@ struct Case {
     /// Those at the planned rates, then those in search of the capacity.
     runs: Vec<Run>,
     /// The machine during each of them.
-    speeds: Vec<Speed>,
+    slowdowns: Vec<Slowdown>,
+    /// Whether each of them is used: other programs did not take a processor.
+    is_used: Vec<bool>,
     /// Number of those at the planned rates.
     planned: usize,
 }
@@ -372,14 +381,19 @@ impl Case {
 
     /// The rates that would be as high for the machine as it is calibrated as those of the runs were for the machine at that time.
     fn usual_rates(&self) -> impl Iterator<Item = f64> {
-        self.runs.iter().zip(&self.speeds).map(|(run, speed)| run.setting.rate * speed.forwarder)
+        self.runs
+            .iter()
+            .zip(&self.slowdowns)
+            .map(|(run, slowdown)| run.setting.rate * slowdown.forwarder)
     }
 
     /// The rate that separates runs with enough satisfied Interests from the others with the fewest exceptions: no
     /// single disturbed run decides. None if all runs are on one side.
     fn capacity(&self, unsatisfied: f64) -> Option<f64> {
         let is_enough = self.runs.iter().map(|run| run.unsatisfied() <= unsatisfied);
-        let mut runs: Vec<(f64, bool)> = self.usual_rates().zip(is_enough).collect();
+        let all = self.usual_rates().zip(is_enough).zip(&self.is_used);
+        let mut runs: Vec<(f64, bool)> =
+            all.filter(|(_, is_used)| **is_used).map(|(run, _)| run).collect();
         runs.sort_by(|a, b| a.0.total_cmp(&b.0));
         let exceptions = |below: usize| {
             let wrong =
@@ -401,7 +415,8 @@ impl Case {
         let known = self.capacity(unsatisfied).map(|rate| rate * AROUND[search % AROUND.len()]);
         known.unwrap_or_else(|| {
             let rates = self.usual_rates();
-            let is_enough = self.runs.iter().all(|run| run.unsatisfied() <= unsatisfied);
+            let mut used = self.runs.iter().zip(&self.is_used).filter(|(_, is_used)| **is_used);
+            let is_enough = used.all(|(run, _)| run.unsatisfied() <= unsatisfied);
             if is_enough {
                 1.2 * rates.fold(self.predicted.rate, f64::max)
             } else {
@@ -411,9 +426,10 @@ impl Case {
     }
 }
 
-/// Applies a function to all, on a thread for each processor.
+/// Applies a function to all, on a thread for each processor, until it is interrupted.
 fn on_threads<T: Sync, R: Send>(
     all: &[T],
+    interrupted: &AtomicBool,
     apply: impl Fn(&T) -> Outcome<R> + Sync,
 ) -> Outcome<Vec<R>> {
     let threads = processors()?.len().clamp(1, all.len().max(1));
@@ -422,7 +438,11 @@ fn on_threads<T: Sync, R: Send>(
             .map(|thread| {
                 let own = all.iter().enumerate().skip(thread).step_by(threads);
                 let apply = &apply;
-                scope.spawn(move || own.map(|(index, one)| (index, apply(one))).collect::<Vec<_>>())
+                let apply = move |(index, one)| {
+                    let is_interrupted = interrupted.load(Ordering::Relaxed);
+                    (index, if is_interrupted { Err(Failure::Interrupted) } else { apply(one) })
+                };
+                scope.spawn(move || own.map(apply).collect::<Vec<_>>())
             })
             .collect();
         let panicked = || Err(Failure::Failed("a thread has panicked".to_owned()));
@@ -434,6 +454,9 @@ fn on_threads<T: Sync, R: Send>(
 }
 
 fn settings(options: &ValidateOptions) -> Outcome<Vec<Setting>> {
+    if options.loads.is_empty() || options.loads.iter().any(|load| !(0.01..=10.0).contains(load)) {
+        return Err(usage("--loads has at least one value, each from 0.01 to 10"));
+    }
     let mut settings = Vec::new();
     for &workers in &options.workers {
         for &components in &options.components {
@@ -463,13 +486,15 @@ fn begin(
     settings: Vec<Setting>,
     file: &CalibrationFile,
     window: Window,
+    interrupted: &AtomicBool,
 ) -> Outcome<ValidationHead> {
     let times = (window.warm_up, window.seconds);
     let ValidateOptions { unsatisfied, confidence, .. } = *options;
-    output::note(&"predicting");
-    let predicted = on_threads(&settings, |setting| {
-        let predicted = file.calibration.capacity_of_runs(setting, unsatisfied, times, confidence);
-        predicted.map_err(too_far)
+    output::note(&format_args!("predicting the capacities of {} settings", settings.len()));
+    let predicted = on_threads(&settings, interrupted, |setting| {
+        let (calibration, setting) = (&file.calibration, *setting);
+        let search = CapacitySearch { calibration, setting, unsatisfied, times };
+        search.of_runs(confidence).map_err(too_far)
     })?;
     Ok(ValidationHead {
         validation: VALIDATION_VERSION,
@@ -491,13 +516,14 @@ fn begin_or_continue(
     options: &ValidateOptions,
     file: &CalibrationFile,
     window: Window,
+    interrupted: &AtomicBool,
 ) -> Outcome<(ValidationHead, VecDeque<Run>, Option<RunsFile>)> {
     let settings = settings(options)?;
     let Some(path) = &options.runs else {
-        return Ok((begin(options, settings, file, window)?, VecDeque::new(), None));
+        return Ok((begin(options, settings, file, window, interrupted)?, VecDeque::new(), None));
     };
     if !path.exists() {
-        let head = begin(options, settings, file, window)?;
+        let head = begin(options, settings, file, window, interrupted)?;
         let runs = RunsFile::create(path, &head)?;
         return Ok((head, VecDeque::new(), Some(runs)));
     }
@@ -563,21 +589,22 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
     check_rig(&file.calibration)?;
     let window = check_window(file.warm_up, file.seconds)?;
     let interrupted = interruption()?;
-    let (head, mut done, mut runs_file) = begin_or_continue(options, &file, window)?;
+    let (head, mut done, mut runs_file) = begin_or_continue(options, &file, window, &interrupted)?;
     let each = head.settings.iter().zip(&head.predicted);
     let case = |(setting, predicted): (&Setting, &CapacityOfRuns)| Case {
         setting: *setting,
         predicted: *predicted,
         runs: Vec::new(),
-        speeds: Vec::new(),
+        slowdowns: Vec::new(),
+        is_used: Vec::new(),
         planned: options.loads.len() * options.rounds.get(),
     };
     let mut cases: Vec<Case> = each.map(case).collect();
     let mut yardstick = Yardstick::of(done.iter().map(|run| &run.host));
     let order = planned_runs(cases.len(), &options.loads, options.rounds.get(), options.seed);
     let begin_ns = clock::now();
-    let (mut number, mut discarded) = (0, Discarded::default());
-    let mut run = |case: &mut Case, rate: f64| -> Outcome<Speed> {
+    let mut number = 0;
+    let mut run = |case: &mut Case, rate: f64| -> Outcome<Slowdown> {
         if interrupted.load(Ordering::Relaxed) {
             if options.runs.is_some() {
                 output::note(&format_args!("the same command continues after run {number}"));
@@ -595,12 +622,11 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
             runs_file.iter_mut().try_for_each(|file| file.write(&run))?;
             run
         };
-        discarded.all += run.discarded;
-        discarded.slow += run.discarded_slow;
-        let speed = file.calibration.speed(&run);
+        let slowdown = Slowdown::of(&file.calibration, &run);
+        case.is_used.push(why_unusable(&run, file.calibration.processors).is_none());
         case.runs.push(run);
-        case.speeds.push(speed);
-        Ok(speed)
+        case.slowdowns.push(slowdown);
+        Ok(slowdown)
     };
     for (done, (case, load)) in order.iter().enumerate() {
         let case = &mut cases[*case];
@@ -614,30 +640,22 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
         );
     }
     // With as many workers the machine is likely to be as fast as a moment before.
-    let mut speeds: BTreeMap<usize, Speed> = BTreeMap::new();
+    let mut slowdowns: BTreeMap<usize, Slowdown> = BTreeMap::new();
     for search in 0..SEARCHES {
         for case in &mut cases {
-            let speed = speeds.entry(case.setting.workers).or_insert(Speed::USUAL);
-            let rate = case.next_rate(options.unsatisfied, search) / speed.forwarder;
-            *speed = run(case, rate)?;
+            let slowdown = slowdowns.entry(case.setting.workers).or_insert(Slowdown::NONE);
+            let rate = case.next_rate(options.unsatisfied, search) / slowdown.forwarder;
+            *slowdown = run(case, rate)?;
         }
         note_progress(search + 1, SEARCHES, begin_ns, "searching the measured capacities");
     }
-    let report = Report::of(&cases, &file, window, options)?;
-    let value = report.json(&file, discarded);
+    let report = Report::of(&cases, &file, window, options, &interrupted)?;
+    let value = report.json(&file);
     if let Some(path) = &options.output {
         let text = serde_json::to_string_pretty(&value).map_err(usage)?;
         fs::write(path, text).map_err(|error| Failure::file(path.display(), &error))?;
     }
-    if options.json { Ok(output::print_json(&value)?) } else { report.print(discarded) }
-}
-
-/// Tries that were discarded.
-#[derive(Debug, Clone, Copy, Default)]
-struct Discarded {
-    all: usize,
-    /// By the reference load.
-    slow: usize,
+    if options.json { Ok(output::print_json(&value)?) } else { report.print() }
 }
 
 /// The number of single runs that lie in the intervals stated for them.
@@ -670,12 +688,11 @@ struct Report {
     latencies_covered: Covered,
     /// Of single runs in search of the capacity: there, queues decide by chance.
     latencies_near: Vec<(Setting, Compared)>,
-    /// Runs whose latencies are not compared, as other programs ran.
-    disturbed: usize,
-    /// Factors on a predicted p99 within which it is measured with the stated probability, if the campaign has runs enough.
-    latency_factors: Option<(f64, f64)>,
-    /// Runs of the campaign that these come from.
-    latency_runs: usize,
+    tries: Tries,
+    /// Runs that are not compared, or whose latencies are not.
+    left_out: Vec<LeftOut>,
+    /// Within which a p99 is measured with the stated probability.
+    latency_factors: LatencyFactors,
     /// The machine over that of the calibration, by the reference load: the factor on all times.
     slowdown: f64,
     /// Relative standard deviations: of the simulation, of the calibration, of a run, by pauses.
@@ -705,6 +722,7 @@ impl Report {
         file: &CalibrationFile,
         window: Window,
         options: &ValidateOptions,
+        interrupted: &AtomicBool,
     ) -> Outcome<Self> {
         let calibration = &file.calibration;
         let runs: Vec<&Run> = cases.iter().flat_map(|case| &case.runs).collect();
@@ -717,9 +735,9 @@ impl Report {
             latencies: Vec::new(),
             latencies_covered: Covered::default(),
             latencies_near: Vec::new(),
-            disturbed: 0,
-            latency_factors: calibration.latency_factors(options.confidence),
-            latency_runs: calibration.latency_runs(),
+            tries: Tries::of(runs.iter().copied()),
+            left_out: Vec::new(),
+            latency_factors: LatencyFactors::of(&calibration.discrepancies, options.confidence),
             slowdown: 1.0,
             statistical: 0.0,
             calibration: 0.0,
@@ -730,22 +748,27 @@ impl Report {
                 share(calibration.pauses.as_ref()),
             ],
         };
-        output::note(&"predicting the runs");
-        let predictions = on_threads(&runs, |run| {
-            let setting = Setting { rate: run.rate(), ..run.setting };
-            let (speed, times) = (calibration.speed(run), (window.warm_up, window.seconds));
-            calibration.predict(&setting, speed, times, TRACES).map_err(too_far)
+        output::note(&format_args!("predicting the {} runs", runs.len()));
+        let predictions = on_threads(&runs, interrupted, |run| {
+            let model = ModelOfRun {
+                calibration,
+                setting: Setting { rate: run.rate(), ..run.setting },
+                slowdown: Slowdown::of(calibration, run),
+                times: (window.warm_up, window.seconds),
+            };
+            model.predict(TRACES).map_err(too_far)
         })?;
         let mut predictions = predictions.into_iter();
         let (mut deviations, mut count) = (0.0, 0.0);
         for case in cases {
-            let speeds: Vec<f64> = case.speeds.iter().map(|speed| speed.forwarder).collect();
-            report.slowdown *= middle(&speeds).powf(1.0 / cases.len() as f64);
+            let slowdowns: Vec<f64> =
+                case.slowdowns.iter().map(|slowdown| slowdown.forwarder).collect();
+            report.slowdown *= middle(&slowdowns).powf(1.0 / cases.len() as f64);
             let measured = case.capacity(options.unsatisfied);
             report.capacities.push((case.setting, case.predicted, measured));
-            let both = calibration.deviation(&case.setting);
-            let run = calibration.run_deviation(&case.setting);
-            report.calibration += (both * both - run * run).max(0.0) / cases.len() as f64;
+            let uncertainty = Uncertainty::of(calibration, &case.setting);
+            let run = uncertainty.run_deviation();
+            report.calibration += uncertainty.bootstrap_deviation().powi(2) / cases.len() as f64;
             report.run += run * run / cases.len() as f64;
             report.pauses += case.predicted.deviation.powi(2) / cases.len() as f64;
             let own: Vec<Prediction> = predictions.by_ref().take(case.runs.len()).collect();
@@ -771,21 +794,30 @@ impl Report {
         confidence: f64,
     ) {
         let usual_rates: Vec<f64> = case.usual_rates().collect();
-        for same in case.rates() {
-            let setting = case.runs[same[0]].setting;
+        for (run, _) in case.runs.iter().zip(&case.is_used).filter(|(_, is_used)| !**is_used) {
+            let reason = why_unusable(run, calibration.processors);
+            self.left_out.extend(reason.map(|reason| LeftOut { run: run.number, reason }));
+        }
+        for mut same in case.rates() {
+            same.retain(|run| case.is_used[*run]);
+            let Some(first) = same.first() else { continue };
+            let setting = case.runs[*first].setting;
             let pairs: Vec<(&Prediction, &Run)> =
                 same.iter().map(|run| (&own[*run], &case.runs[*run])).collect();
-            let is_calm = |run: &Run| run.delayed(calibration.processors) <= LATENCY_DELAYED_MAX;
-            let calm: Vec<(&Prediction, &Run)> =
-                pairs.iter().copied().filter(|(_, run)| is_calm(run)).collect();
-            self.disturbed += pairs.len() - calm.len();
+            let mut calm: Vec<(&Prediction, &Run)> = Vec::new();
+            for &(predicted, run) in &pairs {
+                match why_without_latency(run, calibration.processors) {
+                    Some(reason) => self.left_out.push(LeftOut { run: run.number, reason }),
+                    None => calm.push((predicted, run)),
+                }
+            }
             let latency = compared(&calm, |one| one.latency_ns[1], |run| run.latency_ns[2] as f64);
             if same[0] >= case.planned {
                 self.latencies_near.extend(latency.map(|latency| (setting, latency)));
                 continue;
             }
             self.latencies.extend(latency.map(|latency| (setting, latency)));
-            if let Some((low, high)) = self.latency_factors {
+            if let Some((low, high)) = self.latency_factors.range {
                 for (predicted, run) in calm {
                     let ratio = run.latency_ns[2] as f64 / predicted.latency_ns[1];
                     self.latencies_covered.note((low..=high).contains(&ratio));
@@ -794,7 +826,8 @@ impl Report {
             let own_rates: Vec<f64> = same.iter().map(|run| usual_rates[*run]).collect();
             if middle(&own_rates) > case.predicted.rate {
                 let share = |run: &Run| run.satisfied as f64 / run.sent.max(1) as f64;
-                let (low, high) = calibration.throughput_factors(&setting, confidence);
+                let (low, high) =
+                    Uncertainty::of(calibration, &setting).throughput_factors(confidence);
                 let interval = |predicted: f64| {
                     // All may be satisfied; some of them were sent before the window.
                     let most = if high * predicted < 1.0 { high } else { f64::INFINITY };
@@ -810,6 +843,11 @@ impl Report {
                 }
             }
         }
+    }
+
+    /// Settings whose capacity was not found.
+    fn not_found(&self) -> usize {
+        self.capacities.iter().filter(|(_, _, measured)| measured.is_none()).count()
     }
 
     fn capacity_errors(&self) -> Vec<f64> {
@@ -840,7 +878,7 @@ impl Report {
         (mean - known).max(0.0).sqrt()
     }
 
-    fn json(&self, file: &CalibrationFile, discarded: Discarded) -> Value {
+    fn json(&self, file: &CalibrationFile) -> Value {
         let setting = |s: &Setting| {
             json!({
                 "workers": s.workers, "components": s.components, "payload": s.payload,
@@ -875,18 +913,18 @@ impl Report {
             "machine": machine(),
             "load": load(),
             "calibration": { "campaign": file.campaign, "date": file.date },
-            "discarded": discarded.all,
-            "discarded_by_reference_load": discarded.slow,
-            "disturbed": self.disturbed,
+            "tries": self.tries.json(),
+            "left_out": self.left_out,
             "slowdown": self.slowdown,
             "paused": { "here": self.paused[0], "calibration": self.paused[1] },
             "capacity_error": summary(self.capacity_errors()),
+            "capacities_not_found": self.not_found(),
             "capacity_covered": self.covered(),
             "satisfaction_error": summary(self.satisfied.iter().map(|(_, c, _)| c.error().abs()).collect()),
             "satisfaction_covered": self.satisfied_covered.share(),
             "p99_error": summary(errors(&self.latencies)),
             "p99_error_near_capacity": summary(errors(&self.latencies_near)),
-            "p99_covered": self.latency_factors.map(|_| self.latencies_covered.share()),
+            "p99_covered": self.latency_factors.range.map(|_| self.latencies_covered.share()),
             "error_parts": {
                 "statistical": self.statistical, "calibration": self.calibration,
                 "run": self.run, "pauses": self.pauses, "model": self.model_part(),
@@ -898,7 +936,7 @@ impl Report {
         })
     }
 
-    fn print(&self, discarded: Discarded) -> Outcome {
+    fn print(&self) -> Outcome {
         let headings = [
             ">WORKERS",
             ">COMPONENTS",
@@ -949,12 +987,12 @@ impl Report {
             100.0 * self.covered(),
             100.0 * self.satisfied_covered.share()
         ))?;
-        output::print_line(&match self.latency_factors {
+        output::print_line(&match self.latency_factors.range {
             Some(_) => format!(
                 "{:.0} % of the p99 latencies of single runs lie in theirs, without those near the capacity",
                 100.0 * self.latencies_covered.share()
             ),
-            None => format!("p99 latencies have no interval: {} runs", self.latency_runs),
+            None => format!("p99 latencies have no interval: {} runs", self.latency_factors.runs),
         })?;
         output::print_line(&format!(
             "parts of the error: simulation {:.2} %, calibration {:.1} %, one run {:.1} %, pauses {:.1} %, model {:.1} %",
@@ -965,11 +1003,7 @@ impl Report {
             100.0 * self.model_part()
         ))?;
         output::print_line(&format!(
-            "{} tries discarded, {} of them by the reference load; latencies of {} runs not compared, as other programs ran; times \
-             are {:.2} times those of the calibration; the load of the machine is {:.1}",
-            discarded.all,
-            discarded.slow,
-            self.disturbed,
+            "times are {:.2} times those of the calibration; the load of the machine is {:.1}",
             self.slowdown,
             load()
         ))?;
@@ -978,6 +1012,14 @@ impl Report {
             100.0 * self.paused[0],
             100.0 * self.paused[1]
         ))?;
+        if self.not_found() > 0 {
+            output::print_line(&format!(
+                "{} capacities not found and not compared: all runs lose more, or all lose less",
+                self.not_found()
+            ))?;
+        }
+        let left_out = left_out::lines(&self.left_out);
+        self.tries.lines().iter().chain(&left_out).try_for_each(|line| output::print_line(line))?;
         Ok(())
     }
 }
@@ -1016,7 +1058,8 @@ mod tests {
             number: 0,
             setting: Setting { rate: *rate, ..setting },
             discarded: 0,
-            discarded_slow: 0,
+            discarded_for: Vec::new(),
+            disturbed_by: None,
             host: ndn_model::calibrate::Host::default(),
             pauses: Vec::new(),
             seconds: 1.0,
@@ -1040,8 +1083,9 @@ mod tests {
             services: None,
         };
         let runs: Vec<Run> = measured.iter().map(run).collect();
-        let speeds = vec![Speed::USUAL; runs.len()];
-        Case { setting, predicted, runs, speeds, planned: 0 }
+        let slowdowns = vec![Slowdown::NONE; runs.len()];
+        let is_used = vec![true; runs.len()];
+        Case { setting, predicted, runs, slowdowns, is_used, planned: 0 }
     }
 
     #[test]
@@ -1052,6 +1096,9 @@ mod tests {
         };
         near(capacity(&[(80e3, 0), (120e3, 500)]), 97_980.0);
         // One run at 70,000/s was disturbed.
+        let mut other = case(&[(80e3, 0), (90e3, 900), (120e3, 500)]);
+        other.is_used[1] = false;
+        near(other.capacity(0.001), 97_980.0);
         near(
             capacity(&[(60e3, 0), (70e3, 90), (80e3, 3), (90e3, 0), (110e3, 70), (120e3, 90)]),
             99_499.0,
@@ -1112,6 +1159,7 @@ mod tests {
         let calibration = Calibration {
             runs: 1,
             discarded: 0,
+            left_out: Vec::new(),
             reference_ns: 0.0,
             slowdown_exponent: 0.0,
             transfers: Default::default(),
@@ -1170,6 +1218,10 @@ mod tests {
         one.runs.iter().try_for_each(|run| runs.write(run)).unwrap();
         fs::write(&path, fs::read_to_string(&path).unwrap() + "{\"number\": 3, ").unwrap();
         let window = Window { warm_up: 0.1, seconds: 0.2 };
+        let calm = AtomicBool::new(false);
+        let begin_or_continue = |options: &ValidateOptions, file: &CalibrationFile, window| {
+            begin_or_continue(options, file, window, &calm)
+        };
         let (found, done, file_of_runs) = begin_or_continue(&options(&[]), &file, window).unwrap();
         assert_eq!((found, done), (head, one.runs.clone().into()));
         file_of_runs.unwrap().write(&one.runs[0]).unwrap();
@@ -1184,6 +1236,19 @@ mod tests {
         refused(&options(&["--rounds", "2"]), &file);
         refused(&options(&["--unsatisfied", "1%"]), &file);
         refused(&options(&[]), &CalibrationFile { date: String::new(), ..file });
+    }
+
+    #[test]
+    fn rates_and_interrupts_are_noticed_before_predictions() {
+        use clap::Parser;
+        let refused = |loads: &str| {
+            let line = ["validate", "--calibration", "c", "--loads", loads];
+            settings(&Line::try_parse_from(line).unwrap().options).is_err()
+        };
+        assert!(refused("0") && refused("1,-1") && refused("NaN") && !refused("0.6,1.5"));
+        let interrupted = AtomicBool::new(true);
+        let result = on_threads(&[1, 2, 3], &interrupted, |one| Ok(*one));
+        assert!(matches!(result, Err(Failure::Interrupted)));
     }
 
     #[test]

@@ -9,66 +9,51 @@ use super::transfer::excess_ns;
 
 /// Factors on the times of a calibration: above 1 on a slower machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Speed {
+pub struct Slowdown {
     /// On the times of the forwarder.
     pub forwarder: f64,
     /// On the times of the generator.
     pub generator: f64,
 }
 
-impl Speed {
+impl Slowdown {
     /// The machine as it is calibrated.
-    pub const USUAL: Self = Self { forwarder: 1.0, generator: 1.0 };
+    pub const NONE: Self = Self { forwarder: 1.0, generator: 1.0 };
+
+    /// The machine during a run.
+    #[must_use]
+    pub fn of(calibration: &Calibration, run: &Run) -> Self {
+        let setting = &run.setting;
+        let reference = of_reference_load(calibration, run.host.reference_ns());
+        let transfer_ns = excess_ns(run, &calibration.transfers);
+        let usual_ns = calibration.saturated_ns(setting, None);
+        let forwarder = 1.0 + transfer_effect(calibration, setting) * transfer_ns / usual_ns;
+        let [idle, per_sent, per_satisfied] = calibration.generator;
+        let usual_ns = (idle / setting.rate + per_sent + per_satisfied).max(1.0);
+        let generator = 1.0 + calibration.generator_transfer * transfer_ns / usual_ns;
+        Self {
+            forwarder: reference * forwarder.max(FACTOR_MIN),
+            generator: reference * generator.max(FACTOR_MIN),
+        }
+    }
 }
 
 /// Lower bound of the factors by transfers, which are a part of the time only.
 const FACTOR_MIN: f64 = 0.2;
 
-impl Calibration {
-    /// Factor on all times while the reference load takes `reference_ns`; 1 if that is not known.
-    fn slowdown(&self, reference_ns: f64) -> f64 {
-        if reference_ns > 0.0 && self.reference_ns > 0.0 {
-            pow(reference_ns / self.reference_ns, self.slowdown_exponent)
-        } else {
-            1.0
-        }
+/// Factor on all times while the reference load takes `reference_ns`; 1 if that is not known.
+fn of_reference_load(calibration: &Calibration, reference_ns: f64) -> f64 {
+    if reference_ns > 0.0 && calibration.reference_ns > 0.0 {
+        pow(reference_ns / calibration.reference_ns, calibration.slowdown_exponent)
+    } else {
+        1.0
     }
+}
 
-    /// The factors during a run.
-    #[must_use]
-    pub fn speed(&self, run: &Run) -> Speed {
-        let setting = &run.setting;
-        let slowdown = self.slowdown(run.host.reference_ns());
-        let transfer_ns = excess_ns(run, &self.transfers);
-        let usual_ns = self.saturated_ns(setting, None);
-        let forwarder = 1.0 + self.transfer_effect(setting) * transfer_ns / usual_ns;
-        let [idle, per_sent, per_satisfied] = self.generator;
-        let usual_ns = (idle / setting.rate + per_sent + per_satisfied).max(1.0);
-        let generator = 1.0 + self.generator_transfer * transfer_ns / usual_ns;
-        Speed {
-            forwarder: slowdown * forwarder.max(FACTOR_MIN),
-            generator: slowdown * generator.max(FACTOR_MIN),
-        }
-    }
-
-    /// Nanoseconds of an Interest and its Data for each by which a transfer is longer than usual.
-    fn transfer_effect(&self, setting: &Setting) -> f64 {
-        let x = regressors(setting, setting.hit_ratio, 0.0, false, 1.0);
-        self.transfers.iter().zip(&x[TRANSFER..]).map(|(own, x)| own.effect * x).sum()
-    }
-
-    /// Standard deviation of the logarithm of the capacity between runs by the time of transfers.
-    #[must_use]
-    pub fn transfer_deviation(&self, setting: &Setting) -> f64 {
-        let deviation_ns = self.transfers[usize::from(setting.workers > 1)].deviation_ns;
-        self.transfer_effect(setting) * deviation_ns / self.saturated_ns(setting, None)
-    }
-
-    /// Rate over the rate at which the workers are always busy.
-    pub(super) fn load(&self, setting: &Setting, speed: Speed) -> f64 {
-        let busy = setting.rate * speed.forwarder * self.saturated_ns(setting, None) / 1e9;
-        busy / setting.workers as f64
-    }
+/// Nanoseconds of an Interest and its Data for each by which a transfer is longer than usual.
+pub(super) fn transfer_effect(calibration: &Calibration, setting: &Setting) -> f64 {
+    let x = regressors(setting, setting.hit_ratio, 0.0, false, 1.0);
+    calibration.transfers.iter().zip(&x[TRANSFER..]).map(|(own, x)| own.effect * x).sum()
 }
 
 #[cfg(test)]
@@ -76,7 +61,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::calibrate::test_campaign::{campaign, rig};
-    use crate::calibrate::{Host, Transfer};
+    use crate::calibrate::{Host, TransferInfluence, Uncertainty, calibrate};
 
     #[test]
     fn slower_machine_is_seen_by_the_reference_load() {
@@ -89,17 +74,17 @@ mod tests {
             Run { cpu_ns, host, ..run }
         };
         let runs: Vec<Run> = campaign().into_iter().enumerate().map(slowed).collect();
-        let calibration = Calibration::of(&runs, &rig(1024, 2)).unwrap();
+        let calibration = calibrate(&runs, &rig(1024, 2)).unwrap();
         assert!((calibration.slowdown_exponent - 0.7).abs() < 0.15, "{calibration:?}");
         assert!(calibration.residual < 0.02, "{}", calibration.residual);
-        assert!((calibration.slowdown(11.0) / pow(1.1, 0.7) - 1.0).abs() < 0.02);
-        assert!((calibration.slowdown(0.0) - 1.0).abs() < f64::EPSILON, "not measured");
+        assert!((of_reference_load(&calibration, 11.0) / pow(1.1, 0.7) - 1.0).abs() < 0.02);
+        assert!((of_reference_load(&calibration, 0.0) - 1.0).abs() < f64::EPSILON, "not measured");
         // Runs without a reference load do not hide what is usual.
         let partly = runs.iter().enumerate().map(|(number, run)| {
             let host = if number % 3 == 0 { run.host } else { Host::default() };
             Run { host, ..run.clone() }
         });
-        let partly = Calibration::of(&partly.collect::<Vec<_>>(), &rig(1024, 2)).unwrap();
+        let partly = calibrate(&partly.collect::<Vec<_>>(), &rig(1024, 2)).unwrap();
         assert!((partly.reference_ns - 10.0).abs() < 1e-9, "{}", partly.reference_ns);
         // A reference load that says nothing about the forwarder changes nothing.
         let unrelated = |(number, run): (usize, Run)| {
@@ -107,7 +92,7 @@ mod tests {
             Run { host, ..run }
         };
         let runs: Vec<Run> = campaign().into_iter().enumerate().map(unrelated).collect();
-        let calibration = Calibration::of(&runs, &rig(1024, 2)).unwrap();
+        let calibration = calibrate(&runs, &rig(1024, 2)).unwrap();
         assert!(calibration.slowdown_exponent < 0.05, "{}", calibration.slowdown_exponent);
     }
 
@@ -128,9 +113,9 @@ mod tests {
             Run { cpu_ns: cpu_ns.collect(), sent, satisfied, generator_cpu_ns, host, ..run }
         };
         let runs = campaign();
-        let near = Calibration::of(&runs, &rig(1024, 4)).unwrap();
+        let near = calibrate(&runs, &rig(1024, 4)).unwrap();
         let runs: Vec<Run> = runs.into_iter().enumerate().map(moved).collect();
-        let calibration = Calibration::of(&runs, &rig(1024, 4)).unwrap();
+        let calibration = calibrate(&runs, &rig(1024, 4)).unwrap();
         let [one, several] = calibration.transfers;
         assert!((one.effect - 1.8).abs() < 0.2, "{one:?}");
         assert!((several.effect - 3.8).abs() < 0.3, "{several:?}");
@@ -139,7 +124,7 @@ mod tests {
         // A run without the time does not hide it.
         let mut partly = runs.clone();
         partly[6].host.transfer_ns = 0.0;
-        let [without, _] = Calibration::of(&partly, &rig(1024, 4)).unwrap().transfers;
+        let [without, _] = calibrate(&partly, &rig(1024, 4)).unwrap().transfers;
         assert!((without.effect - one.effect).abs() < 0.2, "{without:?}");
         // Nine runs with the time, of one worker and of two, show no effect.
         let few = |(number, run): (usize, &Run)| {
@@ -147,19 +132,22 @@ mod tests {
             Run { host, ..run.clone() }
         };
         let few: Vec<Run> = runs.iter().enumerate().map(few).collect();
-        let few = Calibration::of(&few, &rig(1024, 4)).unwrap();
-        assert_eq!((few.transfers, few.generator_transfer), ([Transfer::default(); 2], 0.0));
+        let few = calibrate(&few, &rig(1024, 4)).unwrap();
+        assert_eq!(
+            (few.transfers, few.generator_transfer),
+            ([TransferInfluence::default(); 2], 0.0)
+        );
         assert!(calibration.residual < 1.2 * near.residual, "{}", calibration.residual);
         let setting = Setting { workers: 1, ..runs[0].setting };
         let usual_ns = near.saturated_ns(&setting, None);
         assert!((calibration.saturated_ns(&setting, None) / usual_ns - 1.0).abs() < 0.02);
-        let far = calibration.speed(&Run { setting, ..runs[0].clone() });
+        let far = Slowdown::of(&calibration, &Run { setting, ..runs[0].clone() });
         let expected = 1.0 + 200.0 * 1.8 / usual_ns;
         assert!((far.forwarder / expected - 1.0).abs() < 0.05, "{far:?} {expected}");
-        let deviation = calibration.transfer_deviation(&setting);
+        let deviation = Uncertainty::of(&calibration, &setting).transfer_deviation();
         assert!((0.02..0.3).contains(&deviation), "{deviation}");
         // Runs without it, and transfers that hardly vary, have no effect.
-        assert_eq!(near.transfers, [Transfer::default(); 2]);
-        assert_eq!(near.speed(&runs[0]), Speed::USUAL);
+        assert_eq!(near.transfers, [TransferInfluence::default(); 2]);
+        assert_eq!(Slowdown::of(&near, &runs[0]), Slowdown::NONE);
     }
 }
