@@ -94,6 +94,7 @@ pub use hooks::{ConfigSource, Hooks, LogControl, NoLogControl, Requests};
 pub use machine::machine_warnings;
 pub use ndn_management::{CallError, Management};
 pub use plan::Plan;
+pub use settings::DISPATCH_DEPTH;
 pub use stepped::{PendingCall, SteppedForwarder};
 pub use webtransport::make_state_directory;
 

@@ -22,7 +22,7 @@ const CS_PACKET_BYTES_MIN: usize = 128;
 /// Nonces remembered per PIT entry.
 const DEAD_NONCES_PER_PIT_ENTRY: usize = 2;
 /// Number of name components for dispatch to workers.
-const DISPATCH_DEPTH: usize = 2;
+pub const DISPATCH_DEPTH: usize = 2;
 /// Minimum packet buffer blocks per worker: those that its UDP input holds for receiving, and the same number for
 /// streams, copies and packets in transit, so that neither starves the other.
 const POOL_BLOCKS_MIN: u32 = 64;

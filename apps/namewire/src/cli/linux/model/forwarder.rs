@@ -9,13 +9,14 @@
     reason = "small counts, and times below 2^53 nanoseconds"
 )]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use namewire_control::{ControlClient, ServiceTimesReport, Statistics};
-use namewire_daemon::{Environment, Forwarder, Hooks, Management};
+use namewire_daemon::{DISPATCH_DEPTH, Environment, Forwarder, Hooks, Management};
 use ndn_dataplane::MemoryFaceOptions;
 use ndn_face::InternalEnd;
 use ndn_model::assembly::Placement;
@@ -29,6 +30,7 @@ use ndn_sys::cpu::{
     CpuTimes, allowed_cpus, pin_thread, raise_priority, set_slice, set_timer_slack,
 };
 use ndn_sys::topology::{Processor, Topology};
+use ndn_table::{NameHasher, Ndt, PREFIX_HASHES_MAX};
 use ndn_traffic::{
     Arrivals, Consumer, ConsumerPattern, ConsumerScenario, Load, Names, PatternCounters, Producer,
     ProducerPattern, ProducerScenario,
@@ -176,14 +178,34 @@ fn least_disturbed(mut tries: Vec<Try>) -> Run {
 struct Subject {
     forwarder: Forwarder,
     control: PathBuf,
-    consumers: Vec<InternalEnd>,
-    producers: Vec<InternalEnd>,
+    ends: Ends,
     /// Of the control socket.
     _directory: TempDir,
 }
 
-fn prefix(number: usize) -> String {
-    format!("/m/{number}")
+/// The generator's ends of the faces of a forwarder.
+struct Ends {
+    /// The prefixes of all names that are sent.
+    prefixes: Vec<String>,
+    consumers: Vec<InternalEnd>,
+    producers: Vec<InternalEnd>,
+}
+
+/// Prefixes of which each has an entry of the dispatch table of its own. All names of an entry move together, and not a second time
+/// before Interests that were pending have ended.
+fn distinct_prefixes(hasher: &NameHasher, table: &Ndt) -> Vec<String> {
+    let mut entries = BTreeSet::new();
+    let mut is_distinct = |uri: &str| {
+        let mut hashes = [0; PREFIX_HASHES_MAX];
+        let name = Name::from_uri(uri).ok()?;
+        let count = hasher.hash_prefixes(name.as_ref(), &mut hashes)?;
+        Some(entries.insert(table.first_entry(name.as_ref(), &hashes[..count])))
+    };
+    (0..)
+        .map(|number: u32| format!("/m/{number}"))
+        .filter(|uri| is_distinct(uri) == Some(true))
+        .take(PREFIXES)
+        .collect()
 }
 
 /// A forwarder with a worker on each of these processors, without management of queues and quotas.
@@ -204,7 +226,7 @@ fn configuration(control: &Path, cpus: &[usize]) -> Outcome<namewire_config::Con
 }
 
 impl Subject {
-    fn start(setting: &Setting) -> Outcome<Self> {
+    fn start(setting: &Setting, environment: Environment) -> Outcome<Self> {
         let directory = tempfile::tempdir()
             .map_err(|error| Failure::file(std::env::temp_dir().display(), &error))?;
         let control = directory.path().join("control.sock");
@@ -213,15 +235,12 @@ impl Subject {
         // A file without listeners would be refused.
         config.listeners.unix.enabled = false;
         let hooks = Hooks::none().map_err(|error| failed("a forwarder")(&error))?;
-        let forwarder = Forwarder::start(&config, Environment::system(), hooks)
+        let hasher = NameHasher::new(environment.seeds.name_hash_key);
+        let prefixes = distinct_prefixes(&hasher, &Ndt::new(setting.workers, DISPATCH_DEPTH));
+        let forwarder = Forwarder::start(&config, environment, hooks)
             .map_err(|error| failed("a forwarder")(&error))?;
-        let mut subject = Self {
-            forwarder,
-            control,
-            consumers: Vec::new(),
-            producers: Vec::new(),
-            _directory: directory,
-        };
+        let ends = Ends { prefixes, consumers: Vec::new(), producers: Vec::new() };
+        let mut subject = Self { forwarder, control, ends, _directory: directory };
         subject.attach(setting)?;
         Ok(subject)
     }
@@ -243,14 +262,15 @@ impl Subject {
                 .add_memory_face(options)
                 .map_err(|error| failed("a face")(&error))?;
             if (number as usize) < FACES {
-                self.consumers.push(end);
+                self.ends.consumers.push(end);
             } else {
-                self.producers.push(end);
+                self.ends.producers.push(end);
                 faces.push(face_id);
             }
         }
         let others = (PREFIXES..setting.routes.max(PREFIXES)).map(|number| format!("/r/{number}"));
-        for (number, uri) in (0..PREFIXES).map(prefix).chain(others).enumerate() {
+        let prefixes = &self.ends.prefixes;
+        for (number, uri) in prefixes.iter().cloned().chain(others).enumerate() {
             let name = Name::from_uri(&uri).map_err(|error| failed(&uri)(&error))?;
             let mut forwarder = &self.forwarder;
             forwarder
@@ -259,10 +279,9 @@ impl Subject {
         }
         if setting.workers > 1 {
             let mut client = self.client()?;
-            for number in 0..PREFIXES {
+            for (number, uri) in prefixes.iter().enumerate() {
                 let worker = u8::try_from(number % setting.workers).unwrap_or(0);
-                let uri = prefix(number);
-                let name = Name::from_uri(&uri).map_err(|error| failed(&uri)(&error))?;
+                let name = Name::from_uri(uri).map_err(|error| failed(uri)(&error))?;
                 client.set_dispatch(name, worker).map_err(|error| failed("ndt set")(&error))?;
             }
         }
@@ -359,7 +378,8 @@ fn run_once(
     let origin_ns = clock::now();
     let mut pauses = watch_pauses(&watched, origin_ns)?;
     let reference_before_ns = reference_load(own)?;
-    let Subject { forwarder, control, consumers, producers, _directory } = Subject::start(setting)?;
+    let subject = Subject::start(setting, Environment::system())?;
+    let Subject { forwarder, control, ends, _directory } = subject;
     let connect =
         || ControlClient::connect(&control).map_err(|error| failed("the control socket")(&error));
     let (mut watching, mut tracing) = (connect()?, connect()?);
@@ -370,7 +390,7 @@ fn run_once(
         let generating = scope.spawn(|| {
             let waiting = if own.contains(&generator_cpu) { Waiting::Sleep } else { Waiting::Spin };
             prepare_generator_thread(generator_cpu, waiting)?;
-            let generator = Generator::new(setting, seed, consumers, producers, begin_ns)?;
+            let generator = Generator::new(setting, seed, ends, begin_ns)?;
             generator.run(waiting, from_ns, to_ns)
         });
         let tracing = scope.spawn(|| -> Outcome<Option<ServiceTimesReport>> {
@@ -410,19 +430,6 @@ fn run_once(
         let sum = |one: &Snapshot| one.statistics.workers.iter().map(of).sum::<u64>();
         sum(&after).saturating_sub(sum(&before))
     };
-    let mut rings = QueueLength::default();
-    for (of, from) in after.statistics.workers.iter().zip(&before.statistics.workers) {
-        let queues = [
-            (&of.queued_data, &from.queued_data),
-            (&of.queued_nacks, &from.queued_nacks),
-            (&of.queued_interests, &from.queued_interests),
-        ];
-        for (after, before) in queues {
-            rings.samples += after.polls.saturating_sub(before.polls);
-            rings.sum += after.sum.saturating_sub(before.sum);
-            rings.most = rings.most.max(after.most);
-        }
-    }
     Ok(Run {
         number,
         setting: *setting,
@@ -449,10 +456,28 @@ fn run_once(
         worker_stalls: generated.worker_stalls,
         generator_stalls: generated.own_stalls,
         pit_entries: after.statistics.workers.iter().map(|one| one.shard.pit_entries).sum(),
-        queues: QueueLengths { rings, ..generated.queues },
+        queues: QueueLengths { rings: ring_lengths(&before, &after), ..generated.queues },
         latency_ns: generated.latency_ns,
         services: services?.map(service_times),
     })
+}
+
+/// Lengths of all rings between workers, at their polls between two times.
+fn ring_lengths(before: &Snapshot, after: &Snapshot) -> QueueLength {
+    let mut rings = QueueLength::default();
+    for (of, from) in after.statistics.workers.iter().zip(&before.statistics.workers) {
+        let queues = [
+            (&of.queued_data, &from.queued_data),
+            (&of.queued_nacks, &from.queued_nacks),
+            (&of.queued_interests, &from.queued_interests),
+        ];
+        for (after, before) in queues {
+            rings.samples += after.polls.saturating_sub(before.polls);
+            rings.sum += after.sum.saturating_sub(before.sum);
+            rings.most = rings.most.max(after.most);
+        }
+    }
+    rings
 }
 
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, Outcome<T>>) -> Outcome<T> {
@@ -591,15 +616,10 @@ impl Progress {
 }
 
 impl Generator {
-    fn new(
-        setting: &Setting,
-        seed: u64,
-        consumers: Vec<InternalEnd>,
-        producers: Vec<InternalEnd>,
-        now_ns: u64,
-    ) -> Outcome<Self> {
-        let pattern = |number: usize, names: Names, weight: f64| ConsumerPattern {
-            prefix: prefix(number),
+    fn new(setting: &Setting, seed: u64, ends: Ends, now_ns: u64) -> Outcome<Self> {
+        let Ends { prefixes, consumers, producers } = ends;
+        let pattern = |prefix: &String, names: Names, weight: f64| ConsumerPattern {
+            prefix: prefix.clone(),
             weight,
             components: setting.components,
             names,
@@ -607,13 +627,13 @@ impl Generator {
             ..ConsumerPattern::default()
         };
         let mut patterns = Vec::new();
-        for number in 0..PREFIXES {
+        for prefix in &prefixes {
             if setting.hit_ratio < 1.0 {
-                patterns.push(pattern(number, Names::Unique, 1.0 - setting.hit_ratio));
+                patterns.push(pattern(prefix, Names::Unique, 1.0 - setting.hit_ratio));
             }
             if setting.hit_ratio > 0.0 {
                 let names = Names::Repeated { count: REPEATED };
-                patterns.push(pattern(number, names, setting.hit_ratio));
+                patterns.push(pattern(prefix, names, setting.hit_ratio));
             }
         }
         let scenario = ConsumerScenario {
@@ -625,9 +645,10 @@ impl Generator {
             count: None,
         };
         let answers = ProducerScenario {
-            patterns: (0..PREFIXES)
-                .map(|number| ProducerPattern {
-                    prefix: prefix(number),
+            patterns: prefixes
+                .into_iter()
+                .map(|prefix| ProducerPattern {
+                    prefix,
                     payload: vec![setting.payload],
                     ..ProducerPattern::default()
                 })
@@ -787,6 +808,71 @@ pub(super) fn note_progress(done: usize, total: usize, begin_ns: u64, what: &str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use namewire_daemon::Seeds;
+
+    fn dispatch_entry(hasher: &NameHasher, table: &Ndt, uri: &str) -> usize {
+        let name = Name::from_uri(uri).unwrap();
+        let mut hashes = [0; PREFIX_HASHES_MAX];
+        let count = hasher.hash_prefixes(name.as_ref(), &mut hashes).unwrap();
+        table.first_entry(name.as_ref(), &hashes[..count])
+    }
+
+    /// A key of the hash of names with which an entry of the dispatch table of two workers would have to be moved to the first
+    /// one, and then to the second one, for two of the first prefixes.
+    fn key_with_shared_entry(table: &Ndt) -> [u8; 16] {
+        let is_shared = |key: &[u8; 16]| {
+            let hasher = NameHasher::new(*key);
+            let entry = |number| dispatch_entry(&hasher, table, &format!("/m/{number}"));
+            let entries: Vec<usize> = (0..PREFIXES).map(entry).collect();
+            let moved = (0..PREFIXES).filter(|number| entries[*number] % 2 != number % 2);
+            moved.into_iter().any(|number| {
+                let mut others = (number + 1..PREFIXES).step_by(2);
+                others.any(|other| entries[other] == entries[number])
+            })
+        };
+        (0_u128..).map(u128::to_le_bytes).find(is_shared).unwrap()
+    }
+
+    #[test]
+    fn prefixes_have_distinct_dispatch_entries() {
+        let table = Ndt::new(2, DISPATCH_DEPTH);
+        let hasher = NameHasher::new(key_with_shared_entry(&table));
+        let prefixes = distinct_prefixes(&hasher, &table);
+        let entries: BTreeSet<usize> =
+            prefixes.iter().map(|uri| dispatch_entry(&hasher, &table, uri)).collect();
+        assert_eq!((prefixes.len(), entries.len()), (PREFIXES, PREFIXES));
+        assert!(prefixes.contains(&"/m/0".to_owned()) && !prefixes.contains(&"/m/9".to_owned()));
+    }
+
+    #[test]
+    fn forwarder_gives_each_prefix_to_its_worker() {
+        if processors().unwrap().len() < 2 {
+            eprintln!("skipped: one processor");
+            return;
+        }
+        let table = Ndt::new(2, DISPATCH_DEPTH);
+        let name_hash_key = key_with_shared_entry(&table);
+        let setting = Setting {
+            workers: 2,
+            components: 7,
+            payload: 0,
+            hit_ratio: 0.0,
+            routes: PREFIXES,
+            rate: 1.0,
+            placement: Placement::P1,
+        };
+        let system = Environment::system();
+        let seeds = Seeds { name_hash_key, ..system.seeds };
+        let subject = Subject::start(&setting, Environment { seeds, ..system }).unwrap();
+        let changed = subject.client().unwrap().dispatch().unwrap().entries;
+        let hasher = NameHasher::new(name_hash_key);
+        for (number, uri) in subject.ends.prefixes.iter().enumerate() {
+            let entry = dispatch_entry(&hasher, &table, uri);
+            let found = changed.iter().find(|one| one.entry == entry);
+            assert_eq!(found.map_or(entry % 2, |one| usize::from(one.worker)), number % 2, "{uri}");
+        }
+        subject.forwarder.shut_down().unwrap();
+    }
 
     #[test]
     fn least_disturbed_try_counts_and_the_others_have_their_reasons() {
