@@ -7,7 +7,7 @@ use super::order_statistics::half_width;
 use super::run::Setting;
 use super::slowdown::transfer_effect;
 use super::throughput::Throughput;
-use crate::special::normal_quantile;
+use crate::special::{normal_cdf, normal_quantile};
 
 /// Uncertainty of the predicted throughput of a setting.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +40,17 @@ impl<'c> Uncertainty<'c> {
         let normal = normal_quantile(0.5 + 0.5 * confidence);
         let [below, above] = self.deviations_at(confidence);
         (exp(-normal * below), exp(normal * above))
+    }
+
+    /// The probability that the capacity of a run is at least the predicted one less `margin`, a logarithm, if the prediction
+    /// has an independent deviation beside. One of `confidence` is that of the bound on one side, others are those of a normal
+    /// variable with the same bound.
+    #[must_use]
+    pub fn probability(&self, margin: f64, deviation: f64, confidence: f64) -> f64 {
+        const DEVIATION_MIN: f64 = 1e-6;
+        let [below, above] = self.deviations_at(2.0 * confidence - 1.0);
+        let of_run = if margin > 0.0 { below } else { above };
+        normal_cdf(margin / hypot(of_run, deviation).max(DEVIATION_MIN))
     }
 
     /// Standard deviation of the logarithm of the throughput of a run around that of others with its setting; around its
@@ -78,5 +89,37 @@ impl<'c> Uncertainty<'c> {
             .filter(|ratio| ratio.is_finite())
             .collect();
         half_width(logs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::calibrate::test_campaign::{campaign, rig};
+    use crate::calibrate::{RunCapacity, calibrate};
+
+    /// Fifteen runs in a hundred have half the capacity: no margin of less than that has a probability of 90 %.
+    #[test]
+    fn probability_of_a_plan_is_that_of_one_side() {
+        let mut calibration = calibrate(&campaign(), &rig(64, 8)).unwrap();
+        let log_ratio = |number: usize| if number < 15 { -0.69 } else { 0.0 };
+        let capacity = |number| RunCapacity { log_ratio: log_ratio(number), is_least: false };
+        calibration.throughput[0] = Throughput {
+            runs: 100,
+            deviation: 0.25,
+            capacities: (0..100).map(capacity).collect(),
+            ..Throughput::default()
+        };
+        let setting = Setting { workers: 1, ..campaign()[0].setting };
+        let uncertainty = Uncertainty::of(&calibration, &setting);
+        let probability = |margin: f64| uncertainty.probability(margin, 0.0, 0.9);
+        assert!(probability(0.65) < 0.9, "{}", probability(0.65));
+        assert!(probability(0.75) > 0.9, "{}", probability(0.75));
+        assert!(probability(-0.1) < 0.1, "{}", probability(-0.1));
+        assert!((probability(0.0) - 0.5).abs() < 1e-9);
+        // One of 80 % does not need that margin.
+        assert!(uncertainty.probability(0.1, 0.0, 0.8) > 0.8);
+        assert!(uncertainty.probability(0.65, 0.2, 0.8) < uncertainty.probability(0.65, 0.0, 0.8));
     }
 }

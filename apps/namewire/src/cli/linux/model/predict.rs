@@ -20,7 +20,7 @@ use ndn_model::calibrate::{
 };
 use ndn_model::pauses::{PauseProcess, Watch};
 use ndn_model::random::{StreamId, TraceRandom};
-use ndn_model::special::{normal_cdf, normal_quantile};
+use ndn_model::special::normal_quantile;
 use ndn_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -164,14 +164,13 @@ impl Candidate {
         let search = CapacitySearch { calibration, setting, unsatisfied, times };
         let capacity = search.of_long_time().map_err(too_far)?;
         let uncertainty = Uncertainty::of(calibration, &setting);
-        let transfers = uncertainty.transfer_deviation();
-        let of_runs = uncertainty.deviations_at(confidence);
+        let others = capacity.deviation.hypot(uncertainty.transfer_deviation());
         let [below, above] =
-            of_runs.map(|of_run| of_run.hypot(capacity.deviation).hypot(transfers).max(1e-6));
+            uncertainty.deviations_at(confidence).map(|of_run| of_run.hypot(others));
         let normal = normal_quantile(0.5 + 0.5 * confidence);
         let capacity = capacity.rate;
         let margin = (capacity / setting.rate).ln();
-        let probability = normal_cdf(margin / if margin > 0.0 { below } else { above });
+        let probability = uncertainty.probability(margin, others, confidence);
         let (low, high) = (capacity * (-normal * below).exp(), capacity * (normal * above).exp());
         Ok(Self { setting, capacity, low, high, probability })
     }
