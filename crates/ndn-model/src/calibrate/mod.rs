@@ -65,6 +65,6 @@ pub use run::{
 pub use selection::{LeftOut, LeftOutReason, why_unusable, why_without_latency};
 pub use service_times::Shape;
 pub use slowdown::Slowdown;
-pub use throughput::{RunCapacity, Throughput};
+pub use throughput::{Ranks, RunCapacity, Throughput};
 pub use transfer::TransferInfluence;
 pub use uncertainty::Uncertainty;

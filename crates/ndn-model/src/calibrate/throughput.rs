@@ -64,6 +64,23 @@ pub struct Throughput {
     pub capacities: Vec<RunCapacity>,
 }
 
+/// Runs by which a bound below the capacity of a further run is a rank of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ranks {
+    /// Runs at risk where the lowest capacity is shown.
+    pub runs: usize,
+    /// Runs that the confidence needs.
+    pub needed: usize,
+}
+
+impl Ranks {
+    /// Whether there are as many as needed.
+    #[must_use]
+    pub const fn suffice(self) -> bool {
+        self.runs >= self.needed
+    }
+}
+
 impl Default for Throughput {
     fn default() -> Self {
         Self {
@@ -117,15 +134,61 @@ impl Throughput {
         let level = (0.5 + 0.5 * confidence).clamp(0.6, 1.0 - 1e-9);
         let normal = normal_quantile(level);
         let by_rank = self.bounds(1.0 - level).map(|bound| bound.map(|log| log.abs() / normal));
-        let student = if self.runs < RUNS_MIN {
-            self.deviation
-        } else {
-            let runs = self.runs as f64;
-            let quantiles = student_t_quantile(level, runs - 1.0) / normal;
-            quantiles * sqrt(1.0 + 1.0 / runs) * self.deviation
-        };
+        let student = self.quantile(level) * self.deviation / normal;
         let seen = [self.extreme(f64::min), self.extreme(f64::max)];
         [0, 1].map(|side| by_rank[side].unwrap_or(student.max(seen[side].abs() / normal)))
+    }
+
+    /// The quantile of a further run over the deviation: Student's, or a normal one with too few runs.
+    fn quantile(&self, level: f64) -> f64 {
+        if self.runs < RUNS_MIN {
+            return normal_quantile(level);
+        }
+        let runs = self.runs as f64;
+        student_t_quantile(level, runs - 1.0) * sqrt(1.0 + 1.0 / runs)
+    }
+
+    /// The runs by which a bound on one side has this probability.
+    #[must_use]
+    pub fn ranks(&self, confidence: f64) -> Ranks {
+        const ROUNDING: f64 = 1e-9;
+        let lowest = self.capacities.iter().position(|one| !one.is_least);
+        let needed = (1.0 / (1.0 - confidence) - ROUNDING).ceil() as usize;
+        Ranks {
+            runs: lowest.map_or(0, |lowest| self.capacities.len() - lowest),
+            needed: needed.saturating_sub(1),
+        }
+    }
+
+    /// A distribution that is nowhere above that of a further run, as probabilities and logarithms of capacities: the product
+    /// limit in which that run is one of those at risk, with each probability at the limit before. There is none before the
+    /// lowest one: its probability is at infinitely low values if the ranks suffice for `confidence`, else at those of Student's
+    /// distribution with a deviation of at least `deviation_min`.
+    pub(super) fn below_further_run(&self, confidence: f64, deviation_min: f64) -> Vec<(f64, f64)> {
+        /// The part of a probability that is below the next value, and the number of these.
+        const PART: f64 = 0.9;
+        const PARTS: usize = 150;
+        let count = self.capacities.len();
+        let (mut above, mut value) = (1.0, f64::NEG_INFINITY);
+        let mut all: Vec<(f64, f64)> = Vec::new();
+        for (index, one) in self.capacities.iter().enumerate().filter(|(_, one)| !one.is_least) {
+            let next = above * (1.0 - 1.0 / (count - index + 1) as f64);
+            all.push((above - next, value));
+            (above, value) = (next, one.log_ratio);
+        }
+        all.push((above, value));
+        if self.ranks(confidence).suffice() {
+            return all;
+        }
+        let lowest = all.get(1).map_or(f64::INFINITY, |(_, log)| *log);
+        let deviation = self.deviation.max(deviation_min);
+        for _ in 0..PARTS {
+            let next = PART * all[0].0;
+            let value = f64::min(self.quantile(next) * deviation, lowest);
+            all.push((all[0].0 - next, value));
+            all[0].0 = next;
+        }
+        all
     }
 
     /// The logarithms below and above which the capacity of a further run is with at most this probability each, by the

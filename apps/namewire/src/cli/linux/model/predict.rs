@@ -15,7 +15,7 @@ use clap::Args;
 use ndn_model::assembly::Placement;
 use ndn_model::calibrate::{
     CalibrateError, Calibration, CapacityOfRuns, CapacitySearch, LatencyFactors, LeftOut,
-    ModelOfRun, Prediction, Run, Setting, Slowdown, Uncertainty, model_text, why_unusable,
+    ModelOfRun, Prediction, Ranks, Run, Setting, Slowdown, Uncertainty, model_text, why_unusable,
     why_without_latency,
 };
 use ndn_model::pauses::{PauseProcess, Watch};
@@ -70,7 +70,7 @@ pub(super) struct PlanOptions {
     /// Share of the Interests that may be unsatisfied
     #[arg(long, default_value = "0.1%", value_parser = percent)]
     unsatisfied: f64,
-    /// Probability with which the plan holds
+    /// Probability with which the plan holds; one of 99% needs 99 runs to be by rank
     #[arg(long, default_value = "99%", value_parser = percent)]
     confidence: f64,
     /// Plan for a machine whose processors do not pause
@@ -174,6 +174,12 @@ impl Candidate {
         let (low, high) = (capacity * (-normal * below).exp(), capacity * (normal * above).exp());
         Ok(Self { setting, capacity, low, high, probability })
     }
+
+    /// With just the runs that the confidence needs, the probability is at most that.
+    fn is_enough(&self, confidence: f64) -> bool {
+        const ROUNDING: f64 = 1e-9;
+        self.probability >= confidence - ROUNDING
+    }
 }
 
 fn check_placement(calibration: &Calibration, placement: Placement) -> Outcome {
@@ -216,17 +222,18 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
         }
         let candidate =
             Candidate::of(&calibration, setting, window, options.unsatisfied, options.confidence)?;
-        let is_enough = candidate.probability >= options.confidence;
+        let is_enough = candidate.is_enough(options.confidence);
         considered.push(candidate);
         if is_enough {
             break;
         }
     }
-    let Some(chosen) = considered.last().filter(|one| one.probability >= options.confidence) else {
+    let Some(chosen) = considered.last().filter(|one| one.is_enough(options.confidence)) else {
         let text = format!("{WORKERS_MAX} workers are not enough for {} Interests/s", options.rate);
         return Err(Failure::Failed(text));
     };
     let notes = calibration.extrapolations(&chosen.setting);
+    let ranks = Uncertainty::of(&calibration, &chosen.setting).ranks(options.confidence);
     if let Some(path) = &options.model {
         let text = model_text(&calibration, &chosen.setting, window.warm_up, window.seconds)
             .map_err(too_far)?;
@@ -250,6 +257,9 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
             "workers": chosen.setting.workers,
             "placement": placement,
             "probability": chosen.probability,
+            "is_by_rank": ranks.suffice(),
+            "runs_at_risk": ranks.runs,
+            "runs_needed": ranks.needed,
             "margin": chosen.capacity / options.rate - 1.0,
             "extrapolations": notes,
             "pauses": calibration.pauses.as_ref().map(|pauses| pauses.share),
@@ -260,6 +270,7 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
         }))?);
     }
     print_plan(&considered, chosen, options, &file)?;
+    output::print_line(&basis(ranks, options.confidence))?;
     if let Some(pauses) = &calibration.pauses {
         output::print_line(&format!(
             "processors pause for {:.2} % of the time, as measured; --without-pauses plans for others",
@@ -305,6 +316,21 @@ fn print_plan(
         "measured with faces in memory: the kernel's part of sockets is not included",
     )?;
     Ok(())
+}
+
+/// A line that states whether the probability of a plan is by rank.
+fn basis(ranks: Ranks, confidence: f64) -> String {
+    let percent = (1e6 * confidence).round() / 1e4;
+    let Ranks { runs, needed } = ranks;
+    if ranks.suffice() {
+        return format!(
+            "the probability is by rank: {percent} % needs {needed} runs, and the campaign has {runs}"
+        );
+    }
+    format!(
+        "the probability is not by rank: {percent} % needs {needed} runs, and the campaign has {runs}; below the slowest of \
+         them, a distribution is assumed"
+    )
 }
 
 /// The origin of a model, as a comment.
@@ -1040,6 +1066,14 @@ mod tests {
         assert!((rate("2M").unwrap() - 2e6).abs() < 1e-6);
         assert!((rate("250k").unwrap() - 250e3).abs() < 1e-6);
         assert!(rate("0").is_err() && rate("M").is_err() && rate("1e12").is_err());
+    }
+
+    #[test]
+    fn plan_states_whether_its_probability_is_by_rank() {
+        let few = basis(Ranks { runs: 54, needed: 99 }, 0.99);
+        assert!(few.starts_with("the probability is not by rank: 99 % needs 99 runs"), "{few}");
+        let enough = basis(Ranks { runs: 54, needed: 19 }, 0.95);
+        assert!(enough.starts_with("the probability is by rank: 95 % needs 19 runs"), "{enough}");
     }
 
     fn case(measured: &[(f64, u64)]) -> Case {
