@@ -129,18 +129,29 @@ fn estimate_wake_up(calibration: &mut Calibration, runs: &[&Run]) {
 fn estimate_throughput(calibration: &mut Calibration, runs: &[&Run], warm_up: f64) {
     let mut answers = [Vec::new(), Vec::new()];
     for run in runs {
-        let measured = run.satisfied as f64 / run.sent.max(1) as f64;
-        let Some((model, predicted)) = predict_run(calibration, run, (warm_up, run.seconds)) else {
-            continue;
-        };
-        answers[usize::from(calibration.is_shared(&run.setting))].push(Answers {
+        // A run without answers has a capacity below that of one answer.
+        let satisfied = f64::max(run.satisfied as f64, 0.5);
+        let prediction = predict_run(calibration, run, (warm_up, run.seconds));
+        let own = prediction.map(|(model, predicted)| Answers {
             setting: run.setting,
-            measured,
+            measured: satisfied / run.sent.max(1) as f64,
             predicted: predicted.satisfied,
             headroom: model.headroom(),
         });
+        match own.filter(|own| own.capacity().log_ratio.is_finite()) {
+            Some(own) => answers[usize::from(calibration.is_shared(&run.setting))].push(own),
+            None => note_not_predicted(calibration, run),
+        }
     }
     calibration.throughput = answers.map(|answers| Throughput::of(&answers));
+}
+
+/// Notes that a run is left out, once.
+fn note_not_predicted(calibration: &mut Calibration, run: &Run) {
+    let own = LeftOut { run: run.number, reason: LeftOutReason::NotPredicted };
+    if !calibration.left_out.contains(&own) {
+        calibration.left_out.push(own);
+    }
 }
 
 /// Compares the latencies of the runs with those of the model.
@@ -151,9 +162,7 @@ fn estimate_latency_ratios(calibration: &mut Calibration, runs: &[&Run], warm_up
         let Some((model, predicted)) =
             prediction.filter(|(_, predicted)| predicted.latency_ns[0] > 0.0)
         else {
-            calibration
-                .left_out
-                .push(LeftOut { run: run.number, reason: LeftOutReason::NotPredicted });
+            note_not_predicted(calibration, run);
             continue;
         };
         let measured = [run.latency_ns[0], run.latency_ns[2]];
@@ -287,6 +296,19 @@ mod tests {
             Run { seconds, sent, satisfied, refused: sent - satisfied, ..run }
         };
         let runs: Vec<Run> = campaign().into_iter().map(slower).collect();
+        // One of them has no answer, and one no setting of the model.
+        let stopped = |run: Run| match run.number {
+            7 => Run { satisfied: 0, refused: run.sent, ..run },
+            8 => Run { sent: 0, satisfied: 0, refused: 0, ..run },
+            _ => run,
+        };
+        let others: Vec<Run> = runs.iter().cloned().map(stopped).collect();
+        let found = calibrate(&others, &rig(64, 8)).unwrap();
+        let capacities = &found.throughput[0].capacities;
+        assert_eq!(capacities.len(), 63);
+        assert!(!capacities[0].is_least && capacities[0].log_ratio < -8.0, "{:?}", capacities[0]);
+        let not_predicted = LeftOut { run: 8, reason: LeftOutReason::NotPredicted };
+        assert_eq!(found.left_out.iter().filter(|one| **one == not_predicted).count(), 1);
         let calibration = calibrate(&runs, &rig(64, 8)).unwrap();
         let found = &calibration.throughput[0];
         assert!(found.runs > 50 && (found.factor - 0.9).abs() < 0.03, "{found:?}");

@@ -28,7 +28,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    fn capacity(&self) -> RunCapacity {
+    pub(super) fn capacity(&self) -> RunCapacity {
         RunCapacity {
             log_ratio: log(self.measured / self.predicted / self.headroom.max(1.0)),
             is_least: self.measured >= SATISFIED_MIN,
@@ -95,11 +95,8 @@ impl Default for Throughput {
 
 impl Throughput {
     pub(super) fn of(all: &[Answers]) -> Self {
-        let all: Vec<(Setting, RunCapacity)> = all
-            .iter()
-            .map(|one| (one.setting, one.capacity()))
-            .filter(|(_, one)| one.log_ratio.is_finite())
-            .collect();
+        let all: Vec<(Setting, RunCapacity)> =
+            all.iter().map(|one| (one.setting, one.capacity())).collect();
         let mut capacities: Vec<RunCapacity> = all.iter().map(|(_, one)| *one).collect();
         // One that is at least this much is above one that is just as much.
         capacities
