@@ -126,21 +126,8 @@ impl Calibration {
         if let Some(fault) = self.shapes.iter().find_map(of_shape) {
             return Some(format!("shapes: {fault}"));
         }
-        let is_factor = |one: &Throughput| one.factor > 0.0 && one.factor.is_finite();
-        if !self.throughput.iter().all(is_factor) {
-            return Some("throughput: one is not a factor".to_owned());
-        }
-        let is_deviation = |one: &Throughput| one.deviation >= 0.0 && one.deviation.is_finite();
-        if !self.throughput.iter().all(is_deviation) {
-            return Some("throughput: one has no deviation of at least 0".to_owned());
-        }
-        if self
-            .throughput
-            .iter()
-            .flat_map(|one| &one.capacities)
-            .any(|one| !one.log_ratio.is_finite())
-        {
-            return Some("throughput: a capacity is not a number".to_owned());
+        if let Some(fault) = self.throughput.iter().find_map(Throughput::fault) {
+            return Some(format!("throughput: {fault}"));
         }
         if !(0.0..=EFFECT_MAX_NS).contains(&self.wake_up_ns) {
             return Some("wake-up-ns: not a time of at most a second".to_owned());
@@ -230,7 +217,9 @@ mod tests {
         refused(|one| one.shares = [0.6; 5], "shares: one is negative, or their sum is not 1");
         refused(|one| one.shapes[1].tail_mean = 0.0, "shapes: the tail has");
         refused(|one| one.shapes[0].quantiles = vec![2.0, 2.0], "shapes: the mean is not 1");
-        refused(|one| one.throughput[1].factor = 0.0, "throughput: ");
+        refused(|one| one.throughput[1].factor = 0.0, "throughput: one is not a factor");
+        let former = "throughput: of a former version: `model calibrate` it again";
+        refused(|one| one.throughput[0] = Throughput { runs: 4, ..Throughput::default() }, former);
         refused(|one| one.wake_up_ns = f64::NAN, "wake-up-ns: ");
         refused(|one| one.queue = 0, "queue: ");
     }

@@ -123,6 +123,23 @@ impl Throughput {
         Self { capacities, ..own }
     }
 
+    /// Why this is not the throughput of runs.
+    pub(super) fn fault(&self) -> Option<&'static str> {
+        let logs = self.capacities.iter().map(|one| one.log_ratio);
+        match () {
+            () if !(self.factor > 0.0 && self.factor.is_finite()) => Some("one is not a factor"),
+            () if !(self.deviation >= 0.0 && self.deviation.is_finite()) => {
+                Some("one has no deviation of at least 0")
+            }
+            () if self.runs > 0 && self.capacities.is_empty() => {
+                Some("of a former version: `model calibrate` it again")
+            }
+            () if !logs.clone().all(f64::is_finite) => Some("a capacity is not a number"),
+            () if !logs.is_sorted() => Some("the capacities are not in order"),
+            () => None,
+        }
+    }
+
     /// Standard deviations of normal variables whose intervals with probability `confidence` are as wide as that of a further
     /// run, below and above: by rank, or Student's where the runs do not suffice for that.
     #[must_use]
@@ -256,7 +273,8 @@ mod tests {
 
     #[test]
     fn throughput_of_few_runs_has_a_wider_interval() {
-        let known = Throughput { runs: 4, deviation: 0.1, ..Throughput::default() };
+        let capacities = vec![RunCapacity { log_ratio: 0.0, is_least: false }; 4];
+        let known = Throughput { runs: 4, deviation: 0.1, capacities, ..Throughput::default() };
         // Student's quantile with three degrees of freedom is 3.182.
         let expected = 0.1 * 3.182_446 / 1.959_964 * sqrt(1.25);
         let near = |found: [f64; 2], expected: f64, tolerance: f64| {
@@ -269,16 +287,21 @@ mod tests {
         );
         near(Throughput::default().deviations_at(0.95), 0.0, f64::EPSILON);
         let calibration = calibrate(&campaign(), &rig(64, 8)).unwrap();
-        let refused = |wrong: Throughput| {
-            let throughput = [known.clone(), wrong];
-            let wrong = Calibration { throughput, ..calibration.clone() };
-            assert!(wrong.fault().is_some_and(|fault| fault.starts_with("throughput")));
+        let fault = |own: Throughput| {
+            let throughput = [known.clone(), own];
+            Calibration { throughput, ..calibration.clone() }.fault().unwrap_or_default()
         };
+        assert_eq!(fault(known.clone()), "");
         for deviation in [-0.1, f64::NAN, f64::INFINITY] {
-            refused(Throughput { deviation, ..known.clone() });
+            let fault = fault(Throughput { deviation, ..known.clone() });
+            assert!(fault.starts_with("throughput: one has no deviation"), "{fault}");
         }
-        let capacities = vec![RunCapacity { log_ratio: f64::NAN, is_least: false }];
-        refused(Throughput { capacities, ..known.clone() });
+        let of = |logs: [f64; 2]| {
+            let capacities = logs.map(|log_ratio| RunCapacity { log_ratio, is_least: false });
+            fault(Throughput { capacities: capacities.to_vec(), ..known.clone() })
+        };
+        assert_eq!(of([0.0, f64::NAN]), "throughput: a capacity is not a number");
+        assert_eq!(of([0.1, 0.0]), "throughput: the capacities are not in order");
     }
 
     /// One run in ten has half the throughput of the others. An interval of 90 % reaches there, one of 70 % does not.

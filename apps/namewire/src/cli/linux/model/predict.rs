@@ -373,7 +373,7 @@ struct ValidationHead {
     predicted: Vec<CapacityOfRuns>,
 }
 
-const VALIDATION_VERSION: u32 = 2;
+const VALIDATION_VERSION: u32 = 3;
 
 /// Distance of a measured number from its prediction.
 struct Compared {
@@ -553,8 +553,14 @@ fn begin_or_continue(
         return Ok((head, VecDeque::new(), Some(runs)));
     }
     let (head, done): (ValidationHead, Vec<Run>) = load_runs(path, "a validation")?;
-    let is_same = head.validation == VALIDATION_VERSION
-        && head.machine == machine()
+    if head.validation != VALIDATION_VERSION {
+        return Err(usage(format_args!(
+            "{}: version {} of a validation, but this namewire continues version {VALIDATION_VERSION}: use another file",
+            path.display(),
+            head.validation
+        )));
+    }
+    let is_same = head.machine == machine()
         && (&head.campaign, &head.date) == (&file.campaign, &file.date)
         && (&head.settings, &head.loads) == (&settings, &options.loads)
         && head.rounds == options.rounds.get()
@@ -1258,7 +1264,7 @@ mod tests {
         let (found, done, file_of_runs) = begin_or_continue(&options(&[]), &file, window).unwrap();
         assert_eq!((found, done), (head, one.runs.clone().into()));
         file_of_runs.unwrap().write(&one.runs[0]).unwrap();
-        let (_, done, _) = begin_or_continue(&options(&[]), &file, window).unwrap();
+        let (head, done, _) = begin_or_continue(&options(&[]), &file, window).unwrap();
         assert_eq!(done.len(), 3, "the line that was interrupted is gone");
         let refused = |options: &ValidateOptions, file: &CalibrationFile| {
             let error = begin_or_continue(options, file, window).err().unwrap();
@@ -1268,7 +1274,11 @@ mod tests {
         refused(&options(&["--loads", "0.9"]), &file);
         refused(&options(&["--rounds", "2"]), &file);
         refused(&options(&["--unsatisfied", "1%"]), &file);
-        refused(&options(&[]), &CalibrationFile { date: String::new(), ..file });
+        let other_date = CalibrationFile { date: String::new(), ..file };
+        refused(&options(&[]), &other_date);
+        RunsFile::create(&path, &ValidationHead { validation: 2, ..head }).unwrap();
+        let error = begin_or_continue(&options(&[]), &other_date, window).err().unwrap();
+        assert!(error.to_string().contains("version 2 of a validation"), "{error}");
     }
 
     #[test]
