@@ -47,11 +47,13 @@ impl Tries {
         let discarded = format!("{} tries discarded", self.discarded);
         let mut lines =
             vec![[discarded, parts.join(", ")].join(if parts.is_empty() { "" } else { ": " })];
-        lines.extend(
-            self.disturbed
-                .iter()
-                .map(|(why, runs)| format!("{} although {why} in each of their tries", used(runs))),
-        );
+        lines.extend(self.disturbed.iter().map(|(why, runs)| {
+            let noun = if runs.len() == 1 { "run" } else { "runs" };
+            let runs = numbers(runs);
+            format!(
+                "each try of {noun} {runs} was disturbed; the least disturbed one is used: {why}"
+            )
+        }));
         lines
     }
 
@@ -60,16 +62,8 @@ impl Tries {
             "discarded": self.discarded,
             "discarded_for": self.discarded_for,
             "without_a_reason": self.unexplained(),
-            "runs_disturbed_in_each_try": self.disturbed,
+            "disturbed_runs_by_reason": self.disturbed,
         })
-    }
-}
-
-fn used(runs: &[usize]) -> String {
-    if runs.len() == 1 {
-        format!("run {} is used", runs[0])
-    } else {
-        format!("runs {} are used", numbers(runs))
     }
 }
 
@@ -106,7 +100,7 @@ mod tests {
             [
                 "7 tries discarded: 4 because other programs ran, 1 because the host moved a processor, 2 without a reason in \
                  the file",
-                "runs 3, 17 are used although the reference load was slow, or changed in each of their tries",
+                "each try of runs 3, 17 was disturbed; the least disturbed one is used: the reference load was slow, or changed",
             ]
         );
         let json = tries.json();
@@ -114,7 +108,7 @@ mod tests {
             (&json["discarded_for"]["moved"], &json["without_a_reason"]),
             (&json!(1), &json!(2))
         );
-        assert_eq!(json["runs_disturbed_in_each_try"]["slowed"], json!([3, 17]));
+        assert_eq!(json["disturbed_runs_by_reason"]["slowed"], json!([3, 17]));
         assert_eq!(Tries::default().lines(), ["0 tries discarded"]);
         let one = |run, reason| LeftOut { run, reason };
         let left_out = [
