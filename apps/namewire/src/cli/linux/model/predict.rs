@@ -412,13 +412,17 @@ impl Case {
             .map(|(run, slowdown)| run.setting.rate * slowdown.forwarder)
     }
 
+    /// Such rates of the runs that are used, each with whether enough Interests are satisfied.
+    fn used(&self, unsatisfied: f64) -> Vec<(f64, bool)> {
+        let is_enough = self.runs.iter().map(|run| run.unsatisfied() <= unsatisfied);
+        let all = self.usual_rates().zip(is_enough).zip(&self.is_used);
+        all.filter(|(_, is_used)| **is_used).map(|(run, _)| run).collect()
+    }
+
     /// The rate that separates runs with enough satisfied Interests from the others with the fewest exceptions: no
     /// single disturbed run decides. None if all runs are on one side.
     fn capacity(&self, unsatisfied: f64) -> Option<f64> {
-        let is_enough = self.runs.iter().map(|run| run.unsatisfied() <= unsatisfied);
-        let all = self.usual_rates().zip(is_enough).zip(&self.is_used);
-        let mut runs: Vec<(f64, bool)> =
-            all.filter(|(_, is_used)| **is_used).map(|(run, _)| run).collect();
+        let mut runs = self.used(unsatisfied);
         runs.sort_by(|a, b| a.0.total_cmp(&b.0));
         let exceptions = |below: usize| {
             let wrong =
@@ -437,17 +441,19 @@ impl Case {
     /// The rate to measure next: around the capacity as far as it is known.
     fn next_rate(&self, unsatisfied: f64, search: usize) -> f64 {
         const AROUND: [f64; 4] = [0.97, 1.03, 0.94, 1.06];
-        let known = self.capacity(unsatisfied).map(|rate| rate * AROUND[search % AROUND.len()]);
-        known.unwrap_or_else(|| {
-            let rates = self.usual_rates();
-            let mut used = self.runs.iter().zip(&self.is_used).filter(|(_, is_used)| **is_used);
-            let is_enough = used.all(|(run, _)| run.unsatisfied() <= unsatisfied);
-            if is_enough {
-                1.2 * rates.fold(self.predicted.rate, f64::max)
-            } else {
-                0.8 * rates.fold(self.predicted.rate, f64::min)
-            }
-        })
+        let around = AROUND[search % AROUND.len()];
+        if let Some(rate) = self.capacity(unsatisfied) {
+            return rate * around;
+        }
+        let used = self.used(unsatisfied);
+        let rates = used.iter().map(|(rate, _)| *rate);
+        if used.is_empty() {
+            self.predicted.rate * around
+        } else if used.iter().all(|(_, is_enough)| *is_enough) {
+            1.2 * rates.fold(self.predicted.rate, f64::max)
+        } else {
+            0.8 * rates.fold(self.predicted.rate, f64::min)
+        }
     }
 }
 
@@ -1134,7 +1140,7 @@ mod tests {
             assert!(found.is_some_and(|found| (found / expected - 1.0).abs() < 1e-3), "{found:?}");
         };
         near(capacity(&[(80e3, 0), (120e3, 500)]), 97_980.0);
-        // One run at 70,000/s was disturbed.
+        // The run at 90,000/s was disturbed.
         let mut other = case(&[(80e3, 0), (90e3, 900), (120e3, 500)]);
         other.is_used[1] = false;
         near(other.capacity(0.001), 97_980.0);
@@ -1300,5 +1306,11 @@ mod tests {
         assert!((next(&[(80e3, 0), (120e3, 500)], 1) - 1.03 * 97_980.0).abs() < 10.0);
         assert!((next(&[(110e3, 0)], 0) - 132e3).abs() < 1.0);
         assert!((next(&[(90e3, 900)], 0) - 72e3).abs() < 1.0);
+        // Rates of runs that are not used do not count.
+        let mut disturbed = case(&[(90e3, 900), (40e3, 900)]);
+        disturbed.is_used[1] = false;
+        assert!((disturbed.next_rate(0.001, 0) - 72e3).abs() < 1.0);
+        disturbed.is_used[0] = false;
+        assert!((disturbed.next_rate(0.001, 1) - 103e3).abs() < 1.0);
     }
 }
