@@ -751,7 +751,9 @@ mod tests {
         for (workers, capacity) in [(1, 100e3), (2, 150e3)] {
             let same = |one: &(Setting, bool)| all.iter().filter(|other| *other == one).count();
             let often = all.iter().filter(|one| one.0.workers == workers && same(one) == 3);
-            let is_overloaded = |one: &(Setting, bool)| one.0.rate > capacity;
+            let is_overloaded = |(one, _): &(Setting, bool)| {
+                one.rate * (1.0 - HIT_DISCOUNT * one.hit_ratio) > capacity
+            };
             assert!(often.clone().all(is_overloaded));
             assert_eq!(often.count(), 9);
         }
