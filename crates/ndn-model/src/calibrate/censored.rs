@@ -1,7 +1,7 @@
 //! A normal distribution from observations of which some are only known to be at least as large as a value.
 //!
-//! The fit is that of the highest likelihood (Tobin 1958), by expectation and maximization: an observation that is cut off
-//! counts with the mean and the variance that it has above its value.
+//! The fit is that of the highest likelihood (Tobin 1958), by expectation and maximization (Dempster, Laird, Rubin 1977; of normal
+//! data, Schmee, Hahn 1979): an observation that is cut off counts with the mean and the variance that it has above its value.
 
 use libm::{exp, sqrt};
 
