@@ -243,7 +243,7 @@ mod tests {
         let stated = search(&calibration).of_runs(0.95).unwrap();
         assert!(stated.low < stated.rate && stated.rate < stated.high, "{stated:?}");
         assert!(
-            stated.deviation > Uncertainty::of(&calibration, &setting).deviation(),
+            stated.deviation > Uncertainty::of(&calibration, &setting).run_deviation(),
             "{stated:?}"
         );
         let without = search(&calm).of_runs(0.95).unwrap();

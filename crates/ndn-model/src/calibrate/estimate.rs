@@ -207,7 +207,7 @@ mod tests {
         }
         assert!((0.005..0.02).contains(&calibration.residual), "{}", calibration.residual);
         let setting = campaign()[5].setting;
-        let deviation = Uncertainty::of(&calibration, &setting).deviation();
+        let deviation = Uncertainty::of(&calibration, &setting).run_deviation();
         assert!((0.005..0.025).contains(&deviation), "{deviation}");
     }
 

@@ -71,13 +71,6 @@ impl<'c> Uncertainty<'c> {
         repeated_deviation.unwrap_or(*deviation).max(self.calibration.residual)
     }
 
-    /// Standard deviation of the logarithm of the capacity of a run: the bootstrap, and the deviation of a run from the
-    /// others.
-    #[must_use]
-    pub fn deviation(&self) -> f64 {
-        hypot(self.bootstrap_deviation(), self.run_deviation())
-    }
-
     /// Standard deviation of the logarithm of the capacity between runs by the time of transfers.
     #[must_use]
     pub fn transfer_deviation(&self) -> f64 {
