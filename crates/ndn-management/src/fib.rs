@@ -106,6 +106,22 @@ impl Fib {
         found.filter(|(_, next_hops)| !next_hops.is_empty())
     }
 
+    /// Lets the listing be encoded again where it shows next hops through a face, or, if these are more than `prefixes_max`
+    /// prefixes, as a whole.
+    pub(crate) fn hide(&mut self, face_id: u64, prefixes_max: usize) {
+        if !self.listing.is_kept() {
+            return;
+        }
+        let mut listing = std::mem::take(&mut self.listing);
+        let mut prefixes = self.prefixes_of(face_id);
+        prefixes.by_ref().take(prefixes_max).for_each(|key| listing.changed(key));
+        if prefixes.next().is_some() {
+            listing.restart();
+        }
+        drop(prefixes);
+        self.listing = listing;
+    }
+
     /// Encodes about `work` bytes of the listing; true if it is complete.
     pub(crate) fn continue_listing(
         &mut self,

@@ -52,6 +52,14 @@ impl Listing {
         }
     }
 
+    /// Marks all that is kept: it is encoded from the beginning.
+    pub(crate) fn restart(&mut self) {
+        if self.is_kept() {
+            self.forget();
+            self.begin();
+        }
+    }
+
     /// Begins a version: runs that change with time become stale.
     pub(crate) fn begin(&mut self) {
         if self.runs.is_empty() {

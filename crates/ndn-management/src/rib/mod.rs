@@ -205,6 +205,22 @@ impl Rib {
         keys.take_while(move |(face, _)| *face == face_id).map(|(_, key)| key)
     }
 
+    /// Lets the listing be encoded again where it shows routes to a face, or, if these are more than `prefixes_max` prefixes,
+    /// as a whole.
+    pub(crate) fn hide(&mut self, face_id: u64, prefixes_max: usize) {
+        if !self.listing.is_kept() {
+            return;
+        }
+        let mut listing = std::mem::take(&mut self.listing);
+        let mut keys = self.keys_of(face_id);
+        keys.by_ref().take(prefixes_max).for_each(|key| listing.changed(key));
+        if keys.next().is_some() {
+            listing.restart();
+        }
+        drop(keys);
+        self.listing = listing;
+    }
+
     /// Encodes about `work` bytes of the listing; true if it is complete.
     pub(crate) fn continue_listing(
         &mut self,

@@ -455,17 +455,21 @@ impl DatasetService {
         outbox: &mut Outbox,
     ) {
         let Tables { routes, faces, telemetry, .. } = tables;
-        if listed != SlicedTable::Faces && routes.is_removing() {
-            return;
-        }
         let Some(unfinished) = self.listings.of(listed) else { return };
         let work = if unfinished.slices_left == 0 { usize::MAX } else { SLICE };
         unfinished.slices_left = unfinished.slices_left.saturating_sub(1);
-        let RoutingTables { rib, fib, .. } = &mut **routes;
+        let RoutingTables { rib, fib, removals, .. } = &mut **routes;
         let is_complete = match listed {
-            SlicedTable::Fib => fib.continue_listing(work, append_fib_entry),
+            SlicedTable::Fib => fib.continue_listing(work, |out, prefix, hops| {
+                let hops = hops.iter().filter(|hop| !removals.has(hop.face_id));
+                append_fib_entry(out, prefix, hops);
+            }),
             SlicedTable::Rib => rib.continue_listing(work, |out, prefix, routes| {
-                append_entry(out, prefix, routes.iter().map(|route| route_record(now, route)));
+                let is_over =
+                    |route: &Route| route.expires_at.is_some_and(|at| at <= now.monotonic);
+                let routes =
+                    routes.iter().filter(|route| !removals.has(route.face_id) && !is_over(route));
+                append_if_any(out, prefix, routes.map(|route| route_record(now, route)));
             }),
             SlicedTable::Faces => faces.continue_listing(work, *telemetry),
         };
@@ -543,10 +547,25 @@ const fn slices_max(entry_count: usize, entry_length: usize) -> usize {
     entry_count * entry_length / SLICE + EXTRA_SLICES_MAX
 }
 
-pub(super) fn append_fib_entry(out: &mut Vec<u8>, prefix: NameRef<'_>, next_hops: &[NextHop]) {
-    let records =
-        next_hops.iter().map(|hop| NextHopRecord { face_id: hop.face_id, cost: hop.cost });
-    append_entry(out, prefix, records);
+pub(super) fn append_fib_entry<'a>(
+    out: &mut Vec<u8>,
+    prefix: NameRef<'_>,
+    next_hops: impl IntoIterator<Item = &'a NextHop>,
+) {
+    let record = |hop: &NextHop| NextHopRecord { face_id: hop.face_id, cost: hop.cost };
+    append_if_any(out, prefix, next_hops.into_iter().map(record));
+}
+
+/// Appends an entry with these records, unless there is none.
+fn append_if_any<T: DatasetItem>(
+    out: &mut Vec<u8>,
+    prefix: NameRef<'_>,
+    records: impl Iterator<Item = T>,
+) {
+    let mut records = records.peekable();
+    if records.peek().is_some() {
+        append_entry(out, prefix, records);
+    }
 }
 
 pub(super) fn route_record(now: Now, route: &Route) -> RouteRecord {

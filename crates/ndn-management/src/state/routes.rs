@@ -1,11 +1,11 @@
 //! The RIB and the FIB, the removal of routes of destroyed faces and of expired routes, and the FIB updates for the data
 //! plane.
 //!
-//! The removal of a million routes takes seconds. It is done in slices, between which management serves other requests.
-//! Meanwhile no FIB or RIB dataset is completed; commands and the other datasets do not wait. The data plane sends nothing
-//! to a destroyed face, because it knows by itself which faces exist; a shorter prefix is found in place of its next hops,
-//! and routes of other faces are inherited past them, when they are removed. An expired route is in use until the version
-//! of the FIB that is published after its slice.
+//! The removal of a million routes takes seconds. It is done in slices, between which management serves other requests;
+//! the principals whose faces were destroyed take turns. Datasets do not show what remains to be removed, but for next hops of
+//! expired routes. The data plane sends nothing to a destroyed face, because it knows by itself which faces exist; a shorter
+//! prefix is found in place of its next hops, and routes of other faces are inherited past them, when they are removed. An
+//! expired route is in use until the version of the FIB that is published after its slice.
 //!
 //! A route with CHILD_INHERIT changes the next hops of all longer prefixes. The first thousand of them change at once, the
 //! others in slices; the answer to the command does not wait for these.
@@ -34,6 +34,12 @@ pub(super) const SLICES_PER_VERSION: usize = 64;
 const ROUTES_PER_PREFIX_MAX: usize = 256;
 /// Those of one principal.
 const OWN_ROUTES_PER_PREFIX_MAX: usize = 16;
+/// Prefixes that are removed at once when faces are destroyed, before management serves others again. Further ones follow in
+/// slices: a user may close very many faces at a time.
+pub(super) const AT_ONCE_MAX: usize = 4 * SLICE_PREFIXES;
+/// Entries of a table that are marked at once, when a face is destroyed, to be encoded again without it: less work than a
+/// slice. If there are more, the table is encoded again from its beginning.
+const HIDDEN_AT_ONCE: usize = 64 * SLICE_PREFIXES;
 /// Slices that one command waits for when a table is full: some tenths of a second.
 pub(super) const ROOM_SLICES_MAX: usize = 32;
 
@@ -98,12 +104,52 @@ ndn_types::resource! {
 /// Routes and next hops that remain to be removed.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
-    /// Destroyed faces, in this order.
-    pub(super) faces: VecDeque<u64>,
+    /// The principals whose faces were destroyed, the next one first, with these faces in this order.
+    turns: VecDeque<(PrincipalKey, VecDeque<u64>)>,
+    /// All these faces.
+    pub(super) faces: BTreeSet<u64>,
+    /// Prefixes removed at once since the last slice.
+    at_once: usize,
     /// Routes whose expiry is this time or earlier remain.
     expired_at: Option<Timestamp>,
     /// Slices of expired routes since the last version that was requested because of them.
     expired_slices: usize,
+}
+
+impl Removals {
+    /// Whether a face was destroyed, and routes or next hops of it may remain.
+    pub(super) fn has(&self, face_id: u64) -> bool {
+        !self.faces.is_empty() && self.faces.contains(&face_id)
+    }
+
+    fn add(&mut self, principal: PrincipalKey, face_id: u64) {
+        self.faces.insert(face_id);
+        match self.turns.iter_mut().find(|(key, _)| *key == principal) {
+            Some((_, faces)) => faces.push_back(face_id),
+            None => self.turns.push_back((principal, VecDeque::from([face_id]))),
+        }
+    }
+
+    /// The face whose turn it is: the next one of this principal, if there is one.
+    fn take_turn(&mut self, of: Option<PrincipalKey>) -> Option<u64> {
+        let place = self.turns.iter().position(|(key, _)| Some(*key) == of).unwrap_or(0);
+        let turn = self.turns.remove(place)?;
+        let face_id = turn.1.front().copied();
+        self.turns.push_back(turn);
+        face_id
+    }
+
+    /// Nothing of the face of the last turn remains.
+    fn end_turn(&mut self) {
+        let Some((_, faces)) = self.turns.back_mut() else { return };
+        let ended = faces.pop_front();
+        if faces.is_empty() {
+            self.turns.pop_back();
+        }
+        if let Some(face_id) = ended {
+            self.faces.remove(&face_id);
+        }
+    }
 }
 
 /// RIB, FIB and the updates of the data plane's FIB.
@@ -163,7 +209,7 @@ impl RoutingTables {
         owner: Option<PrincipalKey>,
     ) -> Result<(), RouteError> {
         let Route { face_id, origin, .. } = route;
-        self.make_room(|tables| tables.rib.check_room(prefix, face_id, origin).is_err());
+        self.make_room(None, |tables| tables.rib.check_room(prefix, face_id, origin).is_err());
         self.check_room(prefix)?;
         let charged = owner.filter(|_| self.rib.find(prefix, face_id, origin).is_none());
         if let Some(principal) = charged {
@@ -302,7 +348,9 @@ impl RoutingTables {
             return Err(RouteError::PrefixFull { own, all: others.len() });
         }
         let places = places(prefix);
-        self.make_room(|tables| tables.share.check(principal, places).is_err());
+        // What ends of its own counts for its share.
+        let of = Some(principal.without_process());
+        self.make_room(of, |tables| tables.share.check(principal, places).is_err());
         Ok(self.share.check(principal, places)?)
     }
 
@@ -336,13 +384,18 @@ impl RoutingTables {
         !self.removals.faces.is_empty() || self.removals.expired_at.is_some()
     }
 
-    /// Removes the routes and next hops of a destroyed face, or begins to.
-    pub(super) fn face_destroyed(&mut self, face_id: u64) {
-        if self.remove_slice(face_id) {
+    /// Removes the routes and next hops of a destroyed face of a principal, or begins to.
+    pub(super) fn face_destroyed(&mut self, face_id: u64, principal: PrincipalKey) {
+        let left = AT_ONCE_MAX.saturating_sub(self.removals.at_once).min(SLICE_PREFIXES);
+        let (removed, is_done) = self.remove_prefixes(face_id, left);
+        self.removals.at_once += removed;
+        if is_done {
             // Whatever else is being removed, the prefixes that this face hid are to be found.
             self.is_awaited = true;
         } else {
-            self.removals.faces.push_back(face_id);
+            self.removals.add(principal.without_process(), face_id);
+            self.rib.hide(face_id, HIDDEN_AT_ONCE);
+            self.fib.hide(face_id, HIDDEN_AT_ONCE);
         }
         self.release_ended();
     }
@@ -354,14 +407,24 @@ impl RoutingTables {
         }
     }
 
-    /// Removes one slice of expired routes and one of the routes and next hops of a destroyed face.
+    /// Removes one slice of expired routes and one of the routes and next hops of destroyed faces.
     pub(super) fn continue_removing(&mut self) {
+        self.continue_removing_of(None);
+    }
+
+    /// As [`Self::continue_removing`], preferably of a face of this principal.
+    fn continue_removing_of(&mut self, principal: Option<PrincipalKey>) {
         self.remove_expired();
-        if let Some(&face_id) = self.removals.faces.front()
-            && self.remove_slice(face_id)
+        let mut left = SLICE_PREFIXES;
+        while left > 0
+            && let Some(face_id) = self.removals.take_turn(principal)
         {
-            self.removals.faces.pop_front();
-            self.is_awaited = true;
+            let (removed, is_done) = self.remove_prefixes(face_id, left);
+            left -= removed;
+            if is_done {
+                self.removals.end_turn();
+                self.is_awaited = true;
+            }
         }
         self.release_ended();
     }
@@ -373,6 +436,7 @@ impl RoutingTables {
 
     /// Continues what takes long: removes a slice of routes, and lets a slice of prefixes inherit what has changed.
     pub(super) fn continue_changing(&mut self) {
+        self.removals.at_once = 0;
         if self.is_removing() {
             self.continue_removing();
         }
@@ -402,17 +466,21 @@ impl RoutingTables {
 
     /// Whether one more prefix fits into the FIB; removals that are in progress make room.
     fn check_room(&mut self, prefix: NameRef<'_>) -> Result<(), FibFull> {
-        self.make_room(|tables| tables.fib.check_room(prefix).is_err());
+        self.make_room(None, |tables| tables.fib.check_room(prefix).is_err());
         self.fib.check_room(prefix)
     }
 
-    /// Removes slices until there is room, nothing remains or [`ROOM_SLICES_MAX`] are done.
-    fn make_room(&mut self, mut is_full: impl FnMut(&mut Self) -> bool) {
+    /// Removes slices, those of a principal first, until there is room, nothing remains or [`ROOM_SLICES_MAX`] are done.
+    fn make_room(
+        &mut self,
+        principal: Option<PrincipalKey>,
+        mut is_full: impl FnMut(&mut Self) -> bool,
+    ) {
         for _ in 0..ROOM_SLICES_MAX {
             if !self.is_removing() || !is_full(self) {
                 break;
             }
-            self.continue_removing();
+            self.continue_removing_of(principal);
         }
     }
 
@@ -429,19 +497,20 @@ impl RoutingTables {
         }
     }
 
-    /// Removes a slice of a face's routes and next hops; true if none remains.
-    fn remove_slice(&mut self, face_id: u64) -> bool {
-        for _ in 0..SLICE_PREFIXES {
+    /// Removes the routes and next hops of at most `prefixes_max` prefixes to a face. Returns the number of these, and whether
+    /// none remains.
+    fn remove_prefixes(&mut self, face_id: u64, prefixes_max: usize) -> (usize, bool) {
+        for removed in 0..prefixes_max {
             if self.rib.remove_face(face_id, 1) > 0 {
                 self.apply_rib_updates();
             } else if let Some(update) = self.fib.remove_first(face_id) {
                 // A next hop that is not of the RIB.
                 self.push_update(update);
             } else {
-                return true;
+                return (removed, true);
             }
         }
-        !self.rib.has_face(face_id) && !self.fib.has_face(face_id)
+        (prefixes_max, !self.rib.has_face(face_id) && !self.fib.has_face(face_id))
     }
 
     /// Applies the changes of the RIB to the FIB; a command waits for them.

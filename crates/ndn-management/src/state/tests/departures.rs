@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::dataset::{FibEntry, RibEntry, decode_dataset};
 use crate::rib::Route;
-use crate::state::routes::{ROOM_SLICES_MAX, SLICE_PREFIXES, SLICES_PER_VERSION};
+use crate::state::routes::{AT_ONCE_MAX, ROOM_SLICES_MAX, SLICE_PREFIXES, SLICES_PER_VERSION};
 
 /// The prefixes of RIB entries, and prefixes of which only `fib/*` commands add entries.
 const RIB: [&str; 9] = ["/", "/a", "/a/b", "/a/b/c", "/a/d", "/b", "/b/c", "/c", "/d"];
@@ -160,7 +160,7 @@ impl Pair {
         }
     }
 
-    /// Lists that have been answered contain routes to existing faces only.
+    /// Lists that have been answered contain routes to existing faces only. Those of the FIB show what is inherited so far.
     fn check_lists(&mut self) {
         for (wire, _) in std::mem::take(&mut self.sliced.sent) {
             let data = Data::parse(&wire).unwrap();
@@ -180,12 +180,14 @@ impl Pair {
                     (entry.name, hops.collect())
                 };
                 let listed: Vec<(Name, Vec<(u64, u64)>)> = listed.map(hops).collect();
-                let expected: Vec<(Name, Vec<(u64, u64)>)> = self
-                    .naive
-                    .fib
-                    .keys()
-                    .map(|at| (at.clone(), self.naive.fib(&at.to_uri())))
-                    .collect();
+                let state = &self.sliced.state;
+                let living = |hop: &&NextHop| state.face(hop.face_id).is_some();
+                let expected = state.fib().iter().map(|(name, hops)| {
+                    let hops = hops.iter().filter(living).map(|hop| (hop.face_id, hop.cost));
+                    (name.to_name(), hops.collect())
+                });
+                let expected: Vec<(Name, Vec<(u64, u64)>)> =
+                    expected.filter(|(_, hops): &(_, Vec<_>)| !hops.is_empty()).collect();
                 assert_eq!(listed, expected);
             }
         }
@@ -231,12 +233,12 @@ proptest! {
             pair.check_routes();
         }
         pair.ask();
-        while pair.sliced.state.is_changing_routes() || pair.sliced.state.is_listing() {
+        prop_assert!(pair.sliced.sent.len() >= 2, "a requested list is sent");
+        pair.check_lists();
+        while pair.sliced.state.is_changing_routes() {
             pair.apply(Step::Timeout);
             pair.check_routes();
         }
-        prop_assert!(pair.sliced.sent.len() >= 2, "a requested list is sent");
-        pair.check_lists();
     }
 }
 
@@ -439,7 +441,10 @@ fn expired_routes_share_fib_versions_and_are_not_listed() {
         let wire = InterestBuilder::new(&name(uri)).can_be_prefix(true).to_vec().unwrap();
         assert_eq!(harness.interest(&wire, APP), RequestOutcome::Data { answered: true });
     }
-    assert!(harness.sent.is_empty(), "lists wait");
+    let (rib, fib) = (&harness.sent[0].0, &harness.sent[1].0);
+    let content = |wire| Data::parse(wire).unwrap().content().unwrap().to_vec();
+    assert!(content(rib).is_empty(), "no route is listed");
+    assert!(!content(fib).is_empty(), "their next hops are in use");
     let mut rounds = Vec::new();
     while harness.state.is_changing_routes() {
         harness.state.handle_timeout(harness.now);
@@ -448,12 +453,111 @@ fn expired_routes_share_fib_versions_and_are_not_listed() {
     assert_eq!(rounds.len(), SLICES_PER_VERSION + 1);
     let versions: Vec<usize> = (0..rounds.len()).filter(|round| rounds[*round]).collect();
     assert_eq!(versions, [SLICES_PER_VERSION - 2, SLICES_PER_VERSION]);
-    harness.handle_timeout();
+}
+
+/// A face of an application of a user.
+fn create_of(harness: &mut Harness, face_id: u64, uid: u32) {
+    let mut face = record(face_id, &format!("fd://{face_id}"), Scope::Local);
+    face.principal = PrincipalKey::LocalApplication { uid, pid: 9 };
+    harness.state.face_created(harness.now, face);
     harness.run();
-    assert_eq!(harness.sent.len(), 2, "and come then");
-    for (wire, _) in &harness.sent {
-        assert_eq!(Data::parse(wire).unwrap().content(), Some(&[][..]), "nothing is left");
+    harness.sent.clear();
+}
+
+/// Rounds of management, of some milliseconds each, that others wait for while a user with routes of this number of slices
+/// goes away: for the answer to a command, for a list of routes and one of next hops, and for the end of the routes of a face
+/// that closes meanwhile, which has two slices more than are removed at once.
+fn rounds_of_others(slices: usize) -> [usize; 3] {
+    const OTHER: u64 = 400;
+    let mut harness = Harness::new();
+    create_of(&mut harness, OTHER, 2000);
+    for number in 0..3 * SLICE_PREFIXES {
+        harness.command(OTHER, Verb::RibRegister, &named(&format!("/other/{number:05}")));
     }
+    for number in 0..slices * SLICE_PREFIXES {
+        harness.command(APP, Verb::RibRegister, &named(&format!("/many/{number:05}")));
+    }
+    create_of(&mut harness, 401, 2000);
+    harness.state.face_destroyed(harness.now, APP);
+    harness.state.face_destroyed(harness.now, OTHER);
+    harness.run();
+    harness.sent.clear();
+    let wire = CommandBuilder::default()
+        .digest_signed_interest(Verb::RibRegister, &named("/a"), 9, 9)
+        .unwrap();
+    harness.state.handle_interest(harness.now, &wire, 401, &harness.telemetry);
+    for uri in ["/localhost/nfd/rib/list", "/localhost/nfd/fib/list"] {
+        let wire = InterestBuilder::new(&name(uri)).can_be_prefix(true).to_vec().unwrap();
+        harness.state.handle_interest(harness.now, &wire, 401, &harness.telemetry);
+    }
+    let (mut rounds, mut answered, mut ended) = (0, Vec::new(), None);
+    loop {
+        harness.run();
+        answered.extend(harness.sent.drain(..).map(|_| rounds));
+        if harness.fib(&format!("/other/{:05}", 3 * SLICE_PREFIXES - 1)).is_empty() {
+            ended.get_or_insert(rounds);
+        }
+        if !harness.state.is_changing_routes() && answered.len() >= 3 {
+            break;
+        }
+        harness.handle_timeout();
+        rounds += 1;
+    }
+    [answered[0], answered[2], ended.unwrap()]
+}
+
+#[test]
+fn others_do_not_wait_for_the_routes_of_a_user() {
+    let [few, many] = [4, 60].map(rounds_of_others);
+    println!("{few:?} rounds beside 4 slices, {many:?} beside 60");
+    assert_eq!(few, many);
+    assert_eq!(many, [0, 0, 4]);
+}
+
+#[test]
+fn faces_that_close_at_once_leave_time_to_others() {
+    let faces = 1000..1000 + 2 * AT_ONCE_MAX as u64;
+    let mut harness = Harness::new();
+    for face_id in faces.clone() {
+        create_of(&mut harness, face_id, 2000);
+        for number in 0..2 {
+            harness.command(face_id, Verb::RibRegister, &named(&format!("/{face_id}/{number}")));
+        }
+    }
+    faces.for_each(|face_id| harness.state.face_destroyed(harness.now, face_id));
+    let mut left = vec![harness.state.rib().route_count()];
+    while harness.state.is_changing_routes() {
+        harness.handle_timeout();
+        left.push(harness.state.rib().route_count());
+    }
+    assert_eq!(left[0], 3 * AT_ONCE_MAX, "others are served between the slices");
+    assert!(left.windows(2).all(|pair| pair[0] - pair[1] == SLICE_PREFIXES), "{left:?}");
+    assert_eq!(left.last(), Some(&0));
+}
+
+#[test]
+fn user_whose_routes_end_has_room_beside_another() {
+    // More slices than one command waits for.
+    const ROUTES: usize = (ROOM_SLICES_MAX + 8) * SLICE_PREFIXES;
+    let config = ControlConfig {
+        fib_entries_max: 400 * SLICE_PREFIXES,
+        routes_per_principal_max: ROUTES,
+        ..ControlConfig::default()
+    };
+    let mut harness = Harness::with_config(config);
+    create_of(&mut harness, 400, 2000);
+    create_of(&mut harness, 401, 2000);
+    let register = |harness: &mut Harness, face_id: u64, number: usize| {
+        harness.command(face_id, Verb::RibRegister, &named(&format!("/{face_id}/{number}"))).is_ok()
+    };
+    let fill = |harness: &mut Harness, face_id: u64| {
+        (0..).take_while(|number| register(harness, face_id, *number)).count()
+    };
+    let (of_first, of_second) = (fill(&mut harness, APP), fill(&mut harness, 400));
+    assert_eq!((of_first, of_second), (ROUTES, ROUTES));
+    harness.state.face_destroyed(harness.now, APP);
+    harness.state.face_destroyed(harness.now, 400);
+    assert!((0..of_second).all(|number| register(&mut harness, 401, number)));
 }
 
 #[test]
