@@ -104,7 +104,7 @@ ndn_types::resource! {
 /// Routes and next hops that remain to be removed.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
-    /// The principals whose faces were destroyed, the next one first, with these faces in this order.
+    /// The principals whose faces were destroyed, the next one first, with these faces in this order. A turn is a slice.
     turns: VecDeque<(PrincipalKey, VecDeque<u64>)>,
     /// All these faces.
     pub(super) faces: BTreeSet<u64>,
@@ -130,25 +130,10 @@ impl Removals {
         }
     }
 
-    /// The face whose turn it is: the next one of this principal, if there is one.
-    fn take_turn(&mut self, of: Option<PrincipalKey>) -> Option<u64> {
-        let place = self.turns.iter().position(|(key, _)| Some(*key) == of).unwrap_or(0);
-        let turn = self.turns.remove(place)?;
-        let face_id = turn.1.front().copied();
-        self.turns.push_back(turn);
-        face_id
-    }
-
-    /// Nothing of the face of the last turn remains.
-    fn end_turn(&mut self) {
-        let Some((_, faces)) = self.turns.back_mut() else { return };
-        let ended = faces.pop_front();
-        if faces.is_empty() {
-            self.turns.pop_back();
-        }
-        if let Some(face_id) = ended {
-            self.faces.remove(&face_id);
-        }
+    /// Takes the next principal with its faces out of the queue, or this one if it is there.
+    fn take_turn(&mut self, of: Option<PrincipalKey>) -> Option<(PrincipalKey, VecDeque<u64>)> {
+        let place = of.and_then(|of| self.turns.iter().position(|(key, _)| *key == of));
+        self.turns.remove(place.unwrap_or(0))
     }
 }
 
@@ -417,16 +402,32 @@ impl RoutingTables {
         self.remove_expired();
         let mut left = SLICE_PREFIXES;
         while left > 0
-            && let Some(face_id) = self.removals.take_turn(principal)
+            && let Some((key, mut faces)) = self.removals.take_turn(principal)
+        {
+            left -= self.remove_faces(&mut faces, left);
+            if !faces.is_empty() {
+                self.removals.turns.push_back((key, faces));
+            }
+        }
+        self.release_ended();
+    }
+
+    /// Removes the routes and next hops of at most `prefixes_max` prefixes to these faces, one face after the other. Returns the
+    /// number of prefixes; the faces to which some remain are left.
+    fn remove_faces(&mut self, faces: &mut VecDeque<u64>, prefixes_max: usize) -> usize {
+        let mut left = prefixes_max;
+        while left > 0
+            && let Some(&face_id) = faces.front()
         {
             let (removed, is_done) = self.remove_prefixes(face_id, left);
             left -= removed;
             if is_done {
-                self.removals.end_turn();
+                faces.pop_front();
+                self.removals.faces.remove(&face_id);
                 self.is_awaited = true;
             }
         }
-        self.release_ended();
+        prefixes_max - left
     }
 
     /// Whether routes or next hops remain to be removed, or to be inherited.

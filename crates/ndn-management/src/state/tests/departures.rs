@@ -514,6 +514,65 @@ fn others_do_not_wait_for_the_routes_of_a_user() {
     assert_eq!(many, [0, 0, 4]);
 }
 
+/// Closes faces of a user until no further prefix is removed at once.
+fn use_up_at_once(harness: &mut Harness, uid: u32) {
+    let faces = 2000..2000 + AT_ONCE_MAX as u64;
+    for face_id in faces.clone() {
+        create_of(harness, face_id, uid);
+        harness.command(face_id, Verb::RibRegister, &named(&format!("/{face_id}")));
+    }
+    faces.for_each(|face_id| harness.state.face_destroyed(harness.now, face_id));
+    harness.run();
+    assert!(!harness.state.is_changing_routes());
+}
+
+/// The number of prefixes below this one that have routes.
+fn count_below(harness: &Harness, uri: &str) -> usize {
+    let top = name(uri);
+    harness.state.rib().iter().filter(|(prefix, _)| prefix.starts_with(top.as_ref())).count()
+}
+
+/// A user whose faces have these numbers of prefixes each, and one with a single face, close them at the same time. Returns the
+/// users of the slices.
+fn slices_of_two(faces_of_first: usize, prefixes_of_each: usize) -> String {
+    const SINGLE: u64 = 400;
+    let mut harness = Harness::new();
+    let faces = 1000..1000 + faces_of_first as u64;
+    let count = faces_of_first * prefixes_of_each;
+    let both = faces.clone().map(|face_id| (face_id, 2000, prefixes_of_each));
+    for (face_id, uid, prefixes) in both.chain([(SINGLE, 3000, count)]) {
+        create_of(&mut harness, face_id, uid);
+        for number in 0..prefixes {
+            let prefix = named(&format!("/{uid}/{face_id}/{number}"));
+            harness.command(face_id, Verb::RibRegister, &prefix);
+        }
+    }
+    use_up_at_once(&mut harness, 2000);
+    faces.chain([SINGLE]).for_each(|face_id| harness.state.face_destroyed(harness.now, face_id));
+    let left = |harness: &Harness| ["/2000", "/3000"].map(|top| count_below(harness, top));
+    let (mut users, mut before) = (String::new(), left(&harness));
+    assert_eq!(before, [count; 2]);
+    while harness.state.is_changing_routes() {
+        harness.handle_timeout();
+        let after = left(&harness);
+        users.push(match [before[0] - after[0], before[1] - after[1]] {
+            [SLICE_PREFIXES, 0] => '1',
+            [0, SLICE_PREFIXES] => '2',
+            other => panic!("{other:?} after {users}"),
+        });
+        before = after;
+    }
+    users
+}
+
+#[test]
+fn turn_of_a_user_is_a_slice_whatever_the_number_of_its_faces() {
+    for prefixes_of_each in [1, 2, SLICE_PREFIXES, SLICE_PREFIXES + 1, 4 * SLICE_PREFIXES] {
+        let faces = 4 * SLICE_PREFIXES / prefixes_of_each;
+        assert_eq!(slices_of_two(faces, prefixes_of_each), "12121212", "{prefixes_of_each}");
+    }
+}
+
 #[test]
 fn faces_that_close_at_once_leave_time_to_others() {
     let faces = 1000..1000 + 2 * AT_ONCE_MAX as u64;
