@@ -554,7 +554,7 @@ impl ControlState {
     /// [`ControlState::is_changing_routes`].
     pub fn face_destroyed(&mut self, now: Now, face_id: u64) {
         let Some(record) = self.faces.remove(face_id) else { return };
-        self.routes.face_destroyed(face_id, record.principal);
+        self.routes.face_destroyed(face_id, record.keeper.unwrap_or(record.principal));
         self.authorization.face_destroyed(face_id);
         self.datasets.notify(now, FaceEventKind::Destroyed, &record, &mut self.outbox);
     }

@@ -574,6 +574,41 @@ fn turn_of_a_user_is_a_slice_whatever_the_number_of_its_faces() {
 }
 
 #[test]
+fn faces_that_a_user_keeps_have_the_turns_of_the_user() {
+    const FACES: u64 = 10;
+    const OTHER: u64 = 400;
+    let mut harness = Harness::new();
+    create_of(&mut harness, OTHER, 2000);
+    for number in 0..2 * SLICE_PREFIXES {
+        harness.command(OTHER, Verb::RibRegister, &named(&format!("/other/{number}")));
+    }
+    for number in 0..FACES {
+        let (face_id, uri) = (1000 + number, format!("udp4://192.0.2.{}:6363", 10 + number));
+        let mut face = record(face_id, &uri, Scope::NonLocal);
+        face.properties.persistency = Persistency::Persistent;
+        face.keeper = Some(PrincipalKey::LocalApplication { uid: 1000, pid: 0 });
+        harness.state.face_created(harness.now, face);
+        harness.run();
+        harness.sent.clear();
+        for prefix in 0..2 * SLICE_PREFIXES {
+            let named = named(&format!("/kept/{number}/{prefix}"));
+            let route = ControlParameters { face_id: Some(face_id), ..named };
+            assert!(harness.command(APP, Verb::RibRegister, &route).is_ok());
+        }
+    }
+    use_up_at_once(&mut harness, 1000);
+    for face_id in (1000..1000 + FACES).chain([OTHER]) {
+        harness.state.face_destroyed(harness.now, face_id);
+    }
+    let mut rounds = 0;
+    while count_below(&harness, "/other") > 0 {
+        harness.handle_timeout();
+        rounds += 1;
+    }
+    assert_eq!(rounds, 4, "they take turns");
+}
+
+#[test]
 fn faces_that_close_at_once_leave_time_to_others() {
     let faces = 1000..1000 + 2 * AT_ONCE_MAX as u64;
     let mut harness = Harness::new();
