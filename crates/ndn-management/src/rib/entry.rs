@@ -30,6 +30,11 @@ impl Route {
         self.flags & route_flag::CHILD_INHERIT != 0
     }
 
+    /// Whether it has expired.
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+
     /// The prefix inherits nothing from shorter ones while this route exists.
     #[must_use]
     pub const fn is_capture(&self) -> bool {

@@ -461,15 +461,11 @@ impl DatasetService {
         let RoutingTables { rib, fib, removals, .. } = &mut **routes;
         let is_complete = match listed {
             SlicedTable::Fib => fib.continue_listing(work, |out, prefix, hops| {
-                let hops = hops.iter().filter(|hop| !removals.has(hop.face_id));
-                append_fib_entry(out, prefix, hops);
+                append_fib_entry(out, prefix, removals.shown_next_hops(hops));
             }),
             SlicedTable::Rib => rib.continue_listing(work, |out, prefix, routes| {
-                let is_over =
-                    |route: &Route| route.expires_at.is_some_and(|at| at <= now.monotonic);
-                let routes =
-                    routes.iter().filter(|route| !removals.has(route.face_id) && !is_over(route));
-                append_if_any(out, prefix, routes.map(|route| route_record(now, route)));
+                let shown = removals.shown_routes(now.monotonic, routes);
+                append_rib_entry(out, prefix, shown, now);
             }),
             SlicedTable::Faces => faces.continue_listing(work, *telemetry),
         };
@@ -547,35 +543,44 @@ const fn slices_max(entry_count: usize, entry_length: usize) -> usize {
     entry_count * entry_length / SLICE + EXTRA_SLICES_MAX
 }
 
+/// Appends an entry with these next hops, if there are any; returns whether there are.
 pub(super) fn append_fib_entry<'a>(
     out: &mut Vec<u8>,
     prefix: NameRef<'_>,
-    next_hops: impl IntoIterator<Item = &'a NextHop>,
-) {
+    next_hops: impl Iterator<Item = &'a NextHop>,
+) -> bool {
     let record = |hop: &NextHop| NextHopRecord { face_id: hop.face_id, cost: hop.cost };
-    append_if_any(out, prefix, next_hops.into_iter().map(record));
+    append_if_any(out, prefix, next_hops.map(record))
 }
 
-/// Appends an entry with these records, unless there is none.
-fn append_if_any<T: DatasetItem>(
+/// Appends an entry with these routes, if there are any; returns whether there are.
+pub(super) fn append_rib_entry<'a>(
     out: &mut Vec<u8>,
     prefix: NameRef<'_>,
-    records: impl Iterator<Item = T>,
-) {
-    let mut records = records.peekable();
-    if records.peek().is_some() {
-        append_entry(out, prefix, records);
-    }
-}
-
-pub(super) fn route_record(now: Now, route: &Route) -> RouteRecord {
-    RouteRecord {
+    routes: impl Iterator<Item = &'a Route>,
+    now: Now,
+) -> bool {
+    let record = |route: &Route| RouteRecord {
         face_id: route.face_id,
         origin: route.origin,
         cost: route.cost,
         flags: route.flags,
         expiration_period_ms: route.expires_at.map(|at| duration_ms(at - now.monotonic)),
+    };
+    append_if_any(out, prefix, routes.map(record))
+}
+
+fn append_if_any<T: DatasetItem>(
+    out: &mut Vec<u8>,
+    prefix: NameRef<'_>,
+    records: impl Iterator<Item = T>,
+) -> bool {
+    let mut records = records.peekable();
+    let is_shown = records.peek().is_some();
+    if is_shown {
+        append_entry(out, prefix, records);
     }
+    is_shown
 }
 
 fn encode_all<T: DatasetItem>(items: impl Iterator<Item = T>) -> Vec<u8> {

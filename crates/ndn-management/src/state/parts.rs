@@ -2,8 +2,8 @@
 
 use ndn_types::{Now, Scope};
 
-use super::datasets::{Tables, append_fib_entry, route_record};
-use crate::dataset::{DatasetItem, StrategyChoice, append_entry};
+use super::datasets::{Tables, append_fib_entry, append_rib_entry};
+use crate::dataset::{DatasetItem, StrategyChoice};
 use crate::range::NameRange;
 
 /// A part of a table. Names are in the canonical order, faces in the order of their FaceIds.
@@ -40,13 +40,23 @@ pub(super) fn encode_part(
             faces.for_each(|face| face.status(tables.telemetry).encode(&mut out));
         }
         TablePart::Fib(range) => {
-            for (name, next_hops) in tables.routes.fib.range(range).take(items_max) {
-                append_fib_entry(&mut out, name, next_hops);
+            let mut left = items_max;
+            let mut entries = tables.routes.fib.range(range);
+            while left > 0
+                && let Some((name, next_hops)) = entries.next()
+            {
+                let shown = tables.routes.removals.shown_next_hops(next_hops);
+                left -= usize::from(append_fib_entry(&mut out, name, shown));
             }
         }
         TablePart::Rib(range) => {
-            for (name, routes) in tables.routes.rib.range(range).take(items_max) {
-                append_entry(&mut out, name, routes.iter().map(|route| route_record(now, route)));
+            let mut left = items_max;
+            let mut entries = tables.routes.rib.range(range);
+            while left > 0
+                && let Some((name, routes)) = entries.next()
+            {
+                let shown = tables.routes.removals.shown_routes(now.monotonic, routes);
+                left -= usize::from(append_rib_entry(&mut out, name, shown, now));
             }
         }
         TablePart::Strategies(range) => {

@@ -122,6 +122,23 @@ impl Removals {
         !self.faces.is_empty() && self.faces.contains(&face_id)
     }
 
+    /// The routes that are shown at this time.
+    pub(super) fn shown_routes<'a>(
+        &self,
+        now: Timestamp,
+        routes: &'a [Route],
+    ) -> impl Iterator<Item = &'a Route> {
+        routes.iter().filter(move |route| !self.has(route.face_id) && !route.is_over(now))
+    }
+
+    /// The next hops that are shown.
+    pub(super) fn shown_next_hops<'a>(
+        &self,
+        next_hops: &'a [NextHop],
+    ) -> impl Iterator<Item = &'a NextHop> {
+        next_hops.iter().filter(|hop| !self.has(hop.face_id))
+    }
+
     fn add(&mut self, principal: PrincipalKey, face_id: u64) {
         self.faces.insert(face_id);
         match self.turns.iter_mut().find(|(key, _)| *key == principal) {

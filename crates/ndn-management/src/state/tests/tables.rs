@@ -966,3 +966,41 @@ fn parts_of_tables_are_those_of_their_datasets() {
     assert_eq!(faces(part(TablePart::Faces { after: None, scope }, 9)), [TUNNEL]);
     assert_eq!(faces(part(TablePart::Faces { after: Some(APP), scope: None }, 1)), [TUNNEL]);
 }
+
+#[test]
+fn parts_of_tables_leave_out_what_is_being_removed() {
+    const OTHER: u64 = 400;
+    const COUNT: usize = 30;
+    let mut harness = Harness::new();
+    harness.state.face_created(harness.now, record(OTHER, "fd://400", Scope::Local));
+    harness.run();
+    harness.sent.clear();
+    let uri = |number: usize| format!("/{number:02}");
+    for number in 0..COUNT {
+        let (face_id, period) = [(APP, None), (OTHER, Some(1000)), (OTHER, None)][number % 3];
+        let parameters = ControlParameters { expiration_period_ms: period, ..named(&uri(number)) };
+        assert!(harness.command(face_id, Verb::RibRegister, &parameters).is_ok());
+    }
+    harness.pass(SECOND);
+    harness.state.face_destroyed(harness.now, APP);
+    harness.handle_timeout();
+    harness.run();
+    let remain = |rest: usize| {
+        let is_there =
+            |number: &usize| harness.state.rib().routes(name(&uri(*number)).as_ref()).len() == 1;
+        (0..COUNT).filter(|number| number % 3 == rest).any(|number| is_there(&number))
+    };
+    assert!(remain(0) && remain(1), "only a slice is gone");
+    let next_hops = harness.state.fib().iter();
+    let living = next_hops.filter(|(_, hops)| hops.iter().all(|hop| hop.face_id == OTHER));
+    let living: Vec<Name> = living.map(|(name, _)| name.to_name()).collect();
+    let mut part =
+        |part: TablePart| harness.state.table_part(harness.now, &part, 5, &harness.telemetry);
+    let rib: Vec<RibEntry> = decode_dataset(&part(TablePart::Rib(NameRange::default()))).unwrap();
+    let shown: Vec<String> = rib.iter().map(|entry| entry.name.to_string()).collect();
+    let unexpired = (0..COUNT).filter(|number| number % 3 == 2).map(uri);
+    assert_eq!(shown, unexpired.take(5).collect::<Vec<_>>());
+    let fib: Vec<FibEntry> = decode_dataset(&part(TablePart::Fib(NameRange::default()))).unwrap();
+    let shown: Vec<Name> = fib.into_iter().map(|entry| entry.name).collect();
+    assert_eq!(shown, living[..5]);
+}
