@@ -122,6 +122,11 @@ impl Removals {
         !self.faces.is_empty() && self.faces.contains(&face_id)
     }
 
+    /// Whether a route is one of those that remain to be removed.
+    fn has_route(&self, route: &Route) -> bool {
+        self.has(route.face_id) || self.expired_at.is_some_and(|now| route.is_over(now))
+    }
+
     /// The routes that are shown at this time.
     pub(super) fn shown_routes<'a>(
         &self,
@@ -215,9 +220,8 @@ impl RoutingTables {
         self.check_room(prefix)?;
         let charged = owner.filter(|_| self.rib.find(prefix, face_id, origin).is_none());
         if let Some(principal) = charged {
-            let charge = |route: &Route| self.rib.charge(prefix, route.face_id, route.origin);
-            let others = self.rib.routes(prefix).iter().filter_map(charge).collect();
-            self.check_share(principal, prefix, others)?;
+            self.check_prefix(principal, prefix, Self::route_charges)?;
+            self.check_share(principal, prefix)?;
         }
         let charge = charged.map(|principal| self.share.charge(principal, places(prefix)));
         let of_owner =
@@ -256,9 +260,8 @@ impl RoutingTables {
         let others = self.fib.find(prefix.as_ref()).unwrap_or_default();
         let charged = owner.filter(|_| !others.iter().any(exists));
         if let Some(principal) = charged {
-            let charge = |hop: &NextHop| self.fib.charge(prefix, hop.face_id);
-            let others = others.iter().filter_map(charge).collect();
-            self.check_share(principal, prefix.as_ref(), others)?;
+            self.check_prefix(principal, prefix.as_ref(), Self::next_hop_charges)?;
+            self.check_share(principal, prefix.as_ref())?;
         }
         if let Some(update) = self.fib.add_next_hop(prefix, next_hop)? {
             self.fib_changed(update);
@@ -334,21 +337,79 @@ impl RoutingTables {
         Some(self.share.principal(charge))
     }
 
-    /// Whether a principal may add a route to a prefix for which `others` are charged; removals that are in progress make
-    /// room.
+    /// The charges for the routes of a prefix.
+    fn route_charges(&self, prefix: NameRef<'_>) -> Vec<Charge> {
+        let charge = |route: &Route| self.rib.charge(prefix, route.face_id, route.origin);
+        self.rib.routes(prefix).iter().filter_map(charge).collect()
+    }
+
+    /// The charges for the next hops of `fib/*` commands of a prefix.
+    fn next_hop_charges(&self, prefix: NameRef<'_>) -> Vec<Charge> {
+        let (next_hops, prefix) = (self.fib.find(prefix).unwrap_or_default(), prefix.to_name());
+        next_hops.iter().filter_map(|hop| self.fib.charge(&prefix, hop.face_id)).collect()
+    }
+
+    /// Whether a prefix has room for what a principal adds beside these charges; what remains to be removed makes room.
+    fn check_prefix(
+        &mut self,
+        principal: PrincipalKey,
+        prefix: NameRef<'_>,
+        charges: fn(&Self, NameRef<'_>) -> Vec<Charge>,
+    ) -> Result<(), RouteError> {
+        let checked = self.check_charges(principal, &charges(self, prefix));
+        if checked.is_ok() || !self.is_removing() {
+            return checked;
+        }
+        self.remove_ending(prefix);
+        self.check_charges(principal, &charges(self, prefix))
+    }
+
+    fn check_charges(
+        &mut self,
+        principal: PrincipalKey,
+        charges: &[Charge],
+    ) -> Result<(), RouteError> {
+        let index = self.share.index_of(principal);
+        let own = charges.iter().filter(|charge| charge.owner == index).count();
+        let all = charges.len();
+        // The second half is for principals that have none.
+        let limit = if own > 0 { ROUTES_PER_PREFIX_MAX / 2 } else { ROUTES_PER_PREFIX_MAX };
+        if own >= OWN_ROUTES_PER_PREFIX_MAX || all >= limit {
+            return Err(RouteError::PrefixFull { own, all });
+        }
+        Ok(())
+    }
+
+    /// Removes what is charged of a prefix and remains to be removed: no more than [`ROUTES_PER_PREFIX_MAX`] routes, and as many
+    /// next hops of `fib/*` commands.
+    fn remove_ending(&mut self, prefix: NameRef<'_>) {
+        let Self { rib, removals, .. } = self;
+        let is_charged = |route: &&Route| rib.charge(prefix, route.face_id, route.origin).is_some();
+        let ending = rib.routes(prefix).iter().filter(|route| removals.has_route(route));
+        let ending: Vec<Route> = ending.filter(is_charged).copied().collect();
+        for Route { face_id, origin, .. } in ending {
+            self.rib.unregister(prefix, face_id, origin);
+        }
+        self.apply_rib_updates();
+        let next_hops = self.fib.find(prefix).unwrap_or_default().to_vec();
+        let prefix = prefix.to_name();
+        for NextHop { face_id, .. } in next_hops {
+            if self.removals.has(face_id)
+                && self.fib.charge(&prefix, face_id).is_some()
+                && let Some(update) = self.fib.remove_next_hop(&prefix, face_id)
+            {
+                self.push_update(update);
+            }
+        }
+        self.release_ended();
+    }
+
+    /// Whether a principal may hold a route of this prefix more; removals that are in progress make room.
     fn check_share(
         &mut self,
         principal: PrincipalKey,
         prefix: NameRef<'_>,
-        others: Vec<Charge>,
     ) -> Result<(), RouteError> {
-        let index = self.share.index_of(principal);
-        let own = others.iter().filter(|charge| charge.owner == index).count();
-        // The second half is for principals that have none.
-        let limit = if own > 0 { ROUTES_PER_PREFIX_MAX / 2 } else { ROUTES_PER_PREFIX_MAX };
-        if own >= OWN_ROUTES_PER_PREFIX_MAX || others.len() >= limit {
-            return Err(RouteError::PrefixFull { own, all: others.len() });
-        }
         let places = places(prefix);
         // What ends of its own counts for its share.
         let of = Some(principal.without_process());

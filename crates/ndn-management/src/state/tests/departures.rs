@@ -608,6 +608,51 @@ fn faces_that_a_user_keeps_have_the_turns_of_the_user() {
     assert_eq!(rounds, 4, "they take turns");
 }
 
+/// Whether a route of a prefix, or a next hop of `fib/*` commands, is refused to a user that has the maximum of one principal,
+/// all of which is to be removed after other routes.
+fn is_prefix_full(verb: Verb, period: Option<u64>) -> bool {
+    const OWN_MAX: u64 = 16;
+    let mut harness = Harness::new();
+    let faces = 1000..1000 + OWN_MAX;
+    let add = |harness: &mut Harness, face_id: u64, uri: &str, period: Option<u64>| {
+        let prefix = named(uri);
+        let parameters = ControlParameters { expiration_period_ms: period, ..prefix };
+        harness.command(face_id, verb, &parameters).code
+    };
+    for number in 0..4 * SLICE_PREFIXES {
+        add(&mut harness, APP, &format!("/a/{number}"), period.map(|period| period - 1));
+    }
+    for face_id in faces.clone() {
+        create(&mut harness, face_id);
+        assert_eq!(add(&mut harness, face_id, "/b", period), status::OK);
+    }
+    create(&mut harness, 400);
+    assert_eq!(add(&mut harness, 400, "/b", None), status::INTERNAL_ERROR, "it is full");
+    use_up_at_once(&mut harness, 1000);
+    if let Some(period) = period {
+        harness.pass(Duration::from_millis(period));
+        harness.handle_timeout();
+    } else {
+        harness.state.face_destroyed(harness.now, APP);
+        faces.for_each(|face_id| harness.state.face_destroyed(harness.now, face_id));
+    }
+    harness.run();
+    harness.sent.clear();
+    let hops = |harness: &Harness| harness.fib("/b").len() as u64;
+    assert_eq!(hops(&harness), OWN_MAX);
+    let code = add(&mut harness, 400, "/b", None);
+    assert!(harness.state.is_changing_routes());
+    assert!(hops(&harness) <= OWN_MAX, "a change takes time in proportion to their number");
+    code != status::OK
+}
+
+#[test]
+fn routes_that_are_being_removed_leave_room_at_their_prefix() {
+    assert!(!is_prefix_full(Verb::RibRegister, None));
+    assert!(!is_prefix_full(Verb::RibRegister, Some(1000)));
+    assert!(!is_prefix_full(Verb::FibAddNextHop, None));
+}
+
 #[test]
 fn faces_that_close_at_once_leave_time_to_others() {
     let faces = 1000..1000 + 2 * AT_ONCE_MAX as u64;
