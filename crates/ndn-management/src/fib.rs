@@ -83,7 +83,7 @@ impl Fib {
         self.entry_count == 0
     }
 
-    /// Grows with every change.
+    /// Grows with every change, and when next hops are hidden.
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.generation
@@ -106,9 +106,10 @@ impl Fib {
         found.filter(|(_, next_hops)| !next_hops.is_empty())
     }
 
-    /// Lets the listing be encoded again where it shows next hops through a face, or, if these are more than `prefixes_max`
-    /// prefixes, as a whole.
+    /// Hides next hops through a face: the listing is encoded again where it shows some, or, if these are more than
+    /// `prefixes_max` prefixes, as a whole.
     pub(crate) fn hide(&mut self, face_id: u64, prefixes_max: usize) {
+        self.generation += 1;
         if !self.listing.is_kept() {
             return;
         }

@@ -156,7 +156,7 @@ impl Rib {
         self.entries.len()
     }
 
-    /// Increases with every change of a route; shows whether a snapshot is current.
+    /// Increases with every change of a route, and when some are hidden; shows whether a snapshot is current.
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.generation
@@ -205,9 +205,10 @@ impl Rib {
         keys.take_while(move |(face, _)| *face == face_id).map(|(_, key)| key)
     }
 
-    /// Lets the listing be encoded again where it shows routes to a face, or, if these are more than `prefixes_max` prefixes,
-    /// as a whole.
+    /// Hides routes to a face: the listing is encoded again where it shows some, or, if these are more than `prefixes_max`
+    /// prefixes, as a whole.
     pub(crate) fn hide(&mut self, face_id: u64, prefixes_max: usize) {
+        self.generation += 1;
         if !self.listing.is_kept() {
             return;
         }

@@ -526,6 +526,30 @@ fn use_up_at_once(harness: &mut Harness, uid: u32) {
     assert!(!harness.state.is_changing_routes());
 }
 
+#[test]
+fn version_from_before_a_face_was_destroyed_is_not_sent_after_it() {
+    let mut harness = Harness::new();
+    create(&mut harness, 400);
+    for verb in [Verb::RibRegister, Verb::FibAddNextHop] {
+        assert!(harness.command(APP, verb, &named(&format!("/{verb:?}"))).is_ok());
+    }
+    use_up_at_once(&mut harness, 2000);
+    let shown = |harness: &mut Harness| {
+        ["/localhost/nfd/rib/list", "/localhost/nfd/fib/list"].map(|uri| {
+            let wire = InterestBuilder::new(&name(uri)).can_be_prefix(true).to_vec().unwrap();
+            harness.interest(&wire, 400);
+            let (wire, _) = harness.sent.pop().unwrap();
+            !Data::parse(&wire).unwrap().content().unwrap().is_empty()
+        })
+    };
+    assert_eq!(shown(&mut harness), [true, true]);
+    harness.state.face_destroyed(harness.now, APP);
+    assert!(harness.state.is_changing_routes());
+    harness.run();
+    harness.sent.clear();
+    assert_eq!(shown(&mut harness), [false, false]);
+}
+
 /// The number of prefixes below this one that have routes.
 fn count_below(harness: &Harness, uri: &str) -> usize {
     let top = name(uri);
