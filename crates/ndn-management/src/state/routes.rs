@@ -104,7 +104,8 @@ ndn_types::resource! {
 /// Routes and next hops that remain to be removed.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
-    /// The principals whose faces were destroyed, the next one first, with these faces in this order. A turn is a slice.
+    /// The [accounts](PrincipalKey::account) whose faces were destroyed, the next one first, with these faces in this order. A
+    /// turn is a slice.
     turns: VecDeque<(PrincipalKey, VecDeque<u64>)>,
     /// All these faces.
     pub(super) faces: BTreeSet<u64>,
@@ -412,7 +413,7 @@ impl RoutingTables {
     ) -> Result<(), RouteError> {
         let places = places(prefix);
         // What ends of its own counts for its share.
-        let of = Some(principal.without_process());
+        let of = Some(principal.account());
         self.make_room(of, |tables| tables.share.check(principal, places).is_err());
         Ok(self.share.check(principal, places)?)
     }
@@ -456,7 +457,7 @@ impl RoutingTables {
             // Whatever else is being removed, the prefixes that this face hid are to be found.
             self.is_awaited = true;
         } else {
-            self.removals.add(principal.without_process(), face_id);
+            self.removals.add(principal.account(), face_id);
             self.rib.hide(face_id, HIDDEN_AT_ONCE);
             self.fib.hide(face_id, HIDDEN_AT_ONCE);
         }

@@ -1,5 +1,7 @@
 //! Faces that go while others register, list and leave: a part of what led to them at a time.
 
+use std::net::Ipv6Addr;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -597,8 +599,8 @@ fn turn_of_a_user_is_a_slice_whatever_the_number_of_its_faces() {
     }
 }
 
-#[test]
-fn faces_that_a_user_keeps_have_the_turns_of_the_user() {
+/// Rounds until a face with two slices is gone, beside ten other faces with as many each, of these principals and keepers.
+fn rounds_beside(principals: impl Fn(u64) -> (PrincipalKey, Option<PrincipalKey>)) -> usize {
     const FACES: u64 = 10;
     const OTHER: u64 = 400;
     let mut harness = Harness::new();
@@ -607,11 +609,9 @@ fn faces_that_a_user_keeps_have_the_turns_of_the_user() {
         harness.command(OTHER, Verb::RibRegister, &named(&format!("/other/{number}")));
     }
     for number in 0..FACES {
-        let (face_id, uri) = (1000 + number, format!("udp4://192.0.2.{}:6363", 10 + number));
-        let mut face = record(face_id, &uri, Scope::NonLocal);
-        face.properties.persistency = Persistency::Persistent;
-        face.keeper = Some(PrincipalKey::LocalApplication { uid: 1000, pid: 0 });
-        harness.state.face_created(harness.now, face);
+        let (face_id, (principal, keeper)) = (1000 + number, principals(number));
+        let face = record(face_id, &format!("udp4://192.0.2.{number}:6363"), Scope::NonLocal);
+        harness.state.face_created(harness.now, FaceRecord { principal, keeper, ..face });
         harness.run();
         harness.sent.clear();
         for prefix in 0..2 * SLICE_PREFIXES {
@@ -629,7 +629,26 @@ fn faces_that_a_user_keeps_have_the_turns_of_the_user() {
         harness.handle_timeout();
         rounds += 1;
     }
-    assert_eq!(rounds, 4, "they take turns");
+    rounds
+}
+
+#[test]
+fn faces_that_a_user_keeps_have_the_turns_of_the_user() {
+    let address = |number: u64| ([192, 0, 2, u8::try_from(number).unwrap()], 6363).into();
+    let user = PrincipalKey::LocalApplication { uid: 1000, pid: 0 };
+    assert_eq!(rounds_beside(|_| (principal_of("fd://20"), None)), 4, "they take turns");
+    let rounds = rounds_beside(|number| (PrincipalKey::remote(address(number)), Some(user)));
+    assert_eq!(rounds, 4);
+}
+
+#[test]
+fn networks_of_a_site_have_the_turns_of_one_principal() {
+    let rounds = rounds_beside(|number| {
+        let network = u16::try_from(number).unwrap();
+        let address = Ipv6Addr::new(0x2001, 0xdb8, 7, network, 0, 0, 0, 1);
+        (PrincipalKey::remote((address, 6363).into()), None)
+    });
+    assert_eq!(rounds, 4);
 }
 
 /// Whether a route of a prefix, or a next hop of `fib/*` commands, is refused to a user that has the maximum of one principal,
