@@ -61,6 +61,8 @@ const APPLICATION: usize = 1;
 const FIB_PER_ATTACKER: usize = 1024;
 /// Requests of users that wait for management before each request of the application.
 const REQUESTS_AHEAD: usize = 100;
+/// Requests of users that wait for management at a time: of more, many would be dropped before it.
+const REQUESTS_AT_ONCE: usize = 100;
 /// Rules by which no certificate is trusted: each signed command waits for one.
 const COMMAND_RULES: &str = "rule { id rib for interest checker { type customized \
     key-locator { type name regex ^<>*<KEY><>{1,3}$ } } }\n\
@@ -832,7 +834,7 @@ impl Field {
             }
             let (serial, unix_ms) = self.stamp();
             let request = wish.request(&prefix, serial, unix_ms);
-            self.send_attack(number % self.attackers.len(), request)?;
+            self.send_request(number, request)?;
             self.outcome.requests += 1;
         }
         self.settle()?;
@@ -840,7 +842,7 @@ impl Field {
             let (serial, unix_ms) = self.stamp();
             let prefix = prefix(round, number % names.max(1));
             let Some(withdrawal) = wish.withdrawal(&prefix, serial, unix_ms) else { break };
-            self.send_attack(number % self.attackers.len(), withdrawal)?;
+            self.send_request(number, withdrawal)?;
         }
         self.repeated = Some(*requests);
         self.settle()
@@ -852,6 +854,14 @@ impl Field {
         for number in 0..REQUESTS_AHEAD {
             let (serial, unix_ms) = self.stamp();
             let uri = format!("/user/again/{}/{}", number % 10, "u".repeat(length));
+    /// Sends a request of a series, after the earlier ones have reached management.
+    fn send_request(&mut self, number: usize, request: Vec<u8>) -> Result<(), String> {
+        if number.is_multiple_of(REQUESTS_AT_ONCE) {
+            self.settle()?;
+        }
+        self.send_attack(number % self.attackers.len(), request)
+    }
+
             let prefix = name(&uri);
             if wish == Wish::Strategies {
                 self.chosen.insert(prefix.clone());
