@@ -158,6 +158,15 @@ impl SteppedWorker {
         }
     }
 
+    /// Ends what [`leak_charge`](Self::leak_charge) has begun.
+    #[cfg(feature = "planted-faults")]
+    pub fn release_leaked_charge(&mut self, resource: ndn_table::Resource) {
+        let nobody = ndn_types::PrincipalIndex::OTHER;
+        if let Some(worker) = &mut self.worker {
+            worker.shard.pcct_mut().ledger_mut().release(nobody, resource, 1);
+        }
+    }
+
     fn end(&mut self) {
         self.worker.take().into_iter().for_each(|worker| worker.finish());
     }

@@ -85,6 +85,8 @@ pub enum AttackFault {
     UnsharedRoutes,
     /// A route is charged and never given back.
     LeakedRoute,
+    /// A place of a table is charged, and given back when the ports of the attacker close.
+    HeldUntilClosed,
 }
 
 impl AttackFault {
@@ -93,7 +95,7 @@ impl AttackFault {
     pub fn all() -> Vec<Self> {
         let kinds = [Self::Unshared as fn(Resource) -> Self, Self::Leaked];
         let of_tables = kinds.into_iter().flat_map(|kind| Resource::ALL.map(kind));
-        of_tables.chain([Self::UnsharedRoutes, Self::LeakedRoute]).collect()
+        of_tables.chain([Self::UnsharedRoutes, Self::LeakedRoute, Self::HeldUntilClosed]).collect()
     }
 }
 
@@ -104,6 +106,7 @@ impl fmt::Display for AttackFault {
             Self::Leaked(resource) => write!(formatter, "leaked-{}", resource.name()),
             Self::UnsharedRoutes => formatter.write_str("unshared-routes"),
             Self::LeakedRoute => formatter.write_str("leaked-route"),
+            Self::HeldUntilClosed => formatter.write_str("held-until-closed"),
         }
     }
 }
@@ -587,6 +590,9 @@ impl Field {
             }
             Some(AttackFault::UnsharedRoutes) => self.forwarder.stop_sharing_routes(),
             Some(AttackFault::LeakedRoute) => self.forwarder.leak_route(),
+            Some(AttackFault::HeldUntilClosed) => {
+                workers.for_each(|worker: &mut SteppedWorker| worker.leak_charge(Resource::ALL[0]));
+            }
         }
     }
 
@@ -848,12 +854,6 @@ impl Field {
         self.settle()
     }
 
-    /// The users repeat their last requests; the forwarder has not taken them yet.
-    fn repeat_requests(&mut self) {
-        let Some(UserRequests { wish, length, .. }) = self.repeated else { return };
-        for number in 0..REQUESTS_AHEAD {
-            let (serial, unix_ms) = self.stamp();
-            let uri = format!("/user/again/{}/{}", number % 10, "u".repeat(length));
     /// Sends a request of a series, after the earlier ones have reached management.
     fn send_request(&mut self, number: usize, request: Vec<u8>) -> Result<(), String> {
         if number.is_multiple_of(REQUESTS_AT_ONCE) {
@@ -862,6 +862,12 @@ impl Field {
         self.send_attack(number % self.attackers.len(), request)
     }
 
+    /// The users repeat their last requests; the forwarder has not taken them yet.
+    fn repeat_requests(&mut self) {
+        let Some(UserRequests { wish, length, .. }) = self.repeated else { return };
+        for number in 0..REQUESTS_AHEAD {
+            let (serial, unix_ms) = self.stamp();
+            let uri = format!("/user/again/{}/{}", number % 10, "u".repeat(length));
             let prefix = name(&uri);
             if wish == Wish::Strategies {
                 self.chosen.insert(prefix.clone());
@@ -1119,6 +1125,10 @@ impl Field {
             let destroyed = self.forwarder.destroy_face(face_id);
             destroyed.map_err(|error| format!("management: {error}"))?;
         }
+        if self.fault.take_if(|fault| *fault == AttackFault::HeldUntilClosed).is_some() {
+            let workers = self.forwarder.workers_mut().iter_mut();
+            workers.for_each(|worker| worker.release_leaked_charge(Resource::ALL[0]));
+        }
         for prefix in std::mem::take(&mut self.chosen) {
             let unset = self.forwarder.command(Verb::StrategyUnset, &named(&prefix));
             unset.map_err(|error| format!("management: {error}"))?;
@@ -1126,8 +1136,8 @@ impl Field {
         self.settle()
     }
 
-    /// The attacker holds nothing, and the bystanders hold their faces.
-    fn check_given_back(&self) -> Result<(), String> {
+    /// Nobody holds anything but faces; if `is_closed`, the attacker holds none of these.
+    fn check_given_back(&self, is_closed: bool) -> Result<(), String> {
         let status = self.forwarder.limits();
         let attackers: Vec<_> = (0..self.addresses)
             .map(|port| attacker(port, self.addresses, self.are_users).1)
@@ -1135,14 +1145,25 @@ impl Field {
             .map(|key| key.to_string())
             .collect();
         for one in status.principals.iter().filter(|one| one.class != "management") {
-            let is_attacker = attackers.contains(&one.principal);
+            let has_faces = !is_closed || !attackers.contains(&one.principal);
             let held = one
                 .held
                 .iter()
-                .find(|(table, held)| **held > 0 && (is_attacker || table.as_str() != "faces"));
+                .find(|(table, held)| **held > 0 && !(has_faces && table.as_str() == "faces"));
             if let Some((table, held)) = held {
                 let name = &one.principal;
                 return Err(format!("the ledger is not at zero: {name} holds {held} of {table}"));
+            }
+        }
+        for ledger in self.forwarder.ledgers() {
+            let tables = ledger.tables.as_ref().map(|tables| tables.resources);
+            let totals = Resource::ALL.iter().zip(tables.iter().flatten());
+            if let Some((resource, table)) = totals.into_iter().find(|(_, table)| table.total > 0) {
+                let (name, total) = (resource.name(), table.total);
+                return Err(format!("the ledger is not at zero: {total} of {name} are held"));
+            }
+            if !ledger.memory.is_zero() {
+                return Err("the ledger is not at zero: memory of faces is held".to_owned());
             }
         }
         Ok(())
@@ -1155,19 +1176,13 @@ impl Field {
             self.leave()?;
         }
         self.wait(REST)?;
-        self.leave()?;
-        self.check_given_back()?;
-        for ledger in self.forwarder.ledgers() {
-            let tables = ledger.tables.as_ref().map(|tables| tables.resources);
-            let totals = Resource::ALL.iter().zip(tables.iter().flatten());
-            if let Some((resource, table)) = totals.into_iter().find(|(_, table)| table.total > 0) {
-                let (name, total) = (resource.name(), table.total);
-                return Err(format!("the ledger is not at zero: {total} of {name} are held"));
-            }
-            if !ledger.memory.is_zero() {
-                return Err("the ledger is not at zero: memory of faces is held".to_owned());
-            }
+        if !self.are_users {
+            // The end of their faces would give back what they hold for too long.
+            let checked = self.check_given_back(false);
+            checked.map_err(|reason| format!("{reason}, while its faces are open"))?;
         }
+        self.leave()?;
+        self.check_given_back(true)?;
         let account = InterestAccount::of(&self.forwarder.counters());
         // What one worker passed on to another entered once.
         let outcomes = account.accounted_for() - account.passed_on;

@@ -63,6 +63,7 @@ fn faults_planted_in_the_ledger_are_found_and_shrunk() {
         let expected = match fault {
             AttackFault::Unshared(_) | AttackFault::UnsharedRoutes => "exchanges of bystanders",
             AttackFault::Leaked(_) | AttackFault::LeakedRoute => "the ledger is not at zero",
+            AttackFault::HeldUntilClosed => "while its faces are open",
         };
         assert!(failure.reason.contains(expected), "{fault}: {failure}");
         assert_eq!(smallest.run(Some(fault)), Err(failure));
