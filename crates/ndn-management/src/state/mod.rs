@@ -33,6 +33,7 @@ mod outbox;
 mod parts;
 mod pending;
 mod readvertise;
+mod removal_turns;
 mod report;
 mod requests;
 mod routes;

@@ -10,13 +10,14 @@
 //! A route with CHILD_INHERIT changes the next hops of all longer prefixes. The first thousand of them change at once, the
 //! others in slices; the answer to the command does not wait for these.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use ndn_packet::{Name, NameRef};
 use ndn_types::{LedgerReport, PrincipalIndex, PrincipalKey, Timestamp};
 
 use super::action::Action;
 use super::config::ControlConfig;
+use super::removal_turns::{RemovalTurns, TURN_PREFIXES};
 use crate::fib::{Fib, FibFull};
 use crate::range::NameRange;
 use crate::response::{ControlResponse, status};
@@ -24,8 +25,8 @@ use crate::rib::{FibUpdate, NextHop, Rib, RibFull, Route};
 use crate::share::{Charge, Share, ShareUsedUp, places};
 use crate::types::PREFIX_DEPTH_MAX;
 
-/// Prefixes per slice: 5 to 10 ms of work. Few in tests, so that random ones meet several slices.
-pub(super) const SLICE_PREFIXES: usize = if cfg!(test) { 3 } else { 256 };
+/// Prefixes per slice: 5 to 10 ms of work.
+pub(super) const SLICE_PREFIXES: usize = TURN_PREFIXES;
 /// Slices of expired routes per version of the FIB. The routes are in use until then, less than a second; each version
 /// copies what differs from the previous one.
 pub(super) const SLICES_PER_VERSION: usize = 64;
@@ -104,10 +105,8 @@ ndn_types::resource! {
 /// Routes and next hops that remain to be removed.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
-    /// The [accounts](PrincipalKey::account) whose faces were destroyed, the next one first, with these faces in this order. A
-    /// turn is a slice.
-    turns: VecDeque<(PrincipalKey, VecDeque<u64>)>,
-    /// All these faces.
+    turns: RemovalTurns,
+    /// All faces of `turns`.
     pub(super) faces: BTreeSet<u64>,
     /// Prefixes removed at once since the last slice.
     at_once: usize,
@@ -128,7 +127,7 @@ impl Removals {
         self.has(route.face_id) || self.expired_at.is_some_and(|now| route.is_over(now))
     }
 
-    /// The routes that are shown at this time.
+    /// The routes that datasets and parts of tables show at this time.
     pub(super) fn shown_routes<'a>(
         &self,
         now: Timestamp,
@@ -137,26 +136,12 @@ impl Removals {
         routes.iter().filter(move |route| !self.has(route.face_id) && !route.is_over(now))
     }
 
-    /// The next hops that are shown.
+    /// The next hops that datasets and parts of tables show.
     pub(super) fn shown_next_hops<'a>(
         &self,
         next_hops: &'a [NextHop],
     ) -> impl Iterator<Item = &'a NextHop> {
         next_hops.iter().filter(|hop| !self.has(hop.face_id))
-    }
-
-    fn add(&mut self, principal: PrincipalKey, face_id: u64) {
-        self.faces.insert(face_id);
-        match self.turns.iter_mut().find(|(key, _)| *key == principal) {
-            Some((_, faces)) => faces.push_back(face_id),
-            None => self.turns.push_back((principal, VecDeque::from([face_id]))),
-        }
-    }
-
-    /// Takes the next principal with its faces out of the queue, or this one if it is there.
-    fn take_turn(&mut self, of: Option<PrincipalKey>) -> Option<(PrincipalKey, VecDeque<u64>)> {
-        let place = of.and_then(|of| self.turns.iter().position(|(key, _)| *key == of));
-        self.turns.remove(place.unwrap_or(0))
     }
 }
 
@@ -405,7 +390,7 @@ impl RoutingTables {
         self.release_ended();
     }
 
-    /// Whether a principal may hold a route of this prefix more; removals that are in progress make room.
+    /// Whether a principal may hold one more route of this prefix; removals that are in progress make room.
     fn check_share(
         &mut self,
         principal: PrincipalKey,
@@ -457,7 +442,8 @@ impl RoutingTables {
             // Whatever else is being removed, the prefixes that this face hid are to be found.
             self.is_awaited = true;
         } else {
-            self.removals.add(principal.account(), face_id);
+            self.removals.faces.insert(face_id);
+            self.removals.turns.add(principal.account(), face_id);
             self.rib.hide(face_id, HIDDEN_AT_ONCE);
             self.fib.hide(face_id, HIDDEN_AT_ONCE);
         }
@@ -481,32 +467,17 @@ impl RoutingTables {
         self.remove_expired();
         let mut left = SLICE_PREFIXES;
         while left > 0
-            && let Some((key, mut faces)) = self.removals.take_turn(principal)
+            && let Some(turn) = self.removals.turns.next(principal)
         {
-            left -= self.remove_faces(&mut faces, left);
-            if !faces.is_empty() {
-                self.removals.turns.push_back((key, faces));
-            }
-        }
-        self.release_ended();
-    }
-
-    /// Removes the routes and next hops of at most `prefixes_max` prefixes to these faces, one face after the other. Returns the
-    /// number of prefixes; the faces to which some remain are left.
-    fn remove_faces(&mut self, faces: &mut VecDeque<u64>, prefixes_max: usize) -> usize {
-        let mut left = prefixes_max;
-        while left > 0
-            && let Some(&face_id) = faces.front()
-        {
-            let (removed, is_done) = self.remove_prefixes(face_id, left);
+            let (removed, is_done) = self.remove_prefixes(turn.face_id, left.min(turn.left));
             left -= removed;
+            self.removals.turns.removed(turn.account, removed, is_done);
             if is_done {
-                faces.pop_front();
-                self.removals.faces.remove(&face_id);
+                self.removals.faces.remove(&turn.face_id);
                 self.is_awaited = true;
             }
         }
-        prefixes_max - left
+        self.release_ended();
     }
 
     /// Whether routes or next hops remain to be removed, or to be inherited.

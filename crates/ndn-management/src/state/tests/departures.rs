@@ -511,7 +511,6 @@ fn rounds_of_others(slices: usize) -> [usize; 3] {
 #[test]
 fn others_do_not_wait_for_the_routes_of_a_user() {
     let [few, many] = [4, 60].map(rounds_of_others);
-    println!("{few:?} rounds beside 4 slices, {many:?} beside 60");
     assert_eq!(few, many);
     assert_eq!(many, [0, 0, 4]);
 }
@@ -597,6 +596,32 @@ fn turn_of_a_user_is_a_slice_whatever_the_number_of_its_faces() {
         let faces = 4 * SLICE_PREFIXES / prefixes_of_each;
         assert_eq!(slices_of_two(faces, prefixes_of_each), "12121212", "{prefixes_of_each}");
     }
+}
+
+#[test]
+fn turn_goes_on_in_the_next_slice() {
+    const SMALL: usize = SLICE_PREFIXES - 1;
+    let users = [(5000, SMALL), (6000, 3 * SLICE_PREFIXES), (7000, SMALL), (8000, SMALL)];
+    let mut harness = Harness::new();
+    for (uid, count) in users {
+        create_of(&mut harness, uid.into(), uid);
+        for number in 0..count {
+            harness.command(uid.into(), Verb::RibRegister, &named(&format!("/{uid}/{number}")));
+        }
+    }
+    use_up_at_once(&mut harness, 1000);
+    for (uid, _) in users {
+        harness.state.face_destroyed(harness.now, uid.into());
+    }
+    let counts = |harness: &Harness| users.map(|(uid, _)| count_below(harness, &format!("/{uid}")));
+    let mut left = vec![counts(&harness)];
+    while harness.state.is_changing_routes() {
+        harness.handle_timeout();
+        left.push(counts(&harness));
+    }
+    let of_large: Vec<usize> = left.windows(2).map(|pair| pair[0][1] - pair[1][1]).collect();
+    // The first turn of the large one has a prefix of the first slice and the rest of it in the second one.
+    assert_eq!(of_large, [1, SMALL, 0, SLICE_PREFIXES, SLICE_PREFIXES], "{left:?}");
 }
 
 /// Rounds until a face with two slices is gone, beside ten other faces with as many each, of these principals and keepers.
