@@ -22,7 +22,7 @@ use crate::fib::{Fib, FibFull};
 use crate::range::NameRange;
 use crate::response::{ControlResponse, status};
 use crate::rib::{FibUpdate, NextHop, Rib, RibFull, Route};
-use crate::share::{Charge, Share, ShareUsedUp, places};
+use crate::share::{Share, ShareUsedUp, places};
 use crate::types::PREFIX_DEPTH_MAX;
 
 /// Prefixes per slice: 5 to 10 ms of work.
@@ -145,6 +145,29 @@ impl Removals {
     }
 }
 
+/// A route of a prefix, or a next hop of `fib/*` commands, that a principal holds.
+#[derive(Debug, Clone, Copy)]
+struct Charged {
+    owner: PrincipalIndex,
+    face_id: u64,
+    /// `None`: a next hop.
+    origin: Option<u64>,
+    /// It remains to be removed.
+    is_ending: bool,
+}
+
+/// Whether a principal may add one to a prefix that has these.
+fn check_charged(owner: PrincipalIndex, charged: &[Charged]) -> Result<(), RouteError> {
+    let own = charged.iter().filter(|one| one.owner == owner).count();
+    let all = charged.len();
+    // The second half is for principals that have none.
+    let limit = if own > 0 { ROUTES_PER_PREFIX_MAX / 2 } else { ROUTES_PER_PREFIX_MAX };
+    if own >= OWN_ROUTES_PER_PREFIX_MAX || all >= limit {
+        return Err(RouteError::PrefixFull { own, all });
+    }
+    Ok(())
+}
+
 /// RIB, FIB and the updates of the data plane's FIB.
 #[derive(Debug)]
 pub(super) struct RoutingTables {
@@ -206,7 +229,7 @@ impl RoutingTables {
         self.check_room(prefix)?;
         let charged = owner.filter(|_| self.rib.find(prefix, face_id, origin).is_none());
         if let Some(principal) = charged {
-            self.check_prefix(principal, prefix, Self::route_charges)?;
+            self.check_prefix(principal, prefix, self.charged_routes(prefix))?;
             self.check_share(principal, prefix)?;
         }
         let charge = charged.map(|principal| self.share.charge(principal, places(prefix)));
@@ -246,7 +269,8 @@ impl RoutingTables {
         let others = self.fib.find(prefix.as_ref()).unwrap_or_default();
         let charged = owner.filter(|_| !others.iter().any(exists));
         if let Some(principal) = charged {
-            self.check_prefix(principal, prefix.as_ref(), Self::next_hop_charges)?;
+            let others = self.charged_next_hops(prefix.as_ref());
+            self.check_prefix(principal, prefix.as_ref(), others)?;
             self.check_share(principal, prefix.as_ref())?;
         }
         if let Some(update) = self.fib.add_next_hop(prefix, next_hop)? {
@@ -323,70 +347,59 @@ impl RoutingTables {
         Some(self.share.principal(charge))
     }
 
-    /// The charges for the routes of a prefix.
-    fn route_charges(&self, prefix: NameRef<'_>) -> Vec<Charge> {
-        let charge = |route: &Route| self.rib.charge(prefix, route.face_id, route.origin);
-        self.rib.routes(prefix).iter().filter_map(charge).collect()
+    /// The routes of a prefix that are charged.
+    fn charged_routes(&self, prefix: NameRef<'_>) -> Vec<Charged> {
+        let charged = |route: &Route| {
+            let Route { face_id, origin, .. } = *route;
+            let charge = self.rib.charge(prefix, face_id, origin)?;
+            let is_ending = self.removals.has_route(route);
+            Some(Charged { owner: charge.owner, face_id, origin: Some(origin), is_ending })
+        };
+        self.rib.routes(prefix).iter().filter_map(charged).collect()
     }
 
-    /// The charges for the next hops of `fib/*` commands of a prefix.
-    fn next_hop_charges(&self, prefix: NameRef<'_>) -> Vec<Charge> {
+    /// The next hops of `fib/*` commands of a prefix that are charged.
+    fn charged_next_hops(&self, prefix: NameRef<'_>) -> Vec<Charged> {
         let (next_hops, prefix) = (self.fib.find(prefix).unwrap_or_default(), prefix.to_name());
-        next_hops.iter().filter_map(|hop| self.fib.charge(&prefix, hop.face_id)).collect()
+        let charged = |&NextHop { face_id, .. }: &NextHop| {
+            let owner = self.fib.charge(&prefix, face_id)?.owner;
+            Some(Charged { owner, face_id, origin: None, is_ending: self.removals.has(face_id) })
+        };
+        next_hops.iter().filter_map(charged).collect()
     }
 
-    /// Whether a prefix has room for what a principal adds beside these charges; what remains to be removed makes room.
+    /// Whether a prefix has room for what a principal adds beside these. Of those that remain to be removed, no more than it takes
+    /// are removed.
     fn check_prefix(
         &mut self,
         principal: PrincipalKey,
         prefix: NameRef<'_>,
-        charges: fn(&Self, NameRef<'_>) -> Vec<Charge>,
+        mut charged: Vec<Charged>,
     ) -> Result<(), RouteError> {
-        let checked = self.check_charges(principal, &charges(self, prefix));
-        if checked.is_ok() || !self.is_removing() {
-            return checked;
-        }
-        self.remove_ending(prefix);
-        self.check_charges(principal, &charges(self, prefix))
-    }
-
-    fn check_charges(
-        &mut self,
-        principal: PrincipalKey,
-        charges: &[Charge],
-    ) -> Result<(), RouteError> {
-        let index = self.share.index_of(principal);
-        let own = charges.iter().filter(|charge| charge.owner == index).count();
-        let all = charges.len();
-        // The second half is for principals that have none.
-        let limit = if own > 0 { ROUTES_PER_PREFIX_MAX / 2 } else { ROUTES_PER_PREFIX_MAX };
-        if own >= OWN_ROUTES_PER_PREFIX_MAX || all >= limit {
-            return Err(RouteError::PrefixFull { own, all });
-        }
+        let owner = self.share.index_of(principal);
+        // The principal's own ones make most room.
+        charged.sort_by_key(|one| (!one.is_ending, one.owner != owner));
+        let ending_count = charged.partition_point(|one| one.is_ending);
+        check_charged(owner, &charged[ending_count..])?;
+        let needed =
+            (0..ending_count).find(|count| check_charged(owner, &charged[*count..]).is_ok());
+        charged.truncate(needed.unwrap_or(ending_count));
+        self.remove_charged(prefix, &charged);
         Ok(())
     }
 
-    /// Removes what is charged of a prefix and remains to be removed: no more than [`ROUTES_PER_PREFIX_MAX`] routes, and as many
-    /// next hops of `fib/*` commands.
-    fn remove_ending(&mut self, prefix: NameRef<'_>) {
-        let Self { rib, removals, .. } = self;
-        let is_charged = |route: &&Route| rib.charge(prefix, route.face_id, route.origin).is_some();
-        let ending = rib.routes(prefix).iter().filter(|route| removals.has_route(route));
-        let ending: Vec<Route> = ending.filter(is_charged).copied().collect();
-        for Route { face_id, origin, .. } in ending {
-            self.rib.unregister(prefix, face_id, origin);
+    fn remove_charged(&mut self, prefix: NameRef<'_>, charged: &[Charged]) {
+        if charged.is_empty() {
+            return;
         }
-        self.apply_rib_updates();
-        let next_hops = self.fib.find(prefix).unwrap_or_default().to_vec();
-        let prefix = prefix.to_name();
-        for NextHop { face_id, .. } in next_hops {
-            if self.removals.has(face_id)
-                && self.fib.charge(&prefix, face_id).is_some()
-                && let Some(update) = self.fib.remove_next_hop(&prefix, face_id)
-            {
+        for Charged { face_id, origin, .. } in charged {
+            if let Some(origin) = origin {
+                self.rib.unregister(prefix, *face_id, *origin);
+            } else if let Some(update) = self.fib.remove_next_hop(&prefix.to_name(), *face_id) {
                 self.push_update(update);
             }
         }
+        self.apply_rib_updates();
         self.release_ended();
     }
 
