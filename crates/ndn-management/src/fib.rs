@@ -123,6 +123,11 @@ impl Fib {
         self.listing = listing;
     }
 
+    /// The generation that the complete listing shows; `None` if some hidden next hops may be in it.
+    pub(crate) fn listed_generation(&self) -> Option<u64> {
+        (!self.listing.is_outdated()).then_some(self.generation)
+    }
+
     /// Encodes about `work` bytes of the listing; true if it is complete.
     pub(crate) fn continue_listing(
         &mut self,

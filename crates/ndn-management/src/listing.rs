@@ -29,6 +29,10 @@ pub(crate) struct Listing {
     stale: BTreeSet<Key>,
     /// Runs with entries that change with time.
     timed: BTreeSet<Key>,
+    /// The current version was restarted.
+    is_restarted: bool,
+    /// The next version begins with nothing.
+    is_outdated: bool,
 }
 
 impl Listing {
@@ -52,16 +56,29 @@ impl Listing {
         }
     }
 
-    /// Marks all that is kept: it is encoded from the beginning.
+    /// Marks all that is kept: it is encoded from the beginning. A version is restarted once; later on, this holds from the next
+    /// one on, so that restarts do not keep a version from being completed.
     pub(crate) fn restart(&mut self) {
-        if self.is_kept() {
+        if self.is_restarted {
+            self.is_outdated = true;
+        } else if self.is_kept() {
             self.forget();
             self.begin();
+            self.is_restarted = true;
         }
+    }
+
+    /// Whether entries may be shown as they were before a restart.
+    pub(crate) const fn is_outdated(&self) -> bool {
+        self.is_outdated
     }
 
     /// Begins a version: runs that change with time become stale.
     pub(crate) fn begin(&mut self) {
+        if self.is_outdated {
+            self.forget();
+        }
+        self.is_restarted = false;
         if self.runs.is_empty() {
             self.runs.insert(Key::default(), Arc::default());
             self.stale.insert(Key::default());
@@ -140,14 +157,22 @@ mod tests {
     /// The values of entries that are left out; the second one changes with time.
     const UNWANTED: [[u8; 1]; 2] = [[250], [251]];
 
-    fn entry(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    /// The least mark of entries. The bytes of keys and of listed values are lower in the model test.
+    const MARK_MIN: u8 = 200;
+
+    fn entry(out: &mut Vec<u8>, key: &[u8], value: &[u8], mark: u8) {
         out.push(u8::try_from(key.len()).unwrap());
         out.extend_from_slice(key);
         out.extend_from_slice(value);
-        out.push(0xFF);
+        out.push(mark);
     }
 
-    fn continue_listing(listing: &mut Listing, table: &Table, time: u8, work: usize) -> bool {
+    fn continue_listing(
+        listing: &mut Listing,
+        table: &Table,
+        (time, mark): (u8, u8),
+        work: usize,
+    ) -> bool {
         let entries = |start: &[u8]| {
             let from = (Bound::Included(start), Bound::Unbounded);
             table.range::<[u8], _>(from).map(|(key, value)| (&**key, value))
@@ -158,7 +183,7 @@ mod tests {
             }
             // An empty value stands for what changes with time.
             let value = if value.is_empty() { &[time][..] } else { value };
-            entry(out, key, value);
+            entry(out, key, value, mark);
             value == [time]
         })
     }
@@ -167,12 +192,12 @@ mod tests {
         listing.runs().flat_map(|run| run.to_vec()).collect()
     }
 
-    fn naive(table: &Table, time: u8) -> Vec<u8> {
+    fn naive(table: &Table, (time, mark): (u8, u8)) -> Vec<u8> {
         let mut content = Vec::new();
         let is_listed = |value: &[u8]| UNWANTED.iter().all(|unwanted| value != unwanted);
         for (key, value) in table.iter().filter(|(_, value)| is_listed(value)) {
             let value = if value.is_empty() { &[time][..] } else { value };
-            entry(&mut content, key, value);
+            entry(&mut content, key, value, mark);
         }
         content
     }
@@ -184,6 +209,8 @@ mod tests {
         Begin,
         GoOn(usize),
         Forget,
+        /// All entries change.
+        Restart,
     }
 
     fn operation() -> impl Strategy<Value = Operation> {
@@ -200,6 +227,7 @@ mod tests {
             1 => Just(Operation::Begin),
             3 => (1..3 * RUN_LENGTH).prop_map(Operation::GoOn),
             1 => Just(Operation::Forget),
+            1 => Just(Operation::Restart),
         ]
     }
 
@@ -208,7 +236,8 @@ mod tests {
         fn complete_listing_equals_the_table_at_its_start(
             operations in prop::collection::vec(operation(), 1..400)
         ) {
-            let (mut listing, mut table, mut time) = (Listing::default(), Table::new(), 0);
+            let (mut listing, mut table) = (Listing::default(), Table::new());
+            let (mut time, mut mark, mut restarts) = (0, MARK_MIN, 0);
             for operation in operations {
                 match operation {
                     Operation::Set(key, value) => {
@@ -220,24 +249,73 @@ mod tests {
                         listing.changed(&key);
                     }
                     Operation::Begin => {
-                        time = (time + 1) % 100;
+                        (time, restarts) = ((time + 1) % 100, 0);
                         listing.begin();
                     }
                     Operation::GoOn(work) => {
-                        if continue_listing(&mut listing, &table, time, work) && listing.is_kept() {
-                            prop_assert_eq!(content(&listing), naive(&table, time));
+                        let state = (time, mark);
+                        if continue_listing(&mut listing, &table, state, work) && listing.is_kept() {
+                            let (mut shown, mut all) = (content(&listing), naive(&table, state));
+                            if restarts > 1 {
+                                // Entries may be shown as they were before.
+                                shown.retain(|byte| *byte < MARK_MIN);
+                                all.retain(|byte| *byte < MARK_MIN);
+                            }
+                            prop_assert_eq!(shown, all);
                         }
                     }
-                    Operation::Forget => listing.forget(),
+                    Operation::Forget => {
+                        listing.forget();
+                        restarts = 0;
+                    }
+                    Operation::Restart => {
+                        mark = if mark == u8::MAX { MARK_MIN } else { mark + 1 };
+                        restarts += usize::from(listing.is_kept());
+                        listing.restart();
+                    }
                 }
                 prop_assert!(listing.runs.is_empty() || listing.runs.contains_key(&[][..]));
                 prop_assert!(listing.stale.iter().all(|key| listing.runs.contains_key(key)));
                 prop_assert!(listing.timed.iter().all(|key| listing.runs.contains_key(key)));
             }
             listing.begin();
-            prop_assert!(continue_listing(&mut listing, &table, time, usize::MAX));
-            prop_assert_eq!(content(&listing), naive(&table, time));
+            prop_assert!(continue_listing(&mut listing, &table, (time, mark), usize::MAX));
+            prop_assert_eq!(content(&listing), naive(&table, (time, mark)));
         }
+    }
+
+    #[test]
+    fn dropped_run_is_not_timed() {
+        let (mut listing, mut table, state) = (Listing::default(), Table::new(), (0, MARK_MIN));
+        table.insert([0].into(), vec![7; RUN_LENGTH]);
+        table.insert([1].into(), vec![100]);
+        listing.begin();
+        assert!(!continue_listing(&mut listing, &table, state, 1), "a run is full");
+        // A run of its own is begun for it.
+        table.insert([0, 0].into(), UNWANTED[1].to_vec());
+        listing.changed(&[0, 0]);
+        assert!(continue_listing(&mut listing, &table, state, usize::MAX));
+        assert_eq!(content(&listing), naive(&table, state));
+        assert!(listing.timed.is_empty());
+    }
+
+    #[test]
+    fn version_is_completed_in_spite_of_restarts() {
+        let key = |number: u32| Key::from(number.to_be_bytes());
+        let table: Table = (0..10_000).map(|number| (key(number), vec![1; 10])).collect();
+        let (mut listing, mut restarts) = (Listing::default(), 0);
+        listing.begin();
+        while !continue_listing(&mut listing, &table, (0, MARK_MIN), 10_000) {
+            listing.restart();
+            restarts += 1;
+        }
+        // All of it twice at most.
+        assert!(restarts <= 2 * 10_000 * (16 + ENTRY_WORK + RUN_WORK / RUN_ENTRIES_MAX) / 10_000);
+        let is_complete = |listing: &mut Listing| continue_listing(listing, &table, (0, 201), 1);
+        assert!(is_complete(&mut listing), "it remains so");
+        assert!(listing.is_outdated());
+        listing.begin();
+        assert!(!is_complete(&mut listing), "the next version has nothing of this one");
     }
 
     #[test]
@@ -250,11 +328,11 @@ mod tests {
         let mut listing = Listing::default();
         listing.begin();
         let mut slices = 1;
-        while !continue_listing(&mut listing, &table, 0, 10_000) {
+        while !continue_listing(&mut listing, &table, (0, MARK_MIN), 10_000) {
             slices += 1;
         }
         assert!(slices >= 10_000 * ENTRY_WORK / 20_000, "{slices}");
-        assert_eq!(content(&listing), naive(&table, 0));
+        assert_eq!(content(&listing), naive(&table, (0, MARK_MIN)));
         assert_eq!(listing.runs().count(), 1);
     }
 
@@ -267,19 +345,19 @@ mod tests {
         let mut listing = Listing::default();
         listing.begin();
         assert!(
-            !continue_listing(&mut listing, &table, 0, 10_000),
+            !continue_listing(&mut listing, &table, (0, MARK_MIN), 10_000),
             "that is more than was asked for"
         );
-        assert!(continue_listing(&mut listing, &table, 0, usize::MAX));
+        assert!(continue_listing(&mut listing, &table, (0, MARK_MIN), usize::MAX));
         let before: Vec<Arc<[u8]>> = listing.runs().collect();
         table.insert(5000_u32.to_be_bytes().as_slice().into(), vec![2; 10]);
         listing.changed(&5000_u32.to_be_bytes());
         listing.begin();
-        assert!(continue_listing(&mut listing, &table, 0, 1));
+        assert!(continue_listing(&mut listing, &table, (0, MARK_MIN), 1));
         let after: Vec<Arc<[u8]>> = listing.runs().collect();
         let shared = after.iter().filter(|run| before.iter().any(|old| Arc::ptr_eq(old, run)));
         assert_eq!(shared.count(), before.len() - 1);
-        assert_eq!(content(&listing), naive(&table, 0));
+        assert_eq!(content(&listing), naive(&table, (0, MARK_MIN)));
         // What was there before stays as it was.
         let old: Vec<u8> = before.iter().flat_map(|run| run.to_vec()).collect();
         assert_eq!(old.len(), content(&listing).len());

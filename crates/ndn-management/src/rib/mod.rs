@@ -222,6 +222,11 @@ impl Rib {
         self.listing = listing;
     }
 
+    /// The generation that the complete listing shows; `None` if some hidden routes may be in it.
+    pub(crate) fn listed_generation(&self) -> Option<u64> {
+        (!self.listing.is_outdated()).then_some(self.generation)
+    }
+
     /// Encodes about `work` bytes of the listing; true if it is complete.
     pub(crate) fn continue_listing(
         &mut self,

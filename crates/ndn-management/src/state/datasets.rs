@@ -383,14 +383,15 @@ impl DatasetService {
             return unfinished.requests.push(request);
         }
         let Tables { routes, faces, .. } = tables;
+        // The version of a table of routes may be restarted once.
         let slices_left = match listed {
             SlicedTable::Fib => {
                 routes.fib.listing.begin();
-                slices_max(routes.fib.len(), ENTRY_LENGTH)
+                slices_max(2 * routes.fib.len(), ENTRY_LENGTH)
             }
             SlicedTable::Rib => {
                 routes.rib.listing.begin();
-                slices_max(routes.rib.route_count(), ENTRY_LENGTH)
+                slices_max(2 * routes.rib.route_count(), ENTRY_LENGTH)
             }
             SlicedTable::Faces => {
                 faces.listing.begin();
@@ -474,8 +475,8 @@ impl DatasetService {
         }
         let Some(Unfinished { requests, .. }) = self.listings.of(listed).take() else { return };
         let content: (Content, Option<u64>) = match listed {
-            SlicedTable::Fib => (fib.listing.runs().collect(), Some(fib.generation())),
-            SlicedTable::Rib => (rib.listing.runs().collect(), Some(rib.generation())),
+            SlicedTable::Fib => (fib.listing.runs().collect(), fib.listed_generation()),
+            SlicedTable::Rib => (rib.listing.runs().collect(), rib.listed_generation()),
             SlicedTable::Faces => (faces.listing.runs().collect(), None),
         };
         for (at, request) in requests.iter().enumerate() {

@@ -39,8 +39,9 @@ const OWN_ROUTES_PER_PREFIX_MAX: usize = 16;
 /// slices: a user may close very many faces at a time.
 pub(super) const AT_ONCE_MAX: usize = 4 * SLICE_PREFIXES;
 /// Entries of a table that are marked at once, when a face is destroyed, to be encoded again without it: less work than a
-/// slice. If there are more, the table is encoded again from its beginning.
-const HIDDEN_AT_ONCE: usize = 64 * SLICE_PREFIXES;
+/// slice. If there are more, the table is encoded again from its beginning, once in a version: this one may show some next hops
+/// of a second such face.
+pub(super) const HIDDEN_AT_ONCE: usize = 64 * SLICE_PREFIXES;
 /// Slices that one command waits for when a table is full: some tenths of a second.
 pub(super) const ROOM_SLICES_MAX: usize = 32;
 

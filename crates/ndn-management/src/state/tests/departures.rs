@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::dataset::{FibEntry, RibEntry, decode_dataset};
 use crate::rib::Route;
-use crate::state::routes::{AT_ONCE_MAX, ROOM_SLICES_MAX, SLICE_PREFIXES, SLICES_PER_VERSION};
+use crate::state::routes::{
+    AT_ONCE_MAX, HIDDEN_AT_ONCE, ROOM_SLICES_MAX, SLICE_PREFIXES, SLICES_PER_VERSION,
+};
 
 /// The prefixes of RIB entries, and prefixes of which only `fib/*` commands add entries.
 const RIB: [&str; 9] = ["/", "/a", "/a/b", "/a/b/c", "/a/d", "/b", "/b/c", "/c", "/d"];
@@ -529,10 +531,19 @@ fn use_up_at_once(harness: &mut Harness, uid: u32) {
 
 #[test]
 fn version_from_before_a_face_was_destroyed_is_not_sent_after_it() {
+    for prefixes in [1, HIDDEN_AT_ONCE + 100] {
+        check_versions_around_the_end_of_a_face(prefixes);
+    }
+}
+
+fn check_versions_around_the_end_of_a_face(prefixes: usize) {
     let mut harness = Harness::new();
     create(&mut harness, 400);
-    for verb in [Verb::RibRegister, Verb::FibAddNextHop] {
-        assert!(harness.command(APP, verb, &named(&format!("/{verb:?}"))).is_ok());
+    for number in 0..prefixes {
+        for verb in [Verb::RibRegister, Verb::FibAddNextHop] {
+            let prefix = named(&format!("/{verb:?}/{number}"));
+            assert!(harness.command(APP, verb, &prefix).is_ok());
+        }
     }
     use_up_at_once(&mut harness, 2000);
     let shown = |harness: &mut Harness| {
