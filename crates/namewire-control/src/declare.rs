@@ -136,8 +136,8 @@ macro_rules! requests {
                 sink: $crate::EventSink<$crate::RoutingEvent>,
             ) -> Result<(), String>;
 
-            /// The first items of a part of a table, encoded as in a dataset of NFD's management protocol: one page, where a
-            /// dataset has the whole table.
+            /// The first items of a part of a table: one page, where a dataset of NFD's management protocol has the whole
+            /// table.
             ///
             /// # Errors
             /// Management is turned off, or the forwarder is stopping.
@@ -145,7 +145,7 @@ macro_rules! requests {
                 &self,
                 part: ndn_management::TablePart,
                 items_max: usize,
-            ) -> Result<Vec<u8>, String>;
+            ) -> Result<ndn_management::TableItems, String>;
 
             $(
                 $(#[doc = $help])+

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ndn_counters::FaceValues;
-use ndn_management::TablePart;
+use ndn_management::{TableItems, TablePart};
 use ndn_packet::Name;
 use ndn_sys::clock::Clock;
 
@@ -37,7 +37,7 @@ impl Operations for Recorder {
         unreachable!("the control socket has no stream of routing events")
     }
 
-    fn table_part(&self, _: TablePart, _: usize) -> Result<Vec<u8>, String> {
+    fn table_part(&self, _: TablePart, _: usize) -> Result<TableItems, String> {
         unreachable!("the control socket has datasets")
     }
 

@@ -78,7 +78,7 @@ pub use state::{
     FaceEventSink, FaceRecord, FaceSpecification, KeptResource, Operators, PendingPlaces,
     RequestBytes, RequestOutcome, RouteError, RoutePlaces, RoutingChange, RoutingEvent,
     RoutingEventSink, STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoicePlaces,
-    StrategyInstancePlaces, TablePart, TableSizes, Telemetry, Ticket, WaitingPlaces,
+    StrategyInstancePlaces, TableItems, TablePart, TableSizes, Telemetry, Ticket, WaitingPlaces,
 };
 pub use strategy_name::{StrategyCatalog, StrategyError, StrategyList, StrategyName};
 pub use types::{

@@ -11,7 +11,7 @@ use ndn_forwarding::LearningRequest;
 use ndn_management::state::CreatedFace;
 use ndn_management::{
     Action, ControlState, FACE_ID_INTERNAL, FaceCreationError, FaceRecord, FaceSpecification,
-    FibUpdate, RequestOutcome, TablePart, Ticket,
+    FibUpdate, RequestOutcome, TableItems, TablePart, Ticket,
 };
 use ndn_packet::{Data, Interest, LpHeader, LpPacket, Name};
 use ndn_security::trust::AnchorChange;
@@ -425,13 +425,13 @@ impl Management {
         has_handled
     }
 
-    /// The first items of a part of a table, encoded as in a dataset.
+    /// The first items of a part of a table.
     pub(super) fn table_part(
         &mut self,
         cx: &mut Cx<'_>,
         part: &TablePart,
         items_max: usize,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<TableItems, String> {
         if !cx.config().management.enabled {
             return Err(MANAGEMENT_OFF.to_owned());
         }

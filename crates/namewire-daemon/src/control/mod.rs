@@ -51,7 +51,7 @@ use namewire_control::ConfigStatus;
 use ndn_dataplane::{Command, CsSettings, Dataplane, FaceDebt, MemoryFaceOptions, WorkerGone};
 use ndn_face::InternalEnd;
 use ndn_forwarding::ProducerRegions;
-use ndn_management::{ControlState, FACE_ID_INTERNAL, TablePart, status};
+use ndn_management::{ControlState, FACE_ID_INTERNAL, TableItems, TablePart, status};
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Events, Interest, Poller, Waker};
 use tracing::{error, info, warn};
@@ -474,7 +474,7 @@ impl Control {
         &mut self,
         part: &TablePart,
         items_max: usize,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<TableItems, String> {
         self.core.now = now(&self.core.clock);
         self.management.table_part(&mut self.core.cx(), part, items_max)
     }

@@ -17,7 +17,8 @@ use ndn_forwarding::{Counters, DropReason, InterestAccount, ServiceTimes, TraceF
 use ndn_management::{
     CallError, ControlState, DatasetPlaces, FaceEventNotification, KeptResource, PendingPlaces,
     PublishedResource, RequestBytes, RouteChange, RoutePlaces, RoutingChange, StrategyChoicePlaces,
-    StrategyInstancePlaces, TablePart, WaitingPlaces, WithdrawalPlaces, route_origin_text,
+    StrategyInstancePlaces, TableItems, TablePart, WaitingPlaces, WithdrawalPlaces,
+    route_origin_text,
 };
 use ndn_packet::Name;
 use ndn_ring::PoolCounters;
@@ -274,7 +275,7 @@ impl Operations for Operator {
         self.with_management(move |state| state.add_routing_event_sink(Box::new(notify)))
     }
 
-    fn table_part(&self, part: TablePart, items_max: usize) -> Result<Vec<u8>, String> {
+    fn table_part(&self, part: TablePart, items_max: usize) -> Result<TableItems, String> {
         self.control.call(move |control| control.table_part(&part, items_max))?
     }
 

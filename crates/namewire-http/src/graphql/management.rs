@@ -15,7 +15,7 @@ use ndn_management::{
     CallError, ChannelStatus, ControlParameters, CsInfo, Dataset, DatasetField, DatasetInfo,
     DatasetItem, DatasetValue, Described, FaceStatus, FibEntry, Flag, Form, ForwarderStatus,
     Management, NameRange, NextHopRecord, Parameter, RibEntry, RouteRecord, StrategyChoice,
-    TablePart, Verb, decode_dataset,
+    TableItems, TablePart, Verb, decode_dataset,
 };
 use ndn_packet::Name;
 use ndn_types::Scope;
@@ -378,14 +378,17 @@ fn json(value: impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
 }
 
-/// The first items of a part of a table.
+/// The first items of a part of a table, and the name after which further ones may follow.
 pub(super) fn read_part<T: DatasetItem>(
     operations: &dyn Operations,
     part: TablePart,
     first: usize,
-) -> Result<Vec<T>, CallError> {
-    let encoded = operations.table_part(part, first).map_err(CallError::NoAnswer)?;
-    decode_dataset(&encoded).map_err(|error| CallError::Malformed(error.to_string()))
+) -> Result<(Vec<T>, Option<Name>), CallError> {
+    let read = operations.table_part(part, first).map_err(CallError::NoAnswer)?;
+    let TableItems { encoded, rest_after } = read;
+    let items =
+        decode_dataset(&encoded).map_err(|error| CallError::Malformed(error.to_string()))?;
+    Ok((items, rest_after))
 }
 
 /// The selected items of a table of names.
@@ -394,8 +397,26 @@ fn read_names<T: Described + DatasetItem>(
     selection: &Selection,
     part: fn(NameRange) -> TablePart,
 ) -> Result<Value, CallError> {
-    let items: Vec<T> = read_part(operations, part(selection.names.clone()), selection.first)?;
+    let read = |range, first| read_part(operations, part(range), first);
+    let items = read_first::<T>(read, selection.names.clone(), selection.first)?;
     Ok(items.iter().map(|item| json_of_value(item.value())).collect())
+}
+
+/// The first items of a range of names: parts of a table may have fewer items than requested.
+fn read_first<T>(
+    read: impl Fn(NameRange, usize) -> Result<(Vec<T>, Option<Name>), CallError>,
+    mut range: NameRange,
+    first: usize,
+) -> Result<Vec<T>, CallError> {
+    let mut items = Vec::new();
+    loop {
+        let (part, rest_after) = read(range.clone(), first - items.len())?;
+        items.extend(part);
+        if items.len() >= first || rest_after.is_none() {
+            return Ok(items);
+        }
+        range.after = rest_after;
+    }
 }
 
 fn read_status(operations: &dyn Operations, _: &Selection) -> Result<Value, CallError> {
@@ -404,7 +425,8 @@ fn read_status(operations: &dyn Operations, _: &Selection) -> Result<Value, Call
 
 fn read_faces(operations: &dyn Operations, selection: &Selection) -> Result<Value, CallError> {
     let Selection { after, scope, first, .. } = *selection;
-    let faces: Vec<FaceStatus> = read_part(operations, TablePart::Faces { after, scope }, first)?;
+    let part = TablePart::Faces { after, scope };
+    let (faces, _) = read_part::<FaceStatus>(operations, part, first)?;
     let mut shown: Vec<Value> = faces.iter().map(|face| json_of_value(face.value())).collect();
     if selection.with_links {
         let links = links_of(operations, &faces).map_err(CallError::NoAnswer)?;
@@ -578,4 +600,28 @@ fn command(verb: Verb, context: &ResolverContext<'_>) -> Result<Command, Error> 
         command.flags = Some(flags | default.flags.unwrap_or(0) & !mask);
     }
     Ok(Command::Parameters(verb, Box::new(command)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn list_continues_after_parts_with_fewer_items() {
+        // Of each part, one name is visited; every second one is hidden.
+        let names = ["/a", "/b", "/c", "/d", "/e"].map(|uri| Name::from_uri(uri).unwrap());
+        let read = |range: NameRange, _: usize| {
+            let next = range.after.map_or(0, |after| names.binary_search(&after).unwrap() + 1);
+            let items: Vec<usize> =
+                Some(next).filter(|number| number % 2 == 1).into_iter().collect();
+            Ok((items, names.get(next).filter(|_| next < 4).cloned()))
+        };
+        let items = |first| read_first(read, NameRange::default(), first).unwrap();
+        assert_eq!(
+            [items(0), items(1), items(2), items(9)],
+            [vec![], vec![1], vec![1, 3], vec![1, 3]]
+        );
+    }
 }

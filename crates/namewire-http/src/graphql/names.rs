@@ -60,8 +60,11 @@ struct Node {
     strategies_below: u64,
 }
 
+/// Some items, and the name after which further ones may follow.
+type Part<T> = (Vec<T>, Option<Name>);
+
 /// Reads the first items after a name, or the first of all.
-type ReadPart<'a, T> = Box<dyn FnMut(Option<Name>) -> Result<Vec<T>, CallError> + 'a>;
+type ReadPart<'a, T> = Box<dyn FnMut(Option<Name>) -> Result<Part<T>, CallError> + 'a>;
 
 /// The items of a table under a prefix, in the canonical order of names. They are read in parts, between which the control
 /// thread does other work, and only one part is in memory.
@@ -69,17 +72,17 @@ struct Items<'a, T> {
     read: ReadPart<'a, T>,
     name_of: fn(&T) -> &Name,
     part: VecDeque<T>,
-    last: Option<Name>,
+    rest_after: Option<Name>,
     is_last: bool,
 }
 
 impl<'a, T: DatasetItem + 'a> Items<'a, T> {
     fn new(
-        read: impl FnMut(Option<Name>) -> Result<Vec<T>, CallError> + 'a,
+        read: impl FnMut(Option<Name>) -> Result<Part<T>, CallError> + 'a,
         name_of: fn(&T) -> &Name,
     ) -> Self {
         let part = VecDeque::new();
-        Self { read: Box::new(read), name_of, part, last: None, is_last: false }
+        Self { read: Box::new(read), name_of, part, rest_after: None, is_last: false }
     }
 
     /// Those of a table of the forwarder.
@@ -100,9 +103,9 @@ impl<'a, T: DatasetItem + 'a> Items<'a, T> {
     /// The name of the next item.
     fn next_name(&mut self) -> Result<Option<&Name>, CallError> {
         while self.part.is_empty() && !self.is_last {
-            self.part = (self.read)(self.last.take())?.into();
-            self.is_last = self.part.len() < PART_LEN;
-            self.last = self.part.back().map(self.name_of).cloned();
+            let (part, rest_after) = (self.read)(self.rest_after.take())?;
+            self.is_last = rest_after.is_none();
+            (self.part, self.rest_after) = (part.into(), rest_after);
         }
         Ok(self.part.front().map(self.name_of))
     }
@@ -256,7 +259,7 @@ mod tests {
         let read = move |after: Option<Name>| {
             let later =
                 all.iter().filter(|item| after.as_ref().is_none_or(|name| name_of(item) > name));
-            Ok(later.cloned().collect())
+            Ok((later.cloned().collect(), None))
         };
         Items::new(read, name_of)
     }
@@ -325,7 +328,11 @@ mod tests {
         let mut parts = 0;
         let read = move |after: Option<Name>| {
             parts += 1;
-            assert!(parts <= 3, "the last part is shorter");
+            assert!(parts <= 5, "nothing follows the last part");
+            if u32::is_multiple_of(parts, 2) {
+                // All items that were visited are hidden.
+                return Ok((Vec::new(), after));
+            }
             let next =
                 after.map_or(0, |name| name.as_ref().last().unwrap().as_segment().unwrap() + 1);
             let entry = |number| {
@@ -333,7 +340,9 @@ mod tests {
                 name.push_segment(number);
                 FibEntry { name, next_hops: Vec::new() }
             };
-            Ok((next..count).take(PART_LEN).map(entry).collect())
+            let part: Vec<FibEntry> = (next..count).take(PART_LEN).map(entry).collect();
+            let last = part.last().map(|entry| entry.name.clone());
+            Ok((part, last.filter(|_| next + PART_LEN as u64 <= count)))
         };
         let fib = Items::new(read, |entry: &FibEntry| &entry.name);
         let many: Name = "/many".parse().unwrap();

@@ -56,7 +56,7 @@ pub use certificates::WaitingPlaces;
 pub use config::{Collaborators, ControlConfig};
 pub use dataset_requests::DatasetPlaces;
 pub use learning::{KeptResource, Learning};
-pub use parts::TablePart;
+pub use parts::{TableItems, TablePart};
 pub use pending::PendingPlaces;
 pub use report::{ControlCounters, RequestOutcome};
 pub use requests::RequestBytes;
@@ -577,7 +577,7 @@ impl ControlState {
         self.routing_events.add(sink, (&mut self.routes.rib, &mut self.strategies));
     }
 
-    /// The first items of a part of a table, encoded as in a dataset.
+    /// The first items of a part of a table.
     #[must_use]
     pub fn table_part(
         &mut self,
@@ -585,7 +585,7 @@ impl ControlState {
         part: &TablePart,
         items_max: usize,
         telemetry: &dyn Telemetry,
-    ) -> Vec<u8> {
+    ) -> TableItems {
         let (_, tables, _) = self.dataset_service(telemetry);
         parts::encode_part(now, part, items_max, &tables)
     }

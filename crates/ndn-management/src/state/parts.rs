@@ -1,5 +1,6 @@
 //! Parts of tables, for programs of this process: they read one page, where a dataset has the whole table.
 
+use ndn_packet::{Name, NameRef};
 use ndn_types::{Now, Scope};
 
 use super::datasets::{Tables, append_fib_entry, append_rib_entry};
@@ -24,47 +25,75 @@ pub enum TablePart {
     Strategies(NameRange),
 }
 
-/// The first items of a part, encoded as in a dataset.
+/// The first items of a part of a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TableItems {
+    /// The items, encoded as in a dataset. They may be fewer than requested.
+    pub encoded: Vec<u8>,
+    /// The name after which further items may follow. `None`: there are no others, or these are faces.
+    pub rest_after: Option<Name>,
+}
+
+/// Entries in one reply that are left out because they are being removed: less than a millisecond of work.
+const HIDDEN_MAX: usize = if cfg!(test) { 4 } else { 4096 };
+
+/// The first items of a part.
 pub(super) fn encode_part(
     now: Now,
     part: &TablePart,
     items_max: usize,
     tables: &Tables<'_>,
-) -> Vec<u8> {
-    let mut out = Vec::new();
-    match part {
+) -> TableItems {
+    let mut encoded = Vec::new();
+    let out = &mut encoded;
+    let removals = &tables.routes.removals;
+    let rest_after = match part {
         TablePart::Faces { after, scope } => {
             let faces = tables.faces.after(*after);
             let is_of = |one: Scope| scope.is_none_or(|scope| scope == one);
             let faces = faces.filter(|face| is_of(face.properties.scope)).take(items_max);
-            faces.for_each(|face| face.status(tables.telemetry).encode(&mut out));
+            faces.for_each(|face| face.status(tables.telemetry).encode(out));
+            None
         }
         TablePart::Fib(range) => {
-            let mut left = items_max;
-            let mut entries = tables.routes.fib.range(range);
-            while left > 0
-                && let Some((name, next_hops)) = entries.next()
-            {
-                let shown = tables.routes.removals.shown_next_hops(next_hops);
-                left -= usize::from(append_fib_entry(&mut out, name, shown));
-            }
+            append_first(tables.routes.fib.range(range), items_max, |name, next_hops| {
+                append_fib_entry(out, name, removals.shown_next_hops(next_hops))
+            })
         }
         TablePart::Rib(range) => {
-            let mut left = items_max;
-            let mut entries = tables.routes.rib.range(range);
-            while left > 0
-                && let Some((name, routes)) = entries.next()
-            {
-                let shown = tables.routes.removals.shown_routes(now.monotonic, routes);
-                left -= usize::from(append_rib_entry(&mut out, name, shown, now));
-            }
+            append_first(tables.routes.rib.range(range), items_max, |name, routes| {
+                append_rib_entry(out, name, removals.shown_routes(now.monotonic, routes), now)
+            })
         }
         TablePart::Strategies(range) => {
-            for (name, strategy) in tables.strategies.range(range).take(items_max) {
-                let (name, strategy) = (name.clone(), strategy.clone());
-                StrategyChoice { name, strategy }.encode(&mut out);
-            }
+            let choices = tables.strategies.range(range);
+            let choices = choices.map(|(name, strategy)| (name.as_ref(), strategy));
+            append_first(choices, items_max, |name, strategy| {
+                let strategy = strategy.clone();
+                StrategyChoice { name: name.to_name(), strategy }.encode(out);
+                true
+            })
+        }
+    };
+    TableItems { encoded, rest_after }
+}
+
+/// Appends the first entries; `append` returns whether an entry is shown. Returns the name after which further ones follow.
+fn append_first<'a, E>(
+    entries: impl Iterator<Item = (NameRef<'a>, E)>,
+    items_max: usize,
+    mut append: impl FnMut(NameRef<'a>, E) -> bool,
+) -> Option<Name> {
+    let mut entries = entries.peekable();
+    let (mut left, mut hidden_left) = (items_max, HIDDEN_MAX);
+    while left > 0
+        && let Some((name, entry)) = entries.next()
+    {
+        let count = if append(name, entry) { &mut left } else { &mut hidden_left };
+        *count -= 1;
+        if *count == 0 {
+            return entries.peek().map(|_| name.to_name());
         }
     }
-    out
+    None
 }

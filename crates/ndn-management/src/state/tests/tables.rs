@@ -941,7 +941,7 @@ fn parts_of_tables_are_those_of_their_datasets() {
         assert!(harness.command(APP, Verb::RibRegister, &named(uri)).is_ok());
     }
     let mut part = |part: TablePart, items_max: usize| {
-        harness.state.table_part(harness.now, &part, items_max, &harness.telemetry)
+        harness.state.table_part(harness.now, &part, items_max, &harness.telemetry).encoded
     };
     let range = |prefix: &str, after: Option<&str>| NameRange {
         prefix: name(prefix),
@@ -994,13 +994,54 @@ fn parts_of_tables_leave_out_what_is_being_removed() {
     let next_hops = harness.state.fib().iter();
     let living = next_hops.filter(|(_, hops)| hops.iter().all(|hop| hop.face_id == OTHER));
     let living: Vec<Name> = living.map(|(name, _)| name.to_name()).collect();
-    let mut part =
-        |part: TablePart| harness.state.table_part(harness.now, &part, 5, &harness.telemetry);
-    let rib: Vec<RibEntry> = decode_dataset(&part(TablePart::Rib(NameRange::default()))).unwrap();
+    let rib: Vec<RibEntry> = all_parts(&mut harness, TablePart::Rib, 5);
     let shown: Vec<String> = rib.iter().map(|entry| entry.name.to_string()).collect();
-    let unexpired = (0..COUNT).filter(|number| number % 3 == 2).map(uri);
-    assert_eq!(shown, unexpired.take(5).collect::<Vec<_>>());
-    let fib: Vec<FibEntry> = decode_dataset(&part(TablePart::Fib(NameRange::default()))).unwrap();
+    let unexpired: Vec<String> = (0..COUNT).filter(|number| number % 3 == 2).map(uri).collect();
+    assert_eq!(shown, unexpired);
+    let fib: Vec<FibEntry> = all_parts(&mut harness, TablePart::Fib, 5);
     let shown: Vec<Name> = fib.into_iter().map(|entry| entry.name).collect();
-    assert_eq!(shown, living[..5]);
+    assert_eq!(shown, living);
+}
+
+/// The items of a table, read in parts of at most this number of items.
+fn all_parts<T: DatasetItem>(
+    harness: &mut Harness,
+    part: fn(NameRange) -> TablePart,
+    items_max: usize,
+) -> Vec<T> {
+    let (mut all, mut range) = (Vec::new(), NameRange::default());
+    loop {
+        let (now, part) = (harness.now, part(range.clone()));
+        let read = harness.state.table_part(now, &part, items_max, &harness.telemetry);
+        let items: Vec<T> = decode_dataset(&read.encoded).unwrap();
+        assert!(items.len() <= items_max);
+        all.extend(items);
+        if read.rest_after.is_none() {
+            return all;
+        }
+        range.after = read.rest_after;
+    }
+}
+
+#[test]
+fn hidden_entries_end_a_part() {
+    let mut harness = Harness::new();
+    harness.state.face_created(harness.now, record(400, "fd://400", Scope::Local));
+    harness.run();
+    for number in 0..100 {
+        assert!(harness.command(APP, Verb::RibRegister, &named(&format!("/{number:02}"))).is_ok());
+    }
+    assert!(harness.command(400, Verb::RibRegister, &named("/last")).is_ok());
+    harness.state.face_destroyed(harness.now, APP);
+    for part in [TablePart::Rib, TablePart::Fib] {
+        let all = part(NameRange::default());
+        let read = harness.state.table_part(harness.now, &all, 1, &harness.telemetry);
+        assert!(read.encoded.is_empty(), "one reply does not visit all");
+        assert!(read.rest_after.is_some_and(|name| name < "/10".parse().unwrap()));
+    }
+    assert_eq!(all_parts::<RibEntry>(&mut harness, TablePart::Rib, 1).len(), 1);
+    assert_eq!(all_parts::<FibEntry>(&mut harness, TablePart::Fib, 1).len(), 1);
+    let none = TablePart::Rib(NameRange::default());
+    let read = harness.state.table_part(harness.now, &none, 0, &harness.telemetry);
+    assert!(read.encoded.is_empty());
 }
