@@ -63,6 +63,8 @@ const FIB_PER_ATTACKER: usize = 1024;
 const REQUESTS_AHEAD: usize = 100;
 /// Requests of users that wait for management at a time: of more, many would be dropped before it.
 const REQUESTS_AT_ONCE: usize = 100;
+/// In one of this number of attacks, the first series of requests is sent at once.
+const BURST_SEEDS: u64 = 4;
 /// Rules by which no certificate is trusted: each signed command waits for one.
 const COMMAND_RULES: &str = "rule { id rib for interest checker { type customized \
     key-locator { type name regex ^<>*<KEY><>{1,3}$ } } }\n\
@@ -465,6 +467,8 @@ struct Field {
     first_failed: Option<String>,
     /// The last requests of the users, which they repeat.
     repeated: Option<UserRequests>,
+    /// The next series of requests is sent at once, without regard to what is dropped.
+    is_burst_next: bool,
     /// Prefixes for which users may have chosen strategies. These stay when the face of the user closes.
     chosen: BTreeSet<Name>,
     outcome: AttackOutcome,
@@ -571,6 +575,7 @@ impl Field {
             round: 0,
             first_failed: None,
             repeated: None,
+            is_burst_next: attack.seed.is_multiple_of(BURST_SEEDS),
             chosen: BTreeSet::new(),
             outcome: AttackOutcome::default(),
         };
@@ -833,6 +838,7 @@ impl Field {
         let filler = "u".repeat(length);
         let prefix = |round, serial: usize| name(&format!("/user/{round}/{serial}/{filler}"));
         let round = self.round;
+        let is_burst = std::mem::take(&mut self.is_burst_next);
         for number in 0..count {
             let prefix = prefix(round, number % names.max(1));
             if wish == Wish::Strategies {
@@ -840,7 +846,7 @@ impl Field {
             }
             let (serial, unix_ms) = self.stamp();
             let request = wish.request(&prefix, serial, unix_ms);
-            self.send_request(number, request)?;
+            self.send_request(number, request, is_burst)?;
             self.outcome.requests += 1;
         }
         self.settle()?;
@@ -848,15 +854,20 @@ impl Field {
             let (serial, unix_ms) = self.stamp();
             let prefix = prefix(round, number % names.max(1));
             let Some(withdrawal) = wish.withdrawal(&prefix, serial, unix_ms) else { break };
-            self.send_request(number, withdrawal)?;
+            self.send_request(number, withdrawal, is_burst)?;
         }
         self.repeated = Some(*requests);
         self.settle()
     }
 
-    /// Sends a request of a series, after the earlier ones have reached management.
-    fn send_request(&mut self, number: usize, request: Vec<u8>) -> Result<(), String> {
-        if number.is_multiple_of(REQUESTS_AT_ONCE) {
+    /// Sends a request of a series; unless this is a burst, after the earlier ones have reached management.
+    fn send_request(
+        &mut self,
+        number: usize,
+        request: Vec<u8>,
+        is_burst: bool,
+    ) -> Result<(), String> {
+        if !is_burst && number.is_multiple_of(REQUESTS_AT_ONCE) {
             self.settle()?;
         }
         self.send_attack(number % self.attackers.len(), request)
