@@ -1,13 +1,14 @@
 //! Use of the rings to other workers while these have little room, by principal.
 //!
 //! Packets that are not read wait in the kernel, which holds back the sender of a stream. What has to wait is what fills
-//! the rings: an eighth of each is kept for principals, and sockets or ports that several share. Each may send an eighth of it, or
-//! half of what is left if that is less, and is then not read again until there is more room. All others go on, and so do
+//! the rings: an eighth of each is kept for principals, and sockets or ports that several share. Each may send an eighth of it, but
+//! a burst at least, or half of what is left if that is less, and is then not read again until there is more room. All others go on, and so do
 //! their packets for workers that have room. With the longest rings, some fourteen that send as much as they can use it up.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use ndn_forwarding::BURST_SIZE;
 use ndn_types::{PrincipalKey, Timestamp};
 
 /// Time for which parts of the room are counted at least.
@@ -105,12 +106,12 @@ impl Crowding {
         }
     }
 
-    /// Messages that a user may still send: an eighth of the room, and leaving as many to others as it has sent.
+    /// Messages that a user may still send: an eighth of the room or a burst, and leaving as many to others as it has sent.
     pub(super) fn part_left(&self, user: RingUser) -> usize {
         let sent = self.messages.get(&user).copied().unwrap_or_default();
         let left = self.room.saturating_sub(self.total);
         let half = left.saturating_sub(sent).div_ceil(2);
-        half.min((self.room / 8).saturating_sub(sent))
+        half.min((self.room / 8).max(BURST_SIZE).saturating_sub(sent))
     }
 
     /// Whether to wait longer. If not, the wait is counted; one that ends because there is room is not.
@@ -131,23 +132,25 @@ mod tests {
     #[test]
     fn users_send_an_eighth_or_half_of_what_is_left() {
         let [first, second, idle] = [1, 2, 3].map(RingUser::Shared);
-        let mut crowding = Crowding::new(80);
+        let mut crowding = Crowding::new(640);
         let start = Timestamp::from_millis(7);
         crowding.begin(start);
-        crowding.note(first, 9);
-        assert_eq!((crowding.part_left(first), crowding.part_left(second)), (1, 10));
-        crowding.note(first, 1);
+        crowding.note(first, 72);
+        assert_eq!((crowding.part_left(first), crowding.part_left(second)), (8, 80));
+        crowding.note(first, 8);
         crowding.note(idle, 0);
-        assert_eq!((crowding.part_left(first), crowding.part_left(second)), (0, 10));
-        // Others have sent 66.
-        crowding.note(RingUser::Shared(4), 56);
-        assert_eq!((crowding.part_left(second), crowding.part_left(idle)), (7, 7));
-        crowding.note(second, 3);
-        assert_eq!((crowding.part_left(second), crowding.part_left(idle)), (4, 6));
+        assert_eq!((crowding.part_left(first), crowding.part_left(second)), (0, 80));
+        // 528 of all.
+        crowding.note(RingUser::Shared(4), 448);
+        assert_eq!((crowding.part_left(second), crowding.part_left(idle)), (56, 56));
+        crowding.note(second, 24);
+        assert_eq!((crowding.part_left(second), crowding.part_left(idle)), (32, 44));
         crowding.end(start.plus(PERIOD / 2));
         assert_eq!(crowding.part_left(first), 0, "the rings fill and empty within a period");
         crowding.end(start.plus(PERIOD));
-        assert_eq!(crowding.part_left(first), 10);
+        assert_eq!(crowding.part_left(first), 80);
+        assert_eq!(Crowding::new(160).part_left(first), BURST_SIZE);
+        assert_eq!(Crowding::new(64).part_left(first), BURST_SIZE / 2);
     }
 
     #[test]
