@@ -17,6 +17,10 @@ const RUNS_MIN: usize = 4;
 /// Share that a run satisfies at least if it shows no limit of its throughput.
 const SATISFIED_MIN: f64 = 0.95;
 
+/// Share of answers from which on a run counts as it is in the normal distribution of capacities. One with fewer is lower than all
+/// others for ranks, but its logarithm says nothing of those above.
+const ANSWERED_MIN: f64 = 0.01;
+
 /// Answers of a run and of its model.
 pub(super) struct Answers {
     pub(super) setting: Setting,
@@ -95,6 +99,9 @@ impl Default for Throughput {
 
 impl Throughput {
     pub(super) fn of(all: &[Answers]) -> Self {
+        let answered = all.iter().filter(|one| one.measured >= ANSWERED_MIN);
+        let lowest = answered.map(|one| one.capacity().log_ratio).min_by(f64::total_cmp);
+        let lowest = lowest.unwrap_or(f64::MIN);
         let all: Vec<(Setting, RunCapacity)> =
             all.iter().map(|one| (one.setting, one.capacity())).collect();
         let mut capacities: Vec<RunCapacity> = all.iter().map(|(_, one)| *one).collect();
@@ -112,7 +119,7 @@ impl Throughput {
             ..Self::default()
         };
         if own.runs >= RUNS_MIN {
-            let values = capacities.iter().map(|one| (one.log_ratio, one.is_least));
+            let values = capacities.iter().map(|one| (one.log_ratio.max(lowest), one.is_least));
             let Normal { mean, deviation } = Normal::of(values);
             // Where runs have two modes, the median is in the more frequent one.
             let middle = median(&capacities).unwrap_or(mean);
@@ -329,6 +336,19 @@ mod tests {
             (0..100).filter(|number| range.contains(&ratio(*number))).count()
         };
         assert!(inside(0.9) >= 90 && inside(0.7) >= 70, "{} {}", inside(0.9), inside(0.7));
+    }
+
+    #[test]
+    fn run_without_answers_is_the_lowest_and_does_not_widen_the_upper_side() {
+        let share = |number: u32| 0.5 + 0.01 * f64::from(number % 7);
+        let mut all: Vec<Answers> =
+            (0..53).map(|number| answers(share(number), 0.53, 0.5, f64::from(number))).collect();
+        let [_, above] = Throughput::of(&all).deviations_at(0.99);
+        all.push(answers(1e-6, 0.53, 0.5, 99.0));
+        let throughput = Throughput::of(&all);
+        assert!(throughput.capacities[0].log_ratio < -10.0);
+        let found = throughput.deviations_at(0.99)[1];
+        assert!(found < 1.5 * above, "{found}, {above} without it");
     }
 
     /// Runs at six loads, of which some have half the capacity of the others: the interval contains a further run as often as it

@@ -324,12 +324,16 @@ fn basis(ranks: Ranks, confidence: f64) -> String {
     let Ranks { runs, needed } = ranks;
     if ranks.suffice() {
         return format!(
-            "the probability is by rank: {percent} % needs {needed} runs, and the campaign has {runs}"
+            "the probability is by rank: {percent} % needs {needed} runs, and {runs} of the campaign count"
         );
     }
+    if runs == 0 {
+        return "the probability is not by rank: no run of the campaign loses Interests, so that a distribution is assumed"
+            .to_owned();
+    }
     format!(
-        "the probability is not by rank: {percent} % needs {needed} runs, and the campaign has {runs}; below the slowest of \
-         them, a distribution is assumed"
+        "the probability is not by rank: {percent} % needs {needed} runs, and {runs} of the campaign count; below the slowest \
+         of them, a distribution is assumed"
     )
 }
 
