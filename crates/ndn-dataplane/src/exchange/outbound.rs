@@ -34,6 +34,8 @@ pub struct Outbound {
     leaves_reserve: bool,
     /// Messages that the read in progress may still send into the eighth for parts.
     part: usize,
+    /// Slots that packets of the current burst leave free, by kind: two eighths, one with a part, or none.
+    kept: [usize; KINDS.len()],
     sleepers: Box<[Arc<Sleeper>]>,
     /// Workers that were sent something since the last wake-up, a bit each.
     touched: u64,
@@ -70,6 +72,7 @@ impl Outbound {
             eighths: KINDS.map(eighth),
             leaves_reserve: false,
             part: 0,
+            kept: [0; KINDS.len()],
             rings: rings.into_boxed_slice(),
             sleepers: sleepers.into(),
             touched: 0,
@@ -95,30 +98,35 @@ impl Outbound {
     /// Sends a message that results from a packet. Returns false if there was no room and it was dropped and counted.
     pub fn send(&mut self, to: usize, message: Message, pool: &PacketPool) -> bool {
         let kind = message.kind();
-        let mut message = Some(message);
-        let make = || message.take().unwrap_or(Message::Taken);
-        let is_sent = self.send_result(to, kind, make);
-        is_sent || self.drop_message(to, kind, message, pool)
+        let is_sent = self.send_leaving(0, to, message, pool);
+        if is_sent && self.part > 0 {
+            self.charge_burst(to, kind);
+        }
+        is_sent
     }
 
     /// Sends a received frame to the worker of its face. Without room it is dropped and counted.
     pub(crate) fn send_frame(&mut self, to: usize, frame: RemoteFrame, pool: &PacketPool) {
         let message = Message::RemoteFrame(frame);
         let kind = message.kind();
-        let mut message = Some(message);
-        if !self.send_received(to, kind, || message.take().unwrap_or(Message::Taken)) {
-            self.drop_message(to, kind, message, pool);
+        let kept = if self.part > 0 { 1 } else { 2 } * self.eighths[ring_index(kind)];
+        if self.send_leaving(kept, to, message, pool) && self.part > 0 {
+            self.charge(to, kind);
         }
     }
 
-    /// Drops a message for which there is no room.
-    fn drop_message(
+    fn send_leaving(
         &mut self,
+        reserve: usize,
         to: usize,
-        kind: PacketKind,
-        message: Option<Message>,
+        message: Message,
         pool: &PacketPool,
     ) -> bool {
+        let kind = message.kind();
+        let mut message = Some(message);
+        if self.send_with(to, kind, reserve, || message.take().unwrap_or(Message::Taken)) {
+            return true;
+        }
         message.into_iter().for_each(|message| message.release(pool));
         self.count_drop(to, kind);
         false
@@ -127,56 +135,14 @@ impl Outbound {
     /// Begins a read of which this number of messages may go into the eighth of the rings that is kept for parts.
     pub(crate) fn grant(&mut self, part: usize) {
         self.part = part;
+        self.keep();
     }
 
     /// Ends the read. Returns what is left of its part.
     pub(crate) fn revoke(&mut self) -> usize {
-        std::mem::take(&mut self.part)
-    }
-
-    /// Sends what was received if there is room beside what is kept for others. The part of the principal is used last.
-    #[inline(always)]
-    fn send_received(
-        &mut self,
-        to: usize,
-        kind: PacketKind,
-        mut make: impl FnMut() -> Message,
-    ) -> bool {
-        let eighth = self.eighths[ring_index(kind)];
-        self.send_with(to, kind, 2 * eighth, &mut make)
-            || self.part > 0 && self.send_of_part(to, kind, eighth, make)
-    }
-
-    #[cold]
-    fn send_of_part(
-        &mut self,
-        to: usize,
-        kind: PacketKind,
-        eighth: usize,
-        make: impl FnOnce() -> Message,
-    ) -> bool {
-        let is_sent = self.send_with(to, kind, eighth, make);
-        self.part -= usize::from(is_sent);
-        is_sent
-    }
-
-    /// Sends what results from a packet if there is any room. It is of the part of the principal that has sent the packet, if
-    /// it takes room that is kept for others.
-    #[inline(always)]
-    fn send_result(&mut self, to: usize, kind: PacketKind, make: impl FnOnce() -> Message) -> bool {
-        let is_sent = self.send_with(to, kind, 0, make);
-        if self.part > 0 && self.leaves_reserve && is_sent {
-            self.charge_part(to, kind);
-        }
-        is_sent
-    }
-
-    #[cold]
-    fn charge_part(&mut self, to: usize, kind: PacketKind) {
-        let kept = 2 * self.eighths[ring_index(kind)];
-        let rings = self.rings.get(to).and_then(Option::as_ref);
-        let takes_kept = rings.is_some_and(|rings| rings[ring_index(kind)].room_up_to(kept) < kept);
-        self.part -= usize::from(takes_kept);
+        let left = std::mem::take(&mut self.part);
+        self.keep();
+        left
     }
 
     /// Sets whether the packets of a burst leave two eighths of each ring free: received ones do, crossed ones and those of
@@ -184,6 +150,35 @@ impl Outbound {
     #[inline]
     pub(crate) fn leave_reserve(&mut self, leaves_reserve: bool) {
         self.leaves_reserve = leaves_reserve;
+        self.keep();
+    }
+
+    fn keep(&mut self) {
+        let kept = match (self.leaves_reserve, self.part) {
+            (false, _) => 0,
+            (true, 0) => 2,
+            (true, _) => 1,
+        };
+        self.kept = self.eighths.map(|eighth| kept * eighth);
+    }
+
+    /// Takes a message that was sent from the part, if it is one of a received burst.
+    #[cold]
+    fn charge_burst(&mut self, to: usize, kind: PacketKind) {
+        if self.leaves_reserve {
+            self.charge(to, kind);
+        }
+    }
+
+    /// Takes a message that was sent from the part, if it lies in what is kept for others.
+    #[cold]
+    fn charge(&mut self, to: usize, kind: PacketKind) {
+        let kept = 2 * self.eighths[ring_index(kind)];
+        let rings = self.rings.get(to).and_then(Option::as_ref);
+        if rings.is_some_and(|rings| rings[ring_index(kind)].room_up_to(kept) < kept) {
+            self.part -= 1;
+            self.keep();
+        }
     }
 
     /// Sends packet `index` of a burst to the shard of a worker. Without room, which is counted, an Interest keeps its
@@ -191,13 +186,12 @@ impl Outbound {
     #[inline]
     pub fn send_packet(&mut self, to: usize, burst: &mut Burst, index: usize, pool: &PacketPool) {
         let kind = burst.kind(index);
-        let eighth = self.eighths[ring_index(kind)];
-        let reserve = if self.leaves_reserve { 2 * eighth } else { 0 };
-        let mut make = || Message::Shard(ShardMessage::Packet(burst.take_packet(index)));
-        let is_sent = self.send_with(to, kind, reserve, &mut make)
-            || self.part > 0 && self.leaves_reserve && self.send_of_part(to, kind, eighth, make);
-        if !is_sent {
+        let kept = self.kept[ring_index(kind)];
+        let make = || Message::Shard(ShardMessage::Packet(burst.take_packet(index)));
+        if !self.send_with(to, kind, kept, make) {
             self.refuse_packet(to, burst, index, pool);
+        } else if self.part > 0 {
+            self.charge_burst(to, kind);
         }
     }
 
@@ -360,14 +354,12 @@ impl Outbound {
             })
         };
         // Answers end Interests of others; a forwarded Interest is one more.
-        let is_sent = if kind == PacketKind::Interest && self.leaves_reserve {
-            self.send_received(to, kind, make)
-        } else {
-            self.send_result(to, kind, make)
-        };
-        if !is_sent {
+        let kept = if kind == PacketKind::Interest { self.kept[ring_index(kind)] } else { 0 };
+        if !self.send_with(to, kind, kept, make) {
             handle.into_iter().for_each(|handle| pool.release(handle));
             self.count_drop(to, kind);
+        } else if self.part > 0 {
+            self.charge_burst(to, kind);
         }
     }
 
