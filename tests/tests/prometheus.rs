@@ -159,7 +159,7 @@ fn transfers_that_push(forwarder: &ForwarderProcess, prometheus: &str) -> Vec<Pr
     std::fs::write(path("object"), vec![7; 100_000]).unwrap();
     std::fs::create_dir(path("served")).unwrap();
     // Longer than an interval, so that there are rates.
-    std::fs::write(path("served/file"), vec![7; 20_000_000]).unwrap();
+    std::fs::write(path("served/file"), vec![7; 60_000_000]).unwrap();
     let url = format!("http://{prometheus}/api/v1/write");
     let push = ["--metrics-push", &url, "--metrics-run", "r", "--metrics-interval", "100ms"];
     let start = |name: &str, arguments: &[&str], text: &str| {
