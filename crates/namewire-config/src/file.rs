@@ -6,10 +6,10 @@ use toml::de::DeTable;
 
 use crate::config::Config;
 use crate::conflict::{Conflict, Warning};
-use crate::declaration::read_table;
+use crate::declaration::{Described, Description, Table as _, describe_table, read_table};
 use crate::error::{ConfigError, FILE_BYTES_MAX, Problem};
 use crate::key_location::{find_all, is_present};
-use crate::reader::{Findings, Section};
+use crate::reader::{Findings, Place, Section};
 use crate::text_file;
 
 /// Reads and checks the configuration file at `path`.
@@ -78,7 +78,7 @@ pub fn locate_warning(path: &Path, warning: &Warning) -> ConfigError {
 
 /// Reads a configuration and its problems, or the problems of its syntax.
 pub(crate) fn read(text: &str) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
-    let findings = Findings::default();
+    let findings = Findings::new(places);
     let (document, syntax_errors) = DeTable::parse_recoverable(text);
     for error in &syntax_errors {
         let (span, message) = (error.span().unwrap_or(0..0), error.message().trim_end());
@@ -103,6 +103,27 @@ pub(crate) fn read(text: &str) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
         problems.push(Problem { span, related, message, help: None });
     }
     Ok((config, problems))
+}
+
+/// The settings and tables of the configuration.
+fn places() -> Vec<Place> {
+    fn add(places: &mut Vec<Place>, described: Described) {
+        let Described { path, description, .. } = described;
+        let (shown, is_table, entries) = match description {
+            Description::Setting { .. } => (path.clone(), false, Vec::new()),
+            Description::Table { is_item: true, entries, .. } => {
+                (format!("[[{path}]]"), true, entries)
+            }
+            Description::Table { entries, .. } => (format!("[{path}]"), true, entries),
+            Description::Entries { .. } => (format!("[{path}]"), true, Vec::new()),
+        };
+        places.push(Place { path, shown, is_table });
+        entries.into_iter().for_each(|entry| add(places, entry));
+    }
+    let mut places = Vec::new();
+    let tables = describe_table("", &Config::initial());
+    tables.into_iter().for_each(|table| add(&mut places, table));
+    places
 }
 
 /// Whether a text is a configuration of NFD: its INFO format, with its sections.

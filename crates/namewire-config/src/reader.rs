@@ -22,9 +22,24 @@ const MISPLACED: [(&str, &str); 2] = [
     ),
 ];
 
+/// A setting or table of the configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// Its dotted path.
+    pub(crate) path: String,
+    /// As it is written for a person: `[a.b]` for a table, `[[a]]` for one that can be repeated.
+    pub(crate) shown: String,
+    pub(crate) is_table: bool,
+}
+
+/// Places with the words of an unknown key are proposed if there are at most this many.
+const PLACES_SHOWN_MAX: usize = 3;
+
 /// The problems of a document, collected by all of its sections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Findings {
+    /// The settings and tables of the configuration, among which unknown keys are looked for.
+    places: fn() -> Vec<Place>,
     problems: RefCell<Vec<Problem>>,
     /// Of each array of tables, by dotted path: the numbers of the tables that were read without a problem in a
     /// required setting, and are in the configuration.
@@ -32,6 +47,11 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
+    /// No problems yet, in a configuration with these settings and tables.
+    pub(crate) fn new(places: fn() -> Vec<Place>) -> Self {
+        Self { places, problems: RefCell::default(), items: RefCell::default() }
+    }
+
     pub(crate) fn report(&self, span: Range<usize>, message: String, help: Option<String>) {
         let problem = Problem { span: Some(span), related: Vec::new(), message, help };
         self.problems.borrow_mut().push(problem);
@@ -163,16 +183,16 @@ impl<'a> Section<'a> {
 
     /// Reports the unknown keys. Returns whether all required settings were read.
     pub(crate) fn finish(self) -> bool {
-        for (key, _) in self.table.into_iter().flatten() {
+        for (key, value) in self.table.into_iter().flatten() {
             let name = key.get_ref().as_ref();
             if !self.known.contains(&name) {
-                self.report_unknown(name, key.span());
+                self.report_unknown(name, key.span(), is_table(value.get_ref()));
             }
         }
         self.is_complete
     }
 
-    fn report_unknown(&self, name: &str, span: Range<usize>) {
+    fn report_unknown(&self, name: &str, span: Range<usize>, is_table: bool) {
         let path = self.path_of(name);
         if let Some((_, place)) = MISPLACED.iter().find(|(misplaced, _)| *misplaced == path) {
             let message = format!("`{path}` is no key here");
@@ -182,9 +202,14 @@ impl<'a> Section<'a> {
             true => String::new(),
             false => format!(" in `{}`", self.path),
         };
-        let help = match closest(name, &self.known) {
-            Some(suggestion) => format!("did you mean `{suggestion}`?"),
-            None => format!("known here: {}", self.known.join(", ")),
+        let elsewhere = || with_words(&path, name, (self.findings.places)(), is_table);
+        let help = if let Some(suggestion) = closest(name, &self.known) {
+            format!("did you mean `{suggestion}`?")
+        } else if let Some(places) = elsewhere() {
+            let places = places.iter().map(|place| format!("`{}`", place.shown));
+            format!("did you mean {}?", places.collect::<Vec<_>>().join(" or "))
+        } else {
+            format!("known here: {}", self.known.join(", "))
         };
         self.findings.report(span, format!("unknown key `{name}`{place}"), Some(help));
     }
@@ -194,14 +219,56 @@ impl<'a> Section<'a> {
     }
 }
 
-/// The known word nearest to a mistyped one, if any is near.
+/// Whether a value is a table, or an array of tables.
+fn is_table(value: &DeValue<'_>) -> bool {
+    if let DeValue::Array(items) = value {
+        return items.iter().any(|item| item.get_ref().as_table().is_some());
+    }
+    value.as_table().is_some()
+}
+
+/// The settings, or tables, whose paths have the words of this key and as few others as possible: those of its path if there
+/// are any, otherwise those of its name.
+fn with_words(
+    path: &str,
+    name: &str,
+    mut places: Vec<Place>,
+    is_table: bool,
+) -> Option<Vec<Place>> {
+    fn words(text: &str) -> Vec<&str> {
+        // `route` is in `static_routes`.
+        text.split(['.', '_', '-']).map(|word| word.trim_end_matches('s')).collect()
+    }
+    places.retain(|place| place.is_table == is_table);
+    [path, name].into_iter().find_map(|typed| {
+        let typed = words(typed);
+        let has_words = |place: &&Place| {
+            let of_place = words(&place.path);
+            typed.iter().all(|word| of_place.contains(word))
+        };
+        let found = places.iter().filter(has_words);
+        let fewest = found.clone().map(|place| words(&place.path).len()).min()?;
+        let found = found.filter(|place| words(&place.path).len() == fewest);
+        Some(found.cloned().collect::<Vec<_>>()).filter(|found| found.len() <= PLACES_SHOWN_MAX)
+    })
+}
+
+/// The known word nearest to a mistyped one, if any is near. Of several words, each is.
 #[must_use]
 pub fn closest<'k>(typed: &str, known: &[&'k str]) -> Option<&'k str> {
-    let threshold = (typed.chars().count() / 3).max(2);
+    let third_of = |word: &str| word.chars().count() / 3;
+    let words = typed.split('_').count();
+    let is_near = |key: &str| {
+        words == 1
+            || words != key.split('_').count()
+            || typed.split('_').zip(key.split('_')).all(|(word, other)| {
+                edit_distance(word, other) <= third_of(word).max(third_of(other)).max(1)
+            })
+    };
     known
         .iter()
         .map(|key| (edit_distance(typed, key), *key))
-        .filter(|(distance, _)| *distance <= threshold)
+        .filter(|(distance, key)| *distance <= third_of(typed).max(2) && is_near(key))
         .min()
         .map(|(_, key)| key)
 }

@@ -111,6 +111,31 @@ fn unknown_key_without_similar_key_lists_known_keys() {
 }
 
 #[test]
+fn key_of_another_table_is_named_with_its_table() {
+    for (text, help) in [
+        ("[udp]\nport = 1", "`udp` (did you mean `[listeners.udp]`?)"),
+        ("[unix]\nmode = 1", "`unix` (did you mean `[listeners.unix]`?)"),
+        ("[route]\nprefix = 1", "`route` (did you mean `[[static_routes]]`?)"),
+        ("[[face]]\nuri = 1", "(did you mean `faces`?)"),
+        (
+            "[tables]\ncs_capacity = 1",
+            "(did you mean `tables.cs.capacity_packets` or `tables.cs.capacity_bytes`?)",
+        ),
+        ("pit_capacity = 1", "`pit_capacity` (did you mean `tables.pit_capacity`?)"),
+        (
+            "[tables]\ncapacity = 1",
+            "(did you mean `tables.pit_capacity` or `tables.fib_capacity`?)",
+        ),
+        ("[tables]\nfib_capcity = 16", "(did you mean `fib_capacity`?)"),
+        ("[tables]\nfibcapacity = 16", "(did you mean `fib_capacity`?)"),
+    ] {
+        let found = problems_of(text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].ends_with(help), "{found:?}");
+    }
+}
+
+#[test]
 fn numbers_that_overflow_their_type_report_the_limits_of_the_setting() {
     for (text, bounds) in [
         ("listeners.tcp.port = -1", "between 1 and 65535"),
