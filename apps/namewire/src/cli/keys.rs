@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ndn_client::fetch::{UncheckedSignature, Verification};
 use ndn_client::rules::DataRules;
 use ndn_client::{Trust, verifier_from_text};
+use ndn_security::trust::TrustPolicy;
 use ndn_security::{
     DigestSigner, HmacKey, KeyError, KeySigner, Locator, NullSigner, PrivateKey, SafeBag, Signer,
     Verifier,
@@ -146,8 +147,8 @@ fn private_key(file: &str, text: &str) -> Outcome<(PrivateKey, Locator)> {
         }
         let first_words = text.lines().filter_map(|line| line.split_whitespace().next());
         let mut first_words = first_words.map(|word| word.trim_matches(['[', ']']));
-        if first_words.any(|word| matches!(word, "rule" | "anchor" | "trust-anchor" | "validator"))
-        {
+        let is_of_rules = |word| matches!(word, "rule" | "anchor" | "trust-anchor" | "validator");
+        if TrustPolicy::is_text(text) || first_words.any(is_of_rules) {
             return Failure::Input(format!(
                 "{file} is a file of trust rules, not a key: use --verify rules:{file}"
             ));

@@ -16,11 +16,21 @@ const DIGEST: &str = "digest";
 
 impl TrustPolicy {
     /// Whether rules are in the format of [`Self::from_text`]: the first line that is not empty or a comment begins with
-    /// `anchor`, `data`, `key` or `route`.
+    /// `anchor`, `data`, `key` or `route`. If it does not, the line may be misspelt: another one that has the form of a rule
+    /// decides, unless there are braces, as in the format of ndn-cxx.
     #[must_use]
     pub fn is_text(text: &str) -> bool {
-        let first = text.lines().find_map(|line| words(line).next());
-        first.is_some_and(|word| matches!(word, "anchor" | "data" | "key" | "route"))
+        let lines = || text.lines().map(|line| words(line).collect::<Vec<_>>());
+        let has_keyword = |line: &[&str]| {
+            line.first().is_some_and(|word| matches!(*word, "anchor" | "data" | "key" | "route"))
+        };
+        let is_rule = |line: &[&str]| has_keyword(line) || matches!(line, [_, _, "by", _]);
+        let has_brace = |line: &[&str]| {
+            matches!(line.first(), Some(&("{" | "}"))) || matches!(line.last(), Some(&("{" | "}")))
+        };
+        let first = lines().find(|line| !line.is_empty());
+        first.is_some_and(|line| has_keyword(&line))
+            || (lines().any(|line| is_rule(&line)) && !lines().any(|line| has_brace(&line)))
     }
 
     /// Whether rules have lines that limit registrations to prefixes.

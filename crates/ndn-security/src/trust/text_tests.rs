@@ -123,6 +123,25 @@ fn verdict_of_removed_anchors_is_dropped() {
     assert_eq!(missing(policy.validate(&packet, &[], NOW)), needed(&lab.site));
 }
 
+/// The error of a misspelt line is that of the format in which the file is.
+#[test]
+fn misspelt_line_has_the_error_of_its_format() {
+    let lab = Lab::new();
+    let error = |rules: &str| policy(rules, &lab.root).unwrap_err().to_string();
+    let lines = "neither `anchor FILE`, `data NAMES by IDENTITIES`";
+    for (rules, start, reason) in [
+        ("anchr root.cert\ndata /a by /b", "rules:1: ", lines),
+        ("# Whom we trust.\ndta /a by /b", "rules:2: ", lines),
+        ("anchor root.cert\ndta /a by /b", "rules:2: ", lines),
+        ("ruel\n{\n id x\n}", "rules:1: ", "unknown section `ruel`"),
+        ("ruel {\n id \"data /a by /b\"\n}", "rules:1: ", "unknown section `ruel`"),
+        ("trust-anchr {\n  data x by y\n}", "rules:1: ", "unknown section `trust-anchr`"),
+    ] {
+        let error = error(rules);
+        assert!(error.starts_with(start) && error.contains(reason), "{rules:?}: {error}");
+    }
+}
+
 const INFO_RULES: &str = r#"
 rule { id "all" for data filter { type name regex ^<>*$ } checker { type hierarchical } }
 trust-anchor { type file file-name root.cert refresh 1s }
