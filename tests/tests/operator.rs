@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use namewire_tests::{Process, Settings, noise, program, run_to_end, wait_until};
+use rustix::process::Signal;
 
 /// A command whose only information about the forwarder is `directory`.
 fn command_without_hints(arguments: &[&str], directory: &Path) -> Command {
@@ -175,6 +176,28 @@ fn unusable_root_is_reported() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(text.contains("/: "), "{arguments:?}: {text}");
     }
+}
+
+#[test]
+fn stopped_forwarder_is_named_by_all_commands() {
+    let forwarder = Settings::new().start_program();
+    forwarder.process.signal(Signal::STOP);
+    let commands = [
+        &["peek", "/a", "--lifetime", "100ms"][..],
+        &["get", "/a", "-o", "-"],
+        &["face", "list"],
+        &["status"],
+    ];
+    let started = commands.map(|command| forwarder.spawn(command[0], command));
+    for mut command in started {
+        let status = command.wait();
+        let text = command.stderr();
+        assert_eq!(status.code(), Some(4), "{text}");
+        let pid = forwarder.process.pid().as_raw_nonzero();
+        let reason = format!("does not answer: process {pid} is stopped; `kill -CONT {pid}`");
+        assert!(text.contains(&reason), "{text}");
+    }
+    forwarder.process.signal(Signal::CONT);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ndn_sys::peer::{process_of_peer, user_of_peer};
+use ndn_sys::peer::{StoppedProcess, user_of_peer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -105,12 +105,8 @@ impl ControlClient {
 
     /// Determines why no answer has arrived.
     fn silent(&self) -> ControlError {
-        let stopped = process_of_peer(self.reader.get_ref()).filter(|pid| {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-            stat.is_ok_and(|stat| is_stopped(&stat))
-        });
-        ControlError::Silent(match stopped {
-            Some(pid) => format!("process {pid} is stopped; `kill -CONT {pid}` continues it"),
+        ControlError::Silent(match StoppedProcess::of_peer(self.reader.get_ref()) {
+            Some(stopped) => stopped.to_string(),
             None => "is the forwarder busy, or the socket that of applications? (--control names another)"
                 .to_owned(),
         })
@@ -121,12 +117,6 @@ impl ControlClient {
         let end = StreamEnd(self.reader.get_ref().try_clone()?);
         Ok((self.reader, end))
     }
-}
-
-/// Returns whether a line of /proc/PID/stat belongs to a stopped process (proc_pid_stat(5)).
-fn is_stopped(stat: &str) -> bool {
-    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
-    state.is_some_and(|state| state.starts_with(['T', 't']))
 }
 
 /// Ends a capture or a trace from another thread.
@@ -140,17 +130,5 @@ impl StreamEnd {
     /// The connection is closed already.
     pub fn finish(&self) -> io::Result<()> {
         self.0.shutdown(Shutdown::Write)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stopped_process_is_recognized() {
-        assert!(is_stopped("17 (a) b) T 1 17 17 0"));
-        assert!(!is_stopped("17 (T ) S 1 17 17 0"));
-        assert!(!is_stopped(""));
     }
 }

@@ -325,6 +325,23 @@ fn is_forbidden_digest(error: &CommandError) -> bool {
     matches!(error, CommandError::Refused { code, .. } if !hint_of_code(*code).is_empty())
 }
 
+/// While the forwarder is stopped by a signal, a lack of answers has this cause, whatever was asked for.
+pub(super) fn with_stopped_forwarder(failure: Failure) -> Failure {
+    let is_silent = |failure: &Failure| matches!(failure, Failure::NoAnswer(_));
+    let is_unregistered = matches!(&failure, Failure::Unregistered(reason) if is_silent(reason));
+    let (Some(address @ ForwarderAddress::Unix(path)), true) =
+        (REACHED.get(), is_silent(&failure) || is_unregistered)
+    else {
+        return failure;
+    };
+    match control_queries::stopped(path) {
+        Some(stopped) => {
+            Failure::NoAnswer(format!("the forwarder at {address} does not answer: {stopped}"))
+        }
+        None => failure,
+    }
+}
+
 /// The reason why the forwarder at this address does not respond, if known.
 fn why_silent(address: &ForwarderAddress) -> String {
     let full = control_queries::is_full(address).map(|limit| format!(" ({})", for_people(&limit)));

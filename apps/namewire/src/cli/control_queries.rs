@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use ndn_management::{ControlResponse, status};
 use ndn_packet::tlv::frame_len;
 use ndn_packet::{ContentType, DataBuilder, Interest, LpPacket, Name};
 use ndn_security::DigestSigner;
+use ndn_sys::peer::{StoppedProcess, process_that_listens};
 use rustix::io::Errno;
 
 use super::failure::{Failure, Outcome};
@@ -105,6 +106,14 @@ fn is_there(address: &ForwarderAddress) -> bool {
     // process has it.
     let tried = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
     tried.map_or_else(|error| Errno::from_io_error(&error) == Some(Errno::PROTOTYPE), |()| true)
+}
+
+/// The process of the forwarder with this Unix socket, if a signal has stopped it. Its control socket is tried first, as a
+/// connection there is no face.
+pub(super) fn stopped(socket: &Path) -> Option<StoppedProcess> {
+    let control = socket.with_extension("control.sock");
+    let process = [&*control, socket].into_iter().find_map(process_that_listens);
+    process.and_then(StoppedProcess::with_id)
 }
 
 /// Whether the forwarder at this address has reached its limit of faces. The query has a short
@@ -215,7 +224,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixListener;
-    use std::path::Path;
 
     use namewire_control::ManagementData;
     use ndn_packet::{Data, InterestBuilder};

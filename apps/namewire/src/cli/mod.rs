@@ -193,6 +193,7 @@ pub fn main() -> ExitCode {
     match execute(&arguments.command, tool.is_some()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
+            let failure = connect::with_stopped_forwarder(failure);
             let is_closed = matches!(failure, Failure::OutputClosed);
             if !is_closed && asks_for_json(&matches) {
                 failure.note_as_json();
