@@ -191,6 +191,7 @@ fn fields_of_json_are_those_of_the_reference() {
     let mut sections: BTreeMap<String, Value> = BTreeMap::new();
     let face = forwarder.json(&["face", "create", "udp4://127.0.0.1:11"]);
     let face = face["face_id"].to_string();
+    let _ = forwarder.output(&["route", "add", "/destroyed", &face]);
     for arguments in [
         &["status"][..],
         &["face", "create", "udp4://127.0.0.1:10"],

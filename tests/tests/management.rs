@@ -70,6 +70,62 @@ fn faces_are_created_shown_changed_and_destroyed() {
 }
 
 #[test]
+fn destroyed_face_reports_its_routes() {
+    let forwarder = Settings::new().udp().start();
+    let peer = "udp4://127.0.0.1:9";
+    let destroyed = |routes: &[&str], json: &[&str]| {
+        let _ = forwarder.output(&["face", "create", peer]);
+        for route in routes {
+            let _ = forwarder.output(&["route", "add", route, peer]);
+        }
+        forwarder.output(&[&["face", "destroy", peer][..], json].concat())
+    };
+    let text = destroyed(&["/b", "/a", "/c", "/d"], &[]);
+    assert!(text.ends_with("destroyed, and with it 4 routes: /a, /b, /c and 1 more\n"), "{text}");
+    let text = destroyed(&[], &[]);
+    assert!(text.ends_with("to udp4://127.0.0.1:9 destroyed\n"), "{text}");
+    let json: Value = serde_json::from_str(&destroyed(&["/a"], &["--json"])).unwrap();
+    let routes = array(&json["routes"]);
+    assert_eq!((routes.len(), &routes[0]["prefix"]), (1, &"/a".into()), "{json}");
+}
+
+#[test]
+fn faces_of_applications_have_their_processes() {
+    let forwarder = Settings::new().start();
+    let file = forwarder.directory().join("object");
+    std::fs::write(&file, "content").unwrap();
+    let put = ["put", "/object", file.to_str().unwrap()];
+    let mut server = forwarder.spawn("server", &put);
+    server.wait_for_output("published");
+    let pid = server.pid().as_raw_nonzero().get();
+    let faces = forwarder.json(&["face", "list"]);
+    let mut processes = array(&faces).iter().map(|face| &face["link"]["process"]);
+    let process = processes.find(|process| process["process_id"] == pid).unwrap();
+    assert!(process["command"].as_str().unwrap().starts_with("namewire"), "{process}");
+    assert_eq!(process["user_id"], rustix::process::geteuid().as_raw());
+    let shown = format!("process {pid} (namewire");
+    for command in [&["face", "list"][..], &["face", "list", "--long"], &["route", "list"]] {
+        let printed = forwarder.output(command);
+        assert!(printed.contains(&shown), "{printed}");
+    }
+    let second = forwarder.spawn("second", &put);
+    wait_until("the note", || {
+        let noted = second.stderr();
+        let is_noted = noted.contains("/object has 2 producers on this host, via face ");
+        (is_noted && noted.contains(&shown)).then_some(())
+    });
+}
+
+#[test]
+fn next_hop_of_an_unknown_scheme_is_refused_with_the_known_ones() {
+    let forwarder = Settings::new().start();
+    let refused = forwarder.run(&["route", "add", "/a", "nosuch://192.0.2.1"]);
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{text}");
+    assert!(text.contains("`nosuch` is no scheme of faces, which are udp, udp4,"), "{text}");
+}
+
+#[test]
 fn impossible_faces_are_rejected() {
     let forwarder = Settings::new().udp().start();
     for (uri, code) in [
@@ -217,6 +273,10 @@ fn strategies_are_chosen_and_inherited() {
     wait_until("the choice", || strategy_of("/a/b").contains("multicast").then_some(()));
     let _ = forwarder.output(&["strategy", "unset", "/a"]);
     wait_until("the inheritance", || strategy_of("/a/b").contains("best-route").then_some(()));
+    let without = forwarder.run(&["strategy", "unset", "/a"]);
+    let text = String::from_utf8_lossy(&without.stderr);
+    assert_eq!(without.status.code(), Some(1), "{text}");
+    assert!(text.contains("/a has no strategy of its own: it inherits "), "{text}");
     let unknown = forwarder.run(&["strategy", "set", "/a", "telepathy"]);
     assert_eq!(unknown.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("has no strategy"));
@@ -392,10 +452,12 @@ fn captured_packets_are_shown_as_they_arrive() {
         let shown = capture.stdout();
         shown.lines().next().map(str::to_owned)
     });
-    assert!(
-        line.contains(&format!("from {}: Interest /live/packet (CanBePrefix", forwarder.unix())),
-        "{line}"
-    );
+    let (before, packet) = line.split_once(": Interest ").unwrap();
+    assert!(packet.starts_with("/live/packet (CanBePrefix"), "{line}");
+    let (_, face) = before.split_once(" from face ").unwrap();
+    let (face_id, peer) = face.split_once(' ').unwrap();
+    assert!(face_id.parse::<u64>().is_ok(), "{line}");
+    assert_eq!(peer, format!("({})", forwarder.unix()), "{line}");
     assert!(capture.wait().success(), "{}", capture.everything());
     assert!(capture.stderr().contains("1 packet captured"), "{}", capture.everything());
 }

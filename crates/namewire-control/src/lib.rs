@@ -37,9 +37,9 @@ pub use log_feed::{LogFeed, LogLine, LogMessage, LogSelection, LogSeverity, LogS
 pub use packet_trace::{NextPacket, PacketTraceStream, TraceLine, TracedDecision, TracedPacket};
 pub use protocol::{
     AfXdpState, ConfigStatus, CsPolicy, Dispatch, DispatchEntry, FaceLimit, LedgerStatus,
-    LinkCounters, LinkDown, LogLevels, ManagementData, MemifRefusal, MemifStatus, NetworkInterface,
-    PrincipalStatus, RESULTS, Statistics, TableStatus, Version, VipNeighbour, VipObject, VipStatus,
-    WaitingFace, WebTransportStatus, WorkerStatistics, XdpProcess,
+    LinkCounters, LinkDown, LocalProcess, LogLevels, ManagementData, MemifRefusal, MemifStatus,
+    NetworkInterface, PrincipalStatus, RESULTS, Statistics, TableStatus, Version, VipNeighbour,
+    VipObject, VipStatus, WaitingFace, WebTransportStatus, WorkerStatistics, XdpProcess,
 };
 pub use requests::{Operations, REQUESTS, execute, management_timeout};
 #[cfg(target_os = "linux")]

@@ -330,6 +330,16 @@ results! {
         pub for_ms: u64,
     }
 
+    /// The process at the other end of a local face, as the kernel named it when it connected.
+    pub struct LocalProcess {
+        /// Its user ID.
+        pub user_id: u32,
+        /// Its process ID; null if only the user is known, as over TCP, and in another PID namespace.
+        pub process_id: Option<u32>,
+        /// The name of its command; null once it has ended.
+        pub command: Option<String>,
+    }
+
     /// Link state and counters of a face that are not part of management's datasets.
     pub struct LinkCounters {
         /// Set while the face is down.
@@ -338,6 +348,9 @@ results! {
         /// Driver of an Ethernet face's interface.
         #[serde(default)]
         pub driver: Option<String>,
+        /// The application at the other end of a local face.
+        #[serde(default)]
+        pub process: Option<LocalProcess>,
         /// Its counters.
         #[serde(flatten, with = "crate::values")]
         pub counters: FaceValues,

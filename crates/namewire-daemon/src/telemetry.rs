@@ -120,5 +120,11 @@ fn link_counters(face: &KnownFace, now: Timestamp) -> LinkCounters {
         reason: down.reason.clone(),
         for_ms: duration_ms(now - down.since),
     });
-    LinkCounters { down, driver: None, counters: counters.values(), drops: drops.collect() }
+    LinkCounters {
+        down,
+        driver: None,
+        process: face.process(),
+        counters: counters.values(),
+        drops: drops.collect(),
+    }
 }

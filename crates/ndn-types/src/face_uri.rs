@@ -48,6 +48,37 @@ pub enum FaceUriError {
 }
 
 impl FaceUri {
+    /// The schemes of faces, those that commands accept first.
+    pub const SCHEMES: &[&str] = &[
+        "udp",
+        "udp4",
+        "udp6",
+        "tcp",
+        "tcp4",
+        "tcp6",
+        "https",
+        "ether",
+        "memif",
+        "dev",
+        "udp4+dev",
+        "udp6+dev",
+        "unix",
+        "fd",
+        "ws",
+        "wsclient",
+        "quic",
+        "internal",
+        "memory",
+        "contentstore",
+        "null",
+    ];
+
+    /// Whether the scheme is one of [`Self::SCHEMES`].
+    #[must_use]
+    pub fn has_known_scheme(&self) -> bool {
+        Self::SCHEMES.contains(&self.scheme())
+    }
+
     /// Parses `text`.
     ///
     /// # Errors

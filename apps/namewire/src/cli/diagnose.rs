@@ -8,10 +8,11 @@ use std::time::Duration;
 use ndn_client::{Endpoint, ForwarderAddress};
 use ndn_management::{Dataset, FaceStatus, FibEntry};
 use ndn_packet::Name;
+use ndn_sys::peer::StoppedProcess;
 use ndn_types::Scope;
 
 use super::control_queries;
-use super::face::{down_for_people, peer_of};
+use super::face::{down_for_people, peers};
 use super::failure::{Failure, Outcome};
 use super::output;
 use namewire_control::{FaceLimit, LinkCounters, WaitingFace};
@@ -71,6 +72,8 @@ pub(super) async fn cause(endpoint: &Endpoint, name: &Name) -> Option<Cause> {
 pub(super) enum Cause {
     /// Datagrams to the forwarder at this address are refused.
     NotListening(ForwarderAddress),
+    /// A signal has stopped the forwarder.
+    Stopped(StoppedProcess),
     /// The forwarder has reached its limit of faces.
     FacesFull(FaceLimit),
     /// The forwarder has no route; faces to these peers of its configuration do not exist.
@@ -84,6 +87,9 @@ impl fmt::Display for Cause {
         match self {
             Self::NotListening(address) => {
                 write!(formatter, "no socket listens at {address}: datagrams to it are refused")
+            }
+            Self::Stopped(stopped) => {
+                write!(formatter, "the forwarder does not answer: {stopped}")
             }
             Self::FacesFull(limit) => {
                 let limit = super::connect::for_people(limit);
@@ -132,16 +138,23 @@ pub(super) const NO_ROUTE_PATH: &str = "without a route";
 /// The faces that Interests for a name are sent to, from the tables of a local forwarder: `via face 288 (udp4://…)`.
 pub(super) async fn path(endpoint: &Endpoint, name: &Name) -> Option<String> {
     let (entries, faces) = tables(endpoint).await?;
-    Some(via(name, &entries, &peers(&faces)))
+    Some(via(name, &entries, &peers(&faces, &control_queries::links(endpoint))))
 }
 
 /// Notes for served prefixes that have several producers on this host, by the tables of a local forwarder. Does not end.
 pub(super) async fn note_other_producers(endpoint: &Endpoint, prefixes: &[Name]) {
     if let Some((entries, mut faces)) = tables(endpoint).await {
         faces.retain(|face| face.properties.scope == Scope::Local);
-        let uris = peers(&faces);
-        for note in prefixes.iter().filter_map(|prefix| other_producers(prefix, &entries, &uris)) {
-            output::note(&note);
+        let notes = |peers: &BTreeMap<u64, String>| {
+            let notes =
+                prefixes.iter().filter_map(|prefix| other_producers(prefix, &entries, peers));
+            notes.collect::<Vec<_>>()
+        };
+        // The processes are of interest only if there are several.
+        if !notes(&peers(&faces, &BTreeMap::new())).is_empty() {
+            notes(&peers(&faces, &control_queries::links(endpoint)))
+                .iter()
+                .for_each(|note| output::note(note));
         }
     }
     std::future::pending().await
@@ -181,12 +194,6 @@ async fn tables(endpoint: &Endpoint) -> Option<(Vec<FibEntry>, Vec<FaceStatus>)>
     found.await.ok().flatten()
 }
 
-/// The URIs of peers by FaceId.
-fn peers(faces: &[FaceStatus]) -> BTreeMap<u64, String> {
-    let faces = faces.iter().map(|face| &face.properties);
-    faces.map(|face| (face.face_id, peer_of(face).to_owned())).collect()
-}
-
 /// The next hops of a name; the first ones, if there are several.
 fn via(name: &Name, entries: &[FibEntry], uris: &BTreeMap<u64, String>) -> String {
     const SHOWN_MAX: usize = 2;
@@ -213,8 +220,9 @@ async fn find(endpoint: &Endpoint, name: &Name) -> Option<Cause> {
     if endpoint.is_refused() {
         return Some(Cause::NotListening(address.clone()));
     }
-    if !matches!(address, ForwarderAddress::Unix(_)) {
-        return None;
+    let ForwarderAddress::Unix(path) = address else { return None };
+    if let Some(stopped) = control_queries::stopped(path) {
+        return Some(Cause::Stopped(stopped));
     }
     if let Some(limit) = control_queries::is_full(address) {
         return Some(Cause::FacesFull(limit));
@@ -225,13 +233,9 @@ async fn find(endpoint: &Endpoint, name: &Name) -> Option<Cause> {
     }
     let entries: Vec<FibEntry> = management.dataset(&Dataset::FibList).await.ok()?;
     let faces: Vec<FaceStatus> = management.dataset(&Dataset::FaceList).await.ok()?;
-    of_tables(
-        name,
-        &entries,
-        &peers(&faces),
-        &control_queries::links(endpoint),
-        &control_queries::waiting_for(endpoint, name),
-    )
+    let links = control_queries::links(endpoint);
+    let waiting = control_queries::waiting_for(endpoint, name);
+    of_tables(name, &entries, &peers(&faces, &links), &links, &waiting)
 }
 
 /// Why Interests for a name are not forwarded. None if they are.

@@ -4,7 +4,7 @@ mod show;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use ndn_management::{ControlParameters, FaceDriver, Verb, face_flag};
+use ndn_management::{ControlParameters, Dataset, FaceDriver, RibEntry, Verb, face_flag};
 use ndn_types::{FaceUri, Persistency};
 use serde_json::json;
 
@@ -13,14 +13,15 @@ use super::connect::block_on;
 use super::control_queries;
 use super::failure::{Failure, Outcome};
 use super::manage::{
-    CommonOptions, FaceArgument, Switch, command, face_uri, find_face, note_own_listener, refused,
+    CommonOptions, FaceArgument, Switch, command, face_uri, find_face, json_of_route,
+    note_own_listener, refused,
 };
 use super::output;
 use super::resolve::canonical;
 use crate::config::{MTU_MAX, MTU_MIN};
 use namewire_control::WaitingFace;
 use show::{ListOptions, flag_words, run_list, show};
-pub(super) use show::{down_for_people, peer_of};
+pub(super) use show::{down_for_people, peers};
 
 /// List, show, create, update and destroy faces
 #[derive(Args, Debug)]
@@ -271,8 +272,12 @@ async fn destroy(argument: &FaceArgument, common: &CommonOptions) -> Outcome {
     let endpoint = common.connect.open_as_operator().await?;
     // In the protocol, destroying a face that does not exist succeeds; here it is an error, as the
     // number may be mistyped.
-    let (face_id, remote_uri) = match find_face(&endpoint, argument).await {
-        Ok(face) => (face.properties.face_id, peer_of(&face.properties).to_owned()),
+    let (face_id, peer) = match find_face(&endpoint, argument).await {
+        Ok(face) => {
+            let face_id = face.properties.face_id;
+            let peer = peers(&[face], &control_queries::links(&endpoint)).remove(&face_id);
+            (face_id, peer.unwrap_or_default())
+        }
         // A permanent face without a session is not in the list, but can be destroyed.
         Err(failure) => {
             let waiting = control_queries::waiting_faces(&endpoint).into_iter();
@@ -281,12 +286,40 @@ async fn destroy(argument: &FaceArgument, common: &CommonOptions) -> Outcome {
             waiting.filter_map(named).find(is_it).ok_or(failure)?
         }
     };
+    let mut entries: Vec<RibEntry> = endpoint.management().dataset(&Dataset::RibList).await?;
+    entries.iter_mut().for_each(|entry| entry.routes.retain(|route| route.face_id == face_id));
+    entries.retain(|entry| !entry.routes.is_empty());
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
     let parameters = ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };
     command(&endpoint, Verb::FaceDestroy, &parameters).await?;
     if common.json {
-        return Ok(output::print_json(&json!({ "face_id": face_id, "what": "destroyed" }))?);
+        let routes = entries
+            .iter()
+            .flat_map(|entry| entry.routes.iter().map(|route| json_of_route(&entry.name, route)));
+        let routes: Vec<_> = routes.collect();
+        return Ok(output::print_json(
+            &json!({ "face_id": face_id, "what": "destroyed", "routes": routes }),
+        )?);
     }
-    Ok(output::print_line(&format!("face {face_id} to {remote_uri} destroyed"))?)
+    let routes = routes_for_people(&entries);
+    Ok(output::print_line(&format!("face {face_id} to {peer} destroyed{routes}"))?)
+}
+
+/// The routes that go with a face: their number, and the first prefixes.
+fn routes_for_people(entries: &[RibEntry]) -> String {
+    const SHOWN_MAX: usize = 3;
+    let count: usize = entries.iter().map(|entry| entry.routes.len()).sum();
+    if count == 0 {
+        return String::new();
+    }
+    let prefixes = entries.iter().take(SHOWN_MAX).map(|entry| entry.name.to_string());
+    let prefixes = prefixes.collect::<Vec<_>>().join(", ");
+    let more = match entries.len().saturating_sub(SHOWN_MAX) {
+        0 => String::new(),
+        more => format!(" and {} more", output::grouped(more as u64)),
+    };
+    let routes = output::counted(count as u64, "route");
+    format!(", and with it {routes}: {prefixes}{more}")
 }
 
 /// Prints a face as the forwarder's answer describes it.
@@ -313,6 +346,7 @@ fn report(face: &ControlParameters, common: &CommonOptions, what: &str) -> Outco
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use ndn_management::RouteRecord;
 
     use super::*;
 
@@ -320,6 +354,27 @@ mod tests {
     struct Line {
         #[command(flatten)]
         options: Options,
+    }
+
+    #[test]
+    fn destroyed_routes_are_counted_and_the_first_prefixes_named() {
+        let route = |origin| RouteRecord {
+            face_id: 300,
+            origin,
+            cost: 0,
+            flags: 0,
+            expiration_period_ms: None,
+        };
+        let entry = |prefix: &str, origins: &[u64]| RibEntry {
+            name: prefix.parse().unwrap(),
+            routes: origins.iter().copied().map(route).collect(),
+        };
+        assert_eq!(routes_for_people(&[]), "");
+        let one = [entry("/a", &[255])];
+        assert_eq!(routes_for_people(&one), ", and with it 1 route: /a");
+        let many = ["/a", "/b", "/c", "/d", "/e"].map(|prefix| entry(prefix, &[0, 255]));
+        let shown = ", and with it 10 routes: /a, /b, /c and 2 more";
+        assert_eq!(routes_for_people(&many), shown);
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use clap::Args;
 use ndn_client::{CommandError, Endpoint};
 use ndn_management::{
-    ChannelStatus, ControlParameters, ControlResponse, Dataset, FaceQueryFilter, FaceStatus, Verb,
+    ChannelStatus, ControlParameters, ControlResponse, Dataset, FaceQueryFilter, FaceStatus,
+    RouteRecord, Verb, route_flag, route_origin_text,
 };
 use ndn_packet::Name;
 use ndn_types::FaceUri;
+use serde_json::{Value, json};
 
 use super::connect::{ConnectOptions, hint_of_code};
 use super::failure::{Failure, Outcome};
@@ -26,6 +28,24 @@ pub(super) struct CommonOptions {
 /// The names of the bits that are set.
 pub(super) fn words_of(flags: u64, named: &[(u64, &'static str)]) -> Vec<&'static str> {
     named.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, word)| *word).collect()
+}
+
+/// The names of the flags of a route.
+pub(super) fn route_flag_words(flags: u64) -> Vec<&'static str> {
+    let named = [(route_flag::CHILD_INHERIT, "child-inherit"), (route_flag::CAPTURE, "capture")];
+    words_of(flags, &named)
+}
+
+/// A route as JSON.
+pub(super) fn json_of_route(prefix: &Name, route: &RouteRecord) -> Value {
+    json!({
+        "prefix": prefix.to_string(),
+        "face_id": route.face_id,
+        "origin": route_origin_text(route.origin),
+        "cost": route.cost,
+        "flags": route_flag_words(route.flags),
+        "expiration_period_ms": route.expiration_period_ms,
+    })
 }
 
 /// Sends a command; a refusal is a failure with the message of the forwarder.
@@ -146,11 +166,26 @@ pub(super) async fn find_face(endpoint: &Endpoint, argument: &FaceArgument) -> O
         endpoint.management().dataset(&Dataset::FaceQuery(filter)).await?;
     match (faces.pop(), faces.len()) {
         (Some(face), 0) => Ok(face),
-        (None, _) => Err(Failure::Failed(format!("there is no face {argument}"))),
+        (None, _) => {
+            Err(Failure::Failed(format!("there is no face {argument}{}", hint_of_scheme(argument))))
+        }
         (Some(_), more) => Err(Failure::Failed(format!(
             "{} faces have the URI {argument}: use a FaceId",
             more + 1
         ))),
+    }
+}
+
+/// Why a URI whose scheme is unknown names no face.
+fn hint_of_scheme(argument: &FaceArgument) -> String {
+    let FaceArgument::Uri(uri) = argument else { return String::new() };
+    match uri.has_known_scheme() {
+        true => String::new(),
+        false => format!(
+            " (`{}` is no scheme of faces, which are {})",
+            uri.scheme(),
+            FaceUri::SCHEMES.join(", ")
+        ),
     }
 }
 
@@ -269,6 +304,18 @@ mod tests {
             ("tcp4://127.0.0.1:6363", "tcp4://127.0.0.1:40000"),
         ] {
             assert!(!is_own(remote, local), "{remote}");
+        }
+    }
+
+    #[test]
+    fn unknown_scheme_is_named_with_the_known_ones() {
+        let hint = |text: &str| hint_of_scheme(&text.parse().unwrap());
+        let unknown = hint("nosuch://192.0.2.1");
+        assert!(unknown.contains("`nosuch` is no scheme of faces, which are udp, "), "{unknown}");
+        for known in
+            ["257", "udp4://192.0.2.1:6363", "ws://192.0.2.1", "fd://20", "udp4+dev://eth0:6363"]
+        {
+            assert_eq!(hint(known), "", "{known}");
         }
     }
 

@@ -41,7 +41,7 @@ impl PacketLine {
         Self(PacketSummary::new(packet))
     }
 
-    /// The line: time of day in UTC, direction, peer, packet.
+    /// The line: time of day in UTC, direction, face and peer, packet.
     pub(super) fn text(&self, frame: &CapturedFrame<'_>) -> String {
         let seconds = frame.unix_ns / 1_000_000_000;
         let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
@@ -56,10 +56,14 @@ impl PacketLine {
             true => String::new(),
             false => format!(" ({})", self.0.details.join(", ")),
         };
+        let peer = super::output::without_control(frame.interface);
+        let peer = match frame.face_id {
+            Some(face_id) => format!("face {face_id} ({peer})"),
+            None => peer,
+        };
         format!(
-            "{hours:02}:{minutes:02}:{:02}.{micros:06} {direction} {}: {}{name}{details}, {} bytes",
+            "{hours:02}:{minutes:02}:{:02}.{micros:06} {direction} {peer}: {}{name}{details}, {} bytes",
             seconds % 60,
-            super::output::without_control(frame.interface),
             self.0.kind.word(),
             self.0.length
         )
@@ -108,7 +112,7 @@ mod tests {
         let interest = InterestBuilder::new(&name).can_be_prefix(true).must_be_fresh(true);
         let interest = interest.lifetime_ms(2000).nonce(7).to_vec().unwrap();
         let shown = text(Some(&interest));
-        assert!(shown.starts_with("12:34:56.123456 from udp4://192.0.2.1:6363: Interest /a/b (CanBePrefix, MustBeFresh, lifetime 2000 ms), "), "{shown}");
+        assert!(shown.starts_with("12:34:56.123456 from face 300 (udp4://192.0.2.1:6363): Interest /a/b (CanBePrefix, MustBeFresh, lifetime 2000 ms), "), "{shown}");
         let data = ndn_security::sign_data(
             &DataBuilder::new(&name).content(b"hello"),
             &ndn_security::DigestSigner,

@@ -1,8 +1,8 @@
 //! `namewire route`: the routes (RIB) and the forwarding entries (FIB) of a forwarder.
 
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -14,14 +14,16 @@ use ndn_management::{
 };
 use ndn_packet::Name;
 use ndn_types::duration_ms;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::arguments::{name, positive_duration};
 use super::connect::block_on;
-use super::face::peer_of;
+use super::control_queries;
+use super::face::peers;
 use super::failure::{Failure, Outcome};
 use super::manage::{
-    CommonOptions, FaceArgument, command, find_face, find_or_create_face, words_of,
+    CommonOptions, FaceArgument, command, find_face, find_or_create_face, json_of_route,
+    route_flag_words,
 };
 use super::output::{self, Table, span_for_people};
 
@@ -223,10 +225,10 @@ async fn list(prefix: Option<&Name>, common: &CommonOptions) -> Outcome {
     if common.json {
         let routes = entries
             .iter()
-            .flat_map(|entry| entry.routes.iter().map(|route| json_of(&entry.name, route)));
+            .flat_map(|entry| entry.routes.iter().map(|route| json_of_route(&entry.name, route)));
         return Ok(output::print_json(&routes.collect())?);
     }
-    let faces: Vec<FaceStatus> = endpoint.management().dataset(&Dataset::FaceList).await?;
+    let peers = peers_of(&endpoint).await?;
     let mut table =
         Table::new(&["PREFIX", "FACE", "REMOTE", ">COST", "ORIGIN", "FLAGS", "EXPIRES"]);
     for entry in &entries {
@@ -234,10 +236,10 @@ async fn list(prefix: Option<&Name>, common: &CommonOptions) -> Outcome {
             table.row(vec![
                 entry.name.to_string(),
                 route.face_id.to_string(),
-                remote_of(&faces, route.face_id),
+                remote_of(&peers, route.face_id),
                 route.cost.to_string(),
                 route_origin_text(route.origin),
-                flag_words(route.flags).join(","),
+                route_flag_words(route.flags).join(","),
                 route
                     .expiration_period_ms
                     .map_or("never".to_owned(), |ms| format!("in {}", span_for_people(ms))),
@@ -269,11 +271,11 @@ async fn list_fib(prefix: Option<&Name>, common: &CommonOptions) -> Outcome {
         };
         return Ok(output::print_json(&entries.iter().map(entry).collect())?);
     }
-    let faces: Vec<FaceStatus> = endpoint.management().dataset(&Dataset::FaceList).await?;
+    let peers = peers_of(&endpoint).await?;
     let mut table = Table::new(&["PREFIX", "FACE", "REMOTE", ">COST"]);
     for entry in &entries {
         for hop in &entry.next_hops {
-            let remote = remote_of(&faces, hop.face_id);
+            let remote = remote_of(&peers, hop.face_id);
             table.row(vec![
                 entry.name.to_string(),
                 hop.face_id.to_string(),
@@ -434,25 +436,14 @@ fn is_selected(name: &Name, prefix: Option<&Name>) -> bool {
     prefix.is_none_or(|prefix| name.as_ref().starts_with(prefix.as_ref()))
 }
 
-fn remote_of(faces: &[FaceStatus], face_id: u64) -> String {
-    let face = faces.iter().find(|face| face.properties.face_id == face_id);
-    face.map_or("?", |face| peer_of(&face.properties)).to_owned()
+/// The peers of all faces, for people.
+async fn peers_of(endpoint: &Endpoint) -> Outcome<BTreeMap<u64, String>> {
+    let faces: Vec<FaceStatus> = endpoint.management().dataset(&Dataset::FaceList).await?;
+    Ok(peers(&faces, &control_queries::links(endpoint)))
 }
 
-fn flag_words(flags: u64) -> Vec<&'static str> {
-    let named = [(route_flag::CHILD_INHERIT, "child-inherit"), (route_flag::CAPTURE, "capture")];
-    words_of(flags, &named)
-}
-
-fn json_of(prefix: &Name, route: &RouteRecord) -> Value {
-    json!({
-        "prefix": prefix.to_string(),
-        "face_id": route.face_id,
-        "origin": route_origin_text(route.origin),
-        "cost": route.cost,
-        "flags": flag_words(route.flags),
-        "expiration_period_ms": route.expiration_period_ms,
-    })
+fn remote_of(peers: &BTreeMap<u64, String>, face_id: u64) -> String {
+    peers.get(&face_id).map_or("?", String::as_str).to_owned()
 }
 
 #[cfg(test)]

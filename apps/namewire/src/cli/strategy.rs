@@ -128,9 +128,7 @@ fn known(json: bool) -> Outcome {
 
 async fn show(name: &Name, common: &CommonOptions) -> Outcome {
     let choices = choices(common).await?;
-    let matching = choices.iter().filter(|choice| name.as_ref().starts_with(choice.name.as_ref()));
-    let choice = matching
-        .max_by_key(|choice| choice.name.as_ref().len())
+    let choice = applied(&choices, name)
         .ok_or_else(|| Failure::Failed(format!("the forwarder has no strategy for {name}")))?;
     if common.json {
         return Ok(output::print_json(&json_of(choice))?);
@@ -139,6 +137,12 @@ async fn show(name: &Name, common: &CommonOptions) -> Outcome {
         ("prefix", choice.name.to_string()),
         ("strategy", choice.strategy.to_string()),
     ])?)
+}
+
+/// The choice that applies to a name: that of its longest prefix.
+fn applied<'a>(choices: &'a [StrategyChoice], name: &Name) -> Option<&'a StrategyChoice> {
+    let matching = choices.iter().filter(|choice| name.as_ref().starts_with(choice.name.as_ref()));
+    matching.max_by_key(|choice| choice.name.as_ref().len())
 }
 
 async fn set(prefix: &Name, strategy: &Name, common: &CommonOptions) -> Outcome {
@@ -196,6 +200,17 @@ async fn unset(prefix: &Name, common: &CommonOptions) -> Outcome {
         ));
     }
     let endpoint = common.connect.open_as_operator().await?;
+    let choices: Vec<StrategyChoice> =
+        endpoint.management().dataset(&Dataset::StrategyChoiceList).await?;
+    // In the protocol, this succeeds; here it is an error, as the name may be mistyped.
+    if !choices.iter().any(|choice| choice.name == *prefix) {
+        let inherited = applied(&choices, prefix)
+            .map(|choice| format!(": it inherits {} from {}", choice.strategy, choice.name));
+        return Err(Failure::Failed(format!(
+            "{prefix} has no strategy of its own{}",
+            inherited.unwrap_or_default()
+        )));
+    }
     let parameters =
         ControlParameters { name: Some(prefix.clone()), ..ControlParameters::default() };
     command(&endpoint, Verb::StrategyUnset, &parameters).await?;

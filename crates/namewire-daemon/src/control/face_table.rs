@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use namewire_control::LocalProcess;
 use ndn_dataplane::{Command, Dataplane, FaceCreated, MemoryFaceOptions};
 use ndn_face::{CloseReason, FaceCounters, FaceOptions, FacePrincipals, InternalEnd};
 use ndn_forwarding::FaceProperties;
@@ -86,6 +87,21 @@ impl KnownFace {
         let last_received = Timestamp::from_nanos(self.counters.last_received_ns.value());
         let left = timeout.saturating_sub(now - last_received);
         (self.options.persistency == Persistency::OnDemand).then(|| duration_ms(left))
+    }
+
+    /// The application of a local face. The caller adds its command, which the control thread does not wait for.
+    pub(crate) fn process(&self) -> Option<LocalProcess> {
+        match self.options.properties.principal {
+            PrincipalKey::LocalApplication { uid, pid } => Some(LocalProcess {
+                user_id: uid,
+                process_id: (pid != 0).then_some(pid),
+                command: None,
+            }),
+            PrincipalKey::Management
+            | PrincipalKey::UserRange { .. }
+            | PrincipalKey::Neighbour { .. }
+            | PrincipalKey::Remote(_) => None,
+        }
     }
 
     /// The principal that its lines and notifications are charged to; those about faces of operators have no limit.
@@ -419,6 +435,15 @@ mod tests {
         }
         let left = format!("{:?}", table.principals);
         assert!(left.contains("changes: {}"), "{left}");
+    }
+
+    #[test]
+    fn face_of_an_application_has_its_process() {
+        let application = |pid| face(300, PrincipalKey::LocalApplication { uid: 1000, pid });
+        let process = |process_id| LocalProcess { user_id: 1000, process_id, command: None };
+        assert_eq!(application(77).process(), Some(process(Some(77))));
+        assert_eq!(application(0).process(), Some(process(None)), "only the user is known");
+        assert_eq!(face(300, PrincipalKey::Neighbour { face_id: 300 }).process(), None);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use ndn_management::{
 use ndn_packet::Name;
 use ndn_ring::PoolCounters;
 use ndn_sys::clock::Clock;
+use ndn_sys::peer::command_of;
 use ndn_types::{Counter, Timestamp};
 use ndn_webtransport::{HandshakePlaces, SessionPlaces};
 
@@ -304,11 +305,15 @@ impl Operations for Operator {
     }
 
     fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String> {
-        Ok(self.control.call(move |control| {
+        let mut links = self.control.call(move |control| {
             let driver = |interface: &str| control.interfaces.driver(interface);
             let Core { faces, now, .. } = &control.core;
             telemetry::links(faces.all(), after, now.monotonic, driver)
-        })?)
+        })?;
+        for process in links.values_mut().filter_map(|link| link.process.as_mut()) {
+            process.command = process.process_id.and_then(command_of);
+        }
+        Ok(links)
     }
 
     fn waiting_faces(&self) -> Result<Vec<WaitingFace>, String> {

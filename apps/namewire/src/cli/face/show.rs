@@ -12,7 +12,7 @@ use crate::cli::control_queries;
 use crate::cli::failure::Outcome;
 use crate::cli::manage::{CommonOptions, words_of};
 use crate::cli::output::{self, Table, bytes_for_people, bytes_in_four, grouped, span_for_people};
-use namewire_control::{LinkCounters, LinkDown, WaitingFace};
+use namewire_control::{LinkCounters, LinkDown, LocalProcess, WaitingFace};
 
 /// Link counters by FaceId.
 type CountersByFace = BTreeMap<u64, LinkCounters>;
@@ -92,9 +92,39 @@ async fn others(endpoint: &Endpoint, scheme: &str) -> Outcome<String> {
     ))
 }
 
-/// The URI of a peer for people: that of the socket for an application, as the number of a descriptor identifies nobody.
-pub(in crate::cli) fn peer_of(face: &FaceProperties) -> &str {
-    if face.remote_uri.starts_with("fd://") { &face.local_uri } else { &face.remote_uri }
+/// The peer of a face for people: its URI. Of an application on a Unix socket, the number of a descriptor identifies nobody:
+/// that is its process, or the URI of the socket if it is not known.
+fn peer_of(face: &FaceProperties, link: Option<&LinkCounters>) -> String {
+    if !face.remote_uri.starts_with("fd://") {
+        return face.remote_uri.clone();
+    }
+    let process = link.and_then(|link| link.process.as_ref());
+    process.map_or_else(|| face.local_uri.clone(), process_for_people)
+}
+
+/// The peers of faces for people, by FaceId.
+pub(in crate::cli) fn peers(faces: &[FaceStatus], links: &CountersByFace) -> BTreeMap<u64, String> {
+    let faces = faces.iter().map(|face| &face.properties);
+    faces.map(|face| (face.face_id, peer_of(face, links.get(&face.face_id)))).collect()
+}
+
+/// The name of a user, or the number of one without.
+fn user_name(user_id: u32) -> String {
+    let number = user_id.to_string();
+    #[cfg(target_os = "linux")]
+    if let Ok(Some(user)) = ndn_sys::privileges::find_user(&number) {
+        return user.name;
+    }
+    number
+}
+
+/// `process 4711 (namewire) of alice`.
+fn process_for_people(process: &LocalProcess) -> String {
+    let user = user_name(process.user_id);
+    let Some(process_id) = process.process_id else { return format!("a process of {user}") };
+    let command = process.command.as_ref();
+    let command = command.map(|name| format!(" ({})", output::without_control(name)));
+    format!("process {process_id}{} of {user}", command.unwrap_or_default())
 }
 
 /// Peers, states and bytes: with an IPv6 address of any length, a line has 80 characters at most.
@@ -105,7 +135,7 @@ fn short_table(faces: &[FaceStatus], links: &CountersByFace) -> Table {
         table.row(vec![
             properties.face_id.to_string(),
             state_word(links.get(&properties.face_id)).unwrap_or("-").to_owned(),
-            peer_of(properties).to_owned(),
+            peer_of(properties, links.get(&properties.face_id)),
             bytes_in_four(counters.in_bytes),
             bytes_in_four(counters.out_bytes),
         ]);
@@ -116,6 +146,7 @@ fn short_table(faces: &[FaceStatus], links: &CountersByFace) -> Table {
 fn long_table(faces: &[FaceStatus], links: &CountersByFace) -> Table {
     // Only some faces have one.
     let has_drivers = links.values().any(|link| link.driver.is_some());
+    let has_processes = links.values().any(|link| link.process.is_some());
     let mut headings = vec![
         "FACE",
         "REMOTE",
@@ -132,6 +163,9 @@ fn long_table(faces: &[FaceStatus], links: &CountersByFace) -> Table {
     ];
     if has_drivers {
         headings.push("DRIVER");
+    }
+    if has_processes {
+        headings.push("APPLICATION");
     }
     let mut table = Table::new(&headings);
     for face in faces {
@@ -155,6 +189,10 @@ fn long_table(faces: &[FaceStatus], links: &CountersByFace) -> Table {
         if has_drivers {
             let driver = link.and_then(|link| link.driver.clone());
             cells.push(driver.unwrap_or_else(|| "-".to_owned()));
+        }
+        if has_processes {
+            let process = link.and_then(|link| link.process.as_ref());
+            cells.push(process.map_or_else(|| "-".to_owned(), process_for_people));
         }
         table.row(cells);
     }
@@ -207,6 +245,8 @@ pub(super) fn show(face: &FaceStatus, links: &CountersByFace, json: bool) -> Out
         let state = link.down.as_ref().map_or_else(|| "up".to_owned(), down_for_people);
         fields.push(("state", state));
         fields.extend(link.driver.clone().map(|driver| ("driver", driver)));
+        let process = link.process.as_ref().map(process_for_people);
+        fields.extend(process.map(|process| ("application", process)));
     }
     fields.push(("flags", flags_for_people(properties.flags)));
     if let Some(mtu) = face.mtu {
@@ -339,12 +379,31 @@ mod tests {
             face(10_257, peer, "udp6://[::1]:6363"),
             face(3, "fd://24", "unix:///run/nfd/nfd.sock"),
         ];
-        let peers = faces.each_ref().map(|face| peer_of(&face.properties));
-        assert_eq!(peers, [peer, "unix:///run/nfd/nfd.sock"]);
-        let text = short_table(&faces, &CountersByFace::new()).render(Some(80));
-        assert!(text.contains(peer) && text.contains("unix:///run/nfd/nfd.sock"), "{text}");
-        for line in text.lines() {
-            assert!(line.chars().count() <= 80, "{line}");
+        let process = |command: Option<&str>, process_id| LocalProcess {
+            user_id: 0,
+            process_id,
+            command: command.map(str::to_owned),
+        };
+        let of_application = |process| {
+            let link = LinkCounters { process: Some(process), ..LinkCounters::default() };
+            CountersByFace::from([(3, link)])
+        };
+        for (links, application) in [
+            (CountersByFace::new(), "unix:///run/nfd/nfd.sock"),
+            (
+                of_application(process(Some("name-of-15-long"), Some(4_194_304))),
+                "process 4194304 (name-of-15-long) of root",
+            ),
+            (of_application(process(None, Some(77))), "process 77 of root"),
+            (of_application(process(None, None)), "a process of root"),
+        ] {
+            let expected = [(3, application.to_owned()), (10_257, peer.to_owned())];
+            assert_eq!(peers(&faces, &links), BTreeMap::from(expected));
+            let text = short_table(&faces, &links).render(Some(80));
+            assert!(text.contains(peer) && text.contains(application), "{text}");
+            for line in text.lines() {
+                assert!(line.chars().count() <= 80, "{line}");
+            }
         }
     }
 }
