@@ -1,6 +1,7 @@
 //! `namewire cert`: certificates of the keys in ndn-cxx's key chain.
 
 use std::io::Write;
+use std::path::Path;
 
 use clap::{ArgGroup, Args, Subcommand};
 use ndn_keychain::{Access, NewDefault};
@@ -9,6 +10,7 @@ use ndn_security::{Certificate, CertificateError, CertificateOptions};
 use serde_json::json;
 
 use super::failure::{Failure, Outcome};
+use super::input::{read_some, shown};
 use super::key_chain::{IdentityArgument, failure, now_unix_ms, open};
 use super::output;
 
@@ -106,14 +108,15 @@ pub(super) fn run(command: &Command) -> Outcome {
 }
 
 fn sign(options: &SignOptions) -> Outcome {
-    let request = certificate(&options.file)?.map_err(|error| {
+    let shown = shown(Path::new(&options.file)).to_string();
+    let request = certificate(&options.file, "a certificate request in Base64")?;
+    let request = request.map_err(|error| {
         let error = error.to_string().replacen("the certificate", "the request", 1);
-        Failure::input(&options.file, error)
+        Failure::input(&shown, error)
     })?;
     if !request.is_self_signed() {
         return Err(Failure::Unverified(format!(
-            "{}: the request is not signed by the key that it certifies",
-            options.file
+            "{shown}: the request is not signed by the key that it certifies"
         )));
     }
     let mut issuer = Vec::new();
@@ -144,7 +147,7 @@ fn sign(options: &SignOptions) -> Outcome {
     let signer = chain.signer(name.as_ref()).map_err(failure)?;
     let public_key = request.public_key();
     let issued = Certificate::issue(request.key_name(), public_key, &certificate_options, &signer);
-    print(&issued.map_err(|error| Failure::input(&options.file, error))?)
+    print(&issued.map_err(|error| Failure::input(&shown, error))?)
 }
 
 fn install(options: &InstallOptions) -> Outcome {
@@ -204,12 +207,13 @@ fn dump(options: &DumpOptions) -> Outcome {
 }
 
 fn read(file: &str) -> Outcome<Certificate> {
-    certificate(file)?.map_err(|error| Failure::input(file, error))
+    let certificate = certificate(file, "a certificate in Base64")?;
+    certificate.map_err(|error| Failure::input(shown(Path::new(file)), error))
 }
 
 /// The certificate, or certificate request, in a file.
-fn certificate(file: &str) -> Outcome<Result<Certificate, CertificateError>> {
-    let input = super::input::read(file)?;
+fn certificate(file: &str, what: &str) -> Outcome<Result<Certificate, CertificateError>> {
+    let input = read_some(file, what)?;
     Ok(Certificate::from_text(&String::from_utf8_lossy(&input)))
 }
 

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::arguments::{identity_name, name};
 use super::failure::{Failure, Outcome};
+use super::input::{read_some, shown};
 use super::key_chain::{IdentityArgument, PassphraseOptions, failure, now_unix_ms, open};
 use super::output;
 
@@ -320,9 +321,9 @@ fn write_private(path: &Path, content: &[u8]) -> Outcome {
 }
 
 fn import(options: &ImportOptions) -> Outcome {
-    let input = super::input::read(&options.file)?;
+    let input = read_some(&options.file, "a SafeBag in Base64")?;
     let bag = SafeBag::from_text(&String::from_utf8_lossy(&input))
-        .map_err(|error| Failure::input(&options.file, error))?;
+        .map_err(|error| Failure::input(shown(Path::new(&options.file)), error))?;
     let passphrase = options.passphrase.read(false)?;
     let imported = open(Access::Write)?.import(&bag, passphrase.as_bytes());
     imported.map_err(|error| match matches!(error, KeyChainError::Key { .. }) {
