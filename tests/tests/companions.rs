@@ -423,12 +423,49 @@ fn started_forwarder_closes_the_outputs_of_its_caller() {
     assert!(run(&["stop"]).status.success());
 }
 
+/// A start that goes on without its log, at a socket that other commands do not use, says so.
+#[test]
+fn start_reports_a_full_log_and_another_socket_of_commands() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str], transport: &str| {
+        let mut command = Command::new(program());
+        command.args(arguments).env("NDN_CLIENT_TRANSPORT", transport);
+        run_to_end(command)
+    };
+    let socket = directory.path().join("forwarder.sock").display().to_string();
+    let config = directory.path().join("namewire.toml");
+    std::fs::write(&config, format!("listeners.unix.path = {socket:?}\n")).unwrap();
+    let config = config.display().to_string();
+    let start = ["start", "--no-udp", "--no-tcp", "--config", &config, "--log-file", "/dev/full"];
+    let started = run(&start, "unix:///nowhere/nfd.sock");
+    let noted = String::from_utf8_lossy(&started.stderr);
+    let stopped = run(&["stop"], &format!("unix://{socket}"));
+    assert!(started.status.success() && stopped.status.success(), "{started:?} {stopped:?}");
+    for note in [
+        "namewire: the log cannot be written to /dev/full: No space left on device\n".to_owned(),
+        "namewire: other commands use unix:///nowhere/nfd.sock (from the environment".to_owned(),
+        format!("`export NDN_CLIENT_TRANSPORT=unix://{socket}`"),
+    ] {
+        assert!(noted.contains(&note), "{note}: {noted}");
+    }
+    assert!(!noted.contains('\0'), "{noted}");
+}
+
 #[test]
 fn addresses_are_printed_once_on_a_terminal() {
+    for format in ["text", "json"] {
+        addresses_are_printed_once(format);
+    }
+}
+
+fn addresses_are_printed_once(format: &str) {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("forwarder.sock");
-    let start =
-        format!("{} start --no-udp --no-tcp --socket {}", program().display(), socket.display());
+    let start = format!(
+        "{} start --no-udp --no-tcp --log-format {format} --socket {}",
+        program().display(),
+        socket.display()
+    );
     // A pseudo-terminal for both outputs.
     let mut command = Command::new("script");
     command.args(["-qec", &start, "/dev/null"]).stdin(std::process::Stdio::null());

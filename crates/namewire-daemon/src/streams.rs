@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -465,12 +466,25 @@ fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {
 fn advice(path: &Path) -> String {
     let (is_default, user) = (config::default_socket_path() == path, rustix::process::geteuid());
     match is_default && Path::new(config::SYSTEM_SOCKET_PATH) == path && !user.is_root() {
-        true => format!(
-            "; XDG_RUNTIME_DIR is not set: run `export XDG_RUNTIME_DIR=/run/user/{}`, or use --socket PATH and \
-             `export NDN_CLIENT_TRANSPORT=unix://PATH`",
-            user.as_raw()
-        ),
+        true => {
+            let directory = PathBuf::from(format!("/run/user/{}", user.as_raw()));
+            advice_without_directory(&directory, user.as_raw())
+        }
         false => "; choose another path with --socket".to_owned(),
+    }
+}
+
+/// Advice for a user without XDG_RUNTIME_DIR, whose usual directory of sockets may not exist.
+fn advice_without_directory(usual: &Path, user: u32) -> String {
+    let is_there =
+        std::fs::metadata(usual).is_ok_and(|found| found.is_dir() && found.uid() == user);
+    let usual = usual.display();
+    let other = "use --socket PATH, below a directory of yours, and `export NDN_CLIENT_TRANSPORT=unix://PATH`";
+    match is_there {
+        true => format!(
+            "; XDG_RUNTIME_DIR is not set: run `export XDG_RUNTIME_DIR={usual}`, or {other}"
+        ),
+        false => format!("; XDG_RUNTIME_DIR is not set, and there is no {usual}: {other}"),
     }
 }
 
@@ -527,4 +541,24 @@ fn lacks_family(error: &io::Error) -> bool {
     const ADDRESS_FAMILY_NOT_SUPPORTED: i32 = 97;
     error.raw_os_error() == Some(ADDRESS_FAMILY_NOT_SUPPORTED)
         || error.kind() == io::ErrorKind::AddrNotAvailable
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn advice_names_a_directory_of_sockets_only_if_the_user_has_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let user = rustix::process::geteuid().as_raw();
+        let advice = |path: &Path, user| advice_without_directory(path, user);
+        let export = format!("`export XDG_RUNTIME_DIR={}`", directory.path().display());
+        assert!(advice(directory.path(), user).contains(&export));
+        for (path, user) in [(directory.path(), user + 1), (&directory.path().join("none"), user)] {
+            let advice = advice(path, user);
+            assert!(!advice.contains("export XDG_RUNTIME_DIR"), "{advice}");
+            assert!(advice.contains("use --socket PATH, below a directory of yours"), "{advice}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write as _};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::Access;
 use serde_json::{Map, Value};
@@ -64,8 +64,12 @@ pub struct LogHandle {
     filter: reload::Handle<Targets, Registry>,
     levels: Arc<Mutex<Levels>>,
     file: Option<LogFile>,
+    failure: WriteFailure,
     feed: LogFeed,
 }
+
+/// The error of the first line that could not be written, once there is one.
+type WriteFailure = Arc<OnceLock<io::Error>>;
 
 impl fmt::Debug for LogHandle {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -80,8 +84,10 @@ impl fmt::Debug for LogHandle {
 pub fn init(settings: &Log, file: Option<LogFile>) -> Result<LogHandle, String> {
     let levels = Levels::of(settings);
     let (layer, filter) = reload::Layer::new(levels.filter());
+    let failure = WriteFailure::default();
+    let of_writer = Arc::clone(&failure);
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(|| WithoutNumbers(io::stderr()))
+        .with_writer(move || WithoutNumbers { to: io::stderr(), failure: Arc::clone(&of_writer) })
         .fmt_fields(TextFields)
         // It would report the error on standard error, and panic if that cannot be written.
         .log_internal_errors(false)
@@ -101,7 +107,7 @@ pub fn init(settings: &Log, file: Option<LogFile>) -> Result<LogHandle, String> 
             let _ = writeln!(io::stderr().lock(), "{line}");
         }));
     }
-    Ok(LogHandle { filter, levels: Arc::new(Mutex::new(levels)), file, feed })
+    Ok(LogHandle { filter, levels: Arc::new(Mutex::new(levels)), file, failure, feed })
 }
 
 /// A panic as a line of a JSON log, with the `backtrace` that RUST_BACKTRACE demands.
@@ -117,20 +123,27 @@ fn panic_line(panic: &dyn fmt::Display, backtrace: &Backtrace) -> Value {
 }
 
 /// Writes lines without the numbers of system errors, whose texts say the same.
-struct WithoutNumbers<W>(W);
+struct WithoutNumbers<W> {
+    to: W,
+    failure: WriteFailure,
+}
 
 impl<W: io::Write> io::Write for WithoutNumbers<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         // The formatter writes whole lines.
-        match str::from_utf8(line) {
-            Ok(text) => self.0.write_all(without_numbers(text).as_bytes())?,
-            Err(_) => self.0.write_all(line)?,
-        }
-        Ok(line.len())
+        let written = match str::from_utf8(line) {
+            Ok(text) => self.to.write_all(without_numbers(text).as_bytes()),
+            Err(_) => self.to.write_all(line),
+        };
+        written.map(|()| line.len()).inspect_err(|error| {
+            let kept = error.raw_os_error().map(io::Error::from_raw_os_error);
+            // Later errors are not kept.
+            let _ = self.failure.set(kept.unwrap_or_else(|| error.kind().into()));
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.to.flush()
     }
 }
 
@@ -257,6 +270,13 @@ impl LogControl for LogHandle {
 }
 
 impl LogHandle {
+    /// Why lines are missing in the log file, if one of them could not be written.
+    pub fn failure_of_file(&self) -> Option<String> {
+        let (file, error) = (self.file.as_ref()?, self.failure.get()?);
+        let text = format!("the log cannot be written to {}: {error}", file.path.display());
+        Some(without_numbers(&text))
+    }
+
     /// The directory of the log file, if this process cannot create a file there: log rotation then
     /// has to create the next one.
     pub fn closed_directory(&self) -> Option<&Path> {
@@ -359,8 +379,22 @@ mod tests {
     fn lines_have_no_numbers_of_system_errors() {
         let mut written = Vec::new();
         let line = "it failed: Permission denied (os error 13) error=No such file (os error 2)\n";
-        io::Write::write_all(&mut WithoutNumbers(&mut written), line.as_bytes()).unwrap();
+        let failure = WriteFailure::default();
+        let mut writer = WithoutNumbers { to: &mut written, failure: Arc::clone(&failure) };
+        io::Write::write_all(&mut writer, line.as_bytes()).unwrap();
         assert_eq!(written, b"it failed: Permission denied error=No such file\n");
+        assert!(failure.get().is_none());
+    }
+
+    #[test]
+    fn first_error_of_writing_is_kept() {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let failure = WriteFailure::default();
+        let mut writer = WithoutNumbers { to: full, failure: Arc::clone(&failure) };
+        for _ in 0..2 {
+            assert!(io::Write::write(&mut writer, b"line\n").is_err());
+        }
+        assert_eq!(failure.get().unwrap().kind(), io::ErrorKind::StorageFull);
     }
 
     #[test]

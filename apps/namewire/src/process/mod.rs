@@ -97,8 +97,9 @@ pub(crate) fn run(
     check_anchors(&forwarder, &privileges)?;
     let requests = signals.watch()?;
     let (own_line, ready) = http.as_ref().map(|http| (line_of(http), http.ready())).unzip();
+    let log_of_start = log.clone();
     let on_listening = Box::new(move |lines: &str| {
-        announce(&[lines, own_line.as_deref().unwrap_or_default()].concat());
+        announce(&[lines, own_line.as_deref().unwrap_or_default()].concat(), &log_of_start);
         ready.iter().for_each(|ready| ready.store(true, Ordering::Release));
     });
     let forwarder =
@@ -132,15 +133,18 @@ fn line_of(http: &HttpListener) -> String {
     http.addresses().iter().map(|address| format!("HTTP API: {scheme}://{address}/\n")).collect()
 }
 
-/// Prints the listening addresses, and notifies the service manager that the forwarder is ready.
-fn announce(lines: &str) {
+/// Prints the listening addresses, and that the log file cannot be written, which does not end the forwarder. Notifies the
+/// service manager that it is ready.
+fn announce(lines: &str, log: &LogHandle) {
     lines.lines().for_each(|line| tracing::info!("{line}"));
     // They are in the log already.
     if is_log_on_standard_output() && tracing::enabled!(tracing::Level::INFO) {
         return service_manager::notify_ready();
     }
     // Errors do not matter: the forwarder listens.
-    if let Err(error) = io::stdout().lock().write_all(lines.as_bytes()) {
+    let failure = log.failure_of_file();
+    let failure = failure.map_or_else(String::new, |reason| format!("namewire: {reason}\n"));
+    if let Err(error) = io::stdout().lock().write_all([&failure, lines].concat().as_bytes()) {
         tracing::warn!(%error, "standard output cannot be written");
     }
     service_manager::notify_ready();

@@ -15,6 +15,7 @@ use std::time::Duration;
 use clap::Args;
 use ndn_client::{AddressSource, Candidates, ForwarderAddress};
 use ndn_sys::clock;
+use ndn_sys::peer::StoppedProcess;
 use ndn_types::duration_ns;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
@@ -117,8 +118,16 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         stdout.take(length).read_to_string(&mut printed).map_err(|error| failed(&error))?;
         // On a terminal, the log has shown them.
         let is_terminal = io::stdout().is_terminal() && io::stderr().is_terminal();
-        let mut lines = printed.lines().filter(|line| !(is_terminal && shown.ends_a_line(line)));
-        lines.try_for_each(output::print_line)?;
+        let lines = printed.lines().filter(|line| !(is_terminal && shown.has_message(line)));
+        for line in lines {
+            match line.starts_with("namewire: ") {
+                true => output::note(&line),
+                false => output::print_line(line)?,
+            }
+        }
+        if ended.is_none() && options.run.socket.is_none() {
+            note_other_socket(&printed);
+        }
     }
     let Some(status) = ended else {
         if child.stderr.is_some() {
@@ -134,6 +143,28 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     Err(match status.code() {
         Some(WRONG_CONFIGURATION) => Failure::Usage(text),
         Some(_) | None => Failure::Failed(text),
+    })
+}
+
+/// Notes that commands look for the forwarder at another Unix socket than the one that was announced.
+fn note_other_socket(announced: &str) {
+    // The commands that use it report what is wrong with it.
+    let Ok(candidates) = Candidates::from_environment() else { return };
+    if let Some(note) = other_socket(&candidates, announced) {
+        output::note(&note);
+    }
+}
+
+fn other_socket(candidates: &Candidates, announced: &str) -> Option<String> {
+    let own = announced.lines().find_map(|line| line.strip_prefix("listening on unix://"))?;
+    let [named @ ForwarderAddress::Unix(path)] = &*candidates.addresses else { return None };
+    let source = &candidates.source;
+    let file = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    (*source != AddressSource::Default && file(path) != file(Path::new(own))).then(|| {
+        format!(
+            "namewire: other commands use {named} ({source}), not this forwarder: run `export \
+             NDN_CLIENT_TRANSPORT=unix://{own}`, or give them --transport {own}"
+        )
     })
 }
 
@@ -156,9 +187,11 @@ impl Shown {
         }
     }
 
-    /// Whether a line that was shown ends with this text.
-    fn ends_a_line(&self, text: &str) -> bool {
-        String::from_utf8_lossy(&self.0).lines().any(|line| line.ends_with(text))
+    /// Whether this text is the message of a line that was shown, which may be JSON.
+    fn has_message(&self, text: &str) -> bool {
+        let as_json = format!("\"message\":{}", serde_json::Value::from(text));
+        let is_it = |line: &str| line.ends_with(text) || line.contains(&as_json);
+        String::from_utf8_lossy(&self.0).lines().any(is_it)
     }
 }
 
@@ -194,7 +227,8 @@ fn output_since(path: &Path, length: u64, limit: u64) -> Option<String> {
     let skipped = appended.saturating_sub(limit);
     file.seek(SeekFrom::Start(length + skipped)).ok()?;
     let mut printed = Vec::new();
-    file.take(limit).read_to_end(&mut printed).ok()?;
+    // A device has no end.
+    file.take(limit.min(appended)).read_to_end(&mut printed).ok()?;
     let printed = String::from_utf8_lossy(&printed);
     let printed = printed.trim_end();
     let rest = printed.split_once('\n').filter(|_| skipped > 0).map(|(_, rest)| rest);
@@ -266,7 +300,12 @@ pub(in crate::cli) fn stop(options: &StopOptions) -> Outcome {
     let mut ends = [PollFd::new(&process, PollFlags::IN)];
     match poll(&mut ends, Some(&timeout)) {
         Ok(1) => Ok(output::print_line(&format!("stopped process {pid}"))?),
-        Ok(_) => Err(Failure::NoAnswer(format!("process {pid} has not terminated yet"))),
+        Ok(_) => {
+            Err(Failure::NoAnswer(match StoppedProcess::with_id(pid.as_raw_nonzero().get()) {
+                Some(stopped) => format!("{stopped}, and the signal then ends it"),
+                None => format!("process {pid} has not terminated yet"),
+            }))
+        }
         Err(error) => Err(failed("waiting for it to end", error)),
     }
 }
@@ -352,7 +391,24 @@ mod tests {
     #[test]
     fn a_line_that_the_log_has_shown_is_known() {
         let shown = Shown(b"time  INFO namewire: UDP on port 6363\n".to_vec());
-        assert!(shown.ends_a_line("UDP on port 6363") && !shown.ends_a_line("TCP"));
+        assert!(shown.has_message("UDP on port 6363") && !shown.has_message("TCP"));
+        let shown = Shown(b"{\"level\":\"info\",\"message\":\"UDP on \\\"a\\\"\"}\n".to_vec());
+        assert!(shown.has_message("UDP on \"a\"") && !shown.has_message("UDP"));
+    }
+
+    #[test]
+    fn other_socket_of_commands_is_noted() {
+        let note = |source, named: &str| {
+            let candidates = Candidates { addresses: vec![named.parse().unwrap()], source };
+            let announced = "listening on unix:///run/a.sock\nlistening on tcp4://0.0.0.0:6363\n";
+            other_socket(&candidates, announced)
+        };
+        let noted = note(AddressSource::Environment, "unix:///run/b.sock").unwrap();
+        assert!(noted.contains("unix:///run/b.sock (from the environment variable"), "{noted}");
+        assert!(noted.contains("`export NDN_CLIENT_TRANSPORT=unix:///run/a.sock`"), "{noted}");
+        assert_eq!(note(AddressSource::Environment, "unix:///run/a.sock"), None);
+        assert_eq!(note(AddressSource::Environment, "tcp4://127.0.0.1:6363"), None);
+        assert_eq!(note(AddressSource::Default, "unix:///run/b.sock"), None);
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub(in crate::cli) struct Options {
     nfd_conf: Option<PathBuf>,
     /// Path of the Unix socket
     #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
+    pub(in crate::cli) socket: Option<PathBuf>,
     /// UDP and TCP port
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
