@@ -285,7 +285,7 @@ fn end_of_the_forwarder_is_reported() {
         let pending = workers.map(|worker| worker["total"]["pit_entries"].as_u64().unwrap());
         (pending.sum::<u64>() > 0).then_some(())
     });
-    forwarder.process.signal(rustix::process::Signal::KILL);
+    forwarder.process.signal(Signal::KILL);
     forwarder.process.wait();
     for process in [&put, &server] {
         wait_until("the loss to be reported", || {
@@ -333,7 +333,7 @@ fn link_that_is_down_is_reported_by_all_commands() {
     let _ = near.output(&["face", "create", &uri, "--persistency", "permanent"]);
     let _ = near.output(&["route", "add", "/far", &uri]);
     assert_eq!(near.json(&["face", "list", "--scheme", "tcp4"])[0]["state"], "up");
-    far.process.signal(rustix::process::Signal::KILL);
+    far.process.signal(Signal::KILL);
     far.process.wait();
     let face = wait_until("the face to be down", || {
         let face = near.json(&["face", "list", "--scheme", "tcp4"])[0].clone();
