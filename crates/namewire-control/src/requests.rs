@@ -53,7 +53,7 @@ requests! {
         "links" Links => links {
             /// Only faces with higher FaceIds; null starts at the lowest.
             after: Option<u64>,
-        } -> BTreeMap<u64, LinkCounters>, used by "`face list`, `face show`, `status`";
+        } -> BTreeMap<u64, LinkCounters>, used by "`face list`, `face show`, `route list`, `status`";
 
         /// Reports required faces that are missing or being created.
         "faces.waiting" WaitingFaces => waiting_faces -> Vec<WaitingFace>, used by "`face list`, `status`";
