@@ -58,6 +58,12 @@ impl PacketHandle {
         self.block == other.block
     }
 
+    /// The number of the block among those of all pools.
+    #[inline]
+    pub(crate) fn block(&self) -> u32 {
+        self.block
+    }
+
     /// The pool that the block belongs to.
     #[inline]
     #[must_use]

@@ -268,15 +268,12 @@ impl PacketPool {
     fn release_run(&self, handle: PacketHandle, more: u64) {
         match handle.block_in(self.registration.pool) {
             Some(block_index) => self.give_back(block_index, more + 1),
-            None => {
-                (0..more).for_each(|_| self.remote.release(handle.duplicate()));
-                self.remote.release(handle);
-            }
+            None => self.remote.release_run(handle, more),
         }
     }
 
     /// Returns all cached references to other pools. Call it before this thread waits, and from
-    /// time to time: until then one block of another pool cannot be reused.
+    /// time to time: until then one block of each of eight other pools cannot be reused.
     #[inline]
     pub fn settle(&self) {
         self.remote.settle();

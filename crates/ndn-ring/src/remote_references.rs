@@ -2,7 +2,7 @@
 //!
 //! Packets of one block are retained and released together. Counting each of them at the block's
 //! pool would cost one atomic addition each, on a cache line shared by the processors; this type
-//! counts them locally and adds up once, when another block follows.
+//! counts them locally and adds up once, when another block of that pool follows.
 
 use std::cell::{Cell, RefCell};
 
@@ -11,55 +11,99 @@ use crate::handle::{PacketHandle, shared_of};
 /// References acquired at a time.
 const FETCHED: u64 = 64;
 
-/// The references that a pool holds to one block of another pool.
+/// Number of blocks to which a pool holds references. Those of two pools take turns if the difference of their ids is a multiple.
+const BLOCKS: usize = 8;
+
+/// The references that a pool holds to blocks of other pools: to one block of each of a few.
 #[derive(Debug, Default)]
-pub(crate) struct RemoteReferences {
-    /// One reference, which identifies the block.
-    handle: RefCell<Option<PacketHandle>>,
-    /// Number of further references.
-    more: Cell<u64>,
-}
+pub(crate) struct RemoteReferences([BlockReferences; BLOCKS]);
 
 impl RemoteReferences {
+    #[inline(always)]
+    fn of_pool(&self, handle: &PacketHandle) -> &BlockReferences {
+        &self.0[handle.pool_id() as usize % BLOCKS]
+    }
+
     /// A second handle to a packet of another pool.
+    #[inline]
     pub(crate) fn retain(&self, handle: &PacketHandle) -> PacketHandle {
-        let mut held = self.handle.borrow_mut();
-        if !held.as_ref().is_some_and(|held| held.is_same_block(handle)) {
-            drop(held);
-            self.settle();
-            held = self.handle.borrow_mut();
-            fetch(handle);
-            // One of the acquired references.
-            *held = Some(handle.duplicate());
-            self.more.set(FETCHED - 1);
-        } else if self.more.get() == 0 {
-            fetch(handle);
-            self.more.set(FETCHED);
-        }
-        self.more.set(self.more.get() - 1);
-        handle.duplicate()
+        self.of_pool(handle).retain(handle)
     }
 
     /// Takes over a handle of another pool.
     #[inline]
     pub(crate) fn release(&self, handle: PacketHandle) {
-        if self.handle.borrow().as_ref().is_some_and(|held| held.is_same_block(&handle)) {
-            self.more.set(self.more.get() + 1);
-            return;
-        }
-        self.settle();
-        *self.handle.borrow_mut() = Some(handle);
+        self.release_run(handle, 0);
     }
 
-    /// Returns all cached references to their pool.
+    /// Takes over a handle of another pool and `more` others of its block.
+    #[inline]
+    pub(crate) fn release_run(&self, handle: PacketHandle, more: u64) {
+        self.of_pool(&handle).release_run(handle, more);
+    }
+
+    /// Returns all cached references to their pools.
     pub(crate) fn settle(&self) {
+        self.0.iter().filter(|held| held.block.get().is_some()).for_each(BlockReferences::settle);
+    }
+}
+
+/// The references that a pool holds to one block of another pool.
+#[derive(Debug, Default)]
+struct BlockReferences {
+    /// The number of the block among those of all pools, while references are held.
+    block: Cell<Option<u32>>,
+    /// One of them.
+    handle: RefCell<Option<PacketHandle>>,
+    /// Number of further references.
+    more: Cell<u64>,
+}
+
+impl BlockReferences {
+    #[inline]
+    fn retain(&self, handle: &PacketHandle) -> PacketHandle {
+        if self.block.get() == Some(handle.block()) && self.more.get() > 0 {
+            self.more.set(self.more.get() - 1);
+            return handle.duplicate();
+        }
+        self.retain_more(handle)
+    }
+
+    #[inline(never)]
+    fn retain_more(&self, handle: &PacketHandle) -> PacketHandle {
+        shared_of(handle).returned.retain(handle.block_index(), FETCHED);
+        if self.block.get() == Some(handle.block()) {
+            self.more.set(self.more.get() + FETCHED - 1);
+        } else {
+            // One of the acquired references is kept, one is for the caller.
+            self.hold(handle.duplicate(), FETCHED - 2);
+        }
+        handle.duplicate()
+    }
+
+    #[inline]
+    fn release_run(&self, handle: PacketHandle, more: u64) {
+        if self.block.get() == Some(handle.block()) {
+            self.more.set(self.more.get() + more + 1);
+        } else {
+            self.hold(handle, more);
+        }
+    }
+
+    /// Holds a handle and `more` references to its block instead of those to another block.
+    #[inline(never)]
+    fn hold(&self, handle: PacketHandle, more: u64) {
+        self.settle();
+        self.block.set(Some(handle.block()));
+        *self.handle.borrow_mut() = Some(handle);
+        self.more.set(more);
+    }
+
+    fn settle(&self) {
+        self.block.set(None);
         if let Some(handle) = self.handle.borrow_mut().take() {
             let references = self.more.replace(0) + 1;
             shared_of(&handle).returned.release(handle.block_index(), references);
         }
     }
-}
-
-fn fetch(handle: &PacketHandle) {
-    shared_of(handle).returned.retain(handle.block_index(), FETCHED);
 }

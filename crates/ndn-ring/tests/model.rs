@@ -289,6 +289,36 @@ fn references_to_another_pool_are_cached_for_one_block() {
 }
 
 #[test]
+fn references_to_many_pools_return_to_each() {
+    let remote = PacketPool::new(1).unwrap();
+    let owners: Vec<_> = (0..20).map(|_| PacketPool::new(2).unwrap()).collect();
+    for round in 1..=2 {
+        let handles: Vec<_> = owners
+            .iter()
+            .map(|owner| {
+                let mut fill = owner.allocate_block().unwrap();
+                let handle = carve_one(&mut fill, b"packet");
+                owner.finish(fill);
+                handle
+            })
+            .collect();
+        for _ in 0..100 {
+            let copies: Vec<_> = handles.iter().map(|handle| remote.retain(handle)).collect();
+            for (owner, copy) in owners.iter().zip(copies) {
+                assert_eq!(owner.bytes(&copy), b"packet");
+                remote.release(copy);
+            }
+        }
+        handles.into_iter().for_each(|handle| remote.release(handle));
+        owners.iter().for_each(PacketPool::reclaim);
+        assert!(owners.iter().any(|owner| owner.counters().blocks_in_use() > 0), "{round}");
+        remote.settle();
+        owners.iter().for_each(PacketPool::reclaim);
+        assert!(owners.iter().all(|owner| owner.counters().blocks_in_use() == 0), "{round}");
+    }
+}
+
+#[test]
 fn full_pool_reclaims_before_allocation_fails() {
     let pool = PacketPool::new(1).unwrap();
     drop(pool.allocate_block().unwrap());
