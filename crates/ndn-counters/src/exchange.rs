@@ -8,7 +8,7 @@ ndn_types::counters! {
     #[derive(Debug, Default)]
     #[repr(align(128))]
     pub struct ExchangeCounters, ExchangeValues {
-        /// Messages sent to other workers: packets, results and frames.
+        /// Messages sent to other workers, counted when they can be taken: packets, results and frames.
         crossings_sent: Monotone(Messages),
         /// Messages taken from other workers.
         crossings_taken: Monotone(Messages),

@@ -13,6 +13,10 @@ pub const BURST_SIZE: usize = 64;
 /// Prefix hashes of a burst of the deepest names.
 const HASHES_MAX: usize = BURST_SIZE * PREFIX_HASHES_MAX;
 const _: () = assert!(HASHES_MAX.is_power_of_two());
+/// Length of the array of prefix hashes: what follows the hashes of a short name is read and written with them, so that no index is
+/// tested.
+const HASHES_LENGTH: usize = HASHES_MAX + PREFIX_HASHES_MAX - 1;
+const _: () = assert!(COMPONENTS_MAX < PREFIX_HASHES_MAX);
 
 /// A burst of received packets: descriptors, and arrays for what does not fit a descriptor.
 ///
@@ -23,7 +27,7 @@ pub struct Burst {
     descriptors: Box<Descriptors>,
     len: usize,
     /// Hashes of all prefixes of all names, packed.
-    prefix_hashes: Box<[u64; HASHES_MAX]>,
+    prefix_hashes: Box<[u64; HASHES_LENGTH]>,
     prefix_hashes_used: usize,
     /// PIT tokens too long for the descriptor, at the index of their descriptor.
     long_tokens: Box<[PitToken; BURST_SIZE]>,
@@ -45,6 +49,18 @@ pub(crate) struct NextPacket<'a> {
     pub(crate) long_token: &'a mut PitToken,
 }
 
+/// The hashes of the first components of names, of one number of components.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HashesOfDepth<'a>(&'a [u64; HASHES_MAX]);
+
+impl HashesOfDepth<'_> {
+    /// The hash of a packet of the burst, if its name has that many components; otherwise any number.
+    #[inline(always)]
+    pub(crate) fn of(self, descriptor: &Descriptor) -> u64 {
+        self.0[usize::from(descriptor.prefix_hashes) % HASHES_MAX]
+    }
+}
+
 impl Default for Burst {
     fn default() -> Self {
         Self::new()
@@ -58,7 +74,7 @@ impl Burst {
         Self {
             descriptors: Box::new(Descriptors([const { Descriptor::EMPTY }; BURST_SIZE])),
             len: 0,
-            prefix_hashes: Box::new([0; HASHES_MAX]),
+            prefix_hashes: Box::new([0; HASHES_LENGTH]),
             prefix_hashes_used: 0,
             long_tokens: Box::new([PitToken::NONE; BURST_SIZE]),
         }
@@ -120,25 +136,30 @@ impl Burst {
         self.hashes_of(&self.descriptors.0[index])
     }
 
-    /// Hashes of the prefixes of the name of packet `index`, from one component on. If the name has
-    /// fewer than `N` components, the elements beyond are unspecified.
+    /// The hash at this position, of the empty prefix of a name, and the six that follow in the array: those of longer prefixes, as
+    /// far as the name has them.
     #[inline(always)]
-    pub(crate) fn hashes_from_first<const N: usize>(&self, index: usize) -> [u64; N] {
-        let start = usize::from(self.descriptors.0[index].prefix_hashes) + 1;
-        match self.prefix_hashes.get(start..start + N) {
-            Some(hashes) => std::array::from_fn(|place| hashes[place]),
-            None => std::array::from_fn(|place| {
-                self.prefix_hashes.get(start + place).copied().unwrap_or_default()
-            }),
-        }
+    fn hashes_at(&self, position: usize) -> &[u64; COMPONENTS_MAX + 1] {
+        let hashes = &self.prefix_hashes[position % HASHES_MAX..];
+        // The array is longer by more than these.
+        hashes.first_chunk().unwrap_or(&[0; COMPONENTS_MAX + 1])
     }
 
-    /// The element of the hash array that holds the hash of the first `depth` components, if the
-    /// name of the packet has that many; otherwise any.
+    /// The hash of the first `depth` components, if the name of the packet has that many; otherwise any number.
     #[inline(always)]
     pub(crate) fn hash_at(&self, descriptor: &Descriptor, depth: usize) -> u64 {
-        // The array is as long as a power of two: no place is beyond it.
+        // No hash is at a higher place, and the compiler tests no index.
         self.prefix_hashes[(usize::from(descriptor.prefix_hashes) + depth) % HASHES_MAX]
+    }
+
+    /// The hashes of the first `depth` components of the names of all packets.
+    ///
+    /// # Panics
+    /// If `depth` is greater than the number of components of the longest name.
+    #[inline(always)]
+    pub(crate) fn hashes_of_depth(&self, depth: usize) -> HashesOfDepth<'_> {
+        let hashes = self.prefix_hashes.get(depth..).and_then(<[u64]>::first_chunk);
+        HashesOfDepth(hashes.expect("a depth of at most NAME_COMPONENTS_MAX"))
     }
 
     /// All descriptors, including those of packets that were taken out.
@@ -155,21 +176,83 @@ impl Burst {
         short.unwrap_or_else(|| self.long_tokens[index].as_bytes())
     }
 
+    /// Whether the PIT token of packet `index` is too long for its descriptor.
+    #[inline]
+    #[must_use]
+    pub fn has_long_token(&self, index: usize) -> bool {
+        self.descriptors.0[index].has_long_token()
+    }
+
     /// Takes packet `index` out of the burst for another shard.
     ///
     /// # Panics
     /// If there is no such packet, or it was taken before.
-    #[inline(always)]
     pub fn take_packet(&mut self, index: usize) -> CrossShardPacket {
+        let packet = self.take_with_hashes(index);
+        if packet.descriptor.has_long_token() {
+            return packet.with_token_for_hashes(self.long_tokens[index].as_bytes());
+        }
+        packet
+    }
+
+    /// [`take_packet`](Self::take_packet) of a packet without a [long token](Self::has_long_token).
+    ///
+    /// # Panics
+    /// As there, and if the token is long.
+    #[inline(always)]
+    pub fn take_packet_with_hashes(&mut self, index: usize) -> CrossShardPacket {
+        assert!(!self.has_long_token(index), "the token takes the place of the hashes");
+        self.take_with_hashes(index)
+    }
+
+    /// The packet with the hashes of its name, also if its token is to take their place.
+    #[inline(always)]
+    fn take_with_hashes(&mut self, index: usize) -> CrossShardPacket {
+        // Before it is taken: a handle that is not examined then goes to its place in one register.
+        assert!(self.descriptor(index).handle.is_some(), "a packet is taken once");
         let handle = self.descriptor_mut(index).handle.take();
-        assert!(handle.is_some(), "a packet is taken once");
         let descriptor = Descriptor { handle, ..*self.descriptor(index) };
-        CrossShardPacket::new(descriptor, self.hashes_from_first(index), self.pit_token(index))
+        // One by one, for the same reason.
+        let &[_, a, b, c, d, e, _] = self.hashes_at(usize::from(descriptor.prefix_hashes));
+        CrossShardPacket { descriptor, hashes: [a, b, c, d, e] }
     }
 
     /// Moves a packet from another shard into the burst. Returns false and leaves it if the burst is full.
-    #[inline]
+    #[inline(always)]
     pub fn push_packet(
+        &mut self,
+        packet: &mut CrossShardPacket,
+        pool: &PacketPool,
+        hasher: &NameHasher,
+    ) -> bool {
+        let CrossShardPacket { descriptor: sent, hashes } = packet;
+        let components = usize::from(sent.components);
+        if components > COMPONENTS_MAX || sent.has_long_token() {
+            return self.push_hashed(packet, pool, hasher);
+        }
+        let used = self.prefix_hashes_used;
+        let Some(descriptor) = self.descriptors.0.get_mut(self.len) else { return false };
+        let Some(places) = self.prefix_hashes[used % HASHES_MAX..].first_chunk_mut() else {
+            return false;
+        };
+        if sent.handle.is_none() {
+            return true;
+        }
+        let places: &mut [u64; COMPONENTS_MAX + 1] = places;
+        places[0] = hasher.hash_empty();
+        places[1..=HASHES].copy_from_slice(hashes);
+        places[components] = sent.name_hash;
+        debug_assert!(descriptor.handle.is_none(), "free slots of a burst hold no packet");
+        std::mem::swap(descriptor, sent);
+        descriptor.prefix_hashes = position(used);
+        self.prefix_hashes_used = used + components + 1;
+        self.len += 1;
+        true
+    }
+
+    /// [`push_packet`](Self::push_packet) of a packet that did not bring its hashes: computes them.
+    #[inline(never)]
+    fn push_hashed(
         &mut self,
         packet: &mut CrossShardPacket,
         pool: &PacketPool,
@@ -177,31 +260,16 @@ impl Burst {
     ) -> bool {
         let Some(next) = self.next_packet() else { return false };
         let NextPacket { descriptor, prefix_hashes, long_token } = next;
-        let has_hashes = match packet.long_token() {
-            None => true,
-            Some(token) => {
-                *long_token = token;
-                false
-            }
-        };
-        let CrossShardPacket { descriptor: sent, hashes } = packet;
+        packet.long_token().into_iter().for_each(|token| *long_token = token);
+        let sent = &mut packet.descriptor;
         let Some(handle) = sent.handle.take() else { return true };
-        let components = usize::from(sent.components);
         let start = usize::from(sent.name_offset);
         let end = start + usize::from(sent.name_length);
         *descriptor = Descriptor { handle: None, ..*sent };
-        if has_hashes
-            && components <= COMPONENTS_MAX
-            && let Some(places) = prefix_hashes.first_chunk_mut::<{ COMPONENTS_MAX + 1 }>()
-        {
-            places[0] = hasher.hash_empty();
-            places[1..=HASHES].copy_from_slice(hashes);
-            places[components] = descriptor.name_hash;
-        } else {
-            let name = &pool.bytes(&handle)[start..end];
-            let hashed = hasher.hash_value_prefixes(name, &mut prefix_hashes[..PREFIX_HASHES_MAX]);
-            debug_assert_eq!(hashed, Some(components + 1), "the name was hashed before");
-        }
+        let name = &pool.bytes(&handle)[start..end];
+        let hashed = hasher.hash_value_prefixes(name, &mut prefix_hashes[..PREFIX_HASHES_MAX]);
+        let components = usize::from(descriptor.components);
+        debug_assert_eq!(hashed, Some(components + 1), "the name was hashed before");
         self.append(handle);
         true
     }
@@ -254,8 +322,7 @@ impl Burst {
     pub(crate) fn append(&mut self, handle: PacketHandle) {
         let descriptor = &mut self.descriptors.0[self.len];
         descriptor.handle = Some(handle);
-        // At most BURST_SIZE * PREFIX_HASHES_MAX = 4096.
-        descriptor.prefix_hashes = u16::try_from(self.prefix_hashes_used).unwrap_or(0);
+        descriptor.prefix_hashes = position(self.prefix_hashes_used);
         self.prefix_hashes_used += usize::from(descriptor.components) + 1;
         self.len += 1;
     }
@@ -266,6 +333,13 @@ impl Burst {
         let start = usize::from(descriptor.prefix_hashes);
         &self.prefix_hashes[start..=start + usize::from(descriptor.components)]
     }
+}
+
+/// A position in the hash array.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "below the length of the array")]
+fn position(used: usize) -> u16 {
+    (used % HASHES_MAX) as u16
 }
 
 #[cfg(test)]
@@ -281,42 +355,81 @@ mod tests {
     use super::*;
     use crate::{FaceProperties, Ingress, LpFields, RxFace};
 
-    /// A packet is the same where it arrives, whatever its name and token need.
-    #[test]
-    fn packets_arrive_as_they_were_sent() {
-        let hasher = NameHasher::new([7; 16]);
-        let pool = PacketPool::new(4).unwrap();
-        let mut ingress = Ingress::new(hasher, Arc::default(), 1);
+    const TOKEN: &[u8] = b"0123456789abcdefghijklmnopqrstuv";
+
+    fn hasher() -> NameHasher {
+        NameHasher::new([7; 16])
+    }
+
+    fn name_of(index: usize, components: usize) -> Name {
+        let uri: String = (0..components).map(|number| format!("/{index}-{number}")).collect();
+        Name::from_uri(&uri).unwrap()
+    }
+
+    fn receive(burst: &mut Burst, pool: &PacketPool, name: &Name, token: &[u8]) {
+        let mut ingress = Ingress::new(hasher(), Arc::default(), 1);
         let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
         let face = RxFace::new(FaceIndex::new(1, 0), &properties);
+        let wire = InterestBuilder::new(name).can_be_prefix(true).nonce(7).to_vec().unwrap();
+        let mut block = pool.allocate_block().unwrap();
+        block.spare_mut()[..wire.len()].copy_from_slice(&wire);
+        block.commit(wire.len());
+        let fields = LpFields { pit_token: PitToken::new(token).unwrap(), ..Default::default() };
+        ingress.push(burst, pool, &mut block, wire.len(), &fields, &face).unwrap();
+        pool.finish(block);
+    }
+
+    /// A packet is the same where it arrives, whatever its name and token need, at each position of both bursts.
+    #[test]
+    fn packets_arrive_as_they_were_sent() {
+        const DEEPEST: usize = PREFIX_HASHES_MAX - 1;
+        const TOKEN_LENGTHS: [usize; 5] = [0, 1, 8, 9, 32];
+        let pool = PacketPool::new(80).unwrap();
         let (mut sent, mut arrived) = (Burst::new(), Burst::new());
-        for components in 1..=2 * COMPONENTS_MAX {
-            let uri: String = (0..components).map(|number| format!("/{number}")).collect();
-            let name = Name::from_uri(&uri).unwrap();
-            for token in
-                [0, 1, 8, 9, 32].map(|length| &b"0123456789abcdefghijklmnopqrstuv"[..length])
-            {
-                let mut block = pool.allocate_block().unwrap();
-                let wire =
-                    InterestBuilder::new(&name).can_be_prefix(true).nonce(7).to_vec().unwrap();
-                block.spare_mut()[..wire.len()].copy_from_slice(&wire);
-                block.commit(wire.len());
-                let fields =
-                    LpFields { pit_token: PitToken::new(token).unwrap(), ..Default::default() };
-                let pushed = ingress.push(&mut sent, &pool, &mut block, wire.len(), &fields, &face);
-                pool.finish(block);
-                pushed.unwrap();
-                let hashes = sent.prefix_hashes(0).to_vec();
-                let mut packet = sent.take_packet(0);
-                assert!(arrived.push_packet(&mut packet, &pool, &hasher));
-                assert!(packet.handle().is_none());
-                assert_eq!(arrived.prefix_hashes(0), hashes, "{name}");
-                assert_eq!(arrived.pit_token(0), token, "{name}");
-                assert_eq!(arrived.kind(0), PacketKind::Interest);
+        for (least, most) in [(1, 1), (COMPONENTS_MAX, COMPONENTS_MAX), (1, 12), (DEEPEST, DEEPEST)]
+        {
+            for shift in 0..TOKEN_LENGTHS.len() {
+                let packet = |index: usize| {
+                    let length = TOKEN_LENGTHS[(index + shift) % TOKEN_LENGTHS.len()];
+                    (name_of(index, least + index % (most - least + 1)), &TOKEN[..length])
+                };
+                for index in 0..BURST_SIZE {
+                    let (name, token) = packet(index);
+                    receive(&mut sent, &pool, &name, token);
+                }
+                for index in 0..BURST_SIZE {
+                    let mut packet = sent.take_packet(index);
+                    assert!(arrived.push_packet(&mut packet, &pool, &hasher()));
+                    assert!(packet.handle().is_none());
+                }
+                for index in 0..BURST_SIZE {
+                    let (name, token) = packet(index);
+                    let mut hashes = [0; PREFIX_HASHES_MAX];
+                    let count = hasher().hash_prefixes(name.as_ref(), &mut hashes).unwrap();
+                    assert_eq!(arrived.prefix_hashes(index), &hashes[..count], "{index}: {name}");
+                    assert_eq!(arrived.pit_token(index), token, "{index}: {name}");
+                    assert_eq!(arrived.kind(index), PacketKind::Interest);
+                }
+                sent.release(&pool);
+                for token in [&TOKEN[..8], TOKEN] {
+                    receive(&mut sent, &pool, &name_of(0, 1), token);
+                    let mut packet = sent.take_packet(sent.len() - 1);
+                    assert!(!arrived.push_packet(&mut packet, &pool, &hasher()), "it is full");
+                    packet.release(&pool);
+                }
                 sent.release(&pool);
                 arrived.release(&pool);
             }
         }
         assert_eq!(pool.counters().blocks_in_use(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "the token takes the place of the hashes")]
+    fn packet_with_a_long_token_is_not_taken_with_hashes() {
+        let pool = PacketPool::new(1).unwrap();
+        let mut burst = Burst::new();
+        receive(&mut burst, &pool, &name_of(0, 1), TOKEN);
+        let _ = burst.take_packet_with_hashes(0);
     }
 }

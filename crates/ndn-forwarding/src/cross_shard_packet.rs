@@ -18,6 +18,7 @@ pub(crate) const COMPONENTS_MAX: usize = HASHES + 1;
 /// Like a handle, it has to be [released](Self::release) or put into a burst.
 #[derive(Debug)]
 #[must_use = "a packet holds a packet"]
+#[repr(C)]
 pub struct CrossShardPacket {
     /// None once the packet is in a burst.
     pub(crate) descriptor: Descriptor,
@@ -31,17 +32,15 @@ const _: () = assert!(size_of::<CrossShardPacket>() == 104);
 const _: () = assert!(HASHES * size_of::<u64>() >= PIT_TOKEN_LENGTH_MAX);
 
 impl CrossShardPacket {
-    #[inline(always)]
-    pub(crate) fn new(descriptor: Descriptor, hashes: [u64; HASHES], token: &[u8]) -> Self {
-        let is_long = token.len() > descriptor.token.len();
-        Self { descriptor, hashes: if is_long { packed(token) } else { hashes } }
+    /// The packet with its PIT token, which does not fit the descriptor, in the place of the hashes.
+    pub(crate) fn with_token_for_hashes(self, token: &[u8]) -> Self {
+        Self { hashes: packed(token), ..self }
     }
 
     /// The PIT token, if it takes the place of hashes.
-    #[inline]
     pub(crate) fn long_token(&self) -> Option<PitToken> {
         let length = usize::from(self.descriptor.token_length);
-        (length > self.descriptor.token.len()).then(|| unpacked(&self.hashes, length))
+        self.descriptor.has_long_token().then(|| unpacked(&self.hashes, length))
     }
 
     /// The packet without these flags.
@@ -79,7 +78,6 @@ impl CrossShardPacket {
     }
 }
 
-#[cold]
 fn packed(token: &[u8]) -> [u64; HASHES] {
     let mut words = [0; HASHES];
     for (word, bytes) in words.iter_mut().zip(token.chunks(size_of::<u64>())) {
@@ -90,7 +88,6 @@ fn packed(token: &[u8]) -> [u64; HASHES] {
     words
 }
 
-#[cold]
 fn unpacked(words: &[u64; HASHES], length: usize) -> PitToken {
     let mut bytes = [0; HASHES * size_of::<u64>()];
     for (place, word) in bytes.chunks_exact_mut(size_of::<u64>()).zip(words) {

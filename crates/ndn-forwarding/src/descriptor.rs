@@ -169,6 +169,12 @@ impl Descriptor {
         token_length: 0,
     };
 
+    /// Whether the PIT token does not fit the descriptor.
+    #[inline]
+    pub(crate) fn has_long_token(&self) -> bool {
+        usize::from(self.token_length) > self.token.len()
+    }
+
     /// The PIT token, if it fits the descriptor; empty for none.
     #[inline]
     pub(crate) fn short_token(&self) -> Option<&[u8]> {

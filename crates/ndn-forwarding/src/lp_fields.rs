@@ -24,6 +24,24 @@ impl PitToken {
         Some(token)
     }
 
+    /// The token `bytes`, if they are none or 4 to 8, without a call to copy them.
+    #[must_use]
+    #[inline(always)]
+    pub fn short(bytes: &[u8]) -> Option<Self> {
+        let number = match (bytes.first_chunk(), bytes.last_chunk()) {
+            _ if bytes.is_empty() => 0,
+            (Some(&first), Some(&last)) if bytes.len() <= size_of::<u64>() => {
+                let shift = (bytes.len() - size_of::<u32>()) * 8;
+                let (first, last) = (u32::from_le_bytes(first), u32::from_le_bytes(last));
+                u64::from(first) | u64::from(last) << shift
+            }
+            _ => return None,
+        };
+        let mut token = Self { length: u8::try_from(bytes.len()).ok()?, ..Self::NONE };
+        *token.bytes.first_chunk_mut()? = number.to_le_bytes();
+        Some(token)
+    }
+
     /// The token's length and first bytes.
     #[inline]
     pub(crate) fn length_and_start<const N: usize>(&self) -> (u8, [u8; N]) {
@@ -35,7 +53,7 @@ impl PitToken {
     #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..usize::from(self.length)).unwrap_or(&[])
+        &self.bytes[..usize::from(self.length).min(PIT_TOKEN_LENGTH_MAX)]
     }
 }
 
@@ -89,5 +107,24 @@ impl LpFields {
             | u64::from(*no_cache | *non_discovery)
             | u64::from(*announcement_length);
         usize::from(pit_token.length) <= token_length_max && others == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn short_tokens_are_those_that_are_copied_otherwise() {
+        let bytes: [u8; PIT_TOKEN_LENGTH_MAX] =
+            std::array::from_fn(|index| u8::try_from(index + 1).unwrap());
+        for length in 0..=bytes.len() {
+            let token = PitToken::new(&bytes[..length]);
+            assert_eq!(token.unwrap().as_bytes(), &bytes[..length]);
+            let is_short = length == 0 || (4..=8).contains(&length);
+            assert_eq!(PitToken::short(&bytes[..length]), token.filter(|_| is_short), "{length}");
+        }
     }
 }

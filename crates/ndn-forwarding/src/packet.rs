@@ -167,7 +167,12 @@ impl<'a> RxPacket<'a> {
         let handle = Some(self.buffer.retain_remote());
         let mut hashes = [0; HASHES];
         hashes.iter_mut().zip(&self.hashes()[1..]).for_each(|(place, &hash)| *place = hash);
-        CrossShardPacket::new(Descriptor { handle, ..*self.descriptor }, hashes, self.token())
+        let packet =
+            CrossShardPacket { descriptor: Descriptor { handle, ..*self.descriptor }, hashes };
+        if self.descriptor.has_long_token() {
+            return packet.with_token_for_hashes(self.token());
+        }
+        packet
     }
 
     /// A Data as it leaves, without PIT token and IncomingFaceId.

@@ -223,16 +223,16 @@ impl Worker {
     fn take(&mut self, now: Timestamp, from: usize, kind: PacketKind) -> Result<()> {
         let rig = &mut self.rig;
         let mut is_unexpected = false;
-        self.exchange.take_each(from, kind, TAKEN_MAX, &rig.pool, |message, _| match message {
-            Message::Shard(ShardMessage::Packet(packet)) => {
-                is_unexpected |= !self.crossed.push_packet(packet, &rig.pool, &rig.hasher);
-            }
-            Message::RemoteTx(outgoing) => {
+        self.exchange.take_each(from, kind, TAKEN_MAX, |message, _| {
+            if let Message::RemoteTx(outgoing) = message {
                 let mut sink = Sink { pool: &rig.pool, output: &mut rig.output };
                 sink.send(outgoing.face, &outgoing.packet(&rig.pool));
                 outgoing.handle.take().into_iter().for_each(|handle| rig.pool.release(handle));
+            } else if let Message::Shard(ShardMessage::Packet(packet)) = message {
+                is_unexpected |= !self.crossed.push_packet(packet, &rig.pool, &rig.hasher);
+            } else {
+                is_unexpected = true;
             }
-            Message::Shard(_) | Message::RemoteFrame(_) | Message::Taken => is_unexpected = true,
         });
         ensure!(!is_unexpected, "nothing is wide, and there is room in the burst");
         if !self.crossed.is_empty() {

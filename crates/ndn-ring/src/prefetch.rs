@@ -10,11 +10,9 @@ pub fn prefetch_read<T: ?Sized>(value: &T) {
     prefetch_address(std::ptr::from_ref(value).cast::<u8>());
 }
 
-/// Prefetches the cache line `offset` bytes from the start of `value` for writing, which
-/// invalidates it in other processors' caches.
+/// Prefetches the cache line of this address for writing, which invalidates it in other processors' caches.
 #[inline(always)]
-pub(crate) fn prefetch_write_at<T>(value: &T, offset: usize) {
-    let address = std::ptr::from_ref(value).cast::<u8>().wrapping_add(offset);
+pub(crate) fn prefetch_write(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         // The intrinsic is the instruction for reading where the compiler may not assume this one.

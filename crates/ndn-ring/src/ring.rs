@@ -11,7 +11,7 @@
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 
-use crate::prefetch::prefetch_write_at;
+use crate::prefetch::prefetch_write;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, UnsafeCell};
 
 /// Prefetch distance, in slots, ahead of the one being written or read.
@@ -53,15 +53,13 @@ impl<T> Shared<T> {
     fn slot(&self, position: usize) -> &UnsafeCell<MaybeUninit<T>> {
         &self.slots[position & (self.slots.len() - 1)]
     }
+}
 
-    /// Prefetches a slot for writing: the consumer writes, too, when it takes a packet out of a
-    /// message.
-    #[inline(always)]
-    fn prefetch(&self, position: usize) {
-        let slot = self.slot(position);
-        for line in (0..size_of::<T>()).step_by(LINE) {
-            prefetch_write_at(slot, line);
-        }
+/// Prefetches a slot for writing: the consumer writes, too, when it takes a packet out of a message.
+#[inline(always)]
+fn prefetch_slot<S>(slot: *const S) {
+    for line in (0..size_of::<S>()).step_by(LINE) {
+        prefetch_write(slot.cast::<u8>().wrapping_add(line));
     }
 }
 
@@ -152,25 +150,29 @@ impl<T> Producer<T> {
         if self.known_room() <= reserve && self.room() <= reserve {
             return false;
         }
-        // The consumer has read it one round before, or is about to, which costs it another fetch.
-        self.shared.prefetch(self.tail.wrapping_add(AHEAD));
+        let slot = self.shared.slot(self.tail);
+        // The consumer has read it one round before, or is about to, which costs it another fetch. The hints at the end of the
+        // slots are wasted: what is behind them is prefetched instead of the first ones.
+        prefetch_slot(std::ptr::from_ref(slot).wrapping_add(AHEAD));
         // SAFETY: there is room, so the consumer has taken what was in this slot, or nothing ever was.
         // Only this side writes, and only here.
-        self.shared.slot(self.tail).with_mut(|slot| unsafe {
+        slot.with_mut(|slot| unsafe {
             (*slot).write(make());
         });
         self.tail = self.tail.wrapping_add(1);
         true
     }
 
-    /// Makes all pushed messages visible to the consumer.
+    /// Makes all pushed messages visible to the consumer; returns how many were not before.
     #[inline]
-    pub fn publish(&mut self) {
-        if self.published != self.tail {
+    pub fn publish(&mut self) -> usize {
+        let count = self.tail.wrapping_sub(self.published);
+        if count > 0 {
             // Release: the writes to the slots come before.
             self.shared.tail.0.store(self.tail, Ordering::Release);
             self.published = self.tail;
         }
+        count
     }
 
     /// Whether the consumer has been dropped.
@@ -221,38 +223,38 @@ impl<T> Consumer<T> {
     ) -> usize {
         let known = self.tail.get().wrapping_sub(self.head);
         let waiting = if known >= count { known } else { self.waiting() };
-        let (first, count) = (self.head, count.min(waiting));
+        let count = count.min(waiting);
         if count == 0 {
             return 0;
         }
-        let mut taken = ReleaseSlots(self);
-        for ahead in 0..count.min(AHEAD) {
-            taken.0.shared.prefetch(first.wrapping_add(ahead));
-        }
-        for ahead in 0..count.min(PEEK_AHEAD) {
-            taken.0.peek(first.wrapping_add(ahead), &peek);
-        }
-        for index in 0..count {
-            let ReleaseSlots(consumer) = &mut taken;
-            let position = consumer.head;
-            // Not a slot that the producer may be writing.
-            if index + AHEAD < count {
-                consumer.shared.prefetch(position.wrapping_add(AHEAD));
+        let Self { shared, head, .. } = self;
+        let (before, after) = shared.slots.split_at(*head & (shared.slots.len() - 1));
+        // The messages lie in one run of slots, or go on at the first slot.
+        let in_first = count.min(after.len());
+        let taken = ReleaseSlots { head, released: &shared.head.0 };
+        for run in [&after[..in_first], &before[..count - in_first]] {
+            run.iter().take(AHEAD).for_each(|slot| prefetch_slot(slot));
+            run.iter().take(PEEK_AHEAD).for_each(|slot| peek_at(slot, &peek));
+            for (index, slot) in run.iter().enumerate() {
+                // Not a slot that the producer may be writing.
+                if let Some(ahead) = run.get(index + AHEAD) {
+                    prefetch_slot(ahead);
+                }
+                if let Some(ahead) = run.get(index + PEEK_AHEAD) {
+                    peek_at(ahead, &peek);
+                }
+                slot.with_mut(|slot| {
+                    // SAFETY: the slot lies between the two positions, so it is initialised and this side's
+                    // alone until `ReleaseSlots` gives it back. If `take` panics, it still is.
+                    let message = unsafe { (*slot).assume_init_mut() };
+                    take(message);
+                    *taken.head = taken.head.wrapping_add(1);
+                    // SAFETY: as above; the slot counts as taken, so nobody reads it again.
+                    unsafe { (*slot).assume_init_drop() };
+                });
             }
-            if index + PEEK_AHEAD < count {
-                consumer.peek(position.wrapping_add(PEEK_AHEAD), &peek);
-            }
-            consumer.shared.slot(position).with_mut(|slot| {
-                // SAFETY: the slot lies between the two positions, so it is initialised and this side's
-                // alone until `ReleaseSlots` gives it back. If `take` panics, it still is.
-                let message = unsafe { (*slot).assume_init_mut() };
-                take(message);
-                consumer.head = position.wrapping_add(1);
-                // SAFETY: as above; the slot counts as taken, so nobody reads it again.
-                unsafe { (*slot).assume_init_drop() };
-            });
         }
-        taken.0.head.wrapping_sub(first)
+        count
     }
 
     /// Takes the oldest message.
@@ -261,26 +263,24 @@ impl<T> Consumer<T> {
         if self.tail.get() == self.head && self.waiting() == 0 {
             return None;
         }
-        let taken = ReleaseSlots(self);
-        let ReleaseSlots(consumer) = &taken;
+        let Self { shared, head, .. } = self;
+        let taken = ReleaseSlots { head, released: &shared.head.0 };
         // SAFETY: as in `drain`; the slot counts as taken from here on.
-        let message = consumer
-            .shared
-            .slot(consumer.head)
-            .with_mut(|slot| unsafe { (*slot).assume_init_read() });
-        taken.0.head = taken.0.head.wrapping_add(1);
+        let message =
+            shared.slot(*taken.head).with_mut(|slot| unsafe { (*slot).assume_init_read() });
+        *taken.head = taken.head.wrapping_add(1);
         Some(message)
     }
+}
 
-    /// Calls `peek` for a message in the ring.
-    #[inline(always)]
-    fn peek(&self, position: usize, peek: impl Fn(&T)) {
-        self.shared.slot(position).with(|slot| {
-            // SAFETY: the caller has seen that the slot lies between the two positions, so it is
-            // initialised, and only this side uses it until it gives it back.
-            peek(unsafe { (*slot).assume_init_ref() });
-        });
-    }
+/// Calls `peek` for the message in a slot.
+#[inline(always)]
+fn peek_at<T>(slot: &UnsafeCell<MaybeUninit<T>>, peek: impl Fn(&T)) {
+    slot.with(|slot| {
+        // SAFETY: the caller has seen that the slot lies between the two positions, so it is
+        // initialised, and only this side uses it until it gives it back.
+        peek(unsafe { (*slot).assume_init_ref() });
+    });
 }
 
 impl<T> Drop for Consumer<T> {
@@ -290,13 +290,17 @@ impl<T> Drop for Consumer<T> {
 }
 
 /// On drop, releases the slots of the messages taken.
-struct ReleaseSlots<'a, T>(&'a mut Consumer<T>);
+struct ReleaseSlots<'a> {
+    /// Number of messages taken.
+    head: &'a mut usize,
+    released: &'a AtomicUsize,
+}
 
-impl<T> Drop for ReleaseSlots<'_, T> {
+impl Drop for ReleaseSlots<'_> {
     #[inline]
     fn drop(&mut self) {
         // Release: the reads of the slots come before.
-        self.0.shared.head.0.store(self.0.head, Ordering::Release);
+        self.released.store(*self.head, Ordering::Release);
     }
 }
 

@@ -41,7 +41,9 @@ pub use fib::{
 pub use key::{DataKey, InterestKey};
 pub use ledger::{Ledger, LedgerReport, PrincipalReport, Resource};
 pub use name_hash::{NAME_COMPONENTS_MAX, NameHasher, PREFIX_HASHES_MAX};
-pub use ndt::{NDT_ENTRIES, Ndt, NdtEntry, NdtError, NdtRoute, SHARDS_MAX, SettledEntries};
+pub use ndt::{
+    NDT_ENTRIES, Ndt, NdtEntry, NdtError, NdtRoute, SHARDS_MAX, SettledEntries, UNSETTLED,
+};
 pub use object_rules::{NamedObject, OBJECT_RULES_MAX, ObjectDivision, ObjectRules, SegmentBlock};
 pub use pcct::{
     CS_VARIANTS_PER_NAME_MAX, CsCounters, CsError, CsIndex, CsObjects, CsReplacement, DiskLookup,

@@ -36,13 +36,12 @@ pub struct NdtRoute {
 pub struct SettledEntries<'a>(&'a [AtomicU8; NDT_ENTRIES]);
 
 impl SettledEntries<'_> {
-    /// Whether names whose first [`depth`](Ndt::depth) components have this hash belong to `shard`, and do not need a full lookup
-    /// by [`Ndt::find`].
+    /// The shard of names whose first [`depth`](Ndt::depth) components have this hash and that do not end in an implicit digest;
+    /// [`UNSETTLED`] if they need a full lookup by [`Ndt::find`].
     #[inline(always)]
     #[must_use]
-    pub fn belongs_to(self, hash: u64, shard: u8) -> bool {
-        // `shard` is none that is stored for others.
-        self.0[usize::from(index_of(hash))].load(Ordering::Relaxed) == shard
+    pub fn owner(self, hash: u64) -> u8 {
+        self.0[usize::from(index_of(hash))].load(Ordering::Relaxed)
     }
 
     /// The entry of these names.
@@ -54,7 +53,7 @@ impl SettledEntries<'_> {
 }
 
 /// Stored instead of a shard for an entry that needs a full lookup.
-const UNSETTLED: u8 = u8::MAX;
+pub const UNSETTLED: u8 = u8::MAX;
 
 const _: () = assert!(SHARDS_MAX <= UNSETTLED as usize);
 
@@ -200,25 +199,13 @@ impl Ndt {
         usize::from(self.depth)
     }
 
-    /// Prefetches what [`find_settled`](Self::find_settled) reads for a name whose first
-    /// [`depth`](Self::depth) components have this hash.
+    /// Prefetches what [`SettledEntries::owner`] reads for a name whose first [`depth`](Self::depth) components have this hash.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         prefetch_slice(&self.settled[..], usize::from(index_of(hash)));
     }
 
-    /// Shard and entry of names whose first [`depth`](Self::depth) components have this hash and
-    /// that do not end in an implicit digest. `None` if the entry needs a full lookup by
-    /// [`find`](Self::find).
-    #[inline]
-    #[must_use]
-    pub fn find_settled(&self, hash: u64) -> Option<(u8, u16)> {
-        let index = index_of(hash);
-        let shard = self.settled[usize::from(index)].load(Ordering::Relaxed);
-        (shard != UNSETTLED).then_some((shard, index))
-    }
-
-    /// The settled entries, to look up several names.
+    /// The settled entries.
     #[inline]
     #[must_use]
     pub fn settled(&self) -> SettledEntries<'_> {
@@ -578,9 +565,10 @@ mod tests {
                         let first = (hashes[DEPTH] >> 32) as usize % NDT_ENTRIES;
                         let is_settled =
                             !oracle.depths.contains_key(&first) && route.previous == route.shard;
+                        let settled = table.settled();
                         prop_assert_eq!(
-                            table.find_settled(hashes[DEPTH]),
-                            is_settled.then_some((route.shard, route.entry)),
+                            (settled.owner(hashes[DEPTH]), usize::from(settled.entry(hashes[DEPTH]))),
+                            (if is_settled { route.shard } else { UNSETTLED }, first),
                             "{} after {:?}", name, changes
                         );
                     }

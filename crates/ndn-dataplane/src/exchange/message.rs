@@ -1,5 +1,7 @@
 //! The messages in the rings.
 
+use std::ops::Range;
+
 use ndn_face::Sender;
 use ndn_forwarding::{PacketKind, PitToken, ShardMessage, TxKind, TxPacket};
 use ndn_ring::{FillBlock, PacketHandle, PacketPool, prefetch_slice};
@@ -34,12 +36,13 @@ pub enum Message {
 
 /// A packet that leaves by a face of another worker.
 #[derive(Debug)]
+#[repr(C)]
 pub struct RemoteTx {
+    /// The packet. The receiver of the message takes and releases it.
+    pub handle: Option<PacketHandle>,
     /// The face.
     pub face: FaceIndex,
     pub(crate) kind: TxKind,
-    /// The packet. The receiver of the message takes and releases it.
-    pub handle: Option<PacketHandle>,
     pub(crate) pit_token: PitToken,
     pub(crate) congestion_mark: u64,
     pub(crate) incoming_face_id: Option<u64>,
@@ -52,21 +55,30 @@ impl RemoteTx {
     /// The packet, as the face's worker sends it.
     #[inline]
     pub fn packet<'a>(&'a self, pool: &'a PacketPool) -> TxPacket<'a> {
-        let bytes = self.handle.as_ref().map_or(&[][..], |handle| pool.bytes(handle));
-        let has_announcement = self.announcement_length > 0;
-        let end = bytes.len().saturating_sub(usize::from(self.announcement_length));
-        let (wire, prefix_announcement) = bytes.split_at(end);
-        TxPacket {
+        let handle = self.handle.as_ref();
+        let packet = TxPacket {
             kind: self.kind,
-            wire,
-            handle: self.handle.as_ref().filter(|_| !has_announcement),
+            wire: handle.map_or(&[][..], |handle| pool.bytes(handle)),
+            handle,
             pit_token: self.pit_token.as_bytes(),
             congestion_mark: self.congestion_mark,
             incoming_face_id: self.incoming_face_id,
             non_discovery: self.non_discovery,
-            prefix_announcement,
+            prefix_announcement: &[],
+        };
+        if self.announcement_length > 0 {
+            return with_announcement(&packet, usize::from(self.announcement_length));
         }
+        packet
     }
+}
+
+/// A packet whose bytes end with a PrefixAnnouncement of this length.
+#[cold]
+fn with_announcement<'a>(packet: &TxPacket<'a>, length: usize) -> TxPacket<'a> {
+    let (wire, prefix_announcement) =
+        packet.wire.split_at(packet.wire.len().saturating_sub(length));
+    TxPacket { wire, handle: None, prefix_announcement, ..*packet }
 }
 
 /// First byte of an Interest.
@@ -111,21 +123,38 @@ pub(crate) fn kind_of(packet: TxKind) -> PacketKind {
 const FETCHED_BYTES: usize = 1024;
 /// Bytes of a cache line.
 const LINE: usize = 64;
+/// Lines of a short packet, and of one that is not long.
+const SHORT_LINES: usize = 2;
+const MEDIUM_LINES: usize = 8;
+
+/// Prefetches a packet without loops. What follows it in its block is mostly the next one.
+#[inline(always)]
+fn prefetch_packet(handle: Option<&PacketHandle>) {
+    let Some(handle) = handle else { return };
+    let wire = handle.bytes();
+    let prefetch = |lines: Range<usize>| lines.for_each(|line| prefetch_slice(wire, line * LINE));
+    prefetch(0..SHORT_LINES);
+    if wire.len() > SHORT_LINES * LINE {
+        prefetch(SHORT_LINES..MEDIUM_LINES);
+        if wire.len() > MEDIUM_LINES * LINE {
+            prefetch(MEDIUM_LINES..FETCHED_BYTES / LINE);
+        }
+    }
+}
 
 impl Message {
     /// Prefetches the packet from the cache of the worker that has received it.
     #[inline(always)]
-    pub(super) fn prefetch(&self, pool: &PacketPool) {
-        let handle = match self {
-            Self::Shard(ShardMessage::Packet(packet)) => packet.handle(),
-            Self::RemoteTx(outgoing) => outgoing.handle.as_ref(),
-            Self::Shard(_) | Self::RemoteFrame(_) | Self::Taken => None,
+    pub(super) fn prefetch(&self) {
+        // Both are at the same place of a message.
+        let handle = if let Self::RemoteTx(outgoing) = self {
+            outgoing.handle.as_ref()
+        } else if let Self::Shard(ShardMessage::Packet(packet)) = self {
+            packet.handle()
+        } else {
+            None
         };
-        let Some(handle) = handle else { return };
-        let wire = pool.bytes(handle);
-        for line in (0..wire.len().min(FETCHED_BYTES)).step_by(LINE) {
-            prefetch_slice(wire, line);
-        }
+        prefetch_packet(handle);
     }
 
     /// The kind of its ring.

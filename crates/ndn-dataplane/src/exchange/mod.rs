@@ -197,20 +197,19 @@ impl Exchange {
     }
 
     /// Takes up to `count` messages, and calls `take` with each in its slot. `take` must move the packet out of
-    /// the message or release it. `pool` is this worker's. Returns the number taken.
+    /// the message or release it. Returns the number taken.
     #[inline(always)]
     pub fn take_each(
         &mut self,
         from: usize,
         kind: PacketKind,
         count: usize,
-        pool: &PacketPool,
         mut take: impl FnMut(&mut Message, Timestamp),
     ) -> usize {
         let Some(rings) = self.inbound[from].as_mut() else { return 0 };
         let taken = rings[ring_index(kind)].drain(
             count,
-            |queued| queued.message.prefetch(pool),
+            |queued| queued.message.prefetch(),
             |queued| take(&mut queued.message, queued.since),
         );
         self.counters.crossings_taken.add(taken as u64);
@@ -650,6 +649,7 @@ mod tests {
         assert_eq!(counts(&parts), (1, 0));
         pool.finish(held);
         parts[0].outbound.send_by_face(FaceIndex::new(1, 0), &packet, &pool);
+        parts[0].outbound.publish();
         assert_eq!(counts(&parts), (1, 1));
         assert_eq!(parts[0].counters().ring_full_total(), 0);
         parts[0].outbound.wake();

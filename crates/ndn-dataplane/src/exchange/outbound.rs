@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ndn_face::FaceSink;
 use ndn_forwarding::{BURST_SIZE, Burst, PacketKind, PitToken, ShardMessage, TxPacket, TxSink};
-use ndn_ring::{CopyBlock, PacketPool, Producer};
+use ndn_ring::{CopyBlock, PacketHandle, PacketPool, Producer};
 use ndn_table::FaceIndex;
 use ndn_types::Timestamp;
 
@@ -13,7 +13,7 @@ use super::message::{Message, Queued, RemoteFrame, RemoteTx, kind_of};
 use super::rings::{ExchangeCounters, KINDS, Rings, Sleeper, ring_index};
 
 /// Number of messages (a burst) for which a sleeping worker is woken.
-const WAKE_MESSAGES: u32 = 64;
+const WAKE_MESSAGES: usize = 64;
 /// Age of the first message from which it is woken for fewer. Waking takes both sides some microseconds, and a
 /// worker that is woken for a few packets soon sleeps again.
 const WAKE_DELAY: Duration = Duration::from_micros(50);
@@ -39,8 +39,8 @@ pub struct Outbound {
     sleepers: Box<[Arc<Sleeper>]>,
     /// Workers that were sent something since the last wake-up, a bit each.
     touched: u64,
-    /// Messages since then, and the time of the first.
-    unannounced: u32,
+    /// Messages published since then, and the time of the first.
+    unannounced: usize,
     unannounced_since: Timestamp,
     /// The time of what is sent.
     now: Timestamp,
@@ -187,12 +187,30 @@ impl Outbound {
     pub fn send_packet(&mut self, to: usize, burst: &mut Burst, index: usize, pool: &PacketPool) {
         let kind = burst.kind(index);
         let kept = self.kept[ring_index(kind)];
-        let make = || Message::Shard(ShardMessage::Packet(burst.take_packet(index)));
-        if !self.send_with(to, kind, kept, make) {
+        let is_sent = if burst.has_long_token(index) {
+            self.send_packet_with_token(to, kind, kept, (burst, index))
+        } else {
+            let mut take = || burst.take_packet_with_hashes(index);
+            self.send_with(to, kind, kept, || Message::Shard(ShardMessage::Packet(take())))
+        };
+        if !is_sent {
             self.refuse_packet(to, burst, index, pool);
         } else if self.part > 0 {
             self.charge_burst(to, kind);
         }
+    }
+
+    /// Sends a packet with a long PIT token: a message that is made in one way is built in its slot, field by field.
+    #[cold]
+    fn send_packet_with_token(
+        &mut self,
+        to: usize,
+        kind: PacketKind,
+        kept: usize,
+        (burst, index): (&mut Burst, usize),
+    ) -> bool {
+        let make = || Message::Shard(ShardMessage::Packet(burst.take_packet(index)));
+        self.send_with(to, kind, kept, make)
     }
 
     #[cold]
@@ -224,11 +242,6 @@ impl Outbound {
         let since = self.now;
         if rings[ring_index(kind)].push_leaving(reserve, || Queued { message: make(), since }) {
             self.touched |= 1 << to;
-            if self.unannounced == 0 {
-                self.unannounced_since = since;
-            }
-            self.unannounced += 1;
-            self.counters.crossings_sent.increment();
             return true;
         }
         false
@@ -266,6 +279,8 @@ impl Outbound {
 
     /// Sets the time of the messages sent from now on.
     pub(crate) fn set_time(&mut self, now: Timestamp) {
+        // What was sent before keeps its time.
+        self.publish();
         self.now = now;
     }
 
@@ -277,14 +292,21 @@ impl Outbound {
         self.unannounced = self.unannounced.max(WAKE_MESSAGES);
     }
 
-    /// Publishes what was sent since the last time, and wakes no worker.
+    /// Publishes and counts what was sent since the last time, and wakes no worker.
     #[inline]
     pub fn publish(&mut self) {
-        let mut touched = self.touched;
+        let (mut touched, mut sent) = (self.touched, 0);
         while touched != 0 {
             let worker = touched.trailing_zeros() as usize;
             touched &= touched - 1;
-            self.rings[worker].iter_mut().flatten().for_each(Producer::publish);
+            sent += self.rings[worker].iter_mut().flatten().map(Producer::publish).sum::<usize>();
+        }
+        if sent > 0 {
+            if self.unannounced == 0 {
+                self.unannounced_since = self.now;
+            }
+            self.unannounced += sent;
+            self.counters.crossings_sent.add(sent as u64);
         }
     }
 
@@ -296,22 +318,21 @@ impl Outbound {
         if self.touched == 0 {
             return;
         }
+        self.publish();
         if self.unannounced >= WAKE_MESSAGES || clock().since(self.unannounced_since) >= WAKE_DELAY
         {
             self.wake();
-        } else {
-            self.publish();
         }
     }
 
     /// Publishes what was sent since the last time, and wakes the receivers that sleep.
     #[inline]
     pub fn wake(&mut self) {
+        self.publish();
         self.unannounced = 0;
         while self.touched != 0 {
             let worker = self.touched.trailing_zeros() as usize;
             self.touched &= self.touched - 1;
-            self.rings[worker].iter_mut().flatten().for_each(Producer::publish);
             if self.sleepers[worker].flag.take_wake() {
                 self.counters.wakes.increment();
                 self.sleepers[worker].waker.wake();
@@ -328,20 +349,45 @@ impl Outbound {
     ) {
         let handle = match packet.handle {
             Some(handle) if packet.prefix_announcement.is_empty() => Some(pool.retain(handle)),
-            Some(_) | None => self.copies.copy([packet.wire, packet.prefix_announcement], pool),
+            Some(_) | None => self.copy(packet, pool),
         };
-        let pit_token = PitToken::new(packet.pit_token);
-        let announcement_length = u16::try_from(packet.prefix_announcement.len());
-        // The token is one that a face has received, and the copy shows that the announcement fits a block.
-        let (Some(handle), Some(pit_token), Ok(announcement_length)) =
-            (handle, pit_token, announcement_length)
-        else {
+        let Some(handle) = handle else {
             self.counters.crossing_no_buffer.increment();
             return;
         };
-        let mut handle = Some(handle);
+        match PitToken::short(packet.pit_token) {
+            Some(token) => self.send_outgoing(face, packet, token, handle, pool),
+            None => self.send_with_other_token(face, packet, handle, pool),
+        }
+    }
+
+    #[cold]
+    fn send_with_other_token(
+        &mut self,
+        face: FaceIndex,
+        packet: &TxPacket<'_>,
+        handle: PacketHandle,
+        pool: &PacketPool,
+    ) {
+        // It is one that a face has received: not too long.
+        let token = PitToken::new(packet.pit_token).unwrap_or(PitToken::NONE);
+        self.send_outgoing(face, packet, token, handle, pool);
+    }
+
+    #[inline(always)]
+    fn send_outgoing(
+        &mut self,
+        face: FaceIndex,
+        packet: &TxPacket<'_>,
+        pit_token: PitToken,
+        handle: PacketHandle,
+        pool: &PacketPool,
+    ) {
         let (to, kind) = (self.owner_of(face), kind_of(packet.kind));
+        let mut handle = Some(handle);
         let make = || {
+            // Its copy fits a block.
+            let announcement_length = u16::try_from(packet.prefix_announcement.len()).unwrap_or(0);
             Message::RemoteTx(RemoteTx {
                 face,
                 kind: packet.kind,
@@ -356,11 +402,28 @@ impl Outbound {
         // Answers end Interests of others; a forwarded Interest is one more.
         let kept = if kind == PacketKind::Interest { self.kept[ring_index(kind)] } else { 0 };
         if !self.send_with(to, kind, kept, make) {
-            handle.into_iter().for_each(|handle| pool.release(handle));
-            self.count_drop(to, kind);
+            self.drop_outgoing(to, kind, handle, pool);
         } else if self.part > 0 {
             self.charge_burst(to, kind);
         }
+    }
+
+    #[cold]
+    fn drop_outgoing(
+        &mut self,
+        to: usize,
+        kind: PacketKind,
+        handle: Option<PacketHandle>,
+        pool: &PacketPool,
+    ) {
+        handle.into_iter().for_each(|handle| pool.release(handle));
+        self.count_drop(to, kind);
+    }
+
+    // Not a part of the function above, whose registers it would occupy.
+    #[inline(never)]
+    fn copy(&mut self, packet: &TxPacket<'_>, pool: &PacketPool) -> Option<PacketHandle> {
+        self.copies.copy([packet.wire, packet.prefix_announcement], pool)
     }
 
     pub(super) fn release(&mut self, pool: &PacketPool) {

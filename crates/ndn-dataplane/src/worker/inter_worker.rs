@@ -138,7 +138,7 @@ impl InterWorker {
     ) -> usize {
         let Self { exchange, crossed, interests, others, .. } = self;
         let room = BURST_SIZE - crossed.len();
-        exchange.take_each(from, kind, count.min(room), cx.pool, |message, since| {
+        exchange.take_each(from, kind, count.min(room), |message, since| {
             if kind == PacketKind::Interest {
                 let verdict = interests[from].dequeue(now, since, is_full);
                 if verdict != QueueVerdict::Pass

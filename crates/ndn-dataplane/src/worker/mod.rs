@@ -966,17 +966,15 @@ impl Worker {
             let mut cx = TakeContext { pool, overload };
             let part = TakeLimit { count: left, ..take_limit };
             let taken = inter_worker.take(now, (from, kind), part, &mut cx, |message, crossed| {
-                match message {
-                    Message::Shard(ShardMessage::Packet(packet)) => {
-                        let is_pushed = crossed.push_packet(packet, pool, hasher);
-                        assert!(is_pushed, "InterWorker::take takes no more than fit");
-                    }
-                    Message::RemoteTx(outgoing) => {
-                        sink.send(outgoing.face, &outgoing.packet(pool));
-                        outgoing.handle.take().into_iter().for_each(|handle| pool.release(handle));
-                        sent += 1;
-                    }
-                    Message::Shard(_) | Message::RemoteFrame(_) | Message::Taken => return false,
+                if let Message::RemoteTx(outgoing) = message {
+                    sink.send(outgoing.face, &outgoing.packet(pool));
+                    outgoing.handle.take().into_iter().for_each(|handle| pool.release(handle));
+                    sent += 1;
+                } else if let Message::Shard(ShardMessage::Packet(packet)) = message {
+                    let is_pushed = crossed.push_packet(packet, pool, hasher);
+                    assert!(is_pushed, "InterWorker::take takes no more than fit");
+                } else {
+                    return false;
                 }
                 true
             });

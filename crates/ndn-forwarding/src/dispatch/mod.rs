@@ -14,14 +14,15 @@
 mod load;
 mod message;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ndn_packet::NameRef;
 use ndn_ring::PacketPool;
-use ndn_table::{Ndt, TOKEN_LENGTH, Token};
+use ndn_table::{Ndt, NdtRoute, TOKEN_LENGTH, Token, UNSETTLED};
 
 use crate::descriptor::{Descriptor, Flags};
-use crate::{Burst, PacketKind};
+use crate::{BURST_SIZE, Burst, PacketKind};
 
 use load::EntryLoads;
 pub use load::{LOAD_SAMPLE, NdtLoads, Sampled};
@@ -67,6 +68,44 @@ impl SamplesAhead {
     }
 }
 
+/// Packets of a burst that may have to go to another shard, with that shard, or [`UNSETTLED`] for those that need a full lookup.
+#[derive(Debug)]
+struct Others {
+    packets: [(u8, u8); BURST_SIZE],
+    count: usize,
+}
+
+impl Default for Others {
+    fn default() -> Self {
+        Self { packets: [(0, UNSETTLED); BURST_SIZE], count: 0 }
+    }
+}
+
+impl Others {
+    /// Appends the packet at `index`; each index at most once.
+    #[inline(always)]
+    fn push(&mut self, index: usize, shard: u8) {
+        #[expect(clippy::cast_possible_truncation, reason = "below the size of a burst")]
+        let position = index as u8;
+        self.packets[self.count % BURST_SIZE] = (position, shard);
+        self.count += 1;
+    }
+
+    /// Appends a packet that needs a full lookup. In the caller, it would share the code that appends others.
+    #[cold]
+    #[inline(never)]
+    fn push_unusual(&mut self, index: usize) {
+        self.push(index, UNSETTLED);
+    }
+
+    #[inline(always)]
+    fn iter(&self) -> impl Iterator<Item = (usize, u8)> {
+        self.packets[..self.count.min(BURST_SIZE)]
+            .iter()
+            .map(|&(position, shard)| (usize::from(position), shard))
+    }
+}
+
 impl Dispatcher {
     /// A dispatcher for the worker of shard `own`.
     #[must_use]
@@ -102,9 +141,10 @@ impl Dispatcher {
     /// worker.
     #[inline]
     pub fn prefetch(&self, burst: &Burst) {
+        let hashes = burst.hashes_of_depth(self.depth);
         for descriptor in burst.descriptors() {
             // Any line serves for a shorter name, which is rare.
-            self.ndt.prefetch(burst.hash_at(descriptor, self.depth));
+            self.ndt.prefetch(hashes.of(descriptor));
         }
     }
 
@@ -114,15 +154,10 @@ impl Dispatcher {
     ///
     /// # Panics
     /// If there is no such packet, or it was moved to another burst.
-    #[inline]
     pub fn dispatch(&mut self, burst: &mut Burst, index: usize, pool: &PacketPool) -> u8 {
-        self.until_sample -= 1;
-        let descriptor = burst.descriptor(index);
-        if let Some((shard, entry)) = self.find_usual(burst, descriptor) {
-            self.sample(entry, u16::from(descriptor.components));
-            return shard;
-        }
-        self.dispatch_slow(burst, index, pool)
+        self.sample(burst, pool, index..index + 1, false);
+        self.find_usual(burst, burst.descriptor(index))
+            .unwrap_or_else(|| self.dispatch_slow(burst, index, pool))
     }
 
     /// [Dispatches](Self::dispatch) all packets of `burst`, and passes those of other shards to `send`, with their position and
@@ -134,83 +169,87 @@ impl Dispatcher {
         pool: &PacketPool,
         mut send: impl FnMut(&mut Burst, usize, u8),
     ) {
-        // The position of the next sample; it may lie in a later burst.
-        let mut sample = self.until_sample as usize - 1;
-        let mut index = 0;
-        loop {
-            index = self.pass_own(burst, index);
-            sample = self.sample_own(burst, sample, index);
-            if index == burst.len() {
-                break;
-            }
-            let descriptor = burst.descriptor(index);
-            let to = match self.find_usual(burst, descriptor) {
-                Some((shard, entry)) => {
-                    if index == sample {
-                        self.take_sample(entry, u16::from(descriptor.components));
-                        sample = index + self.until_sample as usize;
-                    }
-                    shard
-                }
-                None => {
-                    self.until_sample = u32::try_from(sample - index).unwrap_or(LOAD_SAMPLE);
-                    let to = self.dispatch_slow(burst, index, pool);
-                    sample = index + self.until_sample as usize;
-                    to
-                }
-            };
+        let others = self.find_others(burst);
+        self.sample(burst, pool, 0..burst.len(), others.count == 0);
+        for (index, shard) in others.iter() {
+            let to =
+                if shard == UNSETTLED { self.dispatch_slow(burst, index, pool) } else { shard };
             if to != self.own {
                 send(burst, index, to);
             }
-            index += 1;
         }
-        self.until_sample = u32::try_from(sample + 1 - burst.len()).unwrap_or(LOAD_SAMPLE);
     }
 
-    /// The first packet from `start` on that may have to go to another shard; the length of the burst if all are of this one.
-    // A loop of its own, which changes nothing: what it needs stays in registers.
-    #[inline(always)]
-    fn pass_own(&self, burst: &Burst, start: usize) -> usize {
-        let (own, depth, settled) = (self.own, self.depth, self.ndt.settled());
-        let least = u8::try_from(depth).unwrap_or(u8::MAX);
-        let is_own = |descriptor: &Descriptor| {
-            !descriptor.flags.intersects(UNUSUAL)
-                && descriptor.components >= least
-                && settled.belongs_to(burst.hash_at(descriptor, depth), own)
-                && self.returns_to(descriptor, own)
-        };
-        let mut rest = burst.descriptors().get(start..).unwrap_or_default();
-        while let [first, others @ ..] = rest
-            && is_own(first)
-        {
-            rest = others;
+    /// The packets that may have to go to another shard.
+    // A call, as the one that follows: the loop has all registers.
+    #[inline(never)]
+    fn find_others(&self, burst: &Burst) -> Others {
+        let (own, settled, hashes) =
+            (self.own, self.ndt.settled(), burst.hashes_of_depth(self.depth));
+        let least = self.least_components();
+        let mut others = Others::default();
+        for (index, descriptor) in burst.descriptors().iter().enumerate() {
+            if !is_usual(descriptor, least) {
+                others.push_unusual(index);
+                continue;
+            }
+            let shard = settled.owner(hashes.of(descriptor));
+            if shard == own && self.returns_to(descriptor, own) {
+                continue;
+            }
+            let is_known = self.returns_to(descriptor, shard);
+            others.push(index, if is_known { shard } else { UNSETTLED });
         }
-        burst.len() - rest.len()
+        others
     }
 
-    /// Counts one packet in [`LOAD_SAMPLE`] from position `sample` on, before `end`; all are of this shard. Returns the position of the
-    /// next sample.
-    #[inline(always)]
-    fn sample_own(&mut self, burst: &Burst, mut sample: usize, end: usize) -> usize {
-        let Self { depth, ndt, loads, samples, .. } = self;
-        let (settled, depth, loads) = (ndt.settled(), *depth, loads.entries());
-        let own = burst.descriptors().get(..end).unwrap_or_default();
-        while let Some(descriptor) = own.get(sample) {
-            let entry = settled.entry(burst.hash_at(descriptor, depth));
-            samples.push(loads, Sampled::new(entry, u16::from(descriptor.components)));
-            sample += LOAD_SAMPLE as usize;
+    /// Counts one packet in [`LOAD_SAMPLE`] of those at `positions`, by the entry of its name. `are_own`: all are usual, and of this
+    /// shard.
+    #[inline(never)]
+    fn sample(&mut self, burst: &Burst, pool: &PacketPool, positions: Range<usize>, are_own: bool) {
+        let (settled, hashes) = (self.ndt.settled(), burst.hashes_of_depth(self.depth));
+        let (loads, least) = (self.loads.entries(), self.least_components());
+        let packets = burst.descriptors().get(..positions.end).unwrap_or_default();
+        let mut next = positions.start + self.until_sample as usize - 1;
+        while let Some(descriptor) = packets.get(next) {
+            let hash = hashes.of(descriptor);
+            let is_settled =
+                are_own || is_usual(descriptor, least) && settled.owner(hash) != UNSETTLED;
+            let entry = if is_settled {
+                Some(settled.entry(hash))
+            } else {
+                self.find_entry(burst, next, pool)
+            };
+            if let Some(entry) = entry {
+                let sample = Sampled::new(entry, u16::from(descriptor.components));
+                self.samples.push(loads, sample);
+            }
+            next += LOAD_SAMPLE as usize;
         }
-        sample
+        self.until_sample = u32::try_from(next + 1 - positions.end).unwrap_or(LOAD_SAMPLE);
     }
 
-    /// The shard and the entry of a packet in the usual case.
+    /// The entry of a packet that is not usual; none for a refused Interest.
+    #[cold]
+    #[inline(never)]
+    fn find_entry(&self, burst: &Burst, index: usize, pool: &PacketPool) -> Option<u16> {
+        (!is_refused(burst.descriptor(index))).then(|| self.find(burst, index, pool).entry)
+    }
+
+    /// The shard of a packet in the usual case.
     #[inline(always)]
-    fn find_usual(&self, burst: &Burst, descriptor: &Descriptor) -> Option<(u8, u16)> {
-        if descriptor.flags.intersects(UNUSUAL) || usize::from(descriptor.components) < self.depth {
+    fn find_usual(&self, burst: &Burst, descriptor: &Descriptor) -> Option<u8> {
+        if !is_usual(descriptor, self.least_components()) {
             return None;
         }
-        let (shard, entry) = self.ndt.find_settled(burst.hash_at(descriptor, self.depth))?;
-        self.returns_to(descriptor, shard).then_some((shard, entry))
+        let shard = self.ndt.settled().owner(burst.hash_at(descriptor, self.depth));
+        (shard != UNSETTLED && self.returns_to(descriptor, shard)).then_some(shard)
+    }
+
+    /// Number of components of a usual name.
+    #[inline(always)]
+    fn least_components(&self) -> u8 {
+        u8::try_from(self.depth).unwrap_or(u8::MAX)
     }
 
     /// The slow path: refused Interests, short names, PIT tokens of other shards, and entries that move.
@@ -218,17 +257,11 @@ impl Dispatcher {
     #[inline(never)]
     fn dispatch_slow(&mut self, burst: &mut Burst, index: usize, pool: &PacketPool) -> u8 {
         let descriptor = burst.descriptor(index);
-        let is_interest = descriptor.kind == PacketKind::Interest;
-        if is_interest && descriptor.flags.contains(Flags::REFUSED) {
-            self.until_sample += 1;
+        if is_refused(descriptor) {
             return self.own;
         }
-        let handle = descriptor.handle.as_ref().expect("a packet that is there");
-        let start = usize::from(descriptor.name_offset);
-        let value = &pool.bytes(handle)[start..start + usize::from(descriptor.name_length)];
-        let name = NameRef::from_validated(value, u16::from(descriptor.components));
-        let route = self.ndt.find(name, burst.prefix_hashes(index));
-        self.sample(route.entry, u16::from(descriptor.components));
+        let is_interest = descriptor.kind == PacketKind::Interest;
+        let route = self.find(burst, index, pool);
         let is_short_prefix =
             route.is_short_name && is_interest && descriptor.flags.contains(Flags::CAN_BE_PREFIX);
         let mut first = route.previous;
@@ -245,19 +278,14 @@ impl Dispatcher {
         first
     }
 
-    /// Counts one packet in [`LOAD_SAMPLE`].
-    #[inline]
-    fn sample(&mut self, entry: u16, components: u16) {
-        if self.until_sample == 0 {
-            self.take_sample(entry, components);
-        }
-    }
-
-    /// Counts a packet, with a delay for its prefetched counter, and begins to wait for the next sample.
-    #[inline]
-    fn take_sample(&mut self, entry: u16, components: u16) {
-        self.until_sample = LOAD_SAMPLE;
-        self.samples.push(self.loads.entries(), Sampled::new(entry, components));
+    /// The route of a packet by its name.
+    fn find(&self, burst: &Burst, index: usize, pool: &PacketPool) -> NdtRoute {
+        let descriptor = burst.descriptor(index);
+        let handle = descriptor.handle.as_ref().expect("a packet that is there");
+        let start = usize::from(descriptor.name_offset);
+        let value = &pool.bytes(handle)[start..start + usize::from(descriptor.name_length)];
+        let name = NameRef::from_validated(value, u16::from(descriptor.components));
+        self.ndt.find(name, burst.prefix_hashes(index))
     }
 
     /// Whether a packet is an Interest, or a Data or Nack whose token no other shard has originated.
@@ -276,5 +304,175 @@ impl Dispatcher {
         let has_length = usize::from(descriptor.token_length) == TOKEN_LENGTH;
         let shard = Token::from_padded(descriptor.token).shard;
         (has_length && usize::from(shard) < self.ndt.shard_count()).then_some(shard)
+    }
+}
+
+/// Whether the hash of the first components leads to the entry of a name, which has at least `least`.
+#[inline(always)]
+fn is_usual(descriptor: &Descriptor, least: u8) -> bool {
+    !descriptor.flags.intersects(UNUSUAL) && descriptor.components >= least
+}
+
+/// Whether a packet is an Interest to be answered with a Nack.
+fn is_refused(descriptor: &Descriptor) -> bool {
+    descriptor.kind == PacketKind::Interest && descriptor.flags.contains(Flags::REFUSED)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::collections::BTreeMap;
+
+    use ndn_packet::{DataBuilder, InterestBuilder, Name, SignatureInfo, SignatureType};
+    use ndn_table::{FaceIndex, NDT_ENTRIES, NameHasher, PREFIX_HASHES_MAX};
+    use ndn_types::Scope;
+
+    use super::*;
+    use crate::{FaceProperties, Ingress, LpFields, PitToken, RxFace};
+
+    const OWN: u8 = 1;
+    const HASHER_KEY: [u8; 16] = [7; 16];
+
+    /// A received packet, and what is expected of its dispatch.
+    struct Case {
+        name: Name,
+        kind: PacketKind,
+        token: Vec<u8>,
+        is_refused: bool,
+    }
+
+    /// Names of several entries, and all reasons for a full lookup, in turn.
+    fn case(number: usize) -> Case {
+        let digest = format!("sha256digest={}", "ab".repeat(32));
+        let id = number % 60;
+        let uri = match id % 10 {
+            0 => format!("/{id}"),
+            1 => format!("/a/{digest}"),
+            2 => "/split/0/x".to_owned(),
+            3 => "/moving/0/x".to_owned(),
+            _ => format!("/a/{id}/x/y"),
+        };
+        let (kind, token) = match id % 6 {
+            0 => (PacketKind::Data, vec![OWN, 0, 0, 0, 0, 0]),
+            1 => (PacketKind::Data, vec![2, 0, 0, 0, 0, 0]),
+            2 => (PacketKind::Data, vec![]),
+            3 => (PacketKind::Interest, vec![2, 0, 0, 0, 0, 0]),
+            _ => (PacketKind::Interest, vec![]),
+        };
+        // The name of a Data does not end in its digest.
+        let kind = if id % 10 == 1 { PacketKind::Interest } else { kind };
+        let is_refused = kind == PacketKind::Interest && number % 13 == 5;
+        Case { name: Name::from_uri(&uri).unwrap(), kind, token, is_refused }
+    }
+
+    impl Case {
+        fn receive(&self, burst: &mut Burst, ingress: &mut Ingress, pool: &PacketPool) {
+            let wire = if self.kind == PacketKind::Interest {
+                InterestBuilder::new(&self.name).can_be_prefix(true).nonce(7).to_vec().unwrap()
+            } else {
+                let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
+                let wire = DataBuilder::new(&self.name).to_vec(&info, 32, |_, signature| {
+                    signature.fill(1);
+                    Some(32)
+                });
+                wire.unwrap()
+            };
+            let mut block = pool.allocate_block().unwrap();
+            block.spare_mut()[..wire.len()].copy_from_slice(&wire);
+            block.commit(wire.len());
+            let pit_token = PitToken::new(&self.token).unwrap();
+            let fields = LpFields { pit_token, ..Default::default() };
+            let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
+            let face = RxFace::new(FaceIndex::new(1, 0), &properties);
+            ingress.push(burst, pool, &mut block, wire.len(), &fields, &face).unwrap();
+            pool.finish(block);
+            if self.is_refused {
+                burst.refuse(burst.len() - 1);
+            }
+        }
+
+        /// The shard, and the entry that is counted if this packet is a sample.
+        fn expected(&self, ndt: &Ndt) -> (u8, Option<u16>) {
+            if self.is_refused {
+                return (OWN, None);
+            }
+            let route = ndt.find(self.name.as_ref(), &hashes(&self.name));
+            let is_interest = self.kind == PacketKind::Interest;
+            let by_token = Token::decode(&self.token).filter(|_| !is_interest);
+            let is_moving = route.previous != route.shard;
+            let token_shard = by_token.filter(|_| !is_moving).map(|token| token.shard);
+            (token_shard.unwrap_or(route.previous), Some(route.entry))
+        }
+    }
+
+    fn hashes(name: &Name) -> Vec<u64> {
+        let mut hashes = [0; PREFIX_HASHES_MAX];
+        let count = NameHasher::new(HASHER_KEY).hash_prefixes(name.as_ref(), &mut hashes).unwrap();
+        hashes[..count].to_vec()
+    }
+
+    /// A table with an entry that was split and one that moves.
+    fn table() -> Arc<Ndt> {
+        let table = Ndt::new(3, 2);
+        let first = |uri| {
+            let name = Name::from_uri(uri).unwrap();
+            table.first_entry(name.as_ref(), &hashes(&name))
+        };
+        table.split_entry(first("/split/0/x"), 3).unwrap();
+        table.settle(first("/split/0/x"));
+        let moving = first("/moving/0/x");
+        table.move_entry(moving, (table.get(moving).unwrap().shard + 1) % 3).unwrap();
+        Arc::new(table)
+    }
+
+    #[test]
+    fn packets_of_a_burst_are_sent_and_sampled_as_one_by_one() {
+        let (table, pool) = (table(), PacketPool::new(256).unwrap());
+        let mut ingress = Ingress::new(NameHasher::new(HASHER_KEY), Arc::default(), 1);
+        let mut of_bursts = Dispatcher::new(Arc::clone(&table), OWN);
+        let mut of_packets = Dispatcher::new(Arc::clone(&table), OWN);
+        let (mut number, mut samples) = (0, Vec::new());
+        for length in [64, 1, 5, 6, 7, 8, 13, 64, 2, 63].into_iter().cycle().take(60) {
+            let (mut burst, mut same) = (Burst::new(), Burst::new());
+            let mut expected = Vec::new();
+            for index in 0..length {
+                let case = case(number);
+                case.receive(&mut burst, &mut ingress, &pool);
+                case.receive(&mut same, &mut ingress, &pool);
+                let (shard, entry) = case.expected(&table);
+                expected.push((index, shard));
+                number += 1;
+                if number % LOAD_SAMPLE as usize == 0 {
+                    let components = usize::from(case.name.as_ref().component_count());
+                    samples.extend(entry.map(|entry| (entry, components)));
+                }
+            }
+            let mut sent = Vec::new();
+            of_bursts.dispatch_all(&mut burst, &pool, |_, index, shard| sent.push((index, shard)));
+            for &(index, shard) in &expected {
+                assert_eq!(of_packets.dispatch(&mut same, index, &pool), shard);
+                assert_eq!(burst.descriptor(index).flags, same.descriptor(index).flags);
+            }
+            expected.retain(|&(_, shard)| shard != OWN);
+            assert_eq!(sent, expected);
+            burst.release(&pool);
+            same.release(&pool);
+        }
+        // The last ones wait for their counters.
+        samples.truncate(samples.len() - SAMPLES_AHEAD);
+        let mut counts = BTreeMap::new();
+        for (entry, components) in samples {
+            let (count, last) = counts.entry(usize::from(entry)).or_insert((0, 0));
+            (*count, *last) = (*count + 1, components);
+        }
+        assert!(counts.len() > 20, "samples of many entries");
+        for dispatcher in [of_bursts, of_packets] {
+            let loads = dispatcher.loads();
+            for entry in 0..NDT_ENTRIES {
+                let expected = counts.get(&entry).copied().unwrap_or_default();
+                assert_eq!((loads.count(entry), loads.components(entry)), expected, "{entry}");
+            }
+        }
     }
 }
