@@ -481,7 +481,8 @@ fn file_without_an_answer_does_not_end_a_copy_of_one_file_at_a_time() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let silent = format!("udp4://{}", silent.local_addr().unwrap());
     let segments = format!("/files/b/v={version}");
-    let _ = bed.forwarder.output(&["route", "add", &segments, &silent]);
+    // With the next hop of /files, a retransmission that finds the Interest pending would be sent there.
+    let _ = bed.forwarder.output(&["route", "add", &segments, &silent, "--capture"]);
     let options = ["--jobs", "1", "--lifetime", "300ms", "--retries", "1"];
     let ended = bed.run(&options);
     let printed = String::from_utf8_lossy(&ended.stderr).into_owned();
