@@ -35,7 +35,7 @@ pub enum KeyChainError {
         /// The locator of the environment.
         found: String,
     },
-    /// The database does not exist.
+    /// The database does not exist, or its file is empty.
     #[error("{}: there is no key chain yet", .0.display())]
     NoKeyChain(PathBuf),
     /// No permission for the database, or for a directory in its path.
@@ -47,6 +47,9 @@ pub enum KeyChainError {
     /// The database, its file or its directory cannot be written.
     #[error("{}: the key chain cannot be written: the file or its directory is read-only", .0.display())]
     ReadOnly(PathBuf),
+    /// The file is no database, or not one of a key chain.
+    #[error("{}: this file is not a key chain, or it is damaged", .0.display())]
+    Invalid(PathBuf),
     /// The database failed otherwise.
     #[error("{path}: {source}")]
     Database {
@@ -123,6 +126,8 @@ impl KeyChainError {
                 Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked(path),
                 Some(ErrorCode::ReadOnly) => Self::ReadOnly(path),
                 Some(ErrorCode::CannotOpen) if is_closed(&path) => Self::NoRights(path),
+                Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Self::Invalid(path),
+                _ if source.to_string().starts_with("no such table") => Self::Invalid(path),
                 _ => Self::Database { path, source },
             }
         }
@@ -141,7 +146,7 @@ fn is_closed(path: &Path) -> bool {
             return Err(error);
         }
         let made = OpenOptions::new().write(true).create_new(true).open(path)?;
-        // An empty file is a key chain.
+        // It was an attempt.
         let _ = std::fs::remove_file(path);
         Ok(made)
     });

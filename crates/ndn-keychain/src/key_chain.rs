@@ -52,8 +52,8 @@ impl KeyChain {
     /// Opens the key chain at `locations`.
     ///
     /// # Errors
-    /// `NoKeyChain` if it does not exist, `NoRights` without permission; `Locked`, `ReadOnly`, `TpmMismatch`, `File`,
-    /// `Database`.
+    /// `NoKeyChain` if it does not exist, `NoRights` without permission; `Invalid`, `Locked`, `ReadOnly`,
+    /// `TpmMismatch`, `File`, `Database`.
     pub fn open(locations: Locations, access: Access) -> Result<Self, KeyChainError> {
         let pib = Pib::open(&locations, access)?;
         Ok(Self { pib, tpm: Tpm::new(locations.tpm) })

@@ -56,14 +56,25 @@ pub struct CertificateEntry {
     pub wire: Vec<u8>,
 }
 
-/// Checks whether a database can be read, because SQLite's error does not show the cause.
+/// Checks whether a database can be read, because SQLite's error does not show the cause. An empty file is what the making of
+/// a key chain leaves if it fails, such as on a full file system.
 fn check_file(path: &Path) -> Result<(), KeyChainError> {
     match File::open(path).map_err(|error| (error.kind(), error)) {
-        Ok(_) => Ok(()),
+        Ok(file) => match file.metadata() {
+            Ok(found) if found.is_file() && found.len() == 0 => {
+                Err(KeyChainError::NoKeyChain(path.to_owned()))
+            }
+            Ok(_) | Err(_) => Ok(()),
+        },
         Err((ErrorKind::NotFound, _)) => Err(KeyChainError::NoKeyChain(path.to_owned())),
         Err((ErrorKind::PermissionDenied, _)) => Err(KeyChainError::NoRights(path.to_owned())),
         Err((_, error)) => Err(KeyChainError::file(path)(error)),
     }
+}
+
+/// Makes the tables that do not exist, all or none.
+fn create_tables(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(&format!("BEGIN;\n{SCHEMA}\nCOMMIT;"))
 }
 
 /// The database.
@@ -94,7 +105,7 @@ impl Pib {
         connection.busy_timeout(BUSY_TIMEOUT).map_err(&bad)?;
         if access == Access::Write {
             connection.pragma_update(None, "foreign_keys", true).map_err(&bad)?;
-            connection.execute_batch(SCHEMA).map_err(&bad)?;
+            create_tables(&connection).map_err(&bad)?;
         }
         drop(bad);
         let pib = Self { path, connection };
@@ -294,4 +305,29 @@ pub(crate) fn wire_of(name: NameRef<'_>) -> Vec<u8> {
     let mut wire = Vec::new();
     tlv::append_tlv(&mut wire, types::NAME, name.value());
     wire
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests {
+    use super::*;
+
+    /// As on a full file system.
+    #[test]
+    fn key_chain_that_cannot_be_made_does_not_exist_afterwards() {
+        let directory = tempfile::tempdir().unwrap();
+        let locations = Locations::in_directory(directory.path());
+        for pages in 1..8 {
+            let connection = Connection::open(&locations.pib).unwrap();
+            connection.pragma_update(None, "max_page_count", pages).unwrap();
+            let error =
+                KeyChainError::database(&locations.pib)(create_tables(&connection).unwrap_err());
+            assert!(error.to_string().ends_with("pib.db: database or disk is full"), "{error}");
+            drop(connection);
+            let error = Pib::open(&locations, Access::Read).unwrap_err();
+            assert!(matches!(error, KeyChainError::NoKeyChain(_)), "{pages}: {error}");
+        }
+        Pib::open(&locations, Access::Write).unwrap();
+        assert_eq!(Pib::open(&locations, Access::Read).unwrap().identities().unwrap(), []);
+    }
 }

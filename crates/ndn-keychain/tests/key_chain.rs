@@ -227,8 +227,15 @@ fn error_names_the_missing_or_wrong_item() {
 
     fs::write(&locations.pib, "this is no database, but it is long enough to be taken for one")
         .unwrap();
-    let error = KeyChain::open(locations.clone(), Access::Read).unwrap_err().to_string();
-    assert!(error.starts_with(locations.pib.to_str().unwrap()), "{error}");
+    for access in [Access::Read, Access::Write] {
+        let error = KeyChain::open(locations.clone(), access).unwrap_err();
+        assert!(matches!(error, KeyChainError::Invalid(_)), "{error}");
+        assert!(error.to_string().starts_with(locations.pib.to_str().unwrap()), "{error}");
+    }
+    fs::remove_file(&locations.pib).unwrap();
+    Connection::open(&locations.pib).unwrap().execute_batch("CREATE TABLE other(a)").unwrap();
+    let error = KeyChain::open(locations.clone(), Access::Read).unwrap_err();
+    assert!(matches!(error, KeyChainError::Invalid(_)), "{error}");
     let below_a_file = locations.pib.join("deeper");
     let error = KeyChain::open(Locations::in_directory(&below_a_file), Access::Write).unwrap_err();
     assert!(matches!(error, KeyChainError::File { .. }), "{error}");

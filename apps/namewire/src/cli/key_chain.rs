@@ -96,7 +96,14 @@ pub(super) fn open(access: Access) -> Outcome<KeyChain> {
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(super) fn failure(error: KeyChainError) -> Failure {
-    Failure::Failed(error.to_string())
+    let hint = if matches!(error, KeyChainError::NoKeyChain(_)) {
+        " (`namewire key gen NAME` makes one)"
+    } else if matches!(error, KeyChainError::Invalid(_)) {
+        ": put back a copy of it, or move it away, and `namewire key gen NAME` makes a new one"
+    } else {
+        ""
+    };
+    Failure::Failed(format!("{error}{hint}"))
 }
 
 /// Milliseconds since 1970.
