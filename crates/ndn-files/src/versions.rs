@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use ndn_packet::NameRef;
@@ -198,6 +198,8 @@ enum Records {
 #[derive(Debug)]
 pub(crate) struct Versions {
     records: Mutex<Records>,
+    /// The file of records on disk, for messages.
+    path: PathBuf,
     /// Failures are logged once: they concern every file.
     failure: Once,
 }
@@ -205,15 +207,16 @@ pub(crate) struct Versions {
 impl Versions {
     /// Those recorded in `directory`, or none, to be recorded in memory.
     pub(crate) fn open(directory: Option<&Path>) -> io::Result<Self> {
+        let path = directory.map(|directory| directory.join(FILE_NAME)).unwrap_or_default();
         let records = match directory {
-            Some(directory) => {
+            Some(_) => {
                 let mut options = OpenOptions::new();
                 options.read(true).write(true).create(true).truncate(false).mode(0o600);
-                Records::Disk(options.open(directory.join(FILE_NAME))?)
+                Records::Disk(options.open(&path)?)
             }
             None => Records::Memory(Lru::new(IN_MEMORY_MAX)),
         };
-        Ok(Self { records: Mutex::new(records), failure: Once::new() })
+        Ok(Self { records: Mutex::new(records), path, failure: Once::new() })
     }
 
     fn records(&self) -> MutexGuard<'_, Records> {
@@ -228,7 +231,8 @@ impl Versions {
 
     fn log(&self, error: &io::Error) {
         self.failure.call_once(|| {
-            tracing::warn!(%error, "the versions of files cannot be recorded");
+            let file = self.path.display();
+            tracing::warn!(%file, %error, "the versions of files cannot be recorded");
         });
     }
 

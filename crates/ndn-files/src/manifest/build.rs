@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ndn_packet::{ContentType, DataBuilder, Name};
 use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, Signer, sign_data};
 
-use super::disk::{DigestDirectory, Unfinished, offset_of_digests};
+use super::disk::{DigestDirectory, DirectoryFailure, Unfinished, offset_of_digests};
 use super::nodes::{BuildFailure, Leaves, NodeForm, Nodes};
 use super::root::{Root, leaves_name, manifest_name};
 use super::segments::{Claim, SegmentDigests};
@@ -51,7 +51,7 @@ impl Built {
         disk: Option<&DigestDirectory>,
         layout: &Layout,
         stat: &FileStat,
-    ) -> io::Result<()> {
+    ) -> Result<(), DirectoryFailure> {
         let unstored = std::mem::replace(&mut self.unstored, Unstored::None);
         let Some(disk) = disk else { return Ok(()) };
         match unstored {

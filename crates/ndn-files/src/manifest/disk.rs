@@ -4,6 +4,7 @@
 //! write these files can make the server sign other content: the directory must belong to the
 //! server.
 
+use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
@@ -26,6 +27,35 @@ const IN_USE_KEPT: Duration = Duration::from_secs(1200);
 /// Suffix of the file names.
 const EXTENSION: &str = "manifest";
 
+/// Digests cannot be stored in their directory.
+#[derive(Debug)]
+pub(crate) struct DirectoryFailure {
+    directory: PathBuf,
+    error: io::Error,
+}
+
+impl DirectoryFailure {
+    fn of(directory: &Path) -> impl Fn(io::Error) -> Self {
+        move |error| Self { directory: directory.to_owned(), error }
+    }
+}
+
+impl fmt::Display for DirectoryFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { directory, error } = self;
+        write!(formatter, "the directory of manifests {}: ", directory.display())?;
+        if error.kind() == io::ErrorKind::StorageFull {
+            formatter.write_str("its file system is full")
+        } else if error.kind() == io::ErrorKind::QuotaExceeded {
+            formatter.write_str("the quota is used up")
+        } else {
+            error.fmt(formatter)
+        }
+    }
+}
+
+impl std::error::Error for DirectoryFailure {}
+
 /// Digests being stored, segment by segment; removed if not finished.
 #[derive(Debug)]
 pub(super) struct Unfinished {
@@ -37,19 +67,28 @@ pub(super) struct Unfinished {
 
 impl Unfinished {
     /// Stores the digests of the segments from `first` on.
-    pub(super) fn write(&self, first: u64, hashed: &Hashed) -> io::Result<()> {
+    pub(super) fn write(&self, first: u64, hashed: &Hashed) -> Result<(), DirectoryFailure> {
         let (signatures, digests) = hashed;
         let at = MAGIC_LEN + first * DIGEST_LEN;
-        self.file.write_all_at(signatures.as_flattened(), at)?;
-        self.file.write_all_at(digests.as_flattened(), at + self.segments * DIGEST_LEN)
+        let write = |digests: &[u8], at| self.file.write_all_at(digests, at);
+        write(signatures.as_flattened(), at)
+            .and_then(|()| write(digests.as_flattened(), at + self.segments * DIGEST_LEN))
+            .map_err(self.failed())
     }
 
     /// Renames the file, now that it is complete.
-    pub(super) fn finish(self) -> io::Result<()> {
-        self.file.write_all_at(MAGIC, 0)?;
+    pub(super) fn finish(self) -> Result<(), DirectoryFailure> {
         let length = stored_len(self.segments) - DIGEST_LEN;
-        self.file.write_all_at(&digest_of(&self.file, length)?, length)?;
-        fs::rename(&self.unfinished, &self.path)
+        let finish = || -> io::Result<()> {
+            self.file.write_all_at(MAGIC, 0)?;
+            self.file.write_all_at(&digest_of(&self.file, length)?, length)?;
+            fs::rename(&self.unfinished, &self.path)
+        };
+        finish().map_err(self.failed())
+    }
+
+    fn failed(&self) -> impl Fn(io::Error) -> DirectoryFailure {
+        DirectoryFailure::of(self.path.parent().unwrap_or(Path::new("")))
     }
 }
 
@@ -171,9 +210,13 @@ impl DigestDirectory {
 
     /// Makes room for the digests of a file, from those that no walk has found in use for a while; false if that is not
     /// enough.
-    pub(crate) fn make_room_unless_in_use(&self, layout: &Layout) -> io::Result<bool> {
+    pub(crate) fn make_room_unless_in_use(
+        &self,
+        layout: &Layout,
+    ) -> Result<bool, DirectoryFailure> {
         let kept_from = crate::real_time::unix() - IN_USE_KEPT;
-        self.remove_oldest(stored_len(layout.final_segment + 1), Some(kept_from))
+        let removed = self.remove_oldest(stored_len(layout.final_segment + 1), Some(kept_from));
+        removed.map_err(DirectoryFailure::of(&self.directory))
     }
 
     /// Whether there may be room for the digests of `segments` segments.
@@ -198,12 +241,20 @@ impl DigestDirectory {
 
     /// Creates a file for the digests of all segments, and removes the oldest files that no longer
     /// fit.
-    pub(super) fn create(&self, layout: &Layout, stat: &FileStat) -> io::Result<Unfinished> {
+    pub(super) fn create(
+        &self,
+        layout: &Layout,
+        stat: &FileStat,
+    ) -> Result<Unfinished, DirectoryFailure> {
         let segments = layout.final_segment + 1;
-        self.make_room(stored_len(segments))?;
         let path = self.path(layout, stat);
-        let (file, unfinished) = open_unfinished(&path)?;
-        file.set_len(stored_len(segments))?;
+        let create = || -> io::Result<_> {
+            self.make_room(stored_len(segments))?;
+            let (file, unfinished) = open_unfinished(&path)?;
+            file.set_len(stored_len(segments))?;
+            Ok((file, unfinished))
+        };
+        let (file, unfinished) = create().map_err(DirectoryFailure::of(&self.directory))?;
         Ok(Unfinished { file, segments, unfinished, path })
     }
 
@@ -213,7 +264,7 @@ impl DigestDirectory {
         layout: &Layout,
         stat: &FileStat,
         hashed: &Hashed,
-    ) -> io::Result<()> {
+    ) -> Result<(), DirectoryFailure> {
         let mut content = MAGIC.to_vec();
         content.extend_from_slice(hashed.0.as_flattened());
         content.extend_from_slice(hashed.1.as_flattened());
@@ -222,14 +273,14 @@ impl DigestDirectory {
         if length > self.bytes_max {
             return Ok(());
         }
-        self.make_room(length)?;
-        let path = self.path(layout, stat);
-        let (mut file, unfinished) = open_unfinished(&path)?;
-        let written = file.write_all(&content).and_then(|()| fs::rename(&unfinished, &path));
-        if written.is_err() {
-            let _ = fs::remove_file(&unfinished);
-        }
-        written
+        let store = || -> io::Result<()> {
+            self.make_room(length)?;
+            let path = self.path(layout, stat);
+            let (mut file, unfinished) = open_unfinished(&path)?;
+            let written = file.write_all(&content).and_then(|()| fs::rename(&unfinished, &path));
+            written.inspect_err(|_| drop(fs::remove_file(&unfinished)))
+        };
+        store().map_err(DirectoryFailure::of(&self.directory))
     }
 
     fn make_room(&self, length: u64) -> io::Result<()> {
@@ -380,6 +431,23 @@ mod tests {
         fs::write(&path, &bytes).unwrap();
         assert!(cache.open_stored(&layout, &stat).is_none());
         assert!(cache.can_hold(1000) && !cache.can_hold(1 << 20));
+    }
+
+    #[test]
+    fn full_directory_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let unfinished = Unfinished {
+            file: OpenOptions::new().write(true).open("/dev/full").unwrap(),
+            segments: 1,
+            unfinished: directory.path().join("a.1.tmp"),
+            path: directory.path().join("a.manifest"),
+        };
+        let expected = format!(
+            "the directory of manifests {}: its file system is full",
+            directory.path().display()
+        );
+        assert_eq!(unfinished.write(0, &hashed(1)).unwrap_err().to_string(), expected);
+        assert_eq!(unfinished.finish().unwrap_err().to_string(), expected);
     }
 
     #[test]

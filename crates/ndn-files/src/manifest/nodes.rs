@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use ndn_packet::{ContentType, Data, DataBuilder, EncodeError, Name};
 use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, SignError, Signer, sha256, sign_data};
 
+use super::disk::DirectoryFailure;
 use super::root::{Root, digests_of};
 use super::tree::Tree;
 use crate::packet::Layout;
@@ -18,6 +19,8 @@ use crate::packet::Layout;
 pub(crate) enum BuildFailure {
     #[error("reading: {0}")]
     Read(#[from] io::Error),
+    #[error(transparent)]
+    Directory(#[from] DirectoryFailure),
     #[error("signing: {0}")]
     Sign(#[from] SignError),
     #[error("the file has changed")]
@@ -135,9 +138,10 @@ impl Leaves {
         };
         let packet = self.make(index).map_err(|error| match error {
             BuildFailure::Read(error) => error,
-            other @ (BuildFailure::Sign(_) | BuildFailure::Changed | BuildFailure::TooLarge) => {
-                io::Error::other(other)
-            }
+            other @ (BuildFailure::Directory(_)
+            | BuildFailure::Sign(_)
+            | BuildFailure::Changed
+            | BuildFailure::TooLarge) => io::Error::other(other),
         })?;
         if sha256(&packet) != *listed {
             let reason = "the stored digests are not those that were stored";
