@@ -18,12 +18,15 @@ impl Bed {
     fn new() -> Self {
         let forwarder = Settings::new().start();
         let served = forwarder.directory().join("served");
-        fs::create_dir_all(served.join("2026")).unwrap();
+        fs::create_dir_all(served.join("in-2026")).unwrap();
         let bed = Self { server: None, forwarder, served };
-        bed.write("2026/run-1.root", &noise(1, 100_000));
-        bed.write("2026/run-1.root.meta.json", br#"{"run": 1, "detector": "CMS", "good": true}"#);
-        bed.write("2026/run-2.root", &noise(2, 2_000_000));
-        bed.write("2026/run-2.root.meta.json", br#"{"run": 20, "detector": "CMS"}"#);
+        bed.write("in-2026/run-1.root", &noise(1, 100_000));
+        bed.write(
+            "in-2026/run-1.root.meta.json",
+            br#"{"run": 1, "detector": "CMS", "good": true}"#,
+        );
+        bed.write("in-2026/run-2.root", &noise(2, 2_000_000));
+        bed.write("in-2026/run-2.root.meta.json", br#"{"run": 20, "detector": "CMS"}"#);
         bed.write("readme", b"read me");
         bed.write("readme.meta.json", b"{\"no\": [\"metadata\"]}");
         bed
@@ -73,9 +76,11 @@ fn catalogue_is_published_and_searched() {
     let mut bed = Bed::new();
     bed.serve(&["--replica", "/mirror/files"]);
     let found = bed.complete();
-    let mut all = names(&found);
-    all.sort();
-    assert_eq!(all, ["/files/2026/run-1.root", "/files/2026/run-2.root", "/files/readme"]);
+    // Sorted as people expect it, not in the canonical order of names.
+    assert_eq!(
+        names(&found),
+        ["/files/in-2026/run-1.root", "/files/in-2026/run-2.root", "/files/readme"]
+    );
     assert_eq!(found["replicas"], serde_json::json!(["/mirror/files"]));
     assert_eq!(found["searched"], 3);
     let readme = found["files"].as_array().unwrap().iter().find(|file| file["bytes"] == 7).unwrap();
@@ -88,18 +93,19 @@ fn catalogue_is_published_and_searched() {
     assert_eq!(fetched.stdout, b"read me");
 
     for (arguments, expected) in [
-        (&["*.root"][..], &["/files/2026/run-1.root", "/files/2026/run-2.root"][..]),
+        (&["*.root"][..], &["/files/in-2026/run-1.root", "/files/in-2026/run-2.root"][..]),
         (&["/readme"], &["/files/readme"]),
         (&["/*"], &["/files/readme"]),
-        (&["--where", "run>3"], &["/files/2026/run-2.root"]),
-        (&["--where", "detector=CMS", "--where", "good=true"], &["/files/2026/run-1.root"]),
+        (&["--where", "run>3"], &["/files/in-2026/run-2.root"]),
+        (&["--where", "detector=CMS", "--where", "good=true"], &["/files/in-2026/run-1.root"]),
         (&["--where", "size<1kB"], &["/files/readme"]),
         (&["none"], &[]),
     ] {
-        let mut found = names(&bed.find(arguments));
-        found.sort();
-        assert_eq!(found, expected, "{arguments:?}");
+        assert_eq!(names(&bed.find(arguments)), expected, "{arguments:?}");
     }
+    assert!(found["published_ns"].as_u64() > readme["version"].as_u64(), "{found}");
+    let all = bed.forwarder.output(&["find", "/files"]);
+    assert_eq!(all, "in-2026/run-1.root\nin-2026/run-2.root\nreadme\n");
     assert_eq!(bed.forwarder.output(&["find", "/files", "read*"]), "readme\n");
     let long = bed.forwarder.output(&["find", "/files", "read*", "-l"]);
     assert!(long.contains(&digest) && long.ends_with("  readme\n"), "{long}");
@@ -138,7 +144,7 @@ fn catalogue_of_a_wrong_key_and_missing_ones_are_reported() {
     let wrong = bed.forwarder.run(&["find", "/files", "--verify", &text(&other)]);
     assert_eq!(wrong.status.code(), Some(5), "{}", String::from_utf8_lossy(&wrong.stderr));
     // The server says so.
-    let none = bed.forwarder.run(&["find", "/files/2026"]);
+    let none = bed.forwarder.run(&["find", "/files/in-2026"]);
     assert_eq!(none.status.code(), Some(1));
     let complaint = String::from_utf8_lossy(&none.stderr);
     assert!(complaint.contains("`namewire serve --catalogue` publishes catalogues"), "{complaint}");

@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 use super::arguments::{object_name, size};
 use super::connect::{ConnectOptions, block_on, kind_of_fetch};
 use super::failure::{Failure, Outcome};
+use super::key_chain::now_unix_ms;
 use super::keys;
 use super::nfdc::extended_timestamp;
-use super::output::{self, bytes_for_people, grouped};
+use super::output::{self, bytes_for_people, grouped, span_for_people};
 use super::tree::Pattern;
 
 /// Pages that are fetched at a time.
@@ -26,9 +27,9 @@ const CACHE_BYTES_MAX: u64 = 256 << 20;
 
 /// Search the catalogue of a file server
 ///
-/// Prints the paths of the files that match, in the order of the catalogue, which `namewire serve --catalogue` publishes and
-/// signs. Pages of the catalogue are kept, so that the next search fetches only those that have changed. If nothing matches,
-/// a message says so, and the exit status is 0.
+/// Prints the sorted paths of the files that match in the catalogue, which `namewire serve --catalogue` publishes and signs.
+/// Pages of the catalogue are kept, so that the next search fetches only those that have changed. If nothing matches, a
+/// message says so, and the exit status is 0.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name whose catalogue is searched, as `serve --prefix` has it
@@ -44,7 +45,7 @@ pub(super) struct Options {
     /// anything else as text. A file without the field does not match.
     #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse)]
     conditions: Vec<Condition>,
-    /// Show sizes, times of modification and digests
+    /// Show sizes, times of modification and digests, and when the catalogue was published
     #[arg(long, short)]
     long: bool,
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP, long_help = keys::VERIFY_LONG_HELP)]
@@ -70,14 +71,15 @@ pub(super) fn run(options: &Options) -> Outcome {
     let cache = if options.no_cache { None } else { page_cache() };
     block_on(async {
         let endpoint = options.connect.open().await?;
-        let index = fetch_index(&endpoint, &options.name, &fetching).await.map_err(failed)?;
+        let index = fetch_index(&endpoint, &options.name, &fetching).await;
+        let (index, published_ns) = index.map_err(failed)?;
         let replicas: Vec<String> = index.replicas.iter().map(Name::to_uri).collect();
         let (endpoint, cache, fetching) = (&endpoint, cache.as_ref(), &fetching);
         let pages = index.pages.iter().map(|page| async move {
             fetch_page(endpoint, &options.name, page, cache, fetching).await
         });
         let mut pages = stream::iter(pages).buffered(PAGES_AT_A_TIME);
-        let (mut listed, mut found) = (Vec::new(), 0_u64);
+        let mut found = Vec::new();
         let mut missing: BTreeSet<_> = options.conditions.iter().map(|one| &*one.key).collect();
         while let Some(page) = pages.next().await {
             for entry in page.map_err(failed)? {
@@ -85,28 +87,33 @@ pub(super) fn run(options: &Options) -> Outcome {
                 missing.retain(|key| field(&entry, key).is_none());
                 let matches = pattern.as_ref().is_none_or(|pattern| pattern.matches(&path, false))
                     && options.conditions.iter().all(|condition| condition.is_met(&entry));
-                if !matches {
-                    continue;
-                }
-                found += 1;
-                if options.json {
-                    listed.push(described(&options.name, &entry));
-                } else {
-                    output::print_line(&line(&path, &entry, options.long))?;
+                if matches {
+                    found.push((path, entry));
                 }
             }
         }
+        // Pages have the order of names, in which a shorter component is the lesser one.
+        found.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         if options.json {
+            let files = found.iter().map(|(_, entry)| described(&options.name, entry));
             let listing = json!({
                 "prefix": options.name.to_uri(),
                 "replicas": replicas,
+                "published_ns": published_ns,
                 "searched": index.entries(),
-                "files": listed,
+                "files": files.collect::<Vec<_>>(),
             });
             output::print_json(&listing)?;
+        } else {
+            for (path, entry) in &found {
+                output::print_line(&line(path, entry, options.long))?;
+            }
         }
-        if found == 0 {
+        if found.is_empty() {
             output::note(&nothing_found(index.entries(), missing));
+        }
+        if found.is_empty() || options.long {
+            output::note(&age(published_ns / 1_000_000, now_unix_ms()));
         }
         Ok(())
     })
@@ -119,6 +126,14 @@ fn nothing_found(entries: u64, missing: BTreeSet<&str>) -> String {
         missing.iter().for_each(|key| text += &format!("; none has the field `{key}`"));
     }
     output::without_control(&text)
+}
+
+/// The note on the age of a catalogue.
+fn age(published_ms: u64, now_ms: u64) -> String {
+    format!(
+        "namewire: this catalogue was published {} ago; its server publishes the next one within about a minute of a change",
+        span_for_people(now_ms.saturating_sub(published_ms))
+    )
 }
 
 fn counted_entries(entries: u64) -> String {
@@ -358,6 +373,16 @@ mod tests {
             nothing_found(3, ["rum"].into()),
             "namewire: 0 of 3 entries match; none has the field `rum`"
         );
+    }
+
+    #[test]
+    fn age_of_the_catalogue_is_that_since_its_publication() {
+        assert!(
+            age(5_000, 70_000)
+                .starts_with("namewire: this catalogue was published 1 min 5 s ago; ")
+        );
+        // The clock of the server is ahead.
+        assert!(age(5_000, 4_000).contains(" published 0 "), "{}", age(5_000, 4_000));
     }
 
     #[test]

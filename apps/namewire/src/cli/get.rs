@@ -289,7 +289,7 @@ async fn replicas(
         return Err(Failure::Usage(format!("--catalogue: {name} is not below {prefix}")));
     }
     let index = fetch_index(endpoint, prefix, &policy.fetching).await;
-    let index = index.map_err(super::find::failed)?;
+    let (index, _) = index.map_err(super::find::failed)?;
     let below = name.as_ref().suffix(prefix.len());
     // A version is that of one name.
     let below = if below.ends_in_version() { below.parent() } else { below };

@@ -15,7 +15,8 @@ use super::format::{
 };
 use super::publish::{catalogue_name, page_name};
 
-/// Fetches the index of the catalogue of `prefix`; `options` state how it is verified.
+/// Fetches the index of the catalogue of `prefix`; `options` state how it is verified. Returns its version, too: the time at
+/// which it was published, in nanoseconds since 1970.
 ///
 /// # Errors
 /// There is none, it does not verify, or it is malformed.
@@ -23,14 +24,16 @@ pub async fn fetch_index(
     endpoint: &Endpoint,
     prefix: &Name,
     options: &FetchOptions,
-) -> Result<CatalogueIndex, CatalogueError> {
+) -> Result<(CatalogueIndex, u64), CatalogueError> {
     let options = FetchOptions { discovery: Discovery::Metadata, ..options.clone() };
     let stream = endpoint.fetch(&catalogue_name(prefix), &options).await?;
+    let version = stream.name().as_ref().last().and_then(|last| last.as_version());
+    let version = version.ok_or(CatalogueError::Contradiction("its name has no version"))?;
     let index = CatalogueIndex::decode(&stream.collect(INDEX_LEN_MAX).await?)?;
     if index.prefix != *prefix {
         return Err(CatalogueError::Contradiction("it is the catalogue of another name"));
     }
-    Ok(index)
+    Ok((index, version))
 }
 
 /// Fetches a page that the index of the catalogue of `prefix` lists, or reads it from `cache`.
