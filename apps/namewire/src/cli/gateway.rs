@@ -59,16 +59,16 @@ pub(super) struct Options {
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP, long_help = keys::VERIFY_LONG_HELP)]
     verify: String,
     /// Lifetime of cached metadata
-    #[arg(long, value_parser = duration, default_value = "2s", value_name = "DURATION")]
+    #[arg(long, hide_short_help = true, value_parser = duration, default_value = "2s", value_name = "DURATION")]
     metadata_lifetime: Duration,
     /// With a key, also serve older versions than the highest that was verified since the start
     ///
     /// By default older versions are rejected, which prevents replays. This also rejects a file that was replaced by
     /// one with an older modification time (from a backup), until the gateway is restarted.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     allow_older: bool,
     /// InterestLifetime
-    #[arg(long, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
+    #[arg(long, hide_short_help = true, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
     lifetime: Duration,
     /// Retransmissions of a segment before giving up
     ///
@@ -76,23 +76,23 @@ pub(super) struct Options {
     #[arg(long, default_value_t = 3)]
     retries: u32,
     /// Segments to fetch ahead of each client
-    #[arg(long, value_name = "SEGMENTS", default_value_t = Limits::default().read_ahead_segments)]
+    #[arg(long, hide_short_help = true, value_name = "SEGMENTS", default_value_t = Limits::default().read_ahead_segments)]
     read_ahead: u32,
     /// Also accept requests over loopback for this host; may be repeated
     ///
     /// Requests over loopback must be for localhost or a loopback address; others get status 421, so that a web page
     /// whose name resolves to this machine cannot read PREFIX. Use it for a proxy on this machine that keeps the name.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, hide_short_help = true, value_name = "NAME")]
     host: Vec<String>,
     /// Maximum number of connections; a further one takes the place of one of the address with the most, or is closed
-    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().connections)]
+    #[arg(long, hide_short_help = true, help_heading = "Limits", value_name = "COUNT", default_value_t = Limits::default().connections)]
     connections: usize,
     /// Maximum number of transfers; a further one takes the place of one of the address with the most, or waits, and
     /// gets status 503 after 30 s
-    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().transfers)]
+    #[arg(long, hide_short_help = true, help_heading = "Limits", value_name = "COUNT", default_value_t = Limits::default().transfers)]
     transfers: usize,
     /// Minimum rate per second, over 60 s, of a client that data waits for; slower ones are disconnected
-    #[arg(long, value_name = "SIZE", default_value = "1KiB", value_parser = size(0..=u32::MAX))]
+    #[arg(long, hide_short_help = true, help_heading = "Limits", value_name = "SIZE", default_value = "1KiB", value_parser = size(0..=u32::MAX))]
     min_rate: u32,
     /// Write one line of JSON per request to this file, or to standard output (`-`)
     #[arg(long, value_name = "FILE")]

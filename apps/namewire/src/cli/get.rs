@@ -74,13 +74,13 @@ pub(super) struct Options {
     ///
     /// All are used at the same time, in proportion to their rates. The manifest of NAME, as --verify demands it, verifies
     /// the segments of each. A replica that fails, is silent for too long or sends other content is left and named.
-    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = name, requires = "output", conflicts_with_all = ["range", "recursive", "listing"])]
+    #[arg(long, hide_short_help = true, help_heading = "Replicas", value_name = "NAME", value_parser = name, requires = "output", conflicts_with_all = ["range", "recursive", "listing"])]
     replica: Vec<Name>,
     /// Also fetch from the replicas that the catalogue of this name lists, below which NAME is
-    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = name, requires = "output", conflicts_with_all = ["range", "recursive", "listing"])]
+    #[arg(long, hide_short_help = true, help_heading = "Replicas", value_name = "NAME", value_parser = name, requires = "output", conflicts_with_all = ["range", "recursive", "listing"])]
     catalogue: Option<Name>,
     /// Time without an answer after which a replica is left
-    #[arg(long, hide_short_help = true, value_parser = positive_duration, default_value = "5s", value_name = "DURATION")]
+    #[arg(long, hide_short_help = true, help_heading = "Replicas", value_parser = positive_duration, default_value = "5s", value_name = "DURATION")]
     replica_timeout: Duration,
     #[command(flatten)]
     pub(super) fetch: FetchArguments,
@@ -92,19 +92,20 @@ pub(super) struct FetchArguments {
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP, long_help = keys::VERIFY_LONG_HELP)]
     verify: String,
     /// Fixed window, in Interests, instead of an adaptive one
-    #[arg(long, hide_short_help = true, value_name = "SEGMENTS", value_parser = at_least_one::<u32>)]
+    #[arg(long, hide_short_help = true, help_heading = "Congestion control", value_name = "SEGMENTS", value_parser = at_least_one::<u32>)]
     window: Option<u32>,
     /// Congestion control algorithm
     #[arg(
         long,
         hide_short_help = true,
+        help_heading = "Congestion control",
         value_enum,
         default_value = "cubic",
         conflicts_with = "window"
     )]
     congestion: CongestionControl,
     /// Maximum window, in Interests
-    #[arg(long, hide_short_help = true, value_name = "SEGMENTS", conflicts_with = "window", value_parser = at_least_one::<u32>)]
+    #[arg(long, hide_short_help = true, help_heading = "Congestion control", value_name = "SEGMENTS", conflicts_with = "window", value_parser = at_least_one::<u32>)]
     window_max: Option<u32>,
     /// InterestLifetime
     #[arg(long, short, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]

@@ -380,7 +380,8 @@ mod tests {
     fn short_help_fits_a_screen() {
         let mut program = super::program().term_width(100);
         program.build();
-        for name in ["get", "put", "serve", "run", "ls", "peek", "ping"] {
+        for name in ["get", "sync", "put", "serve", "gateway", "find", "run", "ls", "peek", "ping"]
+        {
             let help = program.find_subcommand_mut(name).unwrap().render_help().to_string();
             let lines = help.lines().count();
             assert!(lines <= 40, "{name}: {lines} lines\n{help}");

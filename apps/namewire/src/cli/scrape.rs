@@ -18,19 +18,25 @@ use super::output;
 pub(super) struct MetricsOptions {
     /// Serve metrics for Prometheus at /metrics of this loopback address and port while the command runs; port 0 takes a
     /// free one, which is printed
-    #[arg(long, hide_short_help = true, value_name = "IP:PORT")]
+    #[arg(long, hide_short_help = true, help_heading = "Metrics", value_name = "IP:PORT")]
     metrics: Option<SocketAddr>,
     /// Label `run` of all metrics; they have the label `host`, too
-    #[arg(long, hide_short_help = true, value_name = "NAME")]
+    #[arg(long, hide_short_help = true, help_heading = "Metrics", value_name = "NAME")]
     metrics_run: Option<String>,
     /// Push metrics to this receiver of Prometheus' remote write protocol while the command runs, and at its end
-    #[arg(long, hide_short_help = true, value_name = "URL")]
+    #[arg(long, hide_short_help = true, help_heading = "Metrics", value_name = "URL")]
     metrics_push: Option<String>,
     /// Time between two pushes [default: 5s]
-    #[arg(long, hide_short_help = true, value_name = "DURATION", value_parser = positive_duration, requires = "metrics_push")]
+    #[arg(long, hide_short_help = true, help_heading = "Metrics", value_name = "DURATION", value_parser = positive_duration, requires = "metrics_push")]
     metrics_interval: Option<Duration>,
     /// File with the bearer token for the receiver
-    #[arg(long, hide_short_help = true, value_name = "FILE", requires = "metrics_push")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        help_heading = "Metrics",
+        value_name = "FILE",
+        requires = "metrics_push"
+    )]
     metrics_token: Option<PathBuf>,
 }
 

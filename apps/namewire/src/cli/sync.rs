@@ -64,7 +64,7 @@ pub(super) struct Options {
     /// Copy into the root directory of this machine
     ///
     /// Without this option that is refused, because an empty variable in a script (`"$DIRECTORY/"`) means it.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     allow_root: bool,
     /// Print what would be done, and write nothing
     #[arg(long, short = 'n')]
