@@ -33,10 +33,18 @@ pub(super) fn object_name(text: &str) -> Result<Name, String> {
     with_components(name(text)?, NAME_COMPONENTS_MAX - 1)
 }
 
-/// Why a file or directory of a file server cannot be fetched, if its name has too many components: the metadata of both,
-/// and the listing of a directory, have three more.
+/// Maximum number of components of the name of a file or directory of a file server: the metadata of both, and the listing of a
+/// directory, have three more.
+pub(super) const FILE_COMPONENTS_MAX: usize = NAME_COMPONENTS_MAX - 3;
+
+/// Parses the name of a directory of a file server.
+pub(super) fn directory_name(text: &str) -> Result<Name, String> {
+    with_components(name(text)?, FILE_COMPONENTS_MAX)
+}
+
+/// Why a file or directory of a file server cannot be fetched, if its name has too many components.
 pub(super) fn too_deep(name: &Name) -> Option<String> {
-    let components_max = NAME_COMPONENTS_MAX - 3;
+    let components_max = FILE_COMPONENTS_MAX;
     (name.len() > components_max).then(|| {
         format!(
             "{name} has {} components: at most {components_max} are possible for files and directories, as forwarders drop \
@@ -47,7 +55,7 @@ pub(super) fn too_deep(name: &Name) -> Option<String> {
 }
 
 /// A name of at most `components_max` components beside its implicit digest.
-fn with_components(name: Name, components_max: usize) -> Result<Name, String> {
+pub(super) fn with_components(name: Name, components_max: usize) -> Result<Name, String> {
     let digest = usize::from(name.as_ref().implicit_digest().is_some());
     match name.len() - digest {
         count if count > components_max => Err(format!(
@@ -298,6 +306,9 @@ mod tests {
         assert!(interest_name(&digest).is_ok() && interest_name(&of(64)).is_err());
         let reason = object_name(&of(63)).unwrap_err();
         assert!(reason.starts_with("it has 63 components: at most 62"), "{reason}");
+        assert!(directory_name(&of(60)).is_ok());
+        let reason = directory_name(&of(61)).unwrap_err();
+        assert!(reason.starts_with("it has 61 components: at most 60"), "{reason}");
     }
 
     #[test]

@@ -16,7 +16,10 @@ use ndn_files::{LIST, REPLICAS_MAX, Workers, fetch_index};
 use ndn_packet::{Convention, Name};
 use serde_json::json;
 
-use super::arguments::{at_least_one, name, object_name, positive_duration};
+use super::arguments::{
+    FILE_COMPONENTS_MAX, at_least_one, name, object_name, positive_duration, too_deep,
+    with_components,
+};
 use super::connect::{ConnectOptions, block_on};
 use super::connection::while_connected;
 use super::failure::{Failure, Outcome};
@@ -168,6 +171,7 @@ impl Options {
                 "/: an object has a name of one component or more".to_owned(),
             ));
         }
+        self.check_depth()?;
         if !self.recursive {
             return Ok(None);
         }
@@ -176,6 +180,25 @@ impl Options {
             Failure::Usage("a directory needs an output directory: use -o DIRECTORY".to_owned())
         })?;
         Ok(Some((&self.name, output)))
+    }
+
+    /// Refuses a name to which the answers would add too many components: those of metadata, or a version and a segment.
+    fn check_depth(&self) -> Outcome {
+        let is_of_file = self.recursive || self.listing || self.range.is_some();
+        let is_auto = self.discover == Discover::Auto;
+        let has_version = is_auto && self.name.as_ref().ends_in_version();
+        let components_max = if is_of_file || self.discover == Discover::Metadata {
+            FILE_COMPONENTS_MAX + usize::from(has_version)
+        } else if is_auto && !has_version {
+            FILE_COMPONENTS_MAX + 1
+        } else {
+            // The parser has checked it.
+            return Ok(());
+        };
+        match with_components(self.name.clone(), components_max) {
+            Ok(_) => Ok(()),
+            Err(reason) => Err(Failure::Usage(format!("{}: {reason}", self.name))),
+        }
     }
 }
 
@@ -245,7 +268,7 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
         .await;
         let fetched = diagnose::explained(fetched, &endpoint, &options.name).await;
         fetched.map_err(|failure| match options.discover {
-            Discover::Auto => with_file_name(failure, &options.name),
+            Discover::Auto => with_depth(with_file_name(failure, &options.name), &options.name),
             Discover::Metadata | Discover::Prefix | Discover::None => failure,
         })
     });
@@ -277,6 +300,15 @@ pub(super) fn with_file_name(failure: Failure, name: &Name) -> Failure {
     Failure::NoAnswer(format!(
         "{text} ({version} is a version; the name of a file that is called so is {file})"
     ))
+}
+
+/// The failure to fetch an object, with the limit of names that metadata have if that may be the reason.
+fn with_depth(failure: Failure, name: &Name) -> Failure {
+    let reason = too_deep(name).filter(|_| !name.as_ref().ends_in_version());
+    match (failure, reason) {
+        (Failure::NoAnswer(text), Some(reason)) => Failure::NoAnswer(format!("{text} ({reason})")),
+        (failure, _) => failure,
+    }
 }
 
 /// Names of an object at the replicas that the catalogue of `prefix` lists.
@@ -844,6 +876,39 @@ mod tests {
         );
         assert_eq!(explained("/site/v%3D1"), "no answer");
         assert_eq!(explained("/site/file"), "no answer");
+    }
+
+    #[test]
+    fn names_that_leave_no_room_for_those_of_answers_are_refused() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            options: Options,
+        }
+        let refused = |count: usize, end: &str, options: &str| {
+            let line = format!("get {}{end} -o out {options}", "/a".repeat(count));
+            let line = <Line as clap::Parser>::try_parse_from(line.split_whitespace()).unwrap();
+            line.options.directories().is_err()
+        };
+        for (options, components_max) in [
+            ("", 61),
+            ("--discover prefix", 62),
+            ("--discover none", 62),
+            ("--discover metadata", 60),
+            ("--listing", 60),
+            ("--recursive", 60),
+            ("--range 0-9", 60),
+        ] {
+            assert!(!refused(components_max, "", options), "{options}");
+            assert!(components_max == 62 || refused(components_max + 1, "", options), "{options}");
+        }
+        assert!(!refused(61, "/v=1", ""));
+        let explained = |count: usize| {
+            let silent = Failure::NoAnswer("no answer".to_owned());
+            with_depth(silent, &"/a".repeat(count).parse().unwrap()).to_string()
+        };
+        assert!(explained(61).contains("61 components: at most 60"), "{}", explained(61));
+        assert_eq!(explained(60), "no answer");
     }
 
     #[test]

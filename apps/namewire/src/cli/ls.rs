@@ -8,7 +8,7 @@ use ndn_packet::Name;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::arguments::{object_name, too_deep};
+use super::arguments::{directory_name, too_deep};
 use super::connect::{ConnectOptions, block_on};
 use super::diagnose::{explained, with_early_cause};
 use super::failure::{Failure, Outcome};
@@ -29,7 +29,7 @@ const ENTRIES_AT_A_TIME: usize = 64;
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name of the directory
-    #[arg(value_parser = object_name)]
+    #[arg(value_parser = directory_name)]
     name: Name,
     /// Show permissions, sizes and times of modification
     #[arg(long, short)]
@@ -58,7 +58,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         let mut listed = Vec::new();
         let mut is_complete = true;
         while let Some(directory) = directories.pop() {
-            let listing = match too_deep(&directory).filter(|_| directory != options.name) {
+            let listing = match too_deep(&directory) {
                 Some(reason) => Err(Failure::Failed(reason)),
                 None => {
                     let listing = list(&endpoint, &directory, &fetching);
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn listed_name_is_accepted_by_get() {
         let entry = ListingEntry { file_name: b"50%41".to_vec(), is_directory: false };
-        let name = object_name(&format!("/x/{}", shown(&entry))).unwrap();
+        let name = directory_name(&format!("/x/{}", shown(&entry))).unwrap();
         assert_eq!(name.component(1).unwrap().value(), b"50%41");
     }
 }

@@ -14,7 +14,7 @@ use ndn_client::fetch::{Discovery, FetchProgress};
 use ndn_packet::Name;
 use serde_json::json;
 
-use super::arguments::object_name;
+use super::arguments::directory_name;
 use super::connect::block_on;
 use super::connection::while_connected;
 use super::failure::{Failure, Outcome};
@@ -40,7 +40,7 @@ use super::tree::{self, Fetched, Filter, JOBS_DEFAULT, Mode, Rules, TreeProgress
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name of the directory of the file server
-    #[arg(value_parser = object_name)]
+    #[arg(value_parser = directory_name)]
     source: Name,
     /// The copy, which is created if it does not exist
     directory: PathBuf,
