@@ -174,6 +174,7 @@ fn versions_of_a_file_rewritten_during_a_fetch_are_not_mixed() {
     let messages = fetcher.stderr();
     assert!(messages.contains("application Nack: it serves this version no longer"), "{messages}");
     assert!(!messages.contains("to resume"), "{messages}");
+    assert!(messages.contains(" of this version are kept in "), "{messages}");
     bed.assert_completes();
 }
 
@@ -191,6 +192,7 @@ fn fetch_of_a_deleted_file_ends() {
     let reported = fetcher.stderr();
     assert!(reported.contains("/files/file is not there any more: its server"), "{reported}");
     assert!(!reported.contains("resume"), "{reported}");
+    assert!(reported.contains(" of this version are kept in "), "{reported}");
     // The same version, whose part is resumed.
     fs::rename(&moved, &bed.file).unwrap();
     bed.assert_completes();

@@ -132,6 +132,23 @@ fn progress_of_a_fetch_is_shown_on_a_terminal() {
 }
 
 #[test]
+fn content_on_a_terminal_is_not_mixed_with_progress_and_the_summary() {
+    let forwarder = Settings::new().start();
+    let file = forwarder.directory().join("object");
+    let text: String = (0..20_000).map(|number| format!("{number}\r\n")).collect();
+    std::fs::write(&file, text.replace('\r', "") + "end").unwrap();
+    let path = file.display().to_string();
+    let mut put = forwarder.spawn("put", &["put", "/shown", &path, "--segment-size", "1000B"]);
+    put.wait_for_output("published");
+    let mut get = on_a_terminal("get /shown --window 1 -o -");
+    get.env("NDN_CLIENT_TRANSPORT", forwarder.unix());
+    let output = run_to_end(get);
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let summary = shown.strip_prefix(&(text + "end\r\n"));
+    assert!(summary.is_some_and(|summary| summary.starts_with("/shown/v=")), "{shown}");
+}
+
+#[test]
 fn progress_of_a_directory_names_the_files_and_the_totals() {
     let forwarder = Settings::new().start();
     let directory = forwarder.directory().join("data");

@@ -21,7 +21,7 @@ use ndn_packet::{Convention, Name};
 
 use super::connect::{kind_of, kind_of_fetch};
 use super::failure::{Failure, Outcome};
-use super::output::{self, bytes_for_people};
+use super::output::{self, bytes_for_people, without_control};
 use super::target::Target;
 
 /// Time to wait for metadata that is not needed to find the version.
@@ -76,12 +76,22 @@ impl Policy {
 /// Keeps the part that a later fetch can resume, whatever the failure: the part was verified, and one wrong packet
 /// must not discard it.
 pub(super) fn abandon(target: Target, failure: &Failure) {
-    if let Some(bytes) = target.keep()
-        && !matches!(failure, Failure::VersionGone(_))
-    {
-        let kept = bytes_for_people(bytes);
-        output::note(&format_args!("namewire: {kept} are kept; run the same command to resume"));
+    if let Some((bytes, part)) = target.keep() {
+        let is_gone = matches!(failure, Failure::VersionGone(_));
+        output::note(&format_args!("namewire: {}", kept_text(bytes, &part, is_gone)));
     }
+}
+
+/// A version that is gone may come back, or be elsewhere: a file may be moved, and caches and other servers may have the rest.
+fn kept_text(bytes: u64, part: &Path, is_gone: bool) -> String {
+    let (kept, part) = (bytes_for_people(bytes), without_control(&part.display().to_string()));
+    if is_gone {
+        return format!(
+            "{kept} of this version are kept in {part}, in case it comes back; a fetch of another version replaces them. To \
+             give them up, remove this file and {part}.json"
+        );
+    }
+    format!("{kept} are kept; run the same command to resume")
 }
 
 /// The segments of an interrupted fetch.
@@ -711,6 +721,19 @@ pub(super) fn failure(error: FetchError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn part_of_a_version_that_is_gone_is_named() {
+        let part = Path::new("/data/.run.part");
+        let text = kept_text(2048, part, false);
+        assert_eq!(text, "2.0 KiB are kept; run the same command to resume");
+        let text = kept_text(2048, part, true);
+        assert!(
+            text.starts_with("2.0 KiB of this version are kept in /data/.run.part, "),
+            "{text}"
+        );
+        assert!(text.ends_with("remove this file and /data/.run.part.json"), "{text}");
+    }
 
     #[test]
     fn file_that_does_not_fit_is_refused() {

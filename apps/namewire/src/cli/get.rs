@@ -252,7 +252,12 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
                 return while_served(&endpoint, (name, &[]), &policy.fetching, arrived, fetching)
                     .await;
             }
-            let shown = Shown::new(options.fetch.progress_bar(), options.fetch.quiet);
+            // The content would be mixed with a bar on the same terminal.
+            let bar = match target.is_on_terminal() {
+                true => ProgressBar::hidden(),
+                false => options.fetch.progress_bar(),
+            };
+            let shown = Shown::new(bar, options.fetch.quiet);
             let observe = |progress: &FetchProgress, already| {
                 *lock(&latest) = *progress;
                 shown.observe(progress, already);

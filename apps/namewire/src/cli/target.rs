@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use ndn_files::{Attributes, PartFile};
@@ -40,6 +41,9 @@ impl Target {
                 Err(Failure::Usage(format!("{} is a directory: name a file in it", path.display())))
             }
             Ok(metadata) if !metadata.is_file() => Self::open_in_place(path),
+            found if path.as_os_str().as_bytes().ends_with(b"/") => {
+                Err(Failure::Usage(no_directory(path, found.err())))
+            }
             // The target of a link is replaced, not the link.
             _ => Self::replacing(behind_links(path)?),
         }
@@ -89,9 +93,13 @@ impl Target {
         matches!(self, Self::Stdout { .. })
     }
 
+    pub(super) fn is_on_terminal(&self) -> bool {
+        matches!(self, Self::Stdout { stdout, .. } if stdout.is_terminal())
+    }
+
     /// Whether the content on a terminal has ended within a line.
     pub(super) fn is_within_line(&self) -> bool {
-        matches!(self, Self::Stdout { stdout, ends_line: false } if stdout.is_terminal())
+        self.is_on_terminal() && matches!(self, Self::Stdout { ends_line: false, .. })
     }
 
     /// Appends content.
@@ -120,9 +128,23 @@ impl Target {
         Ok(true)
     }
 
-    /// Keeps the part for a later fetch; returns its length in bytes, if any.
-    pub(super) fn keep(self) -> Option<u64> {
-        if let Self::File(part) = self { part.keep() } else { None }
+    /// Keeps the part for a later fetch; returns its length in bytes and its path, if any.
+    pub(super) fn keep(self) -> Option<(u64, PathBuf)> {
+        let Self::File(part) = self else { return None };
+        let path = part.part_path().to_owned();
+        Some((part.keep()?, path))
+    }
+}
+
+/// Why a path with a slash at its end names no directory.
+fn no_directory(path: &Path, error: Option<io::Error>) -> String {
+    let path = path.display();
+    match error {
+        Some(error) if error.kind() == io::ErrorKind::NotFound => {
+            format!("there is no directory {path}: make it with mkdir, and name a file in it")
+        }
+        Some(error) => format!("{path}: {error}"),
+        None => format!("{path} is not a directory"),
     }
 }
 
@@ -221,7 +243,20 @@ mod tests {
     #[test]
     fn directory_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(matches!(Target::open(Some(directory.path())), Err(Failure::Usage(_))));
+        let refused = |path: &str| match Target::open(Some(&directory.path().join(path))) {
+            Err(Failure::Usage(reason)) => reason,
+            Err(other) => panic!("{path}: {other}"),
+            Ok(_) => panic!("{path} was opened"),
+        };
+        assert!(refused("").ends_with(" is a directory: name a file in it"));
+        let reason = refused("missing/");
+        assert!(
+            reason.starts_with("there is no directory /") && reason.contains("mkdir"),
+            "{reason}"
+        );
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+        fs::write(directory.path().join("file"), "").unwrap();
+        assert!(refused("file/").contains("/file/: Not a directory"));
     }
 
     #[test]

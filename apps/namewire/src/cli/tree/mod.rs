@@ -90,8 +90,8 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        let bytes = self.target.take().and_then(Target::keep);
-        self.kept.note(&self.path, bytes);
+        let kept = self.target.take().and_then(Target::keep);
+        self.kept.note(&self.path, kept.map(|(bytes, _)| bytes));
     }
 }
 

@@ -176,6 +176,12 @@ impl PartFile {
         &self.path
     }
 
+    /// The name until it is complete; that of the sidecar has `.json` after it.
+    #[must_use]
+    pub fn part_path(&self) -> &Path {
+        &self.part
+    }
+
     /// Bytes on disk that the part of `path` takes, or that are reserved for it; 0 if there is none.
     #[must_use]
     pub fn space_of_part(path: &Path) -> u64 {
