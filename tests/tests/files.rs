@@ -95,6 +95,29 @@ fn our_own_client_fetches_files() {
     assert!(String::from_utf8_lossy(&missing.stderr).contains("there is no such object"));
 }
 
+/// No Data has the name of a file or directory: `peek` says what the server has, after a second and at the end.
+#[test]
+fn peek_says_what_a_name_of_a_server_is() {
+    let bed = Bed::new(&Settings::new(), &[]);
+    for (path, hint) in [
+        ("missing", "its server states that there is no such object"),
+        (
+            ".hidden",
+            "its server does not serve it: its path is too long, or a part of it is hidden",
+        ),
+        ("sub", "it is a directory: `namewire ls /files/sub`"),
+    ] {
+        let name = format!("/files/{path}");
+        let peeked = bed.forwarder.run(&["peek", &name, "--lifetime", "3s"]);
+        let printed = String::from_utf8_lossy(&peeked.stderr).into_owned();
+        assert_eq!(peeked.status.code(), Some(4), "{printed}");
+        let early = format!("namewire: no answer to {name} yet: {hint}");
+        assert!(printed.starts_with(&early), "{printed}");
+        let end = format!("no answer to {name} within 3000 ms (1 attempt); {hint}");
+        assert!(printed.contains(&end), "{printed}");
+    }
+}
+
 #[test]
 fn other_projects_clients_fetch_files() {
     for peer in [Peer::Python, Peer::Ndnts, Peer::NdnJs, Peer::Chunks, Peer::Ndnd] {

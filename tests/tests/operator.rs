@@ -367,4 +367,18 @@ fn link_that_is_down_is_reported_by_all_commands() {
         assert_eq!(ping.status.code(), Some(4), "{text}");
         assert!(text.contains(why), "{text}");
     }
+    // Before the end of the wait, too.
+    let copy = near.directory().join("copy").display().to_string();
+    let early = "namewire: no answer to /far/x yet: all next hops of the route /far are down: ";
+    for command in [
+        &["get", "/far/x", "-o", &copy][..],
+        &["get", "/far/x", "-o", "-", "--range", "0-9"],
+        &["get", "/far/x", "-o", &copy, "--recursive"],
+        &["ls", "/far/x"],
+        &["peek", "/far/x"],
+    ] {
+        let mut waiting = near.spawn("waiting", command);
+        wait_until("the cause", || waiting.stderr().contains(early).then_some(()));
+        assert!(waiting.is_running());
+    }
 }

@@ -22,7 +22,7 @@ const ENTRIES_MAX: u64 = 10_000;
 /// Maximum time for an explanation.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Time without an answer after which the cause is looked for: longer than most answers take.
-const EARLY: Duration = Duration::from_secs(1);
+pub(super) const EARLY: Duration = Duration::from_secs(1);
 
 /// Adds the cause to a failure without an answer, if the forwarder knows it.
 pub(super) async fn explained<T>(
@@ -46,25 +46,40 @@ pub(super) async fn with_early_cause<T>(
     name: &Name,
     answer: impl Future<Output = T>,
 ) -> T {
+    with_early_note(name, cause(endpoint, name), answer).await
+}
+
+/// As [`with_early_cause`], with another way to find the cause.
+pub(super) async fn with_early_note<T>(
+    name: &Name,
+    cause: impl Future<Output = Option<impl fmt::Display>>,
+    answer: impl Future<Output = T>,
+) -> T {
     let mut answer = std::pin::pin!(answer);
     let early = async {
         tokio::time::sleep(EARLY).await;
-        cause(endpoint, name).await
+        cause.await
     };
     tokio::select! {
         answer = &mut answer => return answer,
         cause = early => {
             if let Some(cause) = cause {
-                output::note(&format_args!("namewire: no answer to {name} yet: {cause}"));
+                output::note(&early_text(name, &cause));
             }
         }
     }
     answer.await
 }
 
+/// The note of a cause before the end of the wait.
+pub(super) fn early_text(name: &Name, cause: &dyn fmt::Display) -> String {
+    format!("namewire: no answer to {name} yet: {cause}")
+}
+
 /// Why Interests for a name have no answer, if the forwarder knows it.
 pub(super) async fn cause(endpoint: &Endpoint, name: &Name) -> Option<Cause> {
-    tokio::time::timeout(TIMEOUT, find(endpoint, name)).await.ok().flatten()
+    // It is large, and rarely needed.
+    tokio::time::timeout(TIMEOUT, Box::pin(find(endpoint, name))).await.ok().flatten()
 }
 
 /// Why Interests for a name have no answer.

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -262,10 +263,12 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
                 *lock(&latest) = *progress;
                 shown.observe(progress, already);
             };
-            let fetching = fetch(&endpoint, &options.name, &policy, &mut target, &workers, observe);
+            let (name, target) = (&options.name, &mut target);
+            let fetching = Box::pin(fetch(&endpoint, name, &policy, target, &workers, observe));
             let fetched = tokio::select! {
                 fetched = fetching => fetched,
                 never = shown.keep_current(&endpoint, &options.name) => match never {},
+                never = shown.note_early_cause(&endpoint, &options.name) => match never {},
             };
             shown.bar.finish_and_clear();
             fetched
@@ -476,8 +479,14 @@ impl Shown {
         }
     }
 
+    /// See [`note_early_cause`].
+    async fn note_early_cause(&self, endpoint: &Endpoint, name: &Name) -> Infallible {
+        let is_silent = || !self.is_quiet && self.state.borrow().progress.segments == 0;
+        note_early_cause(&self.bar, endpoint, name, is_silent).await
+    }
+
     /// Updates the bar while nothing arrives.
-    async fn keep_current(&self, endpoint: &Endpoint, name: &Name) -> std::convert::Infallible {
+    async fn keep_current(&self, endpoint: &Endpoint, name: &Name) -> Infallible {
         let mut silence = Silence::default();
         let mut is_noted = self.is_quiet;
         loop {
@@ -511,6 +520,24 @@ impl Shown {
         self.bar.set_message(state.message(now(), silence));
         self.bar.set_position(already.segments + progress.segments);
     }
+}
+
+/// Reports why a fetch gets nothing at its beginning, as soon as the forwarder knows it: the end of the wait may be many
+/// seconds away. Does not end.
+pub(super) async fn note_early_cause(
+    bar: &ProgressBar,
+    endpoint: &Endpoint,
+    name: &Name,
+    is_silent: impl Fn() -> bool,
+) -> Infallible {
+    tokio::time::sleep(diagnose::EARLY).await;
+    if is_silent()
+        && let Some(cause) = diagnose::cause(endpoint, name).await
+        && is_silent()
+    {
+        bar.suspend(|| output::note(&diagnose::early_text(name, &cause)));
+    }
+    std::future::pending().await
 }
 
 /// Progress of a fetch and its rate in the last seconds.

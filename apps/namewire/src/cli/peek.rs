@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use ndn_client::fetch::{Discovery, FetchOptions};
+use ndn_client::fetch::{Discovery, FetchError, FetchOptions};
 use ndn_client::{Endpoint, ExpressError, InterestRequest, ReceivedData};
-use ndn_files::FileMetadata;
+use ndn_files::{FileMetadata, refusal_reason};
 use ndn_packet::dissect::dissect;
 use ndn_packet::{ContentType, Data, Name};
 
 use super::arguments::{from_base64, interest_name, name, positive_duration};
 use super::connect::{ConnectOptions, block_on};
 use super::connection::while_connected;
-use super::diagnose::with_early_cause;
+use super::diagnose::{self, with_early_note};
 use super::failure::{Failure, Outcome};
 use super::{input, keys, output};
 
@@ -121,10 +121,14 @@ pub(super) fn run(options: &Options, as_ndnpeek: bool) -> Outcome {
     block_on(async {
         let endpoint = options.connect.open().await?;
         let timeout = options.lifetime.saturating_mul(options.retries.saturating_add(1));
+        let asks_server = !as_ndnpeek && !options.can_be_prefix;
         let received = while_connected(&endpoint, timeout, async {
             let expressing = endpoint.express(&request);
             let expressed = match options.hint.is_empty() {
-                true => with_early_cause(&endpoint, &options.name, expressing).await,
+                true => {
+                    let cause = early_cause(&endpoint, &options.name, asks_server);
+                    with_early_note(&options.name, cause, expressing).await
+                }
                 false => expressing.await,
             };
             if let Err(ExpressError::Nack { reason, .. }) = &expressed
@@ -145,13 +149,14 @@ pub(super) fn run(options: &Options, as_ndnpeek: bool) -> Outcome {
         };
         let received = match options.hint.is_empty() {
             true => {
-                let received = super::diagnose::explained(received, &endpoint, &options.name).await;
-                match (received, as_ndnpeek) {
-                    (Err(Failure::NoAnswer(text)), false) if !options.can_be_prefix => {
+                let received = diagnose::explained(received, &endpoint, &options.name).await;
+                match received {
+                    Err(Failure::NoAnswer(text)) if asks_server => {
                         let hint = hint_for_object(&endpoint, &options.name).await;
-                        return Err(Failure::NoAnswer(text + hint.as_deref().unwrap_or_default()));
+                        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+                        return Err(Failure::NoAnswer(text + &hint));
                     }
-                    (received, _) => received?,
+                    received => received?,
                 }
             }
             // The forwarding hints decide its path.
@@ -170,7 +175,17 @@ pub(super) fn run(options: &Options, as_ndnpeek: bool) -> Outcome {
     })
 }
 
-/// The command that fetches a name, if it is that of an object with metadata, such as a file: no Data has its name.
+/// Why there is no answer yet, if the forwarder or, with `asks_server`, a server of objects knows it.
+async fn early_cause(endpoint: &Endpoint, name: &Name, asks_server: bool) -> Option<String> {
+    match diagnose::cause(endpoint, name).await {
+        Some(cause) => Some(cause.to_string()),
+        None if asks_server => hint_for_object(endpoint, name).await,
+        None => None,
+    }
+}
+
+/// Asks a server of objects with metadata, such as files, about a name: no Data has the name of an object. The server itself has
+/// no answer to an Interest for the name, as caches would keep it from a later producer.
 async fn hint_for_object(endpoint: &Endpoint, name: &Name) -> Option<String> {
     let asking = FetchOptions {
         discovery: Discovery::Metadata,
@@ -178,14 +193,23 @@ async fn hint_for_object(endpoint: &Endpoint, name: &Name) -> Option<String> {
         lifetime: METADATA_TIMEOUT,
         ..FetchOptions::default()
     };
-    let found = endpoint.find(name, &asking).await.ok()?;
+    let found = match endpoint.find(name, &asking).await {
+        Ok(found) => found,
+        Err(FetchError::NotFound { content, .. }) => {
+            return Some(match refusal_reason(&content) {
+                Some(reason) => format!("its server does not serve it: {reason}"),
+                None => "its server states that there is no such object".to_owned(),
+            });
+        }
+        Err(_) => return None,
+    };
     let metadata = found.metadata().and_then(|content| FileMetadata::decode(content).ok());
     let is_directory = metadata.is_some_and(|metadata| metadata.is_directory());
     let (what, command) = match is_directory {
         true => ("a directory", "ls"),
         false => ("a segmented object", "get"),
     };
-    Some(format!("; it is {what}: `namewire {command} {name}`"))
+    Some(format!("it is {what}: `namewire {command} {name}`"))
 }
 
 /// Fails if an application answered with a Nack, with the text in it.

@@ -149,10 +149,12 @@ fn copy(name: &Name, output: &Path, arguments: &FetchArguments, rules: &Rules) -
             rules,
         };
         let bar = arguments.progress_bar();
+        let is_silent = || !arguments.quiet && progress.answers() == 0;
         let work = async {
             let fetched = tokio::select! {
                 fetched = tree.copy(output) => fetched,
                 never = show(&bar, &progress, &endpoint, name) => match never {},
+                never = get::note_early_cause(&bar, &endpoint, name, is_silent) => match never {},
             };
             bar.finish_and_clear();
             fetched
