@@ -444,7 +444,7 @@ fn start_reports_a_full_log_and_another_socket_of_commands() {
     for note in [
         "namewire: the log cannot be written to /dev/full: No space left on device\n".to_owned(),
         "namewire: other commands use unix:///nowhere/nfd.sock (from the environment".to_owned(),
-        format!("`export NDN_CLIENT_TRANSPORT=unix://{socket}`"),
+        format!("`export NDN_CLIENT_TRANSPORT='unix://{socket}'`"),
     ] {
         assert!(noted.contains(&note), "{note}: {noted}");
     }

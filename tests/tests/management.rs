@@ -122,7 +122,7 @@ fn next_hop_of_an_unknown_scheme_is_refused_with_the_known_ones() {
     let refused = forwarder.run(&["route", "add", "/a", "nosuch://192.0.2.1"]);
     let text = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{text}");
-    assert!(text.contains("`nosuch` is no scheme of faces, which are udp, udp4,"), "{text}");
+    assert!(text.contains("unknown scheme `nosuch`; known: udp, udp4,"), "{text}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Access to the tables of a TOML document, and the problems found in them.
 
-use std::cell::RefCell;
+use std::cell::{LazyCell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ const PLACES_SHOWN_MAX: usize = 3;
 #[derive(Debug)]
 pub(crate) struct Findings {
     /// The settings and tables of the configuration, among which unknown keys are looked for.
-    places: fn() -> Vec<Place>,
+    places: LazyCell<Vec<Place>>,
     problems: RefCell<Vec<Problem>>,
     /// Of each array of tables, by dotted path: the numbers of the tables that were read without a problem in a
     /// required setting, and are in the configuration.
@@ -49,7 +49,12 @@ pub(crate) struct Findings {
 impl Findings {
     /// No problems yet, in a configuration with these settings and tables.
     pub(crate) fn new(places: fn() -> Vec<Place>) -> Self {
+        let places = LazyCell::new(places);
         Self { places, problems: RefCell::default(), items: RefCell::default() }
+    }
+
+    fn places(&self) -> &[Place] {
+        &self.places
     }
 
     pub(crate) fn report(&self, span: Range<usize>, message: String, help: Option<String>) {
@@ -202,7 +207,7 @@ impl<'a> Section<'a> {
             true => String::new(),
             false => format!(" in `{}`", self.path),
         };
-        let elsewhere = || with_words(&path, name, (self.findings.places)(), is_table);
+        let elsewhere = || with_words(&path, self.findings.places(), is_table);
         let help = if let Some(suggestion) = closest(name, &self.known) {
             format!("did you mean `{suggestion}`?")
         } else if let Some(places) = elsewhere() {
@@ -227,30 +232,21 @@ fn is_table(value: &DeValue<'_>) -> bool {
     value.as_table().is_some()
 }
 
-/// The settings, or tables, whose paths have the words of this key and as few others as possible: those of its path if there
-/// are any, otherwise those of its name.
-fn with_words(
-    path: &str,
-    name: &str,
-    mut places: Vec<Place>,
-    is_table: bool,
-) -> Option<Vec<Place>> {
+/// The settings, or tables, whose paths have the words of this one and as few others as possible.
+fn with_words<'p>(path: &str, places: &'p [Place], is_table: bool) -> Option<Vec<&'p Place>> {
     fn words(text: &str) -> Vec<&str> {
         // `route` is in `static_routes`.
         text.split(['.', '_', '-']).map(|word| word.trim_end_matches('s')).collect()
     }
-    places.retain(|place| place.is_table == is_table);
-    [path, name].into_iter().find_map(|typed| {
-        let typed = words(typed);
-        let has_words = |place: &&Place| {
-            let of_place = words(&place.path);
-            typed.iter().all(|word| of_place.contains(word))
-        };
-        let found = places.iter().filter(has_words);
-        let fewest = found.clone().map(|place| words(&place.path).len()).min()?;
-        let found = found.filter(|place| words(&place.path).len() == fewest);
-        Some(found.cloned().collect::<Vec<_>>()).filter(|found| found.len() <= PLACES_SHOWN_MAX)
-    })
+    let typed = words(path);
+    let has_words = |place: &&Place| {
+        let of_place = words(&place.path);
+        place.is_table == is_table && typed.iter().all(|word| of_place.contains(word))
+    };
+    let found = places.iter().filter(has_words);
+    let fewest = found.clone().map(|place| words(&place.path).len()).min()?;
+    let found: Vec<_> = found.filter(|place| words(&place.path).len() == fewest).collect();
+    Some(found).filter(|found| found.len() <= PLACES_SHOWN_MAX)
 }
 
 /// The known word nearest to a mistyped one, if any is near. Of several words, each is.

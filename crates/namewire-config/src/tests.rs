@@ -126,6 +126,7 @@ fn key_of_another_table_is_named_with_its_table() {
             "[tables]\ncapacity = 1",
             "(did you mean `tables.pit_capacity` or `tables.fib_capacity`?)",
         ),
+        ("[pool]\nthreads = 1", "(known here: capacity, pages)"),
         ("[tables]\nfib_capcity = 16", "(did you mean `fib_capacity`?)"),
         ("[tables]\nfibcapacity = 16", "(did you mean `fib_capacity`?)"),
     ] {

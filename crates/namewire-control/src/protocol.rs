@@ -336,7 +336,7 @@ results! {
         pub user_id: u32,
         /// Its process ID; null if only the user is known, as over TCP, and in another PID namespace.
         pub process_id: Option<u32>,
-        /// The name of its command; null once it has ended.
+        /// The name of the command that has this process ID now; null if there is none, or it cannot be read.
         pub command: Option<String>,
     }
 

@@ -53,7 +53,7 @@ requests! {
         "links" Links => links {
             /// Only faces with higher FaceIds; null starts at the lowest.
             after: Option<u64>,
-        } -> BTreeMap<u64, LinkCounters>, used by "`face list`, `face show`, `route list`, `status`";
+        } -> BTreeMap<u64, LinkCounters>, used by "`face list`, `face show`, `face destroy`, `route list`, `route fib`, `status`, and commands that say why nothing arrives";
 
         /// Reports required faces that are missing or being created.
         "faces.waiting" WaitingFaces => waiting_faces -> Vec<WaitingFace>, used by "`face list`, `status`";

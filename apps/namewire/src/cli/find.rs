@@ -29,7 +29,7 @@ const CACHE_BYTES_MAX: u64 = 256 << 20;
 ///
 /// Prints the sorted paths of the files that match in the catalogue, which `namewire serve --catalogue` publishes and signs.
 /// Pages of the catalogue are kept, so that the next search fetches only those that have changed. If nothing matches, a
-/// message says so, and the exit status is 0.
+/// message says so, and the exit status is 0. Nothing is printed if a page cannot be fetched.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name whose catalogue is searched, as `serve --prefix` has it

@@ -181,11 +181,9 @@ fn hint_of_scheme(argument: &FaceArgument) -> String {
     let FaceArgument::Uri(uri) = argument else { return String::new() };
     match uri.has_known_scheme() {
         true => String::new(),
-        false => format!(
-            " (`{}` is no scheme of faces, which are {})",
-            uri.scheme(),
-            FaceUri::SCHEMES.join(", ")
-        ),
+        false => {
+            format!(" (unknown scheme `{}`; known: {})", uri.scheme(), FaceUri::SCHEMES.join(", "))
+        }
     }
 }
 
@@ -311,7 +309,7 @@ mod tests {
     fn unknown_scheme_is_named_with_the_known_ones() {
         let hint = |text: &str| hint_of_scheme(&text.parse().unwrap());
         let unknown = hint("nosuch://192.0.2.1");
-        assert!(unknown.contains("`nosuch` is no scheme of faces, which are udp, "), "{unknown}");
+        assert!(unknown.contains("unknown scheme `nosuch`; known: udp, "), "{unknown}");
         for known in
             ["257", "udp4://192.0.2.1:6363", "ws://192.0.2.1", "fd://20", "udp4+dev://eth0:6363"]
         {

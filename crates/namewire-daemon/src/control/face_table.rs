@@ -91,6 +91,10 @@ impl KnownFace {
 
     /// The application of a local face. The caller adds its command, which the control thread does not wait for.
     pub(crate) fn process(&self) -> Option<LocalProcess> {
+        if !self.is_local() {
+            // A user may have asked for it, and is charged.
+            return None;
+        }
         match self.options.properties.principal {
             PrincipalKey::LocalApplication { uid, pid } => Some(LocalProcess {
                 user_id: uid,
@@ -439,10 +443,16 @@ mod tests {
 
     #[test]
     fn face_of_an_application_has_its_process() {
-        let application = |pid| face(300, PrincipalKey::LocalApplication { uid: 1000, pid });
+        let user = |pid| face(300, PrincipalKey::LocalApplication { uid: 1000, pid });
+        let application = |pid| {
+            let mut face = user(pid);
+            face.options.properties.scope = Scope::Local;
+            face
+        };
         let process = |process_id| LocalProcess { user_id: 1000, process_id, command: None };
         assert_eq!(application(77).process(), Some(process(Some(77))));
         assert_eq!(application(0).process(), Some(process(None)), "only the user is known");
+        assert_eq!(user(0).process(), None, "a user has asked for it");
         assert_eq!(face(300, PrincipalKey::Neighbour { face_id: 300 }).process(), None);
     }
 

@@ -310,8 +310,10 @@ impl Operations for Operator {
             let Core { faces, now, .. } = &control.core;
             telemetry::links(faces.all(), after, now.monotonic, driver)
         })?;
+        let mut commands = BTreeMap::new();
         for process in links.values_mut().filter_map(|link| link.process.as_mut()) {
-            process.command = process.process_id.and_then(command_of);
+            let Some(id) = process.process_id else { continue };
+            process.command = commands.entry(id).or_insert_with(|| command_of(id)).clone();
         }
         Ok(links)
     }

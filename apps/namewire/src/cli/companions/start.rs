@@ -163,7 +163,7 @@ fn other_socket(candidates: &Candidates, announced: &str) -> Option<String> {
     (*source != AddressSource::Default && file(path) != file(Path::new(own))).then(|| {
         format!(
             "namewire: other commands use {named} ({source}), not this forwarder: run `export \
-             NDN_CLIENT_TRANSPORT=unix://{own}`, or give them --transport {own}"
+             NDN_CLIENT_TRANSPORT='unix://{own}'`, or give them --transport '{own}'"
         )
     })
 }
@@ -405,7 +405,7 @@ mod tests {
         };
         let noted = note(AddressSource::Environment, "unix:///run/b.sock").unwrap();
         assert!(noted.contains("unix:///run/b.sock (from the environment variable"), "{noted}");
-        assert!(noted.contains("`export NDN_CLIENT_TRANSPORT=unix:///run/a.sock`"), "{noted}");
+        assert!(noted.contains("`export NDN_CLIENT_TRANSPORT='unix:///run/a.sock'`"), "{noted}");
         assert_eq!(note(AddressSource::Environment, "unix:///run/a.sock"), None);
         assert_eq!(note(AddressSource::Environment, "tcp4://127.0.0.1:6363"), None);
         assert_eq!(note(AddressSource::Default, "unix:///run/b.sock"), None);
