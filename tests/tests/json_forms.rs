@@ -20,7 +20,8 @@ Commands with `--json` print JSON on standard output. This page lists their fiel
 - A field has one name and one meaning in all commands. Its unit is the last word: `_ms`, `_us` (latencies and
   processor time of `traffic`), `_ns` (of times of day: since 1970), `_bytes`, `_packets`, `_percent`, `_per_s`; `bytes`
   alone is a size. A field without a unit is a count, a number such as `face_id`, or text.
-- Names are NDN URIs. Fields that do not apply are `null`.
+- Names are NDN URIs. Fields that do not apply are `null`; `routes` of `face destroy` if they are not known: the forwarder does
+  not report them, or has more than 10,000 routes.
 - If a command with `--json` fails, its last line on standard error is the object in [Failures](#failures), with the kind and
   the exit status. Unusable command lines are reported as text.
 - `namewire run --log-format json` logs a line of JSON for each event: `time`, `level`, `module`, `message` and the fields of

@@ -214,6 +214,15 @@ fn stopped_forwarder_is_named_by_all_commands() {
         let reason = format!("does not answer: process {pid} is stopped; `kill -CONT {pid}`");
         assert!(text.contains(&reason), "{text}");
     }
+    // It has an exit status of its own for a prefix that was not registered.
+    let ndnpoke = forwarder.directory().join("ndnpoke");
+    std::os::unix::fs::symlink(program(), &ndnpoke).unwrap();
+    let mut unregistered = Command::new(ndnpoke);
+    unregistered.arg("/a").env("NDN_CLIENT_TRANSPORT", forwarder.unix());
+    let unregistered = run_to_end(unregistered);
+    let text = String::from_utf8_lossy(&unregistered.stderr);
+    assert_eq!(unregistered.status.code(), Some(5), "{text}");
+    assert!(text.contains("is stopped; `kill -CONT"), "{text}");
     forwarder.process.signal(Signal::CONT);
 }
 
@@ -370,15 +379,23 @@ fn link_that_is_down_is_reported_by_all_commands() {
     // Before the end of the wait, too.
     let copy = near.directory().join("copy").display().to_string();
     let early = "namewire: no answer to /far/x yet: all next hops of the route /far are down: ";
-    for command in [
+    let in_part = ["get", "/far/x", "-o", "-", "--range", "0-9"];
+    let commands = [
         &["get", "/far/x", "-o", &copy][..],
-        &["get", "/far/x", "-o", "-", "--range", "0-9"],
+        &in_part,
         &["get", "/far/x", "-o", &copy, "--recursive"],
         &["ls", "/far/x"],
         &["peek", "/far/x"],
-    ] {
-        let mut waiting = near.spawn("waiting", command);
-        wait_until("the cause", || waiting.stderr().contains(early).then_some(()));
-        assert!(waiting.is_running());
+    ];
+    let started = commands.map(|command| near.spawn("waiting", command));
+    let mut quiet = near.spawn("quiet", &[&in_part[..], &["--quiet"]].concat());
+    for mut waiting in started {
+        assert_eq!(waiting.wait().code(), Some(4));
+        let text = waiting.stderr();
+        let (note, end) = (text.find(early), text.rfind("all next hops of the route"));
+        assert!(note.is_some() && note.map(|at| at + early.len()) < end, "{text}");
+        assert_eq!(text.matches(early).count(), 1, "{text}");
     }
+    assert_eq!(quiet.wait().code(), Some(4));
+    assert!(!quiet.stderr().contains(early), "{}", quiet.stderr());
 }

@@ -9,9 +9,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ndn_sys::file::FileIdentity;
-use ndn_sys::privileges::find_user;
+use ndn_sys::peer::user_of_peer;
+use ndn_sys::privileges::user_name;
 use ndn_sys::stream::{SocketFile, listen_unix};
-use rustix::net::sockopt::socket_peercred;
 
 use super::protocol::{LINE_LEN_MAX, Response};
 use super::requests::{Operations, Request};
@@ -223,9 +223,7 @@ impl Acceptor {
 
 /// The name of the user whose process is connected, or its number.
 fn user_of(stream: &UnixStream) -> String {
-    let Ok(peer) = socket_peercred(stream) else { return "unknown".to_owned() };
-    let number = peer.uid.as_raw().to_string();
-    find_user(&number).ok().flatten().map_or(number, |user| user.name)
+    user_of_peer(stream).map_or_else(|_| "unknown".to_owned(), user_name)
 }
 
 fn serve_connection(stream: &UnixStream, operations: &dyn Operations) -> io::Result<()> {

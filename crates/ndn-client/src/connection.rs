@@ -92,7 +92,7 @@ impl Connection {
     /// Serves one socket; `None` when the last handle has been dropped.
     async fn serve(&self, socket: Socket) -> Option<ConnectionError> {
         match socket {
-            Socket::Stream(mut reader, mut writer) => {
+            Socket::Stream(mut reader, mut writer, _) => {
                 let read = self.read_stream(&mut reader);
                 self.until_done(read, self.write_stream(&mut writer)).await
             }
@@ -160,6 +160,7 @@ impl Connection {
             match Socket::connect(candidates).await {
                 Ok((socket, address)) => {
                     tracing::info!(%address, "connected to the forwarder again");
+                    self.shared.set_process(socket.process());
                     {
                         let mut tables = self.shared.lock();
                         tables.output.set_connected(true);

@@ -143,6 +143,7 @@ impl Endpoint {
         };
         let shared = Shared::new(state);
         shared.lock().output.set_connected(socket.is_some());
+        shared.set_process(socket.as_ref().and_then(Socket::process));
         let is_local = match &socket {
             Some(Socket::Stream(..) | Socket::Memif(_)) => true,
             Some(Socket::Datagram(_) | Socket::Frames { .. }) => false,
@@ -191,6 +192,13 @@ impl Endpoint {
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.handle.shared().is_refused()
+    }
+
+    /// The process of the forwarder of the present connection, or of the last one, if the connection is a Unix socket and the system
+    /// reports it.
+    #[must_use]
+    pub fn forwarder_process(&self) -> Option<i32> {
+        self.handle.shared().process()
     }
 
     /// The state of the connection, and its changes. It becomes closed when no handle is left and

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -132,6 +132,8 @@ pub(crate) struct Shared {
     pub(crate) no_handles: Notify,
     /// The last datagram was refused: no process listens on the port.
     is_refused: AtomicBool,
+    /// The process of the forwarder; 0 if it is not known.
+    process: AtomicI32,
     /// Number of consecutive connections that ended before anything was received.
     pub(crate) turned_away: watch::Sender<u32>,
 }
@@ -147,6 +149,7 @@ impl Shared {
             handles: AtomicUsize::new(0),
             no_handles: Notify::new(),
             is_refused: AtomicBool::new(false),
+            process: AtomicI32::new(0),
             turned_away: watch::Sender::new(0),
         })
     }
@@ -200,6 +203,15 @@ impl Shared {
 
     pub(crate) fn is_refused(&self) -> bool {
         self.is_refused.load(Ordering::Relaxed)
+    }
+
+    /// Records the process of the forwarder of the present connection.
+    pub(crate) fn set_process(&self, process: Option<i32>) {
+        self.process.store(process.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    pub(crate) fn process(&self) -> Option<i32> {
+        Some(self.process.load(Ordering::Relaxed)).filter(|process| *process != 0)
     }
 
     pub(crate) fn set_state(&self, state: ConnectionState) {

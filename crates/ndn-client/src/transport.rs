@@ -138,8 +138,8 @@ pub(crate) enum ConnectionError {
 
 /// A connected socket.
 pub(crate) enum Socket {
-    /// Packets in a byte stream.
-    Stream(Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>),
+    /// Packets in a byte stream, and the process at its other end if that is known.
+    Stream(Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>, Option<i32>),
     /// Frames in a byte stream, limited to what the session accepts.
     Frames {
         reader: Box<dyn AsyncRead + Send + Unpin>,
@@ -160,7 +160,12 @@ impl Socket {
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Self {
-        Self::Stream(Box::new(reader), Box::new(writer))
+        Self::Stream(Box::new(reader), Box::new(writer), None)
+    }
+
+    /// The process at the other end, if it is known.
+    pub(crate) const fn process(&self) -> Option<i32> {
+        if let Self::Stream(_, _, process) = self { *process } else { None }
     }
 
     /// Tries the candidates in order; returns the socket and the address that worked.
@@ -193,8 +198,10 @@ impl Socket {
                 let stream = UnixStream::connect(path).await?;
                 // The kernel's default holds two dozen packets: each write would be split.
                 let _ = socket2::SockRef::from(&stream).set_send_buffer_size(STREAM_BUFFER_LEN);
+                let process = ndn_sys::peer::process_of_peer(&stream);
                 let (reader, writer) = stream.into_split();
-                Ok(Self::of_stream(reader, QuietWriter::new(writer)))
+                let (reader, writer) = (Box::new(reader), Box::new(QuietWriter::new(writer)));
+                Ok(Self::Stream(reader, writer, process))
             }
             ForwarderAddress::Memif(address) => {
                 Ok(Self::Memif(Box::new(MemifSocket::connect(address).await?)))

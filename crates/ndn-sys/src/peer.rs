@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-#[cfg(target_os = "linux")]
-use std::path::Path;
 
 #[cfg(target_os = "linux")]
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use crate::seqpacket;
 
 /// The user who connected, or listens.
 ///
@@ -15,7 +14,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 /// Those of `SO_PEERCRED`.
 #[cfg(target_os = "linux")]
 pub fn user_of_peer(stream: &UnixStream) -> io::Result<u32> {
-    Ok(rustix::net::sockopt::socket_peercred(stream)?.uid.as_raw())
+    seqpacket::user_of_peer(stream.as_fd())
 }
 
 /// The user who connected, or listens.
@@ -33,11 +32,14 @@ pub fn user_of_peer(stream: &UnixStream) -> io::Result<u32> {
     }
 }
 
-/// The process id, if the system reports it.
+/// The process id, if the system reports it: not that of a process of another PID namespace.
 #[must_use]
-pub fn process_of_peer(stream: &UnixStream) -> Option<i32> {
+pub fn process_of_peer(stream: &impl AsFd) -> Option<i32> {
     #[cfg(target_os = "linux")]
-    return Some(rustix::net::sockopt::socket_peercred(stream).ok()?.pid.as_raw_nonzero().get());
+    {
+        let (_, process) = seqpacket::process_of_peer(stream.as_fd()).ok()?;
+        process_id(process)
+    }
     #[cfg(not(target_os = "linux"))]
     {
         let _ = stream;
@@ -45,22 +47,10 @@ pub fn process_of_peer(stream: &UnixStream) -> Option<i32> {
     }
 }
 
-/// The process that listens at this path. Does not block, though nobody may accept the connection.
+/// The kernel's number of a process; 0 stands for one of another PID namespace.
 #[cfg(target_os = "linux")]
-#[must_use]
-pub fn process_that_listens(path: &Path) -> Option<i32> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
-    let socket = socket.ok()?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path).ok()?).ok()?;
-    process_of_peer(&socket.into())
-}
-
-/// The process that listens at this path, which is not known here.
-#[cfg(not(target_os = "linux"))]
-#[must_use]
-pub fn process_that_listens(_: &std::path::Path) -> Option<i32> {
-    None
+fn process_id(process: u32) -> Option<i32> {
+    i32::try_from(process).ok().filter(|process| *process != 0)
 }
 
 /// The name of the command that a process executes (proc_pid_comm(5)), if the process exists.
@@ -96,10 +86,11 @@ impl fmt::Display for StoppedProcess {
     }
 }
 
-/// Whether a line of /proc/PID/stat belongs to a stopped process (proc_pid_stat(5)).
+/// Whether a line of /proc/PID/stat belongs to a process that a signal has stopped (proc_pid_stat(5)). A debugger stops one, too,
+/// but no signal continues it then.
 fn is_stopped(stat: &str) -> bool {
     let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
-    state.is_some_and(|state| state.starts_with(['T', 't']))
+    state.is_some_and(|state| state.starts_with('T'))
 }
 
 #[cfg(test)]
@@ -127,6 +118,7 @@ mod tests {
     fn stopped_process_is_recognized() {
         assert!(is_stopped("17 (a) b) T 1 17 17 0"));
         assert!(!is_stopped("17 (T ) S 1 17 17 0"));
+        assert!(!is_stopped("17 (a) t 1 17 17 0"), "by a debugger");
         assert!(!is_stopped(""));
         let text = StoppedProcess(17).to_string();
         assert_eq!(text, "process 17 is stopped; `kill -CONT 17` continues it");
@@ -134,15 +126,13 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn process_of_a_listener_is_found_without_its_accepting() {
+    fn process_of_a_listener_is_known_without_its_accepting() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
-        assert_eq!(process_that_listens(&path), None, "no file");
-        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let own = i32::try_from(std::process::id()).ok();
-        assert_eq!(process_that_listens(&path), own);
-        drop(listener);
-        assert_eq!(process_that_listens(&path), None, "it was left behind");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let own = process_id(std::process::id());
+        assert_eq!(process_of_peer(&UnixStream::connect(&path).unwrap()), own);
         assert_eq!(StoppedProcess::with_id(own.unwrap()), None);
+        assert_eq!(process_id(0), None, "it belongs to another PID namespace");
     }
 }

@@ -93,6 +93,12 @@ pub fn find_user(name: &str) -> io::Result<Option<User>> {
     name.parse().map_or(Ok(None), user_with_number)
 }
 
+/// The name of the user with this number, or the number if there is none.
+#[must_use]
+pub fn user_name(uid: u32) -> String {
+    user_with_number(uid).ok().flatten().map_or_else(|| uid.to_string(), |user| user.name)
+}
+
 fn user_with_number(uid: u32) -> io::Result<Option<User>> {
     if uid == UNCHANGED {
         return Ok(None);
@@ -261,6 +267,7 @@ mod tests {
         assert_eq!(find_user("no-such-user-here").unwrap(), None);
         assert_eq!(find_user("4294967294").unwrap(), None);
         assert_eq!(find_user("4294967295").unwrap(), None);
+        assert_eq!([0, 4_294_967_294].map(user_name), ["root", "4294967294"]);
         assert_eq!(find_group("4294967295").unwrap(), None);
         for (uid, gid) in [(u32::MAX, 7), (7, u32::MAX)] {
             let nobody = Identity { uid, gid, groups: vec![7] };

@@ -12,6 +12,7 @@ use ndn_client::{
 use ndn_management::status;
 use ndn_packet::{NackReason, SignatureType};
 use ndn_security::{Certificate, Signer};
+use ndn_sys::peer::StoppedProcess;
 use tokio::sync::{Notify, watch};
 
 use super::control_queries;
@@ -24,6 +25,8 @@ use namewire_control::FaceLimit;
 /// The address of the forwarder. A command has one connection, and the possible reasons of a
 /// missing response depend on its transport.
 static REACHED: OnceLock<ForwarderAddress> = OnceLock::new();
+/// Its process, if that is known.
+static PROCESS: OnceLock<i32> = OnceLock::new();
 
 /// Whether commands are signed by a digest only, which does not authenticate the signer.
 static BY_DIGEST: OnceLock<bool> = OnceLock::new();
@@ -143,6 +146,9 @@ impl ConnectOptions {
         });
         if let Some(address) = endpoint.address() {
             REACHED.get_or_init(|| address.clone());
+        }
+        if let Some(process) = endpoint.forwarder_process() {
+            PROCESS.get_or_init(|| process);
         }
         Ok(endpoint)
     }
@@ -327,18 +333,22 @@ fn is_forbidden_digest(error: &CommandError) -> bool {
 
 /// While the forwarder is stopped by a signal, a lack of answers has this cause, whatever was asked for.
 pub(super) fn with_stopped_forwarder(failure: Failure) -> Failure {
-    let is_silent = |failure: &Failure| matches!(failure, Failure::NoAnswer(_));
-    let is_unregistered = matches!(&failure, Failure::Unregistered(reason) if is_silent(reason));
-    let (Some(address @ ForwarderAddress::Unix(path)), true) =
-        (REACHED.get(), is_silent(&failure) || is_unregistered)
-    else {
-        return failure;
-    };
-    match control_queries::stopped(path) {
-        Some(stopped) => {
-            Failure::NoAnswer(format!("the forwarder at {address} does not answer: {stopped}"))
+    let stopped = PROCESS.get().copied().and_then(StoppedProcess::with_id);
+    match (REACHED.get(), stopped) {
+        (Some(address), Some(stopped)) => {
+            let reason = format!("the forwarder at {address} does not answer: {stopped}");
+            for_reason(failure, reason)
         }
-        None => failure,
+        _ => failure,
+    }
+}
+
+/// A failure without an answer, with this reason. It keeps its kind, which some exit statuses depend on.
+fn for_reason(failure: Failure, reason: String) -> Failure {
+    match failure {
+        Failure::NoAnswer(_) => Failure::NoAnswer(reason),
+        Failure::Unregistered(cause) => Failure::Unregistered(Box::new(for_reason(*cause, reason))),
+        other => other,
     }
 }
 
@@ -432,4 +442,21 @@ fn hint_of_refusal(address: &ForwarderAddress, error: &CommandError) -> String {
         };
     }
     HINT_OF_LOCALHOP.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_keep_their_kind_when_the_forwarder_is_stopped() {
+        let silent = || Failure::NoAnswer("no answer".to_owned());
+        let explained = |failure| for_reason(failure, "it is stopped".to_owned());
+        let unregistered = explained(Failure::Unregistered(Box::new(silent())));
+        assert!(matches!(unregistered, Failure::Unregistered(_)), "ndnpoke has a status for it");
+        let other = Failure::Usage("wrong".to_owned());
+        let texts =
+            [unregistered, explained(silent()), explained(other)].map(|one| one.to_string());
+        assert_eq!(texts, ["it is stopped", "it is stopped", "wrong"]);
+    }
 }

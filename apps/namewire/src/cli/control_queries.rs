@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use ndn_management::{ControlResponse, status};
 use ndn_packet::tlv::frame_len;
 use ndn_packet::{ContentType, DataBuilder, Interest, LpPacket, Name};
 use ndn_security::DigestSigner;
-use ndn_sys::peer::{StoppedProcess, process_that_listens};
 use rustix::io::Errno;
+use tokio::sync::oneshot;
 
 use super::failure::{Failure, Outcome};
 use namewire_control::{
@@ -42,6 +42,42 @@ pub(super) fn links(endpoint: &Endpoint) -> BTreeMap<u64, LinkCounters> {
         }
         after = links.keys().next_back().copied();
     }
+}
+
+/// Link counters of these faces.
+pub(super) fn links_of(
+    client: &mut ControlClient,
+    faces: impl IntoIterator<Item = u64>,
+) -> BTreeMap<u64, LinkCounters> {
+    let mut links = BTreeMap::new();
+    for face_id in faces {
+        // An answer has those of the following faces, too.
+        if !links.contains_key(&face_id) {
+            match client.links(face_id.checked_sub(1)) {
+                Ok(some) => links.extend(some),
+                Err(_) => break,
+            }
+        }
+    }
+    links
+}
+
+/// Executes a query for an explanation on a thread of its own, as even connecting blocks while nothing accepts. None after
+/// [`TIMEOUT`].
+pub(super) async fn soon<T: Send + 'static>(
+    endpoint: &Endpoint,
+    query: impl FnOnce(&mut ControlClient) -> Option<T> + Send + 'static,
+) -> Option<T> {
+    let Some(ForwarderAddress::Unix(path)) = endpoint.address() else { return None };
+    let path = path.with_extension("control.sock");
+    let (sender, answer) = oneshot::channel();
+    std::thread::spawn(move || {
+        let client = ControlClient::connect(&path).ok();
+        let found = client.and_then(|client| query(&mut client.with_timeout(TIMEOUT)));
+        // The receiver may have given up.
+        let _ = sender.send(found);
+    });
+    tokio::time::timeout(TIMEOUT, answer).await.ok()?.ok().flatten()
 }
 
 /// Packets dropped by the links of all faces, by reason.
@@ -106,14 +142,6 @@ fn is_there(address: &ForwarderAddress) -> bool {
     // process has it.
     let tried = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
     tried.map_or_else(|error| Errno::from_io_error(&error) == Some(Errno::PROTOTYPE), |()| true)
-}
-
-/// The process of the forwarder with this Unix socket, if a signal has stopped it. Its control socket is tried first, as a
-/// connection there is no face.
-pub(super) fn stopped(socket: &Path) -> Option<StoppedProcess> {
-    let control = socket.with_extension("control.sock");
-    let process = [&*control, socket].into_iter().find_map(process_that_listens);
-    process.and_then(StoppedProcess::with_id)
 }
 
 /// Whether the forwarder at this address has reached its limit of faces. The query has a short
@@ -208,9 +236,9 @@ pub(super) fn memif(endpoint: &Endpoint) -> Option<MemifStatus> {
 }
 
 /// The faces of [`waiting_faces`] to which Interests with this name would be forwarded.
-pub(super) fn waiting_for(endpoint: &Endpoint, name: &Name) -> Vec<WaitingFace> {
-    let client = connect(endpoint);
-    client.and_then(|mut client| client.waiting_faces_for(name.clone()).ok()).unwrap_or_default()
+pub(super) async fn waiting_for(endpoint: &Endpoint, name: &Name) -> Vec<WaitingFace> {
+    let name = name.clone();
+    soon(endpoint, |client| client.waiting_faces_for(name).ok()).await.unwrap_or_default()
 }
 
 /// Faces that are being created or reconnected.
@@ -224,6 +252,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixListener;
+    use std::path::Path;
 
     use namewire_control::ManagementData;
     use ndn_packet::{Data, InterestBuilder};
@@ -319,6 +348,35 @@ mod tests {
         assert_eq!((response.code, response.text.as_str()), (500, "management is turned off"));
         let answered = receive("/b");
         assert_eq!(Data::parse(&answered).unwrap().content(), Some(&b"x"[..]));
+    }
+
+    #[test]
+    fn only_pages_of_the_asked_faces_are_fetched() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nfd.control.sock");
+        let control = UnixListener::bind(&path).unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = control.accept().unwrap();
+            let mut requests = BufReader::new(stream.try_clone().unwrap());
+            let mut afters = Vec::new();
+            let mut line = String::new();
+            while requests.read_line(&mut line).unwrap() > 0 {
+                let request: serde_json::Value = serde_json::from_str(&line).unwrap();
+                line.clear();
+                let after = request["params"]["after"].as_u64().unwrap();
+                afters.push(after);
+                let counters = |id: u64| (id, LinkCounters::default());
+                let page = BTreeMap::from([after + 1, after + 2].map(counters));
+                let answer = serde_json::json!({ "result": page });
+                stream.write_all(format!("{answer}\n").as_bytes()).unwrap();
+            }
+            afters
+        });
+        let mut client = ControlClient::connect(&path).unwrap();
+        let links = links_of(&mut client, [300, 301, 900]);
+        drop(client);
+        assert_eq!(links.into_keys().collect::<Vec<_>>(), [300, 301, 900, 901]);
+        assert_eq!(server.join().unwrap(), [299, 899]);
     }
 
     /// A stopped forwarder whose backlog is full: connecting would block.

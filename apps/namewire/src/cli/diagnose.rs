@@ -1,7 +1,8 @@
 //! Diagnoses an Interest without a response from the tables of the local forwarder: no route, or a
 //! face that is down.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::fmt;
 use std::time::Duration;
 
@@ -12,17 +13,15 @@ use ndn_sys::peer::StoppedProcess;
 use ndn_types::Scope;
 
 use super::control_queries;
-use super::face::{down_for_people, peers};
+use super::face::{ENTRIES_MAX, down_for_people, peers, peers_of};
 use super::failure::{Failure, Outcome};
 use super::output;
 use namewire_control::{FaceLimit, LinkCounters, WaitingFace};
 
-/// Larger tables are not fetched for a diagnosis.
-const ENTRIES_MAX: u64 = 10_000;
 /// Maximum time for an explanation.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Time without an answer after which the cause is looked for: longer than most answers take.
-pub(super) const EARLY: Duration = Duration::from_secs(1);
+const EARLY: Duration = Duration::from_secs(1);
 
 /// Adds the cause to a failure without an answer, if the forwarder knows it.
 pub(super) async fn explained<T>(
@@ -40,40 +39,35 @@ pub(super) async fn explained<T>(
 }
 
 /// Waits for the answer to Interests for a name. Reports why there is none as soon as the forwarder knows it: the end of the
-/// wait may be many seconds away.
+/// wait may be many seconds away. Only while `is_silent`.
 pub(super) async fn with_early_cause<T>(
     endpoint: &Endpoint,
     name: &Name,
+    is_silent: impl Fn() -> bool,
     answer: impl Future<Output = T>,
 ) -> T {
-    with_early_note(name, cause(endpoint, name), answer).await
+    let note = |text: &str| output::note(&text);
+    tokio::select! {
+        answer = answer => answer,
+        never = note_early(name, cause(endpoint, name), is_silent, note) => match never {},
+    }
 }
 
-/// As [`with_early_cause`], with another way to find the cause.
-pub(super) async fn with_early_note<T>(
+/// Reports the cause of a silence with `note` after [`EARLY`], if there is one and `is_silent` still. Does not end.
+pub(super) async fn note_early(
     name: &Name,
     cause: impl Future<Output = Option<impl fmt::Display>>,
-    answer: impl Future<Output = T>,
-) -> T {
-    let mut answer = std::pin::pin!(answer);
-    let early = async {
-        tokio::time::sleep(EARLY).await;
-        cause.await
-    };
-    tokio::select! {
-        answer = &mut answer => return answer,
-        cause = early => {
-            if let Some(cause) = cause {
-                output::note(&early_text(name, &cause));
-            }
-        }
+    is_silent: impl Fn() -> bool,
+    note: impl Fn(&str),
+) -> Infallible {
+    tokio::time::sleep(EARLY).await;
+    if is_silent()
+        && let Some(cause) = cause.await
+        && is_silent()
+    {
+        note(&format!("namewire: no answer to {name} yet: {cause}"));
     }
-    answer.await
-}
-
-/// The note of a cause before the end of the wait.
-pub(super) fn early_text(name: &Name, cause: &dyn fmt::Display) -> String {
-    format!("namewire: no answer to {name} yet: {cause}")
+    std::future::pending().await
 }
 
 /// Why Interests for a name have no answer, if the forwarder knows it.
@@ -147,49 +141,54 @@ fn joined(failure: Failure, name: &Name, cause: Option<&Cause>) -> Failure {
     }
 }
 
+/// Number of next hops that are shown.
+const SHOWN_MAX: usize = 2;
 /// The path without next hops.
 pub(super) const NO_ROUTE_PATH: &str = "without a route";
 
 /// The faces that Interests for a name are sent to, from the tables of a local forwarder: `via face 288 (udp4://…)`.
 pub(super) async fn path(endpoint: &Endpoint, name: &Name) -> Option<String> {
-    let (entries, faces) = tables(endpoint).await?;
-    Some(via(name, &entries, &peers(&faces, &control_queries::links(endpoint))))
+    let (entries, mut faces) = tables(endpoint).await?;
+    let Some(entry) = route_of(name, &entries) else { return Some(NO_ROUTE_PATH.to_owned()) };
+    faces.retain(|face| shown(entry).any(|face_id| face_id == face.properties.face_id));
+    Some(via(entry, &peers_of(endpoint, faces).await))
 }
 
 /// Notes for served prefixes that have several producers on this host, by the tables of a local forwarder. Does not end.
 pub(super) async fn note_other_producers(endpoint: &Endpoint, prefixes: &[Name]) {
     if let Some((entries, mut faces)) = tables(endpoint).await {
         faces.retain(|face| face.properties.scope == Scope::Local);
-        let notes = |peers: &BTreeMap<u64, String>| {
-            let notes =
-                prefixes.iter().filter_map(|prefix| other_producers(prefix, &entries, peers));
-            notes.collect::<Vec<_>>()
-        };
-        // The processes are of interest only if there are several.
-        if !notes(&peers(&faces, &BTreeMap::new())).is_empty() {
-            notes(&peers(&faces, &control_queries::links(endpoint)))
-                .iter()
-                .for_each(|note| output::note(note));
+        let local = faces.iter().map(|face| face.properties.face_id).collect();
+        for prefix in prefixes {
+            if let Some(entry) = of_several_producers(prefix, &entries, &local) {
+                let mut faces = faces.clone();
+                faces.retain(|face| shown(&entry).any(|id| id == face.properties.face_id));
+                output::note(&producers_text(&entry, &peers_of(endpoint, faces).await));
+            }
         }
     }
     std::future::pending().await
 }
 
-/// A note on next hops on this host, with these `uris`; one of them is this program. Others are the network.
-fn other_producers(
+/// The entry of a prefix with several next hops on this host, the `local` faces; one of them is this program. It has only those:
+/// others are the network.
+fn of_several_producers(
     prefix: &Name,
     entries: &[FibEntry],
-    uris: &BTreeMap<u64, String>,
-) -> Option<String> {
+    local: &BTreeSet<u64>,
+) -> Option<FibEntry> {
     let mut entry = entries.iter().find(|entry| entry.name == *prefix)?.clone();
-    entry.next_hops.retain(|hop| uris.contains_key(&hop.face_id));
-    let count = entry.next_hops.len();
-    (count > 1).then(|| {
-        format!(
-            "namewire: {prefix} has {count} producers on this host, {}: the strategy decides which of them an Interest reaches",
-            via(prefix, &[entry], uris)
-        )
-    })
+    entry.next_hops.retain(|hop| local.contains(&hop.face_id));
+    (entry.next_hops.len() > 1).then_some(entry)
+}
+
+/// The note on an entry of several producers.
+fn producers_text(entry: &FibEntry, uris: &BTreeMap<u64, String>) -> String {
+    let (prefix, count) = (&entry.name, entry.next_hops.len());
+    let path = via(entry, uris);
+    format!(
+        "namewire: {prefix} has {count} producers on this host, {path}: the strategy decides which of them an Interest reaches"
+    )
 }
 
 /// The FIB and the faces of a local forwarder.
@@ -209,13 +208,16 @@ async fn tables(endpoint: &Endpoint) -> Option<(Vec<FibEntry>, Vec<FaceStatus>)>
     found.await.ok().flatten()
 }
 
-/// The next hops of a name; the first ones, if there are several.
-fn via(name: &Name, entries: &[FibEntry], uris: &BTreeMap<u64, String>) -> String {
-    const SHOWN_MAX: usize = 2;
-    let Some(entry) = route_of(name, entries) else { return NO_ROUTE_PATH.to_owned() };
-    let hops = entry.next_hops.iter().take(SHOWN_MAX).map(|hop| {
-        let uri = uris.get(&hop.face_id).map_or("its peer", String::as_str);
-        format!("face {} ({uri})", hop.face_id)
+/// The faces of the next hops that [`via`] shows.
+fn shown(entry: &FibEntry) -> impl Iterator<Item = u64> {
+    entry.next_hops.iter().take(SHOWN_MAX).map(|hop| hop.face_id)
+}
+
+/// The next hops of an entry; the first ones, if there are several.
+fn via(entry: &FibEntry, uris: &BTreeMap<u64, String>) -> String {
+    let hops = shown(entry).map(|face_id| {
+        let uri = uris.get(&face_id).map_or("its peer", String::as_str);
+        format!("face {face_id} ({uri})")
     });
     let hops = hops.collect::<Vec<_>>().join(", ");
     let more = if entry.next_hops.len() > SHOWN_MAX { ", …" } else { "" };
@@ -235,11 +237,14 @@ async fn find(endpoint: &Endpoint, name: &Name) -> Option<Cause> {
     if endpoint.is_refused() {
         return Some(Cause::NotListening(address.clone()));
     }
-    let ForwarderAddress::Unix(path) = address else { return None };
-    if let Some(stopped) = control_queries::stopped(path) {
+    if !matches!(address, ForwarderAddress::Unix(_)) {
+        return None;
+    }
+    if let Some(stopped) = endpoint.forwarder_process().and_then(StoppedProcess::with_id) {
         return Some(Cause::Stopped(stopped));
     }
-    if let Some(limit) = control_queries::is_full(address) {
+    let limit = control_queries::soon(endpoint, |client| client.face_limit().ok()).await;
+    if let Some(limit) = limit.filter(FaceLimit::is_reached) {
         return Some(Cause::FacesFull(limit));
     }
     let management = endpoint.management();
@@ -247,24 +252,31 @@ async fn find(endpoint: &Endpoint, name: &Name) -> Option<Cause> {
         return None;
     }
     let entries: Vec<FibEntry> = management.dataset(&Dataset::FibList).await.ok()?;
-    let faces: Vec<FaceStatus> = management.dataset(&Dataset::FaceList).await.ok()?;
-    let links = control_queries::links(endpoint);
-    let waiting = control_queries::waiting_for(endpoint, name);
-    of_tables(name, &entries, &peers(&faces, &links), &links, &waiting)
+    let Some(entry) = route_of(name, &entries) else {
+        return Some(without_route(&control_queries::waiting_for(endpoint, name).await));
+    };
+    let mut faces: Vec<FaceStatus> = management.dataset(&Dataset::FaceList).await.ok()?;
+    let hops: BTreeSet<u64> = entry.next_hops.iter().map(|hop| hop.face_id).collect();
+    faces.retain(|face| hops.contains(&face.properties.face_id));
+    let query = move |client: &mut _| {
+        let links = control_queries::links_of(client, hops);
+        Some((peers(&faces, &links), links))
+    };
+    let (uris, links) = control_queries::soon(endpoint, query).await?;
+    all_down(entry, &uris, &links)
 }
 
-/// Why Interests for a name are not forwarded. None if they are.
-fn of_tables(
-    name: &Name,
-    entries: &[FibEntry],
+/// The cause without a route; these faces to which Interests would go do not exist.
+fn without_route(waiting: &[WaitingFace]) -> Cause {
+    Cause::NoRoute { missing_faces: waiting.iter().map(|face| face.remote_uri.clone()).collect() }
+}
+
+/// Why Interests with this route are not forwarded. None if they are.
+fn all_down(
+    entry: &FibEntry,
     uris: &BTreeMap<u64, String>,
     links: &BTreeMap<u64, LinkCounters>,
-    waiting: &[WaitingFace],
 ) -> Option<Cause> {
-    let Some(entry) = route_of(name, entries) else {
-        let missing_faces = waiting.iter().map(|face| face.remote_uri.clone()).collect();
-        return Some(Cause::NoRoute { missing_faces });
-    };
     let down = entry.next_hops.iter().map(|hop| {
         let down = links.get(&hop.face_id)?.down.as_ref()?;
         let uri = uris.get(&hop.face_id).map_or("its peer", String::as_str);
@@ -289,13 +301,14 @@ mod tests {
     #[test]
     fn path_of_a_silent_fetch_names_the_next_hops() {
         let uris = BTreeMap::from([(288, "udp4://192.0.2.1:6363".to_owned())]);
-        let path = |entries: &[FibEntry]| via(&"/a/b".parse().unwrap(), entries, &uris);
+        let path =
+            |entries: &[FibEntry]| Some(via(route_of(&"/a/b".parse().unwrap(), entries)?, &uris));
         assert_eq!(
-            path(&[entry("/", &[1]), entry("/a", &[288])]),
+            path(&[entry("/", &[1]), entry("/a", &[288])]).unwrap(),
             "via face 288 (udp4://192.0.2.1:6363)"
         );
-        assert_eq!(path(&[entry("/x", &[288]), entry("/a", &[])]), "without a route");
-        let many = path(&[entry("/a", &[288, 289, 290])]);
+        assert_eq!(path(&[entry("/x", &[288]), entry("/a", &[])]), None);
+        let many = path(&[entry("/a", &[288, 289, 290])]).unwrap();
         assert!(many.ends_with("face 289 (its peer), …"), "{many}");
     }
 
@@ -304,7 +317,11 @@ mod tests {
         let uris = [288, 289].map(|face_id| (face_id, format!("unix:///run/{face_id}")));
         let uris = BTreeMap::from(uris);
         let entries = [entry("/a", &[288, 289, 300]), entry("/b", &[288, 300]), entry("/c", &[])];
-        let note = |uri: &str| other_producers(&uri.parse().unwrap(), &entries, &uris);
+        let local = uris.keys().copied().collect();
+        let note = |uri: &str| {
+            let entry = of_several_producers(&uri.parse().unwrap(), &entries, &local)?;
+            Some(producers_text(&entry, &uris))
+        };
         let noted = note("/a").unwrap();
         let expected = "/a has 2 producers on this host, via face 288 (unix:///run/288), face 289 (unix:///run/289): ";
         assert!(noted.contains(expected), "{noted}");
@@ -319,14 +336,13 @@ mod tests {
         let links = BTreeMap::from([(300, down), (301, LinkCounters::default())]);
         let waiting =
             |uri: &str| WaitingFace { remote_uri: uri.to_owned(), ..WaitingFace::default() };
-        let found = |entries: &[FibEntry], waiting: &[WaitingFace]| {
-            of_tables(&"/a/b".parse().unwrap(), entries, &uris, &links, waiting)
+        let shown = |entries: &[FibEntry]| {
+            let entry = route_of(&"/a/b".parse().unwrap(), entries).unwrap();
+            all_down(entry, &uris, &links).map(|cause| cause.to_string())
         };
-        let shown = |entries: &[FibEntry]| found(entries, &[]).map(|cause| cause.to_string());
-        let other = entry("/x", &[301]);
-        let none = found(&[other.clone(), entry("/a", &[])], &[]).unwrap();
+        let none = without_route(&[]);
         assert_eq!(none.to_string(), "no producer on this forwarder and no neighbour for it");
-        let none = found(&[other], &[waiting("tcp4://192.0.2.2:6363")]).unwrap();
+        let none = without_route(&[waiting("tcp4://192.0.2.2:6363")]);
         assert!(none.to_string().contains("tcp4://192.0.2.2:6363 does not exist"), "{none}");
         assert_eq!(shown(&[entry("/", &[300]), entry("/a", &[301])]), None, "the longest counts");
         assert_eq!(shown(&[entry("/a", &[300, 301])]), None, "one of them is up");

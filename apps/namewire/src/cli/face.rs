@@ -2,11 +2,14 @@
 
 mod show;
 
+use std::time::Duration;
+
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
+use ndn_client::Endpoint;
 use ndn_management::{ControlParameters, Dataset, FaceDriver, RibEntry, Verb, face_flag};
 use ndn_types::{FaceUri, Persistency};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::arguments::size;
 use super::connect::block_on;
@@ -21,7 +24,12 @@ use super::resolve::canonical;
 use crate::config::{MTU_MAX, MTU_MIN};
 use namewire_control::WaitingFace;
 use show::{ListOptions, flag_words, run_list, show};
-pub(super) use show::{down_for_people, peers};
+pub(super) use show::{down_for_people, peers, peers_of};
+
+/// Larger tables are not fetched for a report.
+pub(super) const ENTRIES_MAX: u64 = 10_000;
+/// Maximum time to fetch them.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// List, show, create, update and destroy faces
 #[derive(Args, Debug)]
@@ -275,7 +283,7 @@ async fn destroy(argument: &FaceArgument, common: &CommonOptions) -> Outcome {
     let (face_id, peer) = match find_face(&endpoint, argument).await {
         Ok(face) => {
             let face_id = face.properties.face_id;
-            let peer = peers(&[face], &control_queries::links(&endpoint)).remove(&face_id);
+            let peer = peers_of(&endpoint, vec![face]).await.remove(&face_id);
             (face_id, peer.unwrap_or_default())
         }
         // A permanent face without a session is not in the list, but can be destroyed.
@@ -286,23 +294,38 @@ async fn destroy(argument: &FaceArgument, common: &CommonOptions) -> Outcome {
             waiting.filter_map(named).find(is_it).ok_or(failure)?
         }
     };
-    let mut entries: Vec<RibEntry> = endpoint.management().dataset(&Dataset::RibList).await?;
-    entries.iter_mut().for_each(|entry| entry.routes.retain(|route| route.face_id == face_id));
-    entries.retain(|entry| !entry.routes.is_empty());
-    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    let entries = tokio::time::timeout(REPORT_TIMEOUT, routes_to(&endpoint, face_id)).await;
+    let entries = entries.ok().flatten();
     let parameters = ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };
     command(&endpoint, Verb::FaceDestroy, &parameters).await?;
     if common.json {
-        let routes = entries
-            .iter()
-            .flat_map(|entry| entry.routes.iter().map(|route| json_of_route(&entry.name, route)));
-        let routes: Vec<_> = routes.collect();
+        let routes = entries.as_deref().map(json_of_routes);
         return Ok(output::print_json(
             &json!({ "face_id": face_id, "what": "destroyed", "routes": routes }),
         )?);
     }
-    let routes = routes_for_people(&entries);
+    let routes = entries.as_deref().map(routes_for_people).unwrap_or_default();
     Ok(output::print_line(&format!("face {face_id} to {peer} destroyed{routes}"))?)
+}
+
+/// The routes to a face by prefix, if the forwarder reports them and the RIB is not large.
+async fn routes_to(endpoint: &Endpoint, face_id: u64) -> Option<Vec<RibEntry>> {
+    let management = endpoint.management();
+    if management.forwarder_status().await.ok()?.fib_entries > ENTRIES_MAX {
+        return None;
+    }
+    let mut entries: Vec<RibEntry> = management.dataset(&Dataset::RibList).await.ok()?;
+    entries.iter_mut().for_each(|entry| entry.routes.retain(|route| route.face_id == face_id));
+    entries.retain(|entry| !entry.routes.is_empty());
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    Some(entries)
+}
+
+fn json_of_routes(entries: &[RibEntry]) -> Vec<Value> {
+    let of_entry = |entry: &RibEntry| -> Vec<Value> {
+        entry.routes.iter().map(|route| json_of_route(&entry.name, route)).collect()
+    };
+    entries.iter().flat_map(of_entry).collect()
 }
 
 /// The routes that go with a face: their number, and the first prefixes.
@@ -346,6 +369,7 @@ fn report(face: &ControlParameters, common: &CommonOptions, what: &str) -> Outco
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use ndn_client::EndpointOptions;
     use ndn_management::RouteRecord;
 
     use super::*;
@@ -375,6 +399,15 @@ mod tests {
         let many = ["/a", "/b", "/c", "/d", "/e"].map(|prefix| entry(prefix, &[0, 255]));
         let shown = ", and with it 10 routes: /a, /b, /c and 2 more";
         assert_eq!(routes_for_people(&many), shown);
+    }
+
+    #[tokio::test]
+    async fn routes_are_unknown_if_the_forwarder_does_not_report_them() {
+        let (stream, forwarder) = tokio::io::duplex(1 << 10);
+        let (reader, writer) = tokio::io::split(stream);
+        let endpoint = Endpoint::from_stream(reader, writer, &EndpointOptions::default());
+        drop(forwarder);
+        assert!(routes_to(&endpoint, 300).await.is_none());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `namewire get`: fetches a segmented object.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io::{self, IsTerminal};
@@ -23,6 +23,7 @@ use super::arguments::{
 };
 use super::connect::{ConnectOptions, block_on};
 use super::connection::while_connected;
+use super::diagnose::{note_early, with_early_cause};
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Fetched, Listing, Policy, abandon, fetch, while_served};
 use super::keys;
@@ -247,9 +248,10 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
             if let Some(range) = options.range {
                 let target = &mut target;
                 let observe = |progress: &FetchProgress| *lock(&latest) = *progress;
-                let fetching =
-                    range::fetch(&endpoint, &options.name, range, &policy, (target, observe));
                 let (name, arrived) = (&options.name, || lock(&latest).segments);
+                let fetching = range::fetch(&endpoint, name, range, &policy, (target, observe));
+                let is_silent = || !options.fetch.quiet && arrived() == 0;
+                let fetching = with_early_cause(&endpoint, name, is_silent, fetching);
                 return while_served(&endpoint, (name, &[]), &policy.fetching, arrived, fetching)
                     .await;
             }
@@ -454,6 +456,8 @@ pub(super) const BAR: &str = "{bar:12} {percent:>3}% {wide_msg}";
 pub(super) const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 /// The rate is that of this time.
 const RATE_WINDOW: Duration = Duration::from_secs(4);
+/// A shorter time has no rate.
+const RATE_TIME_MIN: Duration = Duration::from_millis(100);
 /// After this time without a byte, that is what the bar shows.
 const SHOWN_SILENCE_MIN: Duration = Duration::from_secs(2);
 
@@ -465,11 +469,13 @@ struct Shown {
     bar: ProgressBar,
     state: RefCell<Recent>,
     is_quiet: bool,
+    /// A cause of the silence, or the lack of a route, was noted.
+    is_noted: Cell<bool>,
 }
 
 impl Shown {
     fn new(bar: ProgressBar, is_quiet: bool) -> Self {
-        Self { bar, state: RefCell::new(Recent::new(now())), is_quiet }
+        Self { bar, state: RefCell::new(Recent::new(now())), is_quiet, is_noted: Cell::new(false) }
     }
 
     fn observe(&self, progress: &FetchProgress, already: Already) {
@@ -479,20 +485,24 @@ impl Shown {
         }
     }
 
-    /// See [`note_early_cause`].
+    /// Reports why the fetch gets nothing at its beginning. Does not end.
     async fn note_early_cause(&self, endpoint: &Endpoint, name: &Name) -> Infallible {
         let is_silent = || !self.is_quiet && self.state.borrow().progress.segments == 0;
-        note_early_cause(&self.bar, endpoint, name, is_silent).await
+        let note = |text: &str| {
+            self.is_noted.set(true);
+            self.bar.suspend(|| output::note(&text));
+        };
+        note_early(name, diagnose::cause(endpoint, name), is_silent, note).await
     }
 
     /// Updates the bar while nothing arrives.
     async fn keep_current(&self, endpoint: &Endpoint, name: &Name) -> Infallible {
         let mut silence = Silence::default();
-        let mut is_noted = self.is_quiet;
         loop {
             tokio::time::sleep(UPDATE_INTERVAL).await;
             if self.bar.is_hidden() {
                 let lasting = self.state.borrow().silence(now());
+                let is_noted = self.is_quiet || self.is_noted.get();
                 let lasting = lasting.filter(|lasting| !is_noted && *lasting >= NOTED_SILENCE_MIN);
                 if let Some(lasting) = lasting
                     && diagnose::path(endpoint, name)
@@ -500,7 +510,7 @@ impl Shown {
                         .is_some_and(|path| path == diagnose::NO_ROUTE_PATH)
                 {
                     output::note(&no_route_text(lasting, name));
-                    is_noted = true;
+                    self.is_noted.set(true);
                 }
             } else {
                 let lasting = self.state.borrow().silence(now());
@@ -520,24 +530,6 @@ impl Shown {
         self.bar.set_message(state.message(now(), silence));
         self.bar.set_position(already.segments + progress.segments);
     }
-}
-
-/// Reports why a fetch gets nothing at its beginning, as soon as the forwarder knows it: the end of the wait may be many
-/// seconds away. Does not end.
-pub(super) async fn note_early_cause(
-    bar: &ProgressBar,
-    endpoint: &Endpoint,
-    name: &Name,
-    is_silent: impl Fn() -> bool,
-) -> Infallible {
-    tokio::time::sleep(diagnose::EARLY).await;
-    if is_silent()
-        && let Some(cause) = diagnose::cause(endpoint, name).await
-        && is_silent()
-    {
-        bar.suspend(|| output::note(&diagnose::early_text(name, &cause)));
-    }
-    std::future::pending().await
 }
 
 /// Progress of a fetch and its rate in the last seconds.
@@ -592,7 +584,11 @@ impl Recent {
         else {
             return 0;
         };
-        per_second(self.progress.bytes.saturating_sub(*bytes), now - *at)
+        let elapsed = now - *at;
+        if elapsed < RATE_TIME_MIN {
+            return 0;
+        }
+        per_second(self.progress.bytes.saturating_sub(*bytes), elapsed)
     }
 
     /// The time since the last byte, if it is long.
@@ -831,6 +827,10 @@ mod tests {
         }
         assert_eq!(recent.rate(at(10_000)), 1000);
         assert_eq!(recent.silence(at(10_500)), None);
+        let mut first = Recent::new(at(0));
+        let progress = FetchProgress { bytes: 1 << 30, ..FetchProgress::default() };
+        first.note(at(1), &progress, Already::default());
+        assert_eq!(first.rate(at(1)), 0, "nothing is known of the time before");
         assert!(recent.rate(at(12_000)) <= 700, "{}", recent.rate(at(12_000)));
         assert_eq!(recent.silence(at(16_000)), Some(Duration::from_secs(6)));
         let name = "/site/files/2026/run-2.csv".parse().unwrap();

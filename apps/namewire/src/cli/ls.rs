@@ -62,7 +62,7 @@ pub(super) fn run(options: &Options) -> Outcome {
                 Some(reason) => Err(Failure::Failed(reason)),
                 None => {
                     let listing = list(&endpoint, &directory, &fetching);
-                    with_early_cause(&endpoint, &directory, listing).await
+                    with_early_cause(&endpoint, &directory, || true, listing).await
                 }
             };
             let listing = explained(listing, &endpoint, &directory).await;

@@ -15,7 +15,7 @@ use ndn_packet::{ContentType, Data, Name};
 use super::arguments::{from_base64, interest_name, name, positive_duration};
 use super::connect::{ConnectOptions, block_on};
 use super::connection::while_connected;
-use super::diagnose::{self, with_early_note};
+use super::diagnose::{self, note_early};
 use super::failure::{Failure, Outcome};
 use super::{input, keys, output};
 
@@ -127,7 +127,11 @@ pub(super) fn run(options: &Options, as_ndnpeek: bool) -> Outcome {
             let expressed = match options.hint.is_empty() {
                 true => {
                     let cause = early_cause(&endpoint, &options.name, asks_server);
-                    with_early_note(&options.name, cause, expressing).await
+                    let note = |text: &str| output::note(&text);
+                    tokio::select! {
+                        expressed = expressing => expressed,
+                        never = note_early(&options.name, cause, || true, note) => match never {},
+                    }
                 }
                 false => expressing.await,
             };

@@ -5,7 +5,6 @@ use ndn_client::fetch::FetchProgress;
 use ndn_files::{Extent, FileMetadata, Origin, PartFile, Progress};
 use ndn_packet::Name;
 
-use super::diagnose::with_early_cause;
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{
     Already, Fetched, ObjectToFetch, Policy, failure, report_start_over, under_manifest, usable,
@@ -43,8 +42,7 @@ pub(super) async fn fetch(
     policy: &Policy,
     (target, observe): (&mut Target, impl Fn(&FetchProgress)),
 ) -> Outcome<Fetched> {
-    let finding = Box::pin(endpoint.find(name, &policy.fetching));
-    let found = with_early_cause(endpoint, name, finding).await.map_err(failure)?;
+    let found = Box::pin(endpoint.find(name, &policy.fetching)).await.map_err(failure)?;
     let metadata = found.metadata().and_then(|content| FileMetadata::decode(content).ok());
     let layout = metadata.and_then(|metadata| metadata.segment_size.zip(metadata.size));
     let Some((segment_size, size)) = layout else {

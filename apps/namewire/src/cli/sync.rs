@@ -17,6 +17,7 @@ use serde_json::json;
 use super::arguments::directory_name;
 use super::connect::block_on;
 use super::connection::while_connected;
+use super::diagnose::{cause, note_early};
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Listing};
 use super::get::{
@@ -150,11 +151,12 @@ fn copy(name: &Name, output: &Path, arguments: &FetchArguments, rules: &Rules) -
         };
         let bar = arguments.progress_bar();
         let is_silent = || !arguments.quiet && progress.answers() == 0;
+        let note = |text: &str| bar.suspend(|| output::note(&text));
         let work = async {
             let fetched = tokio::select! {
                 fetched = tree.copy(output) => fetched,
                 never = show(&bar, &progress, &endpoint, name) => match never {},
-                never = get::note_early_cause(&bar, &endpoint, name, is_silent) => match never {},
+                never = note_early(name, cause(&endpoint, name), is_silent, note) => match never {},
             };
             bar.finish_and_clear();
             fetched

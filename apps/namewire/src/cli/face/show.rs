@@ -1,6 +1,7 @@
 //! Faces as tables, fields and JSON: one, and lists of them.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
 use ndn_client::Endpoint;
@@ -108,14 +109,35 @@ pub(in crate::cli) fn peers(faces: &[FaceStatus], links: &CountersByFace) -> BTr
     faces.map(|face| (face.face_id, peer_of(face, links.get(&face.face_id)))).collect()
 }
 
-/// The name of a user, or the number of one without.
-fn user_name(user_id: u32) -> String {
-    let number = user_id.to_string();
-    #[cfg(target_os = "linux")]
-    if let Ok(Some(user)) = ndn_sys::privileges::find_user(&number) {
-        return user.name;
+/// As [`peers`]. The forwarder is asked about applications only, as a URI does not identify them.
+pub(in crate::cli) async fn peers_of(
+    endpoint: &Endpoint,
+    faces: Vec<FaceStatus>,
+) -> BTreeMap<u64, String> {
+    let uris = peers(&faces, &CountersByFace::new());
+    let of_application = |face: &&FaceStatus| face.properties.remote_uri.starts_with("fd://");
+    let asked = faces.iter().filter(of_application).map(|face| face.properties.face_id);
+    let asked: Vec<u64> = asked.collect();
+    if asked.is_empty() {
+        return uris;
     }
-    number
+    // The service that has the names of users may be slow, too.
+    let query =
+        move |client: &mut _| Some(peers(&faces, &control_queries::links_of(client, asked)));
+    control_queries::soon(endpoint, query).await.unwrap_or(uris)
+}
+
+/// The name of a user, or the number of one without. It is looked up once.
+fn user_name(user_id: u32) -> String {
+    static NAMES: Mutex<BTreeMap<u32, String>> = Mutex::new(BTreeMap::new());
+    let look_up = || {
+        #[cfg(target_os = "linux")]
+        return ndn_sys::privileges::user_name(user_id);
+        #[cfg(not(target_os = "linux"))]
+        user_id.to_string()
+    };
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    names.entry(user_id).or_insert_with(look_up).clone()
 }
 
 /// `process 4711 (namewire) of alice`.
