@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 use crate::address::ForwarderAddress;
 use crate::handle::Handle;
 use crate::manage::{CommandError, Management};
-use crate::shared::Handler;
+use crate::shared::{ConnectionState, Handler};
 
 /// Why a prefix cannot be registered.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -36,6 +36,8 @@ pub enum RegisterError {
 const REGISTER_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Maximum number of attempts to register a prefix again.
 const REGISTER_ATTEMPTS: u32 = 20;
+/// Longest wait for the removal of a route, which ends with the connection in any case.
+const REMOVAL_LIFETIME_MS: u64 = 1000;
 /// Expiration of a route over UDP, where no connection ends with the application.
 const EXPIRATION: Duration = Duration::from_secs(60);
 /// Renewal interval of such a route: two renewals may be lost.
@@ -103,10 +105,10 @@ impl Registration {
         drop(removed);
     }
 
-    /// Stops serving and waits until the forwarder has removed the route.
+    /// Stops serving and waits until the forwarder has removed the route, or the connection has ended.
     ///
     /// # Errors
-    /// When the forwarder refuses or does not answer.
+    /// When the forwarder refuses, or does not answer within a second.
     pub async fn unregister(mut self) -> Result<(), CommandError> {
         self.detach();
         if !std::mem::take(&mut self.registered) {
@@ -116,8 +118,13 @@ impl Registration {
         if !self.handle.shared().lock().output.is_connected() {
             return Ok(());
         }
+        let mut state = self.handle.shared().state.subscribe();
+        let management = Management::new(&self.handle).with_lifetime_ms(REMOVAL_LIFETIME_MS);
         let parameters = prefix_parameters(&self.prefix);
-        Management::new(&self.handle).command(Verb::RibUnregister, &parameters).await.map(|_| ())
+        tokio::select! {
+            removed = management.command(Verb::RibUnregister, &parameters) => removed.map(|_| ()),
+            _ = state.wait_for(|state| *state != ConnectionState::Connected) => Ok(()),
+        }
     }
 }
 

@@ -59,6 +59,18 @@ async fn dropped_registration_is_unregistered() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn removal_of_a_route_is_waited_for_a_second() {
+    let delay = Duration::from_millis(1500);
+    let forwarder = FakeForwarder::new(Behaviour { delay, ..Behaviour::default() });
+    let producer = forwarder.attach();
+    let served = producer.produce(&name("/slow"), answer("x")).await.unwrap();
+    let before = tokio::time::Instant::now();
+    let error = served.unregister().await.unwrap_err();
+    assert!(matches!(error, CommandError::NoAnswer(_)), "{error}");
+    assert_eq!(before.elapsed().as_secs(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn command_error_contains_code_and_text() {
     let forwarder =
         FakeForwarder::new(Behaviour { command_status: Some(403), ..Behaviour::default() });
