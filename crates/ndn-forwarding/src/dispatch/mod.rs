@@ -324,7 +324,9 @@ mod tests {
 
     use std::collections::BTreeMap;
 
-    use ndn_packet::{DataBuilder, InterestBuilder, Name, SignatureInfo, SignatureType};
+    use ndn_packet::{
+        DataBuilder, InterestBuilder, NackReason, Name, SignatureInfo, SignatureType,
+    };
     use ndn_table::{FaceIndex, NDT_ENTRIES, NameHasher, PREFIX_HASHES_MAX};
     use ndn_types::Scope;
 
@@ -332,6 +334,7 @@ mod tests {
     use crate::{FaceProperties, Ingress, LpFields, PitToken, RxFace};
 
     const OWN: u8 = 1;
+    const SHARDS: u8 = 3;
     const HASHER_KEY: [u8; 16] = [7; 16];
 
     /// A received packet, and what is expected of its dispatch.
@@ -339,71 +342,118 @@ mod tests {
         name: Name,
         kind: PacketKind,
         token: Vec<u8>,
+        can_be_prefix: bool,
+        no_cache: bool,
         is_refused: bool,
     }
 
     /// Names of several entries, and all reasons for a full lookup, in turn.
     fn case(number: usize) -> Case {
         let digest = format!("sha256digest={}", "ab".repeat(32));
-        let id = number % 60;
-        let uri = match id % 10 {
+        let id = number % 61;
+        let uri = match number % 10 {
             0 => format!("/{id}"),
             1 => format!("/a/{digest}"),
             2 => "/split/0/x".to_owned(),
             3 => "/moving/0/x".to_owned(),
             _ => format!("/a/{id}/x/y"),
         };
-        let (kind, token) = match id % 6 {
+        let (kind, token) = match number % 13 {
             0 => (PacketKind::Data, vec![OWN, 0, 0, 0, 0, 0]),
             1 => (PacketKind::Data, vec![2, 0, 0, 0, 0, 0]),
             2 => (PacketKind::Data, vec![]),
             3 => (PacketKind::Interest, vec![2, 0, 0, 0, 0, 0]),
+            4 => (PacketKind::Nack, vec![2, 0, 0, 0, 0, 0]),
+            5 => (PacketKind::Nack, vec![]),
+            // No such shard.
+            6 => (PacketKind::Data, vec![SHARDS, 0, 0, 0, 0, 0]),
+            // Not a token of a shard.
+            7 => (PacketKind::Data, vec![2; 8]),
+            8 => (PacketKind::Data, vec![2; 9]),
             _ => (PacketKind::Interest, vec![]),
         };
         // The name of a Data does not end in its digest.
-        let kind = if id % 10 == 1 { PacketKind::Interest } else { kind };
-        let is_refused = kind == PacketKind::Interest && number % 13 == 5;
-        Case { name: Name::from_uri(&uri).unwrap(), kind, token, is_refused }
+        let ends_in_digest = number % 10 == 1 && kind == PacketKind::Data;
+        let kind = if ends_in_digest { PacketKind::Interest } else { kind };
+        Case {
+            name: Name::from_uri(&uri).unwrap(),
+            kind,
+            token,
+            can_be_prefix: number % 3 > 0,
+            no_cache: kind == PacketKind::Data && number % 7 < 3,
+            is_refused: kind == PacketKind::Interest && number % 11 == 5,
+        }
+    }
+
+    /// A packet that no reason sends to another shard.
+    fn own_case(number: usize, ndt: &Ndt) -> Case {
+        let kind = if number % 2 == 0 { PacketKind::Interest } else { PacketKind::Data };
+        let names = (number * 16..).map(|id| Name::from_uri(&format!("/own/{id}/x")).unwrap());
+        let name = names.filter(|name| ndt.find(name.as_ref(), &hashes(name)).shard == OWN).next();
+        Case {
+            name: name.unwrap(),
+            kind,
+            token: vec![],
+            can_be_prefix: false,
+            no_cache: false,
+            is_refused: false,
+        }
     }
 
     impl Case {
         fn receive(&self, burst: &mut Burst, ingress: &mut Ingress, pool: &PacketPool) {
-            let wire = if self.kind == PacketKind::Interest {
-                InterestBuilder::new(&self.name).can_be_prefix(true).nonce(7).to_vec().unwrap()
-            } else {
+            let wire = if self.kind == PacketKind::Data {
                 let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
                 let wire = DataBuilder::new(&self.name).to_vec(&info, 32, |_, signature| {
                     signature.fill(1);
                     Some(32)
                 });
                 wire.unwrap()
+            } else {
+                let interest = InterestBuilder::new(&self.name).can_be_prefix(self.can_be_prefix);
+                interest.nonce(7).to_vec().unwrap()
             };
             let mut block = pool.allocate_block().unwrap();
             block.spare_mut()[..wire.len()].copy_from_slice(&wire);
             block.commit(wire.len());
-            let pit_token = PitToken::new(&self.token).unwrap();
-            let fields = LpFields { pit_token, ..Default::default() };
+            let fields = LpFields {
+                pit_token: PitToken::new(&self.token).unwrap(),
+                nack: (self.kind == PacketKind::Nack).then_some(NackReason::CONGESTION),
+                no_cache: self.no_cache,
+                ..Default::default()
+            };
             let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
             let face = RxFace::new(FaceIndex::new(1, 0), &properties);
             ingress.push(burst, pool, &mut block, wire.len(), &fields, &face).unwrap();
             pool.finish(block);
+            assert_eq!(burst.kind(burst.len() - 1), self.kind);
             if self.is_refused {
                 burst.refuse(burst.len() - 1);
             }
         }
 
-        /// The shard, and the entry that is counted if this packet is a sample.
-        fn expected(&self, ndt: &Ndt) -> (u8, Option<u16>) {
+        fn expected(&self, ndt: &Ndt) -> Expected {
             if self.is_refused {
-                return (OWN, None);
+                return Expected { shard: OWN, entry: None, flags: [false; 2] };
             }
             let route = ndt.find(self.name.as_ref(), &hashes(&self.name));
             let is_interest = self.kind == PacketKind::Interest;
             let by_token = Token::decode(&self.token).filter(|_| !is_interest);
+            let by_token = by_token.map(|token| token.shard).filter(|&shard| shard < SHARDS);
             let is_moving = route.previous != route.shard;
-            let token_shard = by_token.filter(|_| !is_moving).map(|token| token.shard);
-            (token_shard.unwrap_or(route.previous), Some(route.entry))
+            let shard = by_token.filter(|_| !is_moving).unwrap_or(route.previous);
+            let flags =
+                [route.is_short_name && is_interest && self.can_be_prefix, shard != route.shard];
+            Expected { shard, entry: Some(route.entry), flags }
         }
+    }
+
+    struct Expected {
+        shard: u8,
+        /// The entry that is counted if this packet is a sample.
+        entry: Option<u16>,
+        /// Whether it is a short prefix, and whether it goes to a shard that does not own its name.
+        flags: [bool; 2],
     }
 
     fn hashes(name: &Name) -> Vec<u64> {
@@ -414,7 +464,7 @@ mod tests {
 
     /// A table with an entry that was split and one that moves.
     fn table() -> Arc<Ndt> {
-        let table = Ndt::new(3, 2);
+        let table = Ndt::new(usize::from(SHARDS), 2);
         let first = |uri| {
             let name = Name::from_uri(uri).unwrap();
             table.first_entry(name.as_ref(), &hashes(&name))
@@ -422,7 +472,7 @@ mod tests {
         table.split_entry(first("/split/0/x"), 3).unwrap();
         table.settle(first("/split/0/x"));
         let moving = first("/moving/0/x");
-        table.move_entry(moving, (table.get(moving).unwrap().shard + 1) % 3).unwrap();
+        table.move_entry(moving, (table.get(moving).unwrap().shard + 1) % SHARDS).unwrap();
         Arc::new(table)
     }
 
@@ -432,33 +482,45 @@ mod tests {
         let mut ingress = Ingress::new(NameHasher::new(HASHER_KEY), Arc::default(), 1);
         let mut of_bursts = Dispatcher::new(Arc::clone(&table), OWN);
         let mut of_packets = Dispatcher::new(Arc::clone(&table), OWN);
-        let (mut number, mut samples) = (0, Vec::new());
-        for length in [64, 1, 5, 6, 7, 8, 13, 64, 2, 63].into_iter().cycle().take(60) {
+        let (mut number, mut samples, mut bursts_without_others) = (0, Vec::new(), 0);
+        let lengths = [64, 1, 5, 6, 7, 8, 13, 64, 2, 63];
+        for round in 0..100 {
+            // All lengths with both, in turn.
+            let all_are_own = round / lengths.len() % 2 == 1;
             let (mut burst, mut same) = (Burst::new(), Burst::new());
             let mut expected = Vec::new();
-            for index in 0..length {
-                let case = case(number);
+            for _ in 0..lengths[round % lengths.len()] {
+                let case = if all_are_own { own_case(number, &table) } else { case(number) };
                 case.receive(&mut burst, &mut ingress, &pool);
                 case.receive(&mut same, &mut ingress, &pool);
-                let (shard, entry) = case.expected(&table);
-                expected.push((index, shard));
+                let of_case = case.expected(&table);
                 number += 1;
                 if number % LOAD_SAMPLE as usize == 0 {
                     let components = usize::from(case.name.as_ref().component_count());
-                    samples.extend(entry.map(|entry| (entry, components)));
+                    samples.extend(of_case.entry.map(|entry| (entry, components)));
                 }
+                expected.push(of_case);
             }
+            bursts_without_others += usize::from(of_bursts.find_others(&burst).count == 0);
             let mut sent = Vec::new();
             of_bursts.dispatch_all(&mut burst, &pool, |_, index, shard| sent.push((index, shard)));
-            for &(index, shard) in &expected {
-                assert_eq!(of_packets.dispatch(&mut same, index, &pool), shard);
-                assert_eq!(burst.descriptor(index).flags, same.descriptor(index).flags);
+            for (index, expected) in expected.iter().enumerate() {
+                assert_eq!(of_packets.dispatch(&mut same, index, &pool), expected.shard);
+                for burst in [&burst, &same] {
+                    let flags = burst.descriptor(index).flags;
+                    let found =
+                        [Flags::SHORT_PREFIX, Flags::PREVIOUS_OWNER].map(|f| flags.contains(f));
+                    assert_eq!(found, expected.flags, "{number}, {index}");
+                }
             }
-            expected.retain(|&(_, shard)| shard != OWN);
-            assert_eq!(sent, expected);
+            let others =
+                expected.iter().enumerate().map(|(index, expected)| (index, expected.shard));
+            let others: Vec<_> = others.filter(|&(_, shard)| shard != OWN).collect();
+            assert_eq!(sent, others);
             burst.release(&pool);
             same.release(&pool);
         }
+        assert!(bursts_without_others >= 50);
         // The last ones wait for their counters.
         samples.truncate(samples.len() - SAMPLES_AHEAD);
         let mut counts = BTreeMap::new();
