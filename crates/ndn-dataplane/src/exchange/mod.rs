@@ -412,16 +412,24 @@ mod tests {
 
     /// The same with Data.
     fn received_data(pool: &PacketPool) -> Burst {
-        let name = Name::from_uri("/a/b").unwrap();
+        burst_of(pool, &data("/a/b"))
+    }
+
+    fn data(uri: &str) -> Vec<u8> {
+        let name = Name::from_uri(uri).unwrap();
         let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
         let wire = DataBuilder::new(&name).to_vec(&info, 32, |_, signature| {
             signature.fill(1);
             Some(32)
         });
-        burst_of(pool, &wire.unwrap())
+        wire.unwrap()
     }
 
     fn burst_of(pool: &PacketPool, wire: &[u8]) -> Burst {
+        burst_with(pool, wire, &LpFields::default())
+    }
+
+    fn burst_with(pool: &PacketPool, wire: &[u8], fields: &LpFields) -> Burst {
         let mut block = pool.allocate_block().unwrap();
         block.spare_mut()[..wire.len()].copy_from_slice(wire);
         block.commit(wire.len());
@@ -429,8 +437,7 @@ mod tests {
         let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
         let face = RxFace::new(FaceIndex::new(1, 0), &properties);
         let mut burst = Burst::new();
-        let fields = LpFields::default();
-        ingress.push(&mut burst, pool, &mut block, wire.len(), &fields, &face).unwrap();
+        ingress.push(&mut burst, pool, &mut block, wire.len(), fields, &face).unwrap();
         pool.finish(block);
         burst
     }
@@ -579,6 +586,10 @@ mod tests {
         check(&mut parts, 40, false);
         check(&mut parts, 60, true);
         check(&mut parts, 200, false);
+        // The age is that of the first, also if they were not published in between.
+        send(&mut parts, 200, 3);
+        send(&mut parts, 240, 3);
+        check(&mut parts, 260, true);
         send(&mut parts, 300, 63);
         check(&mut parts, 300, false);
         send(&mut parts, 310, 1);
@@ -587,12 +598,12 @@ mod tests {
         check(&mut parts, 330, false);
         // The sender is about to sleep.
         parts[0].outbound.wake();
-        assert_eq!(parts[0].counters().wakes.value(), 3);
+        assert_eq!(parts[0].counters().wakes.value(), 4);
         // Notices do not wait.
         parts[0].notify_all(Notice::FaceGone(FaceIndex::new(1, 0)));
         parts[1].sleeper().flag.prepare();
         parts[0].outbound.wake_if_due(|| micros(320));
-        assert_eq!(parts[0].counters().wakes.value(), 4);
+        assert_eq!(parts[0].counters().wakes.value(), 5);
     }
 
     fn frame(pool: &PacketPool, bytes: &[u8]) -> RemoteFrame {
@@ -624,6 +635,70 @@ mod tests {
             assert_eq!(pool.bytes(&frame.handle), bytes);
             taken.release(&pool);
         }
+    }
+
+    /// The tokens and announcements of received packets and of those that leave.
+    #[test]
+    fn token_and_announcement_cross_with_their_packet() {
+        const TOKEN: &[u8] = b"0123456789abcdefghijklmnopqrstuv";
+        let pool = PacketPool::new(64).unwrap();
+        let mut parts = Exchange::between(2).unwrap();
+        let (wire, announcement) = (data("/a/b"), data("/a/32=PA"));
+        let both = [&wire[..], &announcement].concat();
+        for length in [0, 1, 3, 4, 6, 8, 9, 32] {
+            for announcement in [&[][..], &announcement] {
+                let token = &TOKEN[..length];
+                let fields = LpFields {
+                    pit_token: PitToken::new(token).unwrap(),
+                    announcement_length: u16::try_from(announcement.len()).unwrap(),
+                    ..Default::default()
+                };
+                let received = &both[..wire.len() + announcement.len()];
+                let mut burst = burst_with(&pool, received, &fields);
+                let mut leaving = burst_of(&pool, &wire).take_packet(0);
+                let is_copied = length % 2 == 0;
+                let packet = TxPacket {
+                    kind: TxKind::Data,
+                    wire: &wire,
+                    handle: leaving.handle().filter(|_| !is_copied),
+                    pit_token: token,
+                    congestion_mark: 3,
+                    incoming_face_id: Some(300),
+                    non_discovery: false,
+                    prefix_announcement: announcement,
+                };
+                parts[0].outbound.send_packet(1, &mut burst, 0, &pool);
+                parts[0].outbound.send_by_face(FaceIndex::new(1, 0), &packet, &pool);
+                parts[0].outbound.publish();
+                leaving.release(&pool);
+                burst.release(&pool);
+
+                let (mut crossed, mut seen) = (Burst::new(), 0);
+                let taken = parts[1].take_each(0, PacketKind::Data, 3, |message, _| {
+                    if let Message::Shard(ShardMessage::Packet(packet)) = message {
+                        assert_eq!(pool.bytes(packet.handle().unwrap()), received);
+                        assert!(crossed.push_packet(packet, &pool, &NameHasher::new([7; 16])));
+                        return;
+                    }
+                    let Message::RemoteTx(outgoing) = message else { panic!("{message:?}") };
+                    let packet = outgoing.packet(&pool);
+                    assert_eq!(packet.wire, wire);
+                    assert_eq!(packet.pit_token, token);
+                    assert_eq!(packet.prefix_announcement, announcement);
+                    assert_eq!((packet.congestion_mark, packet.incoming_face_id), (3, Some(300)));
+                    assert_eq!((outgoing.face, packet.kind), (FaceIndex::new(1, 0), TxKind::Data));
+                    outgoing.handle.take().into_iter().for_each(|handle| pool.release(handle));
+                    seen += 1;
+                });
+                assert_eq!((taken, crossed.len(), seen), (2, 1, 1));
+                assert_eq!((crossed.kind(0), crossed.pit_token(0)), (PacketKind::Data, token));
+                crossed.release(&pool);
+            }
+        }
+        parts[0].release(&pool);
+        pool.settle();
+        pool.reclaim();
+        assert_eq!(pool.counters().blocks_in_use(), 0);
     }
 
     #[test]
