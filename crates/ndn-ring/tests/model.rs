@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "test code")]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ndn_ring::{BLOCK_SIZE, FillBlock, PacketHandle, PacketPool, PoolError};
 use proptest::prelude::*;
@@ -251,8 +251,18 @@ fn packets_of_several_blocks_and_pools_are_released_together() {
         handles
     };
     let [[a, b, c], [d, e, f], [g, h, i]] = [carve(&one), carve(&one), carve(&other)];
-    one.release_all([a, b, g, c, d, h, e, i, f].into_iter());
+    // A run of the other's block, and one more handle of it, alone.
+    one.release_all([a, b, g, h, c, d, e, i, f].into_iter());
     assert_eq!(one.counters().blocks_in_use(), 0);
+    one.settle();
+    other.reclaim();
+    assert_eq!(other.counters().blocks_in_use(), 0);
+    // A run of a block that references are held to already.
+    let [j, k, l] = carve(&other);
+    one.release_all([j].into_iter());
+    one.release_all([k, l].into_iter());
+    other.reclaim();
+    assert_eq!(other.counters().blocks_in_use(), 1, "the references are held");
     one.settle();
     other.reclaim();
     assert_eq!(other.counters().blocks_in_use(), 0);
@@ -292,6 +302,8 @@ fn references_to_another_pool_are_cached_for_one_block() {
 fn references_to_many_pools_return_to_each() {
     let remote = PacketPool::new(1).unwrap();
     let owners: Vec<_> = (0..20).map(|_| PacketPool::new(2).unwrap()).collect();
+    // Pools whose ids differ by a multiple of eight share a place.
+    let places: HashSet<_> = owners.iter().map(|owner| owner.id() % 8).collect();
     for round in 1..=2 {
         let handles: Vec<_> = owners
             .iter()
@@ -311,7 +323,8 @@ fn references_to_many_pools_return_to_each() {
         }
         handles.into_iter().for_each(|handle| remote.release(handle));
         owners.iter().for_each(PacketPool::reclaim);
-        assert!(owners.iter().any(|owner| owner.counters().blocks_in_use() > 0), "{round}");
+        let held = owners.iter().filter(|owner| owner.counters().blocks_in_use() > 0).count();
+        assert_eq!(held, places.len(), "one block for each place, in round {round}");
         remote.settle();
         owners.iter().for_each(PacketPool::reclaim);
         assert!(owners.iter().all(|owner| owner.counters().blocks_in_use() == 0), "{round}");
