@@ -151,9 +151,8 @@ impl<T> Producer<T> {
             return false;
         }
         let slot = self.shared.slot(self.tail);
-        // The consumer has read it one round before, or is about to, which costs it another fetch. The hints at the end of the
-        // slots are wasted: what is behind them is prefetched instead of the first ones.
-        prefetch_slot(std::ptr::from_ref(slot).wrapping_add(AHEAD));
+        // The consumer has read it one round before, or is about to, which costs it another fetch.
+        prefetch_slot(self.shared.slot(self.tail.wrapping_add(AHEAD)));
         // SAFETY: there is room, so the consumer has taken what was in this slot, or nothing ever was.
         // Only this side writes, and only here.
         slot.with_mut(|slot| unsafe {
@@ -234,14 +233,16 @@ impl<T> Consumer<T> {
         let taken = ReleaseSlots { head, released: &shared.head.0 };
         for run in [&after[..in_first], &before[..count - in_first]] {
             run.iter().take(AHEAD).for_each(|slot| prefetch_slot(slot));
-            run.iter().take(PEEK_AHEAD).for_each(|slot| peek_at(slot, &peek));
+            // SAFETY: the slots of a run lie between the two positions; none was taken yet.
+            run.iter().take(PEEK_AHEAD).for_each(|slot| unsafe { peek_at(slot, &peek) });
             for (index, slot) in run.iter().enumerate() {
                 // Not a slot that the producer may be writing.
                 if let Some(ahead) = run.get(index + AHEAD) {
                     prefetch_slot(ahead);
                 }
                 if let Some(ahead) = run.get(index + PEEK_AHEAD) {
-                    peek_at(ahead, &peek);
+                    // SAFETY: as above; slots are taken in their order.
+                    unsafe { peek_at(ahead, &peek) };
                 }
                 slot.with_mut(|slot| {
                     // SAFETY: the slot lies between the two positions, so it is initialised and this side's
@@ -274,11 +275,13 @@ impl<T> Consumer<T> {
 }
 
 /// Calls `peek` for the message in a slot.
+///
+/// # Safety
+/// The slot lies between the two positions, this is the consumer, and it has not taken the message.
 #[inline(always)]
-fn peek_at<T>(slot: &UnsafeCell<MaybeUninit<T>>, peek: impl Fn(&T)) {
+unsafe fn peek_at<T>(slot: &UnsafeCell<MaybeUninit<T>>, peek: impl Fn(&T)) {
     slot.with(|slot| {
-        // SAFETY: the caller has seen that the slot lies between the two positions, so it is
-        // initialised, and only this side uses it until it gives it back.
+        // SAFETY: the slot is initialised, and only this side uses it until it gives it back.
         peek(unsafe { (*slot).assume_init_ref() });
     });
 }
