@@ -8,7 +8,8 @@ ndn_types::counters! {
     #[derive(Debug, Default)]
     #[repr(align(128))]
     pub struct ExchangeCounters, ExchangeValues {
-        /// Messages sent to other workers, counted when they can be taken: packets, results and frames.
+        /// Messages sent to other workers: packets, results and frames. Counted just after they can be taken, so that
+        /// the receiver may have counted more for a moment.
         crossings_sent: Monotone(Messages),
         /// Messages taken from other workers.
         crossings_taken: Monotone(Messages),

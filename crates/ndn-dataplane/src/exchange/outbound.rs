@@ -200,7 +200,8 @@ impl Outbound {
         }
     }
 
-    /// Sends a packet with a long PIT token: a message that is made in one way is built in its slot, field by field.
+    /// Sends a packet with a long PIT token. A function of its own: with a single way to make the message, the compiler builds it in
+    /// its slot.
     #[cold]
     fn send_packet_with_token(
         &mut self,
@@ -321,7 +322,7 @@ impl Outbound {
         self.publish();
         if self.unannounced >= WAKE_MESSAGES || clock().since(self.unannounced_since) >= WAKE_DELAY
         {
-            self.wake();
+            self.wake_touched();
         }
     }
 
@@ -329,6 +330,10 @@ impl Outbound {
     #[inline]
     pub fn wake(&mut self) {
         self.publish();
+        self.wake_touched();
+    }
+
+    fn wake_touched(&mut self) {
         self.unannounced = 0;
         while self.touched != 0 {
             let worker = self.touched.trailing_zeros() as usize;
@@ -369,8 +374,7 @@ impl Outbound {
         handle: PacketHandle,
         pool: &PacketPool,
     ) {
-        // It is one that a face has received: not too long.
-        let token = PitToken::new(packet.pit_token).unwrap_or(PitToken::NONE);
+        let token = PitToken::new(packet.pit_token).expect("a token that a face has received");
         self.send_outgoing(face, packet, token, handle, pool);
     }
 
@@ -386,8 +390,7 @@ impl Outbound {
         let (to, kind) = (self.owner_of(face), kind_of(packet.kind));
         let mut handle = Some(handle);
         let make = || {
-            // Its copy fits a block.
-            let announcement_length = u16::try_from(packet.prefix_announcement.len()).unwrap_or(0);
+            let announcement_length = u16::try_from(packet.prefix_announcement.len());
             Message::RemoteTx(RemoteTx {
                 face,
                 kind: packet.kind,
@@ -396,7 +399,7 @@ impl Outbound {
                 congestion_mark: packet.congestion_mark,
                 incoming_face_id: packet.incoming_face_id,
                 non_discovery: packet.non_discovery,
-                announcement_length,
+                announcement_length: announcement_length.expect("its copy fits a block"),
             })
         };
         // Answers end Interests of others; a forwarded Interest is one more.
@@ -420,7 +423,7 @@ impl Outbound {
         self.count_drop(to, kind);
     }
 
-    // Not a part of the function above, whose registers it would occupy.
+    // Not inlined into `send_by_face`: it would occupy registers there.
     #[inline(never)]
     fn copy(&mut self, packet: &TxPacket<'_>, pool: &PacketPool) -> Option<PacketHandle> {
         self.copies.copy([packet.wire, packet.prefix_announcement], pool)
