@@ -24,7 +24,8 @@ const DEAD_NONCES_PER_PIT_ENTRY: usize = 2;
 /// Number of name components for dispatch to workers.
 pub const DISPATCH_DEPTH: usize = 2;
 /// Minimum packet buffer blocks per worker: those that its UDP input holds for receiving, and the same number for
-/// streams, copies and packets in transit, so that neither starves the other.
+/// streams, copies and packets in transit, so that neither starves the other. Of the latter, each other worker may hold one block
+/// until the end of its round.
 const POOL_BLOCKS_MIN: u32 = 64;
 /// Minimum bytes per worker for the output of peers that do not read, and for incomplete messages. However many workers
 /// there are, a burst of large packets fits.

@@ -13,8 +13,8 @@ pub const BURST_SIZE: usize = 64;
 /// Prefix hashes of a burst of the deepest names.
 const HASHES_MAX: usize = BURST_SIZE * PREFIX_HASHES_MAX;
 const _: () = assert!(HASHES_MAX.is_power_of_two());
-/// Length of the array of prefix hashes: what follows the hashes of a short name is read and written with them, so that no index is
-/// tested.
+/// Length of the array of prefix hashes. What follows the hashes of a short name is read and written with them, so that no index is
+/// tested, and [`Burst::hashes_of_depth`] shifts the array by up to `NAME_COMPONENTS_MAX`.
 const HASHES_LENGTH: usize = HASHES_MAX + PREFIX_HASHES_MAX - 1;
 const _: () = assert!(COMPONENTS_MAX < PREFIX_HASHES_MAX);
 
@@ -136,13 +136,13 @@ impl Burst {
         self.hashes_of(&self.descriptors.0[index])
     }
 
-    /// The hash at this position, of the empty prefix of a name, and the six that follow in the array: those of longer prefixes, as
+    /// The hash at this position, of the empty prefix of a name, and the five that follow in the array: those of longer prefixes, as
     /// far as the name has them.
     #[inline(always)]
-    fn hashes_at(&self, position: usize) -> &[u64; COMPONENTS_MAX + 1] {
+    fn hashes_at(&self, position: usize) -> &[u64; HASHES + 1] {
         let hashes = &self.prefix_hashes[position % HASHES_MAX..];
         // The array is longer by more than these.
-        hashes.first_chunk().unwrap_or(&[0; COMPONENTS_MAX + 1])
+        hashes.first_chunk().unwrap_or(&[0; HASHES + 1])
     }
 
     /// The hash of the first `depth` components, if the name of the packet has that many; otherwise any number.
@@ -208,16 +208,18 @@ impl Burst {
     /// The packet with the hashes of its name, also if its token is to take their place.
     #[inline(always)]
     fn take_with_hashes(&mut self, index: usize) -> CrossShardPacket {
-        // Before it is taken: a handle that is not examined then goes to its place in one register.
+        // The test precedes the move: for a test of what was moved, the compiler takes the handle apart, and joins its parts again in
+        // the message.
         assert!(self.descriptor(index).handle.is_some(), "a packet is taken once");
         let handle = self.descriptor_mut(index).handle.take();
         let descriptor = Descriptor { handle, ..*self.descriptor(index) };
-        // One by one, for the same reason.
-        let &[_, a, b, c, d, e, _] = self.hashes_at(usize::from(descriptor.prefix_hashes));
+        // One by one, in registers: the compiler copies an array over the stack.
+        let &[_, a, b, c, d, e] = self.hashes_at(usize::from(descriptor.prefix_hashes));
         CrossShardPacket { descriptor, hashes: [a, b, c, d, e] }
     }
 
-    /// Moves a packet from another shard into the burst. Returns false and leaves it if the burst is full.
+    /// Moves a packet from another shard into the burst; `packet` holds the content of a free slot afterwards. Returns false and
+    /// leaves it if the burst is full.
     #[inline(always)]
     pub fn push_packet(
         &mut self,

@@ -1,5 +1,7 @@
 //! A packet on its way to another shard.
 
+use std::mem::offset_of;
+
 use ndn_packet::lp::PIT_TOKEN_LENGTH_MAX;
 use ndn_ring::{PacketHandle, PacketPool};
 
@@ -18,6 +20,7 @@ pub(crate) const COMPONENTS_MAX: usize = HASHES + 1;
 /// Like a handle, it has to be [released](Self::release) or put into a burst.
 #[derive(Debug)]
 #[must_use = "a packet holds a packet"]
+// The handle comes first: workers read it at the same offset as that of their other messages.
 #[repr(C)]
 pub struct CrossShardPacket {
     /// None once the packet is in a burst.
@@ -29,6 +32,7 @@ pub struct CrossShardPacket {
 
 /// Together with the type of message and the time of sending it fills two cache lines.
 const _: () = assert!(size_of::<CrossShardPacket>() == 104);
+const _: () = assert!(offset_of!(CrossShardPacket, descriptor.handle) == 0);
 const _: () = assert!(HASHES * size_of::<u64>() >= PIT_TOKEN_LENGTH_MAX);
 
 impl CrossShardPacket {

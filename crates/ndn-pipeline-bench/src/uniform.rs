@@ -224,6 +224,7 @@ impl Worker {
         let rig = &mut self.rig;
         let mut is_unexpected = false;
         self.exchange.take_each(from, kind, TAKEN_MAX, |message, _| {
+            // The frequent messages first, as a worker does.
             if let Message::RemoteTx(outgoing) = message {
                 let mut sink = Sink { pool: &rig.pool, output: &mut rig.output };
                 sink.send(outgoing.face, &outgoing.packet(&rig.pool));

@@ -6,7 +6,7 @@
 //! | [`pool`](PacketPool) | blocks of 64 KiB, reference counts, the free list |
 //! | [`fill`](FillBlock) | the single writer of a block that is being received into |
 //! | `return_list` | references released on other threads |
-//! | `remote_references` | cached references to a block of another pool |
+//! | `remote_references` | cached references to blocks of other pools |
 //! | `memory`, [`pages`](PagePreference) | the address space of a pool and its page sizes |
 //! | [`prefetch_read`], [`prefetch_slice`] | cache hints behind a safe function |
 //! | [`copy_past_caches`] | a copy of bytes that are not read soon |

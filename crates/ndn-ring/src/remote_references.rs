@@ -1,4 +1,4 @@
-//! Cached references to a block of another pool.
+//! Cached references to blocks of other pools.
 //!
 //! Packets of one block are retained and released together. Counting each of them at the block's
 //! pool would cost one atomic addition each, on a cache line shared by the processors; this type
@@ -11,7 +11,7 @@ use crate::handle::{PacketHandle, shared_of};
 /// References acquired at a time.
 const FETCHED: u64 = 64;
 
-/// Number of blocks to which a pool holds references. Those of two pools take turns if the difference of their ids is a multiple.
+/// Number of blocks to which a pool holds references. Two pools share a place if their ids differ by a multiple of this number.
 const BLOCKS: usize = 8;
 
 /// The references that a pool holds to blocks of other pools: to one block of each of a few.
@@ -82,21 +82,21 @@ impl BlockReferences {
     }
 
     #[inline]
-    fn release_run(&self, handle: PacketHandle, more: u64) {
+    fn release_run(&self, handle: PacketHandle, others: u64) {
         if self.block.get() == Some(handle.block()) {
-            self.more.set(self.more.get() + more + 1);
+            self.more.set(self.more.get() + others + 1);
         } else {
-            self.hold(handle, more);
+            self.hold(handle, others);
         }
     }
 
-    /// Holds a handle and `more` references to its block instead of those to another block.
+    /// Holds a handle and `others` more references to its block instead of those to another block.
     #[inline(never)]
-    fn hold(&self, handle: PacketHandle, more: u64) {
+    fn hold(&self, handle: PacketHandle, others: u64) {
         self.settle();
         self.block.set(Some(handle.block()));
         *self.handle.borrow_mut() = Some(handle);
-        self.more.set(more);
+        self.more.set(others);
     }
 
     fn settle(&self) {

@@ -31,7 +31,7 @@ pub struct NdtRoute {
     pub entry: u16,
 }
 
-/// View of the entries of a table that are settled and not split.
+/// The owners of entries, as far as one hash determines them.
 #[derive(Clone, Copy, Debug)]
 pub struct SettledEntries<'a>(&'a [AtomicU8; NDT_ENTRIES]);
 

@@ -966,6 +966,7 @@ impl Worker {
             let mut cx = TakeContext { pool, overload };
             let part = TakeLimit { count: left, ..take_limit };
             let taken = inter_worker.take(now, (from, kind), part, &mut cx, |message, crossed| {
+                // The frequent messages first.
                 if let Message::RemoteTx(outgoing) = message {
                     sink.send(outgoing.face, &outgoing.packet(pool));
                     outgoing.handle.take().into_iter().for_each(|handle| pool.release(handle));

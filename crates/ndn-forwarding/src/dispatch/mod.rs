@@ -91,7 +91,8 @@ impl Others {
         self.count += 1;
     }
 
-    /// Appends a packet that needs a full lookup. In the caller, it would share the code that appends others.
+    /// Appends a packet that needs a full lookup. Not inlined: the compiler would merge it with the code that appends others, at the
+    /// expense of those.
     #[cold]
     #[inline(never)]
     fn push_unusual(&mut self, index: usize) {
@@ -155,6 +156,7 @@ impl Dispatcher {
     /// # Panics
     /// If there is no such packet, or it was moved to another burst.
     pub fn dispatch(&mut self, burst: &mut Burst, index: usize, pool: &PacketPool) -> u8 {
+        debug_assert!(index < burst.len(), "a packet of the burst");
         self.sample(burst, pool, index..index + 1, false);
         self.find_usual(burst, burst.descriptor(index))
             .unwrap_or_else(|| self.dispatch_slow(burst, index, pool))
@@ -181,7 +183,7 @@ impl Dispatcher {
     }
 
     /// The packets that may have to go to another shard.
-    // A call, as the one that follows: the loop has all registers.
+    // Not inlined, nor is `sample`: the loop of each has all registers.
     #[inline(never)]
     fn find_others(&self, burst: &Burst) -> Others {
         let (own, settled, hashes) =
@@ -379,7 +381,7 @@ mod tests {
             name: Name::from_uri(&uri).unwrap(),
             kind,
             token,
-            can_be_prefix: number % 3 > 0,
+            can_be_prefix: !number.is_multiple_of(3),
             no_cache: kind == PacketKind::Data && number % 7 < 3,
             is_refused: kind == PacketKind::Interest && number % 11 == 5,
         }
@@ -387,9 +389,9 @@ mod tests {
 
     /// A packet that no reason sends to another shard.
     fn own_case(number: usize, ndt: &Ndt) -> Case {
-        let kind = if number % 2 == 0 { PacketKind::Interest } else { PacketKind::Data };
-        let names = (number * 16..).map(|id| Name::from_uri(&format!("/own/{id}/x")).unwrap());
-        let name = names.filter(|name| ndt.find(name.as_ref(), &hashes(name)).shard == OWN).next();
+        let kind = if number.is_multiple_of(2) { PacketKind::Interest } else { PacketKind::Data };
+        let mut names = (number * 16..).map(|id| Name::from_uri(&format!("/own/{id}/x")).unwrap());
+        let name = names.find(|name| ndt.find(name.as_ref(), &hashes(name)).shard == OWN);
         Case {
             name: name.unwrap(),
             kind,
@@ -495,7 +497,7 @@ mod tests {
                 case.receive(&mut same, &mut ingress, &pool);
                 let of_case = case.expected(&table);
                 number += 1;
-                if number % LOAD_SAMPLE as usize == 0 {
+                if number.is_multiple_of(LOAD_SAMPLE as usize) {
                     let components = usize::from(case.name.as_ref().component_count());
                     samples.extend(of_case.entry.map(|entry| (entry, components)));
                 }
