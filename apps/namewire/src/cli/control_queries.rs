@@ -24,6 +24,8 @@ use namewire_control::{
 
 /// Maximum time for an explanation.
 const TIMEOUT: Duration = Duration::from_secs(1);
+/// The same for a query that blocks nothing else: a busy host takes seconds.
+const SOON: Duration = Duration::from_secs(3);
 
 fn connect(endpoint: &Endpoint) -> Option<ControlClient> {
     let Some(ForwarderAddress::Unix(path)) = endpoint.address() else { return None };
@@ -63,7 +65,7 @@ pub(super) fn links_of(
 }
 
 /// Executes a query for an explanation on a thread of its own, as even connecting blocks while nothing accepts. None after
-/// [`TIMEOUT`].
+/// [`SOON`].
 pub(super) async fn soon<T: Send + 'static>(
     endpoint: &Endpoint,
     query: impl FnOnce(&mut ControlClient) -> Option<T> + Send + 'static,
@@ -73,11 +75,11 @@ pub(super) async fn soon<T: Send + 'static>(
     let (sender, answer) = oneshot::channel();
     std::thread::spawn(move || {
         let client = ControlClient::connect(&path).ok();
-        let found = client.and_then(|client| query(&mut client.with_timeout(TIMEOUT)));
+        let found = client.and_then(|client| query(&mut client.with_timeout(SOON)));
         // The receiver may have given up.
         let _ = sender.send(found);
     });
-    tokio::time::timeout(TIMEOUT, answer).await.ok()?.ok().flatten()
+    tokio::time::timeout(SOON, answer).await.ok()?.ok().flatten()
 }
 
 /// Packets dropped by the links of all faces, by reason.

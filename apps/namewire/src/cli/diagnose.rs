@@ -19,7 +19,7 @@ use super::output;
 use namewire_control::{FaceLimit, LinkCounters, WaitingFace};
 
 /// Maximum time for an explanation.
-const TIMEOUT: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(4);
 /// Time without an answer after which the cause is looked for: longer than most answers take.
 const EARLY: Duration = Duration::from_secs(1);
 
