@@ -345,10 +345,12 @@ pub(super) fn with_stopped_forwarder(failure: Failure) -> Failure {
 
 /// A failure without an answer, with this reason. It keeps its kind, which some exit statuses depend on.
 fn for_reason(failure: Failure, reason: String) -> Failure {
-    match failure {
-        Failure::NoAnswer(_) => Failure::NoAnswer(reason),
-        Failure::Unregistered(cause) => Failure::Unregistered(Box::new(for_reason(*cause, reason))),
-        other => other,
+    if let Failure::Unregistered(cause) = failure {
+        Failure::Unregistered(Box::new(for_reason(*cause, reason)))
+    } else if matches!(failure, Failure::NoAnswer(_)) {
+        Failure::NoAnswer(reason)
+    } else {
+        failure
     }
 }
 
