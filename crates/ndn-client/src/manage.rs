@@ -74,11 +74,6 @@ impl Management {
         Self { handle: handle.clone(), builder }
     }
 
-    /// With another lifetime of commands, which is the longest wait for an answer.
-    pub(crate) fn with_lifetime_ms(self, lifetime_ms: u64) -> Self {
-        Self { builder: self.builder.lifetime_ms(lifetime_ms), ..self }
-    }
-
     /// Sends a command and waits for its success.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use thiserror::Error;
 use tokio::task::AbortHandle;
 
 use crate::address::ForwarderAddress;
+use crate::express::ExpressError;
 use crate::handle::Handle;
 use crate::manage::{CommandError, Management};
 use crate::shared::{ConnectionState, Handler};
@@ -37,7 +38,7 @@ const REGISTER_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Durati
 /// Maximum number of attempts to register a prefix again.
 const REGISTER_ATTEMPTS: u32 = 20;
 /// Longest wait for the removal of a route, which ends with the connection in any case.
-const REMOVAL_LIFETIME_MS: u64 = 1000;
+const REMOVAL_WAIT: Duration = Duration::from_secs(1);
 /// Expiration of a route over UDP, where no connection ends with the application.
 const EXPIRATION: Duration = Duration::from_secs(60);
 /// Renewal interval of such a route: two renewals may be lost.
@@ -119,11 +120,15 @@ impl Registration {
             return Ok(());
         }
         let mut state = self.handle.shared().state.subscribe();
-        let management = Management::new(&self.handle).with_lifetime_ms(REMOVAL_LIFETIME_MS);
+        let management = Management::new(&self.handle);
         let parameters = prefix_parameters(&self.prefix);
         tokio::select! {
             removed = management.command(Verb::RibUnregister, &parameters) => removed.map(|_| ()),
             _ = state.wait_for(|state| *state != ConnectionState::Connected) => Ok(()),
+            () = tokio::time::sleep(REMOVAL_WAIT) => {
+                let name = format!("{}/rib/unregister", self.handle.common().command_prefix);
+                Err(ExpressError::Timeout { name, attempts: 1, waited: REMOVAL_WAIT }.into())
+            }
         }
     }
 }
