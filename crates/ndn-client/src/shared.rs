@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
+use std::num::NonZeroI32;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -206,8 +207,8 @@ impl Shared {
     }
 
     /// Records the process of the forwarder of the present connection.
-    pub(crate) fn set_process(&self, process: Option<i32>) {
-        self.process.store(process.unwrap_or(0), Ordering::Relaxed);
+    pub(crate) fn set_process(&self, process: Option<NonZeroI32>) {
+        self.process.store(process.map_or(0, NonZeroI32::get), Ordering::Relaxed);
     }
 
     pub(crate) fn process(&self) -> Option<i32> {

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, IoSlice};
 use std::marker::PhantomData;
 use std::net::SocketAddr;
+use std::num::NonZeroI32;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -139,7 +140,11 @@ pub(crate) enum ConnectionError {
 /// A connected socket.
 pub(crate) enum Socket {
     /// Packets in a byte stream, and the process at its other end if that is known.
-    Stream(Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>, Option<i32>),
+    Stream(
+        Box<dyn AsyncRead + Send + Unpin>,
+        Box<dyn AsyncWrite + Send + Unpin>,
+        Option<NonZeroI32>,
+    ),
     /// Frames in a byte stream, limited to what the session accepts.
     Frames {
         reader: Box<dyn AsyncRead + Send + Unpin>,
@@ -164,7 +169,7 @@ impl Socket {
     }
 
     /// The process at the other end, if it is known.
-    pub(crate) const fn process(&self) -> Option<i32> {
+    pub(crate) const fn process(&self) -> Option<NonZeroI32> {
         if let Self::Stream(_, _, process) = self { *process } else { None }
     }
 
@@ -198,7 +203,7 @@ impl Socket {
                 let stream = UnixStream::connect(path).await?;
                 // The kernel's default holds two dozen packets: each write would be split.
                 let _ = socket2::SockRef::from(&stream).set_send_buffer_size(STREAM_BUFFER_LEN);
-                let process = ndn_sys::peer::process_of_peer(&stream);
+                let process = ndn_sys::peer::process_of_peer(&stream).and_then(NonZeroI32::new);
                 let (reader, writer) = stream.into_split();
                 let (reader, writer) = (Box::new(reader), Box::new(QuietWriter::new(writer)));
                 Ok(Self::Stream(reader, writer, process))
