@@ -53,10 +53,6 @@ impl Findings {
         Self { places, problems: RefCell::default(), items: RefCell::default() }
     }
 
-    fn places(&self) -> &[Place] {
-        &self.places
-    }
-
     pub(crate) fn report(&self, span: Range<usize>, message: String, help: Option<String>) {
         let problem = Problem { span: Some(span), related: Vec::new(), message, help };
         self.problems.borrow_mut().push(problem);
@@ -207,7 +203,7 @@ impl<'a> Section<'a> {
             true => String::new(),
             false => format!(" in `{}`", self.path),
         };
-        let elsewhere = || with_words(&path, self.findings.places(), is_table);
+        let elsewhere = || with_words(&path, &self.findings.places, is_table);
         let help = if let Some(suggestion) = closest(name, &self.known) {
             format!("did you mean `{suggestion}`?")
         } else if let Some(places) = elsewhere() {

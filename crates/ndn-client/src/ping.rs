@@ -147,10 +147,10 @@ impl PingServer {
         self.registration.prefix()
     }
 
-    /// Stops and waits until the forwarder has removed the route.
+    /// Stops and waits until the forwarder has removed the route, or the connection has ended.
     ///
     /// # Errors
-    /// When the forwarder refuses or does not answer.
+    /// When the forwarder refuses, or does not answer within a second.
     pub async fn stop(self) -> Result<(), crate::manage::CommandError> {
         self.registration.unregister().await
     }

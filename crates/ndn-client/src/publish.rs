@@ -380,10 +380,10 @@ impl PublishedObject {
         self.object.inner.bytes_served.load(Ordering::Relaxed)
     }
 
-    /// Stops serving and waits until the forwarder has removed the route.
+    /// Stops serving and waits until the forwarder has removed the route, or the connection has ended.
     ///
     /// # Errors
-    /// When the forwarder refuses or does not answer.
+    /// When the forwarder refuses, or does not answer within a second.
     pub async fn unpublish(self) -> Result<(), CommandError> {
         self.registration.unregister().await
     }
