@@ -27,6 +27,7 @@ mod well_known;
 pub mod wire;
 mod xrootd;
 
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 pub use api::{api_of, graphql};
@@ -68,12 +69,23 @@ pub fn wait_until_within<T>(
     what: &str,
     mut condition: impl FnMut() -> Option<T>,
 ) -> T {
+    wait_for(timeout, || condition().ok_or(what))
+}
+
+/// Waits until `condition` succeeds.
+///
+/// # Panics
+/// It fails throughout `timeout`; the message has its last error.
+pub fn wait_for<T, E: Display>(
+    timeout: Duration,
+    mut condition: impl FnMut() -> Result<T, E>,
+) -> T {
     let deadline = now() + timeout;
     loop {
-        if let Some(value) = condition() {
-            return value;
+        match condition() {
+            Ok(value) => return value,
+            Err(error) => assert!(now() < deadline, "{error}: not after {timeout:?}"),
         }
-        assert!(now() < deadline, "{what}: not after {timeout:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

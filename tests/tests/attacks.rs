@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +20,7 @@ use namewire_tests::wire::{data, data_with_freshness, interest, name};
 use namewire_tests::{
     Application, Bridge, Endpoint, ForwarderProcess, Identity, Received, Script, Settings, TIMEOUT,
     Topology, forwarder_of_host, host, now, program, signed_registration, station, unix_ms,
-    wait_until, with_hosts,
+    wait_for, wait_until, with_hosts,
 };
 use ndn_management::{CommandBuilder, ControlParameters, ControlResponse, Verb, route_origin};
 use ndn_packet::{
@@ -27,7 +28,7 @@ use ndn_packet::{
     SignatureType,
 };
 use rustix::fs::{Gid, Uid};
-use rustix::net::{AddressFamily, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Signal;
 
 /// A user without rights.
@@ -130,7 +131,7 @@ fn web_page_that_posts_to_the_tcp_port_registers_no_prefix() {
 
 /// A connection whose socket belongs to this user.
 fn connect_as(forwarder: &Endpoint, user: u32) -> TcpStream {
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let socket = tcp_socket().unwrap();
     let (user, group) = (Uid::from_raw(user), Gid::from_raw(user));
     rustix::fs::fchown(&socket, Some(user), Some(group)).unwrap();
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, forwarder.port());
@@ -361,9 +362,14 @@ pub(super) fn connect_as_user(forwarder: &Endpoint, user: u32) -> UnixStream {
     std::thread::scope(|scope| scope.spawn(connect).join().unwrap())
 }
 
+/// A TCP socket that programs which other tests start meanwhile do not inherit: their copies would keep it connected.
+fn tcp_socket() -> rustix::io::Result<OwnedFd> {
+    rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+}
+
 /// A TCP connection from an address to a port.
 pub(super) fn connect_from(address: Ipv4Addr, port: u16) -> TcpStream {
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let socket = tcp_socket().unwrap();
     rustix::net::bind(&socket, &SocketAddrV4::new(address, 0)).unwrap();
     rustix::net::connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).unwrap();
     let stream = TcpStream::from(socket);
@@ -794,7 +800,7 @@ fn is_attacker(principal: &str) -> bool {
 /// the user.
 fn wait_until_given_back(forwarder: &Endpoint) {
     let peer = format!("udp4://{}:", host(2));
-    wait_until("the end of all that attackers held", || {
+    wait_for(TIMEOUT, || {
         // A datagram that the forwarder reads after the face was destroyed makes another one.
         for face in forwarder.json(&["face", "list"]).as_array().unwrap() {
             let uri = face["remote_uri"].as_str().unwrap();
@@ -802,20 +808,27 @@ fn wait_until_given_back(forwarder: &Endpoint) {
                 let _ = forwarder.run(&["face", "destroy", uri]);
             }
         }
-        holds_nothing(&forwarder.json(&["limits"]), is_attacker).then_some(())
+        check_nothing_is_held(&forwarder.json(&["limits"]), is_attacker)
     });
 }
 
 /// Waits until `namewire limits` shows nothing of attackers: they have no face, and hold nothing of any table.
 fn wait_until_nothing_is_held(forwarder: &Endpoint, is_attacker: impl Fn(&str) -> bool) {
-    wait_until("the end of all that attackers held", || {
-        holds_nothing(&forwarder.json(&["limits"]), &is_attacker).then_some(())
-    });
+    wait_for(TIMEOUT, || check_nothing_is_held(&forwarder.json(&["limits"]), &is_attacker));
+}
+
+/// Fails with what an attacker holds.
+fn check_nothing_is_held(
+    limits: &serde_json::Value,
+    is_attacker: impl Fn(&str) -> bool,
+) -> Result<(), String> {
+    let principals = limits["principals"].as_array().unwrap().iter();
+    let mut held = principals.filter(|one| is_attacker(one["principal"].as_str().unwrap()));
+    held.next().map_or(Ok(()), |one| Err(format!("the end of what attackers hold: {one}")))
 }
 
 fn holds_nothing(limits: &serde_json::Value, is_attacker: impl Fn(&str) -> bool) -> bool {
-    let mut principals = limits["principals"].as_array().unwrap().iter();
-    !principals.any(|one| is_attacker(one["principal"].as_str().unwrap()))
+    check_nothing_is_held(limits, is_attacker).is_ok()
 }
 
 /// Whether an application receives an Interest of this name in time, other packets apart.
@@ -1581,7 +1594,7 @@ fn connections_that_come_and_go_leave_service_to_others() {
 
 /// A TCP connection from an address that ends at once.
 pub(super) fn connect_and_reset(address: Ipv4Addr, port: u16) -> Result<(), rustix::io::Errno> {
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    let socket = tcp_socket()?;
     rustix::net::bind(&socket, &SocketAddrV4::new(address, 0))?;
     rustix::net::connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
     rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO))
