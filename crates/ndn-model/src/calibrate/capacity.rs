@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use libm::{exp, log, sqrt};
+use libm::{exp, log, pow, sqrt};
 use serde::{Deserialize, Serialize};
 
 use super::calibration::Calibration;
@@ -16,19 +16,12 @@ use crate::random::{StreamId, TraceRandom};
 
 /// Traces that stand for a long time.
 const TRACES_OF_CAPACITY: u32 = 8;
+/// Those that are simulated with each replicate of the law of pauses.
+const TRACES_OF_REPLICATE: Range<u32> = 0..2;
 
 /// Ratios of the upper to the lower bound at which the search for a capacity ends.
 const PRECISE: f64 = 1.005;
 const COARSE: f64 = 1.02;
-
-/// A predicted capacity.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Capacity {
-    /// Interests per second.
-    pub rate: f64,
-    /// Standard deviation of its logarithm by the uncertainty of pauses.
-    pub deviation: f64,
-}
 
 /// The predicted capacity as a few runs show it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -58,25 +51,35 @@ pub struct CapacitySearch<'c> {
 }
 
 impl CapacitySearch<'_> {
-    /// The rate of which no more is lost for long, with the deviation that follows from the uncertainty of pauses.
+    /// The rate of which no more is lost for long.
     ///
     /// # Errors
     /// A setting too far from what was measured, or a fault of the model.
-    pub fn of_long_time(&self) -> Result<Capacity, CalibrateError> {
-        let Some(pauses) = &self.calibration.pauses else {
-            let rate = self.highest_rate(0..1, PRECISE, |one| one.mean_unsatisfied)?;
-            return Ok(Capacity { rate, deviation: 0.0 });
-        };
-        let rate = self.highest_rate(0..TRACES_OF_CAPACITY, PRECISE, |one| one.mean_unsatisfied)?;
-        // The same traces with each law: their differences are those of the laws.
-        let of_law = |replicate: u32| {
-            let calibration = with_law_of_pauses(self.calibration, replicate);
-            let own = CapacitySearch { calibration: &calibration, ..*self };
-            own.highest_rate(0..TRACES_OF_CAPACITY / 4, COARSE, |one| one.mean_unsatisfied).map(log)
-        };
-        let logs: Result<Vec<f64>, CalibrateError> =
-            (0..pauses.replicates.len() as u32).map(of_law).collect();
-        Ok(Capacity { rate, deviation: half_width(logs?) })
+    pub fn of_long_time(&self) -> Result<f64, CalibrateError> {
+        let limit = self.limit()?;
+        if self.calibration.pauses.is_none() {
+            return self.highest_rate(0..1, PRECISE, limit, |one| one.mean_unsatisfied);
+        }
+        let rough =
+            self.highest_rate(TRACES_OF_REPLICATE, COARSE, limit, |one| one.mean_unsatisfied)?;
+        self.highest_rate(0..TRACES_OF_CAPACITY, PRECISE, rough, |one| one.mean_unsatisfied)
+    }
+
+    /// Bootstrap replicates of the law of pauses.
+    #[must_use]
+    pub fn laws(&self) -> Range<u32> {
+        0..self.calibration.pauses.as_ref().map_or(0, |pauses| pauses.replicates.len() as u32)
+    }
+
+    /// The rate of which no more is lost for long with a replicate of the law of pauses, to 2 %; `rate` is that with the law
+    /// itself. Each replicate has the same traces, so that the rates of two differ by their laws.
+    ///
+    /// # Errors
+    /// As [`of_long_time`](Self::of_long_time).
+    pub fn with_law(&self, replicate: u32, rate: f64) -> Result<f64, CalibrateError> {
+        let calibration = with_law_of_pauses(self.calibration, replicate);
+        let own = CapacitySearch { calibration: &calibration, ..*self };
+        own.highest_rate(TRACES_OF_REPLICATE, COARSE, rate, |one| one.mean_unsatisfied)
     }
 
     /// The capacity that a few runs of this length show, each with other pauses: the rate at which half of them lose no more.
@@ -92,11 +95,15 @@ impl CapacitySearch<'_> {
         let (traces, precision) =
             if pauses.is_some() { (TRACES_OF_LAW, COARSE) } else { (1, PRECISE) };
         let mut logs: Vec<Vec<f64>> = Vec::new();
+        let mut near = self.limit()?;
         for law in 0..laws {
             let calibration = with_law_of_pauses(self.calibration, law);
             let own = CapacitySearch { calibration: &calibration, ..*self };
             let of_trace = |trace: u32| {
-                own.highest_rate(trace..trace + 1, precision, |one| one.unsatisfied).map(log)
+                let rate =
+                    own.highest_rate(trace..trace + 1, precision, near, |one| one.unsatisfied)?;
+                near = rate;
+                Ok(log(rate))
             };
             let numbers = law * traces..(law + 1) * traces;
             logs.push(numbers.map(of_trace).collect::<Result<_, CalibrateError>>()?);
@@ -125,29 +132,61 @@ impl CapacitySearch<'_> {
         })
     }
 
-    /// The highest rate of which no more is lost, by bisection with the same random numbers at all rates.
-    fn highest_rate(
-        &self,
-        traces: Range<u32>,
-        precision: f64,
-        lost: impl Fn(&Prediction) -> f64,
-    ) -> Result<f64, CalibrateError> {
+    /// Interests per second at which the workers are always busy.
+    fn limit(&self) -> Result<f64, CalibrateError> {
         let saturated_ns = self.calibration.saturated_ns(&self.setting, None);
         let limit = self.setting.workers as f64 * 1e9 / saturated_ns;
         if !(limit > 0.0 && limit.is_finite()) {
             let reason = "the setting is too far from what was measured";
             return Err(CalibrateError::Undetermined(reason.to_owned()));
         }
-        let (mut low, mut high) = (0.05 * limit, 1.5 * limit);
-        while high / low > precision {
-            let rate = sqrt(low * high);
+        Ok(limit)
+    }
+
+    /// The highest rate of which no more is lost, between 5 and 150 % of the limit, with the same random numbers at all rates: by
+    /// growing steps from `near`, then by bisection until the ratio of the bounds is `precision`.
+    fn highest_rate(
+        &self,
+        traces: Range<u32>,
+        precision: f64,
+        near: f64,
+        lost: impl Fn(&Prediction) -> f64,
+    ) -> Result<f64, CalibrateError> {
+        let limit = self.limit()?;
+        let (lowest, highest) = (0.05 * limit, 1.5 * limit);
+        let is_enough = |rate: f64| {
             let run = ModelOfRun {
                 calibration: self.calibration,
                 setting: Setting { rate, ..self.setting },
                 slowdown: Slowdown::NONE,
                 times: self.times,
             };
-            if lost(&run.predict_traces(traces.clone())?) <= self.unsatisfied {
+            let prediction = run.predict_traces(traces.clone())?;
+            Ok::<bool, CalibrateError>(lost(&prediction) <= self.unsatisfied)
+        };
+        let near = near.clamp(lowest, highest);
+        // Two bisections of the first step are precise.
+        let (mut low, mut high, mut step) = (near, near, pow(precision, 4.0));
+        if is_enough(near)? {
+            while high < highest {
+                high = (low * step).min(highest);
+                if !is_enough(high)? {
+                    break;
+                }
+                (low, step) = (high, step * step);
+            }
+        } else {
+            while low > lowest {
+                low = (high / step).max(lowest);
+                if is_enough(low)? {
+                    break;
+                }
+                (high, step) = (low, step * step);
+            }
+        }
+        while high / low > precision {
+            let rate = sqrt(low * high);
+            if is_enough(rate)? {
                 low = rate;
             } else {
                 high = rate;
@@ -192,7 +231,7 @@ mod tests {
         let rate = |calibration: &Calibration| {
             let search =
                 CapacitySearch { calibration, setting, unsatisfied: 0.001, times: (0.1, 0.2) };
-            search.of_long_time().unwrap().rate
+            search.of_long_time().unwrap()
         };
         let capacity = rate(&calibration);
         let limit = 1e9 / calibration.saturated_ns(&setting, None);
@@ -253,7 +292,7 @@ mod tests {
             let rates = (0..3).map(|run| {
                 let trace = 1000 + 3 * number + run;
                 search(&calibration)
-                    .highest_rate(trace..trace + 1, 1.02, |one| one.unsatisfied)
+                    .highest_rate(trace..trace + 1, 1.02, stated.rate, |one| one.unsatisfied)
                     .unwrap()
             });
             median(rates.collect())
@@ -262,7 +301,12 @@ mod tests {
         let count = inside.count();
         assert!(count >= 26, "{count} of 30");
         // For long, what is lost in few bad runs counts, too.
-        let long = search(&calibration).of_long_time().unwrap();
-        assert!(long.rate < without.rate && long.deviation > 0.0, "{long:?} {stated:?}");
+        let search = search(&calibration);
+        let long = search.of_long_time().unwrap();
+        assert!(long < without.rate, "{long} {stated:?}");
+        let of_laws: Vec<f64> =
+            search.laws().map(|law| search.with_law(law, long).unwrap()).collect();
+        assert!(half_width(of_laws.clone()) > 0.0, "{of_laws:?}");
+        assert!(of_laws.iter().all(|rate| (0.5..2.0).contains(&(rate / long))), "{of_laws:?}");
     }
 }

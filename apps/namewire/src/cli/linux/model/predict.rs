@@ -15,8 +15,8 @@ use clap::Args;
 use ndn_model::assembly::Placement;
 use ndn_model::calibrate::{
     CalibrateError, Calibration, CapacityOfRuns, CapacitySearch, LatencyFactors, LeftOut,
-    ModelOfRun, Prediction, Ranks, Run, Setting, Slowdown, Uncertainty, model_text, why_unusable,
-    why_without_latency,
+    ModelOfRun, Prediction, Ranks, Run, Setting, Slowdown, Uncertainty, half_width, model_text,
+    why_unusable, why_without_latency,
 };
 use ndn_model::pauses::{PauseProcess, Watch};
 use ndn_model::random::{StreamId, TraceRandom};
@@ -163,12 +163,15 @@ impl Candidate {
         let times = (window.warm_up, window.seconds);
         let search = CapacitySearch { calibration, setting, unsatisfied, times };
         let capacity = search.of_long_time().map_err(too_far)?;
+        let laws: Vec<u32> = search.laws().collect();
+        let of_laws = on_threads(&laws, &AtomicBool::new(false), |law| {
+            search.with_law(*law, capacity).map(f64::ln).map_err(too_far)
+        })?;
         let uncertainty = Uncertainty::of(calibration, &setting);
-        let others = capacity.deviation.hypot(uncertainty.transfer_deviation());
+        let others = half_width(of_laws).hypot(uncertainty.transfer_deviation());
         let [below, above] =
             uncertainty.deviations_at(confidence).map(|of_run| of_run.hypot(others));
         let normal = normal_quantile(0.5 + 0.5 * confidence);
-        let capacity = capacity.rate;
         let margin = (capacity / setting.rate).ln();
         let probability = uncertainty.probability(margin, others, confidence);
         let (low, high) = (capacity * (-normal * below).exp(), capacity * (normal * above).exp());
@@ -220,6 +223,8 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
         if limit < 0.9 * options.rate {
             continue;
         }
+        let counted = output::counted(workers as u64, "worker");
+        output::note(&format_args!("predicting the capacity of {counted}"));
         let candidate =
             Candidate::of(&calibration, setting, window, options.unsatisfied, options.confidence)?;
         let is_enough = candidate.is_enough(options.confidence);
