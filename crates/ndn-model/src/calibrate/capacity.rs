@@ -51,18 +51,31 @@ pub struct CapacitySearch<'c> {
 }
 
 impl CapacitySearch<'_> {
-    /// The rate of which no more is lost for long.
+    /// The rate of which no more is lost for long, to 2 %, by few traces.
     ///
     /// # Errors
     /// A setting too far from what was measured, or a fault of the model.
-    pub fn of_long_time(&self) -> Result<f64, CalibrateError> {
-        let limit = self.limit()?;
-        if self.calibration.pauses.is_none() {
-            return self.highest_rate(0..1, PRECISE, limit, |one| one.mean_unsatisfied);
-        }
-        let rough =
-            self.highest_rate(TRACES_OF_REPLICATE, COARSE, limit, |one| one.mean_unsatisfied)?;
-        self.highest_rate(0..TRACES_OF_CAPACITY, PRECISE, rough, |one| one.mean_unsatisfied)
+    pub fn roughly(&self) -> Result<f64, CalibrateError> {
+        self.of_traces(TRACES_OF_REPLICATE, COARSE, self.limit()?)
+    }
+
+    /// The rate of which no more is lost for long, to 0.5 %; `near` is where the search begins.
+    ///
+    /// # Errors
+    /// As [`roughly`](Self::roughly).
+    pub fn of_long_time(&self, near: f64) -> Result<f64, CalibrateError> {
+        // Without pauses, traces hardly differ.
+        let traces = if self.calibration.pauses.is_some() { TRACES_OF_CAPACITY } else { 1 };
+        self.of_traces(0..traces, PRECISE, near)
+    }
+
+    fn of_traces(
+        &self,
+        traces: Range<u32>,
+        precision: f64,
+        near: f64,
+    ) -> Result<f64, CalibrateError> {
+        self.highest_rate(traces, precision, near, |one| one.mean_unsatisfied)
     }
 
     /// Bootstrap replicates of the law of pauses.
@@ -75,17 +88,17 @@ impl CapacitySearch<'_> {
     /// itself. Each replicate has the same traces, so that the rates of two differ by their laws.
     ///
     /// # Errors
-    /// As [`of_long_time`](Self::of_long_time).
+    /// As [`roughly`](Self::roughly).
     pub fn with_law(&self, replicate: u32, rate: f64) -> Result<f64, CalibrateError> {
         let calibration = with_law_of_pauses(self.calibration, replicate);
         let own = CapacitySearch { calibration: &calibration, ..*self };
-        own.highest_rate(TRACES_OF_REPLICATE, COARSE, rate, |one| one.mean_unsatisfied)
+        own.of_traces(TRACES_OF_REPLICATE, COARSE, rate)
     }
 
     /// The capacity that a few runs of this length show, each with other pauses: the rate at which half of them lose no more.
     ///
     /// # Errors
-    /// As [`of_long_time`](Self::of_long_time).
+    /// As [`roughly`](Self::roughly).
     pub fn of_runs(&self, confidence: f64) -> Result<CapacityOfRuns, CalibrateError> {
         /// Runs near the capacity in a measurement of it, and measurements that are drawn.
         const RUNS: usize = 3;
@@ -231,7 +244,7 @@ mod tests {
         let rate = |calibration: &Calibration| {
             let search =
                 CapacitySearch { calibration, setting, unsatisfied: 0.001, times: (0.1, 0.2) };
-            search.of_long_time().unwrap()
+            search.of_long_time(search.roughly().unwrap()).unwrap()
         };
         let capacity = rate(&calibration);
         let limit = 1e9 / calibration.saturated_ns(&setting, None);
@@ -302,7 +315,7 @@ mod tests {
         assert!(count >= 26, "{count} of 30");
         // For long, what is lost in few bad runs counts, too.
         let search = search(&calibration);
-        let long = search.of_long_time().unwrap();
+        let long = search.of_long_time(search.roughly().unwrap()).unwrap();
         assert!(long < without.rate, "{long} {stated:?}");
         let of_laws: Vec<f64> =
             search.laws().map(|law| search.with_law(law, long).unwrap()).collect();

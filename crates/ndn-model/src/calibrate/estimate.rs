@@ -193,7 +193,7 @@ mod tests {
 
     fn capacity(calibration: &Calibration, setting: Setting) -> f64 {
         let search = CapacitySearch { calibration, setting, unsatisfied: 0.001, times: (0.1, 0.2) };
-        search.of_long_time().unwrap()
+        search.of_long_time(search.roughly().unwrap()).unwrap()
     }
 
     #[test]

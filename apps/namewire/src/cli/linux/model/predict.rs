@@ -147,6 +147,12 @@ fn too_far(error: CalibrateError) -> Failure {
 struct Candidate {
     setting: Setting,
     capacity: f64,
+    /// None if the capacity is below the rate, by more than it is uncertain.
+    interval: Option<Interval>,
+}
+
+/// The interval of a capacity, and the probability that it is above the rate.
+struct Interval {
     low: f64,
     high: f64,
     probability: f64,
@@ -160,9 +166,15 @@ impl Candidate {
         unsatisfied: f64,
         confidence: f64,
     ) -> Outcome<Self> {
+        /// Precision of the first search.
+        const ROUGH: f64 = 1.02;
         let times = (window.warm_up, window.seconds);
         let search = CapacitySearch { calibration, setting, unsatisfied, times };
-        let capacity = search.of_long_time().map_err(too_far)?;
+        let rough = search.roughly().map_err(too_far)?;
+        if rough * ROUGH < setting.rate {
+            return Ok(Self { setting, capacity: rough, interval: None });
+        }
+        let capacity = search.of_long_time(rough).map_err(too_far)?;
         let laws: Vec<u32> = search.laws().collect();
         let of_laws = on_threads(&laws, &AtomicBool::new(false), |law| {
             search.with_law(*law, capacity).map(f64::ln).map_err(too_far)
@@ -175,13 +187,14 @@ impl Candidate {
         let margin = (capacity / setting.rate).ln();
         let probability = uncertainty.probability(margin, others, confidence);
         let (low, high) = (capacity * (-normal * below).exp(), capacity * (normal * above).exp());
-        Ok(Self { setting, capacity, low, high, probability })
+        Ok(Self { setting, capacity, interval: Some(Interval { low, high, probability }) })
     }
 
-    /// With just the runs that the confidence needs, the probability is at most that.
-    fn is_enough(&self, confidence: f64) -> bool {
+    /// The probability if it is enough. With just the runs that the confidence needs, it is at most that.
+    fn enough(&self, confidence: f64) -> Option<f64> {
         const ROUNDING: f64 = 1e-9;
-        self.probability >= confidence - ROUNDING
+        let probability = self.interval.as_ref()?.probability;
+        (probability >= confidence - ROUNDING).then_some(probability)
     }
 }
 
@@ -227,13 +240,14 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
         output::note(&format_args!("predicting the capacity of {counted}"));
         let candidate =
             Candidate::of(&calibration, setting, window, options.unsatisfied, options.confidence)?;
-        let is_enough = candidate.is_enough(options.confidence);
+        let is_enough = candidate.enough(options.confidence).is_some();
         considered.push(candidate);
         if is_enough {
             break;
         }
     }
-    let Some(chosen) = considered.last().filter(|one| one.is_enough(options.confidence)) else {
+    let chosen = considered.last().and_then(|one| Some((one, one.enough(options.confidence)?)));
+    let Some((chosen, probability)) = chosen else {
         let text = format!("{WORKERS_MAX} workers are not enough for {} Interests/s", options.rate);
         return Err(Failure::Failed(text));
     };
@@ -252,16 +266,16 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
                 json!({
                     "workers": one.setting.workers,
                     "capacity": one.capacity,
-                    "from": one.low,
-                    "to": one.high,
-                    "probability": one.probability,
+                    "from": one.interval.as_ref().map(|interval| interval.low),
+                    "to": one.interval.as_ref().map(|interval| interval.high),
+                    "probability": one.interval.as_ref().map(|interval| interval.probability),
                 })
             })
             .collect();
         return Ok(output::print_json(&json!({
             "workers": chosen.setting.workers,
             "placement": placement,
-            "probability": chosen.probability,
+            "probability": probability,
             "is_by_rank": ranks.suffice(),
             "runs_at_risk": ranks.runs,
             "runs_needed": ranks.needed,
@@ -274,7 +288,7 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
             "considered": candidates,
         }))?);
     }
-    print_plan(&considered, chosen, options, &file)?;
+    print_plan(&considered, (chosen, probability), options, &file)?;
     output::print_line(&basis(ranks, options.confidence))?;
     if let Some(pauses) = &calibration.pauses {
         output::print_line(&format!(
@@ -290,19 +304,20 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
 
 fn print_plan(
     considered: &[Candidate],
-    chosen: &Candidate,
+    (chosen, probability): (&Candidate, f64),
     options: &PlanOptions,
     file: &CalibrationFile,
 ) -> Outcome {
     let mut table = Table::new(&[">WORKERS", ">CAPACITY/s", ">FROM", ">TO", ">PROBABILITY"]);
     for one in considered {
-        table.row(vec![
-            one.setting.workers.to_string(),
-            format!("{:.0}", one.capacity),
-            format!("{:.0}", one.low),
-            format!("{:.0}", one.high),
-            format!("{:.4}", one.probability),
-        ]);
+        let mut row = vec![one.setting.workers.to_string(), format!("{:.0}", one.capacity)];
+        match &one.interval {
+            Some(Interval { low, high, probability }) => {
+                row.extend([format!("{low:.0}"), format!("{high:.0}"), format!("{probability:.4}")])
+            }
+            None => row.extend(["-"; 3].map(str::to_owned)),
+        }
+        table.row(row);
     }
     table.print("no candidates")?;
     output::print_line(&format!(
@@ -311,7 +326,7 @@ fn print_plan(
         chosen.setting.placement,
         options.placement.meaning(),
         100.0 * (chosen.capacity / options.rate - 1.0),
-        chosen.probability
+        probability
     ))?;
     output::print_line(&format!(
         "calibrated by {} of {}, {}",
