@@ -171,7 +171,7 @@ fn print(
             output::print_line(&shown(entry))?;
         }
     } else {
-        let mut table = Table::new(&["mode", ">size", "modified (UTC)", "name"]);
+        let mut table = Table::new(&["mode", ">size", "modified (UTC)", "name"]).whole();
         for (entry, details) in entries.iter().zip(details) {
             let details = details.as_ref();
             let mode = details.map_or_else(String::new, |details| {

@@ -1,4 +1,6 @@
-//! Tables and JSON on standard output.
+//! Tables, lines and JSON on standard output, and notes on standard error.
+
+mod table;
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +13,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 use crate::config::text::without_numbers;
 use namewire_control::MemifRefusal;
-
-/// Minimum width of a column that is truncated to fit the terminal.
-const COLUMN_MIN: usize = 12;
+pub use table::Table;
 
 /// Whether standard error is a log whose lines are JSON.
 static IS_JSON_LOG: AtomicBool = AtomicBool::new(false);
@@ -57,111 +57,10 @@ pub(super) fn reason_in_words(reason: &str) -> String {
     words.map_or_else(|| reason.replace('_', " "), str::to_owned)
 }
 
-/// A table with headings. Columns are as wide as their widest cell, or truncated to the width of
-/// the terminal.
-#[derive(Debug)]
-pub struct Table {
-    headings: Vec<&'static str>,
-    rows: Vec<Vec<String>>,
-    /// Cells are never truncated.
-    is_whole: bool,
-}
-
-impl Table {
-    /// A table with these columns. A heading that begins with `>` aligns its column to the right.
-    pub fn new(headings: &[&'static str]) -> Self {
-        Self { headings: headings.to_vec(), rows: Vec::new(), is_whole: false }
-    }
-
-    /// The table without truncation.
-    pub fn whole(self) -> Self {
-        Self { is_whole: true, ..self }
-    }
-
-    /// Adds a row, one cell for each heading.
-    pub fn row(&mut self, cells: Vec<String>) {
-        debug_assert_eq!(cells.len(), self.headings.len());
-        self.rows.push(cells);
-    }
-
-    /// Writes the table, or `nothing` if it has no rows.
-    pub fn print(&self, nothing: &str) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        if self.rows.is_empty() {
-            return writeln!(out, "{nothing}");
-        }
-        out.write_all(self.render(terminal_columns()).as_bytes())
-    }
-
-    /// With a limit, the widest columns of text are truncated until a line fits.
-    pub(super) fn render(&self, line_len_max: Option<usize>) -> String {
-        let heading_of = |column: usize| self.headings[column].trim_start_matches('>');
-        let mut widths: Vec<usize> = (0..self.headings.len())
-            .map(|column| {
-                let cells = self.rows.iter().map(|row| row[column].chars().count());
-                cells.max().unwrap_or(0).max(heading_of(column).len())
-            })
-            .collect();
-        if let Some(limit) = line_len_max.filter(|_| !self.is_whole) {
-            self.narrow(&mut widths, limit);
-        }
-        let headings: Vec<String> =
-            (0..widths.len()).map(|column| heading_of(column).to_owned()).collect();
-        let mut text = String::new();
-        for row in std::iter::once(&headings).chain(&self.rows) {
-            let mut line = String::new();
-            for (column, cell) in row.iter().enumerate() {
-                let cell = shortened(cell, widths[column]);
-                let padding = " ".repeat(widths[column] - cell.chars().count());
-                let right = self.headings[column].starts_with('>');
-                line.push_str(&if right { padding + &cell } else { cell + &padding });
-                line.push_str("  ");
-            }
-            text.push_str(line.trim_end());
-            text.push('\n');
-        }
-        text
-    }
-}
-
-impl Table {
-    /// Reduces the widest columns of text to the width of the others.
-    fn narrow(&self, widths: &mut [usize], limit: usize) {
-        loop {
-            let total = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
-            let is_text = |column: &usize| !self.headings[*column].starts_with('>');
-            let widest = (0..widths.len()).filter(is_text).max_by_key(|column| widths[*column]);
-            match widest {
-                Some(widest) if total > limit && widths[widest] > COLUMN_MIN => {
-                    widths[widest] -= 1;
-                }
-                _ => return,
-            }
-        }
-    }
-}
-
-/// Columns of the terminal, if standard output is one.
-fn terminal_columns() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    (size.ws_col > 0).then_some(usize::from(size.ws_col))
-}
-
 /// Columns of the terminal that shows progress; 80 if they are unknown.
 pub(super) fn progress_columns() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
     size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(80)
-}
-
-/// The text without its middle if it is longer than `length` characters.
-fn shortened(text: &str, length: usize) -> String {
-    let count = text.chars().count();
-    if count <= length {
-        return text.to_owned();
-    }
-    let kept = length.saturating_sub(1);
-    let head = text.chars().take(kept.div_ceil(2));
-    head.chain(['…']).chain(text.chars().skip(count - kept / 2)).collect()
 }
 
 /// Bytes in at most four characters, as `ls -h` shows them: `999`, `1.2K`, `340M`.
@@ -310,43 +209,12 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
-        let mut table = Table::new(&["NAME", ">COST"]);
-        table.row(vec!["/a".to_owned(), "1".to_owned()]);
-        table.row(vec!["/example/long".to_owned(), "100000".to_owned()]);
-        assert_eq!(
-            table.render(None),
-            "NAME             COST\n\
-             /a                  1\n\
-             /example/long  100000\n"
-        );
-    }
-
-    #[test]
     fn objects_and_those_of_lists_state_the_version_of_the_form() {
         let read = |value| serde_json::from_str::<Value>(&json_text(&value)).unwrap();
         let (a, b) = (serde_json::json!({ "a": 1 }), serde_json::json!({ "a": 1, "schema": 1 }));
         assert_eq!(read(a.clone()), b);
         assert_eq!(read(serde_json::json!([a, 2])), serde_json::json!([b, 2]));
         assert_eq!(read(serde_json::json!([])), serde_json::json!([]));
-    }
-
-    #[test]
-    fn long_names_are_truncated_in_the_middle() {
-        let mut table = Table::new(&["NAME", "FACE", ">COST"]);
-        table.row(vec![format!("/begin{}/end", "/x".repeat(500)), "12".to_owned(), "7".to_owned()]);
-        table.row(vec!["/short".to_owned(), "1".to_owned(), "100000".to_owned()]);
-        assert_eq!(
-            table.render(Some(40)),
-            "NAME                        FACE    COST\n\
-             /begin/x/x/x/…/x/x/x/x/end  12         7\n\
-             /short                      1     100000\n"
-        );
-        // At least the minimum width.
-        assert_eq!(table.render(Some(1)).lines().nth(1).unwrap(), "/begin…x/end  12         7");
-        assert!(table.render(None).lines().nth(1).unwrap().len() > 1000);
-        assert_eq!(shortened("äöü", 2), "ä…");
-        assert_eq!(shortened("äöü", 3), "äöü");
     }
 
     #[test]
