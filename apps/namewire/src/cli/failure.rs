@@ -11,14 +11,15 @@ use crate::config::text::without_numbers;
 /// Notes on all commands, shown in `namewire --help` and the man pages.
 pub(super) const NOTES: &str = "Durations and sizes have a unit; 0 needs none:\n  \
     ns, us, ms, s, min, h     durations: 20us, 250ms, 1.5s\n  \
-    B, kB, MB, GB, TB         sizes, powers of 1000, also k, M, G, T: 8800B, 1.5MB, 8k\n  \
-    KiB, MiB, GiB, TiB        sizes, powers of 1024, also Ki, Mi, Gi, Ti: 64KiB, 2GiB\n\n\
+    B, kB, MB, GB, TB         powers of 1000, also k, M, G, T: 8800B, 1.5MB, 8k\n  \
+    KiB, MiB, GiB, TiB        powers of 1024, also Ki, Mi, Gi, Ti: 64KiB, 2GiB\n\n\
     Exit status:\n  \
     0    success\n  \
-    1    failure: a forwarder or an application (by an application Nack, too) refused,\n       \
-    something does not exist, a file cannot be written, ...\n  \
-    2    wrong command line, or an input that it names: a file, configuration, rules or key that\n       \
-    is missing, unreadable or invalid, or a file in place of a directory and vice versa\n  \
+    1    failure: a forwarder or an application (by an application Nack, too)\n       \
+    refused, something does not exist, a file cannot be written, ...\n  \
+    2    wrong command line, or an input that it names: a file, configuration,\n       \
+    rules or key that is missing, unreadable or invalid, or a file in place\n       \
+    of a directory and vice versa\n  \
     3    no connection to a forwarder\n  \
     4    no answer, or a Nack of a forwarder\n  \
     5    Data did not verify\n  \

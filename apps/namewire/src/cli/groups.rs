@@ -2,6 +2,11 @@
 
 use std::fmt::Write;
 
+use super::output::wrapped;
+
+/// Columns of the list.
+const LIST_WIDTH: usize = 80;
+
 /// Headings with their commands. Commands without a heading are last.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Forwarder", &["run", "start", "stop", "config", "control"]),
@@ -71,6 +76,7 @@ fn list(program: &clap::Command) -> String {
         })
         .collect();
     let width = all.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let indent = format!("\n{:1$}", "", width + 4);
     let grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
     let rest: Vec<&str> = all.iter().map(|(name, _)| *name).filter(|name| !grouped(name)).collect();
     let mut text = String::new();
@@ -79,6 +85,7 @@ fn list(program: &clap::Command) -> String {
         let _ = writeln!(text, "{heading}:");
         for (name, about) in names.iter().filter_map(|name| all.iter().find(|(own, _)| own == name))
         {
+            let about = wrapped(about, LIST_WIDTH - width - 4).join(&indent);
             let _ = writeln!(text, "  {name:width$}  {about}");
         }
         text.push('\n');
@@ -91,6 +98,19 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn help_fits_80_columns() {
+        let mut program = with_groups(super::super::Arguments::command()).term_width(80);
+        let unwrapped = program.clone().term_width(1000).render_long_help().to_string();
+        let help = program.render_long_help().to_string();
+        for line in help.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        let notes = |help: &str| help.split_once("\nDurations and ").unwrap().1.to_owned();
+        assert_eq!(notes(&help), notes(&unwrapped), "the notes lose their indents");
+        assert!(help.contains("\n                     "), "{help}");
+    }
 
     #[test]
     fn every_command_is_listed_once() {

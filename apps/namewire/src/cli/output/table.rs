@@ -123,7 +123,7 @@ fn terminal_columns() -> Option<usize> {
 }
 
 /// The text in lines of at most `width` characters. A longer word stays whole.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub(in crate::cli) fn wrapped(text: &str, width: usize) -> Vec<String> {
     if text.chars().count() <= width {
         return vec![text.to_owned()];
     }
@@ -140,14 +140,17 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The parts of a text that stay in one line: words, and numbers (`1 234 KiB`) with those beside them.
+/// The parts of a text that stay in one line: words, and numbers (`faces 1 234`, `2.2 KiB`) with those beside them.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let all = rest.take()?;
-        let is_digit = |character: Option<char>| character.is_some_and(|one| one.is_ascii_digit());
         let is_end = |at: usize| {
-            !is_digit(all[..at].chars().next_back()) && !is_digit(all[at + 1..].chars().next())
+            let is_after_number = all[..at].ends_with(|one: char| one.is_ascii_digit());
+            let next = &all[at + 1..];
+            !next.starts_with(|one: char| {
+                one.is_ascii_digit() || is_after_number && one.is_alphanumeric()
+            })
         };
         let Some((end, _)) = all.match_indices(' ').find(|(at, _)| is_end(*at)) else {
             return Some(all);
