@@ -391,6 +391,48 @@ fn fetch_of_a_directory_of_one_file_counts_no_refusals() {
     assert!(!server.stderr().contains("not served"), "{}", server.everything());
 }
 
+/// `ls`, `find` and `sync` print names of files in one way. Other names are refused at once.
+#[test]
+fn printed_names_of_files_are_those_that_get_takes() {
+    let forwarder = Settings::new().start();
+    let served = forwarder.directory().join("served");
+    fs::create_dir_all(served.join("dir/v=1")).unwrap();
+    for path in ["50%41", "dir/v=1/t=0", "line\nfeed", "v=1", "ü b"] {
+        fs::write(served.join(path), path).unwrap();
+    }
+    let directory = served.display().to_string();
+    let mut server =
+        forwarder.spawn("server", &["serve", &directory, "--prefix", "/files", "--catalogue"]);
+    server.wait_for_output("serving ");
+    let listed = forwarder.output(&["ls", "/files"]);
+    assert_eq!(listed, "50%2541\ndir/\nline%0Afeed\nv%3D1\nü b\n");
+    let shown = forwarder.output(&["find", "/files"]);
+    assert_eq!(shown, "50%2541\ndir/v%3D1/t%3D0\nline%0Afeed\nv%3D1\nü b\n");
+    let copy = forwarder.directory().join("copy").display().to_string();
+    let changes = forwarder.output(&["sync", "/files", &copy, "--dry-run"]);
+    for name in shown.lines() {
+        let got = forwarder.output(&["get", &format!("/files/{name}"), "-o", "-", "--quiet"]);
+        assert!(served.join(&got).is_file(), "{got}");
+        assert!(changes.contains(&format!("add      {name}  (")), "{changes}");
+    }
+    for (command, expected) in [
+        (
+            &["get", "/files/v=1", "-o", "-"][..],
+            "v=1 is a version; the name of a file that is called so is /files/v%3D1",
+        ),
+        (&["get", "/files/dir/v=1/t=0", "-o", "-"], "/files/dir/v%3D1/t%3D0"),
+        (&["get", "-r", "/files/dir/v=1", "-o", &copy], "/files/dir/v%3D1"),
+        (&["ls", "/files/dir/v=1"], "/files/dir/v%3D1"),
+    ] {
+        let begin = now();
+        let refused = forwarder.run(command);
+        let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(printed.trim_end().ends_with(&format!("{expected})")), "{printed}");
+        assert_eq!(refused.status.code(), Some(1), "{printed}");
+        assert!(now() - begin < Duration::from_secs(5), "{command:?}");
+    }
+}
+
 /// A large file of zeros, with other bytes in the middle, of which a range is fetched.
 struct Large {
     forwarder: Forwarder,

@@ -1,6 +1,6 @@
 //! Parses the name of a request.
 
-use ndn_packet::{Component, ComponentType, Interest};
+use ndn_packet::{Component, ComponentType, Interest, NameRef};
 
 /// Keyword component of metadata (Realtime Data Retrieval protocol).
 pub const METADATA: Component<'static> = Component::keyword(b"metadata");
@@ -52,11 +52,27 @@ pub(crate) struct Classified {
 /// names outside the file service.
 pub(crate) fn classify(interest: &Interest<'_>, mount_len: usize) -> Option<Classified> {
     let name = interest.name();
+    // The implicit digest is left to the comparison: there is only one packet of a name here.
+    let name = if name.implicit_digest().is_some() { name.parent() } else { name };
+    if interest.can_be_prefix() && is_metadata_of_no_file(name, mount_len) {
+        return Some(Classified { path_end: name.len() - 1, requested: Requested::Metadata });
+    }
+    classify_name(name, mount_len, interest.can_be_prefix())
+}
+
+/// Whether a name is that of metadata of a name with a number, such as `dir/v=1/file`, which is not that of a segment either. It is
+/// answered, so that a client does not wait: files may be called `v=1`, which is another component.
+fn is_metadata_of_no_file(name: NameRef<'_>, mount_len: usize) -> bool {
+    let object = name.parent();
+    name.last() == Some(METADATA)
+        && object.suffix(mount_len).components().any(|part| part.ty().number_prefix().is_some())
+        && classify_name(object, mount_len, false).is_none()
+}
+
+fn classify_name(name: NameRef<'_>, mount_len: usize, can_be_prefix: bool) -> Option<Classified> {
     let mut suffix = [Component::generic(&[]); SUFFIX_LEN_MAX];
     let mut suffix_len = 0;
     let mut path_end = mount_len;
-    // The implicit digest is left to the comparison: there is only one packet of a name here.
-    let name = if name.implicit_digest().is_some() { name.parent() } else { name };
     for component in name.components().skip(mount_len) {
         if suffix_len == 0 && component.ty() == ComponentType::GENERIC {
             path_end += 1;
@@ -65,7 +81,7 @@ pub(crate) fn classify(interest: &Interest<'_>, mount_len: usize) -> Option<Clas
         *suffix.get_mut(suffix_len)? = component;
         suffix_len += 1;
     }
-    let requested = requested(&suffix[..suffix_len], interest.can_be_prefix())?;
+    let requested = requested(&suffix[..suffix_len], can_be_prefix)?;
     Some(Classified { path_end, requested })
 }
 
@@ -128,6 +144,9 @@ mod tests {
         assert_eq!(classified("/x/a/32=leaves/v=7/seg=9", false), of(2, leaf));
         assert_eq!(classified("/x/a", true), of(2, Requested::First { version: None }));
         assert_eq!(classified("/x/a/v=7", true), of(2, Requested::First { version: Some(7) }));
+        // The path is refused.
+        assert_eq!(classified("/x/v=7/32=metadata", true), of(2, Requested::Metadata));
+        assert_eq!(classified("/x/v=7/a/b/c/32=metadata", true), of(5, Requested::Metadata));
         let full = format!("/x/a/v=7/seg=300/sha256digest={}", "07".repeat(32));
         assert_eq!(
             classified(&full, false),
@@ -149,6 +168,8 @@ mod tests {
             ("/x/a/32=other/v=7/seg=0", false),
             ("/x/a/32=ls/v=7/seg=0/b", false),
             ("/x/a/v=7/b/seg=0", false),
+            ("/x/a/v=7/seg=0/32=metadata", true),
+            ("/x/a/32=manifest/v=7/seg=0/32=metadata", true),
         ] {
             assert_eq!(classified(uri, can_be_prefix), None, "{uri}");
         }

@@ -13,14 +13,15 @@ use ndn_client::fetch::{
 };
 use ndn_client::{Endpoint, ReceivedData};
 use ndn_files::{
-    EarlierFetch, FileMetadata, Manifest, ManifestError, Origin, PartFile, Progress, ReceiveError,
-    Received, ReplicaError, ReplicaReport, ReplicaStream, SegmentStream, Workers, receive,
-    refusal_reason,
+    EarlierFetch, FileMetadata, LIST, Manifest, ManifestError, Origin, PartFile, Progress,
+    ReceiveError, Received, ReplicaError, ReplicaReport, ReplicaStream, SegmentStream, Workers,
+    receive, refusal_reason,
 };
 use ndn_packet::{Convention, Name};
 
 use super::connect::{kind_of, kind_of_fetch};
 use super::failure::{Failure, Outcome};
+use super::file_name::with_numbers_as_files;
 use super::output::{self, bytes_for_people, without_control};
 use super::target::Target;
 
@@ -275,7 +276,7 @@ pub(super) fn asking(fetching: &FetchOptions) -> FetchOptions {
 }
 
 /// Asks for the metadata of a file while none of its segments arrive; returns once neither its server nor those of its replicas
-/// have such a file.
+/// have such a file, or if it is a directory, which has no versions.
 async fn missing(
     endpoint: &Endpoint,
     (name, replicas): (&Name, &[Name]),
@@ -285,17 +286,28 @@ async fn missing(
     let (file, asking) = (without_version(name), asking(fetching));
     let files: Vec<Name> =
         std::iter::once(file.clone()).chain(replicas.iter().map(without_version)).collect();
-    let is_gone = |file: Name| {
-        let asking = &asking;
-        async move { matches!(endpoint.find(&file, asking).await, Err(FetchError::NotFound { .. })) }
-    };
+    let is_listing = name.components().any(|part| part == LIST);
     let (mut earlier, mut times) = (0, 0);
     while times < MISSING_MIN {
         tokio::time::sleep(ASKING_INTERVAL).await;
         let is_silent = arrived() == std::mem::replace(&mut earlier, arrived());
-        let is_missing = is_silent
-            && join_all(files.iter().cloned().map(is_gone)).await.into_iter().all(|gone| gone);
-        times = if is_missing && arrived() == earlier { times + 1 } else { 0 };
+        if !is_silent {
+            times = 0;
+            continue;
+        }
+        let answers = join_all(files.iter().map(|file| endpoint.find(file, &asking))).await;
+        let is_gone = |answer: &Result<_, _>| matches!(answer, Err(FetchError::NotFound { .. }));
+        let is_missing = answers.iter().all(is_gone) && arrived() == earlier;
+        times = if is_missing { times + 1 } else { 0 };
+        let is_of_directory = |answer: &Result<FoundObject, _>| {
+            answer.as_ref().is_ok_and(|found| is_directory(found) == Some(true))
+        };
+        if arrived() == 0 && !is_listing && answers.iter().all(is_of_directory) {
+            let note = with_numbers_as_files(name);
+            let note = note.map_or_else(String::new, |note| format!(" ({note})"));
+            let text = format!("{file} is a directory, which has no versions{note}");
+            return Failure::Failed(text);
+        }
     }
     Failure::VersionGone(format!("{file} is not there any more: its server has no such file"))
 }
@@ -706,7 +718,9 @@ pub(super) fn failure(error: FetchError) -> Failure {
     if let FetchError::NotFound { name, content } = &error
         && let Some(reason) = refusal_reason(content)
     {
-        return Failure::Failed(format!("{name} is not served: {reason}"));
+        let note = Name::from_uri(name).ok().as_ref().and_then(with_numbers_as_files);
+        let note = note.map_or_else(String::new, |note| format!(" ({note})"));
+        return Failure::Failed(format!("{name} is not served: {reason}{note}"));
     }
     let failure = kind_of_fetch(&error)(error.to_string());
     if let Failure::VersionGone(text) = failure {

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::arguments::{object_name, size};
 use super::connect::{ConnectOptions, block_on, kind_of_fetch};
 use super::failure::{Failure, Outcome};
+use super::file_name;
 use super::key_chain::now_unix_ms;
 use super::keys;
 use super::nfdc::extended_timestamp;
@@ -176,7 +177,7 @@ fn hexadecimal(digest: &[u8]) -> String {
 }
 
 fn line(path: &[u8], entry: &CatalogueEntry, is_long: bool) -> String {
-    let path = output::without_control(&String::from_utf8_lossy(path));
+    let path = file_name::path(path);
     if !is_long {
         return path;
     }
@@ -387,7 +388,7 @@ mod tests {
 
     #[test]
     fn lines_have_no_control_characters() {
-        assert_eq!(line(b"a\x1b[2J", &entry(), false), "a\\u{1b}[2J");
+        assert_eq!(line(b"a\x1b[2J", &entry(), false), "a%1B[2J");
         assert!(line(b"a", &entry(), true).ends_with("  -  a"));
     }
 }

@@ -26,6 +26,7 @@ use super::connection::while_connected;
 use super::diagnose::{note_early, with_early_cause};
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Fetched, Listing, Policy, abandon, fetch, while_served};
+use super::file_name::with_numbers_as_files;
 use super::keys;
 use super::output::{self, bytes_for_people, counted, grouped};
 
@@ -303,13 +304,11 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
 
 /// The failure to fetch or list something, with the name of a file that is called as the version at the end of the name.
 pub(super) fn with_file_name(failure: Failure, name: &Name) -> Failure {
-    let version = name.as_ref().last().filter(|last| last.as_version().is_some());
-    let (Failure::NoAnswer(text), Some(version)) = (&failure, version) else { return failure };
-    let mut file = name.as_ref().parent().to_name();
-    file.push_generic(version.to_string());
-    Failure::NoAnswer(format!(
-        "{text} ({version} is a version; the name of a file that is called so is {file})"
-    ))
+    let note = with_numbers_as_files(name).filter(|_| name.as_ref().ends_in_version());
+    match (failure, note) {
+        (Failure::NoAnswer(text), Some(note)) => Failure::NoAnswer(format!("{text} ({note})")),
+        (failure, _) => failure,
+    }
 }
 
 /// The failure to fetch an object, with the limit of names that metadata have if that may be the reason.

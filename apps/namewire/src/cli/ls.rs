@@ -13,6 +13,7 @@ use super::connect::{ConnectOptions, block_on};
 use super::diagnose::{explained, with_early_cause};
 use super::failure::{Failure, Outcome};
 use super::fetch_file::failure;
+use super::file_name::file_name;
 use super::get::with_file_name;
 use super::keys;
 use super::nfdc::extended_timestamp;
@@ -192,15 +193,10 @@ fn print(
     Ok(())
 }
 
-/// The name of an entry as a part of a name on the command line, without control characters, which could change the
-/// terminal.
+/// The name of an entry as a part of a name on the command line.
 fn shown(entry: &ListingEntry) -> String {
-    let text = String::from_utf8_lossy(&entry.file_name).replace('%', "%25");
-    let mut text = output::without_control(&text);
-    if entry.is_directory {
-        text.push('/');
-    }
-    text
+    let end = if entry.is_directory { "/" } else { "" };
+    file_name(&entry.file_name) + end
 }
 
 /// As in `ls -l`.
@@ -218,18 +214,5 @@ mod tests {
     fn permissions_are_those_of_ls() {
         assert_eq!(permissions('-', 0o100_644), "-rw-r--r--");
         assert_eq!(permissions('d', 0o040_755), "drwxr-xr-x");
-    }
-
-    #[test]
-    fn control_characters_of_names_are_escaped() {
-        let entry = ListingEntry { file_name: b"a\x1b[2Jb".to_vec(), is_directory: true };
-        assert_eq!(shown(&entry), "a\\u{1b}[2Jb/");
-    }
-
-    #[test]
-    fn listed_name_is_accepted_by_get() {
-        let entry = ListingEntry { file_name: b"50%41".to_vec(), is_directory: false };
-        let name = directory_name(&format!("/x/{}", shown(&entry))).unwrap();
-        assert_eq!(name.component(1).unwrap().value(), b"50%41");
     }
 }

@@ -27,6 +27,7 @@ mod extcap;
 mod face;
 mod failure;
 mod fetch_file;
+mod file_name;
 mod find;
 mod gateway;
 mod get;

@@ -30,6 +30,8 @@ async fn names_that_leave_the_directory_are_rejected_and_counted() {
         "/x/..%2F..%2Fetc%2Fpasswd".to_owned(),
         "/x/%2Fetc%2Fpasswd".to_owned(),
         "/x/dir%00".to_owned(),
+        "/x/dir/v=1".to_owned(),
+        "/x/seg=1/file".to_owned(),
         format!("/x/{long}"),
         format!("/x{deep}"),
     ];

@@ -1,6 +1,7 @@
 //! Results and progress of a copy.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,9 +11,9 @@ use ndn_client::fetch::UncheckedSignature;
 use ndn_packet::{Name, SignatureType};
 use serde_json::{Value, json};
 
-use super::local::shown;
 use crate::cli::diagnose::Cause;
 use crate::cli::failure::{Failure, Outcome};
+use crate::cli::file_name;
 use crate::cli::keys::unchecked_in_words;
 use crate::cli::output::{self, bytes_for_people, counted, grouped};
 use crate::cli::progress::now;
@@ -23,6 +24,11 @@ const UNANSWERED_SHOWN_MAX: u64 = 10;
 const PATH_SHOWN_MIN: usize = 10;
 /// Number of signatures that were not checked and are kept for the summary.
 const UNCHECKED_MAX: usize = 16;
+
+/// A path of the tree, as `ls` and `find` show it.
+fn shown(path: &Path) -> String {
+    file_name::path(path.as_os_str().as_bytes())
+}
 
 /// A difference between the tree and its copy.
 #[derive(Debug)]
@@ -447,7 +453,7 @@ mod tests {
         let first = progress.fetches(&one, Path::new("a/x\ny"));
         let second = progress.fetches(&two, Path::new("b"));
         let words = || progress.current_in_words(60);
-        assert_eq!(words().unwrap(), format!("{} and 2 others", shown(Path::new("a/x\ny"))));
+        assert_eq!(words().unwrap(), "a/x%0Ay and 2 others");
         drop(first);
         assert_eq!(words().unwrap(), "b and 1 other");
         drop(second);
