@@ -406,7 +406,9 @@ fn directory_that_cannot_be_made_does_not_end_the_copy() {
     let lines = String::from_utf8_lossy(&preview.stdout).into_owned();
     assert_eq!(lines, "blocked  d\nadd      other  (5 B)\n");
     assert!(!preview.status.success());
-    bed.failed(&[]);
+    let printed = bed.failed(&[]);
+    assert_eq!(printed.matches("is in the way").count(), 1, "{printed}");
+    assert!(printed.contains("1 file, 1 failed, 5 B in "), "{printed}");
     assert_eq!(fs::read(bed.copy.join("other")).unwrap(), b"other");
     assert_eq!(fs::read(bed.copy.join("d")).unwrap(), b"mine");
     let verified = bed.run(&["--verify-only"]);

@@ -50,6 +50,8 @@ pub enum Failure {
     NoRoute(String),
     /// The prefix of a producer was not registered, for this reason.
     Unregistered(Box<Self>),
+    /// It was reported when it occurred, and only its exit status is left.
+    Reported(Box<Self>),
     /// The verification of fetched Data failed.
     Unverified(String),
     /// The producer does not serve this version any more.
@@ -82,7 +84,7 @@ impl Failure {
             Self::Usage(_) | Self::Input(_) => 2,
             Self::Unreachable(_) => 3,
             Self::NoAnswer(_) | Self::Nacked(_) | Self::NoRoute(_) => 4,
-            Self::Unregistered(reason) => reason.status(),
+            Self::Unregistered(reason) | Self::Reported(reason) => reason.status(),
             Self::Unverified(_) => 5,
             Self::Interrupted => INTERRUPTED,
             Self::OutputClosed => 0,
@@ -113,7 +115,7 @@ impl Failure {
             Self::Usage(_) | Self::Input(_) => "usage",
             Self::Unreachable(_) => "unreachable",
             Self::NoAnswer(_) | Self::Nacked(_) | Self::NoRoute(_) => "no_answer",
-            Self::Unregistered(reason) => reason.kind(),
+            Self::Unregistered(reason) | Self::Reported(reason) => reason.kind(),
             Self::Unverified(_) => "unverified",
             Self::Interrupted => "interrupted",
             Self::OutputClosed => "output_closed",
@@ -165,7 +167,7 @@ impl fmt::Display for Failure {
             | Self::Unverified(text)
             | Self::VersionGone(text)
             | Self::Failed(text) => formatter.write_str(&without_numbers(text)),
-            Self::Unregistered(reason) => reason.fmt(formatter),
+            Self::Unregistered(reason) | Self::Reported(reason) => reason.fmt(formatter),
             Self::Interrupted => formatter.write_str("interrupted"),
             Self::OutputClosed => formatter.write_str("the output was closed"),
         }

@@ -198,7 +198,7 @@ pub fn main() -> ExitCode {
             let is_closed = matches!(failure, Failure::OutputClosed);
             if !is_closed && asks_for_json(&matches) {
                 failure.note_as_json();
-            } else if !is_closed {
+            } else if !is_closed && !matches!(failure, Failure::Reported(_)) {
                 output::note(&format_args!("namewire: {failure}"));
             }
             tool.map_or_else(|| failure.exit_code(), |tool| tool.exit_status(&failure).into())

@@ -325,6 +325,7 @@ async fn add_batch(file: &str, common: &CommonOptions) -> Outcome {
         | Failure::Nacked(_)
         | Failure::NoRoute(_)
         | Failure::Unregistered(_)
+        | Failure::Reported(_)
         | Failure::Unverified(_)
         | Failure::VersionGone(_)
         | Failure::Interrupted

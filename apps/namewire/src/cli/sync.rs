@@ -214,26 +214,7 @@ fn report(
         return Ok(());
     }
     if !arguments.quiet {
-        let (files, bytes) = (counted(fetched.files, "file"), bytes_for_people(fetched.bytes));
-        let rate = bytes_for_people(per_second(fetched.bytes, elapsed));
-        let parts = [
-            (fetched.unchanged, "unchanged"),
-            (fetched.replaced - fetched.replaced_changed, "replaced"),
-            (fetched.replaced_changed, "replaced despite local changes"),
-            (fetched.renamed, "renamed"),
-            (fetched.deleted, "deleted"),
-        ];
-        let parts = parts.iter().filter(|(count, _)| *count > 0);
-        let parts: Vec<_> =
-            parts.map(|(count, what)| format!("{} {what}", grouped(*count))).collect();
-        let parts =
-            if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
-        let checked = fetched.unchecked_in_words();
-        let checked = checked.unwrap_or_else(|| arguments.checked_in_words());
-        output::note(&format_args!(
-            "{files}{parts}, {bytes} in {:.3} s, {rate}/s, {checked}",
-            elapsed.as_secs_f64()
-        ));
+        output::note(&summary(fetched, elapsed, arguments.checked_in_words()));
     }
     if fetched.without_attributes > 0 {
         output::note(&format_args!(
@@ -242,6 +223,29 @@ fn report(
         ));
     }
     Ok(())
+}
+
+/// The summary of a copy; `checked` is what was checked of packets.
+fn summary(fetched: &Fetched, elapsed: Duration, checked: String) -> String {
+    let (files, bytes) = (counted(fetched.files, "file"), bytes_for_people(fetched.bytes));
+    let rate = bytes_for_people(per_second(fetched.bytes, elapsed));
+    let parts = [
+        (fetched.unchanged, "unchanged"),
+        (fetched.replaced - fetched.replaced_changed, "replaced"),
+        (fetched.replaced_changed, "replaced despite local changes"),
+        (fetched.renamed, "renamed"),
+        (fetched.deleted, "deleted"),
+    ];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<_> = parts.map(|(count, what)| format!("{} {what}", grouped(*count))).collect();
+    let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
+    let failed = match fetched.failed {
+        0 => String::new(),
+        count => format!(", {} failed", grouped(count)),
+    };
+    let checked = fetched.unchecked_in_words().unwrap_or(checked);
+    let seconds = elapsed.as_secs_f64();
+    format!("{files}{parts}{failed}, {bytes} in {seconds:.3} s, {rate}/s, {checked}")
 }
 
 /// Reports the files of which an earlier copy has left nothing to resume.
@@ -374,6 +378,21 @@ mod tests {
         assert_eq!(silence_at(33), Some(3), "metadata is awaited");
         assert!(progress.ask(std::future::ready(Ok(()))).now_or_never().is_some());
         assert_eq!(silence_at(34), None, "another file has its metadata");
+    }
+
+    #[test]
+    fn summary_counts_failures() {
+        let mut fetched = Fetched::default();
+        (fetched.files, fetched.unchanged, fetched.bytes) = (7, 3, 16);
+        let mut of = |failed| {
+            fetched.failed = failed;
+            summary(&fetched, Duration::from_secs(1), "checked".to_owned())
+        };
+        assert_eq!(of(0), "7 files (3 unchanged), 16 B in 1.000 s, 16 B/s, checked");
+        assert_eq!(
+            of(1200),
+            "7 files (3 unchanged), 1 200 failed, 16 B in 1.000 s, 16 B/s, checked"
+        );
     }
 
     #[test]

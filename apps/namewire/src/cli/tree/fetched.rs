@@ -230,7 +230,7 @@ impl Fetched {
         if !failure.is_unanswered() || self.unanswered <= UNANSWERED_SHOWN_MAX {
             output::note(&format_args!("namewire: {failure}"));
         }
-        self.failure.get_or_insert(failure);
+        self.failure.get_or_insert_with(|| Failure::Reported(Box::new(failure)));
     }
 
     /// Ends the copy; `left` files are not tried.
@@ -478,6 +478,9 @@ mod tests {
         let outage = Outage { lasting: Duration::from_millis(6_900), has_no_route: true };
         fetched.give_up(outage, 2548);
         assert_eq!((fetched.failed, fetched.unnamed()), (2561, 2550));
+        let first = fetched.failure.as_ref().unwrap();
+        assert!(matches!(first, Failure::Reported(_)), "it is reported once: {first:?}");
+        assert_eq!((first.status(), first.to_string()), (4, "no answer".to_owned()));
         let (_, consequence) = fetched.finish(2999).unwrap();
         assert_eq!(consequence, "439 of 2 999 files are complete; run the same command to resume");
         let name = "/a".parse().unwrap();
