@@ -1,6 +1,6 @@
 //! `namewire peek`: fetches one Data packet.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,9 +54,9 @@ pub(super) struct Options {
     /// ApplicationParameters in Base64
     #[arg(long, value_name = "BASE64", conflicts_with = "parameters", value_parser = base64_bytes)]
     parameters_base64: Option<Arc<[u8]>>,
-    /// Output file, or `-` for standard output
-    #[arg(long, short, value_name = "FILE", default_value = "-", value_parser = output_file)]
-    output: PathBuf,
+    /// Output file, or `-` for standard output; binary content goes to a terminal only with `-`
+    #[arg(long, short, value_name = "FILE", value_parser = output_file)]
+    output: Option<PathBuf>,
     /// Part of the packet to print
     #[arg(long, value_enum, default_value = "content")]
     format: Format,
@@ -238,13 +238,25 @@ fn show(received: &ReceivedData, options: &Options, as_ndnpeek: bool) -> Outcome
         Format::Dissect => dissect(received.wire()).as_str().as_bytes().to_vec(),
         Format::Json => format!("{}\n", output::json_text(&json(&data))).into_bytes(),
     };
-    if options.output.as_os_str() != "-" {
-        return std::fs::write(&options.output, bytes)
-            .map_err(|error| Failure::file(options.output.display(), &error));
+    if let Some(file) = options.output.as_ref().filter(|file| file.as_os_str() != "-") {
+        return std::fs::write(file, bytes).map_err(|error| Failure::file(file.display(), &error));
     }
     let mut out = std::io::stdout().lock();
+    if options.output.is_none() && !as_ndnpeek && !is_text(&bytes) && out.is_terminal() {
+        return Err(Failure::Failed(format!(
+            "the {} is binary, and not written to a terminal: `-o FILE` writes it to a file, `--format dissect` shows it, \
+             `-o -` writes it here",
+            if options.format() == Format::Packet { "packet" } else { "content" }
+        )));
+    }
     out.write_all(&bytes)?;
     Ok(out.flush()?)
+}
+
+/// Whether it can be written to a terminal, which control characters could change.
+fn is_text(bytes: &[u8]) -> bool {
+    let is_harmless = |one: char| matches!(one, '\n' | '\r' | '\t') || !one.is_control();
+    std::str::from_utf8(bytes).is_ok_and(|text| text.chars().all(is_harmless))
 }
 
 fn json(data: &Data<'_>) -> serde_json::Value {
@@ -282,6 +294,20 @@ mod tests {
         assert_eq!(failure.to_string(), "the application answered /a with a Nack");
         let failure = refused(ContentType::NACK, b"gone").unwrap();
         assert_eq!(failure.to_string(), "the application answered /a with a Nack: gone");
+    }
+
+    #[test]
+    fn content_that_could_change_a_terminal_is_binary() {
+        for (content, expected) in [
+            (&b""[..], true),
+            (b"a\tb\r\n", true),
+            ("größe".as_bytes(), true),
+            (b"\xff", false),
+            (b"a\0b", false),
+            (b"\x1b[2J", false),
+        ] {
+            assert_eq!(is_text(content), expected, "{content:?}");
+        }
     }
 
     #[test]
