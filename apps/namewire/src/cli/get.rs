@@ -30,7 +30,7 @@ use super::file_name::with_numbers_as_files;
 use super::keys;
 use super::output::{self, bytes_for_people, counted, grouped};
 
-use super::progress::now;
+use super::progress::{fitting, now};
 use super::scrape::MetricsOptions;
 use super::target::Target;
 use super::{diagnose, range};
@@ -445,12 +445,19 @@ fn bar_style() -> ProgressStyle {
     ProgressStyle::with_template(BAR).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
+/// Columns of the terminal beside the bar.
+pub(super) fn message_columns() -> usize {
+    output::progress_columns().saturating_sub(BAR_COLUMNS)
+}
+
 pub(super) fn start_workers() -> Outcome<Workers> {
     Workers::start().map_err(|error| Failure::Failed(format!("no thread can be started: {error}")))
 }
 
 /// Template of the progress bar. In 80 columns there is room for the face that does not answer.
 pub(super) const BAR: &str = "{bar:12} {percent:>3}% {wide_msg}";
+/// Columns of the bar without its message.
+const BAR_COLUMNS: usize = 18;
 /// Time between two updates of the progress bar while nothing arrives.
 pub(super) const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 /// The rate is that of this time.
@@ -480,7 +487,7 @@ impl Shown {
     fn observe(&self, progress: &FetchProgress, already: Already) {
         self.state.borrow_mut().note(now(), progress, already);
         if !self.bar.is_hidden() {
-            self.update(None);
+            self.update(&[]);
         }
     }
 
@@ -513,20 +520,20 @@ impl Shown {
                 }
             } else {
                 let lasting = self.state.borrow().silence(now());
-                let text = silence.text(lasting, endpoint, name).await;
-                self.update(text);
+                let silence = silence.fields(lasting, endpoint, name).await;
+                self.update(&silence);
             }
         }
     }
 
-    /// Shows this text about a silence, or what arrived.
-    fn update(&self, silence: Option<String>) {
+    /// Shows these fields about a silence, or what arrived.
+    fn update(&self, silence: &[String]) {
         let state = self.state.borrow();
         let (progress, already) = (&state.progress, state.already);
         if let Some(last) = progress.final_segment {
             self.bar.set_length(last + 1);
         }
-        self.bar.set_message(state.message(now(), silence));
+        self.bar.set_message(state.message(now(), silence, message_columns()));
         self.bar.set_position(already.segments + progress.segments);
     }
 }
@@ -596,27 +603,22 @@ impl Recent {
         (silence >= SHOWN_SILENCE_MIN).then_some(silence)
     }
 
-    fn message(&self, now: Instant, silence: Option<String>) -> String {
+    /// The text beside the bar, in at most `columns`.
+    fn message(&self, now: Instant, silence: &[String], columns: usize) -> String {
         let Self { progress, already, .. } = self;
         let rate = self.rate(now);
         let bytes = bytes_for_people(already.bytes + progress.bytes);
-        let mut message = format!("{bytes}  {}/s", bytes_for_people(rate));
-        if let Some(silence) = silence {
-            message.push_str("  ");
-            message.push_str(&silence);
-            return message;
+        let mut fields = vec![bytes, format!("{}/s", bytes_for_people(rate))];
+        if silence.is_empty() {
+            let left = progress.final_segment;
+            let left = left.and_then(|last| seconds_left(progress, *already, last, rate));
+            fields.extend(left.map(|left| format!("{left} s left")));
+            fields.push(format!("window {}", progress.window));
+            let rtt = progress.rtt;
+            fields.extend(rtt.map(|rtt| format!("rtt {:.1} ms", rtt.as_secs_f64() * 1000.0)));
+            fields.push(format!("{} retransmitted", progress.retransmissions));
         }
-        let left =
-            progress.final_segment.and_then(|last| seconds_left(progress, *already, last, rate));
-        if let Some(left) = left {
-            message.push_str(&format!("  {left} s left"));
-        }
-        message.push_str(&format!("  window {}", progress.window));
-        if let Some(rtt) = progress.rtt {
-            message.push_str(&format!("  rtt {:.1} ms", rtt.as_secs_f64() * 1000.0));
-        }
-        message.push_str(&format!("  {} retransmitted", progress.retransmissions));
-        message
+        fitting(&fields, silence, columns)
     }
 }
 
@@ -628,26 +630,27 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    /// The text for the progress line; `None` while something arrives.
-    pub(super) async fn text(
+    /// Its fields for the progress line; none while something arrives.
+    pub(super) async fn fields(
         &mut self,
         lasting: Option<Duration>,
         endpoint: &Endpoint,
         name: &Name,
-    ) -> Option<String> {
+    ) -> Vec<String> {
         let Some(lasting) = lasting else {
             self.path = None;
-            return None;
+            return Vec::new();
         };
         if *endpoint.state().borrow() != ConnectionState::Connected {
             self.path = None;
             let seconds = lasting.as_secs();
-            return Some(format!("no answer for {seconds} s: not connected to the forwarder"));
+            let what = format!("no answer for {seconds} s: not connected");
+            return vec![what, "to the forwarder".to_owned()];
         }
         if self.path.is_none() {
             self.path = Some(diagnose::path(endpoint, name).await.unwrap_or_default());
         }
-        Some(silence_text(lasting, self.path.as_deref().unwrap_or_default(), name))
+        silence_fields(lasting, self.path.as_deref().unwrap_or_default(), name)
     }
 }
 
@@ -657,10 +660,16 @@ fn no_route_text(lasting: Duration, name: &Name) -> String {
     format!("namewire: no route to {name} for {seconds} s; still trying (--retries sets how often)")
 }
 
-/// The face comes before the name, which may be cut off at the end of the line.
-fn silence_text(lasting: Duration, path: &str, name: &Name) -> String {
-    let space = if path.is_empty() { "" } else { " " };
-    format!("no answer for {} s{space}{path} from {name}", lasting.as_secs())
+/// The fields about a silence. The face comes first: in a narrow terminal there is no room for its peer and the name.
+fn silence_fields(lasting: Duration, path: &str, name: &Name) -> Vec<String> {
+    let mut fields = vec![format!("no answer for {} s", lasting.as_secs())];
+    match path.split_once(" (") {
+        Some((face, peer)) => fields.extend([face.to_owned(), format!("({peer}")]),
+        None if path.is_empty() => {}
+        None => fields.push(path.to_owned()),
+    }
+    fields.push(format!("from {name}"));
+    fields
 }
 
 /// The remaining time if the rate stays the same.
@@ -834,14 +843,12 @@ mod tests {
         assert_eq!(recent.silence(at(16_000)), Some(Duration::from_secs(6)));
         let name = "/site/files/2026/run-2.csv".parse().unwrap();
         let path = "via face 288 (udp4://192.0.2.1:6363)";
-        let text = silence_text(Duration::from_secs(6), path, &name);
-        let silent = recent.message(at(16_000), Some(text));
+        let fields = silence_fields(Duration::from_secs(6), path, &name);
+        let silent = recent.message(at(16_000), &fields, 200);
         assert!(silent.contains("0 B/s  no answer for 6 s via face 288 (udp4://"), "{silent}");
         assert!(silent.ends_with("from /site/files/2026/run-2.csv"), "{silent}");
-        // Beside the bar, 62 columns of 80 are left for the message.
-        assert!(silent.find("face 288").unwrap() + "face 288".len() < 62, "{silent}");
-        let text = silence_text(Duration::from_secs(6), "", &name);
-        assert_eq!(text, "no answer for 6 s from /site/files/2026/run-2.csv");
+        let fields = silence_fields(Duration::from_secs(6), "", &name);
+        assert_eq!(fields.join(" "), "no answer for 6 s from /site/files/2026/run-2.csv");
     }
 
     #[test]
@@ -855,26 +862,27 @@ mod tests {
             ..progress
         };
         recent.note(now(), &progress, Already::default());
-        let silence = silence_text(
+        let silence = silence_fields(
             Duration::from_secs(6),
             "via face 288 (udp4://192.0.2.1:6363)",
             &"/site/files/run-2.csv".parse().unwrap(),
         );
         let at = now() + Duration::from_secs(1000);
         for (columns, end, silent_end) in [
-            (100, " retransmitted", " via face 288 (udp4://192.0.2.1:6363)"),
+            (110, " retransmitted", " via face 288 (udp4://192.0.2.1:6363)"),
             (80, "  rtt 12.3 ms", " via face 288"),
-            (40, " MiB/s", " MiB/s"),
+            (45, " MiB/s", " MiB/s"),
         ] {
+            let message_columns = usize::from(columns) - BAR_COLUMNS;
             let screen = Screen::new(columns);
             let bar = screen.bar();
             bar.set_style(bar_style());
-            bar.set_message(recent.message(at, None));
+            bar.set_message(recent.message(at, &[], message_columns));
             let lines = screen.lines();
-            assert!(lines.len() == 1 && lines[0].contains(end), "{lines:?}");
-            bar.set_message(recent.message(at, Some(silence.clone())));
+            assert!(lines.len() == 1 && lines[0].ends_with(end), "{lines:?}");
+            bar.set_message(recent.message(at, &silence, message_columns));
             let lines = screen.lines();
-            assert!(lines.len() == 1 && lines[0].contains(silent_end), "{lines:?}");
+            assert!(lines.len() == 1 && lines[0].ends_with(silent_end), "{lines:?}");
         }
     }
 
@@ -885,14 +893,14 @@ mod tests {
         let endpoint = Endpoint::from_stream(reader, writer, &EndpointOptions::default());
         let mut silence = Silence { path: Some("via face 288".to_owned()) };
         let (lasting, name) = (Some(Duration::from_secs(6)), "/site/file".parse().unwrap());
-        let text = silence.text(lasting, &endpoint, &name).await.unwrap();
-        assert_eq!(text, "no answer for 6 s via face 288 from /site/file");
+        let fields = silence.fields(lasting, &endpoint, &name).await;
+        assert_eq!(fields, ["no answer for 6 s", "via face 288", "from /site/file"]);
         drop(forwarder);
         let is_closed = |state: &ConnectionState| *state != ConnectionState::Connected;
         endpoint.state().wait_for(is_closed).await.unwrap();
-        let text = silence.text(lasting, &endpoint, &name).await.unwrap();
-        assert_eq!(text, "no answer for 6 s: not connected to the forwarder");
-        assert_eq!(silence.text(None, &endpoint, &name).await, None);
+        let fields = silence.fields(lasting, &endpoint, &name).await;
+        assert_eq!(fields, ["no answer for 6 s: not connected", "to the forwarder"]);
+        assert_eq!(silence.fields(None, &endpoint, &name).await, [""; 0]);
     }
 
     #[test]

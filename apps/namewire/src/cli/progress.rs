@@ -18,6 +18,24 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
+/// The text of a line of at most `columns`: the fields that fit it, the most important ones first, then those about a silence.
+pub(super) fn fitting(fields: &[String], silence: &[String], columns: usize) -> String {
+    let mut text = String::new();
+    for (position, field) in fields.iter().chain(silence).enumerate() {
+        let gap = match position {
+            0 => "",
+            _ if position <= fields.len() => "  ",
+            _ => " ",
+        };
+        let length = text.chars().count() + gap.len() + field.chars().count();
+        if position > 0 && length > columns {
+            break;
+        }
+        text.extend([gap, field]);
+    }
+    text
+}
+
 /// The progress of a computation whose parts are counted.
 #[derive(Debug)]
 pub(super) struct Progress {
@@ -147,6 +165,19 @@ impl indicatif::TermLike for Screen {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_that_do_not_fit_a_line_are_left_out_whole() {
+        let fields = ["1.0 MiB", "5.0 MiB/s", "rtt 12.3 ms"].map(str::to_owned);
+        let of = |columns| fitting(&fields, &[], columns);
+        assert_eq!(of(31), "1.0 MiB  5.0 MiB/s  rtt 12.3 ms");
+        assert_eq!([of(30), of(18)], ["1.0 MiB  5.0 MiB/s"; 2]);
+        assert_eq!([of(17), of(0)], ["1.0 MiB"; 2]);
+        let silence = ["no answer for 6 s", "via face 288"].map(str::to_owned);
+        let of = |columns| fitting(&fields[..1], &silence, columns);
+        assert_eq!(of(39), "1.0 MiB  no answer for 6 s via face 288");
+        assert_eq!(of(38), "1.0 MiB  no answer for 6 s");
+    }
 
     #[test]
     fn line_counts_the_parts_that_are_done() {

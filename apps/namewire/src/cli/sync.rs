@@ -21,10 +21,11 @@ use super::diagnose::{cause, note_early};
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Listing};
 use super::get::{
-    self, BAR, FetchArguments, Recent, Silence, UPDATE_INTERVAL, per_second, start_workers,
+    self, BAR, FetchArguments, Recent, Silence, UPDATE_INTERVAL, message_columns, per_second,
+    start_workers,
 };
 use super::output::{self, bytes_for_people, counted, grouped};
-use super::progress::now;
+use super::progress::{fitting, now};
 use super::tree::{self, Fetched, Filter, JOBS_DEFAULT, Mode, Rules, TreeProgress};
 
 /// Make a directory a copy of one of a file server
@@ -302,19 +303,20 @@ async fn show(
         let (done, found) = (load(&progress.files_done), load(&progress.files_found));
         if !progress.is_planned.load(Ordering::Relaxed) {
             let lasting = silence_of_plan(&mut listing, progress, now());
-            let silence = silence.text(lasting, endpoint, name).await;
-            bar.set_message(listing_message(found, silence));
+            let silence = silence.fields(lasting, endpoint, name).await;
+            bar.set_message(listing_message(found, &silence, message_columns()));
             continue;
         }
         let recent = copying.get_or_insert_with(|| Recent::new(now()));
         let (bytes, bytes_found) = (load(&progress.bytes_done), load(&progress.bytes_found));
         recent.note(now(), &recent_of(bytes), Already::default());
-        let silence = silence.text(recent.silence(now()), endpoint, name).await;
+        let silence = silence.fields(recent.silence(now()), endpoint, name).await;
         bar.set_length(bytes_found.max(1));
         bar.set_position(bytes);
         let current = progress.current_in_words(output::progress_columns());
         bar.set_prefix(current.unwrap_or_default());
-        bar.set_message(message((done, found), (bytes, bytes_found), recent.rate(now()), silence));
+        let (files, bytes) = ((done, found), (bytes, bytes_found));
+        bar.set_message(message(files, bytes, recent.rate(now()), &silence, message_columns()));
     }
 }
 
@@ -335,23 +337,28 @@ fn silence_of_plan(recent: &mut Recent, progress: &TreeProgress, now: Instant) -
     recent.silence(now)
 }
 
-/// The text until the metadata of all files is known.
-fn listing_message(found: u64, silence: Option<String>) -> String {
-    let found = format!("{} found", counted(found, "file"));
-    silence.map_or(found.clone(), |silence| format!("{found}  {silence}"))
+/// The text until the metadata of all files is known, in at most `columns`.
+fn listing_message(found: u64, silence: &[String], columns: usize) -> String {
+    fitting(&[format!("{} found", counted(found, "file"))], silence, columns)
 }
 
-/// The text beside the bar: the numbers of files and bytes are those done and found. What is cut in a narrow terminal
-/// comes last.
-fn message(files: (u64, u64), bytes: (u64, u64), rate: u64, silence: Option<String>) -> String {
-    let amount = format!("{} of {}", bytes_for_people(bytes.0), bytes_for_people(bytes.1));
-    if let Some(silence) = silence {
-        return format!("{amount}  {silence}");
+/// The text beside the bar, in at most `columns`: the numbers of files and bytes are those done and found.
+fn message(
+    files: (u64, u64),
+    bytes: (u64, u64),
+    rate: u64,
+    silence: &[String],
+    columns: usize,
+) -> String {
+    let mut fields =
+        vec![format!("{} of {}", bytes_for_people(bytes.0), bytes_for_people(bytes.1))];
+    if silence.is_empty() {
+        let left = bytes.1.saturating_sub(bytes.0).checked_div(rate);
+        fields.push(format!("{}/s", bytes_for_people(rate)));
+        fields.extend(left.map(|seconds| format!("{seconds} s left")));
+        fields.push(format!("{} of {}", grouped(files.0), counted(files.1, "file")));
     }
-    let left = bytes.1.saturating_sub(bytes.0).checked_div(rate);
-    let left = left.map_or_else(String::new, |seconds| format!("  {seconds} s left"));
-    let (rate, done) = (bytes_for_people(rate), grouped(files.0));
-    format!("{amount}  {rate}/s{left}  {done} of {}", counted(files.1, "file"))
+    fitting(&fields, silence, columns)
 }
 
 #[cfg(test)]
@@ -397,7 +404,7 @@ mod tests {
 
     #[test]
     fn progress_fits_terminals() {
-        let text = message((1_234, 56_789), (123_456_789_000, 999_900_000_000), 123_456_789, None);
+        let (files, bytes) = ((1_234, 56_789), (123_456_789_000, 999_900_000_000));
         for (columns, end) in
             [(100, "1 234 of 56 789 files"), (80, " s left"), (40, " of 931.2 GiB")]
         {
@@ -406,25 +413,21 @@ mod tests {
             set_style(&bar);
             // As long as that of the files can be.
             bar.set_prefix("a".repeat(columns.into()));
-            bar.set_message(text.clone());
+            // The bar and the percentage take 18.
+            bar.set_message(message(files, bytes, 123_456_789, &[], usize::from(columns) - 18));
             let lines = screen.lines();
             assert_eq!(lines.len(), 2, "{lines:?}");
-            assert!(lines[0].contains(end), "{lines:?}");
+            assert!(lines[0].ends_with(end), "{lines:?}");
         }
     }
 
     #[test]
-    fn remaining_time_is_shown_in_80_columns() {
-        let line = message((1_234, 56_789), (123_456_789_000, 999_900_000_000), 123_456_789, None);
-        // The bar and the percentage take 31.
-        let shown: String = line.chars().take(80 - 31).collect();
-        assert!(shown.contains(" s left"), "{line}");
-        assert!(line.ends_with(" files"), "{line}");
-        let silence = Some("no answer for 7 s from /a".to_owned());
-        let line = message((1, 2), (0, 0), 0, silence);
-        assert!(line.ends_with("  no answer for 7 s from /a"), "{line}");
-        assert_eq!(listing_message(1, None), "1 file found");
-        let silence = Some("no answer for 7 s from /a".to_owned());
-        assert_eq!(listing_message(0, silence), "0 files found  no answer for 7 s from /a");
+    fn silence_takes_the_place_of_the_rate() {
+        let silence = ["no answer for 7 s", "from /a"].map(str::to_owned);
+        let line = message((1, 2), (0, 0), 0, &silence, 60);
+        assert_eq!(line, "0 B of 0 B  no answer for 7 s from /a");
+        assert_eq!(listing_message(1, &[], 60), "1 file found");
+        let line = listing_message(0, &silence, 60);
+        assert_eq!(line, "0 files found  no answer for 7 s from /a");
     }
 }
