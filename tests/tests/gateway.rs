@@ -574,7 +574,9 @@ fn aria2_fetches_a_file_by_several_connections() {
         let log = bed.log();
         (log.len() >= 3).then_some(log)
     });
-    assert!(log.iter().all(|line| line["status"] == 206 || line["status"] == 200), "{log:?}");
+    // A request that aria2 gives up, because other connections have brought its part, has no status.
+    let mut statuses = log.iter().map(|line| &line["status"]);
+    assert!(statuses.all(|status| status.is_null() || *status == 206 || *status == 200), "{log:?}");
 }
 
 /// Writes the configuration of rclone for both of its ways to read, and runs it.
