@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use namewire_tests::{Process, Settings, noise, program, run_to_end, wait_until};
+use ndn_sys::peer::StoppedProcess;
 use rustix::process::Signal;
 
 /// A command whose only information about the forwarder is `directory`.
@@ -204,6 +205,7 @@ fn stopped_forwarder_is_named_by_all_commands() {
         &["get", "/a", "-o", "-"],
         &["face", "list"],
         &["status"],
+        &["workers"],
     ];
     let started = commands.map(|command| forwarder.spawn(command[0], command));
     for mut command in started {
@@ -211,9 +213,13 @@ fn stopped_forwarder_is_named_by_all_commands() {
         let text = command.stderr();
         assert_eq!(status.code(), Some(4), "{text}");
         let pid = forwarder.process.pid().as_raw_nonzero();
-        let reason = format!("does not answer: process {pid} is stopped; `kill -CONT {pid}`");
-        assert!(text.contains(&reason), "{text}");
+        let reason = format!(": process {pid} is stopped; `kill -CONT {pid}`");
+        assert!(text.lines().last().unwrap().contains(&reason), "{text}");
     }
+    let nfdc = forwarder.run(&["nfdc", "status", "show"]);
+    let text = String::from_utf8_lossy(&nfdc.stderr);
+    assert!(text.contains("Error 10060 when fetching general status: the forwarder at "), "{text}");
+    assert!(text.contains(" does not answer: process "), "{text}");
     // It has an exit status of its own for a prefix that was not registered.
     let ndnpoke = forwarder.directory().join("ndnpoke");
     std::os::unix::fs::symlink(program(), &ndnpoke).unwrap();
@@ -224,6 +230,37 @@ fn stopped_forwarder_is_named_by_all_commands() {
     assert_eq!(unregistered.status.code(), Some(5), "{text}");
     assert!(text.contains("is stopped; `kill -CONT"), "{text}");
     forwarder.process.signal(Signal::CONT);
+}
+
+#[test]
+fn stopped_forwarder_is_named_at_once_and_waited_for() {
+    let forwarder = Settings::new().start_program();
+    let pid = forwarder.process.pid().as_raw_nonzero().get();
+    forwarder.process.signal(Signal::STOP);
+    wait_until("the stop", || StoppedProcess::with_id(pid));
+    let commands = [
+        &["workers", "--duration", "50ms"][..],
+        &["limits"],
+        &["log"],
+        &["cs"],
+        &["route", "list"],
+        &["nfdc", "status", "show"],
+    ];
+    let started = commands.map(|command| forwarder.spawn(command[0], command));
+    let capture = forwarder.spawn("capture", &["capture"]);
+    let reason = format!(": process {pid} is stopped; `kill -CONT {pid}` continues it");
+    for command in started.iter().chain([&capture]) {
+        wait_until("the note", || {
+            let noted = command.stderr();
+            (noted.contains("waiting for the forwarder at ") && noted.contains(&reason))
+                .then_some(())
+        });
+    }
+    forwarder.process.signal(Signal::CONT);
+    for mut command in started {
+        assert!(command.wait().success(), "{}", command.everything());
+        assert_eq!(command.stderr().matches(&reason).count(), 1, "{}", command.stderr());
+    }
 }
 
 #[test]

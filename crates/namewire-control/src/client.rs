@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ndn_sys::peer::{StoppedProcess, user_of_peer};
+use ndn_sys::peer::{StoppedProcess, process_of_peer, user_of_peer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -69,6 +69,12 @@ impl ControlClient {
         Ok(Self { reader: BufReader::new(stream), timeout: None })
     }
 
+    /// The process of the forwarder, if the system reports it.
+    #[must_use]
+    pub fn process(&self) -> Option<i32> {
+        process_of_peer(self.reader.get_ref())
+    }
+
     /// Waits for answers for this long only.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
@@ -105,7 +111,7 @@ impl ControlClient {
 
     /// Determines why no answer has arrived.
     fn silent(&self) -> ControlError {
-        ControlError::Silent(match StoppedProcess::of_peer(self.reader.get_ref()) {
+        ControlError::Silent(match self.process().and_then(StoppedProcess::with_id) {
             Some(stopped) => stopped.to_string(),
             None => "is the forwarder busy, or the socket that of applications? (--control names another)"
                 .to_owned(),

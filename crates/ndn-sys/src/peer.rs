@@ -71,12 +71,6 @@ impl StoppedProcess {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
         is_stopped(&stat).then_some(Self(process))
     }
-
-    /// The process at the other end, if it is stopped.
-    #[must_use]
-    pub fn of_peer(stream: &UnixStream) -> Option<Self> {
-        process_of_peer(stream).and_then(Self::with_id)
-    }
 }
 
 impl fmt::Display for StoppedProcess {

@@ -18,7 +18,7 @@ use ndn_management::{Dataset, FaceStatus, FibEntry};
 use ndn_packet::Name;
 
 use super::arguments::name;
-use super::connect::{ConnectOptions, transport};
+use super::connect::{self, ConnectOptions, transport};
 use super::manage::FaceArgument;
 use super::{nfdc, tree};
 
@@ -189,6 +189,8 @@ fn within_time<T>(work: impl AsyncFnOnce(Endpoint) -> Option<T>) -> Option<T> {
         let candidates = async {
             let words: Vec<String> = std::env::args().collect();
             let options = ConnectOptions::with_transport(forwarder_of(&words));
+            // A note would be within the line that is being typed.
+            connect::note_nothing();
             let endpoint = options.open().await.ok()?;
             work(endpoint).await
         };

@@ -1,5 +1,7 @@
 //! Connects commands to a forwarder.
 
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use super::failure::{Failure, Outcome};
 use super::interrupt::or_interrupted;
 use super::key_chain::{IdentityArgument, usual_signer};
 use super::keys;
+use super::output;
 use namewire_control::FaceLimit;
 
 /// The address of the forwarder. A command has one connection, and the possible reasons of a
@@ -146,6 +149,7 @@ impl ConnectOptions {
         });
         if let Some(address) = endpoint.address() {
             REACHED.get_or_init(|| address.clone());
+            note_stopped(address, endpoint.forwarder_process());
         }
         if let Some(process) = endpoint.forwarder_process() {
             PROCESS.get_or_init(|| process);
@@ -311,7 +315,7 @@ impl From<ExpressError> for Failure {
 
 impl From<CommandError> for Failure {
     fn from(error: CommandError) -> Self {
-        let unanswered = kind_of_command(&error)(String::new()).is_unanswered();
+        let unanswered = is_unanswered(&error);
         let hint = match is_forbidden_digest(&error) {
             true => HINT_OF_DIGEST.to_owned(),
             false => REACHED.get().filter(|_| unanswered).map(why_silent).unwrap_or_default(),
@@ -331,16 +335,44 @@ fn is_forbidden_digest(error: &CommandError) -> bool {
     matches!(error, CommandError::Refused { code, .. } if !hint_of_code(*code).is_empty())
 }
 
+/// Whether [`note_stopped`] has nothing more to say.
+static IS_NOTED: AtomicBool = AtomicBool::new(false);
+
+/// Keeps [`note_stopped`] from writing.
+pub(super) fn note_nothing() {
+    IS_NOTED.store(true, Ordering::Relaxed);
+}
+
+/// Says once that a signal has stopped the process of a forwarder that a command has connected to: the command waits for its
+/// answers, for many seconds.
+pub(super) fn note_stopped(forwarder: &dyn fmt::Display, process: Option<i32>) {
+    if let Some(stopped) = process.and_then(StoppedProcess::with_id)
+        && !IS_NOTED.swap(true, Ordering::Relaxed)
+    {
+        output::note(&format_args!(
+            "namewire: waiting for the forwarder at {forwarder}: {stopped}"
+        ));
+    }
+}
+
 /// While the forwarder is stopped by a signal, a lack of answers has this cause, whatever was asked for.
 pub(super) fn with_stopped_forwarder(failure: Failure) -> Failure {
-    let stopped = PROCESS.get().copied().and_then(StoppedProcess::with_id);
-    match (REACHED.get(), stopped) {
-        (Some(address), Some(stopped)) => {
-            let reason = format!("the forwarder at {address} does not answer: {stopped}");
-            for_reason(failure, reason)
-        }
-        _ => failure,
+    match stopped_forwarder() {
+        Some(reason) => for_reason(failure, reason),
+        None => failure,
     }
+}
+
+/// The reason of a lack of answers while a signal has stopped the forwarder.
+pub(super) fn stopped_forwarder() -> Option<String> {
+    let stopped = PROCESS.get().copied().and_then(StoppedProcess::with_id)?;
+    let address = REACHED.get()?;
+    Some(format!("the forwarder at {address} does not answer: {stopped}"))
+}
+
+/// Whether a command or dataset has no answer.
+pub(super) fn is_unanswered(error: &CommandError) -> bool {
+    kind_of_command(error)(String::new()).is_unanswered()
 }
 
 /// A failure without an answer, with this reason. It keeps its kind, which some exit statuses depend on.

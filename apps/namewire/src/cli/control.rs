@@ -9,7 +9,7 @@ use clap::Args;
 use ndn_client::{Candidates, ForwarderAddress};
 
 use super::arguments::duration;
-use super::connect::transport;
+use super::connect::{note_stopped, transport};
 use super::failure::{Failure, Outcome};
 use crate::config::Config;
 use namewire_control::{ControlClient, ControlError};
@@ -56,7 +56,9 @@ impl ControlOptions {
             (None, Some(socket)) => beside(socket.clone()).into_iter().collect(),
             (None, None) => default_paths()?,
         };
-        connect_to_first(&paths).map_err(Failure::from)
+        let (client, path) = connect_to_first(&paths)?;
+        note_stopped(&path.display(), client.process());
+        Ok(client)
     }
 }
 
@@ -98,12 +100,12 @@ const SPAN_MAX: Duration = Duration::from_hours(1);
 
 /// Connects to the first path that accepts the connection; if none does, the error is that of the first one that exists, else of
 /// the first.
-fn connect_to_first(paths: &[PathBuf]) -> Result<ControlClient, ControlError> {
+fn connect_to_first(paths: &[PathBuf]) -> Result<(ControlClient, &Path), ControlError> {
     let is_absent = |error: &ControlError| matches!(error, ControlError::Connect { source, .. } if source.kind() == io::ErrorKind::NotFound);
     let mut failure: Option<ControlError> = None;
     for path in paths {
         match ControlClient::connect(path) {
-            Ok(client) => return Ok(client),
+            Ok(client) => return Ok((client, path.as_path())),
             Err(error) if failure.is_none() => failure = Some(error),
             Err(error) if failure.as_ref().is_some_and(is_absent) && !is_absent(&error) => {
                 failure = Some(error);
@@ -111,7 +113,8 @@ fn connect_to_first(paths: &[PathBuf]) -> Result<ControlClient, ControlError> {
             Err(_) => {}
         }
     }
-    failure.map_or_else(|| ControlClient::connect(Path::new("")), Err)
+    let none = Path::new("");
+    failure.map_or_else(|| Ok((ControlClient::connect(none)?, none)), Err)
 }
 
 /// In the directories of the Unix sockets that the other commands try, in the same order.

@@ -13,6 +13,7 @@ use ndn_management::{ControlResponse, status};
 use ndn_packet::tlv::frame_len;
 use ndn_packet::{ContentType, DataBuilder, Interest, LpPacket, Name};
 use ndn_security::DigestSigner;
+use ndn_sys::peer::StoppedProcess;
 use rustix::io::Errno;
 use tokio::sync::oneshot;
 
@@ -213,8 +214,8 @@ fn refusal(interest: &[u8], error: &ControlError) -> io::Result<Vec<u8>> {
     ndn_security::sign_data(&data, &DigestSigner).map_err(io::Error::other)
 }
 
-/// Queries the limit of faces of the forwarder at this address. None if there is no control socket,
-/// or no response within [`TIMEOUT`]: even connecting blocks while nothing accepts.
+/// Queries the limit of faces of the forwarder at this address. None if there is no control socket, the forwarder is stopped, or
+/// there is no response within [`TIMEOUT`]: even connecting blocks while nothing accepts.
 fn limit_soon(address: &ForwarderAddress) -> Option<Result<FaceLimit, ControlError>> {
     let ForwarderAddress::Unix(path) = address else { return None };
     let path = path.with_extension("control.sock");
@@ -223,8 +224,12 @@ fn limit_soon(address: &ForwarderAddress) -> Option<Result<FaceLimit, ControlErr
     }
     let (sender, answer) = mpsc::sync_channel(1);
     std::thread::spawn(move || {
-        let client = ControlClient::connect(&path);
-        let limit = client.and_then(|client| client.with_timeout(TIMEOUT).face_limit());
+        let client = ControlClient::connect(&path).map(|client| client.with_timeout(TIMEOUT));
+        let limit = match client {
+            Ok(client) if client.process().and_then(StoppedProcess::with_id).is_some() => return,
+            Ok(mut client) => client.face_limit(),
+            Err(error) => Err(error),
+        };
         // The receiver may have given up.
         let _ = sender.send(limit);
     });

@@ -9,6 +9,8 @@ use ndn_management::{
     ForwarderStatus, Verb,
 };
 
+use crate::cli::connect::{is_unanswered, stopped_forwarder};
+
 /// An early end of a command: exit status and message for standard error.
 #[derive(Debug)]
 pub(super) struct Exit {
@@ -98,7 +100,9 @@ pub(super) fn refusal(response: &ControlResponse, doing: &str) -> Exit {
 
 /// ndn-cxx has codes for errors without a response.
 pub(super) fn no_answer(error: &CommandError, doing: &str) -> String {
-    format!("10060 when {doing}: {error}")
+    let stopped = stopped_forwarder().filter(|_| is_unanswered(error));
+    let reason = stopped.unwrap_or_else(|| error.to_string());
+    format!("10060 when {doing}: {reason}")
 }
 
 pub(super) fn print(text: &str) -> Result<(), Exit> {
