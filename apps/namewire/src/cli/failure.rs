@@ -5,6 +5,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use serde_json::{Value, json};
+
 use super::output::{self, without_control};
 use crate::config::text::without_numbers;
 
@@ -72,6 +74,11 @@ pub(super) fn lines(reported: &[String]) -> String {
     reported.join("\nnamewire: ")
 }
 
+/// The text of [`lines`] without the name of the program, for JSON and logs.
+pub(super) fn bare_lines(text: &str) -> String {
+    text.replace("\nnamewire: ", "\n")
+}
+
 impl Failure {
     /// The exit status.
     pub fn exit_code(&self) -> ExitCode {
@@ -96,16 +103,16 @@ impl Failure {
         matches!(self, Self::NoAnswer(_) | Self::Nacked(_) | Self::NoRoute(_))
     }
 
-    /// Writes it as a line of JSON to standard error.
-    pub(super) fn note_as_json(&self) {
-        output::note(&serde_json::json!({
+    /// It as JSON, for standard error.
+    pub(super) fn to_json(&self) -> Value {
+        json!({
             "schema": output::JSON_SCHEMA,
             "failure": {
                 "kind": self.kind(),
                 "exit_status": self.status(),
-                "message": self.to_string(),
+                "message": bare_lines(&self.to_string()),
             },
-        }));
+        })
     }
 
     /// The kind in JSON.
@@ -224,6 +231,13 @@ mod tests {
         let error = io::Error::from(io::ErrorKind::NotFound);
         let shown = Failure::file(Path::new("a\nb").display(), &error).to_string();
         assert!(shown.starts_with("a\\nb: "), "{shown}");
+    }
+
+    #[test]
+    fn lines_begin_with_the_name_of_the_program_in_text_only() {
+        let failure = Failure::Usage(lines(&["a: one".to_owned(), "b: two".to_owned()]));
+        assert_eq!(failure.to_string(), "a: one\nnamewire: b: two");
+        assert_eq!(failure.to_json()["failure"]["message"], "a: one\nb: two");
     }
 
     #[test]

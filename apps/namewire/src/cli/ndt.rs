@@ -102,8 +102,8 @@ pub(super) fn run(options: &Options) -> Outcome {
 fn warn_of_short_name(name: &Name, depth: usize) {
     let count = name.components().count();
     if count < depth {
-        output::note(&format!(
-            "warning: {name} has {}, but names are dispatched by {depth}: only packets \
+        output::warn(&format!(
+            "{name} has {}, but names are dispatched by {depth}: only packets \
              for exactly this name are moved, none of those below it",
             counted(count as u64, "component")
         ));

@@ -35,6 +35,12 @@ pub fn note(text: &dyn std::fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{}", lines.join("\n"));
 }
 
+/// Writes a warning to standard error. Each line begins with the name of the program, as those of failures do.
+pub fn warn(text: &dyn std::fmt::Display) {
+    let text = text.to_string().replace('\n', "\nnamewire: ");
+    note(&format_args!("namewire: warning: {text}"));
+}
+
 /// A note as a line of a JSON log.
 pub fn json_line(text: &str) -> Value {
     let mut time = String::new();

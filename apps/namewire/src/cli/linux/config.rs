@@ -208,7 +208,7 @@ pub(in crate::cli) fn report(warnings: Vec<Warning>, source: &Source) -> Vec<Str
     });
     let warnings: Vec<_> = warnings.collect();
     for warning in &warnings {
-        output::note(&format_args!("namewire: warning: {warning}"));
+        output::warn(warning);
     }
     warnings
 }
@@ -216,11 +216,6 @@ pub(in crate::cli) fn report(warnings: Vec<Warning>, source: &Source) -> Vec<Str
 /// The plan of a forwarder with this configuration on this machine.
 pub(in crate::cli) fn plan(config: &Config, source: &Source) -> Outcome<Prepared> {
     Prepared::new(config).map_err(|faults| Failure::Usage(source.describe_all(&faults)))
-}
-
-/// The text of [`lines`] without the name of the program, for the log.
-pub(in crate::cli) fn bare_lines(text: &str) -> String {
-    text.replace("\nnamewire: ", "\n")
 }
 
 /// Reads a configuration file; problems are shown with the lines of the file.
@@ -241,14 +236,14 @@ pub(in crate::cli) fn load_leniently(
 pub(in crate::cli) fn load_nfd_conf(file: &Path, ports: &FreePorts) -> Outcome<(Config, Source)> {
     let read = nfd_conf::load(file, ports).map_err(|error| Failure::Usage(error.to_string()))?;
     for warning in &read.warnings {
-        output::note(&format_args!("namewire: warning: {warning}"));
+        output::warn(warning);
     }
     let mut config = read.config;
     let source = Source::NfdConf(file.to_owned(), read.locations);
     // The sample of MW-NFD has processors that a small machine lacks.
     if let Err(fault) = placement::check_processors(&config.forwarder) {
         let reported = source.describe(&fault);
-        output::note(&format_args!("namewire: warning: {reported}; the workers are not pinned"));
+        output::warn(&format_args!("{reported}; the workers are not pinned"));
         config.forwarder.cpus.clear();
     }
     Ok((config, source))

@@ -164,7 +164,7 @@ fn check(options: &CheckOptions) -> Outcome {
     };
     let answer = run_traces(question, &runner, checker)?;
     for warning in &model.warnings {
-        output::note(&format_args!("warning: {warning}"));
+        output::warn(warning);
     }
     if options.json {
         let mut value = answer_json(&answer, &model.warnings);

@@ -123,10 +123,10 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     let has_file = options.config.is_some() || options.nfd_conf.is_some();
     let read = move || {
         let (config, source) = configuration(&again, &ports)
-            .map_err(|failure| super::config::bare_lines(&failure.to_string()))?;
+            .map_err(|failure| crate::cli::failure::bare_lines(&failure.to_string()))?;
         // Files that settings name are read later; their errors belong to lines of this file.
         namewire_daemon::check_access(&config, &Clock::system())
-            .map_err(|faults| super::config::bare_lines(&source.describe_all(&faults)))?;
+            .map_err(|faults| crate::cli::failure::bare_lines(&source.describe_all(&faults)))?;
         Ok(config)
     };
     let log_file = options.log_file.as_deref().map(open_log).transpose()?;

@@ -518,9 +518,7 @@ pub(super) fn recalibrate(other: &Path, workers: &[usize]) -> Outcome<Calibratio
 pub(super) fn note_other_machine(path: &dyn std::fmt::Display, measured: &str) {
     if measured != machine() {
         let here = machine();
-        output::note(&format_args!(
-            "warning: {path}: of another machine ({measured}); this is {here}"
-        ));
+        output::warn(&format_args!("{path}: of another machine ({measured}); this is {here}"));
     }
 }
 
@@ -530,7 +528,7 @@ fn calibrate(campaign: &Path, output: &Path) -> Outcome<(CalibrationFile, Tries)
     let path = campaign.display();
     if runs.len() < header.design.len() {
         let done = format!("{} of {} runs are done", runs.len(), header.design.len());
-        output::note(&format_args!("warning: {path}: {done}; `model measure` continues it"));
+        output::warn(&format_args!("{path}: {done}; `model measure` continues it"));
     }
     note_other_machine(&path, &header.machine);
     let rig = Rig {

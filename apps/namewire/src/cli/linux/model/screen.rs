@@ -126,7 +126,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let path = options.campaign.display();
     let planned = header.runs();
     if runs.len() < planned {
-        output::note(&format_args!("warning: {path}: {} of {planned} runs are done", runs.len()));
+        output::warn(&format_args!("{path}: {} of {planned} runs are done", runs.len()));
     }
     let runs: Vec<Run> = runs.into_iter().filter(|run| run.interests > 0).collect();
     let response = options.response;
