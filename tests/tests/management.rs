@@ -224,11 +224,12 @@ fn batch_ends_at_the_route_that_is_rejected() {
     let numbered = |range: std::ops::Range<usize>| -> String {
         range.map(|number| line(&format!("/batch/{number}"))).collect()
     };
-    let too_long = line(&"/x".repeat(40));
+    let too_long = line(&format!("/{}", "x".repeat(8750)));
     std::fs::write(&file, numbered(1..101) + &too_long + &numbered(102..1000)).unwrap();
     let output = forwarder.run(&["route", "add", "--batch", file.to_str().unwrap()]);
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success() && errors.contains("routes, line 101: "), "{errors}");
+    assert!(errors.contains("routes, line 101: rib/register cannot be sent: "), "{errors}");
+    assert!(errors.contains("; a packet has at most 8800") && !output.status.success(), "{errors}");
     let routes = forwarder.json(&["route", "list", "--prefix", "/batch"]);
     let count = array(&routes).len();
     assert!((100..200).contains(&count), "{count}");

@@ -30,6 +30,15 @@ pub enum CommandError {
     /// No answer.
     #[error("the forwarder does not answer: {0}")]
     NoAnswer(#[from] ExpressError),
+    /// The command was not sent: it cannot be signed, or is larger than a packet.
+    #[error("{command} cannot be sent: {error}")]
+    Unsent {
+        /// Module and verb.
+        command: String,
+        /// The reason.
+        #[source]
+        error: ExpressError,
+    },
     /// The forwarder rejected the command.
     #[error("the forwarder rejected {command}: {code} {text}")]
     Refused {
@@ -77,7 +86,7 @@ impl Management {
     /// Sends a command and waits for its success.
     ///
     /// # Errors
-    /// `Refused` with the forwarder's code and text; `NoAnswer`, `Malformed`.
+    /// `Refused` with the forwarder's code and text; `Unsent`, `NoAnswer`, `Malformed`.
     pub async fn command(
         &self,
         verb: Verb,
@@ -158,7 +167,7 @@ impl Management {
     /// Sends a command and waits for its response, whatever its status code.
     ///
     /// # Errors
-    /// `NoAnswer`, `Malformed`.
+    /// `Unsent`, `NoAnswer`, `Malformed`.
     pub async fn respond(
         &self,
         verb: Verb,
@@ -166,10 +175,13 @@ impl Management {
     ) -> Result<ControlResponse, CommandError> {
         let mut attempt = 1;
         let received = loop {
-            let wire = self.encode_in_turn(verb, parameters).await.map_err(ExpressError::Sign)?;
+            let unsent = |error| CommandError::Unsent { command: command_name(verb), error };
+            let wire = self.encode_in_turn(verb, parameters).await;
+            let wire = wire.map_err(|error| unsent(ExpressError::Sign(error)))?;
             let wait = Duration::from_millis(COMMAND_LIFETIME_MS);
             match self.handle.express_encoded(wire, 0, wait, true).await {
                 Err(ExpressError::Timeout { .. }) if attempt < COMMAND_ATTEMPTS => attempt += 1,
+                Err(error @ ExpressError::TooLong(_)) => return Err(unsent(error)),
                 other => break other.map_err(|error| self.name_verb(error, verb, attempt))?,
             }
         };

@@ -1,6 +1,7 @@
 //! Parses names, durations, sizes and Base64 on the command line.
 
 use std::any::TypeId;
+use std::error::Error as _;
 use std::net::AddrParseError;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::ops::RangeInclusive;
@@ -9,6 +10,8 @@ use std::time::Duration;
 
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine, alphabet};
+use clap::error::{ContextKind, ContextValue};
+use ndn_management::PREFIX_DEPTH_MAX;
 use ndn_packet::Name;
 use ndn_table::NAME_COMPONENTS_MAX;
 
@@ -46,29 +49,53 @@ pub(super) fn directory_name(text: &str) -> Result<Name, String> {
 pub(super) fn too_deep(name: &Name) -> Option<String> {
     let components_max = FILE_COMPONENTS_MAX;
     (name.len() > components_max).then(|| {
-        format!(
-            "{name} has {} components: at most {components_max} are possible for files and directories, as forwarders drop \
-             packets whose names have more than {NAME_COMPONENTS_MAX}",
-            name.len()
-        )
+        let excess = excess(name.len(), components_max, "for files and directories");
+        format!("{name} has {excess}, {}", reason_of_drops())
     })
+}
+
+/// The text about a name of too many components.
+fn excess(count: usize, components_max: usize, place: &str) -> String {
+    format!("{count} components: at most {components_max} are possible {place}")
+}
+
+fn reason_of_drops() -> String {
+    format!("as forwarders drop packets whose names have more than {NAME_COMPONENTS_MAX}")
 }
 
 /// A name of at most `components_max` components beside its implicit digest.
 pub(super) fn with_components(name: Name, components_max: usize) -> Result<Name, String> {
     let digest = usize::from(name.as_ref().implicit_digest().is_some());
     match name.len() - digest {
-        count if count > components_max => Err(format!(
-            "it has {count} components: at most {components_max} are possible here, as forwarders drop packets whose \
-             names have more than {NAME_COMPONENTS_MAX}"
-        )),
+        count if count > components_max => {
+            Err(format!("it has {}, {}", excess(count, components_max, "here"), reason_of_drops()))
+        }
         _ => Ok(name),
     }
 }
 
-/// Parses a name to publish under, which cannot contain a digest component.
-pub(super) fn published_name(text: &str) -> Result<Name, String> {
+/// Parses the prefix of a route or a strategy, whose length forwarders limit.
+pub(super) fn prefix_name(text: &str) -> Result<Name, String> {
     let name = name(text)?;
+    match name.len() {
+        0..=PREFIX_DEPTH_MAX => Ok(name),
+        count => Err(format!("it has {}", excess(count, PREFIX_DEPTH_MAX, "for a prefix"))),
+    }
+}
+
+/// Parses the prefix of a ping server, which registers a name of one component more.
+pub(super) fn pinged_prefix(text: &str) -> Result<Name, String> {
+    const COMPONENTS_MAX: usize = PREFIX_DEPTH_MAX - 1;
+    let name = published_name(text)?;
+    match name.len() {
+        0..=COMPONENTS_MAX => Ok(name),
+        count => Err(format!("it has {}", excess(count, COMPONENTS_MAX, "for a prefix of pings"))),
+    }
+}
+
+/// Parses a name to publish under, which is registered as a prefix and cannot contain a digest component.
+pub(super) fn published_name(text: &str) -> Result<Name, String> {
+    let name = prefix_name(text)?;
     match name.components().any(|component| component.ty().is_digest()) {
         true => Err("a name to publish under cannot contain a digest component".to_owned()),
         false => Ok(name),
@@ -160,6 +187,16 @@ pub(super) fn reason_in_words(
     }
     let (from, to) = text.rsplit_once(" is not in ")?.1.split_once("..=")?;
     Some(format!("it is a whole number from {from} to {to}"))
+}
+
+/// The text of an error about a value that is no number or address, without the words of libraries.
+pub(super) fn wrong_value(error: &clap::Error) -> Option<String> {
+    let source = error.source()?;
+    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else {
+        return None;
+    };
+    let reason = reason_in_words(source, value)?;
+    Some(error.render().to_string().trim_end().replace(&source.to_string(), &reason))
 }
 
 /// Options take a value that is a negative number, and those with a duration or a size one that begins with a dash: the reason
@@ -309,6 +346,13 @@ mod tests {
         assert!(directory_name(&of(60)).is_ok());
         let reason = directory_name(&of(61)).unwrap_err();
         assert!(reason.starts_with("it has 61 components: at most 60"), "{reason}");
+        assert!(prefix_name(&of(32)).is_ok() && published_name(&of(32)).is_ok());
+        assert!(pinged_prefix(&of(31)).is_ok() && pinged_prefix(&of(32)).is_err());
+        let reason = "it has 33 components: at most 32 are possible for a prefix";
+        assert_eq!(
+            [prefix_name, published_name].map(|parse| parse(&of(33)).unwrap_err()),
+            [reason; 2]
+        );
     }
 
     #[test]

@@ -82,7 +82,6 @@ pub mod shared {
     pub use super::output::{self, Table};
 }
 
-use std::error::Error as _;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -237,7 +236,7 @@ fn refuse(mut error: clap::Error, arguments: &[OsString]) -> ! {
         let similar = similar.iter().rev().cloned().collect();
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(similar));
     }
-    if let Some(text) = wrong_value(&error) {
+    if let Some(text) = arguments::wrong_value(&error) {
         output::note(&text);
         std::process::exit(error.exit_code());
     }
@@ -250,16 +249,6 @@ fn refuse(mut error: clap::Error, arguments: &[OsString]) -> ! {
         "namewire: {word} is not a command: {answer}; see `namewire --help`"
     ));
     std::process::exit(error.exit_code())
-}
-
-/// The text of an error about a value that is no number or address, without the words of libraries.
-fn wrong_value(error: &clap::Error) -> Option<String> {
-    let source = error.source()?;
-    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else {
-        return None;
-    };
-    let reason = arguments::reason_in_words(source, value)?;
-    Some(error.render().to_string().trim_end().replace(&source.to_string(), &reason))
 }
 
 /// Executes a command. With `as_tool`, its output has the form of the program by whose name this one was started, where
@@ -344,7 +333,7 @@ mod tests {
         ] {
             let words = ["namewire"].into_iter().chain(arguments.split(' '));
             let error = super::program().try_get_matches_from(words).unwrap_err();
-            let text = super::wrong_value(&error).unwrap();
+            let text = super::arguments::wrong_value(&error).unwrap();
             assert!(text.contains(expected), "{text}");
         }
     }

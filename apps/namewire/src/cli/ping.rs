@@ -9,7 +9,7 @@ use ndn_security::{Signer, data_len_max};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::arguments::{at_least_one, duration, name, positive_duration, published_name, size};
+use super::arguments::{at_least_one, duration, name, pinged_prefix, positive_duration, size};
 use super::connect::{ConnectOptions, block_on_until_done, unless_turned_away};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
@@ -65,7 +65,7 @@ pub(super) struct Options {
 #[derive(Args, Debug)]
 pub(super) struct ServerOptions {
     /// Prefix to serve
-    #[arg(value_parser = published_name)]
+    #[arg(value_parser = pinged_prefix)]
     prefix: Name,
     /// Content of each response [default: a short text]
     #[arg(long, short, value_name = "SIZE", value_parser = size(0..=MAX_PACKET_SIZE))]

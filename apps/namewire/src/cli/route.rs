@@ -16,7 +16,7 @@ use ndn_packet::Name;
 use ndn_types::duration_ms;
 use serde_json::json;
 
-use super::arguments::{name, positive_duration};
+use super::arguments::{name, positive_duration, prefix_name, wrong_value};
 use super::connect::block_on;
 use super::control_queries;
 use super::face::peers;
@@ -85,8 +85,8 @@ enum Command {
 /// A route of `route add`, or of a line of its batch.
 #[derive(Args, Debug)]
 struct RouteArguments {
-    /// The name prefix
-    #[arg(value_parser = name)]
+    /// The name prefix, of at most 32 components
+    #[arg(value_parser = prefix_name)]
     prefix: Name,
     /// FaceId, or the URI of the peer; a UDP or TCP face is created if there is none
     nexthop: FaceArgument,
@@ -140,7 +140,7 @@ fn parse_batch(text: &str, file: &str) -> Outcome<Vec<(usize, RouteArguments)>> 
         match BatchLine::try_parse_from(line.split_whitespace()) {
             Ok(line) => routes.push((number, line.route)),
             Err(error) => {
-                let text = error.to_string();
+                let text = wrong_value(&error).unwrap_or_else(|| error.to_string());
                 // Arguments are listed below the reason; an empty line and the usage follow.
                 let reason = text.lines().map(str::trim).take_while(|line| !line.is_empty());
                 let reason = reason.collect::<Vec<_>>().join(" ");

@@ -6,7 +6,7 @@ use ndn_management::{ControlParameters, Dataset, StrategyChoice, Verb};
 use ndn_packet::Name;
 use serde_json::json;
 
-use super::arguments::name;
+use super::arguments::{name, prefix_name};
 use super::connect::block_on;
 use super::failure::{Failure, Outcome};
 use super::manage::{CommonOptions, accepted, command, refused, strategy_name};
@@ -49,7 +49,7 @@ enum Command {
     /// Set the strategy of a namespace
     Set {
         /// The namespace
-        #[arg(value_parser = name)]
+        #[arg(value_parser = prefix_name)]
         prefix: Name,
         /// Short name such as best-route, multicast or asf, or the full name of a strategy of the
         /// forwarder with version and parameters (`namewire strategy known` lists those of this

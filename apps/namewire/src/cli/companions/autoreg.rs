@@ -13,7 +13,7 @@ use ndn_types::{FaceUri, Persistency, Scope};
 
 use super::face_events::FaceEvents;
 use super::network::Network;
-use crate::cli::arguments::name;
+use crate::cli::arguments::prefix_name;
 use crate::cli::connect::{ConnectOptions, block_on_until_done};
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::interrupt::interrupted;
@@ -30,10 +30,10 @@ const PAUSE: Duration = Duration::from_secs(1);
     .args(["prefix", "all_faces_prefix"]))]
 pub(in crate::cli) struct Options {
     /// Add a route for this prefix to every on-demand peer; may be repeated
-    #[arg(long, short = 'i', value_parser = name)]
+    #[arg(long, short = 'i', value_parser = prefix_name)]
     prefix: Vec<Name>,
     /// Add a route for this prefix to every peer, regardless of --blacklist and --whitelist; may be repeated
-    #[arg(long, short = 'a', value_parser = name, value_name = "PREFIX")]
+    #[arg(long, short = 'a', value_parser = prefix_name, value_name = "PREFIX")]
     all_faces_prefix: Vec<Name>,
     /// Network, such as 192.0.2.0/24, whose peers get no routes; may be repeated
     #[arg(long, short = 'b', value_name = "NETWORK")]
