@@ -260,3 +260,31 @@ fn names_that_attract_interests_of_others_need_force() {
     server.wait_for_output("serving ");
     assert_eq!(forwarder.output(&["get", "/file", "-o", "-", "--quiet"]), "content");
 }
+
+#[test]
+fn object_is_published_with_the_version_in_its_name() {
+    let forwarder = Settings::new().start();
+    let file = forwarder.directory().join("content");
+    fs::write(&file, content(1, 9000)).unwrap();
+    let path = file.display().to_string();
+    let refused = |arguments: &[&str]| {
+        let output = forwarder.run(&[&["put"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let reason = refused(&["/versioned/seg=1", &path]);
+    assert!(reason.contains("seg=1 is the number of a segment"), "{reason}");
+    let reason = refused(&["/versioned", &path, "-s", "8800B"]);
+    assert!(
+        reason.contains("--segment-size: segments of 8800 bytes make packets above"),
+        "{reason}"
+    );
+    let reason = refused(&[&"/x".repeat(33), &path]);
+    assert!(reason.contains("it has 33 components: at most 32 are possible"), "{reason}");
+    let mut producer = forwarder.spawn("put", &["put", "/versioned/v=7", &path]);
+    producer.wait_for_output("published /versioned/v=7:");
+    for name in ["/versioned", "/versioned/v=7"] {
+        let fetched = forwarder.run(&["get", name, "-o", "-"]);
+        assert_eq!(fetched.stdout, content(1, 9000), "{fetched:?}");
+    }
+}

@@ -27,13 +27,13 @@ use super::scrape::MetricsOptions;
 /// starts again; with `namewire serve`, the version of a file is its modification time.
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// Name of the object, without version
+    /// Name of the object, without version, or with it as the last component in place of --version
     #[arg(value_parser = published_name)]
     name: Name,
     /// The file, `-` for standard input
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// Content of each segment
+    /// Content of each segment; the packet with name and signature has at most 8800B
     #[arg(long, short, value_name = "SIZE", default_value = "8000B", value_parser = size(1..=MAX_PACKET_SIZE))]
     segment_size: usize,
     /// Version [default: milliseconds since 1970]
@@ -70,9 +70,10 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
-    check_served(&options.name, options.force).map_err(Failure::Usage)?;
+    let (name, version) = object_of(&options.name, options.version)?;
+    check_served(&name, options.force).map_err(Failure::Usage)?;
     let publishing = PublishOptions {
-        version: options.version,
+        version,
         segment_len: options.segment_size,
         freshness: options.freshness,
         signer: options.connect.data_signer(&options.sign)?,
@@ -85,17 +86,17 @@ pub(super) fn run(options: &Options) -> Outcome {
     block_on_until_done(async {
         let endpoint = open_within(&options.connect, options.wait).await?;
         let publish =
-            async { endpoint.publish(&options.name, content, &publishing).await.map_err(failure) };
+            async { endpoint.publish(&name, content, &publishing).await.map_err(failure) };
         let object = Arc::new(unless_turned_away(publish).await?);
         let certificates = super::certificates::serve_of_signer(&endpoint, certificates).await;
         let scraped = Arc::clone(&object);
         let metrics = options.metrics.serve(move || object_metrics(&scraped))?;
-        report_published(options, &object, size)?;
+        report_published(options, &name, &object, size)?;
         let serving = async {
             tokio::select! {
                 signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string())),
                 () = until_idle(&object, options.until_idle) => Ok(()),
-                () = note_other_producers(&endpoint, std::slice::from_ref(&options.name)) => Ok(()),
+                () = note_other_producers(&endpoint, std::slice::from_ref(&name)) => Ok(()),
             }
         };
         while_connected(&endpoint, options.wait.unwrap_or(Duration::MAX), serving).await?;
@@ -112,6 +113,25 @@ pub(super) fn run(options: &Options) -> Outcome {
         }
         Ok(())
     })
+}
+
+/// The name of the object and its version, which may be the last component: consumers take it for the version, and ask for
+/// segments below it.
+fn object_of(name: &Name, version: Option<u64>) -> Outcome<(Name, Option<u64>)> {
+    let wrong = |reason: String| Err(Failure::Usage(format!("{name}: {reason}")));
+    let Some(last) = name.as_ref().last() else { return Ok((name.clone(), version)) };
+    if last.as_segment().is_some() {
+        return wrong(format!(
+            "{last} is the number of a segment; segments are numbered below the name and the version of an object"
+        ));
+    }
+    match (last.as_version(), version) {
+        (None, _) => Ok((name.clone(), version)),
+        (Some(own), Some(other)) if own != other => {
+            wrong(format!("its version is {own}, that of --version {other}"))
+        }
+        (own, _) => Ok((name.as_ref().parent().to_name(), own)),
+    }
 }
 
 /// The counters of a published object as metrics.
@@ -138,11 +158,16 @@ fn content(file: &std::path::Path) -> Outcome<Content> {
     Content::open(file).map_err(|error| Failure::input(file.display(), error))
 }
 
-fn report_published(options: &Options, object: &PublishedObject, size: u64) -> Outcome {
+fn report_published(
+    options: &Options,
+    name: &Name,
+    object: &PublishedObject,
+    size: u64,
+) -> Outcome {
     let segments = object.final_segment() + 1;
     if options.json {
         return Ok(output::print_json(&json!({
-            "name": options.name.to_string(),
+            "name": name.to_string(),
             "versioned_name": object.versioned_name().to_string(),
             "bytes": size,
             "segments": segments,
@@ -189,7 +214,31 @@ async fn until_idle(object: &PublishedObject, idle: Option<Duration>) {
 fn failure(error: PublishError) -> Failure {
     if let PublishError::Register(error) = error {
         error.into()
+    } else if matches!(error, PublishError::SegmentTooLong { .. }) {
+        Failure::Usage(format!("--segment-size: {error}"))
     } else {
         Failure::Usage(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_at_the_end_of_a_name_is_that_of_the_object() {
+        let object = |uri: &str, version| object_of(&uri.parse().unwrap(), version);
+        let split = |uri: &str, version| {
+            let (name, version) = object(uri, version).unwrap();
+            (name.to_string(), version)
+        };
+        assert_eq!(split("/a/v=7", None), ("/a".to_owned(), Some(7)));
+        assert_eq!(split("/a/v=7", Some(7)), ("/a".to_owned(), Some(7)));
+        assert_eq!(split("/a", Some(7)), ("/a".to_owned(), Some(7)));
+        assert_eq!(split("/v=1/seg=2/a", None), ("/v=1/seg=2/a".to_owned(), None));
+        assert_eq!(split("/", None), ("/".to_owned(), None));
+        let refused = |uri: &str| object(uri, Some(8)).unwrap_err().to_string();
+        assert_eq!(refused("/a/v=7"), "/a/v=7: its version is 7, that of --version 8");
+        assert!(refused("/a/seg=3").starts_with("/a/seg=3: seg=3 is the number of a segment"));
     }
 }
