@@ -21,8 +21,8 @@ extern "C" {
 struct namewire_error {
 	/* As in errno: ENOENT, EISDIR, ENOTDIR; ESTALE: the version that is open no longer exists; ETIMEDOUT: no answer;
 	 * ENETUNREACH: no route, or congestion; EHOSTDOWN: no connection to the forwarder; EAGAIN: a limit of the process;
-	 * EIO: the Data does not verify, or is malformed; EACCES: the forwarder rejected the registration of a prefix;
-	 * EINVAL: an argument. Errors of local files have the numbers of the system. */
+	 * EIO: the Data does not verify, or is malformed; EACCES: the server has no permission to read the file, or
+	 * the forwarder rejected the registration of a prefix; EINVAL: an argument. Errors of local files have the numbers of the system. */
 	int number;
 	/* What failed, and why; ends with a zero. */
 	char text[NAMEWIRE_ERROR_TEXT_LEN];

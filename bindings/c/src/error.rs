@@ -69,7 +69,7 @@ fn number(kind: ErrorKind) -> c_int {
         ErrorKind::Interrupted => 4,
         ErrorKind::Unverified | ErrorKind::Unusable => EIO,
         ErrorKind::Busy => EAGAIN,
-        ErrorKind::Refused(_) => EACCES,
+        ErrorKind::Denied | ErrorKind::Refused(_) => EACCES,
         ErrorKind::NotDirectory => 20,
         ErrorKind::IsDirectory => 21,
         ErrorKind::Invalid => EINVAL,

@@ -69,6 +69,7 @@ impl From<AccessError> for Failure {
     fn from(error: AccessError) -> Self {
         let class = match error.kind() {
             ErrorKind::NotFound => Class::Error("NotFoundError"),
+            ErrorKind::Denied => Class::Error("DeniedError"),
             ErrorKind::IsDirectory => Class::Error("DirectoryError"),
             ErrorKind::NotDirectory => Class::Error("NotDirectoryError"),
             ErrorKind::Changed => Class::Error("ChangedError"),

@@ -211,7 +211,7 @@ impl Access {
             Some(stat) if !stat.is_directory && stat.size.is_none() => {
                 match self.open(name).await {
                     // It was removed meanwhile.
-                    Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                    Err(error) if error.is_not_served() => Ok(None),
                     opened => Ok(Some(opened?.stat())),
                 }
             }

@@ -28,7 +28,7 @@ const QUEUE_TIME: Duration = Duration::from_secs(30);
 const OTHER_VERSION_TIME: Duration = Duration::from_secs(1);
 /// Bytes of a manifest per segment.
 const DIGEST_LEN: u64 = 32;
-/// Maximum lifetime of a cached failure.
+/// Maximum lifetime of a cached failure. A lack of answers is not cached.
 const FAILURE_LIFETIME_MAX: Duration = Duration::from_secs(1);
 
 /// A file, a directory, or another object with metadata, in one version.
@@ -163,6 +163,7 @@ impl Catalog {
             Some((when, found)) => {
                 let lifetime = match found {
                     Ok(_) => self.lifetime,
+                    Err(error) if error.is_temporary() => Duration::ZERO,
                     Err(_) => self.lifetime.min(FAILURE_LIFETIME_MAX),
                 };
                 // A result that arrived while this task waited is used, whatever the lifetime.
@@ -185,7 +186,7 @@ impl Catalog {
         found
     }
 
-    /// Metadata of `name` for a listing, without a manifest; `None` if it does not exist any more.
+    /// Metadata of `name` for a listing, without a manifest; `None` if it does not exist any more, or is not served.
     ///
     /// # Errors
     /// As [`Self::find`], without those of manifests.
@@ -196,7 +197,7 @@ impl Catalog {
             ));
         };
         let found = match self.find_version(name).await {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.is_not_served() => return Ok(None),
             found => found?,
         };
         let content = found.metadata().cloned().unwrap_or_default();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ndn_client::fetch::{FetchError, FetchFailure};
 use ndn_client::{CommandError, ExpressError, PublishError, RegisterError};
-use ndn_files::{ManifestError, MetadataError, StartError};
+use ndn_files::{ManifestError, MetadataError, StartError, is_denial, refusal_reason};
 use ndn_packet::NackReason;
 
 /// Why a file or directory cannot be read: a kind and the name of the packet or object for programs, and a text for people.
@@ -21,6 +21,8 @@ pub struct AccessError {
 pub enum ErrorKind {
     /// The producer states that there is no such object.
     NotFound,
+    /// The producer states that it has no permission to read the object.
+    Denied,
     /// A directory where a file is required.
     IsDirectory,
     /// A file where a directory is required.
@@ -71,10 +73,37 @@ impl AccessError {
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
+
+    /// Whether the producer states that it serves no such object: there is none, or it may not read it.
+    #[must_use]
+    pub fn is_not_served(&self) -> bool {
+        matches!(self.kind, ErrorKind::NotFound | ErrorKind::Denied)
+    }
+
+    /// Whether it is a lack of answers, or of room in this process: it says nothing about the object.
+    pub(crate) fn is_temporary(&self) -> bool {
+        matches!(
+            self.kind,
+            ErrorKind::Unanswered
+                | ErrorKind::Unreachable
+                | ErrorKind::Disconnected
+                | ErrorKind::Busy
+                | ErrorKind::Interrupted
+        )
+    }
 }
 
 impl From<&FetchError> for AccessError {
     fn from(error: &FetchError) -> Self {
+        if let FetchError::NotFound { name, content } = error
+            && let Some(reason) = refusal_reason(content)
+        {
+            let kind = match is_denial(content) {
+                true => ErrorKind::Denied,
+                false => ErrorKind::NotFound,
+            };
+            return Self::new(kind, format!("{name} is not served: {reason}")).of(|| name.clone());
+        }
         let kind = if let FetchError::Discovery(error) = error {
             kind_of(error)
         } else if let FetchError::Failed { failure, .. } = error {
@@ -267,6 +296,10 @@ mod tests {
         assert_eq!(discovery(timeout), ErrorKind::Unanswered);
         let missing = FetchError::NotFound { name: "/x".to_owned(), content: bytes::Bytes::new() };
         assert_eq!(AccessError::from(missing).kind(), ErrorKind::NotFound);
+        let content = bytes::Bytes::from_static(b"denied");
+        let denied = AccessError::from(FetchError::NotFound { name: "/x".to_owned(), content });
+        assert_eq!(denied.kind(), ErrorKind::Denied);
+        assert_eq!(denied.to_string(), "/x is not served: the server has no permission to read it");
         let timeout = FetchFailure::Timeout { segment: 1, attempts: 2 };
         assert_eq!(failed(timeout), ErrorKind::Unanswered);
         let reason = NackReason::NO_ROUTE;

@@ -480,6 +480,25 @@ async fn versions_with_metadata_of_their_own_only_are_found() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn object_that_is_published_after_a_timeout_is_found_at_once() {
+    let (producer, consumer) = pair();
+    let mut options = options();
+    options.fetching.lifetime = Duration::from_millis(200);
+    options.metadata_lifetime = Duration::from_secs(60);
+    let access = Access::new(consumer, options);
+    let object = name("/p/late");
+    assert_eq!(access.stat(&object).await.unwrap_err().kind(), ErrorKind::Unanswered);
+    let answer = |request: Request| {
+        let mut content = Vec::new();
+        append_name(&mut content, name("/p/late/v=1").as_ref());
+        let data = DataBuilder::new(request.name()).content(&content);
+        request.answer_with(&data, &DigestSigner).unwrap();
+    };
+    let _answering = producer.attach(&name("/p"), answer).unwrap();
+    assert_eq!(access.stat(&object).await.unwrap().name, name("/p/late/v=1"));
+}
+
 /// A key, options that demand it, and a server that signs with it; content is cached below `directory`.
 fn signed(directory: &TempDir) -> (AccessOptions, ServerOptions) {
     let key = Arc::new(PrivateKey::generate(KeyType::Ed25519).unwrap());

@@ -50,7 +50,7 @@ pub use manifest::{
 pub use metadata::{FileMetadata, MetadataError, SignedLeaves};
 pub use path::Refusal;
 pub use preparations::Preparation;
-pub use refusal_reason::refusal_reason;
+pub use refusal_reason::{is_denial, refusal_reason};
 pub use request::{LEAVES, LIST, MANIFEST, METADATA};
 pub use root::{Root, RootOptions};
 pub use server::{FileServer, Mount, ServerOptions, StartError};

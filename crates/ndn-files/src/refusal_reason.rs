@@ -17,6 +17,12 @@ pub(crate) fn nack_content(event: Event) -> &'static [u8] {
     REASONS.iter().find(|(of, ..)| *of == event).map_or(&[], |(_, content, _)| content)
 }
 
+/// Whether a Nack with this content states that the server has no permission to read the object.
+#[must_use]
+pub fn is_denial(content: &[u8]) -> bool {
+    content == nack_content(Event::Denied)
+}
+
 /// The reason that a Nack of a file server has as its content, in words.
 #[must_use]
 pub fn refusal_reason(content: &[u8]) -> Option<&'static str> {
@@ -32,6 +38,7 @@ mod tests {
         assert_eq!(refusal_reason(nack_content(Event::NotFound)), None);
         let denied = refusal_reason(nack_content(Event::Denied)).unwrap();
         assert!(denied.contains("no permission"), "{denied}");
+        assert!(is_denial(nack_content(Event::Denied)) && !is_denial(b""));
         assert_eq!(refusal_reason(b"x"), None);
     }
 }

@@ -31,6 +31,7 @@ impl From<&AccessError> for Failure {
     fn from(error: &AccessError) -> Self {
         let status = match error.kind() {
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::Denied => StatusCode::FORBIDDEN,
             ErrorKind::Unanswered => StatusCode::GATEWAY_TIMEOUT,
             ErrorKind::Unreachable | ErrorKind::Disconnected | ErrorKind::Busy => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -63,6 +64,7 @@ mod tests {
         let status = |kind| Failure::from(AccessError::new(kind, "x")).status.as_u16();
         for (kind, expected) in [
             (ErrorKind::NotFound, 404),
+            (ErrorKind::Denied, 403),
             (ErrorKind::Unanswered, 504),
             (ErrorKind::Unreachable, 503),
             (ErrorKind::Disconnected, 503),

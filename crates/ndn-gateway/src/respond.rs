@@ -504,7 +504,7 @@ impl s3::Directories for ClientDirectories<'_> {
         let target = PathTarget { name: name.clone(), is_directory: true };
         let turn = self.shared.turn(self.client).await?;
         let resource = match self.shared.catalog.find(name).await {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.is_not_served() => return Ok(None),
             resource => resource?,
         };
         drop(turn);

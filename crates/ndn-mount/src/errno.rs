@@ -15,7 +15,7 @@ pub(crate) fn errno(kind: ErrorKind) -> Errno {
         ErrorKind::Disconnected => Errno::EHOSTDOWN,
         ErrorKind::Busy => Errno::EAGAIN,
         ErrorKind::Unverified | ErrorKind::Unusable => Errno::EIO,
-        ErrorKind::Refused(_) => Errno::EACCES,
+        ErrorKind::Denied | ErrorKind::Refused(_) => Errno::EACCES,
         ErrorKind::Invalid => Errno::EINVAL,
         ErrorKind::Interrupted => Errno::EINTR,
     }
@@ -25,6 +25,7 @@ pub(crate) fn errno(kind: ErrorKind) -> Errno {
 pub(crate) fn is_reported(kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::NotFound
+        | ErrorKind::Denied
         | ErrorKind::IsDirectory
         | ErrorKind::NotDirectory
         | ErrorKind::Changed

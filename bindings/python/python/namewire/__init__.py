@@ -16,6 +16,7 @@ from ._client import Client, ClientOptions, File, Served, open
 from ._errors import (
     BusyError,
     ChangedError,
+    DeniedError,
     DirectoryError,
     DisconnectedError,
     Error,
@@ -40,6 +41,7 @@ __all__ = [
     "ClientOptions",
     "Control",
     "Data",
+    "DeniedError",
     "DirectoryError",
     "DisconnectedError",
     "Error",

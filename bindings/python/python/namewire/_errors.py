@@ -21,6 +21,10 @@ class NotFoundError(Error, FileNotFoundError):
     """The producer states that there is no such object; or there is no such face."""
 
 
+class DeniedError(Error, PermissionError):
+    """The producer states that it has no permission to read the object."""
+
+
 class DirectoryError(Error, IsADirectoryError):
     """A directory where a file is needed."""
 

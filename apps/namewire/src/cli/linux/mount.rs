@@ -221,6 +221,7 @@ impl From<AccessError> for Failure {
             ErrorKind::IsDirectory | ErrorKind::NotDirectory => Self::Input(text),
             ErrorKind::Interrupted => Self::Interrupted,
             ErrorKind::NotFound
+            | ErrorKind::Denied
             | ErrorKind::Changed
             | ErrorKind::Busy
             | ErrorKind::Refused(_)
