@@ -6,8 +6,8 @@ use std::process::Command;
 
 use namewire_tests::wire::PacketReader;
 use namewire_tests::{
-    Application, Forwarder, Process, Settings, dissect_with_tshark, run_to_end, skip_unless_found,
-    wait_until, wire,
+    Application, Forwarder, Process, Settings, dissect_with_tshark, free_port, run_to_end,
+    skip_unless_found, wait_until, wire,
 };
 use ndn_management::route_flag;
 use serde_json::Value;
@@ -114,6 +114,40 @@ fn faces_of_applications_have_their_processes() {
         let is_noted = noted.contains("/object has 2 producers on this host, via face ");
         (is_noted && noted.contains(&shown)).then_some(())
     });
+    let pings = ["first pings", "second pings"].map(|name| {
+        let mut server = forwarder.spawn(name, &["ping-server", "/pinged"]);
+        server.wait_for_output("responding");
+        server
+    });
+    wait_until("the note on pings", || {
+        let noted = pings[1].stderr();
+        noted.contains("/pinged/ping has 2 producers on this host, via face ").then_some(())
+    });
+}
+
+#[test]
+fn configured_face_without_a_peer_is_shown_as_waiting() {
+    let port = free_port();
+    let face = format!("[[static_faces]]\nuri = \"tcp4://127.0.0.1:{port}\"\n");
+    let forwarder = Settings::new().toml(&face).start();
+    let peer = format!("tcp://127.0.0.1:{port}");
+    let refused = wait_until("a failed attempt", || {
+        let shown = forwarder.json(&["face", "show", &peer]);
+        assert_eq!(
+            (&shown["face_id"], &shown["state"]),
+            (&Value::Null, &"waiting".into()),
+            "{shown}"
+        );
+        shown["last_failure"].as_str().map(str::to_owned)
+    });
+    let shown = forwarder.output(&["face", "show", &peer]);
+    assert!(shown.contains("waiting: it is being created"), "{shown}");
+    assert!(shown.contains(&refused), "{shown}");
+    let output = forwarder.run(&["face", "create", &peer, "--persistency", "permanent"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains(": 504 ") && errors.contains("`[[static_faces]]`"), "{errors}");
+    let none = forwarder.run(&["face", "show", "tcp4://127.0.0.2:9"]);
+    assert_eq!(none.status.code(), Some(1), "{none:?}");
 }
 
 #[test]

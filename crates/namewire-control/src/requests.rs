@@ -56,7 +56,7 @@ requests! {
         } -> BTreeMap<u64, LinkCounters>, used by "`face list`, `face show`, `face destroy`, `route list`, `route fib`, `status`, and commands that say why nothing arrives";
 
         /// Reports required faces that are missing or being created.
-        "faces.waiting" WaitingFaces => waiting_faces -> Vec<WaitingFace>, used by "`face list`, `status`";
+        "faces.waiting" WaitingFaces => waiting_faces -> Vec<WaitingFace>, used by "`face list`, `face show`, `face destroy`, `status`";
 
         /// Reports those of them that Interests with a name would go to.
         "faces.waiting_for" WaitingFor => waiting_faces_for {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use ndn_client::Endpoint;
-use ndn_management::{ControlParameters, Dataset, FaceDriver, RibEntry, Verb, face_flag};
+use ndn_management::{ControlParameters, Dataset, FaceDriver, RibEntry, Verb, face_flag, status};
 use ndn_types::{FaceUri, Persistency};
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ use super::output;
 use super::resolve::canonical;
 use crate::config::{MTU_MAX, MTU_MIN};
 use namewire_control::WaitingFace;
-use show::{ListOptions, flag_words, run_list, show};
+use show::{ListOptions, flag_words, run_list, show, show_waiting};
 pub(super) use show::{down_for_people, peers, peers_of};
 
 /// Larger tables are not fetched for a report.
@@ -50,6 +50,8 @@ enum Command {
     #[command(aliases = ["ls"])]
     List(ListOptions),
     /// Show one face with all its counters
+    ///
+    /// Of a face that is being created or reconnected, shows when that is tried next, and the reason of the last failure.
     Show {
         /// FaceId, or the URI of the peer
         face: FaceArgument,
@@ -163,8 +165,13 @@ pub(super) fn run(options: &Options) -> Outcome {
         Some(Command::List(list)) => run_list(list),
         Some(Command::Show { face, common }) => block_on(async {
             let endpoint = common.connect.open_as_operator().await?;
-            let face = find_face(&endpoint, face).await?;
-            show(&face, &control_queries::links(&endpoint), common.json)
+            match find_face(&endpoint, face).await {
+                Ok(found) => show(&found, &control_queries::links(&endpoint), common.json),
+                Err(failure) => {
+                    let waiting = find_waiting(&endpoint, face, &failure).await;
+                    show_waiting(&waiting.ok_or(failure)?, common.json)
+                }
+            }
         }),
         Some(Command::Create { uri, local, persistency, driver, settings, common }) => {
             let ends = (uri, local.as_ref());
@@ -236,6 +243,12 @@ async fn create(
             let uri = accepted.uri.or(face.uri);
             report(&ControlParameters { uri, ..accepted }, common, "existed already, updated")
         }
+        (_, status::CONNECT_FAILED) if persistency == Persistency::Permanent => {
+            Err(Failure::Failed(format!(
+                "{} (no face was created; one that waits for its peer is among `[[static_faces]]` of the configuration)",
+                refused(&canonical, &response)
+            )))
+        }
         _ => Err(refused(&canonical, &response)),
     }
 }
@@ -248,6 +261,26 @@ fn lasts_longer(one: Persistency, other: Persistency) -> bool {
         Persistency::Permanent => 2,
     };
     rank(one) > rank(other)
+}
+
+/// The face of the argument among those that are being created or reconnected, after there was `none` in the dataset.
+async fn find_waiting(
+    endpoint: &Endpoint,
+    argument: &FaceArgument,
+    none: &Failure,
+) -> Option<WaitingFace> {
+    if !matches!(none, Failure::Failed(_)) {
+        return None;
+    }
+    let canonical = match argument {
+        FaceArgument::Uri(uri) => canonical(uri).await.ok().map(FaceArgument::Uri),
+        FaceArgument::Id(_) => None,
+    };
+    let mut waiting = control_queries::waiting_faces(endpoint).into_iter();
+    waiting.find(|face| {
+        let is_named = |argument: &FaceArgument| argument.names(face.face_id, &face.remote_uri);
+        is_named(argument) || canonical.as_ref().is_some_and(is_named)
+    })
 }
 
 async fn update(
@@ -288,10 +321,8 @@ async fn destroy(argument: &FaceArgument, common: &CommonOptions) -> Outcome {
         }
         // A permanent face without a session is not in the list, but can be destroyed.
         Err(failure) => {
-            let waiting = control_queries::waiting_faces(&endpoint).into_iter();
-            let named = |face: WaitingFace| Some((face.face_id?, face.remote_uri));
-            let is_it = |(face_id, uri): &(u64, String)| argument.names(*face_id, uri);
-            waiting.filter_map(named).find(is_it).ok_or(failure)?
+            let waiting = find_waiting(&endpoint, argument, &failure).await;
+            waiting.and_then(|face| Some((face.face_id?, face.remote_uri))).ok_or(failure)?
         }
     };
     let entries = tokio::time::timeout(REPORT_TIMEOUT, routes_to(&endpoint, face_id)).await;

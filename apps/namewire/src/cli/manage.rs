@@ -113,10 +113,10 @@ pub(super) enum FaceArgument {
 }
 
 impl FaceArgument {
-    /// Whether it is the face with this FaceId and remote URI.
-    pub(super) fn names(&self, face_id: u64, remote_uri: &str) -> bool {
+    /// Whether it is the face with this FaceId, if it has one, and remote URI.
+    pub(super) fn names(&self, face_id: Option<u64>, remote_uri: &str) -> bool {
         match self {
-            Self::Id(id) => *id == face_id,
+            Self::Id(id) => Some(*id) == face_id,
             Self::Uri(uri) => uri.to_string() == remote_uri,
         }
     }

@@ -246,6 +246,32 @@ fn waiting_line(face: &WaitingFace) -> String {
     format!("{what}{next}{failure}")
 }
 
+/// Shows a face that does not exist at the moment.
+pub(super) fn show_waiting(face: &WaitingFace, json: bool) -> Outcome {
+    if json {
+        return Ok(output::print_json(&json_of_waiting(face))?);
+    }
+    Ok(output::print_fields(&waiting_fields(face))?)
+}
+
+fn waiting_fields(face: &WaitingFace) -> [(&'static str, String); 5] {
+    let (number, state) = match face.face_id {
+        Some(face_id) => (format!("none (was {face_id})"), "waiting: it is being reconnected"),
+        None => ("none".to_owned(), "waiting: it is being created"),
+    };
+    let next = match face.next_attempt_ms {
+        Some(0) | None => "now".to_owned(),
+        Some(milliseconds) => format!("in {}", span_for_people(milliseconds)),
+    };
+    [
+        ("face", number),
+        ("remote", face.remote_uri.clone()),
+        ("state", state.to_owned()),
+        ("next attempt", next),
+        ("last failure", face.last_failure.clone().unwrap_or_else(|| "none".to_owned())),
+    ]
+}
+
 /// Shows one face.
 pub(super) fn show(face: &FaceStatus, links: &CountersByFace, json: bool) -> Outcome {
     if json {
