@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 
 use super::arguments::{at_least_one, duration, name, pinged_prefix, positive_duration, size};
 use super::connect::{ConnectOptions, block_on_until_done, unless_turned_away};
+use super::diagnose::note_other_producers;
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
@@ -186,6 +187,7 @@ pub(super) fn run_server(options: &ServerOptions) -> Outcome {
             signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string()))?,
             () = server.until_answered(options.count), if options.count > 0 => (),
             () = super::connection::report_losses(&endpoint) => (),
+            () = note_other_producers(&endpoint, std::slice::from_ref(server.prefix())) => (),
         }
         output::print_line(&format!("{} pings answered", output::grouped(server.answered())))?;
         // The forwarder removes the route with the connection, even if it does not respond now.
