@@ -126,12 +126,14 @@ fn places() -> Vec<Place> {
     places
 }
 
-/// Whether a text is a configuration of NFD: its INFO format, with its sections.
+/// Whether a text that is not TOML is a configuration of NFD: one of its sections begins in a line, as in the INFO format, which
+/// may have errors of its own.
 fn is_nfd_conf(text: &str) -> bool {
-    const SECTIONS: [&str; 5] = ["general", "tables", "face_system", "authorizations", "rib"];
-    ndn_security::info::Node::parse_single("line", text).is_ok_and(|root| {
-        SECTIONS
-            .iter()
-            .any(|section| root.child(section).is_some_and(|node| !node.children.is_empty()))
+    const SECTIONS: [&str; 8] =
+        ["general", "log", "forwarder", "tables", "face_system", "authorizations", "rib", "mw-nfd"];
+    text.lines().any(|line| {
+        let line = line.split_once(';').map_or(line, |(line, _comment)| line).trim();
+        let section = SECTIONS.iter().find_map(|section| line.strip_prefix(section));
+        section.map(str::trim_start).is_some_and(|rest| rest.is_empty() || rest.starts_with('{'))
     })
 }

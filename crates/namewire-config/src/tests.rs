@@ -323,12 +323,21 @@ fn unreadable_file_is_named_in_the_error() {
 fn nfd_conf_is_recognized() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nfd.conf");
-    std::fs::write(&path, "; NFD\ngeneral\n{\n}\ntables\n{\n  cs_max_packets 65536\n}\n").unwrap();
-    let error = load(&path).unwrap_err();
-    assert_eq!(error.problems().len(), 1);
-    assert!(error.to_string().contains("--nfd-conf"), "{error}");
-    std::fs::write(&path, "general = 1\n").unwrap();
-    assert!(!load(&path).unwrap_err().to_string().contains("--nfd-conf"));
+    for text in [
+        "; NFD\ngeneral\n{\n}\ntables\n{\n  cs_max_packets 65536\n}\n",
+        "general {\n}\nfoo { }\n",
+        "log { default_level INFO } ; all\n",
+        "#include \"faces.conf\"\nrib ; one brace is missing\n{\n",
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let error = load(&path).unwrap_err();
+        assert_eq!(error.problems().len(), 1, "{text}");
+        assert!(error.to_string().contains("`namewire config convert FILE`"), "{error}");
+    }
+    for text in ["general = 1\n", "log.level = \n", "logs {\n", "[tables]\nx\n"] {
+        std::fs::write(&path, text).unwrap();
+        assert!(!load(&path).unwrap_err().to_string().contains("--nfd-conf"), "{text}");
+    }
 }
 
 #[test]
