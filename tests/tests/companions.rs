@@ -385,6 +385,8 @@ fn a_forwarder_starts_in_the_background_and_stops() {
     });
     let again = run(&start);
     assert_eq!(again.status.code(), Some(1), "{again:?}");
+    let shown = String::from_utf8_lossy(&again.stderr);
+    assert!(shown.contains("log in ") && !shown.contains(" INFO "), "{shown}");
     let stopped = run(&["stop"]);
     assert!(stopped.status.success(), "{stopped:?}");
     // Its parent is gone: the process that reaps it may take a moment.

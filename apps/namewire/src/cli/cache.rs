@@ -16,7 +16,7 @@ use ndn_cache_sim::trace::{Pattern, Trace};
 use super::arguments::at_least_one;
 use super::failure::{Failure, Outcome};
 use super::input;
-use super::output::{self, Table, grouped};
+use super::output::{self, Table, counted};
 use super::progress::Progress;
 
 /// Compare cache policies in simulated networks
@@ -109,7 +109,7 @@ pub(super) fn run(what: &CacheCommand) -> Outcome {
     }
     print(&rows)?;
     let requests: u64 = rows.iter().flat_map(|row| &row.runs).map(|run| run.requests).sum();
-    output::note(&format_args!("{} measured requests in {duration_s:.1} s", grouped(requests)));
+    output::note(&format_args!("{} in {duration_s:.1} s", counted(requests, "measured request")));
     Ok(())
 }
 

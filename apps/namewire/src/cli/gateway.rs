@@ -19,7 +19,7 @@ use super::connect::{ConnectOptions, block_on_threads};
 use super::connection::report_losses;
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
-use super::output::{self, bytes_for_people, grouped};
+use super::output::{self, bytes_for_people, counted, grouped};
 use super::{input, keys};
 
 /// Serve NDN files to HTTP clients
@@ -249,8 +249,8 @@ fn report_served(options: &Options, gateway: &Gateway) -> Outcome {
         }))?);
     }
     let line = format!(
-        "{} requests, {}; {} failed, {} aborted",
-        grouped(counters.requests()),
+        "{}, {}; {} failed, {} aborted",
+        counted(counters.requests(), "request"),
         bytes_for_people(counters.body_bytes()),
         grouped(counters.failures()),
         grouped(counters.aborted()),

@@ -189,7 +189,7 @@ pub(super) fn run_server(options: &ServerOptions) -> Outcome {
             () = super::connection::report_losses(&endpoint) => (),
             () = note_other_producers(&endpoint, std::slice::from_ref(server.prefix())) => (),
         }
-        output::print_line(&format!("{} pings answered", output::grouped(server.answered())))?;
+        output::print_line(&format!("{} answered", output::counted(server.answered(), "ping")))?;
         // The forwarder removes the route with the connection, even if it does not respond now.
         let _ = server.stop().await;
         Ok(())

@@ -49,7 +49,10 @@ const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
 #[non_exhaustive]
 pub enum FetchFailure {
     /// A segment reached the maximum number of attempts without an answer.
-    #[error("segment {segment} was not answered in {attempts} attempts")]
+    #[error(
+        "segment {segment} was not answered in {attempts} attempt{}",
+        if *.attempts == 1 { "" } else { "s" }
+    )]
     Timeout {
         /// Segment number.
         segment: u64,

@@ -137,7 +137,12 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         }
         return Ok(output::print_line(&format!("started, process {}", child.id()))?);
     };
-    let printed = printed.map(|(path, printed)| format!("; log in {}:\n{printed}", path.display()));
+    let printed = printed.map(|(path, printed)| {
+        // What was done before the failure is not its reason.
+        let reasons = warnings_of(&printed);
+        let shown = if reasons.is_empty() { printed } else { reasons };
+        format!("; log in {}:\n{shown}", path.display())
+    });
     let printed = printed.unwrap_or_default();
     let text = format!("the forwarder did not start ({status}){printed}");
     Err(match status.code() {
