@@ -575,8 +575,10 @@ fn aria2_fetches_a_file_by_several_connections() {
         (log.len() >= 3).then_some(log)
     });
     // A request that aria2 gives up, because other connections have brought its part, has no status.
-    let mut statuses = log.iter().map(|line| &line["status"]);
-    assert!(statuses.all(|status| status.is_null() || *status == 206 || *status == 200), "{log:?}");
+    let statuses = log.iter().map(|line| &line["status"]);
+    let (parts, others): (Vec<_>, Vec<_>) = statuses.partition(|status| **status == 206);
+    assert!(parts.len() >= 2, "{log:?}");
+    assert!(others.iter().all(|status| status.is_null() || **status == 200), "{log:?}");
 }
 
 /// Writes the configuration of rclone for both of its ways to read, and runs it.

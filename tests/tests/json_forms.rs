@@ -22,6 +22,8 @@ Commands with `--json` print JSON on standard output. This page lists their fiel
   alone is a size. A field without a unit is a count, a number such as `face_id`, or text.
 - Names are NDN URIs. Fields that do not apply are `null`; `routes` of `face destroy` if they are not known: the forwarder does
   not report them, or has more than 10,000 routes.
+- `face list` and `face show` also have faces that wait for their peer: `state` is `waiting`; `was_face_id`, `last_failure` and
+  `next_attempt_ms` describe the wait; the other fields but `remote_uri` are `null`.
 - If a command with `--json` fails, its last line on standard error is the object in [Failures](#failures), with the kind and
   the exit status. Unusable command lines are reported as text.
 - `namewire run --log-format json` logs a line of JSON for each event: `time`, `level`, `module`, `message` and the fields of

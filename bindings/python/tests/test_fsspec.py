@@ -235,3 +235,11 @@ def test_dask_computes_in_four_processes(served):
             assert lines.npartitions > 16
             assert lines.map(int).sum().compute() == sum(range(160_000))
     assert list(sums) == [index * 100_000 for index in range(16)]
+
+
+def test_what_the_server_may_not_read_does_not_exist(fs, monkeypatch):
+    def denied(path, **_):
+        raise namewire.DeniedError("the server has no permission to read it", path)
+
+    monkeypatch.setattr(fs, "info", denied)
+    assert not fs.exists("/files/secret")

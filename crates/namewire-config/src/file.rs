@@ -126,14 +126,18 @@ fn places() -> Vec<Place> {
     places
 }
 
-/// Whether a text that is not TOML is a configuration of NFD: one of its sections begins in a line, as in the INFO format, which
-/// may have errors of its own.
+/// Whether a text that is not TOML is a configuration of NFD: one of its sections opens, as in the INFO format, which may have
+/// errors of its own.
 fn is_nfd_conf(text: &str) -> bool {
     const SECTIONS: [&str; 8] =
         ["general", "log", "forwarder", "tables", "face_system", "authorizations", "rib", "mw-nfd"];
-    text.lines().any(|line| {
-        let line = line.split_once(';').map_or(line, |(line, _comment)| line).trim();
+    let lines = text.lines().map(|line| line.split_once(';').map_or(line, |(line, _)| line).trim());
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    let mut pairs = lines.iter().zip(lines.iter().skip(1).chain([&""]));
+    pairs.any(|(line, next)| {
         let section = SECTIONS.iter().find_map(|section| line.strip_prefix(section));
-        section.map(str::trim_start).is_some_and(|rest| rest.is_empty() || rest.starts_with('{'))
+        section
+            .map(str::trim_start)
+            .is_some_and(|rest| rest.starts_with('{') || rest.is_empty() && next.starts_with('{'))
     })
 }

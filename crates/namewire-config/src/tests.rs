@@ -334,7 +334,9 @@ fn nfd_conf_is_recognized() {
         assert_eq!(error.problems().len(), 1, "{text}");
         assert!(error.to_string().contains("`namewire config convert FILE`"), "{error}");
     }
-    for text in ["general = 1\n", "log.level = \n", "logs {\n", "[tables]\nx\n"] {
+    for text in
+        ["general = 1\n", "log.level = \n", "logs {\n", "[tables]\nx\n", "forwarder\nworkers = 4\n"]
+    {
         std::fs::write(&path, text).unwrap();
         assert!(!load(&path).unwrap_err().to_string().contains("--nfd-conf"), "{text}");
     }

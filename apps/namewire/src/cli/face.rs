@@ -16,8 +16,8 @@ use super::connect::block_on;
 use super::control_queries;
 use super::failure::{Failure, Outcome};
 use super::manage::{
-    CommonOptions, FaceArgument, Switch, command, face_uri, find_face, json_of_route,
-    note_own_listener, refused,
+    CommonOptions, FaceArgument, Switch, command, face_uri, find_existing_face, json_of_route,
+    no_face, note_own_listener, refused, several_faces,
 };
 use super::output;
 use super::resolve::canonical;
@@ -165,12 +165,9 @@ pub(super) fn run(options: &Options) -> Outcome {
         Some(Command::List(list)) => run_list(list),
         Some(Command::Show { face, common }) => block_on(async {
             let endpoint = common.connect.open_as_operator().await?;
-            match find_face(&endpoint, face).await {
-                Ok(found) => show(&found, &control_queries::links(&endpoint), common.json),
-                Err(failure) => {
-                    let waiting = find_waiting(&endpoint, face, &failure).await;
-                    show_waiting(&waiting.ok_or(failure)?, common.json)
-                }
+            match find_existing_face(&endpoint, face).await? {
+                Some(found) => show(&found, &control_queries::links(&endpoint), common.json),
+                None => show_waiting(&find_waiting(&endpoint, face).await?, common.json),
             }
         }),
         Some(Command::Create { uri, local, persistency, driver, settings, common }) => {
@@ -245,7 +242,8 @@ async fn create(
         }
         (_, status::CONNECT_FAILED) if persistency == Persistency::Permanent => {
             Err(Failure::Failed(format!(
-                "{} (no face was created; one that waits for its peer is among `[[static_faces]]` of the configuration)",
+                "{}. No face was created; add the peer to `[[static_faces]]` of the configuration, and the forwarder tries until \
+                 it is there",
                 refused(&canonical, &response)
             )))
         }
@@ -263,24 +261,22 @@ fn lasts_longer(one: Persistency, other: Persistency) -> bool {
     rank(one) > rank(other)
 }
 
-/// The face of the argument among those that are being created or reconnected, after there was `none` in the dataset.
-async fn find_waiting(
-    endpoint: &Endpoint,
-    argument: &FaceArgument,
-    none: &Failure,
-) -> Option<WaitingFace> {
-    if !matches!(none, Failure::Failed(_)) {
-        return None;
-    }
+/// The face of the argument, which does not exist, among those that are being created or reconnected.
+async fn find_waiting(endpoint: &Endpoint, argument: &FaceArgument) -> Outcome<WaitingFace> {
     let canonical = match argument {
         FaceArgument::Uri(uri) => canonical(uri).await.ok().map(FaceArgument::Uri),
         FaceArgument::Id(_) => None,
     };
-    let mut waiting = control_queries::waiting_faces(endpoint).into_iter();
-    waiting.find(|face| {
+    let mut waiting = control_queries::waiting_faces(endpoint);
+    waiting.retain(|face| {
         let is_named = |argument: &FaceArgument| argument.names(face.face_id, &face.remote_uri);
         is_named(argument) || canonical.as_ref().is_some_and(is_named)
-    })
+    });
+    match (waiting.pop(), waiting.len()) {
+        (None, _) => Err(no_face(argument)),
+        (Some(face), 0) => Ok(face),
+        (Some(_), more) => Err(several_faces(more + 1, argument)),
+    }
 }
 
 async fn update(
@@ -302,7 +298,12 @@ async fn update(
         ));
     }
     let endpoint = common.connect.open_as_operator().await?;
-    let face = find_face(&endpoint, argument).await?;
+    let Some(face) = find_existing_face(&endpoint, argument).await? else {
+        let WaitingFace { remote_uri, .. } = find_waiting(&endpoint, argument).await?;
+        return Err(Failure::Failed(format!(
+            "the face to {remote_uri} waits for its peer, and cannot be changed until it is up"
+        )));
+    };
     parameters.face_id = Some(face.properties.face_id);
     let accepted = command(&endpoint, Verb::FaceUpdate, &parameters).await?;
     let uri = accepted.uri.or(Some(face.properties.remote_uri));
@@ -313,16 +314,16 @@ async fn destroy(argument: &FaceArgument, common: &CommonOptions) -> Outcome {
     let endpoint = common.connect.open_as_operator().await?;
     // In the protocol, destroying a face that does not exist succeeds; here it is an error, as the
     // number may be mistyped.
-    let (face_id, peer) = match find_face(&endpoint, argument).await {
-        Ok(face) => {
+    let (face_id, peer) = match find_existing_face(&endpoint, argument).await? {
+        Some(face) => {
             let face_id = face.properties.face_id;
             let peer = peers_of(&endpoint, vec![face]).await.remove(&face_id);
             (face_id, peer.unwrap_or_default())
         }
         // A permanent face without a session is not in the list, but can be destroyed.
-        Err(failure) => {
-            let waiting = find_waiting(&endpoint, argument, &failure).await;
-            waiting.and_then(|face| Some((face.face_id?, face.remote_uri))).ok_or(failure)?
+        None => {
+            let WaitingFace { face_id, remote_uri, .. } = find_waiting(&endpoint, argument).await?;
+            (face_id.ok_or_else(|| no_face(argument))?, remote_uri)
         }
     };
     let entries = tokio::time::timeout(REPORT_TIMEOUT, routes_to(&endpoint, face_id)).await;

@@ -150,6 +150,14 @@ impl std::fmt::Display for FaceArgument {
 
 /// The face of the argument.
 pub(super) async fn find_face(endpoint: &Endpoint, argument: &FaceArgument) -> Outcome<FaceStatus> {
+    find_existing_face(endpoint, argument).await?.ok_or_else(|| no_face(argument))
+}
+
+/// As [`find_face`], but the lack of such a face is no failure.
+pub(super) async fn find_existing_face(
+    endpoint: &Endpoint,
+    argument: &FaceArgument,
+) -> Outcome<Option<FaceStatus>> {
     let filter = match argument {
         FaceArgument::Id(id) => {
             FaceQueryFilter { face_id: Some(*id), ..FaceQueryFilter::default() }
@@ -165,15 +173,19 @@ pub(super) async fn find_face(endpoint: &Endpoint, argument: &FaceArgument) -> O
     let mut faces: Vec<FaceStatus> =
         endpoint.management().dataset(&Dataset::FaceQuery(filter)).await?;
     match (faces.pop(), faces.len()) {
-        (Some(face), 0) => Ok(face),
-        (None, _) => {
-            Err(Failure::Failed(format!("there is no face {argument}{}", hint_of_scheme(argument))))
-        }
-        (Some(_), more) => Err(Failure::Failed(format!(
-            "{} faces have the URI {argument}: use a FaceId",
-            more + 1
-        ))),
+        (Some(_), more @ 1..) => Err(several_faces(more + 1, argument)),
+        (found, _) => Ok(found),
     }
+}
+
+/// The failure of an argument that names no face.
+pub(super) fn no_face(argument: &FaceArgument) -> Failure {
+    Failure::Failed(format!("there is no face {argument}{}", hint_of_scheme(argument)))
+}
+
+/// The failure of a URI that several faces have.
+pub(super) fn several_faces(count: usize, argument: &FaceArgument) -> Failure {
+    Failure::Failed(format!("{count} faces have the URI {argument}: use a FaceId"))
 }
 
 /// Why a URI whose scheme is unknown names no face.

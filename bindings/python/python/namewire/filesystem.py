@@ -132,10 +132,10 @@ class FileSystem(AbstractFileSystem):  # type: ignore[misc]
         return super().glob(path, maxdepth=maxdepth, **kwargs)
 
     def exists(self, path: str, **kwargs: Any) -> bool:
-        """Whether there is a file or directory."""
+        """Whether there is a file or directory that can be read."""
         try:
             self.info(path)
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):
             return False
         return True
 

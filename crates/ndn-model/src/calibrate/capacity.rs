@@ -19,9 +19,10 @@ const TRACES_OF_CAPACITY: u32 = 8;
 /// Those that are simulated with each replicate of the law of pauses.
 const TRACES_OF_REPLICATE: Range<u32> = 0..2;
 
-/// Ratios of the upper to the lower bound at which the search for a capacity ends.
+/// Ratio of the upper to the lower bound at which the search for a capacity ends.
 const PRECISE: f64 = 1.005;
-const COARSE: f64 = 1.02;
+/// Ratio at which [`CapacitySearch::roughly`] ends: the capacity for long differs from its result by less.
+pub const COARSE: f64 = 1.02;
 
 /// The predicted capacity as a few runs show it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -51,12 +52,17 @@ pub struct CapacitySearch<'c> {
 }
 
 impl CapacitySearch<'_> {
-    /// The rate of which no more is lost for long, to 2 %, by few traces.
+    /// The rate of which no more is lost for long, to 2 % ([`COARSE`]).
     ///
     /// # Errors
     /// A setting too far from what was measured, or a fault of the model.
     pub fn roughly(&self) -> Result<f64, CalibrateError> {
-        self.of_traces(TRACES_OF_REPLICATE, COARSE, self.limit()?)
+        let limit = self.limit()?;
+        if self.calibration.pauses.is_none() {
+            return self.of_traces(self.traces(), COARSE, limit);
+        }
+        let near = self.of_traces(TRACES_OF_REPLICATE, COARSE, limit)?;
+        self.of_traces(self.traces(), COARSE, near)
     }
 
     /// The rate of which no more is lost for long, to 0.5 %; `near` is where the search begins.
@@ -64,9 +70,12 @@ impl CapacitySearch<'_> {
     /// # Errors
     /// As [`roughly`](Self::roughly).
     pub fn of_long_time(&self, near: f64) -> Result<f64, CalibrateError> {
-        // Without pauses, traces hardly differ.
-        let traces = if self.calibration.pauses.is_some() { TRACES_OF_CAPACITY } else { 1 };
-        self.of_traces(0..traces, PRECISE, near)
+        self.of_traces(self.traces(), PRECISE, near)
+    }
+
+    /// The traces that stand for a long time; without pauses, they hardly differ.
+    fn traces(&self) -> Range<u32> {
+        0..if self.calibration.pauses.is_some() { TRACES_OF_CAPACITY } else { 1 }
     }
 
     fn of_traces(
@@ -165,6 +174,8 @@ impl CapacitySearch<'_> {
         near: f64,
         lost: impl Fn(&Prediction) -> f64,
     ) -> Result<f64, CalibrateError> {
+        /// The first step is a power of the precision.
+        const ROUNDING: f64 = 1.0 + 1e-9;
         let limit = self.limit()?;
         let (lowest, highest) = (0.05 * limit, 1.5 * limit);
         let is_enough = |rate: f64| {
@@ -197,7 +208,7 @@ impl CapacitySearch<'_> {
                 (high, step) = (low, step * step);
             }
         }
-        while high / low > precision {
+        while high / low > precision * ROUNDING {
             let rate = sqrt(low * high);
             if is_enough(rate)? {
                 low = rate;
@@ -252,6 +263,33 @@ mod tests {
         let shared = Calibration { processors: 1, generator: [0.0, 500.0, 500.0], ..calibration };
         let less = rate(&shared);
         assert!(less < 0.85 * capacity, "the generator takes time: {less} {capacity}");
+    }
+
+    /// Wherever the search begins, it ends at the same rate, and within its bounds.
+    #[test]
+    fn capacity_does_not_depend_on_where_the_search_begins() {
+        let calibration = calibrate(&campaign(), &rig(1024, 4)).unwrap();
+        let setting = Setting { workers: 1, hit_ratio: 0.0, ..campaign()[0].setting };
+        let search = |unsatisfied| CapacitySearch {
+            calibration: &calibration,
+            setting,
+            unsatisfied,
+            times: (0.02, 0.05),
+        };
+        let limit = search(0.001).limit().unwrap();
+        let from = |unsatisfied, part: f64| {
+            search(unsatisfied).of_long_time(part * limit).unwrap() / limit
+        };
+        let rates = [0.001, 0.05, 0.9, 1.0, 1.5, 100.0].map(|part| from(0.001, part));
+        let rough = search(0.001).roughly().unwrap() / limit;
+        for rate in rates {
+            assert!((rate / rates[0] - 1.0).abs() < PRECISE - 1.0, "{rates:?}");
+            assert!((rate / rough - 1.0).abs() < COARSE - 1.0, "{rates:?} {rough}");
+        }
+        // All is lost, or nothing counts as lost.
+        for part in [0.05, 1.0, 1.5] {
+            assert!((from(-1.0, part) - 0.05).abs() < 1e-9 && (from(2.0, part) - 1.5).abs() < 1e-9);
+        }
     }
 
     /// Where each run has pauses of its own, the stated interval of a capacity has to contain what a few runs show.

@@ -48,7 +48,7 @@ mod transfer;
 mod uncertainty;
 
 pub use calibration::{Calibration, probe_effect};
-pub use capacity::{CapacityOfRuns, CapacitySearch};
+pub use capacity::{COARSE, CapacityOfRuns, CapacitySearch};
 pub use effects::EFFECTS;
 pub use error::CalibrateError;
 pub use estimate::calibrate;

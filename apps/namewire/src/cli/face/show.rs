@@ -354,7 +354,18 @@ fn json_of_waiting(face: &WaitingFace) -> Value {
     json!({
         "face_id": null,
         "remote_uri": face.remote_uri,
+        "local_uri": null,
+        "scope": null,
+        "persistency": null,
         "state": "waiting",
+        "link_type": null,
+        "flags": null,
+        "mtu_bytes": null,
+        "congestion_threshold_bytes": null,
+        "congestion_marking_interval_ns": null,
+        "expiration_period_ms": null,
+        "counters": null,
+        "link": null,
         "was_face_id": face.face_id,
         "last_failure": face.last_failure,
         "next_attempt_ms": face.next_attempt_ms,
@@ -387,6 +398,9 @@ fn json_of(face: &FaceStatus, links: &CountersByFace) -> Value {
             "out_bytes": counters.out_bytes,
         },
         "link": links.get(&properties.face_id),
+        "was_face_id": null,
+        "last_failure": null,
+        "next_attempt_ms": null,
     })
 }
 
@@ -396,6 +410,19 @@ mod tests {
     use ndn_types::{LinkType, Persistency, Scope};
 
     use super::*;
+
+    #[test]
+    fn faces_that_wait_have_the_fields_of_others_in_json() {
+        let fields =
+            |value: Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
+        let waiting = WaitingFace {
+            remote_uri: "tcp4://192.0.2.1:6363".to_owned(),
+            ..WaitingFace::default()
+        };
+        let up = face(300, "tcp4://192.0.2.1:6363", "tcp4://192.0.2.2:40000");
+        let up = json_of(&up, &CountersByFace::default());
+        assert_eq!(fields(json_of_waiting(&waiting)), fields(up));
+    }
 
     fn face(face_id: u64, remote: &str, local: &str) -> FaceStatus {
         FaceStatus {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use ndn_model::assembly::Placement;
 use ndn_model::calibrate::{
-    CalibrateError, Calibration, CapacityOfRuns, CapacitySearch, LatencyFactors, LeftOut,
+    COARSE, CalibrateError, Calibration, CapacityOfRuns, CapacitySearch, LatencyFactors, LeftOut,
     ModelOfRun, Prediction, Ranks, Run, Setting, Slowdown, Uncertainty, half_width, model_text,
     why_unusable, why_without_latency,
 };
@@ -147,7 +147,7 @@ fn too_far(error: CalibrateError) -> Failure {
 struct Candidate {
     setting: Setting,
     capacity: f64,
-    /// None if the capacity is below the rate, by more than it is uncertain.
+    /// None if the capacity is below the rate, so that the probability is less than a half.
     interval: Option<Interval>,
 }
 
@@ -166,12 +166,10 @@ impl Candidate {
         unsatisfied: f64,
         confidence: f64,
     ) -> Outcome<Self> {
-        /// Precision of the first search.
-        const ROUGH: f64 = 1.02;
         let times = (window.warm_up, window.seconds);
         let search = CapacitySearch { calibration, setting, unsatisfied, times };
         let rough = search.roughly().map_err(too_far)?;
-        if rough * ROUGH < setting.rate {
+        if rough * COARSE < setting.rate && confidence >= 0.5 {
             return Ok(Self { setting, capacity: rough, interval: None });
         }
         let capacity = search.of_long_time(rough).map_err(too_far)?;
