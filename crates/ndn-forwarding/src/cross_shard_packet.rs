@@ -4,6 +4,7 @@ use std::mem::offset_of;
 
 use ndn_packet::lp::PIT_TOKEN_LENGTH_MAX;
 use ndn_ring::{PacketHandle, PacketPool};
+use ndn_table::FaceIndex;
 
 use crate::descriptor::{Descriptor, Flags};
 use crate::{PacketKind, PitToken};
@@ -45,6 +46,12 @@ impl CrossShardPacket {
     pub(crate) fn long_token(&self) -> Option<PitToken> {
         let length = usize::from(self.descriptor.token_length);
         self.descriptor.has_long_token().then(|| unpacked(&self.hashes, length))
+    }
+
+    /// The face that it arrived on.
+    #[must_use]
+    pub fn face(&self) -> FaceIndex {
+        self.descriptor.face
     }
 
     /// The packet without these flags.

@@ -9,7 +9,7 @@ use ndn_table::{
     DeadNonceList, FaceIndex, FibSearch, FibSnapshot, LedgerReport, NameHasher, NextHop,
     PREFIX_HASHES_MAX, Pcct, PcctConfig, TimerWheel, Token,
 };
-use ndn_types::{NANOS_PER_MILLI, Timestamp};
+use ndn_types::{NANOS_PER_MILLI, PrincipalIndex, Timestamp};
 
 use crate::descriptor::{Descriptor, Flags};
 use crate::dispatch::{AddressedMessage, ShardMessage};
@@ -285,6 +285,12 @@ impl Shard {
             self.tables.pcct.ledger_mut().detach(principal);
             self.tables.start_sending_again();
         }
+    }
+
+    /// The principal that packets of a face are charged to.
+    #[must_use]
+    pub fn principal(&self, face: FaceIndex) -> PrincipalIndex {
+        self.tables.faces.principal(face).unwrap_or(PrincipalIndex::OTHER)
     }
 
     /// The places of the tables of the PIT that principals hold.

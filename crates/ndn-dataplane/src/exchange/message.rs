@@ -194,6 +194,14 @@ impl Message {
         }
     }
 
+    /// The face that a received packet arrived on; none for other messages.
+    pub(crate) fn received_on(&self) -> Option<FaceIndex> {
+        match self {
+            Self::Shard(ShardMessage::Packet(packet)) => Some(packet.face()),
+            Self::Shard(_) | Self::RemoteTx(_) | Self::RemoteFrame(_) | Self::Taken => None,
+        }
+    }
+
     /// Releases its packet.
     pub fn release(self, pool: &PacketPool) {
         match self {

@@ -60,6 +60,11 @@ impl Codel {
         self.is_signalling = false;
     }
 
+    /// Whether the last packet has waited for longer than the target.
+    pub(crate) fn is_long(&self) -> bool {
+        self.too_long_at.is_some()
+    }
+
     #[cold]
     fn dequeue_from_long_queue(&mut self, now: Timestamp) -> bool {
         let Some(too_long_at) = self.too_long_at else {

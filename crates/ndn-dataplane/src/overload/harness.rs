@@ -18,7 +18,7 @@ use ndn_forwarding::{
 use ndn_packet::{DataBuilder, Interest, InterestBuilder, Name, SignatureInfo, SignatureType};
 use ndn_ring::PacketPool;
 use ndn_table::{FaceIndex, FibConfig, FibWriter, NameHasher, NextHop, PcctConfig};
-use ndn_types::{Scope, Timestamp};
+use ndn_types::{PrincipalIndex, Scope, Timestamp};
 
 use super::{InterestQueue, OverloadOptions, QueueVerdict, ShedAction};
 
@@ -152,7 +152,10 @@ impl World {
         if self.burst.is_empty() {
             for _ in 0..BURST_SIZE {
                 let Some(packet) = self.interests.pop_front() else { break };
-                match self.control.dequeue(self.now, packet.since, false) {
+                match self
+                    .control
+                    .dequeue(self.now, packet.since, false, || Some(PrincipalIndex::OTHER))
+                {
                     QueueVerdict::Drop => {
                         self.shed += 1;
                         continue;

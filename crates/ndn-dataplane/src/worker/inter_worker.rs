@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_face::PeerKey;
-use ndn_forwarding::{BURST_SIZE, Burst, Dispatcher, PacketKind};
+use ndn_forwarding::{BURST_SIZE, Burst, Dispatcher, PacketKind, Shard};
 use ndn_ring::PacketPool;
 use ndn_table::FaceIndex;
 use ndn_types::Timestamp;
@@ -140,7 +140,8 @@ impl InterWorker {
         let room = BURST_SIZE - crossed.len();
         exchange.take_each(from, kind, count.min(room), |message, since| {
             if kind == PacketKind::Interest {
-                let verdict = interests[from].dequeue(now, since, is_full);
+                let principal = || message.received_on().map(|face| cx.shard.principal(face));
+                let verdict = interests[from].dequeue(now, since, is_full, principal);
                 if verdict != QueueVerdict::Pass
                     && apply_verdict(message, verdict, cx.overload, cx.pool)
                 {
@@ -323,6 +324,7 @@ pub(super) struct TakeLimit {
 /// The parts of the worker that [`InterWorker::take`] needs.
 pub(super) struct TakeContext<'a> {
     pub(super) pool: &'a PacketPool,
+    pub(super) shard: &'a Shard,
     pub(super) overload: &'a mut Overload,
 }
 

@@ -956,14 +956,16 @@ impl Worker {
     ) {
         let mut left = take_limit.count;
         while left > 0 {
-            let Self { inter_worker: Some(inter_worker), faces, pool, hasher, overload, .. } = self
+            let Self {
+                inter_worker: Some(inter_worker), faces, pool, shard, hasher, overload, ..
+            } = self
             else {
                 return;
             };
             let mut sink = faces.sink(now, pool);
             let mut sent = 0;
             let had_room = !inter_worker.crossed.is_full();
-            let mut cx = TakeContext { pool, overload };
+            let mut cx = TakeContext { pool, shard, overload };
             let part = TakeLimit { count: left, ..take_limit };
             let taken = inter_worker.take(now, (from, kind), part, &mut cx, |message, crossed| {
                 // The frequent messages first.

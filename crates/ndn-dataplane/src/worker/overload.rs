@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ndn_counters::WorkerCounters;
 use ndn_face::{ChannelId, SocketDelay};
 use ndn_forwarding::{Burst, Counters, DropReason};
-use ndn_types::Timestamp;
+use ndn_types::{PrincipalIndex, Timestamp};
 
 use crate::overload::{InterestQueue, OverloadOptions, QueueVerdict};
 
@@ -55,7 +55,8 @@ impl Overload {
         if *opened != waited.opened {
             (*opened, *queue) = new();
         }
-        queue.dequeue(now, waited.since, false)
+        // Peers of a socket are not distinguished.
+        queue.dequeue(now, waited.since, false, || Some(PrincipalIndex::OTHER))
     }
 
     /// Notes that a read of a socket has found the end of its queue.
