@@ -15,14 +15,15 @@ use ndn_client::{Endpoint, ReceivedData};
 use ndn_files::{
     EarlierFetch, FileMetadata, LIST, Manifest, ManifestError, Origin, PartFile, Progress,
     ReceiveError, Received, ReplicaError, ReplicaReport, ReplicaStream, SegmentStream, Workers,
-    receive, refusal_reason,
+    is_denial, receive, refusal_reason,
 };
 use ndn_packet::{Convention, Name};
 
 use super::connect::{kind_of, kind_of_fetch};
 use super::failure::{Failure, Outcome};
-use super::file_name::with_numbers_as_files;
+use super::file_name::{numbers_as_files, with_number_as_file};
 use super::output::{self, bytes_for_people, without_control};
+use super::progress::Notes;
 use super::target::Target;
 
 /// Time to wait for metadata that is not needed to find the version.
@@ -54,6 +55,8 @@ pub(super) struct Policy {
     pub(super) replicas: Vec<Name>,
     /// The time for which one of several replicas may be silent.
     pub(super) replica_timeout: Duration,
+    /// Notes while the progress is shown.
+    pub(super) notes: Notes,
 }
 
 /// Whether to fetch the listing of a directory.
@@ -202,14 +205,14 @@ pub(super) async fn fetch_found(
     };
     let receiving = async {
         if !policy.replicas.is_empty() {
-            let known = for_replicas(endpoint, found, &policy.fetching).await?;
+            let known = for_replicas(endpoint, found, policy).await?;
             return receive_known(endpoint, known, None, policy, target, workers, observe).await;
         }
         let early = match target {
             Target::File(part) => early(endpoint, &found, policy, part),
             Target::Stdout { .. } | Target::InPlace { .. } => None,
         };
-        let known = under_manifest(endpoint, found, &policy.fetching).await?;
+        let known = under_manifest(endpoint, found, policy).await?;
         let lacks_manifest = known.lacks_manifest;
         let received = receive_known(endpoint, known, early, policy, target, workers, observe);
         let without = |failure: Failure| failure.without_manifest();
@@ -303,10 +306,11 @@ async fn missing(
             answer.as_ref().is_ok_and(|found| is_directory(found) == Some(true))
         };
         if arrived() == 0 && !is_listing && answers.iter().all(is_of_directory) {
-            let note = with_numbers_as_files(name);
+            let note = with_number_as_file(name);
             let note = note.map_or_else(String::new, |note| format!(" ({note})"));
-            let text = format!("{file} is a directory, which has no versions{note}");
-            return Failure::Failed(text);
+            return Failure::Failed(format!(
+                "{file} is a directory: fetch it with --recursive and without version{note}"
+            ));
         }
     }
     Failure::VersionGone(format!("{file} is not there any more: its server has no such file"))
@@ -424,7 +428,7 @@ async fn positional(
         });
         let received = received.await;
         let replicas = reports.map(|reports| reports()).unwrap_or_default();
-        note_left(&replicas);
+        note_left(&policy.notes, &replicas);
         match received {
             Ok(Received { refused, unchecked }) => {
                 let progress = *progress.borrow();
@@ -464,10 +468,11 @@ pub(super) struct ObjectToFetch {
 async fn for_replicas(
     endpoint: &Endpoint,
     found: FoundObject,
-    fetching: &FetchOptions,
+    policy: &Policy,
 ) -> Outcome<ObjectToFetch> {
+    let fetching = &policy.fetching;
     let found = with_metadata(endpoint, found, fetching).await;
-    let manifest = manifest_of(endpoint, &found, fetching).await?.ok_or_else(|| {
+    let manifest = manifest_of(endpoint, &found, policy).await?.ok_or_else(|| {
         Failure::Usage(format!(
             "{} has no manifest, which verifies the segments of replicas: fetch it without --replica and --catalogue",
             found.name()
@@ -504,10 +509,10 @@ async fn from_replicas(
 }
 
 /// Names the replicas that were left.
-fn note_left(replicas: &[ReplicaReport]) {
+fn note_left(notes: &Notes, replicas: &[ReplicaReport]) {
     for replica in replicas {
         if let Some(reason) = &replica.left {
-            output::note(&format_args!("namewire: replica {} was left: {reason}", replica.name));
+            notes.write(&format_args!("namewire: replica {} was left: {reason}", replica.name));
         }
     }
 }
@@ -516,8 +521,9 @@ fn note_left(replicas: &[ReplicaReport]) {
 pub(super) async fn under_manifest(
     endpoint: &Endpoint,
     found: FoundObject,
-    fetching: &FetchOptions,
+    policy: &Policy,
 ) -> Outcome<ObjectToFetch> {
+    let fetching = &policy.fetching;
     let without = |found: FoundObject, lacks_manifest| {
         let (fetching, unchecked) = (fetching.clone(), found.unchecked().cloned());
         let (layout, manifest) = (None, None);
@@ -527,7 +533,7 @@ pub(super) async fn under_manifest(
         return without(found, false);
     }
     let found = with_metadata(endpoint, found, fetching).await;
-    let manifest = fetch_manifest(endpoint, &found, fetching).await;
+    let manifest = fetch_manifest(endpoint, &found, policy).await;
     match manifest {
         // Metadata of other services does not describe files.
         Ok(None) | Err(ManifestError::Metadata(_)) => {
@@ -557,9 +563,9 @@ pub(super) async fn under_manifest(
 pub(super) async fn manifest_of(
     endpoint: &Endpoint,
     found: &FoundObject,
-    fetching: &FetchOptions,
+    policy: &Policy,
 ) -> Outcome<Option<Arc<Manifest>>> {
-    match fetch_manifest(endpoint, found, fetching).await {
+    match fetch_manifest(endpoint, found, policy).await {
         // Metadata of other services does not describe files.
         Err(ManifestError::Metadata(_)) => Ok(None),
         manifest => manifest.map_err(|error| manifest_failure(&error)),
@@ -570,25 +576,28 @@ pub(super) async fn manifest_of(
 async fn fetch_manifest(
     endpoint: &Endpoint,
     found: &FoundObject,
-    fetching: &FetchOptions,
+    policy: &Policy,
 ) -> Result<Option<Arc<Manifest>>, ManifestError> {
-    let mut notes = PreparationNotes { name: found.name().to_uri(), called: 0 };
-    ndn_files::fetch_manifest(endpoint, found, fetching, |left| notes.print(left)).await
+    let (name, notes) = (found.name().to_uri(), &policy.notes);
+    let mut notes = PreparationNotes { name, called: 0, notes };
+    let on_preparation = |left| notes.print(left);
+    ndn_files::fetch_manifest(endpoint, found, &policy.fetching, on_preparation).await
 }
 
 /// Messages about a manifest that the server prepares.
-struct PreparationNotes {
+struct PreparationNotes<'a> {
     name: String,
     called: u32,
+    notes: &'a Notes,
 }
 
-impl PreparationNotes {
+impl PreparationNotes<'_> {
     /// Calls between two messages, about ten seconds.
     const CALLS: u32 = 5;
 
     fn print(&mut self, left: Duration) {
         if self.called.is_multiple_of(Self::CALLS) {
-            output::note(&format_args!(
+            self.notes.write(&format_args!(
                 "namewire: the server prepares the manifest of {}: ready in about {} s",
                 self.name,
                 left.as_secs().max(1)
@@ -664,7 +673,7 @@ async fn resume(
         first = again.filter(fits).unwrap_or(first);
     }
     if u64::try_from(first.content_len()) != Ok(progress.segment_len) {
-        report_start_over(&progress, &"the object has other segments");
+        report_start_over(&policy.notes, &progress, &"the object has other segments");
         return Ok(None);
     }
     if !progress.has_checksum() {
@@ -676,7 +685,7 @@ async fn resume(
     };
     let first = first.content();
     if part.head(first.len())? != first {
-        report_start_over(&progress, &"the object has other segments");
+        report_start_over(&policy.notes, &progress, &"the object has other segments");
         return Ok(None);
     }
     Ok(Some(progress))
@@ -690,7 +699,7 @@ pub(super) fn usable(left: EarlierFetch, part: &PartFile, policy: &Policy) -> Op
             if let Some(restarted) = &policy.restarted {
                 restarted.fetch_add(1, Ordering::Relaxed);
             } else {
-                output::note(&format_args!(
+                policy.notes.write(&format_args!(
                     "namewire: {}: an earlier fetch was ended before it could write down what it had; the fetch starts \
                      over",
                     part.path().display()
@@ -700,16 +709,16 @@ pub(super) fn usable(left: EarlierFetch, part: &PartFile, policy: &Policy) -> Op
         }
         EarlierFetch::Resumable(progress) => Some(progress),
         EarlierFetch::Unusable { progress, reason } => {
-            report_start_over(&progress, &reason);
+            report_start_over(&policy.notes, &progress, &reason);
             None
         }
     }
 }
 
-pub(super) fn report_start_over(progress: &Progress, reason: &dyn fmt::Display) {
+pub(super) fn report_start_over(notes: &Notes, progress: &Progress, reason: &dyn fmt::Display) {
     let there = bytes_for_people(progress.bytes);
     let name = &progress.origin.name;
-    output::note(&format_args!(
+    notes.write(&format_args!(
         "namewire: {there} of {name} cannot be resumed: {reason}; the fetch starts over"
     ));
 }
@@ -718,7 +727,8 @@ pub(super) fn failure(error: FetchError) -> Failure {
     if let FetchError::NotFound { name, content } = &error
         && let Some(reason) = refusal_reason(content)
     {
-        let note = Name::from_uri(name).ok().as_ref().and_then(with_numbers_as_files);
+        let name_of_path = Name::from_uri(name).ok().filter(|_| !is_denial(content));
+        let note = name_of_path.as_ref().and_then(numbers_as_files);
         let note = note.map_or_else(String::new, |note| format!(" ({note})"));
         return Failure::Failed(format!("{name} is not served: {reason}{note}"));
     }
@@ -747,6 +757,16 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("remove this file and /data/.run.part.json"), "{text}");
+    }
+
+    #[test]
+    fn numbers_in_a_name_explain_refused_paths_only() {
+        let refused = |content: &'static [u8]| {
+            let (name, content) = ("/site/t=5/secret".to_owned(), content.into());
+            failure(FetchError::NotFound { name, content }).to_string()
+        };
+        assert!(refused(b"denied").ends_with("no permission to read it"), "{}", refused(b"denied"));
+        assert!(refused(b"path").ends_with("is called so, write t%3D5)"), "{}", refused(b"path"));
     }
 
     #[test]

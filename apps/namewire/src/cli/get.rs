@@ -26,11 +26,11 @@ use super::connection::while_connected;
 use super::diagnose::{note_early, with_early_cause};
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Fetched, Listing, Policy, abandon, fetch, while_served};
-use super::file_name::with_numbers_as_files;
+use super::file_name::with_number_as_file;
 use super::keys;
 use super::output::{self, bytes_for_people, counted, grouped};
 
-use super::progress::{fitting, now};
+use super::progress::{Notes, fitting, now};
 use super::scrape::MetricsOptions;
 use super::target::Target;
 use super::{diagnose, range};
@@ -244,6 +244,12 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
             let most = REPLICAS_MAX - 1;
             return Err(Failure::Usage(format!("a file is fetched from at most {most} replicas")));
         }
+        // The content would be mixed with a bar on the same terminal; a range has none.
+        let bar = match target.is_on_terminal() || options.range.is_some() {
+            true => ProgressBar::hidden(),
+            false => options.fetch.progress_bar(),
+        };
+        policy.notes = Notes::above(&bar);
         let policy = policy;
         let fetched = while_connected(&endpoint, options.fetch.timeout(), async {
             if let Some(range) = options.range {
@@ -256,27 +262,21 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
                 return while_served(&endpoint, (name, &[]), &policy.fetching, arrived, fetching)
                     .await;
             }
-            // The content would be mixed with a bar on the same terminal.
-            let bar = match target.is_on_terminal() {
-                true => ProgressBar::hidden(),
-                false => options.fetch.progress_bar(),
-            };
-            let shown = Shown::new(bar, options.fetch.quiet);
+            let shown = Shown::new(bar.clone(), options.fetch.quiet);
             let observe = |progress: &FetchProgress, already| {
                 *lock(&latest) = *progress;
                 shown.observe(progress, already);
             };
             let (name, target) = (&options.name, &mut target);
             let fetching = Box::pin(fetch(&endpoint, name, &policy, target, &workers, observe));
-            let fetched = tokio::select! {
+            tokio::select! {
                 fetched = fetching => fetched,
                 never = shown.keep_current(&endpoint, &options.name) => match never {},
                 never = shown.note_early_cause(&endpoint, &options.name) => match never {},
-            };
-            shown.bar.finish_and_clear();
-            fetched
+            }
         })
         .await;
+        bar.finish_and_clear();
         let fetched = diagnose::explained(fetched, &endpoint, &options.name).await;
         fetched.map_err(|failure| match options.discover {
             Discover::Auto => with_depth(with_file_name(failure, &options.name), &options.name),
@@ -304,7 +304,7 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
 
 /// The failure to fetch or list something, with the name of a file that is called as the version at the end of the name.
 pub(super) fn with_file_name(failure: Failure, name: &Name) -> Failure {
-    let note = with_numbers_as_files(name).filter(|_| name.as_ref().ends_in_version());
+    let note = with_number_as_file(name).filter(|_| name.as_ref().ends_in_version());
     match (failure, note) {
         (Failure::NoAnswer(text), Some(note)) => Failure::NoAnswer(format!("{text} ({note})")),
         (failure, _) => failure,
@@ -418,6 +418,7 @@ impl FetchArguments {
             listing,
             replicas: Vec::new(),
             replica_timeout: Duration::MAX,
+            notes: Notes::default(),
         })
     }
 

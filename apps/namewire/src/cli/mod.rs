@@ -196,7 +196,7 @@ pub fn main() -> ExitCode {
             let failure = connect::with_stopped_forwarder(failure);
             let is_closed = matches!(failure, Failure::OutputClosed);
             if !is_closed && asks_for_json(&matches) {
-                output::note(&failure.to_json());
+                output::note(&output::json_text_of_line(failure.to_json()));
             } else if !is_closed && !matches!(failure, Failure::Reported(_)) {
                 output::note(&format_args!("namewire: {failure}"));
             }

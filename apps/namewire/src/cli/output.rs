@@ -24,11 +24,12 @@ pub fn note_as_json_lines() {
     IS_JSON_LOG.store(true, Ordering::Relaxed);
 }
 
-/// Writes lines to standard error, without control characters: names of others are in them. Errors are ignored.
+/// Writes lines to standard error, without characters that could change the terminal: names of others are in them. Errors are ignored.
 pub fn note(text: &dyn std::fmt::Display) {
     let text = without_numbers(&text.to_string());
     if IS_JSON_LOG.load(Ordering::Relaxed) {
-        let _ = writeln!(io::stderr().lock(), "{}", json_line(&text));
+        let line = escaped_json(&json_line(&text).to_string());
+        let _ = writeln!(io::stderr().lock(), "{line}");
         return;
     }
     let lines: Vec<_> = text.split('\n').map(without_control).collect();
@@ -112,12 +113,17 @@ pub fn print_json(value: &Value) -> io::Result<()> {
 
 /// The text of [`print_json`].
 pub(super) fn json_text(value: &Value) -> String {
-    format!("{:#}", with_schema(value.clone()))
+    escaped_json(&format!("{:#}", with_schema(value.clone())))
 }
 
 /// An object of a stream of JSON, in one line.
 pub(super) fn print_json_line(value: Value) -> io::Result<()> {
-    print_line(&with_schema(value).to_string())
+    print_line(&json_text_of_line(value))
+}
+
+/// The text of [`print_json_line`].
+pub(super) fn json_text_of_line(value: Value) -> String {
+    escaped_json(&with_schema(value).to_string())
 }
 
 fn with_schema(mut value: Value) -> Value {
@@ -189,11 +195,28 @@ pub(super) fn span_for_people(milliseconds: u64) -> String {
     text
 }
 
-/// `text` with escapes for control characters, which could change the terminal.
+/// Whether a character could change the terminal, or the order of others in a line.
+pub(super) fn changes_terminal(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// JSON of one or more lines, with escapes for characters that could change the terminal.
+fn escaped_json(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for character in json.chars() {
+        match character != '\n' && changes_terminal(character) {
+            true => shown.push_str(&format!("\\u{:04x}", u32::from(character))),
+            false => shown.push(character),
+        }
+    }
+    shown
+}
+
+/// `text` with escapes for characters that could change the terminal.
 pub(crate) fn without_control(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        match character.is_control() {
+        match changes_terminal(character) {
             true => shown.extend(character.escape_default()),
             false => shown.push(character),
         }
@@ -222,6 +245,17 @@ mod tests {
         assert_eq!(read(a.clone()), b);
         assert_eq!(read(serde_json::json!([a, 2])), serde_json::json!([b, 2]));
         assert_eq!(read(serde_json::json!([])), serde_json::json!([]));
+    }
+
+    #[test]
+    fn json_stays_valid_without_characters_that_change_a_terminal() {
+        let value = json!({ "name": "a\u{7f}\u{9b}\u{202e}\n\"ü" });
+        for text in [json_text(&value), json_text_of_line(value.clone())] {
+            let lines: Vec<_> = text.split('\n').map(without_control).collect();
+            assert_eq!(lines.join("\n"), text);
+            let read: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(read["name"], value["name"]);
+        }
     }
 
     #[test]

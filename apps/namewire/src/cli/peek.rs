@@ -17,7 +17,8 @@ use super::connect::{ConnectOptions, block_on};
 use super::connection::while_connected;
 use super::diagnose::{self, note_early};
 use super::failure::{Failure, Outcome};
-use super::{input, keys, output};
+use super::output::{self, changes_terminal, without_control};
+use super::{input, keys};
 
 /// Time to wait for metadata after there was no answer.
 const METADATA_TIMEOUT: Duration = Duration::from_millis(500);
@@ -54,7 +55,7 @@ pub(super) struct Options {
     /// ApplicationParameters in Base64
     #[arg(long, value_name = "BASE64", conflicts_with = "parameters", value_parser = base64_bytes)]
     parameters_base64: Option<Arc<[u8]>>,
-    /// Output file, or `-` for standard output; binary content goes to a terminal only with `-`
+    /// Output file, or `-` for standard output; content with control characters goes to a terminal only with `-`
     #[arg(long, short, value_name = "FILE", value_parser = output_file)]
     output: Option<PathBuf>,
     /// Part of the packet to print
@@ -222,7 +223,7 @@ fn refuse_nack(data: &Data<'_>) -> Outcome {
         return Ok(());
     }
     let text = data.content().map(String::from_utf8_lossy).filter(|text| !text.is_empty());
-    let text = text.map(|text| format!(": {text}")).unwrap_or_default();
+    let text = text.map(|text| format!(": {}", without_control(&text))).unwrap_or_default();
     let name = data.name();
     Err(Failure::Failed(format!("the application answered {name} with a Nack{text}")))
 }
@@ -244,7 +245,7 @@ fn show(received: &ReceivedData, options: &Options, as_ndnpeek: bool) -> Outcome
     let mut out = std::io::stdout().lock();
     if options.output.is_none() && !as_ndnpeek && !is_text(&bytes) && out.is_terminal() {
         return Err(Failure::Failed(format!(
-            "the {} is binary, and not written to a terminal: `-o FILE` writes it to a file, `--format dissect` shows it, \
+            "the {} has control characters or is no text, and is not written to a terminal: `-o FILE` writes it to a file, `--format dissect` shows it, \
              `-o -` writes it here",
             if options.format() == Format::Packet { "packet" } else { "content" }
         )));
@@ -255,8 +256,10 @@ fn show(received: &ReceivedData, options: &Options, as_ndnpeek: bool) -> Outcome
 
 /// Whether it can be written to a terminal, which control characters could change.
 fn is_text(bytes: &[u8]) -> bool {
-    let is_harmless = |one: char| matches!(one, '\n' | '\r' | '\t') || !one.is_control();
-    std::str::from_utf8(bytes).is_ok_and(|text| text.chars().all(is_harmless))
+    let is_harmless = |one: char| matches!(one, '\n' | '\t') || !changes_terminal(one);
+    // Elsewhere than at the end of a line, a carriage return lets the line be overwritten.
+    let is_harmless = |text: &str| text.replace("\r\n", "\n").chars().all(is_harmless);
+    std::str::from_utf8(bytes).is_ok_and(is_harmless)
 }
 
 fn json(data: &Data<'_>) -> serde_json::Value {
@@ -294,10 +297,12 @@ mod tests {
         assert_eq!(failure.to_string(), "the application answered /a with a Nack");
         let failure = refused(ContentType::NACK, b"gone").unwrap();
         assert_eq!(failure.to_string(), "the application answered /a with a Nack: gone");
+        let failure = refused(ContentType::NACK, b"x\nnamewire: verified").unwrap();
+        assert!(failure.to_string().ends_with(": x\\nnamewire: verified"), "{failure}");
     }
 
     #[test]
-    fn content_that_could_change_a_terminal_is_binary() {
+    fn content_that_could_change_a_terminal_is_no_text() {
         for (content, expected) in [
             (&b""[..], true),
             (b"a\tb\r\n", true),
@@ -305,6 +310,8 @@ mod tests {
             (b"\xff", false),
             (b"a\0b", false),
             (b"\x1b[2J", false),
+            (b"verified\rforged", false),
+            ("a\u{202e}b".as_bytes(), false),
         ] {
             assert_eq!(is_text(content), expected, "{content:?}");
         }

@@ -1,7 +1,8 @@
 //! The clock of commands, and the progress of those that compute for minutes: a bar on a terminal, else a line every half
 //! minute.
 
-use std::sync::{Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -34,6 +35,43 @@ pub(super) fn fitting(fields: &[String], silence: &[String], columns: usize) -> 
         text.extend([gap, field]);
     }
     text
+}
+
+/// Notes on standard error while a bar may be shown, which would overwrite them.
+#[derive(Clone)]
+pub(super) struct Notes(Arc<Writer>);
+
+type Writer = dyn Fn(&dyn fmt::Display) + Send + Sync;
+
+impl Notes {
+    /// Notes above a bar.
+    pub(super) fn above(bar: &ProgressBar) -> Self {
+        Self::written_above(bar, output::note)
+    }
+
+    fn written_above(
+        bar: &ProgressBar,
+        write: impl Fn(&dyn fmt::Display) + Send + Sync + 'static,
+    ) -> Self {
+        let bar = bar.clone();
+        Self(Arc::new(move |text| bar.suspend(|| write(text))))
+    }
+
+    pub(super) fn write(&self, text: &dyn fmt::Display) {
+        (self.0)(text);
+    }
+}
+
+impl Default for Notes {
+    fn default() -> Self {
+        Self(Arc::new(output::note))
+    }
+}
+
+impl fmt::Debug for Notes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Notes")
+    }
 }
 
 /// The progress of a computation whose parts are counted.
@@ -93,18 +131,27 @@ impl Progress {
     }
 }
 
-/// A terminal of some columns for tests of what a bar shows.
+/// A terminal of some columns for tests of what it shows.
 #[cfg(test)]
 #[derive(Clone, Debug)]
 pub(super) struct Screen {
-    columns: u16,
-    written: std::sync::Arc<Mutex<String>>,
+    columns: usize,
+    shown: Arc<Mutex<Characters>>,
+}
+
+/// The characters of a terminal, and its cursor.
+#[cfg(test)]
+#[derive(Debug, Default)]
+struct Characters {
+    rows: Vec<Vec<char>>,
+    row: usize,
+    column: usize,
 }
 
 #[cfg(test)]
 impl Screen {
     pub(super) fn new(columns: u16) -> Self {
-        Self { columns, written: std::sync::Arc::default() }
+        Self { columns: columns.into(), shown: Arc::default() }
     }
 
     pub(super) fn bar(&self) -> ProgressBar {
@@ -112,48 +159,83 @@ impl Screen {
         ProgressBar::with_draw_target(Some(1), target)
     }
 
-    /// The shown lines. Each was filled to the last column.
+    /// Notes to it above a bar of it.
+    pub(super) fn notes_above(&self, bar: &ProgressBar) -> Notes {
+        let screen = self.clone();
+        Notes::written_above(bar, move |text| screen.write(&format!("{text}\n")))
+    }
+
+    /// The lines down to the last one that is not empty.
     pub(super) fn lines(&self) -> Vec<String> {
-        let written: Vec<char> = self.written.lock().unwrap().chars().collect();
-        let lines = written.chunks(self.columns.into()).map(String::from_iter);
-        lines.map(|line| line.trim_end().to_owned()).collect()
+        let shown = self.shown.lock().unwrap();
+        let lines = shown.rows.iter().map(|row| String::from_iter(row).trim_end().to_owned());
+        let mut lines: Vec<_> = lines.collect();
+        while lines.pop_if(|line| line.is_empty()).is_some() {}
+        lines
+    }
+
+    fn write(&self, text: &str) {
+        let mut shown = self.shown.lock().unwrap();
+        let Characters { rows, row, column } = &mut *shown;
+        for one in text.chars() {
+            // A character after the last column begins the next line.
+            if one == '\n' || *column == self.columns {
+                (*row, *column) = (*row + 1, 0);
+            }
+            if matches!(one, '\n' | '\r') {
+                *column = 0;
+                continue;
+            }
+            rows.resize(rows.len().max(*row + 1), Vec::new());
+            let line = &mut rows[*row];
+            line.resize(line.len().max(*column + 1), ' ');
+            line[*column] = one;
+            *column += 1;
+        }
     }
 }
 
 #[cfg(test)]
 impl indicatif::TermLike for Screen {
     fn width(&self) -> u16 {
-        self.columns
+        u16::try_from(self.columns).unwrap()
     }
 
-    /// To the first line, which every update begins with.
-    fn move_cursor_up(&self, _: usize) -> std::io::Result<()> {
-        self.written.lock().unwrap().clear();
+    fn move_cursor_up(&self, lines: usize) -> std::io::Result<()> {
+        self.shown.lock().unwrap().row -= lines;
         Ok(())
     }
 
-    fn move_cursor_down(&self, _: usize) -> std::io::Result<()> {
+    fn move_cursor_down(&self, lines: usize) -> std::io::Result<()> {
+        self.shown.lock().unwrap().row += lines;
         Ok(())
     }
 
-    fn move_cursor_right(&self, _: usize) -> std::io::Result<()> {
+    fn move_cursor_right(&self, columns: usize) -> std::io::Result<()> {
+        self.shown.lock().unwrap().column += columns;
         Ok(())
     }
 
-    fn move_cursor_left(&self, _: usize) -> std::io::Result<()> {
+    fn move_cursor_left(&self, columns: usize) -> std::io::Result<()> {
+        self.shown.lock().unwrap().column -= columns;
         Ok(())
     }
 
-    fn write_line(&self, line: &str) -> std::io::Result<()> {
-        self.write_str(line)
+    fn write_line(&self, text: &str) -> std::io::Result<()> {
+        self.write(&format!("{text}\n"));
+        Ok(())
     }
 
     fn write_str(&self, text: &str) -> std::io::Result<()> {
-        self.written.lock().unwrap().push_str(text);
+        self.write(text);
         Ok(())
     }
 
     fn clear_line(&self) -> std::io::Result<()> {
+        let mut shown = self.shown.lock().unwrap();
+        let row = shown.row;
+        shown.rows.get_mut(row).into_iter().for_each(Vec::clear);
+        shown.column = 0;
         Ok(())
     }
 

@@ -59,7 +59,7 @@ pub(super) async fn fetch(
     }
     let end = range.last.map_or(size, |last| last.saturating_add(1).min(size));
     let ObjectToFetch { found, mut fetching, unchecked, .. } =
-        under_manifest(endpoint, found, &policy.fetching).await?;
+        under_manifest(endpoint, found, policy).await?;
     let first_segment = range.first / segment_size;
     fetching.config.last_segment_needed = Some((end - 1) / segment_size);
     let mut already = Already::default();
@@ -141,7 +141,7 @@ fn resume(
         return Ok(None);
     };
     if progress.segment_len != segment_size {
-        report_start_over(&progress, &"the object has other segments");
+        report_start_over(&policy.notes, &progress, &"the object has other segments");
         return Ok(None);
     }
     let left = part.resume(origin, None, &policy.fetching.verification)?;

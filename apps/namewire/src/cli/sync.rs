@@ -25,7 +25,7 @@ use super::get::{
     start_workers,
 };
 use super::output::{self, bytes_for_people, counted, grouped};
-use super::progress::{fitting, now};
+use super::progress::{Notes, fitting, now};
 use super::tree::{self, Fetched, Filter, JOBS_DEFAULT, Mode, Rules, TreeProgress};
 
 /// Make a directory a copy of one of a file server
@@ -133,6 +133,8 @@ fn copy(name: &Name, output: &Path, arguments: &FetchArguments, rules: &Rules) -
     let mut policy = arguments.policy(Discovery::Metadata, Listing::No)?;
     let restarted = Arc::<AtomicU64>::default();
     policy.restarted = Some(Arc::clone(&restarted));
+    let bar = arguments.progress_bar();
+    policy.notes = Notes::above(&bar);
     let workers = Arc::new(start_workers()?);
     let started = now();
     let kept = Arc::new(tree::Kept::default());
@@ -150,20 +152,18 @@ fn copy(name: &Name, output: &Path, arguments: &FetchArguments, rules: &Rules) -
             progress: &progress,
             rules,
         };
-        let bar = arguments.progress_bar();
         let is_silent = || !arguments.quiet && progress.answers() == 0;
-        let note = |text: &str| bar.suspend(|| output::note(&text));
+        let note = |text: &str| policy.notes.write(&text);
         let work = async {
-            let fetched = tokio::select! {
+            tokio::select! {
                 fetched = tree.copy(output) => fetched,
                 never = show(&bar, &progress, &endpoint, name) => match never {},
                 never = note_early(name, cause(&endpoint, name), is_silent, note) => match never {},
-            };
-            bar.finish_and_clear();
-            fetched
+            }
         };
         while_connected(&endpoint, arguments.timeout(), work).await
     });
+    bar.finish_and_clear();
     kept.report();
     report_restarted(restarted.load(Ordering::Relaxed));
     let fetched = fetched?;

@@ -15,8 +15,8 @@ use crate::cli::diagnose::Cause;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::file_name;
 use crate::cli::keys::unchecked_in_words;
-use crate::cli::output::{self, bytes_for_people, counted, grouped};
-use crate::cli::progress::now;
+use crate::cli::output::{bytes_for_people, counted, grouped};
+use crate::cli::progress::{Notes, now};
 
 /// Number of files without an answer that are named.
 const UNANSWERED_SHOWN_MAX: u64 = 10;
@@ -24,11 +24,6 @@ const UNANSWERED_SHOWN_MAX: u64 = 10;
 const PATH_SHOWN_MIN: usize = 10;
 /// Number of signatures that were not checked and are kept for the summary.
 const UNCHECKED_MAX: usize = 16;
-
-/// A path of the tree, as `ls` and `find` show it.
-fn shown(path: &Path) -> String {
-    file_name::path(path.as_os_str().as_bytes())
-}
 
 /// A difference between the tree and its copy.
 #[derive(Debug)]
@@ -86,9 +81,9 @@ impl std::fmt::Display for Change {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{:<7}  ", self.action.word())?;
         if let Some(from) = &self.from {
-            write!(formatter, "{} -> ", shown(from))?;
+            write!(formatter, "{} -> ", file_name::path(from.as_os_str().as_bytes()))?;
         }
-        formatter.write_str(&shown(&self.path))?;
+        formatter.write_str(&file_name::path(self.path.as_os_str().as_bytes()))?;
         match self.bytes {
             Some(bytes) if self.action != Action::Rename => {
                 write!(formatter, "  ({})", bytes_for_people(bytes))
@@ -196,11 +191,17 @@ pub(in crate::cli) struct Fetched {
     unchecked: BTreeSet<UncheckedSignature>,
     /// Number of failures for lack of an answer. The first ones are named.
     unanswered: u64,
+    /// Where failures are reported when they occur.
+    notes: Notes,
     /// The copy has ended early: the outage, and the number of files that were not tried.
     outage: Option<(Outage, u64)>,
 }
 
 impl Fetched {
+    pub(super) fn new(notes: Notes) -> Self {
+        Self { notes, ..Self::default() }
+    }
+
     /// Counts the result of a file; returns the outage in which it failed, if there is one.
     pub(super) fn take(
         &mut self,
@@ -228,7 +229,7 @@ impl Fetched {
         self.failed += 1;
         self.unanswered += u64::from(failure.is_unanswered());
         if !failure.is_unanswered() || self.unanswered <= UNANSWERED_SHOWN_MAX {
-            output::note(&format_args!("namewire: {failure}"));
+            self.notes.write(&format_args!("namewire: {failure}"));
         }
         self.failure.get_or_insert_with(|| Failure::Reported(Box::new(failure)));
     }
@@ -250,7 +251,7 @@ impl Fetched {
     pub(super) fn finish(&self, files: u64) -> Option<(Outage, String)> {
         let more = self.unnamed();
         if more > 0 {
-            output::note(&format_args!("namewire: and {} more", grouped(more)));
+            self.notes.write(&format_args!("namewire: and {} more", grouped(more)));
         }
         let (outage, _) = self.outage?;
         let (complete, files) = (grouped(self.files), counted(files, "file"));
@@ -398,7 +399,7 @@ impl TreeProgress {
     /// The file whose fetch has lasted longest, and the number of the others, in at most `columns` where that is possible.
     pub(in crate::cli) fn current_in_words(&self, columns: usize) -> Option<String> {
         let current = self.current();
-        let path = shown(current.values().next()?);
+        let path = file_name::path(current.values().next()?.as_os_str().as_bytes());
         let others = match current.len() {
             1 => String::new(),
             count => format!(" and {}", counted(count as u64 - 1, "other")),
@@ -423,7 +424,10 @@ impl TreeProgress {
 
 #[cfg(test)]
 mod tests {
+    use indicatif::ProgressStyle;
+
     use super::*;
+    use crate::cli::progress::Screen;
 
     #[tokio::test]
     async fn outage_is_a_wait_without_anything_for_another_transfer() {
@@ -494,6 +498,28 @@ mod tests {
         let silent = Outage { has_no_route: false, ..outage };
         let failure = silent.failure(&name, None, "nothing is copied");
         assert_eq!(failure.to_string(), "no answer from /a for 7 s; nothing is copied");
+    }
+
+    #[test]
+    fn failures_stay_above_the_bar() {
+        let screen = Screen::new(40);
+        let bar = screen.bar();
+        bar.set_style(ProgressStyle::with_template("{msg}\n{prefix}").unwrap());
+        bar.set_prefix("a/file");
+        bar.set_message("1 of 3 files");
+        let mut fetched = Fetched::new(screen.notes_above(&bar));
+        fetched.fail(Failure::Failed("/a/1: no permission".to_owned()));
+        for _ in 0..=UNANSWERED_SHOWN_MAX {
+            fetched.fail(Failure::NoAnswer("no answer".to_owned()));
+        }
+        bar.set_message("2 of 3 files");
+        assert!(fetched.finish(3).is_none());
+        bar.set_message("3 of 3 files");
+        let lines = screen.lines();
+        assert_eq!(lines[..2], ["namewire: /a/1: no permission", "namewire: no answer"]);
+        assert_eq!(lines[11..], ["namewire: and 1 more", "3 of 3 files", "a/file"]);
+        bar.finish_and_clear();
+        assert_eq!(screen.lines().len(), 12);
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Expected<'_> {
     fn walk(&self, root: &Root, directory: &Path, found: &mut Vec<Extra>) -> io::Result<bool> {
         let in_directory = |error: io::Error| {
             let path = root.join(directory);
-            io::Error::new(error.kind(), format!("{}: {error}", shown(&path)))
+            io::Error::new(error.kind(), format!("{}: {error}", local_path(&path)))
         };
         let mut are_all_extras = true;
         for name in root.names(directory).map_err(in_directory)? {
@@ -153,8 +153,9 @@ pub(super) fn set_permissions(
     file.set_permissions(fs::Permissions::from_mode(expected))
 }
 
-/// A path for people: without control characters.
-pub(super) fn shown(path: &Path) -> String {
+/// A path of this machine for people, without characters that change a terminal. `get` takes no such path:
+/// [`file_name::path`](crate::cli::file_name::path) is the text of names of the tree.
+pub(super) fn local_path(path: &Path) -> String {
     crate::cli::output::without_control(&String::from_utf8_lossy(path.as_os_str().as_bytes()))
 }
 

@@ -29,12 +29,13 @@ use tokio::task::JoinSet;
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Policy, fetch_found, no_space};
 use super::output::{self, bytes_for_people, counted};
+use super::progress::Notes;
 use super::target::Target;
 use fetched::{Action, FetchedFile, Transfer};
 pub(super) use fetched::{Change, Fetched, TreeProgress};
 pub(super) use filter::{Filter, Pattern};
 pub(super) use local::umask;
-use local::{Extra, shown};
+use local::{Extra, local_path};
 pub(super) use plan::list;
 use plan::{Decision, Plan, PlannedFile, Planner, find_file, has_content_of};
 use root::{Identity, Root};
@@ -123,7 +124,7 @@ impl<'a> Tree<'a> {
     pub(super) async fn copy(self, output: &Path) -> Outcome<Fetched> {
         let mode = self.rules.mode;
         let mut root = Root::open(output, mode == Mode::Copy)?;
-        let mut fetched = Fetched::default();
+        let mut fetched = Fetched::new(self.policy.notes.clone());
         let mut plan = self.planner().plan(&root, &mut fetched).await?;
         let mut extras = self.extras(&plan, &root, &mut fetched);
         let renames = self.renames(&plan, &mut extras, &root).await;
@@ -158,7 +159,7 @@ impl<'a> Tree<'a> {
             return Vec::new();
         }
         if fetched.failed > 0 {
-            output::note(&NOTHING_DELETED);
+            self.policy.notes.write(&NOTHING_DELETED);
             return Vec::new();
         }
         let present = plan.present();
@@ -259,11 +260,13 @@ impl<'a> Tree<'a> {
                 (true, true) => "nothing is deleted, because another entry is in the way",
             };
             let path = root.join(obstacle.path);
-            fetched
-                .fail(Failure::Failed(format!("{}: {kind} is in the way: {hint}", shown(&path))));
+            fetched.fail(Failure::Failed(format!(
+                "{}: {kind} is in the way: {hint}",
+                local_path(&path)
+            )));
         }
         if fetched.failed > 0 && !extras.is_empty() {
-            output::note(&NOTHING_DELETED);
+            self.policy.notes.write(&NOTHING_DELETED);
             extras.clear();
         }
     }
@@ -306,7 +309,7 @@ impl<'a> Tree<'a> {
             let at_once = device.replaced.iter().take(self.rules.jobs.into());
             let needed = at_once.fold(device.growth, |sum, bytes| sum.saturating_add(*bytes));
             if needed > device.free {
-                let top = shown(&root.join(Path::new("")));
+                let top = local_path(&root.join(Path::new("")));
                 return Err(no_space(&top, needed, device.free));
             }
         }
@@ -358,8 +361,8 @@ impl<'a> Tree<'a> {
                 }
             }
         } else if !extras.is_empty() {
-            move_back(moved, root);
-            output::note(&NOTHING_DELETED);
+            move_back(moved, root, &self.policy.notes);
+            self.policy.notes.write(&NOTHING_DELETED);
         }
         // Each file changes the time of its directory.
         for (position, directory) in plan.directories.iter().enumerate().rev() {
@@ -544,13 +547,13 @@ fn move_obstacles(
 }
 
 /// Gives what was in the way its name again, if nothing has taken its place.
-fn move_back(moved: Vec<Moved>, root: &Root) {
+fn move_back(moved: Vec<Moved>, root: &Root, notes: &Notes) {
     for Moved { from, to, identity } in moved {
         if root.rename(&to, &from, &identity).is_err() {
-            output::note(&format_args!(
+            notes.write(&format_args!(
                 "namewire: what was at {} is kept as {}",
-                shown(&root.join(&from)),
-                shown(&root.join(&to))
+                local_path(&root.join(&from)),
+                local_path(&root.join(&to))
             ));
         }
     }

@@ -19,7 +19,7 @@ use ndn_packet::Name;
 use tokio::task::JoinSet;
 
 use super::fetched::{Fetched, Transfer, TreeProgress, watched_or_failed};
-use super::local::shown;
+use super::local::local_path;
 use super::root::Root;
 use super::rules::{Mode, Rules};
 use super::server::Server;
@@ -285,7 +285,7 @@ impl Planner<'_> {
         {
             return Err(Failure::Unverified(format!(
                 "{}: {} is older than {there}, which was copied before (--allow-older accepts it)",
-                shown(&root.join(&path)),
+                local_path(&root.join(&path)),
                 metadata.name
             )));
         }
@@ -446,7 +446,7 @@ pub(super) async fn has_content_of(
     progress: &TreeProgress,
     file: fs::File,
 ) -> Outcome<Option<bool>> {
-    let manifest = progress.ask(manifest_of(endpoint, found, &policy.fetching)).await?;
+    let manifest = progress.ask(manifest_of(endpoint, found, policy)).await?;
     let Some(manifest) = manifest else { return Ok(None) };
     let verification = manifest.verification();
     let fetching = FetchOptions { verification: verification.clone(), ..policy.fetching.clone() };
