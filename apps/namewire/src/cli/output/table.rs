@@ -140,17 +140,21 @@ pub(in crate::cli) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The parts of a text that stay in one line: words, and numbers (`faces 1 234`, `2.2 KiB`) with those beside them.
+/// The parts of a text that stay in one line: words, and numbers (`faces 1 234`, `2.2 KiB`) with those beside them, but for a
+/// comma or semicolon between them.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let all = rest.take()?;
         let is_end = |at: usize| {
-            let is_after_number = all[..at].ends_with(|one: char| one.is_ascii_digit());
-            let next = &all[at + 1..];
-            !next.starts_with(|one: char| {
-                one.is_ascii_digit() || is_after_number && one.is_alphanumeric()
-            })
+            let (before, next) = (&all[..at], &all[at + 1..]);
+            let is_digit = |one: char| one.is_ascii_digit();
+            let is_joined = match (before.ends_with(is_digit), next.starts_with(is_digit)) {
+                (true, true) => are_groups(before, next),
+                (true, false) => next.starts_with(char::is_alphanumeric),
+                (false, is_before_number) => is_before_number && !before.ends_with([',', ';']),
+            };
+            !is_joined
         };
         let Some((end, _)) = all.match_indices(' ').find(|(at, _)| is_end(*at)) else {
             return Some(all);
@@ -158,6 +162,13 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         rest = Some(&all[end + 1..]);
         Some(&all[..end])
     })
+}
+
+/// Whether there is one number around a space, whose digits are in groups of three.
+fn are_groups(before: &str, next: &str) -> bool {
+    let digits =
+        |text: &mut dyn Iterator<Item = char>| text.take_while(char::is_ascii_digit).count();
+    digits(&mut before.chars().rev()) <= 3 && digits(&mut next.chars()) == 3
 }
 
 #[cfg(test)]
@@ -230,5 +241,17 @@ mod tests {
              routes 2, faces 1\n\
              management                        -\n"
         );
+    }
+
+    #[test]
+    fn lists_of_numbers_are_wrapped() {
+        for (text, width, expected) in [
+            ("300: 2.0, 301: 0.0, 302: 1.5", 20, &["300: 2.0, 301: 0.0,", "302: 1.5"][..]),
+            ("1, 2, 4, 8, 16", 8, &["1, 2, 4,", "8, 16"]),
+            ("1 2 4 8 16", 5, &["1 2 4", "8 16"]),
+            ("routes 1 234 567; faces 2 KiB", 18, &["routes 1 234 567;", "faces 2 KiB"]),
+        ] {
+            assert_eq!(wrapped(text, width), expected, "{text}");
+        }
     }
 }
