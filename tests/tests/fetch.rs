@@ -274,6 +274,10 @@ fn object_is_published_with_the_version_in_its_name() {
     };
     let reason = refused(&["/versioned/seg=1", &path]);
     assert!(reason.contains("seg=1 is the number of a segment"), "{reason}");
+    let reason = refused(&["/versioned/v=7/v=8", &path]);
+    assert!(reason.contains("it ends in two versions"), "{reason}");
+    let reason = refused(&["/versioned/v=7", &path, "--version", "8"]);
+    assert!(reason.contains("its version is 7, that of --version 8"), "{reason}");
     let reason = refused(&["/versioned", &path, "-s", "8800B"]);
     assert!(
         reason.contains("--segment-size: segments of 8800 bytes make packets above"),

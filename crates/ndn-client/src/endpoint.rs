@@ -261,10 +261,11 @@ impl Endpoint {
         Registration::attach(&self.handle, prefix, handler)
     }
 
-    /// Publishes `content` as `<name>/<version>/<segment>` with RDR metadata, and registers `name`.
+    /// Publishes `content` as `<name>/<version>/<segment>` with RDR metadata, and registers `name`. A version at the end of `name`
+    /// is that of the object.
     ///
     /// # Errors
-    /// `SegmentTooLong`, `Register`.
+    /// Those of [`SegmentedObject::new`], and `Register`.
     pub async fn publish(
         &self,
         name: &Name,

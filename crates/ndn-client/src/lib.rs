@@ -45,7 +45,7 @@ pub use manage::{CommandError, Management};
 pub use memif::{explain_memif, memif_secret};
 pub use pending::ReceivedData;
 pub use ping::{PingOutcome, PingServer, Pinger};
-pub use publish::{PublishError, PublishOptions, PublishedObject, SegmentedObject};
+pub use publish::{PublishError, PublishOptions, PublishedObject, SegmentedObject, split_version};
 pub use register::{RegisterError, Registration};
 pub use shared::{AsyncHandler, ConnectionState, Handler, Request};
 pub use transport::{ConnectError, ConnectFailure};

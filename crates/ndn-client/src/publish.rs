@@ -26,7 +26,7 @@ const QUEUE_LEN_MAX: usize = 4096;
 /// Publication options.
 #[derive(Clone)]
 pub struct PublishOptions {
-    /// Version; `None`: the current time in milliseconds since 1970.
+    /// Version; `None`: that at the end of the name, or the current time in milliseconds since 1970.
     pub version: Option<u64>,
     /// Content bytes per segment.
     pub segment_len: usize,
@@ -71,9 +71,59 @@ pub enum PublishError {
         /// Maximum segment length.
         segment_len_max: usize,
     },
+    /// The name ends in the number of a segment.
+    #[error(
+        "{name}: {} is the number of a segment; segments are numbered below the name and the version of an object",
+        name.as_ref().last().map_or_else(String::new, |last| last.to_string())
+    )]
+    SegmentName {
+        /// The name.
+        name: Name,
+    },
+    /// The name ends in two versions.
+    #[error("{name}: it ends in two versions, and an object has one")]
+    TwoVersions {
+        /// The name.
+        name: Name,
+    },
+    /// The name ends in another version than the options have.
+    #[error("{name}: its version is {own}, and that of the options {other}")]
+    OtherVersion {
+        /// The name.
+        name: Name,
+        /// The version at its end.
+        own: u64,
+        /// The version of the options.
+        other: u64,
+    },
     /// The prefix cannot be registered.
     #[error(transparent)]
     Register(#[from] RegisterError),
+}
+
+/// The name of an object without version, and its version, if there is one: a version at the end of the name is that of the
+/// object, as consumers take it for that, and ask for segments below it.
+///
+/// # Errors
+/// `SegmentName`, `TwoVersions`, `OtherVersion`.
+pub fn split_version(
+    name: &Name,
+    version: Option<u64>,
+) -> Result<(Name, Option<u64>), PublishError> {
+    let own = name.as_ref().last().and_then(|last| last.as_version());
+    let object = if own.is_some() { name.as_ref().parent() } else { name.as_ref() }.to_name();
+    if object.as_ref().segment().is_some() {
+        return Err(PublishError::SegmentName { name: object });
+    }
+    if object.as_ref().ends_in_version() {
+        return Err(PublishError::TwoVersions { name: name.clone() });
+    }
+    match (own, version) {
+        (Some(own), Some(other)) if own != other => {
+            Err(PublishError::OtherVersion { name: name.clone(), own, other })
+        }
+        _ => Ok((object, own.or(version))),
+    }
 }
 
 /// One version of an object, in segments that are encoded and signed on request: it answers
@@ -118,10 +168,10 @@ enum RequestedPart {
 }
 
 impl SegmentedObject {
-    /// An object named `name`.
+    /// An object named `name`. A version at its end is that of the object.
     ///
     /// # Errors
-    /// `SegmentTooLong`.
+    /// `SegmentName`, `TwoVersions`, `OtherVersion`, `SegmentTooLong`.
     pub fn new(
         name: &Name,
         content: Content,
@@ -129,11 +179,12 @@ impl SegmentedObject {
     ) -> Result<Self, PublishError> {
         let segment_len = options.segment_len.max(1);
         let per_segment = u64::try_from(segment_len).unwrap_or(u64::MAX);
+        let (name, version) = split_version(name, options.version)?;
         let mut versioned = name.clone();
-        versioned.push_version(options.version.unwrap_or_else(crate::real_time::unix_ms));
+        versioned.push_version(version.unwrap_or_else(crate::real_time::unix_ms));
         let inline = matches!(content, Content::Bytes(_)) && !options.signer.is_slow();
         let inner = Inner {
-            name: name.clone(),
+            name,
             versioned,
             final_segment: content.len().div_ceil(per_segment).saturating_sub(1),
             content,
@@ -386,5 +437,38 @@ impl PublishedObject {
     /// When the forwarder refuses, or does not answer within a second.
     pub async fn unpublish(self) -> Result<(), CommandError> {
         self.registration.unregister().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_at_the_end_of_a_name_is_that_of_the_object() {
+        let versioned = |uri: &str, version| {
+            let options = PublishOptions { version, ..PublishOptions::default() };
+            let content = Content::Bytes(bytes::Bytes::new());
+            let object = SegmentedObject::new(&uri.parse().unwrap(), content, &options)?;
+            Ok::<_, PublishError>((
+                object.inner.name.to_string(),
+                object.inner.versioned.to_string(),
+            ))
+        };
+        let of = |name: &str, versioned: &str| Ok((name.to_owned(), versioned.to_owned()));
+        assert_eq!(versioned("/a/v=7", None), of("/a", "/a/v=7"));
+        assert_eq!(versioned("/a/v=7", Some(7)), of("/a", "/a/v=7"));
+        assert_eq!(versioned("/a", Some(7)), of("/a", "/a/v=7"));
+        assert_eq!(versioned("/v=1/seg=2/a", Some(7)), of("/v=1/seg=2/a", "/v=1/seg=2/a/v=7"));
+        assert_eq!(versioned("/", Some(7)), of("/", "/v=7"));
+        for (uri, version, reason) in [
+            ("/a/v=7", Some(8), "/a/v=7: its version is 7, and that of the options 8"),
+            ("/a/v=7/v=8", None, "/a/v=7/v=8: it ends in two versions, and an object has one"),
+            ("/a/seg=3", None, "/a/seg=3: seg=3 is the number of a segment; "),
+            ("/a/seg=3/v=7", None, "/a/seg=3: seg=3 is the number of a segment; "),
+        ] {
+            let refused = versioned(uri, version).unwrap_err().to_string();
+            assert!(refused.starts_with(reason), "{refused}");
+        }
     }
 }

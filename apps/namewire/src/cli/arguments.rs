@@ -77,25 +77,43 @@ pub(super) fn with_components(name: Name, components_max: usize) -> Result<Name,
 /// Parses the prefix of a route or a strategy, whose length forwarders limit.
 pub(super) fn prefix_name(text: &str) -> Result<Name, String> {
     let name = name(text)?;
-    match name.len() {
-        0..=PREFIX_DEPTH_MAX => Ok(name),
-        count => Err(format!("it has {}", excess(count, PREFIX_DEPTH_MAX, "for a prefix"))),
+    check_depth(&name, PREFIX_DEPTH_MAX, "for a prefix")?;
+    Ok(name)
+}
+
+/// Refuses a prefix that is too long to be registered.
+fn check_depth(prefix: &Name, components_max: usize, place: &str) -> Result<(), String> {
+    match prefix.len() {
+        count if count > components_max => {
+            let excess = excess(count, components_max, place);
+            Err(format!("it has {excess}: NFD and Namewire accept no more"))
+        }
+        _ => Ok(()),
     }
 }
 
 /// Parses the prefix of a ping server, which registers a name of one component more.
 pub(super) fn pinged_prefix(text: &str) -> Result<Name, String> {
-    const COMPONENTS_MAX: usize = PREFIX_DEPTH_MAX - 1;
     let name = published_name(text)?;
-    match name.len() {
-        0..=COMPONENTS_MAX => Ok(name),
-        count => Err(format!("it has {}", excess(count, COMPONENTS_MAX, "for a prefix of pings"))),
-    }
+    check_depth(&name, PREFIX_DEPTH_MAX - 1, "for a prefix of pings")?;
+    Ok(name)
 }
 
 /// Parses a name to publish under, which is registered as a prefix and cannot contain a digest component.
 pub(super) fn published_name(text: &str) -> Result<Name, String> {
-    let name = prefix_name(text)?;
+    without_digest(prefix_name(text)?)
+}
+
+/// Parses the name of an object, which is registered as a prefix without the version at its end.
+pub(super) fn published_object(text: &str) -> Result<Name, String> {
+    let name = without_digest(name(text)?)?;
+    let with_version = usize::from(name.as_ref().ends_in_version());
+    let place = if with_version == 0 { "for a prefix" } else { "with a version" };
+    check_depth(&name, PREFIX_DEPTH_MAX + with_version, place)?;
+    Ok(name)
+}
+
+fn without_digest(name: Name) -> Result<Name, String> {
     match name.components().any(|component| component.ty().is_digest()) {
         true => Err("a name to publish under cannot contain a digest component".to_owned()),
         false => Ok(name),
@@ -348,7 +366,11 @@ mod tests {
         assert!(reason.starts_with("it has 61 components: at most 60"), "{reason}");
         assert!(prefix_name(&of(32)).is_ok() && published_name(&of(32)).is_ok());
         assert!(pinged_prefix(&of(31)).is_ok() && pinged_prefix(&of(32)).is_err());
-        let reason = "it has 33 components: at most 32 are possible for a prefix";
+        let (in_full, too_long) = (format!("{}/v=1", of(32)), format!("{}/v=1", of(33)));
+        assert!(published_object(&in_full).is_ok() && published_object(&of(33)).is_err());
+        let reason = published_object(&too_long).unwrap_err();
+        assert!(reason.starts_with("it has 34 components: at most 33 are possible "), "{reason}");
+        let reason = "it has 33 components: at most 32 are possible for a prefix: NFD and Namewire accept no more";
         assert_eq!(
             [prefix_name, published_name].map(|parse| parse(&of(33)).unwrap_err()),
             [reason; 2]

@@ -65,7 +65,7 @@ pub(super) struct Options {
 /// Serves PREFIX/ping until interrupted; compatible with ndnpingserver.
 #[derive(Args, Debug)]
 pub(super) struct ServerOptions {
-    /// Prefix to serve
+    /// Prefix to serve, of at most 31 components
     #[arg(value_parser = pinged_prefix)]
     prefix: Name,
     /// Content of each response [default: a short text]

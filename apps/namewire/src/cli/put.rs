@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::Args;
 use namewire_http::ProgramMetric;
-use ndn_client::{Content, PublishError, PublishOptions, PublishedObject};
+use ndn_client::{Content, PublishError, PublishOptions, PublishedObject, split_version};
 use ndn_packet::{MAX_PACKET_SIZE, Name};
 use serde_json::json;
 
-use super::arguments::{check_served, duration, positive_duration, published_name, size};
+use super::arguments::{check_served, duration, positive_duration, published_object, size};
 use super::connect::{ConnectOptions, block_on_until_done, unless_turned_away};
 use super::connection::{open_within, while_connected};
 use super::diagnose::note_other_producers;
@@ -27,8 +27,8 @@ use super::scrape::MetricsOptions;
 /// starts again; with `namewire serve`, the version of a file is its modification time.
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// Name of the object, without version, or with it as the last component in place of --version
-    #[arg(value_parser = published_name)]
+    /// Name of the object. A version at its end is the version of the object, as --version is
+    #[arg(value_parser = published_object)]
     name: Name,
     /// The file, `-` for standard input
     #[arg(default_value = "-")]
@@ -70,7 +70,7 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
-    let (name, version) = object_of(&options.name, options.version)?;
+    let (name, version) = split_version(&options.name, options.version).map_err(failure)?;
     check_served(&name, options.force).map_err(Failure::Usage)?;
     let publishing = PublishOptions {
         version,
@@ -113,25 +113,6 @@ pub(super) fn run(options: &Options) -> Outcome {
         }
         Ok(())
     })
-}
-
-/// The name of the object and its version, which may be the last component: consumers take it for the version, and ask for
-/// segments below it.
-fn object_of(name: &Name, version: Option<u64>) -> Outcome<(Name, Option<u64>)> {
-    let wrong = |reason: String| Err(Failure::Usage(format!("{name}: {reason}")));
-    let Some(last) = name.as_ref().last() else { return Ok((name.clone(), version)) };
-    if last.as_segment().is_some() {
-        return wrong(format!(
-            "{last} is the number of a segment; segments are numbered below the name and the version of an object"
-        ));
-    }
-    match (last.as_version(), version) {
-        (None, _) => Ok((name.clone(), version)),
-        (Some(own), Some(other)) if own != other => {
-            wrong(format!("its version is {own}, that of --version {other}"))
-        }
-        (own, _) => Ok((name.as_ref().parent().to_name(), own)),
-    }
 }
 
 /// The counters of a published object as metrics.
@@ -216,29 +197,9 @@ fn failure(error: PublishError) -> Failure {
         error.into()
     } else if matches!(error, PublishError::SegmentTooLong { .. }) {
         Failure::Usage(format!("--segment-size: {error}"))
+    } else if let PublishError::OtherVersion { name, own, other } = error {
+        Failure::Usage(format!("{name}: its version is {own}, that of --version {other}"))
     } else {
         Failure::Usage(error.to_string())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn version_at_the_end_of_a_name_is_that_of_the_object() {
-        let object = |uri: &str, version| object_of(&uri.parse().unwrap(), version);
-        let split = |uri: &str, version| {
-            let (name, version) = object(uri, version).unwrap();
-            (name.to_string(), version)
-        };
-        assert_eq!(split("/a/v=7", None), ("/a".to_owned(), Some(7)));
-        assert_eq!(split("/a/v=7", Some(7)), ("/a".to_owned(), Some(7)));
-        assert_eq!(split("/a", Some(7)), ("/a".to_owned(), Some(7)));
-        assert_eq!(split("/v=1/seg=2/a", None), ("/v=1/seg=2/a".to_owned(), None));
-        assert_eq!(split("/", None), ("/".to_owned(), None));
-        let refused = |uri: &str| object(uri, Some(8)).unwrap_err().to_string();
-        assert_eq!(refused("/a/v=7"), "/a/v=7: its version is 7, that of --version 8");
-        assert!(refused("/a/seg=3").starts_with("/a/seg=3: seg=3 is the number of a segment"));
     }
 }
