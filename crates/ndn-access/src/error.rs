@@ -166,6 +166,8 @@ impl From<CommandError> for AccessError {
             cause.into()
         } else if let CommandError::Fetch { error, .. } = error {
             error.into()
+        } else if matches!(error, CommandError::Unsent { .. }) {
+            Self::new(ErrorKind::Invalid, "")
         } else {
             Self::new(ErrorKind::Unusable, "")
         };
@@ -281,6 +283,14 @@ mod tests {
 
     fn failed(failure: FetchFailure) -> ErrorKind {
         AccessError::from(FetchError::Failed { name: "/x".to_owned(), failure }).kind()
+    }
+
+    #[test]
+    fn command_that_cannot_be_sent_is_the_callers() {
+        let (command, error) = ("rib/register".to_owned(), ExpressError::TooLong(9000));
+        let unsent = AccessError::from(CommandError::Unsent { command, error });
+        assert_eq!(unsent.kind(), ErrorKind::Invalid);
+        assert!(unsent.to_string().starts_with("rib/register cannot be sent: "), "{unsent}");
     }
 
     #[test]

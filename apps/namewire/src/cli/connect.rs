@@ -343,11 +343,16 @@ pub(super) fn note_nothing() {
     IS_NOTED.store(true, Ordering::Relaxed);
 }
 
+/// Whether nothing was said so far of a forwarder that is stopped; the caller says it.
+pub(super) fn is_noted_first() -> bool {
+    !IS_NOTED.swap(true, Ordering::Relaxed)
+}
+
 /// Says once that a signal has stopped the process of a forwarder that a command has connected to: the command waits for its
 /// answers, for many seconds.
 pub(super) fn note_stopped(forwarder: &dyn fmt::Display, process: Option<i32>) {
     if let Some(stopped) = process.and_then(StoppedProcess::with_id)
-        && !IS_NOTED.swap(true, Ordering::Relaxed)
+        && is_noted_first()
     {
         output::note(&format_args!(
             "namewire: waiting for the forwarder at {forwarder}: {stopped}"
@@ -379,6 +384,8 @@ pub(super) fn is_unanswered(error: &CommandError) -> bool {
 fn for_reason(failure: Failure, reason: String) -> Failure {
     if let Failure::Unregistered(cause) = failure {
         Failure::Unregistered(Box::new(for_reason(*cause, reason)))
+    } else if let Failure::Reported(cause) = failure {
+        Failure::Reported(Box::new(for_reason(*cause, reason)))
     } else if matches!(failure, Failure::NoAnswer(_)) {
         Failure::NoAnswer(reason)
     } else {
@@ -466,6 +473,10 @@ fn hint_of_refusal(address: &ForwarderAddress, error: &CommandError) -> String {
         }
         ForwarderAddress::Udp { .. } | ForwarderAddress::WebTransport(_) => false,
     };
+    if matches!(error, CommandError::Unsent { .. }) {
+        // The forwarder knows nothing of it.
+        return String::new();
+    }
     if is_of_host {
         return if matches!(error, CommandError::NoAnswer(_)) {
             why_silent(address)
@@ -483,14 +494,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn command_that_was_not_sent_is_not_refused() {
+        let remote: ForwarderAddress = "udp4://192.0.2.1:6363".parse().unwrap();
+        let command = "rib/register".to_owned();
+        let unsent = CommandError::Unsent { command, error: ExpressError::TooLong(9000) };
+        assert_eq!(hint_of_refusal(&remote, &unsent), "");
+        let malformed = CommandError::NoAnswer(ExpressError::Closed);
+        assert_eq!(hint_of_refusal(&remote, &malformed), HINT_OF_LOCALHOP);
+    }
+
+    #[test]
     fn failures_keep_their_kind_when_the_forwarder_is_stopped() {
         let silent = || Failure::NoAnswer("no answer".to_owned());
         let explained = |failure| for_reason(failure, "it is stopped".to_owned());
         let unregistered = explained(Failure::Unregistered(Box::new(silent())));
         assert!(matches!(unregistered, Failure::Unregistered(_)), "ndnpoke has a status for it");
+        let reported = explained(Failure::Reported(Box::new(silent())));
+        assert!(matches!(reported, Failure::Reported(_)), "it is not reported again");
         let other = Failure::Usage("wrong".to_owned());
-        let texts =
-            [unregistered, explained(silent()), explained(other)].map(|one| one.to_string());
-        assert_eq!(texts, ["it is stopped", "it is stopped", "wrong"]);
+        let texts = [unregistered, reported, explained(silent()), explained(other)];
+        let texts = texts.map(|one| one.to_string());
+        assert_eq!(texts, ["it is stopped", "it is stopped", "it is stopped", "wrong"]);
     }
 }

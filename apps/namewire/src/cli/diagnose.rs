@@ -81,6 +81,8 @@ pub(super) async fn cause(endpoint: &Endpoint, name: &Name) -> Option<Cause> {
 pub(super) enum Cause {
     /// Datagrams to the forwarder at this address are refused.
     NotListening(ForwarderAddress),
+    /// A signal has stopped the forwarder.
+    Stopped(StoppedProcess),
     /// The forwarder has reached its limit of faces.
     FacesFull(FaceLimit),
     /// The forwarder has no route; faces to these peers of its configuration do not exist.
@@ -95,6 +97,7 @@ impl fmt::Display for Cause {
             Self::NotListening(address) => {
                 write!(formatter, "no socket listens at {address}: datagrams to it are refused")
             }
+            Self::Stopped(stopped) => write!(formatter, "the forwarder does not run: {stopped}"),
             Self::FacesFull(limit) => {
                 let limit = super::connect::for_people(limit);
                 write!(formatter, "the forwarder has reached its limit of faces: {limit}")
@@ -235,9 +238,9 @@ async fn find(endpoint: &Endpoint, name: &Name) -> Option<Cause> {
     if !matches!(address, ForwarderAddress::Unix(_)) {
         return None;
     }
-    // The command has said so, or its failure will: [`super::connect::with_stopped_forwarder`].
-    if endpoint.forwarder_process().and_then(StoppedProcess::with_id).is_some() {
-        return None;
+    if let Some(stopped) = endpoint.forwarder_process().and_then(StoppedProcess::with_id) {
+        // A failure for lack of an answer has it as its text: [`super::connect::with_stopped_forwarder`].
+        return super::connect::is_noted_first().then_some(Cause::Stopped(stopped));
     }
     let limit = control_queries::soon(endpoint, |client| client.face_limit().ok()).await;
     if let Some(limit) = limit.filter(FaceLimit::is_reached) {

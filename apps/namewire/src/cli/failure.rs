@@ -13,8 +13,8 @@ use crate::config::text::without_numbers;
 /// Notes on all commands, shown in `namewire --help` and the man pages.
 pub(super) const NOTES: &str = "Durations and sizes have a unit; 0 needs none:\n  \
     ns, us, ms, s, min, h     durations: 20us, 250ms, 1.5s\n  \
-    B, kB, MB, GB, TB         powers of 1000, also k, M, G, T: 8800B, 1.5MB, 8k\n  \
-    KiB, MiB, GiB, TiB        powers of 1024, also Ki, Mi, Gi, Ti: 64KiB, 2GiB\n\n\
+    B, kB, MB, GB, TB         sizes, by 1000, also k, M, G, T: 8800B, 1.5MB, 8k\n  \
+    KiB, MiB, GiB, TiB        sizes, by 1024, also Ki, Mi, Gi, Ti: 64KiB, 2GiB\n\n\
     Exit status:\n  \
     0    success\n  \
     1    failure: a forwarder or an application (by an application Nack, too)\n       \
@@ -100,7 +100,12 @@ impl Failure {
 
     /// Whether it is a lack of Data.
     pub(super) fn is_unanswered(&self) -> bool {
-        matches!(self, Self::NoAnswer(_) | Self::Nacked(_) | Self::NoRoute(_))
+        matches!(self.itself(), Self::NoAnswer(_) | Self::Nacked(_) | Self::NoRoute(_))
+    }
+
+    /// The failure, also of one that was reported when it occurred.
+    pub(super) fn itself(&self) -> &Self {
+        if let Self::Reported(reason) = self { reason.itself() } else { self }
     }
 
     /// It as JSON, for standard error.
@@ -238,6 +243,15 @@ mod tests {
         let failure = Failure::Usage(lines(&["a: one".to_owned(), "b: two".to_owned()]));
         assert_eq!(failure.to_string(), "a: one\nnamewire: b: two");
         assert_eq!(failure.to_json()["failure"]["message"], "a: one\nb: two");
+    }
+
+    #[test]
+    fn reported_failure_keeps_its_kind() {
+        let reported = |failure| Failure::Reported(Box::new(failure));
+        assert!(reported(Failure::NoRoute(String::new())).is_unanswered());
+        assert!(!reported(Failure::Failed(String::new())).is_unanswered());
+        let failure = reported(Failure::Unverified(String::new()));
+        assert!(matches!(failure.itself(), Failure::Unverified(_)));
     }
 
     #[test]

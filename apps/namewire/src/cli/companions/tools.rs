@@ -42,7 +42,7 @@ enum ExitStatus {
 
 impl ExitStatus {
     fn of(self, failure: &Failure) -> u8 {
-        match (self, failure) {
+        match (self, failure.itself()) {
             (Self::Own, _) => failure.status(),
             (_, Failure::OutputClosed) => 0,
             (_, Failure::Interrupted) => failure.status(),
@@ -582,6 +582,15 @@ mod tests {
         let (tool, rest) = find(words[0].to_str().unwrap(), &words[1..]).unwrap();
         let arguments = tool.translate(rest)?;
         Ok(arguments.join(OsStr::new(" ")).into_string().unwrap())
+    }
+
+    #[test]
+    fn failure_that_was_reported_when_it_occurred_has_its_status() {
+        let failure =
+            || Failure::Reported(Box::new(Failure::Unverified("not verified".to_owned())));
+        assert_eq!(ExitStatus::Chunks.of(&failure()), 5);
+        assert_eq!(ExitStatus::Own.of(&failure()), 5);
+        assert_eq!(ExitStatus::Plain.of(&failure()), 1);
     }
 
     #[test]
