@@ -215,7 +215,7 @@ fn warnings_of(printed: &str) -> String {
             && line.as_bytes().get(4) == Some(&b'-');
         has_time || line.starts_with('{') || line.starts_with("namewire: ")
     };
-    let mut is_shown = true;
+    let mut is_shown = !printed.lines().any(is_first);
     let filter = |&line: &&str| {
         if is_first(line) {
             is_shown = !is_quiet(line);
@@ -374,6 +374,8 @@ mod tests {
                     2026-01-01T00:00:00Z DEBUG namewire: more";
         let warnings = "2026-01-01T00:00:00Z  WARN namewire: no key\nnamewire: warning: unused";
         assert_eq!(warnings_of(text), warnings);
+        assert_eq!(warnings_of(&format!("the rest of an entry\n{text}")), warnings);
+        assert_eq!(warnings_of("not a log"), "not a log");
         let json = "{\"level\":\"info\",\"message\":\"a\"}\n{\"level\":\"warn\"}";
         assert_eq!(warnings_of(json), "{\"level\":\"warn\"}");
     }

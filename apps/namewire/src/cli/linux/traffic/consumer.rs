@@ -125,8 +125,8 @@ struct File {
 fn warn_of_long_names(patterns: &[ConsumerPattern]) {
     let is_long = |pattern: &&ConsumerPattern| pattern.components > NAME_COMPONENTS_MAX;
     for ConsumerPattern { prefix, components, .. } in patterns.iter().filter(is_long) {
-        output::note(&format_args!(
-            "namewire: warning: names below {prefix} have {components} components: forwarders of this kind take \
+        output::warn(&format_args!(
+            "names below {prefix} have {components} components: forwarders of this kind take \
              {NAME_COMPONENTS_MAX} at most, and drop their Interests"
         ));
     }
