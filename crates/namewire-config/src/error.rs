@@ -93,7 +93,7 @@ impl ConfigError {
 
     pub(crate) fn nfd_conf(origin: &str) -> Self {
         let message = "this is a configuration of NFD: `namewire run --nfd-conf FILE` uses it, \
-                       `namewire config convert FILE` converts it";
+                       `namewire config convert FILE` checks and converts it";
         Self::whole_file(origin, message.to_owned())
     }
 

@@ -20,6 +20,10 @@ impl FileSource for Root {
         Ok(Opened { file: Box::new(file), stat })
     }
 
+    fn check_directory(&self, path: &Path) -> Result<(), OpenFailure> {
+        self.open_any(path).map(drop)
+    }
+
     fn list(&self, path: &Path) -> Result<SourceListing, ListFailure> {
         let (directory, stat) = self.open_any(path)?;
         if stat.kind != FileKind::Directory {

@@ -316,6 +316,8 @@ impl Service {
     ) -> Result<FileMetadata, Rejection> {
         let stat = self.noted(target, target.mount.source.stat(&target.path))?;
         if stat.kind == FileKind::Directory {
+            // A listing that cannot be read is never announced, either.
+            self.noted(target, target.mount.source.check_directory(&target.path))?;
             // Both kinds of metadata name the listing.
             let version = self.version(&target.mount, &target.name, &stat);
             return Ok(FileMetadata::new(target.listing_name(version), &stat, None));

@@ -24,6 +24,15 @@ pub trait FileSource: Send + Sync + Debug {
     /// It is not served, it is no regular file, or the source does not answer.
     fn open_file(&self, path: &Path) -> Result<Opened, OpenFailure>;
 
+    /// Whether a directory may be listed.
+    ///
+    /// # Errors
+    /// Why not; where only listing it shows that, none.
+    fn check_directory(&self, path: &Path) -> Result<(), OpenFailure> {
+        let _ = path;
+        Ok(())
+    }
+
     /// The served entries of a directory, in any order.
     ///
     /// # Errors

@@ -74,8 +74,10 @@ pub(super) fn run(options: &Options) -> Outcome {
 
 async fn info(common: &CommonOptions) -> Outcome {
     let endpoint = common.connect.open_as_operator().await?;
+    let info = endpoint.management().cs_info().await?;
+    // The control socket blocks this thread: an interruption ends only the query before it.
     let policy = control_queries::cs_policy(&endpoint);
-    show(&endpoint, &endpoint.management().cs_info().await?, policy.as_deref(), common.json)
+    show(&endpoint, &info, policy.as_deref(), common.json)
 }
 
 async fn configure(

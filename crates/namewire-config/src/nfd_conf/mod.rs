@@ -81,6 +81,12 @@ pub fn load(path: &Path, ports: &FreePorts) -> Result<NfdConf, NfdConfError> {
     if text.is_empty() && path.is_file() {
         return Err(wrong(FILE_IS_EMPTY));
     }
+    if text.parse::<toml::Table>().is_ok_and(|table| !table.is_empty()) {
+        return Err(wrong(
+            "this is TOML, not a configuration of NFD: `namewire run --config FILE` uses it, `namewire config check FILE` \
+             checks it",
+        ));
+    }
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let directory = path.parent().unwrap_or(Path::new(""));
     parse(&origin, &text, directory, ports, &mut |file| read(&directory.join(file)))

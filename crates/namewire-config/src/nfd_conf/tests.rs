@@ -421,6 +421,7 @@ fn missing_listeners_are_reported_with_the_file_name() {
         (&b""[..], "the file is empty"),
         (b"; only a comment\n", "all listeners are off"),
         (b"\x06\xfd\xff", "binary file"),
+        (b"[forwarder]\nworkers = 2\n", "this is TOML, not a configuration of NFD"),
     ] {
         let reported = reported(content);
         assert!(reported.starts_with(&begins) && reported.contains(output), "{reported}");

@@ -126,4 +126,12 @@ async fn unreadable_file_is_refused() {
     assert_eq!(content == b"denied", !readable, "the consumer learns why");
     // A copy of the directory fails, and does not seem complete.
     assert_eq!(bed.fetch("/x").await.unwrap(), b"file\0");
+    bed.write("directory/file", b"content");
+    let directory = bed.path("directory");
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o0)).unwrap();
+    for name in ["/x/directory/32=metadata", "/x/directory/32=ls/32=metadata"] {
+        let (_, content) = bed.express(name, true).await.unwrap();
+        assert_eq!(content == b"denied", !readable, "{name}");
+    }
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o700)).unwrap();
 }

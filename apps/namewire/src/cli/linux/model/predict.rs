@@ -6,6 +6,7 @@
 )]
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -196,6 +197,20 @@ impl Candidate {
     }
 }
 
+impl fmt::Display for Candidate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { setting, capacity, interval } = self;
+        let counted = output::counted(setting.workers as u64, "worker");
+        match interval {
+            Some(Interval { probability, .. }) => write!(
+                formatter,
+                "{counted}: {capacity:.0} Interests/s, enough with probability {probability:.4}"
+            ),
+            None => write!(formatter, "{counted}: about {capacity:.0} Interests/s, not enough"),
+        }
+    }
+}
+
 fn check_placement(calibration: &Calibration, placement: Placement) -> Outcome {
     if calibration.answers(placement) {
         return Ok(());
@@ -234,10 +249,9 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
         if limit < 0.9 * options.rate {
             continue;
         }
-        let counted = output::counted(workers as u64, "worker");
-        output::note(&format_args!("predicting the capacity of {counted}"));
         let candidate =
             Candidate::of(&calibration, setting, window, options.unsatisfied, options.confidence)?;
+        output::note(&candidate);
         let is_enough = candidate.enough(options.confidence).is_some();
         considered.push(candidate);
         if is_enough {
