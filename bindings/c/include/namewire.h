@@ -188,7 +188,8 @@ struct namewire_serve_options {
 	const char *manifest_directory;
 };
 
-/* Publishes a copy of `length` bytes as the current version of an object: every segment is signed. */
+/* Publishes a copy of `length` bytes as the current version of an object: every segment is signed. A version at the end of the name
+ * is that of the object. */
 struct namewire_service *namewire_publish(struct namewire_context *context, const char *name, const void *content,
 	size_t length, const struct namewire_serve_options *options, struct namewire_error *error);
 

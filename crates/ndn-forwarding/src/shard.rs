@@ -9,7 +9,7 @@ use ndn_table::{
     DeadNonceList, FaceIndex, FibSearch, FibSnapshot, LedgerReport, NameHasher, NextHop,
     PREFIX_HASHES_MAX, Pcct, PcctConfig, TimerWheel, Token,
 };
-use ndn_types::{NANOS_PER_MILLI, PrincipalIndex, Timestamp};
+use ndn_types::{NANOS_PER_MILLI, PrincipalIndex, PrincipalKey, Timestamp};
 
 use crate::descriptor::{Descriptor, Flags};
 use crate::dispatch::{AddressedMessage, ShardMessage};
@@ -287,10 +287,11 @@ impl Shard {
         }
     }
 
-    /// The principal that packets of a face are charged to.
+    /// The account of the principal that packets of a face are charged to: a user or a site.
     #[must_use]
-    pub fn principal(&self, face: FaceIndex) -> PrincipalIndex {
-        self.tables.faces.principal(face).unwrap_or(PrincipalIndex::OTHER)
+    pub fn account(&self, face: FaceIndex) -> PrincipalKey {
+        let principal = self.tables.faces.principal(face).unwrap_or(PrincipalIndex::OTHER);
+        self.tables.pcct.ledger().key(principal).account()
     }
 
     /// The places of the tables of the PIT that principals hold.

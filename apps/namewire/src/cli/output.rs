@@ -197,7 +197,11 @@ pub(super) fn span_for_people(milliseconds: u64) -> String {
 
 /// Whether a character could change the terminal, or the order of others in a line.
 pub(super) fn changes_terminal(character: char) -> bool {
-    character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let reorders = matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    character.is_control() || reorders
 }
 
 /// JSON of one or more lines, with escapes for characters that could change the terminal.

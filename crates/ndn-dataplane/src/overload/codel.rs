@@ -60,7 +60,7 @@ impl Codel {
         self.is_signalling = false;
     }
 
-    /// Whether the last packet has waited for longer than the target.
+    /// Whether the queue is at its target or above.
     pub(crate) fn is_long(&self) -> bool {
         self.too_long_at.is_some()
     }

@@ -18,7 +18,7 @@ use ndn_forwarding::{
 use ndn_packet::{DataBuilder, Interest, InterestBuilder, Name, SignatureInfo, SignatureType};
 use ndn_ring::PacketPool;
 use ndn_table::{FaceIndex, FibConfig, FibWriter, NameHasher, NextHop, PcctConfig};
-use ndn_types::{PrincipalIndex, Scope, Timestamp};
+use ndn_types::{PrincipalKey, Scope, Timestamp};
 
 use super::{InterestQueue, OverloadOptions, QueueVerdict, ShedAction};
 
@@ -154,7 +154,7 @@ impl World {
                 let Some(packet) = self.interests.pop_front() else { break };
                 match self
                     .control
-                    .dequeue(self.now, packet.since, false, || Some(PrincipalIndex::OTHER))
+                    .dequeue(self.now, packet.since, false, || Some(PrincipalKey::OTHER))
                 {
                     QueueVerdict::Drop => {
                         self.shed += 1;

@@ -8,7 +8,7 @@ mod codel;
 
 use std::time::Duration;
 
-use ndn_types::{PrincipalIndex, Timestamp, duration_ns};
+use ndn_types::{PrincipalKey, Timestamp, duration_ns};
 
 pub(crate) use codel::Codel;
 
@@ -71,13 +71,13 @@ pub(crate) struct InterestQueue {
     sheds: Codel,
     shed_after_ns: u64,
     shed: ShedAction,
-    /// Refusals that are due, and whose Interests they are.
+    /// Refusals that are due, and the account that they wait for.
     due: u32,
     majority: Majority,
 }
 
 impl InterestQueue {
-    /// Maximum number of refusals that wait for an Interest of the majority; further ones are forgotten.
+    /// Maximum number of refusals that wait; further ones are forgotten.
     const DUE_MAX: u32 = 64;
 
     pub(crate) fn new(options: &OverloadOptions) -> Self {
@@ -93,15 +93,15 @@ impl InterestQueue {
     }
 
     /// An Interest leaves the queue and has waited since `since`. Returns the verdict on it. A full queue counts as one
-    /// in which Interests wait for too long: it drops them at its tail. `principal` is that of the Interest; none if it cannot be
-    /// refused.
+    /// in which Interests wait for too long: it drops them at its tail. `account` is that of the principal that has sent the
+    /// Interest; none if it cannot be refused.
     #[inline]
     pub(crate) fn dequeue(
         &mut self,
         now: Timestamp,
         since: Timestamp,
         is_full: bool,
-        principal: impl FnOnce() -> Option<PrincipalIndex>,
+        account: impl FnOnce() -> Option<PrincipalKey>,
     ) -> QueueVerdict {
         let mut sojourn_ns = now.nanos_since(since);
         if is_full {
@@ -110,7 +110,7 @@ impl InterestQueue {
         let marks = self.marks.dequeue(now, sojourn_ns);
         if sojourn_ns < self.shed_after_ns {
             self.sheds.note_short_queue();
-        } else if self.refuses(now, sojourn_ns, principal()) {
+        } else if self.refuses(now, sojourn_ns, account()) {
             match self.shed {
                 ShedAction::Nack => return QueueVerdict::Nack,
                 ShedAction::Drop => return QueueVerdict::Drop,
@@ -120,23 +120,19 @@ impl InterestQueue {
         if marks { QueueVerdict::Mark } else { QueueVerdict::Pass }
     }
 
-    /// Whether to refuse an Interest of a queue that is too long. What one principal sends makes no other one pay: a refusal
-    /// waits for an Interest of the principal that most Interests are of.
+    /// Whether to refuse an Interest of a queue that is too long. A refusal waits for an Interest of the account that sends more than
+    /// half, if there is one: others do not pay for it.
     #[cold]
-    fn refuses(
-        &mut self,
-        now: Timestamp,
-        sojourn_ns: u64,
-        principal: Option<PrincipalIndex>,
-    ) -> bool {
+    fn refuses(&mut self, now: Timestamp, sojourn_ns: u64, account: Option<PrincipalKey>) -> bool {
         if !self.sheds.is_long() {
             (self.due, self.majority) = (0, Majority::default());
         }
         let is_due = self.sheds.dequeue(now, sojourn_ns);
+        // A signal for what cannot be refused is used up: it is not paid by those whose Interests can.
+        let Some(account) = account else { return is_due };
         self.due = Self::DUE_MAX.min(self.due + u32::from(is_due));
-        let Some(principal) = principal else { return false };
-        self.majority.count(principal);
-        let refuses = self.due > 0 && self.majority.is_of(principal);
+        self.majority.count(account);
+        let refuses = self.due > 0 && self.majority.is_of(account);
         self.due -= u32::from(refuses);
         refuses
     }
@@ -149,28 +145,34 @@ impl InterestQueue {
     }
 }
 
-/// The principal that most of the latest Interests are of, if there is one (Boyer and Moore, "MJRTY - A Fast Majority Vote
-/// Algorithm", 1991): else one of those that many are of.
-#[derive(Debug, Clone, Default)]
+/// The account that more than half of the latest Interests are of (Boyer and Moore, "MJRTY - A Fast Majority Vote Algorithm", 1991).
+/// Without such an account, it is any of them, about as often as it sends.
+#[derive(Debug, Clone)]
 struct Majority {
-    principal: PrincipalIndex,
+    account: PrincipalKey,
     votes: u32,
 }
 
-impl Majority {
-    /// Votes that count at most, so that another principal can become the majority.
-    const VOTES_MAX: u32 = 1024;
+impl Default for Majority {
+    fn default() -> Self {
+        Self { account: PrincipalKey::OTHER, votes: 0 }
+    }
+}
 
-    fn count(&mut self, principal: PrincipalIndex) {
+impl Majority {
+    /// Votes that count at most, so that another account can become the majority.
+    const VOTES_MAX: u32 = 128;
+
+    fn count(&mut self, account: PrincipalKey) {
         if self.votes == 0 {
-            self.principal = principal;
+            self.account = account;
         }
-        let is_for = principal == self.principal;
+        let is_for = account == self.account;
         self.votes = if is_for { Self::VOTES_MAX.min(self.votes + 1) } else { self.votes - 1 };
     }
 
-    fn is_of(&self, principal: PrincipalIndex) -> bool {
-        self.votes > 0 && self.principal == principal
+    fn is_of(&self, account: PrincipalKey) -> bool {
+        self.votes > 0 && self.account == account
     }
 }
 
@@ -179,13 +181,29 @@ mod harness;
 
 #[cfg(test)]
 mod tests {
-    use ndn_types::{Capacity, Ledger, PrincipalKey, Reserves};
-
     use super::*;
 
     #[expect(clippy::unnecessary_wraps, reason = "the argument of a queue")]
-    fn one_principal() -> Option<PrincipalIndex> {
-        Some(PrincipalIndex::OTHER)
+    fn one_account() -> Option<PrincipalKey> {
+        Some(PrincipalKey::OTHER)
+    }
+
+    /// The account of a host.
+    fn host(number: u8) -> PrincipalKey {
+        PrincipalKey::remote(([192, 0, 2, number], 6363).into()).account()
+    }
+
+    /// The verdict on an Interest that leaves at this time after 30 ms.
+    fn verdict(queue: &mut InterestQueue, millis: u64, of: Option<PrincipalKey>) -> QueueVerdict {
+        let now = Timestamp::from_millis(millis);
+        queue.dequeue(now, Timestamp::from_millis(millis - 30), false, || of)
+    }
+
+    fn queue_that_drops() -> InterestQueue {
+        InterestQueue::new(&OverloadOptions {
+            shed: ShedAction::Drop,
+            ..OverloadOptions::default()
+        })
     }
 
     #[test]
@@ -196,50 +214,64 @@ mod tests {
             let mut last = QueueVerdict::Pass;
             for millis in (1000..=1100).step_by(20) {
                 let now = Timestamp::from_millis(millis);
-                last = queue.dequeue(now, now, is_full, one_principal);
+                last = queue.dequeue(now, now, is_full, one_account);
             }
             assert_eq!(last, expected);
         }
     }
 
-    ndn_types::resource! {
-        /// Nothing that is held.
-        struct Nothing = "nothing";
-    }
-
     #[test]
-    fn refused_interests_are_those_of_the_principal_that_sends_most() {
-        let mut ledger = Ledger::<Nothing, 1>::new([Capacity::of(1)], Reserves::NONE);
-        let [attacker, bystander] = [1, 2]
-            .map(|host| ledger.attach(PrincipalKey::remote(([192, 0, 2, host], 6363).into())));
-        let options = OverloadOptions { shed: ShedAction::Drop, ..OverloadOptions::default() };
-        let mut queue = InterestQueue::new(&options);
+    fn refused_interests_are_those_of_the_account_that_sends_most() {
+        let (attacker, bystander) = (host(1), host(2));
+        let mut queue = queue_that_drops();
         // Every tenth Interest is of the other one, also the first.
-        let refused = |queue: &mut InterestQueue, most, few, millis: std::ops::Range<u64>| {
+        let refused = |queue: &mut InterestQueue, most, few, times: std::ops::Range<u64>| {
             let mut refused = [0, 0];
-            for millis in millis {
-                let now = Timestamp::from_millis(millis);
-                let since = Timestamp::from_millis(millis - 30);
-                let principal = if millis % 10 == 0 { few } else { most };
-                let verdict = queue.dequeue(now, since, false, || Some(principal));
-                refused[usize::from(principal == few)] += u32::from(verdict == QueueVerdict::Drop);
+            for millis in times {
+                let account = if millis % 10 == 0 { few } else { most };
+                let is_refused = verdict(queue, millis, Some(account)) == QueueVerdict::Drop;
+                refused[usize::from(account == few)] += u32::from(is_refused);
             }
             refused
         };
         let [of_most, of_few] = refused(&mut queue, attacker, bystander, 1000..4000);
         assert!(of_most > 100 && of_few == 0, "{of_most} {of_few}");
         // What they send is the other way round: so is who pays, after a while.
-        refused(&mut queue, bystander, attacker, 4000..6000);
-        let [of_most, of_few] = refused(&mut queue, bystander, attacker, 6000..9000);
+        refused(&mut queue, bystander, attacker, 4000..4400);
+        let [of_most, of_few] = refused(&mut queue, bystander, attacker, 4400..6000);
         assert!(of_most > 100 && of_few == 0, "{of_most} {of_few}");
-        // What cannot be refused does not end what is due.
-        for millis in 9000..9100 {
-            let now = Timestamp::from_millis(millis);
-            let verdict = queue.dequeue(now, Timestamp::from_millis(millis - 30), false, || None);
-            assert!(matches!(verdict, QueueVerdict::Pass | QueueVerdict::Mark), "{verdict:?}");
+    }
+
+    /// An attacker whose Interests cannot be refused any more does not make others pay for them.
+    #[test]
+    fn signals_for_what_cannot_be_refused_are_used_up() {
+        let mut queue = queue_that_drops();
+        let mut signals = [0, 0];
+        for millis in 1000..11_000 {
+            let of = (millis % 10 == 0).then_some(host(2));
+            let is_signal = verdict(&mut queue, millis, of) == QueueVerdict::Drop;
+            signals[usize::from(of.is_some())] += u32::from(is_signal);
         }
-        let [of_most, _] = refused(&mut queue, bystander, attacker, 9101..9105);
-        assert_eq!(of_most, 4);
+        let [of_others, refused] = signals;
+        assert!(of_others > 1000 && refused * 5 < of_others, "{signals:?}");
+    }
+
+    #[test]
+    fn short_queue_forgets_what_was_due() {
+        let mut queue = queue_that_drops();
+        for millis in 1000..4000 {
+            verdict(&mut queue, millis, Some(host(1)));
+        }
+        // Refusals are due that wait for the first one.
+        for millis in 4000..4100 {
+            assert_ne!(verdict(&mut queue, millis, Some(host(2))), QueueVerdict::Drop);
+        }
+        assert!((10..=InterestQueue::DUE_MAX).contains(&queue.due), "{}", queue.due);
+        let now = Timestamp::from_millis(4100);
+        assert_eq!(queue.dequeue(now, now, false, one_account), QueueVerdict::Pass);
+        let mut refused = (4101..4210)
+            .filter(|millis| verdict(&mut queue, *millis, Some(host(1))) == QueueVerdict::Drop);
+        assert_eq!(refused.next(), Some(4201));
     }
 
     #[test]
@@ -248,7 +280,7 @@ mod tests {
         let old = Timestamp::from_millis(1);
         for millis in (1000..2000).step_by(90) {
             assert_eq!(
-                queue.dequeue(Timestamp::from_millis(millis), old, true, one_principal),
+                queue.dequeue(Timestamp::from_millis(millis), old, true, one_account),
                 QueueVerdict::Pass
             );
             queue.note_empty();

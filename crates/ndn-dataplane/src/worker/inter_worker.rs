@@ -140,8 +140,8 @@ impl InterWorker {
         let room = BURST_SIZE - crossed.len();
         exchange.take_each(from, kind, count.min(room), |message, since| {
             if kind == PacketKind::Interest {
-                let principal = || message.received_on().map(|face| cx.shard.principal(face));
-                let verdict = interests[from].dequeue(now, since, is_full, principal);
+                let account = || message.received_on().map(|face| cx.shard.account(face));
+                let verdict = interests[from].dequeue(now, since, is_full, account);
                 if verdict != QueueVerdict::Pass
                     && apply_verdict(message, verdict, cx.overload, cx.pool)
                 {

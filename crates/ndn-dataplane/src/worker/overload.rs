@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ndn_counters::WorkerCounters;
 use ndn_face::{ChannelId, SocketDelay};
 use ndn_forwarding::{Burst, Counters, DropReason};
-use ndn_types::{PrincipalIndex, Timestamp};
+use ndn_types::{PrincipalKey, Timestamp};
 
 use crate::overload::{InterestQueue, OverloadOptions, QueueVerdict};
 
@@ -56,7 +56,7 @@ impl Overload {
             (*opened, *queue) = new();
         }
         // Peers of a socket are not distinguished.
-        queue.dequeue(now, waited.since, false, || Some(PrincipalIndex::OTHER))
+        queue.dequeue(now, waited.since, false, || Some(PrincipalKey::OTHER))
     }
 
     /// Notes that a read of a socket has found the end of its queue.

@@ -300,8 +300,7 @@ pub(in crate::cli) fn stop(options: &StopOptions) -> Outcome {
     check_program(pid)?;
     pidfd_send_signal(&process, Signal::TERM)
         .map_err(|error| failed(&format!("process {pid} cannot be stopped"), error))?;
-    let stopped = || StoppedProcess::with_id(pid.as_raw_nonzero().get());
-    if let Some(stopped) = stopped() {
+    if let Some(stopped) = StoppedProcess::with_id(pid.as_raw_nonzero().get()) {
         output::note(&format_args!("namewire: {stopped}, and the signal then ends it"));
     }
     let timeout = Timespec::try_from(options.timeout)
@@ -309,10 +308,7 @@ pub(in crate::cli) fn stop(options: &StopOptions) -> Outcome {
     let mut ends = [PollFd::new(&process, PollFlags::IN)];
     match poll(&mut ends, Some(&timeout)) {
         Ok(1) => Ok(output::print_line(&format!("stopped process {pid}"))?),
-        Ok(_) => Err(Failure::NoAnswer(match stopped() {
-            Some(stopped) => format!("{stopped}, and the signal then ends it"),
-            None => format!("process {pid} has not terminated yet"),
-        })),
+        Ok(_) => Err(Failure::NoAnswer(format!("process {pid} has not terminated yet"))),
         Err(error) => Err(failed("waiting for it to end", error)),
     }
 }

@@ -204,7 +204,7 @@ impl fmt::Display for Candidate {
         match interval {
             Some(Interval { probability, .. }) => write!(
                 formatter,
-                "{counted}: {capacity:.0} Interests/s, enough with probability {probability:.4}"
+                "{counted}: {capacity:.0} Interests/s; probability that it is enough: {probability:.4}"
             ),
             None => write!(formatter, "{counted}: about {capacity:.0} Interests/s, not enough"),
         }
@@ -234,6 +234,7 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
     check_placement(&calibration, placement)?;
     let window = Window { warm_up: 0.1, seconds: 0.2 };
     let mut considered: Vec<Candidate> = Vec::new();
+    output::note(&"simulating numbers of workers, some of which take a minute each");
     for workers in 1..=WORKERS_MAX {
         let setting = Setting {
             workers,
