@@ -310,7 +310,7 @@ mod tests {
         let denied = AccessError::from(FetchError::NotFound { name: "/x".to_owned(), content });
         assert_eq!(denied.kind(), ErrorKind::Denied);
         assert_eq!(denied.to_string(), "/x is not served: the server has no permission to read it");
-        let timeout = FetchFailure::Timeout { segment: 1, attempts: 2 };
+        let timeout = FetchFailure::Timeout { segment: 1, attempts: 2, waited };
         assert_eq!(failed(timeout), ErrorKind::Unanswered);
         let reason = NackReason::NO_ROUTE;
         assert_eq!(failed(FetchFailure::Nack { segment: 1, reason }), ErrorKind::Unreachable);

@@ -48,9 +48,10 @@ const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FetchFailure {
-    /// A segment reached the maximum number of attempts without an answer.
+    /// A segment was not answered in time.
     #[error(
-        "segment {segment} was not answered in {attempts} attempt{}",
+        "segment {segment} was not answered within {} s ({attempts} attempt{})",
+        waited.as_secs_f64(),
         if *.attempts == 1 { "" } else { "s" }
     )]
     Timeout {
@@ -58,6 +59,8 @@ pub enum FetchFailure {
         segment: u64,
         /// Number of attempts.
         attempts: u32,
+        /// Time since the first of them.
+        waited: Duration,
     },
     /// A segment reached the maximum number of Nacks.
     #[error("segment {segment} was answered with Nacks: {reason}")]
@@ -364,14 +367,13 @@ pub struct FetchOptions {
 }
 
 impl FetchOptions {
-    /// Sets the number of retransmissions, also of discovery. Interests are retransmitted at least
-    /// when they expire, so the maximum time without an answer is the lifetime times one more than
-    /// `retries`.
+    /// Sets the maximum time without an answer, the lifetime times one more than `retries`, and the maximum number of
+    /// retransmissions of discovery. Interests are retransmitted at least when they expire.
     pub fn give_up_after(&mut self, retries: u32) {
         self.config.retransmissions_max = retries;
         self.discovery_retransmissions = self.discovery_retransmissions.min(retries);
         let rto = &mut self.config.rto;
-        rto.max = rto.max.min(self.lifetime);
+        rto.max = self.lifetime;
         rto.min = rto.min.min(rto.max);
         rto.initial = rto.initial.min(rto.max);
     }

@@ -46,15 +46,18 @@ pub(crate) async fn fetch_segment(
     options: &FetchOptions,
 ) -> Result<ReceivedData, FetchError> {
     let name = found.segment_name(segment);
-    let attempts = options.config.retransmissions_max;
+    let interval = options.discovery_interval();
+    // They end with the last lifetime.
+    let before_last = options.lifetime.saturating_mul(options.config.retransmissions_max);
+    let retransmissions = before_last.as_nanos() / interval.as_nanos().max(1);
     let request = InterestRequest::new(name.clone())
         .lifetime(options.lifetime)
-        .retransmission_interval(options.discovery_interval())
-        .retransmissions(attempts);
+        .retransmission_interval(interval)
+        .retransmissions(u32::try_from(retransmissions).unwrap_or(u32::MAX));
     let failed = |failure| FetchError::Failed { name: found.prefix.to_uri(), failure };
     let received = handle.express(&request).await.map_err(|error| match error {
-        ExpressError::Timeout { attempts, .. } => {
-            failed(FetchFailure::Timeout { segment, attempts })
+        ExpressError::Timeout { attempts, waited, .. } => {
+            failed(FetchFailure::Timeout { segment, attempts, waited })
         }
         ExpressError::Nack { reason, .. } => failed(FetchFailure::Nack { segment, reason }),
         ExpressError::Closed => FetchError::Closed,

@@ -17,6 +17,8 @@ pub(super) struct Slot {
     pub(super) status: Status,
     /// Number of transmissions.
     pub(super) attempts: u32,
+    /// Number of Nacks, without those of an outage.
+    pub(super) nacks: u32,
     /// Number of answers that failed verification.
     pub(super) refused: u32,
     /// Whether the last of them was an application Nack.
@@ -24,6 +26,8 @@ pub(super) struct Slot {
     /// Sequence number and time of the last transmission.
     pub(super) sequence: u64,
     pub(super) sent_at: Duration,
+    /// The first transmission since an answer.
+    pub(super) unanswered_since: Option<Duration>,
     /// Sequence number and time of the last transmission declared lost.
     pub(super) given_up: Option<(u64, Duration)>,
 }
@@ -82,10 +86,12 @@ impl Segments {
         let slot = Slot {
             status,
             attempts: 0,
+            nacks: 0,
             refused: 0,
             refused_nack: false,
             sequence: 0,
             sent_at: Duration::ZERO,
+            unanswered_since: None,
             given_up: None,
         };
         self.slots.push_back(slot);

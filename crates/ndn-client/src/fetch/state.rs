@@ -23,8 +23,9 @@ pub struct FetchConfig {
     pub window: WindowMode,
     /// Bounds of the retransmission time-out.
     pub rto: RtoBounds,
-    /// Maximum number of retransmissions of one segment. Nacks that begin after the first Data fail
-    /// the fetch once no Data has come for `rto.max` times one more than this.
+    /// Number of lifetimes to wait longer than one: the fetch fails once a segment was not answered for `rto.max` times
+    /// one more than this since it was first sent, however often it was retransmitted, or once no Data has come for this time
+    /// after Nacks that began after the first Data. Also the maximum number of retransmissions after Nacks before it.
     pub retransmissions_max: u32,
     /// Maximum distance between the first segment not yet consumed and the last one requested:
     /// bounds the reorder memory.
@@ -77,6 +78,9 @@ pub enum BypassBy {
     /// With MustBeFresh.
     Fresh,
 }
+
+/// An Interest that is older than the longest time-out and this was not sent again because the process was stopped.
+const STOP_MIN: Duration = Duration::from_secs(1);
 
 /// Minimum distance in sending order at which an unanswered Interest counts as lost.
 const REORDER_MIN: u64 = 3;
@@ -302,11 +306,7 @@ impl FetchState {
         }
         if self.outage.is_some() || (!congested && self.progress.segments > 0) {
             self.wait_out(now, segment, slot.sequence, reason);
-        } else if self.allow_retransmission(
-            segment,
-            slot.attempts,
-            FetchFailure::Nack { segment, reason },
-        ) {
+        } else if self.allow_nack(segment, reason) {
             let pause = NACK_PAUSE.saturating_mul(slot.attempts);
             self.paused.push(Reverse((now + pause, segment)));
         }
@@ -323,6 +323,8 @@ impl FetchState {
             Some(delay) if delay < self.rtt.rto() => (sent.at + delay, DeadlineReason::Loss),
             _ => (sent.at + self.rtt.rto(), DeadlineReason::Timeout),
         });
+        let end = self.time_limit_end().map(|at| (at, DeadlineReason::Timeout));
+        let timeout = timeout.into_iter().chain(end).min_by_key(|(at, _)| *at);
         let pause = self.paused.peek().map(|Reverse((at, _))| *at);
         let outage = self.outage.as_ref().and_then(|outage| outage.resume_at);
         let pause = pause.into_iter().chain(outage).min().map(|at| (at, DeadlineReason::NackPause));
@@ -332,8 +334,9 @@ impl FetchState {
         }
     }
 
-    /// Declares expired Interests lost.
+    /// Declares expired Interests lost, and fails if the first missing segment was not answered in time.
     pub fn handle_timeout(&mut self, now: Duration) {
+        self.check_time_limit(now);
         while let Some(&Reverse((at, segment))) = self.paused.peek()
             && at <= now
         {
@@ -432,6 +435,7 @@ impl FetchState {
             slot.attempts += 1;
             slot.sequence = sequence;
             slot.sent_at = now;
+            slot.unanswered_since.get_or_insert(now);
         });
         Transmit {
             segment,
@@ -578,21 +582,49 @@ impl FetchState {
         self.window.on_lost();
         self.decrease(sent.sequence, congestion);
         self.doubts.1 += 1;
-        let failure = FetchFailure::Timeout { segment: sent.segment, attempts };
-        if self.allow_retransmission(sent.segment, attempts, failure) {
-            self.lost.push(Reverse(sent.segment));
-        }
+        self.lost.push(Reverse(sent.segment));
     }
 
-    fn allow_retransmission(&mut self, segment: u64, attempts: u32, failure: FetchFailure) -> bool {
+    /// Counts a Nack, which fails the fetch at the maximum number.
+    fn allow_nack(&mut self, segment: u64, reason: NackReason) -> bool {
+        let before = self.segments.update(segment, |slot| slot.nacks += 1);
         // While the end is unknown, a segment far ahead may not exist: only the first missing one
         // decides that the fetch fails.
         let may_not_exist = self.end.is_none() && segment != self.segments.base();
-        let allowed = attempts <= self.config.retransmissions_max || may_not_exist;
+        let retransmissions_max = self.config.retransmissions_max;
+        let allowed = may_not_exist || before.is_none_or(|slot| slot.nacks < retransmissions_max);
         if !allowed {
-            self.fail(failure);
+            self.fail(FetchFailure::Nack { segment, reason });
         }
         allowed
+    }
+}
+
+/// The limit of the time without an answer.
+impl FetchState {
+    fn time_limit(&self) -> Duration {
+        let lifetimes = self.config.retransmissions_max.saturating_add(1);
+        self.config.rto.max.saturating_mul(lifetimes)
+    }
+
+    /// When the fetch fails without an answer to the first missing segment. The later ones were first sent after it, and may not
+    /// exist while the end is unknown.
+    fn time_limit_end(&self) -> Option<Duration> {
+        let since = self.segments.slot(self.segments.base())?.unanswered_since?;
+        Some(since.saturating_add(self.time_limit()))
+    }
+
+    fn check_time_limit(&mut self, now: Duration) {
+        let segment = self.segments.base();
+        let is_over = self.time_limit_end().is_some_and(|end| end <= now);
+        let Some(slot) = self.segments.slot(segment).filter(|_| is_over) else { return };
+        let age = now.saturating_sub(slot.sent_at);
+        if slot.status == Status::InFlight && age > self.config.rto.max + STOP_MIN {
+            self.segments.update(segment, |slot| slot.unanswered_since = Some(now));
+            return;
+        }
+        let (attempts, waited) = (slot.attempts, self.time_limit());
+        self.fail(FetchFailure::Timeout { segment, attempts, waited });
     }
 }
 
@@ -615,7 +647,7 @@ impl FetchState {
     /// Keeps a segment, whose transmission of this sequence number was answered with a Nack, until
     /// the outage ends or it becomes a probe. The transmission is not counted as an attempt.
     fn wait_out(&mut self, now: Duration, segment: u64, sequence: u64, reason: NackReason) {
-        self.segments.update(segment, |slot| slot.attempts = slot.attempts.saturating_sub(1));
+        self.segments.update(segment, Slot::uncount);
         self.lost.push(Reverse(segment));
         let end = self.outage_end(now);
         let outage = self.outage.get_or_insert_with(|| Outage {
@@ -634,9 +666,8 @@ impl FetchState {
 
     /// When the fetch fails if the outage lasts: after as long as without any answer.
     fn outage_end(&self, now: Duration) -> Duration {
-        let attempts = self.config.retransmissions_max.saturating_add(1);
-        let timeout = self.config.rto.max.saturating_mul(attempts);
-        self.outage.as_ref().map_or(now, |outage| outage.since).saturating_add(timeout)
+        let since = self.outage.as_ref().map_or(now, |outage| outage.since);
+        since.saturating_add(self.time_limit())
     }
 
     fn end_outage_pause(&mut self, now: Duration) {
@@ -673,7 +704,7 @@ impl FetchState {
             }
             return;
         }
-        self.segments.update(segment, |slot| slot.attempts = slot.attempts.saturating_sub(1));
+        self.segments.update(segment, Slot::uncount);
         let since = *self.early_since.get_or_insert(now);
         let pause = now.saturating_sub(since).clamp(OUTAGE_PAUSE.0, OUTAGE_PAUSE.1);
         self.paused.push(Reverse((now + pause, segment)));
@@ -699,6 +730,7 @@ impl FetchState {
             slot.refused += 1;
             slot.refused_nack = refused == Refused::Nack;
             slot.attempts = 0;
+            slot.unanswered_since = None;
         });
         self.progress.refused += 1;
         if before.is_some_and(|slot| slot.refused >= REFUSED_MAX)
@@ -728,6 +760,12 @@ impl FetchState {
 }
 
 impl Slot {
+    /// Does not count the last transmission as an attempt.
+    fn uncount(&mut self) {
+        self.attempts = self.attempts.saturating_sub(1);
+        self.unanswered_since = None;
+    }
+
     /// Returns the method of requesting the segment again after a verification failure: after a Nack, both in turn.
     pub(super) fn cache_bypass(&self) -> Option<BypassBy> {
         let by_digest = !self.refused_nack || (self.refused + self.attempts).is_multiple_of(2);
@@ -763,6 +801,74 @@ mod tests {
     }
 
     const MS: Duration = Duration::from_millis(1);
+
+    /// A fetch of two segments with a lifetime of 4 s. The first is answered after 100 ms, by which the time-out is 200 ms, and
+    /// the second is not until this time after it was sent. Returns also the time at which it was sent.
+    fn silent_until(retries: u32, silence: Duration) -> (FetchState, Duration) {
+        let mut options = super::super::FetchOptions::default();
+        options.give_up_after(retries);
+        options.config.first_alone = true;
+        let mut state = FetchState::new(options.config, 0, Some(1));
+        assert!(state.poll_transmit(Duration::ZERO).is_some());
+        let begin = 50 * MS;
+        state.handle_data(begin, 0, None, false);
+        assert!(state.poll_transmit(begin).is_some());
+        assert_eq!(state.progress().rto, 200 * MS);
+        while let Some((at, _)) = state.poll_timeout().filter(|(at, _)| *at <= begin + silence) {
+            state.handle_timeout(at);
+            while state.poll_transmit(at).is_some() {}
+        }
+        (state, begin)
+    }
+
+    #[test]
+    fn time_without_an_answer_is_limited_not_the_retransmissions() {
+        let lifetime = Duration::from_secs(4);
+        for retries in [0, 2, 15] {
+            let limit = lifetime * (retries + 1);
+            let (mut state, begin) = silent_until(retries, limit - MS);
+            assert_eq!(state.failure(), None, "{retries}");
+            let retransmissions = state.progress().retransmissions;
+            assert!((4..=u64::from(retries) + 6).contains(&retransmissions), "{retransmissions}");
+            assert_eq!(state.poll_timeout(), Some((begin + limit, DeadlineReason::Timeout)));
+            state.handle_timeout(begin + limit);
+            let attempts = u32::try_from(retransmissions).unwrap() + 1;
+            let failure = FetchFailure::Timeout { segment: 1, attempts, waited: limit };
+            assert_eq!(state.failure(), Some(&failure));
+            let text = format!("not answered within {} s ({attempts} attempts)", limit.as_secs());
+            assert!(failure.to_string().ends_with(&text), "{failure}");
+        }
+        let (mut state, begin) = silent_until(0, 3000 * MS);
+        state.handle_data(begin + 3000 * MS, 1, None, false);
+        assert!(state.is_complete());
+    }
+
+    /// Timeouts are no Nacks: after many of them, a Nack of congestion does not fail the fetch.
+    #[test]
+    fn timeouts_do_not_count_as_nacks() {
+        let (mut state, begin) = silent_until(2, 11_000 * MS);
+        for _ in 0..2 {
+            state.handle_nack(begin + 11_000 * MS, 1, NackReason::CONGESTION);
+            assert_eq!(state.failure(), None);
+            let (at, _) = state.poll_timeout().unwrap();
+            state.handle_timeout(at);
+            assert!(state.poll_transmit(at).is_some());
+        }
+        state.handle_nack(begin + 11_900 * MS, 1, NackReason::CONGESTION);
+        let reason = NackReason::CONGESTION;
+        assert_eq!(state.failure(), Some(&FetchFailure::Nack { segment: 1, reason }));
+    }
+
+    #[test]
+    fn time_in_which_the_process_was_stopped_is_not_counted() {
+        let (mut state, begin) = silent_until(0, 1000 * MS);
+        let resumed = begin + Duration::from_secs(100);
+        state.handle_timeout(resumed);
+        assert_eq!(state.failure(), None);
+        assert!(state.poll_transmit(resumed).is_some());
+        state.handle_timeout(resumed + 4000 * MS);
+        assert!(matches!(state.failure(), Some(FetchFailure::Timeout { .. })));
+    }
 
     #[test]
     fn first_segment_can_be_requested_alone() {

@@ -335,11 +335,10 @@ async fn fetch_fails_after_retries_when_its_producer_ends() {
             Err(error) => break error,
         }
     };
-    let failed = matches!(
-        &error,
-        FetchError::Failed { failure: FetchFailure::Timeout { attempts: 4, .. }, .. }
-    );
-    assert!(failed, "{error}");
+    let FetchError::Failed { failure: FetchFailure::Timeout { waited, .. }, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(waited, options.config.rto.max * 4);
 }
 
 #[tokio::test(start_paused = true)]
