@@ -131,5 +131,8 @@ mod tests {
         let empty = file("empty.conf", "data /a by /b\n");
         assert!(message(verification(&format!("rules:{empty}"))).contains("no `anchor`"));
         assert!(signer(&file("text", "text")).is_err());
+        let blank = format!("hmac:{}", file("blank", " \n"));
+        assert!(message(verification(&blank)).ends_with("/blank: it holds no key"));
+        assert!(signer(&blank).is_err());
     }
 }

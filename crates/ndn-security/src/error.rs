@@ -15,6 +15,9 @@ pub enum KeyError {
         /// The structure being decoded.
         what: &'static str,
     },
+    /// The text has nothing but white space.
+    #[error("it holds no key")]
+    Empty,
     /// A PEM armour is missing, broken, or of another kind.
     #[error("no PEM block of such a key was found")]
     Pem,

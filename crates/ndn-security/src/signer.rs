@@ -109,9 +109,12 @@ impl HmacKey {
     /// A key in base64.
     ///
     /// # Errors
-    /// `Base64`.
+    /// `Base64`, `Empty`.
     pub fn from_base64(text: &str, locator: Locator) -> Result<Self, KeyError> {
         let key: Zeroizing<Vec<u8>> = base64_text::decode(text, "the HMAC key")?;
+        if key.is_empty() {
+            return Err(KeyError::Empty);
+        }
         Ok(Self::new(&key, locator))
     }
 

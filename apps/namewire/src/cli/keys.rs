@@ -129,7 +129,11 @@ pub(super) fn identity(argument: &str) -> Outcome<String> {
 }
 
 fn hmac_key(file: &str) -> Outcome<HmacKey> {
-    HmacKey::from_base64(&read(file)?, Locator::None).map_err(|error| unusable(file, &error))
+    let key = HmacKey::from_base64(&read(file)?, Locator::None);
+    key.map_err(|error| match error == KeyError::Empty {
+        true => Failure::input(file, error),
+        false => unusable(file, &error),
+    })
 }
 
 fn private_key(file: &str, text: &str) -> Outcome<(PrivateKey, Locator)> {
@@ -256,6 +260,20 @@ mod tests {
         let signer = signer(&own).unwrap();
         assert!(check(signer.as_ref(), &verification(&own).unwrap()));
         assert!(!check(signer.as_ref(), &verification(&other).unwrap()));
+    }
+
+    #[test]
+    fn an_empty_shared_key_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        for text in ["", "\n", " \t\r\n"] {
+            let path = file(&directory, "empty", text);
+            let argument = format!("hmac:{path}");
+            for failure in [signer(&argument).err(), verification(&argument).err()] {
+                let failure = failure.unwrap();
+                assert_eq!(failure.status(), 2, "{text:?}");
+                assert_eq!(failure.to_string(), format!("{path}: it holds no key"));
+            }
+        }
     }
 
     #[test]
