@@ -105,8 +105,12 @@ fn error_names_the_wrong_item() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let (_, _, error) = run(program(), home, &export, "");
     assert!(error.contains("exists"), "nothing is overwritten: {error}");
-    let (_, _, error) = run(program(), home, &["poke", "/x", "--identity", "/nobody"], "");
-    assert!(error.contains("/nobody is no identity"), "{error}");
+    for command in [&["poke", "/x"][..], &["put", "/x"]] {
+        let arguments = [command, &["--identity", "/nobody"]].concat();
+        let (status, _, error) = run(program(), home, &arguments, "");
+        assert_eq!(status, Some(2), "{error}");
+        assert!(error.contains("/nobody is no identity"), "{error}");
+    }
 }
 
 #[test]

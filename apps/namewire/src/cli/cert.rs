@@ -142,11 +142,10 @@ fn sign(options: &SignOptions) -> Outcome {
         not_after_unix_s: options.not_after.unwrap_or(not_before_unix_s + 365 * DAY_S),
         description: &description,
     };
-    let chain = open(Access::Read)?;
-    let name = options.identity.resolve(&chain)?;
-    let signer = chain.signer(name.as_ref()).map_err(failure)?;
+    let signer = options.identity.signer()?;
     let public_key = request.public_key();
-    let issued = Certificate::issue(request.key_name(), public_key, &certificate_options, &signer);
+    let issued =
+        Certificate::issue(request.key_name(), public_key, &certificate_options, signer.as_ref());
     print(&issued.map_err(|error| Failure::input(&shown, error))?)
 }
 

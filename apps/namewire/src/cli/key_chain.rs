@@ -42,10 +42,18 @@ impl IdentityArgument {
         }
     }
 
+    /// The signer, whose key is an input.
     pub(super) fn signer(&self) -> Outcome<Arc<dyn Signer>> {
-        let chain = open(Access::Read)?;
-        let name = self.resolve(&chain)?;
-        Ok(Arc::new(chain.signer(name.as_ref()).map_err(failure)?))
+        let signer = || -> Outcome<_> {
+            let chain = open(Access::Read)?;
+            let name = self.resolve(&chain)?;
+            chain.signer(name.as_ref()).map_err(failure)
+        };
+        match signer() {
+            Ok(signer) => Ok(Arc::new(signer)),
+            Err(Failure::Failed(text)) => Err(Failure::Input(text)),
+            Err(other) => Err(other),
+        }
     }
 }
 
