@@ -70,7 +70,7 @@ pub(super) struct Options {
     /// InterestLifetime
     #[arg(long, hide_short_help = true, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
     lifetime: Duration,
-    /// Retransmissions of a segment before giving up
+    /// Lifetimes to wait for an answer, beyond the first
     ///
     /// Clients receive status 504 after at most (RETRIES + 1) lifetimes.
     #[arg(long, default_value_t = 3)]

@@ -116,7 +116,7 @@ pub(super) struct FetchArguments {
     /// InterestLifetime
     #[arg(long, short, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
     lifetime: Duration,
-    /// Retransmissions of a segment before giving up
+    /// Lifetimes to wait for an answer, beyond the first
     ///
     /// The fetch fails after (RETRIES + 1) lifetimes without an answer or without a forwarder. Before, finding the
     /// version fails after four Interests (RETRIES + 1, if that is less), one a second, and the lifetime of the last.
