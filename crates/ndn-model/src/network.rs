@@ -404,8 +404,8 @@ pub enum PausedTraffic {
     Never,
     /// All are on one processor of their own.
     Own,
-    /// All are on the processor of the forwarder's last thread.
-    Last,
+    /// They are on the processors of the forwarder's threads, in turn.
+    Shared,
 }
 
 impl Pauses {
@@ -424,22 +424,23 @@ impl Pauses {
             })
         };
         let threads = (0..network.stations.len()).filter(|id| !is_producer(*id)).count();
-        let outside = match traffic {
+        let outside = |number: usize| match traffic {
             PausedTraffic::Never => None,
-            PausedTraffic::Own | PausedTraffic::Last if are_together => Some(0),
+            PausedTraffic::Own | PausedTraffic::Shared if are_together => Some(0),
             PausedTraffic::Own => Some(threads),
-            PausedTraffic::Last => Some(threads.saturating_sub(1)),
+            PausedTraffic::Shared => Some(number % threads.max(1)),
         };
         let mut next = 0..threads;
+        let mut producers = 0..;
         let station = |id| match is_producer(id) {
-            true => outside,
+            true => outside(producers.next().unwrap_or_default()),
             false => next.next().map(|own| if are_together { 0 } else { own }),
         };
         Self {
             interval,
             length,
             stations: (0..network.stations.len()).map(station).collect(),
-            consumers: vec![outside; network.consumers.len()],
+            consumers: (0..network.consumers.len()).map(outside).collect(),
         }
     }
 
@@ -753,6 +754,23 @@ pub enum Outcome {
     LinkLoss(u16),
     /// It, its Data or its Nack found the transmitter of a link of this face full.
     LinkFull(u16),
+}
+
+impl Outcome {
+    /// Whether the Interest has ended without its Data.
+    #[must_use]
+    pub const fn is_lost(self) -> bool {
+        match self {
+            Self::Pending | Self::Satisfied => false,
+            Self::Late
+            | Self::Nacked
+            | Self::QueueFull(_)
+            | Self::Shed(_)
+            | Self::PitFull(_)
+            | Self::LinkLoss(_)
+            | Self::LinkFull(_) => true,
+        }
+    }
 }
 
 /// The outcome of one Interest.

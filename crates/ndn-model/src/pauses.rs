@@ -125,7 +125,31 @@ impl Quantiles {
         self.distribution().mean() / NS
     }
 
-    fn exponential(mean: f64) -> Self {
+    /// The value that is exceeded with this probability, of the tail at most.
+    pub(crate) fn exceeded_with(&self, probability: f64) -> f64 {
+        let last = self.quantiles.last().copied().unwrap_or(0.0);
+        last + self.tail_mean * log(self.tail_probability / probability).max(0.0)
+    }
+
+    /// The mean of a function of it.
+    pub(crate) fn mean_of(&self, function: impl Fn(f64) -> f64) -> f64 {
+        /// Values of each cell, and of the tail, whose mean is taken: those in the middle of parts that are equally likely.
+        const OF_CELL: usize = 16;
+        const OF_TAIL: usize = 512;
+        let middles = |count: usize| (0..count).map(move |part| (part as f64 + 0.5) / count as f64);
+        let cells = self
+            .quantiles
+            .windows(2)
+            .flat_map(|ends| middles(OF_CELL).map(|level| ends[0] + level * (ends[1] - ends[0])));
+        let count = (OF_CELL * self.quantiles.len().saturating_sub(1)).max(1) as f64;
+        let last = self.quantiles.last().copied().unwrap_or(0.0);
+        let tail = middles(OF_TAIL).map(|level| last + self.tail_mean * log(1.0 / level));
+        let of_cells = cells.map(&function).sum::<f64>() / count;
+        let of_tail = tail.map(&function).sum::<f64>() / OF_TAIL as f64;
+        (1.0 - self.tail_probability) * of_cells + self.tail_probability * of_tail
+    }
+
+    pub(crate) fn exponential(mean: f64) -> Self {
         let level = |cell: usize| (1.0 - TAIL) * cell as f64 / CELLS as f64;
         // Not a negated logarithm: the first one would be -0, which a model file does not have.
         let quantiles = (0..=CELLS).map(|cell| mean * log(1.0 / (1.0 - level(cell)))).collect();

@@ -195,7 +195,7 @@ impl Generator {
     /// Pauses of some processors, now and then at the instants of other events.
     fn pauses(&mut self, network: &Network) -> Pauses {
         let laws = (self.distribution(3000.0), self.distribution(1500.0));
-        let traffic = [PausedTraffic::Never, PausedTraffic::Own, PausedTraffic::Last];
+        let traffic = [PausedTraffic::Never, PausedTraffic::Own, PausedTraffic::Shared];
         let (are_together, traffic) = (self.chance(0.3), traffic[self.below(3)]);
         let mut pauses = Pauses::of_threads(network, laws, are_together, traffic);
         // Any threads may be on a processor, and some on one that never pauses.

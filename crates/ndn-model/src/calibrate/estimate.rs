@@ -30,7 +30,7 @@ const WAKE_UP_MAX_NS: f64 = 100e3;
 /// # Errors
 /// Too few runs, none with service times, or runs that do not tell the effects apart.
 pub fn calibrate(runs: &[Run], rig: &Rig) -> Result<Calibration, CalibrateError> {
-    let usable = usable(runs, rig.processors);
+    let usable = usable(runs);
     let mut transfers = TransferInfluence::by_workers(&usable);
     let reference_ns = usable.iter().map(|run| run.host.reference_ns());
     let reference_ns = median(reference_ns.filter(|ns| *ns > 0.0).collect());
@@ -43,7 +43,7 @@ pub fn calibrate(runs: &[Run], rig: &Rig) -> Result<Calibration, CalibrateError>
     }
     let mut calibration = Calibration {
         runs: timed,
-        left_out: left_out(runs, rig.processors),
+        left_out: left_out(runs),
         discarded: runs.iter().map(|run| run.discarded).sum(),
         reference_ns,
         slowdown_exponent,
@@ -68,7 +68,7 @@ pub fn calibrate(runs: &[Run], rig: &Rig) -> Result<Calibration, CalibrateError>
         ranges: Ranges::of(&usable),
     };
     subtract_charged_pauses(&mut calibration);
-    let for_latency = usable_for_latency(&usable, rig.processors);
+    let for_latency = usable_for_latency(&usable);
     estimate_wake_up(&mut calibration, &for_latency);
     estimate_throughput(&mut calibration, &usable, rig.warm_up);
     estimate_latency_ratios(&mut calibration, &for_latency, rig.warm_up);
@@ -193,7 +193,7 @@ mod tests {
 
     fn capacity(calibration: &Calibration, setting: Setting) -> f64 {
         let search = CapacitySearch { calibration, setting, unsatisfied: 0.001, times: (0.1, 0.2) };
-        search.of_long_time(search.roughly().unwrap()).unwrap()
+        search.of_long_time().unwrap().rate
     }
 
     #[test]
@@ -384,7 +384,7 @@ mod tests {
         let processors = |network: Network| network.pauses.map(|p| (p.stations, p.consumers));
         let own = (vec![Some(0), Some(1), Some(1)], vec![Some(1); 2]);
         assert_eq!(processors(network(&calibration, 1)), Some(own));
-        let shared = (vec![Some(0), Some(1), Some(1), Some(1)], vec![Some(1); 2]);
+        let shared = (vec![Some(0), Some(1), Some(0), Some(1)], vec![Some(0), Some(1)]);
         assert_eq!(processors(network(&calibration, 2)), Some(shared));
         let elsewhere = (vec![Some(0), None, None], vec![None; 2]);
         let far = calibration.clone().without_generator();

@@ -20,7 +20,7 @@
 //! | `calibration`, `ranges` | the parameters, their file, and the ranges that were measured |
 //! | `slowdown`, `uncertainty` | the machine during a run, deviations and intervals |
 //! | `packet_times`, `model_text` | times of packets, model files |
-//! | `prediction`, `capacity` | simulation of runs, search for capacities |
+//! | `prediction`, `capacity`, `long_time` | simulation of runs, search for capacities of runs, and for long |
 //! | `estimate` | all parameters from the runs of a campaign |
 
 mod calibration;
@@ -32,6 +32,7 @@ mod error;
 mod estimate;
 mod latency;
 mod least_squares;
+mod long_time;
 mod model_text;
 mod order_statistics;
 mod packet_times;
@@ -48,11 +49,12 @@ mod transfer;
 mod uncertainty;
 
 pub use calibration::{Calibration, probe_effect};
-pub use capacity::{COARSE, CapacityOfRuns, CapacitySearch};
+pub use capacity::{CapacityOfRuns, CapacitySearch};
 pub use effects::EFFECTS;
 pub use error::CalibrateError;
 pub use estimate::calibrate;
 pub use latency::{Discrepancy, LatencyFactors};
+pub use long_time::LongTimeCapacity;
 pub use model_text::model_text;
 pub use order_statistics::half_width;
 pub use packet_times::{PacketTime, PacketTimes};

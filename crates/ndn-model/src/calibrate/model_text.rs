@@ -61,7 +61,7 @@ pub fn model_text(
     if let Some(pauses) = &calibration.pauses {
         let traffic = match () {
             () if calibration.processors == usize::MAX => "elsewhere",
-            () if calibration.is_shared(setting) => "last",
+            () if calibration.is_shared(setting) => "shared",
             () => "own",
         };
         let _ = write!(

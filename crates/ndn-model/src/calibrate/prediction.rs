@@ -15,7 +15,7 @@ use crate::file::{FileError, Model};
 use crate::network::{Network, Outcome, Record};
 use crate::random::TraceRandom;
 
-/// Largest share of a worker's processor that the generator takes, which has priority.
+/// Largest share of a worker's processor that a generator takes, which has priority.
 const GENERATOR_SHARE_MAX: f64 = 0.95;
 
 /// Traces that are simulated to predict a run or the capacity of runs with one law of pauses.
@@ -28,8 +28,6 @@ pub struct Prediction {
     pub satisfied: f64,
     /// Interests that were lost in the window over those sent in it: the median of the traces.
     pub unsatisfied: f64,
-    /// Their mean.
-    pub mean_unsatisfied: f64,
     /// Standard deviation of the mean satisfied share.
     pub deviation: f64,
     /// Latency at p50 and p99: medians of the traces.
@@ -51,17 +49,10 @@ impl RunCounts {
         let sent = records.iter().filter(|record| window.contains(&record.created_ps)).count();
         let (mut latencies, mut lost) = (Vec::new(), 0_usize);
         for record in records.iter().filter(|record| window.contains(&record.ended_ps)) {
-            match record.outcome {
-                Outcome::Satisfied => latencies.push(record.ended_ps - record.created_ps),
-                Outcome::Pending => {}
-                Outcome::Late
-                | Outcome::Nacked
-                | Outcome::QueueFull(_)
-                | Outcome::Shed(_)
-                | Outcome::PitFull(_)
-                | Outcome::LinkLoss(_)
-                | Outcome::LinkFull(_) => lost += 1,
+            if record.outcome == Outcome::Satisfied {
+                latencies.push(record.ended_ps - record.created_ps);
             }
+            lost += usize::from(record.outcome.is_lost());
         }
         let share = |count: usize| count as f64 / sent.max(1) as f64;
         let (satisfied, unsatisfied) = (share(latencies.len()), share(lost));
@@ -103,11 +94,9 @@ impl ModelOfRun<'_> {
     ) -> Result<Prediction, CalibrateError> {
         /// Change of the satisfied share at which the time of the generator is known.
         const SATISFIED_TOLERANCE: f64 = 0.02;
-        let Self { calibration, setting, times: (warm_up, seconds), .. } = self;
-        let text = model_text(calibration, setting, *warm_up, *seconds)?;
-        let model = Model::parse(&text)
-            .map_err(|error: FileError| CalibrateError::Undetermined(error.to_string()))?;
-        // The generator takes time from the last worker, the more the more it sends and receives.
+        let Self { calibration, setting, .. } = self;
+        let model = self.model()?;
+        // Generators take time from the workers, the more the more they send and receive.
         let mut satisfied = f64::min(1.0, 1.0 / self.load());
         let mut prediction = self.simulate(&model, satisfied, traces.clone());
         for _ in 0..2 {
@@ -142,8 +131,7 @@ impl ModelOfRun<'_> {
         (1.0 - self.generator_share(1.0)) / self.load()
     }
 
-    /// The part of the last worker's time that the generator takes, on the same processor, if it receives an answer to this
-    /// share of the Interests.
+    /// The part of each worker's time that a generator takes, on the same processor, if this share of the Interests is answered.
     fn generator_share(&self, satisfied: f64) -> f64 {
         if !self.calibration.is_shared(&self.setting) {
             return 0.0;
@@ -151,20 +139,33 @@ impl ModelOfRun<'_> {
         let [idle, per_sent, per_satisfied] = self.calibration.generator;
         let busy = idle + self.setting.rate * (per_sent + per_satisfied * satisfied);
         let paused = self.calibration.pauses.as_ref().map_or(0.0, |pauses| pauses.share);
-        (self.slowdown.generator * busy / 1e9 / (1.0 - paused)).min(GENERATOR_SHARE_MAX)
+        let each = busy / self.setting.workers as f64;
+        (self.slowdown.generator * each / 1e9 / (1.0 - paused)).min(GENERATOR_SHARE_MAX)
     }
 
-    /// `satisfied`: the share of the Interests that the generator receives an answer to.
-    fn simulate(&self, model: &Model, satisfied: f64, traces: core::ops::Range<u32>) -> Prediction {
+    /// The model of the setting and of its run.
+    pub(super) fn model(&self) -> Result<Model, CalibrateError> {
+        let Self { calibration, setting, times: (warm_up, seconds), .. } = self;
+        let text = model_text(calibration, setting, *warm_up, *seconds)?;
+        let fault = |error: FileError| CalibrateError::Undetermined(error.to_string());
+        Model::parse(&text).map_err(fault)
+    }
+
+    /// The network of the model, of which generators take their part if this share of the Interests is answered.
+    pub(super) fn network(&self, model: &Model, satisfied: f64) -> Network {
         let mut network = model.network.clone();
         let share = self.generator_share(satisfied);
         let workers = self.setting.workers;
         for worker in 0..workers {
-            let is_last = worker + 1 == workers;
-            let running = if is_last { 1.0 - share } else { 1.0 };
-            scale_service_times(&mut network, worker, self.slowdown.forwarder / running);
+            scale_service_times(&mut network, worker, self.slowdown.forwarder / (1.0 - share));
         }
         self.set_turns(&mut network);
+        network
+    }
+
+    /// `satisfied`: the share of the Interests that is answered.
+    fn simulate(&self, model: &Model, satisfied: f64, traces: core::ops::Range<u32>) -> Prediction {
+        let network = self.network(model, satisfied);
         let mut engine = FastEngine::without_digests(&network);
         let window_ps = (model.warm_up_ps, model.horizon_ps);
         let mut counts = Vec::new();
@@ -180,7 +181,6 @@ impl ModelOfRun<'_> {
         let unsatisfied = of(|one| one.unsatisfied);
         Prediction {
             satisfied: median(satisfied),
-            mean_unsatisfied: unsatisfied.iter().sum::<f64>() / count,
             unsatisfied: median(unsatisfied),
             deviation: sqrt(variance / (count * (count - 1.0)).max(1.0)),
             latency_ns: [median(of(|one| one.latency_ns[0])), median(of(|one| one.latency_ns[1]))],

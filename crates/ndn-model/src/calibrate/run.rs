@@ -188,6 +188,13 @@ impl QueueLength {
         self.most = self.most.max(length);
     }
 
+    /// Adds the samples of another queue.
+    pub fn add(&mut self, other: &Self) {
+        self.samples += other.samples;
+        self.sum += other.sum;
+        self.most = self.most.max(other.most);
+    }
+
     /// The mean; 0 without samples.
     #[must_use]
     pub fn mean(&self) -> f64 {
@@ -206,10 +213,19 @@ pub struct QueueLengths {
     pub rings: QueueLength,
 }
 
-/// The shortest stall: a worker may forward a burst for 0.2 ms before it takes another one.
+impl QueueLengths {
+    /// Adds the samples of other queues.
+    pub fn add(&mut self, other: &Self) {
+        self.interests.add(&other.interests);
+        self.data.add(&other.data);
+        self.rings.add(&other.rings);
+    }
+}
+
+/// The shortest stall.
 pub const STALL_MIN_NS: u64 = 500_000;
 
-/// Times of at least [`STALL_MIN_NS`] in which a thread did nothing although there was something to do.
+/// Times of at least [`STALL_MIN_NS`] by which a thread was late.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stalls {
     /// Their number.
@@ -228,6 +244,13 @@ impl Stalls {
             self.total_ns += ns;
             self.longest_ns = self.longest_ns.max(ns);
         }
+    }
+
+    /// Adds the times of another thread.
+    pub fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total_ns += other.total_ns;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
     }
 }
 
@@ -274,17 +297,14 @@ pub struct Run {
     pub sleeps: u64,
     /// Processor time of each worker.
     pub cpu_ns: Vec<u64>,
-    /// Time that each worker could not run because others did.
+    /// Time that each worker could not run because others than generators did.
     pub delayed_ns: Vec<u64>,
-    /// Processor time of the thread that sends, answers and receives.
+    /// Processor time of the threads that send, answer and receive.
     pub generator_cpu_ns: u64,
-    /// Time that this thread could not run because others did.
+    /// Time that this thread could not run because others did, if it has a processor alone.
     #[serde(default)]
     pub generator_delayed_ns: u64,
-    /// Times in which no worker took a packet from a face although some waited there.
-    #[serde(default)]
-    pub worker_stalls: Stalls,
-    /// Times between two turns of the generator.
+    /// Times by which turns of generators began late.
     #[serde(default)]
     pub generator_stalls: Stalls,
     /// PIT entries at the end.
@@ -335,16 +355,13 @@ impl Run {
         cpu_ns as f64 / (self.worker_seconds() * 1e9)
     }
 
-    /// Largest share of the time in which a worker or the generator could not run because others did. Of a worker that shares its
-    /// processor with the generator it is not counted.
+    /// Largest share of the time in which a worker or the generator could not run because others did.
     #[must_use]
-    pub fn delayed(&self, processors: usize) -> f64 {
-        let generator_is_alone = self.setting.workers < processors;
-        let workers = self.delayed_ns.len().saturating_sub(usize::from(!generator_is_alone));
-        let longest_ns = self.delayed_ns[..workers].iter().copied().max().unwrap_or(0);
-        let generator_ns = if generator_is_alone { self.generator_delayed_ns } else { 0 };
+    pub fn delayed(&self) -> f64 {
+        let longest_ns = self.delayed_ns.iter().copied().max().unwrap_or(0);
         let share = |ns: u64, seconds: f64| ns as f64 / (seconds * 1e9);
-        share(longest_ns, self.worker_seconds()).max(share(generator_ns, self.seconds))
+        let of_generator = share(self.generator_delayed_ns, self.seconds);
+        share(longest_ns, self.worker_seconds()).max(of_generator)
     }
 }
 
@@ -361,13 +378,10 @@ mod tests {
         let delayed_ns = vec![26_000_000, 52_000_000];
         let run =
             Run { seconds: 0.5, delayed_ns, generator_delayed_ns: 0, ..campaign()[0].clone() };
-        near(run.delayed(8), 0.104);
+        near(run.delayed(), 0.104);
         let run = Run { counted_seconds: 0.52, ..run };
-        near(run.delayed(8), 0.1);
+        near(run.delayed(), 0.1);
         let run = Run { generator_delayed_ns: 60_000_000, ..run };
-        near(run.delayed(8), 0.12);
-        // The second worker and the generator share a processor.
-        let setting = Setting { workers: 2, ..run.setting };
-        near(Run { setting, ..run }.delayed(2), 0.05);
+        near(run.delayed(), 0.12);
     }
 }

@@ -55,18 +55,18 @@ pub struct LeftOut {
 
 /// Why a run is used for nothing.
 #[must_use]
-pub fn why_unusable(run: &Run, processors: usize) -> Option<LeftOutReason> {
+pub fn why_unusable(run: &Run) -> Option<LeftOutReason> {
     if run.cost_ns() <= 0.0 {
         Some(LeftOutReason::NoWork)
     } else {
-        (run.delayed(processors) > DELAYED_MAX).then_some(LeftOutReason::OtherPrograms)
+        (run.delayed() > DELAYED_MAX).then_some(LeftOutReason::OtherPrograms)
     }
 }
 
 /// Why the latencies of a run are not compared.
 #[must_use]
-pub fn why_without_latency(run: &Run, processors: usize) -> Option<LeftOutReason> {
-    if run.delayed(processors) > LATENCY_DELAYED_MAX {
+pub fn why_without_latency(run: &Run) -> Option<LeftOutReason> {
+    if run.delayed() > LATENCY_DELAYED_MAX {
         Some(LeftOutReason::OtherProgramsForLatency)
     } else {
         (run.latency_ns[0] == 0).then_some(LeftOutReason::NoAnswers)
@@ -74,16 +74,16 @@ pub fn why_without_latency(run: &Run, processors: usize) -> Option<LeftOutReason
 }
 
 /// The runs that are left out of some estimates, by their numbers.
-pub(super) fn left_out(runs: &[Run], processors: usize) -> Vec<LeftOut> {
-    let used = usable(runs, processors);
+pub(super) fn left_out(runs: &[Run]) -> Vec<LeftOut> {
+    let used = usable(runs);
     let timed = without_waiting_workers(&used);
     let is_timed = |run: &Run| timed.iter().any(|one| core::ptr::eq(*one, run));
     let mut all = Vec::new();
     for run in runs {
-        let reasons = match why_unusable(run, processors) {
+        let reasons = match why_unusable(run) {
             Some(reason) => [Some(reason), None],
             None => [
-                why_without_latency(run, processors),
+                why_without_latency(run),
                 (!is_timed(run)).then_some(LeftOutReason::WaitingWorkers),
             ],
         };
@@ -93,13 +93,13 @@ pub(super) fn left_out(runs: &[Run], processors: usize) -> Vec<LeftOut> {
 }
 
 /// The runs that other programs disturbed little, for processor times and throughput.
-pub(super) fn usable(runs: &[Run], processors: usize) -> Vec<&Run> {
-    runs.iter().filter(|run| why_unusable(run, processors).is_none()).collect()
+pub(super) fn usable(runs: &[Run]) -> Vec<&Run> {
+    runs.iter().filter(|run| why_unusable(run).is_none()).collect()
 }
 
 /// Those of the runs whose latencies count.
-pub(super) fn usable_for_latency<'r>(runs: &[&'r Run], processors: usize) -> Vec<&'r Run> {
-    runs.iter().copied().filter(|run| why_without_latency(run, processors).is_none()).collect()
+pub(super) fn usable_for_latency<'r>(runs: &[&'r Run]) -> Vec<&'r Run> {
+    runs.iter().copied().filter(|run| why_without_latency(run).is_none()).collect()
 }
 
 /// The runs whose processor time is that of service. Where one of several workers has too little time, the others poll while
@@ -150,7 +150,7 @@ mod tests {
         runs[5].setting.workers = 2;
         runs[6].setting.workers = 2;
         runs[6].refused = runs[6].sent / 2;
-        let found = left_out(&runs, 8);
+        let found = left_out(&runs);
         let found: Vec<(usize, LeftOutReason)> =
             found.iter().map(|one| (one.run, one.reason)).collect();
         let expected = [
@@ -161,9 +161,6 @@ mod tests {
             (6, LeftOutReason::WaitingWorkers),
         ];
         assert_eq!(found, expected);
-        assert_eq!(
-            (usable(&runs, 8).len(), usable_for_latency(&usable(&runs, 8), 8).len()),
-            (6, 4)
-        );
+        assert_eq!((usable(&runs).len(), usable_for_latency(&usable(&runs)).len()), (6, 4));
     }
 }

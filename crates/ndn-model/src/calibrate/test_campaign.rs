@@ -73,7 +73,6 @@ pub(super) fn campaign() -> Vec<Run> {
             delayed_ns: vec![0],
             generator_delayed_ns: 0,
             generator_cpu_ns: 100_000_000,
-            worker_stalls: Stalls::default(),
             generator_stalls: Stalls::default(),
             pit_entries: 0,
             queues: QueueLengths::default(),
@@ -82,6 +81,37 @@ pub(super) fn campaign() -> Vec<Run> {
         });
     }
     runs
+}
+
+/// A campaign of a forwarder forty times as slow, so that few Interests suffice. A pause of its machine, longer by 2 ms, fills a
+/// queue of 48 packets at three quarters of the load.
+pub(super) fn slow_campaign() -> Vec<Run> {
+    const FACTOR: u64 = 40;
+    let slower = |mut histogram: Histogram| {
+        for bucket in &mut histogram.buckets {
+            *bucket = (FACTOR * bucket.0, FACTOR * bucket.1, bucket.2);
+        }
+        histogram.sum_ns *= FACTOR;
+        histogram
+    };
+    let slow = |mut run: Run| {
+        run.pauses.iter_mut().flat_map(|watch| &mut watch.pauses).for_each(|p| p.1 += 2_000_000);
+        let services = run.services.map(|services| ServiceTimes {
+            interest_dispatch: slower(services.interest_dispatch),
+            interest_forwarding: slower(services.interest_forwarding),
+            data_dispatch: slower(services.data_dispatch),
+            data_forwarding: slower(services.data_forwarding),
+            ..services
+        });
+        Run {
+            cpu_ns: run.cpu_ns.iter().map(|ns| FACTOR * ns).collect(),
+            sent: run.sent / FACTOR,
+            satisfied: run.satisfied / FACTOR,
+            services,
+            ..run
+        }
+    };
+    paused_campaign().1.into_iter().map(slow).collect()
 }
 
 /// The campaign on a machine that pauses each processor by itself for a tenth of the time, charged to what runs.

@@ -919,7 +919,7 @@ mod tests {
                 Distribution::Exponential { mean: 9000.0 },
                 Distribution::Uniform { low: 0.2 * length, high: length },
             );
-            let outside = [PausedTraffic::Own, PausedTraffic::Last][below(2)];
+            let outside = [PausedTraffic::Own, PausedTraffic::Shared][below(2)];
             network.pauses = Some(network::Pauses::of_threads(&network, laws, false, outside));
         }
         network

@@ -215,7 +215,7 @@ enum TrafficProcessor {
     #[default]
     Elsewhere,
     Own,
-    Last,
+    Shared,
 }
 
 impl PausesTable {
@@ -223,7 +223,7 @@ impl PausesTable {
         let traffic = match self.traffic {
             TrafficProcessor::Elsewhere => PausedTraffic::Never,
             TrafficProcessor::Own => PausedTraffic::Own,
-            TrafficProcessor::Last => PausedTraffic::Last,
+            TrafficProcessor::Shared => PausedTraffic::Shared,
         };
         let laws = (self.interval.0.clone(), self.length.0.clone());
         self.enabled.then(|| Pauses::of_threads(network, laws, self.together, traffic))

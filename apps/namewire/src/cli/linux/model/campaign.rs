@@ -484,17 +484,14 @@ fn summary(run: &Run) -> String {
 }
 
 fn note_stalls<'r>(runs: impl Iterator<Item = &'r Run>) {
-    let (mut seconds, mut workers_s, mut generator_s) = (0.0, 0.0, 0.0);
+    let (mut seconds, mut late_s) = (0.0, 0.0);
     for run in runs {
         seconds += run.seconds;
-        workers_s += Duration::from_nanos(run.worker_stalls.total_ns).as_secs_f64();
-        generator_s += Duration::from_nanos(run.generator_stalls.total_ns).as_secs_f64();
+        late_s += Duration::from_nanos(run.generator_stalls.total_ns).as_secs_f64();
     }
     output::note(&format_args!(
-        "for {:.2} % of the time no worker took a packet although some waited, and for {:.2} % the generator did not run \
-         (0.5 ms and more)",
-        100.0 * workers_s / seconds,
-        100.0 * generator_s / seconds
+        "turns of the generator began 0.5 ms and more late, by {:.2} % of the time in all",
+        100.0 * late_s / seconds
     ));
 }
 

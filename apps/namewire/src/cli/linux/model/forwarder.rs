@@ -1,6 +1,6 @@
 //! Runs of a forwarder in this process: the measurements that a model is calibrated and validated with.
 //!
-//! Consumers and producers are one thread and reach the forwarder through faces in memory: on a machine with few
+//! Consumers and producers are one thread, or one on the processor of each worker, and reach the forwarder through faces in memory: on a machine with few
 //! processors, generators with sockets would take more time than the forwarder. The workers are those of any
 //! forwarder; the kernel's part of sending and receiving on sockets is not in the measurement.
 
@@ -21,8 +21,8 @@ use ndn_dataplane::MemoryFaceOptions;
 use ndn_face::InternalEnd;
 use ndn_model::assembly::Placement;
 use ndn_model::calibrate::{
-    Disturbance, FACES, Histogram, Host, PREFIXES, QueueLength, QueueLengths, Run, STALL_MIN_NS,
-    ServiceTimes, Setting, Stalls,
+    Disturbance, FACES, Histogram, Host, PREFIXES, QueueLength, QueueLengths, Run, ServiceTimes,
+    Setting, Stalls,
 };
 use ndn_packet::Name;
 use ndn_sys::clock;
@@ -51,11 +51,11 @@ const LIFETIME_MS: u32 = 400;
 /// Time between two turns of the generator, whatever it has to do. One that went on as long as there is work would send to a busy
 /// forwarder packet by packet, and to another one in bursts: those cost it less, so that a forwarder that is late once stays
 /// late at rates far below its capacity.
-pub(super) const TURN_NS: u64 = 50_000;
+pub(super) const TURN_NS: u64 = 250_000;
 /// Interests sent in a turn, and packets answered and received on a face: 5 million per second for each face, enough for the loads
 /// of twice the capacity that are measured. The bursts of a generator that is late stay in the caches, and the next turn begins
 /// at once.
-const TURN_PACKETS: usize = 256;
+const TURN_PACKETS: usize = 1024;
 /// The shortest slice that Linux grants.
 const GENERATOR_SLICE: Duration = Duration::from_micros(100);
 /// Counters are read this many seconds before the window: threads that read them take processors, and Interests that wait
@@ -64,6 +64,8 @@ const BEFORE_WINDOW: f64 = 0.02;
 /// A try is discarded if the intended rate was not reached to this share.
 const SENT_MIN: f64 = 0.97;
 const TRIES: usize = 4;
+/// Begin of the names of the threads of generators.
+const GENERATOR: &str = "generator-";
 
 /// Duration of a run, seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -79,8 +81,9 @@ pub(super) fn processors() -> Outcome<Vec<usize>> {
     allowed_cpus().map_err(|error| Failure::Failed(format!("processors: {error}")))
 }
 
-/// The processors of the workers, and that of the generator, whose node has the packets.
-pub(super) fn places(workers: usize, placement: Placement) -> Outcome<(Vec<usize>, usize)> {
+/// The processors of the workers, and those of the generators, whose node has the packets: one that no worker has, or those of all
+/// workers, so that they are slowed alike.
+pub(super) fn places(workers: usize, placement: Placement) -> Outcome<(Vec<usize>, Vec<usize>)> {
     let topology = Topology::of_machine();
     let topology = topology.map_err(|error| Failure::Failed(format!("processors: {error}")))?;
     places_of(topology.processors(), workers, placement).map_err(Failure::Usage)
@@ -90,7 +93,7 @@ fn places_of(
     processors: &[Processor],
     workers: usize,
     placement: Placement,
-) -> Result<(Vec<usize>, usize), String> {
+) -> Result<(Vec<usize>, Vec<usize>), String> {
     let home = processors.first().map(|first| first.node);
     let (mut cpus, away): (Vec<&Processor>, Vec<&Processor>) =
         processors.iter().partition(|processor| Some(processor.node) == home);
@@ -116,7 +119,9 @@ fn places_of(
         let text = format!("{workers} workers on {} processors", cpus.len());
         return Err(format!("{text}: each needs a processor of its own"));
     }
-    Ok((cpus[..workers].iter().map(|processor| processor.cpu).collect(), generator))
+    let own: Vec<usize> = cpus[..workers].iter().map(|processor| processor.cpu).collect();
+    let generators = if own.contains(&generator) { own.clone() } else { vec![generator] };
+    Ok((own, generators))
 }
 
 fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> Failure + '_ {
@@ -136,8 +141,7 @@ pub(super) fn measure(
     let mut tries: Vec<Try> = Vec::new();
     loop {
         let run = run_once(number, setting, window, seed + tries.len() as u64, is_traced)?;
-        let (disturbance, excess) =
-            yardstick.disturbance(&run.host, run.delayed(processors()?.len()));
+        let (disturbance, excess) = yardstick.disturbance(&run.host, run.delayed());
         yardstick.note(&run.host);
         let is_sent = run.sent as f64 >= SENT_MIN * setting.rate * run.seconds;
         // An overloaded generator is worse than any disturbance.
@@ -185,15 +189,48 @@ struct Subject {
 
 /// The generator's ends of the faces of a forwarder.
 struct Ends {
-    /// The prefixes of all names that are sent.
+    /// The prefixes of the names that are sent.
     prefixes: Vec<String>,
+    /// Those of the names that are answered.
+    answered: Vec<String>,
     consumers: Vec<InternalEnd>,
     producers: Vec<InternalEnd>,
 }
 
+impl Ends {
+    /// Parts for generators: to each, the faces of consumers of one worker, those of producers of the next one, and prefixes of names of
+    /// all workers. So each has as much to do with every worker, and its readings are transfers between processors.
+    fn divided(self, count: usize) -> Vec<Self> {
+        let Self { prefixes, answered, consumers, producers } = self;
+        let mut parts: Vec<Self> = (0..count)
+            .map(|_| Self {
+                prefixes: Vec::new(),
+                answered: answered.clone(),
+                consumers: Vec::new(),
+                producers: Vec::new(),
+            })
+            .collect();
+        for (number, prefix) in prefixes.into_iter().enumerate() {
+            parts[number / count % count].prefixes.push(prefix);
+        }
+        for (number, end) in consumers.into_iter().enumerate() {
+            parts[number % count].consumers.push(end);
+        }
+        for (number, end) in producers.into_iter().enumerate() {
+            parts[(number + 1) % count].producers.push(end);
+        }
+        parts
+    }
+}
+
+/// Prefixes of names: for each worker and each generator, at least two.
+fn prefix_count(workers: usize) -> usize {
+    PREFIXES.max(2 * workers * workers)
+}
+
 /// Prefixes of which each has an entry of the dispatch table of its own. All names of an entry move together, and not a second time
 /// before Interests that were pending have ended.
-fn distinct_prefixes(hasher: &NameHasher, table: &Ndt) -> Vec<String> {
+fn distinct_prefixes(hasher: &NameHasher, table: &Ndt, count: usize) -> Vec<String> {
     let mut entries = BTreeSet::new();
     let mut is_distinct = |uri: &str| {
         let mut hashes = [0; PREFIX_HASHES_MAX];
@@ -204,7 +241,7 @@ fn distinct_prefixes(hasher: &NameHasher, table: &Ndt) -> Vec<String> {
     (0..)
         .map(|number: u32| format!("/m/{number}"))
         .filter(|uri| is_distinct(uri) == Some(true))
-        .take(PREFIXES)
+        .take(count)
         .collect()
 }
 
@@ -236,10 +273,12 @@ impl Subject {
         config.listeners.unix.enabled = false;
         let hooks = Hooks::none().map_err(|error| failed("a forwarder")(&error))?;
         let hasher = NameHasher::new(environment.seeds.name_hash_key);
-        let prefixes = distinct_prefixes(&hasher, &Ndt::new(setting.workers, DISPATCH_DEPTH));
+        let table = Ndt::new(setting.workers, DISPATCH_DEPTH);
+        let prefixes = distinct_prefixes(&hasher, &table, prefix_count(setting.workers));
         let forwarder = Forwarder::start(&config, environment, hooks)
             .map_err(|error| failed("a forwarder")(&error))?;
-        let ends = Ends { prefixes, consumers: Vec::new(), producers: Vec::new() };
+        let answered = prefixes.clone();
+        let ends = Ends { prefixes, answered, consumers: Vec::new(), producers: Vec::new() };
         let mut subject = Self { forwarder, control, ends, _directory: directory };
         subject.attach(setting)?;
         Ok(subject)
@@ -247,7 +286,8 @@ impl Subject {
 
     fn attach(&mut self, setting: &Setting) -> Outcome {
         let mut faces = Vec::new();
-        for number in 0..2 * FACES as u64 {
+        let count = FACES.max(setting.workers);
+        for number in 0..2 * count as u64 {
             let options = MemoryFaceOptions {
                 number,
                 scope: Scope::NonLocal,
@@ -261,20 +301,20 @@ impl Subject {
                 .forwarder
                 .add_memory_face(options)
                 .map_err(|error| failed("a face")(&error))?;
-            if (number as usize) < FACES {
+            if (number as usize) < count {
                 self.ends.consumers.push(end);
             } else {
                 self.ends.producers.push(end);
                 faces.push(face_id);
             }
         }
-        let others = (PREFIXES..setting.routes.max(PREFIXES)).map(|number| format!("/r/{number}"));
         let prefixes = &self.ends.prefixes;
+        let others = (prefixes.len()..setting.routes).map(|number| format!("/r/{number}"));
         for (number, uri) in prefixes.iter().cloned().chain(others).enumerate() {
             let name = Name::from_uri(&uri).map_err(|error| failed(&uri)(&error))?;
             let mut forwarder = &self.forwarder;
             forwarder
-                .add_route(&name, faces[number % FACES], 0)
+                .add_route(&name, faces[number % count], 0)
                 .map_err(|error| failed(&uri)(&error))?;
         }
         if setting.workers > 1 {
@@ -299,6 +339,8 @@ struct Snapshot {
     time_ns: u64,
     cpu_ns: Vec<u64>,
     delayed_ns: Vec<u64>,
+    /// Processor time of the generators.
+    generators_ns: Vec<u64>,
     statistics: Statistics,
 }
 
@@ -308,15 +350,20 @@ impl Snapshot {
             client.statistics().map_err(|error| failed("statistics")(&error))?;
         let time_ns = clock::now();
         let (mut cpu_ns, mut delayed_ns) = (vec![0; workers], vec![0; workers]);
+        let mut generators_ns = vec![0; workers];
         for (name, cpu, delayed) in threads()? {
-            let number =
-                name.strip_prefix("worker-").and_then(|number| number.parse::<usize>().ok());
-            if let Some(number) = number.filter(|number| *number < workers) {
+            let number = |kind| {
+                let number = name.strip_prefix(kind)?.parse::<usize>().ok();
+                number.filter(|number| *number < workers)
+            };
+            if let Some(number) = number("worker-") {
                 cpu_ns[number] += cpu;
                 delayed_ns[number] += delayed;
+            } else if let Some(number) = number(GENERATOR) {
+                generators_ns[number] += cpu;
             }
         }
-        Ok(Self { time_ns, cpu_ns, delayed_ns, statistics })
+        Ok(Self { time_ns, cpu_ns, delayed_ns, generators_ns, statistics })
     }
 }
 
@@ -335,7 +382,7 @@ fn threads() -> Outcome<Vec<(String, u64, u64)>> {
     Ok(all)
 }
 
-/// Counts of the thread that sends, answers and receives, in the window.
+/// Counts of a thread that sends, answers and receives, in the window.
 struct Generated {
     /// Interests that were due, whether the forwarder took them or not.
     offered: u64,
@@ -344,12 +391,27 @@ struct Generated {
     cpu_ns: u64,
     delayed_ns: u64,
     seconds: f64,
-    latency_ns: [u64; 3],
+    latencies_ns: hdrhistogram::Histogram<u64>,
     /// Those of the faces.
     queues: QueueLengths,
     readings: ReadingTimes,
-    worker_stalls: Stalls,
-    own_stalls: Stalls,
+    stalls: Stalls,
+}
+
+impl Generated {
+    /// Adds those of another thread in the same window.
+    fn add(&mut self, other: &Self) {
+        self.offered += other.offered;
+        self.satisfied += other.satisfied;
+        self.refused += other.refused;
+        self.cpu_ns += other.cpu_ns;
+        self.delayed_ns = self.delayed_ns.max(other.delayed_ns);
+        // The bounds are the same.
+        let _ = self.latencies_ns.add(&other.latencies_ns);
+        self.queues.add(&other.queues);
+        self.readings.add(&other.readings);
+        self.stalls.add(&other.stalls);
+    }
 }
 
 /// Gives this thread its processor and the attributes of a generator.
@@ -371,10 +433,11 @@ fn run_once(
     seed: u64,
     is_traced: bool,
 ) -> Outcome<Run> {
-    let (own, generator_cpu) = places(setting.workers, setting.placement)?;
+    let (own, generator_cpus) = places(setting.workers, setting.placement)?;
     let own = own.as_slice();
+    let is_shared = generator_cpus.iter().any(|cpu| own.contains(cpu));
     let mut watched = own.to_vec();
-    watched.extend((!own.contains(&generator_cpu)).then_some(generator_cpu));
+    watched.extend(generator_cpus.iter().filter(|cpu| !own.contains(cpu)));
     let origin_ns = clock::now();
     let mut pauses = watch_pauses(&watched, origin_ns)?;
     let reference_before_ns = reference_load(own)?;
@@ -387,12 +450,21 @@ fn run_once(
     let at = |seconds: f64| begin_ns + Duration::from_secs_f64(seconds).as_nanos() as u64;
     let (from_ns, to_ns) = (at(window.warm_up), at(window.warm_up + window.seconds));
     let (generated, snapshots, services) = thread::scope(|scope| {
-        let generating = scope.spawn(|| {
-            let waiting = if own.contains(&generator_cpu) { Waiting::Sleep } else { Waiting::Spin };
-            prepare_generator_thread(generator_cpu, waiting)?;
-            let generator = Generator::new(setting, seed, ends, begin_ns)?;
-            generator.run(waiting, from_ns, to_ns)
-        });
+        let parts = ends.divided(generator_cpus.len());
+        let generate = |(number, (&cpu, ends)): (usize, (&usize, Ends))| {
+            let waiting = if own.contains(&cpu) { Waiting::Sleep } else { Waiting::Spin };
+            let rate = setting.rate / generator_cpus.len() as f64;
+            let setting = Setting { rate, ..*setting };
+            let run = move || {
+                prepare_generator_thread(cpu, waiting)?;
+                let generator = Generator::new(&setting, seed + number as u64, ends, begin_ns)?;
+                generator.run(waiting, from_ns, to_ns)
+            };
+            let thread = thread::Builder::new().name(format!("{GENERATOR}{number}"));
+            thread.spawn_scoped(scope, run)
+        };
+        let generating: Vec<_> =
+            generator_cpus.iter().zip(parts).enumerate().map(generate).collect();
         let tracing = scope.spawn(|| -> Outcome<Option<ServiceTimesReport>> {
             sleep_until(at(window.warm_up - BEFORE_WINDOW));
             if !is_traced {
@@ -409,11 +481,17 @@ fn run_once(
         sleep_until(to_ns);
         let after = Snapshot::take(&mut watching, setting.workers);
         let taken = Counters::read(own).since(&counters);
-        (joined(generating), (before, after, taken), joined(tracing))
+        let generated: Vec<Outcome<Generated>> = generating
+            .into_iter()
+            .map(|one| joined(one.map_err(|error| failed("a thread")(&error))?))
+            .collect();
+        (generated, (before, after, taken), joined(tracing))
     });
     forwarder.shut_down().map_err(|error| failed("the forwarder")(&error))?;
     let (before, after) = (snapshots.0?, snapshots.1?);
-    let generated = generated?;
+    let mut parts = generated.into_iter().collect::<Outcome<Vec<Generated>>>()?.into_iter();
+    let mut generated = parts.next().ok_or_else(|| failed("the generator")(&"no thread"))?;
+    parts.for_each(|part| generated.add(&part));
     let (stolen_ns, preemptions) = snapshots.2;
     let host = Host {
         reference_ns: [reference_before_ns, reference_load(own)?],
@@ -450,14 +528,20 @@ fn run_once(
         bursts: total(|one| one.work.bursts),
         sleeps: total(|one| one.work.sleeps),
         cpu_ns: difference(&after.cpu_ns, &before.cpu_ns),
-        delayed_ns: difference(&after.delayed_ns, &before.delayed_ns),
+        delayed_ns: difference(&after.delayed_ns, &before.delayed_ns)
+            .iter()
+            .zip(difference(&after.generators_ns, &before.generators_ns))
+            .map(|(delayed, generator)| {
+                delayed.saturating_sub(if is_shared { generator } else { 0 })
+            })
+            .collect(),
         generator_cpu_ns: generated.cpu_ns,
-        generator_delayed_ns: generated.delayed_ns,
-        worker_stalls: generated.worker_stalls,
-        generator_stalls: generated.own_stalls,
+        // Its delays on the processor of a worker are those of its wake-ups, and of the kernel.
+        generator_delayed_ns: if is_shared { 0 } else { generated.delayed_ns },
+        generator_stalls: generated.stalls,
         pit_entries: after.statistics.workers.iter().map(|one| one.shard.pit_entries).sum(),
         queues: QueueLengths { rings: ring_lengths(&before, &after), ..generated.queues },
-        latency_ns: generated.latency_ns,
+        latency_ns: [0.5, 0.9, 0.99].map(|level| generated.latencies_ns.value_at_quantile(level)),
         services: services?.map(service_times),
     })
 }
@@ -526,15 +610,16 @@ struct Generator {
     producers: Vec<InternalEnd>,
     /// The first turn.
     begin_ns: u64,
-    /// Frames that faces have accepted.
-    accepted: u64,
     /// The buffer of an Interest that was refused.
     spare: Option<Vec<u8>>,
     /// Those of the faces since the begin of the window.
     queues: QueueLengths,
+    /// Lengths of the queues in this turn.
+    lengths: Vec<u64>,
     /// The same of the time that reading their lengths took.
     readings: ReadingTimes,
-    progress: Progress,
+    /// Times by which turns of the window began late.
+    stalls: Stalls,
 }
 
 /// Times in which the generator read the lengths of all queues. Workers have moved the positions since the last turn, so these are
@@ -551,6 +636,12 @@ impl ReadingTimes {
     const MAX_NS: u64 = 2_000;
     /// The mean of fewer readings varies by chance.
     const READINGS_MIN: u64 = 100;
+
+    fn add(&mut self, other: &Self) {
+        for (own, other) in self.parts.iter_mut().zip(&other.parts) {
+            *own = (own.0 + other.0, own.1 + other.1);
+        }
+    }
 
     fn note(&mut self, part: usize, ns: u64) {
         if ns < Self::MAX_NS {
@@ -586,38 +677,9 @@ const fn next_turn(due_ns: u64, done_ns: u64) -> u64 {
     if done_ns > next_ns { done_ns } else { next_ns }
 }
 
-/// Observes whether workers and the generator go on, once in each turn.
-#[derive(Debug, Default)]
-struct Progress {
-    /// Frames that workers had taken when they went on last, and when that was.
-    taken: u64,
-    since_ns: u64,
-    last_turn_ns: u64,
-    worker_stalls: Stalls,
-    own_stalls: Stalls,
-}
-
-impl Progress {
-    /// A turn begins that was due at `due_ns`; of the frames that were sent before it, `waiting` have not been taken.
-    fn note(&mut self, now_ns: u64, due_ns: u64, sent: u64, waiting: u64) {
-        let apart_ns = now_ns - self.last_turn_ns;
-        let taken = sent - waiting;
-        self.last_turn_ns = now_ns;
-        self.own_stalls.note(now_ns.saturating_sub(due_ns));
-        if apart_ns >= STALL_MIN_NS {
-            // Workers may have stopped and continued meanwhile.
-        } else if taken > self.taken {
-            self.worker_stalls.note(now_ns - self.since_ns);
-        } else if waiting > 0 {
-            return;
-        }
-        (self.taken, self.since_ns) = (taken, now_ns);
-    }
-}
-
 impl Generator {
     fn new(setting: &Setting, seed: u64, ends: Ends, now_ns: u64) -> Outcome<Self> {
-        let Ends { prefixes, consumers, producers } = ends;
+        let Ends { prefixes, answered, consumers, producers } = ends;
         let pattern = |prefix: &String, names: Names, weight: f64| ConsumerPattern {
             prefix: prefix.clone(),
             weight,
@@ -639,13 +701,13 @@ impl Generator {
         let scenario = ConsumerScenario {
             patterns,
             load: Load::Rate { per_second: setting.rate, arrivals: Arrivals::Poisson },
-            faces: FACES as u32,
+            faces: consumers.len() as u32,
             burst: 1,
             outstanding_max: 1 << 20,
             count: None,
         };
         let answers = ProducerScenario {
-            patterns: prefixes
+            patterns: answered
                 .into_iter()
                 .map(|prefix| ProducerPattern {
                     prefix,
@@ -662,9 +724,9 @@ impl Generator {
             producers,
             begin_ns: now_ns,
             queues: QueueLengths::default(),
+            lengths: Vec::new(),
             readings: ReadingTimes::default(),
-            progress: Progress { since_ns: now_ns, last_turn_ns: now_ns, ..Progress::default() },
-            accepted: 0,
+            stalls: Stalls::default(),
             spare: None,
         })
     }
@@ -704,14 +766,12 @@ impl Generator {
                 spun_ns = 0;
                 self.queues = QueueLengths::default();
                 self.readings = ReadingTimes::default();
-                self.progress.worker_stalls = Stalls::default();
-                self.progress.own_stalls = Stalls::default();
+                self.stalls = Stalls::default();
             }
             if let Some((begin_ns, refused, cpu_begin, delayed_begin)) = &before
                 && now_ns >= to_ns
             {
                 let totals = self.consumer.totals();
-                let window = self.latencies();
                 return Ok(Generated {
                     offered: totals.sent + totals.withdrawn,
                     satisfied: totals.satisfied,
@@ -719,11 +779,10 @@ impl Generator {
                     cpu_ns: cpu()?.saturating_sub(*cpu_begin + spun_ns),
                     delayed_ns: delayed()?.saturating_sub(*delayed_begin),
                     seconds: Duration::from_nanos(now_ns - begin_ns).as_secs_f64(),
-                    latency_ns: [0.5, 0.9, 0.99].map(|level| window.value_at_quantile(level)),
+                    latencies_ns: self.latencies(),
                     queues: self.queues,
                     readings: self.readings,
-                    worker_stalls: self.progress.worker_stalls,
-                    own_stalls: self.progress.own_stalls,
+                    stalls: self.stalls,
                 });
             }
             let parts = ReadingTimes::PARTS as u64;
@@ -746,16 +805,18 @@ impl Generator {
     /// Sends what is due, answers and receives, in a turn that was due at `due_ns`, in this part of the window.
     fn turn(&mut self, now_ns: u64, due_ns: u64, part: usize) {
         let begin_ns = clock::now();
-        let mut lengths = [0; 2 * FACES];
-        for (length, end) in lengths.iter_mut().zip(self.consumers.iter().chain(&self.producers)) {
+        let mut lengths = std::mem::take(&mut self.lengths);
+        lengths.resize(self.consumers.len() + self.producers.len(), 0);
+        let ends = self.consumers.iter().chain(&self.producers);
+        for (length, end) in lengths.iter_mut().zip(ends) {
             *length = end.unreceived() as u64;
         }
         self.readings.note(part, clock::now() - begin_ns);
-        let (interests, data) = lengths.split_at(FACES);
+        let (interests, data) = lengths.split_at(self.consumers.len());
         interests.iter().for_each(|length| self.queues.interests.note(*length));
         data.iter().for_each(|length| self.queues.data.note(*length));
-        let waiting = lengths.iter().sum();
-        self.progress.note(now_ns, due_ns, self.accepted, waiting);
+        self.lengths = lengths;
+        self.stalls.note(now_ns.saturating_sub(due_ns));
         self.consumer.handle_timeout(now_ns);
         for _ in 0..TURN_PACKETS {
             let Some(face) = self.consumer.next_face(now_ns) else { break };
@@ -764,20 +825,18 @@ impl Generator {
             interest.clear();
             interest.extend_from_slice(self.consumer.make_interest(now_ns));
             self.spare = end.send(interest).err();
-            if self.spare.is_none() {
-                self.accepted += 1;
-            } else {
+            if self.spare.is_some() {
                 self.consumer.withdraw();
             }
         }
-        let accepted = &mut self.accepted;
         for end in &mut self.producers {
             for _ in 0..TURN_PACKETS {
                 let Some(frame) = end.receive() else { break };
                 self.producer.handle_frame(&frame, |append| {
                     let mut answer = end.buffer();
                     append(&mut answer);
-                    *accepted += u64::from(end.send(answer).is_ok());
+                    // One that the queue has no room for is counted as refused.
+                    let _ = end.send(answer);
                 });
                 end.give_back(frame);
             }
@@ -837,7 +896,7 @@ mod tests {
     fn prefixes_have_distinct_dispatch_entries() {
         let table = Ndt::new(2, DISPATCH_DEPTH);
         let hasher = NameHasher::new(key_with_shared_entry(&table));
-        let prefixes = distinct_prefixes(&hasher, &table);
+        let prefixes = distinct_prefixes(&hasher, &table, PREFIXES);
         let entries: BTreeSet<usize> =
             prefixes.iter().map(|uri| dispatch_entry(&hasher, &table, uri)).collect();
         assert_eq!((prefixes.len(), entries.len()), (PREFIXES, PREFIXES));
@@ -901,16 +960,16 @@ mod tests {
         let processors: Vec<Processor> =
             (0..6).map(|cpu| Processor { cpu, core: cpu, node: nodes[cpu] }).collect();
         let places = |workers, placement| places_of(&processors, workers, placement);
-        assert_eq!(places(2, Placement::P1), Ok((vec![0, 2], 4)));
-        assert_eq!(places(3, Placement::P1), Ok((vec![0, 2, 4], 4)));
-        assert_eq!(places(4, Placement::P1), Ok((vec![0, 2, 4, 1], 5)));
-        assert_eq!(places(3, Placement::P4), Ok((vec![0, 2, 4], 5)));
+        assert_eq!(places(2, Placement::P1), Ok((vec![0, 2], vec![4])));
+        assert_eq!(places(3, Placement::P1), Ok((vec![0, 2, 4], vec![0, 2, 4])));
+        assert_eq!(places(4, Placement::P1), Ok((vec![0, 2, 4, 1], vec![5])));
+        assert_eq!(places(3, Placement::P4), Ok((vec![0, 2, 4], vec![5])));
         assert!(places(4, Placement::P4).unwrap_err().contains("has 3 processors"));
         assert!(places(7, Placement::P1).unwrap_err().contains("processor of its own"));
         assert!(places(1, Placement::P2).unwrap_err().contains("P1 or P4"));
         let one = &processors[..1];
         assert!(places_of(one, 1, Placement::P4).unwrap_err().contains("second NUMA node"));
-        assert_eq!(places_of(one, 1, Placement::P1), Ok((vec![0], 0)));
+        assert_eq!(places_of(one, 1, Placement::P1), Ok((vec![0], vec![0])));
     }
 
     #[test]
@@ -936,28 +995,6 @@ mod tests {
         assert_eq!(next_turn(TURN_NS, TURN_NS + 1), 2 * TURN_NS);
         assert_eq!(next_turn(TURN_NS, 2 * TURN_NS), 2 * TURN_NS);
         assert_eq!(next_turn(TURN_NS, 5 * TURN_NS + 7), 5 * TURN_NS + 7);
-    }
-
-    #[test]
-    fn stalls_of_workers_and_of_the_generator_are_distinguished() {
-        const TURN: u64 = 50_000;
-        let mut progress = Progress::default();
-        let mut turns = 0..;
-        let mut turn = |progress: &mut Progress, sent: u64, waiting: u64| {
-            let now_ns = TURN * turns.next().unwrap_or(0);
-            progress.note(now_ns, now_ns, sent, waiting);
-        };
-        // Workers take what there is, then nothing for ten turns, and have nothing to take for ten more.
-        (0..10).for_each(|number| turn(&mut progress, 10 * (number + 1), 3));
-        (0..9).for_each(|_| turn(&mut progress, 110, 13));
-        turn(&mut progress, 110, 0);
-        (0..10).for_each(|_| turn(&mut progress, 110, 0));
-        let stall = Stalls { count: 1, total_ns: 10 * TURN, longest_ns: 10 * TURN };
-        assert_eq!((progress.worker_stalls, progress.own_stalls), (stall, Stalls::default()));
-        // The generator is a millisecond late, and the workers have taken all meanwhile.
-        progress.note(30 * TURN + 1_000_000, 30 * TURN, 150, 0);
-        assert_eq!(progress.worker_stalls, stall);
-        assert_eq!(progress.own_stalls.total_ns, 1_000_000);
     }
 
     #[test]

@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use ndn_model::assembly::Placement;
 use ndn_model::calibrate::{
-    COARSE, CalibrateError, Calibration, CapacityOfRuns, CapacitySearch, LatencyFactors, LeftOut,
-    ModelOfRun, Prediction, Ranks, Run, Setting, Slowdown, Uncertainty, half_width, model_text,
-    why_unusable, why_without_latency,
+    CalibrateError, Calibration, CapacityOfRuns, CapacitySearch, LatencyFactors, LeftOut,
+    LongTimeCapacity, ModelOfRun, Prediction, Ranks, Run, Setting, Slowdown, Uncertainty,
+    half_width, model_text, why_unusable, why_without_latency,
 };
 use ndn_model::pauses::{PauseProcess, Watch};
 use ndn_model::random::{StreamId, TraceRandom};
@@ -148,14 +148,10 @@ fn too_far(error: CalibrateError) -> Failure {
 struct Candidate {
     setting: Setting,
     capacity: f64,
-    /// None if the capacity is below the rate, so that the probability is less than a half.
-    interval: Option<Interval>,
-}
-
-/// The interval of a capacity, and the probability that it is above the rate.
-struct Interval {
+    /// Bounds of the interval of the capacity.
     low: f64,
     high: f64,
+    /// The probability that the capacity is above the rate.
     probability: f64,
 }
 
@@ -169,16 +165,10 @@ impl Candidate {
     ) -> Outcome<Self> {
         let times = (window.warm_up, window.seconds);
         let search = CapacitySearch { calibration, setting, unsatisfied, times };
-        let rough = search.roughly().map_err(too_far)?;
-        if rough * COARSE < setting.rate && confidence >= 0.5 {
-            return Ok(Self { setting, capacity: rough, interval: None });
-        }
-        let capacity = search.of_long_time(rough).map_err(too_far)?;
-        let laws: Vec<u32> = search.laws().collect();
-        let of_laws = on_threads(&laws, &AtomicBool::new(false), |law| {
-            search.with_law(*law, capacity).map(f64::ln).map_err(too_far)
-        })?;
+        let LongTimeCapacity { rate: capacity, of_laws } =
+            search.of_long_time().map_err(too_far)?;
         let uncertainty = Uncertainty::of(calibration, &setting);
+        let of_laws = of_laws.into_iter().map(f64::ln).collect();
         let others = half_width(of_laws).hypot(uncertainty.transfer_deviation());
         let [below, above] =
             uncertainty.deviations_at(confidence).map(|of_run| of_run.hypot(others));
@@ -186,28 +176,24 @@ impl Candidate {
         let margin = (capacity / setting.rate).ln();
         let probability = uncertainty.probability(margin, others, confidence);
         let (low, high) = (capacity * (-normal * below).exp(), capacity * (normal * above).exp());
-        Ok(Self { setting, capacity, interval: Some(Interval { low, high, probability }) })
+        Ok(Self { setting, capacity, low, high, probability })
     }
 
-    /// The probability if it is enough. With just the runs that the confidence needs, it is at most that.
-    fn enough(&self, confidence: f64) -> Option<f64> {
+    /// Whether it is enough. With just the runs that the confidence needs, the probability is at most that.
+    fn is_enough(&self, confidence: f64) -> bool {
         const ROUNDING: f64 = 1e-9;
-        let probability = self.interval.as_ref()?.probability;
-        (probability >= confidence - ROUNDING).then_some(probability)
+        self.probability >= confidence - ROUNDING
     }
 }
 
 impl fmt::Display for Candidate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { setting, capacity, interval } = self;
+        let Self { setting, capacity, probability, .. } = self;
         let counted = output::counted(setting.workers as u64, "worker");
-        match interval {
-            Some(Interval { probability, .. }) => write!(
-                formatter,
-                "{counted}: {capacity:.0} Interests/s; probability that it is enough: {probability:.4}"
-            ),
-            None => write!(formatter, "{counted}: about {capacity:.0} Interests/s, not enough"),
-        }
+        write!(
+            formatter,
+            "{counted}: {capacity:.0} Interests/s; probability that it is enough: {probability:.4}"
+        )
     }
 }
 
@@ -234,7 +220,7 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
     check_placement(&calibration, placement)?;
     let window = Window { warm_up: 0.1, seconds: 0.2 };
     let mut considered: Vec<Candidate> = Vec::new();
-    output::note(&"simulating numbers of workers, some of which take a minute each");
+    output::note(&"simulating numbers of workers, some of which take some seconds each");
     for workers in 1..=WORKERS_MAX {
         let setting = Setting {
             workers,
@@ -253,14 +239,13 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
         let candidate =
             Candidate::of(&calibration, setting, window, options.unsatisfied, options.confidence)?;
         output::note(&candidate);
-        let is_enough = candidate.enough(options.confidence).is_some();
+        let is_enough = candidate.is_enough(options.confidence);
         considered.push(candidate);
         if is_enough {
             break;
         }
     }
-    let chosen = considered.last().and_then(|one| Some((one, one.enough(options.confidence)?)));
-    let Some((chosen, probability)) = chosen else {
+    let Some(chosen) = considered.last().filter(|one| one.is_enough(options.confidence)) else {
         let text = format!("{WORKERS_MAX} workers are not enough for {} Interests/s", options.rate);
         return Err(Failure::Failed(text));
     };
@@ -279,16 +264,16 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
                 json!({
                     "workers": one.setting.workers,
                     "capacity": one.capacity,
-                    "from": one.interval.as_ref().map(|interval| interval.low),
-                    "to": one.interval.as_ref().map(|interval| interval.high),
-                    "probability": one.interval.as_ref().map(|interval| interval.probability),
+                    "from": one.low,
+                    "to": one.high,
+                    "probability": one.probability,
                 })
             })
             .collect();
         return Ok(output::print_json(&json!({
             "workers": chosen.setting.workers,
             "placement": placement,
-            "probability": probability,
+            "probability": chosen.probability,
             "is_by_rank": ranks.suffice(),
             "runs_at_risk": ranks.runs,
             "runs_needed": ranks.needed,
@@ -301,7 +286,7 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
             "considered": candidates,
         }))?);
     }
-    print_plan(&considered, (chosen, probability), options, &file)?;
+    print_plan(&considered, chosen, options, &file)?;
     output::print_line(&basis(ranks, options.confidence))?;
     if let Some(pauses) = &calibration.pauses {
         output::print_line(&format!(
@@ -317,19 +302,16 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
 
 fn print_plan(
     considered: &[Candidate],
-    (chosen, probability): (&Candidate, f64),
+    chosen: &Candidate,
     options: &PlanOptions,
     file: &CalibrationFile,
 ) -> Outcome {
     let mut table = Table::new(&[">WORKERS", ">CAPACITY/s", ">FROM", ">TO", ">PROBABILITY"]);
     for one in considered {
-        let mut row = vec![one.setting.workers.to_string(), format!("{:.0}", one.capacity)];
-        match &one.interval {
-            Some(Interval { low, high, probability }) => {
-                row.extend([format!("{low:.0}"), format!("{high:.0}"), format!("{probability:.4}")])
-            }
-            None => row.extend(["-"; 3].map(str::to_owned)),
-        }
+        let rates = [one.capacity, one.low, one.high].map(|rate| format!("{rate:.0}"));
+        let mut row = vec![one.setting.workers.to_string()];
+        row.extend(rates);
+        row.push(format!("{:.4}", one.probability));
         table.row(row);
     }
     table.print("no candidates")?;
@@ -339,7 +321,7 @@ fn print_plan(
         chosen.setting.placement,
         options.placement.meaning(),
         100.0 * (chosen.capacity / options.rate - 1.0),
-        probability
+        chosen.probability
     ))?;
     output::print_line(&format!(
         "calibrated by {} of {}, {}",
@@ -697,7 +679,7 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
             run
         };
         let slowdown = Slowdown::of(&file.calibration, &run);
-        case.is_used.push(why_unusable(&run, file.calibration.processors).is_none());
+        case.is_used.push(why_unusable(&run).is_none());
         case.runs.push(run);
         case.slowdowns.push(slowdown);
         Ok(slowdown)
@@ -869,7 +851,7 @@ impl Report {
     ) {
         let usual_rates: Vec<f64> = case.usual_rates().collect();
         for (run, _) in case.runs.iter().zip(&case.is_used).filter(|(_, is_used)| !**is_used) {
-            let reason = why_unusable(run, calibration.processors);
+            let reason = why_unusable(run);
             self.left_out.extend(reason.map(|reason| LeftOut { run: run.number, reason }));
         }
         for mut same in case.rates() {
@@ -880,7 +862,7 @@ impl Report {
                 same.iter().map(|run| (&own[*run], &case.runs[*run])).collect();
             let mut calm: Vec<(&Prediction, &Run)> = Vec::new();
             for &(predicted, run) in &pairs {
-                match why_without_latency(run, calibration.processors) {
+                match why_without_latency(run) {
                     Some(reason) => self.left_out.push(LeftOut { run: run.number, reason }),
                     None => calm.push((predicted, run)),
                 }
@@ -1157,7 +1139,6 @@ mod tests {
             delayed_ns: vec![0],
             generator_delayed_ns: 0,
             generator_cpu_ns: 0,
-            worker_stalls: ndn_model::calibrate::Stalls::default(),
             generator_stalls: ndn_model::calibrate::Stalls::default(),
             pit_entries: 0,
             queues: ndn_model::calibrate::QueueLengths::default(),
