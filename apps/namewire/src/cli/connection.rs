@@ -7,16 +7,17 @@ use ndn_client::{ConnectionState, Endpoint};
 use super::connect::ConnectOptions;
 use super::failure::{Failure, Outcome};
 use super::output;
+use super::progress::Notes;
 
 /// Reports when the connection is lost and when it is back, while it is polled.
 pub(super) async fn report_losses(endpoint: &Endpoint) {
     let mut state = endpoint.state();
     while wait_for(&mut state, false).await {
-        note(endpoint, "the connection to", "is lost; reconnecting");
+        note(&Notes::default(), endpoint, LOST);
         if !wait_for(&mut state, true).await {
             break;
         }
-        note(endpoint, "the connection to", "is back");
+        note(&Notes::default(), endpoint, BACK);
     }
     std::future::pending().await
 }
@@ -47,10 +48,12 @@ pub(super) async fn open_within(
     }
 }
 
-/// Runs `work`, but fails if the connection is lost for longer than `time_limit`.
+/// Runs `work`, but fails if the connection is lost for longer than `time_limit`. Reports with `notes` when it is lost and
+/// back.
 pub(super) async fn while_connected<T>(
     endpoint: &Endpoint,
     time_limit: Duration,
+    notes: &Notes,
     work: impl Future<Output = Outcome<T>>,
 ) -> Outcome<T> {
     let gone = || {
@@ -62,9 +65,9 @@ pub(super) async fn while_connected<T>(
     let losses = async {
         let mut state = endpoint.state();
         while wait_for(&mut state, false).await {
-            note(endpoint, "the connection to", "is lost; reconnecting");
+            note(notes, endpoint, LOST);
             match tokio::time::timeout(time_limit, wait_for(&mut state, true)).await {
-                Ok(true) => note(endpoint, "the connection to", "is back"),
+                Ok(true) => note(notes, endpoint, BACK),
                 Ok(false) | Err(_) => return,
             }
         }
@@ -96,11 +99,44 @@ async fn wait_for(
     }
 }
 
-fn note(endpoint: &Endpoint, subject: &str, what: &str) {
+const LOST: &str = "is lost; reconnecting";
+const BACK: &str = "is back";
+
+fn note(notes: &Notes, endpoint: &Endpoint, what: &str) {
     let address = address(endpoint);
-    output::note(&format_args!("namewire: {subject} the forwarder{address} {what}"));
+    notes.write(&format_args!("namewire: the connection to the forwarder{address} {what}"));
 }
 
 fn address(endpoint: &Endpoint) -> String {
     endpoint.address().map_or_else(String::new, |address| format!(" {address}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use indicatif::ProgressStyle;
+    use ndn_client::EndpointOptions;
+
+    use super::*;
+    use crate::cli::progress::Screen;
+
+    #[tokio::test]
+    async fn lost_connection_is_reported_above_the_bar() {
+        let (stream, forwarder) = tokio::io::duplex(1 << 10);
+        let (reader, writer) = tokio::io::split(stream);
+        let endpoint = Endpoint::from_stream(reader, writer, &EndpointOptions::default());
+        let screen = Screen::new(80);
+        let bar = screen.bar();
+        bar.set_style(ProgressStyle::with_template("{msg}").unwrap());
+        bar.set_message("1 MiB");
+        let notes = screen.notes_above(&bar);
+        let work = async {
+            drop(forwarder);
+            std::future::pending::<Outcome>().await
+        };
+        let outcome = while_connected(&endpoint, Duration::from_secs(60), &notes, work).await;
+        assert!(matches!(outcome, Err(Failure::Unreachable(_))), "{outcome:?}");
+        bar.set_message("2 MiB");
+        let note = "namewire: the connection to the forwarder is lost; reconnecting";
+        assert_eq!(screen.lines(), [note, "2 MiB"]);
+    }
 }

@@ -251,7 +251,7 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
         };
         policy.notes = Notes::above(&bar);
         let policy = policy;
-        let fetched = while_connected(&endpoint, options.fetch.timeout(), async {
+        let fetched = while_connected(&endpoint, options.fetch.timeout(), &policy.notes, async {
             if let Some(range) = options.range {
                 let target = &mut target;
                 let observe = |progress: &FetchProgress| *lock(&latest) = *progress;

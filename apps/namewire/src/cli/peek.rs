@@ -18,6 +18,7 @@ use super::connection::while_connected;
 use super::diagnose::{self, note_early};
 use super::failure::{Failure, Outcome};
 use super::output::{self, changes_terminal, without_control};
+use super::progress::Notes;
 use super::{input, keys};
 
 /// Time to wait for metadata after there was no answer.
@@ -123,7 +124,7 @@ pub(super) fn run(options: &Options, as_ndnpeek: bool) -> Outcome {
         let endpoint = options.connect.open().await?;
         let timeout = options.lifetime.saturating_mul(options.retries.saturating_add(1));
         let asks_server = !as_ndnpeek && !options.can_be_prefix;
-        let received = while_connected(&endpoint, timeout, async {
+        let received = while_connected(&endpoint, timeout, &Notes::default(), async {
             let expressing = endpoint.express(&request);
             let expressed = match options.hint.is_empty() {
                 true => {

@@ -18,6 +18,7 @@ use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
 use super::output::{self, bytes_for_people, counted};
+use super::progress::Notes;
 use super::scrape::MetricsOptions;
 
 /// Publish a file or standard input as a segmented, signed object
@@ -99,7 +100,8 @@ pub(super) fn run(options: &Options) -> Outcome {
                 () = note_other_producers(&endpoint, std::slice::from_ref(&name)) => Ok(()),
             }
         };
-        while_connected(&endpoint, options.wait.unwrap_or(Duration::MAX), serving).await?;
+        let time_limit = options.wait.unwrap_or(Duration::MAX);
+        while_connected(&endpoint, time_limit, &Notes::default(), serving).await?;
         if !options.json {
             let (segments, bytes) = (object.segments_served(), object.bytes_served());
             let line =

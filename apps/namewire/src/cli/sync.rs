@@ -161,7 +161,7 @@ fn copy(name: &Name, output: &Path, arguments: &FetchArguments, rules: &Rules) -
                 never = note_early(name, cause(&endpoint, name), is_silent, note) => match never {},
             }
         };
-        while_connected(&endpoint, arguments.timeout(), work).await
+        while_connected(&endpoint, arguments.timeout(), &policy.notes, work).await
     });
     bar.finish_and_clear();
     kept.report();
