@@ -386,6 +386,8 @@ fn for_reason(failure: Failure, reason: String) -> Failure {
         Failure::Unregistered(Box::new(for_reason(*cause, reason)))
     } else if let Failure::Reported(cause) = failure {
         Failure::Reported(Box::new(for_reason(*cause, reason)))
+    } else if let Failure::Resumable { failure, kept } = failure {
+        Failure::Resumable { failure: Box::new(for_reason(*failure, reason)), kept }
     } else if matches!(failure, Failure::NoAnswer(_)) {
         Failure::NoAnswer(reason)
     } else {

@@ -54,6 +54,13 @@ pub enum Failure {
     Unregistered(Box<Self>),
     /// It was reported when it occurred, and only its exit status is left.
     Reported(Box<Self>),
+    /// It leaves something to resume.
+    Resumable {
+        /// The failure.
+        failure: Box<Self>,
+        /// A description of what can be resumed, which is shown after the failure.
+        kept: String,
+    },
     /// The verification of fetched Data failed.
     Unverified(String),
     /// The producer does not serve this version any more.
@@ -91,7 +98,9 @@ impl Failure {
             Self::Usage(_) | Self::Input(_) => 2,
             Self::Unreachable(_) => 3,
             Self::NoAnswer(_) | Self::Nacked(_) | Self::NoRoute(_) => 4,
-            Self::Unregistered(reason) | Self::Reported(reason) => reason.status(),
+            Self::Unregistered(reason)
+            | Self::Reported(reason)
+            | Self::Resumable { failure: reason, .. } => reason.status(),
             Self::Unverified(_) => 5,
             Self::Interrupted => INTERRUPTED,
             Self::OutputClosed => 0,
@@ -103,9 +112,30 @@ impl Failure {
         matches!(self.itself(), Self::NoAnswer(_) | Self::Nacked(_) | Self::NoRoute(_))
     }
 
-    /// The failure, also of one that was reported when it occurred.
+    /// The failure, also of one that was reported when it occurred, or leaves something to resume.
     pub(super) fn itself(&self) -> &Self {
-        if let Self::Reported(reason) = self { reason.itself() } else { self }
+        if let Self::Reported(failure) | Self::Resumable { failure, .. } = self {
+            failure.itself()
+        } else {
+            self
+        }
+    }
+
+    /// It, with what it leaves to resume.
+    pub(super) fn leaving(self, kept: Option<String>) -> Self {
+        match kept {
+            Some(kept) => Self::Resumable { failure: Box::new(self), kept },
+            None => self,
+        }
+    }
+
+    /// The message that is left to be shown at the end of the command.
+    pub(super) fn last_message(&self) -> Option<String> {
+        if let Self::Resumable { failure, kept } = self {
+            let message = failure.last_message();
+            return Some(lines(&message.into_iter().chain([kept.clone()]).collect::<Vec<_>>()));
+        }
+        (!matches!(self, Self::OutputClosed | Self::Reported(_))).then(|| self.to_string())
     }
 
     /// It as JSON, for standard error.
@@ -127,7 +157,9 @@ impl Failure {
             Self::Usage(_) | Self::Input(_) => "usage",
             Self::Unreachable(_) => "unreachable",
             Self::NoAnswer(_) | Self::Nacked(_) | Self::NoRoute(_) => "no_answer",
-            Self::Unregistered(reason) | Self::Reported(reason) => reason.kind(),
+            Self::Unregistered(reason)
+            | Self::Reported(reason)
+            | Self::Resumable { failure: reason, .. } => reason.kind(),
             Self::Unverified(_) => "unverified",
             Self::Interrupted => "interrupted",
             Self::OutputClosed => "output_closed",
@@ -180,6 +212,9 @@ impl fmt::Display for Failure {
             | Self::VersionGone(text)
             | Self::Failed(text) => formatter.write_str(&without_numbers(text)),
             Self::Unregistered(reason) | Self::Reported(reason) => reason.fmt(formatter),
+            Self::Resumable { failure, kept } => {
+                formatter.write_str(&lines(&[failure.to_string(), kept.clone()]))
+            }
             Self::Interrupted => formatter.write_str("interrupted"),
             Self::OutputClosed => formatter.write_str("the output was closed"),
         }
@@ -252,6 +287,21 @@ mod tests {
         assert!(!reported(Failure::Failed(String::new())).is_unanswered());
         let failure = reported(Failure::Unverified(String::new()));
         assert!(matches!(failure.itself(), Failure::Unverified(_)));
+    }
+
+    #[test]
+    fn cause_comes_before_what_can_be_resumed() {
+        let kept = || Some("1 KiB are kept".to_owned());
+        let interrupted = Failure::Interrupted.leaving(kept());
+        assert_eq!(interrupted.last_message().unwrap(), "interrupted\nnamewire: 1 KiB are kept");
+        assert_eq!(interrupted.to_json()["failure"]["message"], "interrupted\n1 KiB are kept");
+        assert_eq!(interrupted.status(), INTERRUPTED);
+        let silent = Failure::NoAnswer("no answer".to_owned());
+        let reported = Failure::Reported(Box::new(silent));
+        assert_eq!(reported.last_message(), None);
+        let reported = reported.leaving(kept());
+        assert_eq!(reported.last_message().unwrap(), "1 KiB are kept");
+        assert!(reported.is_unanswered());
     }
 
     #[test]

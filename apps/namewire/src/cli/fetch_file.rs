@@ -22,7 +22,7 @@ use ndn_packet::{Convention, Name};
 use super::connect::{kind_of, kind_of_fetch};
 use super::failure::{Failure, Outcome};
 use super::file_name::{numbers_as_files, with_number_as_file};
-use super::output::{self, bytes_for_people, without_control};
+use super::output::{bytes_for_people, without_control};
 use super::progress::Notes;
 use super::target::Target;
 
@@ -78,12 +78,11 @@ impl Policy {
 }
 
 /// Keeps the part that a later fetch can resume, whatever the failure: the part was verified, and one wrong packet
-/// must not discard it.
-pub(super) fn abandon(target: Target, failure: &Failure) {
-    if let Some((bytes, part)) = target.keep() {
-        let is_gone = matches!(failure, Failure::VersionGone(_));
-        output::note(&format_args!("namewire: {}", kept_text(bytes, &part, is_gone)));
-    }
+/// must not discard it. Returns the failure with that.
+pub(super) fn abandon(target: Target, failure: Failure) -> Failure {
+    let is_gone = matches!(failure, Failure::VersionGone(_));
+    let kept = target.keep().map(|(bytes, part)| kept_text(bytes, &part, is_gone));
+    failure.leaving(kept)
 }
 
 /// A version that is gone may come back, or be elsewhere: a file may be moved, and caches and other servers may have the rest.

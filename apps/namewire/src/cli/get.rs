@@ -53,6 +53,8 @@ pub(super) struct Options {
     #[arg(value_parser = object_name)]
     name: Name,
     /// Output file, which appears when it is complete and replaces an existing one, or `-` for standard output
+    ///
+    /// Its directory is created.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Method of finding the version
@@ -295,10 +297,7 @@ pub(super) fn run(options: &Options, as_ndncatchunks: bool) -> Outcome {
             let report = Report { fetched, elapsed: now() - started, replaces };
             report.print(options, as_ndncatchunks, on_stdout)
         }
-        Err(failure) => {
-            abandon(target, &failure);
-            Err(failure)
-        }
+        Err(failure) => Err(abandon(target, failure)),
     }
 }
 

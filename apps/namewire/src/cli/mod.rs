@@ -197,8 +197,8 @@ pub fn main() -> ExitCode {
             let is_closed = matches!(failure, Failure::OutputClosed);
             if !is_closed && asks_for_json(&matches) {
                 output::note(&output::json_text_of_line(failure.to_json()));
-            } else if !is_closed && !matches!(failure, Failure::Reported(_)) {
-                output::note(&format_args!("namewire: {failure}"));
+            } else if let Some(message) = failure.last_message() {
+                output::note(&format_args!("namewire: {message}"));
             }
             tool.map_or_else(|| failure.exit_code(), |tool| tool.exit_status(&failure).into())
         }

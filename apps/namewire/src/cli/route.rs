@@ -326,6 +326,7 @@ async fn add_batch(file: &str, common: &CommonOptions) -> Outcome {
         | Failure::NoRoute(_)
         | Failure::Unregistered(_)
         | Failure::Reported(_)
+        | Failure::Resumable { .. }
         | Failure::Unverified(_)
         | Failure::VersionGone(_)
         | Failure::Interrupted

@@ -164,12 +164,11 @@ fn copy(name: &Name, output: &Path, arguments: &FetchArguments, rules: &Rules) -
         while_connected(&endpoint, arguments.timeout(), &policy.notes, work).await
     });
     bar.finish_and_clear();
-    kept.report();
     report_restarted(restarted.load(Ordering::Relaxed));
-    let fetched = fetched?;
+    let fetched = fetched.map_err(|failure| failure.leaving(kept.in_words()))?;
     report(name, &fetched, now() - started, arguments, rules.mode)?;
     match fetched.failure {
-        Some(failure) => Err(failure),
+        Some(failure) => Err(failure.leaving(kept.in_words())),
         None if rules.mode == Mode::Verify && !fetched.changes.is_empty() => {
             Err(Failure::Failed(format!(
                 "{} differs from {name}: {}",

@@ -45,7 +45,11 @@ impl Target {
                 Err(Failure::Usage(no_directory(path, found.err())))
             }
             // The target of a link is replaced, not the link.
-            _ => Self::replacing(behind_links(path)?),
+            _ => {
+                let path = behind_links(path)?;
+                create_directory_of(&path)?;
+                Self::replacing(path)
+            }
         }
     }
 
@@ -136,12 +140,19 @@ impl Target {
     }
 }
 
-/// Why a path with a slash at its end names no directory.
+/// Creates the directory of a file, as for the copy of a directory.
+fn create_directory_of(path: &Path) -> Outcome {
+    let Some(directory) = path.parent().filter(|above| !above.exists()) else { return Ok(()) };
+    let failed = |error| Failure::file(directory.display(), &error);
+    fs::create_dir_all(directory).map_err(failed)
+}
+
+/// Why a path with a slash at its end cannot be written to.
 fn no_directory(path: &Path, error: Option<io::Error>) -> String {
     let path = path.display();
     match error {
         Some(error) if error.kind() == io::ErrorKind::NotFound => {
-            format!("there is no directory {path}: make it with mkdir, and name a file in it")
+            format!("{path} names a directory: name a file in it")
         }
         Some(error) => format!("{path}: {error}"),
         None => format!("{path} is not a directory"),
@@ -250,13 +261,26 @@ mod tests {
         };
         assert!(refused("").ends_with(" is a directory: name a file in it"));
         let reason = refused("missing/");
-        assert!(
-            reason.starts_with("there is no directory /") && reason.contains("mkdir"),
-            "{reason}"
-        );
+        assert!(reason.ends_with("/missing/ names a directory: name a file in it"), "{reason}");
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
         fs::write(directory.path().join("file"), "").unwrap();
         assert!(refused("file/").contains("/file/: Not a directory"));
+    }
+
+    #[test]
+    fn directory_of_a_file_is_created() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("some/new/object");
+        let mut target = begin(&path);
+        target.write(b"content").unwrap();
+        target.complete().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"content");
+        let reason = match Target::open(Some(&path.join("below"))) {
+            Err(Failure::Failed(reason)) => reason,
+            Err(other) => panic!("{other}"),
+            Ok(_) => panic!("it was opened"),
+        };
+        assert!(reason.contains("/some/new/object"), "{reason}");
     }
 
     #[test]

@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Policy, fetch_found, no_space};
-use super::output::{self, bytes_for_people, counted};
+use super::output::{bytes_for_people, counted};
 use super::progress::Notes;
 use super::target::Target;
 use fetched::{Action, FetchedFile, Transfer};
@@ -47,14 +47,8 @@ use server::Server;
 pub(super) struct Kept(Mutex<HashMap<PathBuf, u64>>);
 
 impl Kept {
-    /// Reports that the same command resumes the fetch.
-    pub(super) fn report(&self) {
-        if let Some(text) = self.in_words() {
-            output::note(&format_args!("namewire: {text}"));
-        }
-    }
-
-    fn in_words(&self) -> Option<String> {
+    /// What the same command resumes, if there is something.
+    pub(super) fn in_words(&self) -> Option<String> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.is_empty() {
             return None;
