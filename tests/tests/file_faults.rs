@@ -174,7 +174,7 @@ fn versions_of_a_file_rewritten_during_a_fetch_are_not_mixed() {
     drop(held);
     assert_eq!(fetcher.wait().code(), Some(1), "{}", fetcher.everything());
     let messages = fetcher.stderr();
-    assert!(messages.contains("application Nack: it serves this version no longer"), "{messages}");
+    assert!(messages.contains(" is not served any more: the present version is v="), "{messages}");
     assert!(!messages.contains("to resume"), "{messages}");
     assert!(messages.contains(" of this version are kept in "), "{messages}");
     bed.assert_completes();

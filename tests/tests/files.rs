@@ -434,6 +434,22 @@ fn printed_names_of_files_are_those_that_get_takes() {
     }
 }
 
+#[test]
+fn version_that_a_file_does_not_have_is_refused_with_the_present_one() {
+    let forwarder = Settings::new().start();
+    let served = forwarder.directory().join("served");
+    fs::create_dir(&served).unwrap();
+    fs::write(served.join("file"), b"content").unwrap();
+    let directory = served.display().to_string();
+    let mut server = forwarder.spawn("server", &["serve", &directory, "--prefix", "/files"]);
+    server.wait_for_output("serving ");
+    let refused = forwarder.run(&["get", "/files/file/v=1", "-o", "-"]);
+    let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let reason = "namewire: /files/file/v=1 is not served: the present version is v=";
+    assert!(printed.starts_with(reason), "{printed}");
+    assert_eq!(refused.status.code(), Some(1), "{printed}");
+}
+
 /// A large file of zeros, with other bytes in the middle, of which a range is fetched.
 struct Large {
     forwarder: Forwarder,

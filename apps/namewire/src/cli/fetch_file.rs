@@ -233,32 +233,50 @@ pub(super) async fn while_served<T>(
 ) -> Outcome<T> {
     let outcome = tokio::select! {
         outcome = fetch => outcome,
-        failure = missing(endpoint, (name, replicas), fetching, arrived) => Err(failure),
+        failure = missing(endpoint, (name, replicas), fetching, &arrived) => Err(failure),
     };
     match outcome {
         Ok(fetched) => Ok(fetched),
-        Err(failure) => Err(with_reason(endpoint, name, fetching, failure).await),
+        Err(failure) => {
+            let has_begun = arrived() > 0;
+            Err(with_reason(endpoint, (name, has_begun), fetching, failure).await)
+        }
     }
 }
 
-/// The failure of a fetch; a version that was refused, but is still the present one, is not gone.
+/// The failure of a fetch, with the present version if another one was refused. A version that was refused, but is still the
+/// present one, is not gone. `has_begun`: segments of the version have arrived.
 pub(super) async fn with_reason(
     endpoint: &Endpoint,
-    version: &Name,
+    (version, has_begun): (&Name, bool),
     fetching: &FetchOptions,
     failure: Failure,
 ) -> Failure {
     if !matches!(failure, Failure::VersionGone(_)) {
         return failure;
     }
-    let present = endpoint.find(&without_version(version), &asking(fetching)).await;
-    if present.is_ok_and(|present| present.name() == version) {
-        return Failure::Failed(format!(
+    let file = without_version(version);
+    match endpoint.find(&file, &asking(fetching)).await {
+        Ok(present) if present.name() == version => Failure::Failed(format!(
             "{version} is the present version, but the server refuses to send it: it probably cannot read it, and its log has \
              the reason"
-        ));
+        )),
+        Ok(present) if without_version(present.name()) == file => {
+            let present = present.name().as_ref().last().map(|version| version.to_string());
+            version_text(version, has_begun, &present.unwrap_or_default())
+        }
+        Ok(_) | Err(_) => failure,
     }
-    failure
+}
+
+/// The failure to fetch a version while the file has another one. Whether there ever was one of this number is known only if a
+/// part of it has arrived.
+fn version_text(version: &Name, has_begun: bool, present: &str) -> Failure {
+    let state = if has_begun { "is not served any more" } else { "is not served" };
+    Failure::VersionGone(format!(
+        "{version} {state}: the present version is {present}. The same command, with a name without version, fetches that \
+         from the start"
+    ))
 }
 
 /// The name of a file, from one with or without version.
@@ -283,7 +301,7 @@ async fn missing(
     endpoint: &Endpoint,
     (name, replicas): (&Name, &[Name]),
     fetching: &FetchOptions,
-    arrived: impl Fn() -> u64,
+    arrived: &impl Fn() -> u64,
 ) -> Failure {
     let (file, asking) = (without_version(name), asking(fetching));
     let files: Vec<Name> =
@@ -312,7 +330,8 @@ async fn missing(
             ));
         }
     }
-    Failure::VersionGone(format!("{file} is not there any more: its server has no such file"))
+    let state = if arrived() > 0 { "is not there any more" } else { "is not there" };
+    Failure::VersionGone(format!("{file} {state}: its server has no such file"))
 }
 
 /// Fetches the missing segments of an object whose verification is known.
@@ -734,8 +753,8 @@ pub(super) fn failure(error: FetchError) -> Failure {
     let failure = kind_of_fetch(&error)(error.to_string());
     if let Failure::VersionGone(text) = failure {
         return Failure::VersionGone(format!(
-            "{text}: it serves this version no longer, because the file has probably changed. The same command, with a \
-             name without version, fetches the present version from the start"
+            "{text}: the server does not serve this version. The same command, with a name without version, fetches the \
+             present version from the start"
         ));
     }
     failure

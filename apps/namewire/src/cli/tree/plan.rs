@@ -348,7 +348,7 @@ pub(in crate::cli) async fn list(
     let listing = match listing.collect(LISTING_LEN_MAX).await {
         Ok(listing) => listing,
         Err(error) => {
-            return Err(with_reason(endpoint, &version, &fetching, failure(error)).await);
+            return Err(with_reason(endpoint, (&version, false), &fetching, failure(error)).await);
         }
     };
     let entries = parse_listing(&listing).ok_or_else(|| {
