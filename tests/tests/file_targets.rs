@@ -48,11 +48,23 @@ impl Bed {
     /// Fetches the file into a file system that was mounted with these options; `None` where nobody
     /// may mount one.
     fn get_into(&self, options: &str, object: &str, verify: &str) -> Option<Output> {
+        self.get_as(options, object, verify, "out", &["--quiet"])
+    }
+
+    /// As [`Self::get_into`], with this path of the output there, and these arguments.
+    fn get_as(
+        &self,
+        options: &str,
+        object: &str,
+        verify: &str,
+        out: &str,
+        more: &[&str],
+    ) -> Option<Output> {
         let small = self.forwarder.directory().join("small");
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh", options]);
-        command.arg(&small).arg(program()).args(["get", object, "--quiet"]);
-        command.args(["--verify", verify, "-o"]).arg(small.join("out"));
+        command.arg(&small).arg(program()).args(["get", object]).args(more);
+        command.args(["--verify", verify, "-o"]).arg(small.join(out));
         command.env("NDN_CLIENT_TRANSPORT", self.forwarder.unix());
         let output = run_to_end(command);
         let printed = String::from_utf8_lossy(&output.stderr);
@@ -108,5 +120,24 @@ fn target_that_cannot_be_written_is_reported() {
     let (there, complaint) = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
     assert!(complaint.contains("Read-only file system"), "{complaint}");
+    assert_eq!(there, "");
+}
+
+#[test]
+fn directory_that_cannot_be_written_to_is_reported_once() {
+    let bed = Bed::new();
+    let served = bed.forwarder.directory().join("served");
+    fs::create_dir(served.join("sub")).unwrap();
+    (0..3).for_each(|number| fs::write(served.join(format!("sub/{number}")), "content").unwrap());
+    let recursive = ["--recursive"];
+    let Some(output) = bed.get_as("size=20m,ro", "/files", &bed.key, "", &recursive) else {
+        return;
+    };
+    let (there, complaint) = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    let reason = "small/: Read-only file system; 2 entries in it are left as they are\n";
+    assert!(complaint.contains(reason), "{complaint}");
+    assert_eq!(complaint.matches("namewire: ").count(), 1, "{complaint}");
+    assert!(complaint.contains("0 files, 1 failed, 0 B in "), "{complaint}");
     assert_eq!(there, "");
 }

@@ -197,6 +197,7 @@ fn report(
             "directories": fetched.directories,
             "bytes": fetched.bytes,
             "failed": fetched.failed,
+            "not_begun": fetched.not_begun,
             "unchecked_keys": fetched.unchecked_keys().map(Name::to_uri).collect::<Vec<_>>(),
             "unchecked_signatures": fetched.unchecked_signatures().iter().map(ToString::to_string).collect::<Vec<_>>(),
             "elapsed_ms": elapsed.as_secs_f64() * 1000.0,
@@ -239,13 +240,12 @@ fn summary(fetched: &Fetched, elapsed: Duration, checked: String) -> String {
     let parts = parts.iter().filter(|(count, _)| *count > 0);
     let parts: Vec<_> = parts.map(|(count, what)| format!("{} {what}", grouped(*count))).collect();
     let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
-    let failed = match fetched.failed {
-        0 => String::new(),
-        count => format!(", {} failed", grouped(count)),
-    };
+    let left = [(fetched.failed, "failed"), (fetched.not_begun, "not begun")];
+    let left = left.iter().filter(|(count, _)| *count > 0);
+    let left: String = left.map(|(count, what)| format!(", {} {what}", grouped(*count))).collect();
     let checked = fetched.unchecked_in_words().unwrap_or(checked);
     let seconds = elapsed.as_secs_f64();
-    format!("{files}{parts}{failed}, {bytes} in {seconds:.3} s, {rate}/s, {checked}")
+    format!("{files}{parts}{left}, {bytes} in {seconds:.3} s, {rate}/s, {checked}")
 }
 
 /// Reports the files of which an earlier copy has left nothing to resume.
@@ -399,6 +399,9 @@ mod tests {
             of(1200),
             "7 files (3 unchanged), 1 200 failed, 16 B in 1.000 s, 16 B/s, checked"
         );
+        fetched.not_begun = 3;
+        let line = summary(&fetched, Duration::from_secs(1), "checked".to_owned());
+        assert!(line.contains(", 1 200 failed, 3 not begun, 16 B "), "{line}");
     }
 
     #[test]

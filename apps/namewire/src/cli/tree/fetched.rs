@@ -181,6 +181,8 @@ pub(in crate::cli) struct Fetched {
     pub(in crate::cli) bytes: u64,
     /// Number of files and directories that could not be fetched, or have an invalid name.
     pub(in crate::cli) failed: u64,
+    /// Number of files whose fetch had not begun when the copy ended early.
+    pub(in crate::cli) not_begun: u64,
     /// Number of files and directories that do not have the server's time and permissions.
     pub(in crate::cli) without_attributes: u64,
     /// The differences that were found.
@@ -193,7 +195,7 @@ pub(in crate::cli) struct Fetched {
     unanswered: u64,
     /// Where failures are reported when they occur.
     notes: Notes,
-    /// The copy has ended early: the outage, and the number of files that were not tried.
+    /// The copy has ended early: the outage, and the number of files whose fetch it has ended.
     outage: Option<(Outage, u64)>,
 }
 
@@ -234,16 +236,17 @@ impl Fetched {
         self.failure.get_or_insert_with(|| Failure::Reported(Box::new(failure)));
     }
 
-    /// Ends the copy; `left` files are not tried.
-    pub(super) fn give_up(&mut self, outage: Outage, left: u64) {
-        self.failed += left;
-        self.outage = Some((outage, left));
+    /// Ends the copy, with the numbers of fetches that are unfinished and that were not begun.
+    pub(super) fn give_up(&mut self, outage: Outage, unfinished: u64, not_begun: u64) {
+        self.failed += unfinished;
+        self.not_begun = not_begun;
+        self.outage = Some((outage, unfinished));
     }
 
     /// Number of failures for lack of an answer that were not named.
     fn unnamed(&self) -> u64 {
-        let left = self.outage.map_or(0, |(_, left)| left);
-        self.unanswered.saturating_sub(UNANSWERED_SHOWN_MAX) + left
+        let unfinished = self.outage.map_or(0, |(_, unfinished)| unfinished);
+        self.unanswered.saturating_sub(UNANSWERED_SHOWN_MAX) + unfinished
     }
 
     /// Reports how many failures were not named. Returns the outage in which the copy of a directory with this number of files
@@ -480,8 +483,9 @@ mod tests {
         }
         fetched.fail(Failure::Failed("no permission".to_owned()));
         let outage = Outage { lasting: Duration::from_millis(6_900), has_no_route: true };
-        fetched.give_up(outage, 2548);
-        assert_eq!((fetched.failed, fetched.unnamed()), (2561, 2550));
+        fetched.give_up(outage, 7, 2541);
+        assert_eq!((fetched.failed, fetched.unnamed()), (20, 9));
+        assert_eq!(fetched.not_begun, 2541);
         let first = fetched.failure.as_ref().unwrap();
         assert!(matches!(first, Failure::Reported(_)), "it is reported once: {first:?}");
         assert_eq!((first.status(), first.to_string()), (4, "no answer".to_owned()));

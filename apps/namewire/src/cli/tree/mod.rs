@@ -11,7 +11,7 @@ mod root;
 mod rules;
 mod server;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Policy, fetch_found, no_space};
-use super::output::{bytes_for_people, counted};
+use super::output::{bytes_for_people, counted, grouped};
 use super::progress::Notes;
 use super::target::Target;
 use fetched::{Action, FetchedFile, Transfer};
@@ -47,7 +47,7 @@ use server::Server;
 pub(super) struct Kept(Mutex<HashMap<PathBuf, u64>>);
 
 impl Kept {
-    /// What the same command resumes, if there is something.
+    /// Describes the parts that the same command resumes, if there are any.
     pub(super) fn in_words(&self) -> Option<String> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.is_empty() {
@@ -319,7 +319,7 @@ impl<'a> Tree<'a> {
         root: &Root,
         fetched: &mut Fetched,
     ) {
-        let mut unusable = HashSet::new();
+        let (unwritable, mut unusable) = unwritable(&plan, &extras, root, fetched);
         let moved = move_obstacles(&mut plan, &mut extras, root, &mut unusable, fetched);
         for directory in &plan.directories {
             if is_below(&directory.path, &unusable) {
@@ -360,7 +360,7 @@ impl<'a> Tree<'a> {
         }
         // Each file changes the time of its directory.
         for (position, directory) in plan.directories.iter().enumerate().rev() {
-            if is_below(&directory.path, &unusable) {
+            if is_below(&directory.path, &unusable) || unwritable.contains(&directory.path) {
                 continue;
             }
             let umask = self.rules.umask.filter(|_| position > 0);
@@ -389,7 +389,7 @@ impl<'a> Tree<'a> {
         fetched: &mut Fetched,
     ) {
         let mut fetching = JoinSet::new();
-        let (mut outage, mut left) = (None, 0);
+        let (mut outage, mut not_begun) = (None, 0);
         for (position, planned) in files.into_iter().enumerate() {
             if planned.decision == Decision::Blocked || is_below(&planned.path, unusable) {
                 continue;
@@ -420,7 +420,7 @@ impl<'a> Tree<'a> {
                 outage = self.server().confirmed(fetched.take(result)).await;
             }
             if outage.is_some() {
-                left += 1;
+                not_begun += 1;
                 continue;
             }
             let transfer = Transfer::begin(self.progress);
@@ -432,10 +432,10 @@ impl<'a> Tree<'a> {
             let failed_in = fetched.take(result).filter(|_| !fetching.is_empty());
             outage = self.server().confirmed(failed_in).await;
         }
-        left += fetching.len() as u64;
+        let unfinished = fetching.len() as u64;
         fetching.shutdown().await;
-        if let Some(outage) = outage.filter(|_| left > 0) {
-            fetched.give_up(outage, left);
+        if let Some(outage) = outage.filter(|_| unfinished + not_begun > 0) {
+            fetched.give_up(outage, unfinished, not_begun);
         }
     }
 
@@ -482,6 +482,43 @@ fn is_in_the_way(extra: &Extra, plan: &Plan) -> bool {
         || plan.paths.contains_key(extra.path.as_os_str().as_bytes())
 }
 
+/// The directories with entries to be changed that may not be written to, and these entries. Each directory is reported once.
+fn unwritable(
+    plan: &Plan,
+    extras: &[Extra],
+    root: &Root,
+    fetched: &mut Fetched,
+) -> (HashSet<PathBuf>, HashSet<PathBuf>) {
+    let is_changed = |decision| match decision {
+        Decision::Add | Decision::Replace => true,
+        Decision::Unchanged | Decision::SameContent | Decision::Blocked => false,
+    };
+    let directories = plan.directories.iter().filter(|directory| is_changed(directory.decision));
+    let files = plan.files.iter().filter(|file| is_changed(file.decision));
+    let paths = directories.map(|directory| &directory.path).chain(files.map(|file| &file.path));
+    let mut changed = BTreeMap::<&Path, Vec<&PathBuf>>::new();
+    for path in paths.chain(extras.iter().map(|extra| &extra.path)) {
+        // The root has no directory above it here.
+        if let Some(directory) = path.parent() {
+            changed.entry(directory).or_default().push(path);
+        }
+    }
+    let (mut unwritable, mut unusable) = (HashSet::new(), HashSet::new());
+    for (directory, entries) in changed {
+        if let Err(error) = root.check_writable(directory) {
+            unwritable.insert(directory.to_owned());
+            let directory = local_path(&root.join(directory));
+            let count = match entries.len() {
+                1 => "1 entry in it is left as it is".to_owned(),
+                count => format!("{} entries in it are left as they are", grouped(count as u64)),
+            };
+            fetched.fail(Failure::Failed(format!("{directory}: {error}; {count}")));
+            unusable.extend(entries.into_iter().cloned());
+        }
+    }
+    (unwritable, unusable)
+}
+
 /// Whether a path, or one above it, is in a set.
 fn is_below(path: &Path, set: &HashSet<PathBuf>) -> bool {
     !set.is_empty() && path.ancestors().any(|path| set.contains(path))
@@ -509,6 +546,9 @@ fn move_obstacles(
         let Some(local) = obstacle.local.filter(|_| *obstacle.decision == Decision::Replace) else {
             continue;
         };
+        if is_below(obstacle.path, unusable) {
+            continue;
+        }
         let from = obstacle.path.to_owned();
         if !obstacle.is_for_directory && !local.is_dir() {
             replaced.insert(from);

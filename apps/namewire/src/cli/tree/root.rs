@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ndn_files::Attributes;
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, RawMode, RenameFlags};
+use rustix::fs::{Access, AtFlags, Dir, Mode, OFlags, RawMode, RenameFlags};
 use rustix::io::Errno;
 
 use crate::cli::failure::{Failure, Outcome};
@@ -152,6 +152,19 @@ impl Root {
     /// It does not exist, or a symbolic link is on the way to it.
     pub(super) fn check_above(&self, path: &Path) -> io::Result<()> {
         self.parent(path).map(|_| ())
+    }
+
+    /// Whether entries may be created in a directory, and removed from it. One that does not exist is not checked.
+    ///
+    /// # Errors
+    /// Its permissions, or those of the file system, forbid it.
+    pub(super) fn check_writable(&self, directory: &Path) -> io::Result<()> {
+        let directory = match self.resolve(directory, PATH | OFlags::DIRECTORY) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+            found => found?,
+        };
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        Ok(rustix::fs::accessat(&directory, ".", access, AtFlags::EACCESS)?)
     }
 
     /// Creates a directory.
