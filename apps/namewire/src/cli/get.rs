@@ -579,22 +579,17 @@ impl Recent {
         self.latest = now;
     }
 
-    /// Bytes per second of the last seconds; falls while nothing arrives.
-    pub(super) fn rate(&self, now: Instant) -> u64 {
-        let Some((at, bytes)) = self
+    /// Bytes per second of the last seconds; falls while nothing arrives. `None` at the beginning.
+    pub(super) fn rate(&self, now: Instant) -> Option<u64> {
+        let (at, bytes) = self
             .samples
             .iter()
             .rev()
             .find(|(at, _)| now - *at >= RATE_WINDOW)
-            .or(self.samples.front())
-        else {
-            return 0;
-        };
+            .or(self.samples.front())?;
         let elapsed = now - *at;
-        if elapsed < RATE_TIME_MIN {
-            return 0;
-        }
-        per_second(self.progress.bytes.saturating_sub(*bytes), elapsed)
+        (elapsed >= RATE_TIME_MIN)
+            .then(|| per_second(self.progress.bytes.saturating_sub(*bytes), elapsed))
     }
 
     /// The time since the last byte, if it is long.
@@ -608,10 +603,11 @@ impl Recent {
         let Self { progress, already, .. } = self;
         let rate = self.rate(now);
         let bytes = bytes_for_people(already.bytes + progress.bytes);
-        let mut fields = vec![bytes, format!("{}/s", bytes_for_people(rate))];
+        let mut fields = vec![bytes];
+        fields.extend(rate.map(|rate| format!("{}/s", bytes_for_people(rate))));
         if silence.is_empty() {
-            let left = progress.final_segment;
-            let left = left.and_then(|last| seconds_left(progress, *already, last, rate));
+            let left = progress.final_segment.zip(rate);
+            let left = left.and_then(|(last, rate)| seconds_left(progress, *already, last, rate));
             fields.extend(left.map(|left| format!("{left} s left")));
             fields.push(format!("window {}", progress.window));
             let rtt = progress.rtt;
@@ -833,13 +829,15 @@ mod tests {
             let progress = FetchProgress { bytes: second * 1000, ..FetchProgress::default() };
             recent.note(at(second * 1000), &progress, Already::default());
         }
-        assert_eq!(recent.rate(at(10_000)), 1000);
+        assert_eq!(recent.rate(at(10_000)), Some(1000));
         assert_eq!(recent.silence(at(10_500)), None);
         let mut first = Recent::new(at(0));
         let progress = FetchProgress { bytes: 1 << 30, ..FetchProgress::default() };
         first.note(at(1), &progress, Already::default());
-        assert_eq!(first.rate(at(1)), 0, "nothing is known of the time before");
-        assert!(recent.rate(at(12_000)) <= 700, "{}", recent.rate(at(12_000)));
+        assert_eq!(first.rate(at(1)), None, "nothing is known of the time before");
+        let line = first.message(at(1), &[], 200);
+        assert!(line.starts_with("1.0 GiB  window "), "{line}");
+        assert!(recent.rate(at(12_000)).unwrap() <= 700, "{:?}", recent.rate(at(12_000)));
         assert_eq!(recent.silence(at(16_000)), Some(Duration::from_secs(6)));
         let name = "/site/files/2026/run-2.csv".parse().unwrap();
         let path = "via face 288 (udp4://192.0.2.1:6363)";

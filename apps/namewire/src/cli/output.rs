@@ -14,7 +14,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use crate::config::text::without_numbers;
 use namewire_control::MemifRefusal;
 pub use table::Table;
-pub(super) use table::wrapped;
+pub(super) use table::{print_text, wrapped};
 
 /// Whether standard error is a log whose lines are JSON.
 static IS_JSON_LOG: AtomicBool = AtomicBool::new(false);

@@ -345,15 +345,15 @@ fn listing_message(found: u64, silence: &[String], columns: usize) -> String {
 fn message(
     files: (u64, u64),
     bytes: (u64, u64),
-    rate: u64,
+    rate: Option<u64>,
     silence: &[String],
     columns: usize,
 ) -> String {
     let mut fields =
         vec![format!("{} of {}", bytes_for_people(bytes.0), bytes_for_people(bytes.1))];
     if silence.is_empty() {
-        let left = bytes.1.saturating_sub(bytes.0).checked_div(rate);
-        fields.push(format!("{}/s", bytes_for_people(rate)));
+        let left = rate.and_then(|rate| bytes.1.saturating_sub(bytes.0).checked_div(rate));
+        fields.extend(rate.map(|rate| format!("{}/s", bytes_for_people(rate))));
         fields.extend(left.map(|seconds| format!("{seconds} s left")));
         fields.push(format!("{} of {}", grouped(files.0), counted(files.1, "file")));
     }
@@ -416,7 +416,8 @@ mod tests {
             // As long as that of the files can be.
             bar.set_prefix("a".repeat(columns.into()));
             // The bar and the percentage take 18.
-            bar.set_message(message(files, bytes, 123_456_789, &[], usize::from(columns) - 18));
+            let shown = message(files, bytes, Some(123_456_789), &[], usize::from(columns) - 18);
+            bar.set_message(shown);
             let lines = screen.lines();
             assert_eq!(lines.len(), 2, "{lines:?}");
             assert!(lines[0].ends_with(end), "{lines:?}");
@@ -426,7 +427,7 @@ mod tests {
     #[test]
     fn silence_takes_the_place_of_the_rate() {
         let silence = ["no answer for 7 s", "from /a"].map(str::to_owned);
-        let line = message((1, 2), (0, 0), 0, &silence, 60);
+        let line = message((1, 2), (0, 0), None, &silence, 60);
         assert_eq!(line, "0 B of 0 B  no answer for 7 s from /a");
         assert_eq!(listing_message(1, &[], 60), "1 file found");
         let line = listing_message(0, &silence, 60);

@@ -67,13 +67,13 @@ pub(super) fn run_list(options: &ListOptions) -> Outcome {
             let link = links.get(&face.properties.face_id);
             if let Some(down) = link.and_then(|link| link.down.as_ref()) {
                 let (face_id, uri) = (face.properties.face_id, &face.properties.remote_uri);
-                output::print_line(&format!(
+                output::print_text(&format!(
                     "face {face_id} to {uri} is {}",
                     down_for_people(down)
                 ))?;
             }
         }
-        waiting.iter().try_for_each(|face| output::print_line(&waiting_line(face)))?;
+        waiting.iter().try_for_each(|face| output::print_text(&waiting_line(face)))?;
         Ok(())
     })
 }

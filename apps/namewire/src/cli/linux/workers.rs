@@ -213,7 +213,7 @@ fn print(workers: &[Interval]) -> Outcome {
     }
     table.print("no workers")?;
     for line in buffers(workers) {
-        output::print_line(&line)?;
+        output::print_text(&line)?;
     }
     for (number, worker) in workers.iter().enumerate() {
         let drops = worker.drops();
@@ -222,7 +222,7 @@ fn print(workers: &[Interval]) -> Outcome {
                 format!("{} {}", grouped(*count), output::reason_in_words(reason))
             });
             let drops = drops.collect::<Vec<_>>().join(", ");
-            output::print_line(&format!("worker {number} dropped: {drops}"))?;
+            output::print_text(&format!("worker {number} dropped: {drops}"))?;
         }
     }
     Ok(())

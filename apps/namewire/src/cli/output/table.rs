@@ -122,6 +122,20 @@ fn terminal_columns() -> Option<usize> {
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
+/// Writes a text. On a terminal, it takes several lines if it does not fit one; these are indented.
+pub(in crate::cli) fn print_text(text: &str) -> io::Result<()> {
+    writeln!(io::stdout().lock(), "{}", filled(text, terminal_columns()))
+}
+
+fn filled(text: &str, columns: Option<usize>) -> String {
+    match columns.filter(|columns| text.chars().count() > *columns) {
+        Some(columns) => {
+            wrapped(text, columns.saturating_sub(INDENT)).join(&format!("\n{:INDENT$}", ""))
+        }
+        None => text.to_owned(),
+    }
+}
+
 /// The text in lines of at most `width` characters. A longer word stays whole.
 pub(in crate::cli) fn wrapped(text: &str, width: usize) -> Vec<String> {
     if text.chars().count() <= width {
@@ -241,6 +255,21 @@ mod tests {
              routes 2, faces 1\n\
              management                        -\n"
         );
+    }
+
+    #[test]
+    fn texts_below_tables_fit_the_terminal() {
+        let text = "tcp4://192.0.2.1:6363 is being created, next in 8 s; last: Connection refused";
+        let shown = filled(text, Some(50));
+        let lines: Vec<_> = shown.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "tcp4://192.0.2.1:6363 is being created, next",
+                "    in 8 s; last: Connection refused",
+            ]
+        );
+        assert_eq!([filled(text, Some(80)), filled(text, None)], [text, text]);
     }
 
     #[test]
