@@ -671,3 +671,32 @@ fn fsspec_finds_files_by_pattern() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("sub/%C3%BC%20b") && text.contains("True"), "{text}");
 }
+
+#[test]
+fn forwarder_that_a_signal_has_stopped_is_named() {
+    let forwarder = Settings::new().start_program();
+    let mut gateway = forwarder.spawn(
+        "gateway",
+        &[
+            "gateway",
+            "--prefix",
+            "/files",
+            "--listen",
+            "127.0.0.1:0",
+            "--lifetime",
+            "100ms",
+            "--retries",
+            "0",
+        ],
+    );
+    gateway.wait_for_output("serving ");
+    let url = format!("{}/a", gateway.stdout().trim().rsplit(' ').next().unwrap());
+    forwarder.process.signal(Signal::STOP);
+    let mut curl = Command::new("curl");
+    curl.args(["--silent", "--noproxy", "*", "--write-out", "%{http_code}", &url]);
+    let answer = run_to_end(curl);
+    forwarder.process.signal(Signal::CONT);
+    let answer = String::from_utf8(answer.stdout).unwrap();
+    let reason = "the forwarder of the gateway does not run: a signal has stopped it";
+    assert!(answer.contains(reason) && answer.ends_with("503"), "{answer}");
+}

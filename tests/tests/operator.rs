@@ -206,6 +206,7 @@ fn stopped_forwarder_is_named_by_all_commands() {
         &["face", "list"],
         &["status"],
         &["workers"],
+        &["traffic", "consumer", "/a", "--count", "1", "--lifetime", "100ms"],
     ];
     let started = commands.map(|command| forwarder.spawn(command[0], command));
     for mut command in started {

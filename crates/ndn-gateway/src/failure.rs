@@ -25,6 +25,12 @@ impl Failure {
         let text = "the gateway has no connection to its forwarder at the moment";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
     }
+
+    /// A signal has stopped the forwarder. Its process concerns no client.
+    pub(crate) fn stopped() -> Self {
+        let text = "the forwarder of the gateway does not run: a signal has stopped it";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
+    }
 }
 
 impl From<&AccessError> for Failure {

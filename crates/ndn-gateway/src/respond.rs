@@ -15,6 +15,7 @@ use ndn_access::{AccessError, Catalog, ErrorKind, Resource};
 use ndn_client::{ConnectionState, Endpoint};
 use ndn_files::ListingEntry;
 use ndn_packet::Name;
+use ndn_sys::peer::StoppedProcess;
 use ndn_types::PrincipalKey;
 use rand::RngExt;
 use tokio::sync::Notify;
@@ -157,7 +158,7 @@ async fn answer(
         let text = format!("{} is not possible here: files can only be read", request.method);
         return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, text));
     }
-    if *shared.endpoint.state().borrow() != ConnectionState::Connected {
+    if !shared.is_connected() {
         return Err(Failure::disconnected());
     }
     let path = match s3_target {
@@ -185,12 +186,9 @@ async fn answer(
         answer => answer,
     };
     answer.map_err(|refused| match refused {
-        // A failure of the forwarder connection does not imply anything about the server.
-        ReadFailure::For(failure)
-            if failure.status == StatusCode::GATEWAY_TIMEOUT
-                && *shared.endpoint.state().borrow() != ConnectionState::Connected =>
-        {
-            Failure::disconnected()
+        // A failure of the forwarder does not imply anything about the server.
+        ReadFailure::For(failure) if failure.status == StatusCode::GATEWAY_TIMEOUT => {
+            shared.forwarder_failure().unwrap_or(failure)
         }
         ReadFailure::For(failure) if failure.status == StatusCode::NOT_FOUND => {
             Failure::not_found(path)
@@ -223,6 +221,19 @@ impl From<Failure> for ReadFailure {
 }
 
 impl Shared {
+    fn is_connected(&self) -> bool {
+        *self.endpoint.state().borrow() == ConnectionState::Connected
+    }
+
+    /// Why the forwarder answers nothing, if that is known.
+    fn forwarder_failure(&self) -> Option<Failure> {
+        if !self.is_connected() {
+            return Some(Failure::disconnected());
+        }
+        let process = self.endpoint.forwarder_process();
+        process.and_then(StoppedProcess::with_id).map(|_| Failure::stopped())
+    }
+
     /// Whether all host names in the request are allowed.
     fn is_host_allowed(&self, request: &Parts) -> bool {
         let fields = request.headers.get_all(HOST).iter().map(|field| field.to_str().unwrap_or(""));

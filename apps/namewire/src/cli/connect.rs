@@ -148,11 +148,7 @@ impl ConnectOptions {
             }
         });
         if let Some(address) = endpoint.address() {
-            REACHED.get_or_init(|| address.clone());
-            note_stopped(address, endpoint.forwarder_process());
-        }
-        if let Some(process) = endpoint.forwarder_process() {
-            PROCESS.get_or_init(|| process);
+            note_reached(address, endpoint.forwarder_process());
         }
         Ok(endpoint)
     }
@@ -337,6 +333,15 @@ fn is_forbidden_digest(error: &CommandError) -> bool {
 
 /// Whether [`note_stopped`] has nothing more to say.
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
+
+/// Records the forwarder that a command has connected to, and its process: a reason of a missing answer.
+pub(super) fn note_reached(address: &ForwarderAddress, process: Option<i32>) {
+    REACHED.get_or_init(|| address.clone());
+    if let Some(process) = process {
+        PROCESS.get_or_init(|| process);
+    }
+    note_stopped(address, process);
+}
 
 /// Keeps [`note_stopped`] from writing.
 pub(super) fn note_nothing() {

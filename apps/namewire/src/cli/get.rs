@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::fmt;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use ndn_client::fetch::{Discovery, FetchConfig, FetchOptions, FetchProgress, Win
 use ndn_client::{ConnectionState, Endpoint};
 use ndn_files::{LIST, REPLICAS_MAX, Workers, fetch_index};
 use ndn_packet::{Convention, Name};
+use ndn_sys::peer::StoppedProcess;
 use serde_json::json;
 
 use super::arguments::{
@@ -643,6 +645,10 @@ impl Silence {
             let what = format!("no answer for {seconds} s: not connected");
             return vec![what, "to the forwarder".to_owned()];
         }
+        if let Some(stopped) = endpoint.forwarder_process().and_then(StoppedProcess::with_id) {
+            self.path = None;
+            return stopped_fields(lasting, &stopped);
+        }
         if self.path.is_none() {
             self.path = Some(diagnose::path(endpoint, name).await.unwrap_or_default());
         }
@@ -654,6 +660,13 @@ impl Silence {
 fn no_route_text(lasting: Duration, name: &Name) -> String {
     let seconds = lasting.as_secs();
     format!("namewire: no route to {name} for {seconds} s; still trying (--retries sets how often)")
+}
+
+/// The fields about a silence while a signal has stopped the forwarder.
+fn stopped_fields(lasting: Duration, stopped: &dyn fmt::Display) -> Vec<String> {
+    let seconds = lasting.as_secs();
+    let what = format!("no answer for {seconds} s: the forwarder does not run");
+    vec![what, format!("({stopped})")]
 }
 
 /// The fields about a silence. The face comes first: in a narrow terminal there is no room for its peer and the name.
@@ -899,6 +912,18 @@ mod tests {
         let fields = silence.fields(lasting, &endpoint, &name).await;
         assert_eq!(fields, ["no answer for 6 s: not connected", "to the forwarder"]);
         assert_eq!(silence.fields(None, &endpoint, &name).await, [""; 0]);
+    }
+
+    #[test]
+    fn stopped_forwarder_is_named_in_80_columns() {
+        let mut recent = Recent::new(now());
+        recent.note(now(), &FetchProgress::default(), Already::default());
+        let stopped = "process 4711 is stopped; `kill -CONT 4711` continues it";
+        let fields = stopped_fields(Duration::from_secs(6), &stopped);
+        let at = now() + Duration::from_secs(6);
+        let line = |columns: usize| recent.message(at, &fields, columns - BAR_COLUMNS);
+        assert_eq!(line(80), "0 B  0 B/s  no answer for 6 s: the forwarder does not run");
+        assert!(line(140).ends_with(&format!(" does not run ({stopped})")), "{}", line(140));
     }
 
     #[test]

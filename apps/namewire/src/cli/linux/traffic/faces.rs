@@ -11,13 +11,14 @@ use ndn_client::{Candidates, ConnectFailure, Family, ForwarderAddress};
 use ndn_management::{ControlParameters, ControlResponse};
 use ndn_packet::{Data, InterestBuilder, LpPacket, NackReason, Name};
 use ndn_security::{AntiReplay, DigestSigner, sign_interest};
+use ndn_sys::peer::process_of_peer;
 use ndn_traffic::io::Endpoint;
 use ndn_types::duration_ms;
 use ndn_webtransport::{Accepted, Service, Target};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::routes::Routes;
-use crate::cli::connect::{HINT_OF_LOCALHOP, kind_of_connect};
+use crate::cli::connect::{HINT_OF_LOCALHOP, kind_of_connect, note_reached};
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output;
 
@@ -75,7 +76,11 @@ pub(super) fn connect(
 
 fn open(address: &ForwarderAddress, sessions: &mut Sessions) -> std::io::Result<Endpoint> {
     match address {
-        ForwarderAddress::Unix(path) => Endpoint::stream(OwnedFd::from(UnixStream::connect(path)?)),
+        ForwarderAddress::Unix(path) => {
+            let stream = UnixStream::connect(path)?;
+            note_reached(address, process_of_peer(&stream));
+            Endpoint::stream(OwnedFd::from(stream))
+        }
         ForwarderAddress::Memif(address) => {
             let secret = ndn_client::memif_secret()?;
             let opened = Endpoint::memif(address, rand::random(), secret);
